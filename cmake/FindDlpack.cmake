@@ -1,0 +1,12 @@
+# Finds dlpack.h 1.3 or newer, from any package that brings it, and defines dlpack::dlpack.
+find_path(Dlpack_INCLUDE_DIR dlpack/dlpack.h HINTS ${PROJECT_SOURCE_DIR}/.deps/include)
+if(Dlpack_INCLUDE_DIR)
+  file(STRINGS ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h _lines REGEX "#define DLPACK_(MAJOR|MINOR)_VERSION")
+  string(REGEX REPLACE ".*MAJOR_VERSION ([0-9]+).*MINOR_VERSION ([0-9]+).*" "\\1.\\2" Dlpack_VERSION "${_lines}")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Dlpack REQUIRED_VARS Dlpack_INCLUDE_DIR VERSION_VAR Dlpack_VERSION)
+if(Dlpack_FOUND AND NOT TARGET dlpack::dlpack)
+  add_library(dlpack::dlpack INTERFACE IMPORTED)
+  target_include_directories(dlpack::dlpack SYSTEM INTERFACE ${Dlpack_INCLUDE_DIR})
+endif()
