@@ -1,0 +1,260 @@
+// api.cpp -- the functions of narrows.h: arguments checked, exceptions turned into statuses. The work is in dispatcher and runtime.
+#include <narrows/narrows.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "core/dispatcher.h"
+#include "core/error.h"
+#include "core/runtime.h"
+
+using narrows::Backend;
+using narrows::fail;
+using narrows::Failure;
+
+namespace {
+
+// The one place where core's exceptions end.
+template <class Work>
+int32_t guarded(nw_error* error, Work&& work) noexcept {
+  try {
+    work();
+    return NW_OK;
+  } catch (const Failure& failure) {
+    return narrows::write_error(error, failure.status, failure.argument, failure.native_code, failure.message.c_str());
+  } catch (const std::bad_alloc&) {
+    return narrows::write_error(error, NW_OUT_OF_MEMORY, -1, 0, "out of host memory");
+  } catch (const std::exception& thrown) {
+    return narrows::write_error(error, NW_FAILED, -1, 0, thrown.what());
+  }
+}
+
+template <class T>
+T& needed(T* pointer, const char* name) {
+  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL", name);
+  return *pointer;
+}
+
+// The caller's options, extended with zeros.
+nw_options complete(const nw_options* given) {
+  nw_options options{};
+  if (given == nullptr) return options;
+  if (given->struct_size < sizeof given->struct_size)
+    fail(NW_INVALID, -1, "nw_options.struct_size is %u; expected sizeof(nw_options)", given->struct_size);
+  std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof options; i < given->struct_size; ++i)
+    if (bytes[i] != 0)
+      fail(NW_UNSUPPORTED, -1, "nw_options byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i], sizeof options);
+  return options;
+}
+
+// Writes as much of an output struct as its owner has room for; what it has more is set to 0.
+template <class Struct>
+void write_out(Struct* out, const Struct& value, const char* name) {
+  const uint32_t size = out->struct_size;
+  if (size < sizeof size) fail(NW_INVALID, -1, "%s.struct_size is %u; expected sizeof(%s)", name, size, name);
+  std::memcpy(out, &value, std::min<size_t>(size, sizeof value));
+  if (size > sizeof value) std::memset(reinterpret_cast<char*>(out) + sizeof value, 0, size - sizeof value);
+  out->struct_size = size;
+}
+
+nw_backend_info describe(nw_runtime& runtime, Backend& backend) {
+  nw_backend_info info{};
+  info.struct_size = sizeof info;
+  info.status = backend.status();
+  info.name = backend.name().c_str();
+  info.version = backend.version().c_str();
+  info.path = backend.path().c_str();
+  info.reason = backend.reason().c_str();
+  if (!backend.accepted()) return info;
+  info.device_type = backend.table().device_type;
+  info.num_ops = static_cast<uint32_t>(backend.ops().size());
+  info.ops = backend.ops().data();
+  if (!backend.usable()) {
+    info.flags = NW_BACKEND_SHADOWED;
+    info.reason = backend.shadowed_by().c_str();
+    return info;
+  }
+  try {
+    info.device_count = backend.device_count(runtime.host());
+  } catch (const Failure& failure) {
+    info.status = failure.status;
+    info.reason = backend.open_failure();
+  }
+  return info;
+}
+
+bool is_host(const Backend& device_side, int32_t device_type) {
+  return device_type == kDLCPU || device_type == device_side.table().pinned_type;
+}
+
+// The plugin that can copy between the two: that of the side which is not host memory.
+Backend& copier(nw_runtime& runtime, DLDevice to, DLDevice from) {
+  const DLDevice device = to.device_type != kDLCPU ? to : from;
+  const DLDevice other = to.device_type != kDLCPU ? from : to;
+  for (const Backend* backend : runtime.backends()) {
+    // Pinned and managed memory is copied by the plugin that it belongs to.
+    const bool own = backend->usable() && device.device_type != 0 &&
+                     (backend->table().pinned_type == device.device_type || backend->table().managed_type == device.device_type);
+    if (own) return runtime.serving(backend->table().device_type);
+  }
+  Backend& backend = runtime.serving(device);
+  if (!is_host(backend, other.device_type) && other.device_type != device.device_type && other.device_type != backend.table().managed_type)
+    fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one type",
+         narrows::show_device(from).c_str(), narrows::show_device(to).c_str());
+  return backend;
+}
+
+Backend& with_stream(nw_runtime& runtime, DLDevice device, const void* stream) {
+  Backend& backend = runtime.serving(device);
+  if (device.device_type == kDLCPU && stream != nullptr) fail(NW_INVALID, -1, "stream = %p; expected NULL on the CPU", stream);
+  return backend;
+}
+
+}  // namespace
+
+uint32_t nw_abi_major(void) { return NW_ABI_MAJOR; }
+const char* nw_version(void) { return NARROWS_VERSION; }
+const char* nw_status_name(int32_t status) { return narrows::status_name(status); }
+
+// A runtime is held by its caller and by the plans that the caller still holds.
+int32_t nw_runtime_create(const nw_options* options, nw_runtime** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    std::shared_ptr<nw_runtime> runtime = nw_runtime::create(complete(options));
+    *out = runtime.get();
+    runtime->hold(std::move(runtime));
+  });
+}
+
+void nw_runtime_destroy(nw_runtime* rt) {
+  if (rt == nullptr) return;
+  const std::shared_ptr<nw_runtime> last = rt->let_go();
+  rt->cache().clear();
+}
+
+int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error) {
+  return guarded(error, [&] { needed(rt, "runtime").load(&needed(absolute_path, "absolute_path")); });
+}
+
+uint32_t nw_backend_count(nw_runtime* rt) { return rt == nullptr ? 0 : static_cast<uint32_t>(rt->backends().size()); }
+
+int32_t nw_backend(nw_runtime* rt, uint32_t index, nw_backend_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    const std::vector<Backend*> all = needed(rt, "runtime").backends();
+    needed(out, "out");
+    if (index >= all.size()) fail(NW_INVALID, -1, "index = %u; there are %zu plugins", index, all.size());
+    write_out(out, describe(*rt, *all[index]), "nw_backend_info");
+  });
+}
+
+int32_t nw_device(nw_runtime* rt, DLDevice device, nw_device_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    write_out(out, needed(rt, "runtime").serving(device).device_info(device.device_id), "nw_device_info");
+  });
+}
+
+int32_t nw_find_op(nw_runtime* rt, const char* name, const nw_op** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    const nw_op* op = needed(rt, "runtime").find_op(&needed(name, "name"));
+    if (op == nullptr) fail(NW_INVALID, -1, "unknown op '%s'", name);
+    *out = op;
+  });
+}
+
+const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) {
+  const void* out = nullptr;
+  guarded(nullptr, [&] {
+    needed(backend, "backend");
+    needed(name, "name");
+    for (Backend* at : needed(rt, "runtime").backends()) {
+      if (!at->usable() || at->name() != backend) continue;
+      at->open(rt->host());
+      out = at->extension(name);
+    }
+  });
+  return out;
+}
+
+int32_t nw_run(nw_runtime* rt, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] { narrows::run(needed(rt, "runtime"), needed(call, "call")); });
+}
+
+int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, uint32_t num_outputs, nw_error* error) {
+  return guarded(error, [&] {
+    const std::vector<nw_spec> specs = narrows::infer(needed(rt, "runtime"), needed(call, "call"));
+    if (num_outputs != specs.size())
+      fail(NW_INVALID, -1, "%s: num_outputs = %u; expected %zu", call->op, num_outputs, specs.size());
+    if (num_outputs != 0) std::copy(specs.begin(), specs.end(), &needed(outputs, "outputs"));
+  });
+}
+
+int32_t nw_plan_get(nw_runtime* rt, const nw_call* call, nw_plan** out, nw_plan_info* info, nw_error* error) {
+  return guarded(error, [&] {
+    nw_plan_info found{};
+    narrows::PlanRef plan = narrows::get_plan(needed(rt, "runtime"), needed(call, "call"), out == nullptr, &found);
+    if (info != nullptr) write_out(info, found, "nw_plan_info");
+    if (out != nullptr) *out = const_cast<nw_plan*>(plan.take());
+  });
+}
+
+int32_t nw_launch(const nw_plan* plan, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] { narrows::launch(needed(plan, "plan"), needed(call, "call")); });
+}
+
+void nw_plan_release(nw_plan* plan) {
+  if (plan == nullptr) return;
+  const std::shared_ptr<nw_runtime> runtime = plan->runtime;  // outlives the plan, whose last reference this may be
+  plan->release();
+}
+
+void nw_plan_cache_clear(nw_runtime* rt) {
+  if (rt != nullptr) rt->cache().clear();
+}
+
+int32_t nw_alloc(nw_runtime* rt, DLDevice device, uint64_t size, void* stream, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    needed(data, "data");
+    *data = with_stream(needed(rt, "runtime"), device, stream).alloc(device.device_id, size, stream);
+  });
+}
+
+int32_t nw_free(nw_runtime* rt, DLDevice device, void* data, void* stream, nw_error* error) {
+  return guarded(error, [&] { with_stream(needed(rt, "runtime"), device, stream).free(device.device_id, data, stream); });
+}
+
+int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    Backend& backend = copier(needed(rt, "runtime"), to, from);
+    if (size == 0) return;
+    if (dst == nullptr || src == nullptr)
+      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu", dst == nullptr ? "dst" : "src", static_cast<unsigned long long>(size));
+    if (backend.table().device_type == kDLCPU && stream != nullptr) fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
+    backend.copy(to, dst, from, src, size, stream);
+  });
+}
+
+int32_t nw_stream_create(nw_runtime* rt, DLDevice device, void** stream, nw_error* error) {
+  return guarded(error, [&] {
+    needed(stream, "stream");
+    *stream = needed(rt, "runtime").serving(device).stream_create(device.device_id);
+  });
+}
+
+int32_t nw_stream_destroy(nw_runtime* rt, DLDevice device, void* stream, nw_error* error) {
+  return guarded(error, [&] { with_stream(needed(rt, "runtime"), device, stream).stream_destroy(device.device_id, stream); });
+}
+
+int32_t nw_stream_sync(nw_runtime* rt, DLDevice device, void* stream, nw_error* error) {
+  return guarded(error, [&] { with_stream(needed(rt, "runtime"), device, stream).stream_sync(device.device_id, stream); });
+}
+
+int32_t nw_stream_wait(nw_runtime* rt, DLDevice device, void* waiter, void* signaler, nw_error* error) {
+  return guarded(error, [&] {
+    with_stream(needed(rt, "runtime"), device, waiter != nullptr ? waiter : signaler).stream_wait(device.device_id, waiter, signaler);
+  });
+}

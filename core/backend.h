@@ -1,0 +1,99 @@
+// backend.h -- one plugin file as core sees it: accepted or refused, its table, its declarations, its instance.
+// Every call into a plugin goes through here; an exception that one throws becomes a status here. Step 4 of a tensor's path.
+#pragma once
+
+#include <narrows/narrows.h>
+#include <narrows/plugin.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/contract.h"
+#include "core/error.h"
+
+namespace narrows {
+
+class Backend {
+ public:
+  // A file that was refused: it is listed, and serves nothing.
+  Backend(std::string path, int32_t status, std::string reason);
+  // Checks the table and its declarations; throws Failure when the plugin must be refused.
+  Backend(std::string path, const nw_plugin& table);
+  ~Backend();
+  Backend(const Backend&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& name() const { return name_; }
+  const std::string& version() const { return version_; }
+  bool accepted() const { return status_ == NW_OK; }
+  bool usable() const { return accepted() && shadowed_by_.empty(); }
+  int32_t status() const { return status_; }
+  const std::string& reason() const { return reason_; }
+  const std::string& shadowed_by() const { return shadowed_by_; }
+  void set_shadowed_by(const std::string& path) { shadowed_by_ = path; }
+  const nw_plugin& table() const { return table_; }
+
+  const std::vector<const nw_op*>& ops() const { return ops_; }  // complete declarations, with this plugin's kernels
+  const nw_op* find_op(const std::string& name) const;
+  const Contract* find_contract(const std::string& name) const;  // of an op of the plugin's own
+  const std::vector<std::unique_ptr<Contract>>& contracts() const { return contracts_; }
+
+  // Makes the instance at the first call; throws Failure when it cannot be had, then and ever after. Thread-safe.
+  void open(const nw_host& host);
+  int32_t device_count(const nw_host& host);  // opens
+  // Why open() failed, as a string that lives as long as this does.
+  const char* open_failure();
+  // Throws NW_UNAVAILABLE in a process forked after open() of a device other than the CPU.
+  void check_process() const {
+    if (forked_.load(std::memory_order_relaxed)) fail_forked();
+  }
+  void after_fork_in_child();
+
+  // The slots, for an instance that is open. They throw Failure.
+  nw_device_info device_info(int32_t device_id);
+  void* alloc(int32_t device_id, uint64_t size, void* stream);
+  void free(int32_t device_id, void* data, void* stream);
+  void copy(DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream);
+  void* stream_create(int32_t device_id);
+  void stream_destroy(int32_t device_id, void* stream);
+  void stream_sync(int32_t device_id, void* stream);
+  void stream_wait(int32_t device_id, void* waiter, void* signaler);
+  bool has_infer() const { return table_.infer != nullptr; }
+  std::vector<nw_spec> infer(const nw_sig& inputs, uint32_t num_outputs);
+  // NW_OK or NW_UNSUPPORTED, with the reason in *error; throws Failure for every other status. handle == NULL asks only.
+  int32_t plan(const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error);
+  void plan_free(void* handle) noexcept;
+  void launch(const void* handle, const nw_call& call);
+  const void* extension(const char* name);
+
+ private:
+  enum class State { closed, opening, open, failed };
+
+  void declare(const nw_op* declaration);
+  template <class Slot>
+  void slot(const char* what, Slot&& call) const;
+  void create(const nw_host& host);
+  [[noreturn]] void fail_forked() const;
+
+  std::string path_, name_, version_;
+  int32_t status_;
+  std::string reason_, shadowed_by_;
+  nw_plugin table_{};
+  std::vector<std::unique_ptr<nw_op>> declarations_;
+  std::vector<const nw_op*> ops_;
+  std::vector<std::unique_ptr<Contract>> contracts_;
+
+  std::mutex mutex_;  // of state_; not held while the plugin works
+  std::condition_variable opened_;
+  State state_ = State::closed;
+  Failure failure_{};
+  void* self_ = nullptr;
+  int32_t device_count_ = 0;
+  std::atomic<bool> forked_{false};
+};
+
+}  // namespace narrows

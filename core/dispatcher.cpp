@@ -1,0 +1,363 @@
+// dispatcher.cpp -- see dispatcher.h.
+#include "core/dispatcher.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/contract.h"
+#include "core/signature.h"
+
+namespace narrows {
+namespace {
+
+// The caller's nw_call as this library knows it: a shorter one is extended with zeros; what a longer one says there must be 0.
+nw_call complete(const nw_call& given) {
+  nw_call call;
+  const size_t size = given.struct_size;
+  if (__builtin_expect(size == sizeof call, 1)) {
+    call = given;
+  } else {
+    constexpr size_t needed = offsetof(nw_call, params);
+    if (size < needed) fail(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
+    std::memset(&call, 0, sizeof call);
+    std::memcpy(&call, &given, std::min(size, sizeof call));
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
+    for (size_t i = sizeof call; i < size; ++i)
+      if (bytes[i] != 0) fail(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i], sizeof call);
+  }
+  if (call.op == nullptr) fail(NW_INVALID, -1, "nw_call.op is NULL; expected the name of an op");
+  if (call.num_inputs != 0 && call.inputs == nullptr)
+    fail(NW_INVALID, -1, "%s: inputs is NULL, but num_inputs = %u", call.op, call.num_inputs);
+  if (call.num_outputs != 0 && call.outputs == nullptr)
+    fail(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u", call.op, call.num_outputs);
+  if (call.num_inputs > NW_MAX_TENSORS || call.num_outputs > NW_MAX_TENSORS - call.num_inputs)
+    fail(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs, call.num_outputs, NW_MAX_TENSORS);
+  return call;
+}
+
+const DLTensor* tensor_of(const nw_call& call, uint32_t i) {
+  return i < call.num_inputs ? call.inputs[i] : call.outputs[i - call.num_inputs];
+}
+
+class Names final : public TensorNames {
+ public:
+  Names(const nw_runtime& runtime, const nw_call& call) : runtime_(runtime), call_(call) {}
+  std::string tensor(uint32_t i) const override {
+    const nw_op* op = runtime_.find_op(call_.op);
+    const bool input = i < call_.num_inputs;
+    if (op == nullptr) return input ? format("input %u", i) : format("output %u", i - call_.num_inputs);
+    return input ? input_name(*op, i) : output_name(*op, i - call_.num_inputs);
+  }
+
+ private:
+  const nw_runtime& runtime_;
+  const nw_call& call_;
+};
+
+// Pinned and managed memory can be used from the device that it belongs to; `home` gets that device's type.
+bool is_shared_memory(const nw_runtime& runtime, int32_t device_type, int32_t* home, bool* managed) {
+  for (const Backend* backend : runtime.backends()) {
+    if (!backend->usable() || (backend->table().pinned_type != device_type && backend->table().managed_type != device_type)) continue;
+    *home = backend->table().device_type;
+    *managed = backend->table().managed_type == device_type;
+    return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse_mixed(const nw_runtime& runtime, const nw_call& call, uint32_t first, uint32_t second) {
+  const Names names(runtime, call);
+  fail(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op, names.tensor(first).c_str(),
+       show_device(tensor_of(call, first)->device).c_str(), names.tensor(second).c_str(), show_device(tensor_of(call, second)->device).c_str());
+}
+
+bool same_device(DLDevice a, DLDevice b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
+
+void check_on(const nw_runtime& runtime, const nw_call& call, DLDevice device, uint32_t i) {
+  const DLDevice at = tensor_of(call, i)->device;
+  int32_t home = 0;
+  bool managed = false;
+  if (same_device(at, device)) return;
+  if (is_shared_memory(runtime, at.device_type, &home, &managed) && (device.device_type == home || device.device_type == kDLCPU)) return;
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,
+       Names(runtime, call).tensor(i).c_str(), show_device(at).c_str(), show_device(device).c_str());
+}
+
+// Where tensors of several devices, or of pinned or managed memory, are computed.
+DLDevice resolve_shared(const nw_runtime& runtime, const nw_call& call, uint32_t count) {
+  int32_t owner = -1;         // a tensor that lives on a device
+  DLDevice fallback{kDLCPU, 0};  // of pinned memory alone
+  for (uint32_t i = 0; i < count; ++i) {
+    const DLTensor* t = tensor_of(call, i);
+    int32_t home = 0;
+    bool managed = false;
+    if (t == nullptr) continue;
+    if (is_shared_memory(runtime, t->device.device_type, &home, &managed)) {
+      if (managed) fallback = {static_cast<DLDeviceType>(home), t->device.device_id};
+      continue;
+    }
+    if (owner >= 0 && !same_device(tensor_of(call, static_cast<uint32_t>(owner))->device, t->device))
+      refuse_mixed(runtime, call, static_cast<uint32_t>(owner), i);
+    if (owner < 0) owner = static_cast<int32_t>(i);
+  }
+  return owner >= 0 ? tensor_of(call, static_cast<uint32_t>(owner))->device : fallback;
+}
+
+DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call, bool inputs_only) {
+  const uint32_t count = call.num_inputs + (inputs_only ? 0 : call.num_outputs);
+  const bool named = call.device.device_type != 0;
+  DLDevice device = call.device;
+  bool found = named;
+  for (uint32_t i = 0; i < count; ++i) {
+    const DLTensor* t = tensor_of(call, i);
+    if (t == nullptr) continue;
+    if (!found) {
+      device = t->device;
+      found = true;
+    }
+    if (same_device(t->device, device)) continue;
+    if (!named) return resolve_shared(runtime, call, count);
+    check_on(runtime, call, device, i);
+  }
+  if (!found) fail(NW_INVALID, -1, "%s: the call has no tensor and names no device; expected nw_call.device", call.op);
+  return named || runtime.is_home(device.device_type) ? device : resolve_shared(runtime, call, count);
+}
+
+// The plugin that the call or NARROWS_BACKEND names; "" where none does. NARROWS_BACKEND chooses among the plugins of a device, so it
+// says nothing of devices that the named one does not serve.
+std::string forced_backend(const nw_runtime& runtime, const nw_call& call, DLDevice device) {
+  const bool by_call = call.backend != nullptr;
+  const std::string name = by_call ? call.backend : runtime.preferred_backend();
+  if (name.empty() && !by_call) return "";
+  std::string loaded;
+  for (const Backend* backend : runtime.backends()) {
+    if (!backend->usable()) continue;
+    loaded += (loaded.empty() ? "" : ", ") + backend->name();
+    if (backend->name() != name) continue;
+    if (backend->table().device_type == device.device_type) return name;
+    if (!by_call) return "";
+    fail(NW_INVALID, -1, "%s: backend '%s' serves %s, and the call is on %s", call.op, name.c_str(),
+         show_device({static_cast<DLDeviceType>(backend->table().device_type), 0}).c_str(), show_device(device).c_str());
+  }
+  fail(NW_INVALID, -1, "%s: unknown backend '%s'%s; loaded: %s", call.op, name.c_str(), by_call ? "" : " (from NARROWS_BACKEND)",
+       loaded.empty() ? "none" : loaded.c_str());
+}
+
+const Contract& contract_of(const nw_runtime& runtime, const nw_call& call) {
+  if (const Contract* contract = runtime.find_contract(call.op)) return *contract;
+  std::string known;
+  for (const Contract* builtin : builtins()) known += (known.empty() ? "" : ", ") + std::string(builtin->op.name);
+  fail(NW_INVALID, -1, "unknown op '%s'; built in: %s; no loaded plugin declares it", call.op, known.c_str());
+}
+
+// The usable plugins of the device that offer the op, opened, in search order.
+std::vector<Backend*> candidates(nw_runtime& runtime, const nw_call& call, DLDevice device) {
+  const std::string forced = forced_backend(runtime, call, device);
+  std::vector<Backend*> out;
+  std::string without;
+  std::optional<Failure> unavailable;
+  for (Backend* backend : runtime.backends()) {
+    if (!backend->usable() || backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name())) continue;
+    if (backend->find_op(call.op) == nullptr) {
+      without += (without.empty() ? "" : ", ") + backend->name();
+      continue;
+    }
+    try {
+      const int32_t count = backend->device_count(runtime.host());
+      if (device.device_id < 0 || device.device_id >= count)
+        fail(NW_INVALID, -1, "%s: %s does not exist: %s has %d device%s", call.op, show_device(device).c_str(), backend->name().c_str(), count, count == 1 ? "" : "s");
+      out.push_back(backend);
+    } catch (const Failure& failure) {
+      if (failure.status != NW_UNAVAILABLE) throw;
+      if (!unavailable) unavailable = failure;
+    }
+  }
+  if (!out.empty()) return out;
+  if (unavailable) throw *unavailable;
+  if (!without.empty()) fail(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
+  runtime.serving(device.device_type);  // says that nobody serves it
+  fail(NW_UNAVAILABLE, -1, "%s: no plugin serves %s", call.op, show_device(device).c_str());
+}
+
+std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const Contract& contract, const nw_sig& sig) {
+  nw_sig inputs = sig;
+  inputs.num_outputs = 0;
+  std::vector<nw_spec> specs;
+  if (contract.rule) specs = infer_by_rule(contract, inputs);
+  if (find_builtin(contract.op.name) != nullptr) return specs;
+  Backend& first = *candidates(runtime, call, sig.device).front();
+  if (!first.has_infer()) return specs;
+  std::vector<nw_spec> inferred = first.infer(inputs, contract.op.num_outputs);
+  for (size_t i = 0; i < specs.size(); ++i) specs[i].dtype = inferred[i].dtype;
+  return contract.rule ? specs : inferred;
+}
+
+bool knows_kernel(const nw_op& op, const char* kernel) {
+  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name)
+    if (std::strcmp(*name, kernel) == 0) return true;
+  return false;
+}
+
+std::string kernel_names(const nw_op& op) {
+  std::string out;
+  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name) out += (out.empty() ? "" : ", ") + std::string(*name);
+  return out.empty() ? "none by name" : out;
+}
+
+// Asks one plugin. NW_OK, or NW_UNSUPPORTED with the reason.
+int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error) {
+  const nw_op& op = *backend.find_op(sig.op);
+  if (sig.kernel != nullptr && !knows_kernel(op, sig.kernel))
+    return write_error(error, NW_UNSUPPORTED, -1, 0, format("no kernel '%s'; it has: %s", sig.kernel, kernel_names(op).c_str()).c_str());
+  *info = nw_plan_info{};
+  info->struct_size = sizeof *info;
+  const int32_t status = backend.plan(sig, handle, info, error);
+  if (status == NW_OK && (info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
+    if (handle != nullptr) backend.plan_free(*handle);
+    return write_error(error, NW_UNSUPPORTED, -1, 0, "its plan may give other bits when run again, and NW_DETERMINISTIC is set");
+  }
+  info->backend = backend.name().c_str();
+  return status;
+}
+
+// Failure.argument in terms of the call: the signature lacks the absent inputs at its end.
+Failure in_terms_of_call(Failure failure, const nw_call& call, const nw_sig& sig) {
+  if (failure.argument >= kOutputArgument)
+    failure.argument = failure.argument - kOutputArgument + static_cast<int32_t>(call.num_inputs);
+  else if (failure.argument >= static_cast<int32_t>(call.num_inputs) && call.num_inputs < sig.num_inputs)
+    failure.argument = -1;
+  return failure;
+}
+
+// The miss path: everything that depends on the signature alone. handle == NULL asks only; gives the plugin that said yes.
+Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, void** handle, nw_plan_info* info) {
+  try {
+    const Contract& contract = contract_of(runtime, call);
+    check_inputs(contract, sig);
+    check_outputs(contract, sig, infer_specs(runtime, call, contract, sig));
+    std::string reasons;
+    for (Backend* backend : candidates(runtime, call, sig.device)) {
+      nw_error error{};
+      if (ask(*backend, sig, handle, info, &error) == NW_OK) return *backend;
+      error.message[sizeof error.message - 1] = '\0';
+      reasons += (reasons.empty() ? "" : "; ") + backend->name() + ": " + error.message;
+    }
+    fail(NW_UNSUPPORTED, -1, "%s: %s", call.op, reasons.c_str());
+  } catch (const Failure& failure) {
+    throw in_terms_of_call(failure, call, sig);
+  }
+}
+
+PlanRef find_or_plan(nw_runtime& runtime, const nw_call& call, const Signature& signature) {
+  if (PlanRef found = runtime.cache().find(signature.key()); found.get() != nullptr) return found;
+  return runtime.cache().plan(signature.key(), [&]() -> nw_plan* {
+    void* handle = nullptr;
+    nw_plan_info info;
+    Backend& backend = plan_now(runtime, call, signature.sig(), &handle, &info);
+    return new nw_plan(runtime.shared_from_this(), &backend, handle, info);
+  });
+}
+
+void check_stream(const nw_call& call, const Backend& backend) {
+  if (backend.table().device_type == kDLCPU && call.stream != nullptr)
+    fail(NW_INVALID, -1, "%s: stream = %p; expected NULL on the CPU, where a call is done when it returns", call.op, call.stream);
+}
+
+void check_workspace(const nw_call& call, uint64_t needed) {
+  if (call.workspace_size < needed)
+    fail(NW_INVALID, -1, "%s: workspace_size = %llu; this plan needs %llu bytes", call.op, static_cast<unsigned long long>(call.workspace_size),
+         static_cast<unsigned long long>(needed));
+  if (reinterpret_cast<uintptr_t>(call.workspace) % NW_WORKSPACE_ALIGN != 0)
+    fail(NW_INVALID, -1, "%s: workspace = %p; expected an address divisible by %d", call.op, call.workspace, NW_WORKSPACE_ALIGN);
+}
+
+// Memory for one launch, in stream order.
+class Workspace {
+ public:
+  Workspace(Backend& backend, int32_t device_id, uint64_t size, void* stream)
+      : backend_(backend), device_id_(device_id), stream_(stream), data_(backend.alloc(device_id, size, stream)) {}
+  ~Workspace() {
+    try {
+      backend_.free(device_id_, data_, stream_);
+    } catch (const Failure&) {
+      // The launch's own outcome is what the caller needs to know.
+    }
+  }
+  void* data() const { return data_; }
+
+ private:
+  Backend& backend_;
+  int32_t device_id_;
+  void* stream_;
+  void* data_;
+};
+
+void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
+  Backend& backend = *plan.backend;
+  backend.check_process();
+  check_stream(call, backend);
+  call.struct_size = sizeof call;
+  call.num_inputs = sig.num_inputs;
+  call.params_size = sig.params_size;
+  call.device = sig.device;
+  const uint64_t needed = plan.info.workspace_size;
+  if (needed != 0 && call.workspace == nullptr) {
+    const Workspace workspace(backend, sig.device.device_id, needed, call.stream);
+    call.workspace = workspace.data();
+    call.workspace_size = needed;
+    backend.launch(plan.handle, call);
+    return;
+  }
+  if (needed != 0) check_workspace(call, needed);
+  backend.launch(plan.handle, call);
+}
+
+}  // namespace
+
+void run(nw_runtime& runtime, const nw_call& given) {
+  nw_call call = complete(given);
+  const DLDevice device = resolve_device(runtime, call, false);
+  const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
+  const PlanRef plan = find_or_plan(runtime, call, signature);
+  launch_checked(*plan.get(), call, signature.sig());
+}
+
+void launch(const nw_plan& plan, const nw_call& given) {
+  nw_runtime& runtime = *plan.runtime;
+  nw_call call = complete(given);
+  const DLDevice device = resolve_device(runtime, call, false);
+  const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
+  const Key key = signature.key();
+  if (key.size != plan.key.size() || !std::equal(plan.key.begin(), plan.key.end(), key.words))
+    fail(NW_INVALID, -1, "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for tensors of "
+         "another dtype, shape, stride, alignment or aliasing", call.op);
+  launch_checked(plan, call, signature.sig());
+}
+
+PlanRef get_plan(nw_runtime& runtime, const nw_call& given, bool ask_only, nw_plan_info* info) {
+  const nw_call call = complete(given);
+  const DLDevice device = resolve_device(runtime, call, false);
+  const Signature signature(call, device, call.backend, Memory::alignment, Names(runtime, call));
+  if (ask_only) {
+    plan_now(runtime, call, signature.sig(), nullptr, info);
+    return PlanRef();
+  }
+  PlanRef plan = find_or_plan(runtime, call, signature);
+  *info = plan->info;
+  return plan;
+}
+
+std::vector<nw_spec> infer(nw_runtime& runtime, const nw_call& given) {
+  const nw_call call = complete(given);
+  const DLDevice device = resolve_device(runtime, call, true);
+  const Signature signature(call, device, call.backend, Memory::ignored, Names(runtime, call));
+  try {
+    const Contract& contract = contract_of(runtime, call);
+    check_inputs(contract, signature.sig());
+    return infer_specs(runtime, call, contract, signature.sig());
+  } catch (const Failure& failure) {
+    throw in_terms_of_call(failure, call, signature.sig());
+  }
+}
+
+}  // namespace narrows

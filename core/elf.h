@@ -1,0 +1,11 @@
+// elf.h -- is this file a shared object that this process can load? Asked before dlopen, which crashes on a truncated file.
+#pragma once
+
+#include <string>
+
+namespace narrows {
+
+// "" when the file may be given to dlopen; else why not, in one line.
+std::string refuse_elf(const std::string& path);
+
+}  // namespace narrows

@@ -1,0 +1,103 @@
+// error.cpp -- see error.h.
+#include "core/error.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace narrows {
+namespace {
+
+std::string format_list(const char* text, va_list list) {
+  va_list again;
+  va_copy(again, list);
+  const int size = std::vsnprintf(nullptr, 0, text, again);
+  va_end(again);
+  std::string out(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+  std::vsnprintf(out.data(), out.size() + 1, text, list);
+  return out;
+}
+
+// The longest prefix of at most `limit` bytes that does not cut a UTF-8 character.
+size_t utf8_prefix(const char* text, size_t limit) {
+  const size_t size = std::strlen(text);
+  if (size <= limit) return size;
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
+  return limit;
+}
+
+}  // namespace
+
+std::string format(const char* text, ...) {
+  va_list list;
+  va_start(list, text);
+  std::string out = format_list(text, list);
+  va_end(list);
+  return out;
+}
+
+void fail(int32_t status, int32_t argument, const char* text, ...) {
+  va_list list;
+  va_start(list, text);
+  std::string message = format_list(text, list);
+  va_end(list);
+  throw Failure{status, argument, 0, std::move(message)};
+}
+
+int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t native_code, const char* message) noexcept {
+  if (error == nullptr) return status;
+  error->status = status;
+  error->argument = argument;
+  error->native_code = native_code;
+  const size_t size = utf8_prefix(message, sizeof error->message - 1);
+  std::memcpy(error->message, message, size);
+  std::memset(error->message + size, 0, sizeof error->message - size);
+  return status;
+}
+
+const char* status_name(int32_t status) {
+  static const char* const names[] = {"ok",            "invalid",        "unsupported", "unavailable",
+                                      "out of memory", "not capturable", "failed",      "device lost"};
+  return status >= 0 && status <= NW_DEVICE_LOST ? names[status] : "unknown status";
+}
+
+void check_slot(int32_t status, const nw_error& error, const std::string& what) {
+  if (status == NW_OK) return;
+  if (status < 0 || status > NW_DEVICE_LOST)
+    fail(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", what.c_str(), status);
+  const std::string reason(error.message, strnlen(error.message, sizeof error.message));
+  throw Failure{status, error.argument, error.native_code, what + ": " + (reason.empty() ? status_name(status) : reason)};
+}
+
+std::string show_shape(const int64_t* shape, int32_t ndim) {
+  std::string out = "(";
+  for (int32_t i = 0; i < ndim; ++i) out += (i != 0 ? ", " : "") + std::to_string(shape[i]);
+  return out + (ndim == 1 ? ",)" : ")");
+}
+
+std::string show_dtype(DLDataType dtype) {
+  static const char* const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  if (dtype.code == kDLBool && dtype.bits == 8 && dtype.lanes == 1) return "bool";
+  const std::string base = dtype.code <= kDLBool ? names[dtype.code] : format("dtype code %d bits ", dtype.code);
+  return base + std::to_string(dtype.bits) + (dtype.lanes != 1 ? format("x%d", dtype.lanes) : "");
+}
+
+std::string show_device(DLDevice device) {
+  const char* name = nullptr;
+  switch (device.device_type) {
+    case kDLCPU: name = "CPU"; break;
+    case kDLCUDA: name = "CUDA"; break;
+    case kDLCUDAHost: name = "CUDAHost"; break;
+    case kDLCUDAManaged: name = "CUDAManaged"; break;
+    case kDLROCM: name = "ROCM"; break;
+    case kDLROCMHost: name = "ROCMHost"; break;
+    case kDLVulkan: name = "Vulkan"; break;
+    case kDLMetal: name = "Metal"; break;
+    case kDLOpenCL: name = "OpenCL"; break;
+    case kDLOneAPI: name = "OneAPI"; break;
+    default: return format("device type %d:%d", static_cast<int>(device.device_type), device.device_id);
+  }
+  return format("%s:%d", name, device.device_id);
+}
+
+}  // namespace narrows

@@ -1,0 +1,35 @@
+// error.h -- how core fails: it throws a Failure, and api.cpp turns that into a status and the caller's nw_error.
+// Nothing on the way of a call that succeeds comes through here.
+#pragma once
+
+#include <narrows/abi.h>
+
+#include <string>
+
+namespace narrows {
+
+struct Failure {
+  int32_t status;
+  int32_t argument;  // as in nw_error
+  int64_t native_code;
+  std::string message;
+};
+
+std::string format(const char* text, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void fail(int32_t status, int32_t argument, const char* text, ...) __attribute__((format(printf, 3, 4)));
+
+// Fills *error unless it is NULL; the message is cut between UTF-8 characters. Returns the status.
+int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t native_code, const char* message) noexcept;
+
+const char* status_name(int32_t status);
+
+// What a plugin's slot returned: nothing on NW_OK; else its own error as a Failure, with `what` in front of the message. A status
+// that does not exist counts as NW_FAILED.
+void check_slot(int32_t status, const nw_error& error, const std::string& what);
+
+// "(2, 3)", "float32", "CUDA:1": how messages show shapes, dtypes and devices.
+std::string show_shape(const int64_t* shape, int32_t ndim);
+std::string show_dtype(DLDataType dtype);
+std::string show_device(DLDevice device);
+
+}  // namespace narrows

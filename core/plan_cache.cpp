@@ -1,0 +1,119 @@
+// plan_cache.cpp -- see plan_cache.h.
+#include "core/plan_cache.h"
+
+#include "core/backend.h"
+
+nw_plan::nw_plan(std::shared_ptr<nw_runtime> runtime, narrows::Backend* backend, void* handle, const nw_plan_info& info)
+    : runtime(std::move(runtime)), backend(backend), handle(handle), info(info) {}
+
+nw_plan::~nw_plan() { backend->plan_free(handle); }
+
+namespace narrows {
+namespace {
+
+constexpr uint32_t kDefaultCapacity = 1024;
+constexpr size_t kShards = 16;  // fewer locks met by two threads; a small cache has one, so that its bound is exact
+
+PlanRef retained(const PlanRef& plan) {
+  plan->retain();
+  return PlanRef(plan.get());
+}
+
+}  // namespace
+
+PlanCache::PlanCache(uint32_t capacity)
+    : shard_capacity_(capacity == 0 ? kDefaultCapacity / kShards : capacity < 16 * kShards ? capacity : capacity / kShards),
+      shards_(capacity != 0 && capacity < 16 * kShards ? 1 : kShards) {}
+
+PlanRef PlanCache::find(const Key& key) {
+  Shard& s = shard(key);
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.entries.find(key);
+  if (found == s.entries.end()) return PlanRef();
+  Entry& entry = **found->second;
+  if (entry.plan.get() == nullptr) return PlanRef();
+  entry.used = true;
+  return retained(entry.plan);
+}
+
+PlanRef PlanCache::plan(const Key& key, const std::function<nw_plan*()>& make) {
+  Shard& s = shard(key);
+  std::unique_lock lock(s.mutex);
+  if (const auto found = s.entries.find(key); found != s.entries.end()) return wait(s, lock, *found->second);
+
+  const auto entry = std::make_shared<Entry>();
+  entry->words.assign(key.words, key.words + key.size);
+  entry->hash = key.hash;
+  s.clock.push_back(entry);
+  s.entries.emplace(entry->key(), std::prev(s.clock.end()));
+  lock.unlock();
+
+  nw_plan* made = nullptr;
+  std::optional<Failure> failure;
+  try {
+    made = make();
+    made->key = entry->words;
+  } catch (const Failure& thrown) {
+    failure = thrown;
+  } catch (const std::bad_alloc&) {
+    failure = Failure{NW_OUT_OF_MEMORY, -1, 0, "planning: out of host memory"};
+  } catch (const std::exception& thrown) {
+    failure = Failure{NW_FAILED, -1, 0, format("planning: %s", thrown.what())};
+  }
+
+  lock.lock();
+  entry->done = true;
+  entry->failure = failure;
+  entry->plan = PlanRef(made);
+  entry->used = true;
+  std::vector<EntryRef> dropped;  // their plans are freed after the lock
+  const auto mine = s.entries.find(key);
+  const bool listed = mine != s.entries.end() && *mine->second == entry;  // clear() may have come in between
+  if (failure && listed) {
+    s.clock.erase(mine->second);
+    s.entries.erase(mine);
+  }
+  PlanRef out = failure ? PlanRef() : retained(entry->plan);
+  if (!failure) dropped = evict(s);
+  lock.unlock();
+  s.planned.notify_all();
+  if (failure) throw *failure;
+  return out;
+}
+
+PlanRef PlanCache::wait(Shard& s, std::unique_lock<std::mutex>& lock, const EntryRef& listed) {
+  const EntryRef entry = listed;
+  s.planned.wait(lock, [&] { return entry->done; });
+  if (entry->failure) throw *entry->failure;
+  entry->used = true;
+  return retained(entry->plan);
+}
+
+// Second chance: an entry that was used since its last turn goes to the back of the queue once.
+std::vector<PlanCache::EntryRef> PlanCache::evict(Shard& s) {
+  std::vector<EntryRef> out;
+  for (size_t turns = 2 * s.clock.size(); s.clock.size() > shard_capacity_ && turns != 0; --turns) {
+    const EntryRef entry = s.clock.front();
+    if (!entry->done || std::exchange(entry->used, false)) {
+      s.clock.splice(s.clock.end(), s.clock, s.clock.begin());
+      continue;
+    }
+    s.entries.erase(entry->key());
+    s.clock.pop_front();
+    out.push_back(entry);
+  }
+  return out;
+}
+
+void PlanCache::clear() {
+  for (Shard& s : shards_) {
+    std::list<EntryRef> dropped;
+    {
+      const std::lock_guard lock(s.mutex);
+      s.entries.clear();
+      dropped.swap(s.clock);
+    }
+  }
+}
+
+}  // namespace narrows

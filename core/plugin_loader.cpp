@@ -1,0 +1,96 @@
+// plugin_loader.cpp -- see plugin_loader.h.
+#include "core/plugin_loader.h"
+
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/elf.h"
+
+namespace narrows {
+namespace {
+
+namespace fs = std::filesystem;
+
+nw_plugin_query_fn find_query(const std::string& path) {
+  // RTLD_LOCAL keeps a plugin's libraries out of everyone else's sight; nothing here is ever unloaded.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    fail(NW_UNAVAILABLE, -1, "cannot be loaded: %s", reason != nullptr ? reason : "dlopen gave no reason");
+  }
+  void* const symbol = dlsym(library, NW_PLUGIN_QUERY);
+  if (symbol == nullptr) fail(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
+  return reinterpret_cast<nw_plugin_query_fn>(symbol);
+}
+
+const nw_plugin& query(nw_plugin_query_fn function) {
+  nw_error error{};
+  error.argument = -1;
+  const nw_plugin* table = nullptr;
+  try {
+    table = function(NW_ABI_MAJOR, &error);
+  } catch (...) {
+    fail(NW_INVALID, -1, "%s threw an exception", NW_PLUGIN_QUERY);
+  }
+  if (table != nullptr) return *table;
+  error.message[sizeof error.message - 1] = '\0';
+  fail(NW_UNSUPPORTED, -1, "refuses a host of ABI major %d: %s", NW_ABI_MAJOR,
+       error.message[0] != '\0' ? error.message : "it gave no reason");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> load_plugin(const std::string& path) {
+  try {
+    const std::string reason = refuse_elf(path);
+    if (!reason.empty()) fail(NW_INVALID, -1, "%s", reason.c_str());
+    return std::make_unique<Backend>(path, query(find_query(path)));
+  } catch (const Failure& failure) {
+    return std::make_unique<Backend>(path, failure.status, failure.message);
+  }
+}
+
+std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder) {
+  std::vector<std::unique_ptr<Backend>> out;
+  const auto refuse = [&](const std::string& reason) { out.push_back(std::make_unique<Backend>(folder, NW_INVALID, reason)); };
+  if (folder.empty() || folder[0] != '/') {
+    refuse("'" + folder + "' is not an absolute folder; plugins are searched for in absolute ones only");
+    return out;
+  }
+  std::error_code error;
+  std::vector<std::string> files;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (fnmatch("narrows_*.so", at->path().filename().c_str(), 0) == 0) files.push_back(at->path().string());
+  if (error) {
+    refuse("cannot be searched for plugins: " + error.message());
+    return out;
+  }
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) out.push_back(load_plugin(file));
+  return out;
+}
+
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
+  char resolved[PATH_MAX];
+  if (realpath(info.dli_fname, resolved) == nullptr) return "";
+  return (fs::path(resolved).parent_path() / "narrows" / "backends").string();
+}
+
+std::vector<std::string> split_path(const std::string& folders) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    if (end != begin) out.push_back(folders.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace narrows

@@ -1,0 +1,183 @@
+// runtime.cpp -- see runtime.h.
+#include "core/runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/plugin_loader.h"
+
+using narrows::Backend;
+using narrows::Contract;
+using narrows::declaration_difference;
+using narrows::fail;
+using narrows::format;
+
+namespace {
+
+void log_to_stderr(void*, int32_t level, const char* message) {
+  if (level >= NW_LOG_WARNING) std::fprintf(stderr, "narrows: %s: %s\n", level == NW_LOG_WARNING ? "warning" : "error", message);
+}
+
+// Every live runtime, for the handlers around fork. The lists of a runtime are locked while the process is copied.
+std::mutex registry_mutex;
+std::vector<nw_runtime*>& registry() {
+  static auto* const all = new std::vector<nw_runtime*>;
+  return *all;
+}
+
+}  // namespace
+
+nw_runtime::nw_runtime(const nw_options& options)
+    : log_(options.log != nullptr ? options.log : log_to_stderr),
+      log_ctx_(options.log_ctx),
+      cache_capacity_(options.plan_cache_capacity),
+      pool_(options.num_threads),
+      cache_(new narrows::PlanCache(options.plan_cache_capacity)) {
+  if (const char* name = secure_getenv("NARROWS_BACKEND")) preferred_ = name;
+  host_.struct_size = sizeof host_;
+  host_.num_threads = pool_.num_threads();
+  host_.ctx = this;
+  host_.log = [](void* ctx, int32_t level, const char* message) {
+    static_cast<nw_runtime*>(ctx)->log(level, message != nullptr ? message : "");
+  };
+  host_.parallel_for = [](void* ctx, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* arg) {
+    static_cast<nw_runtime*>(ctx)->pool_.parallel_for(n, grain, body, arg);
+  };
+}
+
+std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
+  if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
+  static const int handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (handlers != 0) fail(NW_OUT_OF_MEMORY, -1, "pthread_atfork: error %d", handlers);
+  std::shared_ptr<nw_runtime> runtime(new nw_runtime(options));
+  {
+    const std::lock_guard lock(registry_mutex);
+    registry().push_back(runtime.get());
+  }
+  const char* const path = options.plugin_path != nullptr ? options.plugin_path : secure_getenv("NARROWS_PLUGIN_PATH");
+  for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add(narrows::load_folder(folder), false);
+  runtime->add(narrows::load_folder(narrows::own_folder()), false);
+  return runtime;
+}
+
+nw_runtime::~nw_runtime() {
+  const std::lock_guard lock(registry_mutex);
+  std::erase(registry(), this);
+}
+
+void nw_runtime::load(const std::string& path) {
+  if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load: '%s' is not an absolute path", path.c_str());
+  std::vector<std::unique_ptr<Backend>> found;
+  found.push_back(narrows::load_plugin(path));
+  const Backend* const backend = found[0].get();
+  add(std::move(found), true);
+  cache_->clear();  // the plugin may serve calls that were planned without it
+  if (!backend->accepted()) fail(backend->status(), -1, "%s: %s", path.c_str(), backend->reason().c_str());
+}
+
+// Refuses a plugin whose declaration of an op contradicts one that was there first, then lists what was found.
+void nw_runtime::add(std::vector<std::unique_ptr<Backend>> found, bool in_front) {
+  for (std::unique_ptr<Backend>& backend : found) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& contract : backend->contracts()) {
+      const auto clash = std::find_if(owned_.begin(), owned_.end(), [&](const auto& other) {
+        const Contract* known = other->accepted() ? other->find_contract(contract->op.name) : nullptr;
+        return known != nullptr && !declaration_difference(contract->op, known->op).empty();
+      });
+      if (clash == owned_.end()) continue;
+      const Contract& known = *(*clash)->find_contract(contract->op.name);
+      backend = std::make_unique<Backend>(
+          backend->path(), NW_INVALID,
+          format("op '%s' is declared differently by %s, which was loaded before: %s", contract->op.name, (*clash)->path().c_str(),
+                 declaration_difference(contract->op, known.op).c_str()));
+      break;
+    }
+    order_.insert(in_front ? order_.begin() : order_.end(), backend.get());
+    owned_.push_back(std::move(backend));
+    settle();
+    const Backend& added = *owned_.back();
+    if (!added.accepted()) log(NW_LOG_WARNING, added.path() + ": " + added.reason());
+  }
+}
+
+// Who shadows whom, and which device types are served.
+void nw_runtime::settle() {
+  uint64_t homes = 0;
+  for (auto at = order_.begin(); at != order_.end(); ++at) {
+    if (!(*at)->accepted()) continue;
+    const auto first = std::find_if(order_.begin(), at, [&](Backend* b) { return b->accepted() && b->name() == (*at)->name(); });
+    (*at)->set_shadowed_by(first != at ? (*first)->path() : "");
+    if (first == at && (*at)->table().device_type < 64) homes |= uint64_t{1} << (*at)->table().device_type;
+  }
+  homes_ = homes;
+}
+
+std::vector<Backend*> nw_runtime::backends() const {
+  const std::lock_guard lock(mutex_);
+  return order_;
+}
+
+const Contract* nw_runtime::find_contract(const std::string& op) const {
+  if (const Contract* builtin = narrows::find_builtin(op)) return builtin;
+  for (const Backend* backend : backends())
+    if (const Contract* own = backend->usable() ? backend->find_contract(op) : nullptr) return own;
+  return nullptr;
+}
+
+const nw_op* nw_runtime::find_op(const std::string& op) const {
+  const Contract* contract = find_contract(op);
+  return contract != nullptr ? &contract->op : nullptr;
+}
+
+Backend& nw_runtime::serving(int32_t device_type) {
+  std::string why;
+  for (Backend* backend : backends()) {
+    if (!backend->usable() || backend->table().device_type != device_type) continue;
+    try {
+      backend->open(host_);
+      return *backend;
+    } catch (const narrows::Failure& failure) {
+      if (failure.status != NW_UNAVAILABLE) throw;
+      if (why.empty()) why = failure.message;
+    }
+  }
+  const std::string device = narrows::show_device({static_cast<DLDeviceType>(device_type), 0});
+  if (!why.empty()) fail(NW_UNAVAILABLE, -1, "%s: %s", device.c_str(), why.c_str());
+  fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where", device.c_str());
+}
+
+Backend& nw_runtime::serving(DLDevice device) {
+  Backend& backend = serving(device.device_type);
+  const int32_t count = backend.device_count(host_);
+  if (device.device_id < 0 || device.device_id >= count)
+    fail(NW_INVALID, -1, "%s does not exist: %s has %d device%s", narrows::show_device(device).c_str(), backend.name().c_str(), count,
+         count == 1 ? "" : "s");
+  return backend;
+}
+
+void nw_runtime::log(int32_t level, const std::string& message) const { log_(log_ctx_, level, message.c_str()); }
+
+void nw_runtime::before_fork() {
+  registry_mutex.lock();
+  for (nw_runtime* runtime : registry()) runtime->mutex_.lock();
+}
+
+void nw_runtime::after_fork_in_parent() {
+  for (nw_runtime* runtime : registry()) runtime->mutex_.unlock();
+  registry_mutex.unlock();
+}
+
+// The child has this one thread. The cache may have been copied in the middle of a change, so it is left behind and replaced.
+void nw_runtime::after_fork_in_child() {
+  for (nw_runtime* runtime : registry()) {
+    runtime->pool_.after_fork_in_child();
+    (void)runtime->cache_.release();
+    runtime->cache_.reset(new narrows::PlanCache(runtime->cache_capacity_));
+    for (const auto& backend : runtime->owned_) backend->after_fork_in_child();
+    runtime->mutex_.unlock();
+  }
+  registry_mutex.unlock();
+}

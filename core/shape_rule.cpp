@@ -1,0 +1,418 @@
+// shape_rule.cpp -- see shape_rule.h. A recursive-descent parser and a tree walk; nothing here is on a hot path.
+#include "core/shape_rule.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <map>
+
+#include "core/error.h"
+
+namespace narrows {
+
+struct ShapeRule::Expression {
+  char kind;  // 'n' a number, 'v' a name, '+' '-' '*' '/' (floor), 'M' max, 'm' min
+  int64_t number = 0;
+  std::string name;
+  std::vector<Expression> operands;
+  std::string text;  // as it stands in the rule
+};
+
+struct ShapeRule::Tensor {
+  bool any = false;  // '*' or '?': of any shape
+  bool optional = false;
+  std::vector<Expression> dims;
+};
+
+struct ShapeRule::Output {
+  char kind;  // 'd' dims, 'l' like an input, 'b' broadcast
+  uint32_t like = 0;
+  std::vector<Expression> dims;
+};
+
+struct ShapeRule::Alternative {
+  bool checks_inputs = false;
+  std::vector<Tensor> inputs;
+  std::vector<Output> outputs;
+};
+
+namespace {
+
+using Expression = ShapeRule::Expression;
+constexpr int kMaxDepth = 64;
+
+std::string strip(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\n");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '(') - (c == ')');
+    if (c == separator && depth == 0)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  for (std::string& part : out) part = strip(part);
+  return out;
+}
+
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(const std::string& text) : text_(text) {}
+
+  Expression parse() {
+    Expression out = sum();
+    skip_space();
+    if (at_ != text_.size()) bad("unexpected character");
+    out.text = text_;
+    return out;
+  }
+
+ private:
+  [[noreturn]] void bad(const char* what) const {
+    fail(NW_INVALID, -1, "%s at position %zu of '%s'", what, at_, text_.c_str());
+  }
+  void skip_space() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+  bool take(const char* token) {
+    skip_space();
+    const size_t size = std::strlen(token);
+    if (text_.compare(at_, size, token) != 0) return false;
+    at_ += size;
+    return true;
+  }
+  static Expression node(char kind, Expression a, Expression b) {
+    Expression out{kind, 0, "", {}, ""};
+    out.operands.push_back(std::move(a));
+    out.operands.push_back(std::move(b));
+    return out;
+  }
+
+  Expression sum() {
+    Expression out = product();
+    for (;;) {
+      if (take("+"))
+        out = node('+', std::move(out), product());
+      else if (take("-"))
+        out = node('-', std::move(out), product());
+      else
+        return out;
+    }
+  }
+  Expression product() {
+    Expression out = primary();
+    for (;;) {
+      if (take("*"))
+        out = node('*', std::move(out), primary());
+      else if (take("//"))
+        out = node('/', std::move(out), primary());
+      else
+        return out;
+    }
+  }
+  Expression primary() {
+    if (++depth_ > kMaxDepth) bad("nested too deeply");
+    Expression out = bare_primary();
+    --depth_;
+    return out;
+  }
+  Expression bare_primary() {
+    skip_space();
+    if (at_ == text_.size()) bad("an expression is missing");
+    if (take("(")) {
+      Expression out = sum();
+      if (!take(")")) bad("')' is missing");
+      return out;
+    }
+    const char c = text_[at_];
+    if (std::isdigit(static_cast<unsigned char>(c))) return number();
+    if (!std::isalpha(static_cast<unsigned char>(c)) && c != '_') bad("unexpected character");
+    std::string name;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) name += text_[at_++];
+    if ((name == "max" || name == "min") && take("(")) {
+      Expression a = sum();
+      if (!take(",")) bad("',' is missing");
+      Expression b = sum();
+      if (!take(")")) bad("')' is missing");
+      return node(name == "max" ? 'M' : 'm', std::move(a), std::move(b));
+    }
+    return Expression{'v', 0, name, {}, name};
+  }
+  Expression number() {
+    int64_t value = 0;
+    for (; at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])); ++at_)
+      if (__builtin_mul_overflow(value, int64_t{10}, &value) || __builtin_add_overflow(value, int64_t{text_[at_] - '0'}, &value))
+        bad("a number is too large");
+    return Expression{'n', value, "", {}, ""};
+  }
+
+  std::string text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+std::vector<Expression> parse_dims(const std::string& text) {
+  std::vector<Expression> out;
+  if (text == "()") return out;
+  for (const std::string& part : split(text, ',')) out.push_back(ExpressionParser(part).parse());
+  if (out.size() > NW_MAX_NDIM) fail(NW_INVALID, -1, "'%s' has more than %d dimensions", text.c_str(), NW_MAX_NDIM);
+  return out;
+}
+
+ShapeRule::Tensor parse_tensor(const std::string& text) {
+  ShapeRule::Tensor out;
+  if (text == "*" || text == "?") {
+    out.any = true;
+    out.optional = text == "?";
+    return out;
+  }
+  out.optional = !text.empty() && text.back() == '?';
+  out.dims = parse_dims(strip(out.optional ? text.substr(0, text.size() - 1) : text));
+  return out;
+}
+
+ShapeRule::Output parse_output(const std::string& text, uint32_t max_inputs) {
+  if (text == "broadcast") return {'b', 0, {}};
+  if (text.rfind("like ", 0) == 0) {
+    const Expression index = ExpressionParser(strip(text.substr(5))).parse();
+    if (index.kind != 'n' || index.number >= max_inputs) fail(NW_INVALID, -1, "'%s' names no input", text.c_str());
+    return {'l', static_cast<uint32_t>(index.number), {}};
+  }
+  return {'d', 0, parse_dims(text)};
+}
+
+ShapeRule::Alternative parse_alternative(const std::string& text, uint32_t max_inputs, uint32_t num_outputs) {
+  ShapeRule::Alternative out;
+  const size_t arrow = text.find("->");
+  out.checks_inputs = arrow != std::string::npos;
+  if (out.checks_inputs)
+    for (const std::string& part : split(text.substr(0, arrow), ';')) out.inputs.push_back(parse_tensor(part));
+  for (const std::string& part : split(out.checks_inputs ? text.substr(arrow + 2) : text, ';'))
+    out.outputs.push_back(parse_output(part, max_inputs));
+  if (out.inputs.size() > max_inputs)
+    fail(NW_INVALID, -1, "'%s' has %zu inputs, the op at most %u", text.c_str(), out.inputs.size(), max_inputs);
+  if (out.outputs.size() != num_outputs)
+    fail(NW_INVALID, -1, "'%s' has %zu outputs, the op %u", text.c_str(), out.outputs.size(), num_outputs);
+  return out;
+}
+
+// The integer field of that name in a blob; false if there is none.
+bool read_field(const nw_op& op, const std::string& name, const void* params, uint64_t params_size, int64_t* value) {
+  for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
+    const nw_param& f = **field;
+    if (name != f.name || (f.dtype.code != kDLInt && f.dtype.code != kDLUInt) || f.dtype.lanes != 1) continue;
+    unsigned char bytes[8] = {};
+    const uint64_t size = f.dtype.bits / 8;
+    for (uint64_t i = 0; i < size && i < 8 && f.offset + i < params_size; ++i)
+      bytes[i] = static_cast<const unsigned char*>(params)[f.offset + i];
+    if (f.dtype.code == kDLInt && size < 8 && size > 0 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
+    std::memcpy(value, bytes, 8);
+    return true;
+  }
+  return false;
+}
+
+class Evaluator {
+ public:
+  Evaluator(const nw_op& op, const void* params, uint64_t params_size) : op_(op), params_(params), params_size_(params_size) {}
+
+  void bind(const std::string& name, int64_t value) { bound_.emplace(name, value); }
+  bool is_field(const std::string& name) const {
+    int64_t ignored;
+    return read_field(op_, name, params_, params_size_, &ignored);
+  }
+
+  int64_t value(const Expression& e) const {
+    if (e.kind == 'n') return e.number;
+    if (e.kind == 'v') return variable(e.name);
+    const int64_t a = value(e.operands[0]), b = value(e.operands[1]);
+    int64_t out = 0;
+    bool overflow = false;
+    switch (e.kind) {
+      case '+': overflow = __builtin_add_overflow(a, b, &out); break;
+      case '-': overflow = __builtin_sub_overflow(a, b, &out); break;
+      case '*': overflow = __builtin_mul_overflow(a, b, &out); break;
+      case 'M': return std::max(a, b);
+      case 'm': return std::min(a, b);
+      default:
+        if (b == 0) fail(NW_INVALID, -1, "%s: the shape rule divides %lld by 0", op_.name, static_cast<long long>(a));
+        overflow = a == INT64_MIN && b == -1;
+        if (!overflow) out = a / b - (a % b != 0 && (a < 0) != (b < 0));
+    }
+    if (overflow) fail(NW_INVALID, -1, "%s: the shapes and params overflow 64 bits in the shape rule (%lld %c %lld)", op_.name,
+                       static_cast<long long>(a), e.kind, static_cast<long long>(b));
+    return out;
+  }
+
+ private:
+  int64_t variable(const std::string& name) const {
+    if (const auto found = bound_.find(name); found != bound_.end()) return found->second;
+    int64_t out = 0;
+    if (!read_field(op_, name, params_, params_size_, &out))
+      fail(NW_INVALID, -1, "%s: '%s' of the shape rule is neither a dimension of a present input nor an integer field of params",
+           op_.name, name.c_str());
+    return out;
+  }
+
+  const nw_op& op_;
+  const void* params_;
+  uint64_t params_size_;
+  std::map<std::string, int64_t> bound_;
+};
+
+std::string show_dims(const std::vector<Expression>& dims) {
+  std::string out = "(";
+  for (size_t i = 0; i < dims.size(); ++i) out += (i != 0 ? ", " : "") + dims[i].text;
+  return out + ")";
+}
+
+std::string declared_name(const char* const* names, uint32_t count, uint32_t i, const char* fallback) {
+  if (names == nullptr || i >= count) return format("%s %u", fallback, i);
+  std::string out = names[i];
+  if (!out.empty() && out.back() == '?') out.pop_back();
+  return out;
+}
+
+const Shape& shape_at(const std::vector<Shape>& inputs, size_t i) {
+  static const Shape absent;
+  return i < inputs.size() ? inputs[i] : absent;
+}
+
+// NW_OK-like test of one alternative: the index of the first input whose presence or rank does not fit, or -1.
+int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs) {
+  if (!alternative.checks_inputs) return -1;
+  for (size_t i = 0; i < alternative.inputs.size(); ++i) {
+    const ShapeRule::Tensor& rule = alternative.inputs[i];
+    const Shape& shape = shape_at(inputs, i);
+    const bool fits = shape.present ? rule.any || rule.dims.size() == shape.extents.size() : rule.optional;
+    if (!fits) return static_cast<int32_t>(i);
+  }
+  for (size_t i = alternative.inputs.size(); i < inputs.size(); ++i)
+    if (inputs[i].present) return static_cast<int32_t>(i);
+  return -1;
+}
+
+[[noreturn]] void refuse_ranks(const nw_op& op, const std::vector<ShapeRule::Alternative>& alternatives,
+                               const std::vector<Shape>& inputs) {
+  // The alternative that went furthest names the input at fault.
+  int32_t at = 0;
+  for (const ShapeRule::Alternative& alternative : alternatives) at = std::max(at, first_misfit(alternative, inputs));
+  const auto i = static_cast<uint32_t>(at);
+  const Shape& shape = shape_at(inputs, i);
+  std::vector<std::string> wanted;
+  for (const ShapeRule::Alternative& alternative : alternatives) {
+    if (i >= alternative.inputs.size() || alternative.inputs[i].any) continue;
+    const std::string text = show_dims(alternative.inputs[i].dims) + (alternative.inputs[i].optional ? " or none" : "");
+    if (std::find(wanted.begin(), wanted.end(), text) == wanted.end()) wanted.push_back(text);
+  }
+  std::string list;
+  for (const std::string& text : wanted) list += (list.empty() ? "" : " | ") + text;
+  const std::string has = shape.present ? format("has shape %s (%zu dimensions)",
+                                                 show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(),
+                                                 shape.extents.size())
+                                        : "is absent";
+  fail(NW_INVALID, at, "%s: %s %s; expected %s", op.name, input_name(op, i).c_str(), has.c_str(),
+       list.empty() ? "no such input" : list.c_str());
+}
+
+Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs,
+                      const void* params, uint64_t params_size) {
+  Evaluator evaluator(op, params, params_size);
+  // Inputs that must be there bind before those that may be absent, so that a wrong gradient is blamed and not the input.
+  for (const bool optional : {false, true}) {
+    for (size_t i = 0; i < alternative.inputs.size(); ++i) {
+      const ShapeRule::Tensor& rule = alternative.inputs[i];
+      if (!shape_at(inputs, i).present || rule.optional != optional) continue;
+      for (size_t d = 0; d < rule.dims.size(); ++d)
+        if (rule.dims[d].kind == 'v' && !evaluator.is_field(rule.dims[d].name)) evaluator.bind(rule.dims[d].name, inputs[i].extents[d]);
+    }
+  }
+  for (size_t i = 0; i < alternative.inputs.size(); ++i) {
+    if (!shape_at(inputs, i).present) continue;
+    const std::vector<Expression>& dims = alternative.inputs[i].dims;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const int64_t expected = evaluator.value(dims[d]);
+      if (inputs[i].extents[d] != expected)
+        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, whose dimension %zu is %lld here", op.name,
+             input_name(op, static_cast<uint32_t>(i)).c_str(),
+             show_shape(inputs[i].extents.data(), static_cast<int32_t>(inputs[i].extents.size())).c_str(), show_dims(dims).c_str(), d,
+             static_cast<long long>(expected));
+    }
+  }
+  return evaluator;
+}
+
+Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rule, const Evaluator& evaluator,
+                   const std::vector<Shape>& inputs) {
+  if (rule.kind == 'b') return broadcast(op, inputs);
+  if (rule.kind == 'l') return shape_at(inputs, rule.like);
+  Shape out{true, {}};
+  for (const Expression& dim : rule.dims) {
+    const int64_t extent = evaluator.value(dim);
+    if (extent < 0)
+      fail(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name, output_name(op, index).c_str(),
+           dim.text.c_str(), static_cast<long long>(extent));
+    out.extents.push_back(extent);
+  }
+  return out;
+}
+
+}  // namespace
+
+ShapeRule::ShapeRule(const std::string& text, uint32_t max_inputs, uint32_t num_outputs) : text_(text) {
+  try {
+    for (const std::string& part : split(text, '|')) alternatives_.push_back(parse_alternative(part, max_inputs, num_outputs));
+  } catch (const Failure& failure) {
+    fail(NW_INVALID, -1, "shape rule \"%s\": %s", text.c_str(), failure.message.c_str());
+  }
+}
+ShapeRule::~ShapeRule() = default;
+ShapeRule::ShapeRule(ShapeRule&&) noexcept = default;
+
+std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params,
+                                       uint64_t params_size) const {
+  for (const Alternative& alternative : alternatives_) {
+    if (first_misfit(alternative, inputs) >= 0) continue;
+    const Evaluator evaluator = bind_inputs(op, alternative, inputs, params, params_size);
+    std::vector<Shape> out;
+    for (uint32_t i = 0; i < alternative.outputs.size(); ++i)
+      out.push_back(output_shape(op, i, alternative.outputs[i], evaluator, inputs));
+    return out;
+  }
+  refuse_ranks(op, alternatives_, inputs);
+}
+
+Shape broadcast(const nw_op& op, const std::vector<Shape>& inputs) {
+  Shape out{true, {}};
+  size_t rank = 0;
+  for (const Shape& shape : inputs) rank = std::max(rank, shape.extents.size());
+  out.extents.assign(rank, 1);
+  std::vector<uint32_t> from(rank, 0);
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<int64_t>& extents = inputs[i].extents;
+    for (size_t d = 0; d < extents.size(); ++d) {
+      int64_t& extent = out.extents[rank - extents.size() + d];
+      uint32_t& owner = from[rank - extents.size() + d];
+      if (extents[d] == extent || extents[d] == 1) continue;
+      if (extent != 1)
+        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and %s of shape %s do not broadcast: %lld against %lld", op.name,
+             input_name(op, owner).c_str(),
+             show_shape(inputs[owner].extents.data(), static_cast<int32_t>(inputs[owner].extents.size())).c_str(),
+             input_name(op, i).c_str(), show_shape(extents.data(), static_cast<int32_t>(extents.size())).c_str(),
+             static_cast<long long>(extent), static_cast<long long>(extents[d]));
+      extent = extents[d];
+      owner = i;
+    }
+  }
+  return out;
+}
+
+std::string input_name(const nw_op& op, uint32_t i) { return declared_name(op.inputs, op.max_inputs, i, "input"); }
+std::string output_name(const nw_op& op, uint32_t i) { return declared_name(op.outputs, op.num_outputs, i, "output"); }
+
+}  // namespace narrows

@@ -1,0 +1,239 @@
+// signature.cpp -- see signature.h.
+//
+// The key: three words (device; flags and counts; lengths), the strings and params padded to words, then for each tensor one word
+// (dtype, rank, alignment, alias) followed by its shape and strides. nw_tensor_sig points into it.
+#include "core/signature.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/overlap.h"
+
+namespace narrows {
+namespace {
+
+constexpr size_t kMaxName = 255;
+constexpr uint16_t kMaxAlign = 8;  // log2 of 256
+
+size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
+
+// Bytes up to the last one that is not 0.
+uint64_t without_trailing_zeros(const void* data, uint64_t size) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (uint64_t word; size >= 8; size -= 8) {
+    std::memcpy(&word, bytes + size - 8, 8);
+    if (word != 0) break;
+  }
+  while (size != 0 && bytes[size - 1] == 0) --size;
+  return size;
+}
+
+size_t name_size(const char* what, const char* name) {
+  if (name == nullptr) return 0;
+  const size_t size = strnlen(name, kMaxName + 1);
+  if (size > kMaxName) fail(NW_INVALID, -1, "%s has a name of more than %zu bytes", what, kMaxName);
+  return size;
+}
+
+}  // namespace
+
+Signature::Signature(const nw_call& call, DLDevice device, const char* backend, Memory memory, const TensorNames& names)
+    : call_(call), names_(names), num_inputs_(call.num_inputs) {
+  while (num_inputs_ != 0 && call.inputs[num_inputs_ - 1] == nullptr) --num_inputs_;
+  if (call.params == nullptr && call.params_size != 0)
+    fail(NW_INVALID, -1, "%s: params is NULL, but params_size = %llu", call.op, static_cast<unsigned long long>(call.params_size));
+  params_size_ = without_trailing_zeros(call.params, call.params_size);
+  op_size_ = name_size("op", call.op);
+  kernel_size_ = name_size("kernel", call.kernel);
+  backend_size_ = name_size("backend", backend);
+  count_words();
+  write_header(device, backend);
+  const uint32_t num_outputs = memory == Memory::ignored ? 0 : call.num_outputs;
+  sig_.num_outputs = num_outputs;
+  for (uint32_t i = 0; i < num_inputs_ + num_outputs; ++i) write_tensor(i, memory);
+  if (memory != Memory::ignored) find_aliases();
+  hash_ = XXH3_64bits(words_, size_ * sizeof *words_);
+}
+
+void Signature::count_words() {
+  size_t count = 3 + words_of(op_size_ + 1) + words_of(kernel_size_ + 1) + words_of(backend_size_ + 1) + words_of(params_size_);
+  for (uint32_t i = 0; i < call_.num_inputs + call_.num_outputs; ++i) {
+    const DLTensor* t = tensor(i);
+    if (t == nullptr) {
+      count += 1;
+      continue;
+    }
+    if (t->ndim < 0 || t->ndim > NW_MAX_NDIM)
+      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), t->ndim,
+           NW_MAX_NDIM);
+    if (t->shape == nullptr && t->ndim != 0)
+      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op,
+           names_.tensor(i).c_str(), t->ndim, t->ndim);
+    count += 1 + 2 * static_cast<size_t>(t->ndim);
+  }
+  if (count > kInlineWords) {
+    more_words_.reset(new uint64_t[count]);
+    words_ = more_words_.get();
+  }
+}
+
+const char* Signature::write_text(const char* text, size_t size) {
+  uint64_t* const at = words_ + size_;
+  size_ += words_of(size + 1);
+  words_[size_ - 1] = 0;
+  if (size != 0) std::memcpy(at, text, size);
+  return reinterpret_cast<const char*>(at);
+}
+
+void Signature::write_header(DLDevice device, const char* backend) {
+  words_[0] = static_cast<uint32_t>(device.device_type) | uint64_t{static_cast<uint32_t>(device.device_id)} << 32;
+  words_[1] = call_.flags | uint64_t{num_inputs_} << 32 | uint64_t{call_.num_outputs} << 48;
+  words_[2] = op_size_ | uint64_t{kernel_size_} << 8 | uint64_t{backend_size_} << 16 | params_size_ << 24;
+  size_ = 3;
+  sig_.struct_size = sizeof sig_;
+  sig_.flags = call_.flags;
+  sig_.num_inputs = num_inputs_;
+  sig_.device = device;
+  sig_.tensors = tensors_;
+  sig_.op = write_text(call_.op, op_size_);
+  const char* const kernel = write_text(call_.kernel, kernel_size_);
+  sig_.kernel = call_.kernel != nullptr ? kernel : nullptr;
+  write_text(backend, backend_size_);
+  sig_.params_size = params_size_;
+  sig_.params = params_size_ != 0 ? words_ + size_ : nullptr;
+  if (params_size_ != 0) {
+    size_ += words_of(params_size_);
+    words_[size_ - 1] = 0;
+    std::memcpy(words_ + (size_ - words_of(params_size_)), call_.params, params_size_);
+  }
+}
+
+// Shape and canonical strides; *low and *high: the reach in elements, both 0 without dimensions. Gives the number of elements.
+uint64_t Signature::write_extents(uint32_t i, const DLTensor& t, int64_t* shape, int64_t* strides, int64_t* low, int64_t* high) {
+  int64_t contiguous = 1, elements = 1;
+  bool overflow = false;
+  for (int32_t d = t.ndim; d-- > 0;) {
+    const int64_t extent = t.shape[d];
+    if (extent < 0)
+      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op,
+           names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
+    shape[d] = extent;
+    strides[d] = contiguous;
+    if (extent > 1) {
+      if (t.strides != nullptr) strides[d] = t.strides[d];
+      int64_t reach;
+      overflow |= __builtin_mul_overflow(extent - 1, strides[d], &reach);
+      int64_t& side = reach < 0 ? *low : *high;
+      overflow |= __builtin_add_overflow(side, reach, &side);
+      overflow |= __builtin_mul_overflow(contiguous, extent, &contiguous);
+    }
+    elements = extent == 0 ? 0 : elements;
+  }
+  if (elements == 0) {
+    // Strides mean nothing where there is no element, nor does the size of the other extents.
+    for (int32_t d = t.ndim, first = t.ndim - 1; d-- > 0;)
+      strides[d] = d == first || __builtin_mul_overflow(strides[d + 1], std::max<int64_t>(shape[d + 1], 1), &strides[d]) ? 1 : strides[d];
+    return 0;
+  }
+  int64_t bytes;
+  if (overflow || __builtin_mul_overflow(contiguous, (t.dtype.bits * int64_t{t.dtype.lanes} + 7) / 8, &bytes))
+    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s and strides %s; its bytes leave 64 bits", call_.op,
+         names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(),
+         t.strides == nullptr ? "NULL" : show_shape(t.strides, t.ndim).c_str());
+  return static_cast<uint64_t>(contiguous);
+}
+
+void Signature::write_tensor(uint32_t i, Memory memory) {
+  nw_tensor_sig& out = tensors_[i];
+  const uint32_t in_call = i < num_inputs_ ? i : i - num_inputs_ + call_.num_inputs;
+  const DLTensor* const t = tensor(in_call);
+  uint64_t& word = words_[size_++];
+  if (t == nullptr) {
+    out = nw_tensor_sig{{0, 0, 0}, -1, 0, 0, -1, nullptr, nullptr};
+    word = ~uint64_t{0};
+    return;
+  }
+  auto* const shape = reinterpret_cast<int64_t*>(words_ + size_);
+  int64_t* const strides = shape + t->ndim;
+  size_ += 2 * static_cast<size_t>(t->ndim);
+  int64_t low = 0, high = 0;
+  const uint64_t elements = write_extents(in_call, *t, shape, strides, &low, &high);
+  out = nw_tensor_sig{t->dtype, t->ndim, kMaxAlign, 0, -1, shape, strides};
+  if (elements != 0 && memory != Memory::ignored) {
+    const int64_t item = (t->dtype.bits * int64_t{t->dtype.lanes} + 7) / 8;
+    const auto data = reinterpret_cast<uintptr_t>(t->data);
+    if (data == 0 && memory == Memory::needed)
+      fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s has data NULL and shape %s; expected memory for %llu elements", call_.op,
+           names_.tensor(in_call).c_str(), show_shape(t->shape, t->ndim).c_str(), static_cast<unsigned long long>(elements));
+    const uint64_t first = data + t->byte_offset;
+    out.align_log2 = static_cast<uint16_t>(__builtin_ctzll(first | 1ull << kMaxAlign));
+    if (data != 0) {
+      int64_t below, above;
+      uint64_t begin, end;
+      // low is 0 or negative, high 0 or positive
+      if (__builtin_mul_overflow(low, item, &below) || __builtin_mul_overflow(high + 1, item, &above) || first < data ||
+          __builtin_sub_overflow(first, uint64_t{0} - static_cast<uint64_t>(below), &begin) ||
+          __builtin_add_overflow(first, static_cast<uint64_t>(above), &end))
+        fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s of shape %s and strides %s at %p + %llu leaves the address space",
+             call_.op, names_.tensor(in_call).c_str(), show_shape(t->shape, t->ndim).c_str(), show_shape(strides, t->ndim).c_str(),
+             t->data, static_cast<unsigned long long>(t->byte_offset));
+      extents_[i] = {begin, end};
+    }
+  }
+  uint32_t dtype;
+  static_assert(sizeof dtype == sizeof t->dtype);
+  std::memcpy(&dtype, &t->dtype, sizeof dtype);
+  word = dtype | uint64_t{static_cast<uint8_t>(t->ndim)} << 32 | uint64_t{out.align_log2} << 40 | uint64_t{0xFFFF} << 48;
+}
+
+// Is the output exactly that input: same first element, dtype, shape and strides?
+bool Signature::identical(uint32_t output, uint32_t input) const {
+  const nw_tensor_sig &a = tensors_[output], &b = tensors_[input];
+  return extents_[output].begin == extents_[input].begin && extents_[output].end == extents_[input].end && a.ndim == b.ndim &&
+         std::memcmp(&a.dtype, &b.dtype, sizeof a.dtype) == 0 && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
+         std::equal(a.strides, a.strides + a.ndim, b.strides);
+}
+
+void Signature::check_overlap(uint32_t output, uint32_t other) {
+  const nw_tensor_sig &a = tensors_[output], &b = tensors_[other];
+  const auto address = [this](uint32_t i) {
+    const DLTensor* t = tensor(i < num_inputs_ ? i : i - num_inputs_ + call_.num_inputs);
+    return reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+  };
+  const bool comparable = a.ndim == b.ndim && std::equal(a.strides, a.strides + a.ndim, b.strides) &&
+                          a.dtype.bits * a.dtype.lanes == b.dtype.bits * b.dtype.lanes;
+  if (comparable && !may_share_byte(a, b, static_cast<int64_t>(address(other) - address(output)))) return;
+  const uint32_t in_call = output - num_inputs_ + call_.num_inputs;
+  const uint32_t other_in_call = other < num_inputs_ ? other : other - num_inputs_ + call_.num_inputs;
+  fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s of shape %s and strides %s overlaps %s of shape %s and strides %s; expected %s",
+       call_.op, names_.tensor(in_call).c_str(), show_shape(a.shape, a.ndim).c_str(), show_shape(a.strides, a.ndim).c_str(),
+       names_.tensor(other_in_call).c_str(), show_shape(b.shape, b.ndim).c_str(), show_shape(b.strides, b.ndim).c_str(),
+       other < num_inputs_ ? "memory of its own, or exactly that input" : "memory of its own");
+}
+
+void Signature::find_aliases() {
+  size_t word = size_;
+  // The words of the outputs' headers lie behind those of the inputs; walk back from the end to find them.
+  for (uint32_t o = num_inputs_ + sig_.num_outputs; o-- > num_inputs_;) {
+    nw_tensor_sig& out = tensors_[o];
+    word -= 1 + (out.ndim > 0 ? 2 * static_cast<size_t>(out.ndim) : 0);
+    const Extent& e = extents_[o];
+    if (e.begin == e.end) continue;
+    for (uint32_t i = 0; i < o; ++i) {
+      const Extent& f = extents_[i];
+      if (f.begin >= e.end || e.begin >= f.end || f.begin == f.end) continue;
+      if (i < num_inputs_ && identical(o, i)) {
+        if (out.alias_of < 0) out.alias_of = static_cast<int32_t>(i);
+      } else {
+        check_overlap(o, i);
+      }
+    }
+    if (out.alias_of >= 0) words_[word] ^= uint64_t{0xFFFFu ^ static_cast<uint32_t>(out.alias_of)} << 48;
+  }
+}
+
+}  // namespace narrows

@@ -1,0 +1,167 @@
+// thread_pool.cpp -- see thread_pool.h.
+//
+// One job at a time. The caller opens it in `state` (a job number, an open bit, a count of workers inside), works on it itself,
+// closes it when no piece is left, and waits only for the workers still inside: one that wakes late finds the job closed.
+#include "core/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace narrows {
+namespace {
+
+constexpr uint32_t kInside = 0xFFFF;      // workers inside the job
+constexpr uint32_t kOpen = 0x10000;       // workers may enter
+constexpr uint32_t kJob = 0x20000;        // one step of the job number
+constexpr int64_t kPiecesPerThread = 4;   // so that a slow thread holds the others up by a quarter of its share at most
+constexpr int kSpins = 2000;              // some microseconds, the gap between the loops of one op
+constexpr uint32_t kMaxThreads = 1024;
+
+thread_local bool inside_body = false;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+uint32_t default_num_threads() {
+  if (const char* text = getenv("NARROWS_NUM_THREADS")) {
+    const long n = strtol(text, nullptr, 10);
+    if (n >= 1) return static_cast<uint32_t>(std::min<long>(n, kMaxThreads));
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return static_cast<uint32_t>(CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+struct Job {
+  ThreadPool::Body body;
+  void* arg;
+  int64_t n;
+  int64_t piece;
+  std::atomic<int64_t> next{0};
+
+  void work() {
+    inside_body = true;
+    for (int64_t begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < n;)
+      body(arg, begin, std::min(n, begin + piece));
+    inside_body = false;
+  }
+};
+
+}  // namespace
+
+struct ThreadPool::Crew {
+  std::atomic<uint32_t> state{0};
+  std::atomic<uint32_t> left{0};  // counts the times that the last worker left a closed job
+  std::atomic<bool> busy{false};
+  std::atomic<bool> stop{false};
+  Job* job = nullptr;  // read between entering and leaving
+  bool refused = false;  // the system gave no further thread
+  std::vector<std::thread> workers;
+
+  // As many workers as the system grants; the caller works anyway. They take no signals, which are the application's.
+  void start(uint32_t count) {
+    if (workers.size() == count || refused) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      while (workers.size() < count) workers.emplace_back([this] { serve(); });
+    } catch (const std::exception&) {
+      refused = true;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Crew() {
+    stop = true;
+    state.fetch_add(kJob);
+    state.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  void serve() {
+    uint32_t done = 0;  // number of the last job seen, in the bits of `state`
+    for (;;) {
+      uint32_t s = state.load();
+      for (int i = 0; i < kSpins && !stop && (!(s & kOpen) || (s & ~(kOpen | kInside)) == done); ++i) {
+        pause();
+        s = state.load();
+      }
+      if (stop) return;
+      const uint32_t number = s & ~(kOpen | kInside);
+      if (!(s & kOpen) || number == done) {
+        state.wait(s);
+        continue;
+      }
+      if (!state.compare_exchange_weak(s, s + 1)) continue;
+      done = number;
+      job->work();
+      leave();
+    }
+  }
+
+  void leave() {
+    const uint32_t before = state.fetch_sub(1);
+    if ((before & kInside) == 1 && !(before & kOpen)) {
+      left.fetch_add(1);
+      left.notify_one();
+    }
+  }
+
+  void run(Job& work) {
+    job = &work;
+    const uint32_t seen = left.load();
+    const uint32_t s = state.load();
+    state.store(((s & ~(kOpen | kInside)) + kJob) | kOpen);
+    state.notify_all();
+    work.work();
+    if ((state.fetch_and(~kOpen) & kInside) == 0) return;
+    for (int i = 0; i < kSpins && left.load() == seen; ++i) pause();
+    left.wait(seen);
+  }
+};
+
+ThreadPool::ThreadPool(uint32_t num_threads)
+    : num_threads_(num_threads != 0 ? std::min(num_threads, kMaxThreads) : default_num_threads()), crew_(new Crew) {}
+
+ThreadPool::~ThreadPool() = default;
+
+void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
+  if (n <= 0) return;
+  const int64_t pieces = int64_t{num_threads_} * kPiecesPerThread;
+  const int64_t piece = std::max({grain, int64_t{1}, n / pieces + (n % pieces != 0)});
+  Crew& crew = *crew_;
+  const bool serial = piece >= n || num_threads_ == 1 || inside_body || crew.busy.exchange(true, std::memory_order_acquire);
+  if (serial) {
+    const bool nested = inside_body;
+    inside_body = true;
+    body(arg, 0, n);
+    inside_body = nested;
+    return;
+  }
+  Job job{body, arg, n, piece};
+  crew.start(num_threads_ - 1);
+  crew.run(job);
+  crew.busy.store(false, std::memory_order_release);
+}
+
+void ThreadPool::after_fork_in_child() {
+  crew_.release();  // its threads do not exist here, so it can be neither joined nor destroyed
+  crew_.reset(new Crew);
+}
+
+}  // namespace narrows
