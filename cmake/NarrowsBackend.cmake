@@ -1,11 +1,12 @@
-# narrows_add_backend(NAME SOURCES ... [LIBRARIES ...])
+# narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...]): here, and for who has found an installed Narrows.
 # A plugin: a module beside libnarrows that exports narrows_plugin_query and nothing else, and is never unloaded.
 set(NARROWS_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
+include(GNUInstallDirs)
 function(narrows_add_backend name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "" "SOURCES;LIBRARIES")
   set(target narrows_${name})
   add_library(${target} MODULE ${arg_SOURCES})
-  target_link_libraries(${target} PRIVATE Narrows::abi narrows_warnings ${arg_LIBRARIES})
+  target_link_libraries(${target} PRIVATE Narrows::abi $<TARGET_NAME_IF_EXISTS:narrows_warnings> ${arg_LIBRARIES})
   set_target_properties(${target} PROPERTIES
     PREFIX "" CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends
@@ -13,5 +14,9 @@ function(narrows_add_backend name)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
   target_link_options(${target} PRIVATE -Wl,--version-script=${NARROWS_PLUGIN_MAP} -Wl,--exclude-libs,ALL -Wl,-z,nodelete
                                         -Wl,-z,defs)
+  if(arg_NO_INSTALL)  # for tests and benchmarks: kept away from the plugins that are found
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+    return()
+  endif()
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/narrows/backends)
 endfunction()

@@ -19,6 +19,12 @@ namespace {
 constexpr size_t kMaxName = 255;
 constexpr uint16_t kMaxAlign = 8;  // log2 of 256
 
+constexpr uint64_t kNoAlias = uint64_t{0xFFFF} << 48;  // in a tensor's first word
+
+int64_t item_size(DLDataType dtype) { return (dtype.bits * int64_t{dtype.lanes} + 7) / 8; }
+
+std::string show_strides(const DLTensor& t) { return t.strides == nullptr ? "NULL" : show_shape(t.strides, t.ndim); }
+
 size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 
 // Bytes up to the last one that is not 0.
@@ -67,12 +73,7 @@ void Signature::count_words() {
       count += 1;
       continue;
     }
-    if (t->ndim < 0 || t->ndim > NW_MAX_NDIM)
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), t->ndim,
-           NW_MAX_NDIM);
-    if (t->shape == nullptr && t->ndim != 0)
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op,
-           names_.tensor(i).c_str(), t->ndim, t->ndim);
+    if (static_cast<uint32_t>(t->ndim) > NW_MAX_NDIM || (t->shape == nullptr && t->ndim != 0)) refuse_rank(i);
     count += 1 + 2 * static_cast<size_t>(t->ndim);
   }
   if (count > kInlineWords) {
@@ -112,82 +113,116 @@ void Signature::write_header(DLDevice device, const char* backend) {
   }
 }
 
-// Shape and canonical strides; *low and *high: the reach in elements, both 0 without dimensions. Gives the number of elements.
-uint64_t Signature::write_extents(uint32_t i, const DLTensor& t, int64_t* shape, int64_t* strides, int64_t* low, int64_t* high) {
-  int64_t contiguous = 1, elements = 1;
-  bool overflow = false;
-  for (int32_t d = t.ndim; d-- > 0;) {
-    const int64_t extent = t.shape[d];
-    if (extent < 0)
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op,
-           names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
-    shape[d] = extent;
-    strides[d] = contiguous;
-    if (extent > 1) {
-      if (t.strides != nullptr) strides[d] = t.strides[d];
-      int64_t reach;
-      overflow |= __builtin_mul_overflow(extent - 1, strides[d], &reach);
-      int64_t& side = reach < 0 ? *low : *high;
-      overflow |= __builtin_add_overflow(side, reach, &side);
-      overflow |= __builtin_mul_overflow(contiguous, extent, &contiguous);
-    }
-    elements = extent == 0 ? 0 : elements;
-  }
-  if (elements == 0) {
-    // Strides mean nothing where there is no element, nor does the size of the other extents.
-    for (int32_t d = t.ndim, first = t.ndim - 1; d-- > 0;)
-      strides[d] = d == first || __builtin_mul_overflow(strides[d + 1], std::max<int64_t>(shape[d + 1], 1), &strides[d]) ? 1 : strides[d];
-    return 0;
-  }
-  int64_t bytes;
-  if (overflow || __builtin_mul_overflow(contiguous, (t.dtype.bits * int64_t{t.dtype.lanes} + 7) / 8, &bytes))
-    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s and strides %s; its bytes leave 64 bits", call_.op,
-         names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(),
-         t.strides == nullptr ? "NULL" : show_shape(t.strides, t.ndim).c_str());
-  return static_cast<uint64_t>(contiguous);
-}
-
 void Signature::write_tensor(uint32_t i, Memory memory) {
-  nw_tensor_sig& out = tensors_[i];
   const uint32_t in_call = i < num_inputs_ ? i : i - num_inputs_ + call_.num_inputs;
   const DLTensor* const t = tensor(in_call);
+  nw_tensor_sig& out = tensors_[i];
   uint64_t& word = words_[size_++];
+  extents_[i] = {0, 0};
   if (t == nullptr) {
     out = nw_tensor_sig{{0, 0, 0}, -1, 0, 0, -1, nullptr, nullptr};
     word = ~uint64_t{0};
     return;
   }
+  const int32_t ndim = t->ndim;
   auto* const shape = reinterpret_cast<int64_t*>(words_ + size_);
-  int64_t* const strides = shape + t->ndim;
-  size_ += 2 * static_cast<size_t>(t->ndim);
-  int64_t low = 0, high = 0;
-  const uint64_t elements = write_extents(in_call, *t, shape, strides, &low, &high);
-  out = nw_tensor_sig{t->dtype, t->ndim, kMaxAlign, 0, -1, shape, strides};
-  if (elements != 0 && memory != Memory::ignored) {
-    const int64_t item = (t->dtype.bits * int64_t{t->dtype.lanes} + 7) / 8;
-    const auto data = reinterpret_cast<uintptr_t>(t->data);
-    if (data == 0 && memory == Memory::needed)
-      fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s has data NULL and shape %s; expected memory for %llu elements", call_.op,
-           names_.tensor(in_call).c_str(), show_shape(t->shape, t->ndim).c_str(), static_cast<unsigned long long>(elements));
-    const uint64_t first = data + t->byte_offset;
-    out.align_log2 = static_cast<uint16_t>(__builtin_ctzll(first | 1ull << kMaxAlign));
-    if (data != 0) {
-      int64_t below, above;
-      uint64_t begin, end;
-      // low is 0 or negative, high 0 or positive
-      if (__builtin_mul_overflow(low, item, &below) || __builtin_mul_overflow(high + 1, item, &above) || first < data ||
-          __builtin_sub_overflow(first, uint64_t{0} - static_cast<uint64_t>(below), &begin) ||
-          __builtin_add_overflow(first, static_cast<uint64_t>(above), &end))
-        fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s of shape %s and strides %s at %p + %llu leaves the address space",
-             call_.op, names_.tensor(in_call).c_str(), show_shape(t->shape, t->ndim).c_str(), show_shape(strides, t->ndim).c_str(),
-             t->data, static_cast<unsigned long long>(t->byte_offset));
-      extents_[i] = {begin, end};
+  int64_t* const strides = shape + ndim;
+  size_ += 2 * static_cast<size_t>(ndim);
+  // The reach of the strides in elements: low is 0 or below, high 0 or above.
+  int64_t elements = 1, low = 0, high = 0;
+  bool overflow = false, empty = false;
+  const int64_t* const given = t->strides != nullptr ? t->strides : strides;  // as just written: the contiguous ones
+  for (int32_t d = ndim; d-- > 0;) {
+    const int64_t extent = t->shape[d];
+    shape[d] = extent;
+    strides[d] = elements;
+    if (__builtin_expect(extent < 1, 0)) {
+      if (extent < 0) refuse_shape(in_call);
+      empty = true;
+    } else if (extent > 1) {
+      int64_t reach;
+      strides[d] = given[d];
+      overflow |= __builtin_mul_overflow(extent - 1, given[d], &reach);
+      int64_t& side = reach < 0 ? low : high;
+      overflow |= __builtin_add_overflow(side, reach, &side);
+      overflow |= __builtin_mul_overflow(elements, extent, &elements);
     }
   }
+  uint16_t align = kMaxAlign;
+  if (__builtin_expect(empty, 0)) {
+    write_empty_strides(shape, strides, ndim);
+  } else {
+    const int64_t item = item_size(t->dtype);
+    int64_t below, above, bytes;
+    overflow |= __builtin_mul_overflow(elements, item, &bytes);
+    overflow |= __builtin_mul_overflow(low, item, &below);
+    overflow |= __builtin_mul_overflow(high + 1, item, &above);
+    if (__builtin_expect(overflow, 0)) refuse_size(in_call);
+    if (memory != Memory::ignored) align = locate(i, in_call, *t, below, above, memory);
+  }
+  out = nw_tensor_sig{t->dtype, ndim, align, 0, -1, shape, strides};
   uint32_t dtype;
   static_assert(sizeof dtype == sizeof t->dtype);
   std::memcpy(&dtype, &t->dtype, sizeof dtype);
-  word = dtype | uint64_t{static_cast<uint8_t>(t->ndim)} << 32 | uint64_t{out.align_log2} << 40 | uint64_t{0xFFFF} << 48;
+  word = dtype | uint64_t{static_cast<uint8_t>(ndim)} << 32 | uint64_t{align} << 40 | kNoAlias;
+}
+
+// Where the bytes lie; gives the log2 of the first element's alignment.
+inline uint16_t Signature::locate(uint32_t i, uint32_t in_call, const DLTensor& t, int64_t below, int64_t above, Memory memory) {
+  const auto data = reinterpret_cast<uintptr_t>(t.data);
+  const uint64_t first = data + t.byte_offset;
+  if (__builtin_expect(data == 0, 0)) {
+    if (memory == Memory::needed) refuse_null(in_call);
+  } else {
+    Extent& e = extents_[i];
+    bool leaves = first < data;
+    leaves |= __builtin_sub_overflow(first, uint64_t{0} - static_cast<uint64_t>(below), &e.begin);
+    leaves |= __builtin_add_overflow(first, static_cast<uint64_t>(above), &e.end);
+    if (__builtin_expect(leaves, 0)) refuse_address(in_call);
+  }
+  return static_cast<uint16_t>(__builtin_ctzll(first | 1ull << kMaxAlign));
+}
+
+// Strides mean nothing where there is no element: those of a contiguous tensor, as far as they can be counted.
+void Signature::write_empty_strides(const int64_t* shape, int64_t* strides, int32_t ndim) {
+  int64_t contiguous = 1;
+  for (int32_t d = ndim; d-- > 0;) {
+    strides[d] = contiguous;
+    if (__builtin_mul_overflow(contiguous, std::max<int64_t>(shape[d], 1), &contiguous)) contiguous = 1;
+  }
+}
+
+void Signature::refuse_rank(uint32_t i) const {
+  const int32_t ndim = tensor(i)->ndim;
+  if (ndim < 0 || ndim > NW_MAX_NDIM)
+    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), ndim, NW_MAX_NDIM);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op, names_.tensor(i).c_str(),
+       ndim, ndim);
+}
+
+void Signature::refuse_shape(uint32_t i) const {
+  const DLTensor& t = *tensor(i);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op, names_.tensor(i).c_str(),
+       show_shape(t.shape, t.ndim).c_str());
+}
+
+void Signature::refuse_size(uint32_t i) const {
+  const DLTensor& t = *tensor(i);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s and strides %s, whose bytes overflow 64 bits", call_.op,
+       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str());
+}
+
+void Signature::refuse_null(uint32_t i) const {
+  const DLTensor& t = *tensor(i);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has data NULL and shape %s; expected memory for its elements", call_.op,
+       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
+}
+
+void Signature::refuse_address(uint32_t i) const {
+  const DLTensor& t = *tensor(i);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and strides %s at %p + %llu leaves the address space", call_.op,
+       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str(), t.data,
+       static_cast<unsigned long long>(t.byte_offset));
 }
 
 // Is the output exactly that input: same first element, dtype, shape and strides?

@@ -44,7 +44,7 @@ class Signature {
 
  private:
   struct Extent {  // bytes [begin, end) that a tensor may touch; empty without elements
-    uint64_t begin = 0, end = 0;
+    uint64_t begin, end;
   };
 
   const DLTensor* tensor(uint32_t i) const { return i < call_.num_inputs ? call_.inputs[i] : call_.outputs[i - call_.num_inputs]; }
@@ -52,10 +52,16 @@ class Signature {
   void write_header(DLDevice device, const char* backend);
   const char* write_text(const char* text, size_t size);
   void write_tensor(uint32_t i, Memory memory);
-  uint64_t write_extents(uint32_t i, const DLTensor& t, int64_t* shape, int64_t* strides, int64_t* low, int64_t* high);
+  uint16_t locate(uint32_t i, uint32_t in_call, const DLTensor& t, int64_t below, int64_t above, Memory memory);
+  static void write_empty_strides(const int64_t* shape, int64_t* strides, int32_t ndim);
   void find_aliases();
   void check_overlap(uint32_t output, uint32_t other);
   bool identical(uint32_t output, uint32_t input) const;
+  [[noreturn, gnu::cold]] void refuse_shape(uint32_t i) const;
+  [[noreturn, gnu::cold]] void refuse_size(uint32_t i) const;
+  [[noreturn, gnu::cold]] void refuse_null(uint32_t i) const;
+  [[noreturn, gnu::cold]] void refuse_address(uint32_t i) const;
+  [[noreturn, gnu::cold]] void refuse_rank(uint32_t i) const;
 
   static constexpr size_t kInlineWords = 256;
   const nw_call& call_;
