@@ -72,9 +72,9 @@ nw_backend_info describe(nw_runtime& runtime, Backend& backend) {
   info.device_type = backend.table().device_type;
   info.num_ops = static_cast<uint32_t>(backend.ops().size());
   info.ops = backend.ops().data();
-  if (!backend.usable()) {
+  if (const Backend* other = backend.shadowed_by()) {
     info.flags = NW_BACKEND_SHADOWED;
-    info.reason = backend.shadowed_by().c_str();
+    info.reason = other->path().c_str();
     return info;
   }
   try {

@@ -30,11 +30,12 @@ class Backend {
   const std::string& name() const { return name_; }
   const std::string& version() const { return version_; }
   bool accepted() const { return status_ == NW_OK; }
-  bool usable() const { return accepted() && shadowed_by_.empty(); }
+  bool usable() const { return accepted() && shadowed_by() == nullptr; }
   int32_t status() const { return status_; }
   const std::string& reason() const { return reason_; }
-  const std::string& shadowed_by() const { return shadowed_by_; }
-  void set_shadowed_by(const std::string& path) { shadowed_by_ = path; }
+  // The plugin of the same name that stands before this one in search order, or NULL.
+  const Backend* shadowed_by() const { return shadowed_by_.load(std::memory_order_acquire); }
+  void set_shadowed_by(const Backend* other) { shadowed_by_.store(other, std::memory_order_release); }
   const nw_plugin& table() const { return table_; }
 
   const std::vector<const nw_op*>& ops() const { return ops_; }  // complete declarations, with this plugin's kernels
@@ -81,7 +82,8 @@ class Backend {
 
   std::string path_, name_, version_;
   int32_t status_;
-  std::string reason_, shadowed_by_;
+  std::string reason_;
+  std::atomic<const Backend*> shadowed_by_{nullptr};
   nw_plugin table_{};
   std::vector<std::unique_ptr<nw_op>> declarations_;
   std::vector<const nw_op*> ops_;

@@ -204,6 +204,18 @@ std::string kernel_names(const nw_op& op) {
   return out.empty() ? "none by name" : out;
 }
 
+// Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped.
+Failure in_terms_of_call(Failure failure, uint32_t num_inputs) {
+  if (failure.argument >= kOutputArgument) failure.argument += static_cast<int32_t>(num_inputs) - kOutputArgument;
+  return failure;
+}
+
+// The same from a plugin, which counts the signature's inputs, then outputs.
+Failure from_plugin(Failure failure, uint32_t sig_inputs) {
+  if (failure.argument >= static_cast<int32_t>(sig_inputs)) failure.argument += kOutputArgument - static_cast<int32_t>(sig_inputs);
+  return failure;
+}
+
 // Asks one plugin. NW_OK, or NW_UNSUPPORTED with the reason.
 int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error) {
   const nw_op& op = *backend.find_op(sig.op);
@@ -211,7 +223,13 @@ int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* in
     return write_error(error, NW_UNSUPPORTED, -1, 0, format("no kernel '%s'; it has: %s", sig.kernel, kernel_names(op).c_str()).c_str());
   *info = nw_plan_info{};
   info->struct_size = sizeof *info;
-  const int32_t status = backend.plan(sig, handle, info, error);
+  error->argument = -1;
+  int32_t status = NW_OK;
+  try {
+    status = backend.plan(sig, handle, info, error);
+  } catch (const Failure& failure) {
+    throw from_plugin(failure, sig.num_inputs);
+  }
   if (status == NW_OK && (info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
     if (handle != nullptr) backend.plan_free(*handle);
     return write_error(error, NW_UNSUPPORTED, -1, 0, "its plan may give other bits when run again, and NW_DETERMINISTIC is set");
@@ -220,31 +238,25 @@ int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* in
   return status;
 }
 
-// Failure.argument in terms of the call: the signature lacks the absent inputs at its end.
-Failure in_terms_of_call(Failure failure, const nw_call& call, const nw_sig& sig) {
-  if (failure.argument >= kOutputArgument)
-    failure.argument = failure.argument - kOutputArgument + static_cast<int32_t>(call.num_inputs);
-  else if (failure.argument >= static_cast<int32_t>(call.num_inputs) && call.num_inputs < sig.num_inputs)
-    failure.argument = -1;
-  return failure;
-}
-
 // The miss path: everything that depends on the signature alone. handle == NULL asks only; gives the plugin that said yes.
 Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, void** handle, nw_plan_info* info) {
   try {
     const Contract& contract = contract_of(runtime, call);
     check_inputs(contract, sig);
     check_outputs(contract, sig, infer_specs(runtime, call, contract, sig));
-    std::string reasons;
+    Failure refusal{NW_UNSUPPORTED, -1, 0, call.op};
+    const char* separator = ": ";
     for (Backend* backend : candidates(runtime, call, sig.device)) {
       nw_error error{};
       if (ask(*backend, sig, handle, info, &error) == NW_OK) return *backend;
       error.message[sizeof error.message - 1] = '\0';
-      reasons += (reasons.empty() ? "" : "; ") + backend->name() + ": " + error.message;
+      refusal.message += separator + backend->name() + ": " + error.message;
+      refusal.argument = error.argument;
+      separator = "; ";
     }
-    fail(NW_UNSUPPORTED, -1, "%s: %s", call.op, reasons.c_str());
+    throw from_plugin(refusal, sig.num_inputs);
   } catch (const Failure& failure) {
-    throw in_terms_of_call(failure, call, sig);
+    throw in_terms_of_call(failure, call.num_inputs);
   }
 }
 
@@ -296,20 +308,22 @@ void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
   Backend& backend = *plan.backend;
   backend.check_process();
   check_stream(call, backend);
+  const uint64_t needed = plan.info.workspace_size;
+  if (needed != 0 && call.workspace != nullptr) check_workspace(call, needed);
+  const uint32_t num_inputs = call.num_inputs;
   call.struct_size = sizeof call;
   call.num_inputs = sig.num_inputs;
   call.params_size = sig.params_size;
   call.device = sig.device;
-  const uint64_t needed = plan.info.workspace_size;
-  if (needed != 0 && call.workspace == nullptr) {
+  try {
+    if (needed == 0 || call.workspace != nullptr) return backend.launch(plan.handle, call);
     const Workspace workspace(backend, sig.device.device_id, needed, call.stream);
     call.workspace = workspace.data();
     call.workspace_size = needed;
     backend.launch(plan.handle, call);
-    return;
+  } catch (const Failure& failure) {
+    throw in_terms_of_call(from_plugin(failure, sig.num_inputs), num_inputs);
   }
-  if (needed != 0) check_workspace(call, needed);
-  backend.launch(plan.handle, call);
 }
 
 }  // namespace
@@ -356,7 +370,7 @@ std::vector<nw_spec> infer(nw_runtime& runtime, const nw_call& given) {
     check_inputs(contract, signature.sig());
     return infer_specs(runtime, call, contract, signature.sig());
   } catch (const Failure& failure) {
-    throw in_terms_of_call(failure, call, signature.sig());
+    throw in_terms_of_call(failure, call.num_inputs);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/plugin_loader.h"
 
@@ -52,6 +53,7 @@ std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
   if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
   static const int handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (handlers != 0) fail(NW_OUT_OF_MEMORY, -1, "pthread_atfork: error %d", handlers);
+  narrows::builtins();  // made now, so that no fork finds them half made
   std::shared_ptr<nw_runtime> runtime(new nw_runtime(options));
   {
     const std::lock_guard lock(registry_mutex);
@@ -59,7 +61,8 @@ std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
   }
   const char* const path = options.plugin_path != nullptr ? options.plugin_path : secure_getenv("NARROWS_PLUGIN_PATH");
   for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add(narrows::load_folder(folder), false);
-  runtime->add(narrows::load_folder(narrows::own_folder()), false);
+  const std::string own = narrows::own_folder();
+  if (std::filesystem::is_directory(own)) runtime->add(narrows::load_folder(own), false);
   return runtime;
 }
 
@@ -99,7 +102,7 @@ void nw_runtime::add(std::vector<std::unique_ptr<Backend>> found, bool in_front)
     owned_.push_back(std::move(backend));
     settle();
     const Backend& added = *owned_.back();
-    if (!added.accepted()) log(NW_LOG_WARNING, added.path() + ": " + added.reason());
+    if (!added.accepted() && !in_front) log(NW_LOG_WARNING, added.path() + ": " + added.reason());
   }
 }
 
@@ -109,7 +112,7 @@ void nw_runtime::settle() {
   for (auto at = order_.begin(); at != order_.end(); ++at) {
     if (!(*at)->accepted()) continue;
     const auto first = std::find_if(order_.begin(), at, [&](Backend* b) { return b->accepted() && b->name() == (*at)->name(); });
-    (*at)->set_shadowed_by(first != at ? (*first)->path() : "");
+    (*at)->set_shadowed_by(first != at ? *first : nullptr);
     if (first == at && (*at)->table().device_type < 64) homes |= uint64_t{1} << (*at)->table().device_type;
   }
   homes_ = homes;

@@ -48,7 +48,7 @@ typedef struct nw_error {
 /* An inferred output. [frozen] */
 typedef struct nw_spec {
   DLDataType dtype;
-  int32_t ndim;               /* 0 .. NW_MAX_NDIM */
+  int32_t ndim;               /* 0 .. NW_MAX_NDIM; -1: the gradient of an input that is absent */
   int64_t shape[NW_MAX_NDIM]; /* elements; the entries past ndim are 0 */
 } nw_spec;
 
