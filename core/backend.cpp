@@ -82,9 +82,14 @@ Backend::Backend(std::string path, const nw_plugin& table) : path_(std::move(pat
     fail(NW_UNSUPPORTED, -1, "built for ABI major %u; this host speaks %d", table.abi_major, NW_ABI_MAJOR);
   table_ = known_part(table);
   check_table(table_);
-  name_ = table_.name;
-  version_ = table_.version != nullptr ? table_.version : "";
+  set_names(table_);
   for (uint32_t i = 0; i < table_.num_ops; ++i) declare(table_.ops[i]);
+}
+
+void Backend::set_names(const nw_plugin& table) {
+  const auto has = [&](size_t end) { return table.struct_size >= end; };
+  if (has(offsetof(nw_plugin, name) + sizeof table.name) && table.name != nullptr) name_ = table.name;
+  if (has(offsetof(nw_plugin, version) + sizeof table.version) && table.version != nullptr) version_ = table.version;
 }
 
 Backend::~Backend() {
@@ -110,8 +115,11 @@ void Backend::declare(const nw_op* given) {
     check_builtin(*op, builtin->op);
     *op = builtin->op;
   } else {
-    if (!is_own_name(op->name))
-      fail(NW_INVALID, -1, "op '%s' is neither built in nor named like 'vendor.name/1'", op->name);
+    if (std::strchr(op->name, '.') == nullptr) {
+      unknown_ops_ += (unknown_ops_.empty() ? "" : ", ") + std::string(op->name);
+      return;
+    }
+    if (!is_own_name(op->name)) fail(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'", op->name);
     contracts_.push_back(std::make_unique<Contract>(*op));
     if (op->shape_rule == nullptr && table_.infer == nullptr)
       fail(NW_INVALID, -1, "op '%s' has no shape_rule, and the table has no infer", op->name);

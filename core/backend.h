@@ -21,6 +21,7 @@ class Backend {
  public:
   // A file that was refused: it is listed, and serves nothing.
   Backend(std::string path, int32_t status, std::string reason);
+  void set_names(const nw_plugin& table);  // as far as a refused table has them
   // Checks the table and its declarations; throws Failure when the plugin must be refused.
   Backend(std::string path, const nw_plugin& table);
   ~Backend();
@@ -38,6 +39,8 @@ class Backend {
   void set_shadowed_by(const Backend* other) { shadowed_by_.store(other, std::memory_order_release); }
   const nw_plugin& table() const { return table_; }
 
+  // Names of ops without '.' that this host does not know: built-in ones of a newer host. They are left out.
+  const std::string& unknown_ops() const { return unknown_ops_; }
   const std::vector<const nw_op*>& ops() const { return ops_; }  // complete declarations, with this plugin's kernels
   const nw_op* find_op(const std::string& name) const;
   const Contract* find_contract(const std::string& name) const;  // of an op of the plugin's own
@@ -82,7 +85,7 @@ class Backend {
 
   std::string path_, name_, version_;
   int32_t status_;
-  std::string reason_;
+  std::string reason_, unknown_ops_;
   std::atomic<const Backend*> shadowed_by_{nullptr};
   nw_plugin table_{};
   std::vector<std::unique_ptr<nw_op>> declarations_;

@@ -2,7 +2,8 @@
 #include "core/contract.h"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "core/overlap.h"
 
 namespace narrows {
 namespace {
@@ -13,6 +14,10 @@ void check_names(const nw_op& op, const char* const* names, uint32_t count, cons
   if (names == nullptr) fail(NW_INVALID, -1, "op '%s' declares no names of %s", op.name, what);
   for (uint32_t i = 0; i < count; ++i)
     if (names[i] == nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but only %u names", op.name, count, what, i);
+  if (names[count] != nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
+  for (uint32_t i = 0; i < count; ++i)
+    for (uint32_t j = 0; j < i; ++j)
+      if (std::strcmp(names[i], names[j]) == 0) fail(NW_INVALID, -1, "op '%s' declares two %s named '%s'", op.name, what, names[i]);
 }
 
 void check_fields(const nw_op& op) {
@@ -56,27 +61,19 @@ void check_dtype_exists(const nw_op& op, const nw_sig& sig, uint32_t i) {
     fail(NW_INVALID, argument, "%s: %s has %d bits per element; expected whole bytes", op.name, name.c_str(), t.dtype.bits);
 }
 
-// Sorted by stride, each dimension must step over all that the smaller ones span. Exotic layouts that interleave are refused too.
-bool may_overlap_itself(const nw_tensor_sig& t) {
-  std::vector<std::pair<uint64_t, uint64_t>> dims;  // |stride|, extent - 1
-  for (int32_t d = 0; d < t.ndim; ++d) {
-    if (t.shape[d] == 0) return false;
-    if (t.shape[d] > 1) dims.emplace_back(static_cast<uint64_t>(std::llabs(t.strides[d])), static_cast<uint64_t>(t.shape[d]) - 1);
-  }
-  std::sort(dims.begin(), dims.end());
-  uint64_t span = 0;
-  for (const auto& [stride, steps] : dims) {
-    if (stride <= span) return true;
-    span += stride * steps;
-  }
-  return false;
-}
-
 std::string quoted(const char* text) { return text == nullptr ? "none" : format("'%s'", text); }
 
 std::string names_difference(const char* what, const char* const* a, const char* const* b, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
     if (std::strcmp(a[i], b[i]) != 0) return format("%s %u is '%s' here and '%s' there", what, i, a[i], b[i]);
+  return "";
+}
+
+// Names of numbers: one side may know more of them.
+std::string values_difference(const char* field, const char* const* a, const char* const* b) {
+  if ((a == nullptr) != (b == nullptr)) return format("field '%s' of params has named values on one side only", field);
+  for (uint32_t i = 0; a != nullptr && a[i] != nullptr && b[i] != nullptr; ++i)
+    if (std::strcmp(a[i], b[i]) != 0) return format("value %u of field '%s' is '%s' here and '%s' there", i, field, a[i], b[i]);
   return "";
 }
 
@@ -88,6 +85,8 @@ std::string fields_difference(const nw_param* const* a, const nw_param* const* b
     if (a[i]->offset != b[i]->offset || !same(a[i]->dtype, b[i]->dtype))
       return format("field '%s' of params is %s at byte %u here and %s at byte %u there", a[i]->name, show_dtype(a[i]->dtype).c_str(),
                     a[i]->offset, show_dtype(b[i]->dtype).c_str(), b[i]->offset);
+    if (!(a[i]->initial == b[i]->initial)) return format("field '%s' of params is %g by default here and %g there", a[i]->name, a[i]->initial, b[i]->initial);
+    if (std::string out = values_difference(a[i]->name, a[i]->values, b[i]->values); !out.empty()) return out;
   }
   return "";
 }

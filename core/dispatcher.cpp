@@ -179,17 +179,38 @@ std::vector<Backend*> candidates(nw_runtime& runtime, const nw_call& call, DLDev
   fail(NW_UNAVAILABLE, -1, "%s: no plugin serves %s", call.op, show_device(device).c_str());
 }
 
+// Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped.
+Failure in_terms_of_call(Failure failure, uint32_t num_inputs) {
+  if (failure.argument >= kOutputArgument) failure.argument += static_cast<int32_t>(num_inputs) - kOutputArgument;
+  return failure;
+}
+
+// The same from a plugin, which counts the signature's inputs, then outputs.
+Failure from_plugin(Failure failure, uint32_t sig_inputs) {
+  if (failure.argument >= static_cast<int32_t>(sig_inputs)) failure.argument += kOutputArgument - static_cast<int32_t>(sig_inputs);
+  return failure;
+}
+
 std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const Contract& contract, const nw_sig& sig) {
   nw_sig inputs = sig;
   inputs.num_outputs = 0;
   std::vector<nw_spec> specs;
   if (contract.rule) specs = infer_by_rule(contract, inputs);
   if (find_builtin(contract.op.name) != nullptr) return specs;
-  Backend& first = *candidates(runtime, call, sig.device).front();
-  if (!first.has_infer()) return specs;
-  std::vector<nw_spec> inferred = first.infer(inputs, contract.op.num_outputs);
-  for (size_t i = 0; i < specs.size(); ++i) specs[i].dtype = inferred[i].dtype;
-  return contract.rule ? specs : inferred;
+  std::optional<Failure> unsupported;
+  for (Backend* backend : candidates(runtime, call, sig.device)) {
+    if (!backend->has_infer()) continue;
+    try {
+      std::vector<nw_spec> inferred = backend->infer(inputs, contract.op.num_outputs);
+      for (size_t i = 0; i < specs.size(); ++i) specs[i].dtype = inferred[i].dtype;
+      return contract.rule ? specs : inferred;
+    } catch (const Failure& failure) {
+      if (failure.status != NW_UNSUPPORTED) throw from_plugin(failure, sig.num_inputs);
+      unsupported = failure;
+    }
+  }
+  if (!contract.rule) throw unsupported.value_or(Failure{NW_UNSUPPORTED, -1, 0, format("%s: no plugin infers its outputs", call.op)});
+  return specs;  // an infer that does not speak of this op: input 0's dtype stands
 }
 
 bool knows_kernel(const nw_op& op, const char* kernel) {
@@ -202,18 +223,6 @@ std::string kernel_names(const nw_op& op) {
   std::string out;
   for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name) out += (out.empty() ? "" : ", ") + std::string(*name);
   return out.empty() ? "none by name" : out;
-}
-
-// Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped.
-Failure in_terms_of_call(Failure failure, uint32_t num_inputs) {
-  if (failure.argument >= kOutputArgument) failure.argument += static_cast<int32_t>(num_inputs) - kOutputArgument;
-  return failure;
-}
-
-// The same from a plugin, which counts the signature's inputs, then outputs.
-Failure from_plugin(Failure failure, uint32_t sig_inputs) {
-  if (failure.argument >= static_cast<int32_t>(sig_inputs)) failure.argument += kOutputArgument - static_cast<int32_t>(sig_inputs);
-  return failure;
 }
 
 // Asks one plugin. NW_OK, or NW_UNSUPPORTED with the reason.
@@ -314,6 +323,7 @@ void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
   call.struct_size = sizeof call;
   call.num_inputs = sig.num_inputs;
   call.params_size = sig.params_size;
+  if (sig.params_size == 0) call.params = nullptr;
   call.device = sig.device;
   try {
     if (needed == 0 || call.workspace != nullptr) return backend.launch(plan.handle, call);

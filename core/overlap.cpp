@@ -37,18 +37,11 @@ struct Search {
   }
 };
 
-}  // namespace
-
-bool may_share_byte(const nw_tensor_sig& a, const nw_tensor_sig& b, int64_t distance) {
+// The dimensions by falling step, and what those from each one on can reach.
+Search prepare(std::vector<Dim> dims, __int128 item) {
   Search search;
-  search.item = (a.dtype.bits * int64_t{a.dtype.lanes} + 7) / 8;
-  for (int32_t d = 0; d < a.ndim; ++d) {
-    const __int128 step = static_cast<__int128>(a.strides[d]) * search.item;
-    // The difference index(b) - index(a); a negative stride turns it round.
-    const __int128 up = b.shape[d] - 1, down = a.shape[d] - 1;
-    if (step == 0 || (up == 0 && down == 0)) continue;
-    search.dims.push_back(step > 0 ? Dim{step, -down, up} : Dim{-step, -up, down});
-  }
+  search.item = item;
+  search.dims = std::move(dims);
   std::sort(search.dims.begin(), search.dims.end(), [](const Dim& x, const Dim& y) { return x.step > y.step; });
   const size_t n = search.dims.size();
   search.reach_low.assign(n + 1, 0);
@@ -57,7 +50,43 @@ bool may_share_byte(const nw_tensor_sig& a, const nw_tensor_sig& b, int64_t dist
     search.reach_low[d] = search.reach_low[d + 1] + search.dims[d].low * search.dims[d].step;
     search.reach_high[d] = search.reach_high[d + 1] + search.dims[d].high * search.dims[d].step;
   }
-  return search.found(0, distance);
+  return search;
+}
+
+__int128 item_size(const nw_tensor_sig& t) { return (t.dtype.bits * int64_t{t.dtype.lanes} + 7) / 8; }
+
+}  // namespace
+
+bool may_share_byte(const nw_tensor_sig& a, const nw_tensor_sig& b, int64_t distance) {
+  std::vector<Dim> dims;
+  for (int32_t d = 0; d < a.ndim; ++d) {
+    const __int128 step = static_cast<__int128>(a.strides[d]) * item_size(a);
+    // The difference index(b) - index(a); a negative stride turns it round.
+    const __int128 up = b.shape[d] - 1, down = a.shape[d] - 1;
+    if (step == 0 || (up == 0 && down == 0)) continue;
+    dims.push_back(step > 0 ? Dim{step, -down, up} : Dim{-step, -up, down});
+  }
+  return prepare(std::move(dims), item_size(a)).found(0, distance);
+}
+
+// Two elements that differ first in dimension d, of the larger steps, are k[d] >= 1 steps apart there; the rest is searched.
+bool may_overlap_itself(const nw_tensor_sig& t) {
+  std::vector<Dim> dims;
+  for (int32_t d = 0; d < t.ndim; ++d) {
+    if (t.shape[d] == 0) return false;
+    const __int128 step = static_cast<__int128>(t.strides[d]) * item_size(t), reach = t.shape[d] - 1;
+    if (reach == 0) continue;
+    if (step == 0) return true;
+    dims.push_back({step > 0 ? step : -step, -reach, reach});
+  }
+  Search search = prepare(std::move(dims), item_size(t));
+  for (size_t d = 0; d < search.dims.size(); ++d) {
+    const Dim& dim = search.dims[d];
+    // Once past the reach of the smaller steps no larger k comes back.
+    for (__int128 k = 1; k <= dim.high && k * dim.step < search.reach_high[d + 1] + search.item; ++k)
+      if (search.found(d + 1, k * dim.step)) return true;
+  }
+  return false;
 }
 
 }  // namespace narrows

@@ -9,4 +9,7 @@ namespace narrows {
 // (b minus a). Exact, or true when it cannot be decided in a bounded number of steps.
 bool may_share_byte(const nw_tensor_sig& a, const nw_tensor_sig& b, int64_t distance);
 
+// Do two elements of one view share a place? Exact, or true likewise.
+bool may_overlap_itself(const nw_tensor_sig& t);
+
 }  // namespace narrows

@@ -34,6 +34,8 @@ const nw_plugin& query(nw_plugin_query_fn function) {
   const nw_plugin* table = nullptr;
   try {
     table = function(NW_ABI_MAJOR, &error);
+  } catch (const std::exception& thrown) {
+    fail(NW_INVALID, -1, "%s threw an exception: %s", NW_PLUGIN_QUERY, thrown.what());
   } catch (...) {
     fail(NW_INVALID, -1, "%s threw an exception", NW_PLUGIN_QUERY);
   }
@@ -46,12 +48,16 @@ const nw_plugin& query(nw_plugin_query_fn function) {
 }  // namespace
 
 std::unique_ptr<Backend> load_plugin(const std::string& path) {
+  const nw_plugin* table = nullptr;
   try {
     const std::string reason = refuse_elf(path);
     if (!reason.empty()) fail(NW_INVALID, -1, "%s", reason.c_str());
-    return std::make_unique<Backend>(path, query(find_query(path)));
+    table = &query(find_query(path));
+    return std::make_unique<Backend>(path, *table);
   } catch (const Failure& failure) {
-    return std::make_unique<Backend>(path, failure.status, failure.message);
+    auto refused = std::make_unique<Backend>(path, failure.status, failure.message);
+    if (table != nullptr) refused->set_names(*table);
+    return refused;
   }
 }
 

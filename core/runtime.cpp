@@ -60,9 +60,9 @@ std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
     registry().push_back(runtime.get());
   }
   const char* const path = options.plugin_path != nullptr ? options.plugin_path : secure_getenv("NARROWS_PLUGIN_PATH");
-  for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add(narrows::load_folder(folder), false);
+  for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add_folder(folder);
   const std::string own = narrows::own_folder();
-  if (std::filesystem::is_directory(own)) runtime->add(narrows::load_folder(own), false);
+  if (std::filesystem::is_directory(own)) runtime->add_folder(own);
   return runtime;
 }
 
@@ -73,37 +73,51 @@ nw_runtime::~nw_runtime() {
 
 void nw_runtime::load(const std::string& path) {
   if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load: '%s' is not an absolute path", path.c_str());
-  std::vector<std::unique_ptr<Backend>> found;
-  found.push_back(narrows::load_plugin(path));
-  const Backend* const backend = found[0].get();
-  add(std::move(found), true);
+  const Backend& backend = add(narrows::load_plugin(path), true);
   cache_->clear();  // the plugin may serve calls that were planned without it
-  if (!backend->accepted()) fail(backend->status(), -1, "%s: %s", path.c_str(), backend->reason().c_str());
+  if (!backend.accepted()) fail(backend.status(), -1, "%s: %s", path.c_str(), backend.reason().c_str());
 }
 
-// Refuses a plugin whose declaration of an op contradicts one that was there first, then lists what was found.
-void nw_runtime::add(std::vector<std::unique_ptr<Backend>> found, bool in_front) {
-  for (std::unique_ptr<Backend>& backend : found) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& contract : backend->contracts()) {
-      const auto clash = std::find_if(owned_.begin(), owned_.end(), [&](const auto& other) {
-        const Contract* known = other->accepted() ? other->find_contract(contract->op.name) : nullptr;
-        return known != nullptr && !declaration_difference(contract->op, known->op).empty();
-      });
-      if (clash == owned_.end()) continue;
-      const Contract& known = *(*clash)->find_contract(contract->op.name);
-      backend = std::make_unique<Backend>(
-          backend->path(), NW_INVALID,
-          format("op '%s' is declared differently by %s, which was loaded before: %s", contract->op.name, (*clash)->path().c_str(),
-                 declaration_difference(contract->op, known.op).c_str()));
-      break;
-    }
-    order_.insert(in_front ? order_.begin() : order_.end(), backend.get());
-    owned_.push_back(std::move(backend));
-    settle();
-    const Backend& added = *owned_.back();
-    if (!added.accepted() && !in_front) log(NW_LOG_WARNING, added.path() + ": " + added.reason());
+void nw_runtime::add_folder(const std::string& folder) {
+  for (std::unique_ptr<Backend>& found : narrows::load_folder(folder)) {
+    const Backend& backend = add(std::move(found), false);
+    if (!backend.accepted()) log(NW_LOG_WARNING, backend.path() + ": " + backend.reason());
   }
+}
+
+// Lists a plugin, refused if its declaration of an op contradicts one that was there first.
+Backend& nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
+  const std::string unknown = found->unknown_ops();
+  const std::string path = found->path();
+  Backend* added = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::string clash = find_clash(*found); !clash.empty()) {
+      auto refused = std::make_unique<Backend>(path, NW_INVALID, std::move(clash));
+      refused->set_names(found->table());
+      found = std::move(refused);
+    }
+    added = found.get();
+    order_.insert(in_front ? order_.begin() : order_.end(), added);
+    owned_.push_back(std::move(found));
+    settle();
+  }
+  if (!unknown.empty()) log(NW_LOG_INFO, path + ": built-in ops of a newer host are left out: " + unknown);
+  return *added;
+}
+
+std::string nw_runtime::find_clash(const Backend& backend) const {
+  for (const auto& contract : backend.contracts()) {
+    for (const auto& other : owned_) {
+      const Contract* known = other->accepted() ? other->find_contract(contract->op.name) : nullptr;
+      if (known == nullptr) continue;
+      const std::string difference = declaration_difference(contract->op, known->op);
+      if (!difference.empty())
+        return format("op '%s' is declared differently by %s, which was loaded before: %s", contract->op.name, other->path().c_str(),
+                      difference.c_str());
+    }
+  }
+  return "";
 }
 
 // Who shadows whom, and which device types are served.

@@ -48,7 +48,9 @@ struct nw_runtime : std::enable_shared_from_this<nw_runtime> {
  private:
   explicit nw_runtime(const nw_options& options);
   nw_runtime(const nw_runtime&) = delete;
-  void add(std::vector<std::unique_ptr<narrows::Backend>> found, bool in_front);
+  narrows::Backend& add(std::unique_ptr<narrows::Backend> found, bool in_front);
+  void add_folder(const std::string& folder);
+  std::string find_clash(const narrows::Backend& backend) const;
   void settle();
   static void before_fork();
   static void after_fork_in_parent();

@@ -1,6 +1,6 @@
 // signature.cpp -- see signature.h.
 //
-// The key: three words (device; flags and counts; lengths), the strings and params padded to words, then for each tensor one word
+// The key: four words (device; flags and counts; lengths of names; size of params), the strings and params padded to words, then for each tensor one word
 // (dtype, rank, alignment, alias) followed by its shape and strides. nw_tensor_sig points into it.
 #include "core/signature.h"
 
@@ -16,6 +16,7 @@
 namespace narrows {
 namespace {
 
+constexpr size_t kHeaderWords = 4;
 constexpr size_t kMaxName = 255;
 constexpr uint16_t kMaxAlign = 8;  // log2 of 256
 
@@ -66,7 +67,7 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
 }
 
 void Signature::count_words() {
-  size_t count = 3 + words_of(op_size_ + 1) + words_of(kernel_size_ + 1) + words_of(backend_size_ + 1) + words_of(params_size_);
+  size_t count = kHeaderWords + words_of(op_size_ + 1) + words_of(kernel_size_ + 1) + words_of(backend_size_ + 1) + words_of(params_size_);
   for (uint32_t i = 0; i < call_.num_inputs + call_.num_outputs; ++i) {
     const DLTensor* t = tensor(i);
     if (t == nullptr) {
@@ -93,8 +94,11 @@ const char* Signature::write_text(const char* text, size_t size) {
 void Signature::write_header(DLDevice device, const char* backend) {
   words_[0] = static_cast<uint32_t>(device.device_type) | uint64_t{static_cast<uint32_t>(device.device_id)} << 32;
   words_[1] = call_.flags | uint64_t{num_inputs_} << 32 | uint64_t{call_.num_outputs} << 48;
-  words_[2] = op_size_ | uint64_t{kernel_size_} << 8 | uint64_t{backend_size_} << 16 | params_size_ << 24;
-  size_ = 3;
+  // A name that is NULL differs from an empty one.
+  words_[2] = op_size_ | uint64_t{call_.kernel != nullptr ? kernel_size_ + 1 : 0} << 16 |
+              uint64_t{backend != nullptr ? backend_size_ + 1 : 0} << 32;
+  words_[3] = params_size_;
+  size_ = kHeaderWords;
   sig_.struct_size = sizeof sig_;
   sig_.flags = call_.flags;
   sig_.num_inputs = num_inputs_;
@@ -156,7 +160,8 @@ void Signature::write_tensor(uint32_t i, Memory memory) {
     int64_t below, above, bytes;
     overflow |= __builtin_mul_overflow(elements, item, &bytes);
     overflow |= __builtin_mul_overflow(low, item, &below);
-    overflow |= __builtin_mul_overflow(high + 1, item, &above);
+    overflow |= __builtin_add_overflow(high, 1, &high);
+    overflow |= __builtin_mul_overflow(high, item, &above);
     if (__builtin_expect(overflow, 0)) refuse_size(in_call);
     if (memory != Memory::ignored) align = locate(i, in_call, *t, below, above, memory);
   }

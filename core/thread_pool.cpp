@@ -51,12 +51,13 @@ struct Job {
   void* arg;
   int64_t n;
   int64_t piece;
-  std::atomic<int64_t> next{0};
+  int64_t pieces;
+  std::atomic<int64_t> next{0};  // piece
 
   void work() {
     inside_body = true;
-    for (int64_t begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < n;)
-      body(arg, begin, std::min(n, begin + piece));
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;)
+      body(arg, i * piece, i + 1 == pieces ? n : (i + 1) * piece);
     inside_body = false;
   }
 };
@@ -153,7 +154,7 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
     inside_body = nested;
     return;
   }
-  Job job{body, arg, n, piece};
+  Job job{body, arg, n, piece, n / piece + (n % piece != 0)};
   crew.start(num_threads_ - 1);
   crew.run(job);
   crew.busy.store(false, std::memory_order_release);

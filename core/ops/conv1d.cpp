@@ -43,10 +43,8 @@ void check_params(const char* op, const nw_conv1d_params& p) {
 }
 
 void check_groups(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, int64_t groups, int32_t x_index) {
-  if (x.ndim < 2 || w.ndim != 3) {
-    if (groups > 1) fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
-    return;
-  }
+  if (x.ndim == 1 && groups > 1) fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
+  if (x.ndim < 2 || w.ndim != 3) return;  // for the shape rule to refuse
   const int64_t channels = x.shape[x.ndim - 2];
   if (channels % groups != 0)
     fail(NW_INVALID, x_index, "%s: groups = %lld does not divide the %lld channels of x", op, static_cast<long long>(groups),
@@ -57,10 +55,10 @@ void check_groups(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w
 }
 
 // Every sum that the output's length is made of stays in 64 bits, and the length is 1 at least.
-void check_length(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, const nw_conv1d_params& p) {
+void check_length(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, const nw_conv1d_params& p, int32_t x_index) {
   const long long length = x.shape[x.ndim - 1], taps = w.shape[w.ndim - 1];
   const long long dilation = std::max<int64_t>(p.dilation, 1);
-  if (taps < 1) fail(NW_INVALID, -1, "%s: w has %lld taps; expected 1 or more", op, taps);
+  if (taps < 1) fail(NW_INVALID, x_index + 1, "%s: w has %lld taps; expected 1 or more", op, taps);
   long long padded = 0, reach = 0;
   if (__builtin_add_overflow(length, p.pad_left, &padded) || __builtin_add_overflow(padded, p.pad_right, &padded) ||
       __builtin_mul_overflow(dilation, taps - 1, &reach))
@@ -78,7 +76,7 @@ void check_from(const nw_op& op, const nw_sig& sig, uint32_t x_index) {
   const nw_tensor_sig &x = sig.tensors[x_index], &w = sig.tensors[x_index + 1];
   if (x.ndim < 1 || w.ndim < 1) return;  // for the shape rule to refuse
   check_groups(op.name, x, w, std::max<int64_t>(p.groups, 1), static_cast<int32_t>(x_index));
-  check_length(op.name, x, w, p);
+  check_length(op.name, x, w, p, static_cast<int32_t>(x_index));
 }
 
 nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, uint32_t max_inputs, const char* const* outputs,

@@ -64,8 +64,8 @@ typedef struct nw_plugin {
   /* What is put on `waiter` from now on waits for what is on `signaler` now; the host does not wait. */
   int32_t (*stream_wait)(void* self, int32_t device_id, void* waiter, void* signaler, nw_error* error);
 
-  /* Outputs of an op of the plugin's own whose declaration has no shape_rule, or whose dtypes differ from input 0's.
-   * A pure function of the signature, which holds inputs only. May be NULL: the outputs then have input 0's dtype. */
+  /* Outputs of an op of the plugin's own: of one without a shape_rule all, of one with a shape_rule the dtypes alone (for that,
+   * NW_UNSUPPORTED leaves input 0's dtype). A pure function of the signature, which holds inputs only. May be NULL. */
   int32_t (*infer)(void* self, const nw_sig* inputs_only, nw_spec* outputs, uint32_t num_outputs, nw_error* error);
 
   /* A pure function of the signature. plan == NULL asks "would you?" only, and `info` may then be NULL. A plan is immutable
