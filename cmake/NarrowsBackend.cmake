@@ -11,7 +11,7 @@ function(narrows_add_backend name)
     PREFIX "" CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends
     LINK_DEPENDS ${NARROWS_PLUGIN_MAP})
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   target_link_options(${target} PRIVATE -Wl,--version-script=${NARROWS_PLUGIN_MAP} -Wl,--exclude-libs,ALL -Wl,-z,nodelete
                                         -Wl,-z,defs)
   if(arg_NO_INSTALL)  # for tests and benchmarks: kept away from the plugins that are found

@@ -11,7 +11,7 @@ namespace narrows {
 namespace {
 
 // The caller's nw_call as this library knows it: a shorter one is extended with zeros; what a longer one says there must be 0.
-nw_call complete(const nw_call& given) {
+nw_call complete(const nw_call& given, bool with_outputs = true) {
   nw_call call;
   const size_t size = given.struct_size;
   if (__builtin_expect(size == sizeof call, 1)) {
@@ -24,6 +24,10 @@ nw_call complete(const nw_call& given) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
     for (size_t i = sizeof call; i < size; ++i)
       if (bytes[i] != 0) fail(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i], sizeof call);
+  }
+  if (!with_outputs) {
+    call.num_outputs = 0;
+    call.outputs = nullptr;
   }
   if (call.op == nullptr) fail(NW_INVALID, -1, "nw_call.op is NULL; expected the name of an op");
   if (call.num_inputs != 0 && call.inputs == nullptr)
@@ -103,8 +107,8 @@ DLDevice resolve_shared(const nw_runtime& runtime, const nw_call& call, uint32_t
   return owner >= 0 ? tensor_of(call, static_cast<uint32_t>(owner))->device : fallback;
 }
 
-DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call, bool inputs_only) {
-  const uint32_t count = call.num_inputs + (inputs_only ? 0 : call.num_outputs);
+DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
+  const uint32_t count = call.num_inputs + call.num_outputs;
   const bool named = call.device.device_type != 0;
   DLDevice device = call.device;
   bool found = named;
@@ -340,7 +344,7 @@ void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
 
 void run(nw_runtime& runtime, const nw_call& given) {
   nw_call call = complete(given);
-  const DLDevice device = resolve_device(runtime, call, false);
+  const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   const PlanRef plan = find_or_plan(runtime, call, signature);
   launch_checked(*plan.get(), call, signature.sig());
@@ -349,7 +353,7 @@ void run(nw_runtime& runtime, const nw_call& given) {
 void launch(const nw_plan& plan, const nw_call& given) {
   nw_runtime& runtime = *plan.runtime;
   nw_call call = complete(given);
-  const DLDevice device = resolve_device(runtime, call, false);
+  const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   const Key key = signature.key();
   if (key.size != plan.key.size() || !std::equal(plan.key.begin(), plan.key.end(), key.words))
@@ -360,7 +364,7 @@ void launch(const nw_plan& plan, const nw_call& given) {
 
 PlanRef get_plan(nw_runtime& runtime, const nw_call& given, bool ask_only, nw_plan_info* info) {
   const nw_call call = complete(given);
-  const DLDevice device = resolve_device(runtime, call, false);
+  const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::alignment, Names(runtime, call));
   if (ask_only) {
     plan_now(runtime, call, signature.sig(), nullptr, info);
@@ -372,8 +376,8 @@ PlanRef get_plan(nw_runtime& runtime, const nw_call& given, bool ask_only, nw_pl
 }
 
 std::vector<nw_spec> infer(nw_runtime& runtime, const nw_call& given) {
-  const nw_call call = complete(given);
-  const DLDevice device = resolve_device(runtime, call, true);
+  const nw_call call = complete(given, false);
+  const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::ignored, Names(runtime, call));
   try {
     const Contract& contract = contract_of(runtime, call);

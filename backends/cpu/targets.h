@@ -2,8 +2,10 @@
 // hwy/foreach_target.h; HWY_EXPORT(F) a function of the target's namespace, call it as NARROWS_DISPATCH(instance, F)(...).
 #pragma once
 
-// SSE4, AVX2, AVX-512 and NEON, and whatever the compiler's baseline is below them; the ones between bring these kernels nothing.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_AVX3_ZEN4 | HWY_AVX3_SPR)
+// SSE4, AVX2, AVX-512 and NEON, and whatever the compiler's baseline is below them; the ones between bring these kernels
+// nothing. By bit, because the list of names depends on Highway's version: what lies beyond AVX-512 (bits 0 to 7), SSSE3
+// (bit 12), and SVE and NEON with bfloat16 (bits 15 to 27).
+#define HWY_DISABLED_TARGETS 0x0FFF90FFLL
 #include <hwy/targets.h>
 
 // Highway's own table with our own index: the choice belongs to the instance, so two instances may differ.

@@ -1,0 +1,28 @@
+// backend.cpp -- refusals, and the kernel variant that a call forces. Step 4 of a tensor's path.
+#include "backend.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace narrows::cpu {
+
+void refuse(int32_t status, int32_t argument, const char* format, ...) {
+  char message[sizeof(nw_error::message)];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(message, sizeof(message), format, args);
+  va_end(args);
+  throw Refusal{status, argument, message};
+}
+
+int forced_kernel(const nw_sig& sig, const char* const* kernels) {
+  if (sig.kernel == nullptr) return -1;
+  std::string names;
+  for (int i = 0; kernels[i] != nullptr; ++i) {
+    if (std::strcmp(kernels[i], sig.kernel) == 0) return i;
+    names += names.empty() ? kernels[i] : std::string(", ") + kernels[i];
+  }
+  refuse(NW_UNSUPPORTED, -1, "%s: the cpu backend has no kernel '%s'; it has %s", sig.op, sig.kernel, names.c_str());
+}
+
+}  // namespace narrows::cpu

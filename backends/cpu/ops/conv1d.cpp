@@ -1,0 +1,111 @@
+// conv1d.cpp -- plans and launches conv1d. Step 5 of a tensor's path. The kernels are in conv1d_direct.cpp, gemm.cpp and
+// conv1d_scalar.cpp.
+#include "conv1d.h"
+
+namespace narrows::cpu {
+
+Strides3 strides3(const nw_tensor_sig& t) {
+  const auto stride = [&](int32_t from_end) { return from_end <= t.ndim ? t.strides[t.ndim - from_end] : 0; };
+  return {stride(3), stride(2), stride(1)};
+}
+
+ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y) {
+  const auto params = read_params<nw_conv1d_params>(sig);
+  if (params.padding_mode != NW_PADDING_ZEROS)
+    refuse(NW_UNSUPPORTED, -1, "%s: padding_mode %lld; the cpu backend has 0 (zeros)", sig.op,
+           static_cast<long long>(params.padding_mode));
+  const auto extent = [&](uint32_t tensor, int32_t from_end) {
+    const nw_tensor_sig& t = sig.tensors[tensor];
+    return from_end <= t.ndim ? t.shape[t.ndim - from_end] : 1;
+  };
+  const auto one_if_zero = [](int64_t v) { return v == 0 ? 1 : v; };
+  ConvGeometry g;
+  g.dtype = float_dtype(sig, x);
+  g.batch = extent(x, 3), g.in_channels = extent(x, 2), g.length = extent(x, 1);
+  g.out_channels = extent(w, 3), g.taps = extent(w, 1), g.out_length = extent(y, 1);
+  g.groups = one_if_zero(params.groups), g.stride = one_if_zero(params.stride), g.dilation = one_if_zero(params.dilation);
+  g.pad_left = params.pad_left;
+  g.x = strides3(sig.tensors[x]), g.w = strides3(sig.tensors[w]), g.y = strides3(sig.tensors[y]);
+  return g;
+}
+
+Correlation forward_correlation(const ConvGeometry& g, int64_t bias_stride) {
+  Correlation c{};
+  c.batch = g.batch, c.groups = g.groups, c.outs = g.outs(), c.ins = g.ins(), c.length = g.out_length, c.taps = g.taps;
+  c.step = g.stride, c.tap_step = g.dilation, c.origin = -g.pad_left, c.extent = g.length;
+  c.in_batch = g.x.outer, c.in_group = g.ins() * g.x.channel, c.in_channel = g.x.channel, c.in_position = g.x.position;
+  c.w_group = g.outs() * g.w.outer, c.w_out = g.w.outer, c.w_in = g.w.channel, c.w_tap = g.w.position;
+  c.out_batch = g.y.outer, c.out_group = g.outs() * g.y.channel, c.out_channel = g.y.channel, c.out_position = g.y.position;
+  c.bias_stride = bias_stride;
+  return c;
+}
+
+GemmProblem correlation_product(const Correlation& c, const CorrelationData& data, Dtype dtype, int64_t group) {
+  GemmProblem p;
+  p.rows = c.outs, p.columns = c.batch * c.length;
+  GemmSegment& s = p.segments[0];
+  s.end = c.ins * c.taps;
+  s.a.base = advance(data.w, c.w_offset + group * c.w_group, dtype), s.a.dtype = dtype;
+  s.a.depth_inner = c.taps, s.a.depth_outer = c.w_in, s.a.depth_step = c.w_tap, s.a.width_step = c.w_out;
+  s.a = merged(s.a);
+  s.b.base = advance(data.in, group * c.in_group, dtype), s.b.dtype = dtype;
+  s.b.depth_inner = c.taps, s.b.depth_outer = c.in_channel, s.b.depth_step = c.tap_step;
+  s.b.width_inner = c.length, s.b.width_outer = c.in_batch, s.b.width_step = c.step;
+  s.b.origin = c.origin, s.b.extent = c.extent, s.b.stride = c.in_position;
+  p.output.base = advance(data.out, c.out_offset + group * c.out_group, dtype), p.output.dtype = dtype;
+  p.output.row_stride = c.out_channel;
+  p.output.column_inner = c.length, p.output.column_outer_stride = c.out_batch, p.output.column_stride = c.out_position;
+  p.output.bias_stride = c.bias_stride;
+  if (data.bias != nullptr) p.output.bias = advance(data.bias, group * c.outs * c.bias_stride, dtype);
+  return p;
+}
+
+namespace {
+
+constexpr const char* kKernels[] = {"direct", "gemm", "scalar", nullptr};
+enum Kernel { kDirect, kGemm, kScalar };
+
+class ConvPlan final : public Plan {
+ public:
+  ConvPlan(const Instance& instance, const nw_sig& sig) : instance_(instance) {
+    const ConvGeometry g = conv_geometry(sig, 0, 1, sig.num_inputs);
+    dtype_ = g.dtype;
+    correlation_ = forward_correlation(g, has_input(sig, 2) ? input(sig, 2).strides[0] : 0);
+    const int forced = forced_kernel(sig, kKernels);
+    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : prefers_gemm(g) ? kGemm : kDirect;
+    kernel = kKernels[choice_];
+    const Correlation& c = correlation_;
+    if (choice_ == kDirect) {
+      direct_ = direct_layout(instance, dtype_, 1, c);
+      workspace_size = direct_.workspace_size;
+    } else if (choice_ == kGemm) {
+      gemm_ = gemm_layout(instance, accumulate_dtype(dtype_), c.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
+      workspace_size = gemm_.workspace_size;
+    }
+  }
+
+  void launch(const nw_call& call) const override {
+    const CorrelationData data{cpu::data<void>(call.inputs[0]), cpu::data<void>(call.inputs[1]),
+                               call.num_inputs > 2 ? cpu::data<void>(call.inputs[2]) : nullptr, cpu::data<void>(call.outputs[0])};
+    const auto describe = [](const void* arg, int64_t) { return *static_cast<const Correlation*>(arg); };
+    if (choice_ == kDirect) return correlate_direct(instance_, direct_, call.workspace, data, describe, &correlation_);
+    if (choice_ == kScalar) return correlate_scalar(instance_, dtype_, correlation_, data);
+    gemm(instance_, gemm_, call.workspace, [&](int64_t group) { return correlation_product(correlation_, data, dtype_, group); });
+  }
+
+ private:
+  const Instance& instance_;
+  Dtype dtype_;
+  Kernel choice_;
+  Correlation correlation_;
+  DirectLayout direct_{};
+  GemmLayout gemm_{};
+};
+
+}  // namespace
+
+const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                     return std::make_unique<ConvPlan>(instance, sig);
+                   }};
+
+}  // namespace narrows::cpu

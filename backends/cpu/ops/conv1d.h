@@ -1,0 +1,108 @@
+// conv1d.h -- the geometry of conv1d and its gradients, and the kernels that both use. Step 5 of a tensor's path.
+// Forward and grad_x are correlations; grad_x has one for each residue of the position modulo the stride, because the taps that
+// reach a position depend on that residue alone.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+
+#include "../backend.h"
+#include "float_types.h"
+#include "gemm.h"
+#include "tasks.h"
+
+namespace narrows::cpu {
+
+// Strides in elements of a tensor of rank 3; the leading ones of a tensor of a lower rank are 0.
+struct Strides3 {
+  int64_t outer, channel, position;
+};
+
+// What conv1d and conv1d_backward read of a signature. `y` is the output, or its gradient.
+struct ConvGeometry {
+  Dtype dtype;
+  int64_t batch, in_channels, length;
+  int64_t out_channels, taps, out_length;
+  int64_t groups, stride, dilation, pad_left;
+  Strides3 x, w, y;
+  int64_t ins() const { return in_channels / groups; }
+  int64_t outs() const { return out_channels / groups; }
+};
+ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y);
+Strides3 strides3(const nw_tensor_sig& tensor);
+
+// out[n, g, m, q] = bias[g, m] + sum over c and j of in[n, g, c, q * step + j * tap_step + origin] * w[g, m, c, j]
+// with in = 0 outside [0, extent). Strides and offsets count elements.
+struct Correlation {
+  int64_t batch, groups, outs, ins, length, taps;
+  int64_t step, tap_step, origin, extent;
+  int64_t in_batch, in_group, in_channel, in_position;
+  int64_t w_offset, w_group, w_out, w_in, w_tap;
+  int64_t out_offset, out_batch, out_group, out_channel, out_position;
+  int64_t bias_stride;
+
+  // Taps `tap_cycle` apart read positions `cycle_step` steps apart, so they slide over one decimated line of the input.
+  int64_t tap_cycle() const { return std::clamp<int64_t>(step / std::gcd(step, tap_step), 1, std::max<int64_t>(taps, 1)); }
+  int64_t cycle_step() const { return tap_step / std::gcd(step, tap_step); }
+};
+
+struct CorrelationData {
+  const void* in;
+  const void* w;
+  const void* bias;  // NULL: none
+  void* out;
+};
+
+Correlation forward_correlation(const ConvGeometry& geometry, int64_t bias_stride);
+// The correlations that make grad_x from grad_y; where there are fewer than `stride`, the other positions are 0.
+int64_t num_grad_x_phases(const ConvGeometry& geometry);
+Correlation grad_x_phase(const ConvGeometry& geometry, Strides3 grad_x, int64_t phase);
+// A correlation's group as a product: m by (n, q), summed over (c, j).
+GemmProblem correlation_product(const Correlation& correlation, const CorrelationData& data, Dtype dtype, int64_t group);
+// Many outputs and a long sum: a product beats sliding.
+inline bool prefers_gemm(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
+
+// The direct kernel: vectors along the positions, taps broadcast. `problems` correlations no larger than the given one.
+struct DirectLayout {
+  Dtype dtype;
+  int64_t problems, batch, groups;
+  int64_t block, span, outs;  // positions of a task, what its taps spread over at once, outputs that share a line
+  int64_t blocks, out_blocks;
+  double task_cost;
+  uint64_t acc_bytes, line_bytes, slot_bytes, workspace_size;
+};
+// Which part of a correlation a task computes.
+struct DirectPart {
+  int64_t batch, group, out_block, block;
+};
+DirectLayout direct_layout(const Instance& instance, Dtype dtype, int64_t problems, const Correlation& largest);
+void correlate_direct(const Instance& instance, const DirectLayout& layout, void* workspace, const CorrelationData& data,
+                      Correlation (*describe)(const void* arg, int64_t i), const void* arg);
+
+// Sums over batch and positions, cut by shape alone: every split sums its blocks of positions in f64, then splits are added.
+struct SumLayout {
+  bool grad_bias;  // else grad_w
+  int64_t rows, splits, sums;  // sums of a row: taps, or 1
+  int64_t blocks_per_row, blocks;
+  double task_cost;
+  uint64_t partial_bytes, slot_bytes, workspace_size;
+};
+// A split of a row: its blocks of positions.
+struct SumPart {
+  int64_t row, begin, end, blocks_per_row;
+  bool grad_bias;
+};
+SumLayout grad_w_layout(const Instance& instance, const ConvGeometry& geometry);
+SumLayout grad_bias_layout(const Instance& instance, const ConvGeometry& geometry);
+void grad_w_direct(const Instance& instance, const SumLayout& layout, const ConvGeometry& geometry, void* workspace, const void* grad_y,
+                   const void* x, void* grad_w, Strides3 grad_w_strides);
+void grad_bias_sum(const Instance& instance, const SumLayout& layout, const ConvGeometry& geometry, void* workspace,
+                   const void* grad_y, void* grad_bias, int64_t grad_bias_stride);
+
+// The plain loops, as a baseline. Each sum is in the order of its indices.
+void correlate_scalar(const Instance& instance, Dtype dtype, const Correlation& correlation, const CorrelationData& data);
+void grad_w_scalar(const Instance& instance, const ConvGeometry& geometry, const void* grad_y, const void* x, void* grad_w,
+                   Strides3 grad_w_strides);
+void grad_bias_scalar(const Instance& instance, const ConvGeometry& geometry, const void* grad_y, void* grad_bias, int64_t stride);
+
+}  // namespace narrows::cpu

@@ -1,0 +1,215 @@
+// conv1d_backward.cpp -- plans and launches conv1d_backward: grad_x, grad_w and grad_bias, each if wanted. Step 5 of a tensor's
+// path. All of its sums are ordered by shape alone.
+#include "conv1d.h"
+
+namespace narrows::cpu {
+
+int64_t num_grad_x_phases(const ConvGeometry& g) { return std::min(g.taps, g.stride / std::gcd(g.stride, g.dilation)); }
+
+// Phase i has the taps i, i + cycle, ...; they reach the positions p = q * stride + r with r = (i * dilation - pad) mod stride,
+// from t = (p + pad - tap * dilation) / stride. Taps run backwards, so that t grows with them.
+Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) {
+  const int64_t divisor = std::gcd(g.stride, g.dilation), cycle = g.stride / divisor, step = g.dilation / divisor;
+  const int64_t reach = phase * g.dilation - g.pad_left;
+  const int64_t residue = ((reach % g.stride) + g.stride) % g.stride;
+  Correlation c{};
+  c.taps = (g.taps - phase - 1) / cycle + 1;
+  c.batch = g.batch, c.groups = g.groups, c.outs = g.ins(), c.ins = g.outs();
+  c.length = residue < g.length ? (g.length - residue - 1) / g.stride + 1 : 0;
+  c.step = 1, c.tap_step = step, c.extent = g.out_length;
+  c.origin = (residue - reach) / g.stride - (c.taps - 1) * step;
+  c.in_batch = g.y.outer, c.in_group = g.outs() * g.y.channel, c.in_channel = g.y.channel, c.in_position = g.y.position;
+  c.w_offset = (phase + (c.taps - 1) * cycle) * g.w.position, c.w_tap = -cycle * g.w.position;
+  c.w_group = g.outs() * g.w.outer, c.w_out = g.w.channel, c.w_in = g.w.outer;
+  c.out_offset = residue * grad_x.position, c.out_batch = grad_x.outer, c.out_group = g.ins() * grad_x.channel;
+  c.out_channel = grad_x.channel, c.out_position = g.stride * grad_x.position;
+  return c;
+}
+
+namespace {
+
+// mixed: grad_x direct, grad_w as a product.
+constexpr const char* kKernels[] = {"direct", "gemm", "mixed", "scalar", nullptr};
+enum Kernel { kDirect, kGemm, kMixed, kScalar };
+
+// grad_x as a product has an input channel per row; grad_w as a product has an output channel per row.
+Kernel choose(const ConvGeometry& g) { return !prefers_gemm(g) ? kDirect : g.ins() < 8 ? kMixed : kGemm; }
+enum Input : uint32_t { kGradY, kX, kW };
+enum Output : uint32_t { kGradX, kGradW, kGradBias };
+
+void fill_zero(const Instance& instance, const ConvGeometry& g, void* tensor, Strides3 s) {
+  with_dtype(g.dtype, [&]<class T>(T) {
+    run_tasks(instance, g.batch * g.in_channels, static_cast<double>(g.length), [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* p = static_cast<T*>(tensor) + row / g.in_channels * s.outer + row % g.in_channels * s.channel;
+        for (int64_t i = 0; i < g.length; ++i) write(p + i * s.position, Accumulate<T>{0});
+      }
+    });
+  });
+}
+
+// The largest of the phases in every respect.
+Correlation largest_phase(const ConvGeometry& g) {
+  Correlation c = grad_x_phase(g, {}, 0);
+  c.length = (g.length - 1) / g.stride + 1;
+  return c;
+}
+
+// grad_w as a product: o by (c, tap), summed over (n, t). A small result of a long sum is cut into splits, by shape alone.
+struct GradWProduct {
+  static constexpr int64_t kFewElements = 64 * 1024, kShortSum = 1024;
+  int64_t splits = 1;
+  GemmLayout layout{};
+  uint64_t partial_bytes = 0, workspace_size = 0;
+
+  GradWProduct() = default;
+  GradWProduct(const Instance& instance, const ConvGeometry& g) {
+    const int64_t elements = g.out_channels * g.ins() * g.taps, sum = g.batch * g.out_length;
+    if (elements > 0) splits = std::clamp<int64_t>(kFewElements / elements, 1, std::max<int64_t>(1, sum / kShortSum));
+    const Dtype accumulate = accumulate_dtype(g.dtype);
+    layout = gemm_layout(instance, accumulate, g.groups * splits, g.outs(), g.ins() * g.taps, false, ceil_div(sum, splits));
+    if (splits > 1) partial_bytes = aligned_bytes(static_cast<uint64_t>(splits * elements * size_of(accumulate)));
+    workspace_size = partial_bytes + layout.workspace_size;
+  }
+
+  GemmProblem problem(const ConvGeometry& g, const void* grad_y, const void* x, int64_t group, int64_t split) const {
+    const int64_t sum = g.batch * g.out_length;
+    GemmProblem p;
+    p.rows = g.outs(), p.columns = g.ins() * g.taps;
+    GemmSegment& s = p.segments[0];
+    s.begin = split_at(sum, split), s.end = split_at(sum, split + 1);
+    s.a.base = advance(grad_y, group * g.outs() * g.y.channel, g.dtype), s.a.dtype = g.dtype;
+    s.a.depth_inner = g.out_length, s.a.depth_outer = g.y.outer, s.a.depth_step = g.y.position, s.a.width_step = g.y.channel;
+    s.b.base = advance(x, group * g.ins() * g.x.channel, g.dtype), s.b.dtype = g.dtype;
+    s.b.depth_inner = g.out_length, s.b.depth_outer = g.x.outer, s.b.depth_step = g.stride;
+    s.b.width_inner = g.taps, s.b.width_outer = g.x.channel, s.b.width_step = g.dilation;
+    s.b.origin = -g.pad_left, s.b.extent = g.length, s.b.stride = g.x.position;
+    return p;
+  }
+
+  void run(const Instance& instance, const ConvGeometry& g, void* workspace, const void* grad_y, const void* x, void* grad_w,
+           Strides3 s) const {
+    const int64_t columns = g.ins() * g.taps;
+    gemm(instance, layout, static_cast<char*>(workspace) + partial_bytes, [&](int64_t i) {
+      const int64_t group = i / splits, split = i % splits;
+      GemmProblem p = problem(g, grad_y, x, group, split);
+      p.output.base = advance(grad_w, group * g.outs() * s.outer, g.dtype), p.output.dtype = g.dtype;
+      p.output.row_stride = s.outer, p.output.column_inner = g.taps;
+      p.output.column_outer_stride = s.channel, p.output.column_stride = s.position;
+      if (splits == 1) return p;
+      p.output = {};  // [split][o][c][tap]
+      p.output.dtype = accumulate_dtype(g.dtype);
+      p.output.base = advance(workspace, (split * g.out_channels + group * g.outs()) * columns, p.output.dtype);
+      p.output.row_stride = columns, p.output.column_stride = 1;
+      return p;
+    });
+    if (splits > 1) with_dtype(g.dtype, [&]<class T>(T) { add_splits<T>(instance, g, workspace, grad_w, s); });
+  }
+
+ private:
+  int64_t split_at(int64_t sum, int64_t split) const { return std::min(sum, split * ceil_div(sum, splits)); }
+
+  template <class T>
+  void add_splits(const Instance& instance, const ConvGeometry& g, const void* workspace, void* grad_w, Strides3 s) const {
+    const int64_t columns = g.ins() * g.taps;
+    const auto* partial = static_cast<const Accumulate<T>*>(workspace);
+    run_tasks(instance, g.out_channels, static_cast<double>(splits * columns), [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t out = begin; out < end; ++out)
+        for (int64_t column = 0; column < columns; ++column) {
+          Accumulate<T> total = 0;
+          for (int64_t split = 0; split < splits; ++split) total += partial[(split * g.out_channels + out) * columns + column];
+          write(static_cast<T*>(grad_w) + out * s.outer + column / g.taps * s.channel + column % g.taps * s.position, total);
+        }
+    });
+  }
+};
+
+class ConvBackwardPlan final : public Plan {
+ public:
+  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : instance_(instance), geometry_(conv_geometry(sig, kX, kW, kGradY)) {
+    const ConvGeometry& g = geometry_;
+    const int forced = forced_kernel(sig, kKernels);
+    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(g);
+    kernel = kKernels[choice_];
+    if (has_output(sig, kGradX)) grad_x_ = strides3(output(sig, kGradX));
+    if (has_output(sig, kGradW)) grad_w_ = strides3(output(sig, kGradW));
+    if (has_output(sig, kGradBias)) grad_bias_stride_ = output(sig, kGradBias).strides[0];
+    phases_ = g.length > 0 ? num_grad_x_phases(g) : 0;
+    if (choice_ != kScalar) PlanVector(sig);
+  }
+
+  void launch(const nw_call& call) const override {
+    const void* grad_y = data<void>(call.inputs[kGradY]);
+    const auto output = [&](uint32_t i) { return i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr; };
+    if (void* grad_x = output(kGradX)) GradX(call, {grad_y, data<void>(call.inputs[kW]), nullptr, grad_x});
+    if (void* grad_w = output(kGradW)) GradW(call, grad_y, data<void>(call.inputs[kX]), grad_w);
+    if (void* grad_bias = output(kGradBias)) GradBias(call, grad_y, grad_bias);
+  }
+
+ private:
+  void PlanVector(const nw_sig& sig) {
+    const ConvGeometry& g = geometry_;
+    if (has_output(sig, kGradX) && phases_ > 0) {
+      const Correlation c = largest_phase(g);
+      if (choice_ != kGemm) direct_ = direct_layout(instance_, g.dtype, phases_, c);
+      if (choice_ == kGemm)
+        gemm_ = gemm_layout(instance_, accumulate_dtype(g.dtype), phases_ * g.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
+    }
+    if (has_output(sig, kGradW)) {
+      if (choice_ == kDirect) sums_w_ = grad_w_layout(instance_, g);
+      if (choice_ != kDirect) product_ = GradWProduct(instance_, g);
+    }
+    if (has_output(sig, kGradBias)) sums_bias_ = grad_bias_layout(instance_, g);
+    // One gradient after the other in the same memory.
+    workspace_size = std::max({direct_.workspace_size, gemm_.workspace_size, sums_w_.workspace_size, product_.workspace_size,
+                               sums_bias_.workspace_size});
+  }
+
+  void GradX(const nw_call& call, const CorrelationData& data) const {
+    const ConvGeometry& g = geometry_;
+    if (phases_ < g.stride) fill_zero(instance_, g, data.out, grad_x_);
+    if (choice_ == kGemm) {
+      gemm(instance_, gemm_, call.workspace, [&](int64_t i) {
+        return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups);
+      });
+    } else if (choice_ != kScalar) {
+      const auto describe = [](const void* arg, int64_t phase) {
+        const auto* plan = static_cast<const ConvBackwardPlan*>(arg);
+        return grad_x_phase(plan->geometry_, plan->grad_x_, phase);
+      };
+      correlate_direct(instance_, direct_, call.workspace, data, describe, this);
+    } else {
+      for (int64_t i = 0; i < phases_; ++i) correlate_scalar(instance_, g.dtype, grad_x_phase(g, grad_x_, i), data);
+    }
+  }
+
+  void GradW(const nw_call& call, const void* grad_y, const void* x, void* grad_w) const {
+    const ConvGeometry& g = geometry_;
+    if (choice_ == kScalar) return grad_w_scalar(instance_, g, grad_y, x, grad_w, grad_w_);
+    if (choice_ == kDirect) return grad_w_direct(instance_, sums_w_, g, call.workspace, grad_y, x, grad_w, grad_w_);
+    product_.run(instance_, g, call.workspace, grad_y, x, grad_w, grad_w_);
+  }
+
+  void GradBias(const nw_call& call, const void* grad_y, void* grad_bias) const {
+    if (choice_ == kScalar) return grad_bias_scalar(instance_, geometry_, grad_y, grad_bias, grad_bias_stride_);
+    grad_bias_sum(instance_, sums_bias_, geometry_, call.workspace, grad_y, grad_bias, grad_bias_stride_);
+  }
+
+  const Instance& instance_;
+  const ConvGeometry geometry_;
+  Kernel choice_;
+  Strides3 grad_x_{}, grad_w_{};
+  int64_t grad_bias_stride_ = 0, phases_;
+  DirectLayout direct_{};
+  GemmLayout gemm_{};
+  GradWProduct product_;
+  SumLayout sums_w_{}, sums_bias_{};
+};
+
+}  // namespace
+
+const Op conv1d_backward = {"conv1d_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                              return std::make_unique<ConvBackwardPlan>(instance, sig);
+                            }};
+
+}  // namespace narrows::cpu

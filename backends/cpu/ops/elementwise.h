@@ -1,0 +1,128 @@
+// elementwise.h -- what the parts of elementwise share. Step 5 of a tensor's path.
+//   elementwise.cpp          the table of functions; elementwise: validate, plan, launch
+//   elementwise_backward.cpp the same for elementwise_backward
+//   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
+//   elementwise_{f32,f64,int,cast,grad_f32,grad_f64}.cpp and *-inl.h  kernels, compiled for each instruction set
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "../backend.h"
+
+namespace narrows::cpu {
+
+// ---- kernels: n elements of contiguous, naturally aligned operands of one compute type. `out` may be exactly an input. ----
+
+using Kernel = void (*)(const void* const* in, void* out, int64_t n, double alpha);
+
+// The kernel of a function for operands of a compute type; nullptr: there is none.
+Kernel f32_kernel(const Instance& instance, int function);
+Kernel f64_kernel(const Instance& instance, int function);
+Kernel int_kernel(const Instance& instance, int function, int dtype);
+// Any dtype to any dtype.
+Kernel cast_kernel(const Instance& instance, int from, int to);
+
+// in = grad_out, a, b, c; out = the gradient of operand 0, 1 or 2. Of the inputs it looks at those in `reads` (bits 0 to 3).
+struct Gradient {
+  Kernel kernel;  // nullptr: there is none
+  unsigned reads;
+};
+Gradient f32_gradient(const Instance& instance, int function, int operand);
+Gradient f64_gradient(const Instance& instance, int function, int operand);
+
+// ---- functions ----
+
+constexpr unsigned kFloat = 1, kInt = 2, kBool = 4;  // kinds of dtypes
+struct Function {
+  int number;        // NW_EW_*
+  const char* name;
+  int arity;
+  unsigned kinds;    // dtypes that it takes
+  bool to_bool;      // its result is bool; else it has the operands' dtype
+  bool heavy;        // costs tens of cycles an element
+};
+// Refuses a number that this backend does not know.
+const Function& find_function(const nw_sig& sig, int number);
+
+// ---- dtypes by number (NW_DTYPE_*) ----
+
+int dtype_of(const nw_sig& sig, uint32_t tensor);  // refuses a dtype that is none of the 13
+int64_t size_of(int dtype);
+unsigned kind_of(int dtype);
+
+int compute_dtype(int dtype);  // f32 for halves, the dtype itself otherwise
+bool is_aligned(const nw_tensor_sig& tensor, int64_t size);
+
+// One number as an element of a dtype, in its low bytes. `real` is read for a floating-point dtype, else `integer`, which wraps.
+struct Scalar {
+  alignas(8) unsigned char bytes[8];
+};
+Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t integer);
+
+// ---- blocks ----
+
+constexpr int kMaxDims = 8;      // after collapsing
+constexpr int kMaxOperands = 7;  // elementwise_backward: four inputs, three gradients
+constexpr int64_t kTileBytes = 4096;
+
+// The iteration space: dimension 0 is the innermost. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
+// most the elements that fit a tile, unless every operand can be used where it lies.
+struct Blocks {
+  int ndim = 0;
+  int64_t extent[kMaxDims];
+  int64_t stride[kMaxOperands][kMaxDims];  // bytes
+  int64_t offset[kMaxOperands];            // bytes from a tensor's first element to the space's
+  int64_t rows, columns;                   // of a full block
+  int64_t row_blocks, column_blocks;
+  int64_t count;                           // of blocks
+
+  void set_block(int64_t rows_wanted, int64_t columns_wanted);
+  // Moves dimension `from` to place 1.
+  void bring_to_1(int from);
+};
+
+// One tensor that takes part: how its elements are stored, and how they become the compute type.
+struct Operand {
+  int64_t size = 0;          // bytes of a stored element
+  int64_t compute_size = 0;  // bytes of a computed element
+  bool aligned = true;       // to its element size; else it is only touched by memcpy
+  bool present = false;      // false: `scalar` stands for it, in the compute type
+  bool constant = false;     // every element is the same one
+  Kernel convert = nullptr;  // stored to computed (input) or computed to stored (output); nullptr: they are the same
+  Scalar scalar{};
+};
+
+// Broadcasts the operands (nullptr: absent) to `shape`, drops dimensions of extent 1, flips those that operand `leader` walks
+// backwards, orders them by its strides and merges what can be merged. False: more than kMaxDims are left.
+bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
+              Blocks* blocks);
+
+// Picks the block: see the struct.
+void choose_block(Blocks* blocks, const Operand* access, int num_operands);
+
+// Where block number `index` lies.
+struct Block {
+  int64_t rows, columns;
+  char* address[kMaxOperands];
+};
+Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t index);
+
+// Two tiles for one operand: as stored, and as computed.
+struct Tiles {
+  alignas(64) unsigned char stored[kTileBytes];
+  alignas(64) unsigned char computed[kTileBytes];
+};
+
+// The elements of an input within a block as a contiguous run of the compute type: in place, or in `tiles`.
+const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles);
+// A tile of one number, for a constant operand.
+const void* load_constant(const Operand& operand, const char* address, Tiles& tiles);
+// Where the kernel writes an output, and, after it, the way to memory. `streamed`: by non-temporal stores.
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
+                  Tiles& tiles);
+void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
+           bool streamed, Tiles& tiles);
+
+}  // namespace narrows::cpu

@@ -1,0 +1,456 @@
+// elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
+// which the operand was broadcast. Sums are in f64 whatever the dtype (compensated if that is f64), and their order is a matter of
+// shapes alone. Step 5 of a tensor's path.
+#include <cmath>
+
+#include "elementwise.h"
+
+namespace narrows::cpu {
+namespace {
+
+enum Variant { kVector, kScalar };
+constexpr const char* kKernels[] = {"vector", "scalar", nullptr};
+constexpr int kInputs = 4;  // grad_out, a, b, c
+constexpr int64_t kMostSums = kTileBytes / 4;
+
+// ---- sums ----
+
+// A sum per element that is kept of a block, with what rounding took from it.
+struct Sums {
+  alignas(64) double sum[kMostSums], lost[kMostSums];
+
+  void clear(int64_t n) {
+    std::fill_n(sum, n, 0.0);
+    std::fill_n(lost, n, 0.0);
+  }
+  double total(int64_t i) const { return std::isfinite(lost[i]) ? sum[i] + lost[i] : sum[i]; }
+};
+
+template <class T>
+void add(Sums& sums, int64_t i, T x) {
+  if constexpr (sizeof(T) < sizeof(double)) {
+    sums.sum[i] += static_cast<double>(x);
+  } else {
+    const double before = sums.sum[i], after = before + x, back = after - before;
+    sums.lost[i] += (before - (after - back)) + (x - back);
+    sums.sum[i] = after;
+  }
+}
+
+template <class T>
+double sum_of_row(const T* x, int64_t n) {
+  constexpr int64_t kParts = 8;
+  double part[kParts] = {};
+  int64_t i = 0;
+  for (; i + kParts <= n; i += kParts)
+    for (int64_t k = 0; k < kParts; ++k) part[k] += static_cast<double>(x[i + k]);
+  for (; i < n; ++i) part[0] += static_cast<double>(x[i]);
+  return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+}
+
+// Adds a tile of rows x columns elements to the sums of what is kept of it.
+template <class T>
+void accumulate(Sums& sums, const void* tile, int64_t rows, int64_t columns, bool keep_rows, bool keep_columns) {
+  const T* x = static_cast<const T*>(tile);
+  for (int64_t i = 0; i < rows; ++i, x += columns) {
+    const int64_t first = keep_rows ? (keep_columns ? i * columns : i) : 0;
+    if (keep_columns)
+      for (int64_t j = 0; j < columns; ++j) add(sums, first + j, x[j]);
+    else
+      add(sums, first, sum_of_row(x, columns));
+  }
+}
+
+// ---- plan ----
+
+// The gradients that are not summed: all of them in one pass.
+struct MapPass {
+  int num_outputs = 0;
+  int operand_of[3];  // which gradient an output is
+  Operand outputs[3];
+  Gradient gradients[3];
+  Blocks blocks;  // operands: the inputs, then the outputs
+  int64_t grain;
+};
+
+// One gradient that is summed. Blocks go by what is kept of them; the rest, the blocks to sum, is cut into slices.
+struct SumPass {
+  int operand;
+  Operand output;  // from f64
+  Gradient gradient;
+  Blocks blocks;  // operands: the inputs, then the output
+  bool kept[kMaxDims];
+  int64_t kept_blocks, summed_blocks, slices;
+  int64_t grain;  // kept blocks that are worth a thread
+  uint64_t workspace;  // where in it the slices' sums begin
+
+  int64_t digits(int d) const { return d == 0 ? blocks.column_blocks : d == 1 ? blocks.row_blocks : blocks.extent[d]; }
+  int64_t block_index(int64_t keep, int64_t sum) const;
+};
+
+int64_t SumPass::block_index(int64_t keep, int64_t sum) const {
+  int64_t index = 0, weight = 1;
+  for (int d = 0; d < blocks.ndim; ++d) {
+    int64_t& counter = kept[d] ? keep : sum;
+    index += counter % digits(d) * weight;
+    counter /= digits(d);
+    weight *= digits(d);
+  }
+  return index;
+}
+
+class BackwardPlan : public Plan {
+ public:
+  void launch(const nw_call& call) const override;
+
+  const Instance* instance;
+  Operand inputs[kInputs];
+  bool in_f64;
+  double alpha;
+  MapPass map;
+  int num_sums = 0;
+  SumPass sums[3];
+  // Where nothing is to be summed, for grad_out is absent or has no elements: outputs to fill with zeros.
+  int num_zeros = 0;
+  int zero_operand[3];
+  Operand zero_outputs[3];
+  Blocks zero_blocks[3];
+
+ private:
+  struct Loader;
+  void run_map(char* const* base, int64_t begin, int64_t end) const;
+  void sum_slice(const SumPass& pass, Loader& loader, Tiles& tiles, int64_t slice, int64_t keep, Sums& sums) const;
+  void run_slices(const SumPass& pass, char* const* base, double* partial, int64_t begin, int64_t end) const;
+  void finish_sum(const SumPass& pass, char* const* base, const double* partial, int64_t begin, int64_t end) const;
+  void fill_zeros(int z, char* base) const;
+};
+
+struct Request {
+  const Instance& instance;
+  const nw_sig& sig;
+  nw_elementwise_params params;
+  const Function& function;
+  int compute;
+};
+
+// ---- validate and plan ----
+
+bool is_where_mask(const Request& r, int operand) { return r.function.number == NW_EW_WHERE && operand == 0; }
+
+Request read_request(const Instance& instance, const nw_sig& sig) {
+  const auto params = read_params<nw_elementwise_params>(sig);
+  const Function& function = find_function(sig, params.function);
+  if (!has_input(sig, 1)) refuse(NW_INVALID, 1, "%s: a must be there", sig.op);
+  int compute = NW_DTYPE_FLOAT32;
+  for (uint32_t i = 0; i < kInputs; ++i) {
+    if (!has_input(sig, i) || (function.number == NW_EW_WHERE && i == 1)) continue;
+    const int dtype = dtype_of(sig, i);
+    if (kind_of(dtype) != kFloat) refuse(NW_UNSUPPORTED, static_cast<int32_t>(i), "%s: input %u is not floating point", sig.op, i);
+    if (dtype == NW_DTYPE_FLOAT64) compute = dtype;
+  }
+  return {instance, sig, params, function, compute};
+}
+
+Operand input_operand(const Request& r, uint32_t index) {
+  Operand operand;
+  operand.compute_size = size_of(r.compute);
+  operand.present = has_input(r.sig, index);
+  if (operand.present) {
+    const int dtype = dtype_of(r.sig, index);
+    operand.size = size_of(dtype);
+    operand.aligned = is_aligned(input(r.sig, index), operand.size);
+    if (dtype != r.compute) operand.convert = cast_kernel(r.instance, dtype, r.compute);
+    return operand;
+  }
+  // A number stands for it, taken in the operands' dtype.
+  const uint32_t typed = is_where_mask(r, 0) ? (has_input(r.sig, 2) ? 2 : 3) : 1;
+  const int dtype = dtype_of(r.sig, typed);
+  const Scalar stored = make_scalar(r.instance, dtype, index == 2 ? r.params.b_real : r.params.c_real, 0);
+  const void* in = stored.bytes;
+  cast_kernel(r.instance, dtype, r.compute)(&in, operand.scalar.bytes, 1, 0);
+  operand.size = operand.compute_size;
+  operand.constant = true;
+  return operand;
+}
+
+Operand output_operand(const Request& r, int k, int compute) {
+  const uint32_t index = r.sig.num_inputs + static_cast<uint32_t>(k);
+  const int dtype = dtype_of(r.sig, index);
+  Operand operand;
+  operand.size = size_of(dtype);
+  operand.compute_size = size_of(compute);
+  operand.present = true;
+  operand.aligned = is_aligned(r.sig.tensors[index], operand.size);
+  if (dtype != compute) operand.convert = cast_kernel(r.instance, compute, dtype);
+  return operand;
+}
+
+Gradient find_gradient(const Request& r, int k) {
+  const auto find = r.compute == NW_DTYPE_FLOAT64 ? f64_gradient : f32_gradient;
+  const Gradient gradient = find(r.instance, r.function.number, k);
+  if (gradient.kernel == nullptr)
+    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op, r.function.name, k);
+  return gradient;
+}
+
+bool is_empty(const nw_tensor_sig& tensor) { return std::count(tensor.shape, tensor.shape + tensor.ndim, 0) != 0; }
+
+// Whether an output lacks some of the extent that grad_out has.
+bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& output) {
+  for (int d = 0; d < shape.ndim; ++d) {
+    const int own = d - (shape.ndim - output.ndim);
+    if (shape.shape[d] != 1 && (own < 0 || output.shape[own] == 1)) return true;
+  }
+  return false;
+}
+
+void collapse_or_refuse(const Request& r, const nw_tensor_sig& shape, const nw_tensor_sig* const* tensors, const Operand* access, int n,
+                        int leader, Blocks* blocks) {
+  if (!collapse(shape, tensors, access, n, leader, blocks))
+    refuse(NW_UNSUPPORTED, -1, "%s: more than %d dimensions are left after collapsing", r.sig.op, kMaxDims);
+}
+
+// The inputs as collapse() wants them; what no kernel reads takes no part.
+void list_inputs(const Request& r, const BackwardPlan& plan, unsigned reads, const nw_tensor_sig** tensors, Operand* access) {
+  for (int k = 0; k < kInputs; ++k) {
+    const bool read = reads >> k & 1;
+    access[k] = plan.inputs[k];
+    if (!read) access[k].convert = nullptr;
+    tensors[k] = read && access[k].present ? &input(r.sig, static_cast<uint32_t>(k)) : nullptr;
+  }
+}
+
+// The operand whose layout the walk follows: the one that is broadcast along the fewest dimensions.
+int choose_leader(const Blocks& blocks, int n) {
+  int leader = 0, best = kMaxDims + 1;
+  for (int k = 0; k < n; ++k) {
+    int zeros = 0;
+    for (int d = 0; d < blocks.ndim; ++d) zeros += blocks.stride[k][d] == 0 && blocks.extent[d] > 1;
+    if (zeros < best) best = zeros, leader = k;
+  }
+  return leader;
+}
+
+void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Operand* access, int n, int considered, Blocks* blocks) {
+  const nw_tensor_sig& shape = input(r.sig, 0);
+  collapse_or_refuse(r, shape, tensors, access, n, considered - 1, blocks);
+  if (const int leader = choose_leader(*blocks, considered); leader != considered - 1)
+    collapse_or_refuse(r, shape, tensors, access, n, leader, blocks);
+  choose_block(blocks, access, considered);
+}
+
+bool forced_scalar(const Request& r) { return forced_kernel(r.sig, kKernels) == kScalar; }
+
+void plan_map(const Request& r, BackwardPlan* plan) {
+  MapPass& map = plan->map;
+  const nw_tensor_sig* tensors[kMaxOperands];
+  Operand access[kMaxOperands];
+  unsigned reads = 0;
+  for (int o = 0; o < map.num_outputs; ++o) reads |= map.gradients[o].reads;
+  list_inputs(r, *plan, reads, tensors, access);
+  for (int o = 0; o < map.num_outputs; ++o) {
+    tensors[kInputs + o] = &output(r.sig, static_cast<uint32_t>(map.operand_of[o]));
+    access[kInputs + o] = map.outputs[o];
+  }
+  const int n = kInputs + map.num_outputs;
+  plan_blocks(r, tensors, access, n, n, &map.blocks);
+  if (forced_scalar(r)) map.blocks.set_block(1, 1);
+  map.grain = std::max<int64_t>(1, (r.function.heavy ? 2048 : 8192) / (map.blocks.rows * map.blocks.columns));
+}
+
+void plan_sum(const Request& r, BackwardPlan* plan, SumPass* pass) {
+  const nw_tensor_sig* tensors[kMaxOperands];
+  Operand access[kMaxOperands];
+  list_inputs(r, *plan, pass->gradient.reads, tensors, access);
+  tensors[kInputs] = &output(r.sig, static_cast<uint32_t>(pass->operand));
+  access[kInputs] = pass->output;
+  plan_blocks(r, tensors, access, kInputs + 1, kInputs, &pass->blocks);
+  Blocks& blocks = pass->blocks;
+  const int64_t most = kTileBytes / size_of(r.compute);
+  if (blocks.rows * blocks.columns > most) blocks.set_block(1, most);
+  if (forced_scalar(r)) blocks.set_block(1, 1);
+  pass->kept_blocks = pass->summed_blocks = 1;
+  for (int d = 0; d < blocks.ndim; ++d) {
+    pass->kept[d] = blocks.stride[kInputs][d] != 0;
+    (pass->kept[d] ? pass->kept_blocks : pass->summed_blocks) *= pass->digits(d);
+  }
+  // Enough pieces for any number of threads, few enough to be added up in no time; by shapes alone.
+  constexpr int64_t kPieces = 64, kLeastBlocks = 4;
+  const int64_t wanted = (kPieces + pass->kept_blocks - 1) / std::max<int64_t>(pass->kept_blocks, 1);
+  pass->slices = std::clamp<int64_t>(pass->summed_blocks / kLeastBlocks, 1, std::max<int64_t>(wanted, 1));
+  const int64_t cost = (pass->slices > 1 ? pass->slices : pass->summed_blocks) * blocks.rows * blocks.columns;
+  pass->grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(cost, 1));
+  pass->workspace = plan->workspace_size;
+  if (pass->slices > 1)
+    plan->workspace_size += static_cast<uint64_t>(pass->slices * pass->kept_blocks * kMostSums) * sizeof(double);
+}
+
+void plan_zero(const Request& r, BackwardPlan* plan, int k) {
+  const int z = plan->num_zeros++;
+  const nw_tensor_sig* tensor = &output(r.sig, static_cast<uint32_t>(k));
+  plan->zero_operand[z] = k;
+  plan->zero_outputs[z] = output_operand(r, k, dtype_of(r.sig, r.sig.num_inputs + static_cast<uint32_t>(k)));
+  collapse_or_refuse(r, *tensor, &tensor, &plan->zero_outputs[z], 1, 0, &plan->zero_blocks[z]);
+  plan->zero_blocks[z].set_block(1, kTileBytes / plan->zero_outputs[z].size);
+}
+
+void plan_output(const Request& r, BackwardPlan* plan, int k) {
+  const Gradient gradient = find_gradient(r, k);
+  if (!has_input(r.sig, 0) || is_empty(input(r.sig, 0))) return plan_zero(r, plan, k);
+  if (!is_broadcast(input(r.sig, 0), output(r.sig, static_cast<uint32_t>(k)))) {
+    const int o = plan->map.num_outputs++;
+    plan->map.operand_of[o] = k;
+    plan->map.gradients[o] = gradient;
+    plan->map.outputs[o] = output_operand(r, k, r.compute);
+    return;
+  }
+  SumPass& pass = plan->sums[plan->num_sums++];
+  pass.operand = k;
+  pass.gradient = gradient;
+  pass.output = output_operand(r, k, NW_DTYPE_FLOAT64);
+  plan_sum(r, plan, &pass);
+}
+
+std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig) {
+  const Request r = read_request(instance, sig);
+  auto plan = std::make_unique<BackwardPlan>();
+  plan->instance = &instance;
+  plan->alpha = r.params.alpha;
+  plan->in_f64 = r.compute == NW_DTYPE_FLOAT64;
+  plan->kernel = kKernels[forced_scalar(r) ? kScalar : kVector];
+  for (uint32_t k = 0; k < kInputs; ++k) plan->inputs[k] = input_operand(r, k);
+  for (int k = 0; k < 3; ++k) {
+    if (!has_output(sig, static_cast<uint32_t>(k))) continue;
+    if (output(sig, static_cast<uint32_t>(k)).alias_of >= 0)
+      refuse(NW_UNSUPPORTED, static_cast<int32_t>(sig.num_inputs) + k, "%s: gradients are not written in place", sig.op);
+    plan_output(r, plan.get(), k);
+  }
+  if (plan->map.num_outputs > 0) plan_map(r, plan.get());
+  return plan;
+}
+
+// ---- launch ----
+
+// Brings the inputs that kernels read of a block into contiguous runs.
+struct BackwardPlan::Loader {
+  Loader(const BackwardPlan& plan, const Blocks& blocks, unsigned reads, char* const* base)
+      : plan(plan), blocks(blocks), base(base), moving(0) {
+    for (int k = 0; k < kInputs; ++k) {
+      if (!(reads >> k & 1)) continue;
+      const int64_t* stride = blocks.stride[k];
+      if (std::all_of(stride, stride + blocks.ndim, [](int64_t s) { return s == 0; }))
+        in[k] = load_constant(plan.inputs[k], base[k], tiles[k]);
+      else
+        moving |= 1u << k;
+    }
+  }
+  const void* const* load_block(const Block& block) {
+    for (int k = 0; k < kInputs; ++k)
+      if (moving >> k & 1) in[k] = load(plan.inputs[k], block.address[k], block.rows, block.columns, blocks.stride[k], tiles[k]);
+    return in;
+  }
+
+  const BackwardPlan& plan;
+  const Blocks& blocks;
+  char* const* base;
+  unsigned moving;
+  const void* in[kInputs] = {};
+  Tiles tiles[kInputs];
+};
+
+void BackwardPlan::run_map(char* const* base, int64_t begin, int64_t end) const {
+  unsigned reads = 0;
+  for (int o = 0; o < map.num_outputs; ++o) reads |= map.gradients[o].reads;
+  Loader loader(*this, map.blocks, reads, base);
+  Tiles tiles;
+  for (int64_t index = begin; index < end; ++index) {
+    const Block block = locate(map.blocks, kInputs + map.num_outputs, base, index);
+    const void* const* in = loader.load_block(block);
+    for (int o = 0; o < map.num_outputs; ++o) {
+      const int64_t* stride = map.blocks.stride[kInputs + o];
+      char* address = block.address[kInputs + o];
+      void* out = destination(map.outputs[o], address, block.rows, block.columns, stride, false, tiles);
+      map.gradients[o].kernel(in, out, block.rows * block.columns, alpha);
+      store(map.outputs[o], out, address, block.rows, block.columns, stride, false, tiles);
+    }
+  }
+}
+
+// Sums slice `slice` of what is kept as block `keep`.
+void BackwardPlan::sum_slice(const SumPass& pass, Loader& loader, Tiles& tiles, int64_t slice, int64_t keep, Sums& sums) const {
+  const int64_t first = slice * pass.summed_blocks / pass.slices, last = (slice + 1) * pass.summed_blocks / pass.slices;
+  sums.clear(pass.blocks.rows * pass.blocks.columns);
+  for (int64_t index = first; index < last; ++index) {
+    const Block block = locate(pass.blocks, kInputs, loader.base, pass.block_index(keep, index));
+    pass.gradient.kernel(loader.load_block(block), tiles.computed, block.rows * block.columns, alpha);
+    (in_f64 ? accumulate<double> : accumulate<float>)(sums, tiles.computed, block.rows, block.columns, pass.kept[1], pass.kept[0]);
+  }
+}
+
+// Sums for kept blocks [begin, end), slice by slice into `partial`, whose piece s*kept_blocks + k holds slice s of kept block k.
+void BackwardPlan::run_slices(const SumPass& pass, char* const* base, double* partial, int64_t begin, int64_t end) const {
+  Loader loader(*this, pass.blocks, pass.gradient.reads, base);
+  Tiles tiles;
+  Sums sums;
+  for (int64_t piece = begin; piece < end; ++piece) {
+    sum_slice(pass, loader, tiles, piece / pass.kept_blocks, piece % pass.kept_blocks, sums);
+    const int64_t n = pass.blocks.rows * pass.blocks.columns;
+    for (int64_t i = 0; i < n; ++i) partial[piece * kMostSums + i] = sums.total(i);
+  }
+}
+
+// Writes the gradient's kept blocks [begin, end): from the slices' sums, or, if there is one slice only, by summing it now.
+void BackwardPlan::finish_sum(const SumPass& pass, char* const* base, const double* partial, int64_t begin, int64_t end) const {
+  Loader loader(*this, pass.blocks, pass.gradient.reads, base);
+  Tiles tiles;
+  Sums sums;
+  for (int64_t keep = begin; keep < end; ++keep) {
+    const Block block = locate(pass.blocks, kInputs + 1, base, pass.block_index(keep, 0));
+    const int64_t rows = pass.kept[1] ? block.rows : 1, columns = pass.kept[0] ? block.columns : 1, n = rows * columns;
+    if (partial == nullptr) {
+      sum_slice(pass, loader, tiles, 0, keep, sums);
+    } else {
+      sums.clear(n);
+      for (int64_t slice = 0; slice < pass.slices; ++slice)
+        for (int64_t i = 0; i < n; ++i) add(sums, i, partial[(slice * pass.kept_blocks + keep) * kMostSums + i]);
+    }
+    for (int64_t i = 0; i < n; ++i) sums.sum[i] = sums.total(i);
+    store(pass.output, sums.sum, block.address[kInputs], rows, columns, pass.blocks.stride[kInputs], false, tiles);
+  }
+}
+
+void BackwardPlan::fill_zeros(int z, char* base) const {
+  const Blocks& blocks = zero_blocks[z];
+  Tiles tiles;
+  std::fill_n(tiles.computed, kTileBytes, static_cast<unsigned char>(0));  // 0 in every dtype
+  for (int64_t index = 0; index < blocks.count; ++index) {
+    const Block block = locate(blocks, 1, &base, index);
+    store(zero_outputs[z], tiles.computed, block.address[0], block.rows, block.columns, blocks.stride[0], false, tiles);
+  }
+}
+
+void BackwardPlan::launch(const nw_call& call) const {
+  const Instance& host = *instance;
+  char* base[kMaxOperands] = {};
+  for (uint32_t k = 0; k < kInputs && k < call.num_inputs; ++k) base[k] = data<char>(call.inputs[k]);
+  for (int z = 0; z < num_zeros; ++z) fill_zeros(z, data<char>(call.outputs[zero_operand[z]]));
+  for (int s = 0; s < num_sums; ++s) {
+    const SumPass& pass = sums[s];
+    base[kInputs] = data<char>(call.outputs[pass.operand]);
+    double* partial = pass.slices == 1 ? nullptr : reinterpret_cast<double*>(static_cast<char*>(call.workspace) + pass.workspace);
+    if (partial != nullptr)
+      host.parallel_for(pass.slices * pass.kept_blocks, 1,
+                        [&](int64_t begin, int64_t end) { run_slices(pass, base, partial, begin, end); });
+    host.parallel_for(pass.kept_blocks, pass.grain, [&](int64_t begin, int64_t end) { finish_sum(pass, base, partial, begin, end); });
+  }
+  if (map.num_outputs == 0 || map.blocks.count == 0) return;
+  for (int o = 0; o < map.num_outputs; ++o) base[kInputs + o] = data<char>(call.outputs[map.operand_of[o]]);
+  if (map.blocks.count <= map.grain) return run_map(base, 0, map.blocks.count);
+  host.parallel_for(map.blocks.count, map.grain, [&](int64_t begin, int64_t end) { run_map(base, begin, end); });
+}
+
+}  // namespace
+
+const Op elementwise_backward = {"elementwise_backward", kKernels, plan_backward};
+
+}  // namespace narrows::cpu

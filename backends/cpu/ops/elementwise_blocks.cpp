@@ -1,0 +1,257 @@
+// elementwise_blocks.cpp -- strided, broadcast, misaligned tensors as blocks of contiguous elements: the space is collapsed once,
+// while planning; a launch then locates blocks and copies only what a kernel cannot use where it lies. Step 5 of a tensor's path.
+#include <hwy/cache_control.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "elementwise.h"
+
+namespace narrows::cpu {
+
+// ---- planning ----
+
+namespace {
+
+struct Dim {
+  int64_t extent;
+  int64_t stride[kMaxOperands];
+};
+
+// The stride of a tensor along dimension `d` of a shape of `ndim` dimensions, 0 where it is broadcast.
+int64_t broadcast_stride(const nw_tensor_sig* tensor, int d, int ndim) {
+  if (tensor == nullptr) return 0;
+  const int own = d - (ndim - tensor->ndim);
+  return own < 0 || tensor->shape[own] == 1 ? 0 : tensor->strides[own];
+}
+
+bool mergeable(const Dim& inner, const Dim& outer, int num_operands) {
+  for (int k = 0; k < num_operands; ++k)
+    if (outer.stride[k] != inner.extent * inner.stride[k]) return false;
+  return true;
+}
+
+// Dimensions of more than one element, innermost first, in the leader's order.
+int list_dims(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, int num_operands, int leader, Dim* dims) {
+  int n = 0;
+  for (int d = shape.ndim - 1; d >= 0; --d) {
+    if (shape.shape[d] == 1) continue;
+    Dim& dim = dims[n++];
+    dim.extent = shape.shape[d];
+    for (int k = 0; k < num_operands; ++k) dim.stride[k] = broadcast_stride(operands[k], d, shape.ndim);
+  }
+  // By insertion: stable, and there are 16 at most.
+  for (int i = 1; i < n; ++i)
+    for (int j = i; j > 0 && std::abs(dims[j].stride[leader]) < std::abs(dims[j - 1].stride[leader]); --j)
+      if (dims[j].stride[leader] != 0) std::swap(dims[j], dims[j - 1]);
+  return n;
+}
+
+}  // namespace
+
+bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
+              Blocks* blocks) {
+  Dim dims[NW_MAX_NDIM];
+  const int listed = list_dims(shape, operands, num_operands, leader, dims);
+  for (int k = 0; k < num_operands; ++k) blocks->offset[k] = 0;
+  int n = 0;
+  for (int d = 0; d < listed; ++d) {
+    if (dims[d].stride[leader] < 0)
+      for (int k = 0; k < num_operands; ++k) {
+        blocks->offset[k] += (dims[d].extent - 1) * dims[d].stride[k] * access[k].size;
+        dims[d].stride[k] = -dims[d].stride[k];
+      }
+    if (n > 0 && mergeable(dims[n - 1], dims[d], num_operands))
+      dims[n - 1].extent *= dims[d].extent;
+    else
+      dims[n++] = dims[d];
+  }
+  if (n > kMaxDims) return false;
+  blocks->ndim = n;
+  for (int d = 0; d < n; ++d) {
+    blocks->extent[d] = dims[d].extent;
+    for (int k = 0; k < num_operands; ++k) blocks->stride[k][d] = dims[d].stride[k] * access[k].size;
+  }
+  for (; blocks->ndim < 2; ++blocks->ndim) {  // locate() and the copies below see two dimensions at least
+    blocks->extent[blocks->ndim] = 1;
+    for (int k = 0; k < num_operands; ++k) blocks->stride[k][blocks->ndim] = 0;
+  }
+  return true;
+}
+
+void Blocks::set_block(int64_t rows_wanted, int64_t columns_wanted) {
+  columns = std::clamp<int64_t>(columns_wanted, 1, std::max<int64_t>(extent[0], 1));
+  rows = std::clamp<int64_t>(rows_wanted, 1, std::max<int64_t>(extent[1], 1));
+  column_blocks = (extent[0] + columns - 1) / columns;
+  row_blocks = (extent[1] + rows - 1) / rows;
+  count = column_blocks * row_blocks;
+  for (int d = 2; d < ndim; ++d) count *= extent[d];
+}
+
+void Blocks::bring_to_1(int from) {
+  for (int d = from; d > 1; --d) {
+    std::swap(extent[d], extent[d - 1]);
+    for (auto& s : stride) std::swap(s[d], s[d - 1]);
+  }
+}
+
+void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
+  int64_t widest = 1;
+  bool tiles = blocks->ndim > 2 || blocks->extent[1] > 1;
+  int across = 0;  // a dimension along which an operand is contiguous that strides over dimension 0
+  for (int k = 0; k < num_operands; ++k) {
+    const Operand& operand = access[k];
+    widest = std::max({widest, operand.size, operand.compute_size});
+    const int64_t s0 = std::abs(blocks->stride[k][0]);
+    tiles |= blocks->stride[k][0] != operand.size || operand.convert != nullptr || !operand.aligned;
+    for (int d = 1; d < blocks->ndim; ++d)
+      if (s0 > operand.size && blocks->extent[d] > 1 && std::abs(blocks->stride[k][d]) == operand.size) across = d;
+  }
+  const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
+  constexpr int64_t kShortRow = 128, kColumnsAcross = 32, kInPlace = 16384;
+  if (!tiles) return blocks->set_block(1, kInPlace);
+  if (across != 0) {
+    blocks->bring_to_1(across);
+    const int64_t columns = std::min(inner, kColumnsAcross);
+    return blocks->set_block(most / columns, columns);
+  }
+  if (inner >= kShortRow) return blocks->set_block(1, most);
+  if (inner * blocks->extent[1] < kShortRow)
+    blocks->bring_to_1(static_cast<int>(std::max_element(blocks->extent + 1, blocks->extent + blocks->ndim) - blocks->extent));
+  blocks->set_block(most / std::max<int64_t>(inner, 1), inner);
+}
+
+// ---- launching ----
+
+Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t index) {
+  int64_t at[kMaxDims];
+  const int64_t outer = index / blocks.column_blocks;
+  at[0] = (index - outer * blocks.column_blocks) * blocks.columns;
+  int64_t rest = outer / blocks.row_blocks;
+  at[1] = (outer - rest * blocks.row_blocks) * blocks.rows;
+  for (int d = 2; d < blocks.ndim; ++d) {
+    const int64_t next = rest / blocks.extent[d];
+    at[d] = rest - next * blocks.extent[d];
+    rest = next;
+  }
+  Block block;
+  block.columns = std::min(blocks.columns, blocks.extent[0] - at[0]);
+  block.rows = std::min(blocks.rows, blocks.extent[1] - at[1]);
+  for (int k = 0; k < num_operands; ++k) {
+    int64_t offset = blocks.offset[k];
+    for (int d = 0; d < blocks.ndim; ++d) offset += at[d] * blocks.stride[k][d];
+    block.address[k] = base[k] + offset;
+  }
+  return block;
+}
+
+namespace {
+
+// Copies rows x columns elements of Size bytes; strides in bytes. The loop over the side that is contiguous in memory, or else
+// over the longer one, is the inner one.
+template <size_t Size>
+void copy_elements(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column, int64_t rows,
+                   int64_t columns) {
+  const bool rows_inside = (std::abs(from_row) < std::abs(from_column) && from_row != 0) ||
+                           (std::abs(to_row) < std::abs(to_column)) || (columns < 8 && rows > columns);
+  if (rows_inside) {
+    std::swap(rows, columns);
+    std::swap(to_row, to_column);
+    std::swap(from_row, from_column);
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) std::memcpy(to + i * to_row + j * to_column, from + i * from_row + j * from_column, Size);
+}
+
+void copy_block(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
+                int64_t rows, int64_t columns) {
+  if (to_column == size && from_column == size && columns >= 8) {
+    for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_row, from + i * from_row, static_cast<size_t>(columns * size));
+    return;
+  }
+  using Copy = void (*)(char*, int64_t, int64_t, const char*, int64_t, int64_t, int64_t, int64_t);
+  constexpr Copy kCopies[] = {copy_elements<1>, copy_elements<2>, copy_elements<4>, copy_elements<8>};
+  kCopies[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3](to, to_row, to_column, from, from_row, from_column, rows, columns);
+}
+
+// Repeats the first `have` bytes of a tile until `want` are there.
+void repeat(unsigned char* tile, int64_t have, int64_t want) {
+  for (int64_t next; have < want; have += next) {
+    next = std::min(have, want - have);
+    std::memcpy(tile + have, tile, static_cast<size_t>(next));
+  }
+}
+
+bool usable_in_place(const Operand& operand, int64_t rows, int64_t columns, const int64_t* stride) {
+  return operand.aligned && (columns == 1 || stride[0] == operand.size) && (rows == 1 || stride[1] == columns * operand.size);
+}
+
+// Non-temporal stores of whole 16-byte words; the ends as usual.
+void stream_copy(char* to, const unsigned char* from, int64_t size) {
+#if HWY_ARCH_X86
+  const int64_t head = std::min<int64_t>(size, -reinterpret_cast<intptr_t>(to) & 15);
+  std::memcpy(to, from, static_cast<size_t>(head));
+  int64_t i = head;
+  for (; i + 16 <= size; i += 16)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
+#else
+  std::memcpy(to, from, static_cast<size_t>(size));
+#endif
+}
+
+}  // namespace
+
+const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles) {
+  const void* run = address;
+  if (!usable_in_place(operand, rows, columns, stride)) {
+    const int64_t size = operand.size;
+    const int64_t own_rows = stride[1] == 0 ? 1 : rows, own_columns = stride[0] == 0 && own_rows == 1 ? 1 : columns;
+    copy_block(size, reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows, own_columns);
+    repeat(tiles.stored, own_rows * own_columns * size, rows * columns * size);
+    run = tiles.stored;
+  }
+  if (operand.convert == nullptr) return run;
+  operand.convert(&run, tiles.computed, rows * columns, 0);
+  return tiles.computed;
+}
+
+const void* load_constant(const Operand& operand, const char* address, Tiles& tiles) {
+  if (!operand.present) {
+    std::memcpy(tiles.computed, operand.scalar.bytes, static_cast<size_t>(operand.compute_size));
+  } else {
+    std::memcpy(tiles.stored, address, static_cast<size_t>(operand.size));
+    const void* element = tiles.stored;
+    if (operand.convert != nullptr)
+      operand.convert(&element, tiles.computed, 1, 0);
+    else
+      std::memcpy(tiles.computed, element, static_cast<size_t>(operand.size));
+  }
+  repeat(tiles.computed, operand.compute_size, kTileBytes);
+  return tiles.computed;
+}
+
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
+                  Tiles& tiles) {
+  const bool direct = !streamed && operand.convert == nullptr && usable_in_place(operand, rows, columns, stride);
+  return direct ? address : static_cast<void*>(tiles.computed);
+}
+
+void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
+           bool streamed, Tiles& tiles) {
+  if (computed == address) return;
+  const bool in_place = usable_in_place(operand, rows, columns, stride);
+  const void* run = computed;
+  if (operand.convert != nullptr) {
+    void* to = in_place && !streamed ? address : static_cast<void*>(tiles.stored);
+    operand.convert(&run, to, rows * columns, 0);
+    if (to == address) return;
+    run = to;
+  }
+  const int64_t size = operand.size;
+  if (in_place && streamed)
+    return stream_copy(address, static_cast<const unsigned char*>(run), rows * columns * size);
+  copy_block(size, address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
+}
+
+}  // namespace narrows::cpu

@@ -1,0 +1,22 @@
+// elementwise_grad_f64.cpp -- the kernels of elementwise_backward for f64. Step 5 of a tensor's path.
+#include "../targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/elementwise_grad_f64.cpp"
+#include <hwy/foreach_target.h>
+
+#include "elementwise_grad-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace narrows::cpu::HWY_NAMESPACE {
+Gradient lookup_gradient_f64(int function, int operand) { return gradient_lookup<double>(function, operand); }
+}  // namespace narrows::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace narrows::cpu {
+HWY_EXPORT(lookup_gradient_f64);
+Gradient f64_gradient(const Instance& instance, int function, int operand) {
+  return NARROWS_DISPATCH(instance, lookup_gradient_f64)(function, operand);
+}
+}  // namespace narrows::cpu
+#endif

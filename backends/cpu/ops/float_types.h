@@ -1,0 +1,106 @@
+// float_types.h -- the four floating-point dtypes of conv1d and lltm, and single elements of them at any address. Step 5 of a
+// tensor's path. convert-inl.h does the same for vectors.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "../backend.h"
+
+namespace narrows::cpu {
+
+// Storage only: arithmetic happens in Accumulate<T>.
+struct f16 {
+  uint16_t bits;
+};
+struct bf16 {
+  uint16_t bits;
+};
+
+// The type that sums are kept in: f64 for f64, else f32.
+template <class T>
+using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+enum class Dtype : int { f32, f64, f16, bf16 };
+
+constexpr int64_t size_of(Dtype t) { return t == Dtype::f64 ? 8 : t == Dtype::f32 ? 4 : 2; }
+// Dtype of the sums.
+constexpr Dtype accumulate_dtype(Dtype t) { return t == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+// The dtype of tensor `argument`, or a refusal.
+inline Dtype float_dtype(const nw_sig& sig, uint32_t argument) {
+  const DLDataType t = sig.tensors[argument].dtype;
+  if (is(t, kDLFloat, 32)) return Dtype::f32;
+  if (is(t, kDLFloat, 64)) return Dtype::f64;
+  if (is(t, kDLFloat, 16)) return Dtype::f16;
+  if (is(t, kDLBfloat, 16)) return Dtype::bf16;
+  refuse(NW_UNSUPPORTED, static_cast<int32_t>(argument), "%s: dtype code %d with %d bits; the cpu backend has f32, f64, f16 and bf16",
+         sig.op, t.code, t.bits);
+}
+
+// visit(T{}) with the element type that `t` names.
+template <class Visit>
+decltype(auto) with_dtype(Dtype t, Visit&& visit) {
+  switch (t) {
+    case Dtype::f64: return visit(double{});
+    case Dtype::f16: return visit(f16{});
+    case Dtype::bf16: return visit(bf16{});
+    default: return visit(float{});
+  }
+}
+
+inline float widen(float x) { return x; }
+inline double widen(double x) { return x; }
+inline float widen(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+inline float widen(f16 x) {
+  const uint32_t magnitude = (x.bits & 0x7fffu) << 13, sign = (x.bits & 0x8000u) << 16;
+  // Times 2^112 sets the exponent right, of subnormals too; infinity and NaN need theirs set by hand.
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+  const uint32_t bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : std::bit_cast<uint32_t>(scaled);
+  return std::bit_cast<float>(bits | sign);
+}
+
+// Rounds to nearest even.
+inline void narrow(float x, float& out) { out = x; }
+inline void narrow(double x, double& out) { out = x; }
+inline void narrow(float x, bf16& out) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  out.bits = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+inline void narrow(float x, f16& out) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & 0x7fffffffu;
+  uint32_t half;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  } else if (magnitude >= 0x47800000u) {  // 2^16 and more
+    half = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {  // subnormal: one unit is the last place of a number in [0.5, 1)
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    half = (magnitude + 0xc8000fffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  out.bits = static_cast<uint16_t>(half | ((bits >> 16) & 0x8000u));
+}
+
+// Element p[0], which may lie at any address.
+template <class T>
+Accumulate<T> read(const T* p) {
+  T value;
+  std::memcpy(&value, static_cast<const void*>(p), sizeof value);
+  return widen(value);
+}
+template <class T>
+void write(T* p, Accumulate<T> x) {
+  T value;
+  narrow(x, value);
+  std::memcpy(static_cast<void*>(p), &value, sizeof value);
+}
+
+// A byte address `elements` further on.
+inline const void* advance(const void* p, int64_t elements, Dtype t) { return static_cast<const char*>(p) + elements * size_of(t); }
+inline void* advance(void* p, int64_t elements, Dtype t) { return static_cast<char*>(p) + elements * size_of(t); }
+
+}  // namespace narrows::cpu

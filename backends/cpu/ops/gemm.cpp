@@ -1,0 +1,207 @@
+// gemm.cpp -- how a product is cut into tasks, and what one task does. Step 5 of a tensor's path.
+// A task is a block of rows by a group of column panels: it packs its rows of a, then one panel of b after the other, and
+// multiplies. Tasks share nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
+#include "gemm.h"
+
+#include <numeric>
+
+#include "../targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/gemm.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include "gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace narrows::cpu::HWY_NAMESPACE {
+
+template <class T>
+void StoreTile(const GemmProblem& problem, void* tile_data, int64_t row, int64_t rows, int64_t panel, int64_t ld) {
+  const GemmOutput& out = problem.output;
+  auto* tile = static_cast<Accumulate<T>*>(tile_data);
+  const int64_t column = panel * ld, columns = std::min(ld, problem.columns - column);
+  for (int64_t r = 0; r < rows; ++r, tile += ld) {
+    if (out.bias != nullptr) {
+      const auto bias = read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
+      for (int64_t j = 0; j < columns; ++j) tile[j] += bias;
+    }
+    T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
+    for (int64_t j = 0, count; j < columns; j += count) {
+      const int64_t outer = (column + j) / out.column_inner, inner = (column + j) % out.column_inner;
+      count = std::min(columns - j, out.column_inner - inner);
+      StoreRow(tile + j, count, base + outer * out.column_outer_stride + inner * out.column_stride, out.column_stride);
+    }
+  }
+}
+
+// Vectors of a panel that hold columns: the first column and the number of columns of each. `together` of them are neighbours
+// and packed at once.
+struct PanelVectors {
+  int64_t num = 0, together = 1, first[3], count[3];
+  PanelVectors(const GemmProblem& problem, int64_t panel, int64_t lanes) {
+    for (int64_t v = 0; v < 3; ++v) {
+      first[v] = problem.interleave != 0 ? v * problem.interleave + panel * lanes : (panel * 3 + v) * lanes;
+      const int64_t end = problem.interleave != 0 ? (v + 1) * problem.interleave : problem.columns;
+      count[v] = std::clamp<int64_t>(end - first[v], 0, lanes);
+      if (count[v] > 0) num = v + 1;
+    }
+    if (problem.interleave == 0) together = num;
+  }
+  int64_t Columns(int64_t v) const { return together == 1 ? count[v] : std::accumulate(count, count + together, int64_t{0}); }
+};
+
+// One task's view of its scratch: packed rows of a, a packed panel of b, and sums, tile after tile.
+template <class A>
+class Task {
+ public:
+  Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
+      : layout_(layout), problem_(problem), a_(static_cast<A*>(scratch)), b_(a_ + layout.a_bytes / sizeof(A)),
+        sums_(b_ + layout.b_bytes / sizeof(A)) {
+    row_begin_ = row_block * layout.block_rows;
+    row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
+    const int64_t per_panel = problem.interleave != 0 ? lanes() : ld();
+    panel_begin_ = panel_group * layout.group_panels;
+    panel_end_ = std::min(panel_begin_ + layout.group_panels, ceil_div(problem.columns, per_panel));
+  }
+
+  void Run() {
+    if (row_begin_ >= row_end_ || panel_begin_ >= panel_end_) return;
+    int64_t blocks = 0, done = 0;
+    for (int s = 0; s < problem_.num_segments; ++s) blocks += Blocks(problem_.segments[s]);
+    if (blocks == 0) return Multiply(problem_.segments[0], 0, 0, true, true);  // an empty sum
+    for (int s = 0; s < problem_.num_segments; ++s) {
+      const GemmSegment& segment = problem_.segments[s];
+      const int64_t count = Blocks(segment), length = segment.end - segment.begin;
+      for (int64_t i = 0; i < count; ++i, ++done) {
+        const int64_t begin = length * i / count, end = length * (i + 1) / count;
+        Multiply(segment, segment.begin + begin, end - begin, done == 0, done + 1 == blocks);
+      }
+    }
+  }
+
+ private:
+  int64_t lanes() const { return layout_.tile.lanes; }
+  int64_t ld() const { return layout_.tile.columns; }
+  static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
+
+  void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first, bool last) {
+    for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
+      const int64_t rows = std::min(kTileRows, row_end_ - row);
+      Pack(segment.a, k, depth, row, rows, Height(rows), a_ + (row - row_begin_) * depth, Height(rows));
+    }
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) {
+      const PanelVectors vectors(problem_, panel, lanes());
+      for (int64_t v = 0; v < vectors.num; v += vectors.together)
+        Pack(segment.b, k, depth, vectors.first[v], vectors.Columns(v), vectors.together * lanes(), b_ + v * lanes(), ld());
+      MultiplyPanel(panel, vectors.num, depth, first, last);
+    }
+  }
+
+  void MultiplyPanel(int64_t panel, int64_t vectors, int64_t depth, bool first, bool last) {
+    for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
+      const int64_t rows = std::min(kTileRows, row_end_ - row);
+      A* tile = sums_;
+      if (layout_.split_depth) tile += ((panel - panel_begin_) * layout_.block_rows + row - row_begin_) * ld();
+      ChooseMicroKernel<A>(Height(rows), vectors)(a_ + (row - row_begin_) * depth, b_, depth, tile, !first);
+      if (last) Store(tile, row, rows, panel);
+    }
+  }
+
+  void Store(A* tile, int64_t row, int64_t rows, int64_t panel) {
+    if (problem_.store != nullptr) return problem_.store(problem_, tile, row, rows, panel);
+    if constexpr (std::is_same_v<A, double>) return StoreTile<double>(problem_, tile, row, rows, panel, ld());
+    if (problem_.output.dtype == Dtype::f16) return StoreTile<f16>(problem_, tile, row, rows, panel, ld());
+    if (problem_.output.dtype == Dtype::bf16) return StoreTile<bf16>(problem_, tile, row, rows, panel, ld());
+    StoreTile<float>(problem_, tile, row, rows, panel, ld());
+  }
+
+  const GemmLayout& layout_;
+  const GemmProblem& problem_;
+  A *a_, *b_, *sums_;
+  int64_t row_begin_, row_end_, panel_begin_, panel_end_;
+};
+
+void GemmTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch) {
+  if (layout.accumulate == Dtype::f64) {
+    Task<double>(layout, problem, row_block, panel_group, scratch).Run();
+  } else {
+    Task<float>(layout, problem, row_block, panel_group, scratch).Run();
+  }
+}
+
+GemmTile TileOf(Dtype accumulate) {
+  const auto lanes = static_cast<int64_t>(accumulate == Dtype::f64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
+  return {kTileRows, lanes, 3 * lanes};
+}
+
+}  // namespace narrows::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace narrows::cpu {
+namespace {
+
+HWY_EXPORT(GemmTask);
+HWY_EXPORT(TileOf);
+
+// A task's block is at most this big: packing then costs little beside multiplying, and sums stay in a second-level cache.
+constexpr int64_t kBlockRows = 192, kGroupColumns = 480;
+
+// Halves blocks until every thread has some tasks, but not below what makes packing expensive.
+void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
+  l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
+  l.group_panels = std::max<int64_t>(1, kGroupColumns / l.tile.columns);
+  l.group_panels = ceil_div(panels, ceil_div(panels, l.group_panels));
+  const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
+  while (threads > 1 && tasks() < 3 * threads) {
+    const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
+    if (rows_longer ? l.block_rows > 4 * l.tile.rows : l.group_panels == 1 && l.block_rows > 4 * l.tile.rows) {
+      l.block_rows = round_up(l.block_rows / 2, l.tile.rows);
+    } else if (l.group_panels > 1) {
+      l.group_panels = ceil_div(l.group_panels, 2);
+    } else {
+      break;
+    }
+  }
+  l.row_blocks = ceil_div(rows, l.block_rows);
+  l.panel_groups = ceil_div(panels, l.group_panels);
+}
+
+}  // namespace
+
+GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
+                       int64_t depth0, int64_t depth1) {
+  GemmLayout l{};
+  l.accumulate = accumulate;
+  l.tile = NARROWS_DISPATCH(instance, TileOf)(accumulate);
+  l.problems = rows > 0 && columns > 0 ? problems : 0;
+  if (l.problems == 0) return l;
+  const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
+  cut(l, rows, panels, instance.num_threads());
+  l.split_depth = ceil_div(depth0, kDepthBlock) + ceil_div(depth1, kDepthBlock) > 1;
+  const int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(accumulate);
+  const int64_t tiles = l.split_depth ? l.block_rows * l.group_panels : l.tile.rows;
+  l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
+  l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.tile.columns * block * size));
+  l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
+  l.task_cost = static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
+  l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.problems * l.row_blocks * l.panel_groups, l.task_cost));
+  return l;
+}
+
+void gemm(const Instance& instance, const GemmLayout& l, void* workspace, GemmProblem (*describe)(const void* arg, int64_t i),
+          const void* arg) {
+  const int64_t per_problem = l.row_blocks * l.panel_groups;
+  run_tasks(instance, l.problems * per_problem, l.task_cost, [&](int64_t slot, int64_t begin, int64_t end) {
+    char* scratch = static_cast<char*>(workspace) + static_cast<uint64_t>(slot) * l.slot_bytes;
+    for (int64_t task = begin; task < end; ++task) {
+      const GemmProblem problem = describe(arg, task / per_problem);
+      const int64_t within = task % per_problem;
+      NARROWS_DISPATCH(instance, GemmTask)(l, problem, within / l.panel_groups, within % l.panel_groups, scratch);
+    }
+  });
+}
+
+}  // namespace narrows::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,104 @@
+// gemm.h -- the matrix product under conv1d and lltm: out[m, n] = sum over k of a[m, k] * b[k, n], for operands that are never
+// copied as a whole. Step 5 of a tensor's path. A view says where an element lies (any strides, or a sliding window over a
+// signal); gemm.cpp gathers views into packed panels and multiplies those.
+#pragma once
+
+#include <cstdint>
+
+#include "../backend.h"
+#include "float_types.h"
+#include "tasks.h"
+
+namespace narrows::cpu {
+
+inline constexpr int64_t kUnbounded = -1;
+
+// Longest range of k that is packed at once; longer sums are cut evenly.
+inline constexpr int64_t kDepthBlock = 384;
+
+// A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
+// k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at
+//   base + ko * depth_outer + jo * width_outer + position * stride,  position = ki * depth_step + ji * width_step + origin
+// and is 0 where position is outside [0, extent), unless that is kUnbounded. Strides count elements.
+struct GemmView {
+  const void* base = nullptr;
+  Dtype dtype = Dtype::f32;
+  int64_t depth_inner = INT64_MAX, depth_outer = 0, depth_step = 0;
+  int64_t width_inner = INT64_MAX, width_outer = 0, width_step = 0;
+  int64_t origin = 0, extent = kUnbounded, stride = 1;
+};
+
+// A plain matrix by its two strides.
+inline GemmView matrix_view(const void* base, Dtype dtype, int64_t depth_stride, int64_t width_stride) {
+  GemmView view;
+  view.base = base, view.dtype = dtype;
+  view.depth_step = depth_stride, view.width_step = width_stride;
+  return view;
+}
+
+// Drops the split of the depth where the strides continue over it: long contiguous runs pack faster.
+inline GemmView merged(GemmView view) {
+  if (view.extent == kUnbounded && view.depth_outer == view.depth_inner * view.depth_step * view.stride) view.depth_inner = INT64_MAX;
+  return view;
+}
+
+// One summand of the product: k in [begin, end). a's width is m, b's is n.
+struct GemmSegment {
+  GemmView a, b;
+  int64_t begin = 0, end = 0;
+};
+
+// Where element (m, n), n = no * column_inner + ni, is stored, after bias[m] is added.
+struct GemmOutput {
+  void* base = nullptr;
+  Dtype dtype = Dtype::f32;
+  int64_t row_stride = 0;
+  int64_t column_inner = INT64_MAX, column_outer_stride = 0, column_stride = 0;
+  const void* bias = nullptr;  // of the output's dtype; NULL: none
+  int64_t bias_stride = 0;
+};
+
+struct GemmProblem;
+// Takes a finished tile: `rows` rows from `row` on by the columns of `panel`, row-major, GemmTile::columns apart.
+using GemmStore = void (*)(const GemmProblem& problem, void* tile, int64_t row, int64_t rows, int64_t panel);
+
+struct GemmProblem {
+  int64_t rows = 0, columns = 0;
+  // 0: panel p holds columns p * 3 * lanes and on. Else its v-th vector (v = 0, 1, 2) starts at v * interleave + p * lanes and
+  // ends before (v + 1) * interleave: three column ranges side by side. `columns` is then `interleave`.
+  int64_t interleave = 0;
+  int num_segments = 1;
+  GemmSegment segments[2];
+  GemmOutput output;
+  GemmStore store = nullptr;  // NULL: to `output`
+  const void* store_arg = nullptr;
+};
+
+// The micro-kernel's tile: `rows` broadcast, `columns` = 3 vectors of `lanes`.
+struct GemmTile {
+  int64_t rows, lanes, columns;
+};
+
+// How a number of problems of one size is cut into tasks. Depends on the thread count, but no sum's order does.
+struct GemmLayout {
+  Dtype accumulate;
+  GemmTile tile;
+  int64_t problems, row_blocks, block_rows, panel_groups, group_panels;
+  bool split_depth;  // more than one block of k: sums wait in scratch
+  double task_cost;
+  uint64_t a_bytes, b_bytes, slot_bytes, workspace_size;
+};
+
+// Sizes are upper bounds over all problems; `depths` are the lengths of the segments.
+GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
+                       int64_t depth0, int64_t depth1 = 0);
+
+// Computes every problem; describe(arg, i) makes the i-th one.
+void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, GemmProblem (*describe)(const void* arg, int64_t i),
+          const void* arg);
+template <class Describe>
+void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, const Describe& describe) {
+  gemm(instance, layout, workspace, [](const void* arg, int64_t i) { return (*static_cast<const Describe*>(arg))(i); }, &describe);
+}
+
+}  // namespace narrows::cpu

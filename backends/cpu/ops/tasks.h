@@ -1,0 +1,44 @@
+// tasks.h -- how an op's work is given to the host's threads, and how its workspace is cut. Step 5 of a tensor's path.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "../backend.h"
+
+namespace narrows::cpu {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// Bytes, rounded up so that the part that follows is aligned like the workspace.
+constexpr uint64_t aligned_bytes(uint64_t bytes) { return (bytes + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN; }
+
+// Waking threads pays from here on, in multiply-adds.
+constexpr double kWorthWaking = 1e6;
+
+// Slots that run_tasks() will use.
+inline int64_t num_slots(const Instance& instance, int64_t tasks, double cost) {
+  if (cost * static_cast<double>(tasks) < kWorthWaking) return std::min<int64_t>(tasks, 1);
+  return std::min(instance.num_threads(), tasks);
+}
+
+// body(slot, begin, end) over pieces of [0, tasks); pieces with the same slot < num_slots() never run at once, so that slots
+// own scratch. Pieces go to whoever is free: a task's result may depend on its number alone. `cost` is one task's.
+template <class Body>
+void run_tasks(const Instance& instance, int64_t tasks, double cost, Body&& body) {
+  const int64_t slots = num_slots(instance, tasks, cost);
+  if (slots == 0) return;
+  if (slots == 1) return body(int64_t{0}, int64_t{0}, tasks);
+  const auto worthwhile = static_cast<int64_t>(kWorthWaking / 4 / std::max(cost, 1.0));
+  const int64_t piece = std::clamp<int64_t>(worthwhile, 1, std::max<int64_t>(1, tasks / (4 * slots)));
+  std::atomic<int64_t> next{0};
+  instance.parallel_for(slots, 1, [&](int64_t first, int64_t last) {
+    for (int64_t slot = first; slot < last; ++slot)
+      for (int64_t begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < tasks;)
+        body(slot, begin, std::min(begin + piece, tasks));
+  });
+}
+
+}  // namespace narrows::cpu

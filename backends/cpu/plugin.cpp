@@ -1,0 +1,328 @@
+// plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the six ops.
+// Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
+#include <narrows/plugin.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <new>
+
+#include "backend.h"
+#include "targets.h"
+
+namespace narrows::cpu {
+namespace {
+
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
+constexpr size_t kNumOps = std::size(kOps);
+
+// ---- errors ----
+
+int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* message) noexcept {
+  if (error != nullptr) {
+    error->status = status;
+    error->argument = argument;
+    error->native_code = 0;
+    std::snprintf(error->message, sizeof(error->message), "%s", message);
+  }
+  return status;
+}
+
+// Runs body and turns what it throws into a status.
+template <class Body>
+int32_t guarded(nw_error* error, Body&& body) noexcept {
+  try {
+    body();
+    return NW_OK;
+  } catch (const Refusal& refusal) {
+    return fail(error, refusal.status, refusal.argument, refusal.message.c_str());
+  } catch (const std::bad_alloc&) {
+    return fail(error, NW_OUT_OF_MEMORY, -1, "cpu: out of host memory");
+  } catch (const std::exception& e) {
+    return fail(error, NW_FAILED, -1, e.what());
+  } catch (...) {
+    return fail(error, NW_FAILED, -1, "cpu: an unknown exception");
+  }
+}
+
+void check_device(int32_t device_id) {
+  if (device_id != 0) refuse(NW_INVALID, -1, "cpu: device %d was asked for; the cpu backend has device 0 only", device_id);
+}
+
+void check_stream(const void* stream) {
+  if (stream != nullptr) refuse(NW_INVALID, -1, "cpu: stream %p was given; the only stream of the CPU is NULL", stream);
+}
+
+// ---- instruction sets ----
+
+struct Target {
+  const char* name;  // as in NARROWS_CPU_TARGET
+  const char* label;
+  int64_t bits;
+};
+constexpr Target kTargets[] = {
+    {"avx512", "AVX-512", HWY_AVX3},
+    {"avx2", "AVX2", HWY_AVX2},
+    {"sse4", "SSE4", HWY_SSE4},
+#ifdef HWY_NEON_WITHOUT_AES
+    {"neon", "NEON", HWY_NEON | HWY_NEON_WITHOUT_AES},
+#else
+    {"neon", "NEON", HWY_NEON},
+#endif
+    {"baseline", "baseline", HWY_STATIC_TARGET},
+};
+
+int64_t usable_targets() { return (HWY_SUPPORTED_TARGETS & HWY_TARGETS) | HWY_STATIC_TARGET; }
+
+const char* target_label(int64_t bit) {
+  for (const Target& target : kTargets)
+    if (target.bits & bit) return target.label;
+  return hwy::TargetName(bit);
+}
+
+// The bit of the target to use; of several the best, which is the lowest.
+int64_t choose_target() {
+  const int64_t usable = usable_targets();
+  const char* wanted = std::getenv("NARROWS_CPU_TARGET");
+  if (wanted == nullptr || *wanted == '\0') return usable & -usable;
+  std::string valid;
+  for (const Target& target : kTargets) {
+    const int64_t bits = target.bits & usable;
+    if (bits == 0) continue;
+    if (strcasecmp(wanted, target.name) == 0) return bits & -bits;
+    valid += valid.empty() ? target.name : std::string(", ") + target.name;
+  }
+  refuse(NW_UNAVAILABLE, -1, "NARROWS_CPU_TARGET is '%s'; this CPU and this build know %s", wanted, valid.c_str());
+}
+
+int index_of_target(int64_t bit) {
+  hwy::ChosenTarget chosen;
+  chosen.Update(bit);
+  return static_cast<int>(chosen.GetIndex());
+}
+
+struct CpuInstance : Instance {
+  int64_t target;
+};
+const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstance*>(self); }
+
+// ---- slots: the instance and its device ----
+
+int32_t create(const nw_host* host, void** self, nw_error* error) {
+  return guarded(error, [&] {
+    if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
+    const int64_t target = choose_target();
+    *self = new CpuInstance{{host, index_of_target(target)}, target};
+  });
+}
+
+void destroy(void* self) { delete static_cast<CpuInstance*>(self); }
+
+int32_t device_count(void*, int32_t* count, nw_error*) {
+  *count = 1;
+  return NW_OK;
+}
+
+std::string cpu_model() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos && line.rfind("model name", 0) == 0) return line.substr(colon + 2);
+  }
+  return HWY_ARCH_X86 ? "x86-64 CPU" : HWY_ARCH_ARM_A64 ? "arm64 CPU" : "CPU";
+}
+
+// Copies the part of a struct that the caller's struct_size has room for; its struct_size stays the caller's.
+template <class T>
+void write_sized(T* out, T value, size_t size = sizeof(T)) {
+  value.struct_size = out->struct_size;
+  std::memcpy(out, &value, std::min<size_t>(out->struct_size, size));
+}
+
+int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    const CpuInstance& instance = instance_of(self);
+    nw_device_info info{};
+    const long long threads = instance.num_threads();
+    std::snprintf(info.name, sizeof(info.name), "%s", cpu_model().c_str());
+    std::snprintf(info.arch, sizeof(info.arch), "%s, %lld thread%s", target_label(instance.target), threads,
+                  threads == 1 ? "" : "s");
+    info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    write_sized(out, info);
+  });
+}
+
+// ---- slots: memory ----
+
+int32_t alloc(void*, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+    constexpr uint64_t kAlign = NW_WORKSPACE_ALIGN;
+    if (size == 0) {
+      *data = nullptr;
+      return;
+    }
+    void* memory = size > PTRDIFF_MAX - kAlign ? nullptr : std::aligned_alloc(kAlign, (size + kAlign - 1) / kAlign * kAlign);
+    if (memory == nullptr)
+      refuse(NW_OUT_OF_MEMORY, -1, "cpu: %llu bytes of host memory are not to be had", static_cast<unsigned long long>(size));
+    *data = memory;
+  });
+}
+
+int32_t free_memory(void*, int32_t device_id, void* data, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+    std::free(data);
+  });
+}
+
+bool is_host(DLDevice device) {
+  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost;
+}
+
+int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_stream(stream);
+    if (!is_host(to) || !is_host(from))
+      refuse(NW_UNSUPPORTED, -1, "cpu: a copy from device type %d to %d; the cpu backend copies host memory only",
+             static_cast<int>(from.device_type), static_cast<int>(to.device_type));
+    if (size == 0) return;
+    if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "cpu: a copy with %s NULL", dst == nullptr ? "dst" : "src");
+    const uint64_t last = std::max(reinterpret_cast<uintptr_t>(dst), reinterpret_cast<uintptr_t>(src));
+    if (size > PTRDIFF_MAX || last + size < last)
+      refuse(NW_INVALID, -1, "cpu: a copy of %llu bytes leaves the address space", static_cast<unsigned long long>(size));
+    std::memmove(dst, src, size);
+  });
+}
+
+// ---- slots: the one stream, NULL ----
+
+int32_t stream_create(void*, int32_t device_id, void** stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    *stream = nullptr;
+  });
+}
+
+int32_t stream_check(void*, int32_t device_id, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+  });
+}
+
+int32_t stream_wait(void*, int32_t device_id, void* waiter, void* signaler, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(waiter);
+    check_stream(signaler);
+  });
+}
+
+// ---- slots: ops ----
+
+const Op& find_op(const nw_sig& sig) {
+  for (const Op* op : kOps)
+    if (std::strcmp(op->name, sig.op) == 0) return *op;
+  refuse(NW_UNSUPPORTED, -1, "cpu: no op '%s'", sig.op);
+}
+
+void check_sig(const nw_sig& sig) {
+  if (sig.flags & ~uint32_t{NW_DETERMINISTIC})
+    refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this backend knows 0x%x", sig.op, sig.flags, NW_DETERMINISTIC);
+  if (sig.device.device_type != kDLCPU)
+    refuse(NW_UNSUPPORTED, -1, "%s: device type %d; this backend serves %d", sig.op, static_cast<int>(sig.device.device_type), kDLCPU);
+  check_device(sig.device.device_id);
+}
+
+int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  return guarded(error, [&] {
+    const Op& op = find_op(*sig);
+    check_sig(*sig);
+    std::unique_ptr<Plan> planned = op.plan(instance_of(self), *sig);
+    if (info != nullptr)  // the host fills in `backend`
+      write_sized(info, {0, NW_PLAN_CAPTURABLE, planned->workspace_size, planned->kernel, nullptr}, offsetof(nw_plan_info, backend));
+    if (out != nullptr) *out = planned.release();
+  });
+}
+
+void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
+
+int32_t launch(void*, const void* plan, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] {
+    check_stream(call->stream);
+    static_cast<const Plan*>(plan)->launch(*call);
+  });
+}
+
+// ---- the table ----
+
+// The declarations of built-in ops: the host knows all but the kernels.
+struct Declarations {
+  std::array<nw_op, kNumOps> ops{};
+  std::array<const nw_op*, kNumOps> pointers{};
+  Declarations() {
+    for (size_t i = 0; i < kNumOps; ++i) {
+      ops[i].struct_size = sizeof(nw_op);
+      ops[i].name = kOps[i]->name;
+      ops[i].kernels = kOps[i]->kernels;
+      pointers[i] = &ops[i];
+    }
+  }
+};
+
+const nw_plugin* table() {
+  static const Declarations declarations;
+  static const nw_plugin plugin = {
+      .struct_size = sizeof(nw_plugin),
+      .abi_major = NW_ABI_MAJOR,
+      .name = "cpu",
+      .version = NARROWS_CPU_VERSION,
+      .device_type = kDLCPU,
+      .pinned_type = 0,
+      .managed_type = 0,
+      .num_ops = kNumOps,
+      .ops = declarations.pointers.data(),
+      .create = create,
+      .destroy = destroy,
+      .device_count = device_count,
+      .device_info = device_info,
+      .alloc = alloc,
+      .free = free_memory,
+      .copy = copy,
+      .stream_create = stream_create,
+      .stream_destroy = stream_check,
+      .stream_sync = stream_check,
+      .stream_wait = stream_wait,
+      .infer = nullptr,
+      .plan = plan,
+      .plan_free = plan_free,
+      .launch = launch,
+      .extension = nullptr,
+  };
+  return &plugin;
+}
+
+}  // namespace
+}  // namespace narrows::cpu
+
+extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
+  using namespace narrows::cpu;
+  const nw_plugin* plugin = nullptr;
+  guarded(error, [&] {
+    if (host_major != NW_ABI_MAJOR)
+      refuse(NW_UNSUPPORTED, -1, "cpu: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's", host_major,
+             NW_ABI_MAJOR);
+    plugin = table();
+  });
+  return plugin;
+}

@@ -1,0 +1,526 @@
+// narrows.hpp -- narrows.h for C++17: values that clean up after themselves, and exceptions. Header only, nothing but narrows.h.
+// Step 1 of a tensor's path. What an op takes and gives is in docs/ops.md.
+//
+//   narrows::Runtime runtime;
+//   std::vector<float> x = {0, 1, 2, 3}, w = {0, 1}, y(4);
+//   nw_conv1d_params params{};
+//   params.pad_right = 1;
+//   runtime.run("conv1d", {x, w}, {y}, params);
+//
+// SHAPES   in elements; strides too. A Tensor without strides is C-contiguous. A vector or array is a tensor of one dimension.
+// MEMORY   A Tensor borrows: its memory must outlive the call, and what the call put on a stream. A Buffer owns. Buffer, Stream
+//          and Plan keep their runtime alive, so they may be destroyed in any order.
+// ERRORS   Every failure is an Error, thrown by the call that failed; see Error::status().
+// THREADS  Runtime, Stream and Plan may be used by many threads at once. A Buffer's memory is ordered by streams, as any memory.
+#ifndef NARROWS_NARROWS_HPP
+#define NARROWS_NARROWS_HPP
+
+#include <narrows/narrows.h>
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace narrows {
+
+// Where and why a call failed.
+class Error : public std::runtime_error {
+ public:
+  Error(int32_t status, int32_t argument, int64_t native_code, const std::string& message)
+      : std::runtime_error(std::string(nw_status_name(status)) + ": " + message),
+        status_(status),
+        argument_(argument),
+        native_code_(native_code) {}
+  explicit Error(const nw_error& error) : Error(error.status, error.argument, error.native_code, error.message) {}
+
+  int32_t status() const noexcept { return status_; }            // NW_INVALID ...
+  int32_t argument() const noexcept { return argument_; }        // which tensor: inputs, then outputs; -1: none
+  int64_t native_code() const noexcept { return native_code_; }  // a cudaError_t, VkResult, errno, ...; 0: none
+
+ private:
+  int32_t status_, argument_;
+  int64_t native_code_;
+};
+
+namespace detail {
+
+// Calls f(..., &error) and throws what it reports.
+template <class Function, class... Arguments>
+void check(Function f, Arguments... arguments) {
+  nw_error error;
+  error.status = NW_OK;
+  error.argument = -1;
+  error.native_code = 0;
+  error.message[0] = '\0';
+  const int32_t status = f(arguments..., &error);
+  if (status == NW_OK) return;
+  error.status = status;
+  throw Error(error);
+}
+
+}  // namespace detail
+
+inline constexpr DLDevice kCPU{kDLCPU, 0};
+
+// The two floating types that C++17 lacks, as their bits.
+struct float16 {
+  uint16_t bits;
+};
+struct bfloat16 {
+  uint16_t bits;
+};
+
+// The dtype of T's elements; specialise it for a type of your own.
+template <class T, class = void>
+struct dtype_of;
+template <class T>
+struct dtype_of<T, std::enable_if_t<std::is_arithmetic_v<T>>> {
+  static_assert(!std::is_same_v<T, long double>, "long double has no DLPack dtype");
+  static constexpr uint8_t code = std::is_same_v<T, bool>       ? kDLBool
+                                  : std::is_floating_point_v<T> ? kDLFloat
+                                  : std::is_signed_v<T>         ? kDLInt
+                                                                : kDLUInt;
+  static constexpr DLDataType value{code, 8 * sizeof(T), 1};
+};
+template <>
+struct dtype_of<float16> {
+  static constexpr DLDataType value{kDLFloat, 16, 1};
+};
+template <>
+struct dtype_of<bfloat16> {
+  static constexpr DLDataType value{kDLBfloat, 16, 1};
+};
+
+// Up to NW_MAX_NDIM extents or strides.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(std::initializer_list<int64_t> values) : Dims(values.begin(), values.size()) {}
+  Dims(const std::vector<int64_t>& values) : Dims(values.data(), values.size()) {}
+  Dims(const int64_t* values, size_t size) : size_(size) {
+    if (size > NW_MAX_NDIM) throw Error(NW_INVALID, -1, 0, std::to_string(size) + " dimensions; expected 16 at most");
+    for (size_t i = 0; i < size; ++i) values_[i] = values[i];
+  }
+
+  size_t size() const noexcept { return size_; }
+  const int64_t* data() const noexcept { return values_; }
+  const int64_t* begin() const noexcept { return values_; }
+  const int64_t* end() const noexcept { return values_ + size_; }
+  int64_t operator[](size_t i) const noexcept { return values_[i]; }
+  friend bool operator==(const Dims& a, const Dims& b) noexcept {
+    if (a.size_ != b.size_) return false;
+    for (size_t i = 0; i < a.size_; ++i)
+      if (a.values_[i] != b.values_[i]) return false;
+    return true;
+  }
+  friend bool operator!=(const Dims& a, const Dims& b) noexcept { return !(a == b); }
+
+ private:
+  int64_t values_[NW_MAX_NDIM] = {};
+  size_t size_ = 0;
+};
+
+// A view of memory that somebody else owns. Default-constructed it stands for an optional tensor that is absent.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  // Device memory of T; `strides` empty: C-contiguous. A view of const memory can be an input only.
+  template <class T, class = decltype(dtype_of<std::remove_const_t<T>>::value)>
+  Tensor(T* data, const Dims& shape, const Dims& strides = {}, DLDevice device = kCPU)
+      : Tensor(const_cast<std::remove_const_t<T>*>(data), dtype_of<std::remove_const_t<T>>::value, shape, strides, device) {
+    read_only_ = std::is_const_v<T>;
+  }
+  // The same where the dtype is known at run time only.
+  Tensor(void* data, DLDataType dtype, const Dims& shape, const Dims& strides = {}, DLDevice device = kCPU)
+      : data_(data), shape_(shape), strides_(strides), device_(device), dtype_(dtype), present_(true) {
+    if (strides.size() != 0 && strides.size() != shape.size())
+      throw Error(NW_INVALID, -1, 0,
+                  std::to_string(strides.size()) + " strides; expected one per dimension, " + std::to_string(shape.size()));
+  }
+  // A vector, array or span: one dimension, its size.
+  template <class Container, class T = std::remove_pointer_t<decltype(std::declval<Container&>().data())>,
+            class = decltype(dtype_of<std::remove_const_t<T>>::value)>
+  Tensor(Container& values) : Tensor(values.data(), Dims{static_cast<int64_t>(values.size())}) {}
+  // What DLPack gave, borrowed.
+  explicit Tensor(const DLTensor& t)
+      : Tensor(t.data, t.dtype, Dims(t.shape, static_cast<size_t>(t.ndim)),
+               t.strides == nullptr ? Dims{} : Dims(t.strides, static_cast<size_t>(t.ndim)), t.device) {
+    byte_offset_ = t.byte_offset;
+  }
+
+  bool present() const noexcept { return present_; }
+  bool read_only() const noexcept { return read_only_; }
+  void* data() const noexcept { return data_; }
+  DLDataType dtype() const noexcept { return dtype_; }
+  DLDevice device() const noexcept { return device_; }
+  const Dims& shape() const noexcept { return shape_; }
+  const Dims& strides() const noexcept { return strides_; }  // empty: C-contiguous
+
+  // For the C API; points into this Tensor and lives as long.
+  DLTensor dl() const noexcept {
+    auto* strides = strides_.size() == 0 ? nullptr : const_cast<int64_t*>(strides_.data());
+    return {data_,   device_,     static_cast<int32_t>(shape_.size()), dtype_, const_cast<int64_t*>(shape_.data()),
+            strides, byte_offset_};
+  }
+
+ private:
+  void* data_ = nullptr;
+  Dims shape_, strides_;
+  uint64_t byte_offset_ = 0;
+  DLDevice device_ = kCPU;
+  DLDataType dtype_{};
+  bool present_ = false, read_only_ = false;
+};
+
+// A list of tensors, in braces or in a vector; borrowed for the call.
+class Tensors {
+ public:
+  Tensors() = default;
+  Tensors(std::initializer_list<Tensor> list) : size_(list.size()) {
+    data_ = list.begin();
+  }  // lives until the full expression ends
+  Tensors(const std::vector<Tensor>& list) : data_(list.data()), size_(list.size()) {}
+
+  size_t size() const noexcept { return size_; }
+  const Tensor& operator[](size_t i) const noexcept { return data_[i]; }
+
+ private:
+  const Tensor* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An op's params: its struct from ops.h or from a plugin, or bytes; borrowed for the call.
+class Params {
+ public:
+  Params() = default;
+  Params(const void* data, size_t size) : data_(data), size_(size) {}
+  template <class Struct, class = std::enable_if_t<std::is_class_v<Struct> && std::is_trivially_copyable_v<Struct>>>
+  Params(const Struct& params) : data_(&params), size_(sizeof params) {}
+
+  const void* data() const noexcept { return data_; }
+  size_t size() const noexcept { return size_; }
+
+ private:
+  const void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// How a call is made; what is left alone is as nw_call describes for NULL and 0.
+struct CallOptions {
+  uint32_t flags = 0;             // NW_DETERMINISTIC
+  DLDevice device{};              // {0,0}: where the tensors live; needed without tensors
+  void* stream = nullptr;         // a native handle, or Stream::get()
+  void* workspace = nullptr;      // device memory, aligned to NW_WORKSPACE_ALIGN; nullptr: allocated around the launch
+  uint64_t workspace_size = 0;    // bytes
+  const char* backend = nullptr;  // a plugin's name
+  const char* kernel = nullptr;   // a kernel variant's name
+};
+
+namespace detail {
+
+// An nw_call and the arrays that it points to. Borrows everything.
+class Call {
+ public:
+  Call(const char* op, Tensors inputs, Tensors outputs, Params params, const CallOptions& options) {
+    if (inputs.size() + outputs.size() > NW_MAX_TENSORS)
+      throw Error(NW_INVALID, -1, 0, std::to_string(inputs.size() + outputs.size()) + " tensors; expected 32 at most");
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i].read_only())
+        throw Error(NW_INVALID, static_cast<int32_t>(inputs.size() + i), 0,
+                    std::string(op) + ": an output is a view of const memory");
+    add(inputs, 0);
+    add(outputs, inputs.size());
+    call_.struct_size = sizeof call_;
+    call_.flags = options.flags;
+    call_.num_inputs = static_cast<uint32_t>(inputs.size());
+    call_.num_outputs = static_cast<uint32_t>(outputs.size());
+    call_.op = op;
+    call_.inputs = pointers_;
+    call_.outputs = pointers_ + inputs.size();
+    call_.params = params.size() == 0 ? nullptr : params.data();
+    call_.params_size = params.size();
+    call_.stream = options.stream;
+    call_.workspace = options.workspace;
+    call_.workspace_size = options.workspace_size;
+    call_.device = options.device;
+    call_.backend = options.backend;
+    call_.kernel = options.kernel;
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const nw_call* get() const noexcept { return &call_; }
+
+ private:
+  void add(Tensors list, size_t first) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      tensors_[first + i] = list[i].dl();
+      pointers_[first + i] = list[i].present() ? &tensors_[first + i] : nullptr;
+    }
+  }
+
+  DLTensor tensors_[NW_MAX_TENSORS];
+  const DLTensor* pointers_[NW_MAX_TENSORS];
+  nw_call call_{};
+};
+
+// What the copies of a Runtime, and all that was made from it, share.
+struct Shared {
+  nw_runtime* runtime = nullptr;
+  std::function<void(int32_t, const char*)> log;
+  ~Shared() { nw_runtime_destroy(runtime); }
+};
+
+}  // namespace detail
+
+// How a runtime is made; see nw_options.
+struct Options {
+  uint32_t num_threads = 0;                                     // 0: NARROWS_NUM_THREADS, else the affinity mask's
+  const char* plugin_path = nullptr;                            // absolute folders, ':' between; nullptr: NARROWS_PLUGIN_PATH
+  std::function<void(int32_t level, const char* message)> log;  // called from any thread, must not throw; empty: stderr
+  uint32_t plan_cache_capacity = 0;                             // plans; 0: 1024
+};
+
+// A planned call: shapes and strides are settled, only addresses and the stream are left. Movable; usable by many threads.
+class Plan {
+ public:
+  Plan(Plan&& other) noexcept { *this = std::move(other); }
+  Plan& operator=(Plan&& other) noexcept {
+    std::swap(plan_, other.plan_);
+    info_ = other.info_;
+    op_.swap(other.op_);
+    params_.swap(other.params_);
+    options_ = other.options_;
+    shared_.swap(other.shared_);
+    return *this;
+  }
+  ~Plan() { nw_plan_release(plan_); }
+
+  // Tensors of the dtypes, shapes, strides, device and at least the alignment that were planned, else NW_INVALID.
+  void launch(Tensors inputs, Tensors outputs, void* stream = nullptr, void* workspace = nullptr,
+              uint64_t workspace_size = 0) const {
+    CallOptions options = options_;
+    options.stream = stream;
+    options.workspace = workspace;
+    options.workspace_size = workspace_size;
+    const detail::Call call(op_.c_str(), inputs, outputs, {params_.data(), params_.size()}, options);
+    detail::check(nw_launch, plan_, call.get());
+  }
+
+  uint64_t workspace_size() const noexcept { return info_.workspace_size; }  // bytes that a launch needs
+  uint32_t traits() const noexcept { return info_.traits; }                  // NW_PLAN_*
+  std::string kernel() const { return info_.kernel == nullptr ? "" : info_.kernel; }
+  std::string backend() const { return info_.backend == nullptr ? "" : info_.backend; }
+
+ private:
+  friend class Runtime;
+  Plan() = default;
+
+  std::shared_ptr<detail::Shared> shared_;
+  nw_plan* plan_ = nullptr;
+  nw_plan_info info_{};
+  std::string op_;
+  std::vector<unsigned char> params_;
+  CallOptions options_;
+};
+
+// The plugins that were found, a thread pool and a plan cache. Copies share one; it goes with the last of them and of the
+// buffers, streams and plans made from it.
+class Runtime {
+ public:
+  explicit Runtime(const Options& options = {}) : shared_(std::make_shared<detail::Shared>()) {
+    nw_options o{};
+    o.struct_size = sizeof o;
+    o.num_threads = options.num_threads;
+    o.plugin_path = options.plugin_path;
+    o.plan_cache_capacity = options.plan_cache_capacity;
+    if (options.log) {
+      shared_->log = options.log;
+      o.log_ctx = shared_.get();
+      o.log = [](void* ctx, int32_t level, const char* message) { static_cast<detail::Shared*>(ctx)->log(level, message); };
+    }
+    detail::check(nw_runtime_create, &o, &shared_->runtime);
+  }
+
+  // Computes `outputs`, memory that the caller allocated. On a stream this returns before the work is done.
+  void run(const char* op, Tensors inputs, Tensors outputs, Params params = {}, const CallOptions& options = {}) const {
+    detail::check(nw_run, get(), detail::Call(op, inputs, outputs, params, options).get());
+  }
+  // The dtype and shape of every output of such a call. Reads no tensor's memory.
+  std::vector<nw_spec> infer(const char* op, Tensors inputs, Params params = {}, const CallOptions& options = {}) const {
+    std::vector<nw_spec> specs(find_op(op).num_outputs);
+    const detail::Call call(op, inputs, {}, params, options);
+    detail::check(nw_infer, get(), call.get(), specs.data(), static_cast<uint32_t>(specs.size()));
+    return specs;
+  }
+  // Settles now what run() would settle at its first such call.
+  Plan plan(const char* op, Tensors inputs, Tensors outputs, Params params = {}, const CallOptions& options = {}) const {
+    Plan result;
+    result.shared_ = shared_;
+    result.op_ = op;
+    result.options_ = options;
+    result.options_.backend = result.options_.kernel = nullptr;  // settled by the plan; their strings are the caller's
+    const auto* bytes = static_cast<const unsigned char*>(params.data());
+    result.params_.assign(bytes, bytes + params.size());
+    result.info_.struct_size = sizeof result.info_;
+    detail::check(nw_plan_get, get(), detail::Call(op, inputs, outputs, params, options).get(), &result.plan_, &result.info_);
+    return result;
+  }
+  // Would it run? If not, and `why` is given, the reason is put there.
+  bool supports(const char* op, Tensors inputs, Tensors outputs, Params params = {}, const CallOptions& options = {},
+                std::string* why = nullptr) const {
+    const detail::Call call(op, inputs, outputs, params, options);
+    nw_error error{};
+    if (nw_plan_get(get(), call.get(), nullptr, nullptr, &error) == NW_OK) return true;
+    if (why != nullptr) *why = error.message;
+    return false;
+  }
+
+  void load(const char* absolute_path) const { detail::check(nw_load, get(), absolute_path); }  // ahead of what is loaded
+  // Every plugin file that was found, in search order; refused ones say why. Strings live as long as the runtime.
+  std::vector<nw_backend_info> backends() const {
+    std::vector<nw_backend_info> result(nw_backend_count(get()));
+    for (uint32_t i = 0; i < result.size(); ++i) {
+      result[i].struct_size = sizeof result[i];
+      detail::check(nw_backend, get(), i, &result[i]);
+    }
+    return result;
+  }
+  // The declarations of all ops that some usable backend has, each name once.
+  std::vector<const nw_op*> ops() const {
+    std::vector<const nw_op*> result;
+    for (const nw_backend_info& backend : backends())
+      for (uint32_t i = 0; backend.status == NW_OK && (backend.flags & NW_BACKEND_SHADOWED) == 0 && i < backend.num_ops; ++i) {
+        const nw_op* op = &find_op(backend.ops[i]->name);
+        bool listed = false;
+        for (const nw_op* other : result) listed = listed || std::strcmp(other->name, op->name) == 0;
+        if (!listed) result.push_back(op);
+      }
+    return result;
+  }
+  const nw_op& find_op(const char* name) const {
+    const nw_op* op = nullptr;
+    detail::check(nw_find_op, get(), name, &op);
+    return *op;
+  }
+  nw_device_info device(DLDevice device = kCPU) const {
+    nw_device_info info{};
+    info.struct_size = sizeof info;
+    detail::check(nw_device, get(), device, &info);
+    return info;
+  }
+  // A plugin's extension struct; nullptr: none of this name. It begins with struct_size: compare before reading.
+  template <class Struct>
+  const Struct* extension(const char* backend, const char* name) const noexcept {
+    return static_cast<const Struct*>(nw_extension(get(), backend, name));
+  }
+  // `size` contiguous bytes; done when it returns if either side is host memory, else ordered on `stream`.
+  void copy(DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream = nullptr) const {
+    detail::check(nw_copy, get(), to, dst, from, src, size, stream);
+  }
+  void clear_plan_cache() const noexcept { nw_plan_cache_clear(get()); }
+
+  nw_runtime* get() const noexcept { return shared_->runtime; }  // for narrows.h
+
+ private:
+  friend class Buffer;
+  friend class Stream;
+  std::shared_ptr<detail::Shared> shared_;
+};
+
+// A stream of a device, made here and destroyed here. On the CPU it is NULL and everything on it is done at once.
+class Stream {
+ public:
+  explicit Stream(const Runtime& runtime, DLDevice device = kCPU) : shared_(runtime.shared_), device_(device) {
+    detail::check(nw_stream_create, shared_->runtime, device_, &stream_);
+  }
+  Stream(Stream&& other) noexcept
+      : shared_(std::move(other.shared_)), device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(shared_, other.shared_);
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~Stream() {
+    if (shared_ != nullptr) nw_stream_destroy(shared_->runtime, device_, stream_, nullptr);
+  }
+
+  void sync() const { detail::check(nw_stream_sync, shared_->runtime, device_, stream_); }  // waits until all on it is done
+  // What is put on this stream from now on waits for what is on `signaler` now; the host does not wait.
+  void wait(void* signaler) const { detail::check(nw_stream_wait, shared_->runtime, device_, stream_, signaler); }
+  void* get() const noexcept { return stream_; }  // the native handle, for CallOptions::stream
+
+ private:
+  std::shared_ptr<detail::Shared> shared_;
+  DLDevice device_;
+  void* stream_ = nullptr;
+};
+
+// A C-contiguous tensor that owns its memory, 256-byte aligned, on any device. Allocation and release are ordered on `stream`,
+// which must outlive it.
+class Buffer {
+ public:
+  Buffer(const Runtime& runtime, DLDataType dtype, const Dims& shape, DLDevice device = kCPU, void* stream = nullptr)
+      : shared_(runtime.shared_), dtype_(dtype), shape_(shape), device_(device), stream_(stream), size_(bytes(dtype, shape)) {
+    detail::check(nw_alloc, shared_->runtime, device_, size_, stream_, &data_);
+  }
+  // The memory for an output that infer() described.
+  Buffer(const Runtime& runtime, const nw_spec& spec, DLDevice device = kCPU, void* stream = nullptr)
+      : Buffer(runtime, spec.dtype, Dims(spec.shape, static_cast<size_t>(spec.ndim)), device, stream) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(shared_, other.shared_);
+    std::swap(dtype_, other.dtype_);
+    std::swap(shape_, other.shape_);
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    std::swap(size_, other.size_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Buffer() {
+    if (shared_ != nullptr) nw_free(shared_->runtime, device_, data_, stream_, nullptr);
+  }
+
+  operator Tensor() const { return tensor(); }
+  Tensor tensor() const { return {data_, dtype_, shape_, {}, device_}; }
+  // size() bytes from or to contiguous host memory; done when it returns.
+  void write(const void* host) const { detail::check(nw_copy, shared_->runtime, device_, data_, kCPU, host, size_, stream_); }
+  void read(void* host) const { detail::check(nw_copy, shared_->runtime, kCPU, host, device_, data_, size_, stream_); }
+
+  void* data() const noexcept { return data_; }
+  uint64_t size() const noexcept { return size_; }  // bytes
+  DLDataType dtype() const noexcept { return dtype_; }
+  const Dims& shape() const noexcept { return shape_; }
+  DLDevice device() const noexcept { return device_; }
+
+ private:
+  static uint64_t bytes(DLDataType dtype, const Dims& shape) {
+    uint64_t total = (uint64_t{dtype.bits} * dtype.lanes + 7) / 8;
+    for (const int64_t extent : shape)
+      if (extent < 0 || __builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total))
+        throw Error(NW_INVALID, -1, 0,
+                    "an extent is " + std::to_string(extent) + "; expected 0 or more, and fewer than 2^64 bytes in all");
+    return total;
+  }
+
+  std::shared_ptr<detail::Shared> shared_;
+  DLDataType dtype_{};
+  Dims shape_;
+  DLDevice device_{};
+  void* stream_ = nullptr;
+  uint64_t size_ = 0;
+  void* data_ = nullptr;
+};
+
+}  // namespace narrows
+#endif

@@ -1,0 +1,36 @@
+# What `cmake --install` puts where: headers, libnarrows, the backends (narrows_add_backend installs each), the command, and the
+# files by which find_package(Narrows) and pkg-config find them. The prefix may be moved afterwards: every path is relative.
+include(CMakePackageConfigHelpers)
+option(NARROWS_INSTALL_DLPACK "Install dlpack.h beside Narrows' headers; OFF where a package of the system owns that file" ON)
+
+set(narrows_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Narrows)
+set(narrows_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(DIRECTORY abi/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY bindings/cpp/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+if(NARROWS_INSTALL_DLPACK)
+  install(FILES ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
+endif()
+install(TARGETS narrows_abi narrows_core narrows_cpp EXPORT NarrowsTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET narrows_command)
+  file(RELATIVE_PATH narrows_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(narrows_command PROPERTIES INSTALL_RPATH "$ORIGIN/${narrows_bin_to_lib}")
+  install(TARGETS narrows_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+install(EXPORT NarrowsTargets NAMESPACE Narrows:: DESTINATION ${narrows_cmake_dir})
+configure_package_config_file(cmake/NarrowsConfig.cmake.in ${PROJECT_BINARY_DIR}/package/NarrowsConfig.cmake
+                              INSTALL_DESTINATION ${narrows_cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/NarrowsConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/package/NarrowsConfig.cmake ${PROJECT_BINARY_DIR}/package/NarrowsConfigVersion.cmake
+              cmake/NarrowsBackend.cmake cmake/FindDlpack.cmake cmake/plugin.map
+        DESTINATION ${narrows_cmake_dir})
+
+file(RELATIVE_PATH narrows_pc_to_prefix ${CMAKE_INSTALL_PREFIX}/${narrows_pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" narrows_pc_to_prefix "${narrows_pc_to_prefix}")
+configure_file(cmake/narrows.pc.in ${PROJECT_BINARY_DIR}/package/narrows.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/narrows.pc DESTINATION ${narrows_pkgconfig_dir})
+if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
+  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()

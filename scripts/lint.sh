@@ -1,0 +1,66 @@
+# lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff. Sourced by run.
+
+# Pinned, from PyPI: other versions format and warn otherwise, and each distribution has another.
+readonly LINT_TOOLS='clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.17.6'
+readonly LINT=$DEPS/venv/bin
+
+fetch_lint_tools() {
+  step tools
+  venv
+  if [ "$(cat "$DEPS/venv/lint-tools" 2>/dev/null)" != "$LINT_TOOLS" ]; then
+    # shellcheck disable=SC2086 # the words of a list
+    logged lint-tools.log "$LINT/python" -m pip install --disable-pip-version-check --only-binary=:all: $LINT_TOOLS
+    printf '%s' "$LINT_TOOLS" >"$DEPS/venv/lint-tools"
+  fi
+  done_with "$LINT_TOOLS"
+}
+
+# source_files REGEX [FILE...]: of the FILEs, or of everything that is not built or fetched, those that match.
+source_files() {
+  local pattern=$1
+  shift
+  if [ $# -gt 0 ]; then printf '%s\n' "$@"; else find . \( -name .git -o -name build -o -name .deps -o -name out \) -prune -o -type f -print; fi |
+    sed 's:^\./::' | grep -E "$pattern" | sort || true
+}
+
+# each_file COMMAND...: runs it over the files that stdin names, on every core.
+each_file() { xargs -r -d '\n' -P "$(nproc)" -n 4 "$@"; }
+
+clang_format() {
+  step format
+  source_files '\.(c|h|cpp|hpp)$' "$@" >"$LOG/format.files"
+  if [ "$verb" = format ]; then
+    logged format.log each_file "$LINT/clang-format" -i <"$LOG/format.files"
+  elif ! each_file "$LINT/clang-format" --dry-run --Werror <"$LOG/format.files" >"$LOG/format.log" 2>&1; then
+    grep -E 'error: code should be clang-formatted' "$LOG/format.log" | cut -d : -f 1 | sort | uniq -c | sed 's/^/    /' >&2
+    fail "these files, in so many places, are not as clang-format would write them: ./run format"
+  fi
+  done_with "$(wc -l <"$LOG/format.files") files by clang-format"
+}
+
+# The sources that ./run build compiles, less the kernels: those are macros and templates over every instruction set, and their
+# tests say more. GCC's own options are taken out of the commands, because clang does not know them.
+clang_tidy() {
+  step analysis
+  mkdir -p "$NARROWS_ROOT/build/lint"
+  sed -E 's/ -f(no-)?gnu-unique//g; s/ -Wno-psabi//g' "$NARROWS_ROOT/build/cpu/compile_commands.json" >"$NARROWS_ROOT/build/lint/compile_commands.json"
+  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" >"$LOG/tidy.files"
+  each_file "$LINT/clang-tidy" --quiet -p "$NARROWS_ROOT/build/lint" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
+    [ ! -t 1 ] || printf '\n'
+    grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | head -n 60 | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2
+    fail "clang-tidy complains; the whole log is $LOG/tidy.log"
+  }
+  done_with "$(wc -l <"$LOG/tidy.files") files by clang-tidy in $((SECONDS - step_start)) s"
+}
+
+ruff() {
+  step python
+  source_files '\.py$' "$@" >"$LOG/ruff.files"
+  if [ "$verb" = format ]; then
+    logged ruff.log each_file "$LINT/ruff" format --no-cache <"$LOG/ruff.files"
+  else
+    logged ruff.log each_file "$LINT/ruff" format --no-cache --check <"$LOG/ruff.files"
+    logged ruff.log each_file "$LINT/ruff" check --no-cache <"$LOG/ruff.files"
+  fi
+  done_with "$(wc -l <"$LOG/ruff.files") files by ruff"
+}

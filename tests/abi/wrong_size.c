@@ -1,0 +1,4 @@
+/* wrong_size.c -- golden.c with one number wrong, so that a test sees that a wrong number is noticed. */
+#include "golden.c"
+
+SIZE(nw_spec, 137)

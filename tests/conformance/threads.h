@@ -1,0 +1,15 @@
+// threads.h -- the same bits whatever the number of threads, and when run again: what conv1d and lltm promise, forward and
+// backward. It governs the determinism tests of these ops.
+#pragma once
+
+#include <vector>
+
+#include "support/harness.h"
+
+namespace narrows::test {
+
+// Runs the call twice in each of several runtimes, of 1, 2 and 5 threads, with NW_DETERMINISTIC, and compares all bytes of the
+// outputs; for every kernel variant that takes it.
+void expect_same_bits(const char* op, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs, const Blob& params);
+
+}  // namespace narrows::test

@@ -1,0 +1,284 @@
+// test_bad_input.cpp -- what no caller may do, whatever the op: each is refused with the argument and the reason, and no output
+// changes. The ops' own contracts have their tests in tests/conformance.
+#include <functional>
+
+#include "fixture.h"
+
+using namespace narrows::test;
+
+namespace {
+
+constexpr int64_t kHuge = int64_t{1} << 40;
+
+// probe.strict/1 takes a (0) and b (1) and gives first (2), like a, and second (3), like b. Both are (4, 2) of f32.
+struct Strict {
+  Array a{{4, 2}}, b{{4, 2}}, first{{4, 2}}, second{{4, 2}};
+  Call call{"probe.strict/1", {&a, &b}, {&first, &second}};
+};
+
+struct Bad {
+  const char* what;
+  std::function<void(Strict&)> bend;
+  int32_t argument;
+  std::vector<const char*> words;
+  int32_t status = NW_INVALID;
+};
+
+void set_shape(Array& array, std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
+  array.shape = std::move(shape);
+  array.strides = std::move(strides);
+  array->ndim = static_cast<int32_t>(array.shape.size());
+  array->shape = array.shape.data();
+  array->strides = array.strides.empty() ? nullptr : array.strides.data();
+}
+
+const Bad kBad[] = {
+    {"no op", [](Strict& s) { s.call.raw.op = nullptr; }, -1, {"op", "NULL"}},
+    {"inputs NULL", [](Strict& s) { s.call.raw.inputs = nullptr; }, -1, {"inputs", "NULL", "2"}},
+    {"outputs NULL", [](Strict& s) { s.call.raw.outputs = nullptr; }, -1, {"outputs", "NULL", "2"}},
+    {"33 inputs", [](Strict& s) { s.call.raw.num_inputs = 33; }, -1, {"33", "32"}},
+    {"very many inputs", [](Strict& s) { s.call.raw.num_inputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
+    {"very many outputs", [](Strict& s) { s.call.raw.num_outputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
+    {"33 tensors", [](Strict& s) { s.call.raw.num_inputs = 17, s.call.raw.num_outputs = 16; }, -1, {"17", "16", "32"}},
+    {"an input too few", [](Strict& s) { s.call.raw.num_inputs = 1; }, 1, {"b", "absent"}},
+    {"an input NULL", [](Strict& s) { s.call.inputs[0] = nullptr; }, 0, {"a", "NULL"}},
+    {"the last input NULL", [](Strict& s) { s.call.inputs[1] = nullptr; }, 1, {"b", "NULL"}},
+    {"all inputs NULL", [](Strict& s) { s.call.inputs[0] = s.call.inputs[1] = nullptr; }, 0, {"a", "NULL"}},
+    {"an input too many",
+     [](Strict& s) {
+       s.call.inputs.push_back(&s.a.tensor);
+       s.call.raw.inputs = s.call.inputs.data();
+       s.call.raw.num_inputs = 3;
+     },
+     2, {"3 inputs", "2"}},
+    {"an output too few", [](Strict& s) { s.call.raw.num_outputs = 1; }, -1, {"1 output", "2"}},
+    {"no output", [](Strict& s) { s.call.raw.num_outputs = 0; }, -1, {"0 output", "2"}},
+    {"an output NULL", [](Strict& s) { s.call.outputs[1] = nullptr; }, 3, {"second", "NULL"}},
+
+    {"data NULL of an input", [](Strict& s) { s.b->data = nullptr; }, 1, {"b", "data", "NULL", "(4, 2)"}},
+    {"data NULL of an output", [](Strict& s) { s.first->data = nullptr; }, 2, {"first", "data", "NULL"}},
+    {"data NULL with an offset", [](Strict& s) { s.a->data = nullptr, s.a->byte_offset = 64; }, 0, {"a", "data", "NULL"}},
+    {"shape NULL", [](Strict& s) { s.a->shape = nullptr; }, 0, {"a", "shape", "NULL", "ndim 2"}},
+    {"ndim -1", [](Strict& s) { s.b->ndim = -1; }, 1, {"b", "ndim", "-1", "16"}},
+    {"ndim 17", [](Strict& s) { s.second->ndim = 17; }, 3, {"second", "ndim", "17", "16"}},
+    {"ndim huge", [](Strict& s) { s.a->ndim = INT32_MAX; }, 0, {"a", "ndim", "2147483647"}},
+    {"a negative extent", [](Strict& s) { set_shape(s.a, {4, -1}); }, 0, {"a", "(4, -1)"}},
+    {"the most negative extent", [](Strict& s) { set_shape(s.first, {INT64_MIN, 1}); }, 2, {"first", "-9223372036854775808"}},
+    {"a negative extent beside a 0", [](Strict& s) { set_shape(s.a, {0, -2}); }, 0, {"a", "(0, -2)"}},
+
+    {"elements beyond 64 bits", [](Strict& s) { set_shape(s.a, {kHuge, kHuge}); }, 0, {"a", "1099511627776"}},
+    {"bytes beyond 64 bits", [](Strict& s) { set_shape(s.b, {INT64_MAX / 2}); }, 1, {"b", "4611686018427387903"}},
+    {"bytes beyond the address space", [](Strict& s) { set_shape(s.a, {INT64_MAX / 4}); s.a->byte_offset = UINT64_MAX / 2; }, 0, {"a"}},
+    {"a stride beyond 64 bits", [](Strict& s) { set_shape(s.a, {4, 2}, {INT64_MAX, 1}); }, 0, {"a", "9223372036854775807"}},
+    {"a stride beyond the address space", [](Strict& s) { set_shape(s.a, {2}, {INT64_MAX / 2}); }, 0, {"a", "4611686018427387903"}},
+    {"a stride below the address space", [](Strict& s) { set_shape(s.a, {2}, {-(int64_t{1} << 60)}); }, 0, {"a", "-1152921504606846976"}},
+    {"the most negative stride", [](Strict& s) { set_shape(s.a, {2}, {INT64_MIN}); }, 0, {"a", "-9223372036854775808"}},
+    {"a byte_offset beyond the address space", [](Strict& s) { s.a->byte_offset = UINT64_MAX - 64; }, 0, {"a"}},
+
+    {"lanes 4", [](Strict& s) { s.a->dtype.lanes = 4; }, 0, {"a", "lanes", "4"}},
+    {"lanes 0", [](Strict& s) { s.b->dtype.lanes = 0; }, 1, {"b", "lanes", "0"}},
+    {"dtype code 200", [](Strict& s) { s.a->dtype.code = 200; }, 0, {"a", "code", "200"}},
+    {"0 bits", [](Strict& s) { s.a->dtype.bits = 0; }, 0, {"a", "0 bits"}},
+    {"half bytes", [](Strict& s) { s.b->dtype.bits = 12; }, 1, {"b", "12 bits"}},
+
+    {"an output of another dtype", [](Strict& s) { s.first->dtype = kI32; }, 2, {"first", "int32", "float32"}},
+    {"an output of another width", [](Strict& s) { s.first->dtype = kF16; }, 2, {"first", "float16", "float32"}},
+    {"an output of lanes 2", [](Strict& s) { s.first->dtype.lanes = 2; }, 2, {"first"}},
+    {"an output of another shape", [](Strict& s) { set_shape(s.first, {2, 4}); }, 2, {"first", "(2, 4)", "(4, 2)"}},
+    {"an output of another rank", [](Strict& s) { set_shape(s.second, {8}); }, 3, {"second", "(8,)", "(4, 2)"}},
+    {"an output without elements", [](Strict& s) { set_shape(s.second, {0, 2}); }, 3, {"second", "(0, 2)", "(4, 2)"}},
+
+    {"params NULL", [](Strict& s) { s.call.raw.params_size = 8; }, -1, {"params", "NULL", "8"}},
+    {"params with a tail",
+     [](Strict& s) {
+       std::vector<unsigned char> blob(sizeof(ProbeParams) + 9, 0);
+       blob.back() = 3;
+       s.call.blob(blob);
+     },
+     -1, {"params", "32", "24"}, NW_UNSUPPORTED},
+
+    {"an output of stride 0", [](Strict& s) { set_shape(s.first, {4, 2}, {0, 1}); }, 2, {"first", "(0, 1)"}},
+    {"an output of strides that meet", [](Strict& s) { set_shape(s.first, {4, 2}, {1, 1}); }, 2, {"first", "(1, 1)"}},
+    {"an output of strides that meet far away", [](Strict& s) { set_shape(s.first, {2, 4}, {3, 1}); set_shape(s.a, {2, 4}); }, 2, {"first", "(3, 1)"}},
+    {"an output that is an input", [](Strict& s) { s.first->data = s.a->data; }, 2, {"first", "a"}},
+    {"an output that is another input", [](Strict& s) { s.second->data = s.a->data; }, 3, {"second", "a"}},
+    {"one output twice", [](Strict& s) { s.second->data = s.first->data; }, 3, {"second", "first"}},
+};
+
+// probe.noop/1 works in place, so only other overlaps are refused. All views lie in 64 floats of one memory.
+struct View {
+  std::vector<int64_t> shape, strides;
+  uint64_t offset;  // in bytes
+  DLDataType dtype = kF32;
+};
+struct Overlap {
+  const char* what;
+  View input, output;
+  bool fine;
+};
+const Overlap kOverlaps[] = {
+    {"the same view", {{4}, {}, 16}, {{4}, {1}, 16}, true},
+    {"neighbours", {{4}, {}, 0}, {{4}, {}, 16}, true},
+    {"one element shared", {{4}, {}, 0}, {{4}, {}, 12}, false},
+    {"half an element shared", {{4}, {}, 0}, {{4}, {}, 14}, false},
+    {"one byte shared", {{4}, {}, 15}, {{4}, {}, 0}, false},
+    {"even and odd elements", {{4}, {2}, 0}, {{4}, {2}, 4}, true},
+    {"even elements, and even elements later on", {{4}, {2}, 0}, {{4}, {2}, 8}, false},
+    {"even elements, and even elements behind", {{4}, {2}, 0}, {{4}, {2}, 32}, true},
+    {"even and odd, a byte off", {{4}, {2}, 0}, {{4}, {2}, 5}, false},
+    {"left and right half of a matrix", {{4, 4}, {8, 1}, 0}, {{4, 4}, {8, 1}, 16}, true},
+    {"left and middle part of a matrix", {{4, 4}, {8, 1}, 0}, {{4, 4}, {8, 1}, 12}, false},
+    {"left half, and right half from the second row", {{3, 4}, {8, 1}, 0}, {{3, 4}, {8, 1}, 48}, true},
+    {"upper and lower half of a matrix", {{2, 8}, {8, 1}, 0}, {{2, 8}, {8, 1}, 64}, true},
+    {"checkers", {{3, 3}, {16, 2}, 0}, {{3, 3}, {16, 2}, 4}, true},
+    {"three interleaved axes", {{2, 2, 2}, {16, 4, 1}, 0}, {{2, 2, 2}, {16, 4, 1}, 8}, true},
+    {"three axes that meet", {{2, 2, 2}, {16, 4, 1}, 0}, {{2, 2, 2}, {16, 4, 1}, 4}, false},
+    {"the same elements backwards", {{4}, {1}, 0}, {{4}, {-1}, 12}, false},
+    {"odd elements backwards, even ones backwards", {{4}, {-2}, 24}, {{4}, {-2}, 28}, true},
+    {"the same elements transposed", {{4, 4}, {4, 1}, 0}, {{4, 4}, {1, 4}, 0}, false},
+    {"a broadcast input under the output", {{4}, {0}, 4}, {{4}, {1}, 0}, false},
+    {"a broadcast input beside the output", {{4}, {0}, 16}, {{4}, {1}, 0}, true},
+};
+
+}  // namespace
+
+TEST_CASE("bad tensors and calls are refused") {
+  Loaded rt({"probe"});
+  Strict good;
+  good.call.ok(rt);
+  const int launches = rt.probe().launches;
+  for (const Bad& bad : kBad) {
+    INFO(bad.what);
+    Strict s;
+    bad.bend(s);
+    const int32_t status = s.call.run(rt);
+    CHECK(std::string(nw_status_name(status)) == nw_status_name(bad.status));
+    if (status == NW_OK) continue;
+    INFO("message: " << s.call.error.text());
+    CHECK(s.call.error.status == status);
+    CHECK(s.call.error.argument == bad.argument);
+    for (const char* word : bad.words) {
+      INFO("expected word: " << word);
+      CHECK(contains(s.call.error.text(), word));
+    }
+    CHECK(s.first.pristine());
+    CHECK(s.second.pristine());
+    CHECK(nw_run(rt, &s.call.raw, nullptr) == status);
+    // The question alone has the same answer; of data it reads the alignment only.
+    if (!contains(bad.what, "data NULL")) CHECK(nw_plan_get(rt, &s.call.raw, nullptr, nullptr, nullptr) == status);
+  }
+  CHECK(rt.probe().launches == launches);
+}
+
+TEST_CASE("a call or a runtime that is NULL") {
+  Loaded rt({"probe"});
+  Strict s;
+  Error error;
+  nw_plan* plan = nullptr;
+  nw_spec spec;
+  expect_refused(nw_run(rt, nullptr, &error), error, NW_INVALID, -1, {"call", "NULL"});
+  expect_refused(nw_run(nullptr, &s.call.raw, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+  expect_refused(nw_plan_get(rt, nullptr, &plan, nullptr, &error), error, NW_INVALID, -1, {"call", "NULL"});
+  expect_refused(nw_plan_get(nullptr, &s.call.raw, &plan, nullptr, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+  expect_refused(nw_infer(rt, nullptr, &spec, 1, &error), error, NW_INVALID, -1, {"call", "NULL"});
+  expect_refused(nw_launch(nullptr, &s.call.raw, &error), error, NW_INVALID, -1, {"plan", "NULL"});
+  REQUIRE(s.call.plan(rt, &plan) == NW_OK);
+  expect_refused(nw_launch(plan, nullptr, &error), error, NW_INVALID, -1, {"call", "NULL"});
+  nw_plan_release(plan);
+  nw_plan_release(nullptr);
+  nw_plan_cache_clear(nullptr);
+}
+
+TEST_CASE("views that share a byte are refused, views that don't are not") {
+  Loaded rt({"probe"});
+  for (const Overlap& overlap : kOverlaps) {
+    INFO(overlap.what);
+    Array base({64});
+    Array a = Array::view(base, overlap.input.shape, overlap.input.strides, overlap.input.offset);
+    Array out = Array::view(base, overlap.output.shape, overlap.output.strides, overlap.output.offset);
+    Call call("probe.noop/1", {&a}, {&out});
+    if (overlap.fine) {
+      call.ok(rt);
+      continue;
+    }
+    call.refused(rt, NW_INVALID, 1, {"out", "overlap", "a"});
+    CHECK(base.pristine());
+  }
+}
+
+TEST_CASE("outputs that share a byte are refused, interleaved ones are not") {
+  Loaded rt({"probe"});
+  for (const Overlap& overlap : kOverlaps) {
+    if (std::string(overlap.what).find("broadcast") != std::string::npos) continue;  // no output has stride 0
+    INFO(overlap.what);
+    const bool fine = overlap.fine && std::string(overlap.what) != "the same view";
+    Array base({64}), a(overlap.input.shape), b(overlap.output.shape);
+    Array first = Array::view(base, overlap.input.shape, overlap.input.strides, overlap.input.offset);
+    Array second = Array::view(base, overlap.output.shape, overlap.output.strides, overlap.output.offset);
+    Call call("probe.strict/1", {&a, &b}, {&first, &second});
+    if (fine) {
+      call.ok(rt);
+      continue;
+    }
+    call.refused(rt, NW_INVALID, 3, {"second", "overlap", "first"});
+  }
+}
+
+TEST_CASE("views of one memory by other widths or other strides are refused when their bytes meet") {
+  Loaded rt({"probe"});
+  Array base({64}), a({4});
+  Array out = Array::view(base, {4}, {});
+  Array words = Array::view(base, {4}, {});
+  words.tensor.dtype = kI32;  // an input of another dtype over the output
+  Call("probe.noop/1", {&a, &words}, {&out}).refused(rt, NW_INVALID, 3 - 1, {"out", "b"});
+  Array bytes = Array::view(base, {4}, {}, 12);
+  bytes.tensor.dtype = kU8;
+  Call("probe.noop/1", {&a, &bytes}, {&out}).refused(rt, NW_INVALID, 2, {"out", "b"});
+  Array third = Array::view(base, {4}, {3}, 4), even = Array::view(base, {4}, {2});  // undecided is refused
+  Call("probe.noop/1", {&a, &third}, {&even}).refused(rt, NW_INVALID, 2, {"out", "b"});
+  Call("probe.noop/1", {&out, &words}, {&out}).refused(rt, NW_INVALID, 2, {"out", "b"});  // in place with a, but over b
+}
+
+TEST_CASE("a hard question about overlap is answered in bounded time") {
+  Loaded rt({"probe"});
+  // Strides that make the search wide: many ways to reach a byte.
+  const std::vector<int64_t> shape{7, 7, 7, 7, 7, 7}, strides{30030, 15015, 10010, 6006, 4290, 2730};
+  Array base({600000}, kProbe, kU8);
+  Array a = Array::view(base, shape, strides), b = Array::view(base, shape, strides, 1);
+  b.tensor.dtype = a.tensor.dtype = kU8;
+  Array out(shape, kProbe, kU8);
+  Call call("probe.noop/1", {&out, &a}, {&b});
+  CHECK(call.run(rt) == NW_INVALID);  // by its own overlap, or undecided
+}
+
+TEST_CASE("on the CPU the stream is NULL") {
+  Loaded rt({"probecpu"});
+  Array a({4}, kCpu), out({4}, kCpu);
+  Call call("probe.noop/1", {&a}, {&out});
+  for (const bool cached : {false, true}) {
+    INFO((cached ? "cached" : "not cached"));
+    call.raw.stream = &a;
+    call.refused(rt, NW_INVALID, -1, {"stream", "NULL", "CPU"});
+    call.raw.stream = nullptr;
+    call.ok(rt);
+  }
+  nw_plan* plan = nullptr;
+  REQUIRE(call.plan(rt, &plan) == NW_OK);
+  call.raw.stream = &a;
+  Error error;
+  expect_refused(nw_launch(plan, &call.raw, &error), error, NW_INVALID, -1, {"stream", "NULL"});
+  nw_plan_release(plan);
+}
+
+TEST_CASE("outputs whose strides do not matter") {
+  Loaded rt({"probe"});
+  Array base({64}), one({1, 4}), none({0, 4});
+  Array flat = Array::view(base, {1, 4}, {0, 1}), empty = Array::view(base, {0, 4}, {0, 0}), reversed = Array::view(base, {4}, {-1}, 12),
+        gaps = Array::view(base, {2, 3}, {12, 4}), column = Array::view(base, {3, 4}, {1, 3});
+  Call("probe.noop/1", {&one}, {&flat}).ok(rt);
+  Call("probe.noop/1", {&none}, {&empty}).ok(rt);
+  Array a({4}), b({2, 3}), c({3, 4});
+  Call("probe.noop/1", {&a}, {&reversed}).ok(rt);
+  Call("probe.noop/1", {&b}, {&gaps}).ok(rt);
+  Call("probe.noop/1", {&c}, {&column}).ok(rt);
+}

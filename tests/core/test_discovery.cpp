@@ -1,0 +1,267 @@
+// test_discovery.cpp -- core/plugin_loader.cpp and runtime.cpp: which files are plugins, in which order, and what the runtime says
+// of them.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fixture.h"
+
+using namespace narrows::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+// The names of the test plugins, in search order; what lies beside libnarrows is left out.
+Names test_plugins(const Runtime& rt) {
+  Names out = rt.names();
+  std::erase_if(out, [](const std::string& name) { return name.rfind("fine", 0) != 0 && name.rfind("probe", 0) != 0; });
+  return out;
+}
+
+// A runtime by options of its own; plugin_path NULL: the environment's.
+Names plugins_by_environment() {
+  auto options = sized<nw_options>();
+  options.log = [](void*, int32_t, const char*) {};
+  nw_runtime* rt = nullptr;
+  REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+  Names out;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
+    auto info = sized<nw_backend_info>();
+    REQUIRE(nw_backend(rt, i, &info, nullptr) == NW_OK);
+    if (info.status == NW_OK && std::string(info.name).rfind("fine", 0) == 0) out.push_back(info.name);
+  }
+  nw_runtime_destroy(rt);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("only narrows_*.so is a plugin") {
+  Folder folder;
+  for (const char* name : {"libnarrows_fine.so", "narrows_fine.so.1", "fine.so", "narrows_fine.dll", "narrows_fine", "xnarrows_fine.so", "narrows-fine.so"})
+    folder.add("fine", name);
+  fs::create_directory(folder / "narrows");
+  fs::copy_file(plugin_file("fine"), folder / "narrows/narrows_fine.so");
+  Runtime rt(folder);
+  CHECK(test_plugins(rt) == Names{});
+  for (const nw_backend_info& info : rt.backends()) CHECK(!contains(info.path, folder.path()));
+}
+
+TEST_CASE("file names with spaces and letters of any script are fine, links too") {
+  Folder folder;
+  const std::string a = folder.add("fine", "narrows_mit Leerzeichen ä.so");
+  fs::create_symlink(plugin_file("fine_no_ops"), folder / "narrows_link.so");
+  Runtime rt(folder);
+  CHECK(rt.backend_of_file(a).status == NW_OK);
+  CHECK(rt.backend_of_file(folder / "narrows_link.so").status == NW_OK);
+}
+
+TEST_CASE("search order: folders as given, file names within, loaded ones first") {
+  Folder first, second;
+  first.add("fine_long", "narrows_b.so");
+  first.add("fine", "narrows_c.so");
+  second.add("fine_short", "narrows_a.so");
+  const std::string path = first.path() + ":" + second.path() + "/";
+  Runtime rt(Options{.path = path});
+  CHECK(test_plugins(rt) == Names{"fine_long", "fine", "fine_short"});
+  REQUIRE(nw_load(rt, plugin_file("fine_no_ops").c_str(), nullptr) == NW_OK);
+  CHECK(test_plugins(rt) == Names{"fine_no_ops", "fine_long", "fine", "fine_short"});
+  REQUIRE(nw_load(rt, plugin_file("fine_builtin").c_str(), nullptr) == NW_OK);
+  CHECK(test_plugins(rt) == Names{"fine_builtin", "fine_no_ops", "fine_long", "fine", "fine_short"});
+}
+
+TEST_CASE("what lies beside libnarrows comes last") {
+  Loaded rt({"probecpu"});
+  const std::vector<nw_backend_info> all = rt.runtime->backends();
+  REQUIRE(!all.empty());
+  CHECK(std::string(all[0].name) == "probecpu");
+}
+
+TEST_CASE("the first plugin of a name shadows the others, which are listed") {
+  Folder folder;
+  const std::string first = folder.add("probe", "narrows_1.so");
+  const std::string second = folder.add("probe", "narrows_2.so");
+  Runtime rt(folder);
+  CHECK(rt.backend_of_file(first).flags == 0);
+  const nw_backend_info shadowed = rt.backend_of_file(second);
+  CHECK(shadowed.status == NW_OK);
+  CHECK(shadowed.flags == NW_BACKEND_SHADOWED);
+  CHECK(std::string(shadowed.name) == "probe");
+  CHECK(contains(shadowed.reason, first));
+  CHECK(test_plugins(rt) == Names{"probe"});
+  // A loaded one goes ahead of both.
+  Folder other;
+  const std::string third = other.add("probe");
+  REQUIRE(nw_load(rt, third.c_str(), nullptr) == NW_OK);
+  CHECK(rt.backend_of_file(third).flags == 0);
+  CHECK(rt.backend_of_file(first).flags == NW_BACKEND_SHADOWED);
+  CHECK(contains(rt.backend_of_file(first).reason, third));
+}
+
+TEST_CASE("NARROWS_PLUGIN_PATH is asked when the options name no path") {
+  Folder folder;
+  folder.add("fine");
+  {
+    const Environment path("NARROWS_PLUGIN_PATH", folder.path().c_str());
+    CHECK(plugins_by_environment() == Names{"fine"});
+    Runtime rt;  // with the path ""
+    CHECK(test_plugins(rt) == Names{});
+  }
+  const Environment none("NARROWS_PLUGIN_PATH", nullptr);
+  CHECK(plugins_by_environment() == Names{});
+}
+
+TEST_CASE("empty entries of the path are nothing") {
+  Folder folder;
+  folder.add("fine");
+  for (const std::string& path : {":" + folder.path(), folder.path() + ":", "::" + folder.path() + "::"}) {
+    INFO(path);
+    Runtime rt(Options{.path = path});
+    CHECK(test_plugins(rt) == Names{"fine"});
+    CHECK(!contains(rt.log(), "absolute"));
+  }
+}
+
+TEST_CASE("nothing is loaded from a relative folder, nor from the working directory") {
+  Folder folder;
+  folder.add("fine");
+  fs::create_directory(folder / "sub");
+  fs::copy_file(plugin_file("fine"), folder / "sub/narrows_fine.so");
+  const std::string before = fs::current_path();
+  REQUIRE(chdir(folder.path().c_str()) == 0);
+  for (const char* path : {".", "sub", "./sub", "../", "~", ""}) {
+    INFO("path '" << path << "'");
+    Runtime rt(Options{.path = path});
+    CHECK(test_plugins(rt) == Names{});
+    if (*path != '\0') {
+      CHECK(contains(rt.log(), std::string(path)));
+      CHECK(contains(rt.log(), "absolute"));
+      CHECK(contains(rt.log(), std::to_string(NW_LOG_WARNING) + " "));
+    }
+  }
+  const Environment variable("NARROWS_PLUGIN_PATH", "sub:.");
+  CHECK(plugins_by_environment() == Names{});
+  REQUIRE(chdir(before.c_str()) == 0);
+}
+
+TEST_CASE("a folder that is missing, or is a file, is a warning") {
+  Folder folder;
+  const std::string file = folder.add("fine");
+  for (const std::string& path : {folder / "missing", file}) {
+    INFO(path);
+    Runtime rt(Options{.path = path + ":" + folder.path()});
+    CHECK(test_plugins(rt) == Names{"fine"});  // the next folder is searched
+    CHECK(contains(rt.log(), path));
+  }
+}
+
+TEST_CASE("one missing folder is no failure of a default runtime") {
+  nw_runtime* rt = nullptr;
+  const Environment path("NARROWS_PLUGIN_PATH", nullptr);
+  REQUIRE(nw_runtime_create(nullptr, &rt, nullptr) == NW_OK);
+  nw_runtime_destroy(rt);
+  nw_runtime_destroy(nullptr);
+}
+
+TEST_CASE("bad arguments of nw_runtime_create") {
+  Error error;
+  expect_refused(nw_runtime_create(nullptr, nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
+  auto options = sized<nw_options>();
+  options.flags = 4;
+  nw_runtime* rt = nullptr;
+  expect_refused(nw_runtime_create(&options, &rt, &error), error, NW_UNSUPPORTED, -1, {"flags", "0x4"});
+  CHECK(rt == nullptr);
+  CHECK(nw_runtime_create(&options, &rt, nullptr) == NW_UNSUPPORTED);
+}
+
+TEST_CASE("nw_backend") {
+  Loaded rt({"probe"});
+  const nw_backend_info info = rt.runtime->backends()[0];
+  CHECK(std::string(info.name) == "probe");
+  CHECK(std::string(info.version) == "1.2.3");
+  CHECK(std::string(info.reason).empty());
+  CHECK(info.device_type == kDLExtDev);
+  CHECK(info.device_count == 3);
+  REQUIRE(info.num_ops == 8);
+  Names ops;
+  for (uint32_t i = 0; i < info.num_ops; ++i) ops.push_back(info.ops[i]->name);
+  CHECK(ops[0] == "probe.noop/1");
+  CHECK(ops[7] == "elementwise");
+  CHECK(std::string(info.ops[7]->kernels[1]) == "slow");  // its own, of a declaration that is otherwise the host's
+  CHECK(info.ops[7]->max_inputs == 3);
+  CHECK(std::string(info.ops[7]->shape_rule) == "broadcast");
+  CHECK(info.ops[1]->kernels == nullptr);
+
+  Error error;
+  auto out = sized<nw_backend_info>();
+  expect_refused(nw_backend(rt, nw_backend_count(rt), &out, &error), error, NW_INVALID, -1, {"index"});
+  expect_refused(nw_backend(rt, UINT32_MAX, &out, &error), error, NW_INVALID, -1, {"index", "4294967295"});
+  expect_refused(nw_backend(rt, 0, nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
+  expect_refused(nw_backend(nullptr, 0, &out, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+  CHECK(nw_backend_count(nullptr) == 0);
+}
+
+TEST_CASE("nw_device") {
+  Loaded rt({"probe"});
+  auto info = sized<nw_device_info>();
+  REQUIRE(nw_device(rt, probe_device(2), &info, nullptr) == NW_OK);
+  CHECK(std::string(info.name) == "probe device");
+  CHECK(std::string(info.arch) == "host memory");
+  CHECK(info.uuid[0] == 3);
+  CHECK(info.total_memory == uint64_t{1} << 32);
+  Error error;
+  expect_refused(nw_device(rt, probe_device(3), &info, &error), error, NW_INVALID, -1, {"probe", "3 devices"});
+  expect_refused(nw_device(rt, probe_device(-1), &info, &error), error, NW_INVALID, -1, {"probe", "-1"});
+  expect_refused(nw_device(rt, {kDLMetal, 0}, &info, &error), error, NW_UNAVAILABLE, -1, {"Metal"});
+  expect_refused(nw_device(rt, {static_cast<DLDeviceType>(99), 0}, &info, &error), error, NW_UNAVAILABLE, -1, {"99"});
+  expect_refused(nw_device(rt, kProbe, nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
+  expect_refused(nw_device(nullptr, kProbe, &info, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+}
+
+TEST_CASE("nw_find_op") {
+  Loaded rt({"probe"});
+  const nw_op* op = nullptr;
+  for (const char* name : {"conv1d", "conv1d_backward", "elementwise", "elementwise_backward", "lltm", "lltm_backward"}) {
+    INFO(name);
+    REQUIRE(nw_find_op(rt, name, &op, nullptr) == NW_OK);
+    CHECK(std::string(op->name) == name);
+    CHECK(op->struct_size == sizeof(nw_op));
+    CHECK(op->kernels == nullptr);
+    CHECK(op->shape_rule != nullptr);
+    CHECK(op->inputs[op->max_inputs] == nullptr);
+    CHECK(op->outputs[op->num_outputs] == nullptr);
+    const std::string text = name;
+    if (text.find("_backward") == std::string::npos) CHECK(std::string(op->backward) == text + "_backward");
+  }
+  REQUIRE(nw_find_op(rt, "probe.aux/1", &op, nullptr) == NW_OK);
+  CHECK(op->num_aux == 1);
+  CHECK(std::string(op->backward) == "probe.aux_backward/1");
+  CHECK(op->saved == (1 | uint64_t{1} << 33));
+  CHECK(std::string(op->params[1]->name) == "m");
+  Error error;
+  expect_refused(nw_find_op(rt, "probe.noop/2", &op, &error), error, NW_INVALID, -1, {"probe.noop/2"});
+  expect_refused(nw_find_op(rt, "", &op, &error), error, NW_INVALID, -1, {"op"});
+  expect_refused(nw_find_op(rt, nullptr, &op, &error), error, NW_INVALID, -1, {"name", "NULL"});
+  expect_refused(nw_find_op(rt, "conv1d", nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
+  expect_refused(nw_find_op(nullptr, "conv1d", &op, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+}
+
+TEST_CASE("nw_extension") {
+  Loaded rt({"probe"});
+  CHECK(nw_extension(rt, "probe", "probe/1") != nullptr);
+  CHECK(nw_extension(rt, "probe", "probe/2") == nullptr);
+  CHECK(nw_extension(rt, "nobody", "probe/1") == nullptr);
+  CHECK(nw_extension(rt, nullptr, "probe/1") == nullptr);
+  CHECK(nw_extension(rt, "probe", nullptr) == nullptr);
+  CHECK(nw_extension(nullptr, "probe", "probe/1") == nullptr);
+}
+
+TEST_CASE("what a plugin logs reaches the callback") {
+  Loaded rt({"probe"});
+  const nw_host& host = *rt.probe().host;
+  host.log(host.ctx, NW_LOG_INFO, "from the plugin");
+  CHECK(contains(rt.runtime->log(), "1 from the plugin"));
+}

@@ -1,0 +1,205 @@
+// test_pool.cpp -- core/thread_pool.cpp, reached as a plugin reaches it: nw_host.parallel_for.
+#include <sched.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fixture.h"
+#include "threads.h"
+
+using namespace narrows::test;
+
+namespace {
+
+using Body = std::function<void(int64_t begin, int64_t end)>;
+
+void parallel_for(const nw_host& host, int64_t n, int64_t grain, const Body& body) {
+  host.parallel_for(
+      host.ctx, n, grain, [](void* arg, int64_t begin, int64_t end) { (*static_cast<const Body*>(arg))(begin, end); },
+      const_cast<Body*>(&body));
+}
+
+struct Pool {
+  Loaded rt;
+  const nw_host& host;
+  explicit Pool(uint32_t threads) : rt({"probe"}, Options{.num_threads = threads}), host(*rt.probe().host) {}
+};
+
+struct Range {
+  int64_t begin, end;
+  bool operator<(const Range& other) const { return begin < other.begin; }
+};
+
+// The pieces in order; "" when they are exactly [0, n) and each but the last has `grain` at least.
+std::string fault_in(std::vector<Range> pieces, int64_t n, int64_t grain) {
+  std::sort(pieces.begin(), pieces.end());
+  int64_t at = 0;
+  for (const Range& piece : pieces) {
+    if (piece.begin != at || piece.end <= piece.begin || piece.end > n)
+      return "piece [" + std::to_string(piece.begin) + ", " + std::to_string(piece.end) + ") after " + std::to_string(at);
+    if (piece.end != n && piece.end - piece.begin < grain) return "a piece of " + std::to_string(piece.end - piece.begin);
+    at = piece.end;
+  }
+  return at == std::max<int64_t>(n, 0) ? "" : "ends at " + std::to_string(at);
+}
+
+std::vector<Range> pieces_of(const nw_host& host, int64_t n, int64_t grain) {
+  std::mutex mutex;
+  std::vector<Range> pieces;
+  parallel_for(host, n, grain, [&](int64_t begin, int64_t end) {
+    const std::lock_guard lock(mutex);
+    pieces.push_back({begin, end});
+  });
+  return pieces;
+}
+
+}  // namespace
+
+TEST_CASE("parallel_for covers [0, n) once") {
+  for (const uint32_t threads : {1u, 2u, 3u, 8u}) {
+    Pool pool(threads);
+    CHECK(pool.host.num_threads == threads);
+    for (const int64_t n : {-3, 0, 1, 2, 3, 7, 8, 9, 31, 64, 1000, 12345})
+      for (const int64_t grain : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2}, int64_t{7}, int64_t{999}, INT64_MAX}) {
+        INFO(threads << " threads, n " << n << ", grain " << grain);
+        CHECK(fault_in(pieces_of(pool.host, n, grain), n, grain) == "");
+      }
+  }
+}
+
+TEST_CASE("parallel_for over very many") {
+  Pool pool(4);
+  for (const int64_t n : {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2 + 3, int64_t{1} << 62})
+    for (const int64_t grain : {int64_t{1}, n / 2, n / 3 + 1, n - 1}) {
+      INFO("n " << n << ", grain " << grain);
+      CHECK(fault_in(pieces_of(pool.host, n, grain), n, grain) == "");
+    }
+}
+
+TEST_CASE("every element is visited once, job after job") {
+  Pool pool(4);
+  std::vector<std::atomic<int>> seen(257);
+  constexpr int kJobs = 3000;
+  for (int job = 0; job < kJobs; ++job)
+    parallel_for(pool.host, static_cast<int64_t>(seen.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
+    });
+  CHECK(std::all_of(seen.begin(), seen.end(), [](const std::atomic<int>& count) { return count == kJobs; }));
+}
+
+TEST_CASE("what a body writes is there when parallel_for returns") {
+  Pool pool(4);
+  std::vector<int> plain(1000);  // no atomics: returning orders it
+  for (int round = 1; round < 200; ++round) {
+    parallel_for(pool.host, 1000, 10, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) plain[static_cast<size_t>(i)] += round;
+    });
+    REQUIRE(plain.front() == plain.back());
+  }
+  CHECK(std::all_of(plain.begin(), plain.end(), [](int value) { return value == 199 * 200 / 2; }));
+}
+
+TEST_CASE("an idle pool puts a body on every thread, and on no more") {
+  for (const uint32_t threads : {2u, 5u}) {
+    Pool pool(threads);
+    Gate all;
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+    std::atomic<int> in_time{0};
+    parallel_for(pool.host, threads, 1, [&](int64_t begin, int64_t end) {
+      {
+        const std::lock_guard lock(mutex);
+        ids.insert(std::this_thread::get_id());
+        if (ids.size() == threads) all.open();
+      }
+      if (end - begin == 1) in_time += all.wait();
+    });
+    CHECK(ids.size() == threads);
+    CHECK(in_time == static_cast<int>(threads));
+    CHECK(ids.count(std::this_thread::get_id()) == 1);  // the caller's own is among them
+    std::atomic<int> now{0}, most{0};
+    parallel_for(pool.host, 200, 1, [&](int64_t, int64_t) {
+      const int here = ++now;
+      for (int before = most; before < here && !most.compare_exchange_weak(before, here);) {
+      }
+      std::this_thread::yield();
+      --now;
+    });
+    CHECK(most <= static_cast<int>(threads));
+  }
+}
+
+TEST_CASE("nested, it runs on the thread that asks") {
+  Pool pool(4);
+  std::atomic<int> wrong{0}, inner{0};
+  parallel_for(pool.host, 16, 1, [&](int64_t begin, int64_t end) {
+    const auto me = std::this_thread::get_id();
+    for (int64_t i = begin; i < end; ++i)
+      parallel_for(pool.host, 100, 1, [&](int64_t b, int64_t e) {
+        wrong += std::this_thread::get_id() != me;
+        inner += static_cast<int>(e - b);
+        parallel_for(pool.host, 1, 1, [&](int64_t, int64_t) { wrong += std::this_thread::get_id() != me; });
+      });
+  });
+  CHECK(wrong == 0);
+  CHECK(inner == 1600);
+}
+
+TEST_CASE("many callers at once") {
+  Pool pool(3);
+  std::atomic<int> bad{0};
+  crowd(8, [&](int) {
+    for (int i = 0; i < 200; ++i) {
+      std::atomic<int64_t> sum{0};
+      parallel_for(pool.host, 1000, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) sum += k;
+      });
+      bad += sum != 999 * 1000 / 2;
+    }
+  });
+  CHECK(bad == 0);
+}
+
+TEST_CASE("two runtimes have two pools") {
+  Pool one(2), two(3);
+  Gate gate;
+  std::atomic<int> done{0};
+  Thread busy([&] {
+    parallel_for(one.host, 2, 1, [&](int64_t, int64_t) {
+      gate.wait();
+      ++done;
+    });
+  });
+  REQUIRE(gate.wait_until_arrived());
+  CHECK(fault_in(pieces_of(two.host, 1000, 1), 1000, 1) == "");
+  CHECK(fault_in(pieces_of(one.host, 1000, 1), 1000, 1) == "");  // busy: on this thread
+  gate.open();
+  busy.join();
+  CHECK(done >= 1);
+}
+
+TEST_CASE("how many threads: the option, then NARROWS_NUM_THREADS, then the affinity mask") {
+  cpu_set_t set;
+  REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
+  const auto allowed = static_cast<uint32_t>(CPU_COUNT(&set));
+  const auto threads = [](uint32_t option) { return Pool(option).host.num_threads; };
+  {
+    const Environment variable("NARROWS_NUM_THREADS", "3");
+    CHECK(threads(0) == 3);
+    CHECK(threads(5) == 5);
+  }
+  for (const char* text : {"0", "-4", "many", ""}) {
+    INFO("NARROWS_NUM_THREADS='" << text << "'");
+    const Environment variable("NARROWS_NUM_THREADS", text);
+    CHECK(threads(0) == allowed);
+  }
+  const Environment none("NARROWS_NUM_THREADS", nullptr);
+  CHECK(threads(0) == allowed);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &set)) CPU_SET(cpu, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(threads(0) == 1);
+  REQUIRE(sched_setaffinity(0, sizeof set, &set) == 0);
+}

@@ -1,0 +1,99 @@
+// elementwise_gradient.cpp -- the derivatives, from calculus; at kinks and ties as torch has them. See elementwise.h.
+#include <cmath>
+
+#include "elementwise_parts.h"
+
+namespace narrows::reference {
+namespace {
+
+const Exact kPi = std::acos(Exact(-1));
+
+Exact logistic(Exact a) { return 1 / (1 + std::exp(-a)); }
+Exact normal_cdf(Exact a) { return std::erfc(-a / std::sqrt(Exact(2))) / 2; }
+Exact normal_pdf(Exact a) { return std::exp(-a * a / 2) / std::sqrt(2 * kPi); }
+
+// At a tie the larger and the smaller are both; each operand gets half.
+Partials larger(Exact a, Exact b) { return a > b ? Partials{1, 0} : a < b ? Partials{0, 1} : Partials{0.5L, 0.5L}; }
+
+}  // namespace
+
+Exact gelu_tanh_argument(Exact a) { return std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a); }
+
+namespace gradients {
+
+Partials zero(X) { return {}; }
+Partials neg(X) { return {-1}; }
+Partials abs(X x) { return {x.a > 0 ? Exact(1) : x.a < 0 ? Exact(-1) : Exact(0)}; }
+Partials square(X x) { return {2 * x.a}; }
+Partials sqrt(X x) { return {1 / (2 * std::sqrt(x.a))}; }
+Partials rsqrt(X x) { return {-1 / (2 * x.a * std::sqrt(x.a))}; }
+Partials cbrt(X x) { return {1 / (3 * std::cbrt(x.a) * std::cbrt(x.a))}; }
+Partials exp(X x) { return {std::exp(x.a)}; }
+Partials exp2(X x) { return {std::exp2(x.a) * std::log(Exact(2))}; }
+Partials expm1(X x) { return {std::exp(x.a)}; }
+Partials log(X x) { return {1 / x.a}; }
+Partials log2(X x) { return {1 / (x.a * std::log(Exact(2)))}; }
+Partials log10(X x) { return {1 / (x.a * std::log(Exact(10)))}; }
+Partials log1p(X x) { return {1 / (1 + x.a)}; }
+Partials sin(X x) { return {std::cos(x.a)}; }
+Partials cos(X x) { return {-std::sin(x.a)}; }
+Partials tan(X x) { return {1 + std::tan(x.a) * std::tan(x.a)}; }
+Partials asin(X x) { return {1 / std::sqrt((1 - x.a) * (1 + x.a))}; }
+Partials acos(X x) { return {-1 / std::sqrt((1 - x.a) * (1 + x.a))}; }
+Partials atan(X x) { return {1 / (1 + x.a * x.a)}; }
+Partials sinh(X x) { return {std::cosh(x.a)}; }
+Partials cosh(X x) { return {std::sinh(x.a)}; }
+Partials tanh(X x) { return {1 / (std::cosh(x.a) * std::cosh(x.a))}; }
+Partials asinh(X x) { return {1 / std::sqrt(x.a * x.a + 1)}; }
+Partials acosh(X x) { return {1 / std::sqrt((x.a - 1) * (x.a + 1))}; }
+Partials atanh(X x) { return {1 / ((1 - x.a) * (1 + x.a))}; }
+Partials sigmoid(X x) { return {logistic(x.a) * logistic(-x.a)}; }
+Partials relu(X x) { return {x.a > 0 ? Exact(1) : Exact(0)}; }
+Partials elu(X x) { return {x.a > 0 ? Exact(1) : x.alpha * std::exp(x.a)}; }
+Partials gelu(X x) { return {normal_cdf(x.a) + x.a * normal_pdf(x.a)}; }
+Partials gelu_tanh(X x) {
+  const Exact s = logistic(2 * gelu_tanh_argument(x.a));
+  const Exact slope = std::sqrt(2 / kPi) * (1 + 3 * 0.044715L * x.a * x.a);
+  return {s + 2 * x.a * s * logistic(-2 * gelu_tanh_argument(x.a)) * slope};
+}
+Partials silu(X x) { return {logistic(x.a) * (1 + x.a * logistic(-x.a))}; }
+Partials softplus(X x) { return {logistic(x.a)}; }
+Partials erf(X x) { return {2 / std::sqrt(kPi) * std::exp(-x.a * x.a)}; }
+Partials erfc(X x) { return {-2 / std::sqrt(kPi) * std::exp(-x.a * x.a)}; }
+Partials reciprocal(X x) { return {-1 / (x.a * x.a)}; }
+Partials cast(X) { return {1}; }
+Partials add(X) { return {1, 1}; }
+Partials sub(X) { return {1, -1}; }
+Partials mul(X x) { return {x.b, x.a}; }
+Partials div(X x) { return {1 / x.b, -x.a / x.b / x.b}; }
+Partials pow(X x) {
+  const Exact a = x.b == 0 ? 0 : x.b * std::pow(x.a, x.b - 1);
+  const Exact b = x.a == 0 && x.b >= 0 ? 0 : std::pow(x.a, x.b) * std::log(x.a);
+  return {a, b};
+}
+Partials atan2(X x) {
+  const Exact square = x.a * x.a + x.b * x.b;
+  return {x.b / square, -x.a / square};
+}
+Partials hypot(X x) {
+  const Exact h = std::hypot(x.a, x.b);
+  return {x.a / h, x.b / h};
+}
+Partials maximum(X x) { return larger(x.a, x.b); }
+Partials minimum(X x) { return larger(-x.a, -x.b); }
+Partials fmod(X x) { return {1, -std::trunc(x.a / x.b)}; }
+Partials remainder(X x) { return {1, -std::floor(x.a / x.b)}; }
+Partials copysign(X x) { return {x.a == 0 ? 0 : std::signbit(x.a) == std::signbit(x.b) ? Exact(1) : Exact(-1), 0}; }
+Partials logaddexp(X x) { return {logistic(x.a - x.b), logistic(x.b - x.a)}; }
+Partials fma(X x) { return {x.b, x.a, 1}; }
+Partials where(X x) { return x.a != 0 ? Partials{0, 1, 0} : Partials{0, 0, 1}; }
+
+// minimum(maximum(a, b), c): a inside the bounds and on them; a bound where it, and nothing after it, decides.
+Partials clamp(X x) {
+  if (x.a >= x.b && x.a <= x.c) return {1, 0, 0};
+  if (x.a < x.b && x.b < x.c) return {0, 1, 0};
+  return {0, 0, 1};
+}
+
+}  // namespace gradients
+}  // namespace narrows::reference

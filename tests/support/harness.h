@@ -1,0 +1,208 @@
+// harness.h -- what every conformance test stands on: a runtime, test tensors, calls through the public C API, comparisons.
+// It governs tests/conformance; no step of a tensor's path depends on it. It uses narrows.h alone, and device memory only by
+// nw_alloc and nw_copy, so the same tests run on every backend.
+//
+// How to write a test:
+//
+//   for (const char* kernel : kernels("conv1d")) {                 // nullptr (the backend chooses), then every listed variant
+//     Rng rng("conv1d strided");                                   // seeded by the tag and NARROWS_TEST_SEED
+//     Tensor x(DType::f16, {2, 3, 50}, Layout::transposed());      // canaries around it, a pattern in its gaps
+//     x.fill_uniform(rng, -1, 1);                                  // rounds to f16; x.values() are the rounded numbers
+//     Tensor y(DType::f16, {2, 4, 48}, Layout::strided(2));
+//     Result r = run("conv1d", {&x, &w, nullptr}, {&y}, params, kernel);   // nullptr: an absent tensor
+//     if (r.unsupported_variant()) continue;                       // counted; main.cpp fails if a variant never ran
+//     expect_close(r, y, reference, {.rtol = 1e-3, .atol = 1e-3}); // reference: vector<double> or vector<Exact>
+//   }
+//
+// run() poisons the outputs, and reports by FAIL_CHECK: inputs that changed, bytes written before, after or between the
+// elements of an output, outputs touched by a refused call, and an nw_infer or nw_plan_get that disagrees with nw_run.
+// expect_refused(r, NW_INVALID, argument, {"words", "of the message"}) is its counterpart for bad input.
+//
+// Environment: NARROWS_TEST_DEVICE "1:0" (DLDeviceType:id), NARROWS_TEST_BACKEND a plugin's name, NARROWS_TEST_SEED a number.
+#pragma once
+
+#include <narrows/narrows.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "dtype.h"
+
+namespace narrows::test {
+
+// ---- runtime ----
+
+nw_runtime* runtime();  // one for the process; made at first use, leaked
+DLDevice device();
+const char* backend();  // the plugin under test, in nw_call.backend
+uint64_t base_seed();
+std::string arch();     // nw_device_info.arch
+
+// nullptr, then the names of the variants that the backend lists for the op.
+std::vector<const char*> kernels(const char* op);
+// The variants that the backend lists and that no call has run since the process began, as "op/kernel".
+std::vector<std::string> variants_never_run();
+
+// ---- seeded numbers (SplitMix64), the same on every platform ----
+
+class Rng {
+ public:
+  explicit Rng(std::string_view tag, uint64_t extra = 0);
+  uint64_t bits();
+  double uniform(double low, double high);
+  int64_t integer(int64_t low, int64_t high);  // both included
+
+ private:
+  uint64_t state_;
+};
+
+// ---- test tensors ----
+
+// How the elements lie in memory. Start from one of the functions and chain with_*().
+struct Layout {
+  std::string name = "contiguous";
+  std::vector<int> order = {};      // axes from the outermost in memory to the innermost; empty: 0, 1, 2, ...
+  std::vector<int64_t> steps = {};  // per axis, 1 where missing: elements between neighbours; < 0: reversed; 0: one element for all
+  uint64_t byte_offset = 0;    // DLTensor.byte_offset
+  uint64_t misalign = 0;       // bytes by which the address is off a multiple of 256
+  bool null_strides = false;   // contiguous, given as strides == NULL
+
+  static Layout contiguous() { return {}; }
+  static Layout null_stride() { return Layout{.name = "null strides", .null_strides = true}; }
+  static Layout transposed();                     // column major
+  static Layout strided(int64_t step);            // gaps along every axis
+  static Layout reversed();                       // every stride negative
+  static Layout with_steps(std::vector<int64_t> steps);
+  static Layout broadcast(std::vector<bool> axes);  // stride 0 along those axes: inputs only
+  Layout with_offset(uint64_t bytes) const;
+  Layout with_misalignment(uint64_t bytes) const;
+};
+// One of each of the above, for loops over layouts. Outputs take no broadcast one.
+std::vector<Layout> all_layouts(int ndim, DType dtype);
+
+class Tensor {
+ public:
+  Tensor(DType dtype, std::vector<int64_t> shape, Layout layout = {});
+  // Another view of the memory of `base`: strides in elements, `first` the byte offset of its first element from base's.
+  Tensor(const Tensor& base, DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides, int64_t first);
+
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  const Layout& layout() const { return layout_; }
+  int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
+  std::string describe() const;  // "f16(2,3,50) transposed"
+
+  // Writing: C order of the shape, rounded to nearest even; an integer or bool dtype takes representable values only.
+  void set(const std::vector<double>& values);
+  void set(const std::vector<Exact>& values);
+  void fill_uniform(Rng& rng, double low, double high);  // integers: both ends included; bool: 0 or 1
+  void fill_bits(Rng& rng);                              // any bit pattern, NaN and infinities included; bool: 0 or 1
+  void poison();                                         // elements become bytes 0xC0 .. 0xCF: finite, unlike any result; bool: invalid
+
+  // Reading: what the device holds now.
+  std::vector<double> values() const;
+  std::vector<Exact> exact() const;               // every dtype's values without loss
+  std::vector<unsigned char> element_bytes() const;  // for bitwise comparisons
+  bool is_stale(int64_t index) const;             // the element still is the poison
+
+  // Empty when nothing but elements (or nothing at all) changed since the last set() or poison(); else what did.
+  std::string damage_outside_elements() const;
+  std::string damage() const;
+  bool shares_memory(const Tensor& other) const { return storage_ == other.storage_; }
+  void accept() const;  // what the device holds now is the state that damage() compares with; run() does so for inputs
+
+  DLTensor* dl() { return &dl_; }              // bad-input tests bend it
+  const DLTensor* dl() const { return &dl_; }
+
+ private:
+  struct Storage;
+  void bind();
+  std::vector<unsigned char> download() const;
+  void upload();
+
+  DType dtype_;
+  std::vector<int64_t> shape_, strides_;
+  Layout layout_;
+  std::vector<int64_t> offsets_;  // byte offset in the storage of every element, in C order
+  std::shared_ptr<Storage> storage_;
+  uint64_t first_ = 0;            // byte offset of element 0 in the storage
+  DLTensor dl_{};
+
+ public:
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  Tensor(Tensor&& other) noexcept;
+};
+
+// ---- calls ----
+
+// A params struct, or any bytes.
+struct Blob {
+  Blob() = default;
+  template <class P, class = std::enable_if_t<std::is_trivially_copyable_v<P> && !std::is_pointer_v<P>>>
+  Blob(const P& params) : bytes(reinterpret_cast<const unsigned char*>(&params),
+                                reinterpret_cast<const unsigned char*>(&params) + sizeof(P)) {}
+  explicit Blob(std::vector<unsigned char> raw) : bytes(std::move(raw)) {}
+  std::vector<unsigned char> bytes;
+};
+
+struct Result {
+  int32_t status = NW_OK;
+  nw_error error{};
+  std::string what;    // op, tensors, layouts, kernel, seed: the head of every failure message
+  bool forced = false; // a kernel was named
+  bool ok() const { return status == NW_OK; }
+  bool unsupported_variant() const { return forced && status == NW_UNSUPPORTED; }
+};
+
+// A call before it is made, so that a test can bend it.
+class Call {
+ public:
+  Call(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor*> outputs, Blob params = {});
+  nw_call raw{};
+  std::string note;  // joins the failure message: the function's name and the like
+  Result run();      // see the head of this file for what it checks
+
+ private:
+  std::vector<const Tensor*> inputs_;
+  std::vector<Tensor*> outputs_;
+  std::vector<const DLTensor*> input_pointers_, output_pointers_;
+  Blob params_;
+  std::string describe() const;
+  void check_success(const Result& result) const;
+  void check_refusal(const Result& result) const;
+};
+
+Result run(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor*> outputs, Blob params = {},
+           const char* kernel = nullptr, uint32_t flags = 0, std::string note = {});
+
+// ---- comparison ----
+
+// Per element: |got - ref| <= atol + rtol*|ref| + ulps*ulp(ref). Over the tensor: ||got - ref|| <= l2*||ref||.
+// NaN passes only where the reference is NaN, an infinity only where the reference rounds to it within the bound.
+struct Tolerance {
+  double rtol = 0;
+  double atol = 0;
+  double ulps = 0;           // units in the last place of the tensor's dtype
+  double l2 = -1;            // < 0: rtol + ulps*epsilon, so that atol (for cancellation in single elements) does not excuse all
+  bool zero_sign = false;    // -0 is not +0
+};
+inline constexpr Tolerance kExact{.zero_sign = true};
+
+// Empty when they agree; else where, what, and how far off.
+std::string difference(const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);
+std::string difference(const Tensor& got, const std::vector<Exact>& reference, const Tolerance& tolerance);
+
+// The call succeeded and the output agrees; FAIL_CHECK with everything needed to reproduce it otherwise.
+void expect_close(const Result& result, const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);
+void expect_close(const Result& result, const Tensor& got, const std::vector<Exact>& reference, const Tolerance& tolerance);
+// The call was refused so, its message holding every word. That nothing was written run() has seen to.
+void expect_refused(const Result& result, int32_t status, int32_t argument, std::initializer_list<const char*> words);
+void expect_ok(const Result& result);
+
+}  // namespace narrows::test

@@ -1,0 +1,181 @@
+// harness_test.cpp -- the measure is measured: what the comparison and the canaries must not let pass.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "harness.h"
+
+using namespace narrows::test;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+bool passes(DType dtype, const std::vector<double>& got, const std::vector<double>& ref, const Tolerance& tolerance) {
+  Tensor t(dtype, {static_cast<int64_t>(got.size())});
+  t.set(got);
+  return difference(t, ref, tolerance).empty();
+}
+
+// Overwrites one byte of device memory, `at` bytes from element 0, as a wrong kernel would.
+void scribble(const Tensor& t, int64_t at, unsigned char byte) {
+  char* to = static_cast<char*>(t.dl()->data) + t.dl()->byte_offset + at;
+  REQUIRE(nw_copy(runtime(), device(), to, {kDLCPU, 0}, &byte, 1, nullptr, nullptr) == NW_OK);
+}
+
+const Tolerance kLoose{.rtol = 1, .atol = 1e6};
+
+}  // namespace
+
+TEST_CASE("comparison: NaN fails unless the reference is NaN", "[harness]") {
+  for (const DType dtype : kFloatDTypes) {
+    CHECK_FALSE(passes(dtype, {1, kNaN}, {1, 2}, kLoose));
+    CHECK_FALSE(passes(dtype, {1, 2}, {1, kNaN}, kLoose));
+    CHECK(passes(dtype, {1, kNaN}, {1, kNaN}, kExact));
+    CHECK_FALSE(passes(dtype, {1, 1}, {1, 1.5}, {.rtol = kNaN}));  // a NaN in the bound does not open it
+  }
+}
+
+TEST_CASE("comparison: infinity matches the same infinity only", "[harness]") {
+  for (const DType dtype : kFloatDTypes) {
+    CHECK(passes(dtype, {kInf, -kInf}, {kInf, -kInf}, kExact));
+    CHECK_FALSE(passes(dtype, {kInf}, {-kInf}, kLoose));
+    CHECK_FALSE(passes(dtype, {kInf}, {1e3}, {.rtol = 1}));
+    CHECK_FALSE(passes(dtype, {1e3}, {kInf}, {.rtol = 1, .atol = 1e300}));
+  }
+}
+
+TEST_CASE("comparison: overflow follows the dtype", "[harness]") {
+  CHECK(passes(DType::f16, {kInf}, {65520}, {.ulps = 0}));        // rounds to infinity
+  CHECK_FALSE(passes(DType::f16, {kInf}, {65519}, {.ulps = 0}));  // rounds to 65504
+  CHECK(passes(DType::f16, {65504}, {65519}, {.ulps = 0.5}));
+  CHECK_FALSE(passes(DType::f16, {65504}, {1e5}, {.ulps = 1}));
+  CHECK(passes(DType::f32, {kInf}, {1e39}, {.ulps = 1}));
+}
+
+TEST_CASE("comparison: one wrong element among large values fails", "[harness]") {
+  std::vector<double> got(10000, 1e6), ref(10000, 1e6);
+  got[1234] = 1e-3;
+  ref[1234] = 2e-3;
+  CHECK_FALSE(passes(DType::f32, got, ref, {.rtol = 1e-4}));
+  std::vector<double> off(1000), right(1000);  // each within atol, all of them to one side
+  for (size_t i = 0; i < off.size(); ++i) {
+    right[i] = 1e-3;
+    off[i] = 1.5e-3;
+  }
+  CHECK_FALSE(passes(DType::f32, off, right, {.rtol = 1e-3, .atol = 1e-3}));
+}
+
+TEST_CASE("comparison: ulps are the dtype's", "[harness]") {
+  const double next = 1 + 0x1p-10;
+  CHECK(passes(DType::f16, {next}, {1}, {.ulps = 1}));
+  CHECK_FALSE(passes(DType::f16, {next}, {1}, {.ulps = 0.9}));
+  CHECK_FALSE(passes(DType::f32, {next}, {1}, {.ulps = 8191}));
+  CHECK(passes(DType::f32, {0x1p-149}, {0}, {.ulps = 1}));
+  CHECK_FALSE(passes(DType::f32, {0x2p-149}, {0}, {.ulps = 1}));
+}
+
+TEST_CASE("comparison: the sign of zero counts where asked", "[harness]") {
+  CHECK_FALSE(passes(DType::f32, {0.0}, {-0.0}, kExact));
+  CHECK(passes(DType::f32, {0.0}, {-0.0}, {}));
+}
+
+TEST_CASE("comparison: 64-bit integers keep every bit", "[harness]") {
+  Tensor t(DType::u64, {2});
+  const Exact top = largest(DType::u64);
+  t.set(std::vector<Exact>{top, top - 1});
+  CHECK(difference(t, std::vector<Exact>{top, top - 1}, kExact).empty());
+  CHECK_FALSE(difference(t, std::vector<Exact>{top, top}, kExact).empty());
+}
+
+TEST_CASE("comparison: another number of elements fails", "[harness]") {
+  CHECK_FALSE(passes(DType::f32, {1, 2}, {1}, kLoose));
+  CHECK(passes(DType::f32, {}, {}, kExact));
+}
+
+TEST_CASE("an output that was never written is noticed", "[harness]") {
+  for (const DType dtype : kAllDTypes) {
+    Tensor t(dtype, {3, 5}, Layout::strided(2));
+    t.poison();
+    CHECK(t.is_stale(7));
+    const auto ref = dtype == DType::boolean || is_int(dtype) ? std::vector<double>(15, 1) : std::vector<double>(15, 1.25);
+    const std::string text = difference(t, ref, {.rtol = 1e-3});
+    CHECK(text.find("never written") != std::string::npos);
+  }
+}
+
+TEST_CASE("canaries: a store before, after or between the elements is noticed", "[harness]") {
+  for (const Layout& layout : all_layouts(2, DType::f32)) {
+    Tensor t(DType::f32, {3, 4}, layout);
+    t.poison();
+    CHECK(t.damage().empty());
+    int64_t low = 0, high = 0;
+    for (int axis = 0; axis < 2; ++axis) {
+      const int64_t stride = (t.dl()->strides != nullptr ? t.dl()->strides[axis] : axis == 0 ? 4 : 1) * 4;
+      (stride < 0 ? low : high) += stride * (t.shape()[axis] - 1);
+    }
+    for (const int64_t at : {low - 1, low - 200, high + 4, high + 200}) {
+      scribble(t, at, 0x11);
+      CHECK_FALSE(t.damage_outside_elements().empty());
+      CHECK_FALSE(t.damage().empty());
+      t.poison();
+    }
+    scribble(t, 0, 0x11);
+    CHECK(t.damage_outside_elements().empty());
+    CHECK_FALSE(t.damage().empty());
+  }
+  Tensor gaps(DType::f32, {8}, Layout::strided(2));
+  gaps.poison();
+  scribble(gaps, 4, 0x11);
+  CHECK_FALSE(gaps.damage_outside_elements().empty());
+}
+
+TEST_CASE("values survive every layout", "[harness]") {
+  for (const DType dtype : kAllDTypes) {
+    for (const Layout& layout : all_layouts(3, dtype)) {
+      Rng rng("values survive");
+      Tensor t(dtype, {2, 3, 5}, layout);
+      t.fill_uniform(rng, 0, 1);
+      const auto once = t.exact();
+      t.set(once);
+      CHECK(difference(t, once, kExact).empty());
+      const auto address = reinterpret_cast<uintptr_t>(t.dl()->data) + t.dl()->byte_offset;
+      if (device().device_type == kDLCPU) CHECK(address % 16 == (layout.misalign + layout.byte_offset) % 16);
+    }
+  }
+}
+
+TEST_CASE("16-bit rounding is to nearest, ties to even", "[harness]") {
+  CHECK(rounded(DType::f16, 2049) == 2048);
+  CHECK(rounded(DType::f16, 2051) == 2052);
+  CHECK(rounded(DType::f16, 0x1p-25) == 0);
+  CHECK(rounded(DType::f16, 0x1.8p-25) == 0x1p-24);
+  CHECK(rounded(DType::f16, 65519.99L) == 65504);
+  CHECK(std::isinf(rounded(DType::f16, 65520)));
+  CHECK(rounded(DType::bf16, 257) == 256);
+  CHECK(rounded(DType::bf16, 259) == 260);
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {  // every pattern is its own fixed point
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      unsigned char from[2] = {static_cast<unsigned char>(bits), static_cast<unsigned char>(bits >> 8)}, to[2];
+      const Exact value = load(dtype, from);
+      store(dtype, value, to);
+      if (std::isnan(value) ? !std::isnan(load(dtype, to)) : std::memcmp(from, to, 2) != 0) FAIL_CHECK(name(dtype) << " 0x" << std::hex << bits);
+    }
+  }
+  float one = 1.5f;  // bf16 is the upper half of f32
+  uint32_t word;
+  std::memcpy(&word, &one, 4);
+  unsigned char half[2] = {static_cast<unsigned char>(word >> 16), static_cast<unsigned char>(word >> 24)};
+  CHECK(load(DType::bf16, half) == 1.5);
+  const unsigned char f16_third[2] = {0x55, 0x35};  // 0x3555 is the f16 nearest to 1/3
+  unsigned char made[2];
+  store(DType::f16, Exact(1) / 3, made);
+  CHECK(std::memcmp(made, f16_third, 2) == 0);
+}
+
+TEST_CASE("a variant that never ran is reported", "[harness]") {
+  for (const std::string& variant : variants_never_run()) CHECK(variant.find('/') != std::string::npos);
+  CHECK(kernels("no such op").size() == 1);
+}

@@ -1,0 +1,191 @@
+// info.cpp -- `narrows info`: what was found, and its JSON. info_text.cpp prints it.
+#include "info.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "report.h"
+
+namespace narrows::tools {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::vector<SearchFolder> search_folders(const std::string& plugin_path) {
+  std::vector<SearchFolder> folders;
+  const auto add = [&](const char* source, const std::string& folder) {
+    std::error_code ignored;
+    folders.push_back({source, folder, folder[0] == '/' && fs::is_directory(folder, ignored)});
+  };
+  const char* environment = secure_getenv("NARROWS_PLUGIN_PATH");
+  const std::string given = !plugin_path.empty() ? plugin_path : environment != nullptr ? environment : "";
+  for (size_t begin = 0; begin < given.size();) {
+    const size_t end = std::min(given.find(':', begin), given.size());
+    if (end > begin) add(plugin_path.empty() ? "NARROWS_PLUGIN_PATH" : "--plugin-path", given.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  Dl_info library{};
+  std::error_code error;
+  if (dladdr(dlsym(RTLD_DEFAULT, "nw_version"), &library) != 0 && library.dli_fname != nullptr) {
+    const fs::path real = fs::canonical(library.dli_fname, error);
+    if (!error) add("beside libnarrows", (real.parent_path() / "narrows" / "backends").string());
+  }
+  return folders;
+}
+
+void add_devices(const Runtime& runtime, const nw_backend_info& backend, Info& info) {
+  for (int32_t id = 0; id < backend.device_count; ++id) {
+    DeviceFound found{backend.name, {static_cast<DLDeviceType>(backend.device_type), id}, {}, ""};
+    try {
+      found.info = runtime.device(found.device);
+    } catch (const StatusError& e) {
+      found.trouble = e.what();
+    }
+    info.devices.push_back(std::move(found));
+  }
+}
+
+// The device types that Narrows' own backends are written for, and that nothing found here serves.
+std::vector<MissingDevice> missing_devices(const Info& info) {
+  std::vector<MissingDevice> missing;
+  for (const DLDeviceType type : {kDLCPU, kDLCUDA, kDLROCM, kDLVulkan}) {
+    const auto of_type = [&](bool working) {
+      return std::find_if(info.plugins.begin(), info.plugins.end(), [&](const nw_backend_info& b) {
+        return b.device_type == type && !(b.flags & NW_BACKEND_SHADOWED) && (!working || (b.status == NW_OK && b.device_count > 0));
+      });
+    };
+    if (of_type(true) != info.plugins.end()) continue;
+    const auto broken = of_type(false);
+    const std::string how = broken == info.plugins.end() ? "no plugin that serves it was found: put its narrows_*.so into a folder that is searched"
+                            : broken->status == NW_OK    ? std::string(broken->name) + " found no device"
+                                                         : broken->reason;
+    missing.push_back({device_type_name(type), how});
+  }
+  return missing;
+}
+
+json json_of(const OpSupport& op) {
+  json dtypes = json::object(), functions = json::object();
+  for (size_t i = 0; i < kDtypes.size(); ++i) {
+    const auto count = op.count(i);
+    if (count.legal > 0) dtypes[kDtypes[i].name] = {{"supported", count.supported}, {"legal", count.legal}};
+  }
+  for (const FunctionSupport& f : op.functions) {
+    if (f.name.empty()) continue;
+    json row = json::object();
+    for (size_t i = 0; i < kDtypes.size(); ++i)
+      if (f.dtypes[i] != Support::outside) row[kDtypes[i].name] = f.dtypes[i] == Support::yes;
+    functions[f.name] = row;
+  }
+  json j{{"op", op.op}, {"kernels", op.kernels}, {"dtypes", dtypes}};
+  if (!functions.empty()) j["functions"] = functions;
+  return j;
+}
+
+json names(const char* const* list) {
+  json j = json::array();
+  for (; list != nullptr && *list != nullptr; ++list) j.push_back(*list);
+  return j;
+}
+
+json json_of(const nw_op& op) {
+  json params = json::array();
+  for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field)
+    params.push_back({{"name", (*field)->name},
+                      {"dtype", dtype_text((*field)->dtype)},
+                      {"offset", (*field)->offset},
+                      {"values", names((*field)->values)},
+                      {"initial", (*field)->initial}});
+  return {{"op", op.name},
+          {"inputs", names(op.inputs)},
+          {"min_inputs", op.min_inputs},
+          {"outputs", names(op.outputs)},
+          {"num_aux", op.num_aux},
+          {"params_size", op.params_size},
+          {"params", params},
+          {"shape_rule", op.shape_rule == nullptr ? json() : json(op.shape_rule)},
+          {"backward", op.backward == nullptr ? json() : json(op.backward)},
+          {"inplace", (op.flags & NW_OP_INPLACE) != 0},
+          {"batchable", (op.flags & NW_OP_BATCHABLE) != 0},
+          {"kernels", names(op.kernels)}};
+}
+
+json json_of(const nw_backend_info& b) {
+  json ops = json::array();
+  for (uint32_t i = 0; i < b.num_ops; ++i) ops.push_back(b.ops[i]->name);
+  return {{"name", b.name},     {"version", b.version}, {"path", b.path},
+          {"verdict", verdict(b)}, {"status", nw_status_name(b.status)}, {"reason", b.reason},
+          {"device_type", device_type_name(b.device_type)}, {"device_count", b.device_count}, {"ops", ops}};
+}
+
+json json_of(const DeviceFound& d) {
+  json j{{"backend", d.backend}, {"device_type", device_type_name(d.device.device_type)}, {"device_id", d.device.device_id}};
+  if (!d.trouble.empty()) return j.update({{"trouble", d.trouble}}), j;
+  return j.update({{"name", d.info.name}, {"arch", d.info.arch}, {"total_memory", d.info.total_memory}}), j;
+}
+
+}  // namespace
+
+std::string verdict(const nw_backend_info& b) {
+  if (b.flags & NW_BACKEND_SHADOWED) return "shadowed";
+  if (b.status == NW_OK) return "accepted";
+  return b.status == NW_UNAVAILABLE ? "unavailable" : "refused";
+}
+
+Info gather_info(const Runtime& runtime, const std::string& plugin_path) {
+  Info info;
+  info.folders = search_folders(plugin_path);
+  info.plugins = runtime.backends();
+  for (const nw_backend_info& backend : info.plugins) {
+    if (!usable(backend)) continue;
+    add_devices(runtime, backend, info);
+    if (backend.device_count > 0) info.ops.emplace_back(backend.name, probe(runtime, backend));
+    for (uint32_t i = 0; i < backend.num_ops; ++i)
+      if (std::strchr(backend.ops[i]->name, '.') != nullptr) info.own_ops.emplace_back(backend.name, backend.ops[i]);
+  }
+  info.missing = missing_devices(info);
+  return info;
+}
+
+std::string info_json(const Info& info) {
+  json folders = json::array(), plugins = json::array(), devices = json::array(), ops = json::array(), own = json::array(),
+       missing = json::array();
+  for (const SearchFolder& f : info.folders) folders.push_back({{"source", f.source}, {"folder", f.folder}, {"exists", f.exists}});
+  for (const nw_backend_info& b : info.plugins) plugins.push_back(json_of(b));
+  for (const DeviceFound& d : info.devices) devices.push_back(json_of(d));
+  for (const auto& [backend, list] : info.ops)
+    for (const OpSupport& op : list) ops.push_back(json_of(op)), ops.back()["backend"] = backend;
+  for (const auto& [backend, op] : info.own_ops) own.push_back(json_of(*op)), own.back()["backend"] = backend;
+  for (const MissingDevice& m : info.missing) missing.push_back({{"device_type", m.device_type}, {"how", m.how}});
+  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()}, {"search", folders}, {"plugins", plugins}, {"devices", devices},
+               {"ops", ops},              {"own_ops", own},              {"missing", missing}};
+  return j.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+int run_info(const InfoOptions& options) {
+  try {
+    const Runtime runtime(options.plugin_path, Runtime::Warnings::told_by_caller);
+    const Info info = gather_info(runtime, options.plugin_path);
+    if (options.json) {
+      std::printf("%s\n", info_json(info).c_str());
+    } else {
+      print_info(info, options.verbose);
+    }
+    if (!info.devices.empty()) return kOk;
+    std::fprintf(stderr, "narrows info: no plugin with a device was found\n");
+    return kUnavailable;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "narrows info: %s\n", printable(e.what()).c_str());
+    return kFailed;
+  }
+}
+
+}  // namespace narrows::tools

@@ -1,0 +1,46 @@
+// info.h -- what `narrows info` found out, before it is told as text or as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine.h"
+#include "probe.h"
+
+namespace narrows::tools {
+
+struct SearchFolder {
+  std::string source;  // "--plugin-path", "NARROWS_PLUGIN_PATH", "beside libnarrows"
+  std::string folder;
+  bool exists = false;
+};
+
+struct DeviceFound {
+  std::string backend;
+  DLDevice device{};
+  nw_device_info info{};
+  std::string trouble;  // why it could not be described; "" otherwise
+};
+
+struct MissingDevice {
+  std::string device_type, how;
+};
+
+struct Info {
+  std::vector<SearchFolder> folders;
+  std::vector<nw_backend_info> plugins;  // strings belong to the runtime
+  std::vector<DeviceFound> devices;
+  std::vector<std::pair<std::string, std::vector<OpSupport>>> ops;  // by backend
+  std::vector<std::pair<std::string, const nw_op*>> own_ops;        // by backend
+  std::vector<MissingDevice> missing;
+};
+
+inline bool usable(const nw_backend_info& b) { return b.status == NW_OK && !(b.flags & NW_BACKEND_SHADOWED); }
+// "accepted", "shadowed", "unavailable", "refused"
+std::string verdict(const nw_backend_info& b);
+
+Info gather_info(const Runtime& runtime, const std::string& plugin_path);
+std::string info_json(const Info& info);
+void print_info(const Info& info, bool verbose);
+
+}  // namespace narrows::tools

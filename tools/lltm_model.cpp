@@ -1,0 +1,145 @@
+// lltm_model.cpp -- forward, backward, update. See lltm_model.h.
+#include "lltm_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace narrows::tools {
+namespace {
+
+std::vector<float> uniform(std::mt19937& random, size_t count, double bound) {
+  std::vector<float> values(count);
+  // std::uniform_real_distribution differs between libraries; the same seed shall give the same weights everywhere.
+  for (float& v : values) v = static_cast<float>(bound * (2.0 * random() / 4294967296.0 - 1));
+  return values;
+}
+
+}  // namespace
+
+LltmModel::LltmModel(const Engine& engine, Shape shape, uint32_t seed) : engine_(engine), shape_(shape) {
+  const int64_t S = shape.states, F = shape.features, K = S + F;
+  std::mt19937 random(seed);
+  const double bound = 1 / std::sqrt(static_cast<double>(S));
+  weights_ = parameter({3 * S, K}, uniform(random, static_cast<size_t>(3 * S * K), bound));
+  bias_ = parameter({3 * S}, uniform(random, static_cast<size_t>(3 * S), bound));
+  out_weights_ = parameter({F, S, 1}, std::vector<float>(static_cast<size_t>(F * S)));
+  out_bias_ = parameter({F}, std::vector<float>(static_cast<size_t>(F)));
+}
+
+LltmModel::Parameter LltmModel::parameter(std::initializer_list<int64_t> shape, std::span<const float> values) const {
+  return {engine_.upload(values, shape), engine_.zeros(shape), engine_.zeros(shape)};
+}
+
+void LltmModel::prepare(Buffers& b, const Sequences& s) const {
+  if (b.steps == s.steps && b.rows == s.rows) return;
+  const int64_t T = s.steps, B = s.rows, F = shape_.features, S = shape_.states;
+  b = {T, B, engine_.zeros({T + 1, B, S}), engine_.zeros({T + 1, B, S}), engine_.empty({T, B, 3 * S}), engine_.empty({T, B, F}),
+        engine_.empty({T, B, F}), engine_.empty({T, B, S}), {engine_.empty({B, S}), engine_.empty({B, S})},
+        {engine_.empty({B, S}), engine_.empty({B, S})}, engine_.empty({3 * S, S + F}), engine_.empty({3 * S}), engine_.empty({T, B, F})};
+}
+
+Operation LltmModel::cell_operation(const Tensor& input, const Tensor& h, const Tensor& cell, const Tensor& new_h,
+                                    const Tensor& new_cell, const Tensor* gates) const {
+  return {"lltm", {&input, &weights_.value, &bias_.value, &h, &cell}, {&new_h, &new_cell, gates}};
+}
+
+// Step t reads the state at t and writes the one at t + 1, which the read-out reads.
+void LltmModel::forward(const Buffers& b, const Sequences& s, int64_t begin, int64_t count) const {
+  for (int64_t t = begin; t < begin + count; ++t) {
+    const Tensor gates = b.gates[t];
+    engine_.run(cell_operation(s.input[t], b.h[t], b.cell[t], b.h[t + 1], b.cell[t + 1], &gates));
+  }
+  // A linear layer is a conv1d of one tap over signals of one sample.
+  const Tensor h = b.h.slice(0, begin + 1, count).reshape({count * s.rows, shape_.states, 1});
+  const Tensor y = b.prediction.slice(0, begin, count).reshape({count * s.rows, shape_.features, 1});
+  engine_.run({"conv1d", {&h, &out_weights_.value, &out_bias_.value}, {&y}, nw_conv1d_params{}});
+}
+
+void LltmModel::backward(const Buffers& b, const Sequences& s, int64_t begin, int64_t count) const {
+  const Tensor error = b.d_prediction.slice(0, begin, count), prediction = b.prediction.slice(0, begin, count);
+  engine_.run(elementwise(NW_EW_SUB, {prediction, s.target.slice(0, begin, count)}, error));
+  engine_.run(elementwise(NW_EW_MUL, {error, s.weight.slice(0, begin, count)}, error));
+  engine_.run(elementwise(NW_EW_SQUARE, {error}, b.squared.slice(0, begin, count)));
+  // The derivative of the squared error, per prediction of an average step.
+  const double scale = 2.0 / static_cast<double>(count * s.rows * shape_.features);
+  engine_.run(elementwise(NW_EW_MUL, {error, scale}, error));
+
+  const Tensor d_y = error.reshape({count * s.rows, shape_.features, 1});
+  const Tensor h = b.h.slice(0, begin + 1, count).reshape({count * s.rows, shape_.states, 1});
+  const Tensor d_h = b.d_h.slice(0, begin, count).reshape({count * s.rows, shape_.states, 1});
+  engine_.run({"conv1d_backward", {&d_y, &h, &out_weights_.value, nullptr, nullptr}, {&d_h, &out_weights_.gradient, &out_bias_.gradient},
+               nw_conv1d_params{}});
+
+  for (int64_t t = begin + count - 1, first = 1; t >= begin; --t, first = 0) {
+    const Tensor d_new_h = b.d_h[t], input = s.input[t], old_h = b.h[t], old_cell = b.cell[t], new_h = b.h[t + 1],
+                 new_cell = b.cell[t + 1], gates = b.gates[t];
+    const Tensor &after_h = b.d_state[(t + 1) % 2], &after_cell = b.d_cell[(t + 1) % 2], &d_old_h = b.d_state[t % 2],
+                 &d_old_cell = b.d_cell[t % 2];
+    if (!first) engine_.run(elementwise(NW_EW_ADD, {d_new_h, after_h}, d_new_h));
+    const Tensor &d_weights = first ? weights_.gradient : b.d_weights, &d_bias = first ? bias_.gradient : b.d_bias;
+    engine_.run({"lltm_backward",
+                 {&d_new_h, first ? nullptr : &after_cell, &input, &weights_.value, &bias_.value, &old_h, &old_cell, &new_h, &new_cell, &gates},
+                 {nullptr, &d_weights, &d_bias, &d_old_h, &d_old_cell}});
+    if (first) continue;
+    engine_.run(elementwise(NW_EW_ADD, {weights_.gradient, d_weights}, weights_.gradient));
+    engine_.run(elementwise(NW_EW_ADD, {bias_.gradient, d_bias}, bias_.gradient));
+  }
+}
+
+// Momentum with weight decay, in place: v = momentum*v + g; w = (1 - rate*decay)*w - rate*v.
+void LltmModel::update(const Parameter& p, const Rates& rates) const {
+  engine_.run(elementwise(NW_EW_FMA, {p.velocity, rates.momentum, p.gradient}, p.velocity));
+  engine_.run(elementwise(NW_EW_MUL, {p.value, 1 - rates.learning_rate * rates.decay}, p.value));
+  engine_.run(elementwise(NW_EW_FMA, {p.velocity, -rates.learning_rate, p.value}, p.value));
+}
+
+double LltmModel::train(const Sequences& s, int64_t truncation, const Rates& rates) {
+  prepare(training_, s);
+  for (int64_t begin = 0; begin < s.steps; begin += truncation) {
+    const int64_t count = std::min(truncation, s.steps - begin);
+    forward(training_, s, begin, count);
+    backward(training_, s, begin, count);
+    for (const Parameter* p : {&weights_, &bias_, &out_weights_, &out_bias_}) update(*p, rates);
+  }
+  double sum = 0;
+  for (const float value : engine_.download(training_.squared)) sum += value;
+  return sum / static_cast<double>(s.predictions * shape_.features);
+}
+
+std::vector<float> LltmModel::predict(const Sequences& s) {
+  prepare(predicting_, s);
+  forward(predicting_, s, 0, s.steps);
+  return engine_.download(predicting_.prediction);
+}
+
+LltmModel::CellCheck LltmModel::check_cell(const Sequences& s) {
+  prepare(training_, s);
+  const Buffers& b = training_;
+  const int64_t warm = std::min<int64_t>(s.steps - 1, 8);
+  forward(b, s, 0, warm + 1);
+  const Tensor input = s.input[warm], h = b.h[warm], cell = b.cell[warm], new_h = b.h[warm + 1], new_cell = b.cell[warm + 1],
+               gates = b.gates[warm];
+  CellCheck c;
+  c.step = {s.rows, shape_.features, shape_.states, engine_.download(input), engine_.download(weights_.value),
+            engine_.download(bias_.value), engine_.download(h), engine_.download(cell)};
+  c.new_h = engine_.download(new_h), c.new_cell = engine_.download(new_cell), c.gates = engine_.download(gates);
+
+  std::mt19937 random(1);
+  c.grad_h = uniform(random, c.new_h.size(), 1), c.grad_cell = uniform(random, c.new_h.size(), 1);
+  const Tensor grad_h = engine_.upload(c.grad_h, {s.rows, shape_.states}), grad_cell = engine_.upload(c.grad_cell, {s.rows, shape_.states});
+  const Tensor d_input = engine_.empty({s.rows, shape_.features});
+  const Operation forward_step = cell_operation(input, h, cell, new_h, new_cell, &gates);
+  const Operation backward_step{
+      "lltm_backward",
+      {&grad_h, &grad_cell, &input, &weights_.value, &bias_.value, &h, &cell, &new_h, &new_cell, &gates},
+      {&d_input, &b.d_weights, &b.d_bias, &b.d_state[0], &b.d_cell[0]}};
+  engine_.run(backward_step);
+  c.d_input = engine_.download(d_input), c.d_weights = engine_.download(b.d_weights), c.d_bias = engine_.download(b.d_bias);
+  c.d_old_h = engine_.download(b.d_state[0]), c.d_old_cell = engine_.download(b.d_cell[0]);
+  c.forward = engine_.chosen(forward_step), c.backward = engine_.chosen(backward_step);
+  c.forward_seconds = engine_.seconds_per_run(forward_step), c.backward_seconds = engine_.seconds_per_run(backward_step);
+  return c;
+}
+
+}  // namespace narrows::tools

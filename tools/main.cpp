@@ -1,0 +1,100 @@
+// main.cpp -- the `narrows` command: options and help. Step 1 of a tensor's path, from a shell.
+#include <narrows/narrows.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "commands.h"
+#include "report.h"
+
+namespace {
+
+using namespace narrows::tools;
+
+constexpr const char* kDescription =
+    "Narrows: one C ABI between array frameworks and the devices that compute.\n"
+    "`narrows SUBCOMMAND --help` has examples.";
+
+constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0  done\n"
+    "  1  a check failed: a result is not what it must be\n"
+    "  2  bad usage, or an input file that cannot be used\n"
+    "  3  nothing to work with: no plugin, no such backend or device, no recordings\n"
+    "  4  an operation failed while running, or an output could not be written";
+
+constexpr const char* kInfoExamples =
+    "Examples:\n"
+    "  narrows info                                what was found, on which devices, what it can do\n"
+    "  narrows info --verbose                      every function of elementwise with every dtype\n"
+    "  narrows info --json | python3 -m json.tool  the same for a program\n"
+    "  narrows info --plugin-path /opt/kernels     with the plugins of one more folder\n";
+
+constexpr const char* kDemoExamples =
+    "Examples:\n"
+    "  narrows demo                                the eight spoken recordings of alsa-utils\n"
+    "  narrows demo --wav me.wav --out results     your own voice: filtered, clipped, and learnt from\n"
+    "  narrows demo --backend cpu --seed 7 --json  one backend, other initial weights, for a program\n"
+    "Writes speech.wav, bandpass.wav, softclip.wav and demo.html.\n"
+    "The LLTM has to beat the guess that nothing changes, on speech it was not trained on; with --wav it may fail to.\n";
+
+void add_plugin_path(CLI::App* command, std::string& target) {
+  command->add_option("--plugin-path", target, "Absolute folders with plugins, ':' between; instead of NARROWS_PLUGIN_PATH")
+      ->type_name("FOLDERS");
+}
+
+CLI::App* add_info(CLI::App& app, InfoOptions& options) {
+  CLI::App* info = app.add_subcommand("info", "Plugins found, their devices and ops, and what is missing");
+  info->add_flag("--json", options.json, "JSON instead of text");
+  info->add_flag("-v,--verbose", options.verbose, "Every function of elementwise with every dtype, every kernel");
+  add_plugin_path(info, options.plugin_path);
+  info->footer(std::string(kInfoExamples) + kExitCodes);
+  return info;
+}
+
+CLI::App* add_demo(CLI::App& app, DemoOptions& options) {
+  CLI::App* demo = app.add_subcommand("demo", "Real speech through conv1d, elementwise ops and a trained LLTM; a report in HTML");
+  demo->add_option("--wav", options.wav, "A PCM or float WAV, mono or stereo; else the recordings of --speech")->type_name("FILE");
+  demo->add_option("--speech", options.speech, "Where the eight spoken recordings are")->type_name("FOLDER")->capture_default_str();
+  demo->add_option("--out", options.out, "Where results are written")->type_name("FOLDER")->capture_default_str();
+  demo->add_option("--backend", options.backend, "Name of the backend; else NARROWS_BACKEND, else one for the CPU")
+      ->envname("NARROWS_BACKEND")
+      ->type_name("NAME");
+  demo->add_option("--seed", options.seed, "Of the LLTM's initial weights")->capture_default_str();
+  demo->add_option("--epochs", options.epochs, "Of the LLTM's training")->check(CLI::Range(1, 10000));
+  demo->add_flag("--json", options.json, "JSON instead of text");
+  add_plugin_path(demo, options.plugin_path);
+  demo->footer(std::string(kDemoExamples) + kExitCodes);
+  return demo;
+}
+
+// CLI11 has a code for every kind of mistake; ours are few.
+int parse_failed(const CLI::App& app, const CLI::ParseError& error, const char* first) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
+  if (app.get_subcommands().empty() && first != nullptr && first[0] != '-') {
+    std::fprintf(stderr, "narrows: unknown subcommand '%s' (see narrows --help)\n", printable(first).c_str());
+    return kBadUsage;
+  }
+  std::fprintf(stderr, "narrows: %s (see narrows --help)\n", printable(error.what()).c_str());
+  return kBadUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{kDescription, "narrows"};
+  app.footer(kExitCodes);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("narrows ") + nw_version());
+  InfoOptions info_options;
+  DemoOptions demo_options;
+  const CLI::App* info = add_info(app, info_options);
+  add_demo(app, demo_options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return parse_failed(app, error, argc > 1 ? argv[1] : nullptr);
+  }
+  return info->parsed() ? run_info(info_options) : run_demo(demo_options);
+}
