@@ -101,6 +101,7 @@ Backend& copier(nw_runtime& runtime, DLDevice to, DLDevice from) {
     if (own) return runtime.serving(backend->table().device_type);
   }
   Backend& backend = runtime.serving(device);
+  if (other.device_type == device.device_type) runtime.serving(other);  // its number is checked too
   if (!is_host(backend, other.device_type) && other.device_type != device.device_type && other.device_type != backend.table().managed_type)
     fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one type",
          narrows::show_device(from).c_str(), narrows::show_device(to).c_str());

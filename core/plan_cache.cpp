@@ -65,7 +65,6 @@ PlanRef PlanCache::plan(const Key& key, const std::function<nw_plan*()>& make) {
   entry->done = true;
   entry->failure = failure;
   entry->plan = PlanRef(made);
-  entry->used = true;
   std::vector<EntryRef> dropped;  // their plans are freed after the lock
   const auto mine = s.entries.find(key);
   const bool listed = mine != s.entries.end() && *mine->second == entry;  // clear() may have come in between
@@ -74,7 +73,7 @@ PlanRef PlanCache::plan(const Key& key, const std::function<nw_plan*()>& make) {
     s.entries.erase(mine);
   }
   PlanRef out = failure ? PlanRef() : retained(entry->plan);
-  if (!failure) dropped = evict(s);
+  if (!failure) dropped = evict(s, entry);
   lock.unlock();
   s.planned.notify_all();
   if (failure) throw *failure;
@@ -89,12 +88,13 @@ PlanRef PlanCache::wait(Shard& s, std::unique_lock<std::mutex>& lock, const Entr
   return retained(entry->plan);
 }
 
-// Second chance: an entry that was used since its last turn goes to the back of the queue once.
-std::vector<PlanCache::EntryRef> PlanCache::evict(Shard& s) {
+// Second chance: an entry that was used since its last turn goes to the back of the queue once. The one just made is not among the
+// candidates, and has to earn its mark by being used again: a run of new keys does not drive out what is in use.
+std::vector<PlanCache::EntryRef> PlanCache::evict(Shard& s, const EntryRef& made) {
   std::vector<EntryRef> out;
   for (size_t turns = 2 * s.clock.size(); s.clock.size() > shard_capacity_ && turns != 0; --turns) {
     const EntryRef entry = s.clock.front();
-    if (!entry->done || std::exchange(entry->used, false)) {
+    if (entry == made || !entry->done || std::exchange(entry->used, false)) {
       s.clock.splice(s.clock.end(), s.clock, s.clock.begin());
       continue;
     }

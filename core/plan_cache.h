@@ -101,7 +101,7 @@ class PlanCache {
 
   Shard& shard(const Key& key) { return shards_[key.hash >> 32 & (shards_.size() - 1)]; }
   PlanRef wait(Shard& shard, std::unique_lock<std::mutex>& lock, const EntryRef& entry);
-  std::vector<EntryRef> evict(Shard& shard);
+  std::vector<EntryRef> evict(Shard& shard, const EntryRef& made);
 
   size_t shard_capacity_;
   std::vector<Shard> shards_;

@@ -26,6 +26,12 @@ def output_of(case):
     return (case.findtext("system-out") or "").strip()
 
 
+def ctest_says(case):
+    """ "Unable to find executable", "disabled" and the like."""
+    skipped = case.find("skipped")
+    return (skipped.get("message") if skipped is not None else None) or case.get("status")
+
+
 def reasons_of(output):
     return list(dict.fromkeys(match.strip() for pattern in REASONS for match in pattern.findall(output)))
 
@@ -45,7 +51,7 @@ def cases_in(output):
 
 def print_failures(cases):
     for case in cases:
-        lines = output_of(case).splitlines() or ["(no output)"]
+        lines = output_of(case).splitlines() or ["(no output; the log says how it ended)"]
         print(f"\n--- {case.get('name')} failed " + "-" * 40)
         if len(lines) > FAILED_OUTPUT_LINES:
             print(f"    ({len(lines) - FAILED_OUTPUT_LINES} earlier lines are in the log)")
@@ -72,7 +78,7 @@ def print_skips(cases):
             continue
         reasons = reasons_of(output)
         nameless += not reasons
-        print(f"  skipped: {case.get('name')}: " + ("; ".join(reasons) or "NO REASON GIVEN"))
+        print(f"  skipped: {case.get('name')}: " + ("; ".join(reasons) or f"NO REASON GIVEN ({ctest_says(case)})"))
     return nameless
 
 

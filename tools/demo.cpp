@@ -19,12 +19,12 @@ namespace {
 
 constexpr const char* kSpoken[] = {"Front_Center", "Front_Left", "Front_Right", "Rear_Center",
                                    "Rear_Left",    "Rear_Right", "Side_Left",   "Side_Right"};
-constexpr double kLongest = 600;                  // seconds of sound that are used
-constexpr size_t kMostSamples = 50'000'000;       // and samples
-constexpr uint32_t kLowestRate = 2000;            // Hz: below, the band holds nothing
+constexpr double kLongest = 600;             // seconds of sound that are used
+constexpr size_t kMostSamples = 50'000'000;  // and samples
+constexpr uint32_t kLowestRate = 2000;       // Hz: below, the band holds nothing
 constexpr double kGain = 4;
-constexpr double kLowestPlotted = 50;             // Hz
-constexpr int kPlotted = 240;                     // points of a spectrum
+constexpr double kLowestPlotted = 50;  // Hz
+constexpr int kPlotted = 240;          // points of a spectrum
 
 struct Missing : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -44,7 +44,8 @@ Speech load_spoken(const std::string& folder) {
       throw Missing("no " + path + ": install the package alsa-utils, which brings the recordings, or name a file with --wav");
     Wav wav = read_wav(path);
     if (speech.sample_rate != 0 && wav.sample_rate != speech.sample_rate)
-      throw WavError(path + ": " + std::to_string(wav.sample_rate) + " Hz, the recordings before it " + std::to_string(speech.sample_rate));
+      throw WavError(path + ": " + std::to_string(wav.sample_rate) + " Hz, the recordings before it " +
+                     std::to_string(speech.sample_rate));
     speech.sample_rate = wav.sample_rate;
     speech.recordings.push_back({name, std::move(wav.samples)});
   }
@@ -55,7 +56,8 @@ Speech load_spoken(const std::string& folder) {
 Speech load_wav(const std::string& path) {
   Wav wav = read_wav(path);
   if (wav.sample_rate < kLowestRate)
-    throw WavError(path + ": " + std::to_string(wav.sample_rate) + " Hz; speech needs " + std::to_string(kLowestRate) + " and more");
+    throw WavError(path + ": " + std::to_string(wav.sample_rate) + " Hz; speech needs " + std::to_string(kLowestRate) +
+                   " and more");
   Speech speech;
   const size_t most = std::min(kMostSamples, static_cast<size_t>(kLongest * wav.sample_rate));
   if (wav.samples.size() > most) {
@@ -104,8 +106,8 @@ void process_sound(const Engine& engine, const Speech& speech, const std::string
 }
 
 void print_head(const Report& r) {
-  std::printf("%s %s, backend %s on %s (%s)\n\n", bold("narrows demo").c_str(), r.version.c_str(), bold(r.backend).c_str(), r.device.c_str(),
-              r.arch.c_str());
+  std::printf("%s %s, backend %s on %s (%s)\n\n", bold("narrows demo").c_str(), r.version.c_str(), bold(r.backend).c_str(),
+              r.device.c_str(), r.arch.c_str());
   std::printf("%s  conv1d of 0 .. 14 with 0 1 2 3, as if three zeros followed\n ", bold("Puzzle 17").c_str());
   for (const float value : r.puzzle.got) std::printf(" %g", value);
   std::printf("   %s\n\n", r.puzzle.ok ? green("as expected").c_str() : red("NOT AS EXPECTED").c_str());
@@ -124,31 +126,36 @@ void print_training(const Training& t) {
     std::printf("%s  not trained: %s\n\n", bold("LLTM").c_str(), t.why_not.c_str());
     return;
   }
-  std::printf("%s  %d states, %d log-bands, frames of %.0f ms; %d epochs over %d rows of %s in %s, %.0f steps/s\n", bold("LLTM").c_str(),
-              static_cast<int>(t.states), static_cast<int>(t.bands), 1000 * t.frame_seconds, t.epochs, static_cast<int>(t.rows),
-              printable(t.trained_on).c_str(), duration(t.seconds).c_str(), t.lltm_steps_per_second);
-  std::printf("  held out: %s; squared error %.2f dB^2, persistence %.2f dB^2: ", printable(t.held_out).c_str(), t.model_mse, t.persistence_mse);
+  std::printf("%s  %d states, %d log-bands, frames of %.0f ms; %d epochs over %d rows of %s in %s, %.0f steps/s\n",
+              bold("LLTM").c_str(), static_cast<int>(t.states), static_cast<int>(t.bands), 1000 * t.frame_seconds, t.epochs,
+              static_cast<int>(t.rows), printable(t.trained_on).c_str(), duration(t.seconds).c_str(), t.lltm_steps_per_second);
+  std::printf("  held out: %s; squared error %.2f dB^2, persistence %.2f dB^2: ", printable(t.held_out).c_str(), t.model_mse,
+              t.persistence_mse);
   char verdict[80];
   std::snprintf(verdict, sizeof verdict, t.beats_persistence ? "%.1f %% less" : "%.1f %% MORE: the baseline is not beaten",
                 100 * std::abs(t.improvement));
   std::printf("%s\n", t.beats_persistence ? green(verdict).c_str() : red(verdict).c_str());
   if (!t.turns.empty()) std::printf("  each held out in turn, squared error against persistence:\n   ");
-  for (const Turn& turn : t.turns) std::printf(" %s %+.1f %%%s", turn.held_out.c_str(), -100 * turn.improvement, &turn == &t.turns.back() ? "\n" : ",");
+  for (const Turn& turn : t.turns)
+    std::printf(" %s %+.1f %%%s", turn.held_out.c_str(), -100 * turn.improvement, &turn == &t.turns.back() ? "\n" : ",");
   std::printf("\n");
 }
 
 void print_tables(const Report& r) {
   std::printf("%s\n", bold("What ran where").c_str());
   for (const Ran& ran : r.ran)
-    std::printf("  %-10s %-17s %-8s %-14s %-34s %10s %15s  %s\n", ran.step.c_str(), ran.operation.c_str(), ran.backend.c_str(), ran.kernel.c_str(),
-                ran.shapes.c_str(), duration(ran.seconds).c_str(), rate_text(ran).c_str(), real_time_text(ran, r.sample_rate).c_str());
+    std::printf("  %-10s %-17s %-8s %-14s %-34s %10s %15s  %s\n", ran.step.c_str(), ran.operation.c_str(), ran.backend.c_str(),
+                ran.kernel.c_str(), ran.shapes.c_str(), duration(ran.seconds).c_str(), rate_text(ran).c_str(),
+                real_time_text(ran, r.sample_rate).c_str());
   std::printf("\n%s\n", bold("Agreement with float64 loops").c_str());
   for (const Agreement& a : r.checks)
-    std::printf("  %-26s %8lld elements   largest error %.1e   relative %.1e   %s\n", a.what.c_str(), static_cast<long long>(a.elements),
-                a.largest_error, a.relative_error, a.ok ? green("agrees").c_str() : red("DIFFERS").c_str());
+    std::printf("  %-26s %8lld elements   largest error %.1e   relative %.1e   %s\n", a.what.c_str(),
+                static_cast<long long>(a.elements), a.largest_error, a.relative_error,
+                a.ok ? green("agrees").c_str() : red("DIFFERS").c_str());
   std::printf("\n%s\n", bold("Files").c_str());
   for (const std::string& file : r.files) std::printf("  %s\n", printable(file).c_str());
-  std::printf("\n%s in %s\n", r.ok() ? green("All checks passed").c_str() : red("A check failed").c_str(), duration(r.seconds).c_str());
+  std::printf("\n%s in %s\n", r.ok() ? green("All checks passed").c_str() : red("A check failed").c_str(),
+              duration(r.seconds).c_str());
 }
 
 std::string command_line(const DemoOptions& o) {

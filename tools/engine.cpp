@@ -46,19 +46,31 @@ struct Bound {
 
 const char* device_type_name(int32_t device_type) {
   switch (device_type) {
-    case 0: return "unknown";
-    case kDLCPU: return "CPU";
-    case kDLCUDA: return "CUDA";
-    case kDLOpenCL: return "OpenCL";
-    case kDLVulkan: return "Vulkan";
-    case kDLMetal: return "Metal";
-    case kDLROCM: return "ROCm";
-    case kDLOneAPI: return "oneAPI";
-    case kDLWebGPU: return "WebGPU";
-    case kDLHexagon: return "Hexagon";
-    case kDLExtDev: return "extension device";
+    case 0:
+      return "unknown";
+    case kDLCPU:
+      return "CPU";
+    case kDLCUDA:
+      return "CUDA";
+    case kDLOpenCL:
+      return "OpenCL";
+    case kDLVulkan:
+      return "Vulkan";
+    case kDLMetal:
+      return "Metal";
+    case kDLROCM:
+      return "ROCm";
+    case kDLOneAPI:
+      return "oneAPI";
+    case kDLWebGPU:
+      return "WebGPU";
+    case kDLHexagon:
+      return "Hexagon";
+    case kDLExtDev:
+      return "extension device";
+    default:
+      return "other";
   }
-  return "other";
 }
 
 Runtime::Runtime(const std::string& plugin_path, Warnings warnings) {
@@ -194,8 +206,9 @@ Engine::Engine(const Runtime& runtime, const std::string& backend) : runtime_(ru
     if (found == nullptr || (b.device_type == kDLCPU && found->device_type != kDLCPU)) found = &b;
   }
   if (found == nullptr)
-    throw StatusError(NW_UNAVAILABLE, backend.empty() ? "no plugin with a device was found; `narrows info` says what was searched" + unavailable
-                                                      : "no backend '" + backend + "' with a device; `narrows info` lists those found");
+    throw StatusError(NW_UNAVAILABLE, backend.empty()
+                                          ? "no plugin with a device was found; `narrows info` says what was searched" + unavailable
+                                          : "no backend '" + backend + "' with a device; `narrows info` lists those found");
   device_ = {static_cast<DLDeviceType>(found->device_type), 0};
   const nw_device_info info = runtime.device(device_);
   device_name_ = info.name, arch_ = info.arch;
@@ -278,10 +291,10 @@ double Engine::seconds_per_run(const Operation& operation) const {
   batch(1);  // plans, and touches the memory
   constexpr double kBatchSeconds = 0.004;
   const int runs = std::clamp(static_cast<int>(kBatchSeconds / std::max(batch(1), 1e-9)), 1, 10'000);
-  std::vector<double> seconds;
-  for (int i = 0; i < 7; ++i) seconds.push_back(batch(runs) / runs);
-  std::nth_element(seconds.begin(), seconds.begin() + 3, seconds.end());
-  return seconds[3];
+  std::array<double, 7> seconds;
+  for (double& s : seconds) s = batch(runs) / runs;
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
 }
 
 }  // namespace narrows::tools

@@ -54,10 +54,10 @@ class Tensor {
 
   // The same memory seen otherwise: from element `offset` on, with this shape and these strides in elements.
   Tensor view(int64_t offset, Extents shape, Extents strides) const;
-  Tensor reshape(Extents shape) const;                              // contiguous only
+  Tensor reshape(Extents shape) const;  // contiguous only
   Tensor slice(int axis, int64_t begin, int64_t count) const;
-  Tensor operator[](int64_t index) const;                           // along axis 0, which goes away
-  Tensor transposed() const;                                        // of two axes
+  Tensor operator[](int64_t index) const;  // along axis 0, which goes away
+  Tensor transposed() const;               // of two axes
 
   DLTensor dl() const;  // borrows from this object
 
@@ -126,7 +126,6 @@ class Engine {
 
   const std::string& device_name() const { return device_name_; }
   const std::string& arch() const { return arch_; }
-  bool on_host() const { return device_.device_type == kDLCPU; }
 
  private:
   std::shared_ptr<void> allocate(int64_t elements) const;

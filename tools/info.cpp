@@ -64,9 +64,10 @@ std::vector<MissingDevice> missing_devices(const Info& info) {
     };
     if (of_type(true) != info.plugins.end()) continue;
     const auto broken = of_type(false);
-    const std::string how = broken == info.plugins.end() ? "no plugin that serves it was found: put its narrows_*.so into a folder that is searched"
-                            : broken->status == NW_OK    ? std::string(broken->name) + " found no device"
-                                                         : broken->reason;
+    const std::string how = broken == info.plugins.end()
+                                ? "no plugin that serves it was found: put its narrows_*.so into a folder that is searched"
+                            : broken->status == NW_OK ? std::string(broken->name) + " found no device"
+                                                      : broken->reason;
     missing.push_back({device_type_name(type), how});
   }
   return missing;
@@ -121,9 +122,15 @@ json json_of(const nw_op& op) {
 json json_of(const nw_backend_info& b) {
   json ops = json::array();
   for (uint32_t i = 0; i < b.num_ops; ++i) ops.push_back(b.ops[i]->name);
-  return {{"name", b.name},     {"version", b.version}, {"path", b.path},
-          {"verdict", verdict(b)}, {"status", nw_status_name(b.status)}, {"reason", b.reason},
-          {"device_type", device_type_name(b.device_type)}, {"device_count", b.device_count}, {"ops", ops}};
+  return {{"name", b.name},
+          {"version", b.version},
+          {"path", b.path},
+          {"verdict", verdict(b)},
+          {"status", nw_status_name(b.status)},
+          {"reason", b.reason},
+          {"device_type", device_type_name(b.device_type)},
+          {"device_count", b.device_count},
+          {"ops", ops}};
 }
 
 json json_of(const DeviceFound& d) {
@@ -165,8 +172,9 @@ std::string info_json(const Info& info) {
     for (const OpSupport& op : list) ops.push_back(json_of(op)), ops.back()["backend"] = backend;
   for (const auto& [backend, op] : info.own_ops) own.push_back(json_of(*op)), own.back()["backend"] = backend;
   for (const MissingDevice& m : info.missing) missing.push_back({{"device_type", m.device_type}, {"how", m.how}});
-  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()}, {"search", folders}, {"plugins", plugins}, {"devices", devices},
-               {"ops", ops},              {"own_ops", own},              {"missing", missing}};
+  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()}, {"search", folders},
+               {"plugins", plugins},      {"devices", devices},          {"ops", ops},
+               {"own_ops", own},          {"missing", missing}};
   return j.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

@@ -13,7 +13,9 @@ namespace {
 std::string padded(const std::string& text, size_t width) {
   return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
 }
-std::string right(const std::string& text, size_t width) { return text.size() >= width ? text : std::string(width - text.size(), ' ') + text; }
+std::string right(const std::string& text, size_t width) {
+  return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
+}
 
 void heading(const char* text) { std::printf("\n%s\n", bold(text).c_str()); }
 
@@ -38,10 +40,20 @@ std::vector<std::string> words(const char* const* list) {
 void print_plugin(const nw_backend_info& b) {
   const std::string result = padded(verdict(b), 12);
   const bool good = usable(b);
-  std::printf("  %s%s%s%s%s\n", (good ? green(result) : b.status == NW_OK ? dim(result) : yellow(result)).c_str(),
+  std::printf("  %s%s%s%s%s\n",
+              (good                ? green(result)
+               : b.status == NW_OK ? dim(result)
+                                   : yellow(result))
+                  .c_str(),
               padded(b.name[0] != 0 ? b.name : "-", 10).c_str(), padded(b.version[0] != 0 ? b.version : "-", 10).c_str(),
               padded(b.device_type == 0 ? "-" : device_type_name(b.device_type), 8).c_str(), printable(b.path).c_str());
-  if (b.reason[0] != 0) std::printf("  %s%s\n", padded("", 12).c_str(), printable((good ? "" : verdict(b) == "shadowed" ? "by " : "") + std::string(b.reason)).c_str());
+  if (b.reason[0] != 0)
+    std::printf("  %s%s\n", padded("", 12).c_str(),
+                printable((good                       ? ""
+                           : verdict(b) == "shadowed" ? "by "
+                                                      : "") +
+                          std::string(b.reason))
+                    .c_str());
 }
 
 void print_devices(const Info& info) {
@@ -53,8 +65,8 @@ void print_devices(const Info& info) {
       std::printf("  %s%s\n", padded(id, 10).c_str(), red(printable(d.trouble)).c_str());
       continue;
     }
-    std::printf("  %s%s: %s, %s memory, by %s\n", padded(id, 10).c_str(), printable(d.info.name).c_str(), printable(d.info.arch).c_str(),
-                memory_text(d.info.total_memory).c_str(), d.backend.c_str());
+    std::printf("  %s%s: %s, %s memory, by %s\n", padded(id, 10).c_str(), printable(d.info.name).c_str(),
+                printable(d.info.arch).c_str(), memory_text(d.info.total_memory).c_str(), d.backend.c_str());
   }
 }
 
@@ -69,7 +81,9 @@ std::string cell(const OpSupport& op, size_t dtype, size_t width) {
   if (count.legal == 0) return dim(right("-", width));
   const bool functions = op.functions.size() > 1;
   const bool all = count.supported == count.legal;
-  const std::string text = functions ? std::to_string(count.supported) + (all ? "" : "/" + std::to_string(count.legal)) : all ? "yes" : "no";
+  const std::string text = functions ? std::to_string(count.supported) + (all ? "" : "/" + std::to_string(count.legal))
+                           : all     ? "yes"
+                                     : "no";
   return all ? green(right(text, width)) : yellow(right(text, width));
 }
 
@@ -80,7 +94,9 @@ void print_functions(const OpSupport& op) {
   for (const FunctionSupport& f : op.functions) {
     std::string line = padded(f.name, 22);
     for (const Support support : f.dtypes)
-      line += support == Support::yes ? green(right("yes", 6)) : support == Support::no ? yellow(right("no", 6)) : dim(right("-", 6));
+      line += support == Support::yes  ? green(right("yes", 6))
+              : support == Support::no ? yellow(right("no", 6))
+                                       : dim(right("-", 6));
     std::printf("  %s\n", line.c_str());
   }
 }
@@ -89,7 +105,8 @@ void print_kernels(const OpSupport& op, bool verbose) {
   constexpr size_t kShown = 8;
   if (op.kernels.empty()) return;
   auto shown = op.kernels;
-  if (!verbose && shown.size() > kShown) shown.resize(kShown), shown.push_back("... (" + std::to_string(op.kernels.size()) + " in all)");
+  if (!verbose && shown.size() > kShown)
+    shown.resize(kShown), shown.push_back("... (" + std::to_string(op.kernels.size()) + " in all)");
   std::printf("  %s %s\n", padded(op.op, 22).c_str(), joined(shown).c_str());
 }
 
@@ -111,10 +128,11 @@ void print_ops(const Info& info, bool verbose) {
 }
 
 void print_own_op(const std::string& backend, const nw_op& op) {
-  std::printf("  %s of %s: (%s) -> (%s)\n", bold(printable(op.name)).c_str(), backend.c_str(), printable(joined(words(op.inputs))).c_str(),
-              printable(joined(words(op.outputs))).c_str());
+  std::printf("  %s of %s: (%s) -> (%s)\n", bold(printable(op.name)).c_str(), backend.c_str(),
+              printable(joined(words(op.inputs))).c_str(), printable(joined(words(op.outputs))).c_str());
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
-    std::printf("    param %s: %s at byte %u", printable((*field)->name).c_str(), dtype_text((*field)->dtype).c_str(), (*field)->offset);
+    std::printf("    param %s: %s at byte %u", printable((*field)->name).c_str(), dtype_text((*field)->dtype).c_str(),
+                (*field)->offset);
     if ((*field)->values != nullptr) std::printf(", one of %s", printable(joined(words((*field)->values))).c_str());
     std::printf(", initially %g\n", (*field)->initial);
   }
@@ -131,7 +149,8 @@ void print_missing(const Info& info) {
   for (const SearchFolder& f : info.folders)
     std::printf("  %s %s%s\n", padded(f.source, 20).c_str(), printable(f.folder).c_str(),
                 f.exists ? "" : yellow(f.folder[0] == '/' ? " (no such folder)" : " (not absolute: not searched)").c_str());
-  if (info.folders.size() < 2) std::printf("  %s\n", dim("NARROWS_PLUGIN_PATH or --plugin-path adds absolute folders before").c_str());
+  if (info.folders.size() < 2)
+    std::printf("  %s\n", dim("NARROWS_PLUGIN_PATH or --plugin-path adds absolute folders before").c_str());
 }
 
 }  // namespace

@@ -15,6 +15,12 @@ std::vector<float> uniform(std::mt19937& random, size_t count, double bound) {
   return values;
 }
 
+// A linear layer is a conv1d of one tap: (T, B, C) as a signal of C channels and T*B samples, without a copy.
+Tensor as_signal(const Tensor& t) {
+  const int64_t channels = t.size(2), rows = t.size(0) * t.size(1);
+  return t.reshape({rows, channels}).transposed();
+}
+
 }  // namespace
 
 LltmModel::LltmModel(const Engine& engine, Shape shape, uint32_t seed) : engine_(engine), shape_(shape) {
@@ -34,9 +40,19 @@ LltmModel::Parameter LltmModel::parameter(std::initializer_list<int64_t> shape, 
 void LltmModel::prepare(Buffers& b, const Sequences& s) const {
   if (b.steps == s.steps && b.rows == s.rows) return;
   const int64_t T = s.steps, B = s.rows, F = shape_.features, S = shape_.states;
-  b = {T, B, engine_.zeros({T + 1, B, S}), engine_.zeros({T + 1, B, S}), engine_.empty({T, B, 3 * S}), engine_.empty({T, B, F}),
-        engine_.empty({T, B, F}), engine_.empty({T, B, S}), {engine_.empty({B, S}), engine_.empty({B, S})},
-        {engine_.empty({B, S}), engine_.empty({B, S})}, engine_.empty({3 * S, S + F}), engine_.empty({3 * S}), engine_.empty({T, B, F})};
+  b = {T,
+       B,
+       engine_.zeros({T + 1, B, S}),
+       engine_.zeros({T + 1, B, S}),
+       engine_.empty({T, B, 3 * S}),
+       engine_.empty({T, B, F}),
+       engine_.empty({T, B, F}),
+       engine_.empty({T, B, S}),
+       {engine_.empty({B, S}), engine_.empty({B, S})},
+       {engine_.empty({B, S}), engine_.empty({B, S})},
+       engine_.empty({3 * S, S + F}),
+       engine_.empty({3 * S}),
+       engine_.empty({T, B, F})};
 }
 
 Operation LltmModel::cell_operation(const Tensor& input, const Tensor& h, const Tensor& cell, const Tensor& new_h,
@@ -50,9 +66,7 @@ void LltmModel::forward(const Buffers& b, const Sequences& s, int64_t begin, int
     const Tensor gates = b.gates[t];
     engine_.run(cell_operation(s.input[t], b.h[t], b.cell[t], b.h[t + 1], b.cell[t + 1], &gates));
   }
-  // A linear layer is a conv1d of one tap over signals of one sample.
-  const Tensor h = b.h.slice(0, begin + 1, count).reshape({count * s.rows, shape_.states, 1});
-  const Tensor y = b.prediction.slice(0, begin, count).reshape({count * s.rows, shape_.features, 1});
+  const Tensor h = as_signal(b.h.slice(0, begin + 1, count)), y = as_signal(b.prediction.slice(0, begin, count));
   engine_.run({"conv1d", {&h, &out_weights_.value, &out_bias_.value}, {&y}, nw_conv1d_params{}});
 }
 
@@ -65,10 +79,10 @@ void LltmModel::backward(const Buffers& b, const Sequences& s, int64_t begin, in
   const double scale = 2.0 / static_cast<double>(count * s.rows * shape_.features);
   engine_.run(elementwise(NW_EW_MUL, {error, scale}, error));
 
-  const Tensor d_y = error.reshape({count * s.rows, shape_.features, 1});
-  const Tensor h = b.h.slice(0, begin + 1, count).reshape({count * s.rows, shape_.states, 1});
-  const Tensor d_h = b.d_h.slice(0, begin, count).reshape({count * s.rows, shape_.states, 1});
-  engine_.run({"conv1d_backward", {&d_y, &h, &out_weights_.value, nullptr, nullptr}, {&d_h, &out_weights_.gradient, &out_bias_.gradient},
+  const Tensor d_y = as_signal(error), h = as_signal(b.h.slice(0, begin + 1, count)), d_h = as_signal(b.d_h.slice(0, begin, count));
+  engine_.run({"conv1d_backward",
+               {&d_y, &h, &out_weights_.value, nullptr, nullptr},
+               {&d_h, &out_weights_.gradient, &out_bias_.gradient},
                nw_conv1d_params{}});
 
   for (int64_t t = begin + count - 1, first = 1; t >= begin; --t, first = 0) {
@@ -79,7 +93,8 @@ void LltmModel::backward(const Buffers& b, const Sequences& s, int64_t begin, in
     if (!first) engine_.run(elementwise(NW_EW_ADD, {d_new_h, after_h}, d_new_h));
     const Tensor &d_weights = first ? weights_.gradient : b.d_weights, &d_bias = first ? bias_.gradient : b.d_bias;
     engine_.run({"lltm_backward",
-                 {&d_new_h, first ? nullptr : &after_cell, &input, &weights_.value, &bias_.value, &old_h, &old_cell, &new_h, &new_cell, &gates},
+                 {&d_new_h, first ? nullptr : &after_cell, &input, &weights_.value, &bias_.value, &old_h, &old_cell, &new_h,
+                  &new_cell, &gates},
                  {nullptr, &d_weights, &d_bias, &d_old_h, &d_old_cell}});
     if (first) continue;
     engine_.run(elementwise(NW_EW_ADD, {weights_.gradient, d_weights}, weights_.gradient));
@@ -121,25 +136,62 @@ LltmModel::CellCheck LltmModel::check_cell(const Sequences& s) {
   const Tensor input = s.input[warm], h = b.h[warm], cell = b.cell[warm], new_h = b.h[warm + 1], new_cell = b.cell[warm + 1],
                gates = b.gates[warm];
   CellCheck c;
-  c.step = {s.rows, shape_.features, shape_.states, engine_.download(input), engine_.download(weights_.value),
-            engine_.download(bias_.value), engine_.download(h), engine_.download(cell)};
+  c.step = {s.rows,
+            shape_.features,
+            shape_.states,
+            engine_.download(input),
+            engine_.download(weights_.value),
+            engine_.download(bias_.value),
+            engine_.download(h),
+            engine_.download(cell)};
   c.new_h = engine_.download(new_h), c.new_cell = engine_.download(new_cell), c.gates = engine_.download(gates);
 
   std::mt19937 random(1);
   c.grad_h = uniform(random, c.new_h.size(), 1), c.grad_cell = uniform(random, c.new_h.size(), 1);
-  const Tensor grad_h = engine_.upload(c.grad_h, {s.rows, shape_.states}), grad_cell = engine_.upload(c.grad_cell, {s.rows, shape_.states});
+  const Tensor grad_h = engine_.upload(c.grad_h, {s.rows, shape_.states}),
+               grad_cell = engine_.upload(c.grad_cell, {s.rows, shape_.states});
   const Tensor d_input = engine_.empty({s.rows, shape_.features});
   const Operation forward_step = cell_operation(input, h, cell, new_h, new_cell, &gates);
-  const Operation backward_step{
-      "lltm_backward",
-      {&grad_h, &grad_cell, &input, &weights_.value, &bias_.value, &h, &cell, &new_h, &new_cell, &gates},
-      {&d_input, &b.d_weights, &b.d_bias, &b.d_state[0], &b.d_cell[0]}};
+  const Operation backward_step{"lltm_backward",
+                                {&grad_h, &grad_cell, &input, &weights_.value, &bias_.value, &h, &cell, &new_h, &new_cell, &gates},
+                                {&d_input, &b.d_weights, &b.d_bias, &b.d_state[0], &b.d_cell[0]}};
   engine_.run(backward_step);
   c.d_input = engine_.download(d_input), c.d_weights = engine_.download(b.d_weights), c.d_bias = engine_.download(b.d_bias);
   c.d_old_h = engine_.download(b.d_state[0]), c.d_old_cell = engine_.download(b.d_cell[0]);
-  c.forward = engine_.chosen(forward_step), c.backward = engine_.chosen(backward_step);
-  c.forward_seconds = engine_.seconds_per_run(forward_step), c.backward_seconds = engine_.seconds_per_run(backward_step);
+  const double multiplications = 3.0 * static_cast<double>(s.rows * shape_.states * (shape_.states + shape_.features));
+  const std::string shapes =
+      "B " + std::to_string(s.rows) + ", F " + std::to_string(shape_.features) + ", S " + std::to_string(shape_.states);
+  c.timed = {timed(forward_step, shapes, 2 * multiplications), timed(backward_step, shapes, 4 * multiplications)};
   return c;
+}
+
+LltmModel::ReadOutCheck LltmModel::check_read_out(const Sequences& s, int64_t count) {
+  prepare(training_, s);
+  count = std::min(count, s.steps);
+  forward(training_, s, 0, count);
+  const int64_t rows = count * s.rows, S = shape_.states, F = shape_.features;
+  ReadOutCheck c{rows, {}, {}, {}, {}, {}, {}, {}};
+  std::mt19937 random(2);
+  c.grad_y = uniform(random, static_cast<size_t>(rows * F), 1);
+  const Tensor rows_of_x = training_.h.slice(0, 1, count), rows_of_d_x = engine_.empty({count, s.rows, S});
+  const Tensor x = as_signal(rows_of_x), y = as_signal(training_.prediction.slice(0, 0, count)), d_x = as_signal(rows_of_d_x);
+  const Tensor grad_y = as_signal(engine_.upload(c.grad_y, {count, s.rows, F}));
+  const Operation forward_step{"conv1d", {&x, &out_weights_.value, &out_bias_.value}, {&y}, nw_conv1d_params{}};
+  const Operation backward_step{"conv1d_backward",
+                                {&grad_y, &x, &out_weights_.value, nullptr, nullptr},
+                                {&d_x, &out_weights_.gradient, &out_bias_.gradient},
+                                nw_conv1d_params{}};
+  engine_.run(backward_step);
+  c.x = engine_.download(rows_of_x), c.w = engine_.download(out_weights_.value), c.d_x = engine_.download(rows_of_d_x);
+  c.d_w = engine_.download(out_weights_.gradient), c.d_bias = engine_.download(out_bias_.gradient);
+  const std::string shapes = "x " + x.shape_text() + ", w " + out_weights_.value.shape_text();
+  const double multiplications = static_cast<double>(rows * S * F);
+  c.timed = {timed(forward_step, shapes, 2 * multiplications), timed(backward_step, shapes, 4 * multiplications)};
+  return c;
+}
+
+LltmModel::Timed LltmModel::timed(const Operation& operation, const std::string& shapes, double flops) const {
+  return {operation.op, shapes, engine_.chosen(operation), engine_.seconds_per_run(operation), flops};
 }
 
 }  // namespace narrows::tools

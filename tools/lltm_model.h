@@ -11,9 +11,9 @@ namespace narrows::tools {
 // Recordings side by side, padded with zeros to the longest. T steps, B rows, F features.
 struct Sequences {
   int64_t steps = 0, rows = 0, features = 0;
-  Tensor input;   // (T, B, F)
-  Tensor target;  // (T, B, F): the next frame less this one
-  Tensor weight;  // (T, B, 1): 1 where there is a frame and a next one, else 0
+  Tensor input;             // (T, B, F)
+  Tensor target;            // (T, B, F): the next frame less this one
+  Tensor weight;            // (T, B, 1): 1 where there is a frame and a next one, else 0
   int64_t predictions = 0;  // how many weights are 1
 };
 
@@ -34,15 +34,27 @@ class LltmModel {
   // The predicted changes, (T, B, F) on the host.
   std::vector<float> predict(const Sequences& sequences);
 
-  // The cell's two operations, on the first step of `sequences` from the state that a first piece ends with, and what they are
-  // compared with.
+  // The operations that training is made of, each once: its results, what they are compared with, and its time.
+  struct Timed {
+    const char* op;
+    std::string shapes;
+    Chosen chosen;
+    double seconds, flops;
+  };
   struct CellCheck {
     LltmStep step;
     std::vector<float> new_h, new_cell, gates, grad_h, grad_cell, d_input, d_weights, d_bias, d_old_h, d_old_cell;
-    Chosen forward, backward;
-    double forward_seconds = 0, backward_seconds = 0;
+    std::vector<Timed> timed;
   };
+  struct ReadOutCheck {
+    int64_t rows;
+    std::vector<float> grad_y, x, w, d_x, d_w, d_bias;
+    std::vector<Timed> timed;
+  };
+  // On a step of `sequences` with the state that the steps before it lead to; gradients at random.
   CellCheck check_cell(const Sequences& sequences);
+  // On `count` steps.
+  ReadOutCheck check_read_out(const Sequences& sequences, int64_t count);
 
  private:
   struct Parameter {
@@ -51,11 +63,11 @@ class LltmModel {
   // What a pass over sequences of a given size needs: states for every step, gradients for one.
   struct Buffers {
     int64_t steps = 0, rows = 0;
-    Tensor h, cell, gates;                 // (T+1, B, S), (T+1, B, S), (T, B, 3S)
-    Tensor prediction;                     // (T, B, F)
-    Tensor d_prediction, d_h;              // (T, B, F), (T, B, S)
-    Tensor d_state[2], d_cell[2];          // (B, S): of this step and of the one after it, in turn
-    Tensor d_weights, d_bias, squared;     // of one step; (T, B, F)
+    Tensor h, cell, gates;              // (T+1, B, S), (T+1, B, S), (T, B, 3S)
+    Tensor prediction;                  // (T, B, F)
+    Tensor d_prediction, d_h;           // (T, B, F), (T, B, S)
+    Tensor d_state[2], d_cell[2];       // (B, S): of this step and of the one after it, in turn
+    Tensor d_weights, d_bias, squared;  // of one step; (T, B, F)
   };
 
   Parameter parameter(std::initializer_list<int64_t> shape, std::span<const float> values) const;
@@ -63,6 +75,7 @@ class LltmModel {
   void forward(const Buffers& buffers, const Sequences& sequences, int64_t begin, int64_t count) const;
   void backward(const Buffers& buffers, const Sequences& sequences, int64_t begin, int64_t count) const;
   void update(const Parameter& parameter, const Rates& rates) const;
+  Timed timed(const Operation& operation, const std::string& shapes, double flops) const;
   Operation cell_operation(const Tensor& input, const Tensor& h, const Tensor& cell, const Tensor& new_h, const Tensor& new_cell,
                            const Tensor* gates) const;
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "log_bands.h"
 #include "lltm_model.h"
+#include "log_bands.h"
 #include "terminal.h"
 
 namespace narrows::tools {
@@ -122,25 +122,35 @@ void judge(const Engine& engine, const Sequences& held_out, const Scale& scale, 
   t.beats_persistence = t.model_mse < t.persistence_mse;  // false for a NaN
 }
 
+void add_check(Report& report, const char* what, std::span<const float> got, std::span<const double> want) {
+  report.checks.push_back(compare(what, got, want, 2e-6, 2e-5));
+}
+
+void add_timed(Report& report, const char* step, const std::vector<LltmModel::Timed>& timed) {
+  for (const LltmModel::Timed& t : timed)
+    report.ran.push_back({step, t.op, t.shapes, t.chosen.backend, t.chosen.kernel, t.seconds, 0, t.flops, 0});
+}
+
 void check_cell(const LltmModel::CellCheck& c, Report& report) {
   const LltmResult forward = reference_lltm(c.step);
   const LltmGradients backward = reference_lltm_backward(c.step, c.grad_h, c.grad_cell);
-  const auto add = [&](const char* what, std::span<const float> got, std::span<const double> want) {
-    report.checks.push_back(compare(what, got, want, 2e-6, 2e-5));
-  };
-  add("lltm: new_h", c.new_h, forward.new_h);
-  add("lltm: new_cell", c.new_cell, forward.new_cell);
-  add("lltm: gates", c.gates, forward.gates);
-  add("lltm_backward: d_input", c.d_input, backward.input);
-  add("lltm_backward: d_weights", c.d_weights, backward.weights);
-  add("lltm_backward: d_bias", c.d_bias, backward.bias);
-  add("lltm_backward: d_old_h", c.d_old_h, backward.old_h);
-  add("lltm_backward: d_old_cell", c.d_old_cell, backward.old_cell);
+  add_check(report, "lltm: new_h", c.new_h, forward.new_h);
+  add_check(report, "lltm: new_cell", c.new_cell, forward.new_cell);
+  add_check(report, "lltm: gates", c.gates, forward.gates);
+  add_check(report, "lltm_backward: d_input", c.d_input, backward.input);
+  add_check(report, "lltm_backward: d_weights", c.d_weights, backward.weights);
+  add_check(report, "lltm_backward: d_bias", c.d_bias, backward.bias);
+  add_check(report, "lltm_backward: d_old_h", c.d_old_h, backward.old_h);
+  add_check(report, "lltm_backward: d_old_cell", c.d_old_cell, backward.old_cell);
+  add_timed(report, "LLTM", c.timed);
+}
 
-  const double B = static_cast<double>(c.step.batch), S = kStates, K = kStates + kBands;
-  const std::string shapes = "B " + std::to_string(c.step.batch) + ", F " + std::to_string(kBands) + ", S " + std::to_string(kStates);
-  report.ran.push_back({"LLTM", "lltm", shapes, c.forward.backend, c.forward.kernel, c.forward_seconds, 0, 6 * B * S * K, 0});
-  report.ran.push_back({"LLTM", "lltm_backward", shapes, c.backward.backend, c.backward.kernel, c.backward_seconds, 0, 12 * B * S * K, 0});
+void check_read_out(const LltmModel::ReadOutCheck& c, Report& report) {
+  const LinearGradients want = reference_linear_backward(c.grad_y, c.x, c.w, c.rows);
+  add_check(report, "conv1d_backward: grad_x", c.d_x, want.x);
+  add_check(report, "conv1d_backward: grad_w", c.d_w, want.w);
+  add_check(report, "conv1d_backward: grad_bias", c.d_bias, want.bias);
+  add_timed(report, "read-out", c.timed);
 }
 
 void time_bank(const Engine& engine, const LogBands& bands, const std::vector<float>& samples, Report& report) {
@@ -250,6 +260,7 @@ void train_on_speech(const Engine& engine, const TrainingInput& input, uint32_t 
   t.done = true;
   time_bank(engine, bands, input.held_out.samples, report);
   check_cell(model.check_cell(lesson.training), report);
+  check_read_out(model.check_read_out(lesson.training, kTruncation), report);
 }
 
 std::vector<Turn> hold_out_each(const Engine& engine, const std::vector<Recording>& recordings, uint32_t sample_rate, uint32_t seed,

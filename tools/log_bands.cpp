@@ -38,7 +38,8 @@ LogBands::LogBands(const Engine& engine, uint32_t sample_rate, int64_t bands, do
     }
   }
   bank_ = engine.upload(bank, {2 * bands, 1, taps});
-  mean_ = engine.upload(std::vector<float>(static_cast<size_t>(bands * kHopsPerFrame), 1.0f / kHopsPerFrame), {bands, 1, kHopsPerFrame});
+  mean_ = engine.upload(std::vector<float>(static_cast<size_t>(bands * kHopsPerFrame), 1.0f / kHopsPerFrame),
+                        {bands, 1, kHopsPerFrame});
 }
 
 Operation LogBands::bank_operation(const Tensor& signal, const Tensor& out) const {
@@ -53,7 +54,8 @@ Operation LogBands::bank_operation(const Tensor& signal, const Tensor& out) cons
 Tensor LogBands::compute(const Tensor& signal) const {
   const int64_t count = frames(signal.size(0)), hops = count * kHopsPerFrame;
   const Tensor whole = signal.view(0, {1, count * frame_samples()}, {count * frame_samples(), 1});
-  const Tensor waves = engine_.empty({2 * bands_, hops}), energy = engine_.empty({bands_, hops}), frame = engine_.empty({bands_, count});
+  const Tensor waves = engine_.empty({2 * bands_, hops}), energy = engine_.empty({bands_, hops}),
+               frame = engine_.empty({bands_, count});
   engine_.run(bank_operation(whole, waves));
   engine_.run(elementwise(NW_EW_SQUARE, {waves}, waves));
   engine_.run(elementwise(NW_EW_ADD, {waves.slice(0, 0, bands_), waves.slice(0, bands_, bands_)}, energy));

@@ -106,7 +106,8 @@ Support ask_function(const Questioner& q, int32_t function, DLDataType type, boo
 
 Support ask_conv1d(const Questioner& q, DLDataType type, bool backward) {
   const Imagined x{type, {2, 4, 16}}, w{type, {6, 4, 3}}, bias{type, {6}}, y{type, {2, 6, 14}};
-  return backward ? q.ask("conv1d_backward", {y, x, w, bias}, nw_conv1d_params{}) : q.ask("conv1d", {x, w, bias}, nw_conv1d_params{});
+  return backward ? q.ask("conv1d_backward", {y, x, w, bias}, nw_conv1d_params{})
+                  : q.ask("conv1d", {x, w, bias}, nw_conv1d_params{});
 }
 
 Support ask_lltm(const Questioner& q, DLDataType type, bool backward) {
@@ -142,7 +143,8 @@ std::vector<FunctionSupport> probe_op(const Questioner& q, const std::string& op
   if (op != "elementwise" && op != "elementwise_backward") return rows;
   const auto names = function_names(q.runtime);
   for (size_t number = 1; number < names.size(); ++number)
-    rows.push_back(row(names[number], [&](DLDataType type) { return ask_function(q, static_cast<int32_t>(number), type, backward); }));
+    rows.push_back(
+        row(names[number], [&](DLDataType type) { return ask_function(q, static_cast<int32_t>(number), type, backward); }));
   return rows;
 }
 
@@ -164,7 +166,8 @@ std::vector<OpSupport> probe(const Runtime& runtime, const nw_backend_info& back
     const nw_op& op = *backend.ops[i];
     if (std::strchr(op.name, '.') != nullptr) continue;  // the plugin's own: only it knows what suits it
     OpSupport support{op.name, {}, probe_op(q, op.name)};
-    for (const char* const* kernel = op.kernels; kernel != nullptr && *kernel != nullptr; ++kernel) support.kernels.emplace_back(*kernel);
+    for (const char* const* kernel = op.kernels; kernel != nullptr && *kernel != nullptr; ++kernel)
+      support.kernels.emplace_back(*kernel);
     found.push_back(std::move(support));
   }
   return found;

@@ -57,8 +57,8 @@ LltmResult reference_lltm(const LltmStep& s) {
 LltmGradients reference_lltm_backward(const LltmStep& s, std::span<const float> grad_h, std::span<const float> grad_cell) {
   const int64_t B = s.batch, S = s.state, F = s.features, K = S + F;
   const LltmResult forward = reference_lltm(s);
-  LltmGradients g{std::vector<double>(B * F), std::vector<double>(3 * S * K), std::vector<double>(3 * S), std::vector<double>(B * S),
-                  std::vector<double>(B * S)};
+  LltmGradients g{std::vector<double>(B * F), std::vector<double>(3 * S * K), std::vector<double>(3 * S),
+                  std::vector<double>(B * S), std::vector<double>(B * S)};
   std::vector<double> d_gates(3 * S);
   for (int64_t b = 0; b < B; ++b) {
     const double* gate = &forward.gates[b * 3 * S];
@@ -83,8 +83,26 @@ LltmGradients reference_lltm_backward(const LltmStep& s, std::span<const float> 
   return g;
 }
 
+LinearGradients reference_linear_backward(std::span<const float> grad_y, std::span<const float> x, std::span<const float> w,
+                                          int64_t rows) {
+  const auto K = static_cast<int64_t>(x.size()) / rows, O = static_cast<int64_t>(grad_y.size()) / rows;
+  LinearGradients g{std::vector<double>(x.size()), std::vector<double>(w.size()), std::vector<double>(O)};
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t o = 0; o < O; ++o) {
+      const double d = grad_y[n * O + o];
+      g.bias[o] += d;
+      for (int64_t k = 0; k < K; ++k) {
+        g.x[n * K + k] += d * w[o * K + k];
+        g.w[o * K + k] += d * x[n * K + k];
+      }
+    }
+  }
+  return g;
+}
+
 Agreement compare(std::string what, std::span<const float> got, std::span<const double> want, double atol, double rtol) {
-  Agreement a{std::move(what), static_cast<int64_t>(want.size()), 0, 0, atol, rtol, rtol, got.size() == want.size() && !want.empty()};
+  Agreement a{
+      std::move(what), static_cast<int64_t>(want.size()), 0, 0, atol, rtol, rtol, got.size() == want.size() && !want.empty()};
   double difference = 0, norm = 0;
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
     const double error = std::abs(got[i] - want[i]);

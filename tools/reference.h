@@ -30,13 +30,20 @@ struct LltmGradients {
 };
 LltmGradients reference_lltm_backward(const LltmStep& step, std::span<const float> grad_h, std::span<const float> grad_cell);
 
+// The gradients of a linear layer y = x * w^T + b: N rows, K inputs, O outputs.
+struct LinearGradients {
+  std::vector<double> x, w, bias;
+};
+LinearGradients reference_linear_backward(std::span<const float> grad_y, std::span<const float> x, std::span<const float> w,
+                                          int64_t rows);
+
 // How well a float32 result agrees: per element |got - want| <= atol + rtol*|want|, and over all in the relative L2 norm.
 // A NaN never agrees.
 struct Agreement {
   std::string what;
   int64_t elements = 0;
-  double largest_error = 0;    // of one element
-  double relative_error = 0;   // L2 norm of the difference over L2 norm of the reference
+  double largest_error = 0;   // of one element
+  double relative_error = 0;  // L2 norm of the difference over L2 norm of the reference
   double atol = 0, rtol = 0, relative_limit = 0;
   bool ok = false;
 };

@@ -29,7 +29,7 @@ json json_of(const Ran& ran, uint32_t sample_rate) {
 }
 
 json json_of(const Agreement& a) {
-  return {{"what", a.what}, {"elements", a.elements}, {"largest_error", a.largest_error}, {"relative_error", a.relative_error},
+  return {{"what", a.what}, {"elements", a.elements}, {"largest_error", a.largest_error},   {"relative_error", a.relative_error},
           {"atol", a.atol}, {"rtol", a.rtol},         {"relative_limit", a.relative_limit}, {"ok", a.ok}};
 }
 
@@ -74,7 +74,8 @@ std::string duration(double seconds) {
 }
 
 std::string rate_text(const Ran& ran) {
-  return ran.flops > 0 ? format("%.2f %s", ran.flops / ran.seconds / 1e9, "GFLOP/s") : format("%.2f %s", ran.bytes / ran.seconds / 1e9, "GB/s");
+  return ran.flops > 0 ? format("%.2f %s", ran.flops / ran.seconds / 1e9, "GFLOP/s")
+                       : format("%.2f %s", ran.bytes / ran.seconds / 1e9, "GB/s");
 }
 
 std::string real_time_text(const Ran& ran, uint32_t sample_rate) {
@@ -96,22 +97,23 @@ std::string to_json(const Report& r) {
   for (const Ran& entry : r.ran) ran.push_back(json_of(entry, r.sample_rate));
   for (const Agreement& a : r.checks) checks.push_back(json_of(a));
   const size_t samples = r.sounds.empty() ? 0 : r.sounds.front().samples.size();
-  const json j{{"version", r.version},
-               {"ok", r.ok()},
-               {"backend", r.backend},
-               {"device", r.device},
-               {"arch", r.arch},
-               {"seed", r.seed},
-               {"input",
-                {{"from", r.input}, {"recordings", r.recordings}, {"sample_rate", r.sample_rate}, {"samples", samples}, {"note", r.note}}},
-               {"puzzle", {{"got", r.puzzle.got}, {"expected", r.puzzle.expected}, {"ok", r.puzzle.ok}}},
-               {"band_pass", {{"low_hz", r.band.low}, {"high_hz", r.band.high}, {"taps", r.band.taps}}},
-               {"soft_clip", {{"gain", r.gain}}},
-               {"lltm", json_of(r.training)},
-               {"ran", ran},
-               {"checks", checks},
-               {"files", r.files},
-               {"seconds", r.seconds}};
+  const json j{
+      {"version", r.version},
+      {"ok", r.ok()},
+      {"backend", r.backend},
+      {"device", r.device},
+      {"arch", r.arch},
+      {"seed", r.seed},
+      {"input",
+       {{"from", r.input}, {"recordings", r.recordings}, {"sample_rate", r.sample_rate}, {"samples", samples}, {"note", r.note}}},
+      {"puzzle", {{"got", r.puzzle.got}, {"expected", r.puzzle.expected}, {"ok", r.puzzle.ok}}},
+      {"band_pass", {{"low_hz", r.band.low}, {"high_hz", r.band.high}, {"taps", r.band.taps}}},
+      {"soft_clip", {{"gain", r.gain}}},
+      {"lltm", json_of(r.training)},
+      {"ran", ran},
+      {"checks", checks},
+      {"files", r.files},
+      {"seconds", r.seconds}};
   return j.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

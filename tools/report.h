@@ -96,8 +96,8 @@ struct Report {
   bool ok() const;
 };
 
-std::string duration(double seconds);  // "12.3 us"
-std::string rate_text(const Ran& ran);  // "3.21 GFLOP/s"
+std::string duration(double seconds);                              // "12.3 us"
+std::string rate_text(const Ran& ran);                             // "3.21 GFLOP/s"
 std::string real_time_text(const Ran& ran, uint32_t sample_rate);  // "1.2 million x real time"; "" if it is not about sound
 std::string printable(const std::string& text);  // valid UTF-8 without control characters: a file's name can hold anything
 

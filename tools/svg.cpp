@@ -20,8 +20,8 @@ std::string number(double value) {
 }
 
 std::string text_at(double x, double y, const char* css_class, const std::string& words, const std::string& more = "") {
-  return "<text class=\"" + std::string(css_class) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + more + ">" + escaped(words) +
-         "</text>";
+  return "<text class=\"" + std::string(css_class) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + more + ">" +
+         escaped(words) + "</text>";
 }
 
 std::string line_at(double x1, double y1, double x2, double y2, const char* css_class) {
@@ -40,11 +40,20 @@ std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : printable(text)) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -130,7 +139,8 @@ std::string waveform_svg(std::span<const float> samples, const std::string& css_
   const size_t columns = std::min<size_t>(kWidth, samples.size());
   std::string upper, lower;
   for (size_t c = 0; c < columns; ++c) {
-    const auto part = samples.subspan(c * samples.size() / columns, (c + 1) * samples.size() / columns - c * samples.size() / columns);
+    const auto part =
+        samples.subspan(c * samples.size() / columns, (c + 1) * samples.size() / columns - c * samples.size() / columns);
     const auto [least, greatest] = std::minmax_element(part.begin(), part.end());
     const double x = static_cast<double>(c) * kWidth / static_cast<double>(columns);
     const auto y = [](float v) { return kHeight / 2.0 * (1 - 0.96 * std::clamp(v, -1.0f, 1.0f)); };
@@ -138,8 +148,8 @@ std::string waveform_svg(std::span<const float> samples, const std::string& css_
     lower = number(x) + "," + number(y(*least) + 0.4) + " " + lower;
   }
   return open_svg(kHeight, description, " preserveAspectRatio=\"none\" class=\"wave\"") +
-         line_at(0, kHeight / 2.0, kWidth, kHeight / 2.0, "grid") + "<polygon class=\"fill " + css_class + "\" points=\"" + upper + lower +
-         "\"/></svg>";
+         line_at(0, kHeight / 2.0, kWidth, kHeight / 2.0, "grid") + "<polygon class=\"fill " + css_class + "\" points=\"" + upper +
+         lower + "\"/></svg>";
 }
 
 std::string heat_colour(double place) {
@@ -150,7 +160,8 @@ std::string heat_colour(double place) {
   const auto first = std::min(static_cast<size_t>(scaled), kAnchors.size() - 2);
   const double part = scaled - static_cast<double>(first);
   std::array<int, 3> rgb;
-  for (size_t i = 0; i < 3; ++i) rgb[i] = static_cast<int>(std::lround((1 - part) * kAnchors[first][i] + part * kAnchors[first + 1][i]));
+  for (size_t i = 0; i < 3; ++i)
+    rgb[i] = static_cast<int>(std::lround((1 - part) * kAnchors[first][i] + part * kAnchors[first + 1][i]));
   char text[8];
   std::snprintf(text, sizeof text, "#%02x%02x%02x", rgb[0] & 255, rgb[1] & 255, rgb[2] & 255);
   return text;
@@ -159,8 +170,9 @@ std::string heat_colour(double place) {
 std::string heat_map_svg(std::span<const float> values, int rows, double low, double high, const std::string& description) {
   constexpr int kCell = 8;
   const auto columns = static_cast<int>(values.size()) / rows;
-  std::string out = "<svg viewBox=\"0 0 " + std::to_string(columns) + " " + std::to_string(rows * kCell) + "\" role=\"img\" aria-label=\"" +
-                    escaped(description) + "\" preserveAspectRatio=\"none\" shape-rendering=\"crispEdges\" class=\"heat\">";
+  std::string out = "<svg viewBox=\"0 0 " + std::to_string(columns) + " " + std::to_string(rows * kCell) +
+                    "\" role=\"img\" aria-label=\"" + escaped(description) +
+                    "\" preserveAspectRatio=\"none\" shape-rendering=\"crispEdges\" class=\"heat\">";
   for (int row = 0; row < rows; ++row) {
     for (int column = 0, end; column < columns; column = end) {  // neighbours of one colour are one rectangle
       const auto colour = [&](int c) { return heat_colour((values[c * rows + row] - low) / (high - low)); };

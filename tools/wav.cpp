@@ -54,13 +54,20 @@ struct Format {
 
 std::string format_name(uint16_t tag) {
   switch (tag) {
-    case 0x0002: return "Microsoft ADPCM";
-    case 0x0006: return "A-law";
-    case 0x0007: return "mu-law";
-    case 0x0011: return "IMA ADPCM";
-    case 0x0031: return "GSM 6.10";
-    case 0x0050: return "MPEG";
-    case 0x0055: return "MP3";
+    case 0x0002:
+      return "Microsoft ADPCM";
+    case 0x0006:
+      return "A-law";
+    case 0x0007:
+      return "mu-law";
+    case 0x0011:
+      return "IMA ADPCM";
+    case 0x0031:
+      return "GSM 6.10";
+    case 0x0050:
+      return "MPEG";
+    case 0x0055:
+      return "MP3";
   }
   return "format tag " + std::to_string(tag);
 }
@@ -71,8 +78,7 @@ uint16_t extensible_tag(Bytes& chunk, uint16_t bits) {
   const uint32_t extra = chunk.number(2, "the fmt chunk");
   if (extra < 22) throw WavError("WAVE_FORMAT_EXTENSIBLE with " + std::to_string(extra) + " extra bytes; 22 are needed");
   const uint32_t valid_bits = chunk.number(2, "the fmt chunk");
-  if (valid_bits > bits)
-    throw WavError(std::to_string(valid_bits) + " valid bits in samples of " + std::to_string(bits) + " bits");
+  if (valid_bits > bits) throw WavError(std::to_string(valid_bits) + " valid bits in samples of " + std::to_string(bits) + " bits");
   chunk.take(4, "the fmt chunk");  // which speaker is which: mixed anyway
   const auto tag = static_cast<uint16_t>(chunk.number(2, "the fmt chunk"));
   const auto tail = chunk.take(sizeof kGuidTail, "the fmt chunk");
@@ -88,8 +94,8 @@ void check_format(const Format& f, uint32_t frame_bytes) {
     throw WavError("a sample rate of " + std::to_string(f.sample_rate) + " Hz; expected 1 to " + std::to_string(kHighestRate));
   const bool known = f.tag == kPcm ? f.bits == 8 || f.bits == 16 || f.bits == 24 || f.bits == 32 : f.bits == 32 || f.bits == 64;
   if (!known)
-    throw WavError(std::to_string(f.bits) + (f.tag == kPcm ? "-bit PCM; 8, 16, 24 and 32 bits are read"
-                                                           : "-bit float; 32 and 64 bits are read"));
+    throw WavError(std::to_string(f.bits) +
+                   (f.tag == kPcm ? "-bit PCM; 8, 16, 24 and 32 bits are read" : "-bit float; 32 and 64 bits are read"));
   if (frame_bytes != f.frame_bytes())
     throw WavError("the header says " + std::to_string(frame_bytes) + " bytes for a sample of all channels; " +
                    std::to_string(f.channels) + " of " + std::to_string(f.bits) + " bits are " + std::to_string(f.frame_bytes()));

@@ -240,7 +240,8 @@ void check_sig(const nw_sig& sig) {
   if (sig.flags & ~uint32_t{NW_DETERMINISTIC})
     refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this backend knows 0x%x", sig.op, sig.flags, NW_DETERMINISTIC);
   if (sig.device.device_type != kDLCPU)
-    refuse(NW_UNSUPPORTED, -1, "%s: device type %d; this backend serves %d", sig.op, static_cast<int>(sig.device.device_type), kDLCPU);
+    refuse(NW_UNSUPPORTED, -1, "%s: device type %d; this backend serves %d", sig.op, static_cast<int>(sig.device.device_type),
+           kDLCPU);
   check_device(sig.device.device_id);
 }
 
@@ -250,7 +251,8 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
     check_sig(*sig);
     std::unique_ptr<Plan> planned = op.plan(instance_of(self), *sig);
     if (info != nullptr)  // the host fills in `backend`
-      write_sized(info, {0, NW_PLAN_CAPTURABLE, planned->workspace_size, planned->kernel, nullptr}, offsetof(nw_plan_info, backend));
+      write_sized(info, {0, NW_PLAN_CAPTURABLE, planned->workspace_size, planned->kernel, nullptr},
+                  offsetof(nw_plan_info, backend));
     if (out != nullptr) *out = planned.release();
   });
 }
@@ -320,8 +322,8 @@ extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* 
   const nw_plugin* plugin = nullptr;
   guarded(error, [&] {
     if (host_major != NW_ABI_MAJOR)
-      refuse(NW_UNSUPPORTED, -1, "cpu: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's", host_major,
-             NW_ABI_MAJOR);
+      refuse(NW_UNSUPPORTED, -1, "cpu: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's",
+             host_major, NW_ABI_MAJOR);
     plugin = table();
   });
   return plugin;

@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+/* clang-format off */
+
 /* C99 has no static assertion: an array of negative length is its equal. Two declarations of one variable must agree in type. */
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
@@ -21,8 +23,6 @@ extern "C" {
 #define SLOT(s, f, offset, result, args) GOLDEN(offsetof(s, f) == (offset)) extern result(*golden_##s##_##f) args; SAME_TYPE(s, f)
 #define VALUE(name, value) GOLDEN((name) == (value) && sizeof(name) == sizeof(int))
 #define TEXT(name, value) GOLDEN(sizeof(name) == sizeof(value)) /* C can't compare its characters: struct_size.cpp does */
-
-/* clang-format off */
 
 /* What the headers stand on. */
 SIZE(void*, 8)

@@ -83,9 +83,12 @@ struct Boundary {
 
 #define END_OF(field) (offsetof(nw_call, field) + sizeof(nw_call::field))
 const Boundary kBoundaries[] = {
-    {offsetof(nw_call, params), false, false, false, false, false}, {END_OF(params_size), true, false, false, false, false},
-    {END_OF(stream), true, true, false, false, false},              {END_OF(workspace_size), true, true, true, false, false},
-    {END_OF(device), true, true, true, true, false},                {END_OF(backend), true, true, true, true, false},
+    {offsetof(nw_call, params), false, false, false, false, false},
+    {END_OF(params_size), true, false, false, false, false},
+    {END_OF(stream), true, true, false, false, false},
+    {END_OF(workspace_size), true, true, true, false, false},
+    {END_OF(device), true, true, true, true, false},
+    {END_OF(backend), true, true, true, true, false},
     {END_OF(kernel), true, true, true, true, true},
 };
 
@@ -153,7 +156,7 @@ TEST_CASE("what an old caller's nw_call lacks is 0") {
   }
 }
 
-TEST_CASE("nw_call may be longer than we know, with zeros there") {
+TEST_CASE("nw_call may be longer than we know with zeros there") {
   Loaded rt({"probe"});
   Array a({4}), out({4});
   const Call whole("probe.noop/1", {&a}, {&out});
@@ -199,7 +202,8 @@ TEST_CASE("nw_options of every size") {
     block.bytes()[at] = 1;
     nw_runtime* rt = nullptr;
     Error error;
-    expect_refused(nw_runtime_create(block.get(), &rt, &error), error, NW_UNSUPPORTED, -1, {"nw_options", std::to_string(at).c_str()});
+    expect_refused(nw_runtime_create(block.get(), &rt, &error), error, NW_UNSUPPORTED, -1,
+                   {"nw_options", std::to_string(at).c_str()});
     CHECK(rt == nullptr);
   }
 }
@@ -209,8 +213,8 @@ TEST_CASE("output structs of every size") {
   rt.probe().workspace_size = 4096;
   Array a({4}), out({4});
   Call call("probe.noop/1", {&a}, {&out});
-  check_output_struct<nw_plan_info>("nw_plan_info",
-                                    [&](nw_plan_info* info, nw_error* error) { return nw_plan_get(rt, &call.raw, nullptr, info, error); });
+  check_output_struct<nw_plan_info>(
+      "nw_plan_info", [&](nw_plan_info* info, nw_error* error) { return nw_plan_get(rt, &call.raw, nullptr, info, error); });
   check_output_struct<nw_device_info>(
       "nw_device_info", [&](nw_device_info* info, nw_error* error) { return nw_device(rt, probe_device(1), info, error); });
   check_output_struct<nw_backend_info>("nw_backend_info",
@@ -233,7 +237,7 @@ TEST_CASE("the strings of the constants") {
   CHECK(std::string(NW_PLUGIN_QUERY) == "narrows_plugin_query");
   CHECK(nw_abi_major() == NW_ABI_MAJOR);
   CHECK(!std::string(nw_version()).empty());
-  const char* const names[] = {"ok",     "invalid",      "unsupported", "unavailable", "out of memory", "not capturable",
+  const char* const names[] = {"ok",     "invalid",    "unsupported", "unavailable", "out of memory", "not capturable",
                                "failed", "device lost"};
   for (int32_t status = 0; status <= NW_DEVICE_LOST; ++status) CHECK(std::string(nw_status_name(status)) == names[status]);
   for (const int32_t status : {-1, 8, INT32_MIN, INT32_MAX}) CHECK(!std::string(nw_status_name(status)).empty());

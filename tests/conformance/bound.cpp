@@ -59,14 +59,17 @@ std::string outside(const Tensor& got, const std::vector<double>& reference, con
   first.precision(18);
   for (size_t i = 0; i < values.size(); ++i) {
     if (lies_within(got.dtype(), values[i], reference[i], bound[i]) || wrong++ != 0) continue;
-    first << i << " (in C order): got " << values[i] << ", expected " << reference[i] << " within " << bound[i] << " before rounding";
+    first << i << " (in C order): got " << values[i] << ", expected " << reference[i] << " within " << bound[i]
+          << " before rounding";
     if (got.is_stale(static_cast<int64_t>(i))) first << "; the element was never written";
   }
-  if (wrong != 0) return std::to_string(wrong) + " of " + std::to_string(values.size()) + " elements differ, first number " + first.str();
+  if (wrong != 0)
+    return std::to_string(wrong) + " of " + std::to_string(values.size()) + " elements differ, first number " + first.str();
   return norm_excess(got, values, reference, bound);
 }
 
-void expect_within(const Result& result, const Tensor& got, const std::vector<double>& reference, const std::vector<double>& bound) {
+void expect_within(const Result& result, const Tensor& got, const std::vector<double>& reference,
+                   const std::vector<double>& bound) {
   expect_ok(result);
   if (!result.ok()) return;
   if (const std::string text = outside(got, reference, bound); !text.empty()) FAIL_CHECK(result.what << "\n  " << text);

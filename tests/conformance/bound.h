@@ -20,7 +20,8 @@ std::vector<double> absolute(std::vector<double> values);
 // terms have one sign, and far more when they have not. The 2 covers products, bias and the reference's own rounding in f64.
 // Equal terms, as stride 0 makes them, round alike, and their errors grow by `terms`.
 enum class Terms { independent, equal };
-std::vector<double> sum_bound(DType accumulator, const std::vector<double>& magnitude, int64_t terms, Terms kind = Terms::independent);
+std::vector<double> sum_bound(DType accumulator, const std::vector<double>& magnitude, int64_t terms,
+                              Terms kind = Terms::independent);
 
 // Before it was rounded to the tensor's dtype the result was within `bound` of the reference: rounding is monotone, so it lies
 // between the rounded ends of that interval. Over the tensor the L2 norm of the difference is at most half that of the bound

@@ -90,8 +90,13 @@ TEST_CASE("conv1d: groups of many channels", "[conv1d]") {
     for (const int64_t groups : {2, 3, 5})
       for (const int64_t channels : {16, 17})
         for (const int64_t filters : {1, 7, 24}) {
-          const Conv1d s{.batch = 2, .channels = groups * channels, .length = 53, .filters = groups * filters, .taps = 3,
-                         .groups = groups, .pad_left = 2};
+          const Conv1d s{.batch = 2,
+                         .channels = groups * channels,
+                         .length = 53,
+                         .filters = groups * filters,
+                         .taps = 3,
+                         .groups = groups,
+                         .pad_left = 2};
           check_conv1d({.shape = s, .dtype = dtype}, rng);
         }
   }
@@ -104,7 +109,8 @@ TEST_CASE("conv1d: more taps than any block, signals shorter and longer than the
       for (const int64_t length : {1, 100, 1200}) {
         const int64_t right = std::max<int64_t>(0, taps - length);
         for (const int64_t stride : {1, 3}) {
-          Conv1d s{.channels = 2, .length = length, .filters = 3, .taps = taps, .stride = stride, .pad_left = 17, .pad_right = right};
+          Conv1d s{
+              .channels = 2, .length = length, .filters = 3, .taps = taps, .stride = stride, .pad_left = 17, .pad_right = right};
           check_conv1d({.shape = s, .dtype = dtype}, rng);
           s.channels = s.filters = s.groups = 3;
           check_conv1d({.shape = s, .dtype = dtype, .rank = 2}, rng);
@@ -118,14 +124,18 @@ TEST_CASE("conv1d: signals longer than a thread's share", "[conv1d]") {
     Rng rng("conv1d long");
     check_conv1d({.shape = {.length = 100003, .taps = 5, .pad_left = 4}, .dtype = dtype, .rank = 1}, rng);
     check_conv1d({.shape = {.length = 70001, .taps = 7, .stride = 3, .dilation = 2}, .dtype = dtype, .rank = 1}, rng);
-    check_conv1d({.shape = {.batch = 2, .channels = 8, .length = 3001, .filters = 8, .taps = 4, .groups = 8, .pad_left = 3}, .dtype = dtype}, rng);
+    check_conv1d(
+        {.shape = {.batch = 2, .channels = 8, .length = 3001, .filters = 8, .taps = 4, .groups = 8, .pad_left = 3}, .dtype = dtype},
+        rng);
   }
 }
 
 TEST_CASE("conv1d: a wide dense layer on every thread", "[conv1d]") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Rng rng("conv1d wide");
-    check_conv1d({.shape = {.batch = 3, .channels = 65, .length = 301, .filters = 67, .taps = 3, .pad_left = 1, .pad_right = 1}, .dtype = dtype}, rng);
+    check_conv1d({.shape = {.batch = 3, .channels = 65, .length = 301, .filters = 67, .taps = 3, .pad_left = 1, .pad_right = 1},
+                  .dtype = dtype},
+                 rng);
   }
 }
 
@@ -134,7 +144,9 @@ TEST_CASE("conv1d: tensors without elements, and sums without terms", "[conv1d]"
     Rng rng("conv1d empty");
     check_conv1d({.shape = {.batch = 0, .channels = 3, .length = 9, .filters = 4, .taps = 3}, .dtype = dtype}, rng);
     check_conv1d({.shape = {.batch = 2, .channels = 3, .length = 9, .filters = 0, .taps = 3}, .dtype = dtype}, rng);
-    check_conv1d({.shape = {.batch = 2, .channels = 3, .length = 0, .filters = 4, .taps = 2, .pad_left = 2, .pad_right = 1}, .dtype = dtype}, rng);
+    check_conv1d(
+        {.shape = {.batch = 2, .channels = 3, .length = 0, .filters = 4, .taps = 2, .pad_left = 2, .pad_right = 1}, .dtype = dtype},
+        rng);
     check_conv1d({.shape = {.batch = 2, .channels = 0, .length = 9, .filters = 4, .taps = 3}, .dtype = dtype}, rng);
     check_conv1d({.shape = {.length = 0, .taps = 2, .pad_left = 2, .pad_right = 1}, .dtype = dtype, .rank = 1}, rng);
   }
@@ -156,7 +168,8 @@ TEST_CASE("conv1d: a short params blob is extended with zeros, a long one may en
   Conv1dTensors t(c, rng);
   const auto reference = narrows::reference::conv1d(c.shape, t.x.values(), t.w.values(), t.bias.values());
   const Blob whole(c.params());
-  for (const size_t size : {size_t{9}, size_t{16}, size_t{17}, size_t{24}, size_t{40}, sizeof(nw_conv1d_params), sizeof(nw_conv1d_params) + 64}) {
+  for (const size_t size :
+       {size_t{9}, size_t{16}, size_t{17}, size_t{24}, size_t{40}, sizeof(nw_conv1d_params), sizeof(nw_conv1d_params) + 64}) {
     std::vector<unsigned char> bytes = whole.bytes;
     bytes.resize(size, 0);
     const Result result = run("conv1d", {&t.x, &t.w, &t.bias}, {&t.y}, Blob(bytes), nullptr, 0, "blob of " + std::to_string(size));

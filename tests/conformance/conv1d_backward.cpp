@@ -14,7 +14,9 @@ namespace {
 
 constexpr unsigned kAll = kGradX | kGradW | kGradBias;
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
 
 // The derivative of <grad_y, conv1d(...)> by each element of `operand`, one of the tensors of `t`. conv1d is linear in each of
 // them, so a step as large as 1 has no truncation error and the best rounding.
@@ -44,20 +46,24 @@ void check_by_finite_differences(const Conv1dCase& c) {
   const auto by_x = finite_differences(c, t, t.x, gy.values());
   const auto by_w = finite_differences(c, t, t.w, gy.values());
   const auto by_bias = finite_differences(c, t, t.bias, gy.values());
-  const Result result = run("conv1d_backward", {&gy, &t.x, &t.w, &t.bias}, {&gx, &gw, &gbias}, c.params(), nullptr, 0, c.note());
-  // Differences of sums of about 100 products near 1: 100 * 100 * epsilon of f64 is 2e-12.
-  const Tolerance tolerance{.rtol = 1e-12, .atol = 2e-12};
-  expect_close(result, gx, by_x, tolerance);
-  expect_close(result, gw, by_w, tolerance);
-  expect_close(result, gbias, by_bias, tolerance);
+  for (const char* kernel : kernels("conv1d_backward")) {
+    const Result result = run("conv1d_backward", {&gy, &t.x, &t.w, &t.bias}, {&gx, &gw, &gbias}, c.params(), kernel, 0, c.note());
+    if (result.unsupported_variant()) continue;
+    // Differences of sums of about 100 products near 1: 100 * 100 * epsilon of f64 is 2e-12.
+    const Tolerance tolerance{.rtol = 1e-12, .atol = 2e-12};
+    expect_close(result, gx, by_x, tolerance);
+    expect_close(result, gw, by_w, tolerance);
+    expect_close(result, gbias, by_bias, tolerance);
+  }
 }
 
 // Large enough that a backend spreads them over threads, one for each kind of kernel.
-const Conv1d kShared[] = {{.length = 200003, .taps = 9, .pad_left = 8},
-                          {.batch = 3, .channels = 16, .length = 2001, .filters = 16, .taps = 4, .groups = 16, .pad_left = 3},
-                          {.batch = 3, .channels = 33, .length = 301, .filters = 34, .taps = 3, .pad_left = 1, .pad_right = 1},
-                          {.batch = 2, .channels = 64, .length = 203, .filters = 48, .taps = 5, .stride = 2, .dilation = 2, .groups = 2},
-                          {.batch = 2000, .channels = 2, .length = 11, .filters = 3, .taps = 3}};
+const Conv1d kShared[] = {
+    {.length = 200003, .taps = 9, .pad_left = 8},
+    {.batch = 3, .channels = 16, .length = 2001, .filters = 16, .taps = 4, .groups = 16, .pad_left = 3},
+    {.batch = 3, .channels = 33, .length = 301, .filters = 34, .taps = 3, .pad_left = 1, .pad_right = 1},
+    {.batch = 2, .channels = 64, .length = 203, .filters = 48, .taps = 5, .stride = 2, .dilation = 2, .groups = 2},
+    {.batch = 2000, .channels = 2, .length = 11, .filters = 3, .taps = 3}};
 
 }  // namespace
 
@@ -73,10 +79,21 @@ TEST_CASE("conv1d_backward: every subset of the outputs", "[conv1d][backward]") 
     Rng rng("conv1d_backward subsets");
     for (unsigned wanted = 1; wanted <= kAll; ++wanted)
       for (const bool bias : {false, true}) {
-        check_conv1d_backward({.shape = {.batch = 3, .channels = 4, .length = 21, .filters = 6, .taps = 3, .stride = 2, .groups = 2}, .dtype = dtype, .bias = bias}, rng, wanted);
-        check_conv1d_backward({.shape = {.channels = 17, .length = 33, .filters = 20, .taps = 5}, .dtype = dtype, .rank = 2, .bias = bias}, rng, wanted);
-        check_conv1d_backward({.shape = {.length = 40, .taps = 7, .pad_right = 6}, .dtype = dtype, .rank = 1, .bias = bias}, rng, wanted);
-        check_conv1d_backward({.shape = {.batch = 2, .channels = 5, .length = 33, .filters = 5, .taps = 4, .groups = 5, .pad_left = 3}, .dtype = dtype, .bias = bias}, rng, wanted);
+        check_conv1d_backward(
+            {.shape = {.batch = 3, .channels = 4, .length = 21, .filters = 6, .taps = 3, .stride = 2, .groups = 2},
+             .dtype = dtype,
+             .bias = bias},
+            rng, wanted);
+        check_conv1d_backward(
+            {.shape = {.channels = 17, .length = 33, .filters = 20, .taps = 5}, .dtype = dtype, .rank = 2, .bias = bias}, rng,
+            wanted);
+        check_conv1d_backward({.shape = {.length = 40, .taps = 7, .pad_right = 6}, .dtype = dtype, .rank = 1, .bias = bias}, rng,
+                              wanted);
+        check_conv1d_backward(
+            {.shape = {.batch = 2, .channels = 5, .length = 33, .filters = 5, .taps = 4, .groups = 5, .pad_left = 3},
+             .dtype = dtype,
+             .bias = bias},
+            rng, wanted);
       }
   }
 }
@@ -115,7 +132,11 @@ TEST_CASE("conv1d_backward: more taps than any block, a filter longer than the s
     for (const int64_t taps : {300, 1025})
       for (const int64_t length : {1, 100, 1200}) {
         const int64_t right = std::max<int64_t>(0, taps - length);
-        check_conv1d_backward({.shape = {.channels = 2, .length = length, .filters = 3, .taps = taps, .stride = 2, .pad_left = 17, .pad_right = right}, .dtype = dtype}, rng);
+        check_conv1d_backward(
+            {.shape =
+                 {.channels = 2, .length = length, .filters = 3, .taps = taps, .stride = 2, .pad_left = 17, .pad_right = right},
+             .dtype = dtype},
+            rng);
       }
   }
 }
@@ -124,7 +145,10 @@ TEST_CASE("conv1d_backward: long signals and a wide layer on every thread", "[co
   for (const DType dtype : kFloatDTypes) {
     Rng rng("conv1d_backward long");
     check_conv1d_backward({.shape = {.length = 100003, .taps = 5, .pad_left = 4}, .dtype = dtype, .rank = 1}, rng);
-    check_conv1d_backward({.shape = {.batch = 3, .channels = 35, .length = 201, .filters = 37, .taps = 3, .pad_left = 1, .pad_right = 1}, .dtype = dtype}, rng);
+    check_conv1d_backward(
+        {.shape = {.batch = 3, .channels = 35, .length = 201, .filters = 37, .taps = 3, .pad_left = 1, .pad_right = 1},
+         .dtype = dtype},
+        rng);
   }
 }
 
@@ -133,7 +157,9 @@ TEST_CASE("conv1d_backward: tensors without elements; sums without terms are zer
     Rng rng("conv1d_backward empty");
     check_conv1d_backward({.shape = {.batch = 0, .channels = 3, .length = 9, .filters = 4, .taps = 3}, .dtype = dtype}, rng);
     check_conv1d_backward({.shape = {.batch = 2, .channels = 3, .length = 9, .filters = 0, .taps = 3}, .dtype = dtype}, rng);
-    check_conv1d_backward({.shape = {.batch = 2, .channels = 3, .length = 0, .filters = 4, .taps = 2, .pad_left = 2, .pad_right = 1}, .dtype = dtype}, rng);
+    check_conv1d_backward(
+        {.shape = {.batch = 2, .channels = 3, .length = 0, .filters = 4, .taps = 2, .pad_left = 2, .pad_right = 1}, .dtype = dtype},
+        rng);
     check_conv1d_backward({.shape = {.batch = 2, .channels = 0, .length = 9, .filters = 4, .taps = 3}, .dtype = dtype}, rng);
   }
 }
@@ -168,10 +194,11 @@ TEST_CASE("conv1d_backward: bias and y may be given and do not matter", "[conv1d
 }
 
 TEST_CASE("conv1d_backward: is the derivative of conv1d, by finite differences in f64", "[conv1d][backward][gradcheck]") {
-  for (const Conv1d& s : {Conv1d{.length = 15, .taps = 4, .pad_right = 3}, Conv1d{.length = 14, .taps = 3, .stride = 3, .dilation = 2, .pad_left = 5},
-                          Conv1d{.batch = 2, .channels = 4, .length = 9, .filters = 6, .taps = 3, .stride = 2, .groups = 2, .pad_left = 1},
-                          Conv1d{.batch = 2, .channels = 3, .length = 8, .filters = 3, .taps = 4, .groups = 3, .pad_left = 3},
-                          Conv1d{.batch = 1, .channels = 17, .length = 5, .filters = 9, .taps = 2, .dilation = 3, .pad_right = 2}})
+  for (const Conv1d& s :
+       {Conv1d{.length = 15, .taps = 4, .pad_right = 3}, Conv1d{.length = 14, .taps = 3, .stride = 3, .dilation = 2, .pad_left = 5},
+        Conv1d{.batch = 2, .channels = 4, .length = 9, .filters = 6, .taps = 3, .stride = 2, .groups = 2, .pad_left = 1},
+        Conv1d{.batch = 2, .channels = 3, .length = 8, .filters = 3, .taps = 4, .groups = 3, .pad_left = 3},
+        Conv1d{.batch = 1, .channels = 17, .length = 5, .filters = 9, .taps = 2, .dilation = 3, .pad_right = 2}})
     check_by_finite_differences({.shape = s, .dtype = DType::f64});
 }
 

@@ -47,7 +47,8 @@ TEST_CASE("conv1d bad input: the call that the others bend is good", "[conv1d][b
 TEST_CASE("conv1d bad input: wrong ranks", "[conv1d][bad]") {
   Good g;
   expect_refused(g.with_x(zeros(DType::f32, {})), NW_INVALID, kX, {"conv1d", "x ", "()", "expected", "(N, C, L)"});
-  expect_refused(g.with_x(zeros(DType::f32, {1, 2, 4, 10})), NW_INVALID, kX, {"x ", "(1, 2, 4, 10)", "expected", "(N, C, L)", "(C, L)", "(L)"});
+  expect_refused(g.with_x(zeros(DType::f32, {1, 2, 4, 10})), NW_INVALID, kX,
+                 {"x ", "(1, 2, 4, 10)", "expected", "(N, C, L)", "(C, L)", "(L)"});
   expect_refused(g.with_w(zeros(DType::f32, {})), NW_INVALID, kW, {"w ", "()", "expected"});
   expect_refused(g.with_w(zeros(DType::f32, {2, 3})), NW_INVALID, kW, {"w ", "(2, 3)", "expected"});
   expect_refused(g.with_w(zeros(DType::f32, {3})), NW_INVALID, kW, {"w ", "(3,)", "expected"});
@@ -78,7 +79,8 @@ TEST_CASE("conv1d bad input: groups that do not divide", "[conv1d][bad]") {
   expect_refused(g.with_x(g.x), NW_INVALID, kX, {"groups", "9223372036854775807", "4 channels"});
   const Tensor signal = zeros(DType::f32, {10}), filter = zeros(DType::f32, {3});
   Tensor y(DType::f32, {8});
-  expect_refused(run("conv1d", {&signal, &filter}, {&y}, Conv1dParams{.groups = 2}.blob()), NW_INVALID, -1, {"groups = 2", "1 channel"});
+  expect_refused(run("conv1d", {&signal, &filter}, {&y}, Conv1dParams{.groups = 2}.blob()), NW_INVALID, -1,
+                 {"groups = 2", "1 channel"});
 }
 
 TEST_CASE("conv1d bad input: negative params", "[conv1d][bad]") {
@@ -87,13 +89,15 @@ TEST_CASE("conv1d bad input: negative params", "[conv1d][bad]") {
   expect_refused(g.with_params({.dilation = -2, .groups = 2}), NW_INVALID, -1, {"dilation = -2", "expected"});
   expect_refused(g.with_params({.groups = -2}), NW_INVALID, -1, {"groups = -2", "expected"});
   expect_refused(g.with_params({.groups = 2, .pad_left = -1}), NW_INVALID, -1, {"pad_left = -1", "expected"});
-  expect_refused(g.with_params({.groups = 2, .pad_right = -kMax - 1}), NW_INVALID, -1, {"pad_right = -9223372036854775808", "expected"});
+  expect_refused(g.with_params({.groups = 2, .pad_right = -kMax - 1}), NW_INVALID, -1,
+                 {"pad_right = -9223372036854775808", "expected"});
 }
 
 TEST_CASE("conv1d bad input: params that overflow 64 bits", "[conv1d][bad]") {
   Good g;
   expect_refused(g.with_params({.groups = 2, .pad_left = kMax}), NW_INVALID, -1, {"pad_left = 9223372036854775807", "overflow"});
-  expect_refused(g.with_params({.groups = 2, .pad_left = kMax / 2, .pad_right = kMax / 2 + 1}), NW_INVALID, -1, {"pad_right", "overflow"});
+  expect_refused(g.with_params({.groups = 2, .pad_left = kMax / 2, .pad_right = kMax / 2 + 1}), NW_INVALID, -1,
+                 {"pad_right", "overflow"});
   expect_refused(g.with_params({.dilation = kMax, .groups = 2}), NW_INVALID, -1, {"dilation = 9223372036854775807", "overflow"});
   expect_refused(g.with_params({.dilation = kMax / 2 + 1, .groups = 2}), NW_INVALID, -1, {"dilation", "overflow"});
 }
@@ -101,13 +105,16 @@ TEST_CASE("conv1d bad input: params that overflow 64 bits", "[conv1d][bad]") {
 TEST_CASE("conv1d bad input: huge params that give another output than the call's", "[conv1d][bad]") {
   Good g;
   expect_refused(g.with_params({.stride = kMax, .groups = 2}), NW_INVALID, kY, {"y ", "(2, 6, 8)", "expected (2, 6, 1)"});
-  expect_refused(g.with_params({.groups = 2, .pad_left = int64_t{1} << 62}), NW_INVALID, kY, {"y ", "expected (2, 6, 4611686018427387912)"});
+  expect_refused(g.with_params({.groups = 2, .pad_left = int64_t{1} << 62}), NW_INVALID, kY,
+                 {"y ", "expected (2, 6, 4611686018427387912)"});
 }
 
 TEST_CASE("conv1d bad input: an output shorter than 1, the sum is stated", "[conv1d][bad]") {
   Good g;
-  expect_refused(g.with_params({.dilation = 5, .groups = 2}), NW_INVALID, -1, {"L + pad_left + pad_right - dilation*(K-1) - 1", "10 + 0 + 0 - 5*2 - 1 = -1"});
-  expect_refused(g.with_params({.dilation = kMax / 2, .groups = 2, .pad_left = 3}), NW_INVALID, -1, {"10 + 3 + 0 - 4611686018427387903*2 - 1"});
+  expect_refused(g.with_params({.dilation = 5, .groups = 2}), NW_INVALID, -1,
+                 {"L + pad_left + pad_right - dilation*(K-1) - 1", "10 + 0 + 0 - 5*2 - 1 = -1"});
+  expect_refused(g.with_params({.dilation = kMax / 2, .groups = 2, .pad_left = 3}), NW_INVALID, -1,
+                 {"10 + 3 + 0 - 4611686018427387903*2 - 1"});
   expect_refused(g.with_w(zeros(DType::f32, {6, 2, 11})), NW_INVALID, -1, {"10 + 0 + 0 - 1*10 - 1 = -1"});
   const Tensor empty = zeros(DType::f32, {2, 4, 0});
   expect_refused(g.with_x(empty), NW_INVALID, -1, {"0 + 0 + 0 - 1*2 - 1 = -3"});
@@ -130,7 +137,8 @@ TEST_CASE("conv1d bad input: dtypes", "[conv1d][bad]") {
   expect_refused(g.with_bias(zeros(DType::f16, {6})), NW_INVALID, kBias, {"bias ", "float16", "expected float32"});
   Tensor y(DType::f64, {2, 6, 8});
   expect_refused(g.with_y(y), NW_INVALID, kY, {"y ", "float64", "expected float32"});
-  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::boolean}) {
+  for (const DType dtype :
+       {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::boolean}) {
     const Tensor x = zeros(dtype, {2, 4, 10}), w = zeros(dtype, {6, 2, 3}), bias = zeros(dtype, {6});
     Tensor out(dtype, {2, 6, 8});
     expect_refused(g.run_with(x, w, bias, out), NW_INVALID, kX, {"x ", "dtype", "expected float32"});
@@ -141,7 +149,8 @@ TEST_CASE("conv1d bad input: shapes that do not fit", "[conv1d][bad]") {
   Good g;
   expect_refused(g.with_bias(zeros(DType::f32, {5})), NW_INVALID, kBias, {"bias ", "(5,)", "expected", "6"});
   expect_refused(g.with_bias(zeros(DType::f32, {1})), NW_INVALID, kBias, {"bias ", "(1,)", "expected", "6"});
-  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2, 6, 7}, {2, 6, 9}, {1, 6, 8}, {2, 5, 8}, {6, 8}, {2, 6, 8, 1}, {0, 6, 8}}) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{2, 6, 7}, {2, 6, 9}, {1, 6, 8}, {2, 5, 8}, {6, 8}, {2, 6, 8, 1}, {0, 6, 8}}) {
     Tensor y(DType::f32, shape);
     expect_refused(g.with_y(y), NW_INVALID, kY, {"y ", "shape", "expected (2, 6, 8)"});
   }
@@ -180,7 +189,8 @@ TEST_CASE("conv1d bad input: interleaved, the output's gaps being the input: no 
 
 TEST_CASE("conv1d bad input: an output whose elements share a place", "[conv1d][bad]") {
   Good g;
-  for (const std::vector<int64_t>& strides : {std::vector<int64_t>{0, 8, 1}, {48, 0, 1}, {48, 8, 0}, {48, 7, 1}, {1, 8, 1}, {-48, 8, 0}}) {
+  for (const std::vector<int64_t>& strides :
+       {std::vector<int64_t>{0, 8, 1}, {48, 0, 1}, {48, 8, 0}, {48, 7, 1}, {1, 8, 1}, {-48, 8, 0}}) {
     Tensor base(DType::f32, {256});
     Tensor y(base, DType::f32, {2, 6, 8}, strides, 4 * 128);
     expect_refused(g.with_y(y), NW_INVALID, kY, {"y ", "(2, 6, 8)", "strides"});
@@ -189,14 +199,16 @@ TEST_CASE("conv1d bad input: an output whose elements share a place", "[conv1d][
 
 TEST_CASE("conv1d bad input: too many, too few, absent tensors", "[conv1d][bad]") {
   Good g;
-  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, 3, {"4 inputs", "expected", "3"});
+  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, 3,
+                 {"4 inputs", "expected", "3"});
   expect_refused(run("conv1d", {&g.x}, {&g.y}, g.params.blob()), NW_INVALID, kW, {"w ", "absent", "expected"});
   expect_refused(run("conv1d", {nullptr, &g.w, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, kX, {"x ", "absent", "expected"});
   expect_refused(run("conv1d", {&g.x, nullptr, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, kW, {"w ", "absent", "expected"});
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {nullptr}, g.params.blob()), NW_INVALID, kY, {"y ", "NULL", "expected"});
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {}, g.params.blob()), NW_INVALID, -1, {"0 outputs", "expected 1"});
   Tensor second(DType::f32, {2, 6, 8});
-  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y, &second}, g.params.blob()), NW_INVALID, -1, {"2 outputs", "expected 1"});
+  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y, &second}, g.params.blob()), NW_INVALID, -1,
+                 {"2 outputs", "expected 1"});
 }
 
 TEST_CASE("conv1d bad input: an output is counted after the inputs that the call has, absent ones too", "[conv1d][bad]") {
@@ -219,15 +231,19 @@ TEST_CASE("conv1d bad input: params blobs", "[conv1d][bad]") {
 
 TEST_CASE("conv1d bad input: an unknown kernel, flag or stream", "[conv1d][bad]") {
   Good g;
-  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), "no such kernel"), NW_UNSUPPORTED, -1, {"no such kernel"});
+  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), "no such kernel"), NW_UNSUPPORTED, -1,
+                 {"no such kernel"});
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), ""), NW_UNSUPPORTED, -1, {"kernel"});
-  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), nullptr, 1u << 31), NW_UNSUPPORTED, -1, {"flags", "80000000"});
+  expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), nullptr, 1u << 31), NW_UNSUPPORTED, -1,
+                 {"flags", "80000000"});
 }
 
 TEST_CASE("conv1d_backward bad input", "[conv1d][backward][bad]") {
   Good g;
   Tensor gy = zeros(DType::f32, {2, 6, 8}), gx(DType::f32, {2, 4, 10}), gw(DType::f32, {6, 2, 3}), gbias(DType::f32, {6});
-  const auto backward = [&](std::vector<const Tensor*> in, std::vector<Tensor*> out) { return run("conv1d_backward", std::move(in), std::move(out), g.params.blob()); };
+  const auto backward = [&](std::vector<const Tensor*> in, std::vector<Tensor*> out) {
+    return run("conv1d_backward", std::move(in), std::move(out), g.params.blob());
+  };
   expect_ok(backward({&gy, &g.x, &g.w, &g.bias, &g.y}, {&gx, &gw, &gbias}));
 
   Tensor longer = zeros(DType::f32, {2, 6, 9}), f64 = zeros(DType::f64, {2, 6, 8});
@@ -239,7 +255,8 @@ TEST_CASE("conv1d_backward bad input", "[conv1d][backward][bad]") {
   CHECK(std::string(mixed.error.message).find("float64") != std::string::npos);
 
   Tensor wrong_x(DType::f32, {2, 4, 9}), wrong_w(DType::f64, {6, 2, 3}), wrong_bias(DType::f32, {5});
-  expect_refused(backward({&gy, &g.x, &g.w}, {&wrong_x, &gw, &gbias}), NW_INVALID, 3, {"grad_x", "(2, 4, 9)", "expected (2, 4, 10)"});
+  expect_refused(backward({&gy, &g.x, &g.w}, {&wrong_x, &gw, &gbias}), NW_INVALID, 3,
+                 {"grad_x", "(2, 4, 9)", "expected (2, 4, 10)"});
   expect_refused(backward({&gy, &g.x, &g.w}, {&gx, &wrong_w, &gbias}), NW_INVALID, 4, {"grad_w", "float64", "expected float32"});
   expect_refused(backward({&gy, &g.x, &g.w}, {&gx, &gw, &wrong_bias}), NW_INVALID, 5, {"grad_bias", "(5,)", "expected (6,)"});
   expect_refused(backward({&gy, &g.x, &g.w}, {&gx, &gw}), NW_INVALID, -1, {"2 outputs", "expected 3"});
@@ -248,7 +265,9 @@ TEST_CASE("conv1d_backward bad input", "[conv1d][backward][bad]") {
 TEST_CASE("conv1d_backward bad input: outputs that share memory with inputs or each other", "[conv1d][backward][bad]") {
   Good g;
   Tensor gy = zeros(DType::f32, {2, 6, 8}), gx(DType::f32, {2, 4, 10}), gw(DType::f32, {6, 2, 3}), gbias(DType::f32, {6});
-  const auto backward = [&](std::vector<Tensor*> out) { return run("conv1d_backward", {&gy, &g.x, &g.w}, std::move(out), g.params.blob()); };
+  const auto backward = [&](std::vector<Tensor*> out) {
+    return run("conv1d_backward", {&gy, &g.x, &g.w}, std::move(out), g.params.blob());
+  };
   Tensor on_x(g.x, DType::f32, {2, 4, 10}, {40, 10, 1}, 0), on_w(g.w, DType::f32, {6, 2, 3}, {6, 3, 1}, 0);
   expect_refused(backward({&on_x, &gw, &gbias}), NW_INVALID, 3, {"grad_x", "x"});
   expect_refused(backward({&gx, &on_w, &gbias}), NW_INVALID, 4, {"grad_w", "w"});

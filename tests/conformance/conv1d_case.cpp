@@ -48,11 +48,14 @@ Terms Conv1dCase::terms() const {
 }
 std::string Conv1dCase::note() const {
   return "stride=" + std::to_string(shape.stride) + " dilation=" + std::to_string(shape.dilation) +
-         " groups=" + std::to_string(shape.groups) + " pad=" + std::to_string(shape.pad_left) + "," + std::to_string(shape.pad_right);
+         " groups=" + std::to_string(shape.groups) + " pad=" + std::to_string(shape.pad_left) + "," +
+         std::to_string(shape.pad_right);
 }
 
 Conv1dTensors::Conv1dTensors(const Conv1dCase& c, Rng& rng)
-    : x(c.dtype, c.x_dims(), c.x_layout), w(c.dtype, c.w_dims(), c.w_layout), bias(c.dtype, c.bias_dims(), c.bias_layout),
+    : x(c.dtype, c.x_dims(), c.x_layout),
+      w(c.dtype, c.w_dims(), c.w_layout),
+      bias(c.dtype, c.bias_dims(), c.bias_layout),
       y(c.dtype, c.y_dims(), c.y_layout) {
   x.fill_uniform(rng, -1, 1);
   w.fill_uniform(rng, -1, 1);
@@ -80,9 +83,10 @@ void check_conv1d_backward(const Conv1dCase& c, Rng& rng, unsigned wanted) {
   const auto grad = reference::conv1d_backward(c.shape, gy, x, w);
   const auto magnitude = reference::conv1d_backward(c.shape, absolute(gy), absolute(x), absolute(w));
   for (const char* kernel : kernels("conv1d_backward")) {
-    const Result result = run("conv1d_backward", {&t.y, &t.x, &t.w, c.bias ? &t.bias : nullptr, nullptr},
-                              {wanted & kGradX ? &gx : nullptr, wanted & kGradW ? &gw : nullptr, wanted & kGradBias ? &gbias : nullptr},
-                              c.params(), kernel, 0, c.note());
+    const Result result =
+        run("conv1d_backward", {&t.y, &t.x, &t.w, c.bias ? &t.bias : nullptr, nullptr},
+            {wanted & kGradX ? &gx : nullptr, wanted & kGradW ? &gw : nullptr, wanted & kGradBias ? &gbias : nullptr}, c.params(),
+            kernel, 0, c.note());
     if (result.unsupported_variant()) continue;
     const int64_t positions = c.shape.batch * c.shape.outputs();
     if (wanted & kGradX) check_gradient(result, gx, grad.x, magnitude.x, c.shape.group_filters() * c.shape.taps, c.terms());

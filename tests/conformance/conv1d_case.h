@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bound.h"
-#include "support/harness.h"
 #include "reference/conv1d.h"
+#include "support/harness.h"
 
 namespace narrows::test {
 
@@ -21,7 +21,7 @@ struct Conv1dParams {
 struct Conv1dCase {
   reference::Conv1d shape = {};
   DType dtype = DType::f32;
-  int rank = 3;      // of x and y: 3, or without a batch axis 2, or a plain signal 1
+  int rank = 3;  // of x and y: 3, or without a batch axis 2, or a plain signal 1
   bool bias = true;
   // Of x, w, bias, y. In backward a gradient lies as its tensor does, outputs without the stride 0 that inputs may have.
   Layout x_layout = {}, w_layout = {}, bias_layout = {}, y_layout = {};

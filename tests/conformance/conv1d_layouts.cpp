@@ -87,7 +87,13 @@ TEST_CASE("conv1d: layouts of a plain signal", "[conv1d][layout]") {
     Rng rng("conv1d layouts of a signal");
     for (const Layout& x : input_layouts(1, dtype))
       for (const Layout& w : input_layouts(1, dtype))
-        check_conv1d({.shape = {.length = 45, .taps = 5, .pad_left = 4}, .dtype = dtype, .rank = 1, .x_layout = x, .w_layout = w, .y_layout = x.steps.empty() ? x : Layout::strided(2)}, rng);
+        check_conv1d({.shape = {.length = 45, .taps = 5, .pad_left = 4},
+                      .dtype = dtype,
+                      .rank = 1,
+                      .x_layout = x,
+                      .w_layout = w,
+                      .y_layout = x.steps.empty() ? x : Layout::strided(2)},
+                     rng);
   }
 }
 

@@ -15,6 +15,16 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 using Values = std::vector<double>;
 
+// Past the end of a signal of 5 in one step; sums with them overflow 32 and 64 bits.
+constexpr int64_t kLargeStrides[] = {4,
+                                     5,
+                                     1000,
+                                     int64_t{1} << 31,
+                                     int64_t{1} << 33,
+                                     int64_t{1} << 62,
+                                     std::numeric_limits<int64_t>::max() - 1,
+                                     std::numeric_limits<int64_t>::max()};
+
 // A filter of ones over 0, 1, 2, ..., as puzzle 17 pads it: sums of small integers, exact in every dtype that holds them.
 Values ramp(int64_t n, int64_t modulus) {
   Values values;
@@ -50,7 +60,8 @@ void check_exact_ramp(int64_t n, int64_t k) {
 
 // One signal and filter, both given, through every variant.
 void check_values(DType dtype, const Values& x, const Values& w, const Values& expected, const Tolerance& tolerance = kExact) {
-  Tensor tx(dtype, {static_cast<int64_t>(x.size())}), tw(dtype, {static_cast<int64_t>(w.size())}), y(dtype, {static_cast<int64_t>(expected.size())});
+  Tensor tx(dtype, {static_cast<int64_t>(x.size())}), tw(dtype, {static_cast<int64_t>(w.size())}),
+      y(dtype, {static_cast<int64_t>(expected.size())});
   tx.set(x);
   tw.set(w);
   for (const char* kernel : kernels("conv1d")) {
@@ -61,10 +72,12 @@ void check_values(DType dtype, const Values& x, const Values& w, const Values& e
 
 void copy_elements(void* device_base, int64_t first, const std::vector<uint16_t>& values) {
   nw_error error{};
-  const int32_t status = nw_copy(runtime(), device(), static_cast<char*>(device_base) + first * 2, {kDLCPU, 0}, values.data(), values.size() * 2, nullptr, &error);
+  const int32_t status = nw_copy(runtime(), device(), static_cast<char*>(device_base) + first * 2, {kDLCPU, 0}, values.data(),
+                                 values.size() * 2, nullptr, &error);
   INFO(error.message);
   REQUIRE(status == NW_OK);
 }
+constexpr int64_t kLargeReaches[] = {1000, int64_t{1} << 31, int64_t{1} << 62, std::numeric_limits<int64_t>::max() - 5};
 
 }  // namespace
 
@@ -94,7 +107,8 @@ TEST_CASE("conv1d trap: k larger than the block, taps that are never loaded", "[
   for (const int64_t k : {8, 9, 15, 16, 17, 31, 33}) check_exact_ramp(15, k);
   // Ones, so that each missing tap is missing from the sum. bf16 could not tell 1025 from 1024.
   for (const DType dtype : {DType::f32, DType::f64, DType::f16})
-    for (const int64_t k : {257, 600, 1025}) check_exact_signal(dtype, Values(static_cast<size_t>(k + 10), 1), Values(static_cast<size_t>(k), 1), 0, 0);
+    for (const int64_t k : {257, 600, 1025})
+      check_exact_signal(dtype, Values(static_cast<size_t>(k + 10), 1), Values(static_cast<size_t>(k), 1), 0, 0);
 }
 
 TEST_CASE("conv1d trap: success with the output unwritten", "[conv1d][trap]") {
@@ -120,7 +134,8 @@ TEST_CASE("conv1d trap: 32-bit floats pass through a tensor core's 11 bits", "[c
   t.x.set(Values(static_cast<size_t>(t.x.size()), 1));
   for (const char* kernel : kernels("conv1d")) {
     const Result result = run("conv1d", {&t.x, &t.w}, {&t.y}, c.params(), kernel);
-    if (!result.unsupported_variant()) expect_close(result, t.y, Values(static_cast<size_t>(t.y.size()), 96 + 96 * 0x1p-12), kExact);
+    if (!result.unsupported_variant())
+      expect_close(result, t.y, Values(static_cast<size_t>(t.y.size()), 96 + 96 * 0x1p-12), kExact);
   }
 }
 
@@ -133,7 +148,8 @@ TEST_CASE("conv1d trap: sums of 16-bit floats stop growing when they are kept in
     w.set(Values(static_cast<size_t>(w.size()), 1));
     for (const char* kernel : kernels("conv1d")) {
       const Result result = run("conv1d", {&x, &w}, {&y}, c.params(), kernel);
-      if (!result.unsupported_variant()) expect_close(result, y, Values(static_cast<size_t>(y.size()), static_cast<double>(rounded(dtype, 3000))), kExact);
+      if (!result.unsupported_variant())
+        expect_close(result, y, Values(static_cast<size_t>(y.size()), static_cast<double>(rounded(dtype, 3000))), kExact);
     }
   }
 }
@@ -166,8 +182,10 @@ TEST_CASE("conv1d trap: denormals are flushed to zero", "[conv1d][trap]") {
 TEST_CASE("conv1d trap: a NaN or an infinity reaches the outputs that read it, and no others", "[conv1d][trap]") {
   for (const DType dtype : kFloatDTypes)
     for (const double special : {kNaN, kInf, -kInf})
-      for (const Conv1d& s : {Conv1d{.batch = 2, .length = 40, .taps = 5}, Conv1d{.batch = 2, .channels = 4, .length = 40, .filters = 4, .taps = 4, .groups = 4},
-                              Conv1d{.batch = 2, .channels = 20, .length = 40, .filters = 18, .taps = 3, .stride = 2, .groups = 2}}) {
+      for (const Conv1d& s :
+           {Conv1d{.batch = 2, .length = 40, .taps = 5},
+            Conv1d{.batch = 2, .channels = 4, .length = 40, .filters = 4, .taps = 4, .groups = 4},
+            Conv1d{.batch = 2, .channels = 20, .length = 40, .filters = 18, .taps = 3, .stride = 2, .groups = 2}}) {
         Rng rng("conv1d special values");
         const Conv1dCase c{.shape = s, .dtype = dtype};
         Conv1dTensors t(c, rng);
@@ -175,7 +193,8 @@ TEST_CASE("conv1d trap: a NaN or an infinity reaches the outputs that read it, a
         x[static_cast<size_t>(s.channels * s.length / 2 + 17)] = special;
         t.x.set(x);
         const Values reference = narrows::reference::conv1d(s, x, t.w.values());
-        const Tolerance tolerance{.rtol = 2 * static_cast<double>(epsilon(dtype)), .atol = 64 * static_cast<double>(epsilon(accumulator(dtype)))};
+        const Tolerance tolerance{.rtol = 2 * static_cast<double>(epsilon(dtype)),
+                                  .atol = 64 * static_cast<double>(epsilon(accumulator(dtype)))};
         for (const char* kernel : kernels("conv1d")) {
           const Result result = run("conv1d", {&t.x, &t.w}, {&t.y}, c.params(), kernel, 0, c.note());
           if (!result.unsupported_variant()) expect_close(result, t.y, reference, tolerance);
@@ -196,7 +215,8 @@ TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[
   const int64_t length = (int64_t{1} << 31) + 64;
   void* memory = nullptr;
   nw_error error{};
-  if (nw_alloc(runtime(), device(), static_cast<uint64_t>(length) * 2, nullptr, &memory, &error) == NW_OUT_OF_MEMORY) SKIP("no 4 GiB: " << error.message);
+  if (nw_alloc(runtime(), device(), static_cast<uint64_t>(length) * 2, nullptr, &memory, &error) == NW_OUT_OF_MEMORY)
+    SKIP("no 4 GiB: " << error.message);
   const uint16_t one = 0x3C00, two = 0x4000, three = 0x4200;
   Tensor w(DType::f16, {2}), y_few(DType::f16, {4}), y_many(DType::f16, {64});
   w.set(Values{1, 10});
@@ -216,7 +236,8 @@ TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[
   copy_elements(memory, 0, std::vector<uint16_t>(64, two));
   copy_elements(memory, length - 64, std::vector<uint16_t>(64, three));
   for (const char* kernel : kernels("conv1d")) {
-    const Result many = run("conv1d", {&x, &w}, {&y_many}, Conv1dParams{.dilation = length - 64}.blob(), kernel, 0, "dilation 2^31");
+    const Result many =
+        run("conv1d", {&x, &w}, {&y_many}, Conv1dParams{.dilation = length - 64}.blob(), kernel, 0, "dilation 2^31");
     if (!many.unsupported_variant()) expect_close(many, y_many, Values(64, 32), kExact);
   }
   *dl = saved;
@@ -225,17 +246,71 @@ TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[
 
 TEST_CASE("conv1d trap: strides, dilations and paddings as large as 64 bits hold", "[conv1d][trap]") {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  Tensor x(DType::f32, {5}), w(DType::f32, {2}), w1(DType::f32, {1}), one(DType::f32, {1}), three(DType::f32, {3}), five(DType::f32, {5});
+  Tensor x(DType::f32, {5}), w(DType::f32, {2}), w1(DType::f32, {1}), one(DType::f32, {1}), three(DType::f32, {3}),
+      five(DType::f32, {5});
   x.set(Values{1, 2, 3, 4, 5});
   w.set(Values{1, 10});
   w1.set(Values{7});
   for (const char* kernel : kernels("conv1d")) {
-    const Result strided = run("conv1d", {&x, &w}, {&one}, Conv1dParams{.stride = kHuge}.blob(), kernel, 0, "stride 2^63-1");
-    if (!strided.unsupported_variant()) expect_close(strided, one, Values{21}, kExact);
-    const Result dilated = run("conv1d", {&x, &w1}, {&five}, Conv1dParams{.dilation = kHuge}.blob(), kernel, 0, "dilation 2^63-1 of one tap");
+    for (const int64_t stride : kLargeStrides) {
+      const Conv1dParams params{.stride = stride};
+      const Result strided = run("conv1d", {&x, &w}, {&one}, params.blob(), kernel, 0, "stride " + std::to_string(stride));
+      if (!strided.unsupported_variant()) expect_close(strided, one, Values{21}, kExact);
+    }
+    const Result dilated =
+        run("conv1d", {&x, &w1}, {&five}, Conv1dParams{.dilation = kHuge}.blob(), kernel, 0, "dilation 2^63-1 of one tap");
     if (!dilated.unsupported_variant()) expect_close(dilated, five, Values{7, 14, 21, 28, 35}, kExact);
+    for (const int64_t reach : kLargeReaches) {  // the first tap reads padding only
+      const Conv1dParams params{.dilation = reach, .pad_left = reach};
+      const Result apart =
+          run("conv1d", {&x, &w}, {&five}, params.blob(), kernel, 0, "dilation = pad_left = " + std::to_string(reach));
+      if (!apart.unsupported_variant()) expect_close(apart, five, Values{10, 20, 30, 40, 50}, kExact);
+    }
     const Conv1dParams far{.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61};
     const Result padded = run("conv1d", {&x, &w1}, {&three}, far.blob(), kernel, 0, "pad_left 2^61, stride 2^60");
     if (!padded.unsupported_variant()) expect_close(padded, three, Values{0, 0, 7}, {});
+  }
+}
+
+TEST_CASE("conv1d_backward trap: strides, dilations and paddings as large as 64 bits hold", "[conv1d][backward][trap]") {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  const auto tensor = [](const Values& values) {
+    Tensor t(DType::f32, {static_cast<int64_t>(values.size())});
+    t.set(values);
+    return t;
+  };
+  const Tensor x = tensor({1, 2, 3, 4, 5}), w = tensor({1, 10}), w1 = tensor({7}), one = tensor({3}), three = tensor({100, 10, 1}),
+               five = tensor({1, 2, 3, 4, 5});
+  Tensor gx(DType::f32, {5}), gw(DType::f32, {2}), gw1(DType::f32, {1}), gbias(DType::f32, {1});
+  for (const char* kernel : kernels("conv1d_backward")) {
+    const Conv1dParams dilation{.dilation = kHuge}, far{.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61};
+    for (const int64_t stride : kLargeStrides) {
+      const Conv1dParams params{.stride = stride};
+      const Result strided =
+          run("conv1d_backward", {&one, &x, &w}, {&gx, &gw, &gbias}, params.blob(), kernel, 0, "stride " + std::to_string(stride));
+      if (strided.unsupported_variant()) continue;
+      expect_close(strided, gx, Values{3, 30, 0, 0, 0}, {});
+      expect_close(strided, gw, Values{3, 6}, {});
+    }
+    const Result dilated =
+        run("conv1d_backward", {&five, &x, &w1}, {&gx, &gw1, &gbias}, dilation.blob(), kernel, 0, "dilation 2^63-1");
+    if (!dilated.unsupported_variant()) {
+      expect_close(dilated, gx, Values{7, 14, 21, 28, 35}, {});
+      expect_close(dilated, gw1, Values{55}, {});
+    }
+    for (const int64_t reach : kLargeReaches) {
+      const Conv1dParams params{.dilation = reach, .pad_left = reach};
+      const Result apart = run("conv1d_backward", {&five, &x, &w}, {&gx, &gw, &gbias}, params.blob(), kernel, 0,
+                               "dilation = pad_left = " + std::to_string(reach));
+      if (apart.unsupported_variant()) continue;
+      expect_close(apart, gx, Values{10, 20, 30, 40, 50}, {});
+      expect_close(apart, gw, Values{0, 55}, {});
+    }
+    const Result padded = run("conv1d_backward", {&three, &x, &w1}, {&gx, &gw1, &gbias}, far.blob(), kernel, 0, "pad_left 2^61");
+    if (!padded.unsupported_variant()) {
+      expect_close(padded, gx, Values{7, 0, 0, 0, 0}, {});
+      expect_close(padded, gw1, Values{1}, {});
+      expect_close(padded, gbias, Values{111}, {});
+    }
   }
 }

@@ -16,7 +16,8 @@ constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63
 
 std::vector<Layout> input_layouts(int ndim, DType dtype) {
   std::vector<Layout> layouts = all_layouts(ndim, dtype);
-  for (const std::vector<bool>& axes : {std::vector<bool>{true, false}, {false, true}, {true, true}}) layouts.push_back(Layout::broadcast(axes));
+  for (const std::vector<bool>& axes : {std::vector<bool>{true, false}, {false, true}, {true, true}})
+    layouts.push_back(Layout::broadcast(axes));
   return layouts;
 }
 
@@ -97,8 +98,8 @@ TEST_CASE("lltm: every layout of each tensor in turn", "[lltm][layout]") {
   for (const DType dtype : kFloatDTypes)
     for (const Lltm& shape : {Lltm{5, 6, 7}, Lltm{18, 17, 16}}) {
       Rng rng("lltm layouts");
-      for (auto member : {&LltmLayouts::input, &LltmLayouts::weights, &LltmLayouts::old_h, &LltmLayouts::old_cell, &LltmLayouts::new_h,
-                          &LltmLayouts::new_cell, &LltmLayouts::gates, &LltmLayouts::bias})
+      for (auto member : {&LltmLayouts::input, &LltmLayouts::weights, &LltmLayouts::old_h, &LltmLayouts::old_cell,
+                          &LltmLayouts::new_h, &LltmLayouts::new_cell, &LltmLayouts::gates, &LltmLayouts::bias})
         for (const bool row : {false, true}) {
           if (row && member != &LltmLayouts::bias) continue;
           for (const Layout& layout : input_layouts(member == &LltmLayouts::bias && !row ? 1 : 2, dtype)) {
@@ -114,7 +115,8 @@ TEST_CASE("lltm: every layout of all tensors at once", "[lltm][layout]") {
   for (const DType dtype : kFloatDTypes)
     for (const Lltm& shape : {Lltm{5, 6, 7}, Lltm{18, 17, 16}, Lltm{1, 33, 20}}) {
       Rng rng("lltm all layouts");
-      for (const Layout& layout : all_layouts(2, dtype)) check_lltm({.shape = shape, .dtype = dtype, .layouts = everywhere(layout)}, rng);
+      for (const Layout& layout : all_layouts(2, dtype))
+        check_lltm({.shape = shape, .dtype = dtype, .layouts = everywhere(layout)}, rng);
     }
 }
 
@@ -132,7 +134,8 @@ TEST_CASE("lltm: weights as a view of a larger, transposed matrix", "[lltm][layo
       const Result plain = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
       if (plain.unsupported_variant()) continue;
       const std::vector<double> gates = t.gates.values(), cell = t.new_cell.values();
-      const Result viewed = run("lltm", {&t.input, &view, &t.bias, &t.old_h, &t.old_cell}, {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
+      const Result viewed =
+          run("lltm", {&t.input, &view, &t.bias, &t.old_h, &t.old_cell}, {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
       // The order of the sums may differ with the layout: 17 terms up to 1.
       const double eps = static_cast<double>(epsilon(accumulator(dtype)));
       expect_close(viewed, t.gates, gates, {.atol = 32 * eps, .l2 = 32 * eps});

@@ -44,12 +44,15 @@ void check_by_finite_differences(const LltmCase& c) {
   LltmTensors t(c, rng);
   LltmGradTensors g(c, rng);
   const Values by_input = finite_differences(t, g, t.input), by_weights = finite_differences(t, g, t.weights),
-               by_bias = finite_differences(t, g, t.bias), by_h = finite_differences(t, g, t.old_h), by_cell = finite_differences(t, g, t.old_cell);
+               by_bias = finite_differences(t, g, t.bias), by_h = finite_differences(t, g, t.old_h),
+               by_cell = finite_differences(t, g, t.old_cell);
   expect_ok(run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}));
   for (Tensor* saved : {&t.new_h, &t.new_cell, &t.gates}) saved->accept();  // outputs become inputs
   for (const char* kernel : kernels("lltm_backward")) {
-    const Result result = run("lltm_backward", {&g.grad_h, &g.grad_cell, &t.input, &t.weights, &t.bias, &t.old_h, &t.old_cell, &t.new_h, &t.new_cell, &t.gates},
-                              g.all(), {}, kernel);
+    const Result result =
+        run("lltm_backward",
+            {&g.grad_h, &g.grad_cell, &t.input, &t.weights, &t.bias, &t.old_h, &t.old_cell, &t.new_h, &t.new_cell, &t.gates},
+            g.all(), {}, kernel);
     if (result.unsupported_variant()) continue;
     // Truncation: step^2/6 times a third derivative of up to 100, 1e-9; rounding: sums near 10 times 2^-52 / step, 3e-10.
     const Tolerance tolerance{.rtol = 1e-8, .atol = 1e-8};
@@ -106,7 +109,8 @@ TEST_CASE("lltm_backward: an absent gradient is zero", "[lltm][backward]") {
     for (const bool grad_h : {false, true})
       for (const bool grad_cell : {false, true})
         for (const bool unread : {false, true})
-          check_lltm_backward({.shape = {9, 8, 7}, .dtype = dtype}, rng, {.grad_h = grad_h, .grad_cell = grad_cell, .unread = unread});
+          check_lltm_backward({.shape = {9, 8, 7}, .dtype = dtype}, rng,
+                              {.grad_h = grad_h, .grad_cell = grad_cell, .unread = unread});
   }
 }
 
@@ -119,7 +123,9 @@ TEST_CASE("lltm_backward: both gradients absent, all outputs are zero", "[lltm][
       LltmGradTensors g(c, rng);
       t.gates.set(Values(static_cast<size_t>(t.gates.size()), 0.5));
       t.new_cell.set(Values(static_cast<size_t>(t.new_cell.size()), 0.5));
-      const Result result = run("lltm_backward", {nullptr, nullptr, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(), {}, kernel);
+      const Result result =
+          run("lltm_backward", {nullptr, nullptr, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates},
+              g.all(), {}, kernel);
       if (result.unsupported_variant()) continue;
       for (const Tensor* out : g.all()) expect_close(result, *out, Values(static_cast<size_t>(out->size()), 0.0), {});
     }
@@ -137,8 +143,8 @@ TEST_CASE("lltm_backward: every layout of each tensor in turn", "[lltm][backward
   for (const DType dtype : kFloatDTypes)
     for (const Lltm& shape : {Lltm{5, 6, 7}, Lltm{18, 17, 16}}) {
       Rng rng("lltm_backward layouts");
-      for (auto member : {&LltmLayouts::input, &LltmLayouts::weights, &LltmLayouts::old_h, &LltmLayouts::old_cell, &LltmLayouts::new_h,
-                          &LltmLayouts::new_cell, &LltmLayouts::gates, &LltmLayouts::bias}) {
+      for (auto member : {&LltmLayouts::input, &LltmLayouts::weights, &LltmLayouts::old_h, &LltmLayouts::old_cell,
+                          &LltmLayouts::new_h, &LltmLayouts::new_cell, &LltmLayouts::gates, &LltmLayouts::bias}) {
         const int ndim = member == &LltmLayouts::bias ? 1 : 2;
         std::vector<Layout> layouts = all_layouts(ndim, dtype);
         if (member != &LltmLayouts::gates && ndim == 2) {
@@ -159,14 +165,16 @@ TEST_CASE("lltm_backward: every layout of all tensors at once", "[lltm][backward
   for (const DType dtype : kFloatDTypes)
     for (const Lltm& shape : {Lltm{5, 6, 7}, Lltm{18, 17, 16}, Lltm{1, 33, 20}}) {
       Rng rng("lltm_backward all layouts");
-      for (const Layout& layout : all_layouts(2, dtype)) check_lltm_backward({.shape = shape, .dtype = dtype, .layouts = everywhere(layout)}, rng);
+      for (const Layout& layout : all_layouts(2, dtype))
+        check_lltm_backward({.shape = shape, .dtype = dtype, .layouts = everywhere(layout)}, rng);
     }
 }
 
 TEST_CASE("lltm_backward: is the derivative of lltm, by finite differences in f64", "[lltm][backward][gradcheck]") {
   for (const Lltm& shape : {Lltm{1, 1, 1}, Lltm{2, 3, 4}, Lltm{5, 2, 3}, Lltm{3, 9, 5}}) {
     check_by_finite_differences({.shape = shape, .dtype = DType::f64});
-    check_by_finite_differences({.shape = shape, .dtype = DType::f64, .bias_row = true, .layouts = everywhere(Layout::transposed())});
+    check_by_finite_differences(
+        {.shape = shape, .dtype = DType::f64, .bias_row = true, .layouts = everywhere(Layout::transposed())});
   }
 }
 
@@ -174,7 +182,11 @@ TEST_CASE("lltm_backward: 100 seeded sizes with layouts and subsets of every kin
   Rng rng("lltm_backward sweep");
   for (int i = 0; i < 100; ++i) {
     const LltmCase c = random_lltm(rng, kFloatDTypes[i % 4]);
-    check_lltm_backward(c, rng, {.outputs = static_cast<unsigned>(rng.integer(1, 31)), .grad_h = rng.integer(0, 3) != 0, .grad_cell = rng.integer(0, 3) != 0, .unread = rng.integer(0, 1) == 1});
+    check_lltm_backward(c, rng,
+                        {.outputs = static_cast<unsigned>(rng.integer(1, 31)),
+                         .grad_h = rng.integer(0, 3) != 0,
+                         .grad_cell = rng.integer(0, 3) != 0,
+                         .unread = rng.integer(0, 1) == 1});
   }
 }
 
@@ -187,6 +199,8 @@ TEST_CASE("lltm_backward: the same bits again, and on any number of threads", "[
       LltmGradTensors g(c, rng);
       t.new_cell.fill_uniform(rng, -1, 1);
       t.gates.fill_uniform(rng, -1, 1);
-      expect_same_bits("lltm_backward", {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(), {});
+      expect_same_bits("lltm_backward",
+                       {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates},
+                       g.all(), {});
     }
 }

@@ -46,7 +46,8 @@ struct GoodBackward {
     good.t.gates.fill_uniform(good.rng, -1, 1);
     good.t.new_cell.fill_uniform(good.rng, -1, 1);
     good.t.new_h.fill_uniform(good.rng, -1, 1);
-    in = {&g.grad_h, &g.grad_cell, &good.t.input, &good.t.weights, &good.t.bias, &good.t.old_h, &good.t.old_cell, &good.t.new_h, &good.t.new_cell, &good.t.gates};
+    in = {&g.grad_h,     &g.grad_cell,     &good.t.input, &good.t.weights,  &good.t.bias,
+          &good.t.old_h, &good.t.old_cell, &good.t.new_h, &good.t.new_cell, &good.t.gates};
     out = g.all();
   }
   Result with(int32_t argument, const Tensor* other) {
@@ -106,7 +107,8 @@ TEST_CASE("lltm bad input: dtypes", "[lltm][bad]") {
   expect_refused(g.with(kBias, zeros(DType::f16, {9})), NW_INVALID, kBias, {"bias ", "float16", "expected float32"});
   expect_refused(g.with(kOldH, zeros(DType::bf16, {kB, kS})), NW_INVALID, kOldH, {"old_h ", "bfloat16", "expected float32"});
   expect_refused(g.with(kOldCell, zeros(DType::f64, {kB, kS})), NW_INVALID, kOldCell, {"old_cell ", "float64", "expected float32"});
-  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::boolean})
+  for (const DType dtype :
+       {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::boolean})
     expect_refused(g.with(kInput, zeros(dtype, {kB, kF})), NW_INVALID, kInput, {"input ", "dtype", "expected float32"});
 }
 
@@ -128,7 +130,8 @@ TEST_CASE("lltm bad input: gates of 16-bit tensors are float32, those of float64
       expect_refused(g.with_output(kGates, &gates), NW_INVALID, kGates, {"gates ", "dtype", expected});
     }
     GoodBackward b(dtype);
-    expect_refused(b.with(kSavedGates, zeros(dtype == DType::f64 ? DType::f32 : dtype, {kB, 3 * kS})), NW_INVALID, kSavedGates, {"gates ", "dtype", expected});
+    expect_refused(b.with(kSavedGates, zeros(dtype == DType::f64 ? DType::f32 : dtype, {kB, 3 * kS})), NW_INVALID, kSavedGates,
+                   {"gates ", "dtype", expected});
   }
 }
 
@@ -140,7 +143,8 @@ TEST_CASE("lltm bad input: absent tensors, too many, too few", "[lltm][bad]") {
   expect_refused(g.with_output(kNewCell, nullptr), NW_INVALID, kNewCell, {"new_cell ", "NULL", "expected"});
   expect_ok(g.with_output(kGates, nullptr));
   auto in = g.t.forward_inputs();
-  expect_refused(run("lltm", {in.begin(), in.begin() + 4}, {&g.t.new_h, &g.t.new_cell, &g.t.gates}), NW_INVALID, kOldCell, {"old_cell ", "absent"});
+  expect_refused(run("lltm", {in.begin(), in.begin() + 4}, {&g.t.new_h, &g.t.new_cell, &g.t.gates}), NW_INVALID, kOldCell,
+                 {"old_cell ", "absent"});
   expect_refused(run("lltm", in, {&g.t.new_h, &g.t.new_cell}), NW_INVALID, -1, {"2 outputs", "expected 3"});
   in.push_back(&g.t.input);
   expect_refused(run("lltm", in, {&g.t.new_h, &g.t.new_cell, &g.t.gates}), NW_INVALID, 5, {"6 inputs", "expected", "5"});
@@ -153,7 +157,8 @@ TEST_CASE("lltm bad input: outputs that share memory with inputs or each other",
   expect_refused(g.with_output(kNewCell, &beside_cell), NW_INVALID, kNewCell, {"new_cell ", "overlaps", "old_cell"});
   Tensor base(DType::f32, {64});
   Tensor first(base, DType::f32, {kB, kS}, {kS, 1}, 0), second(base, DType::f32, {kB, kS}, {kS, 1}, 11 * 4);
-  expect_refused(run("lltm", g.t.forward_inputs(), {&first, &second, &g.t.gates}), NW_INVALID, kNewCell, {"new_cell ", "overlaps", "new_h"});
+  expect_refused(run("lltm", g.t.forward_inputs(), {&first, &second, &g.t.gates}), NW_INVALID, kNewCell,
+                 {"new_cell ", "overlaps", "new_h"});
   Tensor folded(base, DType::f32, {kB, kS}, {0, 1}, 0);
   expect_refused(g.with_output(kNewH, &folded), NW_INVALID, kNewH, {"new_h ", "strides"});
 }
@@ -162,7 +167,8 @@ TEST_CASE("lltm bad input: params, which it has none of, kernels and flags", "[l
   Good g;
   const std::vector<Tensor*> out{&g.t.new_h, &g.t.new_cell, &g.t.gates};
   expect_ok(run("lltm", g.t.forward_inputs(), out, Blob(std::vector<unsigned char>(16, 0))));
-  expect_refused(run("lltm", g.t.forward_inputs(), out, Blob(std::vector<unsigned char>{0, 0, 1, 0})), NW_UNSUPPORTED, -1, {"params", "byte 2"});
+  expect_refused(run("lltm", g.t.forward_inputs(), out, Blob(std::vector<unsigned char>{0, 0, 1, 0})), NW_UNSUPPORTED, -1,
+                 {"params", "byte 2"});
   Call null_params("lltm", g.t.forward_inputs(), out);
   null_params.raw.params_size = 8;
   expect_refused(null_params.run(), NW_INVALID, -1, {"params", "NULL", "8"});
@@ -174,11 +180,15 @@ TEST_CASE("lltm bad input: params, which it has none of, kernels and flags", "[l
 TEST_CASE("lltm_backward bad input: saved tensors are checked", "[lltm][backward][bad][trap]") {
   GoodBackward b;
   expect_refused(b.with(kSavedNewCell, nullptr), NW_INVALID, kSavedNewCell, {"new_cell ", "absent", "expected"});
-  expect_refused(b.with(kSavedNewCell, zeros(DType::f32, {kB, 4})), NW_INVALID, kSavedNewCell, {"new_cell ", "(4, 4)", "expected", "3"});
-  expect_refused(b.with(kSavedNewCell, zeros(DType::f32, {kB * kS})), NW_INVALID, kSavedNewCell, {"new_cell ", "(12,)", "expected"});
-  expect_refused(b.with(kSavedNewCell, zeros(DType::f64, {kB, kS})), NW_INVALID, kSavedNewCell, {"new_cell ", "float64", "expected float32"});
+  expect_refused(b.with(kSavedNewCell, zeros(DType::f32, {kB, 4})), NW_INVALID, kSavedNewCell,
+                 {"new_cell ", "(4, 4)", "expected", "3"});
+  expect_refused(b.with(kSavedNewCell, zeros(DType::f32, {kB * kS})), NW_INVALID, kSavedNewCell,
+                 {"new_cell ", "(12,)", "expected"});
+  expect_refused(b.with(kSavedNewCell, zeros(DType::f64, {kB, kS})), NW_INVALID, kSavedNewCell,
+                 {"new_cell ", "float64", "expected float32"});
   expect_refused(b.with(kSavedGates, nullptr), NW_INVALID, kSavedGates, {"gates ", "absent", "expected"});
-  expect_refused(b.with(kSavedGates, zeros(DType::f32, {kB, 2 * kS})), NW_INVALID, kSavedGates, {"gates ", "(4, 6)", "expected", "9"});
+  expect_refused(b.with(kSavedGates, zeros(DType::f32, {kB, 2 * kS})), NW_INVALID, kSavedGates,
+                 {"gates ", "(4, 6)", "expected", "9"});
   expect_refused(b.with(kSavedInput, nullptr), NW_INVALID, kSavedInput, {"input ", "absent"});
   expect_refused(b.with(kSavedWeights, nullptr), NW_INVALID, kSavedWeights, {"weights ", "absent"});
   expect_refused(b.with(kSavedWeights, zeros(DType::f32, {8, 9})), NW_INVALID, kSavedWeights, {"weights ", "(8, 9)", "expected"});
@@ -189,8 +199,10 @@ TEST_CASE("lltm_backward bad input: gradients", "[lltm][backward][bad]") {
   GoodBackward b;
   expect_refused(b.with(kGradH, zeros(DType::f32, {kB, 2})), NW_INVALID, kGradH, {"grad_h ", "(4, 2)", "expected", "3"});
   expect_refused(b.with(kGradCell, zeros(DType::f32, {3, kS})), NW_INVALID, kGradCell, {"grad_cell ", "(3, 3)", "expected", "4"});
-  expect_refused(b.with(kGradCell, zeros(DType::f64, {kB, kS})), NW_INVALID, kGradCell, {"grad_cell ", "float64", "expected float32"});
-  Tensor d_input(DType::f32, {kB, 4}), d_weights(DType::f64, {9, 8}), d_bias(DType::f32, {1, 9}), d_old_h(DType::f32, {kS, kB}), d_old_cell(DType::f32, {kB});
+  expect_refused(b.with(kGradCell, zeros(DType::f64, {kB, kS})), NW_INVALID, kGradCell,
+                 {"grad_cell ", "float64", "expected float32"});
+  Tensor d_input(DType::f32, {kB, 4}), d_weights(DType::f64, {9, 8}), d_bias(DType::f32, {1, 9}), d_old_h(DType::f32, {kS, kB}),
+      d_old_cell(DType::f32, {kB});
   expect_refused(b.with_output(kDInput, d_input), NW_INVALID, kDInput, {"d_input ", "(4, 4)", "expected (4, 5)"});
   expect_refused(b.with_output(kDWeights, d_weights), NW_INVALID, kDWeights, {"d_weights ", "float64", "expected float32"});
   expect_refused(b.with_output(kDBias, d_bias), NW_INVALID, kDBias, {"d_bias ", "(1, 9)", "expected (9,)"});

@@ -11,7 +11,8 @@ using Values = std::vector<double>;
 size_t index(int64_t row, int64_t column, int64_t columns) { return static_cast<size_t>(row * columns + column); }
 
 reference::LltmInputs absolute(const reference::LltmInputs& in) {
-  return {test::absolute(in.input), test::absolute(in.weights), test::absolute(in.bias), test::absolute(in.old_h), test::absolute(in.old_cell)};
+  return {test::absolute(in.input), test::absolute(in.weights), test::absolute(in.bias), test::absolute(in.old_h),
+          test::absolute(in.old_cell)};
 }
 
 // What rounding may do to each output before it is rounded to its own dtype.
@@ -30,10 +31,12 @@ ForwardBounds forward_bounds(const LltmCase& c, const reference::LltmInputs& in,
     for (int64_t j = 0; j < c.shape.states; ++j) {
       const int64_t s = c.shape.states;
       const size_t cell = index(b, j, s), g0 = index(b, j, 3 * s), g1 = index(b, s + j, 3 * s), g2 = index(b, 2 * s + j, 3 * s);
-      const double i = reference::sigmoid(out.gates[g0]), o = reference::sigmoid(out.gates[g1]), candidate = reference::elu(out.gates[g2]);
+      const double i = reference::sigmoid(out.gates[g0]), o = reference::sigmoid(out.gates[g1]),
+                   candidate = reference::elu(out.gates[g2]);
       const double i_bound = bounds.gates[g0] / 4 + f * i, o_bound = bounds.gates[g1] / 4 + f * o;
       const double candidate_bound = bounds.gates[g2] + f * std::fabs(candidate);
-      const double cell_bound = std::fabs(candidate) * i_bound + i * candidate_bound + f * (std::fabs(in.old_cell[cell]) + std::fabs(candidate * i));
+      const double cell_bound =
+          std::fabs(candidate) * i_bound + i * candidate_bound + f * (std::fabs(in.old_cell[cell]) + std::fabs(candidate * i));
       const double t = std::fabs(std::tanh(out.new_cell[cell]));
       bounds.new_cell.push_back(cell_bound);
       bounds.new_h.push_back(o * (cell_bound + f * t) + t * o_bound);
@@ -54,7 +57,8 @@ void grad_gates_bounds(const LltmCase& c, const Saved& saved, Values* gates, Val
   for (int64_t b = 0; b < c.shape.batch; ++b)
     for (int64_t j = 0; j < s; ++j) {
       const size_t cell = index(b, j, s), g2 = index(b, 2 * s + j, 3 * s);
-      const double upstream = (saved.grad_h.empty() ? 0 : std::fabs(saved.grad_h[cell])) + (saved.grad_cell.empty() ? 0 : std::fabs(saved.grad_cell[cell]));
+      const double upstream = (saved.grad_h.empty() ? 0 : std::fabs(saved.grad_h[cell])) +
+                              (saved.grad_cell.empty() ? 0 : std::fabs(saved.grad_cell[cell]));
       (*gates)[index(b, j, 3 * s)] = f * upstream * std::fabs(reference::elu(saved.gates[g2]));
       (*gates)[index(b, s + j, 3 * s)] = (*gates)[g2] = f * upstream;
       old_cell->push_back(f * upstream);
@@ -75,7 +79,8 @@ reference::LltmGradients backward_bounds(const LltmCase& c, const reference::Llt
     return a;
   };
   return {sum(carried.input, magnitude.input, 3 * c.shape.states), sum(carried.weights, magnitude.weights, c.shape.batch),
-          sum(carried.bias, magnitude.bias, c.shape.batch), sum(carried.old_h, magnitude.old_h, 3 * c.shape.states), old_cell_bound};
+          sum(carried.bias, magnitude.bias, c.shape.batch), sum(carried.old_h, magnitude.old_h, 3 * c.shape.states),
+          old_cell_bound};
 }
 
 }  // namespace
@@ -86,15 +91,19 @@ std::vector<int64_t> LltmCase::bias_dims() const {
 }
 
 Terms LltmCase::terms() const {
-  for (const Layout* layout : {&layouts.input, &layouts.weights, &layouts.old_h, &layouts.old_cell, &layouts.new_h, &layouts.new_cell})
+  for (const Layout* layout :
+       {&layouts.input, &layouts.weights, &layouts.old_h, &layouts.old_cell, &layouts.new_h, &layouts.new_cell})
     if (has_stride_0(*layout)) return Terms::equal;
   return Terms::independent;
 }
 
 LltmTensors::LltmTensors(const LltmCase& c, Rng& rng)
-    : input(c.dtype, c.input_dims(), c.layouts.input), weights(c.dtype, c.weights_dims(), c.layouts.weights),
-      bias(c.dtype, c.bias_dims(), c.layouts.bias), old_h(c.dtype, c.state_dims(), c.layouts.old_h),
-      old_cell(c.dtype, c.state_dims(), c.layouts.old_cell), new_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_h)),
+    : input(c.dtype, c.input_dims(), c.layouts.input),
+      weights(c.dtype, c.weights_dims(), c.layouts.weights),
+      bias(c.dtype, c.bias_dims(), c.layouts.bias),
+      old_h(c.dtype, c.state_dims(), c.layouts.old_h),
+      old_cell(c.dtype, c.state_dims(), c.layouts.old_cell),
+      new_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_h)),
       new_cell(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_cell)),
       gates(c.gates_dtype(), c.gates_dims(), without_broadcast(c.layouts.gates)) {
   const double scale = 4 / std::sqrt(static_cast<double>(c.depth()) + 1);
@@ -102,12 +111,17 @@ LltmTensors::LltmTensors(const LltmCase& c, Rng& rng)
   weights.fill_uniform(rng, -scale, scale);
 }
 
-reference::LltmInputs LltmTensors::inputs() const { return {input.values(), weights.values(), bias.values(), old_h.values(), old_cell.values()}; }
+reference::LltmInputs LltmTensors::inputs() const {
+  return {input.values(), weights.values(), bias.values(), old_h.values(), old_cell.values()};
+}
 
 LltmGradTensors::LltmGradTensors(const LltmCase& c, Rng& rng)
-    : grad_h(c.dtype, c.state_dims(), c.layouts.new_h), grad_cell(c.dtype, c.state_dims(), c.layouts.new_cell),
-      input(c.dtype, c.input_dims(), without_broadcast(c.layouts.input)), weights(c.dtype, c.weights_dims(), without_broadcast(c.layouts.weights)),
-      bias(c.dtype, c.bias_dims(), without_broadcast(c.layouts.bias)), old_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.old_h)),
+    : grad_h(c.dtype, c.state_dims(), c.layouts.new_h),
+      grad_cell(c.dtype, c.state_dims(), c.layouts.new_cell),
+      input(c.dtype, c.input_dims(), without_broadcast(c.layouts.input)),
+      weights(c.dtype, c.weights_dims(), without_broadcast(c.layouts.weights)),
+      bias(c.dtype, c.bias_dims(), without_broadcast(c.layouts.bias)),
+      old_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.old_h)),
       old_cell(c.dtype, c.state_dims(), without_broadcast(c.layouts.old_cell)) {
   grad_h.fill_uniform(rng, -1, 1);
   grad_cell.fill_uniform(rng, -1, 1);
@@ -135,13 +149,21 @@ void check_lltm_backward(const LltmCase& c, Rng& rng, const LltmWanted& wanted) 
   t.new_cell.set(forward.new_cell);
   t.gates.set(forward.gates);
   t.new_h.fill_bits(rng);  // not read
-  const Saved saved{wanted.grad_h ? g.grad_h.values() : Values{}, wanted.grad_cell ? g.grad_cell.values() : Values{}, t.new_cell.values(), t.gates.values()};
+  const Saved saved{wanted.grad_h ? g.grad_h.values() : Values{}, wanted.grad_cell ? g.grad_cell.values() : Values{},
+                    t.new_cell.values(), t.gates.values()};
   const auto expected = reference::lltm_backward(c.shape, saved.grad_h, saved.grad_cell, in, saved.new_cell, saved.gates);
   const auto bounds = backward_bounds(c, in, saved);
   const bool bias = wanted.unread || c.bias_row;  // d_bias is (1,3S) only if bias is there and is so
-  const std::vector<const Tensor*> inputs{wanted.grad_h ? &g.grad_h : nullptr, wanted.grad_cell ? &g.grad_cell : nullptr,
-                                          &t.input, &t.weights, bias ? &t.bias : nullptr, &t.old_h,
-                                          wanted.unread ? &t.old_cell : nullptr, wanted.unread ? &t.new_h : nullptr, &t.new_cell, &t.gates};
+  const std::vector<const Tensor*> inputs{wanted.grad_h ? &g.grad_h : nullptr,
+                                          wanted.grad_cell ? &g.grad_cell : nullptr,
+                                          &t.input,
+                                          &t.weights,
+                                          bias ? &t.bias : nullptr,
+                                          &t.old_h,
+                                          wanted.unread ? &t.old_cell : nullptr,
+                                          wanted.unread ? &t.new_h : nullptr,
+                                          &t.new_cell,
+                                          &t.gates};
   std::vector<Tensor*> outputs = g.all();
   for (size_t i = 0; i < outputs.size(); ++i)
     if ((wanted.outputs >> i & 1) == 0) outputs[i] = nullptr;
@@ -156,7 +178,8 @@ void check_lltm_backward(const LltmCase& c, Rng& rng, const LltmWanted& wanted) 
 }
 
 LltmCase random_lltm(Rng& rng, DType dtype) {
-  LltmCase c{.shape = {rng.integer(0, rng.integer(1, 40)), rng.integer(1, rng.integer(1, 50)), rng.integer(1, rng.integer(1, 50))}, .dtype = dtype};
+  LltmCase c{.shape = {rng.integer(0, rng.integer(1, 40)), rng.integer(1, rng.integer(1, 50)), rng.integer(1, rng.integer(1, 50))},
+             .dtype = dtype};
   c.bias_row = rng.integer(0, 1) == 1;
   c.with_gates = rng.integer(0, 2) != 0;
   const auto pick = [&](DType of, int ndim, bool may_broadcast) {

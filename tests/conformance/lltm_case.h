@@ -20,8 +20,8 @@ struct LltmLayouts {
 struct LltmCase {
   reference::Lltm shape = {};
   DType dtype = DType::f32;
-  bool bias_row = false;    // bias (1,3S) instead of (3S)
-  bool with_gates = true;   // false: not training, gates NULL
+  bool bias_row = false;   // bias (1,3S) instead of (3S)
+  bool with_gates = true;  // false: not training, gates NULL
   LltmLayouts layouts = {};
 
   DType gates_dtype() const { return accumulator(dtype); }

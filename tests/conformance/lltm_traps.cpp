@@ -52,8 +52,8 @@ struct Cell {
     }
   }
 
-  // d_bias, which for a batch of one is the gradient of the gates, and d_old_cell, with old_cell as new_cell. `floor`: an absolute error that is allowed
-  // as well, where a derivative is a difference of numbers near 1.
+  // d_bias, which for a batch of one is the gradient of the gates, and d_old_cell, with old_cell as new_cell. `floor`: an absolute
+  // error that is allowed as well, where a derivative is a difference of numbers near 1.
   void check_backward(const Values& grad_h, const Values& grad_cell, double floor) {
     g.grad_h.set(grad_h);
     g.grad_cell.set(grad_cell);
@@ -63,8 +63,10 @@ struct Cell {
     const Values d_bias = narrows::reference::lltm_grad_gates(c.shape, grad_h, grad_cell, new_cell, gates);
     const auto all = narrows::reference::lltm_backward(c.shape, grad_h, grad_cell, t.inputs(), new_cell, gates);
     for (const char* kernel : kernels("lltm_backward")) {
-      const Result result = run("lltm_backward", {&g.grad_h, &g.grad_cell, &t.input, &t.weights, &t.bias, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates},
-                                g.all(), {}, kernel);
+      const Result result =
+          run("lltm_backward",
+              {&g.grad_h, &g.grad_cell, &t.input, &t.weights, &t.bias, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
+              {}, kernel);
       if (result.unsupported_variant()) continue;
       Tolerance tolerance = activation_tolerance(c.dtype);
       tolerance.ulps *= 2, tolerance.atol = floor;
@@ -107,7 +109,8 @@ TEST_CASE("lltm trap: exp(z) - 1 instead of expm1", "[lltm][trap]") {
 TEST_CASE("lltm trap: ELU(NaN) is 0", "[lltm][trap]") {
   for (const DType dtype : kFloatDTypes) {
     const Values one(1, 1.0), nan(1, kNaN);
-    for (const auto& [g0, g1, g2, cell] : {std::tuple{one, one, nan, one}, {nan, one, one, one}, {one, nan, one, one}, {one, one, one, nan}})
+    for (const auto& [g0, g1, g2, cell] :
+         {std::tuple{one, one, nan, one}, {nan, one, one, one}, {one, nan, one, one}, {one, one, one, nan}})
       Cell(dtype, g0, g1, g2, cell).check_forward();
   }
 }
@@ -219,7 +222,9 @@ TEST_CASE("lltm trap: a gate layout that differs between backends", "[lltm][trap
       if (result.unsupported_variant()) continue;
       expect_close(result, t.gates, gates, {});
       // The input gates are 1 but for 1e-4 (sigma(9)), the candidates 54, 68, 46, 52.
-      expect_close(result, t.new_cell, Values{1 + 54 * sigmoid(11), 2 + 68 * sigmoid(22), 3 + 46 * sigmoid(9), 4 + 52 * sigmoid(18)}, activation_tolerance(dtype));
+      expect_close(result, t.new_cell,
+                   Values{1 + 54 * sigmoid(11), 2 + 68 * sigmoid(22), 3 + 46 * sigmoid(9), 4 + 52 * sigmoid(18)},
+                   activation_tolerance(dtype));
       expect_close(result, t.new_h, Values{1, 1, 1, 1}, {.atol = 1e-11, .ulps = 4, .l2 = 1e-6});
     }
 }
@@ -242,14 +247,19 @@ TEST_CASE("lltm trap: backward reads the layout that forward wrote", "[lltm][tra
       t.input.set(Values{5});
       g.grad_h.set(Values{1, 1});
       g.grad_cell.set(Values{1, 1});
-      const Result result = run("lltm_backward", {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(), {}, kernel);
+      const Result result =
+          run("lltm_backward",
+              {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
+              {}, kernel);
       if (result.unsupported_variant()) continue;
       Values d_weights;
       for (const double d : dg) d_weights.insert(d_weights.end(), {2 * d, -3 * d, 5 * d});
       const Tolerance tolerance{.atol = 1e-30, .ulps = 32};
       expect_close(result, g.bias, dg, tolerance);
       expect_close(result, g.weights, d_weights, tolerance);
-      expect_close(result, g.old_h, Values{1 * dg[0] + 10 * dg[3] + 13 * dg[4] + 16 * dg[5], 2 * dg[0] + 11 * dg[3] + 14 * dg[4] + 17 * dg[5]}, tolerance);
+      expect_close(result, g.old_h,
+                   Values{1 * dg[0] + 10 * dg[3] + 13 * dg[4] + 16 * dg[5], 2 * dg[0] + 11 * dg[3] + 14 * dg[4] + 17 * dg[5]},
+                   tolerance);
       expect_close(result, g.input, Values{3 * dg[0] + 12 * dg[3] + 15 * dg[4] + 18 * dg[5]}, tolerance);
       expect_close(result, g.old_cell, Values{1, dcell}, tolerance);
     }
@@ -263,7 +273,8 @@ TEST_CASE("lltm trap: sums of 16-bit floats stop growing when they are kept in 1
       for (Tensor* one : {&t.input, &t.old_h, &t.weights, &t.bias}) one->set(Values(static_cast<size_t>(one->size()), 1));
       const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
       if (result.unsupported_variant()) continue;
-      expect_close(result, t.gates, Values(static_cast<size_t>(t.gates.size()), 3001), kExact);  // f16 would stop at 2048, bf16 at 256
+      expect_close(result, t.gates, Values(static_cast<size_t>(t.gates.size()), 3001),
+                   kExact);  // f16 would stop at 2048, bf16 at 256
     }
 }
 
@@ -276,11 +287,16 @@ TEST_CASE("lltm trap: sums over the batch stop growing when they are kept in 16 
       LltmGradTensors g(c, rng);
       for (Tensor* one : {&t.input, &t.old_h, &g.grad_cell}) one->set(Values(static_cast<size_t>(one->size()), 1));
       for (Tensor* zero : {&t.gates, &t.new_cell, &g.grad_h}) zero->set(Values(static_cast<size_t>(zero->size()), 0));
-      const Result result = run("lltm_backward", {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(), {}, kernel);
+      const Result result =
+          run("lltm_backward",
+              {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
+              {}, kernel);
       if (result.unsupported_variant()) continue;
       // dG = [0, 0, i * dcell * ELU'(0)] = [0, 0, 1/2], 4096 times.
       expect_close(result, g.bias, Values{0, 0, 0, 0, 2048, 2048}, {});
-      expect_close(result, g.weights, Values{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048}, {});
+      expect_close(result, g.weights, Values{0, 0, 0, 0, 0, 0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+                                             0, 0, 0, 0, 0, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048},
+                   {});
     }
 }
 

@@ -43,12 +43,14 @@ void run_in(nw_runtime* rt, const nw_call& call, const std::vector<Tensor*>& out
   for (Tensor* t : outputs)
     if (t != nullptr) t->poison();
   nw_error error{};
-  if (nw_run(rt, &call, &error) != NW_OK || nw_stream_sync(rt, device(), nullptr, &error) != NW_OK) FAIL_CHECK(what << ": " << error.message);
+  if (nw_run(rt, &call, &error) != NW_OK || nw_stream_sync(rt, device(), nullptr, &error) != NW_OK)
+    FAIL_CHECK(what << ": " << error.message);
 }
 
 }  // namespace
 
-void expect_same_bits(const char* op, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs, const Blob& params) {
+void expect_same_bits(const char* op, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
+                      const Blob& params) {
   for (const char* kernel : kernels(op)) {
     Call call(op, inputs, outputs, params);
     call.raw.kernel = kernel;

@@ -72,15 +72,19 @@ Error::Error() {
 }
 
 bool Error::untouched() const {
-  return status == -777 && argument == -777 && native_code == -777 && std::all_of(message, message + sizeof message, [](char c) { return c == '#'; });
+  return status == -777 && argument == -777 && native_code == -777 &&
+         std::all_of(message, message + sizeof message, [](char c) { return c == '#'; });
 }
 
 bool contains(const std::string& text, const std::string& part) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)); };
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
   return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
-void expect_refused(int32_t status, const Error& error, int32_t expected, int32_t argument, std::initializer_list<const char*> words) {
+void expect_refused(int32_t status, const Error& error, int32_t expected, int32_t argument,
+                    std::initializer_list<const char*> words) {
   INFO("message: " << error.text());
   CHECK(std::string(nw_status_name(status)) == nw_status_name(expected));
   REQUIRE(status != NW_OK);

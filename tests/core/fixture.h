@@ -65,7 +65,8 @@ struct Error : nw_error {
 };
 
 // The status came with that argument and a message that holds every word (in any case), and that fits its 496 bytes.
-void expect_refused(int32_t status, const Error& error, int32_t expected, int32_t argument, std::initializer_list<const char*> words);
+void expect_refused(int32_t status, const Error& error, int32_t expected, int32_t argument,
+                    std::initializer_list<const char*> words);
 bool contains(const std::string& text, const std::string& part);  // letters' case does not count
 
 // ---- runtimes ----
@@ -85,9 +86,9 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
   operator nw_runtime*() const { return rt_; }
 
-  std::vector<nw_backend_info> backends() const;  // in search order
+  std::vector<nw_backend_info> backends() const;                   // in search order
   nw_backend_info backend_of_file(const std::string& path) const;  // fails the test if it is not listed, or listed twice
-  std::vector<std::string> names() const;  // of the backends with NW_OK and not shadowed
+  std::vector<std::string> names() const;                          // of the backends with NW_OK and not shadowed
   Probe& probe(const char* backend = "probe") const;
   std::string log() const;  // "level message\n" for everything that was logged
 

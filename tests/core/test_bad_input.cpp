@@ -50,7 +50,8 @@ const Bad kBad[] = {
        s.call.raw.inputs = s.call.inputs.data();
        s.call.raw.num_inputs = 3;
      },
-     2, {"3 inputs", "2"}},
+     2,
+     {"3 inputs", "2"}},
     {"an output too few", [](Strict& s) { s.call.raw.num_outputs = 1; }, -1, {"1 output", "2"}},
     {"no output", [](Strict& s) { s.call.raw.num_outputs = 0; }, -1, {"0 output", "2"}},
     {"an output NULL", [](Strict& s) { s.call.outputs[1] = nullptr; }, 3, {"second", "NULL"}},
@@ -62,16 +63,50 @@ const Bad kBad[] = {
     {"ndim -1", [](Strict& s) { s.b->ndim = -1; }, 1, {"b", "ndim", "-1", "16"}},
     {"ndim 17", [](Strict& s) { s.second->ndim = 17; }, 3, {"second", "ndim", "17", "16"}},
     {"ndim huge", [](Strict& s) { s.a->ndim = INT32_MAX; }, 0, {"a", "ndim", "2147483647"}},
-    {"a negative extent", [](Strict& s) { set_shape(s.a, {4, -1}); }, 0, {"a", "(4, -1)"}},
-    {"the most negative extent", [](Strict& s) { set_shape(s.first, {INT64_MIN, 1}); }, 2, {"first", "-9223372036854775808"}},
-    {"a negative extent beside a 0", [](Strict& s) { set_shape(s.a, {0, -2}); }, 0, {"a", "(0, -2)"}},
+    {"a negative extent",
+     [](Strict& s) {
+       set_shape(s.a, {4, -1});
+     },
+     0,
+     {"a", "(4, -1)"}},
+    {"the most negative extent",
+     [](Strict& s) {
+       set_shape(s.first, {INT64_MIN, 1});
+     },
+     2,
+     {"first", "-9223372036854775808"}},
+    {"a negative extent beside a 0",
+     [](Strict& s) {
+       set_shape(s.a, {0, -2});
+     },
+     0,
+     {"a", "(0, -2)"}},
 
-    {"elements beyond 64 bits", [](Strict& s) { set_shape(s.a, {kHuge, kHuge}); }, 0, {"a", "1099511627776"}},
+    {"elements beyond 64 bits",
+     [](Strict& s) {
+       set_shape(s.a, {kHuge, kHuge});
+     },
+     0,
+     {"a", "1099511627776"}},
     {"bytes beyond 64 bits", [](Strict& s) { set_shape(s.b, {INT64_MAX / 2}); }, 1, {"b", "4611686018427387903"}},
-    {"bytes beyond the address space", [](Strict& s) { set_shape(s.a, {INT64_MAX / 4}); s.a->byte_offset = UINT64_MAX / 2; }, 0, {"a"}},
-    {"a stride beyond 64 bits", [](Strict& s) { set_shape(s.a, {4, 2}, {INT64_MAX, 1}); }, 0, {"a", "9223372036854775807"}},
+    {"bytes beyond the address space",
+     [](Strict& s) {
+       set_shape(s.a, {INT64_MAX / 4});
+       s.a->byte_offset = UINT64_MAX / 2;
+     },
+     0,
+     {"a"}},
+    {"a stride beyond 64 bits",
+     [](Strict& s) {
+       set_shape(s.a, {4, 2}, {INT64_MAX, 1});
+     },
+     0,
+     {"a", "9223372036854775807"}},
     {"a stride beyond the address space", [](Strict& s) { set_shape(s.a, {2}, {INT64_MAX / 2}); }, 0, {"a", "4611686018427387903"}},
-    {"a stride below the address space", [](Strict& s) { set_shape(s.a, {2}, {-(int64_t{1} << 60)}); }, 0, {"a", "-1152921504606846976"}},
+    {"a stride below the address space",
+     [](Strict& s) { set_shape(s.a, {2}, {-(int64_t{1} << 60)}); },
+     0,
+     {"a", "-1152921504606846976"}},
     {"the most negative stride", [](Strict& s) { set_shape(s.a, {2}, {INT64_MIN}); }, 0, {"a", "-9223372036854775808"}},
     {"a byte_offset beyond the address space", [](Strict& s) { s.a->byte_offset = UINT64_MAX - 64; }, 0, {"a"}},
 
@@ -84,9 +119,19 @@ const Bad kBad[] = {
     {"an output of another dtype", [](Strict& s) { s.first->dtype = kI32; }, 2, {"first", "int32", "float32"}},
     {"an output of another width", [](Strict& s) { s.first->dtype = kF16; }, 2, {"first", "float16", "float32"}},
     {"an output of lanes 2", [](Strict& s) { s.first->dtype.lanes = 2; }, 2, {"first"}},
-    {"an output of another shape", [](Strict& s) { set_shape(s.first, {2, 4}); }, 2, {"first", "(2, 4)", "(4, 2)"}},
+    {"an output of another shape",
+     [](Strict& s) {
+       set_shape(s.first, {2, 4});
+     },
+     2,
+     {"first", "(2, 4)", "(4, 2)"}},
     {"an output of another rank", [](Strict& s) { set_shape(s.second, {8}); }, 3, {"second", "(8,)", "(4, 2)"}},
-    {"an output without elements", [](Strict& s) { set_shape(s.second, {0, 2}); }, 3, {"second", "(0, 2)", "(4, 2)"}},
+    {"an output without elements",
+     [](Strict& s) {
+       set_shape(s.second, {0, 2});
+     },
+     3,
+     {"second", "(0, 2)", "(4, 2)"}},
 
     {"params NULL", [](Strict& s) { s.call.raw.params_size = 8; }, -1, {"params", "NULL", "8"}},
     {"params with a tail",
@@ -95,11 +140,29 @@ const Bad kBad[] = {
        blob.back() = 3;
        s.call.blob(blob);
      },
-     -1, {"params", "32", "24"}, NW_UNSUPPORTED},
+     -1,
+     {"params", "32", "24"},
+     NW_UNSUPPORTED},
 
-    {"an output of stride 0", [](Strict& s) { set_shape(s.first, {4, 2}, {0, 1}); }, 2, {"first", "(0, 1)"}},
-    {"an output of strides that meet", [](Strict& s) { set_shape(s.first, {4, 2}, {1, 1}); }, 2, {"first", "(1, 1)"}},
-    {"an output of strides that meet far away", [](Strict& s) { set_shape(s.first, {2, 4}, {3, 1}); set_shape(s.a, {2, 4}); }, 2, {"first", "(3, 1)"}},
+    {"an output of stride 0",
+     [](Strict& s) {
+       set_shape(s.first, {4, 2}, {0, 1});
+     },
+     2,
+     {"first", "(0, 1)"}},
+    {"an output of strides that meet",
+     [](Strict& s) {
+       set_shape(s.first, {4, 2}, {1, 1});
+     },
+     2,
+     {"first", "(1, 1)"}},
+    {"an output of strides that meet far away",
+     [](Strict& s) {
+       set_shape(s.first, {2, 4}, {3, 1});
+       set_shape(s.a, {2, 4});
+     },
+     2,
+     {"first", "(3, 1)"}},
     {"an output that is an input", [](Strict& s) { s.first->data = s.a->data; }, 2, {"first", "a"}},
     {"an output that is another input", [](Strict& s) { s.second->data = s.a->data; }, 3, {"second", "a"}},
     {"one output twice", [](Strict& s) { s.second->data = s.first->data; }, 3, {"second", "first"}},
@@ -189,7 +252,7 @@ TEST_CASE("a call or a runtime that is NULL") {
   nw_plan_cache_clear(nullptr);
 }
 
-TEST_CASE("views that share a byte are refused, views that don't are not") {
+TEST_CASE("views that share a byte are refused and views that don't are not") {
   Loaded rt({"probe"});
   for (const Overlap& overlap : kOverlaps) {
     INFO(overlap.what);
@@ -206,7 +269,7 @@ TEST_CASE("views that share a byte are refused, views that don't are not") {
   }
 }
 
-TEST_CASE("outputs that share a byte are refused, interleaved ones are not") {
+TEST_CASE("outputs that share a byte are refused interleaved ones are not") {
   Loaded rt({"probe"});
   for (const Overlap& overlap : kOverlaps) {
     if (std::string(overlap.what).find("broadcast") != std::string::npos) continue;  // no output has stride 0
@@ -273,8 +336,9 @@ TEST_CASE("on the CPU the stream is NULL") {
 TEST_CASE("outputs whose strides do not matter") {
   Loaded rt({"probe"});
   Array base({64}), one({1, 4}), none({0, 4});
-  Array flat = Array::view(base, {1, 4}, {0, 1}), empty = Array::view(base, {0, 4}, {0, 0}), reversed = Array::view(base, {4}, {-1}, 12),
-        gaps = Array::view(base, {2, 3}, {12, 4}), column = Array::view(base, {3, 4}, {1, 3});
+  Array flat = Array::view(base, {1, 4}, {0, 1}), empty = Array::view(base, {0, 4}, {0, 0}),
+        reversed = Array::view(base, {4}, {-1}, 12), gaps = Array::view(base, {2, 3}, {12, 4}),
+        column = Array::view(base, {3, 4}, {1, 3});
   Call("probe.noop/1", {&one}, {&flat}).ok(rt);
   Call("probe.noop/1", {&none}, {&empty}).ok(rt);
   Array a({4}), b({2, 3}), c({3, 4});

@@ -41,7 +41,8 @@ Names plugins_by_environment() {
 
 TEST_CASE("only narrows_*.so is a plugin") {
   Folder folder;
-  for (const char* name : {"libnarrows_fine.so", "narrows_fine.so.1", "fine.so", "narrows_fine.dll", "narrows_fine", "xnarrows_fine.so", "narrows-fine.so"})
+  for (const char* name : {"libnarrows_fine.so", "narrows_fine.so.1", "fine.so", "narrows_fine.dll", "narrows_fine",
+                           "xnarrows_fine.so", "narrows-fine.so"})
     folder.add("fine", name);
   fs::create_directory(folder / "narrows");
   fs::copy_file(plugin_file("fine"), folder / "narrows/narrows_fine.so");
@@ -50,7 +51,7 @@ TEST_CASE("only narrows_*.so is a plugin") {
   for (const nw_backend_info& info : rt.backends()) CHECK(!contains(info.path, folder.path()));
 }
 
-TEST_CASE("file names with spaces and letters of any script are fine, links too") {
+TEST_CASE("file names with spaces and letters of any script are fine links too") {
   Folder folder;
   const std::string a = folder.add("fine", "narrows_mit Leerzeichen ä.so");
   fs::create_symlink(plugin_file("fine_no_ops"), folder / "narrows_link.so");
@@ -59,7 +60,7 @@ TEST_CASE("file names with spaces and letters of any script are fine, links too"
   CHECK(rt.backend_of_file(folder / "narrows_link.so").status == NW_OK);
 }
 
-TEST_CASE("search order: folders as given, file names within, loaded ones first") {
+TEST_CASE("search order: folders as given file names within loaded ones first") {
   Folder first, second;
   first.add("fine_long", "narrows_b.so");
   first.add("fine", "narrows_c.so");
@@ -80,7 +81,7 @@ TEST_CASE("what lies beside libnarrows comes last") {
   CHECK(std::string(all[0].name) == "probecpu");
 }
 
-TEST_CASE("the first plugin of a name shadows the others, which are listed") {
+TEST_CASE("the first plugin of a name shadows the others which are listed") {
   Folder folder;
   const std::string first = folder.add("probe", "narrows_1.so");
   const std::string second = folder.add("probe", "narrows_2.so");
@@ -125,7 +126,7 @@ TEST_CASE("empty entries of the path are nothing") {
   }
 }
 
-TEST_CASE("nothing is loaded from a relative folder, nor from the working directory") {
+TEST_CASE("nothing is loaded from a relative folder nor from the working directory") {
   Folder folder;
   folder.add("fine");
   fs::create_directory(folder / "sub");
@@ -147,7 +148,7 @@ TEST_CASE("nothing is loaded from a relative folder, nor from the working direct
   REQUIRE(chdir(before.c_str()) == 0);
 }
 
-TEST_CASE("a folder that is missing, or is a file, is a warning") {
+TEST_CASE("a folder that is missing or is a file is a warning") {
   Folder folder;
   const std::string file = folder.add("fine");
   for (const std::string& path : {folder / "missing", file}) {
@@ -264,4 +265,29 @@ TEST_CASE("what a plugin logs reaches the callback") {
   const nw_host& host = *rt.probe().host;
   host.log(host.ctx, NW_LOG_INFO, "from the plugin");
   CHECK(contains(rt.runtime->log(), "1 from the plugin"));
+}
+
+TEST_CASE("a log callback may ask the runtime that logs") {
+  struct Seen {
+    nw_runtime* rt = nullptr;
+    int lines = 0;
+    uint32_t backends = 0;
+  } seen;
+  auto options = sized<nw_options>();
+  options.plugin_path = "";
+  options.log_ctx = &seen;
+  options.log = [](void* ctx, int32_t, const char*) {
+    auto& to = *static_cast<Seen*>(ctx);
+    if (to.rt == nullptr) return;
+    ++to.lines;
+    to.backends = nw_backend_count(to.rt);
+  };
+  nw_runtime* rt = nullptr;
+  REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+  seen.rt = rt;
+  REQUIRE(nw_load(rt, plugin_file("fine_newer").c_str(), nullptr) == NW_OK);
+  CHECK(seen.lines == 1);
+  CHECK(seen.backends == nw_backend_count(rt));
+  seen.rt = nullptr;
+  nw_runtime_destroy(rt);
 }

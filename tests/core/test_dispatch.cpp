@@ -10,8 +10,7 @@ using namespace narrows::test;
 namespace {
 
 constexpr DLDevice kOpenCl{kDLOpenCL, 0}, kPinned{kDLROCMHost, 0}, kManaged{kDLCUDAManaged, 1};
-constexpr int32_t kRefusals[] = {NW_INVALID,        NW_UNAVAILABLE, NW_OUT_OF_MEMORY, NW_NOT_CAPTURABLE,
-                                 NW_FAILED, NW_DEVICE_LOST};
+constexpr int32_t kRefusals[] = {NW_INVALID, NW_UNAVAILABLE, NW_OUT_OF_MEMORY, NW_NOT_CAPTURABLE, NW_FAILED, NW_DEVICE_LOST};
 
 // The device on which a call of probe.noop/1 with these inputs was launched.
 DLDevice ran_on(const Loaded& rt, std::vector<Array*> inputs, Array& out, DLDevice device = kNowhere) {
@@ -39,7 +38,7 @@ TEST_CASE("a call runs where its tensors live") {
   }
 }
 
-TEST_CASE("pinned memory goes with either side, and alone it is CPU") {
+TEST_CASE("pinned memory goes with either side and alone it is CPU") {
   Loaded rt({"probe", "probecpu"});
   Array pinned({3}, kPinned), other({3}, kPinned), cpu({3}, kCpu), device({3}, probe_device(1));
   CHECK(show(ran_on(rt, {&pinned}, other)) == show(kCpu));
@@ -53,7 +52,7 @@ TEST_CASE("pinned memory goes with either side, and alone it is CPU") {
   mixed.refused(rt, NW_INVALID, 3 - 1, {"b", "out", "CPU", "12"});
 }
 
-TEST_CASE("managed memory is its device's, and goes with the CPU") {
+TEST_CASE("managed memory is its device's and goes with the CPU") {
   Loaded rt({"probe", "probecpu"});
   Array managed({3}, kManaged), other({3}, kManaged), cpu({3}, kCpu), device({3}, probe_device(2));
   CHECK(show(ran_on(rt, {&managed}, other)) == show(probe_device(1)));
@@ -62,7 +61,7 @@ TEST_CASE("managed memory is its device's, and goes with the CPU") {
   CHECK(show(ran_on(rt, {&managed}, other, kCpu)) == show(kCpu));
 }
 
-TEST_CASE("mixed devices are refused, and both are named") {
+TEST_CASE("mixed devices are refused and both are named") {
   Loaded rt({"probe", "probecl", "probecpu"});
   Array zero({3}, probe_device(0)), one({3}, probe_device(1)), cl({3}, kOpenCl), cpu({3}, kCpu);
   Call("probe.noop/1", {&zero, &one}, {&zero}).refused(rt, NW_INVALID, 1, {"a", "b", "12:0", "12:1"});
@@ -124,7 +123,7 @@ TEST_CASE("of two plugins for one device the first in search order serves") {
   CHECK(rt.probe("probe2").launches == 1);
 }
 
-TEST_CASE("a plugin loaded later is asked first, also for calls that were planned before") {
+TEST_CASE("a plugin loaded later is asked first also for calls that were planned before") {
   Loaded rt({"probe"});
   Array a({3}), out({3});
   Call call("probe.noop/1", {&a}, {&out});
@@ -151,7 +150,7 @@ TEST_CASE("NARROWS_BACKEND chooses among the plugins of a device") {
   call.refused(rt, NW_UNSUPPORTED, -1, {"probe2"});  // named, so nobody else is asked
 }
 
-TEST_CASE("an unknown NARROWS_BACKEND is an error of the call, and says where it comes from") {
+TEST_CASE("an unknown NARROWS_BACKEND is an error of the call and says where it comes from") {
   const Environment variable("NARROWS_BACKEND", "nobody");
   Loaded rt({"probe"});
   Array a({3}), out({3});
@@ -176,14 +175,15 @@ TEST_CASE("after unsupported the next plugin is asked") {
   call.refused(rt, NW_UNSUPPORTED, -1, {"probe", "the probe was told to"});
 }
 
-TEST_CASE("when nobody supports a call, everybody's reason is told") {
+TEST_CASE("where nobody supports a call everybody's reason is told") {
   Loaded rt({"probe", "probe2"});
   rt.probe("probe").plan_status = NW_UNSUPPORTED;
   rt.probe("probe").message = "no f32 here";
   rt.probe("probe2").plan_status = NW_UNSUPPORTED;
   rt.probe("probe2").message = "only on Sundays";
   Array a({3}), out({3});
-  Call("probe.noop/1", {&a}, {&out}).refused(rt, NW_UNSUPPORTED, -1, {"probe.noop/1", "probe: no f32 here", "probe2: only on Sundays"});
+  Call("probe.noop/1", {&a}, {&out})
+      .refused(rt, NW_UNSUPPORTED, -1, {"probe.noop/1", "probe: no f32 here", "probe2: only on Sundays"});
 }
 
 TEST_CASE("after any other status nobody else is asked") {
@@ -214,12 +214,13 @@ TEST_CASE("the next plugin infers what the first does not support") {
   CHECK(rt.probe("probe2").launches == 1);
 }
 
-TEST_CASE("a launch's status passes through, and nothing is retried") {
+TEST_CASE("a launch's status passes through and nothing is retried") {
   Loaded rt({"probe", "probe2"});
   Array a({3}), out({3});
   Call call("probe.noop/1", {&a}, {&out});
   call.ok(rt);
-  for (const int32_t status : {NW_INVALID, NW_UNSUPPORTED, NW_UNAVAILABLE, NW_OUT_OF_MEMORY, NW_NOT_CAPTURABLE, NW_FAILED, NW_DEVICE_LOST}) {
+  for (const int32_t status :
+       {NW_INVALID, NW_UNSUPPORTED, NW_UNAVAILABLE, NW_OUT_OF_MEMORY, NW_NOT_CAPTURABLE, NW_FAILED, NW_DEVICE_LOST}) {
     INFO(nw_status_name(status));
     rt.probe("probe").launch_status = status;
     expect_refused(call.run(rt), call.error, status, -1, {"probe", "the probe was told to"});
@@ -233,7 +234,7 @@ TEST_CASE("a launch's status passes through, and nothing is retried") {
   }
 }
 
-TEST_CASE("a plugin counts tensors by its signature, the caller by the call") {
+TEST_CASE("a plugin counts tensors by its signature the caller by the call") {
   Loaded rt({"probe"});
   Array a({3}), b({3}), out({3});
   Call call("probe.noop/1", {&a, nullptr, nullptr}, {&out});  // the signature has one input
@@ -284,7 +285,7 @@ TEST_CASE("unknown names are refused") {
   }
 }
 
-TEST_CASE("a kernel can be forced, where the plugin lists it for the op") {
+TEST_CASE("a kernel can be forced where the plugin lists it for the op") {
   Loaded rt({"probe"});
   Array a({3}), b({3}), out({3}), second({3});
   Call call("probe.noop/1", {&a}, {&out});

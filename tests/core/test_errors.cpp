@@ -21,7 +21,7 @@ bool is_utf8(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a long message is cut at 495 bytes, between characters") {
+TEST_CASE("a long message is cut at 495 bytes between characters") {
   Runtime rt;
   const nw_op* op = nullptr;
   for (const std::string letter : {"x", "ä", "鏡", "🚀"}) {

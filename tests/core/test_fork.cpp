@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kTimedOut = -1000;
 
-// What the child's work returned; minus the signal that killed it, or kTimedOut. The child may not use Catch2, nor run exit handlers.
+// What the child's work returned; minus the signal that killed it, or kTimedOut. The child may not use Catch2, nor run exit
+// handlers.
 int in_child(const std::function<int()>& work) {
   const pid_t child = fork();
   if (child == 0) _exit(work());
@@ -74,7 +75,7 @@ TEST_CASE("in the child of a fork the CPU works") {
   CHECK(cpu_works(rt) == 0);
 }
 
-TEST_CASE("in the child of a fork an open device is unavailable, one that was not open works") {
+TEST_CASE("in the child of a fork an open device is unavailable one that was not open works") {
   SKIP_UNDER_TSAN();
   Loaded rt({"probe", "probecl", "probecpu"});
   Array a({4}), out({4});
@@ -155,7 +156,7 @@ TEST_CASE("fork while another thread is inside a call") {
   }
 }
 
-TEST_CASE("fork while other threads are busy, again and again") {
+TEST_CASE("fork while other threads are busy again and again") {
   SKIP_UNDER_TSAN();
   Loaded rt({"probe", "probecpu"}, Options{.num_threads = 3, .plan_cache_capacity = 4});
   REQUIRE(run_on(rt, kProbe) == NW_OK);

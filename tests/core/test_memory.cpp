@@ -23,7 +23,8 @@ std::string took(const Loaded& rt) {  // "probe: copy 1 to 12": who did what sin
 TEST_CASE("memory comes from the first plugin that serves the device") {
   Loaded rt({"probe", "probe2", "probecl", "probecpu"});
   int stream = 0;
-  for (const auto& [device, name] : {std::pair<DLDevice, const char*>{probe_device(2), "probe"}, {kOpenCl, "probecl"}, {kCpu, "probecpu"}}) {
+  for (const auto& [device, name] :
+       {std::pair<DLDevice, const char*>{probe_device(2), "probe"}, {kOpenCl, "probecl"}, {kCpu, "probecpu"}}) {
     void* const on = device.device_type == kDLCPU ? nullptr : &stream;
     void* data = nullptr;
     REQUIRE(nw_alloc(rt, device, 1000, on, &data, nullptr) == NW_OK);
@@ -78,10 +79,14 @@ TEST_CASE("a copy is done by the plugin of the side that is not host memory") {
     DLDevice to, from;
     const char* who;
   } copies[] = {
-      {kProbe, kCpu, "probe: copy 1 to 12"},       {kCpu, kProbe, "probe: copy 12 to 1"},
-      {kProbe, kPinned, "probe: copy 11 to 12"},   {kPinned, kProbe, "probe: copy 12 to 11"},
-      {kProbe, kManaged, "probe: copy 13 to 12"},  {kManaged, kCpu, "probe: copy 1 to 13"},
-      {kProbe, probe_device(2), "probe: copy 12 to 12"}, {kOpenCl, kCpu, "probecl: copy 1 to 4"},
+      {kProbe, kCpu, "probe: copy 1 to 12"},
+      {kCpu, kProbe, "probe: copy 12 to 1"},
+      {kProbe, kPinned, "probe: copy 11 to 12"},
+      {kPinned, kProbe, "probe: copy 12 to 11"},
+      {kProbe, kManaged, "probe: copy 13 to 12"},
+      {kManaged, kCpu, "probe: copy 1 to 13"},
+      {kProbe, probe_device(2), "probe: copy 12 to 12"},
+      {kOpenCl, kCpu, "probecl: copy 1 to 4"},
       {kCpu, kCpu, "probecpu: copy 1 to 1"},
   };
   for (const auto& copy : copies) {

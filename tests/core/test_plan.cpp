@@ -23,7 +23,7 @@ using Slots = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a plan is got, launched and released") {
+TEST_CASE("a plan is got launched and released") {
   Loaded rt({"probe"});
   rt.probe().workspace_size = 100;
   Noop n;
@@ -65,6 +65,26 @@ TEST_CASE("a plan outlives the cache") {
   CHECK(rt.probe().dead_plans == 0);
 }
 
+TEST_CASE("an instance is destroyed once and after its plans") {
+  int destroyed = 0, plans_left = -1;
+  {
+    Loaded rt({"probe"});
+    Probe& probe = rt.probe();
+    probe.on_destroy = [&] {
+      ++destroyed;
+      plans_left = probe.plans_made - probe.plans_freed;
+    };
+    for (int64_t key = 0; key < 5; ++key) {
+      Noop n;
+      n.call.params(ProbeParams{key, 0, 0});
+      n.call.ok(rt);
+    }
+    CHECK(probe.plans_made == 5);
+  }
+  CHECK(destroyed == 1);
+  CHECK(plans_left == 0);
+}
+
 TEST_CASE("without a place for the plan it is only a question") {
   Loaded rt({"probe"});
   Noop n;
@@ -80,7 +100,7 @@ TEST_CASE("without a place for the plan it is only a question") {
   CHECK(plan == nullptr);
 }
 
-TEST_CASE("planning does not touch memory, and needs none") {
+TEST_CASE("planning does not touch memory and needs none") {
   Loaded rt({"probe"});
   Noop n;
   n.a->data = reinterpret_cast<void*>(uintptr_t{0x10000});  // nobody's
@@ -104,8 +124,9 @@ TEST_CASE("a call that does not fit the plan is refused") {
   nw_plan* plan = nullptr;
   REQUIRE(n.call.plan(rt, &plan) == NW_OK);
   Array base({64});
-  Array longer({5}), longer_out({5}), integers({4}, kProbe, kI32), integers_out({4}, kProbe, kI32), strided = Array::view(base, {4}, {2}),
-      misaligned = Array::view(base, {4}, {}, 4), elsewhere({4}, probe_device(1)), elsewhere_out({4}, probe_device(1));
+  Array longer({5}), longer_out({5}), integers({4}, kProbe, kI32), integers_out({4}, kProbe, kI32),
+      strided = Array::view(base, {4}, {2}), misaligned = Array::view(base, {4}, {}, 4), elsewhere({4}, probe_device(1)),
+      elsewhere_out({4}, probe_device(1));
   const auto refused = [&](const char* what, const std::function<void(Call&)>& bend) {
     INFO(what);
     Call call("probe.noop/1", {&n.a}, {&n.out});
@@ -148,7 +169,7 @@ TEST_CASE("a plan may be released while it is launched") {
   CHECK(rt.probe().dead_plans == 0);
 }
 
-TEST_CASE("without a workspace one is allocated around the launch, in stream order") {
+TEST_CASE("without a workspace one is allocated around the launch in stream order") {
   Loaded rt({"probe"});
   rt.probe().workspace_size = 1000;
   Noop n;
@@ -193,7 +214,7 @@ TEST_CASE("the workspace is freed when the launch fails or throws") {
   CHECK(slots(rt.probe().take_events()) == Slots{"alloc", "launch", "free"});
 }
 
-TEST_CASE("a workspace that cannot be had is the call's error, and nothing is launched") {
+TEST_CASE("a workspace that cannot be had is the call's error and nothing is launched") {
   Loaded rt({"probe"});
   rt.probe().workspace_size = 1000;
   Noop n;
@@ -208,7 +229,7 @@ TEST_CASE("a workspace that cannot be had is the call's error, and nothing is la
   n.call.ok(rt);
 }
 
-TEST_CASE("a workspace of the caller's own is passed on, or refused when it does not do") {
+TEST_CASE("a workspace of the caller's own is passed on or refused when it does not do") {
   Loaded rt({"probe"});
   rt.probe().workspace_size = 1000;
   Noop n;
@@ -319,7 +340,7 @@ TEST_CASE("a plugin's refusal to infer is the caller's") {
   expect_refused(call.infer(rt, specs), call.error, NW_FAILED, -1, {"probe", "infer"});
 }
 
-TEST_CASE("nw_infer reads no data, no outputs and no stream") {
+TEST_CASE("nw_infer reads no data no outputs and no stream") {
   Loaded rt({"probecpu"});
   Array a({2, 3}, kCpu);
   a->data = nullptr;
@@ -332,7 +353,7 @@ TEST_CASE("nw_infer reads no data, no outputs and no stream") {
   CHECK((specs[0].ndim == 2 && specs[0].shape[1] == 3));
 }
 
-TEST_CASE("outputs that exist for backward only may be NULL, and what is saved reaches the backward op") {
+TEST_CASE("outputs that exist for backward only may be NULL and what is saved reaches the backward op") {
   Loaded rt({"probe"});
   Array a({4}), y({4}), aux({4}), grad_y({4}), grad_a({4});
   Call("probe.aux/1", {&a}, {nullptr, &aux}).refused(rt, NW_INVALID, 1, {"y", "NULL"});

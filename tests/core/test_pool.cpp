@@ -55,12 +55,14 @@ std::vector<Range> pieces_of(const nw_host& host, int64_t n, int64_t grain) {
 
 }  // namespace
 
-TEST_CASE("parallel_for covers [0, n) once") {
+TEST_CASE("parallel_for covers 0 to n once") {
   for (const uint32_t threads : {1u, 2u, 3u, 8u}) {
     Pool pool(threads);
+    CHECK(pool.host.struct_size == sizeof(nw_host));
     CHECK(pool.host.num_threads == threads);
     for (const int64_t n : {-3, 0, 1, 2, 3, 7, 8, 9, 31, 64, 1000, 12345})
-      for (const int64_t grain : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2}, int64_t{7}, int64_t{999}, INT64_MAX}) {
+      for (const int64_t grain :
+           {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2}, int64_t{7}, int64_t{999}, INT64_MAX}) {
         INFO(threads << " threads, n " << n << ", grain " << grain);
         CHECK(fault_in(pieces_of(pool.host, n, grain), n, grain) == "");
       }
@@ -76,7 +78,7 @@ TEST_CASE("parallel_for over very many") {
     }
 }
 
-TEST_CASE("every element is visited once, job after job") {
+TEST_CASE("every element is visited once job after job") {
   Pool pool(4);
   std::vector<std::atomic<int>> seen(257);
   constexpr int kJobs = 3000;
@@ -99,7 +101,7 @@ TEST_CASE("what a body writes is there when parallel_for returns") {
   CHECK(std::all_of(plain.begin(), plain.end(), [](int value) { return value == 199 * 200 / 2; }));
 }
 
-TEST_CASE("an idle pool puts a body on every thread, and on no more") {
+TEST_CASE("an idle pool puts a body on every thread and on no more") {
   for (const uint32_t threads : {2u, 5u}) {
     Pool pool(threads);
     Gate all;
@@ -129,7 +131,7 @@ TEST_CASE("an idle pool puts a body on every thread, and on no more") {
   }
 }
 
-TEST_CASE("nested, it runs on the thread that asks") {
+TEST_CASE("nested it runs on the thread that asks") {
   Pool pool(4);
   std::atomic<int> wrong{0}, inner{0};
   parallel_for(pool.host, 16, 1, [&](int64_t begin, int64_t end) {
@@ -178,7 +180,7 @@ TEST_CASE("two runtimes have two pools") {
   CHECK(done >= 1);
 }
 
-TEST_CASE("how many threads: the option, then NARROWS_NUM_THREADS, then the affinity mask") {
+TEST_CASE("how many threads: the option then NARROWS_NUM_THREADS then the affinity mask") {
   cpu_set_t set;
   REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
   const auto allowed = static_cast<uint32_t>(CPU_COUNT(&set));

@@ -1,5 +1,5 @@
-// test_refusals.cpp -- core/plugin_loader.cpp, elf.cpp and backend.cpp: files that must be refused. The rule for all: the runtime is
-// made, the file is listed with a status and a reason, nothing of it is used, and nw_load of it returns that error.
+// test_refusals.cpp -- core/plugin_loader.cpp, elf.cpp and backend.cpp: files that must be refused. The rule for all: the runtime
+// is made, the file is listed with a status and a reason, nothing of it is used, and nw_load of it returns that error.
 #include <elf.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -133,7 +133,7 @@ const BadFile kBadFiles[] = {
 
 }  // namespace
 
-TEST_CASE("a plugin with a fault is listed with the reason, and does not disturb the others") {
+TEST_CASE("a plugin with a fault is listed with the reason and does not disturb the others") {
   Folder folder;
   for (const Fault& fault : kFaults) folder.add(std::string("fault_") + fault.name);
   const std::string fine = folder.add("fine", "narrows_zz_fine.so");
@@ -197,7 +197,8 @@ TEST_CASE("every faulty plugin that is built stands in a table") {
 }
 
 TEST_CASE("plugins at the edge of what is allowed are accepted") {
-  for (const char* name : {"fine", "fine_short", "fine_long", "fine_builtin", "fine_no_ops", "fine_no_version", "fine_more_params"}) {
+  for (const char* name :
+       {"fine", "fine_short", "fine_long", "fine_builtin", "fine_no_ops", "fine_no_version", "fine_more_params"}) {
     INFO(name);
     Folder folder;
     const std::string path = folder.add(name);
@@ -212,7 +213,29 @@ TEST_CASE("plugins at the edge of what is allowed are accepted") {
   }
 }
 
-TEST_CASE("a file that is no plugin is listed, and an error of nw_load") {
+TEST_CASE("a built-in op that this host does not know yet is left out") {
+  Folder folder;
+  const std::string path = folder.add("fine_newer");
+  Runtime rt(folder);
+  const nw_backend_info info = rt.backend_of_file(path);
+  CHECK(info.status == NW_OK);
+  REQUIRE(info.num_ops == 1);
+  CHECK(std::string(info.ops[0]->name) == "faulty.op/1");
+  CHECK(contains(rt.log(), "gemm"));
+  const nw_op* op = nullptr;
+  CHECK(nw_find_op(rt, "gemm", &op, nullptr) == NW_INVALID);
+}
+
+TEST_CASE("a plugin that is refused for one of its ops is listed by its name") {
+  Folder folder;
+  for (const char* fault : {"two_ops", "builtin_outputs", "op_flags", "null_op", "null_launch"})
+    folder.add(std::string("fault_") + fault);
+  Runtime rt(folder);
+  for (const nw_backend_info& info : rt.backends())
+    if (contains(info.path, folder.path())) CHECK(std::string(info.name) == "faulty");
+}
+
+TEST_CASE("a file that is no plugin is listed and an error of nw_load") {
   for (const BadFile& bad : kBadFiles) {
     INFO(bad.what);
     Folder folder;
@@ -256,12 +279,18 @@ TEST_CASE("a plugin compiled for arm64 is refused") {
 }
 
 TEST_CASE("a file that may not be read is refused") {
-  if (geteuid() == 0) SKIP("root may read every file");
   Folder folder;
   const std::string path = folder.add("fine");
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
   REQUIRE(chmod(path.c_str(), 0) == 0);
-  Runtime rt(folder);
-  expect_listed(rt.backend_of_file(path), NW_INVALID, {"Permission denied"});
+  const bool root = geteuid() == 0;  // who may read every file
+  constexpr uid_t kNobody = 65534;
+  if (root && seteuid(kNobody) != 0) SKIP("root may read every file, and cannot be anyone else here");
+  {
+    Runtime rt(folder);
+    expect_listed(rt.backend_of_file(path), NW_INVALID, {"Permission denied"});
+  }
+  if (root) REQUIRE(seteuid(0) == 0);
 }
 
 TEST_CASE("nw_load wants the absolute path of a file") {
@@ -281,8 +310,9 @@ TEST_CASE("nw_load wants the absolute path of a file") {
 
 TEST_CASE("the second plugin that declares an op otherwise is refused") {
   const std::pair<const char*, const char*> others[] = {
-      {"other_arity", "2"},        {"other_rule", "broadcast"},         {"other_flags", "flags"}, {"other_names", "bias?"},
-      {"other_saved", "saved"},    {"other_backward", "faulty.back/1"}, {"other_field", "'n'"},
+      {"other_arity", "2"},     {"other_rule", "broadcast"}, {"other_flags", "flags"},
+      {"other_names", "bias?"}, {"other_saved", "saved"},    {"other_backward", "faulty.back/1"},
+      {"other_field", "'n'"},   {"other_initial", "'n'"},    {"other_values", "'n'"},
   };
   for (const auto& [name, word] : others) {
     INFO(name);
@@ -291,6 +321,7 @@ TEST_CASE("the second plugin that declares an op otherwise is refused") {
     const std::string second = folder.add(name, "narrows_2.so");
     Runtime rt(folder);
     expect_listed(rt.backend_of_file(second), NW_INVALID, {"faulty.op/1", word});
+    CHECK(std::string(rt.backend_of_file(second).name) == name);  // it was known when the file was refused
     Folder alone;
     const std::string path = alone.add(name);
     Runtime other(alone);

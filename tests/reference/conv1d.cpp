@@ -56,8 +56,7 @@ Conv1dGradients conv1d_backward(const Conv1d& s, const std::vector<double>& grad
     grad.w[wi] += grad_y[yi] * x[xi];
   });
   const auto outputs = static_cast<std::size_t>(s.outputs());
-  for (std::size_t i = 0; i < grad_y.size(); ++i)
-    grad.bias[i / outputs % static_cast<std::size_t>(s.filters)] += grad_y[i];
+  for (std::size_t i = 0; i < grad_y.size(); ++i) grad.bias[i / outputs % static_cast<std::size_t>(s.filters)] += grad_y[i];
   return grad;
 }
 

@@ -205,8 +205,9 @@ Result Call::run() {
 
 // Inputs as they were, outputs changed in their elements only, and nw_infer of the outputs' dtype and shape.
 void Call::check_success(const Result& result) const {
+  const std::vector<const Tensor*> outputs(outputs_.begin(), outputs_.end());
   for (const Tensor* t : inputs_) {
-    if (t == nullptr || shares_memory({outputs_.begin(), outputs_.end()}, t)) continue;
+    if (t == nullptr || shares_memory(outputs, t)) continue;
     if (const std::string damage = t->damage(); !damage.empty()) FAIL_CHECK(result.what << "\n  an input changed: " << damage);
   }
   std::vector<nw_spec> specs(outputs_.size());

@@ -175,7 +175,50 @@ TEST_CASE("16-bit rounding is to nearest, ties to even", "[harness]") {
   CHECK(std::memcmp(made, f16_third, 2) == 0);
 }
 
-TEST_CASE("a variant that never ran is reported", "[harness]") {
-  for (const std::string& variant : variants_never_run()) CHECK(variant.find('/') != std::string::npos);
+namespace {
+
+Result negate(const Tensor& a, Tensor& out, const char* kernel = nullptr) {
+  nw_elementwise_params p{};
+  p.function = NW_EW_NEG;
+  return run("elementwise", {&a}, {&out}, p, kernel);
+}
+
+}  // namespace
+
+TEST_CASE("a variant counts as run when it was forced and did run", "[harness]") {
+  Tensor a(DType::f32, {64}), out(DType::f32, {64});
+  a.set(std::vector<double>(64, 1));
+  expect_refused(negate(a, out, "unheard of"), NW_UNSUPPORTED, -1, {"unheard of"});
+  int ran = 0;
+  for (const char* kernel : kernels("elementwise")) {
+    const bool ok = negate(a, out, kernel).ok();
+    if (kernel == nullptr || !ok) continue;
+    ++ran;
+    for (const std::string& variant : variants_never_run()) CHECK(variant != std::string("elementwise/") + kernel);
+  }
+  CHECK(ran > 0);
   CHECK(kernels("no such op").size() == 1);
+}
+
+// Verdicts that must fail their test: Catch2 counts each of these as passed only if it fails.
+TEST_CASE("expect_close fails on a wrong element", "[harness][!shouldfail]") {
+  Tensor a(DType::f32, {3}), out(DType::f32, {3});
+  a.set(std::vector<double>{1, 2, 3});
+  expect_close(negate(a, out), out, std::vector<double>{-1, -2, 3}, {.rtol = 1e-3});
+}
+TEST_CASE("expect_close fails on a refused call", "[harness][!shouldfail]") {
+  Tensor a(DType::f32, {3}), out(DType::f32, {4});
+  expect_close(negate(a, out), out, out.exact(), kExact);
+}
+TEST_CASE("expect_refused fails on a call that succeeds", "[harness][!shouldfail]") {
+  Tensor a(DType::f32, {3}), out(DType::f32, {3});
+  expect_refused(negate(a, out), NW_INVALID, 1, {});
+}
+TEST_CASE("expect_refused fails on another argument", "[harness][!shouldfail]") {
+  Tensor a(DType::f32, {3}), out(DType::f32, {4});
+  expect_refused(negate(a, out), NW_INVALID, 0, {});
+}
+TEST_CASE("expect_refused fails on a message without the word", "[harness][!shouldfail]") {
+  Tensor a(DType::f32, {3}), out(DType::f32, {4});
+  expect_refused(negate(a, out), NW_INVALID, 1, {"pomegranate"});
 }

@@ -19,7 +19,14 @@ std::vector<float> noise(std::mt19937& random, size_t count) {
 LltmStep random_step() {
   std::mt19937 random(3);
   const int64_t B = 2, F = 3, S = 4;
-  return {B, F, S, noise(random, B * F), noise(random, 3 * S * (S + F)), noise(random, 3 * S), noise(random, B * S), noise(random, B * S)};
+  return {B,
+          F,
+          S,
+          noise(random, B * F),
+          noise(random, 3 * S * (S + F)),
+          noise(random, 3 * S),
+          noise(random, B * S),
+          noise(random, B * S)};
 }
 
 }  // namespace
@@ -56,7 +63,7 @@ TEST_CASE("the LLTM's gradients are the slopes of its outputs") {
     for (size_t i = 0; i < grad_h.size(); ++i) sum += grad_h[i] * r.new_h[i] + grad_cell[i] * r.new_cell[i];
     return sum;
   };
-  const auto check = [&](std::vector<float> LltmStep::*member, const std::vector<double>& gradient) {
+  const auto check = [&](std::vector<float> LltmStep::* member, const std::vector<double>& gradient) {
     REQUIRE(gradient.size() == (step.*member).size());
     for (size_t i = 0; i < gradient.size(); ++i) {
       LltmStep above = step, below = step;
@@ -71,6 +78,15 @@ TEST_CASE("the LLTM's gradients are the slopes of its outputs") {
   check(&LltmStep::bias, gradients.bias);
   check(&LltmStep::old_h, gradients.old_h);
   check(&LltmStep::old_cell, gradients.old_cell);
+}
+
+TEST_CASE("a linear layer's gradients by hand") {
+  // Two rows, two inputs, one output.
+  const LinearGradients g =
+      reference_linear_backward(std::vector<float>{1, 2}, std::vector<float>{3, 4, 5, 6}, std::vector<float>{7, 8}, 2);
+  CHECK(g.x == std::vector<double>{7, 8, 14, 16});
+  CHECK(g.w == std::vector<double>{13, 16});
+  CHECK(g.bias == std::vector<double>{3});
 }
 
 TEST_CASE("a comparison fails on a wrong element, a wrong size, nothing, and NaN") {

@@ -47,7 +47,8 @@ TEST_CASE("the verdict needs the puzzle, every check, and the baseline where it 
 
 TEST_CASE("a full-scale sine stands at 0 dB in its band and nowhere else") {
   std::vector<float> sine(48000);
-  for (size_t i = 0; i < sine.size(); ++i) sine[i] = static_cast<float>(std::sin(2 * std::numbers::pi * 1500 * static_cast<double>(i) / 48000));
+  for (size_t i = 0; i < sine.size(); ++i)
+    sine[i] = static_cast<float>(std::sin(2 * std::numbers::pi * 1500 * static_cast<double>(i) / 48000));
   for (const SpectrumPoint& p : power_spectrum(sine, 48000, 50, 240)) {
     CAPTURE(p.hertz);
     if (std::abs(p.hertz - 1500) > 100) CHECK(p.decibels < -60);
@@ -70,6 +71,7 @@ TEST_CASE("the band-pass passes its band and stops 0 Hz") {
 }
 
 TEST_CASE("ticks are round numbers inside the axis") {
-  CHECK(even_ticks(0, 1, 5) == std::vector<std::pair<double, std::string>>{{0, "0"}, {0.2, "0.2"}, {0.4, "0.4"}, {0.2 * 3, "0.6"}, {0.8, "0.8"}, {1, "1"}});
+  CHECK(even_ticks(0, 1, 5) == std::vector<std::pair<double, std::string>>{
+                                   {0, "0"}, {0.2, "0.2"}, {0.4, "0.4"}, {0.2 * 3, "0.6"}, {0.8, "0.8"}, {1, "1"}});
   CHECK(even_ticks(1, 1, 5).empty());
 }

@@ -29,8 +29,14 @@ struct File {
   File& riff() { return tag("RIFF").number(0, 4).tag("WAVE"); }
   File& format(uint32_t tag_number, uint32_t channels, uint32_t bits, uint32_t rate = 8000, uint32_t size = 16) {
     const uint32_t frame = channels * bits / 8;
-    return tag("fmt ").number(size, 4).number(tag_number, 2).number(channels, 2).number(rate, 4).number(rate * frame, 4).number(frame, 2).number(
-        bits, 2);
+    return tag("fmt ")
+        .number(size, 4)
+        .number(tag_number, 2)
+        .number(channels, 2)
+        .number(rate, 4)
+        .number(rate * frame, 4)
+        .number(frame, 2)
+        .number(bits, 2);
   }
   File& extensible(uint32_t channels, uint32_t bits, uint32_t valid, uint32_t sub_format) {
     static constexpr uint8_t kTail[14] = {0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
@@ -63,7 +69,8 @@ void refused(const File& file, const char* message) {
 TEST_CASE("PCM of every width is scaled to full scale") {
   CHECK(samples(File().riff().format(1, 1, 8).data<uint8_t>({0, 128, 255, 192})) == std::vector<float>{-1, 0, 127 / 128.0f, 0.5f});
   CHECK(samples(File().riff().format(1, 1, 16).data<int16_t>({-32768, 0, 16384})) == std::vector<float>{-1, 0, 0.5f});
-  CHECK(samples(File().riff().format(1, 1, 24).data<uint8_t>({0, 0, 0x80, 0, 0, 0x40, 0, 0, 0xC0})) == std::vector<float>{-1, 0.5f, -0.5f});
+  CHECK(samples(File().riff().format(1, 1, 24).data<uint8_t>({0, 0, 0x80, 0, 0, 0x40, 0, 0, 0xC0})) ==
+        std::vector<float>{-1, 0.5f, -0.5f});
   CHECK(samples(File().riff().format(1, 1, 32).data<int32_t>({INT32_MIN, 0, 1 << 30})) == std::vector<float>{-1, 0, 0.5f});
 }
 
@@ -95,11 +102,20 @@ TEST_CASE("WAVE_FORMAT_EXTENSIBLE holds PCM or float") {
 }
 
 TEST_CASE("chunks that nobody knows are stepped over, odd ones with their pad byte") {
-  CHECK(samples(File().riff().tag("LIST").number(3, 4).number(0x414141, 3).number(0, 1).format(1, 1, 16).tag("junk").number(0, 4).data<int16_t>(
-            {16384})) == std::vector<float>{0.5f});
-  CHECK(samples(File().riff().format(1, 1, 8).data<uint8_t>({192})) == std::vector<float>{0.5f});           // pad byte forgotten
+  CHECK(samples(File()
+                    .riff()
+                    .tag("LIST")
+                    .number(3, 4)
+                    .number(0x414141, 3)
+                    .number(0, 1)
+                    .format(1, 1, 16)
+                    .tag("junk")
+                    .number(0, 4)
+                    .data<int16_t>({16384})) == std::vector<float>{0.5f});
+  CHECK(samples(File().riff().format(1, 1, 8).data<uint8_t>({192})) == std::vector<float>{0.5f});  // pad byte forgotten
   CHECK(samples(File().riff().format(1, 1, 8).data<uint8_t>({192}).number(0, 1)) == std::vector<float>{0.5f});
-  CHECK(samples(File().riff().format(1, 1, 16).data<int16_t>({16384}).tag("LIST").number(1000, 4)) == std::vector<float>{0.5f});  // after
+  CHECK(samples(File().riff().format(1, 1, 16).data<int16_t>({16384}).tag("LIST").number(1000, 4)) ==
+        std::vector<float>{0.5f});  // after
 }
 
 TEST_CASE("what is no WAV is refused") {
@@ -115,7 +131,8 @@ TEST_CASE("what is no WAV is refused") {
 }
 
 TEST_CASE("sizes that lie are refused, and nothing of that size is allocated") {
-  refused(File().riff().format(1, 1, 16).tag("data").number(0xFFFFFFFF, 4).raw<int16_t>(0), "the data chunk needs 4294967295 bytes");
+  refused(File().riff().format(1, 1, 16).tag("data").number(0xFFFFFFFF, 4).raw<int16_t>(0),
+          "the data chunk needs 4294967295 bytes");
   refused(File().riff().tag("LIST").number(0xFFFFFFF0, 4), "a chunk needs 4294967280 bytes");
   refused(File().riff().tag("fmt ").number(0x7FFFFFFF, 4).number(1, 2), "the fmt chunk needs");
   refused(File().riff().tag("fmt ").number(14, 4).number(1, 2).number(0, 12).data<int16_t>({0}), "the fmt chunk needs");
@@ -170,7 +187,8 @@ TEST_CASE("formats that are not read are named") {
 }
 
 TEST_CASE("numbers that are not finite are refused") {
-  refused(File().riff().format(3, 1, 32).data<float>({0, std::numeric_limits<float>::quiet_NaN()}), "sample 1 is not a finite number");
+  refused(File().riff().format(3, 1, 32).data<float>({0, std::numeric_limits<float>::quiet_NaN()}),
+          "sample 1 is not a finite number");
   refused(File().riff().format(3, 1, 32).data<float>({std::numeric_limits<float>::infinity()}), "sample 0");
   refused(File().riff().format(3, 1, 64).data<double>({1e300}), "sample 0");
 }
@@ -182,7 +200,8 @@ TEST_CASE("what is written is read back, to half a step") {
   REQUIRE(back.samples.size() == wave.size());
   CHECK(back.sample_rate == 16000);
   for (size_t i = 0; i < wave.size(); ++i) CHECK(std::abs(back.samples[i] - wave[i]) <= 0.5f / 32768);
-  CHECK(parse_wav(encode_wav(std::vector<float>{2, -2, 1, -1}, 8000)).samples == std::vector<float>{32767 / 32768.0f, -1, 32767 / 32768.0f, -1});
+  CHECK(parse_wav(encode_wav(std::vector<float>{2, -2, 1, -1}, 8000)).samples ==
+        std::vector<float>{32767 / 32768.0f, -1, 32767 / 32768.0f, -1});
   CHECK_THROWS_AS(encode_wav(std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, 8000), WavError);
 }
 
@@ -197,6 +216,7 @@ TEST_CASE("files: errors name the file") {
   CHECK_THROWS_WITH(read_wav((folder / "none.wav").string()), ContainsSubstring("no such file"));
   CHECK_THROWS_WITH(read_wav(folder.string()), ContainsSubstring("not a regular file"));
   CHECK_THROWS_WITH(read_wav("/dev/zero"), ContainsSubstring("not a regular file"));
-  CHECK_THROWS_WITH(write_wav((folder / "no" / "b.wav").string(), std::vector<float>{0}, 8000), ContainsSubstring("cannot be written"));
+  CHECK_THROWS_WITH(write_wav((folder / "no" / "b.wav").string(), std::vector<float>{0}, 8000),
+                    ContainsSubstring("cannot be written"));
   std::filesystem::remove_all(folder);
 }

@@ -81,7 +81,7 @@ void correlate_direct(const Instance& instance, const DirectLayout& layout, void
 
 // Sums over batch and positions, cut by shape alone: every split sums its blocks of positions in f64, then splits are added.
 struct SumLayout {
-  bool grad_bias;  // else grad_w
+  bool grad_bias;              // else grad_w
   int64_t rows, splits, sums;  // sums of a row: taps, or 1
   int64_t blocks_per_row, blocks;
   double task_cost;
@@ -94,8 +94,8 @@ struct SumPart {
 };
 SumLayout grad_w_layout(const Instance& instance, const ConvGeometry& geometry);
 SumLayout grad_bias_layout(const Instance& instance, const ConvGeometry& geometry);
-void grad_w_direct(const Instance& instance, const SumLayout& layout, const ConvGeometry& geometry, void* workspace, const void* grad_y,
-                   const void* x, void* grad_w, Strides3 grad_w_strides);
+void grad_w_direct(const Instance& instance, const SumLayout& layout, const ConvGeometry& geometry, void* workspace,
+                   const void* grad_y, const void* x, void* grad_w, Strides3 grad_w_strides);
 void grad_bias_sum(const Instance& instance, const SumLayout& layout, const ConvGeometry& geometry, void* workspace,
                    const void* grad_y, void* grad_bias, int64_t grad_bias_stride);
 

@@ -126,7 +126,8 @@ struct GradWProduct {
 
 class ConvBackwardPlan final : public Plan {
  public:
-  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : instance_(instance), geometry_(conv_geometry(sig, kX, kW, kGradY)) {
+  ConvBackwardPlan(const Instance& instance, const nw_sig& sig)
+      : instance_(instance), geometry_(conv_geometry(sig, kX, kW, kGradY)) {
     const ConvGeometry& g = geometry_;
     const int forced = forced_kernel(sig, kKernels);
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(g);
@@ -153,7 +154,8 @@ class ConvBackwardPlan final : public Plan {
       const Correlation c = largest_phase(g);
       if (choice_ != kGemm) direct_ = direct_layout(instance_, g.dtype, phases_, c);
       if (choice_ == kGemm)
-        gemm_ = gemm_layout(instance_, accumulate_dtype(g.dtype), phases_ * g.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
+        gemm_ = gemm_layout(instance_, accumulate_dtype(g.dtype), phases_ * g.groups, c.outs, c.batch * c.length, false,
+                            c.ins * c.taps);
     }
     if (has_output(sig, kGradW)) {
       if (choice_ == kDirect) sums_w_ = grad_w_layout(instance_, g);
@@ -161,17 +163,16 @@ class ConvBackwardPlan final : public Plan {
     }
     if (has_output(sig, kGradBias)) sums_bias_ = grad_bias_layout(instance_, g);
     // One gradient after the other in the same memory.
-    workspace_size = std::max({direct_.workspace_size, gemm_.workspace_size, sums_w_.workspace_size, product_.workspace_size,
-                               sums_bias_.workspace_size});
+    workspace_size = std::max(
+        {direct_.workspace_size, gemm_.workspace_size, sums_w_.workspace_size, product_.workspace_size, sums_bias_.workspace_size});
   }
 
   void GradX(const nw_call& call, const CorrelationData& data) const {
     const ConvGeometry& g = geometry_;
     if (phases_ < g.stride) fill_zero(instance_, g, data.out, grad_x_);
     if (choice_ == kGemm) {
-      gemm(instance_, gemm_, call.workspace, [&](int64_t i) {
-        return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups);
-      });
+      gemm(instance_, gemm_, call.workspace,
+           [&](int64_t i) { return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups); });
     } else if (choice_ != kScalar) {
       const auto describe = [](const void* arg, int64_t phase) {
         const auto* plan = static_cast<const ConvBackwardPlan*>(arg);

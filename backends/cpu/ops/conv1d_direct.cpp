@@ -77,8 +77,8 @@ class DirectTask {
     count_ = std::min(layout.block, c.length - begin_);
     in_ = static_cast<const T*>(data.in) + part.batch * c.in_batch + part.group * c.in_group;
     w_ = static_cast<const T*>(data.w) + c.w_offset + part.group * c.w_group + first_out_ * c.w_out;
-    out_ = static_cast<T*>(data.out) + c.out_offset + part.batch * c.out_batch + part.group * c.out_group + first_out_ * c.out_channel +
-           begin_ * c.out_position;
+    out_ = static_cast<T*>(data.out) + c.out_offset + part.batch * c.out_batch + part.group * c.out_group +
+           first_out_ * c.out_channel + begin_ * c.out_position;
     if (data.bias != nullptr) bias_ = static_cast<const T*>(data.bias) + (part.group * c.outs + first_out_) * c.bias_stride;
   }
 
@@ -86,12 +86,13 @@ class DirectTask {
     if (count_ <= 0 || outs_ <= 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>()));
     padded_ = round_up(count_, lanes);
-    in_place_ = std::is_same_v<T, A> && c_.out_position == 1 && padded_ == count_;
+    in_place_ = std::is_same_v<T, A> && c_.out_position == 1 && padded_ == count_ && is_aligned(out_);
     const int64_t cycle = c_.tap_cycle();
     bool first = true;
     for (int64_t channel = 0; channel < c_.ins; ++channel)
       for (int64_t residue = 0; residue < std::min(cycle, c_.taps); ++residue)
-        for (int64_t tap = residue; tap < c_.taps; tap += taps_per_line_ * cycle, first = false) AddLine(channel, tap, cycle, first);
+        for (int64_t tap = residue; tap < c_.taps; tap += taps_per_line_ * cycle, first = false)
+          AddLine(channel, tap, cycle, first);
     for (int64_t m = 0; m < outs_; ++m) {
       if (first) Fill(m);
       if (!in_place_) StoreRow(Acc(m), count_, out_ + m * c_.out_channel, c_.out_position);
@@ -136,7 +137,8 @@ class DirectTask {
   bool in_place_ = false;
 };
 
-void ComputePart(const DirectLayout& layout, const Correlation& c, const CorrelationData& data, const DirectPart& part, void* scratch) {
+void ComputePart(const DirectLayout& layout, const Correlation& c, const CorrelationData& data, const DirectPart& part,
+                 void* scratch) {
   if (layout.dtype == Dtype::f64) return DirectTask<double>(layout, c, data, part, scratch).Run();
   if (layout.dtype == Dtype::f16) return DirectTask<f16>(layout, c, data, part, scratch).Run();
   if (layout.dtype == Dtype::bf16) return DirectTask<bf16>(layout, c, data, part, scratch).Run();

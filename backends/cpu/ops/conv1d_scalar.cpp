@@ -45,7 +45,8 @@ double grad_w_at(const ConvGeometry& g, const T* grad_y, const T* x, int64_t tap
     for (int64_t t = 0; t < g.out_length; ++t) {
       const int64_t position = t * g.stride + tap * g.dilation - g.pad_left;
       if (position < 0 || position >= g.length) continue;
-      sum += static_cast<double>(read(grad_y + n * g.y.outer + t * g.y.position)) * read(x + n * g.x.outer + position * g.x.position);
+      sum +=
+          static_cast<double>(read(grad_y + n * g.y.outer + t * g.y.position)) * read(x + n * g.x.outer + position * g.x.position);
     }
   return sum;
 }

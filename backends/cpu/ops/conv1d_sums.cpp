@@ -53,6 +53,25 @@ HWY_INLINE void Dots(const A* a, const A* b, int64_t step, int64_t count, double
   }
 }
 
+// Elements that are summed in one go: more would let f32 lose digits.
+template <class A>
+int64_t SumLength() {
+  return 128 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>()));
+}
+
+// All taps of a line of x.
+template <class A>
+void DotsOfLine(const A* dy, const A* line, int64_t step, int64_t count, int64_t taps, double* totals, int64_t stride) {
+  for (int64_t i = 0; i < count; i += SumLength<A>()) {
+    const int64_t length = std::min(count - i, SumLength<A>());
+    const A *a = dy + i, *b = line + i;
+    int64_t j = 0;
+    for (; j + 8 <= taps; j += 8) Dots<8>(a, b + j * step, step, length, totals + j * stride, stride);
+    for (; j + 4 <= taps; j += 4) Dots<4>(a, b + j * step, step, length, totals + j * stride, stride);
+    for (; j < taps; ++j) Dots<1>(a, b + j * step, step, length, totals + j * stride, stride);
+  }
+}
+
 template <class T, class A = Accumulate<T>>
 void GradWPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, const void* x, void* scratch, double* totals) {
   A* y_line = static_cast<A*>(scratch);
@@ -71,33 +90,35 @@ void GradWPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, c
       for (int64_t tap = residue; tap < g.taps; tap += per_line * cycle) {
         const int64_t num = std::min(per_line, ceil_div(g.taps - tap, cycle)), length = count + (num > 1 ? (num - 1) * step : 0);
         const A* line = Line(x_signal, t * g.stride + tap * g.dilation - g.pad_left, g.stride, length, length, x_line);
-        int64_t j = 0;
-        double* at = totals + tap;
-        for (; j + 8 <= num; j += 8) Dots<8>(dy, line + j * step, step, count, at + j * cycle, cycle);
-        for (; j + 4 <= num; j += 4) Dots<4>(dy, line + j * step, step, count, at + j * cycle, cycle);
-        for (; j < num; ++j) Dots<1>(dy, line + j * step, step, count, at + j * cycle, cycle);
+        DotsOfLine(dy, line, step, count, num, totals + tap, cycle);
       }
   }
 }
 
-template <class T, class A = Accumulate<T>>
-void GradBiasPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, void* scratch, double* total) {
+template <class A>
+double Sum(const A* p, int64_t count) {
   const hn::ScalableTag<A> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    sum0 = hn::Add(sum0, hn::LoadU(d, p + i));
+    sum1 = hn::Add(sum1, hn::LoadU(d, p + i + lanes));
+  }
+  double total = AddLanes(d, hn::Add(sum0, sum1));
+  for (; i < count; ++i) total += read(p + i);
+  return total;
+}
+
+template <class T, class A = Accumulate<T>>
+void GradBiasPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, void* scratch, double* total) {
   *total = 0;
   for (int64_t block = part.begin; block < part.end; ++block) {
     const int64_t n = block / part.blocks_per_row, t = block % part.blocks_per_row * kSumBlock;
     const int64_t count = std::min(kSumBlock, g.out_length - t);
     const Signal<T> signal{static_cast<const T*>(grad_y) + n * g.y.outer + part.row * g.y.channel, g.y.position, g.out_length};
     const A* dy = Line(signal, t, 1, count, count, static_cast<A*>(scratch));
-    auto sum0 = hn::Zero(d), sum1 = hn::Zero(d);
-    int64_t i = 0;
-    for (; i + 2 * lanes <= count; i += 2 * lanes) {
-      sum0 = hn::Add(sum0, hn::LoadU(d, dy + i));
-      sum1 = hn::Add(sum1, hn::LoadU(d, dy + i + lanes));
-    }
-    *total += AddLanes(d, hn::Add(sum0, sum1));
-    for (; i < count; ++i) *total += read(dy + i);
+    for (int64_t i = 0; i < count; i += SumLength<A>()) *total += Sum(dy + i, std::min(count - i, SumLength<A>()));
   }
 }
 
@@ -140,14 +161,15 @@ SumLayout sum_layout(const Instance& instance, const ConvGeometry& g, bool grad_
 
 // Fills the workspace with [row][split][sum], then calls store(row, sum, total).
 template <class Store>
-void sum_rows(const Instance& instance, const SumLayout& l, const ConvGeometry& g, void* workspace, const void* grad_y, const void* x,
-              Store&& store) {
+void sum_rows(const Instance& instance, const SumLayout& l, const ConvGeometry& g, void* workspace, const void* grad_y,
+              const void* x, Store&& store) {
   auto* partial = static_cast<double*>(workspace);
   run_tasks(instance, l.rows * l.splits, l.task_cost, [&](int64_t slot, int64_t begin, int64_t end) {
     char* scratch = static_cast<char*>(workspace) + l.partial_bytes + static_cast<uint64_t>(slot) * l.slot_bytes;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t split = task % l.splits;
-      const SumPart part{task / l.splits, l.blocks * split / l.splits, l.blocks * (split + 1) / l.splits, l.blocks_per_row, l.grad_bias};
+      const SumPart part{task / l.splits, l.blocks * split / l.splits, l.blocks * (split + 1) / l.splits, l.blocks_per_row,
+                         l.grad_bias};
       NARROWS_DISPATCH(instance, SumRow)(g, part, grad_y, x, scratch, partial + task * l.sums);
     }
   });

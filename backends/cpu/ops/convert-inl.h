@@ -62,7 +62,7 @@ HWY_INLINE hn::Vec<HalfBits<D>> NarrowF16(D d, hn::Vec<D> x) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(du, x);
@@ -70,13 +70,15 @@ HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {
   const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), hn::And(upper, hn::Set(du, 1u))));
   const auto quiet = hn::Or(upper, hn::Set(du, 0x40u));
   const auto nan = hn::RebindMask(du, hn::Ne(x, x));
-  (void)d;
   return hn::DemoteTo(HalfBits<D>(), hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded)));
 }
 
 // Lanes(d) contiguous elements at p.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, read(p));  // its LoadU wants the alignment of an element
+#else
   if constexpr (std::is_same_v<T, f16>) {
     return WidenF16(d, hn::LoadU(HalfBits<D>(), reinterpret_cast<const uint16_t*>(p)));
   } else if constexpr (std::is_same_v<T, bf16>) {
@@ -86,9 +88,14 @@ HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
   } else {
     return hn::LoadU(d, p);
   }
+#endif
 }
 template <class D, class T>
 HWY_INLINE void StoreAs(D d, hn::Vec<D> x, T* p) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  write(p, hn::GetLane(x));
+#else
   if constexpr (std::is_same_v<T, f16>) {
     hn::StoreU(NarrowF16(d, x), HalfBits<D>(), reinterpret_cast<uint16_t*>(p));
   } else if constexpr (std::is_same_v<T, bf16>) {
@@ -96,6 +103,7 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> x, T* p) {
   } else {
     hn::StoreU(x, d, p);
   }
+#endif
 }
 
 // The first `count` elements at p[0], p[stride], ...; the lanes past them are 0.
@@ -120,8 +128,15 @@ HWY_INLINE void LoadRow(const T* p, int64_t stride, int64_t count, Accumulate<T>
   const hn::ScalableTag<Accumulate<T>> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
-  if (stride == 1)
+  if (stride == 1) {
     for (; i + lanes <= count; i += lanes) hn::StoreU(LoadAs(d, p + i), d, row + i);
+#if HWY_TARGET != HWY_SCALAR
+  } else if (stride == 2) {
+    // Two vectors have one element more than is wanted: the last one may lie outside, so it stays in the loop below.
+    for (; i + lanes < count; i += lanes)
+      hn::StoreU(hn::ConcatEven(d, LoadAs(d, p + 2 * i + lanes), LoadAs(d, p + 2 * i)), d, row + i);
+#endif
+  }
   for (; i < count; ++i) row[i] = read(p + i * stride);
 }
 template <class T>

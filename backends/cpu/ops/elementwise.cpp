@@ -11,7 +11,8 @@ namespace narrows::cpu {
 namespace {
 
 constexpr unsigned kNumber = kFloat | kInt, kAny = kFloat | kInt | kBool, kBits = kInt | kBool;
-constexpr Function kFunctions[] = {  // by number, from 1
+constexpr Function kFunctions[] = {
+    // by number, from 1
     {NW_EW_NEG, "neg", 1, kNumber, false, false},
     {NW_EW_ABS, "abs", 1, kNumber, false, false},
     {NW_EW_SIGN, "sign", 1, kNumber, false, false},
@@ -103,11 +104,12 @@ struct DataType {
   uint8_t code, bits;
   unsigned kind;
 };
-constexpr DataType kDataTypes[] = {  // by number (NW_DTYPE_*), from 1
-    {"float32", kDLFloat, 32, kFloat}, {"float64", kDLFloat, 64, kFloat}, {"float16", kDLFloat, 16, kFloat},
-    {"bfloat16", kDLBfloat, 16, kFloat}, {"int8", kDLInt, 8, kInt},       {"int16", kDLInt, 16, kInt},
-    {"int32", kDLInt, 32, kInt},       {"int64", kDLInt, 64, kInt},       {"uint8", kDLUInt, 8, kInt},
-    {"uint16", kDLUInt, 16, kInt},     {"uint32", kDLUInt, 32, kInt},     {"uint64", kDLUInt, 64, kInt},
+constexpr DataType kDataTypes[] = {
+    // by number (NW_DTYPE_*), from 1
+    {"float32", kDLFloat, 32, kFloat},   {"float64", kDLFloat, 64, kFloat}, {"float16", kDLFloat, 16, kFloat},
+    {"bfloat16", kDLBfloat, 16, kFloat}, {"int8", kDLInt, 8, kInt},         {"int16", kDLInt, 16, kInt},
+    {"int32", kDLInt, 32, kInt},         {"int64", kDLInt, 64, kInt},       {"uint8", kDLUInt, 8, kInt},
+    {"uint16", kDLUInt, 16, kInt},       {"uint32", kDLUInt, 32, kInt},     {"uint64", kDLUInt, 64, kInt},
     {"bool", kDLBool, 8, kBool},
 };
 constexpr int kNumDataTypes = static_cast<int>(std::size(kDataTypes));
@@ -124,8 +126,8 @@ int dtype_of(const nw_sig& sig, uint32_t tensor) {
   const DLDataType t = sig.tensors[tensor].dtype;
   for (int i = 0; i < kNumDataTypes; ++i)
     if (is(t, kDataTypes[i].code, kDataTypes[i].bits)) return i + 1;
-  refuse(NW_UNSUPPORTED, static_cast<int32_t>(tensor), "%s: tensor %u has dtype code %d with %d bits, which this backend does not have",
-         sig.op, tensor, t.code, t.bits);
+  refuse(NW_UNSUPPORTED, static_cast<int32_t>(tensor),
+         "%s: tensor %u has dtype code %d with %d bits, which this backend does not have", sig.op, tensor, t.code, t.bits);
 }
 
 int64_t size_of(int dtype) { return kDataTypes[dtype - 1].bits / 8; }
@@ -199,7 +201,8 @@ Request read_request(const Instance& instance, const nw_sig& sig) {
   if (!has_input(sig, typed)) refuse(NW_INVALID, 1, "%s: where has neither b nor c", sig.op);
   const int dtype = dtype_of(sig, typed), out = dtype_of(sig, sig.num_inputs);
   if (!(function.kinds & kind_of(dtype)))
-    refuse(NW_UNSUPPORTED, static_cast<int32_t>(typed), "%s: %s of %s is not defined", sig.op, function.name, kDataTypes[dtype - 1].name);
+    refuse(NW_UNSUPPORTED, static_cast<int32_t>(typed), "%s: %s of %s is not defined", sig.op, function.name,
+           kDataTypes[dtype - 1].name);
   const int expected = function.to_bool ? NW_DTYPE_BOOL : dtype;
   if (!cast && out != expected)
     refuse(NW_INVALID, static_cast<int32_t>(sig.num_inputs), "%s: out of %s has dtype %s, not %s", sig.op, function.name,
@@ -285,7 +288,8 @@ std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& s
   plan->operand[n] = output_operand(r);
   tensors[n] = &output(sig, 0);
   if (!collapse(*tensors[n], tensors, plan->operand, n + 1, n, &plan->blocks))
-    refuse(NW_UNSUPPORTED, static_cast<int32_t>(sig.num_inputs), "%s: more than %d dimensions are left after collapsing", sig.op, kMaxDims);
+    refuse(NW_UNSUPPORTED, static_cast<int32_t>(sig.num_inputs), "%s: more than %d dimensions are left after collapsing", sig.op,
+           kMaxDims);
   for (int k = 0; k < n; ++k) plan->operand[k].constant |= all_zero(plan->blocks.stride[k], plan->blocks.ndim);
   choose_block(&plan->blocks, plan->operand, n + 1);
   plan_variant(r, plan.get());

@@ -36,12 +36,12 @@ Gradient f64_gradient(const Instance& instance, int function, int operand);
 
 constexpr unsigned kFloat = 1, kInt = 2, kBool = 4;  // kinds of dtypes
 struct Function {
-  int number;        // NW_EW_*
+  int number;  // NW_EW_*
   const char* name;
   int arity;
-  unsigned kinds;    // dtypes that it takes
-  bool to_bool;      // its result is bool; else it has the operands' dtype
-  bool heavy;        // costs tens of cycles an element
+  unsigned kinds;  // dtypes that it takes
+  bool to_bool;    // its result is bool; else it has the operands' dtype
+  bool heavy;      // costs tens of cycles an element
 };
 // Refuses a number that this backend does not know.
 const Function& find_function(const nw_sig& sig, int number);
@@ -76,7 +76,7 @@ struct Blocks {
   int64_t offset[kMaxOperands];            // bytes from a tensor's first element to the space's
   int64_t rows, columns;                   // of a full block
   int64_t row_blocks, column_blocks;
-  int64_t count;                           // of blocks
+  int64_t count;  // of blocks
 
   void set_block(int64_t rows_wanted, int64_t columns_wanted);
   // Moves dimension `from` to place 1.

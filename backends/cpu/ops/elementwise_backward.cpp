@@ -81,7 +81,7 @@ struct SumPass {
   Blocks blocks;  // operands: the inputs, then the output
   bool kept[kMaxDims];
   int64_t kept_blocks, summed_blocks, slices;
-  int64_t grain;  // kept blocks that are worth a thread
+  int64_t grain;       // kept blocks that are worth a thread
   uint64_t workspace;  // where in it the slices' sums begin
 
   int64_t digits(int d) const { return d == 0 ? blocks.column_blocks : d == 1 ? blocks.row_blocks : blocks.extent[d]; }
@@ -189,7 +189,8 @@ Gradient find_gradient(const Request& r, int k) {
   const auto find = r.compute == NW_DTYPE_FLOAT64 ? f64_gradient : f32_gradient;
   const Gradient gradient = find(r.instance, r.function.number, k);
   if (gradient.kernel == nullptr)
-    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op, r.function.name, k);
+    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op,
+           r.function.name, k);
   return gradient;
 }
 
@@ -204,8 +205,8 @@ bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& output) {
   return false;
 }
 
-void collapse_or_refuse(const Request& r, const nw_tensor_sig& shape, const nw_tensor_sig* const* tensors, const Operand* access, int n,
-                        int leader, Blocks* blocks) {
+void collapse_or_refuse(const Request& r, const nw_tensor_sig& shape, const nw_tensor_sig* const* tensors, const Operand* access,
+                        int n, int leader, Blocks* blocks) {
   if (!collapse(shape, tensors, access, n, leader, blocks))
     refuse(NW_UNSUPPORTED, -1, "%s: more than %d dimensions are left after collapsing", r.sig.op, kMaxDims);
 }
@@ -231,7 +232,8 @@ int choose_leader(const Blocks& blocks, int n) {
   return leader;
 }
 
-void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Operand* access, int n, int considered, Blocks* blocks) {
+void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Operand* access, int n, int considered,
+                 Blocks* blocks) {
   const nw_tensor_sig& shape = input(r.sig, 0);
   collapse_or_refuse(r, shape, tensors, access, n, considered - 1, blocks);
   if (const int leader = choose_leader(*blocks, considered); leader != considered - 1)
@@ -441,7 +443,8 @@ void BackwardPlan::launch(const nw_call& call) const {
     if (partial != nullptr)
       host.parallel_for(pass.slices * pass.kept_blocks, 1,
                         [&](int64_t begin, int64_t end) { run_slices(pass, base, partial, begin, end); });
-    host.parallel_for(pass.kept_blocks, pass.grain, [&](int64_t begin, int64_t end) { finish_sum(pass, base, partial, begin, end); });
+    host.parallel_for(pass.kept_blocks, pass.grain,
+                      [&](int64_t begin, int64_t end) { finish_sum(pass, base, partial, begin, end); });
   }
   if (map.num_outputs == 0 || map.blocks.count == 0) return;
   for (int o = 0; o < map.num_outputs; ++o) base[kInputs + o] = data<char>(call.outputs[map.operand_of[o]]);

@@ -108,7 +108,7 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
       if (s0 > operand.size && blocks->extent[d] > 1 && std::abs(blocks->stride[k][d]) == operand.size) across = d;
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
-  constexpr int64_t kShortRow = 128, kColumnsAcross = 32, kInPlace = 16384;
+  constexpr int64_t kShortRow = 128, kColumnsAcross = 16, kInPlace = 16384;
   if (!tiles) return blocks->set_block(1, kInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);
@@ -150,8 +150,8 @@ namespace {
 // Copies rows x columns elements of Size bytes; strides in bytes. The loop over the side that is contiguous in memory, or else
 // over the longer one, is the inner one.
 template <size_t Size>
-void copy_elements(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column, int64_t rows,
-                   int64_t columns) {
+void copy_elements(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
+                   int64_t rows, int64_t columns) {
   const bool rows_inside = (std::abs(from_row) < std::abs(from_column) && from_row != 0) ||
                            (std::abs(to_row) < std::abs(to_column)) || (columns < 8 && rows > columns);
   if (rows_inside) {
@@ -207,7 +207,8 @@ const void* load(const Operand& operand, const char* address, int64_t rows, int6
   if (!usable_in_place(operand, rows, columns, stride)) {
     const int64_t size = operand.size;
     const int64_t own_rows = stride[1] == 0 ? 1 : rows, own_columns = stride[0] == 0 && own_rows == 1 ? 1 : columns;
-    copy_block(size, reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows, own_columns);
+    copy_block(size, reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows,
+               own_columns);
     repeat(tiles.stored, own_rows * own_columns * size, rows * columns * size);
     run = tiles.stored;
   }
@@ -249,8 +250,7 @@ void store(const Operand& operand, const void* computed, char* address, int64_t 
     run = to;
   }
   const int64_t size = operand.size;
-  if (in_place && streamed)
-    return stream_copy(address, static_cast<const unsigned char*>(run), rows * columns * size);
+  if (in_place && streamed) return stream_copy(address, static_cast<const unsigned char*>(run), rows * columns * size);
   copy_block(size, address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
 }
 

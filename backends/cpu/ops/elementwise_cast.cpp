@@ -147,9 +147,12 @@ HWY_INLINE float to_odd_float(double x) {
 }
 template <class From>
 HWY_INLINE float to_odd_float(From x) {
-  if constexpr (std::is_same_v<From, Bool>) return x.byte != 0 ? 1.0f : 0.0f;
-  else if constexpr (std::is_same_v<From, float> || sizeof(From) <= 2) return static_cast<float>(x);
-  else if constexpr (sizeof(From) == 4) return to_odd_float(static_cast<double>(x));
+  if constexpr (std::is_same_v<From, Bool>)
+    return x.byte != 0 ? 1.0f : 0.0f;
+  else if constexpr (std::is_same_v<From, float> || sizeof(From) <= 2)
+    return static_cast<float>(x);
+  else if constexpr (sizeof(From) == 4)
+    return to_odd_float(static_cast<double>(x));
   else {  // 53 bits at most, the last one odd if any below it is set
     constexpr From exact = From{1} << 53;
     const bool wide = std::is_signed_v<From> ? x > exact || x < From{0} - exact : x > exact;
@@ -207,15 +210,21 @@ constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat1
 
 template <class From, class To>
 constexpr Kernel choose_cast() {
-  if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>) return copy_loop<sizeof(From)>;
-  else if constexpr (is_half<From> && is_half<To>) return half_loop<From, To>;
-  else if constexpr (is_half<From>) return widen_loop<From, To>;
-  else if constexpr (is_half<To>) return narrow_loop<From, To>;
-  else return cast_loop<From, To>;
+  if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
+    return copy_loop<sizeof(From)>;
+  else if constexpr (is_half<From> && is_half<To>)
+    return half_loop<From, To>;
+  else if constexpr (is_half<From>)
+    return widen_loop<From, To>;
+  else if constexpr (is_half<To>)
+    return narrow_loop<From, To>;
+  else
+    return cast_loop<From, To>;
 }
 
 // In the order of NW_DTYPE_*, from 1.
-using Types = std::tuple<float, double, Float16, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Bool>;
+using Types =
+    std::tuple<float, double, Float16, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Bool>;
 constexpr size_t kNumTypes = std::tuple_size_v<Types>;
 
 template <size_t... I>

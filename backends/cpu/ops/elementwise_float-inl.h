@@ -39,23 +39,23 @@ HWY_INLINE void map_vectors(const void* const* in, void* out, int64_t n, F f) {
 }
 
 // Kernels of functions of vectors.
-#define NARROWS_MAP1(Name, expression)                                                        \
-  template <class T>                                                                          \
-  void Name(const void* const* in, void* out, int64_t n, double alpha) {                      \
-    (void)alpha;                                                                              \
-    map_vectors<1, T>(in, out, n, [alpha](const Vector<T>* v) HWY_ATTR {                      \
-      const Vector<T> a = v[0];                                                               \
-      (void)alpha;                                                                            \
-      return expression;                                                                      \
-    });                                                                                       \
+#define NARROWS_MAP1(Name, expression)                                   \
+  template <class T>                                                     \
+  void Name(const void* const* in, void* out, int64_t n, double alpha) { \
+    (void)alpha;                                                         \
+    map_vectors<1, T>(in, out, n, [alpha](const Vector<T>* v) HWY_ATTR { \
+      const Vector<T> a = v[0];                                          \
+      (void)alpha;                                                       \
+      return expression;                                                 \
+    });                                                                  \
   }
-#define NARROWS_MAP2(Name, expression)                                             \
-  template <class T>                                                               \
-  void Name(const void* const* in, void* out, int64_t n, double) {                 \
-    map_vectors<2, T>(in, out, n, [](const Vector<T>* v) HWY_ATTR {                \
-      const Vector<T> a = v[0], b = v[1];                                          \
-      return expression;                                                           \
-    });                                                                            \
+#define NARROWS_MAP2(Name, expression)                              \
+  template <class T>                                                \
+  void Name(const void* const* in, void* out, int64_t n, double) {  \
+    map_vectors<2, T>(in, out, n, [](const Vector<T>* v) HWY_ATTR { \
+      const Vector<T> a = v[0], b = v[1];                           \
+      return expression;                                            \
+    });                                                             \
   }
 NARROWS_MAP1(map_sqrt, hn::Sqrt(a))
 NARROWS_MAP1(map_rsqrt, hn::Div(set<Vector<T>>(1), hn::Sqrt(a)))

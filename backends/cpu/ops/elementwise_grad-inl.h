@@ -19,7 +19,7 @@ template <class V>
 HWY_INLINE V sign_(V a) {
   const V zero = set<V>(0);
   const V sign = pick(hn::Gt(a, zero), set<V>(1), pick(hn::Lt(a, zero), set<V>(-1), zero));
-  return pick(is_nan(a), a, sign);
+  return pick(hn::IsNaN(a), a, sign);
 }
 // sigmoid'(a), from exp(-|a|): no cancellation.
 template <class V>
@@ -39,7 +39,8 @@ HWY_INLINE V acosh_slope(V a) {
 }
 template <class V>
 HWY_INLINE V gelu_slope(V a) {
-  const V half = set<V>(0.5), density = hn::Mul(set<V>(0.398942280401432677939946059934), sleef::exp_(hn::Mul(hn::Mul(a, a), hn::Neg(half))));
+  const V half = set<V>(0.5),
+          density = hn::Mul(set<V>(0.398942280401432677939946059934), sleef::exp_(hn::Mul(hn::Mul(a, a), hn::Neg(half))));
   return hn::Add(hn::Mul(half, twice_normal_cdf(a)), hn::Mul(a, density));
 }
 template <class V>
@@ -102,18 +103,18 @@ struct GradientEntry {
   Gradient gradient;
 };
 
-#define NARROWS_GRADIENT(Name, reads, expression)                                             \
-  template <class T>                                                                          \
-  struct Name {                                                                               \
-    static constexpr unsigned kReads = reads;                                                 \
-    static void kernel(const void* const* in, void* out, int64_t n, double alpha) {           \
-      map_gradient<kReads, T>(in, out, n, [alpha](const Vector<T>* v) HWY_ATTR {              \
-        using V = Vector<T>;                                                                  \
-        const V g = v[0], a = v[1], b = v[2], c = v[3], zero = set<V>(0), one = set<V>(1);    \
-        (void)alpha, (void)g, (void)a, (void)b, (void)c, (void)zero, (void)one;               \
-        return expression;                                                                    \
-      });                                                                                     \
-    }                                                                                         \
+#define NARROWS_GRADIENT(Name, reads, expression)                                          \
+  template <class T>                                                                       \
+  struct Name {                                                                            \
+    static constexpr unsigned kReads = reads;                                              \
+    static void kernel(const void* const* in, void* out, int64_t n, double alpha) {        \
+      map_gradient<kReads, T>(in, out, n, [alpha](const Vector<T>* v) HWY_ATTR {           \
+        using V = Vector<T>;                                                               \
+        const V g = v[0], a = v[1], b = v[2], c = v[3], zero = set<V>(0), one = set<V>(1); \
+        (void)alpha, (void)g, (void)a, (void)b, (void)c, (void)zero, (void)one;            \
+        return expression;                                                                 \
+      });                                                                                  \
+    }                                                                                      \
   };
 NARROWS_GRADIENT(GradZero, 0, zero)
 NARROWS_GRADIENT(GradSame, kG, g)
@@ -148,8 +149,10 @@ NARROWS_GRADIENT(GradGelu, kG | kA, hn::Mul(g, gelu_slope(a)))
 NARROWS_GRADIENT(GradGeluTanh, kG | kA, hn::Mul(g, gelu_tanh_slope(a)))
 NARROWS_GRADIENT(GradSilu, kG | kA, hn::Mul(g, hn::Add(sigmoid(a), hn::Mul(a, sigmoid_slope(a)))))
 NARROWS_GRADIENT(GradSoftplus, kG | kA, hn::Mul(g, sigmoid(a)))
-NARROWS_GRADIENT(GradErf, kG | kA, hn::Mul(g, hn::Mul(set<V>(1.12837916709551257389615890312), sleef::exp_(hn::Neg(hn::Mul(a, a))))))
-NARROWS_GRADIENT(GradErfc, kG | kA, hn::Mul(g, hn::Mul(set<V>(-1.12837916709551257389615890312), sleef::exp_(hn::Neg(hn::Mul(a, a))))))
+NARROWS_GRADIENT(GradErf, kG | kA,
+                 hn::Mul(g, hn::Mul(set<V>(1.12837916709551257389615890312), sleef::exp_(hn::Neg(hn::Mul(a, a))))))
+NARROWS_GRADIENT(GradErfc, kG | kA,
+                 hn::Mul(g, hn::Mul(set<V>(-1.12837916709551257389615890312), sleef::exp_(hn::Neg(hn::Mul(a, a))))))
 NARROWS_GRADIENT(GradReciprocal, kG | kA, hn::Neg(hn::Div(hn::Div(g, a), a)))
 NARROWS_GRADIENT(GradTimesA, kG | kA, hn::Mul(g, a))
 NARROWS_GRADIENT(GradTimesB, kG | kB, hn::Mul(g, b))

@@ -113,7 +113,6 @@ NARROWS_UNARY(LogicalNot, bool, { return a == 0; })
 NARROWS_UNARY(BitwiseNot, T, { return static_cast<T>(~a); })
 NARROWS_UNARY(IsNan, bool, { return a != a; })
 
-
 NARROWS_BINARY(Add, T, { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Sub, T, { return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Mul, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); })

@@ -18,9 +18,6 @@
 // compiler's own instruction set only.
 #undef NARROWS_SLEEF_F32
 #undef NARROWS_SLEEF_F64
-#if HWY_ARCH_X86
-#include <immintrin.h>
-#endif
 #if HWY_TARGET == HWY_AVX3
 #define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f16_##bound##avx512f
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d8_##bound##avx512f
@@ -30,10 +27,13 @@
 #elif HWY_TARGET == HWY_SSE4
 #define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##sse4
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##sse4
+#elif HWY_TARGET == HWY_SCALAR
+#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f1_##bound##purec
+#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d1_##bound##purec
 #elif HWY_ARCH_ARM_A64
 #define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##advsimd
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##advsimd
-#elif HWY_ARCH_X86  // SSE2, which every x86-64 has
+#elif HWY_ARCH_X86  // the baseline, which Highway may emulate: SSE2
 #define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##sse2
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##sse2
 #else
@@ -60,43 +60,30 @@ HWY_INLINE V set(double x) {
 namespace sleef {
 using F = Vector<float>;
 using D = Vector<double>;
-#if HWY_ARCH_X86 && (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128)
-// Older Highways have no SSE2: their vectors go through it in pieces.
-template <class V, class Register, class Function>
-HWY_INLINE V by_register(Function f, V a, V b) {
-  constexpr size_t kLanes = HWY_LANES(Lane<V>), kWidth = sizeof(Register) / sizeof(Lane<V>);
-  Lane<V> x[kLanes + kWidth] = {}, y[kLanes + kWidth] = {};
-  hn::StoreU(a, TagOf<V>(), x);
-  hn::StoreU(b, TagOf<V>(), y);
-  for (size_t i = 0; i < kLanes; i += kWidth) {
-    Register p, q;
-    std::memcpy(&p, x + i, sizeof(p));
-    std::memcpy(&q, y + i, sizeof(q));
-    p = f(p, q);
-    std::memcpy(x + i, &p, sizeof(p));
-  }
-  return hn::LoadU(TagOf<V>(), x);
+using RegisterF = float __attribute__((vector_size(16)));
+using RegisterD = double __attribute__((vector_size(16)));
+// What SLEEF takes; Highway's emulated vectors are arrays of as many bytes.
+template <class V, class Register>
+using RawOf = std::conditional_t<std::is_array_v<decltype(V::raw)>, Register, decltype(V::raw)>;
+using RawF = RawOf<F, RegisterF>;
+using RawD = RawOf<D, RegisterD>;
+template <class To, class From>
+HWY_INLINE To same_bits(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(static_cast<void*>(&to), &from, sizeof(to));  // a NEON vector is a class
+  return to;
 }
-using RawF = __m128;
-using RawD = __m128d;
-#define NARROWS_CALL1(V, Raw, function) by_register<V, Raw>([](Raw x, Raw) HWY_ATTR { return function(x); }, a, a)
-#define NARROWS_CALL2(V, Raw, function) by_register<V, Raw>([](Raw x, Raw y) HWY_ATTR { return function(x, y); }, a, b)
-#else
-using RawF = decltype(F::raw);
-using RawD = decltype(D::raw);
-#define NARROWS_CALL1(V, Raw, function) V{function(a.raw)}
-#define NARROWS_CALL2(V, Raw, function) V{function(a.raw, b.raw)}
-#endif
-#define NARROWS_SLEEF1(ours, name, bound)                                      \
-  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF) __attribute__((const)); \
-  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD) __attribute__((const)); \
-  HWY_INLINE F ours(F a) { return NARROWS_CALL1(F, RawF, NARROWS_SLEEF_F32(name, bound)); } \
-  HWY_INLINE D ours(D a) { return NARROWS_CALL1(D, RawD, NARROWS_SLEEF_F64(name, bound)); }
-#define NARROWS_SLEEF2(ours, name, bound)                                            \
-  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF, RawF) __attribute__((const)); \
-  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD, RawD) __attribute__((const)); \
-  HWY_INLINE F ours(F a, F b) { return NARROWS_CALL2(F, RawF, NARROWS_SLEEF_F32(name, bound)); } \
-  HWY_INLINE D ours(D a, D b) { return NARROWS_CALL2(D, RawD, NARROWS_SLEEF_F64(name, bound)); }
+#define NARROWS_SLEEF1(ours, name, bound)                                                             \
+  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF) __attribute__((const));                        \
+  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD) __attribute__((const));                        \
+  HWY_INLINE F ours(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, bound)(same_bits<RawF>(a))); } \
+  HWY_INLINE D ours(D a) { return same_bits<D>(NARROWS_SLEEF_F64(name, bound)(same_bits<RawD>(a))); }
+#define NARROWS_SLEEF2(ours, name, bound)                                                                                      \
+  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF, RawF) __attribute__((const));                                           \
+  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD, RawD) __attribute__((const));                                           \
+  HWY_INLINE F ours(F a, F b) { return same_bits<F>(NARROWS_SLEEF_F32(name, bound)(same_bits<RawF>(a), same_bits<RawF>(b))); } \
+  HWY_INLINE D ours(D a, D b) { return same_bits<D>(NARROWS_SLEEF_F64(name, bound)(same_bits<RawD>(a), same_bits<RawD>(b))); }
 NARROWS_SLEEF1(cbrt_, cbrt, u10)
 NARROWS_SLEEF1(exp_, exp, u10)
 NARROWS_SLEEF1(exp2_, exp2, u10)
@@ -122,8 +109,6 @@ NARROWS_SLEEF1(erfc_, erfc, u15)
 NARROWS_SLEEF2(pow_, pow, u10)
 NARROWS_SLEEF2(atan2_, atan2, u10)
 NARROWS_SLEEF2(hypot_, hypot, u05)
-#undef NARROWS_CALL1
-#undef NARROWS_CALL2
 #undef NARROWS_SLEEF1
 #undef NARROWS_SLEEF2
 }  // namespace sleef
@@ -134,10 +119,6 @@ NARROWS_SLEEF2(hypot_, hypot, u05)
 template <class M, class V>
 HWY_INLINE V pick(M mask, V a, V b) {
   return hn::IfThenElse(mask, a, b);
-}
-template <class V>
-HWY_INLINE auto is_nan(V a) {
-  return hn::Ne(a, a);
 }
 template <class V, class M>
 HWY_INLINE bool any(M mask) {
@@ -308,7 +289,8 @@ HWY_INLINE V elu(V a, V alpha) {
 // C's fmod, which is exact. Where the quotient has few bits and nothing over- or underflows, by one division and an exact product.
 template <class V>
 HWY_INLINE V fmod_(V a, V b) {
-  constexpr double kFew = 0x1p20, kMost = sizeof(Lane<V>) == 4 ? 0x1p100 : 0x1p900, kLeast = sizeof(Lane<V>) == 4 ? 0x1p-60 : 0x1p-900;
+  constexpr double kFew = 0x1p20, kMost = sizeof(Lane<V>) == 4 ? 0x1p100 : 0x1p900,
+                   kLeast = sizeof(Lane<V>) == 4 ? 0x1p-60 : 0x1p-900;
   const V x = hn::Abs(a), y = hn::Abs(b);
   const auto quotient_fits = hn::Lt(x, hn::Mul(y, set<V>(kFew)));
   const auto in_range = hn::And(hn::Lt(y, set<V>(kMost)), hn::Gt(y, set<V>(kLeast)));

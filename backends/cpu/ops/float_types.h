@@ -36,18 +36,22 @@ inline Dtype float_dtype(const nw_sig& sig, uint32_t argument) {
   if (is(t, kDLFloat, 64)) return Dtype::f64;
   if (is(t, kDLFloat, 16)) return Dtype::f16;
   if (is(t, kDLBfloat, 16)) return Dtype::bf16;
-  refuse(NW_UNSUPPORTED, static_cast<int32_t>(argument), "%s: dtype code %d with %d bits; the cpu backend has f32, f64, f16 and bf16",
-         sig.op, t.code, t.bits);
+  refuse(NW_UNSUPPORTED, static_cast<int32_t>(argument),
+         "%s: dtype code %d with %d bits; the cpu backend has f32, f64, f16 and bf16", sig.op, t.code, t.bits);
 }
 
 // visit(T{}) with the element type that `t` names.
 template <class Visit>
 decltype(auto) with_dtype(Dtype t, Visit&& visit) {
   switch (t) {
-    case Dtype::f64: return visit(double{});
-    case Dtype::f16: return visit(f16{});
-    case Dtype::bf16: return visit(bf16{});
-    default: return visit(float{});
+    case Dtype::f64:
+      return visit(double{});
+    case Dtype::f16:
+      return visit(f16{});
+    case Dtype::bf16:
+      return visit(bf16{});
+    default:
+      return visit(float{});
   }
 }
 
@@ -97,6 +101,12 @@ void write(T* p, Accumulate<T> x) {
   T value;
   narrow(x, value);
   std::memcpy(static_cast<void*>(p), &value, sizeof value);
+}
+
+// True where p may be dereferenced.
+template <class T>
+bool is_aligned(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % alignof(T) == 0;
 }
 
 // A byte address `elements` further on.

@@ -39,29 +39,11 @@ inline int64_t SplitRuns(const GemmView& view, int64_t j0, int64_t count, Run* r
   return num;
 }
 
-// `count` elements at a stride, all of them inside.
-template <class T, class A>
-HWY_INLINE void PackInside(const T* p, int64_t stride, int64_t count, A* dst) {
-  const hn::ScalableTag<A> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  if (stride == 1) {
-    for (; i + lanes <= count; i += lanes) hn::StoreU(LoadAs(d, p + i), d, dst + i);
-#if HWY_TARGET != HWY_SCALAR
-  } else if (stride == 2) {
-    // Two vectors have one element more than is wanted: the last one may lie outside, so it stays in the loop below.
-    for (; i + lanes < count; i += lanes)
-      hn::StoreU(hn::ConcatEven(d, LoadAs(d, p + 2 * i + lanes), LoadAs(d, p + 2 * i)), d, dst + i);
-#endif
-  }
-  for (; i < count; ++i) dst[i] = read(p + i * stride);
-}
-
 template <class T, class A>
 HWY_INLINE void PackRun(const GemmView& view, const T* base, int64_t position, int64_t count, A* dst) {
   const int64_t step = view.width_step, last = position + (count - 1) * step;
   if (view.extent == kUnbounded || (std::min(position, last) >= 0 && std::max(position, last) < view.extent))
-    return PackInside(base + position * view.stride, step * view.stride, count, dst);
+    return LoadRow(base + position * view.stride, step * view.stride, count, dst);
   for (int64_t i = 0; i < count; ++i, position += step)
     dst[i] = position >= 0 && position < view.extent ? read(base + position * view.stride) : A{0};
 }

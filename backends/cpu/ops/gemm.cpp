@@ -56,7 +56,10 @@ template <class A>
 class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
-      : layout_(layout), problem_(problem), a_(static_cast<A*>(scratch)), b_(a_ + layout.a_bytes / sizeof(A)),
+      : layout_(layout),
+        problem_(problem),
+        a_(static_cast<A*>(scratch)),
+        b_(a_ + layout.a_bytes / sizeof(A)),
         sums_(b_ + layout.b_bytes / sizeof(A)) {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
@@ -131,7 +134,8 @@ void GemmTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_
 }
 
 GemmTile TileOf(Dtype accumulate) {
-  const auto lanes = static_cast<int64_t>(accumulate == Dtype::f64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
+  const auto lanes =
+      static_cast<int64_t>(accumulate == Dtype::f64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
   return {kTileRows, lanes, 3 * lanes};
 }
 
@@ -170,8 +174,8 @@ void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
 
 }  // namespace
 
-GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
-                       int64_t depth0, int64_t depth1) {
+GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns,
+                       bool interleaved, int64_t depth0, int64_t depth1) {
   GemmLayout l{};
   l.accumulate = accumulate;
   l.tile = NARROWS_DISPATCH(instance, TileOf)(accumulate);
@@ -186,7 +190,8 @@ GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t probl
   l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
   l.task_cost = static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
-  l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.problems * l.row_blocks * l.panel_groups, l.task_cost));
+  l.workspace_size =
+      l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.problems * l.row_blocks * l.panel_groups, l.task_cost));
   return l;
 }
 

@@ -38,7 +38,8 @@ inline GemmView matrix_view(const void* base, Dtype dtype, int64_t depth_stride,
 
 // Drops the split of the depth where the strides continue over it: long contiguous runs pack faster.
 inline GemmView merged(GemmView view) {
-  if (view.extent == kUnbounded && view.depth_outer == view.depth_inner * view.depth_step * view.stride) view.depth_inner = INT64_MAX;
+  if (view.extent == kUnbounded && view.depth_outer == view.depth_inner * view.depth_step * view.stride)
+    view.depth_inner = INT64_MAX;
   return view;
 }
 
@@ -90,15 +91,16 @@ struct GemmLayout {
 };
 
 // Sizes are upper bounds over all problems; `depths` are the lengths of the segments.
-GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
-                       int64_t depth0, int64_t depth1 = 0);
+GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns,
+                       bool interleaved, int64_t depth0, int64_t depth1 = 0);
 
 // Computes every problem; describe(arg, i) makes the i-th one.
 void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, GemmProblem (*describe)(const void* arg, int64_t i),
           const void* arg);
 template <class Describe>
 void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, const Describe& describe) {
-  gemm(instance, layout, workspace, [](const void* arg, int64_t i) { return (*static_cast<const Describe*>(arg))(i); }, &describe);
+  gemm(
+      instance, layout, workspace, [](const void* arg, int64_t i) { return (*static_cast<const Describe*>(arg))(i); }, &describe);
 }
 
 }  // namespace narrows::cpu

@@ -26,7 +26,6 @@ struct LltmMath {
     V expm1, factor0, factor1;
   };
   static HWY_INLINE Reduced Reduce(V x) {
-    const D d;
     const hn::RebindToSigned<D> di;
     const V magic = Constant(kF64 ? 0x1.8p52 : 0x1.8p23);  // adding it rounds to an integer, which stands in the low bits
     const V lowest = Constant(kF64 ? -746.0 : -104.0);     // exp is 0 there
@@ -37,7 +36,6 @@ struct LltmMath {
     const V half = hn::MulAdd(n, Constant(0.5), magic);
     const auto bits = hn::BitCast(di, magic);
     const auto n0 = hn::Sub(hn::BitCast(di, half), bits), n1 = hn::Sub(hn::Sub(hn::BitCast(di, shifted), bits), n0);
-    (void)d;
     return {Polynomial(r), PowerOfTwo(n0), PowerOfTwo(n1)};
   }
 
@@ -51,8 +49,8 @@ struct LltmMath {
   // expm1(r) = r + r^2 / 2! + r^3 / 3! + ..., cut off below half a unit of the last place.
   static HWY_INLINE V Polynomial(V r) {
     constexpr double kInverseFactorials[] = {
-        0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800,
-        1.0 / 479001600, 1.0 / 6227020800.0, 1.0 / 87178291200.0};
+        0.5,          1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,          1.0 / 5040,         1.0 / 40320,
+        1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0, 1.0 / 87178291200.0};
     constexpr int kTerms = kF64 ? 13 : 7;
     V q = Constant(kInverseFactorials[kTerms - 1]);
     for (int i = kTerms - 2; i >= 0; --i) q = hn::MulAdd(q, r, Constant(kInverseFactorials[i]));
@@ -84,9 +82,7 @@ struct LltmMath {
     const auto positive = hn::Gt(z, Constant(0));
     return hn::IfThenElse(positive, z, Expm1(hn::IfThenElse(positive, Constant(0), z)));
   }
-  static HWY_INLINE V EluSlope(V z) {
-    return Exp(hn::IfThenElse(hn::Gt(z, Constant(0)), Constant(0), z));
-  }
+  static HWY_INLINE V EluSlope(V z) { return Exp(hn::IfThenElse(hn::Gt(z, Constant(0)), Constant(0), z)); }
   static HWY_INLINE V Tanh(V x) {
     const V e = Expm1(hn::Mul(Constant(2), NegativeAbs(x)));
     return hn::CopySign(hn::Div(e, hn::Add(e, Constant(2))), x);

@@ -43,10 +43,14 @@ void StoreCells(const GemmProblem& problem, void* tile_data, int64_t row, int64_
 
 GemmStore CellStore(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f64: return StoreCells<double>;
-    case Dtype::f16: return StoreCells<f16>;
-    case Dtype::bf16: return StoreCells<bf16>;
-    default: return StoreCells<float>;
+    case Dtype::f64:
+      return StoreCells<double>;
+    case Dtype::f16:
+      return StoreCells<f16>;
+    case Dtype::bf16:
+      return StoreCells<bf16>;
+    default:
+      return StoreCells<float>;
   }
 }
 
@@ -74,7 +78,8 @@ class LltmPlan final : public Plan {
     kernel = kKernels[choice_];
     if (choice_ == kScalar) return;
     store_ = NARROWS_DISPATCH(instance, CellStore)(sizes_.dtype);
-    layout_ = gemm_layout(instance, accumulate_dtype(sizes_.dtype), 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features);
+    layout_ =
+        gemm_layout(instance, accumulate_dtype(sizes_.dtype), 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features);
     workspace_size = layout_.workspace_size;
   }
 

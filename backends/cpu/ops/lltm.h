@@ -14,7 +14,9 @@ namespace narrows::cpu {
 struct Strides2 {
   int64_t row = 0, column = 0;
 };
-inline Strides2 strides2(const nw_tensor_sig& t) { return {t.ndim == 2 ? t.strides[0] : 0, t.ndim > 0 ? t.strides[t.ndim - 1] : 0}; }
+inline Strides2 strides2(const nw_tensor_sig& t) {
+  return {t.ndim == 2 ? t.strides[0] : 0, t.ndim > 0 ? t.strides[t.ndim - 1] : 0};
+}
 
 // A (rows, columns) tensor of a call; base NULL: absent. Its dtype is the op's, or the accumulator's.
 struct Matrix {

@@ -25,7 +25,8 @@ void GateGradsRow(const LltmSizes& sizes, const LltmBackward& t, int64_t b) {
     const auto load = [&](const Matrix& m) HWY_ATTR {
       return m.base == nullptr ? hn::Zero(d) : LoadStrided(d, m.at<const T>(b, s), m.strides.column, count);
     };
-    const auto gate = [&](int64_t i) HWY_ATTR { return LoadStrided(d, t.gates.at<const A>(b, i * state + s), t.gates.strides.column, count); };
+    const auto gate = [&](int64_t i)
+                          HWY_ATTR { return LoadStrided(d, t.gates.at<const A>(b, i * state + s), t.gates.strides.column, count); };
     const auto z_in = gate(0), z_out = gate(1), z_candidate = gate(2);
     const auto grad_h = load(t.grad_h), new_cell = load(t.new_cell);
     const auto through_h = hn::Mul(hn::Mul(Math::TanhSlope(new_cell), Math::Sigmoid(z_out)), grad_h);
@@ -108,11 +109,14 @@ class LltmBackwardPlan final : public Plan {
     if (t.grad_h.base == nullptr && t.grad_cell.base == nullptr) return FillZero(t);
     if (choice_ == kScalar) return lltm_backward_scalar(instance_, sizes_, t);
     const double row_cost = 200.0 * static_cast<double>(sizes_.state), batch = static_cast<double>(sizes_.batch);
-    run_tasks(instance_, sizes_.batch, row_cost,
-              [&](int64_t, int64_t begin, int64_t end) { NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end); });
+    run_tasks(instance_, sizes_.batch, row_cost, [&](int64_t, int64_t begin, int64_t end) {
+      NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end);
+    });
     char* scratch = static_cast<char*>(call.workspace) + gate_grads_bytes_;
-    gemm(instance_, to_inputs_, scratch, [&](int64_t i) { return i == 0 ? ToInput(t, t.d_old_h, 0) : ToInput(t, t.d_input, sizes_.state); });
-    gemm(instance_, to_weights_, scratch, [&](int64_t i) { return i == 0 ? ToWeights(t, t.old_h, 0) : ToWeights(t, t.input, sizes_.state); });
+    gemm(instance_, to_inputs_, scratch,
+         [&](int64_t i) { return i == 0 ? ToInput(t, t.d_old_h, 0) : ToInput(t, t.d_input, sizes_.state); });
+    gemm(instance_, to_weights_, scratch,
+         [&](int64_t i) { return i == 0 ? ToWeights(t, t.old_h, 0) : ToWeights(t, t.input, sizes_.state); });
     if (t.d_bias.base == nullptr) return;
     constexpr int64_t kColumns = 64;  // a multiple of every target's lanes
     const int64_t columns = 3 * sizes_.state;
@@ -125,8 +129,19 @@ class LltmBackwardPlan final : public Plan {
   LltmBackward Bind(const nw_call& call) const {
     const auto in = [&](uint32_t i) { return Matrix{data<void>(call.inputs[i]), inputs_[i]}; };
     const auto out = [&](uint32_t i) { return Matrix{i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr, outputs_[i]}; };
-    return {in(kGradH), in(kGradCell), in(kInput), in(kWeights), in(kOldH), in(kNewCell), in(kGates),
-            out(kDInput), out(kDWeights), out(kDBias), out(kDOldH), out(kDOldCell), {call.workspace, {3 * sizes_.state, 1}}};
+    return {in(kGradH),
+            in(kGradCell),
+            in(kInput),
+            in(kWeights),
+            in(kOldH),
+            in(kNewCell),
+            in(kGates),
+            out(kDInput),
+            out(kDWeights),
+            out(kDBias),
+            out(kDOldH),
+            out(kDOldCell),
+            {call.workspace, {3 * sizes_.state, 1}}};
   }
 
   GemmOutput OutputOf(const Matrix& m, int64_t column) const {
@@ -168,7 +183,8 @@ class LltmBackwardPlan final : public Plan {
           for (int64_t j = 0; j < columns; ++j) write(m.at<T>(i, j), Accumulate<T>{0});
       });
     };
-    fill(t.d_input, b, f), fill(t.d_weights, 3 * s, s + f), fill(t.d_bias, 1, 3 * s), fill(t.d_old_h, b, s), fill(t.d_old_cell, b, s);
+    fill(t.d_input, b, f), fill(t.d_weights, 3 * s, s + f), fill(t.d_bias, 1, 3 * s), fill(t.d_old_h, b, s),
+        fill(t.d_old_cell, b, s);
   }
 
   const Instance& instance_;

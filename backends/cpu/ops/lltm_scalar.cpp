@@ -8,7 +8,9 @@ namespace narrows::cpu {
 namespace {
 
 template <class A>
-A exp_of_negative(A z) { return std::exp(-std::abs(z)); }
+A exp_of_negative(A z) {
+  return std::exp(-std::abs(z));
+}
 template <class A>
 A sigmoid(A z) {
   const A e = exp_of_negative(z);
@@ -20,9 +22,13 @@ A sigmoid_slope(A z) {
   return e / ((1 + e) * (1 + e));
 }
 template <class A>
-A elu(A z) { return z > 0 ? z : std::expm1(z); }
+A elu(A z) {
+  return z > 0 ? z : std::expm1(z);
+}
 template <class A>
-A elu_slope(A z) { return z > 0 ? A{1} : std::exp(z); }
+A elu_slope(A z) {
+  return z > 0 ? A{1} : std::exp(z);
+}
 template <class A>
 A tanh_slope(A x) {
   const A e = exp_of_negative(2 * x);
@@ -30,7 +36,9 @@ A tanh_slope(A x) {
 }
 
 template <class T>
-Accumulate<T> element(const Matrix& m, int64_t row, int64_t column) { return read(m.at<const T>(row, column)); }
+Accumulate<T> element(const Matrix& m, int64_t row, int64_t column) {
+  return read(m.at<const T>(row, column));
+}
 
 template <class T>
 Accumulate<T> gate_at(const LltmSizes& sizes, const LltmForward& t, int64_t b, int64_t column) {

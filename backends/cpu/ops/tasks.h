@@ -13,7 +13,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Bytes, rounded up so that the part that follows is aligned like the workspace.
-constexpr uint64_t aligned_bytes(uint64_t bytes) { return (bytes + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN; }
+constexpr uint64_t aligned_bytes(uint64_t bytes) {
+  return (bytes + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN;
+}
 
 // Waking threads pays from here on, in multiply-adds.
 constexpr double kWorthWaking = 1e6;

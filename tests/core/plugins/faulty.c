@@ -104,8 +104,15 @@ const nw_param* const more_fields[] = {&n_field, &m_field, NULL};
 static const nw_param other_field = {"n", {kDLInt, 32, 1}, 0, NULL, 0};
 extern const nw_param* const other_fields[];
 const nw_param* const other_fields[] = {&other_field, NULL};
+static const nw_param initial_field = {"n", {kDLInt, 64, 1}, 0, NULL, 7};
+extern const nw_param* const initial_fields[];
+const nw_param* const initial_fields[] = {&initial_field, NULL};
+static const char* const values[] = {"none", "some", NULL};
+static const nw_param valued_field = {"n", {kDLInt, 64, 1}, 0, values, 0};
+extern const nw_param* const valued_fields[];
+const nw_param* const valued_fields[] = {&valued_field, NULL};
 
-#define THE_OP                                                                                                              \
+#define THE_OP                                                                                                               \
   .struct_size = sizeof(nw_op), .name = "faulty.op/1", .min_inputs = 1, .max_inputs = 2, .num_outputs = 1, .inputs = inputs, \
   .outputs = outputs, .params_size = 8, .shape_rule = "like 0", .params = fields
 #ifdef OP
@@ -121,12 +128,11 @@ static const nw_op* const ops[] = {&first_op, &second_op};
 #define NUM_OPS 1
 static const nw_op* const ops[] = {&first_op};
 #endif
-#define THE_PLUGIN                                                                                                          \
-  .struct_size = sizeof(nw_plugin), .abi_major = NW_ABI_MAJOR, .name = NAME, .version = "0.0.1", .device_type = kDLExtDev,   \
-  .num_ops = NUM_OPS, .ops = ops, .create = create, .destroy = destroy, .device_count = device_count,                       \
-  .device_info = device_info, .alloc = alloc_memory, .free = free_memory, .copy = copy, .stream_create = stream_create,     \
-  .stream_destroy = stream_destroy, .stream_sync = stream_sync, .stream_wait = stream_wait, .plan = plan,                   \
-  .plan_free = plan_free, .launch = launch
+#define THE_PLUGIN                                                                                                                \
+  .struct_size = sizeof(nw_plugin), .abi_major = NW_ABI_MAJOR, .name = NAME, .version = "0.0.1", .device_type = kDLExtDev,        \
+  .num_ops = NUM_OPS, .ops = ops, .create = create, .destroy = destroy, .device_count = device_count, .device_info = device_info, \
+  .alloc = alloc_memory, .free = free_memory, .copy = copy, .stream_create = stream_create, .stream_destroy = stream_destroy,     \
+  .stream_sync = stream_sync, .stream_wait = stream_wait, .plan = plan, .plan_free = plan_free, .launch = launch
 #ifdef PLUGIN
 static const nw_plugin table = {THE_PLUGIN, PLUGIN};
 #else

@@ -64,7 +64,10 @@ int32_t create(const nw_host* host, void** self, nw_error*) {
   return NW_OK;
 }
 
-void destroy(void* self) { delete static_cast<Instance*>(self); }
+void destroy(void* self) {
+  if (probe_of(self).on_destroy) probe_of(self).on_destroy();
+  delete static_cast<Instance*>(self);
+}
 
 int32_t device_count(void*, int32_t* count, nw_error*) {
   *count = PROBE_DEVICES;
@@ -94,8 +97,8 @@ int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error*) {
-  probe_of(self).record({"copy " + std::to_string(from.device_type) + " to " + std::to_string(to.device_type), to.device_id, stream,
-                         dst, size});
+  probe_of(self).record(
+      {"copy " + std::to_string(from.device_type) + " to " + std::to_string(to.device_type), to.device_id, stream, dst, size});
   if (size != 0) std::memcpy(dst, src, size);
   return NW_OK;
 }
@@ -122,11 +125,17 @@ int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler,
   return NW_OK;
 }
 
+DLDataType dtype_of_first_input(const nw_sig& sig) {
+  for (uint32_t i = 0; i < sig.num_inputs; ++i)
+    if (sig.tensors[i].ndim >= 0) return sig.tensors[i].dtype;
+  return {kDLFloat, 32, 1};
+}
+
 int32_t infer(void* self, const nw_sig* sig, nw_spec* outputs, uint32_t num_outputs, nw_error* error) {
   Probe& probe = probe_of(self);
   ++probe.infers;
   probe.see(copy_of(*sig));
-  for (uint32_t i = 0; i < num_outputs; ++i) outputs[i].dtype = sig->num_inputs != 0 ? sig->tensors[0].dtype : DLDataType{kDLFloat, 32, 1};
+  for (uint32_t i = 0; i < num_outputs; ++i) outputs[i].dtype = dtype_of_first_input(*sig);
   if (probe.on_infer) probe.on_infer(*sig, outputs, num_outputs);
   return answer(probe, probe.infer_status, error);
 }
@@ -147,7 +156,10 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
     info->workspace_size = probe.workspace_size;
     info->kernel = sig->kernel != nullptr && std::strcmp(sig->kernel, "slow") == 0 ? "slow" : "fast";
   }
-  if (out != nullptr) *out = new Plan{kAlive, probe.workspace_size};
+  if (out != nullptr) {
+    *out = new Plan{kAlive, probe.workspace_size};
+    ++probe.plans_made;
+  }
   return NW_OK;
 }
 
@@ -168,13 +180,12 @@ int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* erro
   if (planned->state != kAlive) ++probe.dead_plans;
   if (planned->workspace_size != 0) std::memset(call->workspace, 0x77, planned->workspace_size);
   for (uint32_t i = 0; i < call->num_outputs; ++i)
-    if (const DLTensor* t = call->outputs[i]; t != nullptr && t->data != nullptr) static_cast<char*>(t->data)[t->byte_offset] = 0x5A;
+    if (const DLTensor* t = call->outputs[i]; t != nullptr && t->data != nullptr)
+      static_cast<char*>(t->data)[t->byte_offset] = 0x5A;
   return answer(probe, probe.launch_status, error);
 }
 
-const void* extension(void* self, const char* name) {
-  return std::strcmp(name, "probe/1") == 0 ? &probe_of(self) : nullptr;
-}
+const void* extension(void* self, const char* name) { return std::strcmp(name, "probe/1") == 0 ? &probe_of(self) : nullptr; }
 
 // ---- the declarations ----
 
@@ -225,9 +236,9 @@ nw_op aux_op() {
 const nw_op kOps[] = {
     noop_op(),
     op("probe.strict/1", 2, kAB, kTwo, "like 0 ; like 1"),  // nothing in place
-    op("probe.source/1", 0, kNone, kOut, nullptr),           // outputs only: infer() says which
-    op("probe.infer/1", 1, kABC, kTwo, nullptr),             // infer() says shapes and dtypes
-    op("probe.dtype/1", 1, kA, kOut, "like 0"),              // infer() says dtypes
+    op("probe.source/1", 0, kNone, kOut, nullptr),          // outputs only: infer() says which
+    op("probe.infer/1", 1, kABC, kTwo, nullptr),            // infer() says shapes and dtypes
+    op("probe.dtype/1", 1, kA, kOut, "like 0"),             // infer() says dtypes
     aux_op(),
     op("probe.aux_backward/1", 2, kGrad, kGradA, "like 1"),
     [] {
@@ -242,10 +253,10 @@ constexpr uint32_t kNumOps = sizeof kOps / sizeof kOps[0];
 const nw_op* const kOpPointers[] = {&kOps[0], &kOps[1], &kOps[2], &kOps[3], &kOps[4], &kOps[5], &kOps[6], &kOps[7]};
 static_assert(sizeof kOpPointers / sizeof kOpPointers[0] == kNumOps);
 
-const nw_plugin kPlugin = {sizeof(nw_plugin), NW_ABI_MAJOR,  PROBE_NAME,    "1.2.3",        PROBE_DEVICE_TYPE, PROBE_PINNED_TYPE,
-                           PROBE_MANAGED_TYPE, kNumOps,      kOpPointers,   create,         destroy,           device_count,
-                           device_info,        alloc,        free_memory,   copy,           stream_create,     stream_destroy,
-                           stream_sync,        stream_wait,  infer,         plan,           plan_free,         launch,
+const nw_plugin kPlugin = {sizeof(nw_plugin),  NW_ABI_MAJOR, PROBE_NAME,  "1.2.3", PROBE_DEVICE_TYPE, PROBE_PINNED_TYPE,
+                           PROBE_MANAGED_TYPE, kNumOps,      kOpPointers, create,  destroy,           device_count,
+                           device_info,        alloc,        free_memory, copy,    stream_create,     stream_destroy,
+                           stream_sync,        stream_wait,  infer,       plan,    plan_free,         launch,
                            extension};
 
 }  // namespace

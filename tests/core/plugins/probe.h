@@ -62,11 +62,13 @@ struct Probe {
   std::atomic<uint32_t> traits{NW_PLAN_CAPTURABLE};
   std::function<void(const nw_sig&)> on_plan;
   std::function<void(const nw_call&)> on_launch;
+  std::function<void()> on_destroy;
   std::function<void(const nw_sig&, nw_spec*, uint32_t)> on_infer;
 
   // Questions.
   std::atomic<int> plans{0};       // plan() with plan != NULL
   std::atomic<int> asks{0};        // plan() with plan == NULL
+  std::atomic<int> plans_made{0};  // those of them that succeeded
   std::atomic<int> plans_freed{0};
   std::atomic<int> launches{0};
   std::atomic<int> infers{0};

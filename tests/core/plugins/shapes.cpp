@@ -31,8 +31,9 @@ int32_t plan(void*, const nw_sig*, void**, nw_plan_info*, nw_error*) { return NW
 void plan_free(void*, void*) {}
 int32_t launch(void*, const void*, const nw_call*, nw_error*) { return NW_FAILED; }
 
-const nw_param kN{"n", {kDLInt, 64, 1}, offsetof(RuleParams, n), nullptr, 0}, kK{"k", {kDLInt, 64, 1}, offsetof(RuleParams, k), nullptr, 0},
-    kS{"s", {kDLInt, 32, 1}, offsetof(RuleParams, s), nullptr, 0}, kU{"u", {kDLUInt, 8, 1}, offsetof(RuleParams, u), nullptr, 0},
+const nw_param kN{"n", {kDLInt, 64, 1}, offsetof(RuleParams, n), nullptr, 0},
+    kK{"k", {kDLInt, 64, 1}, offsetof(RuleParams, k), nullptr, 0}, kS{"s", {kDLInt, 32, 1}, offsetof(RuleParams, s), nullptr, 0},
+    kU{"u", {kDLUInt, 8, 1}, offsetof(RuleParams, u), nullptr, 0},
     kReal{"real", {kDLFloat, 64, 1}, offsetof(RuleParams, real), nullptr, 0};
 const nw_param* const kFields[] = {&kN, &kK, &kS, &kU, &kReal, nullptr};
 
@@ -66,9 +67,31 @@ struct Declarations {
 };
 const Declarations kDeclarations;
 
-const nw_plugin kPlugin = {sizeof(nw_plugin), NW_ABI_MAJOR, "shapes", "0.0.1", kDLExtDev, 0, 0, kNumRules,
-                           kDeclarations.pointers.data(), create, destroy, device_count, device_info, alloc, free_memory, copy,
-                           stream_create, stream, stream, stream_wait, nullptr, plan, plan_free, launch, nullptr};
+const nw_plugin kPlugin = {sizeof(nw_plugin),
+                           NW_ABI_MAJOR,
+                           "shapes",
+                           "0.0.1",
+                           kDLExtDev,
+                           0,
+                           0,
+                           kNumRules,
+                           kDeclarations.pointers.data(),
+                           create,
+                           destroy,
+                           device_count,
+                           device_info,
+                           alloc,
+                           free_memory,
+                           copy,
+                           stream_create,
+                           stream,
+                           stream,
+                           stream_wait,
+                           nullptr,
+                           plan,
+                           plan_free,
+                           launch,
+                           nullptr};
 
 }  // namespace
 
