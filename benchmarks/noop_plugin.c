@@ -43,7 +43,8 @@ static int32_t release(void* self, int32_t id, void* data, void* stream, nw_erro
   free(data);
   return NW_OK;
 }
-static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream,
+                    nw_error* error) {
   (void)self, (void)to, (void)from, (void)stream, (void)error;
   memcpy(dst, src, size);
   return NW_OK;

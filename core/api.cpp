@@ -46,7 +46,8 @@ nw_options complete(const nw_options* given) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof options; i < given->struct_size; ++i)
     if (bytes[i] != 0)
-      fail(NW_UNSUPPORTED, -1, "nw_options byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i], sizeof options);
+      fail(NW_UNSUPPORTED, -1, "nw_options byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i],
+           sizeof options);
   return options;
 }
 
@@ -102,7 +103,8 @@ Backend& copier(nw_runtime& runtime, DLDevice to, DLDevice from) {
   }
   Backend& backend = runtime.serving(device);
   if (other.device_type == device.device_type) runtime.serving(other);  // its number is checked too
-  if (!is_host(backend, other.device_type) && other.device_type != device.device_type && other.device_type != backend.table().managed_type)
+  if (!is_host(backend, other.device_type) && other.device_type != device.device_type &&
+      other.device_type != backend.table().managed_type)
     fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one type",
          narrows::show_device(from).c_str(), narrows::show_device(to).c_str());
   return backend;
@@ -228,13 +230,16 @@ int32_t nw_free(nw_runtime* rt, DLDevice device, void* data, void* stream, nw_er
   return guarded(error, [&] { with_stream(needed(rt, "runtime"), device, stream).free(device.device_id, data, stream); });
 }
 
-int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream,
+                nw_error* error) {
   return guarded(error, [&] {
     Backend& backend = copier(needed(rt, "runtime"), to, from);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
-      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu", dst == nullptr ? "dst" : "src", static_cast<unsigned long long>(size));
-    if (backend.table().device_type == kDLCPU && stream != nullptr) fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
+      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu", dst == nullptr ? "dst" : "src",
+           static_cast<unsigned long long>(size));
+    if (backend.table().device_type == kDLCPU && stream != nullptr)
+      fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
     backend.copy(to, dst, from, src, size, stream);
   });
 }
@@ -256,6 +261,7 @@ int32_t nw_stream_sync(nw_runtime* rt, DLDevice device, void* stream, nw_error* 
 
 int32_t nw_stream_wait(nw_runtime* rt, DLDevice device, void* waiter, void* signaler, nw_error* error) {
   return guarded(error, [&] {
-    with_stream(needed(rt, "runtime"), device, waiter != nullptr ? waiter : signaler).stream_wait(device.device_id, waiter, signaler);
+    with_stream(needed(rt, "runtime"), device, waiter != nullptr ? waiter : signaler)
+        .stream_wait(device.device_id, waiter, signaler);
   });
 }

@@ -58,7 +58,8 @@ void check_builtin(const nw_op& given, const nw_op& known) {
   if (merged.inputs == nullptr) merged.inputs = known.inputs;
   if (merged.outputs == nullptr) merged.outputs = known.outputs;
   const std::string difference = declaration_difference(merged, known);
-  if (!difference.empty()) fail(NW_INVALID, -1, "op '%s' is declared differently from the host: %s", given.name, difference.c_str());
+  if (!difference.empty())
+    fail(NW_INVALID, -1, "op '%s' is declared differently from the host: %s", given.name, difference.c_str());
 }
 
 constexpr const char* kForked = "this process was forked after the device was opened; open it in the child only, or use spawn";
@@ -66,7 +67,8 @@ constexpr const char* kForked = "this process was forked after the device was op
 bool is_own_name(const std::string& name) {
   const size_t dot = name.find('.'), slash = name.rfind('/');
   return dot != std::string::npos && dot != 0 && slash != std::string::npos && slash > dot + 1 && slash + 1 < name.size() &&
-         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(slash) + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(slash) + 1, name.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace
@@ -104,11 +106,13 @@ Backend::~Backend() {
 void Backend::declare(const nw_op* given) {
   if (given == nullptr) fail(NW_INVALID, -1, "the table's ops hold a NULL");
   if (given->struct_size < offsetof(nw_op, name) + sizeof given->name)
-    fail(NW_INVALID, -1, "an op's struct_size is %u; expected %zu or more", given->struct_size, offsetof(nw_op, name) + sizeof given->name);
+    fail(NW_INVALID, -1, "an op's struct_size is %u; expected %zu or more", given->struct_size,
+         offsetof(nw_op, name) + sizeof given->name);
   auto op = std::make_unique<nw_op>(known_part(*given));
   if (op->name == nullptr || op->name[0] == '\0') fail(NW_INVALID, -1, "an op has no name");
   if (has_tail(given, sizeof(nw_op), given->struct_size))
-    fail(NW_UNSUPPORTED, -1, "op '%s' declares more than this host knows: its nw_op is not 0 past byte %zu", op->name, sizeof(nw_op));
+    fail(NW_UNSUPPORTED, -1, "op '%s' declares more than this host knows: its nw_op is not 0 past byte %zu", op->name,
+         sizeof(nw_op));
   if (find_op(op->name) != nullptr) fail(NW_INVALID, -1, "two ops are named '%s'", op->name);
   const char* const* const kernels = op->kernels;
   if (const Contract* builtin = find_builtin(op->name)) {
@@ -208,9 +212,7 @@ const char* Backend::open_failure() {
   return failure_.message.c_str();
 }
 
-void Backend::fail_forked() const {
-  fail(NW_UNAVAILABLE, -1, "%s: %s", name_.c_str(), kForked);
-}
+void Backend::fail_forked() const { fail(NW_UNAVAILABLE, -1, "%s: %s", name_.c_str(), kForked); }
 
 void Backend::after_fork_in_child() {
   // The parent's threads are not here: whatever they held or waited for is put back.
@@ -268,7 +270,9 @@ std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) 
   for (const nw_spec& spec : specs) {
     const bool sane = spec.ndim >= 0 && spec.ndim <= NW_MAX_NDIM &&
                       std::all_of(spec.shape, spec.shape + std::max(spec.ndim, 0), [](int64_t extent) { return extent >= 0; });
-    if (!sane) fail(NW_FAILED, -1, "%s: infer of '%s' gave an output with ndim %d or a negative extent", name_.c_str(), inputs.op, spec.ndim);
+    if (!sane)
+      fail(NW_FAILED, -1, "%s: infer of '%s' gave an output with ndim %d or a negative extent", name_.c_str(), inputs.op,
+           spec.ndim);
   }
   return specs;
 }

@@ -14,7 +14,8 @@ void check_names(const nw_op& op, const char* const* names, uint32_t count, cons
   if (names == nullptr) fail(NW_INVALID, -1, "op '%s' declares no names of %s", op.name, what);
   for (uint32_t i = 0; i < count; ++i)
     if (names[i] == nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but only %u names", op.name, count, what, i);
-  if (names[count] != nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
+  if (names[count] != nullptr)
+    fail(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
   for (uint32_t i = 0; i < count; ++i)
     for (uint32_t j = 0; j < i; ++j)
       if (std::strcmp(names[i], names[j]) == 0) fail(NW_INVALID, -1, "op '%s' declares two %s named '%s'", op.name, what, names[i]);
@@ -25,7 +26,8 @@ void check_fields(const nw_op& op) {
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
     const nw_param& f = **field;
     if (f.name == nullptr || f.name[0] == '\0') fail(NW_INVALID, -1, "op '%s' declares a field without a name", op.name);
-    if (f.offset < end) fail(NW_INVALID, -1, "op '%s': field '%s' at byte %u overlaps the one before it", op.name, f.name, f.offset);
+    if (f.offset < end)
+      fail(NW_INVALID, -1, "op '%s': field '%s' at byte %u overlaps the one before it", op.name, f.name, f.offset);
     end = f.offset + uint64_t{f.dtype.bits} * f.dtype.lanes / 8;
     if (end > op.params_size)
       fail(NW_INVALID, -1, "op '%s': field '%s' ends at byte %llu of params that have %llu", op.name, f.name,
@@ -55,8 +57,7 @@ void check_dtype_exists(const nw_op& op, const nw_sig& sig, uint32_t i) {
   if (t.dtype.code > kDLFloat4_e2m1fn)
     fail(NW_INVALID, argument, "%s: %s has dtype code %d; expected a DLDataTypeCode (0 to %d)", op.name, name.c_str(), t.dtype.code,
          kDLFloat4_e2m1fn);
-  if (t.dtype.lanes != 1)
-    fail(NW_INVALID, argument, "%s: %s has %d lanes; expected 1", op.name, name.c_str(), t.dtype.lanes);
+  if (t.dtype.lanes != 1) fail(NW_INVALID, argument, "%s: %s has %d lanes; expected 1", op.name, name.c_str(), t.dtype.lanes);
   if (t.dtype.bits == 0 || t.dtype.bits % 8 != 0)
     fail(NW_INVALID, argument, "%s: %s has %d bits per element; expected whole bytes", op.name, name.c_str(), t.dtype.bits);
 }
@@ -83,9 +84,10 @@ std::string fields_difference(const nw_param* const* a, const nw_param* const* b
     if (std::strcmp(a[i]->name, b[i]->name) != 0)
       return format("field %u of params is '%s' here and '%s' there", i, a[i]->name, b[i]->name);
     if (a[i]->offset != b[i]->offset || !same(a[i]->dtype, b[i]->dtype))
-      return format("field '%s' of params is %s at byte %u here and %s at byte %u there", a[i]->name, show_dtype(a[i]->dtype).c_str(),
-                    a[i]->offset, show_dtype(b[i]->dtype).c_str(), b[i]->offset);
-    if (!(a[i]->initial == b[i]->initial)) return format("field '%s' of params is %g by default here and %g there", a[i]->name, a[i]->initial, b[i]->initial);
+      return format("field '%s' of params is %s at byte %u here and %s at byte %u there", a[i]->name,
+                    show_dtype(a[i]->dtype).c_str(), a[i]->offset, show_dtype(b[i]->dtype).c_str(), b[i]->offset);
+    if (!(a[i]->initial == b[i]->initial))
+      return format("field '%s' of params is %g by default here and %g there", a[i]->name, a[i]->initial, b[i]->initial);
     if (std::string out = values_difference(a[i]->name, a[i]->values, b[i]->values); !out.empty()) return out;
   }
   return "";
@@ -103,7 +105,8 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
   if (op.num_aux > op.num_outputs)
     fail(NW_INVALID, -1, "op '%s' declares %u auxiliary outputs of %u", op.name, op.num_aux, op.num_outputs);
   if (op.flags & ~uint32_t{NW_OP_INPLACE | NW_OP_BATCHABLE})
-    fail(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags, NW_OP_INPLACE | NW_OP_BATCHABLE);
+    fail(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags,
+         NW_OP_INPLACE | NW_OP_BATCHABLE);
   check_names(op, op.inputs, op.max_inputs, "inputs");
   check_names(op, op.outputs, op.num_outputs, "outputs");
   check_fields(op);
@@ -111,8 +114,9 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
 }
 
 const std::vector<const Contract*>& builtins() {
-  static const std::vector<const Contract*> all = {&conv1d_contract(),      &conv1d_backward_contract(),      &elementwise_contract(),
-                                                   &elementwise_backward_contract(), &lltm_contract(), &lltm_backward_contract()};
+  static const std::vector<const Contract*> all = {&conv1d_contract(),      &conv1d_backward_contract(),
+                                                   &elementwise_contract(), &elementwise_backward_contract(),
+                                                   &lltm_contract(),        &lltm_backward_contract()};
   return all;
 }
 
@@ -171,7 +175,8 @@ std::vector<nw_spec> infer_by_rule(const Contract& contract, const nw_sig& sig) 
 
 void check_outputs(const Contract& contract, const nw_sig& sig, const std::vector<nw_spec>& specs) {
   const nw_op& op = contract.op;
-  if (sig.num_outputs != op.num_outputs) fail(NW_INVALID, -1, "%s: %u outputs, expected %u", op.name, sig.num_outputs, op.num_outputs);
+  if (sig.num_outputs != op.num_outputs)
+    fail(NW_INVALID, -1, "%s: %u outputs, expected %u", op.name, sig.num_outputs, op.num_outputs);
   for (uint32_t i = 0; i < op.num_outputs; ++i) {
     const std::string name = output_name(op, i);
     const int32_t argument = output_argument(i);
@@ -181,7 +186,8 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
       fail(NW_INVALID, argument, "%s: %s is NULL; expected a tensor", op.name, name.c_str());
     }
     const nw_spec& spec = specs[i];
-    if (spec.ndim < 0) fail(NW_INVALID, argument, "%s: %s is wanted, but the input that it belongs to is absent", op.name, name.c_str());
+    if (spec.ndim < 0)
+      fail(NW_INVALID, argument, "%s: %s is wanted, but the input that it belongs to is absent", op.name, name.c_str());
     if (!same(t->dtype, spec.dtype))
       fail(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", op.name, name.c_str(), show_dtype(t->dtype).c_str(),
            show_dtype(spec.dtype).c_str());
@@ -208,8 +214,9 @@ void check_float_inputs(const nw_op& op, const nw_sig& sig) {
     if (first < 0) first = static_cast<int32_t>(i);
     const DLDataType expected = sig.tensors[first].dtype;
     if (!same(dtype, expected))
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s, the dtype of %s", op.name, input_name(op, i).c_str(),
-           show_dtype(dtype).c_str(), show_dtype(expected).c_str(), input_name(op, static_cast<uint32_t>(first)).c_str());
+      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s, the dtype of %s", op.name,
+           input_name(op, i).c_str(), show_dtype(dtype).c_str(), show_dtype(expected).c_str(),
+           input_name(op, static_cast<uint32_t>(first)).c_str());
   }
 }
 

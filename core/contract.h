@@ -32,7 +32,8 @@ struct Contract {
 const Contract* find_builtin(const std::string& name);
 const std::vector<const Contract*>& builtins();
 
-// The two declarations as a person would see them differ: "" if they agree (fields at the end of params may be more on either side).
+// The two declarations as a person would see them differ: "" if they agree (fields at the end of params may be more on either
+// side).
 std::string declaration_difference(const nw_op& a, const nw_op& b);
 
 // Arity, absent tensors, flags, params tail, dtypes that exist; then check(). `sig` may hold inputs only.

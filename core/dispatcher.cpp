@@ -18,12 +18,15 @@ nw_call complete(const nw_call& given, bool with_outputs = true) {
     call = given;
   } else {
     constexpr size_t needed = offsetof(nw_call, params);
-    if (size < needed) fail(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
+    if (size < needed)
+      fail(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
     std::memset(&call, 0, sizeof call);
     std::memcpy(&call, &given, std::min(size, sizeof call));
     const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
     for (size_t i = sizeof call; i < size; ++i)
-      if (bytes[i] != 0) fail(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i], sizeof call);
+      if (bytes[i] != 0)
+        fail(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i],
+             sizeof call);
   }
   if (!with_outputs) {
     call.num_outputs = 0;
@@ -35,7 +38,8 @@ nw_call complete(const nw_call& given, bool with_outputs = true) {
   if (call.num_outputs != 0 && call.outputs == nullptr)
     fail(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u", call.op, call.num_outputs);
   if (call.num_inputs > NW_MAX_TENSORS || call.num_outputs > NW_MAX_TENSORS - call.num_inputs)
-    fail(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs, call.num_outputs, NW_MAX_TENSORS);
+    fail(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs, call.num_outputs,
+         NW_MAX_TENSORS);
   return call;
 }
 
@@ -61,7 +65,8 @@ class Names final : public TensorNames {
 // Pinned and managed memory can be used from the device that it belongs to; `home` gets that device's type.
 bool is_shared_memory(const nw_runtime& runtime, int32_t device_type, int32_t* home, bool* managed) {
   for (const Backend* backend : runtime.backends()) {
-    if (!backend->usable() || (backend->table().pinned_type != device_type && backend->table().managed_type != device_type)) continue;
+    if (!backend->usable() || (backend->table().pinned_type != device_type && backend->table().managed_type != device_type))
+      continue;
     *home = backend->table().device_type;
     *managed = backend->table().managed_type == device_type;
     return true;
@@ -71,8 +76,9 @@ bool is_shared_memory(const nw_runtime& runtime, int32_t device_type, int32_t* h
 
 [[noreturn]] void refuse_mixed(const nw_runtime& runtime, const nw_call& call, uint32_t first, uint32_t second) {
   const Names names(runtime, call);
-  fail(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op, names.tensor(first).c_str(),
-       show_device(tensor_of(call, first)->device).c_str(), names.tensor(second).c_str(), show_device(tensor_of(call, second)->device).c_str());
+  fail(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op,
+       names.tensor(first).c_str(), show_device(tensor_of(call, first)->device).c_str(), names.tensor(second).c_str(),
+       show_device(tensor_of(call, second)->device).c_str());
 }
 
 bool same_device(DLDevice a, DLDevice b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
@@ -82,14 +88,15 @@ void check_on(const nw_runtime& runtime, const nw_call& call, DLDevice device, u
   int32_t home = 0;
   bool managed = false;
   if (same_device(at, device)) return;
-  if (is_shared_memory(runtime, at.device_type, &home, &managed) && (device.device_type == home || device.device_type == kDLCPU)) return;
+  if (is_shared_memory(runtime, at.device_type, &home, &managed) && (device.device_type == home || device.device_type == kDLCPU))
+    return;
   fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,
        Names(runtime, call).tensor(i).c_str(), show_device(at).c_str(), show_device(device).c_str());
 }
 
 // Where tensors of several devices, or of pinned or managed memory, are computed.
 DLDevice resolve_shared(const nw_runtime& runtime, const nw_call& call, uint32_t count) {
-  int32_t owner = -1;         // a tensor that lives on a device
+  int32_t owner = -1;            // a tensor that lives on a device
   DLDevice fallback{kDLCPU, 0};  // of pinned memory alone
   for (uint32_t i = 0; i < count; ++i) {
     const DLTensor* t = tensor_of(call, i);
@@ -127,8 +134,8 @@ DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
   return named || runtime.is_home(device.device_type) ? device : resolve_shared(runtime, call, count);
 }
 
-// The plugin that the call or NARROWS_BACKEND names; "" where none does. NARROWS_BACKEND chooses among the plugins of a device, so it
-// says nothing of devices that the named one does not serve.
+// The plugin that the call or NARROWS_BACKEND names; "" where none does. NARROWS_BACKEND chooses among the plugins of a device, so
+// it says nothing of devices that the named one does not serve.
 std::string forced_backend(const nw_runtime& runtime, const nw_call& call, DLDevice device) {
   const bool by_call = call.backend != nullptr;
   const std::string name = by_call ? call.backend : runtime.preferred_backend();
@@ -161,7 +168,8 @@ std::vector<Backend*> candidates(nw_runtime& runtime, const nw_call& call, DLDev
   std::string without;
   std::optional<Failure> unavailable;
   for (Backend* backend : runtime.backends()) {
-    if (!backend->usable() || backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name())) continue;
+    if (!backend->usable() || backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name()))
+      continue;
     if (backend->find_op(call.op) == nullptr) {
       without += (without.empty() ? "" : ", ") + backend->name();
       continue;
@@ -169,7 +177,8 @@ std::vector<Backend*> candidates(nw_runtime& runtime, const nw_call& call, DLDev
     try {
       const int32_t count = backend->device_count(runtime.host());
       if (device.device_id < 0 || device.device_id >= count)
-        fail(NW_INVALID, -1, "%s: %s does not exist: %s has %d device%s", call.op, show_device(device).c_str(), backend->name().c_str(), count, count == 1 ? "" : "s");
+        fail(NW_INVALID, -1, "%s: %s does not exist: %s has %d device%s", call.op, show_device(device).c_str(),
+             backend->name().c_str(), count, count == 1 ? "" : "s");
       out.push_back(backend);
     } catch (const Failure& failure) {
       if (failure.status != NW_UNAVAILABLE) throw;
@@ -213,7 +222,8 @@ std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const
       unsupported = failure;
     }
   }
-  if (!contract.rule) throw unsupported.value_or(Failure{NW_UNSUPPORTED, -1, 0, format("%s: no plugin infers its outputs", call.op)});
+  if (!contract.rule)
+    throw unsupported.value_or(Failure{NW_UNSUPPORTED, -1, 0, format("%s: no plugin infers its outputs", call.op)});
   return specs;  // an infer that does not speak of this op: input 0's dtype stands
 }
 
@@ -225,7 +235,8 @@ bool knows_kernel(const nw_op& op, const char* kernel) {
 
 std::string kernel_names(const nw_op& op) {
   std::string out;
-  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name) out += (out.empty() ? "" : ", ") + std::string(*name);
+  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name)
+    out += (out.empty() ? "" : ", ") + std::string(*name);
   return out.empty() ? "none by name" : out;
 }
 
@@ -233,7 +244,8 @@ std::string kernel_names(const nw_op& op) {
 int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error) {
   const nw_op& op = *backend.find_op(sig.op);
   if (sig.kernel != nullptr && !knows_kernel(op, sig.kernel))
-    return write_error(error, NW_UNSUPPORTED, -1, 0, format("no kernel '%s'; it has: %s", sig.kernel, kernel_names(op).c_str()).c_str());
+    return write_error(error, NW_UNSUPPORTED, -1, 0,
+                       format("no kernel '%s'; it has: %s", sig.kernel, kernel_names(op).c_str()).c_str());
   *info = nw_plan_info{};
   info->struct_size = sizeof *info;
   error->argument = -1;
@@ -290,8 +302,8 @@ void check_stream(const nw_call& call, const Backend& backend) {
 
 void check_workspace(const nw_call& call, uint64_t needed) {
   if (call.workspace_size < needed)
-    fail(NW_INVALID, -1, "%s: workspace_size = %llu; this plan needs %llu bytes", call.op, static_cast<unsigned long long>(call.workspace_size),
-         static_cast<unsigned long long>(needed));
+    fail(NW_INVALID, -1, "%s: workspace_size = %llu; this plan needs %llu bytes", call.op,
+         static_cast<unsigned long long>(call.workspace_size), static_cast<unsigned long long>(needed));
   if (reinterpret_cast<uintptr_t>(call.workspace) % NW_WORKSPACE_ALIGN != 0)
     fail(NW_INVALID, -1, "%s: workspace = %p; expected an address divisible by %d", call.op, call.workspace, NW_WORKSPACE_ALIGN);
 }
@@ -357,8 +369,11 @@ void launch(const nw_plan& plan, const nw_call& given) {
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   const Key key = signature.key();
   if (key.size != plan.key.size() || !std::equal(plan.key.begin(), plan.key.end(), key.words))
-    fail(NW_INVALID, -1, "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for tensors of "
-         "another dtype, shape, stride, alignment or aliasing", call.op);
+    fail(NW_INVALID, -1,
+         "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
+         "tensors of "
+         "another dtype, shape, stride, alignment or aliasing",
+         call.op);
   launch_checked(plan, call, signature.sig());
 }
 

@@ -1,5 +1,5 @@
-// dispatcher.h -- step 2 of a tensor's path: where do the tensors live? -> the backend; validate once; plan or find the plan; launch.
-// Every function throws Failure.
+// dispatcher.h -- step 2 of a tensor's path: where do the tensors live? -> the backend; validate once; plan or find the plan;
+// launch. Every function throws Failure.
 #pragma once
 
 #include <narrows/narrows.h>

@@ -46,7 +46,8 @@ std::string refuse_header(const Elf64_Ehdr& header) {
 
 std::string refuse_segments(const File& file, const Elf64_Ehdr& header, uint64_t file_size) {
   std::vector<Elf64_Phdr> segments(header.e_phnum);
-  if (!file.read(segments.data(), segments.size() * sizeof segments[0], header.e_phoff)) return "truncated: program headers missing";
+  if (!file.read(segments.data(), segments.size() * sizeof segments[0], header.e_phoff))
+    return "truncated: program headers missing";
   bool dynamic = false;
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) continue;
@@ -58,7 +59,8 @@ std::string refuse_segments(const File& file, const Elf64_Ehdr& header, uint64_t
   }
   // The section headers stand last in a file: where they are missing, the end is.
   const uint64_t sections_end = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
-  if (header.e_shoff != 0 && (sections_end < header.e_shoff || sections_end > file_size)) return "truncated: section headers missing";
+  if (header.e_shoff != 0 && (sections_end < header.e_shoff || sections_end > file_size))
+    return "truncated: section headers missing";
   return dynamic ? "" : "damaged: no dynamic segment";
 }
 

@@ -56,8 +56,8 @@ int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t n
 }
 
 const char* status_name(int32_t status) {
-  static const char* const names[] = {"ok",            "invalid",        "unsupported", "unavailable",
-                                      "out of memory", "not capturable", "failed",      "device lost"};
+  static const char* const names[] = {"ok",     "invalid",    "unsupported", "unavailable", "out of memory", "not capturable",
+                                      "failed", "device lost"};
   return status >= 0 && status <= NW_DEVICE_LOST ? names[status] : "unknown status";
 }
 

@@ -13,7 +13,7 @@ namespace narrows {
 namespace {
 
 struct Dim {
-  __int128 step;  // bytes, > 0
+  __int128 step;       // bytes, > 0
   __int128 low, high;  // of k
 };
 

@@ -22,7 +22,9 @@ PlanRef retained(const PlanRef& plan) {
 }  // namespace
 
 PlanCache::PlanCache(uint32_t capacity)
-    : shard_capacity_(capacity == 0 ? kDefaultCapacity / kShards : capacity < 16 * kShards ? capacity : capacity / kShards),
+    : shard_capacity_(capacity == 0             ? kDefaultCapacity / kShards
+                      : capacity < 16 * kShards ? capacity
+                                                : capacity / kShards),
       shards_(capacity != 0 && capacity < 16 * kShards ? 1 : kShards) {}
 
 PlanRef PlanCache::find(const Key& key) {

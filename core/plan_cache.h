@@ -35,7 +35,7 @@ struct nw_plan {
 
   std::shared_ptr<nw_runtime> runtime;  // so that a plan held past nw_runtime_destroy is harmless
   narrows::Backend* backend;
-  void* handle;        // the plugin's
+  void* handle;  // the plugin's
   nw_plan_info info;
   std::vector<uint64_t> key;  // of the signature that it was planned for
   mutable std::atomic<uint32_t> refs{1};
@@ -77,7 +77,7 @@ class PlanCache {
   struct Entry {
     std::vector<uint64_t> words;
     uint64_t hash = 0;
-    PlanRef plan;  // none while it is being planned
+    PlanRef plan;       // none while it is being planned
     bool used = false;  // since the last eviction looked
     bool done = false;
     std::optional<Failure> failure;

@@ -32,10 +32,8 @@ std::vector<nw_runtime*>& registry() {
 }  // namespace
 
 nw_runtime::nw_runtime(const nw_options& options)
-    : log_(options.log != nullptr ? options.log : log_to_stderr),
-      log_ctx_(options.log_ctx),
-      cache_capacity_(options.plan_cache_capacity),
-      pool_(options.num_threads),
+    : log_(options.log != nullptr ? options.log : log_to_stderr), log_ctx_(options.log_ctx),
+      cache_capacity_(options.plan_cache_capacity), pool_(options.num_threads),
       cache_(new narrows::PlanCache(options.plan_cache_capacity)) {
   if (const char* name = secure_getenv("NARROWS_BACKEND")) preferred_ = name;
   host_.struct_size = sizeof host_;
@@ -113,8 +111,8 @@ std::string nw_runtime::find_clash(const Backend& backend) const {
       if (known == nullptr) continue;
       const std::string difference = declaration_difference(contract->op, known->op);
       if (!difference.empty())
-        return format("op '%s' is declared differently by %s, which was loaded before: %s", contract->op.name, other->path().c_str(),
-                      difference.c_str());
+        return format("op '%s' is declared differently by %s, which was loaded before: %s", contract->op.name,
+                      other->path().c_str(), difference.c_str());
     }
   }
   return "";
@@ -170,8 +168,8 @@ Backend& nw_runtime::serving(DLDevice device) {
   Backend& backend = serving(device.device_type);
   const int32_t count = backend.device_count(host_);
   if (device.device_id < 0 || device.device_id >= count)
-    fail(NW_INVALID, -1, "%s does not exist: %s has %d device%s", narrows::show_device(device).c_str(), backend.name().c_str(), count,
-         count == 1 ? "" : "s");
+    fail(NW_INVALID, -1, "%s does not exist: %s has %d device%s", narrows::show_device(device).c_str(), backend.name().c_str(),
+         count, count == 1 ? "" : "s");
   return backend;
 }
 

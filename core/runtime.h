@@ -25,7 +25,7 @@ struct nw_runtime : std::enable_shared_from_this<nw_runtime> {
   void hold(std::shared_ptr<nw_runtime> self) { self_ = std::move(self); }
   std::shared_ptr<nw_runtime> let_go() { return std::exchange(self_, nullptr); }
 
-  void load(const std::string& path);  // throws Failure when the plugin is refused
+  void load(const std::string& path);               // throws Failure when the plugin is refused
   std::vector<narrows::Backend*> backends() const;  // a snapshot, in search order, refused ones too
 
   // The contract by which an op is called, or NULL.

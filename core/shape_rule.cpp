@@ -73,9 +73,7 @@ class ExpressionParser {
   }
 
  private:
-  [[noreturn]] void bad(const char* what) const {
-    fail(NW_INVALID, -1, "%s at position %zu of '%s'", what, at_, text_.c_str());
-  }
+  [[noreturn]] void bad(const char* what) const { fail(NW_INVALID, -1, "%s at position %zu of '%s'", what, at_, text_.c_str()); }
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -244,8 +242,9 @@ class Evaluator {
         overflow = a == INT64_MIN && b == -1;
         if (!overflow) out = a / b - (a % b != 0 && (a < 0) != (b < 0));
     }
-    if (overflow) fail(NW_INVALID, -1, "%s: the shapes and params overflow 64 bits in the shape rule (%lld %c %lld)", op_.name,
-                       static_cast<long long>(a), e.kind, static_cast<long long>(b));
+    if (overflow)
+      fail(NW_INVALID, -1, "%s: the shapes and params overflow 64 bits in the shape rule (%lld %c %lld)", op_.name,
+           static_cast<long long>(a), e.kind, static_cast<long long>(b));
     return out;
   }
 
@@ -312,10 +311,11 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
   }
   std::string list;
   for (const std::string& text : wanted) list += (list.empty() ? "" : " | ") + text;
-  const std::string has = shape.present ? format("has shape %s (%zu dimensions)",
-                                                 show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(),
-                                                 shape.extents.size())
-                                        : "is absent";
+  const std::string has =
+      shape.present
+          ? format("has shape %s (%zu dimensions)",
+                   show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(), shape.extents.size())
+          : "is absent";
   fail(NW_INVALID, at, "%s: %s %s; expected %s", op.name, input_name(op, i).c_str(), has.c_str(),
        list.empty() ? "no such input" : list.c_str());
 }
@@ -329,7 +329,8 @@ Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative
       const ShapeRule::Tensor& rule = alternative.inputs[i];
       if (!shape_at(inputs, i).present || rule.optional != optional) continue;
       for (size_t d = 0; d < rule.dims.size(); ++d)
-        if (rule.dims[d].kind == 'v' && !evaluator.is_field(rule.dims[d].name)) evaluator.bind(rule.dims[d].name, inputs[i].extents[d]);
+        if (rule.dims[d].kind == 'v' && !evaluator.is_field(rule.dims[d].name))
+          evaluator.bind(rule.dims[d].name, inputs[i].extents[d]);
     }
   }
   for (size_t i = 0; i < alternative.inputs.size(); ++i) {
@@ -340,8 +341,8 @@ Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative
       if (inputs[i].extents[d] != expected)
         fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, whose dimension %zu is %lld here", op.name,
              input_name(op, static_cast<uint32_t>(i)).c_str(),
-             show_shape(inputs[i].extents.data(), static_cast<int32_t>(inputs[i].extents.size())).c_str(), show_dims(dims).c_str(), d,
-             static_cast<long long>(expected));
+             show_shape(inputs[i].extents.data(), static_cast<int32_t>(inputs[i].extents.size())).c_str(), show_dims(dims).c_str(),
+             d, static_cast<long long>(expected));
     }
   }
   return evaluator;
@@ -355,8 +356,8 @@ Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rul
   for (const Expression& dim : rule.dims) {
     const int64_t extent = evaluator.value(dim);
     if (extent < 0)
-      fail(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name, output_name(op, index).c_str(),
-           dim.text.c_str(), static_cast<long long>(extent));
+      fail(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name,
+           output_name(op, index).c_str(), dim.text.c_str(), static_cast<long long>(extent));
     out.extents.push_back(extent);
   }
   return out;
@@ -400,8 +401,8 @@ Shape broadcast(const nw_op& op, const std::vector<Shape>& inputs) {
       uint32_t& owner = from[rank - extents.size() + d];
       if (extents[d] == extent || extents[d] == 1) continue;
       if (extent != 1)
-        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and %s of shape %s do not broadcast: %lld against %lld", op.name,
-             input_name(op, owner).c_str(),
+        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and %s of shape %s do not broadcast: %lld against %lld",
+             op.name, input_name(op, owner).c_str(),
              show_shape(inputs[owner].extents.data(), static_cast<int32_t>(inputs[owner].extents.size())).c_str(),
              input_name(op, i).c_str(), show_shape(extents.data(), static_cast<int32_t>(extents.size())).c_str(),
              static_cast<long long>(extent), static_cast<long long>(extents[d]));

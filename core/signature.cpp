@@ -1,7 +1,7 @@
 // signature.cpp -- see signature.h.
 //
-// The key: four words (device; flags and counts; lengths of names; size of params), the strings and params padded to words, then for each tensor one word
-// (dtype, rank, alignment, alias) followed by its shape and strides. nw_tensor_sig points into it.
+// The key: four words (device; flags and counts; lengths of names; size of params), the strings and params padded to words, then
+// for each tensor one word (dtype, rank, alignment, alias) followed by its shape and strides. nw_tensor_sig points into it.
 #include "core/signature.h"
 
 #define XXH_INLINE_ALL
@@ -67,7 +67,8 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
 }
 
 void Signature::count_words() {
-  size_t count = kHeaderWords + words_of(op_size_ + 1) + words_of(kernel_size_ + 1) + words_of(backend_size_ + 1) + words_of(params_size_);
+  size_t count =
+      kHeaderWords + words_of(op_size_ + 1) + words_of(kernel_size_ + 1) + words_of(backend_size_ + 1) + words_of(params_size_);
   for (uint32_t i = 0; i < call_.num_inputs + call_.num_outputs; ++i) {
     const DLTensor* t = tensor(i);
     if (t == nullptr) {
@@ -200,15 +201,16 @@ void Signature::write_empty_strides(const int64_t* shape, int64_t* strides, int3
 void Signature::refuse_rank(uint32_t i) const {
   const int32_t ndim = tensor(i)->ndim;
   if (ndim < 0 || ndim > NW_MAX_NDIM)
-    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), ndim, NW_MAX_NDIM);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op, names_.tensor(i).c_str(),
-       ndim, ndim);
+    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), ndim,
+         NW_MAX_NDIM);
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op,
+       names_.tensor(i).c_str(), ndim, ndim);
 }
 
 void Signature::refuse_shape(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op, names_.tensor(i).c_str(),
-       show_shape(t.shape, t.ndim).c_str());
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op,
+       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
 }
 
 void Signature::refuse_size(uint32_t i) const {
@@ -249,8 +251,9 @@ void Signature::check_overlap(uint32_t output, uint32_t other) {
   if (comparable && !may_share_byte(a, b, static_cast<int64_t>(address(other) - address(output)))) return;
   const uint32_t in_call = output - num_inputs_ + call_.num_inputs;
   const uint32_t other_in_call = other < num_inputs_ ? other : other - num_inputs_ + call_.num_inputs;
-  fail(NW_INVALID, static_cast<int32_t>(in_call), "%s: %s of shape %s and strides %s overlaps %s of shape %s and strides %s; expected %s",
-       call_.op, names_.tensor(in_call).c_str(), show_shape(a.shape, a.ndim).c_str(), show_shape(a.strides, a.ndim).c_str(),
+  fail(NW_INVALID, static_cast<int32_t>(in_call),
+       "%s: %s of shape %s and strides %s overlaps %s of shape %s and strides %s; expected %s", call_.op,
+       names_.tensor(in_call).c_str(), show_shape(a.shape, a.ndim).c_str(), show_shape(a.strides, a.ndim).c_str(),
        names_.tensor(other_in_call).c_str(), show_shape(b.shape, b.ndim).c_str(), show_shape(b.strides, b.ndim).c_str(),
        other < num_inputs_ ? "memory of its own, or exactly that input" : "memory of its own");
 }

@@ -18,11 +18,11 @@
 namespace narrows {
 namespace {
 
-constexpr uint32_t kInside = 0xFFFF;      // workers inside the job
-constexpr uint32_t kOpen = 0x10000;       // workers may enter
-constexpr uint32_t kJob = 0x20000;        // one step of the job number
-constexpr int64_t kPiecesPerThread = 4;   // so that a slow thread holds the others up by a quarter of its share at most
-constexpr int kSpins = 2000;              // some microseconds, the gap between the loops of one op
+constexpr uint32_t kInside = 0xFFFF;     // workers inside the job
+constexpr uint32_t kOpen = 0x10000;      // workers may enter
+constexpr uint32_t kJob = 0x20000;       // one step of the job number
+constexpr int64_t kPiecesPerThread = 4;  // so that a slow thread holds the others up by a quarter of its share at most
+constexpr int kSpins = 2000;             // some microseconds, the gap between the loops of one op
 constexpr uint32_t kMaxThreads = 1024;
 
 thread_local bool inside_body = false;
@@ -69,7 +69,7 @@ struct ThreadPool::Crew {
   std::atomic<uint32_t> left{0};  // counts the times that the last worker left a closed job
   std::atomic<bool> busy{false};
   std::atomic<bool> stop{false};
-  Job* job = nullptr;  // read between entering and leaving
+  Job* job = nullptr;    // read between entering and leaving
   bool refused = false;  // the system gave no further thread
   std::vector<std::thread> workers;
 

@@ -46,30 +46,18 @@ struct Bound {
 
 const char* device_type_name(int32_t device_type) {
   switch (device_type) {
-    case 0:
-      return "unknown";
-    case kDLCPU:
-      return "CPU";
-    case kDLCUDA:
-      return "CUDA";
-    case kDLOpenCL:
-      return "OpenCL";
-    case kDLVulkan:
-      return "Vulkan";
-    case kDLMetal:
-      return "Metal";
-    case kDLROCM:
-      return "ROCm";
-    case kDLOneAPI:
-      return "oneAPI";
-    case kDLWebGPU:
-      return "WebGPU";
-    case kDLHexagon:
-      return "Hexagon";
-    case kDLExtDev:
-      return "extension device";
-    default:
-      return "other";
+    case 0: return "unknown";
+    case kDLCPU: return "CPU";
+    case kDLCUDA: return "CUDA";
+    case kDLOpenCL: return "OpenCL";
+    case kDLVulkan: return "Vulkan";
+    case kDLMetal: return "Metal";
+    case kDLROCM: return "ROCm";
+    case kDLOneAPI: return "oneAPI";
+    case kDLWebGPU: return "WebGPU";
+    case kDLHexagon: return "Hexagon";
+    case kDLExtDev: return "extension device";
+    default: return "other";
   }
 }
 

@@ -54,20 +54,13 @@ struct Format {
 
 std::string format_name(uint16_t tag) {
   switch (tag) {
-    case 0x0002:
-      return "Microsoft ADPCM";
-    case 0x0006:
-      return "A-law";
-    case 0x0007:
-      return "mu-law";
-    case 0x0011:
-      return "IMA ADPCM";
-    case 0x0031:
-      return "GSM 6.10";
-    case 0x0050:
-      return "MPEG";
-    case 0x0055:
-      return "MP3";
+    case 0x0002: return "Microsoft ADPCM";
+    case 0x0006: return "A-law";
+    case 0x0007: return "mu-law";
+    case 0x0011: return "IMA ADPCM";
+    case 0x0031: return "GSM 6.10";
+    case 0x0050: return "MPEG";
+    case 0x0055: return "MP3";
   }
   return "format tag " + std::to_string(tag);
 }

@@ -63,8 +63,9 @@ Params read_params(const nw_sig& sig) {
   Params params{};
   const auto* bytes = static_cast<const unsigned char*>(sig.params);
   for (uint64_t i = sizeof(Params); i < sig.params_size; ++i)
-    if (bytes[i] != 0) refuse(NW_UNSUPPORTED, -1, "%s: params byte %llu is %d; this backend knows %zu bytes and takes only 0 after them",
-                              sig.op, static_cast<unsigned long long>(i), bytes[i], sizeof(Params));
+    if (bytes[i] != 0)
+      refuse(NW_UNSUPPORTED, -1, "%s: params byte %llu is %d; this backend knows %zu bytes and takes only 0 after them", sig.op,
+             static_cast<unsigned long long>(i), bytes[i], sizeof(Params));
   if (sig.params_size != 0) std::memcpy(&params, bytes, sig.params_size < sizeof(Params) ? sig.params_size : sizeof(Params));
   return params;
 }

@@ -19,17 +19,19 @@ const char* const kBackwardInputs[] = {"grad_y?", "x", "w", "bias?", "y?", nullp
 const char* const kBackwardOutputs[] = {"grad_x?", "grad_w?", "grad_bias?", nullptr};
 
 #define T "(L+pad_left+pad_right-max(dilation,1)*(K-1)-1)//max(stride,1)+1"
-constexpr const char* kRule = "N,C,L ; O,C//max(groups,1),K ; O? -> N,O," T
-                              " | C,L ; O,C//max(groups,1),K ; O? -> O," T
-                              " | L ; K ; 1? -> " T;
-constexpr const char* kBackwardRule = "N,O," T "? ; N,C,L ; O,C//max(groups,1),K ; O? ; ? -> N,C,L ; O,C//max(groups,1),K ; O"
-                                      " | O," T "? ; C,L ; O,C//max(groups,1),K ; O? ; ? -> C,L ; O,C//max(groups,1),K ; O"
+constexpr const char* kRule =
+    "N,C,L ; O,C//max(groups,1),K ; O? -> N,O," T " | C,L ; O,C//max(groups,1),K ; O? -> O," T " | L ; K ; 1? -> " T;
+constexpr const char* kBackwardRule = "N,O," T
+                                      "? ; N,C,L ; O,C//max(groups,1),K ; O? ; ? -> N,C,L ; O,C//max(groups,1),K ; O"
+                                      " | O," T
+                                      "? ; C,L ; O,C//max(groups,1),K ; O? ; ? -> C,L ; O,C//max(groups,1),K ; O"
                                       " | " T "? ; L ; K ; 1? ; ? -> L ; K ; 1";
 #undef T
 
 void check_at_least(const char* op, const char* field, int64_t value, int64_t least) {
   if (value < least)
-    fail(NW_INVALID, -1, "%s: %s = %lld; expected %lld or more", op, field, static_cast<long long>(value), static_cast<long long>(least));
+    fail(NW_INVALID, -1, "%s: %s = %lld; expected %lld or more", op, field, static_cast<long long>(value),
+         static_cast<long long>(least));
 }
 
 void check_params(const char* op, const nw_conv1d_params& p) {
@@ -43,7 +45,8 @@ void check_params(const char* op, const nw_conv1d_params& p) {
 }
 
 void check_groups(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, int64_t groups, int32_t x_index) {
-  if (x.ndim == 1 && groups > 1) fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
+  if (x.ndim == 1 && groups > 1)
+    fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
   if (x.ndim < 2 || w.ndim != 3) return;  // for the shape rule to refuse
   const int64_t channels = x.shape[x.ndim - 2];
   if (channels % groups != 0)
@@ -65,8 +68,11 @@ void check_length(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w
     fail(NW_INVALID, -1, "%s: L = %lld, pad_left = %lld, pad_right = %lld, dilation = %lld, K = %lld overflow 64 bits", op, length,
          static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps);
   if (padded - reach - 1 < 0)
-    fail(NW_INVALID, -1, "%s: the output has no element: L + pad_left + pad_right - dilation*(K-1) - 1 = %lld + %lld + %lld - %lld*%lld - 1 = %lld; expected 0 or more",
-         op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps - 1, padded - reach - 1);
+    fail(NW_INVALID, -1,
+         "%s: the output has no element: L + pad_left + pad_right - dilation*(K-1) - 1 = %lld + %lld + %lld - %lld*%lld - 1 = "
+         "%lld; expected 0 or more",
+         op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps - 1,
+         padded - reach - 1);
 }
 
 void check_from(const nw_op& op, const nw_sig& sig, uint32_t x_index) {

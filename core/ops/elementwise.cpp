@@ -31,6 +31,7 @@ constexpr Function predicate(const char* name, uint8_t operands, uint8_t kinds) 
 }
 
 // In the order of NW_EW_*, from 1.
+// clang-format off: a table
 constexpr Function kFunctions[] = {
     differentiable("neg", 1, kNumeric), differentiable("abs", 1, kNumeric), differentiable("sign", 1, kNumeric),
     differentiable("square", 1, kNumeric), differentiable("sqrt", 1, kFloat), differentiable("rsqrt", 1, kFloat),
@@ -58,14 +59,17 @@ constexpr Function kFunctions[] = {
     integral("bitwise_or", 2, kBits), integral("bitwise_xor", 2, kBits), integral("bitwise_left_shift", 2, kInt),
     integral("bitwise_right_shift", 2, kInt),
     differentiable("fma", 3, kNumeric), differentiable("where", 3, kAny), differentiable("clamp", 3, kNumeric)};
+// clang-format on
 constexpr int32_t kCount = static_cast<int32_t>(std::size(kFunctions));
 static_assert(kCount == NW_EW_CLAMP && NW_EW_CAST == 46 && NW_EW_ADD == 47 && NW_EW_FMA == 74);
 
+// clang-format off: a table
 constexpr DLDataType kDtypes[] = {{},
                                   {kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}, {kDLInt, 8, 1},
                                   {kDLInt, 16, 1},   {kDLInt, 32, 1},   {kDLInt, 64, 1},   {kDLUInt, 8, 1},    {kDLUInt, 16, 1},
                                   {kDLUInt, 32, 1},  {kDLUInt, 64, 1},  {kDLBool, 8, 1}};
-const char* const kDtypeNames[] = {"",     "float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
+// clang-format on
+const char* const kDtypeNames[] = {"",      "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32",
                                    "int64", "uint8",   "uint16",  "uint32",  "uint64",   "bool", nullptr};
 
 const char* const* function_names() {
@@ -111,7 +115,8 @@ struct Call {
   nw_elementwise_params params;
   const Function* function;
 
-  Call(const nw_op& op, const nw_sig& sig, uint32_t first) : op(op), sig(sig), first(first), params(read_params<nw_elementwise_params>(sig)) {
+  Call(const nw_op& op, const nw_sig& sig, uint32_t first)
+      : op(op), sig(sig), first(first), params(read_params<nw_elementwise_params>(sig)) {
     if (params.function == 0) fail(NW_INVALID, -1, "%s: function = 0; expected one of NW_EW_*, 1 to %d", op.name, kCount);
     if (params.function < 0 || params.function > kCount)
       fail(NW_UNSUPPORTED, -1, "%s: function = %d; this host knows 1 to %d", op.name, params.function, kCount);
@@ -147,9 +152,10 @@ void check_operand_dtype(const Call& call, uint32_t i) {
 }
 
 void check_integer_fits(const Call& call, const char* field, int64_t value, DLDataType t) {
-  const bool fits = t.code == kDLBool   ? value == 0 || value == 1
-                    : t.code == kDLUInt ? value >= 0 && (t.bits == 64 || value < int64_t{1} << t.bits)
-                                        : t.bits == 64 || (value >= -(int64_t{1} << (t.bits - 1)) && value < int64_t{1} << (t.bits - 1));
+  const bool fits = t.code == kDLBool ? value == 0 || value == 1
+                    : t.code == kDLUInt
+                        ? value >= 0 && (t.bits == 64 || value < int64_t{1} << t.bits)
+                        : t.bits == 64 || (value >= -(int64_t{1} << (t.bits - 1)) && value < int64_t{1} << (t.bits - 1));
   if (!fits)
     fail(NW_INVALID, -1, "%s: %s = %lld does not fit %s", call.where_am_i().c_str(), field, static_cast<long long>(value),
          show_dtype(t).c_str());
@@ -182,11 +188,11 @@ void check_scalar(const Call& call, uint32_t i, const char* operand, double real
 void check_operands(const Call& call) {
   for (uint32_t i = call.function->operands; i < 3; ++i)
     if (call.has(i))
-      fail(NW_INVALID, static_cast<int32_t>(call.first + i), "%s: takes %d operand%s, but %s is given too", call.where_am_i().c_str(),
-           call.function->operands, call.function->operands == 1 ? "" : "s", i == 1 ? "b" : "c");
+      fail(NW_INVALID, static_cast<int32_t>(call.first + i), "%s: takes %d operand%s, but %s is given too",
+           call.where_am_i().c_str(), call.function->operands, call.function->operands == 1 ? "" : "s", i == 1 ? "b" : "c");
   if (call.is_where() && !call.has(1) && !call.has(2))
-    fail(NW_INVALID, static_cast<int32_t>(call.first + 1), "%s: b and c are both absent; expected one tensor at least, to give the dtype",
-         call.where_am_i().c_str());
+    fail(NW_INVALID, static_cast<int32_t>(call.first + 1),
+         "%s: b and c are both absent; expected one tensor at least, to give the dtype", call.where_am_i().c_str());
   for (uint32_t i = 0; i < call.function->operands; ++i)
     if (call.has(i)) check_operand_dtype(call, i);
   const bool cast = call.function->result == Result::cast;
@@ -212,7 +218,8 @@ void check_result(const Call& call, uint32_t index, const Shape& expected) {
          show_dtype(t.dtype).c_str(), show_dtype(call.result()).c_str());
   if (!std::equal(t.shape, t.shape + t.ndim, expected.extents.begin(), expected.extents.end()))
     fail(NW_INVALID, static_cast<int32_t>(index), "%s: %s has shape %s; expected %s", call.where_am_i().c_str(), name.c_str(),
-         show_shape(t.shape, t.ndim).c_str(), show_shape(expected.extents.data(), static_cast<int32_t>(expected.extents.size())).c_str());
+         show_shape(t.shape, t.ndim).c_str(),
+         show_shape(expected.extents.data(), static_cast<int32_t>(expected.extents.size())).c_str());
 }
 
 void check_backward(const nw_sig& sig) {

@@ -10,8 +10,9 @@ const char* const kBackwardInputs[] = {"grad_h?",   "grad_cell?", "input",    "w
                                        "old_cell?", "new_h?",     "new_cell", "gates",   nullptr};
 const char* const kBackwardOutputs[] = {"d_input?", "d_weights?", "d_bias?", "d_old_h?", "d_old_cell?", nullptr};
 
-constexpr const char* kRule = "B,F ; 3*S,S+F ; 3*S ; B,S ; B,S -> B,S ; B,S ; B,3*S"
-                              " | B,F ; 3*S,S+F ; 1,3*S ; B,S ; B,S -> B,S ; B,S ; B,3*S";
+constexpr const char* kRule =
+    "B,F ; 3*S,S+F ; 3*S ; B,S ; B,S -> B,S ; B,S ; B,3*S"
+    " | B,F ; 3*S,S+F ; 1,3*S ; B,S ; B,S -> B,S ; B,S ; B,3*S";
 constexpr const char* kBackwardRule =
     "B,S? ; B,S? ; B,F ; 3*S,S+F ; 3*S? ; B,S ; B,S? ; B,S? ; B,S ; B,3*S -> B,F ; 3*S,S+F ; 3*S ; B,S ; B,S"
     " | B,S? ; B,S? ; B,F ; 3*S,S+F ; 1,3*S ; B,S ; B,S? ; B,S? ; B,S ; B,3*S -> B,F ; 3*S,S+F ; 1,3*S ; B,S ; B,S";
@@ -29,8 +30,8 @@ void check_backward(const nw_sig& sig) {
   check_float_inputs(op, without_gates);
   const DLDataType expected = gates_dtype(sig.tensors[2].dtype);
   if (!same(sig.tensors[kGates].dtype, expected))
-    fail(NW_INVALID, kGates, "%s: gates has dtype %s; expected %s beside %s inputs", op.name, show_dtype(sig.tensors[kGates].dtype).c_str(),
-         show_dtype(expected).c_str(), show_dtype(sig.tensors[2].dtype).c_str());
+    fail(NW_INVALID, kGates, "%s: gates has dtype %s; expected %s beside %s inputs", op.name,
+         show_dtype(sig.tensors[kGates].dtype).c_str(), show_dtype(expected).c_str(), show_dtype(sig.tensors[2].dtype).c_str());
 }
 
 nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, uint32_t max_inputs, const char* const* outputs,

@@ -53,9 +53,7 @@ std::string Conv1dCase::note() const {
 }
 
 Conv1dTensors::Conv1dTensors(const Conv1dCase& c, Rng& rng)
-    : x(c.dtype, c.x_dims(), c.x_layout),
-      w(c.dtype, c.w_dims(), c.w_layout),
-      bias(c.dtype, c.bias_dims(), c.bias_layout),
+    : x(c.dtype, c.x_dims(), c.x_layout), w(c.dtype, c.w_dims(), c.w_layout), bias(c.dtype, c.bias_dims(), c.bias_layout),
       y(c.dtype, c.y_dims(), c.y_layout) {
   x.fill_uniform(rng, -1, 1);
   w.fill_uniform(rng, -1, 1);

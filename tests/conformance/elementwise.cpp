@@ -15,7 +15,8 @@ std::vector<Shape> same_shapes(const Function& f, const Shape& shape) { return s
 // A few functions that stand for all in tests of sizes and layouts: one per number of operands and kind of result.
 void for_each_representative(const std::function<void(const Function&, DType)>& body) {
   for (const DType dtype : kAllDTypes)
-    for (const int32_t number : {NW_EW_SQUARE, NW_EW_EXP, NW_EW_ISFINITE, NW_EW_ADD, NW_EW_LT, NW_EW_LOGICAL_XOR, NW_EW_WHERE, NW_EW_CLAMP})
+    for (const int32_t number :
+         {NW_EW_SQUARE, NW_EW_EXP, NW_EW_ISFINITE, NW_EW_ADD, NW_EW_LT, NW_EW_LOGICAL_XOR, NW_EW_WHERE, NW_EW_CLAMP})
       if (narrows::reference::allows(function(number).domain, dtype)) body(function(number), dtype);
 }
 
@@ -99,17 +100,25 @@ TEST_CASE("elementwise: sizes around every vector width", "[elementwise]") {
 }
 
 TEST_CASE("elementwise: shapes", "[elementwise]") {
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{1, 1, 1}, Shape{3, 1026}, Shape{4, 6}, Shape{7, 11, 13}, Shape{5, 0, 3}, Shape{2, 3, 2, 5},
-                             Shape{2, 1, 3, 1, 2, 2, 1, 3}, Shape{1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 3}})
-    for_each_representative([&shape](const Function& f, DType dtype) { check({f, dtype, same_shapes(f, shape), shape}, "shapes"); });
+  for (const Shape& shape :
+       {Shape{}, Shape{1}, Shape{1, 1, 1}, Shape{3, 1026}, Shape{4, 6}, Shape{7, 11, 13}, Shape{5, 0, 3}, Shape{2, 3, 2, 5},
+        Shape{2, 1, 3, 1, 2, 2, 1, 3}, Shape{1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 3}})
+    for_each_representative(
+        [&shape](const Function& f, DType dtype) { check({f, dtype, same_shapes(f, shape), shape}, "shapes"); });
 }
 
 TEST_CASE("elementwise: every function on transposed, misaligned and strided operands", "[elementwise]") {
   for_each_function([](const Function& f, DType dtype) {
     const auto item = static_cast<uint64_t>(item_size(dtype));
-    check({f, dtype, same_shapes(f, {9, 37}), {9, 37}, {Layout::transposed(), Layout::strided(2), Layout::with_steps({-1, 1})}, {}}, "mixed");
-    check({f, dtype, same_shapes(f, {67}), {67}, {Layout{}.with_misalignment(1), Layout{}.with_offset(item), Layout::reversed()},
-           Layout{}.with_misalignment(item + 1)}, "misaligned");
+    check({f, dtype, same_shapes(f, {9, 37}), {9, 37}, {Layout::transposed(), Layout::strided(2), Layout::with_steps({-1, 1})}, {}},
+          "mixed");
+    check({f,
+           dtype,
+           same_shapes(f, {67}),
+           {67},
+           {Layout{}.with_misalignment(1), Layout{}.with_offset(item), Layout::reversed()},
+           Layout{}.with_misalignment(item + 1)},
+          "misaligned");
   });
 }
 
@@ -139,17 +148,24 @@ TEST_CASE("elementwise: broadcasting as in NumPy", "[elementwise]") {
   struct Broadcast {
     Shape a, b, c, out;
   };
-  const Broadcast cases[] = {{{16, 128}, {128}, {1}, {16, 128}},  {{5, 1}, {1, 37}, {5, 37}, {5, 37}},   {{}, {33}, {1, 1}, {1, 33}},
-                             {{3, 1, 5}, {4, 1}, {5}, {3, 4, 5}}, {{1}, {1}, {}, {1}},                  {{0, 3}, {1}, {3}, {0, 3}},
-                             {{1, 7}, {0, 1}, {7}, {0, 7}},       {{2, 1, 3, 1}, {5, 1, 19}, {2, 1, 1, 1}, {2, 5, 3, 19}},
-                             {{65}, {1}, {65}, {65}},             {{1}, {65}, {65}, {65}}};
+  const Broadcast cases[] = {{{16, 128}, {128}, {1}, {16, 128}},
+                             {{5, 1}, {1, 37}, {5, 37}, {5, 37}},
+                             {{}, {33}, {1, 1}, {1, 33}},
+                             {{3, 1, 5}, {4, 1}, {5}, {3, 4, 5}},
+                             {{1}, {1}, {}, {1}},
+                             {{0, 3}, {1}, {3}, {0, 3}},
+                             {{1, 7}, {0, 1}, {7}, {0, 7}},
+                             {{2, 1, 3, 1}, {5, 1, 19}, {2, 1, 1, 1}, {2, 5, 3, 19}},
+                             {{65}, {1}, {65}, {65}},
+                             {{1}, {65}, {65}, {65}}};
   for (const Broadcast& shapes : cases) {
     for_each_representative([&shapes](const Function& f, DType dtype) {
       Shape out = shapes.a;
       if (f.operands > 1) out = narrows::reference::broadcast_shape(out, shapes.b);
       if (f.operands > 2) out = narrows::reference::broadcast_shape(out, shapes.c);
       check({f, dtype, {shapes.a, shapes.b, shapes.c}, out}, "broadcast");
-      check({f, dtype, {shapes.a, shapes.b, shapes.c}, out, {Layout::reversed(), Layout::strided(2)}, Layout::transposed()}, "broadcast strided");
+      check({f, dtype, {shapes.a, shapes.b, shapes.c}, out, {Layout::reversed(), Layout::strided(2)}, Layout::transposed()},
+            "broadcast strided");
     });
     CHECK(narrows::reference::broadcast_shape(narrows::reference::broadcast_shape(shapes.a, shapes.b), shapes.c) == shapes.out);
   }
@@ -158,7 +174,8 @@ TEST_CASE("elementwise: broadcasting as in NumPy", "[elementwise]") {
 TEST_CASE("elementwise: ranks above 8 that collapse to 8 or fewer", "[elementwise]") {
   const Shape shape(16, 2);
   for (const DType dtype : {DType::f32, DType::i8})
-    for (const int32_t number : {NW_EW_SQUARE, NW_EW_ADD}) check({function(number), dtype, same_shapes(function(number), shape), shape}, "rank 16");
+    for (const int32_t number : {NW_EW_SQUARE, NW_EW_ADD})
+      check({function(number), dtype, same_shapes(function(number), shape), shape}, "rank 16");
 }
 
 TEST_CASE("elementwise: eight dimensions that do not collapse", "[elementwise]") {
@@ -166,7 +183,13 @@ TEST_CASE("elementwise: eight dimensions that do not collapse", "[elementwise]")
   const Layout scattered = Layout::with_steps({2, 3, 2, -2, 2, 3, -2, 2});
   for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::f64})
     for (const int32_t number : {NW_EW_SQUARE, NW_EW_ADD})
-      check({function(number), dtype, same_shapes(function(number), shape), shape, {scattered, Layout::transposed()}, Layout::strided(2)}, "rank 8");
+      check({function(number),
+             dtype,
+             same_shapes(function(number), shape),
+             shape,
+             {scattered, Layout::transposed()},
+             Layout::strided(2)},
+            "rank 8");
 }
 
 TEST_CASE("elementwise: a scalar for operand b or c", "[elementwise]") {
@@ -247,7 +270,10 @@ TEST_CASE("elementwise: NW_DETERMINISTIC gives the same bits twice", "[elementwi
     Tensor out(narrows::reference::out_dtype(f, dtype), {4001});
     for (const char* kernel : kernels("elementwise")) {
       const auto once = [&] { return run("elementwise", operands, {&out}, params_for(f), kernel, NW_DETERMINISTIC, f.name); };
-      if (const Result first = once(); first.unsupported_variant()) continue; else expect_ok(first);
+      if (const Result first = once(); first.unsupported_variant())
+        continue;
+      else
+        expect_ok(first);
       const auto bytes = out.element_bytes();
       expect_ok(once());
       CHECK(out.element_bytes() == bytes);

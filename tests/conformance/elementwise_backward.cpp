@@ -1,8 +1,8 @@
 // elementwise_backward.cpp -- gradients of every differentiable function: against the derivatives of the reference, against
 // finite differences of the forward op itself, summed over broadcast axes, absent gradients, and at kinks and poles as torch
 // has them.
-#include <catch2/catch_test_macros.hpp>
 #include <algorithm>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
 #include "elementwise_cases.h"
@@ -23,14 +23,25 @@ struct Range {
 // Where the derivative is smooth and no term of it cancels by more than a few bits.
 Range smooth_domain(const Function& f, int operand) {
   switch (f.number) {
-    case NW_EW_SQRT: case NW_EW_RSQRT: case NW_EW_LOG: case NW_EW_LOG2: case NW_EW_LOG10: return {0.2, 9};
+    case NW_EW_SQRT:
+    case NW_EW_RSQRT:
+    case NW_EW_LOG:
+    case NW_EW_LOG2:
+    case NW_EW_LOG10: return {0.2, 9};
     case NW_EW_LOG1P: return {-0.8, 9};
     case NW_EW_ACOSH: return {1.2, 9};
-    case NW_EW_ASIN: case NW_EW_ACOS: case NW_EW_ATANH: return {-0.9, 0.9};
+    case NW_EW_ASIN:
+    case NW_EW_ACOS:
+    case NW_EW_ATANH: return {-0.9, 0.9};
     case NW_EW_TAN: return {-1.2, 1.2};
     case NW_EW_POW: return operand == 0 ? Range{0.3, 3} : Range{-3, 3};
-    case NW_EW_CBRT: case NW_EW_RECIPROCAL: return {0.3, 9};
-    case NW_EW_DIV: case NW_EW_FMOD: case NW_EW_REMAINDER: case NW_EW_ATAN2: case NW_EW_HYPOT: return operand == 0 ? Range{-4, 4} : Range{0.7, 3};
+    case NW_EW_CBRT:
+    case NW_EW_RECIPROCAL: return {0.3, 9};
+    case NW_EW_DIV:
+    case NW_EW_FMOD:
+    case NW_EW_REMAINDER:
+    case NW_EW_ATAN2:
+    case NW_EW_HYPOT: return operand == 0 ? Range{-4, 4} : Range{0.7, 3};
     default: return {-3, 3};
   }
 }
@@ -56,7 +67,8 @@ struct Backward {
   std::unique_ptr<Tensor> grad_out;
   Shape out;
 
-  Backward(const Function& function, DType type, const std::vector<Shape>& shapes, const std::vector<Layout>& layouts, const Layout& grad_layout)
+  Backward(const Function& function, DType type, const std::vector<Shape>& shapes, const std::vector<Layout>& layouts,
+           const Layout& grad_layout)
       : f(function), dtype(type), out(shapes[0]) {
     Rng rng("backward", static_cast<uint64_t>(f.number));
     for (int i = 0; i < f.operands; ++i) {
@@ -144,7 +156,8 @@ TEST_CASE("elementwise_backward: the reference's derivatives are those of its fu
         const Exact left = (at(0) - at(-h)) / h, right = (at(h) - at(0)) / h;
         if (std::fabs(left - right) > 1e-3L * (1 + std::fabs(left))) continue;  // a kink or a jump lies between
         const Exact wanted = i == 0 ? p.a : i == 1 ? p.b : p.c, slope = (left + right) / 2;
-        if (!(std::fabs(slope - wanted) <= 1e-8L * (1 + std::fabs(wanted)))) FAIL_CHECK(f.name << " operand " << i << ": " << wanted << " against " << slope);
+        if (!(std::fabs(slope - wanted) <= 1e-8L * (1 + std::fabs(wanted))))
+          FAIL_CHECK(f.name << " operand " << i << ": " << wanted << " against " << slope);
       }
     }
     SUCCEED();
@@ -181,7 +194,8 @@ TEST_CASE("elementwise_backward: agrees with finite differences of the forward o
     const std::vector<double> g = call.grad_out->values();
     for (int i = 0; i < f.operands; ++i) {
       if (!has_gradient(f, i)) continue;
-      const auto low = forward_at(i, -h), middle = forward_at(i, 0), high = forward_at(i, h), gradient = call.gradients[i]->values();
+      const auto low = forward_at(i, -h), middle = forward_at(i, 0), high = forward_at(i, h),
+                 gradient = call.gradients[i]->values();
       int64_t compared = 0;
       for (int64_t k = 0; k < n; ++k) {
         const double left = (middle[k] - low[k]) / h, right = (high[k] - middle[k]) / h;
@@ -189,7 +203,8 @@ TEST_CASE("elementwise_backward: agrees with finite differences of the forward o
         ++compared;
         const double slope = (high[k] - low[k]) / (2 * h) * g[k];
         if (!(std::fabs(slope - gradient[k]) <= 1e-7 * (1 + std::fabs(slope))))
-          FAIL_CHECK(f.name << " operand " << i << " element " << k << ": gradient " << gradient[k] << ", finite difference " << slope);
+          FAIL_CHECK(f.name << " operand " << i << " element " << k << ": gradient " << gradient[k] << ", finite difference "
+                            << slope);
       }
       CHECK(compared > n / 2);
     }
@@ -216,16 +231,18 @@ TEST_CASE("elementwise_backward: sizes and layouts", "[elementwise][backward]") 
 }
 
 TEST_CASE("elementwise_backward: sums over the axes that an operand was broadcast along", "[elementwise][backward]") {
-  const std::vector<std::vector<Shape>> cases = {{{16, 128}, {128}, {1}},          {{5, 1}, {1, 37}, {5, 37}}, {{}, {33}, {1, 1}},
-                                                 {{3, 1, 5}, {4, 1}, {5}},         {{1}, {4099}, {4099}},      {{4099}, {1}, {}},
-                                                 {{300, 7}, {7}, {300, 1}},        {{7, 300}, {7, 1}, {300}},  {{2, 1, 3, 1}, {5, 1, 19}, {2, 1, 1, 1}},
-                                                 {{0, 3}, {1, 3}, {3}},            {{1, 3}, {0, 3}, {}}};
+  const std::vector<std::vector<Shape>> cases = {
+      {{16, 128}, {128}, {1}},   {{5, 1}, {1, 37}, {5, 37}}, {{}, {33}, {1, 1}},
+      {{3, 1, 5}, {4, 1}, {5}},  {{1}, {4099}, {4099}},      {{4099}, {1}, {}},
+      {{300, 7}, {7}, {300, 1}}, {{7, 300}, {7, 1}, {300}},  {{2, 1, 3, 1}, {5, 1, 19}, {2, 1, 1, 1}},
+      {{0, 3}, {1, 3}, {3}},     {{1, 3}, {0, 3}, {}}};
   for (const auto& shapes : cases) {
     for (const int32_t number : {NW_EW_ADD, NW_EW_MUL, NW_EW_DIV, NW_EW_FMA, NW_EW_WHERE}) {
       for (const DType dtype : kFloatDTypes) {
         Backward plain(function(number), dtype, shapes, std::vector<Layout>(3), {});
         check_on_all_kernels(plain);
-        Backward strided(function(number), dtype, shapes, {Layout::transposed(), Layout::strided(2), Layout::reversed()}, Layout::strided(2));
+        Backward strided(function(number), dtype, shapes, {Layout::transposed(), Layout::strided(2), Layout::reversed()},
+                         Layout::strided(2));
         check_on_all_kernels(strided);
       }
     }
@@ -240,8 +257,10 @@ TEST_CASE("elementwise_backward: a long sum keeps the accuracy of f32", "[elemen
     a.set(std::vector<double>{1});
     b.set(std::vector<double>(n, 1.5));
     for (const char* kernel : kernels("elementwise_backward")) {
-      const Result result = run("elementwise_backward", {&g, &a, &b}, {&grad_a, nullptr, nullptr}, params_for(function(NW_EW_MUL)), kernel, 0, "mul");
-      if (!result.unsupported_variant()) expect_close(result, grad_a, std::vector<double>{n * 0x1p-4 * 1.5}, {.rtol = 1e-6, .ulps = 0.75});
+      const Result result =
+          run("elementwise_backward", {&g, &a, &b}, {&grad_a, nullptr, nullptr}, params_for(function(NW_EW_MUL)), kernel, 0, "mul");
+      if (!result.unsupported_variant())
+        expect_close(result, grad_a, std::vector<double>{n * 0x1p-4 * 1.5}, {.rtol = 1e-6, .ulps = 0.75});
     }
   }
 }
@@ -262,7 +281,8 @@ TEST_CASE("elementwise_backward: gradients that are not wanted, a scalar operand
     nw_elementwise_params p = params_for(f);
     p.b_real = 2.5;
     Tensor grad_a(dtype, {67});
-    const Result result = run("elementwise_backward", {call.grad_out.get(), call.operands[0].get()}, {&grad_a, nullptr, nullptr}, p, nullptr, 0, "div by 2.5");
+    const Result result = run("elementwise_backward", {call.grad_out.get(), call.operands[0].get()}, {&grad_a, nullptr, nullptr}, p,
+                              nullptr, 0, "div by 2.5");
     std::vector<Exact> reference = call.grad_out->exact();
     for (Exact& v : reference) v /= 2.5L;
     expect_close(result, grad_a, reference, {.ulps = 1.5});

@@ -68,7 +68,7 @@ constexpr Row kRows[] = {
     {"pow", {0, 100}, {0, 1000}, {-22, 22}, kLibrary},
     {"atan2", kWide, kWide, kWide, kLibrary},
     {"hypot", kWide, kWide, kWide, kLibrary},
-    {"remainder", {-1e6, 1e6}, {-1e6, 1e6}, {-1e3, 1e3}, kIeee},  // fmod is exact, and one addition follows
+    {"remainder", {-1e6, 1e6}, {-1e6, 1e6}, {-1e3, 1e3}, kIeee},         // fmod is exact, and one addition follows
     {"logaddexp", {-100, 100}, {-500, 500}, {-100, 100}, kComposed, 4},  // max + log1p(exp(-d)) is 0 where both are below log 2
     {"fma", kPositive, kPositive, kPositive, 1 + 0x1p-8},  // without an fma instruction two roundings; no cancellation here
 };
@@ -117,7 +117,8 @@ DType operand_dtype(const Function& f, int operand, DType dtype) {
   return f.number == NW_EW_WHERE && operand == 0 ? DType::boolean : dtype;
 }
 
-Result run_params(const nw_elementwise_params& params, const std::vector<const Tensor*>& operands, Tensor& out, const char* kernel) {
+Result run_params(const nw_elementwise_params& params, const std::vector<const Tensor*>& operands, Tensor& out,
+                  const char* kernel) {
   const int32_t n = params.function;
   const char* note = n >= 1 && n <= static_cast<int32_t>(functions().size()) ? reference::function(n).name : "?";
   return run("elementwise", operands, {&out}, params, kernel, 0, note);
@@ -130,7 +131,8 @@ Result run_function(const Function& f, const std::vector<const Tensor*>& operand
 const std::vector<Exact>& special_values(DType dtype) {
   static const auto make = [](DType d) {
     const Exact tiny = smallest_subnormal(d), normal = std::ldexp(Exact(1), float_format(d).min_exponent), big = largest(d);
-    return std::vector<Exact>{kNaN, kInf, -kInf, 0, Exact(-0.0), 1, -1, tiny, -tiny, normal, -normal, normal - tiny, big, -big, 0.5, -0.5, 2, -2};
+    return std::vector<Exact>{kNaN,   kInf,    -kInf,         0,   Exact(-0.0), 1,   -1,   tiny, -tiny,
+                              normal, -normal, normal - tiny, big, -big,        0.5, -0.5, 2,    -2};
   };
   static const std::vector<Exact> lists[] = {make(DType::f32), make(DType::f64), make(DType::f16), make(DType::bf16)};
   return lists[static_cast<int>(dtype) - 1];

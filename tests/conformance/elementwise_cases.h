@@ -47,7 +47,7 @@ void for_each_function(const std::function<void(const Function&, DType)>& body);
 struct Case {
   const Function& f;
   DType dtype;
-  std::vector<Shape> shapes;         // of the operands
+  std::vector<Shape> shapes;  // of the operands
   Shape out;
   std::vector<Layout> layouts = {};  // of the operands; contiguous where missing
   Layout out_layout = {};

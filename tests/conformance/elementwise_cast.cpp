@@ -37,7 +37,9 @@ std::vector<Exact> interesting(DType from) {
   };
   for (const DType to : kAllDTypes)
     for (const Exact limit : {largest(to), lowest(to)})
-      for (const Exact off : {0.0L, 0.5L, -0.5L, 1.0L, -1.0L, 2.0L, -2.0L, limit / 0x1p9L, limit / 0x1p24L, limit, -limit / 0x1p12L}) add(limit + off);
+      for (const Exact off :
+           {0.0L, 0.5L, -0.5L, 1.0L, -1.0L, 2.0L, -2.0L, limit / 0x1p9L, limit / 0x1p24L, limit, -limit / 0x1p12L})
+        add(limit + off);
   for (const Exact v : {0.5L, -0.5L, 0.999L, -0.999L, 1.5L, 2.5L, -1.5L, 0x1p-30L, -1.0L, -2.0L, 1e10L, -1e10L}) add(v);
   for (const int bits : {8, 11, 24, 53}) {  // ties of every significand, and one bit beside them
     const Exact unit = std::ldexp(Exact(1), bits);
@@ -65,7 +67,8 @@ TEST_CASE("cast: all 13 x 13 pairs of dtypes at their limits", "[elementwise][ca
 TEST_CASE("cast: any bit pattern, strided and misaligned", "[elementwise][cast]") {
   for (const DType from : kAllDTypes) {
     Rng rng("cast bits", static_cast<uint64_t>(from));
-    for (const Layout& layout : {Layout::contiguous(), Layout::strided(3), Layout::contiguous().with_misalignment(1), Layout::reversed()}) {
+    for (const Layout& layout :
+         {Layout::contiguous(), Layout::strided(3), Layout::contiguous().with_misalignment(1), Layout::reversed()}) {
       Tensor a(from, {5, 211}, layout);
       a.fill_bits(rng);
       for (const DType to : kAllDTypes) check_cast(a, to, layout);

@@ -85,34 +85,57 @@ TEST_CASE("special gradients: saturation", "[elementwise][backward][special]") {
 }
 
 TEST_CASE("special gradients: ties of maximum, minimum and clamp", "[elementwise][backward][special]") {
-  check_rows(NW_EW_MAXIMUM, {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {inf, inf, 0.5L, 0.5L}, {2, 1, 1, 0}, {1, 2, 0, 1}, {-inf, 1, 0, 1}});
-  check_rows(NW_EW_MINIMUM, {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {-inf, -inf, 0.5L, 0.5L}, {2, 1, 0, 1}, {1, 2, 1, 0}, {-inf, 1, 1, 0}});
-  check_rows(NW_EW_CLAMP, {{0, 0, 1, 1, 0, 0}, {1, 0, 1, 1, 0, 0}, {0.5L, 0, 1, 1, 0, 0}, {-1, 0, 1, 0, 1, 0}, {2, 0, 1, 0, 0, 1}, {5, 3, 2, 0, 0, 1}, {1, 3, 2, 0, 0, 1}, {1, 1, 1, 1, 0, 0}, {2, 1, 1, 0, 0, 1}});
+  check_rows(NW_EW_MAXIMUM,
+             {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {inf, inf, 0.5L, 0.5L}, {2, 1, 1, 0}, {1, 2, 0, 1}, {-inf, 1, 0, 1}});
+  check_rows(NW_EW_MINIMUM,
+             {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {-inf, -inf, 0.5L, 0.5L}, {2, 1, 0, 1}, {1, 2, 1, 0}, {-inf, 1, 1, 0}});
+  check_rows(NW_EW_CLAMP, {{0, 0, 1, 1, 0, 0},
+                           {1, 0, 1, 1, 0, 0},
+                           {0.5L, 0, 1, 1, 0, 0},
+                           {-1, 0, 1, 0, 1, 0},
+                           {2, 0, 1, 0, 0, 1},
+                           {5, 3, 2, 0, 0, 1},
+                           {1, 3, 2, 0, 0, 1},
+                           {1, 1, 1, 1, 0, 0},
+                           {2, 1, 1, 0, 0, 1}});
 }
 
 TEST_CASE("special gradients: pow", "[elementwise][backward][special]") {
-  check_rows(NW_EW_POW, {{0, 0, 0, 0}, {1, 1, 1, 0}, {0, 2, 0, 0}, {0, -1, -inf, -inf}, {2, 0, 0, std::log(2.0L)}, {-2, 0, 0, NaN}, {-2, 3, 12, NaN}, {-2, 1.5L, NaN, NaN}, {0, 0.5L, inf, 0}, {0, 1, 1, 0}});
+  check_rows(NW_EW_POW, {{0, 0, 0, 0},
+                         {1, 1, 1, 0},
+                         {0, 2, 0, 0},
+                         {0, -1, -inf, -inf},
+                         {2, 0, 0, std::log(2.0L)},
+                         {-2, 0, 0, NaN},
+                         {-2, 3, 12, NaN},
+                         {-2, 1.5L, NaN, NaN},
+                         {0, 0.5L, inf, 0},
+                         {0, 1, 1, 0}});
 }
 
 TEST_CASE("special gradients: quotients", "[elementwise][backward][special]") {
-  check_rows(NW_EW_DIV, {{1, 0, inf, -inf}, {-2, 0, inf, inf}, {0, 0, inf, NaN}, {0, 2, 0.5L, 0}, {1, inf, 0, 0}, {inf, 1, 1, -inf}});
+  check_rows(NW_EW_DIV,
+             {{1, 0, inf, -inf}, {-2, 0, inf, inf}, {0, 0, inf, NaN}, {0, 2, 0.5L, 0}, {1, inf, 0, 0}, {inf, 1, 1, -inf}});
   // By 0 both are NaN themselves, and so is this gradient (torch gives the infinity of its formula).
   check_rows(NW_EW_FMOD, {{2, 0, 1, NaN}, {5, 2, 1, -2}, {-2, 1.5L, 1, 1}, {1, inf, 1, 0}});
   check_rows(NW_EW_REMAINDER, {{2, 0, 1, NaN}, {5, 2, 1, -2}, {-2, 1.5L, 1, 2}, {1, inf, 1, 0}});
   check_rows(NW_EW_COPYSIGN, {{0, 1, 0, 0}, {0, -1, 0, 0}, {2, -1, -1, 0}, {-2, -1, 1, 0}, {-2, 0, -1, 0}});
   check_rows(NW_EW_HYPOT, {{0, 2, 0, 1}, {-2, 0, -1, 0}, {-3, 4, -0.6L, 0.8L}, {NaN, 1, NaN, NaN}});
   check_rows(NW_EW_ATAN2, {{1, 1, 0.5L, -0.5L}, {0, 2, 0.5L, 0}, {2, 0, 0, -0.5L}, {0, -1, -1, 0}, {NaN, 1, NaN, NaN}});
-  check_rows(NW_EW_LOGADDEXP, {{0, 0, 0.5L, 0.5L}, {inf, 1, 1, 0}, {1, inf, 0, 1}, {-inf, 1, 0, 1}, {1, -inf, 1, 0}, {NaN, 1, NaN, NaN}});
+  check_rows(NW_EW_LOGADDEXP,
+             {{0, 0, 0.5L, 0.5L}, {inf, 1, 1, 0}, {1, inf, 0, 1}, {-inf, 1, 0, 1}, {1, -inf, 1, 0}, {NaN, 1, NaN, NaN}});
 }
 
 TEST_CASE("special gradients: where does not let the other branch's NaN through", "[elementwise][backward][special]") {
-  Tensor g(DType::f32, {3}), a(DType::boolean, {3}), b(DType::f32, {3}), c(DType::f32, {3}), grad_b(DType::f32, {3}), grad_c(DType::f32, {3});
+  Tensor g(DType::f32, {3}), a(DType::boolean, {3}), b(DType::f32, {3}), c(DType::f32, {3}), grad_b(DType::f32, {3}),
+      grad_c(DType::f32, {3});
   g.set(std::vector<Exact>{1, NaN, inf});
   a.set(std::vector<double>{1, 0, 1});
   b.set(std::vector<Exact>{1, NaN, inf});
   c.set(std::vector<Exact>{NaN, 1, NaN});
   for (const char* kernel : kernels("elementwise_backward")) {
-    const Result result = run("elementwise_backward", {&g, &a, &b, &c}, {nullptr, &grad_b, &grad_c}, params_for(function(NW_EW_WHERE)), kernel, 0, "where");
+    const Result result = run("elementwise_backward", {&g, &a, &b, &c}, {nullptr, &grad_b, &grad_c},
+                              params_for(function(NW_EW_WHERE)), kernel, 0, "where");
     if (result.unsupported_variant()) continue;
     expect_close(result, grad_b, std::vector<Exact>{1, 0, inf}, kExact);
     expect_close(result, grad_c, std::vector<Exact>{0, NaN, 0}, kExact);

@@ -38,9 +38,11 @@ void check_rows(DType dtype, const std::vector<Row>& rows) {
 }
 
 std::vector<Exact> edges(DType dtype) {
-  std::vector<Exact> values{0, 1, 2, 3, 5, 7, 8, 31, 32, 63, 64, 100, largest(dtype), largest(dtype) - 1, largest(dtype) / 2 + 0.5L};
+  std::vector<Exact> values{
+      0, 1, 2, 3, 5, 7, 8, 31, 32, 63, 64, 100, largest(dtype), largest(dtype) - 1, largest(dtype) / 2 + 0.5L};
   if (is_signed_int(dtype))
-    for (const Exact v : {Exact(-1), Exact(-2), Exact(-3), Exact(-7), Exact(-64), lowest(dtype), lowest(dtype) + 1}) values.push_back(v);
+    for (const Exact v : {Exact(-1), Exact(-2), Exact(-3), Exact(-7), Exact(-64), lowest(dtype), lowest(dtype) + 1})
+      values.push_back(v);
   return values;
 }
 
@@ -54,7 +56,8 @@ TEST_CASE("integers: every binary function on all pairs of 8-bit values", "[elem
     a.set(all);
     b.set(all);
     for (const Function& f : functions())
-      if (f.operands == 2 && allows(f.domain, dtype)) run_on_all_kernels(f, {&a, &b}, {256, 256}, expected(f, {&a, &b}, {256, 256}));
+      if (f.operands == 2 && allows(f.domain, dtype))
+        run_on_all_kernels(f, {&a, &b}, {256, 256}, expected(f, {&a, &b}, {256, 256}));
   }
 }
 
@@ -65,7 +68,8 @@ TEST_CASE("integers: every unary function on all 8-bit values", "[elementwise][i
     for (Exact v = lowest(dtype); v <= largest(dtype); ++v) all.push_back(v);
     a.set(all);
     for (const Function& f : functions())
-      if (f.operands == 1 && f.number != NW_EW_CAST && allows(f.domain, dtype)) run_on_all_kernels(f, {&a}, {256}, expected(f, {&a}, {256}));
+      if (f.operands == 1 && f.number != NW_EW_CAST && allows(f.domain, dtype))
+        run_on_all_kernels(f, {&a}, {256}, expected(f, {&a}, {256}));
   }
 }
 
@@ -85,6 +89,7 @@ TEST_CASE("integers: every function at the edges of every width", "[elementwise]
   }
 }
 
+// clang-format off: tables, as many rows in a line as fit
 TEST_CASE("integers: the edges in numbers", "[elementwise][integer]") {
   for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64}) {
     const Exact low = lowest(dtype), high = largest(dtype), width = static_cast<Exact>(item_size(dtype) * 8);
@@ -122,6 +127,7 @@ TEST_CASE("integers: 64-bit values do not pass through a double", "[elementwise]
                           {NW_EW_DIV, big, 1023, odd}, {NW_EW_ABS, -odd, 0, odd}, {NW_EW_REMAINDER, odd, 2, 1}, {NW_EW_FLOOR, odd, 0, odd},
                           {NW_EW_SQUARE, 3037000499.0L, 0, 9223372030926249001.0L}});
 }
+// clang-format on
 
 TEST_CASE("bool: every function that takes it, on all values", "[elementwise][integer]") {
   Tensor a(DType::boolean, {2, 1, 1}), b(DType::boolean, {2, 1}), c(DType::boolean, {2});

@@ -16,7 +16,7 @@ namespace {
 
 // Full names, as messages show them.
 const char* full_name(DType dtype) {
-  static const char* const names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16",  "int32",
+  static const char* const names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
                                       "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool"};
   return names[static_cast<int>(dtype) - 1];
 }
@@ -82,8 +82,10 @@ TEST_CASE("refused: operands of different dtypes", "[elementwise][refusal]") {
   Tensor a(DType::f32, {5}), b(DType::f64, {5}), out(DType::f32, {5});
   expect_refused(run_params(add_params(), {&a, &b}, out), NW_INVALID, 1, {"add", "float64", "expected float32"});
   Tensor condition(DType::boolean, {5}), x(DType::i32, {5}), y(DType::i64, {5}), chosen(DType::i32, {5}), number(DType::f32, {5});
-  expect_refused(run_params(params_for(function(NW_EW_WHERE)), {&condition, &x, &y}, chosen), NW_INVALID, 2, {"where", "int64", "expected int32"});
-  expect_refused(run_params(params_for(function(NW_EW_WHERE)), {&number, &x, &x}, chosen), NW_INVALID, 0, {"float32", "expected bool"});
+  expect_refused(run_params(params_for(function(NW_EW_WHERE)), {&condition, &x, &y}, chosen), NW_INVALID, 2,
+                 {"where", "int64", "expected int32"});
+  expect_refused(run_params(params_for(function(NW_EW_WHERE)), {&number, &x, &x}, chosen), NW_INVALID, 0,
+                 {"float32", "expected bool"});
 }
 
 TEST_CASE("refused: an output of another dtype", "[elementwise][refusal]") {
@@ -92,7 +94,8 @@ TEST_CASE("refused: an output of another dtype", "[elementwise][refusal]") {
     Tensor a(DType::f32, {5}), b(DType::f32, {5}), out(DType::f64, {5});
     std::vector<const Tensor*> operands{&a, &b};
     operands.resize(f.operands);
-    expect_refused(run_function(f, operands, out), NW_INVALID, f.operands, {"out", "float64", f.gives_bool ? "expected bool" : "expected float32"});
+    expect_refused(run_function(f, operands, out), NW_INVALID, f.operands,
+                   {"out", "float64", f.gives_bool ? "expected bool" : "expected float32"});
   }
 }
 
@@ -121,8 +124,9 @@ TEST_CASE("refused: an output that an operand overlaps in part", "[elementwise][
     std::vector<int64_t> in_strides, out_strides;
     int64_t in_first, out_first;  // elements
   };
-  const Overlap cases[] = {{{16}, {1}, {1}, 0, 1},  {{16}, {1}, {1}, 15, 0}, {{16}, {1}, {2}, 0, 0},       {{16}, {1}, {-1}, 0, 15},
-                           {{4, 4}, {4, 1}, {1, 4}, 0, 0}, {{16}, {0}, {1}, 3, 0},  {{8}, {2}, {2}, 0, 4}};
+  const Overlap cases[] = {{{16}, {1}, {1}, 0, 1},   {{16}, {1}, {1}, 15, 0},        {{16}, {1}, {2}, 0, 0},
+                           {{16}, {1}, {-1}, 0, 15}, {{4, 4}, {4, 1}, {1, 4}, 0, 0}, {{16}, {0}, {1}, 3, 0},
+                           {{8}, {2}, {2}, 0, 4}};
   for (const Overlap& c : cases) {
     const Tensor in(whole, DType::f32, c.shape, c.in_strides, c.in_first * 4);
     Tensor out(whole, DType::f32, c.shape, c.out_strides, c.out_first * 4);
@@ -164,8 +168,17 @@ TEST_CASE("refused: scalars that do not fit the dtype", "[elementwise][refusal]"
     DType dtype;
     int64_t value;
   };
-  for (const Scalar& s : {Scalar{DType::i8, 128}, {DType::i8, -129}, {DType::u8, 256}, {DType::u8, -1}, {DType::i16, 1 << 15}, {DType::u16, 1 << 16}, {DType::i32, int64_t{1} << 31},
-                          {DType::i32, -(int64_t{1} << 31) - 1}, {DType::u32, int64_t{1} << 32}, {DType::u32, -1}, {DType::u64, -1}}) {
+  for (const Scalar& s : {Scalar{DType::i8, 128},
+                          {DType::i8, -129},
+                          {DType::u8, 256},
+                          {DType::u8, -1},
+                          {DType::i16, 1 << 15},
+                          {DType::u16, 1 << 16},
+                          {DType::i32, int64_t{1} << 31},
+                          {DType::i32, -(int64_t{1} << 31) - 1},
+                          {DType::u32, int64_t{1} << 32},
+                          {DType::u32, -1},
+                          {DType::u64, -1}}) {
     Tensor a(s.dtype, {5}), out(s.dtype, {5});
     nw_elementwise_params p = add_params();
     p.b_int = s.value;
@@ -233,12 +246,16 @@ TEST_CASE("refused: backward of what has no gradient", "[elementwise][refusal]")
     const DType dtype = allows(f.domain, DType::f32) ? DType::f32 : DType::i32;
     Tensor x(dtype, {5}), y(dtype, {5}), incoming(out_dtype(f, dtype), {5}), grad_x(dtype, {5});
     const Tensor* b = f.operands > 1 ? &y : nullptr;
-    expect_refused(run("elementwise_backward", {&incoming, &x, b}, {&grad_x, nullptr, nullptr}, params_for(f)), NW_INVALID, -1, {f.name, "gradient"});
+    expect_refused(run("elementwise_backward", {&incoming, &x, b}, {&grad_x, nullptr, nullptr}, params_for(f)), NW_INVALID, -1,
+                   {f.name, "gradient"});
   }
   Tensor i(DType::i32, {5}), grad_i(DType::i32, {5});
-  expect_refused(run("elementwise_backward", {&i, &i}, {&grad_i, nullptr, nullptr}, params_for(function(NW_EW_NEG))), NW_INVALID, 1, {"int32", "gradient"});
+  expect_refused(run("elementwise_backward", {&i, &i}, {&grad_i, nullptr, nullptr}, params_for(function(NW_EW_NEG))), NW_INVALID, 1,
+                 {"int32", "gradient"});
   Tensor grad_condition(DType::boolean, {5});
-  expect_refused(run("elementwise_backward", {&g, &condition, &a, &a}, {&grad_condition, &grad_a, nullptr}, params_for(function(NW_EW_WHERE))), NW_INVALID, 4, {"grad_a", "bool"});
+  expect_refused(
+      run("elementwise_backward", {&g, &condition, &a, &a}, {&grad_condition, &grad_a, nullptr}, params_for(function(NW_EW_WHERE))),
+      NW_INVALID, 4, {"grad_a", "bool"});
 }
 
 TEST_CASE("refused: backward with a gradient of another shape or dtype", "[elementwise][refusal]") {
@@ -246,10 +263,13 @@ TEST_CASE("refused: backward with a gradient of another shape or dtype", "[eleme
   Tensor g(DType::f32, {4, 5}), a(DType::f32, {4, 5}), b(DType::f32, {5}), grad_a(DType::f32, {4, 5}), grad_b(DType::f32, {5});
   expect_ok(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &grad_b, nullptr}, p));
   Tensor short_g(DType::f32, {5}), other_g(DType::f64, {4, 5});
-  expect_refused(run("elementwise_backward", {&short_g, &a, &b}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 0, {"grad_out", "(5,)", "expected (4, 5)"});
-  expect_refused(run("elementwise_backward", {&other_g, &a, &b}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 0, {"grad_out", "float64", "expected float32"});
+  expect_refused(run("elementwise_backward", {&short_g, &a, &b}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 0,
+                 {"grad_out", "(5,)", "expected (4, 5)"});
+  expect_refused(run("elementwise_backward", {&other_g, &a, &b}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 0,
+                 {"grad_out", "float64", "expected float32"});
   Tensor wide_b(DType::f32, {4, 5});
-  expect_refused(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &wide_b, nullptr}, p), NW_INVALID, 4, {"grad_b", "expected (5,)"});
+  expect_refused(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &wide_b, nullptr}, p), NW_INVALID, 4,
+                 {"grad_b", "expected (5,)"});
   Tensor grad_c(DType::f32, {5});
   expect_refused(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &grad_b, &grad_c}, p), NW_INVALID, 5, {"grad_c"});
 }
@@ -257,5 +277,6 @@ TEST_CASE("refused: backward with a gradient of another shape or dtype", "[eleme
 TEST_CASE("refused: backward in place", "[elementwise][refusal]") {
   Tensor g(DType::f32, {5}), a(DType::f32, {5});
   g.set(std::vector<double>(5, 1));
-  expect_refused(run("elementwise_backward", {&g, &a}, {&g, nullptr, nullptr}, params_for(function(NW_EW_NEG))), NW_INVALID, 2, {"grad_a"});
+  expect_refused(run("elementwise_backward", {&g, &a}, {&g, nullptr, nullptr}, params_for(function(NW_EW_NEG))), NW_INVALID, 2,
+                 {"grad_a"});
 }

@@ -71,6 +71,7 @@ constexpr Tolerance kNear{.ulps = 2, .zero_sign = true};
 
 }  // namespace
 
+// clang-format off: tables, as many rows in a line as fit
 TEST_CASE("special values: neg abs sign square", "[elementwise][special]") {
   unary(NW_EW_NEG, {{zero, minus_zero}, {minus_zero, zero}, {inf, -inf}, {-inf, inf}, {NaN, NaN}, {1, -1}});
   unary(NW_EW_ABS, {{minus_zero, zero}, {zero, zero}, {-inf, inf}, {NaN, NaN}, {-3, 3}});

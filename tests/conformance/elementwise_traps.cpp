@@ -53,7 +53,8 @@ TEST_CASE("trap: loads before the bounds are checked", "[elementwise][trap]") {
 
 TEST_CASE("trap: a launch of zero threads when a row is shorter than a vector", "[elementwise][trap]") {
   for (const DType dtype : {DType::f32, DType::f16, DType::i8})
-    for (const int64_t k : {1, 2, 3, 5, 7}) check_add(dtype, {1000, k}, {1000, k}, {Layout::with_steps({2}), Layout::with_steps({3})});
+    for (const int64_t k : {1, 2, 3, 5, 7})
+      check_add(dtype, {1000, k}, {1000, k}, {Layout::with_steps({2}), Layout::with_steps({3})});
 }
 
 TEST_CASE("trap: more than 65535 rows", "[elementwise][trap]") {
@@ -153,12 +154,17 @@ TEST_CASE("trap: fast-math that flushes subnormals or loses NaN and signed zero"
     y.set(b);
     two.set(std::vector<double>{2});
     for (const char* kernel : kernels("elementwise")) {
-      if (const Result r = run_function(function(NW_EW_ADD), {&x, &y}, out, kernel); !r.unsupported_variant()) expect_close(r, out, sum, kExact);
-      if (const Result r = run_function(function(NW_EW_MUL), {&x, &two}, out, kernel); !r.unsupported_variant()) expect_close(r, out, product, kExact);
-      if (const Result r = run_function(function(NW_EW_ABS), {&x}, out, kernel); !r.unsupported_variant()) expect_close(r, out, expected(function(NW_EW_ABS), {&x}, {n}), kExact);
+      if (const Result r = run_function(function(NW_EW_ADD), {&x, &y}, out, kernel); !r.unsupported_variant())
+        expect_close(r, out, sum, kExact);
+      if (const Result r = run_function(function(NW_EW_MUL), {&x, &two}, out, kernel); !r.unsupported_variant())
+        expect_close(r, out, product, kExact);
+      if (const Result r = run_function(function(NW_EW_ABS), {&x}, out, kernel); !r.unsupported_variant())
+        expect_close(r, out, expected(function(NW_EW_ABS), {&x}, {n}), kExact);
       Tensor is(DType::boolean, {n});
-      if (const Result r = run_function(function(NW_EW_EQ), {&x, &two}, is, kernel); !r.unsupported_variant()) expect_close(r, is, std::vector<double>(n, 0), kExact);
-      if (const Result r = run_function(function(NW_EW_LOGICAL_NOT), {&x}, is, kernel); !r.unsupported_variant()) expect_close(r, is, std::vector<double>(n, 0), kExact);
+      if (const Result r = run_function(function(NW_EW_EQ), {&x, &two}, is, kernel); !r.unsupported_variant())
+        expect_close(r, is, std::vector<double>(n, 0), kExact);
+      if (const Result r = run_function(function(NW_EW_LOGICAL_NOT), {&x}, is, kernel); !r.unsupported_variant())
+        expect_close(r, is, std::vector<double>(n, 0), kExact);
     }
   }
 }
@@ -171,12 +177,14 @@ TEST_CASE("trap: f16 arithmetic rounded after every step instead of once", "[ele
   c.set(std::vector<double>(9, -1));
   for (const char* kernel : kernels("elementwise")) {
     const Result result = run_function(function(NW_EW_FMA), {&a, &b, &c}, out, kernel);
-    if (!result.unsupported_variant()) expect_close(result, out, std::vector<Exact>(9, rounded(DType::f16, 0x1p-9L + 0x1p-20L)), kExact);
+    if (!result.unsupported_variant())
+      expect_close(result, out, std::vector<Exact>(9, rounded(DType::f16, 0x1p-9L + 0x1p-20L)), kExact);
   }
 }
 
 TEST_CASE("trap: cancellation in expm1, log1p, sinh, tanh, asinh and atanh near 0", "[elementwise][trap]") {
-  for (const int32_t number : {NW_EW_EXPM1, NW_EW_LOG1P, NW_EW_SINH, NW_EW_TANH, NW_EW_ASINH, NW_EW_ATANH, NW_EW_ELU, NW_EW_ERF, NW_EW_SIN}) {
+  for (const int32_t number :
+       {NW_EW_EXPM1, NW_EW_LOG1P, NW_EW_SINH, NW_EW_TANH, NW_EW_ASINH, NW_EW_ATANH, NW_EW_ELU, NW_EW_ERF, NW_EW_SIN}) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       const Function& f = function(number);
       std::vector<Exact> values;
@@ -201,7 +209,8 @@ TEST_CASE("trap: hypot and the sigmoids overflow in between", "[elementwise][tra
     for (const int32_t number : {NW_EW_HYPOT, NW_EW_LOGADDEXP}) {
       for (const char* kernel : kernels("elementwise")) {
         const Result result = run_function(function(number), {&a, &b}, out, kernel);
-        if (!result.unsupported_variant()) expect_close(result, out, expected(function(number), {&a, &b}, {4}), tolerance(function(number), dtype));
+        if (!result.unsupported_variant())
+          expect_close(result, out, expected(function(number), {&a, &b}, {4}), tolerance(function(number), dtype));
       }
     }
   }
@@ -229,7 +238,8 @@ TEST_CASE("trap: NaN eaten by relu, maximum, minimum, clamp and elu in a vector"
           expect_ok(result);
           const auto values = out.exact();
           for (int64_t k = 0; k < 67; ++k)
-            if (std::isnan(values[k]) != (k % 5 == 0)) FAIL_CHECK(result.what << "\n  NaN in operand " << which << ", element " << k << " is " << values[k]);
+            if (std::isnan(values[k]) != (k % 5 == 0))
+              FAIL_CHECK(result.what << "\n  NaN in operand " << which << ", element " << k << " is " << values[k]);
         }
       }
     }

@@ -98,12 +98,9 @@ Terms LltmCase::terms() const {
 }
 
 LltmTensors::LltmTensors(const LltmCase& c, Rng& rng)
-    : input(c.dtype, c.input_dims(), c.layouts.input),
-      weights(c.dtype, c.weights_dims(), c.layouts.weights),
-      bias(c.dtype, c.bias_dims(), c.layouts.bias),
-      old_h(c.dtype, c.state_dims(), c.layouts.old_h),
-      old_cell(c.dtype, c.state_dims(), c.layouts.old_cell),
-      new_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_h)),
+    : input(c.dtype, c.input_dims(), c.layouts.input), weights(c.dtype, c.weights_dims(), c.layouts.weights),
+      bias(c.dtype, c.bias_dims(), c.layouts.bias), old_h(c.dtype, c.state_dims(), c.layouts.old_h),
+      old_cell(c.dtype, c.state_dims(), c.layouts.old_cell), new_h(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_h)),
       new_cell(c.dtype, c.state_dims(), without_broadcast(c.layouts.new_cell)),
       gates(c.gates_dtype(), c.gates_dims(), without_broadcast(c.layouts.gates)) {
   const double scale = 4 / std::sqrt(static_cast<double>(c.depth()) + 1);
@@ -116,8 +113,7 @@ reference::LltmInputs LltmTensors::inputs() const {
 }
 
 LltmGradTensors::LltmGradTensors(const LltmCase& c, Rng& rng)
-    : grad_h(c.dtype, c.state_dims(), c.layouts.new_h),
-      grad_cell(c.dtype, c.state_dims(), c.layouts.new_cell),
+    : grad_h(c.dtype, c.state_dims(), c.layouts.new_h), grad_cell(c.dtype, c.state_dims(), c.layouts.new_cell),
       input(c.dtype, c.input_dims(), without_broadcast(c.layouts.input)),
       weights(c.dtype, c.weights_dims(), without_broadcast(c.layouts.weights)),
       bias(c.dtype, c.bias_dims(), without_broadcast(c.layouts.bias)),

@@ -63,31 +63,11 @@ const Bad kBad[] = {
     {"ndim -1", [](Strict& s) { s.b->ndim = -1; }, 1, {"b", "ndim", "-1", "16"}},
     {"ndim 17", [](Strict& s) { s.second->ndim = 17; }, 3, {"second", "ndim", "17", "16"}},
     {"ndim huge", [](Strict& s) { s.a->ndim = INT32_MAX; }, 0, {"a", "ndim", "2147483647"}},
-    {"a negative extent",
-     [](Strict& s) {
-       set_shape(s.a, {4, -1});
-     },
-     0,
-     {"a", "(4, -1)"}},
-    {"the most negative extent",
-     [](Strict& s) {
-       set_shape(s.first, {INT64_MIN, 1});
-     },
-     2,
-     {"first", "-9223372036854775808"}},
-    {"a negative extent beside a 0",
-     [](Strict& s) {
-       set_shape(s.a, {0, -2});
-     },
-     0,
-     {"a", "(0, -2)"}},
+    {"a negative extent", [](Strict& s) { set_shape(s.a, {4, -1}); }, 0, {"a", "(4, -1)"}},
+    {"the most negative extent", [](Strict& s) { set_shape(s.first, {INT64_MIN, 1}); }, 2, {"first", "-9223372036854775808"}},
+    {"a negative extent beside a 0", [](Strict& s) { set_shape(s.a, {0, -2}); }, 0, {"a", "(0, -2)"}},
 
-    {"elements beyond 64 bits",
-     [](Strict& s) {
-       set_shape(s.a, {kHuge, kHuge});
-     },
-     0,
-     {"a", "1099511627776"}},
+    {"elements beyond 64 bits", [](Strict& s) { set_shape(s.a, {kHuge, kHuge}); }, 0, {"a", "1099511627776"}},
     {"bytes beyond 64 bits", [](Strict& s) { set_shape(s.b, {INT64_MAX / 2}); }, 1, {"b", "4611686018427387903"}},
     {"bytes beyond the address space",
      [](Strict& s) {
@@ -96,12 +76,7 @@ const Bad kBad[] = {
      },
      0,
      {"a"}},
-    {"a stride beyond 64 bits",
-     [](Strict& s) {
-       set_shape(s.a, {4, 2}, {INT64_MAX, 1});
-     },
-     0,
-     {"a", "9223372036854775807"}},
+    {"a stride beyond 64 bits", [](Strict& s) { set_shape(s.a, {4, 2}, {INT64_MAX, 1}); }, 0, {"a", "9223372036854775807"}},
     {"a stride beyond the address space", [](Strict& s) { set_shape(s.a, {2}, {INT64_MAX / 2}); }, 0, {"a", "4611686018427387903"}},
     {"a stride below the address space",
      [](Strict& s) { set_shape(s.a, {2}, {-(int64_t{1} << 60)}); },
@@ -119,19 +94,9 @@ const Bad kBad[] = {
     {"an output of another dtype", [](Strict& s) { s.first->dtype = kI32; }, 2, {"first", "int32", "float32"}},
     {"an output of another width", [](Strict& s) { s.first->dtype = kF16; }, 2, {"first", "float16", "float32"}},
     {"an output of lanes 2", [](Strict& s) { s.first->dtype.lanes = 2; }, 2, {"first"}},
-    {"an output of another shape",
-     [](Strict& s) {
-       set_shape(s.first, {2, 4});
-     },
-     2,
-     {"first", "(2, 4)", "(4, 2)"}},
+    {"an output of another shape", [](Strict& s) { set_shape(s.first, {2, 4}); }, 2, {"first", "(2, 4)", "(4, 2)"}},
     {"an output of another rank", [](Strict& s) { set_shape(s.second, {8}); }, 3, {"second", "(8,)", "(4, 2)"}},
-    {"an output without elements",
-     [](Strict& s) {
-       set_shape(s.second, {0, 2});
-     },
-     3,
-     {"second", "(0, 2)", "(4, 2)"}},
+    {"an output without elements", [](Strict& s) { set_shape(s.second, {0, 2}); }, 3, {"second", "(0, 2)", "(4, 2)"}},
 
     {"params NULL", [](Strict& s) { s.call.raw.params_size = 8; }, -1, {"params", "NULL", "8"}},
     {"params with a tail",
@@ -144,18 +109,8 @@ const Bad kBad[] = {
      {"params", "32", "24"},
      NW_UNSUPPORTED},
 
-    {"an output of stride 0",
-     [](Strict& s) {
-       set_shape(s.first, {4, 2}, {0, 1});
-     },
-     2,
-     {"first", "(0, 1)"}},
-    {"an output of strides that meet",
-     [](Strict& s) {
-       set_shape(s.first, {4, 2}, {1, 1});
-     },
-     2,
-     {"first", "(1, 1)"}},
+    {"an output of stride 0", [](Strict& s) { set_shape(s.first, {4, 2}, {0, 1}); }, 2, {"first", "(0, 1)"}},
+    {"an output of strides that meet", [](Strict& s) { set_shape(s.first, {4, 2}, {1, 1}); }, 2, {"first", "(1, 1)"}},
     {"an output of strides that meet far away",
      [](Strict& s) {
        set_shape(s.first, {2, 4}, {3, 1});

@@ -236,18 +236,9 @@ TEST_CASE("everything in the signature is in the key and the plugin") {
          call.raw.inputs = call.inputs.data();
          call.raw.num_inputs = 2;
        }},
-      {"params",
-       [](Call& call) {
-         call.params(ProbeParams{1, 0, 0});
-       }},
-      {"other params",
-       [](Call& call) {
-         call.params(ProbeParams{0, 1, 0});
-       }},
-      {"params of the last byte",
-       [](Call& call) {
-         call.params(ProbeParams{0, 0, INT64_MIN});
-       }},
+      {"params", [](Call& call) { call.params(ProbeParams{1, 0, 0}); }},
+      {"other params", [](Call& call) { call.params(ProbeParams{0, 1, 0}); }},
+      {"params of the last byte", [](Call& call) { call.params(ProbeParams{0, 0, INT64_MIN}); }},
       {"flags", [](Call& call) { call.raw.flags = NW_DETERMINISTIC; }},
       {"kernel", [](Call& call) { call.raw.kernel = "slow"; }},
       {"other kernel", [](Call& call) { call.raw.kernel = "fast"; }},

@@ -56,9 +56,7 @@ TEST_CASE("sixteen threads do everything to one runtime") {
   std::atomic<int> bad{0};
   crowd(16, [&](int thread) {
     for (int i = 0; i < 60; ++i) switch ((thread + i) % 8) {
-        case 0:
-          nw_plan_cache_clear(rt);
-          break;
+        case 0: nw_plan_cache_clear(rt); break;
         case 1: {
           if (i % 10 == 0) bad += nw_load(rt, plugin_file(thread % 2 == 0 ? "probe2" : "fine").c_str(), nullptr) != NW_OK;
           break;
@@ -79,14 +77,9 @@ TEST_CASE("sixteen threads do everything to one runtime") {
           bad += nw_free(rt, kProbe, data, nullptr, nullptr) != NW_OK;
           break;
         }
-        case 5:
-          bad += nw_load(rt, plugin_file("fault_null_launch").c_str(), nullptr) != NW_INVALID && i % 20 == 0;
-          break;
-        case 6:
-          bad += nw_extension(rt, "probe", "probe/1") == nullptr;
-          break;
-        default:
-          bad += run_noop(rt, i % 4) != NW_OK;
+        case 5: bad += nw_load(rt, plugin_file("fault_null_launch").c_str(), nullptr) != NW_INVALID && i % 20 == 0; break;
+        case 6: bad += nw_extension(rt, "probe", "probe/1") == nullptr; break;
+        default: bad += run_noop(rt, i % 4) != NW_OK;
       }
   });
   CHECK(bad == 0);

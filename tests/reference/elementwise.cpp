@@ -65,7 +65,9 @@ std::vector<Function> make_functions() {
       {25, "acosh", 1, F, false, [](R x) { return std::acosh(x.a); }, nullptr, g::acosh},
       {26, "atanh", 1, F, false, [](R x) { return std::atanh(x.a); }, nullptr, g::atanh},
       {27, "sigmoid", 1, F, false, [](R x) { return 1 / (1 + std::exp(-x.a)); }, nullptr, g::sigmoid},
-      {28, "relu", 1, N, false, [](R x) { return std::isnan(x.a) ? x.a : x.a > 0 ? x.a : 0; }, i::relu, g::relu},
+      {28, "relu", 1, N, false, [](R x) { return std::isnan(x.a) ? x.a
+                                                 : x.a > 0       ? x.a
+                                                                 : 0; }, i::relu, g::relu},
       {29, "elu", 1, F, false, [](R x) { return x.a > 0 ? x.a : x.alpha * std::expm1(x.a); }, nullptr, g::elu},
       {30, "gelu", 1, F, false, [](R x) { return x.a * std::erfc(-x.a / std::sqrt(Exact(2))) / 2; }, nullptr, g::gelu},
       {31, "gelu_tanh", 1, F, false, [](R x) { return x.a / (1 + std::exp(-2 * gelu_tanh_argument(x.a))); }, nullptr, g::gelu_tanh},
@@ -167,8 +169,7 @@ Exact cast(DType from, DType to, Exact value) {
 std::vector<Exact> elementwise(const Function& f, DType dtype, const std::vector<Exact>& a, const std::vector<Exact>& b,
                                const std::vector<Exact>& c, Exact alpha) {
   std::vector<Exact> out(a.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    out[i] = apply(f, dtype, {a[i], b.empty() ? 0 : b[i], c.empty() ? 0 : c[i], alpha});
+  for (size_t i = 0; i < a.size(); ++i) out[i] = apply(f, dtype, {a[i], b.empty() ? 0 : b[i], c.empty() ? 0 : c[i], alpha});
   return out;
 }
 

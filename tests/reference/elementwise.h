@@ -42,8 +42,8 @@ struct Function {
   int operands;
   Domain domain;
   bool gives_bool;
-  Exact (*real)(const Reals&);       // unrounded; IEEE special values. NULL: no floating dtype
-  Wide (*integer)(const Integers&);  // before it wraps. NULL: no integer dtype
+  Exact (*real)(const Reals&);         // unrounded; IEEE special values. NULL: no floating dtype
+  Wide (*integer)(const Integers&);    // before it wraps. NULL: no integer dtype
   Partials (*gradient)(const Reals&);  // NULL: none
 };
 // All functions in the order of their numbers, 1 to 76; functions()[NW_EW_ADD - 1] is add. cast and where are in it for their

@@ -61,7 +61,9 @@ Wide logical_xor(X x) { return (x.a != 0) != (x.b != 0); }
 Wide bitwise_and(X x) { return x.a & x.b; }
 Wide bitwise_or(X x) { return x.a | x.b; }
 Wide bitwise_xor(X x) { return x.a ^ x.b; }
-Wide left_shift(X x) { return x.b < 0 || x.b >= x.bits ? 0 : static_cast<Wide>(static_cast<Unsigned>(x.a) << static_cast<int>(x.b)); }
+Wide left_shift(X x) {
+  return x.b < 0 || x.b >= x.bits ? 0 : static_cast<Wide>(static_cast<Unsigned>(x.a) << static_cast<int>(x.b));
+}
 Wide right_shift(X x) {
   if (x.b < 0 || x.b >= x.bits) return x.a < 0 ? -1 : 0;
   return x.a >> static_cast<int>(x.b);

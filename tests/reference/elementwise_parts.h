@@ -18,10 +18,11 @@ Wide neg(X), abs(X), sign(X), square(X), relu(X), same(X), logical_not(X), bitwi
 
 namespace gradients {
 using X = const Reals&;
-Partials zero(X), neg(X), abs(X), square(X), sqrt(X), rsqrt(X), cbrt(X), exp(X), exp2(X), expm1(X), log(X), log2(X), log10(X), log1p(X),
-    sin(X), cos(X), tan(X), asin(X), acos(X), atan(X), sinh(X), cosh(X), tanh(X), asinh(X), acosh(X), atanh(X), sigmoid(X), relu(X),
-    elu(X), gelu(X), gelu_tanh(X), silu(X), softplus(X), erf(X), erfc(X), reciprocal(X), cast(X), add(X), sub(X), mul(X), div(X), pow(X),
-    atan2(X), hypot(X), maximum(X), minimum(X), fmod(X), remainder(X), copysign(X), logaddexp(X), fma(X), where(X), clamp(X);
+Partials zero(X), neg(X), abs(X), square(X), sqrt(X), rsqrt(X), cbrt(X), exp(X), exp2(X), expm1(X), log(X), log2(X), log10(X),
+    log1p(X), sin(X), cos(X), tan(X), asin(X), acos(X), atan(X), sinh(X), cosh(X), tanh(X), asinh(X), acosh(X), atanh(X),
+    sigmoid(X), relu(X), elu(X), gelu(X), gelu_tanh(X), silu(X), softplus(X), erf(X), erfc(X), reciprocal(X), cast(X), add(X),
+    sub(X), mul(X), div(X), pow(X), atan2(X), hypot(X), maximum(X), minimum(X), fmod(X), remainder(X), copysign(X), logaddexp(X),
+    fma(X), where(X), clamp(X);
 }  // namespace gradients
 
 }  // namespace narrows::reference

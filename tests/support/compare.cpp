@@ -35,8 +35,8 @@ std::string index_text(const std::vector<int64_t>& shape, int64_t flat) {
 std::string mismatch_text(const Tensor& got, int64_t i, Exact value, Exact ref, Exact bound) {
   std::ostringstream text;
   text.precision(21);
-  text << "at " << index_text(got.shape(), i) << ": got " << value << ", expected " << ref << ", difference " << std::fabs(value - ref)
-       << " > " << bound;
+  text << "at " << index_text(got.shape(), i) << ": got " << value << ", expected " << ref << ", difference "
+       << std::fabs(value - ref) << " > " << bound;
   if (is_float(got.dtype()) && std::isfinite(value) && std::isfinite(ref))
     text << " (" << static_cast<double>(std::fabs(value - ref) / ulp(got.dtype(), ref)) << " ulp)";
   if (got.is_stale(i)) text << "; the element was never written";
@@ -104,7 +104,8 @@ void expect_close(const Result& result, const Tensor& got, const std::vector<dou
 
 void expect_refused(const Result& result, int32_t status, int32_t argument, std::initializer_list<const char*> words) {
   std::string wrong;
-  if (result.status != status) wrong += std::string("\n  status ") + nw_status_name(result.status) + ", expected " + nw_status_name(status);
+  if (result.status != status)
+    wrong += std::string("\n  status ") + nw_status_name(result.status) + ", expected " + nw_status_name(status);
   if (result.ok()) {
     FAIL_CHECK(result.what << wrong);
     return;

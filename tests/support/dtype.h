@@ -19,7 +19,8 @@ enum class DType : int32_t { f32 = 1, f64, f16, bf16, i8, i16, i32, i64, u8, u16
 inline constexpr DType kAllDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::i16,    DType::i32,
                                        DType::i64, DType::u8,  DType::u16, DType::u32,  DType::u64, DType::boolean};
 inline constexpr DType kFloatDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
-inline constexpr DType kIntDTypes[] = {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64};
+inline constexpr DType kIntDTypes[] = {DType::i8, DType::i16, DType::i32, DType::i64,
+                                       DType::u8, DType::u16, DType::u32, DType::u64};
 
 const char* name(DType dtype);
 DLDataType dl_dtype(DType dtype);
@@ -35,10 +36,10 @@ struct FloatFormat {
   int max_exponent;  // of the largest power of two
 };
 FloatFormat float_format(DType dtype);
-Exact largest(DType dtype);   // finite
+Exact largest(DType dtype);  // finite
 Exact lowest(DType dtype);
 Exact smallest_subnormal(DType dtype);
-Exact epsilon(DType dtype);   // distance from 1 to the next number; integers: 0
+Exact epsilon(DType dtype);           // distance from 1 to the next number; integers: 0
 Exact ulp(DType dtype, Exact value);  // distance between neighbours at |value|; integers: 1
 
 // To nearest, ties to even, overflow to infinity; the value that a tensor of this dtype would hold. Floating dtypes only.

@@ -176,9 +176,9 @@ Call::Call(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor
 }
 
 std::string Call::describe() const {
-  return std::string(raw.op == nullptr ? "(no op)" : raw.op) + (note.empty() ? "" : "[" + note + "]") + " (" + describe_all(inputs_) +
-         ") -> (" + describe_all({outputs_.begin(), outputs_.end()}) + ") kernel=" + (raw.kernel == nullptr ? "-" : raw.kernel) +
-         " NARROWS_TEST_SEED=" + std::to_string(base_seed());
+  return std::string(raw.op == nullptr ? "(no op)" : raw.op) + (note.empty() ? "" : "[" + note + "]") + " (" +
+         describe_all(inputs_) + ") -> (" + describe_all({outputs_.begin(), outputs_.end()}) +
+         ") kernel=" + (raw.kernel == nullptr ? "-" : raw.kernel) + " NARROWS_TEST_SEED=" + std::to_string(base_seed());
 }
 
 Result Call::run() {
@@ -193,7 +193,8 @@ Result Call::run() {
   result.status = nw_run(runtime(), &raw, &result.error);
   if (result.status == NW_OK) {
     nw_error sync_error{};
-    if (nw_stream_sync(runtime(), device(), raw.stream, &sync_error) != NW_OK) FAIL_CHECK(result.what << "\n  sync: " << sync_error.message);
+    if (nw_stream_sync(runtime(), device(), raw.stream, &sync_error) != NW_OK)
+      FAIL_CHECK(result.what << "\n  sync: " << sync_error.message);
     if (would != NW_OK) FAIL_CHECK(result.what << "\n  nw_run succeeded, and nw_plan_get had answered " << nw_status_name(would));
     record_run(raw);
     check_success(result);
@@ -217,7 +218,8 @@ void Call::check_success(const Result& result) const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Tensor* t = outputs_[i];
     if (t == nullptr) continue;
-    if (const std::string damage = t->damage_outside_elements(); !damage.empty()) FAIL_CHECK(result.what << "\n  output " << i << ": " << damage);
+    if (const std::string damage = t->damage_outside_elements(); !damage.empty())
+      FAIL_CHECK(result.what << "\n  output " << i << ": " << damage);
     const DLDataType dtype = dl_dtype(t->dtype());
     if (status == NW_OK && (specs[i].dtype.code != dtype.code || specs[i].dtype.bits != dtype.bits ||
                             std::vector<int64_t>(specs[i].shape, specs[i].shape + specs[i].ndim) != t->shape()))
@@ -228,7 +230,8 @@ void Call::check_success(const Result& result) const {
 // Statuses 1 to 5 leave every byte as it was.
 void Call::check_refusal(const Result& result) const {
   if (result.status >= NW_FAILED) return;
-  if (result.error.status != result.status) FAIL_CHECK(result.what << "\n  nw_error.status is " << result.error.status << ", nw_run returned " << result.status);
+  if (result.error.status != result.status)
+    FAIL_CHECK(result.what << "\n  nw_error.status is " << result.error.status << ", nw_run returned " << result.status);
   if (std::memchr(result.error.message, '\0', sizeof result.error.message) == nullptr || result.error.message[0] == '\0')
     FAIL_CHECK(result.what << "\n  a refusal without a message");
   for (const Tensor* t : inputs_)

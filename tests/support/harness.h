@@ -41,7 +41,7 @@ nw_runtime* runtime();  // one for the process; made at first use, leaked
 DLDevice device();
 const char* backend();  // the plugin under test, in nw_call.backend
 uint64_t base_seed();
-std::string arch();     // nw_device_info.arch
+std::string arch();  // nw_device_info.arch
 
 // nullptr, then the names of the variants that the backend lists for the op.
 std::vector<const char*> kernels(const char* op);
@@ -68,15 +68,15 @@ struct Layout {
   std::string name = "contiguous";
   std::vector<int> order = {};      // axes from the outermost in memory to the innermost; empty: 0, 1, 2, ...
   std::vector<int64_t> steps = {};  // per axis, 1 where missing: elements between neighbours; < 0: reversed; 0: one element for all
-  uint64_t byte_offset = 0;    // DLTensor.byte_offset
-  uint64_t misalign = 0;       // bytes by which the address is off a multiple of 256
-  bool null_strides = false;   // contiguous, given as strides == NULL
+  uint64_t byte_offset = 0;         // DLTensor.byte_offset
+  uint64_t misalign = 0;            // bytes by which the address is off a multiple of 256
+  bool null_strides = false;        // contiguous, given as strides == NULL
 
   static Layout contiguous() { return {}; }
   static Layout null_stride() { return Layout{.name = "null strides", .null_strides = true}; }
-  static Layout transposed();                     // column major
-  static Layout strided(int64_t step);            // gaps along every axis
-  static Layout reversed();                       // every stride negative
+  static Layout transposed();           // column major
+  static Layout strided(int64_t step);  // gaps along every axis
+  static Layout reversed();             // every stride negative
   static Layout with_steps(std::vector<int64_t> steps);
   static Layout broadcast(std::vector<bool> axes);  // stride 0 along those axes: inputs only
   Layout with_offset(uint64_t bytes) const;
@@ -102,13 +102,13 @@ class Tensor {
   void set(const std::vector<Exact>& values);
   void fill_uniform(Rng& rng, double low, double high);  // integers: both ends included; bool: 0 or 1
   void fill_bits(Rng& rng);                              // any bit pattern, NaN and infinities included; bool: 0 or 1
-  void poison();                                         // elements become bytes 0xC0 .. 0xCF: finite, unlike any result; bool: invalid
+  void poison();  // elements become bytes 0xC0 .. 0xCF: finite, unlike any result; bool: invalid
 
   // Reading: what the device holds now.
   std::vector<double> values() const;
-  std::vector<Exact> exact() const;               // every dtype's values without loss
+  std::vector<Exact> exact() const;                  // every dtype's values without loss
   std::vector<unsigned char> element_bytes() const;  // for bitwise comparisons
-  bool is_stale(int64_t index) const;             // the element still is the poison
+  bool is_stale(int64_t index) const;                // the element still is the poison
 
   // Empty when nothing but elements (or nothing at all) changed since the last set() or poison(); else what did.
   std::string damage_outside_elements() const;
@@ -116,7 +116,7 @@ class Tensor {
   bool shares_memory(const Tensor& other) const { return storage_ == other.storage_; }
   void accept() const;  // what the device holds now is the state that damage() compares with; run() does so for inputs
 
-  DLTensor* dl() { return &dl_; }              // bad-input tests bend it
+  DLTensor* dl() { return &dl_; }  // bad-input tests bend it
   const DLTensor* dl() const { return &dl_; }
 
  private:
@@ -130,7 +130,7 @@ class Tensor {
   Layout layout_;
   std::vector<int64_t> offsets_;  // byte offset in the storage of every element, in C order
   std::shared_ptr<Storage> storage_;
-  uint64_t first_ = 0;            // byte offset of element 0 in the storage
+  uint64_t first_ = 0;  // byte offset of element 0 in the storage
   DLTensor dl_{};
 
  public:
@@ -145,8 +145,8 @@ class Tensor {
 struct Blob {
   Blob() = default;
   template <class P, class = std::enable_if_t<std::is_trivially_copyable_v<P> && !std::is_pointer_v<P>>>
-  Blob(const P& params) : bytes(reinterpret_cast<const unsigned char*>(&params),
-                                reinterpret_cast<const unsigned char*>(&params) + sizeof(P)) {}
+  Blob(const P& params)
+      : bytes(reinterpret_cast<const unsigned char*>(&params), reinterpret_cast<const unsigned char*>(&params) + sizeof(P)) {}
   explicit Blob(std::vector<unsigned char> raw) : bytes(std::move(raw)) {}
   std::vector<unsigned char> bytes;
 };
@@ -154,8 +154,8 @@ struct Blob {
 struct Result {
   int32_t status = NW_OK;
   nw_error error{};
-  std::string what;    // op, tensors, layouts, kernel, seed: the head of every failure message
-  bool forced = false; // a kernel was named
+  std::string what;     // op, tensors, layouts, kernel, seed: the head of every failure message
+  bool forced = false;  // a kernel was named
   bool ok() const { return status == NW_OK; }
   bool unsupported_variant() const { return forced && status == NW_UNSUPPORTED; }
 };
@@ -188,9 +188,9 @@ Result run(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor
 struct Tolerance {
   double rtol = 0;
   double atol = 0;
-  double ulps = 0;           // units in the last place of the tensor's dtype
-  double l2 = -1;            // < 0: rtol + ulps*epsilon, so that atol (for cancellation in single elements) does not excuse all
-  bool zero_sign = false;    // -0 is not +0
+  double ulps = 0;         // units in the last place of the tensor's dtype
+  double l2 = -1;          // < 0: rtol + ulps*epsilon, so that atol (for cancellation in single elements) does not excuse all
+  bool zero_sign = false;  // -0 is not +0
 };
 inline constexpr Tolerance kExact{.zero_sign = true};
 

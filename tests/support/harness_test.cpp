@@ -161,7 +161,8 @@ TEST_CASE("16-bit rounding is to nearest, ties to even", "[harness]") {
       unsigned char from[2] = {static_cast<unsigned char>(bits), static_cast<unsigned char>(bits >> 8)}, to[2];
       const Exact value = load(dtype, from);
       store(dtype, value, to);
-      if (std::isnan(value) ? !std::isnan(load(dtype, to)) : std::memcmp(from, to, 2) != 0) FAIL_CHECK(name(dtype) << " 0x" << std::hex << bits);
+      if (std::isnan(value) ? !std::isnan(load(dtype, to)) : std::memcmp(from, to, 2) != 0)
+        FAIL_CHECK(name(dtype) << " 0x" << std::hex << bits);
     }
   }
   float one = 1.5f;  // bf16 is the upper half of f32

@@ -89,7 +89,9 @@ struct Tensor::Storage {
 };
 
 Layout Layout::transposed() { return Layout{.name = "transposed", .order = {-1}}; }
-Layout Layout::strided(int64_t step) { return Layout{.name = "strided(" + std::to_string(step) + ")", .steps = {step, step, step, step, step, step, step, step}}; }
+Layout Layout::strided(int64_t step) {
+  return Layout{.name = "strided(" + std::to_string(step) + ")", .steps = {step, step, step, step, step, step, step, step}};
+}
 Layout Layout::reversed() { return Layout{.name = "reversed", .steps = {-1, -1, -1, -1, -1, -1, -1, -1}}; }
 Layout Layout::with_steps(std::vector<int64_t> steps) {
   Layout layout;
@@ -122,10 +124,17 @@ Layout Layout::with_misalignment(uint64_t bytes) const {
 
 std::vector<Layout> all_layouts(int ndim, DType dtype) {
   const auto item = static_cast<uint64_t>(item_size(dtype));
-  std::vector<Layout> layouts{Layout::contiguous(), Layout::null_stride(), Layout::strided(2), Layout::strided(3), Layout::reversed(),
-                              Layout::with_steps({-3, 2, -2}), Layout::contiguous().with_offset(item),
-                              Layout::contiguous().with_offset(3 * item + 1), Layout::contiguous().with_misalignment(1),
-                              Layout::contiguous().with_misalignment(item), Layout::contiguous().with_misalignment(16),
+  std::vector<Layout> layouts{Layout::contiguous(),
+                              Layout::null_stride(),
+                              Layout::strided(2),
+                              Layout::strided(3),
+                              Layout::reversed(),
+                              Layout::with_steps({-3, 2, -2}),
+                              Layout::contiguous().with_offset(item),
+                              Layout::contiguous().with_offset(3 * item + 1),
+                              Layout::contiguous().with_misalignment(1),
+                              Layout::contiguous().with_misalignment(item),
+                              Layout::contiguous().with_misalignment(16),
                               Layout::strided(2).with_misalignment(item + 1)};
   if (ndim >= 2) {
     layouts.push_back(Layout::transposed());
@@ -136,7 +145,8 @@ std::vector<Layout> all_layouts(int ndim, DType dtype) {
   return layouts;
 }
 
-Tensor::Tensor(DType dtype, std::vector<int64_t> shape, Layout layout) : dtype_(dtype), shape_(std::move(shape)), layout_(std::move(layout)) {
+Tensor::Tensor(DType dtype, std::vector<int64_t> shape, Layout layout)
+    : dtype_(dtype), shape_(std::move(shape)), layout_(std::move(layout)) {
   if (layout_.order == std::vector<int>{-1}) {  // column major, whatever the rank
     layout_.order.resize(shape_.size());
     std::iota(layout_.order.rbegin(), layout_.order.rend(), 0);
@@ -182,9 +192,7 @@ void Tensor::bind() {
   dl_.strides = layout_.null_strides ? nullptr : strides_.data();
 }
 
-std::string Tensor::describe() const {
-  return std::string(name(dtype_)) + "(" + join(shape_) + ") " + layout_.name;
-}
+std::string Tensor::describe() const { return std::string(name(dtype_)) + "(" + join(shape_) + ") " + layout_.name; }
 
 void Tensor::upload() {
   nw_error error{};
@@ -200,7 +208,8 @@ std::vector<unsigned char> Tensor::download() const {
 }
 
 void Tensor::set(const std::vector<Exact>& values) {
-  if (values.size() != offsets_.size()) throw std::logic_error("a test sets " + std::to_string(values.size()) + " values in " + describe());
+  if (values.size() != offsets_.size())
+    throw std::logic_error("a test sets " + std::to_string(values.size()) + " values in " + describe());
   for (size_t i = 0; i < values.size(); ++i) store(dtype_, values[i], storage_->expected.data() + offsets_[i]);
   upload();
 }
@@ -267,8 +276,8 @@ std::string Tensor::damage() const {
   const auto& expected = storage_->expected;
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i] != expected[i])
-      return describe() + ": byte " + std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(first_)) + " from element 0 changed from " +
-             hex(expected[i]) + " to " + hex(host[i]);
+      return describe() + ": byte " + std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(first_)) +
+             " from element 0 changed from " + hex(expected[i]) + " to " + hex(host[i]);
   return {};
 }
 
@@ -279,8 +288,9 @@ std::string Tensor::damage_outside_elements() const {
     for (int64_t k = 0; k < item_size(dtype_); ++k) host[offset + k] = expected[offset + k];
   for (size_t i = 0; i < host.size(); ++i)
     if (host[i] != expected[i])
-      return describe() + ": a store outside its elements, " + std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(first_)) +
-             " bytes from element 0: " + hex(expected[i]) + " became " + hex(host[i]);
+      return describe() + ": a store outside its elements, " +
+             std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(first_)) + " bytes from element 0: " + hex(expected[i]) +
+             " became " + hex(host[i]);
   return {};
 }
 

@@ -10,26 +10,16 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 Kernel lookup_int(int function, int dtype) {
   switch (dtype) {
-    case NW_DTYPE_INT8:
-      return int_lookup<int8_t>(function);
-    case NW_DTYPE_INT16:
-      return int_lookup<int16_t>(function);
-    case NW_DTYPE_INT32:
-      return int_lookup<int32_t>(function);
-    case NW_DTYPE_INT64:
-      return int_lookup<int64_t>(function);
-    case NW_DTYPE_UINT8:
-      return int_lookup<uint8_t>(function);
-    case NW_DTYPE_UINT16:
-      return int_lookup<uint16_t>(function);
-    case NW_DTYPE_UINT32:
-      return int_lookup<uint32_t>(function);
-    case NW_DTYPE_UINT64:
-      return int_lookup<uint64_t>(function);
-    case NW_DTYPE_BOOL:
-      return int_lookup<uint8_t>(function == NW_EW_BITWISE_NOT ? NW_EW_LOGICAL_NOT : function);
-    default:
-      return nullptr;
+    case NW_DTYPE_INT8: return int_lookup<int8_t>(function);
+    case NW_DTYPE_INT16: return int_lookup<int16_t>(function);
+    case NW_DTYPE_INT32: return int_lookup<int32_t>(function);
+    case NW_DTYPE_INT64: return int_lookup<int64_t>(function);
+    case NW_DTYPE_UINT8: return int_lookup<uint8_t>(function);
+    case NW_DTYPE_UINT16: return int_lookup<uint16_t>(function);
+    case NW_DTYPE_UINT32: return int_lookup<uint32_t>(function);
+    case NW_DTYPE_UINT64: return int_lookup<uint64_t>(function);
+    case NW_DTYPE_BOOL: return int_lookup<uint8_t>(function == NW_EW_BITWISE_NOT ? NW_EW_LOGICAL_NOT : function);
+    default: return nullptr;
   }
 }
 }  // namespace narrows::cpu::HWY_NAMESPACE

@@ -44,14 +44,10 @@ inline Dtype float_dtype(const nw_sig& sig, uint32_t argument) {
 template <class Visit>
 decltype(auto) with_dtype(Dtype t, Visit&& visit) {
   switch (t) {
-    case Dtype::f64:
-      return visit(double{});
-    case Dtype::f16:
-      return visit(f16{});
-    case Dtype::bf16:
-      return visit(bf16{});
-    default:
-      return visit(float{});
+    case Dtype::f64: return visit(double{});
+    case Dtype::f16: return visit(f16{});
+    case Dtype::bf16: return visit(bf16{});
+    default: return visit(float{});
   }
 }
 

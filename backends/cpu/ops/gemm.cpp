@@ -56,10 +56,7 @@ template <class A>
 class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
-      : layout_(layout),
-        problem_(problem),
-        a_(static_cast<A*>(scratch)),
-        b_(a_ + layout.a_bytes / sizeof(A)),
+      : layout_(layout), problem_(problem), a_(static_cast<A*>(scratch)), b_(a_ + layout.a_bytes / sizeof(A)),
         sums_(b_ + layout.b_bytes / sizeof(A)) {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);

@@ -99,8 +99,7 @@ void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, G
           const void* arg);
 template <class Describe>
 void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, const Describe& describe) {
-  gemm(
-      instance, layout, workspace, [](const void* arg, int64_t i) { return (*static_cast<const Describe*>(arg))(i); }, &describe);
+  gemm(instance, layout, workspace, [](const void* arg, int64_t i) { return (*static_cast<const Describe*>(arg))(i); }, &describe);
 }
 
 }  // namespace narrows::cpu

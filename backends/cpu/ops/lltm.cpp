@@ -43,14 +43,10 @@ void StoreCells(const GemmProblem& problem, void* tile_data, int64_t row, int64_
 
 GemmStore CellStore(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f64:
-      return StoreCells<double>;
-    case Dtype::f16:
-      return StoreCells<f16>;
-    case Dtype::bf16:
-      return StoreCells<bf16>;
-    default:
-      return StoreCells<float>;
+    case Dtype::f64: return StoreCells<double>;
+    case Dtype::f16: return StoreCells<f16>;
+    case Dtype::bf16: return StoreCells<bf16>;
+    default: return StoreCells<float>;
   }
 }
 

@@ -109,9 +109,8 @@ class LltmBackwardPlan final : public Plan {
     if (t.grad_h.base == nullptr && t.grad_cell.base == nullptr) return FillZero(t);
     if (choice_ == kScalar) return lltm_backward_scalar(instance_, sizes_, t);
     const double row_cost = 200.0 * static_cast<double>(sizes_.state), batch = static_cast<double>(sizes_.batch);
-    run_tasks(instance_, sizes_.batch, row_cost, [&](int64_t, int64_t begin, int64_t end) {
-      NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end);
-    });
+    run_tasks(instance_, sizes_.batch, row_cost,
+              [&](int64_t, int64_t begin, int64_t end) { NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end); });
     char* scratch = static_cast<char*>(call.workspace) + gate_grads_bytes_;
     gemm(instance_, to_inputs_, scratch,
          [&](int64_t i) { return i == 0 ? ToInput(t, t.d_old_h, 0) : ToInput(t, t.d_input, sizes_.state); });

@@ -86,7 +86,8 @@ int32_t launch(void* self, const void* plan, const nw_call* given, nw_error* err
     if (inputs[i] == nullptr) continue;
     tensors[i] = *inputs[i];
     if (is("byte_offset")) tensors[i].byte_offset = 0;
-    if (is("swapped") && call.num_inputs == 2 && inputs[1 - i] != nullptr && count(*inputs[0]) == count(*inputs[1])) tensors[i].data = inputs[1 - i]->data;
+    if (is("swapped") && call.num_inputs == 2 && inputs[1 - i] != nullptr && count(*inputs[0]) == count(*inputs[1]))
+      tensors[i].data = inputs[1 - i]->data;
     inputs[i] = &tensors[i];
   }
   call.inputs = inputs.data();

@@ -34,9 +34,7 @@ namespace narrows {
 class Error : public std::runtime_error {
  public:
   Error(int32_t status, int32_t argument, int64_t native_code, const std::string& message)
-      : std::runtime_error(std::string(nw_status_name(status)) + ": " + message),
-        status_(status),
-        argument_(argument),
+      : std::runtime_error(std::string(nw_status_name(status)) + ": " + message), status_(status), argument_(argument),
         native_code_(native_code) {}
   explicit Error(const nw_error& error) : Error(error.status, error.argument, error.native_code, error.message) {}
 
