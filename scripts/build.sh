@@ -4,7 +4,7 @@
 jobs() {
   local memory
   memory=$(awk '$1 == "MemAvailable:" { print int($2 / 1500000) }' /proc/meminfo 2>/dev/null || true)
-  awk -v cores="$(nproc)" -v memory="${memory:-1}" 'BEGIN { n = memory < cores ? memory : cores; print n > 1 ? n : 1 }'
+  awk -v cores="$(nproc)" -v memory="${memory:-1}" 'BEGIN { n = memory < cores ? memory : cores; print (n > 1 ? n : 1) }'
 }
 
 # configure PRESET TARGET...: with the tests if the target is "all". A folder that already has them keeps them.

@@ -27,7 +27,7 @@ struct Signal {
 template <class T, class A = Accumulate<T>>
 const A* Line(const Signal<T>& x, int64_t position, int64_t step, int64_t count, int64_t padded, A* line) {
   if constexpr (std::is_same_v<T, A>)
-    if (step == 1 && x.stride == 1 && position >= 0 && position + padded <= x.extent && is_aligned(x.base))
+    if (step == 1 && x.stride == 1 && position >= 0 && position <= x.extent - padded && is_aligned(x.base))
       return x.base + position;
   // Divided, not multiplied, so that a huge step does not overflow.
   const int64_t low = position >= 0 ? 0 : std::min(count, (-position - 1) / step + 1);

@@ -11,7 +11,7 @@ int64_t num_grad_x_phases(const ConvGeometry& g) { return std::min(g.taps, g.str
 Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) {
   const int64_t divisor = std::gcd(g.stride, g.dilation), cycle = g.stride / divisor, step = g.dilation / divisor;
   const int64_t reach = phase * g.dilation - g.pad_left;
-  const int64_t residue = ((reach % g.stride) + g.stride) % g.stride;
+  const int64_t residue = reach % g.stride + (reach % g.stride < 0 ? g.stride : 0);
   Correlation c{};
   c.taps = (g.taps - phase - 1) / cycle + 1;
   c.batch = g.batch, c.groups = g.groups, c.outs = g.ins(), c.ins = g.outs();
@@ -37,12 +37,14 @@ Kernel choose(const ConvGeometry& g) { return !prefers_gemm(g) ? kDirect : g.ins
 enum Input : uint32_t { kGradY, kX, kW };
 enum Output : uint32_t { kGradX, kGradW, kGradBias };
 
-void fill_zero(const Instance& instance, const ConvGeometry& g, void* tensor, Strides3 s) {
-  with_dtype(g.dtype, [&]<class T>(T) {
-    run_tasks(instance, g.batch * g.in_channels, static_cast<double>(g.length), [&](int64_t, int64_t begin, int64_t end) {
+// Zeros in all of an (outer, channels, positions) tensor.
+void fill_zero(const Instance& instance, Dtype dtype, void* tensor, Strides3 s, int64_t outer, int64_t channels,
+               int64_t positions) {
+  with_dtype(dtype, [&]<class T>(T) {
+    run_tasks(instance, outer * channels, static_cast<double>(positions), [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        T* p = static_cast<T*>(tensor) + row / g.in_channels * s.outer + row % g.in_channels * s.channel;
-        for (int64_t i = 0; i < g.length; ++i) write(p + i * s.position, Accumulate<T>{0});
+        T* p = static_cast<T*>(tensor) + row / channels * s.outer + row % channels * s.channel;
+        for (int64_t i = 0; i < positions; ++i) write(p + i * s.position, Accumulate<T>{0});
       }
     });
   });
@@ -136,15 +138,18 @@ class ConvBackwardPlan final : public Plan {
     if (has_output(sig, kGradW)) grad_w_ = strides3(output(sig, kGradW));
     if (has_output(sig, kGradBias)) grad_bias_stride_ = output(sig, kGradBias).strides[0];
     phases_ = g.length > 0 ? num_grad_x_phases(g) : 0;
-    if (choice_ != kScalar) PlanVector(sig);
+    has_grad_y_ = has_input(sig, kGradY);
+    if (has_grad_y_ && choice_ != kScalar) PlanVector(sig);
   }
 
   void launch(const nw_call& call) const override {
-    const void* grad_y = data<void>(call.inputs[kGradY]);
     const auto output = [&](uint32_t i) { return i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr; };
-    if (void* grad_x = output(kGradX)) GradX(call, {grad_y, data<void>(call.inputs[kW]), nullptr, grad_x});
-    if (void* grad_w = output(kGradW)) GradW(call, grad_y, data<void>(call.inputs[kX]), grad_w);
-    if (void* grad_bias = output(kGradBias)) GradBias(call, grad_y, grad_bias);
+    void *grad_x = output(kGradX), *grad_w = output(kGradW), *grad_bias = output(kGradBias);
+    if (!has_grad_y_) return FillZero(grad_x, grad_w, grad_bias);
+    const void* grad_y = data<void>(call.inputs[kGradY]);
+    if (grad_x != nullptr) GradX(call, {grad_y, data<void>(call.inputs[kW]), nullptr, grad_x});
+    if (grad_w != nullptr) GradW(call, grad_y, data<void>(call.inputs[kX]), grad_w);
+    if (grad_bias != nullptr) GradBias(call, grad_y, grad_bias);
   }
 
  private:
@@ -167,9 +172,16 @@ class ConvBackwardPlan final : public Plan {
         {direct_.workspace_size, gemm_.workspace_size, sums_w_.workspace_size, product_.workspace_size, sums_bias_.workspace_size});
   }
 
+  void FillZero(void* grad_x, void* grad_w, void* grad_bias) const {
+    const ConvGeometry& g = geometry_;
+    if (grad_x != nullptr) fill_zero(instance_, g.dtype, grad_x, grad_x_, g.batch, g.in_channels, g.length);
+    if (grad_w != nullptr) fill_zero(instance_, g.dtype, grad_w, grad_w_, g.out_channels, g.ins(), g.taps);
+    if (grad_bias != nullptr) fill_zero(instance_, g.dtype, grad_bias, {0, 0, grad_bias_stride_}, 1, 1, g.out_channels);
+  }
+
   void GradX(const nw_call& call, const CorrelationData& data) const {
     const ConvGeometry& g = geometry_;
-    if (phases_ < g.stride) fill_zero(instance_, g, data.out, grad_x_);
+    if (phases_ < g.stride) fill_zero(instance_, g.dtype, data.out, grad_x_, g.batch, g.in_channels, g.length);
     if (choice_ == kGemm) {
       gemm(instance_, gemm_, call.workspace,
            [&](int64_t i) { return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups); });
@@ -201,6 +213,7 @@ class ConvBackwardPlan final : public Plan {
   Kernel choice_;
   Strides3 grad_x_{}, grad_w_{};
   int64_t grad_bias_stride_ = 0, phases_;
+  bool has_grad_y_;  // absent, it is zero, and so is every gradient
   DirectLayout direct_{};
   GemmLayout gemm_{};
   GradWProduct product_;

@@ -113,9 +113,9 @@ class LltmBackwardPlan final : public Plan {
               [&](int64_t, int64_t begin, int64_t end) { NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end); });
     char* scratch = static_cast<char*>(call.workspace) + gate_grads_bytes_;
     gemm(instance_, to_inputs_, scratch,
-         [&](int64_t i) { return i == 0 ? ToInput(t, t.d_old_h, 0) : ToInput(t, t.d_input, sizes_.state); });
+         [&](int64_t i) { return i == 0 ? ToInput(t, t.d_old_h, StateColumns()) : ToInput(t, t.d_input, FeatureColumns()); });
     gemm(instance_, to_weights_, scratch,
-         [&](int64_t i) { return i == 0 ? ToWeights(t, t.old_h, 0) : ToWeights(t, t.input, sizes_.state); });
+         [&](int64_t i) { return i == 0 ? ToWeights(t, t.old_h, StateColumns()) : ToWeights(t, t.input, FeatureColumns()); });
     if (t.d_bias.base == nullptr) return;
     constexpr int64_t kColumns = 64;  // a multiple of every target's lanes
     const int64_t columns = 3 * sizes_.state;
@@ -125,6 +125,13 @@ class LltmBackwardPlan final : public Plan {
   }
 
  private:
+  // Columns of weights and d_weights: those that meet old_h, then those that meet input.
+  struct Columns {
+    int64_t first, count;
+  };
+  Columns StateColumns() const { return {0, sizes_.state}; }
+  Columns FeatureColumns() const { return {sizes_.state, sizes_.features}; }
+
   LltmBackward Bind(const nw_call& call) const {
     const auto in = [&](uint32_t i) { return Matrix{data<void>(call.inputs[i]), inputs_[i]}; };
     const auto out = [&](uint32_t i) { return Matrix{i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr, outputs_[i]}; };
@@ -150,26 +157,26 @@ class LltmBackwardPlan final : public Plan {
     return out;
   }
 
-  // gate_grads * weights, for the columns of weights that belong to `grad`.
-  GemmProblem ToInput(const LltmBackward& t, const Matrix& grad, int64_t column) const {
+  // gate_grads * weights, for the columns of weights that belong to `grad`; nothing where it is not wanted.
+  GemmProblem ToInput(const LltmBackward& t, const Matrix& grad, Columns columns) const {
     GemmProblem p;
     if (grad.base == nullptr) return p;
     const Strides2 w = t.weights.strides;
-    p.rows = sizes_.batch, p.columns = column == 0 ? sizes_.state : sizes_.features;
+    p.rows = sizes_.batch, p.columns = columns.count;
     p.segments[0] = {matrix_view(t.gate_grads.base, accumulate_dtype(sizes_.dtype), 1, 3 * sizes_.state),
-                     matrix_view(advance(t.weights.base, column * w.column, sizes_.dtype), sizes_.dtype, w.row, w.column), 0,
+                     matrix_view(advance(t.weights.base, columns.first * w.column, sizes_.dtype), sizes_.dtype, w.row, w.column), 0,
                      3 * sizes_.state};
     p.output = OutputOf(grad, 0);
     return p;
   }
 
   // gate_grads^T * old_h or input, into the columns of d_weights that belong to it.
-  GemmProblem ToWeights(const LltmBackward& t, const Matrix& x, int64_t column) const {
+  GemmProblem ToWeights(const LltmBackward& t, const Matrix& x, Columns columns) const {
     GemmProblem p;
-    p.rows = 3 * sizes_.state, p.columns = column == 0 ? sizes_.state : sizes_.features;
+    p.rows = 3 * sizes_.state, p.columns = columns.count;
     p.segments[0] = {matrix_view(t.gate_grads.base, accumulate_dtype(sizes_.dtype), 3 * sizes_.state, 1),
                      matrix_view(x.base, sizes_.dtype, x.strides.row, x.strides.column), 0, sizes_.batch};
-    p.output = OutputOf(t.d_weights, column);
+    p.output = OutputOf(t.d_weights, columns.first);
     return p;
   }
 
