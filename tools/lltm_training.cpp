@@ -122,7 +122,8 @@ void judge(const Engine& engine, const Sequences& held_out, const Scale& scale, 
   t.beats_persistence = t.model_mse < t.persistence_mse;  // false for a NaN
 }
 
-// Elements are sums of terms that may cancel: a small one carries the rounding of its large terms, so the largest of them sets atol.
+// Elements are sums of terms that may cancel: a small one carries the rounding of its large terms, so the largest of them sets
+// atol.
 void add_check(Report& report, const char* what, std::span<const float> got, std::span<const double> want) {
   double scale = 1;
   for (const double value : want) scale = std::max(scale, std::abs(value));
