@@ -1,8 +1,8 @@
 // api.cpp -- the functions of narrows.h: arguments checked, exceptions turned into statuses. The work is in dispatcher and runtime.
 #include <narrows/narrows.h>
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <new>
 
 #include "core/dispatcher.h"
@@ -27,6 +27,8 @@ int32_t guarded(nw_error* error, Work&& work) noexcept {
     return narrows::write_error(error, NW_OUT_OF_MEMORY, -1, 0, "out of host memory");
   } catch (const std::exception& thrown) {
     return narrows::write_error(error, NW_FAILED, -1, 0, thrown.what());
+  } catch (...) {
+    return narrows::write_error(error, NW_FAILED, -1, 0, "an exception of an unknown type");  // from the log callback
   }
 }
 
@@ -87,25 +89,20 @@ nw_backend_info describe(nw_runtime& runtime, Backend& backend) {
   return info;
 }
 
-bool is_host(const Backend& device_side, int32_t device_type) {
-  return device_type == kDLCPU || device_type == device_side.table().pinned_type;
-}
-
-// The plugin that can copy between the two: that of the side which is not host memory.
+// The plugin that copies between the two. One side chooses it: a device's own memory before pinned or managed memory, and that
+// before the CPU's. The other side is the CPU's, or of a device of the same plugin.
 Backend& copier(nw_runtime& runtime, DLDevice to, DLDevice from) {
-  const DLDevice device = to.device_type != kDLCPU ? to : from;
-  const DLDevice other = to.device_type != kDLCPU ? from : to;
-  for (const Backend* backend : runtime.backends()) {
-    // Pinned and managed memory is copied by the plugin that it belongs to.
-    const bool own = backend->usable() && device.device_type != 0 &&
-                     (backend->table().pinned_type == device.device_type || backend->table().managed_type == device.device_type);
-    if (own) return runtime.serving(backend->table().device_type);
-  }
+  const auto home = [&](DLDevice at) {
+    const Backend* owner = runtime.owner_of_shared(at.device_type);
+    return owner == nullptr ? at : DLDevice{static_cast<DLDeviceType>(owner->table().device_type), at.device_id};
+  };
+  const auto rank = [&](DLDevice at) { return at.device_type == kDLCPU ? 0 : home(at).device_type != at.device_type ? 1 : 2; };
+  const bool by_to = rank(to) >= rank(from);
+  const DLDevice device = home(by_to ? to : from), other = home(by_to ? from : to);
   Backend& backend = runtime.serving(device);
-  if (other.device_type == device.device_type) runtime.serving(other);  // its number is checked too
-  if (!is_host(backend, other.device_type) && other.device_type != device.device_type &&
-      other.device_type != backend.table().managed_type)
-    fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one type",
+  if (other.device_type == kDLCPU) return backend;
+  if (other.device_type != device.device_type || &runtime.serving(other) != &backend)
+    fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one plugin",
          narrows::show_device(from).c_str(), narrows::show_device(to).c_str());
   return backend;
 }
@@ -122,27 +119,28 @@ uint32_t nw_abi_major(void) { return NW_ABI_MAJOR; }
 const char* nw_version(void) { return NARROWS_VERSION; }
 const char* nw_status_name(int32_t status) { return narrows::status_name(status); }
 
-// A runtime is held by its caller and by the plans that the caller still holds.
 int32_t nw_runtime_create(const nw_options* options, nw_runtime** out, nw_error* error) {
   return guarded(error, [&] {
     needed(out, "out");
-    std::shared_ptr<nw_runtime> runtime = nw_runtime::create(complete(options));
-    *out = runtime.get();
-    runtime->hold(std::move(runtime));
+    *out = nw_runtime::create(complete(options));
   });
 }
 
 void nw_runtime_destroy(nw_runtime* rt) {
   if (rt == nullptr) return;
-  const std::shared_ptr<nw_runtime> last = rt->let_go();
   rt->cache().clear();
+  rt->release();
 }
 
 int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error) {
   return guarded(error, [&] { needed(rt, "runtime").load(&needed(absolute_path, "absolute_path")); });
 }
 
-uint32_t nw_backend_count(nw_runtime* rt) { return rt == nullptr ? 0 : static_cast<uint32_t>(rt->backends().size()); }
+uint32_t nw_backend_count(nw_runtime* rt) {
+  uint32_t count = 0;
+  guarded(nullptr, [&] { count = static_cast<uint32_t>(needed(rt, "runtime").backends().size()); });
+  return count;
+}
 
 int32_t nw_backend(nw_runtime* rt, uint32_t index, nw_backend_info* out, nw_error* error) {
   return guarded(error, [&] {
@@ -174,8 +172,8 @@ const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) 
   guarded(nullptr, [&] {
     needed(backend, "backend");
     needed(name, "name");
-    for (Backend* at : needed(rt, "runtime").backends()) {
-      if (!at->usable() || at->name() != backend) continue;
+    for (Backend* at : needed(rt, "runtime").usable()) {
+      if (at->name() != backend) continue;
       at->open(rt->host());
       out = at->extension(name);
     }
@@ -192,7 +190,7 @@ int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, uint32_t
     const std::vector<nw_spec> specs = narrows::infer(needed(rt, "runtime"), needed(call, "call"));
     if (num_outputs != specs.size())
       fail(NW_INVALID, -1, "%s: num_outputs = %u; expected %zu", call->op, num_outputs, specs.size());
-    if (num_outputs != 0) std::copy(specs.begin(), specs.end(), &needed(outputs, "outputs"));
+    std::copy(specs.begin(), specs.end(), &needed(outputs, "outputs"));
   });
 }
 
@@ -201,7 +199,9 @@ int32_t nw_plan_get(nw_runtime* rt, const nw_call* call, nw_plan** out, nw_plan_
     nw_plan_info found{};
     narrows::PlanRef plan = narrows::get_plan(needed(rt, "runtime"), needed(call, "call"), out == nullptr, &found);
     if (info != nullptr) write_out(info, found, "nw_plan_info");
-    if (out != nullptr) *out = const_cast<nw_plan*>(plan.take());
+    if (out == nullptr) return;
+    rt->retain();
+    *out = const_cast<nw_plan*>(plan.take());
   });
 }
 
@@ -211,8 +211,9 @@ int32_t nw_launch(const nw_plan* plan, const nw_call* call, nw_error* error) {
 
 void nw_plan_release(nw_plan* plan) {
   if (plan == nullptr) return;
-  const std::shared_ptr<nw_runtime> runtime = plan->runtime;  // outlives the plan, whose last reference this may be
+  nw_runtime* const runtime = plan->runtime;
   plan->release();
+  runtime->release();
 }
 
 void nw_plan_cache_clear(nw_runtime* rt) {

@@ -49,6 +49,7 @@ void check_table(const nw_plugin& t) {
 // The parts of a built-in op's declaration that a plugin repeats must be the host's.
 void check_builtin(const nw_op& given, const nw_op& known) {
   nw_op merged = given;
+  if (merged.params_size == 0) merged.params_size = known.params_size;
   if (merged.max_inputs == 0 && merged.min_inputs == 0) merged.min_inputs = known.min_inputs, merged.max_inputs = known.max_inputs;
   if (merged.num_outputs == 0) merged.num_outputs = known.num_outputs, merged.num_aux = known.num_aux;
   if (merged.flags == 0) merged.flags = known.flags;
@@ -57,7 +58,8 @@ void check_builtin(const nw_op& given, const nw_op& known) {
   if (merged.saved == 0) merged.saved = known.saved;
   if (merged.inputs == nullptr) merged.inputs = known.inputs;
   if (merged.outputs == nullptr) merged.outputs = known.outputs;
-  const std::string difference = declaration_difference(merged, known);
+  const Contract checked(merged);  // its names and fields can be read
+  const std::string difference = declaration_difference(checked.op, known);
   if (!difference.empty())
     fail(NW_INVALID, -1, "op '%s' is declared differently from the host: %s", given.name, difference.c_str());
 }
@@ -95,12 +97,7 @@ void Backend::set_names(const nw_plugin& table) {
 }
 
 Backend::~Backend() {
-  if (self_ == nullptr || forked_) return;  // a device opened before the fork belongs to the parent
-  try {
-    table_.destroy(self_);
-  } catch (...) {
-    // Nobody is left to be told.
-  }
+  if (state_ == State::open && !forked_) destroy(self_);  // a device opened before the fork belongs to the parent
 }
 
 void Backend::declare(const nw_op* given) {
@@ -154,12 +151,8 @@ void Backend::slot(const char* what, Slot&& call) const {
   int32_t status = NW_OK;
   try {
     status = call(&error);
-  } catch (const std::bad_alloc&) {
-    throw Failure{NW_OUT_OF_MEMORY, -1, 0, name_ + ": " + what + ": out of host memory"};
-  } catch (const std::exception& thrown) {
-    throw Failure{NW_FAILED, -1, 0, name_ + ": " + what + " threw an exception: " + thrown.what()};
   } catch (...) {
-    throw Failure{NW_FAILED, -1, 0, name_ + ": " + what + " threw an exception"};
+    throw caught(name_ + ": " + what);
   }
   if (__builtin_expect(status != NW_OK, 0)) check_slot(status, error, name_);
 }
@@ -172,20 +165,18 @@ void Backend::open(const nw_host& host) {
   if (state_ == State::failed) throw failure_;
   state_ = State::opening;
   lock.unlock();
-  State outcome = State::open;
-  Failure failure;
+  std::optional<Failure> failure;
   try {
     create(host);
-  } catch (const Failure& thrown) {
-    outcome = State::failed;
-    failure = thrown;
+  } catch (...) {
+    failure = caught(name_ + ": create");
   }
   lock.lock();
-  state_ = outcome;
-  failure_ = failure;
+  state_ = failure ? State::failed : State::open;
+  if (failure) failure_ = *failure;
   lock.unlock();
   opened_.notify_all();
-  if (outcome == State::failed) throw failure;
+  if (failure) throw *failure;
 }
 
 void Backend::create(const nw_host& host) {
@@ -195,16 +186,37 @@ void Backend::create(const nw_host& host) {
   try {
     slot("device_count", [&](nw_error* error) { return table_.device_count(self, &count, error); });
   } catch (const Failure&) {
-    table_.destroy(self);
+    destroy(self);
     throw;
   }
   self_ = self;
   device_count_ = count;
 }
 
+void Backend::destroy(void* self) noexcept {
+  try {
+    table_.destroy(self);
+  } catch (...) {
+    // Nobody is left to be told.
+  }
+}
+
 int32_t Backend::device_count(const nw_host& host) {
   open(host);
   return device_count_;
+}
+
+std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
+  try {
+    const int32_t count = device_count(host);
+    if (device.device_id >= 0 && device.device_id < count) return std::nullopt;
+    return Failure{
+        NW_INVALID, -1, 0,
+        format("%s does not exist: %s has %d device%s", show_device(device).c_str(), name_.c_str(), count, count == 1 ? "" : "s")};
+  } catch (const Failure& failure) {
+    if (failure.status != NW_UNAVAILABLE) throw;
+    return failure;
+  }
 }
 
 const char* Backend::open_failure() {
@@ -215,10 +227,9 @@ const char* Backend::open_failure() {
 void Backend::fail_forked() const { fail(NW_UNAVAILABLE, -1, "%s: %s", name_.c_str(), kForked); }
 
 void Backend::after_fork_in_child() {
-  // The parent's threads are not here: whatever they held or waited for is put back.
-  new (&mutex_) std::mutex;
-  new (&opened_) std::condition_variable;
-  if (state_ == State::opening) state_ = State::closed;
+  new (&opened_) std::condition_variable;                // whoever waited is not here,
+  if (state_ == State::opening) state_ = State::closed;  // nor is whoever was opening it
+  mutex_.unlock();
   if (state_ != State::open || table_.device_type == kDLCPU) return;
   forked_ = true;
   failure_.message = kForked;
@@ -265,10 +276,11 @@ void Backend::stream_wait(int32_t device_id, void* waiter, void* signaler) {
 }
 
 std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) {
+  if (table_.infer == nullptr) fail(NW_UNSUPPORTED, -1, "%s: it infers nothing", name_.c_str());
   std::vector<nw_spec> specs(num_outputs);
   slot("infer", [&](nw_error* error) { return table_.infer(self_, &inputs, specs.data(), num_outputs, error); });
   for (const nw_spec& spec : specs) {
-    const bool sane = spec.ndim >= 0 && spec.ndim <= NW_MAX_NDIM &&
+    const bool sane = spec.ndim >= -1 && spec.ndim <= NW_MAX_NDIM &&
                       std::all_of(spec.shape, spec.shape + std::max(spec.ndim, 0), [](int64_t extent) { return extent >= 0; });
     if (!sane)
       fail(NW_FAILED, -1, "%s: infer of '%s' gave an output with ndim %d or a negative extent", name_.c_str(), inputs.op,
@@ -277,17 +289,8 @@ std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) 
   return specs;
 }
 
-int32_t Backend::plan(const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error) {
-  int32_t status = NW_OK;
-  slot("plan", [&](nw_error* own) {
-    status = table_.plan(self_, &sig, handle, info, own);
-    if (status == NW_UNSUPPORTED) {
-      *error = *own;
-      return NW_OK;
-    }
-    return status;
-  });
-  return status;
+void Backend::plan(const nw_sig& sig, void** handle, nw_plan_info* info) {
+  slot("plan", [&](nw_error* error) { return table_.plan(self_, &sig, handle, info, error); });
 }
 
 void Backend::plan_free(void* handle) noexcept {

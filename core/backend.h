@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,6 @@ class Backend {
   const std::string& name() const { return name_; }
   const std::string& version() const { return version_; }
   bool accepted() const { return status_ == NW_OK; }
-  bool usable() const { return accepted() && shadowed_by() == nullptr; }
   int32_t status() const { return status_; }
   const std::string& reason() const { return reason_; }
   // The plugin of the same name that stands before this one in search order, or NULL.
@@ -49,12 +49,16 @@ class Backend {
   // Makes the instance at the first call; throws Failure when it cannot be had, then and ever after. Thread-safe.
   void open(const nw_host& host);
   int32_t device_count(const nw_host& host);  // opens
+  // Opens; why it cannot serve the device, if that lets another plugin be asked: unavailable, or no device of that number.
+  std::optional<Failure> lacks(const nw_host& host, DLDevice device);
   // Why open() failed, as a string that lives as long as this does.
   const char* open_failure();
   // Throws NW_UNAVAILABLE in a process forked after open() of a device other than the CPU.
   void check_process() const {
     if (forked_.load(std::memory_order_relaxed)) fail_forked();
   }
+  void before_fork() { mutex_.lock(); }
+  void after_fork_in_parent() { mutex_.unlock(); }
   void after_fork_in_child();
 
   // The slots, for an instance that is open. They throw Failure.
@@ -66,10 +70,8 @@ class Backend {
   void stream_destroy(int32_t device_id, void* stream);
   void stream_sync(int32_t device_id, void* stream);
   void stream_wait(int32_t device_id, void* waiter, void* signaler);
-  bool has_infer() const { return table_.infer != nullptr; }
   std::vector<nw_spec> infer(const nw_sig& inputs, uint32_t num_outputs);
-  // NW_OK or NW_UNSUPPORTED, with the reason in *error; throws Failure for every other status. handle == NULL asks only.
-  int32_t plan(const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error);
+  void plan(const nw_sig& sig, void** handle, nw_plan_info* info);  // handle == NULL asks only
   void plan_free(void* handle) noexcept;
   void launch(const void* handle, const nw_call& call);
   const void* extension(const char* name);
@@ -81,6 +83,7 @@ class Backend {
   template <class Slot>
   void slot(const char* what, Slot&& call) const;
   void create(const nw_host& host);
+  void destroy(void* self) noexcept;
   [[noreturn]] void fail_forked() const;
 
   std::string path_, name_, version_;

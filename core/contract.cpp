@@ -37,11 +37,9 @@ void check_fields(const nw_op& op) {
 
 void check_presence(const Contract& contract, const nw_sig& sig) {
   const nw_op& op = contract.op;
-  if (sig.num_inputs > op.max_inputs) {
-    if (has_input(sig, sig.num_inputs - 1))
-      fail(NW_INVALID, static_cast<int32_t>(op.max_inputs), "%s: %u inputs, expected at most %u", op.name, sig.num_inputs,
-           op.max_inputs);
-  }
+  if (sig.num_inputs > op.max_inputs)
+    fail(NW_INVALID, static_cast<int32_t>(op.max_inputs), "%s: %u inputs, expected at most %u", op.name, sig.num_inputs,
+         op.max_inputs);
   for (uint32_t i = 0; i < op.max_inputs; ++i) {
     if (has_input(sig, i) || is_optional(op.inputs, i)) continue;
     if (i < op.min_inputs || i < sig.num_inputs)
@@ -99,7 +97,7 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
   op.kernels = nullptr;
   if (op.max_inputs < op.min_inputs)
     fail(NW_INVALID, -1, "op '%s' declares %u inputs at least and %u at most", op.name, op.min_inputs, op.max_inputs);
-  if (op.num_outputs == 0 || op.max_inputs + op.num_outputs > NW_MAX_TENSORS || op.max_inputs > NW_MAX_TENSORS)
+  if (op.num_outputs == 0 || op.max_inputs > NW_MAX_TENSORS || op.num_outputs > NW_MAX_TENSORS - op.max_inputs)
     fail(NW_INVALID, -1, "op '%s' declares %u inputs and %u outputs; expected at least one output and at most %d tensors", op.name,
          op.max_inputs, op.num_outputs, NW_MAX_TENSORS);
   if (op.num_aux > op.num_outputs)
@@ -114,9 +112,10 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
 }
 
 const std::vector<const Contract*>& builtins() {
-  static const std::vector<const Contract*> all = {&conv1d_contract(),      &conv1d_backward_contract(),
-                                                   &elementwise_contract(), &elementwise_backward_contract(),
-                                                   &lltm_contract(),        &lltm_backward_contract()};
+  // Never destroyed, nor is what it points to: an exit handler may still make a call.
+  static const auto& all = *new std::vector<const Contract*>{&conv1d_contract(),      &conv1d_backward_contract(),
+                                                             &elementwise_contract(), &elementwise_backward_contract(),
+                                                             &lltm_contract(),        &lltm_backward_contract()};
   return all;
 }
 
@@ -201,6 +200,20 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
       fail(NW_INVALID, argument, "%s: %s is the same memory as %s; this op does not work in place", op.name, name.c_str(),
            input_name(op, static_cast<uint32_t>(t->alias_of)).c_str());
   }
+}
+
+nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, const char* const* outputs,
+              const char* shape_rule) {
+  nw_op op{};
+  op.struct_size = sizeof op;
+  op.name = name;
+  op.min_inputs = min_inputs;
+  while (inputs[op.max_inputs] != nullptr) ++op.max_inputs;
+  while (outputs[op.num_outputs] != nullptr) ++op.num_outputs;
+  op.inputs = inputs;
+  op.outputs = outputs;
+  op.shape_rule = shape_rule;
+  return op;
 }
 
 void check_float_inputs(const nw_op& op, const nw_sig& sig) {

@@ -48,6 +48,9 @@ inline constexpr int32_t kOutputArgument = 1 << 16;
 inline int32_t output_argument(uint32_t i) { return kOutputArgument + static_cast<int32_t>(i); }
 
 // Helpers for core/ops/*.cpp.
+
+// What every built-in op declares; the lists of names end with NULL.
+nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, const char* const* outputs, const char* shape_rule);
 inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs && sig.tensors[i].ndim >= 0; }
 inline const nw_tensor_sig* output(const nw_sig& sig, uint32_t i) {
   return i < sig.num_outputs && sig.tensors[sig.num_inputs + i].ndim >= 0 ? &sig.tensors[sig.num_inputs + i] : nullptr;

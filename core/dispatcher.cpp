@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 
 #include "core/contract.h"
 #include "core/signature.h"
@@ -62,18 +64,6 @@ class Names final : public TensorNames {
   const nw_call& call_;
 };
 
-// Pinned and managed memory can be used from the device that it belongs to; `home` gets that device's type.
-bool is_shared_memory(const nw_runtime& runtime, int32_t device_type, int32_t* home, bool* managed) {
-  for (const Backend* backend : runtime.backends()) {
-    if (!backend->usable() || (backend->table().pinned_type != device_type && backend->table().managed_type != device_type))
-      continue;
-    *home = backend->table().device_type;
-    *managed = backend->table().managed_type == device_type;
-    return true;
-  }
-  return false;
-}
-
 [[noreturn]] void refuse_mixed(const nw_runtime& runtime, const nw_call& call, uint32_t first, uint32_t second) {
   const Names names(runtime, call);
   fail(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op,
@@ -85,33 +75,30 @@ bool same_device(DLDevice a, DLDevice b) { return a.device_type == b.device_type
 
 void check_on(const nw_runtime& runtime, const nw_call& call, DLDevice device, uint32_t i) {
   const DLDevice at = tensor_of(call, i)->device;
-  int32_t home = 0;
-  bool managed = false;
   if (same_device(at, device)) return;
-  if (is_shared_memory(runtime, at.device_type, &home, &managed) && (device.device_type == home || device.device_type == kDLCPU))
-    return;
+  const Backend* owner = runtime.owner_of_shared(at.device_type);
+  if (owner != nullptr && (device.device_type == owner->table().device_type || device.device_type == kDLCPU)) return;
   fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,
        Names(runtime, call).tensor(i).c_str(), show_device(at).c_str(), show_device(device).c_str());
 }
 
 // Where tensors of several devices, or of pinned or managed memory, are computed.
 DLDevice resolve_shared(const nw_runtime& runtime, const nw_call& call, uint32_t count) {
-  int32_t owner = -1;            // a tensor that lives on a device
-  DLDevice fallback{kDLCPU, 0};  // of pinned memory alone
+  std::optional<uint32_t> resident;  // the first tensor in a device's own memory, which decides
+  DLDevice fallback{kDLCPU, 0};      // of pinned memory alone
   for (uint32_t i = 0; i < count; ++i) {
     const DLTensor* t = tensor_of(call, i);
-    int32_t home = 0;
-    bool managed = false;
     if (t == nullptr) continue;
-    if (is_shared_memory(runtime, t->device.device_type, &home, &managed)) {
-      if (managed) fallback = {static_cast<DLDeviceType>(home), t->device.device_id};
+    if (const Backend* owner = runtime.owner_of_shared(t->device.device_type)) {
+      const nw_plugin& table = owner->table();
+      if (table.managed_type == t->device.device_type)
+        fallback = {static_cast<DLDeviceType>(table.device_type), t->device.device_id};
       continue;
     }
-    if (owner >= 0 && !same_device(tensor_of(call, static_cast<uint32_t>(owner))->device, t->device))
-      refuse_mixed(runtime, call, static_cast<uint32_t>(owner), i);
-    if (owner < 0) owner = static_cast<int32_t>(i);
+    if (!resident) resident = i;
+    if (!same_device(tensor_of(call, *resident)->device, t->device)) refuse_mixed(runtime, call, *resident, i);
   }
-  return owner >= 0 ? tensor_of(call, static_cast<uint32_t>(owner))->device : fallback;
+  return resident ? tensor_of(call, *resident)->device : fallback;
 }
 
 DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
@@ -138,11 +125,10 @@ DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
 // it says nothing of devices that the named one does not serve.
 std::string forced_backend(const nw_runtime& runtime, const nw_call& call, DLDevice device) {
   const bool by_call = call.backend != nullptr;
-  const std::string name = by_call ? call.backend : runtime.preferred_backend();
+  std::string name = by_call ? call.backend : runtime.preferred_backend();
   if (name.empty() && !by_call) return "";
   std::string loaded;
-  for (const Backend* backend : runtime.backends()) {
-    if (!backend->usable()) continue;
+  for (const Backend* backend : runtime.usable()) {
     loaded += (loaded.empty() ? "" : ", ") + backend->name();
     if (backend->name() != name) continue;
     if (backend->table().device_type == device.device_type) return name;
@@ -161,35 +147,22 @@ const Contract& contract_of(const nw_runtime& runtime, const nw_call& call) {
   fail(NW_INVALID, -1, "unknown op '%s'; built in: %s; no loaded plugin declares it", call.op, known.c_str());
 }
 
-// The usable plugins of the device that offer the op, opened, in search order.
-std::vector<Backend*> candidates(nw_runtime& runtime, const nw_call& call, DLDevice device) {
+// The usable plugins of the device that offer the op, in search order; there is one at least.
+std::vector<Backend*> candidates(const nw_runtime& runtime, const nw_call& call, DLDevice device) {
   const std::string forced = forced_backend(runtime, call, device);
   std::vector<Backend*> out;
   std::string without;
-  std::optional<Failure> unavailable;
-  for (Backend* backend : runtime.backends()) {
-    if (!backend->usable() || backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name()))
-      continue;
-    if (backend->find_op(call.op) == nullptr) {
-      without += (without.empty() ? "" : ", ") + backend->name();
-      continue;
-    }
-    try {
-      const int32_t count = backend->device_count(runtime.host());
-      if (device.device_id < 0 || device.device_id >= count)
-        fail(NW_INVALID, -1, "%s: %s does not exist: %s has %d device%s", call.op, show_device(device).c_str(),
-             backend->name().c_str(), count, count == 1 ? "" : "s");
+  for (Backend* backend : runtime.usable()) {
+    if (backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name())) continue;
+    if (backend->find_op(call.op) != nullptr)
       out.push_back(backend);
-    } catch (const Failure& failure) {
-      if (failure.status != NW_UNAVAILABLE) throw;
-      if (!unavailable) unavailable = failure;
-    }
+    else
+      without += (without.empty() ? "" : ", ") + backend->name();
   }
   if (!out.empty()) return out;
-  if (unavailable) throw *unavailable;
   if (!without.empty()) fail(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
-  runtime.serving(device.device_type);  // says that nobody serves it
-  fail(NW_UNAVAILABLE, -1, "%s: no plugin serves %s", call.op, show_device(device).c_str());
+  fail(NW_UNAVAILABLE, -1, "%s: no plugin serves %s; `narrows info` lists what was found and where", call.op,
+       show_device(device).c_str());
 }
 
 // Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped.
@@ -204,27 +177,46 @@ Failure from_plugin(Failure failure, uint32_t sig_inputs) {
   return failure;
 }
 
+// Asks one candidate after the other: one that is unavailable, or lacks the device's number, is passed over as if its file were
+// absent; one that answers unsupported gives way to the next. Nothing when one accepted; else why none did.
+template <class Ask>
+std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, Ask&& ask) {
+  std::optional<Failure> absent, refusal;
+  for (Backend* backend : candidates(runtime, call, sig.device)) {
+    if (std::optional<Failure> lack = backend->lacks(runtime.host(), sig.device)) {
+      if (!absent) absent = std::move(lack);
+      continue;
+    }
+    try {
+      ask(*backend);
+      return std::nullopt;
+    } catch (Failure& failure) {
+      failure = from_plugin(std::move(failure), sig.num_inputs);
+      if (failure.status != NW_UNSUPPORTED) throw;
+      failure.message = (refusal ? refusal->message + "; " : std::string(call.op) + ": ") + failure.message;
+      refusal = std::move(failure);
+    }
+  }
+  return refusal ? refusal : absent;
+}
+
 std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const Contract& contract, const nw_sig& sig) {
   nw_sig inputs = sig;
   inputs.num_outputs = 0;
-  std::vector<nw_spec> specs;
+  std::vector<nw_spec> specs, inferred;
   if (contract.rule) specs = infer_by_rule(contract, inputs);
   if (find_builtin(contract.op.name) != nullptr) return specs;
-  std::optional<Failure> unsupported;
-  for (Backend* backend : candidates(runtime, call, sig.device)) {
-    if (!backend->has_infer()) continue;
+  const std::optional<Failure> refusal = ask_in_turn(runtime, call, inputs, [&](Backend& backend) {
     try {
-      std::vector<nw_spec> inferred = backend->infer(inputs, contract.op.num_outputs);
-      for (size_t i = 0; i < specs.size(); ++i) specs[i].dtype = inferred[i].dtype;
-      return contract.rule ? specs : inferred;
+      inferred = backend.infer(inputs, contract.op.num_outputs);
     } catch (const Failure& failure) {
-      if (failure.status != NW_UNSUPPORTED) throw from_plugin(failure, sig.num_inputs);
-      unsupported = failure;
+      if (!contract.rule || failure.status != NW_UNSUPPORTED) throw;  // else the rule's dtypes stand
     }
-  }
-  if (!contract.rule)
-    throw unsupported.value_or(Failure{NW_UNSUPPORTED, -1, 0, format("%s: no plugin infers its outputs", call.op)});
-  return specs;  // an infer that does not speak of this op: input 0's dtype stands
+  });
+  if (refusal) throw *refusal;
+  if (!contract.rule) return inferred;
+  for (size_t i = 0; i < inferred.size(); ++i) specs[i].dtype = inferred[i].dtype;
+  return specs;
 }
 
 bool knows_kernel(const nw_op& op, const char* kernel) {
@@ -240,27 +232,21 @@ std::string kernel_names(const nw_op& op) {
   return out.empty() ? "none by name" : out;
 }
 
-// Asks one plugin. NW_OK, or NW_UNSUPPORTED with the reason.
-int32_t ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info, nw_error* error) {
+// Asks one plugin; handle == NULL asks only. Throws Failure.
+void ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info) {
   const nw_op& op = *backend.find_op(sig.op);
   if (sig.kernel != nullptr && !knows_kernel(op, sig.kernel))
-    return write_error(error, NW_UNSUPPORTED, -1, 0,
-                       format("no kernel '%s'; it has: %s", sig.kernel, kernel_names(op).c_str()).c_str());
+    fail(NW_UNSUPPORTED, -1, "%s: no kernel '%s'; it has: %s", backend.name().c_str(), sig.kernel, kernel_names(op).c_str());
+  if (handle != nullptr) *handle = nullptr;
   *info = nw_plan_info{};
   info->struct_size = sizeof *info;
-  error->argument = -1;
-  int32_t status = NW_OK;
-  try {
-    status = backend.plan(sig, handle, info, error);
-  } catch (const Failure& failure) {
-    throw from_plugin(failure, sig.num_inputs);
-  }
-  if (status == NW_OK && (info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
+  backend.plan(sig, handle, info);
+  if ((info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
     if (handle != nullptr) backend.plan_free(*handle);
-    return write_error(error, NW_UNSUPPORTED, -1, 0, "its plan may give other bits when run again, and NW_DETERMINISTIC is set");
+    fail(NW_UNSUPPORTED, -1, "%s: its plan may give other bits when run again, and NW_DETERMINISTIC is set",
+         backend.name().c_str());
   }
   info->backend = backend.name().c_str();
-  return status;
 }
 
 // The miss path: everything that depends on the signature alone. handle == NULL asks only; gives the plugin that said yes.
@@ -269,17 +255,13 @@ Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, v
     const Contract& contract = contract_of(runtime, call);
     check_inputs(contract, sig);
     check_outputs(contract, sig, infer_specs(runtime, call, contract, sig));
-    Failure refusal{NW_UNSUPPORTED, -1, 0, call.op};
-    const char* separator = ": ";
-    for (Backend* backend : candidates(runtime, call, sig.device)) {
-      nw_error error{};
-      if (ask(*backend, sig, handle, info, &error) == NW_OK) return *backend;
-      error.message[sizeof error.message - 1] = '\0';
-      refusal.message += separator + backend->name() + ": " + error.message;
-      refusal.argument = error.argument;
-      separator = "; ";
-    }
-    throw from_plugin(refusal, sig.num_inputs);
+    Backend* planner = nullptr;
+    const std::optional<Failure> refusal = ask_in_turn(runtime, call, sig, [&](Backend& backend) {
+      ask(backend, sig, handle, info);
+      planner = &backend;
+    });
+    if (refusal) throw *refusal;
+    return *planner;
   } catch (const Failure& failure) {
     throw in_terms_of_call(failure, call.num_inputs);
   }
@@ -287,11 +269,10 @@ Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, v
 
 PlanRef find_or_plan(nw_runtime& runtime, const nw_call& call, const Signature& signature) {
   if (PlanRef found = runtime.cache().find(signature.key()); found.get() != nullptr) return found;
-  return runtime.cache().plan(signature.key(), [&]() -> nw_plan* {
-    void* handle = nullptr;
-    nw_plan_info info;
-    Backend& backend = plan_now(runtime, call, signature.sig(), &handle, &info);
-    return new nw_plan(runtime.shared_from_this(), &backend, handle, info);
+  return runtime.cache().plan(signature.key(), [&] {
+    auto plan = std::make_unique<nw_plan>(&runtime);
+    plan->backend = &plan_now(runtime, call, signature.sig(), &plan->handle, &plan->info);
+    return plan;
   });
 }
 
@@ -367,12 +348,10 @@ void launch(const nw_plan& plan, const nw_call& given) {
   nw_call call = complete(given);
   const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
-  const Key key = signature.key();
-  if (key.size != plan.key.size() || !std::equal(plan.key.begin(), plan.key.end(), key.words))
+  if (!signature.fits(plan.key))
     fail(NW_INVALID, -1,
          "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
-         "tensors of "
-         "another dtype, shape, stride, alignment or aliasing",
+         "tensors of another dtype, shape, stride, aliasing or a higher alignment",
          call.op);
   launch_checked(plan, call, signature.sig());
 }

@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
 
 namespace narrows {
 namespace {
@@ -53,6 +55,20 @@ int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t n
   std::memcpy(error->message, message, size);
   std::memset(error->message + size, 0, sizeof error->message - size);
   return status;
+}
+
+Failure caught(const std::string& what) {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const std::bad_alloc&) {
+    return {NW_OUT_OF_MEMORY, -1, 0, what + ": out of host memory"};
+  } catch (const std::exception& thrown) {
+    return {NW_FAILED, -1, 0, what + " threw an exception: " + thrown.what()};
+  } catch (...) {
+    return {NW_FAILED, -1, 0, what + " threw an exception"};
+  }
 }
 
 const char* status_name(int32_t status) {

@@ -53,20 +53,18 @@ Search prepare(std::vector<Dim> dims, __int128 item) {
   return search;
 }
 
-__int128 item_size(const nw_tensor_sig& t) { return (t.dtype.bits * int64_t{t.dtype.lanes} + 7) / 8; }
-
 }  // namespace
 
 bool may_share_byte(const nw_tensor_sig& a, const nw_tensor_sig& b, int64_t distance) {
   std::vector<Dim> dims;
   for (int32_t d = 0; d < a.ndim; ++d) {
-    const __int128 step = static_cast<__int128>(a.strides[d]) * item_size(a);
+    const __int128 step = static_cast<__int128>(a.strides[d]) * item_size(a.dtype);
     // The difference index(b) - index(a); a negative stride turns it round.
     const __int128 up = b.shape[d] - 1, down = a.shape[d] - 1;
     if (step == 0 || (up == 0 && down == 0)) continue;
     dims.push_back(step > 0 ? Dim{step, -down, up} : Dim{-step, -up, down});
   }
-  return prepare(std::move(dims), item_size(a)).found(0, distance);
+  return prepare(std::move(dims), item_size(a.dtype)).found(0, distance);
 }
 
 // Two elements that differ first in dimension d, of the larger steps, are k[d] >= 1 steps apart there; the rest is searched.
@@ -74,12 +72,12 @@ bool may_overlap_itself(const nw_tensor_sig& t) {
   std::vector<Dim> dims;
   for (int32_t d = 0; d < t.ndim; ++d) {
     if (t.shape[d] == 0) return false;
-    const __int128 step = static_cast<__int128>(t.strides[d]) * item_size(t), reach = t.shape[d] - 1;
+    const __int128 step = static_cast<__int128>(t.strides[d]) * item_size(t.dtype), reach = t.shape[d] - 1;
     if (reach == 0) continue;
     if (step == 0) return true;
     dims.push_back({step > 0 ? step : -step, -reach, reach});
   }
-  Search search = prepare(std::move(dims), item_size(t));
+  Search search = prepare(std::move(dims), item_size(t.dtype));
   for (size_t d = 0; d < search.dims.size(); ++d) {
     const Dim& dim = search.dims[d];
     // Once past the reach of the smaller steps no larger k comes back.

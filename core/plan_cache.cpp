@@ -3,10 +3,9 @@
 
 #include "core/backend.h"
 
-nw_plan::nw_plan(std::shared_ptr<nw_runtime> runtime, narrows::Backend* backend, void* handle, const nw_plan_info& info)
-    : runtime(std::move(runtime)), backend(backend), handle(handle), info(info) {}
-
-nw_plan::~nw_plan() { backend->plan_free(handle); }
+nw_plan::~nw_plan() {
+  if (backend != nullptr) backend->plan_free(handle);
+}
 
 namespace narrows {
 namespace {
@@ -38,7 +37,7 @@ PlanRef PlanCache::find(const Key& key) {
   return retained(entry.plan);
 }
 
-PlanRef PlanCache::plan(const Key& key, const std::function<nw_plan*()>& make) {
+PlanRef PlanCache::plan(const Key& key, const std::function<std::unique_ptr<nw_plan>()>& make) {
   Shard& s = shard(key);
   std::unique_lock lock(s.mutex);
   if (const auto found = s.entries.find(key); found != s.entries.end()) return wait(s, lock, *found->second);
@@ -50,40 +49,36 @@ PlanRef PlanCache::plan(const Key& key, const std::function<nw_plan*()>& make) {
   s.entries.emplace(entry->key(), std::prev(s.clock.end()));
   lock.unlock();
 
-  nw_plan* made = nullptr;
+  std::unique_ptr<nw_plan> made;
   std::optional<Failure> failure;
   try {
     made = make();
     made->key = entry->words;
-  } catch (const Failure& thrown) {
-    failure = thrown;
-  } catch (const std::bad_alloc&) {
-    failure = Failure{NW_OUT_OF_MEMORY, -1, 0, "planning: out of host memory"};
-  } catch (const std::exception& thrown) {
-    failure = Failure{NW_FAILED, -1, 0, format("planning: %s", thrown.what())};
+  } catch (...) {
+    failure = caught("planning");
   }
 
+  // Nothing from here to notify_all() allocates: whoever waits is woken.
   lock.lock();
   entry->done = true;
-  entry->failure = failure;
-  entry->plan = PlanRef(made);
-  std::vector<EntryRef> dropped;  // their plans are freed after the lock
-  const auto mine = s.entries.find(key);
-  const bool listed = mine != s.entries.end() && *mine->second == entry;  // clear() may have come in between
-  if (failure && listed) {
-    s.clock.erase(mine->second);
+  entry->failure = std::move(failure);
+  std::list<EntryRef> dropped;  // their plans are freed after the lock
+  if (!entry->failure) {
+    entry->plan = PlanRef(made.release());
+    dropped = evict(s, entry);
+  } else if (const auto mine = s.entries.find(key); mine != s.entries.end() && *mine->second == entry) {
+    s.clock.erase(mine->second);  // unless clear() came in between
     s.entries.erase(mine);
   }
-  PlanRef out = failure ? PlanRef() : retained(entry->plan);
-  if (!failure) dropped = evict(s, entry);
+  PlanRef out = entry->failure ? PlanRef() : retained(entry->plan);
   lock.unlock();
   s.planned.notify_all();
-  if (failure) throw *failure;
+  if (entry->failure) throw *entry->failure;
   return out;
 }
 
 PlanRef PlanCache::wait(Shard& s, std::unique_lock<std::mutex>& lock, const EntryRef& listed) {
-  const EntryRef entry = listed;
+  const EntryRef entry = listed;  // NOLINT(performance-unnecessary-copy-initialization): evict() may drop the listed one
   s.planned.wait(lock, [&] { return entry->done; });
   if (entry->failure) throw *entry->failure;
   entry->used = true;
@@ -92,8 +87,8 @@ PlanRef PlanCache::wait(Shard& s, std::unique_lock<std::mutex>& lock, const Entr
 
 // Second chance: an entry that was used since its last turn goes to the back of the queue once. The one just made is not among the
 // candidates, and has to earn its mark by being used again: a run of new keys does not drive out what is in use.
-std::vector<PlanCache::EntryRef> PlanCache::evict(Shard& s, const EntryRef& made) {
-  std::vector<EntryRef> out;
+std::list<PlanCache::EntryRef> PlanCache::evict(Shard& s, const EntryRef& made) {
+  std::list<EntryRef> out;
   for (size_t turns = 2 * s.clock.size(); s.clock.size() > shard_capacity_ && turns != 0; --turns) {
     const EntryRef entry = s.clock.front();
     if (entry == made || !entry->done || std::exchange(entry->used, false)) {
@@ -101,8 +96,7 @@ std::vector<PlanCache::EntryRef> PlanCache::evict(Shard& s, const EntryRef& made
       continue;
     }
     s.entries.erase(entry->key());
-    s.clock.pop_front();
-    out.push_back(entry);
+    out.splice(out.end(), s.clock, s.clock.begin());
   }
   return out;
 }

@@ -25,7 +25,7 @@ class Backend;
 
 // What a plugin planned, shared by the cache, the callers that hold it and the launches under way.
 struct nw_plan {
-  nw_plan(std::shared_ptr<nw_runtime> runtime, narrows::Backend* backend, void* handle, const nw_plan_info& info);
+  explicit nw_plan(nw_runtime* runtime) : runtime(runtime) {}
   ~nw_plan();
 
   void retain() const { refs.fetch_add(1, std::memory_order_relaxed); }
@@ -33,10 +33,10 @@ struct nw_plan {
     if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  std::shared_ptr<nw_runtime> runtime;  // so that a plan held past nw_runtime_destroy is harmless
-  narrows::Backend* backend;
-  void* handle;  // the plugin's
-  nw_plan_info info;
+  nw_runtime* runtime;
+  narrows::Backend* backend = nullptr;  // none until one has planned it
+  void* handle = nullptr;               // the plugin's
+  nw_plan_info info{};
   std::vector<uint64_t> key;  // of the signature that it was planned for
   mutable std::atomic<uint32_t> refs{1};
 };
@@ -70,7 +70,7 @@ class PlanCache {
   // The plan of this key, or none.
   PlanRef find(const Key& key);
   // The same, made by `make` if there is none. A failure is thrown in every thread that waited for it, and not kept.
-  PlanRef plan(const Key& key, const std::function<nw_plan*()>& make);
+  PlanRef plan(const Key& key, const std::function<std::unique_ptr<nw_plan>()>& make);
   void clear();
 
  private:
@@ -101,7 +101,7 @@ class PlanCache {
 
   Shard& shard(const Key& key) { return shards_[key.hash >> 32 & (shards_.size() - 1)]; }
   PlanRef wait(Shard& shard, std::unique_lock<std::mutex>& lock, const EntryRef& entry);
-  std::vector<EntryRef> evict(Shard& shard, const EntryRef& made);
+  std::list<EntryRef> evict(Shard& shard, const EntryRef& made);
 
   size_t shard_capacity_;
   std::vector<Shard> shards_;

@@ -34,10 +34,8 @@ const nw_plugin& query(nw_plugin_query_fn function) {
   const nw_plugin* table = nullptr;
   try {
     table = function(NW_ABI_MAJOR, &error);
-  } catch (const std::exception& thrown) {
-    fail(NW_INVALID, -1, "%s threw an exception: %s", NW_PLUGIN_QUERY, thrown.what());
   } catch (...) {
-    fail(NW_INVALID, -1, "%s threw an exception", NW_PLUGIN_QUERY);
+    fail(NW_INVALID, -1, "%s", caught(NW_PLUGIN_QUERY).message.c_str());
   }
   if (table != nullptr) return *table;
   error.message[sizeof error.message - 1] = '\0';

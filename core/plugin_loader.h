@@ -1,5 +1,5 @@
 // plugin_loader.h -- from a folder to plugins: which files are candidates, and what makes one refused. SECURITY.md says what
-// loading means; docs/abi.md, "Finding plugins", says the rules to users.
+// loading means; docs/abi.md, "A plugin's life", says the rules to users.
 #pragma once
 
 #include <memory>

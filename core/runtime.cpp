@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <system_error>
 
 #include "core/plugin_loader.h"
 
@@ -47,12 +49,12 @@ nw_runtime::nw_runtime(const nw_options& options)
   };
 }
 
-std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
+nw_runtime* nw_runtime::create(const nw_options& options) {
   if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
   static const int handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (handlers != 0) fail(NW_OUT_OF_MEMORY, -1, "pthread_atfork: error %d", handlers);
   narrows::builtins();  // made now, so that no fork finds them half made
-  std::shared_ptr<nw_runtime> runtime(new nw_runtime(options));
+  std::unique_ptr<nw_runtime> runtime(new nw_runtime(options));
   {
     const std::lock_guard lock(registry_mutex);
     registry().push_back(runtime.get());
@@ -60,8 +62,9 @@ std::shared_ptr<nw_runtime> nw_runtime::create(const nw_options& options) {
   const char* const path = options.plugin_path != nullptr ? options.plugin_path : secure_getenv("NARROWS_PLUGIN_PATH");
   for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add_folder(folder);
   const std::string own = narrows::own_folder();
-  if (std::filesystem::is_directory(own)) runtime->add_folder(own);
-  return runtime;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(own, ignored)) runtime->add_folder(own);
+  return runtime.release();
 }
 
 nw_runtime::~nw_runtime() {
@@ -96,8 +99,8 @@ Backend& nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
       found = std::move(refused);
     }
     added = found.get();
-    order_.insert(in_front ? order_.begin() : order_.end(), added);
     owned_.push_back(std::move(found));
+    order_.insert(in_front ? order_.begin() : order_.end(), added);
     settle();
   }
   if (!unknown.empty()) log(NW_LOG_INFO, path + ": built-in ops of a newer host are left out: " + unknown);
@@ -135,10 +138,18 @@ std::vector<Backend*> nw_runtime::backends() const {
   return order_;
 }
 
+std::vector<Backend*> nw_runtime::usable() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Backend*> out;
+  for (Backend* backend : order_)
+    if (backend->accepted() && backend->shadowed_by() == nullptr) out.push_back(backend);
+  return out;
+}
+
 const Contract* nw_runtime::find_contract(const std::string& op) const {
   if (const Contract* builtin = narrows::find_builtin(op)) return builtin;
-  for (const Backend* backend : backends())
-    if (const Contract* own = backend->usable() ? backend->find_contract(op) : nullptr) return own;
+  for (const Backend* backend : usable())
+    if (const Contract* own = backend->find_contract(op)) return own;
   return nullptr;
 }
 
@@ -147,41 +158,41 @@ const nw_op* nw_runtime::find_op(const std::string& op) const {
   return contract != nullptr ? &contract->op : nullptr;
 }
 
-Backend& nw_runtime::serving(int32_t device_type) {
-  std::string why;
-  for (Backend* backend : backends()) {
-    if (!backend->usable() || backend->table().device_type != device_type) continue;
-    try {
-      backend->open(host_);
-      return *backend;
-    } catch (const narrows::Failure& failure) {
-      if (failure.status != NW_UNAVAILABLE) throw;
-      if (why.empty()) why = failure.message;
-    }
-  }
-  const std::string device = narrows::show_device({static_cast<DLDeviceType>(device_type), 0});
-  if (!why.empty()) fail(NW_UNAVAILABLE, -1, "%s: %s", device.c_str(), why.c_str());
-  fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where", device.c_str());
+Backend* nw_runtime::owner_of_shared(int32_t device_type) const {
+  if (device_type == 0) return nullptr;  // in a table: none
+  for (Backend* backend : usable())
+    if (backend->table().pinned_type == device_type || backend->table().managed_type == device_type) return backend;
+  return nullptr;
 }
 
 Backend& nw_runtime::serving(DLDevice device) {
-  Backend& backend = serving(device.device_type);
-  const int32_t count = backend.device_count(host_);
-  if (device.device_id < 0 || device.device_id >= count)
-    fail(NW_INVALID, -1, "%s does not exist: %s has %d device%s", narrows::show_device(device).c_str(), backend.name().c_str(),
-         count, count == 1 ? "" : "s");
-  return backend;
+  std::optional<narrows::Failure> why;
+  for (Backend* backend : usable()) {
+    if (backend->table().device_type != device.device_type) continue;
+    std::optional<narrows::Failure> lack = backend->lacks(host_, device);
+    if (!lack) return *backend;
+    if (!why) why = std::move(lack);
+  }
+  if (why) throw *why;
+  fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where",
+       narrows::show_device(device).c_str());
 }
 
 void nw_runtime::log(int32_t level, const std::string& message) const { log_(log_ctx_, level, message.c_str()); }
 
 void nw_runtime::before_fork() {
   registry_mutex.lock();
-  for (nw_runtime* runtime : registry()) runtime->mutex_.lock();
+  for (nw_runtime* runtime : registry()) {
+    runtime->mutex_.lock();
+    for (const auto& backend : runtime->owned_) backend->before_fork();
+  }
 }
 
 void nw_runtime::after_fork_in_parent() {
-  for (nw_runtime* runtime : registry()) runtime->mutex_.unlock();
+  for (nw_runtime* runtime : registry()) {
+    for (const auto& backend : runtime->owned_) backend->after_fork_in_parent();
+    runtime->mutex_.unlock();
+  }
   registry_mutex.unlock();
 }
 

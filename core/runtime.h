@@ -8,25 +8,29 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/backend.h"
 #include "core/plan_cache.h"
 #include "core/thread_pool.h"
 
-struct nw_runtime : std::enable_shared_from_this<nw_runtime> {
+struct nw_runtime {
  public:
-  // Loads the plugins; throws Failure for options that cannot be.
-  static std::shared_ptr<nw_runtime> create(const nw_options& options);
+  // Loads the plugins; throws Failure for options that cannot be. The caller owns one reference.
+  static nw_runtime* create(const nw_options& options);
   ~nw_runtime();
 
-  // The caller's own hold on the runtime; plans that it still has after letting go keep the runtime alive.
-  void hold(std::shared_ptr<nw_runtime> self) { self_ = std::move(self); }
-  std::shared_ptr<nw_runtime> let_go() { return std::exchange(self_, nullptr); }
+  // One reference is the caller's until nw_runtime_destroy, and one that of each plan it holds: a plan that is released later is
+  // harmless. The cache's plans have none, so that neither keeps the other alive.
+  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
 
-  void load(const std::string& path);               // throws Failure when the plugin is refused
-  std::vector<narrows::Backend*> backends() const;  // a snapshot, in search order, refused ones too
+  void load(const std::string& path);  // throws Failure when the plugin is refused
+  // Snapshots, in search order. What is loaded meanwhile changes neither.
+  std::vector<narrows::Backend*> backends() const;  // all that were found
+  std::vector<narrows::Backend*> usable() const;    // neither refused nor shadowed
 
   // The contract by which an op is called, or NULL.
   const narrows::Contract* find_contract(const std::string& op) const;
@@ -36,9 +40,10 @@ struct nw_runtime : std::enable_shared_from_this<nw_runtime> {
   bool is_home(int32_t device_type) const {
     return device_type > 0 && device_type < 64 && (homes_.load(std::memory_order_relaxed) >> device_type & 1) != 0;
   }
-  // The first usable plugin of that device type, opened; throws Failure (NW_UNAVAILABLE) when there is none.
-  narrows::Backend& serving(int32_t device_type);
-  narrows::Backend& serving(DLDevice device);  // and the device exists
+  // The usable plugin whose pinned or managed memory that device type is, or NULL.
+  narrows::Backend* owner_of_shared(int32_t device_type) const;
+  // The first usable plugin that has the device, opened; throws Failure when there is none.
+  narrows::Backend& serving(DLDevice device);
 
   const nw_host& host() const { return host_; }
   narrows::PlanCache& cache() { return *cache_; }
@@ -56,7 +61,7 @@ struct nw_runtime : std::enable_shared_from_this<nw_runtime> {
   static void after_fork_in_parent();
   static void after_fork_in_child();
 
-  std::shared_ptr<nw_runtime> self_;
+  std::atomic<uint32_t> refs_{1};
   void (*log_)(void* ctx, int32_t level, const char* message);
   void* log_ctx_;
   uint32_t cache_capacity_;

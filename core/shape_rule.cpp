@@ -210,6 +210,9 @@ bool read_field(const nw_op& op, const std::string& name, const void* params, ui
       bytes[i] = static_cast<const unsigned char*>(params)[f.offset + i];
     if (f.dtype.code == kDLInt && size < 8 && size > 0 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
     std::memcpy(value, bytes, 8);
+    if (f.dtype.code == kDLUInt && *value < 0)
+      fail(NW_INVALID, -1, "%s: %s = %llu overflows 64 bits in the shape rule", op.name, f.name,
+           static_cast<unsigned long long>(*value));
     return true;
   }
   return false;
@@ -278,11 +281,11 @@ std::string declared_name(const char* const* names, uint32_t count, uint32_t i, 
 }
 
 const Shape& shape_at(const std::vector<Shape>& inputs, size_t i) {
-  static const Shape absent;
+  static const Shape& absent = *new Shape;  // never destroyed: an exit handler may still make a call
   return i < inputs.size() ? inputs[i] : absent;
 }
 
-// NW_OK-like test of one alternative: the index of the first input whose presence or rank does not fit, or -1.
+// The index of the first input whose presence or rank does not fit the alternative, or -1.
 int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs) {
   if (!alternative.checks_inputs) return -1;
   for (size_t i = 0; i < alternative.inputs.size(); ++i) {
@@ -381,6 +384,7 @@ std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>
     if (first_misfit(alternative, inputs) >= 0) continue;
     const Evaluator evaluator = bind_inputs(op, alternative, inputs, params, params_size);
     std::vector<Shape> out;
+    out.reserve(alternative.outputs.size());
     for (uint32_t i = 0; i < alternative.outputs.size(); ++i)
       out.push_back(output_shape(op, i, alternative.outputs[i], evaluator, inputs));
     return out;

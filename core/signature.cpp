@@ -20,13 +20,14 @@ constexpr size_t kHeaderWords = 4;
 constexpr size_t kMaxName = 255;
 constexpr uint16_t kMaxAlign = 8;  // log2 of 256
 
-constexpr uint64_t kNoAlias = uint64_t{0xFFFF} << 48;  // in a tensor's first word
-
-int64_t item_size(DLDataType dtype) { return (dtype.bits * int64_t{dtype.lanes} + 7) / 8; }
+// In a tensor's first word.
+constexpr uint64_t kAlign = uint64_t{0xFF} << 40;
+constexpr uint64_t kNoAlias = uint64_t{0xFFFF} << 48;
 
 std::string show_strides(const DLTensor& t) { return t.strides == nullptr ? "NULL" : show_shape(t.strides, t.ndim); }
 
 size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
+size_t tensor_words(const nw_tensor_sig& t) { return 1 + 2 * static_cast<size_t>(std::max(t.ndim, 0)); }
 
 // Bytes up to the last one that is not 0.
 uint64_t without_trailing_zeros(const void* data, uint64_t size) {
@@ -59,11 +60,22 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
   backend_size_ = name_size("backend", backend);
   count_words();
   write_header(device, backend);
-  const uint32_t num_outputs = memory == Memory::ignored ? 0 : call.num_outputs;
-  sig_.num_outputs = num_outputs;
-  for (uint32_t i = 0; i < num_inputs_ + num_outputs; ++i) write_tensor(i, memory);
+  sig_.num_outputs = call.num_outputs;
+  for (uint32_t i = 0; i < num_inputs_ + call.num_outputs; ++i) write_tensor(i, memory);
   if (memory != Memory::ignored) find_aliases();
   hash_ = XXH3_64bits(words_, size_ * sizeof *words_);
+}
+
+bool Signature::fits(const std::vector<uint64_t>& planned) const {
+  if (planned.size() != size_) return false;
+  if (std::equal(planned.begin(), planned.end(), words_)) return true;
+  std::vector<uint64_t> aligned = planned;  // raised to this call's alignments where they are higher
+  size_t word = size_;
+  for (uint32_t i = sig_.num_inputs + sig_.num_outputs; i-- > 0;) {
+    word -= tensor_words(tensors_[i]);
+    if ((aligned[word] & kAlign) < (words_[word] & kAlign)) aligned[word] = (aligned[word] & ~kAlign) | (words_[word] & kAlign);
+  }
+  return std::equal(aligned.begin(), aligned.end(), words_);
 }
 
 void Signature::count_words() {
@@ -88,7 +100,7 @@ const char* Signature::write_text(const char* text, size_t size) {
   uint64_t* const at = words_ + size_;
   size_ += words_of(size + 1);
   words_[size_ - 1] = 0;
-  if (size != 0) std::memcpy(at, text, size);
+  if (text != nullptr) std::memcpy(at, text, size);
   return reinterpret_cast<const char*>(at);
 }
 
@@ -246,8 +258,8 @@ void Signature::check_overlap(uint32_t output, uint32_t other) {
     const DLTensor* t = tensor(i < num_inputs_ ? i : i - num_inputs_ + call_.num_inputs);
     return reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
   };
-  const bool comparable = a.ndim == b.ndim && std::equal(a.strides, a.strides + a.ndim, b.strides) &&
-                          a.dtype.bits * a.dtype.lanes == b.dtype.bits * b.dtype.lanes;
+  const bool comparable =
+      a.ndim == b.ndim && std::equal(a.strides, a.strides + a.ndim, b.strides) && item_size(a.dtype) == item_size(b.dtype);
   if (comparable && !may_share_byte(a, b, static_cast<int64_t>(address(other) - address(output)))) return;
   const uint32_t in_call = output - num_inputs_ + call_.num_inputs;
   const uint32_t other_in_call = other < num_inputs_ ? other : other - num_inputs_ + call_.num_inputs;
@@ -263,7 +275,7 @@ void Signature::find_aliases() {
   // The words of the outputs' headers lie behind those of the inputs; walk back from the end to find them.
   for (uint32_t o = num_inputs_ + sig_.num_outputs; o-- > num_inputs_;) {
     nw_tensor_sig& out = tensors_[o];
-    word -= 1 + (out.ndim > 0 ? 2 * static_cast<size_t>(out.ndim) : 0);
+    word -= tensor_words(out);
     const Extent& e = extents_[o];
     if (e.begin == e.end) continue;
     for (uint32_t i = 0; i < o; ++i) {

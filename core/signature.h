@@ -5,9 +5,9 @@
 
 #include <narrows/abi.h>
 
-#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace narrows {
 
@@ -24,7 +24,7 @@ class TensorNames {
 enum class Memory {
   needed,     // a launch follows
   alignment,  // planning only: NULL data counts as aligned, and aliases nothing
-  ignored,    // inference only: inputs alone, their data unread
+  ignored,    // inference only: the data of the inputs, which are alone
 };
 
 struct Key {
@@ -41,6 +41,8 @@ class Signature {
 
   const nw_sig& sig() const { return sig_; }
   Key key() const { return {hash_, words_, size_}; }
+  // May a plan of that key be launched with this call? It is the same key, or one of lower alignments.
+  bool fits(const std::vector<uint64_t>& planned) const;
 
  private:
   struct Extent {  // bytes [begin, end) that a tensor may touch; empty without elements

@@ -161,7 +161,7 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
 }
 
 void ThreadPool::after_fork_in_child() {
-  crew_.release();  // its threads do not exist here, so it can be neither joined nor destroyed
+  (void)crew_.release();  // its threads do not exist here, so it can be neither joined nor destroyed
   crew_.reset(new Crew);
 }
 

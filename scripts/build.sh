@@ -7,10 +7,10 @@ jobs() {
   awk -v cores="$(nproc)" -v memory="${memory:-1}" 'BEGIN { n = memory < cores ? memory : cores; print (n > 1 ? n : 1) }'
 }
 
-# configure PRESET TARGET...: with the tests if the target is "all". A folder that already has them keeps them.
+# configure PRESET TARGET...: with the tests if TARGET is "all" or one of them. A folder that already has them keeps them.
 configure() {
   local folder=$NARROWS_ROOT/build/$1 options=()
-  if [ "$2" = all ]; then
+  if [[ $2 == all || $2 == *_tests ]]; then
     options+=(-DNARROWS_BUILD_TESTS=ON)
   elif ! grep -qs '^NARROWS_BUILD_TESTS:BOOL=ON' "$folder/CMakeCache.txt"; then
     options+=(-DNARROWS_BUILD_TESTS=OFF)

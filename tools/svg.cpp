@@ -57,9 +57,12 @@ std::vector<std::pair<double, std::string>> even_ticks(double low, double high, 
   double step = 10 * power;
   for (const double nice : {5.0, 2.0, 1.0})
     if (nice * power >= rough) step = nice * power;
-  for (double tick = std::ceil(low / step - 1e-9) * step; tick <= high + step * 1e-9; tick += step) {
+  const auto first = static_cast<int64_t>(std::ceil(low / step - 1e-9)),
+             last = static_cast<int64_t>(std::floor(high / step + 1e-9));
+  for (int64_t i = first; i <= last; ++i) {
+    const double tick = static_cast<double>(i) * step;
     char text[32];
-    std::snprintf(text, sizeof text, "%g", std::abs(tick) < step * 1e-6 ? 0 : tick);
+    std::snprintf(text, sizeof text, "%g", tick);
     ticks.emplace_back(tick, text);
   }
   return ticks;
@@ -128,19 +131,21 @@ std::string Plot::svg() const {
 std::string waveform_svg(std::span<const float> samples, const std::string& css_class, const std::string& description) {
   constexpr int kHeight = 110;
   const size_t columns = std::min<size_t>(kWidth, samples.size());
-  std::string upper, lower;
+  std::string outline;
+  std::vector<std::string> lower;  // from left to right; the outline comes back along it
   for (size_t c = 0; c < columns; ++c) {
     const auto part =
         samples.subspan(c * samples.size() / columns, (c + 1) * samples.size() / columns - c * samples.size() / columns);
     const auto [least, greatest] = std::minmax_element(part.begin(), part.end());
     const double x = static_cast<double>(c) * kWidth / static_cast<double>(columns);
     const auto y = [](float v) { return kHeight / 2.0 * (1 - 0.96 * std::clamp(v, -1.0f, 1.0f)); };
-    upper += number(x) + "," + number(y(*greatest) - 0.4) + " ";
-    lower = number(x) + "," + number(y(*least) + 0.4) + " " + lower;
+    outline += number(x) + "," + number(y(*greatest) - 0.4) + " ";
+    lower.push_back(number(x) + "," + number(y(*least) + 0.4) + " ");
   }
+  for (auto point = lower.rbegin(); point != lower.rend(); ++point) outline += *point;
   return open_svg(kHeight, description, " preserveAspectRatio=\"none\" class=\"wave\"") +
-         line_at(0, kHeight / 2.0, kWidth, kHeight / 2.0, "grid") + "<polygon class=\"fill " + css_class + "\" points=\"" + upper +
-         lower + "\"/></svg>";
+         line_at(0, kHeight / 2.0, kWidth, kHeight / 2.0, "grid") + "<polygon class=\"fill " + css_class + "\" points=\"" +
+         outline + "\"/></svg>";
 }
 
 std::string heat_colour(double place) {

@@ -61,8 +61,8 @@ std::string format_name(uint16_t tag) {
     case 0x0031: return "GSM 6.10";
     case 0x0050: return "MPEG";
     case 0x0055: return "MP3";
+    default: return "format tag " + std::to_string(tag);
   }
-  return "format tag " + std::to_string(tag);
 }
 
 // The sub-format of WAVE_FORMAT_EXTENSIBLE: its first two bytes are a format tag, the other fourteen are fixed.

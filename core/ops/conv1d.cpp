@@ -45,9 +45,10 @@ void check_params(const char* op, const nw_conv1d_params& p) {
 }
 
 void check_groups(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, int64_t groups, int32_t x_index) {
-  if (x.ndim == 1 && groups > 1)
-    fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
-  if (x.ndim < 2 || w.ndim != 3) return;  // for the shape rule to refuse
+  if (x.ndim == 1) {
+    if (groups > 1) fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
+    return;
+  }
   const int64_t channels = x.shape[x.ndim - 2];
   if (channels % groups != 0)
     fail(NW_INVALID, x_index, "%s: groups = %lld does not divide the %lld channels of x", op, static_cast<long long>(groups),
@@ -80,47 +81,36 @@ void check_from(const nw_op& op, const nw_sig& sig, uint32_t x_index) {
   const auto p = read_params<nw_conv1d_params>(sig);
   check_params(op.name, p);
   const nw_tensor_sig &x = sig.tensors[x_index], &w = sig.tensors[x_index + 1];
-  if (x.ndim < 1 || w.ndim < 1) return;  // for the shape rule to refuse
+  if (x.ndim < 1 || x.ndim > 3 || w.ndim != (x.ndim == 1 ? 1 : 3)) return;  // for the shape rule to refuse
   check_groups(op.name, x, w, std::max<int64_t>(p.groups, 1), static_cast<int32_t>(x_index));
   check_length(op.name, x, w, p, static_cast<int32_t>(x_index));
-}
-
-nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, uint32_t max_inputs, const char* const* outputs,
-              uint32_t num_outputs, const char* rule) {
-  nw_op op{};
-  op.struct_size = sizeof op;
-  op.name = name;
-  op.min_inputs = min_inputs;
-  op.max_inputs = max_inputs;
-  op.inputs = inputs;
-  op.outputs = outputs;
-  op.num_outputs = num_outputs;
-  op.params_size = sizeof(nw_conv1d_params);
-  op.params = kFields;
-  op.shape_rule = rule;
-  return op;
 }
 
 }  // namespace
 
 const Contract& conv1d_contract() {
-  static const Contract contract = [] {
-    nw_op op = declare("conv1d", 2, kInputs, 3, kOutputs, 1, kRule);
+  static const Contract& contract = *new Contract([] {
+    nw_op op = declare("conv1d", 2, kInputs, kOutputs, kRule);
+    op.params_size = sizeof(nw_conv1d_params);
+    op.params = kFields;
     op.backward = "conv1d_backward";
     op.saved = 0b011;  // x, w
     Contract out(op);
     out.check = [](const nw_sig& sig) { check_from(conv1d_contract().op, sig, 0); };
     return out;
-  }();
+  }());
   return contract;
 }
 
 const Contract& conv1d_backward_contract() {
-  static const Contract contract = [] {
-    Contract out(declare("conv1d_backward", 3, kBackwardInputs, 5, kBackwardOutputs, 3, kBackwardRule));
+  static const Contract& contract = *new Contract([] {
+    nw_op op = declare("conv1d_backward", 3, kBackwardInputs, kBackwardOutputs, kBackwardRule);
+    op.params_size = sizeof(nw_conv1d_params);
+    op.params = kFields;
+    Contract out(op);
     out.check = [](const nw_sig& sig) { check_from(conv1d_backward_contract().op, sig, 1); };
     return out;
-  }();
+  }());
   return contract;
 }
 

@@ -242,48 +242,37 @@ void check_backward(const nw_sig& sig) {
   check_result(call, 4, expected);
 }
 
-nw_op declare(const char* name, const char* const* inputs, uint32_t min_inputs, uint32_t max_inputs, const char* const* outputs,
-              uint32_t num_outputs, const char* rule) {
-  nw_op op{};
-  op.struct_size = sizeof op;
-  op.name = name;
-  op.flags = NW_OP_BATCHABLE;
-  op.min_inputs = min_inputs;
-  op.max_inputs = max_inputs;
-  op.inputs = inputs;
-  op.outputs = outputs;
-  op.num_outputs = num_outputs;
-  op.params_size = sizeof(nw_elementwise_params);
-  op.params = kFields;
-  op.shape_rule = rule;
-  return op;
-}
-
 }  // namespace
 
 const Contract& elementwise_contract() {
-  static const Contract contract = [] {
-    nw_op op = declare("elementwise", kInputs, 1, 3, kOutputs, 1, "broadcast");
-    op.flags |= NW_OP_INPLACE;
+  static const Contract& contract = *new Contract([] {
+    nw_op op = declare("elementwise", 1, kInputs, kOutputs, "broadcast");
+    op.flags = NW_OP_BATCHABLE | NW_OP_INPLACE;
+    op.params_size = sizeof(nw_elementwise_params);
+    op.params = kFields;
     op.backward = "elementwise_backward";
     op.saved = 0b111;  // a, b, c
     Contract out(op);
     out.check = check_forward;
     out.output_dtype = [](const nw_sig& sig, uint32_t) { return Call(elementwise_contract().op, sig, 0).result(); };
     return out;
-  }();
+  }());
   return contract;
 }
 
 const Contract& elementwise_backward_contract() {
-  static const Contract contract = [] {
-    Contract out(declare("elementwise_backward", kBackwardInputs, 2, 5, kBackwardOutputs, 3, "like 1 ; like 2 ; like 3"));
+  static const Contract& contract = *new Contract([] {
+    nw_op op = declare("elementwise_backward", 2, kBackwardInputs, kBackwardOutputs, "like 1 ; like 2 ; like 3");
+    op.flags = NW_OP_BATCHABLE;
+    op.params_size = sizeof(nw_elementwise_params);
+    op.params = kFields;
+    Contract out(op);
     out.check = check_backward;
     out.output_dtype = [](const nw_sig& sig, uint32_t i) {
       return has_input(sig, i + 1) ? sig.tensors[i + 1].dtype : DLDataType{};
     };
     return out;
-  }();
+  }());
   return contract;
 }
 

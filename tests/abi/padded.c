@@ -6,3 +6,5 @@ typedef struct padded {
   uint32_t before_the_hole;
   uint64_t after_the_hole;
 } padded;
+
+extern char size_of_padded[sizeof(padded)]; /* clang lays a struct out, and warns, only where its size is asked for */

@@ -145,6 +145,18 @@ TEST_CASE("conv1d bad input: dtypes", "[conv1d][bad]") {
   }
 }
 
+TEST_CASE("conv1d bad input: dtypes that DLPack knows and no op takes", "[conv1d][bad]") {
+  Good g;
+  for (const ForeignDType& foreign : kForeignDTypes) {
+    Tensor x = zeros(foreign.memory, {2, 4, 10}), w = zeros(foreign.memory, {6, 2, 3}), y(foreign.memory, {2, 6, 8});
+    for (Tensor* t : {&x, &w, &y}) t->dl()->dtype = foreign.dtype;
+    expect_refused(run("conv1d", {&x, &w}, {&y}, g.params.blob()), NW_INVALID, kX,
+                   {"conv1d: x has dtype", foreign.name, "expected float32, float64, float16 or bfloat16"});
+    expect_refused(run("conv1d_backward", {&y, &x, &w}, {nullptr, nullptr, nullptr}, g.params.blob()), NW_INVALID, 0,
+                   {"conv1d_backward: grad_y has dtype", foreign.name, "expected float32"});
+  }
+}
+
 TEST_CASE("conv1d bad input: shapes that do not fit", "[conv1d][bad]") {
   Good g;
   expect_refused(g.with_bias(zeros(DType::f32, {5})), NW_INVALID, kBias, {"bias ", "(5,)", "expected", "6"});
@@ -168,7 +180,7 @@ TEST_CASE("conv1d bad input: the output lies in an input", "[conv1d][bad]") {
   const Tensor x(base, DType::f32, {10}, {1}, 0);
   for (const int64_t first : {0, 4, -4 + 40, 9 * 4, 2}) {
     Tensor y(base, DType::f32, {10}, {1}, first);
-    expect_refused(run("conv1d", {&x, &w}, {&y}), NW_INVALID, 2, {"y ", "x"});
+    expect_refused(run("conv1d", {&x, &w}, {&y}), NW_INVALID, 2, {"y ", first == 0 ? "same memory as x" : "overlaps x of shape"});
   }
   Tensor behind(base, DType::f32, {10}, {1}, 40);
   expect_ok(run("conv1d", {&x, &w}, {&behind}));
@@ -229,7 +241,7 @@ TEST_CASE("conv1d bad input: params blobs", "[conv1d][bad]") {
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, Blob(tail)), NW_UNSUPPORTED, -1, {"params", "56", "48"});
 }
 
-TEST_CASE("conv1d bad input: an unknown kernel, flag or stream", "[conv1d][bad]") {
+TEST_CASE("conv1d bad input: an unknown kernel or flag", "[conv1d][bad]") {
   Good g;
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {&g.y}, g.params.blob(), "no such kernel"), NW_UNSUPPORTED, -1,
                  {"no such kernel"});
@@ -262,6 +274,29 @@ TEST_CASE("conv1d_backward bad input", "[conv1d][backward][bad]") {
   expect_refused(backward({&gy, &g.x, &g.w}, {&gx, &gw}), NW_INVALID, -1, {"2 outputs", "expected 3"});
 }
 
+TEST_CASE("conv1d_backward bad input: params", "[conv1d][backward][bad]") {
+  Good g;
+  Tensor gy = zeros(DType::f32, {2, 6, 8}), gx(DType::f32, {2, 4, 10}), gw(DType::f32, {6, 2, 3}), gbias(DType::f32, {6});
+  const auto with = [&](const Conv1dParams& p) {
+    return run("conv1d_backward", {&gy, &g.x, &g.w, &g.bias}, {&gx, &gw, &gbias}, p.blob());
+  };
+  expect_refused(with({.stride = -1, .groups = 2}), NW_INVALID, -1, {"conv1d_backward: stride = -1", "expected 0 or more"});
+  expect_refused(with({.dilation = -2, .groups = 2}), NW_INVALID, -1, {"dilation = -2", "expected 0 or more"});
+  expect_refused(with({.groups = -1}), NW_INVALID, -1, {"groups = -1", "expected 0 or more"});
+  expect_refused(with({.groups = 2, .pad_left = -3}), NW_INVALID, -1, {"pad_left = -3", "expected 0 or more"});
+  expect_refused(with({.groups = 2, .pad_right = -4}), NW_INVALID, -1, {"pad_right = -4", "expected 0 or more"});
+  expect_refused(with({.groups = 3}), NW_INVALID, 1, {"groups = 3", "4 channels of x"});
+  expect_refused(with({.groups = 4}), NW_INVALID, 2, {"groups = 4", "6 filters of w"});
+  expect_refused(with({.dilation = kMax, .groups = 2}), NW_INVALID, -1, {"dilation = 9223372036854775807", "overflow"});
+  expect_refused(with({.dilation = 5, .groups = 2}), NW_INVALID, -1, {"10 + 0 + 0 - 5*2 - 1 = -1", "expected 0 or more"});
+  expect_refused(with({.groups = 2, .padding_mode = 1}), NW_UNSUPPORTED, -1, {"padding_mode = 1", "zeros"});
+  expect_refused(with({.stride = 2, .groups = 2}), NW_INVALID, 0, {"grad_y", "(2, 6, 8)", "expected"});
+  std::vector<unsigned char> tail = g.params.blob().bytes;
+  tail.push_back(9);
+  expect_refused(run("conv1d_backward", {&gy, &g.x, &g.w}, {&gx, &gw, &gbias}, Blob(tail)), NW_UNSUPPORTED, -1,
+                 {"params byte 48 is not 0", "48 bytes"});
+}
+
 TEST_CASE("conv1d_backward bad input: outputs that share memory with inputs or each other", "[conv1d][backward][bad]") {
   Good g;
   Tensor gy = zeros(DType::f32, {2, 6, 8}), gx(DType::f32, {2, 4, 10}), gw(DType::f32, {6, 2, 3}), gbias(DType::f32, {6});
@@ -269,8 +304,8 @@ TEST_CASE("conv1d_backward bad input: outputs that share memory with inputs or e
     return run("conv1d_backward", {&gy, &g.x, &g.w}, std::move(out), g.params.blob());
   };
   Tensor on_x(g.x, DType::f32, {2, 4, 10}, {40, 10, 1}, 0), on_w(g.w, DType::f32, {6, 2, 3}, {6, 3, 1}, 0);
-  expect_refused(backward({&on_x, &gw, &gbias}), NW_INVALID, 3, {"grad_x", "x"});
-  expect_refused(backward({&gx, &on_w, &gbias}), NW_INVALID, 4, {"grad_w", "w"});
+  expect_refused(backward({&on_x, &gw, &gbias}), NW_INVALID, 3, {"grad_x", "same memory as x;"});
+  expect_refused(backward({&gx, &on_w, &gbias}), NW_INVALID, 4, {"grad_w", "same memory as w;"});
   Tensor base(DType::f32, {200});
   Tensor first(base, DType::f32, {2, 4, 10}, {40, 10, 1}, 0), second(base, DType::f32, {6, 2, 3}, {6, 3, 1}, 79 * 4),
       third(base, DType::f32, {6}, {1}, 80 * 4);

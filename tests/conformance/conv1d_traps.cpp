@@ -77,7 +77,22 @@ void copy_elements(void* device_base, int64_t first, const std::vector<uint16_t>
   INFO(error.message);
   REQUIRE(status == NW_OK);
 }
-constexpr int64_t kLargeReaches[] = {1000, int64_t{1} << 31, int64_t{1} << 62, std::numeric_limits<int64_t>::max() - 5};
+
+// Of conv1d's largest params: with them each stride of these layouts overflows 64 bits, but is never taken.
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLargeReaches[] = {1000, int64_t{1} << 31, int64_t{1} << 62, kMax - 5};
+const Layout kSignalLayouts[] = {Layout::contiguous(), Layout::strided(3), Layout::reversed()};
+
+Tensor signal(const Values& values, const Layout& layout) {
+  Tensor t(DType::f32, {static_cast<int64_t>(values.size())}, layout);
+  t.set(values);
+  return t;
+}
+
+std::string note(const Conv1dParams& p) {
+  return "stride=" + std::to_string(p.stride) + " dilation=" + std::to_string(p.dilation) + " pad=" + std::to_string(p.pad_left) +
+         "," + std::to_string(p.pad_right);
+}
 
 }  // namespace
 
@@ -210,7 +225,7 @@ TEST_CASE("conv1d trap: a batch on a grid axis of 65535", "[conv1d][trap]") {
   }
 }
 
-TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[conv1d][trap]") {
+TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[conv1d][trap][large]") {
   // f16, 4 GiB; what no tap reads is never touched, so that an operating system which commits lazily gives it for nothing.
   const int64_t length = (int64_t{1} << 31) + 64;
   void* memory = nullptr;
@@ -245,72 +260,68 @@ TEST_CASE("conv1d trap: int indices, in a signal of more than 2^31 elements", "[
 }
 
 TEST_CASE("conv1d trap: strides, dilations and paddings as large as 64 bits hold", "[conv1d][trap]") {
-  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  Tensor x(DType::f32, {5}), w(DType::f32, {2}), w1(DType::f32, {1}), one(DType::f32, {1}), three(DType::f32, {3}),
-      five(DType::f32, {5});
-  x.set(Values{1, 2, 3, 4, 5});
-  w.set(Values{1, 10});
-  w1.set(Values{7});
-  for (const char* kernel : kernels("conv1d")) {
-    for (const int64_t stride : kLargeStrides) {
-      const Conv1dParams params{.stride = stride};
-      const Result strided = run("conv1d", {&x, &w}, {&one}, params.blob(), kernel, 0, "stride " + std::to_string(stride));
-      if (!strided.unsupported_variant()) expect_close(strided, one, Values{21}, kExact);
+  for (const Layout& layout : kSignalLayouts) {
+    const Tensor x = signal({1, 2, 3, 4, 5}, layout), w = signal({1, 10}, layout), w1 = signal({7}, layout);
+    Tensor one(DType::f32, {1}), three(DType::f32, {3}), five(DType::f32, {5}, layout);
+    for (const char* kernel : kernels("conv1d")) {
+      const auto check = [&](const Tensor& filter, const Conv1dParams& params, Tensor& y, const Values& expected) {
+        const Result result = run("conv1d", {&x, &filter}, {&y}, params.blob(), kernel, 0, note(params));
+        if (!result.unsupported_variant()) expect_close(result, y, expected, {});
+      };
+      for (const int64_t stride : kLargeStrides) check(w, {.stride = stride}, one, {21});
+      check(w1, {.dilation = kMax}, five, {7, 14, 21, 28, 35});
+      for (const int64_t reach : kLargeReaches) {  // one of the two taps reads padding only
+        check(w, {.dilation = reach, .pad_left = reach}, five, {10, 20, 30, 40, 50});
+        check(w, {.dilation = reach, .pad_right = reach}, five, {1, 2, 3, 4, 5});
+      }
+      check(w1, {.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61}, three, {0, 0, 7});
     }
-    const Result dilated =
-        run("conv1d", {&x, &w1}, {&five}, Conv1dParams{.dilation = kHuge}.blob(), kernel, 0, "dilation 2^63-1 of one tap");
-    if (!dilated.unsupported_variant()) expect_close(dilated, five, Values{7, 14, 21, 28, 35}, kExact);
-    for (const int64_t reach : kLargeReaches) {  // the first tap reads padding only
-      const Conv1dParams params{.dilation = reach, .pad_left = reach};
-      const Result apart =
-          run("conv1d", {&x, &w}, {&five}, params.blob(), kernel, 0, "dilation = pad_left = " + std::to_string(reach));
-      if (!apart.unsupported_variant()) expect_close(apart, five, Values{10, 20, 30, 40, 50}, kExact);
-    }
-    const Conv1dParams far{.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61};
-    const Result padded = run("conv1d", {&x, &w1}, {&three}, far.blob(), kernel, 0, "pad_left 2^61, stride 2^60");
-    if (!padded.unsupported_variant()) expect_close(padded, three, Values{0, 0, 7}, {});
   }
 }
 
 TEST_CASE("conv1d_backward trap: strides, dilations and paddings as large as 64 bits hold", "[conv1d][backward][trap]") {
-  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  const auto tensor = [](const Values& values) {
-    Tensor t(DType::f32, {static_cast<int64_t>(values.size())});
-    t.set(values);
-    return t;
-  };
-  const Tensor x = tensor({1, 2, 3, 4, 5}), w = tensor({1, 10}), w1 = tensor({7}), one = tensor({3}), three = tensor({100, 10, 1}),
-               five = tensor({1, 2, 3, 4, 5});
-  Tensor gx(DType::f32, {5}), gw(DType::f32, {2}), gw1(DType::f32, {1}), gbias(DType::f32, {1});
+  for (const Layout& layout : kSignalLayouts) {
+    const Tensor x = signal({1, 2, 3, 4, 5}, layout), w = signal({1, 10}, layout), w1 = signal({7}, layout);
+    const Tensor one = signal({3}, layout), three = signal({100, 10, 1}, layout), five = signal({1, 2, 3, 4, 5}, layout);
+    Tensor gx(DType::f32, {5}, layout), gw(DType::f32, {2}, layout), gw1(DType::f32, {1}, layout), gbias(DType::f32, {1});
+    for (const char* kernel : kernels("conv1d_backward")) {
+      const auto check = [&](const Tensor& gy, const Tensor& filter, const Conv1dParams& params, const Values& by_x,
+                             const Values& by_w, double by_bias) {
+        Tensor& gfilter = by_w.size() == 1 ? gw1 : gw;
+        const Result result =
+            run("conv1d_backward", {&gy, &x, &filter}, {&gx, &gfilter, &gbias}, params.blob(), kernel, 0, note(params));
+        if (result.unsupported_variant()) return;
+        expect_close(result, gx, by_x, {});
+        expect_close(result, gfilter, by_w, {});
+        expect_close(result, gbias, Values{by_bias}, {});
+      };
+      for (const int64_t stride : kLargeStrides) check(one, w, {.stride = stride}, {3, 30, 0, 0, 0}, {3, 6}, 3);
+      check(five, w1, {.dilation = kMax}, {7, 14, 21, 28, 35}, {55}, 15);
+      for (const int64_t reach : kLargeReaches) {
+        check(five, w, {.dilation = reach, .pad_left = reach}, {10, 20, 30, 40, 50}, {0, 55}, 15);
+        check(five, w, {.dilation = reach, .pad_right = reach}, {1, 2, 3, 4, 5}, {55, 0}, 15);
+      }
+      check(three, w1, {.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61}, {7, 0, 0, 0, 0}, {1}, 111);
+    }
+  }
+}
+
+TEST_CASE("conv1d trap: an extent of 0 beside one as large as 64 bits hold", "[conv1d][backward][trap]") {
+  const Tensor x(DType::f32, {0, 1, kMax}), gy(DType::f32, {0, 1, kMax});
+  Tensor y(DType::f32, {0, 1, kMax}), gx(DType::f32, {0, 1, kMax}), w(DType::f32, {1, 1, 1}), gw(DType::f32, {1, 1, 1}),
+      gbias(DType::f32, {1});
+  w.set(Values{7});
+  const Tensor no_length(DType::f32, {int64_t{1} << 61, 1, 0});
+  Tensor no_length_gx(DType::f32, {int64_t{1} << 61, 1, 0});
+  for (const char* kernel : kernels("conv1d"))
+    if (const Result result = run("conv1d", {&x, &w}, {&y}, {}, kernel); !result.unsupported_variant()) expect_ok(result);
   for (const char* kernel : kernels("conv1d_backward")) {
-    const Conv1dParams dilation{.dilation = kHuge}, far{.stride = int64_t{1} << 60, .pad_left = int64_t{1} << 61};
-    for (const int64_t stride : kLargeStrides) {
-      const Conv1dParams params{.stride = stride};
-      const Result strided =
-          run("conv1d_backward", {&one, &x, &w}, {&gx, &gw, &gbias}, params.blob(), kernel, 0, "stride " + std::to_string(stride));
-      if (strided.unsupported_variant()) continue;
-      expect_close(strided, gx, Values{3, 30, 0, 0, 0}, {});
-      expect_close(strided, gw, Values{3, 6}, {});
-    }
-    const Result dilated =
-        run("conv1d_backward", {&five, &x, &w1}, {&gx, &gw1, &gbias}, dilation.blob(), kernel, 0, "dilation 2^63-1");
-    if (!dilated.unsupported_variant()) {
-      expect_close(dilated, gx, Values{7, 14, 21, 28, 35}, {});
-      expect_close(dilated, gw1, Values{55}, {});
-    }
-    for (const int64_t reach : kLargeReaches) {
-      const Conv1dParams params{.dilation = reach, .pad_left = reach};
-      const Result apart = run("conv1d_backward", {&five, &x, &w}, {&gx, &gw, &gbias}, params.blob(), kernel, 0,
-                               "dilation = pad_left = " + std::to_string(reach));
-      if (apart.unsupported_variant()) continue;
-      expect_close(apart, gx, Values{10, 20, 30, 40, 50}, {});
-      expect_close(apart, gw, Values{0, 55}, {});
-    }
-    const Result padded = run("conv1d_backward", {&three, &x, &w1}, {&gx, &gw1, &gbias}, far.blob(), kernel, 0, "pad_left 2^61");
-    if (!padded.unsupported_variant()) {
-      expect_close(padded, gx, Values{7, 0, 0, 0, 0}, {});
-      expect_close(padded, gw1, Values{1}, {});
-      expect_close(padded, gbias, Values{111}, {});
-    }
+    const Result no_batch = run("conv1d_backward", {&gy, &x, &w}, {&gx, &gw, &gbias}, {}, kernel);
+    if (no_batch.unsupported_variant()) continue;
+    expect_close(no_batch, gw, Values{0}, {});
+    expect_close(no_batch, gbias, Values{0}, {});
+    const Result absent =
+        run("conv1d_backward", {nullptr, &no_length, &w}, {&no_length_gx, &gw, &gbias}, Conv1dParams{.pad_left = 1}.blob(), kernel);
+    expect_close(absent, gw, Values{0}, {});
   }
 }

@@ -171,7 +171,7 @@ TEST_CASE("elementwise: broadcasting as in NumPy", "[elementwise]") {
   }
 }
 
-TEST_CASE("elementwise: ranks above 8 that collapse to 8 or fewer", "[elementwise]") {
+TEST_CASE("elementwise: sixteen dimensions that collapse", "[elementwise]") {
   const Shape shape(16, 2);
   for (const DType dtype : {DType::f32, DType::i8})
     for (const int32_t number : {NW_EW_SQUARE, NW_EW_ADD})
@@ -190,6 +190,20 @@ TEST_CASE("elementwise: eight dimensions that do not collapse", "[elementwise]")
              {scattered, Layout::transposed()},
              Layout::strided(2)},
             "rank 8");
+}
+
+TEST_CASE("elementwise: nine and sixteen dimensions that do not collapse", "[elementwise]") {
+  for (const size_t rank : {size_t{9}, size_t{16}}) {
+    for (const DType dtype : {DType::f32, DType::u8}) {
+      Rng rng("rank 9 and more");
+      const Shape shape(rank, 2);
+      Tensor a(dtype, shape, Layout::transposed()), b(dtype, shape), out(dtype, shape);  // no two axes are neighbours in both
+      a.fill_uniform(rng, 0, 100);
+      b.fill_uniform(rng, 0, 100);
+      const Result result = run_function(function(NW_EW_ADD), {&a, &b}, out);
+      expect_close(result, out, expected(function(NW_EW_ADD), {&a, &b}, shape), tolerance(function(NW_EW_ADD), dtype));
+    }
+  }
 }
 
 TEST_CASE("elementwise: a scalar for operand b or c", "[elementwise]") {

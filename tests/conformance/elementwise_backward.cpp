@@ -230,6 +230,37 @@ TEST_CASE("elementwise_backward: sizes and layouts", "[elementwise][backward]") 
   }
 }
 
+TEST_CASE("elementwise_backward: stride 0 in grad_out, as the gradient of a sum has, and in the operands",
+          "[elementwise][backward]") {
+  for (const int32_t number : {NW_EW_TANH, NW_EW_MUL, NW_EW_DIV, NW_EW_WHERE, NW_EW_FMA}) {
+    for (const DType dtype : kFloatDTypes) {
+      for (const auto& axes : {std::vector<bool>{true, false}, {false, true}, {true, true}}) {
+        Rng rng("stride 0");
+        Backward call = same_shape(function(number), dtype, {6, 35});
+        call.grad_out = std::make_unique<Tensor>(dtype, Shape{6, 35}, Layout::broadcast(axes));
+        call.grad_out->fill_uniform(rng, -2, 2);
+        check_on_all_kernels(call);
+        Backward operands = same_shape(function(number), dtype, {6, 35}, Layout::broadcast(axes));
+        check_on_all_kernels(operands);
+      }
+    }
+  }
+}
+
+TEST_CASE("elementwise_backward: eight to sixteen dimensions, also where they do not collapse", "[elementwise][backward]") {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    Backward eight(function(NW_EW_MUL), dtype, {{2, 3, 2, 3, 2, 1, 2, 3}, {3, 1, 3, 2, 3, 2, 1}},
+                   {Layout::with_steps({2, 3, 2, -2, 2, 3, -2, 2}), Layout::transposed()}, Layout::strided(2));
+    check_on_all_kernels(eight);
+    Backward sixteen = same_shape(function(NW_EW_MUL), dtype, Shape(16, 2));
+    check_on_all_kernels(sixteen);
+    for (const size_t rank : {size_t{9}, size_t{16}}) {
+      Backward scattered(function(NW_EW_MUL), dtype, {Shape(rank, 2), Shape(rank, 2)}, {Layout::transposed(), Layout{}}, {});
+      check_on_all_kernels(scattered);
+    }
+  }
+}
+
 TEST_CASE("elementwise_backward: sums over the axes that an operand was broadcast along", "[elementwise][backward]") {
   const std::vector<std::vector<Shape>> cases = {
       {{16, 128}, {128}, {1}},   {{5, 1}, {1, 37}, {5, 37}}, {{}, {33}, {1, 1}},

@@ -41,6 +41,28 @@ TEST_CASE("refused: every function on every dtype that it does not take", "[elem
   }
 }
 
+TEST_CASE("refused: dtypes that DLPack knows and no function takes", "[elementwise][refusal]") {
+  for (const ForeignDType& foreign : kForeignDTypes) {
+    for (const Function& f : functions()) {
+      Tensor condition(DType::boolean, {5});
+      std::vector<std::unique_ptr<Tensor>> tensors;
+      std::vector<const Tensor*> operands;
+      const bool where = f.number == NW_EW_WHERE;
+      for (int i = 0; i < f.operands; ++i) {
+        tensors.push_back(std::make_unique<Tensor>(foreign.memory, Shape{5}));
+        tensors.back()->dl()->dtype = foreign.dtype;
+        operands.push_back(where && i == 0 ? &condition : tensors.back().get());
+      }
+      Tensor out(f.gives_bool ? DType::boolean : foreign.memory, {5});
+      if (!f.gives_bool) out.dl()->dtype = foreign.dtype;
+      nw_elementwise_params p = params_for(f);
+      if (f.number == NW_EW_CAST) p.out_dtype = NW_DTYPE_FLOAT32;
+      expect_refused(run_params(p, operands, out), NW_INVALID, where ? 1 : 0,
+                     {f.name, where ? ": b has dtype" : ": a has dtype", foreign.name, "expected"});
+    }
+  }
+}
+
 TEST_CASE("refused: an unknown function number", "[elementwise][refusal]") {
   Tensor a(DType::f32, {5}), out(DType::f32, {5});
   nw_elementwise_params p{};
@@ -75,7 +97,11 @@ TEST_CASE("params: a longer blob is taken when its tail is zero, and refused oth
   std::memcpy(bytes.data(), &p, sizeof p);
   expect_close(run("elementwise", {&a}, {&out}, Blob(bytes)), out, std::vector<double>{2, 1, 0, 1, 2}, kExact);
   bytes[sizeof p + 16] = 1;
-  expect_refused(run("elementwise", {&a}, {&out}, Blob(bytes)), NW_UNSUPPORTED, -1, {"params byte", "not 0"});
+  expect_refused(run("elementwise", {&a}, {&out}, Blob(bytes)), NW_UNSUPPORTED, -1, {"params byte 64 is not 0", "48 bytes"});
+  bytes.assign(sizeof p + 1, 0);  // the first byte that nobody knows
+  std::memcpy(bytes.data(), &p, sizeof p);
+  bytes.back() = 0x80;
+  expect_refused(run("elementwise", {&a}, {&out}, Blob(bytes)), NW_UNSUPPORTED, -1, {"params byte 48 is not 0", "48 bytes"});
 }
 
 TEST_CASE("refused: operands of different dtypes", "[elementwise][refusal]") {
@@ -103,16 +129,24 @@ TEST_CASE("refused: an output of another shape", "[elementwise][refusal]") {
   Tensor a(DType::f32, {3, 4}), b(DType::f32, {4});
   for (const Shape& shape : {Shape{4}, Shape{3, 5}, Shape{4, 3}, Shape{1, 3, 4}, Shape{12}, Shape{}, Shape{3, 0}}) {
     Tensor out(DType::f32, shape);
-    expect_refused(run_params(add_params(), {&a, &b}, out), NW_INVALID, 2, {"out", "expected (3, 4)"});
+    std::string text = "(";
+    for (const int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+    text += shape.size() == 1 ? ",)" : ")";
+    expect_refused(run_params(add_params(), {&a, &b}, out), NW_INVALID, 2,
+                   {("out has shape " + text + ";").c_str(), "expected (3, 4)"});
   }
 }
 
 TEST_CASE("refused: shapes that do not broadcast", "[elementwise][refusal]") {
   Tensor a(DType::f32, {3, 4}), b(DType::f32, {3}), c(DType::f32, {2, 3, 4}), d(DType::f32, {3, 1, 4}), out(DType::f32, {3, 4});
   expect_refused(run_params(add_params(), {&a, &b}, out), NW_INVALID, 1, {"(3, 4)", "(3,)", "broadcast"});
-  expect_refused(run_params(params_for(function(NW_EW_FMA)), {&a, &c, &b}, out), NW_INVALID, 2, {"broadcast"});
+  expect_refused(run_params(params_for(function(NW_EW_FMA)), {&a, &c, &b}, out), NW_INVALID, 2, {"(3,)", "broadcast"});
   Tensor empty(DType::f32, {0});
-  expect_refused(run_params(add_params(), {&a, &empty}, out), NW_INVALID, 1, {"broadcast"});
+  expect_refused(run_params(add_params(), {&a, &empty}, out), NW_INVALID, 1, {"(3, 4)", "(0,)", "broadcast"});
+  const nw_elementwise_params mul = params_for(function(NW_EW_MUL));
+  Tensor g(DType::f32, {3, 4}), grad_a(DType::f32, {3, 4}), grad_b(DType::f32, {3});
+  expect_refused(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &grad_b, nullptr}, mul), NW_INVALID, 2,
+                 {"elementwise_backward", "(3, 4)", "(3,)", "broadcast"});
 }
 
 TEST_CASE("refused: an output that an operand overlaps in part", "[elementwise][refusal]") {
@@ -225,7 +259,8 @@ TEST_CASE("refused: out_dtype where it does not belong, and unknown", "[elementw
   expect_refused(run_params(p, {&a}, out), NW_INVALID, -1, {"out_dtype = 0", "expected"});
   for (const int32_t dtype : {14, -1}) {
     p.out_dtype = dtype;
-    expect_refused(run_params(p, {&a}, out), NW_UNSUPPORTED, -1, {"out_dtype = "});
+    expect_refused(run_params(p, {&a}, out), NW_UNSUPPORTED, -1,
+                   {("out_dtype = " + std::to_string(dtype) + ";").c_str(), "1 to 13"});
   }
 }
 
@@ -236,7 +271,7 @@ TEST_CASE("refused: an unknown kernel, and flags", "[elementwise][refusal]") {
   expect_refused(call.run(), NW_UNSUPPORTED, -1, {"no such kernel"});
   call.raw.kernel = nullptr;
   call.raw.flags = 1u << 31;
-  expect_refused(call.run(), NW_UNSUPPORTED, -1, {"flags"});
+  expect_refused(call.run(), NW_UNSUPPORTED, -1, {"flags 0x80000000", "0x1"});
 }
 
 TEST_CASE("refused: backward of what has no gradient", "[elementwise][refusal]") {
@@ -252,6 +287,13 @@ TEST_CASE("refused: backward of what has no gradient", "[elementwise][refusal]")
   Tensor i(DType::i32, {5}), grad_i(DType::i32, {5});
   expect_refused(run("elementwise_backward", {&i, &i}, {&grad_i, nullptr, nullptr}, params_for(function(NW_EW_NEG))), NW_INVALID, 1,
                  {"int32", "gradient"});
+  nw_elementwise_params cast{};
+  cast.function = NW_EW_CAST;
+  cast.out_dtype = NW_DTYPE_INT32;
+  expect_refused(run("elementwise_backward", {&i, &a}, {&grad_a, nullptr, nullptr}, cast), NW_INVALID, -1,
+                 {"cast to int32", "gradient"});
+  cast.out_dtype = NW_DTYPE_FLOAT32;
+  expect_refused(run("elementwise_backward", {&g, &i}, {&grad_i, nullptr, nullptr}, cast), NW_INVALID, 1, {"int32", "gradient"});
   Tensor grad_condition(DType::boolean, {5});
   expect_refused(
       run("elementwise_backward", {&g, &condition, &a, &a}, {&grad_condition, &grad_a, nullptr}, params_for(function(NW_EW_WHERE))),
@@ -267,6 +309,11 @@ TEST_CASE("refused: backward with a gradient of another shape or dtype", "[eleme
                  {"grad_out", "(5,)", "expected (4, 5)"});
   expect_refused(run("elementwise_backward", {&other_g, &a, &b}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 0,
                  {"grad_out", "float64", "expected float32"});
+  Tensor short_out(DType::f32, {5}), other_out(DType::f64, {4, 5});  // of the forward call: not read, and checked
+  expect_refused(run("elementwise_backward", {&g, &a, &b, nullptr, &short_out}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 4,
+                 {"out has shape (5,)", "expected (4, 5)"});
+  expect_refused(run("elementwise_backward", {&g, &a, &b, nullptr, &other_out}, {&grad_a, &grad_b, nullptr}, p), NW_INVALID, 4,
+                 {"out has dtype float64", "expected float32"});
   Tensor wide_b(DType::f32, {4, 5});
   expect_refused(run("elementwise_backward", {&g, &a, &b}, {&grad_a, &wide_b, nullptr}, p), NW_INVALID, 4,
                  {"grad_b", "expected (5,)"});

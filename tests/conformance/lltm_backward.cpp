@@ -87,9 +87,22 @@ TEST_CASE("lltm_backward: batches of 0, 1, 2 and around every block", "[lltm][ba
 TEST_CASE("lltm_backward: no features, no states", "[lltm][backward]") {
   for (const DType dtype : kFloatDTypes) {
     Rng rng("lltm_backward empty axes");
-    check_lltm_backward({.shape = {4, 0, 5}, .dtype = dtype}, rng);
-    check_lltm_backward({.shape = {4, 5, 0}, .dtype = dtype}, rng);
+    for (const Lltm& shape : {Lltm{4, 0, 5}, Lltm{4, 5, 0}, Lltm{300, 500, 0}, Lltm{4, 0, 0}})
+      for (const unsigned outputs : {1u, 31u}) check_lltm_backward({.shape = shape, .dtype = dtype}, rng, {.outputs = outputs});
   }
+}
+
+TEST_CASE("lltm_backward: a huge batch of no states", "[lltm][backward]") {
+  constexpr int64_t kBatch = int64_t{1} << 58;
+  const Tensor none(DType::f32, {kBatch, 0}), weights(DType::f32, {0, 0});
+  Tensor d_none(DType::f32, {kBatch, 0}), d_weights(DType::f32, {0, 0}), d_bias(DType::f32, {0}), d_h(DType::f32, {kBatch, 0}),
+      d_cell(DType::f32, {kBatch, 0});
+  for (const char* kernel : kernels("lltm_backward"))
+    for (const Tensor* grad : {&none, static_cast<const Tensor*>(nullptr)}) {
+      const Result result = run("lltm_backward", {grad, grad, &none, &weights, nullptr, &none, nullptr, nullptr, &none, &none},
+                                {&d_none, &d_weights, &d_bias, &d_h, &d_cell}, {}, kernel);
+      if (!result.unsupported_variant()) expect_ok(result);
+    }
 }
 
 TEST_CASE("lltm_backward: every subset of the outputs", "[lltm][backward]") {

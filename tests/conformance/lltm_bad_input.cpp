@@ -112,6 +112,16 @@ TEST_CASE("lltm bad input: dtypes", "[lltm][bad]") {
     expect_refused(g.with(kInput, zeros(dtype, {kB, kF})), NW_INVALID, kInput, {"input ", "dtype", "expected float32"});
 }
 
+TEST_CASE("lltm bad input: dtypes that DLPack knows and no op takes", "[lltm][bad]") {
+  Good g;
+  for (const ForeignDType& foreign : kForeignDTypes) {
+    Tensor input = zeros(foreign.memory, {kB, kF});
+    input.dl()->dtype = foreign.dtype;
+    expect_refused(g.with(kInput, input), NW_INVALID, kInput,
+                   {"lltm: input has dtype", foreign.name, "expected float32, float64, float16 or bfloat16"});
+  }
+}
+
 TEST_CASE("lltm bad input: outputs of another shape or dtype", "[lltm][bad]") {
   Good g;
   Tensor wide(DType::f32, {kB, 4}), flat(DType::f32, {kB * kS}), narrow(DType::f32, {kB, 2 * kS}), f64(DType::f64, {kB, kS});

@@ -40,10 +40,10 @@ const Bad kBad[] = {
     {"very many inputs", [](Strict& s) { s.call.raw.num_inputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
     {"very many outputs", [](Strict& s) { s.call.raw.num_outputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
     {"33 tensors", [](Strict& s) { s.call.raw.num_inputs = 17, s.call.raw.num_outputs = 16; }, -1, {"17", "16", "32"}},
-    {"an input too few", [](Strict& s) { s.call.raw.num_inputs = 1; }, 1, {"b", "absent"}},
-    {"an input NULL", [](Strict& s) { s.call.inputs[0] = nullptr; }, 0, {"a", "NULL"}},
-    {"the last input NULL", [](Strict& s) { s.call.inputs[1] = nullptr; }, 1, {"b", "NULL"}},
-    {"all inputs NULL", [](Strict& s) { s.call.inputs[0] = s.call.inputs[1] = nullptr; }, 0, {"a", "NULL"}},
+    {"an input too few", [](Strict& s) { s.call.raw.num_inputs = 1; }, 1, {"absent"}},
+    {"an input NULL", [](Strict& s) { s.call.inputs[0] = nullptr; }, 0, {"NULL"}},
+    {"the last input NULL", [](Strict& s) { s.call.inputs[1] = nullptr; }, 1, {"NULL"}},
+    {"all inputs NULL", [](Strict& s) { s.call.inputs[0] = s.call.inputs[1] = nullptr; }, 0, {"NULL"}},
     {"an input too many",
      [](Strict& s) {
        s.call.inputs.push_back(&s.a.tensor);
@@ -56,44 +56,52 @@ const Bad kBad[] = {
     {"no output", [](Strict& s) { s.call.raw.num_outputs = 0; }, -1, {"0 output", "2"}},
     {"an output NULL", [](Strict& s) { s.call.outputs[1] = nullptr; }, 3, {"second", "NULL"}},
 
-    {"data NULL of an input", [](Strict& s) { s.b->data = nullptr; }, 1, {"b", "data", "NULL", "(4, 2)"}},
+    {"data NULL of an input", [](Strict& s) { s.b->data = nullptr; }, 1, {"data", "NULL", "(4, 2)"}},
     {"data NULL of an output", [](Strict& s) { s.first->data = nullptr; }, 2, {"first", "data", "NULL"}},
-    {"data NULL with an offset", [](Strict& s) { s.a->data = nullptr, s.a->byte_offset = 64; }, 0, {"a", "data", "NULL"}},
-    {"shape NULL", [](Strict& s) { s.a->shape = nullptr; }, 0, {"a", "shape", "NULL", "ndim 2"}},
-    {"ndim -1", [](Strict& s) { s.b->ndim = -1; }, 1, {"b", "ndim", "-1", "16"}},
+    {"data NULL with an offset", [](Strict& s) { s.a->data = nullptr, s.a->byte_offset = 64; }, 0, {"data", "NULL"}},
+    {"shape NULL", [](Strict& s) { s.a->shape = nullptr; }, 0, {"shape", "NULL", "ndim 2"}},
+    {"ndim -1", [](Strict& s) { s.b->ndim = -1; }, 1, {"ndim", "-1", "16"}},
     {"ndim 17", [](Strict& s) { s.second->ndim = 17; }, 3, {"second", "ndim", "17", "16"}},
-    {"ndim huge", [](Strict& s) { s.a->ndim = INT32_MAX; }, 0, {"a", "ndim", "2147483647"}},
-    {"a negative extent", [](Strict& s) { set_shape(s.a, {4, -1}); }, 0, {"a", "(4, -1)"}},
+    {"ndim huge", [](Strict& s) { s.a->ndim = INT32_MAX; }, 0, {"ndim", "2147483647"}},
+    {"a negative extent", [](Strict& s) { set_shape(s.a, {4, -1}); }, 0, {"(4, -1)"}},
     {"the most negative extent", [](Strict& s) { set_shape(s.first, {INT64_MIN, 1}); }, 2, {"first", "-9223372036854775808"}},
-    {"a negative extent beside a 0", [](Strict& s) { set_shape(s.a, {0, -2}); }, 0, {"a", "(0, -2)"}},
+    {"a negative extent beside a 0", [](Strict& s) { set_shape(s.a, {0, -2}); }, 0, {"(0, -2)"}},
 
-    {"elements beyond 64 bits", [](Strict& s) { set_shape(s.a, {kHuge, kHuge}); }, 0, {"a", "1099511627776"}},
-    {"bytes beyond 64 bits", [](Strict& s) { set_shape(s.b, {INT64_MAX / 2}); }, 1, {"b", "4611686018427387903"}},
+    {"elements beyond 64 bits", [](Strict& s) { set_shape(s.a, {kHuge, kHuge}); }, 0, {"1099511627776"}},
+    {"bytes beyond 64 bits", [](Strict& s) { set_shape(s.b, {INT64_MAX / 2}); }, 1, {"4611686018427387903"}},
     {"bytes beyond the address space",
      [](Strict& s) {
        set_shape(s.a, {INT64_MAX / 4});
        s.a->byte_offset = UINT64_MAX / 2;
      },
      0,
-     {"a"}},
-    {"a stride beyond 64 bits", [](Strict& s) { set_shape(s.a, {4, 2}, {INT64_MAX, 1}); }, 0, {"a", "9223372036854775807"}},
-    {"a stride beyond the address space", [](Strict& s) { set_shape(s.a, {2}, {INT64_MAX / 2}); }, 0, {"a", "4611686018427387903"}},
+     {"(2305843009213693951,)", "9223372036854775807", "address space"}},
+    {"a stride beyond 64 bits", [](Strict& s) { set_shape(s.a, {4, 2}, {INT64_MAX, 1}); }, 0, {"9223372036854775807"}},
+    {"a stride beyond the address space", [](Strict& s) { set_shape(s.a, {2}, {INT64_MAX / 2}); }, 0, {"4611686018427387903"}},
     {"a stride below the address space",
      [](Strict& s) { set_shape(s.a, {2}, {-(int64_t{1} << 60)}); },
      0,
-     {"a", "-1152921504606846976"}},
-    {"the most negative stride", [](Strict& s) { set_shape(s.a, {2}, {INT64_MIN}); }, 0, {"a", "-9223372036854775808"}},
-    {"a byte_offset beyond the address space", [](Strict& s) { s.a->byte_offset = UINT64_MAX - 64; }, 0, {"a"}},
+     {"-1152921504606846976"}},
+    {"the most negative stride", [](Strict& s) { set_shape(s.a, {2}, {INT64_MIN}); }, 0, {"-9223372036854775808"}},
+    {"a byte_offset beyond the address space",
+     [](Strict& s) { s.a->byte_offset = UINT64_MAX - 64; },
+     0,
+     {"18446744073709551551", "address space"}},
 
-    {"lanes 4", [](Strict& s) { s.a->dtype.lanes = 4; }, 0, {"a", "lanes", "4"}},
-    {"lanes 0", [](Strict& s) { s.b->dtype.lanes = 0; }, 1, {"b", "lanes", "0"}},
-    {"dtype code 200", [](Strict& s) { s.a->dtype.code = 200; }, 0, {"a", "code", "200"}},
-    {"0 bits", [](Strict& s) { s.a->dtype.bits = 0; }, 0, {"a", "0 bits"}},
-    {"half bytes", [](Strict& s) { s.b->dtype.bits = 12; }, 1, {"b", "12 bits"}},
+    {"lanes 4", [](Strict& s) { s.a->dtype.lanes = 4; }, 0, {"4 lanes", "expected 1"}},
+    {"lanes 0", [](Strict& s) { s.b->dtype.lanes = 0; }, 1, {"0 lanes", "expected 1"}},
+    {"the first code that DLPack does not know",
+     [](Strict& s) { s.b->dtype.code = kDLFloat4_e2m1fn + 1; },
+     1,
+     {"dtype code 18", "expected", "0 to 17"}},
+    {"dtype code 200", [](Strict& s) { s.a->dtype.code = 200; }, 0, {"dtype code 200", "expected", "0 to 17"}},
+    {"0 bits", [](Strict& s) { s.a->dtype.bits = 0; }, 0, {"0 bits", "expected whole bytes"}},
+    {"half bytes", [](Strict& s) { s.b->dtype.bits = 12; }, 1, {"12 bits", "expected whole bytes"}},
 
     {"an output of another dtype", [](Strict& s) { s.first->dtype = kI32; }, 2, {"first", "int32", "float32"}},
     {"an output of another width", [](Strict& s) { s.first->dtype = kF16; }, 2, {"first", "float16", "float32"}},
-    {"an output of lanes 2", [](Strict& s) { s.first->dtype.lanes = 2; }, 2, {"first"}},
+    {"an output of lanes 2", [](Strict& s) { s.first->dtype.lanes = 2; }, 2, {"2 lanes", "expected 1"}},
+    {"an output of an unknown dtype", [](Strict& s) { s.second->dtype.code = 99; }, 3, {"dtype code 99", "expected"}},
     {"an output of another shape", [](Strict& s) { set_shape(s.first, {2, 4}); }, 2, {"first", "(2, 4)", "(4, 2)"}},
     {"an output of another rank", [](Strict& s) { set_shape(s.second, {8}); }, 3, {"second", "(8,)", "(4, 2)"}},
     {"an output without elements", [](Strict& s) { set_shape(s.second, {0, 2}); }, 3, {"second", "(0, 2)", "(4, 2)"}},
@@ -108,6 +116,16 @@ const Bad kBad[] = {
      -1,
      {"params", "32", "24"},
      NW_UNSUPPORTED},
+    {"params with one byte more than the op knows",
+     [](Strict& s) {
+       std::vector<unsigned char> blob(sizeof(ProbeParams) + 1, 0);
+       blob.back() = 1;
+       s.call.blob(blob);
+     },
+     -1,
+     {"params byte 24 is not 0", "24 bytes"},
+     NW_UNSUPPORTED},
+    {"an unknown flag", [](Strict& s) { s.call.raw.flags = 0x40; }, -1, {"flags 0x40", "0x1"}, NW_UNSUPPORTED},
 
     {"an output of stride 0", [](Strict& s) { set_shape(s.first, {4, 2}, {0, 1}); }, 2, {"first", "(0, 1)"}},
     {"an output of strides that meet", [](Strict& s) { set_shape(s.first, {4, 2}, {1, 1}); }, 2, {"first", "(1, 1)"}},
@@ -118,9 +136,9 @@ const Bad kBad[] = {
      },
      2,
      {"first", "(3, 1)"}},
-    {"an output that is an input", [](Strict& s) { s.first->data = s.a->data; }, 2, {"first", "a"}},
-    {"an output that is another input", [](Strict& s) { s.second->data = s.a->data; }, 3, {"second", "a"}},
-    {"one output twice", [](Strict& s) { s.second->data = s.first->data; }, 3, {"second", "first"}},
+    {"an output that is an input", [](Strict& s) { s.first->data = s.a->data; }, 2, {"same memory as a;", "in place"}},
+    {"an output that is another input", [](Strict& s) { s.second->data = s.a->data; }, 3, {"same memory as a;", "in place"}},
+    {"one output twice", [](Strict& s) { s.second->data = s.first->data; }, 3, {"overlaps first of shape", "expected memory"}},
 };
 
 // probe.noop/1 works in place, so only other overlaps are refused. All views lie in 64 floats of one memory.
@@ -162,8 +180,11 @@ const Overlap kOverlaps[] = {
 
 TEST_CASE("bad tensors and calls are refused") {
   Loaded rt({"probe"});
+  const char* const names[] = {"a", "b", "first", "second"};
   Strict good;
   good.call.ok(rt);
+  nw_plan* plan = nullptr;
+  REQUIRE(good.call.plan(rt, &plan) == NW_OK);
   const int launches = rt.probe().launches;
   for (const Bad& bad : kBad) {
     INFO(bad.what);
@@ -179,13 +200,43 @@ TEST_CASE("bad tensors and calls are refused") {
       INFO("expected word: " << word);
       CHECK(contains(s.call.error.text(), word));
     }
-    CHECK(s.first.pristine());
-    CHECK(s.second.pristine());
+    if (bad.argument >= 0 && !contains(bad.what, "too many"))
+      CHECK(contains(s.call.error.text(), std::string("probe.strict/1: ") + names[bad.argument] + " "));
     CHECK(nw_run(rt, &s.call.raw, nullptr) == status);
     // The question alone has the same answer; of data it reads the alignment only.
     if (!contains(bad.what, "data NULL")) CHECK(nw_plan_get(rt, &s.call.raw, nullptr, nullptr, nullptr) == status);
+    // A plan that is held is no way round the checks: the call is bad, or at least not the one that was planned.
+    Error error;
+    CHECK(nw_launch(plan, &s.call.raw, &error) != NW_OK);
+    CHECK(!error.text().empty());
+    CHECK(s.first.pristine());
+    CHECK(s.second.pristine());
   }
   CHECK(rt.probe().launches == launches);
+  nw_plan_release(plan);
+}
+
+TEST_CASE("what is wrong with an input is refused by nw_infer too") {
+  Loaded rt({"probe"});
+  int asked = 0;
+  for (const Bad& bad : kBad) {
+    // It reads neither addresses nor outputs.
+    bool read = bad.argument < 2;
+    for (const char* word :
+         {"output", "data", "byte_offset", "bytes beyond the address", "below the address", "33 tensors", "all inputs"})
+      read &= !contains(bad.what, word);
+    if (!read) continue;
+    INFO(bad.what);
+    ++asked;
+    Strict s;
+    bad.bend(s);
+    std::vector<nw_spec> specs(2);
+    for (nw_spec& spec : specs) spec.ndim = 1234;
+    expect_refused(s.call.infer(rt, specs), s.call.error, bad.status, bad.argument, {});
+    for (const char* word : bad.words) CHECK(contains(s.call.error.text(), word));
+    for (const nw_spec& spec : specs) CHECK(spec.ndim == 1234);
+  }
+  CHECK(asked > 20);
 }
 
 TEST_CASE("a call or a runtime that is NULL") {
@@ -219,7 +270,7 @@ TEST_CASE("views that share a byte are refused and views that don't are not") {
       call.ok(rt);
       continue;
     }
-    call.refused(rt, NW_INVALID, 1, {"out", "overlap", "a"});
+    call.refused(rt, NW_INVALID, 1, {": out of shape", "overlaps a of shape", "expected memory of its own"});
     CHECK(base.pristine());
   }
 }
@@ -238,7 +289,7 @@ TEST_CASE("outputs that share a byte are refused interleaved ones are not") {
       call.ok(rt);
       continue;
     }
-    call.refused(rt, NW_INVALID, 3, {"second", "overlap", "first"});
+    call.refused(rt, NW_INVALID, 3, {": second of shape", "overlaps first of shape", "expected memory of its own"});
   }
 }
 
@@ -255,6 +306,21 @@ TEST_CASE("views of one memory by other widths or other strides are refused when
   Array third = Array::view(base, {4}, {3}, 4), even = Array::view(base, {4}, {2});  // undecided is refused
   Call("probe.noop/1", {&a, &third}, {&even}).refused(rt, NW_INVALID, 2, {"out", "b"});
   Call("probe.noop/1", {&out, &words}, {&out}).refused(rt, NW_INVALID, 2, {"out", "b"});  // in place with a, but over b
+}
+
+TEST_CASE("lanes are named and not the overlap that their bytes would make") {
+  Loaded rt({"probe"});
+  for (const uint16_t lanes : {0, 4, 65535}) {
+    Array base({64});
+    Array a = Array::view(base, {4}, {}), out = Array::view(base, {4}, {}, 16);
+    a->dtype.lanes = lanes;
+    Call("probe.noop/1", {&a}, {&out})
+        .refused(rt, NW_INVALID, 0, {": a has", std::to_string(lanes).c_str(), "lanes", "expected 1"});
+    a->dtype.lanes = 1;
+    out->dtype.lanes = lanes;
+    Call("probe.noop/1", {&a}, {&out})
+        .refused(rt, NW_INVALID, 1, {": out has", std::to_string(lanes).c_str(), "lanes", "expected 1"});
+  }
 }
 
 TEST_CASE("a hard question about overlap is answered in bounded time") {

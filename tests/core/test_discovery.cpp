@@ -159,6 +159,40 @@ TEST_CASE("a folder that is missing or is a file is a warning") {
   }
 }
 
+TEST_CASE("what is wrong with a folder of NARROWS_PLUGIN_PATH is logged and listed and the next one is searched") {
+  Folder folder;
+  folder.add("fine");
+  const std::string missing = folder / "missing", relative = "sub/folder";
+  const Environment path("NARROWS_PLUGIN_PATH", (relative + ":" + missing + ":" + folder.path()).c_str());
+  std::string log;
+  auto options = sized<nw_options>();
+  options.log_ctx = &log;
+  options.log = [](void* ctx, int32_t level, const char* message) {
+    *static_cast<std::string*>(ctx) += std::to_string(level) + " " + message + "\n";
+  };
+  nw_runtime* rt = nullptr;
+  Error error;
+  REQUIRE(nw_runtime_create(&options, &rt, &error) == NW_OK);
+  CHECK(error.untouched());
+  const std::string warning = std::to_string(NW_LOG_WARNING) + " ";
+  CHECK(contains(log, warning + relative + ": 'sub/folder' is not an absolute folder"));
+  CHECK(contains(log, warning + missing + ": cannot be searched for plugins: No such file"));
+  int seen = 0;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
+    auto info = sized<nw_backend_info>();
+    REQUIRE(nw_backend(rt, i, &info, nullptr) == NW_OK);
+    const std::string at = info.path;
+    if (at != relative && at != missing) continue;
+    ++seen;
+    CHECK(info.status == NW_INVALID);
+    CHECK(std::string(info.name).empty());
+    CHECK(contains(info.reason, at == missing ? "No such file" : "absolute"));
+  }
+  CHECK(seen == 2);
+  nw_runtime_destroy(rt);
+  CHECK(plugins_by_environment() == Names{"fine"});
+}
+
 TEST_CASE("one missing folder is no failure of a default runtime") {
   nw_runtime* rt = nullptr;
   const Environment path("NARROWS_PLUGIN_PATH", nullptr);

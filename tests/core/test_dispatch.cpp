@@ -64,13 +64,14 @@ TEST_CASE("managed memory is its device's and goes with the CPU") {
 TEST_CASE("mixed devices are refused and both are named") {
   Loaded rt({"probe", "probecl", "probecpu"});
   Array zero({3}, probe_device(0)), one({3}, probe_device(1)), cl({3}, kOpenCl), cpu({3}, kCpu);
-  Call("probe.noop/1", {&zero, &one}, {&zero}).refused(rt, NW_INVALID, 1, {"a", "b", "12:0", "12:1"});
-  Call("probe.noop/1", {&zero, &cl}, {&zero}).refused(rt, NW_INVALID, 1, {"a", "12:0", "b", "OpenCL:0"});
-  Call("probe.noop/1", {&cpu, nullptr, &zero}, {&cpu}).refused(rt, NW_INVALID, 2, {"a", "CPU:0", "c", "12:0"});
-  Call("probe.noop/1", {&zero}, {&cpu}).refused(rt, NW_INVALID, 1, {"a", "12:0", "out", "CPU:0"});
+  Call("probe.noop/1", {&zero, &one}, {&zero})
+      .refused(rt, NW_INVALID, 1, {": a lives on", "12:0", ", and b on", "12:1", "expected one device"});
+  Call("probe.noop/1", {&zero, &cl}, {&zero}).refused(rt, NW_INVALID, 1, {": a lives on", "12:0", ", and b on OpenCL:0"});
+  Call("probe.noop/1", {&cpu, nullptr, &zero}, {&cpu}).refused(rt, NW_INVALID, 2, {": a lives on CPU:0, and c on", "12:0"});
+  Call("probe.noop/1", {&zero}, {&cpu}).refused(rt, NW_INVALID, 1, {": a lives on", "12:0", ", and out on CPU:0"});
   Call named("probe.noop/1", {&zero}, {&zero});
   named.raw.device = kOpenCl;
-  named.refused(rt, NW_INVALID, 0, {"a", "12:0", "OpenCL:0"});
+  named.refused(rt, NW_INVALID, 0, {": a lives on", "12:0", "expected OpenCL:0"});
 }
 
 TEST_CASE("a call without tensors names its device") {
@@ -276,9 +277,9 @@ TEST_CASE("unknown names are refused") {
     call.raw.kernel = "";
     call.refused(rt, NW_UNSUPPORTED, -1, {"kernel"});
     call.raw.kernel = nullptr;
-    for (const uint32_t flags : {2u, 3u, 0x80000000u}) {
+    for (const auto& [flags, text] : {std::pair{2u, "flags 0x2;"}, {3u, "flags 0x3;"}, {0x80000000u, "flags 0x80000000;"}}) {
       call.raw.flags = flags;
-      call.refused(rt, NW_UNSUPPORTED, -1, {"flags", "probe.noop/1"});
+      call.refused(rt, NW_UNSUPPORTED, -1, {text, "knows 0x1", "probe.noop/1"});
     }
     call.raw.flags = 0;
     call.ok(rt);
@@ -335,6 +336,72 @@ TEST_CASE("a plugin that throws is a failed call") {
   probe.on_infer = [](const nw_sig&, nw_spec*, uint32_t) { throw std::runtime_error("inference went wrong"); };
   Call("probe.source/1", {}, {&out}).refused(rt, NW_FAILED, -1, {"probe", "infer", "inference went wrong"});
   call.ok(rt);
+}
+
+TEST_CASE("a plugin that throws in a slot of memory streams or extensions is a failed call") {
+  Loaded rt({"probe"});
+  Probe& probe = rt.probe();
+  struct Odd {};
+  std::string wanted, asked;
+  bool odd = false;
+  probe.on_slot = [&](const std::string& slot) {
+    asked += slot + " ";
+    if (slot.rfind(wanted, 0) != 0) return;
+    if (odd) throw Odd{};
+    throw std::runtime_error("went wrong inside");
+  };
+  unsigned char bytes[4] = {1, 2, 3, 4}, to[4] = {};
+  void* data = &probe;
+  auto info = sized<nw_device_info>();
+  const std::pair<const char*, std::function<int32_t(nw_error*)>> calls[] = {
+      {"alloc", [&](nw_error* e) { return nw_alloc(rt, kProbe, 8, nullptr, &data, e); }},
+      {"free", [&](nw_error* e) { return nw_free(rt, kProbe, nullptr, nullptr, e); }},
+      {"copy", [&](nw_error* e) { return nw_copy(rt, kProbe, to, kCpu, bytes, 4, nullptr, e); }},
+      {"stream_create", [&](nw_error* e) { return nw_stream_create(rt, kProbe, &data, e); }},
+      {"stream_destroy", [&](nw_error* e) { return nw_stream_destroy(rt, kProbe, nullptr, e); }},
+      {"stream_sync", [&](nw_error* e) { return nw_stream_sync(rt, kProbe, nullptr, e); }},
+      {"stream_wait", [&](nw_error* e) { return nw_stream_wait(rt, kProbe, nullptr, nullptr, e); }},
+      {"device_info", [&](nw_error* e) { return nw_device(rt, kProbe, &info, e); }},
+  };
+  for (const auto& [slot, call] : calls) {
+    INFO(slot);
+    wanted = slot;
+    Error error;
+    odd = false;
+    expect_refused(call(&error), error, NW_FAILED, -1, {"probe", slot, "threw", "went wrong inside"});
+    odd = true;
+    error = Error();
+    expect_refused(call(&error), error, NW_FAILED, -1, {"probe", slot, "threw"});
+    CHECK(contains(asked, slot));
+    CHECK(data == &probe);
+    CHECK(to[0] == 0);
+  }
+  wanted = "extension";
+  CHECK(nw_extension(rt, "probe", "probe/1") == nullptr);
+  // A workspace that throws on its way in or out is the call's error, or nobody's.
+  probe.workspace_size = 64;
+  Array a({3}), out({3});
+  Call call("probe.noop/1", {&a}, {&out});
+  wanted = "alloc";
+  call.refused(rt, NW_FAILED, -1, {"probe", "alloc", "threw"});
+  wanted = "free";
+  call.ok(rt);
+  probe.on_slot = nullptr;
+  call.ok(rt);
+}
+
+TEST_CASE("a plugin that throws while it is destroyed ends nothing else") {
+  bool destroyed = false;
+  {
+    Loaded rt({"probe"});
+    rt.probe().on_destroy = [&] {
+      destroyed = true;
+      throw std::runtime_error("destroying went wrong");
+    };
+    Array a({3}), out({3});
+    Call("probe.noop/1", {&a}, {&out}).ok(rt);
+  }
+  CHECK(destroyed);
 }
 
 TEST_CASE("a built-in op goes to every plugin that lists it") {

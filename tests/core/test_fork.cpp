@@ -123,7 +123,7 @@ TEST_CASE("a new runtime in the child opens the device anew") {
 
 TEST_CASE("fork while another thread is inside a call") {
   SKIP_UNDER_TSAN();
-  for (const char* where : {"launch", "plan", "infer", "the pool"}) {
+  for (const char* where : {"launch", "plan", "infer", "alloc", "the pool"}) {
     INFO("inside " << where);
     Loaded rt({"probecpu"}, Options{.num_threads = 3});
     Probe& probe = rt.probe("probecpu");
@@ -135,6 +135,10 @@ TEST_CASE("fork while another thread is inside a call") {
     const std::string place = where;
     if (place == "launch") probe.on_launch = [&](const nw_call&) { stop(); };
     if (place == "plan") probe.on_plan = [&](const nw_sig&) { stop(); };
+    if (place == "alloc") probe.workspace_size = 64;
+    probe.on_slot = [&](const std::string& slot) {
+      if (slot == place) stop();
+    };
     if (place == "infer") probe.on_infer = [&](const nw_sig&, nw_spec*, uint32_t) { stop(); };
     std::function<void()> body = stop;
     if (place == "the pool")
@@ -153,6 +157,64 @@ TEST_CASE("fork while another thread is inside a call") {
     CHECK(child == 0);
     CHECK(status == NW_OK);
     CHECK(cpu_works(rt) == 0);
+  }
+}
+
+TEST_CASE("fork while another thread waits for the plan that a third one makes") {
+  SKIP_UNDER_TSAN();
+  Loaded rt({"probecpu"}, Options{.num_threads = 3});
+  Gate gate;
+  const pid_t parent = getpid();
+  rt.probe("probecpu").on_plan = [&](const nw_sig&) {
+    if (getpid() == parent) gate.wait();
+  };
+  std::atomic<int> good{0};
+  int child = kTimedOut;
+  {
+    Thread plans([&] { good += run_on(rt, kCpu) == NW_OK; });
+    REQUIRE(gate.wait_until_arrived());
+    Thread waits([&] { good += run_on(rt, kCpu) == NW_OK; });
+    usleep(20000);
+    child = in_child([&] { return cpu_works(rt); });  // of the same key
+    gate.open();
+  }
+  CHECK(child == 0);
+  CHECK(good == 2);
+}
+
+// The instance says through the log that it is being created; there the thread is stopped.
+TEST_CASE("fork while another thread opens the device") {
+  SKIP_UNDER_TSAN();
+  for (const DLDevice device : {kCpu, kProbe}) {
+    INFO("device type " << device.device_type);
+    struct Stop {
+      Gate gate;
+      pid_t parent = getpid();
+    } stop;
+    Folder folder;
+    folder.add("probecpu");
+    folder.add("probe");
+    auto options = sized<nw_options>();
+    options.plugin_path = folder.path().c_str();
+    options.num_threads = 3;
+    options.log_ctx = &stop;
+    options.log = [](void* ctx, int32_t, const char* message) {
+      auto& at = *static_cast<Stop*>(ctx);
+      if (getpid() == at.parent && contains(message, "is created")) at.gate.wait();
+    };
+    nw_runtime* rt = nullptr;
+    REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+    std::atomic<int32_t> status{-1};
+    int child = kTimedOut;
+    {
+      Thread opens([&] { status = run_on(rt, device); });
+      if (stop.gate.wait_until_arrived()) child = in_child([&] { return run_on(rt, device) != NW_OK ? 20 : cpu_works(rt); });
+      stop.gate.open();
+    }
+    CHECK(child == 0);  // the device was not open when the process was copied, so it is opened in the child
+    CHECK(status == NW_OK);
+    CHECK(cpu_works(rt) == 0);
+    nw_runtime_destroy(rt);
   }
 }
 

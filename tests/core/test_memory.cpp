@@ -116,6 +116,8 @@ TEST_CASE("what a copy refuses") {
   expect_refused(nw_copy(rt, kOpenCl, b, kProbe, a, 4, nullptr, &error), error, NW_UNSUPPORTED, -1, {"OpenCL:0", "12:0"});
   expect_refused(nw_copy(rt, kProbe, b, kOpenCl, a, 4, nullptr, &error), error, NW_UNSUPPORTED, -1, {"OpenCL:0", "12:0"});
   expect_refused(nw_copy(rt, kOpenCl, b, kPinned, a, 4, nullptr, &error), error, NW_UNSUPPORTED, -1, {"OpenCL:0", "ROCMHost:0"});
+  expect_refused(nw_copy(rt, kPinned, b, kOpenCl, a, 4, nullptr, &error), error, NW_UNSUPPORTED, -1, {"OpenCL:0", "ROCMHost:0"});
+  expect_refused(nw_copy(rt, kPinned, b, probe_device(7), a, 4, nullptr, &error), error, NW_INVALID, -1, {"12:7"});
   expect_refused(nw_copy(rt, kMetal, b, kCpu, a, 4, nullptr, &error), error, NW_UNAVAILABLE, -1, {"Metal"});
   expect_refused(nw_copy(rt, probe_device(7), b, kCpu, a, 4, nullptr, &error), error, NW_INVALID, -1, {"12:7"});
   expect_refused(nw_copy(rt, kProbe, b, probe_device(7), a, 4, nullptr, &error), error, NW_INVALID, -1, {"12:7"});

@@ -153,6 +153,33 @@ TEST_CASE("a call that does not fit the plan is refused") {
   nw_plan_release(plan);
 }
 
+TEST_CASE("a plan fits tensors that are aligned better than planned and no others") {
+  Loaded rt({"probe"});
+  Array base({64}), out({4});
+  const auto at = [&](uint64_t byte_offset) { return Array::view(base, {4}, {}, byte_offset); };
+  Array planned = at(16);
+  Call call("probe.noop/1", {&planned, nullptr, &planned}, {&out});
+  nw_plan* plan = nullptr;
+  REQUIRE(call.plan(rt, &plan) == NW_OK);
+  for (const uint64_t byte_offset : {0, 16, 32, 48, 64, 128}) {
+    INFO(byte_offset);
+    Array better = at(byte_offset);
+    Call one("probe.noop/1", {&better, nullptr, &planned}, {&out}), both("probe.noop/1", {&better, nullptr, &better}, {&out});
+    CHECK(nw_launch(plan, &one.raw, nullptr) == NW_OK);
+    CHECK(nw_launch(plan, &both.raw, nullptr) == NW_OK);
+  }
+  Array best = at(0);
+  for (const uint64_t byte_offset : {1, 4, 8, 24}) {
+    INFO(byte_offset);
+    Array worse = at(byte_offset);
+    Call other("probe.noop/1", {&best, nullptr, &worse}, {&out});
+    expect_refused(nw_launch(plan, &other.raw, &other.error), other.error, NW_INVALID, -1, {"fit", "alignment"});
+  }
+  Call present("probe.noop/1", {&best, &best, &best}, {&out});  // where the plan has no tensor
+  expect_refused(nw_launch(plan, &present.raw, &present.error), present.error, NW_INVALID, -1, {"fit"});
+  nw_plan_release(plan);
+}
+
 TEST_CASE("a plan may be released while it is launched") {
   Loaded rt({"probe"});
   Noop n;
@@ -311,6 +338,23 @@ TEST_CASE("a plugin infers shapes and dtypes where the op has no rule") {
   wrong.refused(rt, NW_INVALID, 3 - 2, {"first", "float32", "int64"});
 }
 
+TEST_CASE("a plugin may infer that an output belongs to an absent input") {
+  Loaded rt({"probe"});
+  rt.probe().on_infer = [](const nw_sig& sig, nw_spec* outputs, uint32_t) {
+    outputs[0].ndim = 1;
+    outputs[0].shape[0] = 5;
+    outputs[1].ndim = sig.num_inputs > 1 ? 1 : -1;  // the gradient of b
+    outputs[1].shape[0] = sig.num_inputs > 1 ? 5 : 0;
+  };
+  Array a({5}), b({5}), first({5}), second({5});
+  std::vector<nw_spec> specs(2);
+  Call call("probe.infer/1", {&a}, {&first, &second});
+  REQUIRE(call.infer(rt, specs) == NW_OK);
+  CHECK(specs[1].ndim == -1);
+  call.refused(rt, NW_INVALID, 2, {"second", "wanted", "absent"});
+  Call("probe.infer/1", {&a, &b}, {&first, &second}).ok(rt);
+}
+
 TEST_CASE("with a rule the plugin still says the dtypes") {
   Loaded rt({"probe"});
   rt.probe().on_infer = [](const nw_sig&, nw_spec* outputs, uint32_t) { outputs[0].dtype = kI64; };
@@ -332,7 +376,7 @@ TEST_CASE("a plugin's refusal to infer is the caller's") {
     expect_refused(call.infer(rt, specs), call.error, status, -1, {"the probe was told to"});
   }
   rt.probe().infer_status = NW_OK;
-  for (const int64_t ndim : {-1, 17, 1000}) {  // nonsense is the plugin's failure
+  for (const int64_t ndim : {-2, 17, 1000}) {  // nonsense is the plugin's failure
     rt.probe().on_infer = [=](const nw_sig&, nw_spec* outputs, uint32_t) { outputs[0].ndim = static_cast<int32_t>(ndim); };
     expect_refused(call.infer(rt, specs), call.error, NW_FAILED, -1, {"probe", "infer"});
   }

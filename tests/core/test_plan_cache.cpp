@@ -20,7 +20,7 @@ struct Keyed {
 
 int64_t key_of(const nw_sig& sig) {
   ProbeParams params{};
-  std::memcpy(&params, sig.params, std::min<size_t>(sig.params_size, sizeof params));
+  if (sig.params_size != 0) std::memcpy(&params, sig.params, std::min<size_t>(sig.params_size, sizeof params));
   return params.n;
 }
 

@@ -70,6 +70,14 @@ const Fault kFaults[] = {
     {"op_rule_outputs", NW_INVALID, {"2 outputs", "1"}},
     {"two_ops", NW_INVALID, {"faulty.op/1", "two"}},
     {"builtin_outputs", NW_INVALID, {"conv1d", "different"}},
+    {"builtin_rule", NW_INVALID, {"conv1d", "different", "'broadcast' here"}},
+    {"builtin_flags", NW_INVALID, {"conv1d", "different", "flags are 0x1 here and 0x0 there"}},
+    {"builtin_backward", NW_INVALID, {"conv1d", "different", "'faulty.back/1' here and 'conv1d_backward' there"}},
+    {"builtin_saved", NW_INVALID, {"conv1d", "different", "saved is 0x4 here and 0x3 there"}},
+    {"builtin_names", NW_INVALID, {"conv1d", "different", "input 2 is 'offset?' here and 'bias?' there"}},
+    {"builtin_field", NW_INVALID, {"conv1d", "different", "field 0 of params is 'n' here and 'stride' there"}},
+    {"builtin_few_names", NW_INVALID, {"conv1d", "input"}},
+    {"builtin_field_null", NW_INVALID, {"conv1d", "field"}},
 };
 
 // Their tables are right; it is create() that fails.
@@ -77,6 +85,7 @@ const Fault kUnopened[] = {
     {"create_unavailable", NW_UNAVAILABLE, {"install libfaulty1"}},
     {"create_odd_status", NW_FAILED, {"99"}},
     {"throws_in_create", NW_FAILED, {"create", "threw"}},
+    {"throws_in_device_count", NW_FAILED, {"device_count", "threw", "nobody can count"}},
 };
 
 void expect_words(const std::string& text, const std::vector<const char*>& words) {
@@ -250,6 +259,18 @@ TEST_CASE("a file that is no plugin is listed and an error of nw_load") {
     if (status != NW_OK) expect_words(error.text(), bad.words);
     CHECK(std::string(rt.backend_of_file(path).name).empty());
   }
+}
+
+TEST_CASE("a refused file leaves no descriptor open") {
+  const auto descriptors = [] {
+    const fs::directory_iterator all("/proc/self/fd");
+    return std::distance(fs::begin(all), fs::end(all));
+  };
+  Folder folder;
+  for (const BadFile& bad : kBadFiles) bad.write(folder / ("narrows_" + std::to_string(&bad - kBadFiles) + ".so"));
+  const auto before = descriptors();
+  for (int i = 0; i < 3; ++i) Runtime rt(folder);
+  CHECK(descriptors() == before);
 }
 
 TEST_CASE("a truncated plugin is refused at every length") {

@@ -29,6 +29,18 @@ bool is_float(DType dtype);
 bool is_signed_int(DType dtype);
 bool is_int(DType dtype);  // not bool
 
+// Dtypes that DLPack knows and no built-in op takes: what they are called in messages, and a dtype of ours that has room for them.
+struct ForeignDType {
+  DLDataType dtype;
+  const char* name;
+  DType memory;
+};
+inline constexpr ForeignDType kForeignDTypes[] = {
+    {{kDLComplex, 64, 1}, "complex64", DType::f64},     {{kDLFloat, 8, 1}, "float8", DType::u8},
+    {{kDLBfloat, 32, 1}, "bfloat32", DType::f32},       {{kDLInt, 24, 1}, "int24", DType::i32},
+    {{kDLUInt, 40, 1}, "uint40", DType::u64},           {{kDLBool, 16, 1}, "bool16", DType::i16},
+    {{kDLOpaqueHandle, 64, 1}, "handle64", DType::u64}, {{kDLFloat8_e4m3fn, 8, 1}, "dtype code 10", DType::u8}};
+
 // Format of a floating dtype, IEEE style: precision counts the hidden bit.
 struct FloatFormat {
   int precision;

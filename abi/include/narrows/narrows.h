@@ -36,7 +36,8 @@ typedef struct nw_options {
 /* One plugin file that was found. Strings live as long as the runtime. Written by the callee. */
 typedef struct nw_backend_info {
   uint32_t struct_size;
-  int32_t status;       /* NW_OK; NW_UNAVAILABLE: its create() said so; NW_INVALID or NW_UNSUPPORTED: the file was refused */
+  int32_t status;       /* NW_OK; NW_UNAVAILABLE: a library or driver that it needs is missing; NW_INVALID, NW_UNSUPPORTED: the
+                         * file was refused; else what its create() returned */
   const char* name;     /* "" when the file was refused before its name was known */
   const char* version;  /* likewise */
   const char* path;
@@ -58,14 +59,15 @@ NW_API int32_t nw_runtime_create(const nw_options* options, nw_runtime** out, nw
 /* rt may be NULL. The caller has synchronised its streams and released its plans, and no other call is under way. */
 NW_API void nw_runtime_destroy(nw_runtime* rt);
 
-/* Loads one more plugin, ahead of those present. A refused one is an error here, and is listed by nw_backend too. */
+/* Loads one more plugin, ahead of those present. A refused one is an error here, and is listed by nw_backend too. Before it serves
+ * a device, memory and streams of that device go back to the plugin that made them: afterwards they would go to this one. */
 NW_API int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error);
 NW_API uint32_t nw_backend_count(nw_runtime* rt);
 /* index < nw_backend_count, in search order. Creates the instance if that was not done before. */
 NW_API int32_t nw_backend(nw_runtime* rt, uint32_t index, nw_backend_info* out, nw_error* error);
 NW_API int32_t nw_device(nw_runtime* rt, DLDevice device, nw_device_info* out, nw_error* error);
-/* The declaration by which the op is called; lives as long as the runtime. Its `kernels` is NULL for a built-in op: each
- * plugin's own are in nw_backend_info.ops. */
+/* The declaration by which the op is called; lives as long as the runtime. Its `kernels` is NULL: each plugin's own are in
+ * nw_backend_info.ops. */
 NW_API int32_t nw_find_op(nw_runtime* rt, const char* name, const nw_op** out, nw_error* error);
 /* A plugin's extension struct, alive as long as the runtime; NULL: no such backend or extension. */
 NW_API const void* nw_extension(nw_runtime* rt, const char* backend, const char* name);
@@ -78,7 +80,7 @@ NW_API int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, u
 /* As nw_run without the launch; of data only the alignment is used, and memory is not touched. out == NULL: would it run, and
  * if not why? `info` may be NULL. The plan belongs to the caller until nw_plan_release, and not beyond nw_runtime_destroy. */
 NW_API int32_t nw_plan_get(nw_runtime* rt, const nw_call* call, nw_plan** out, nw_plan_info* info, nw_error* error);
-/* NW_INVALID if the call does not fit the plan. */
+/* NW_INVALID if the call does not fit the plan: tensors may be aligned better than planned, all else is as it was. */
 NW_API int32_t nw_launch(const nw_plan* plan, const nw_call* call, nw_error* error);
 NW_API void nw_plan_release(nw_plan* plan); /* plan may be NULL; safe while it runs or stands in a captured graph */
 NW_API void nw_plan_cache_clear(nw_runtime* rt);

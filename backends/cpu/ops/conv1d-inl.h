@@ -29,11 +29,12 @@ const A* Line(const Signal<T>& x, int64_t position, int64_t step, int64_t count,
   if constexpr (std::is_same_v<T, A>)
     if (step == 1 && x.stride == 1 && position >= 0 && position <= x.extent - padded && is_aligned(x.base))
       return x.base + position;
-  // Divided, not multiplied, so that a huge step does not overflow.
+  // Divided, and multiplied only where it is taken, so that a huge step does not overflow.
   const int64_t low = position >= 0 ? 0 : std::min(count, (-position - 1) / step + 1);
   const int64_t high = position >= x.extent ? low : std::max(low, std::min(count, (x.extent - 1 - position) / step + 1));
   std::fill(line, line + low, A{0});
-  if (low < high) LoadRow(x.base + (position + low * step) * x.stride, step * x.stride, high - low, line + low);
+  const int64_t stride = high - low > 1 ? step * x.stride : 0;
+  if (low < high) LoadRow(x.base + (position + low * step) * x.stride, stride, high - low, line + low);
   std::fill(line + high, line + padded, A{0});
   return line;
 }

@@ -74,6 +74,8 @@ class ConvPlan final : public Plan {
     const int forced = forced_kernel(sig, kKernels);
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : prefers_gemm(g) ? kGemm : kDirect;
     kernel = kKernels[choice_];
+    empty_ = g.batch == 0 || g.out_channels == 0;
+    if (empty_) return;
     const Correlation& c = correlation_;
     if (choice_ == kDirect) {
       direct_ = direct_layout(instance, dtype_, 1, c);
@@ -85,6 +87,7 @@ class ConvPlan final : public Plan {
   }
 
   void launch(const nw_call& call) const override {
+    if (empty_) return;
     const CorrelationData data{cpu::data<void>(call.inputs[0]), cpu::data<void>(call.inputs[1]),
                                call.num_inputs > 2 ? cpu::data<void>(call.inputs[2]) : nullptr, cpu::data<void>(call.outputs[0])};
     const auto describe = [](const void* arg, int64_t) { return *static_cast<const Correlation*>(arg); };
@@ -97,6 +100,7 @@ class ConvPlan final : public Plan {
   const Instance& instance_;
   Dtype dtype_;
   Kernel choice_;
+  bool empty_;  // y has no element; the extents that are not 0 may then be too large to count with
   Correlation correlation_;
   DirectLayout direct_{};
   GemmLayout gemm_{};

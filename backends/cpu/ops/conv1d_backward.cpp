@@ -7,7 +7,8 @@ namespace narrows::cpu {
 int64_t num_grad_x_phases(const ConvGeometry& g) { return std::min(g.taps, g.stride / std::gcd(g.stride, g.dilation)); }
 
 // Phase i has the taps i, i + cycle, ...; they reach the positions p = q * stride + r with r = (i * dilation - pad) mod stride,
-// from t = (p + pad - tap * dilation) / stride. Taps run backwards, so that t grows with them.
+// from t = (p + pad - tap * dilation) / stride. Taps run backwards, so that t grows with them. A stride that is never taken is
+// left 0: its product could overflow.
 Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) {
   const int64_t divisor = std::gcd(g.stride, g.dilation), cycle = g.stride / divisor, step = g.dilation / divisor;
   const int64_t reach = phase * g.dilation - g.pad_left;
@@ -15,14 +16,15 @@ Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) 
   Correlation c{};
   c.taps = (g.taps - phase - 1) / cycle + 1;
   c.batch = g.batch, c.groups = g.groups, c.outs = g.ins(), c.ins = g.outs();
-  c.length = residue < g.length ? (g.length - residue - 1) / g.stride + 1 : 0;
   c.step = 1, c.tap_step = step, c.extent = g.out_length;
+  if (residue >= g.length) return c;  // no position; what follows could overflow
+  c.length = (g.length - residue - 1) / g.stride + 1;
   c.origin = (residue - reach) / g.stride - (c.taps - 1) * step;
   c.in_batch = g.y.outer, c.in_group = g.outs() * g.y.channel, c.in_channel = g.y.channel, c.in_position = g.y.position;
-  c.w_offset = (phase + (c.taps - 1) * cycle) * g.w.position, c.w_tap = -cycle * g.w.position;
+  c.w_offset = (phase + (c.taps - 1) * cycle) * g.w.position, c.w_tap = c.taps > 1 ? -cycle * g.w.position : 0;
   c.w_group = g.outs() * g.w.outer, c.w_out = g.w.channel, c.w_in = g.w.outer;
   c.out_offset = residue * grad_x.position, c.out_batch = grad_x.outer, c.out_group = g.ins() * grad_x.channel;
-  c.out_channel = grad_x.channel, c.out_position = g.stride * grad_x.position;
+  c.out_channel = grad_x.channel, c.out_position = c.length > 1 ? g.stride * grad_x.position : 0;
   return c;
 }
 
@@ -40,6 +42,7 @@ enum Output : uint32_t { kGradX, kGradW, kGradBias };
 // Zeros in all of an (outer, channels, positions) tensor.
 void fill_zero(const Instance& instance, Dtype dtype, void* tensor, Strides3 s, int64_t outer, int64_t channels,
                int64_t positions) {
+  if (outer == 0 || channels == 0 || positions == 0) return;  // the others may be huge
   with_dtype(dtype, [&]<class T>(T) {
     run_tasks(instance, outer * channels, static_cast<double>(positions), [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
@@ -138,14 +141,14 @@ class ConvBackwardPlan final : public Plan {
     if (has_output(sig, kGradW)) grad_w_ = strides3(output(sig, kGradW));
     if (has_output(sig, kGradBias)) grad_bias_stride_ = output(sig, kGradBias).strides[0];
     phases_ = g.length > 0 ? num_grad_x_phases(g) : 0;
-    has_grad_y_ = has_input(sig, kGradY);
-    if (has_grad_y_ && choice_ != kScalar) PlanVector(sig);
+    all_zero_ = !has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0;
+    if (!all_zero_ && choice_ != kScalar) PlanLayouts(sig);
   }
 
   void launch(const nw_call& call) const override {
     const auto output = [&](uint32_t i) { return i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr; };
     void *grad_x = output(kGradX), *grad_w = output(kGradW), *grad_bias = output(kGradBias);
-    if (!has_grad_y_) return FillZero(grad_x, grad_w, grad_bias);
+    if (all_zero_) return FillZero(grad_x, grad_w, grad_bias);
     const void* grad_y = data<void>(call.inputs[kGradY]);
     if (grad_x != nullptr) GradX(call, {grad_y, data<void>(call.inputs[kW]), nullptr, grad_x});
     if (grad_w != nullptr) GradW(call, grad_y, data<void>(call.inputs[kX]), grad_w);
@@ -153,18 +156,23 @@ class ConvBackwardPlan final : public Plan {
   }
 
  private:
-  void PlanVector(const nw_sig& sig) {
+  void PlanLayouts(const nw_sig& sig) {
     const ConvGeometry& g = geometry_;
     if (has_output(sig, kGradX) && phases_ > 0) {
       const Correlation c = largest_phase(g);
-      if (choice_ != kGemm) direct_ = direct_layout(instance_, g.dtype, phases_, c);
-      if (choice_ == kGemm)
+      if (choice_ == kGemm) {
         gemm_ = gemm_layout(instance_, accumulate_dtype(g.dtype), phases_ * g.groups, c.outs, c.batch * c.length, false,
                             c.ins * c.taps);
+      } else {
+        direct_ = direct_layout(instance_, g.dtype, phases_, c);
+      }
     }
     if (has_output(sig, kGradW)) {
-      if (choice_ == kDirect) sums_w_ = grad_w_layout(instance_, g);
-      if (choice_ != kDirect) product_ = GradWProduct(instance_, g);
+      if (choice_ == kDirect) {
+        sums_w_ = grad_w_layout(instance_, g);
+      } else {
+        product_ = GradWProduct(instance_, g);
+      }
     }
     if (has_output(sig, kGradBias)) sums_bias_ = grad_bias_layout(instance_, g);
     // One gradient after the other in the same memory.
@@ -182,17 +190,17 @@ class ConvBackwardPlan final : public Plan {
   void GradX(const nw_call& call, const CorrelationData& data) const {
     const ConvGeometry& g = geometry_;
     if (phases_ < g.stride) fill_zero(instance_, g.dtype, data.out, grad_x_, g.batch, g.in_channels, g.length);
-    if (choice_ == kGemm) {
+    if (choice_ == kScalar) {
+      for (int64_t i = 0; i < phases_; ++i) correlate_scalar(instance_, g.dtype, grad_x_phase(g, grad_x_, i), data);
+    } else if (choice_ == kGemm) {
       gemm(instance_, gemm_, call.workspace,
            [&](int64_t i) { return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups); });
-    } else if (choice_ != kScalar) {
+    } else {
       const auto describe = [](const void* arg, int64_t phase) {
         const auto* plan = static_cast<const ConvBackwardPlan*>(arg);
         return grad_x_phase(plan->geometry_, plan->grad_x_, phase);
       };
       correlate_direct(instance_, direct_, call.workspace, data, describe, this);
-    } else {
-      for (int64_t i = 0; i < phases_; ++i) correlate_scalar(instance_, g.dtype, grad_x_phase(g, grad_x_, i), data);
     }
   }
 
@@ -213,7 +221,7 @@ class ConvBackwardPlan final : public Plan {
   Kernel choice_;
   Strides3 grad_x_{}, grad_w_{};
   int64_t grad_bias_stride_ = 0, phases_;
-  bool has_grad_y_;  // absent, it is zero, and so is every gradient
+  bool all_zero_;  // grad_y is absent or has no element
   DirectLayout direct_{};
   GemmLayout gemm_{};
   GradWProduct product_;

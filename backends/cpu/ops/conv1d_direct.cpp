@@ -62,6 +62,8 @@ void Slide(const A* x, const A* taps, int64_t num_taps, int64_t step, int64_t le
   for (; t < length; t += lanes) SlideTile<1>(d, x + t, taps, num_taps, step, cycle, start, acc + t);
 }
 
+// One task. The taps of a residue (modulo the cycle) read one decimated line of the input, so the line is fetched once; as many
+// of its taps as the layout's span allows then slide over it, for one output after the other.
 template <class T, class A = Accumulate<T>>
 class DirectTask {
  public:
@@ -88,7 +90,7 @@ class DirectTask {
     padded_ = round_up(count_, lanes);
     in_place_ = std::is_same_v<T, A> && c_.out_position == 1 && padded_ == count_ && is_aligned(out_);
     const int64_t cycle = c_.tap_cycle();
-    bool first = true;
+    bool first = true;  // nothing is summed yet: sums begin with the bias
     for (int64_t channel = 0; channel < c_.ins; ++channel)
       for (int64_t residue = 0; residue < std::min(cycle, c_.taps); ++residue)
         for (int64_t tap = residue; tap < c_.taps; tap += taps_per_line_ * cycle, first = false)
@@ -168,7 +170,7 @@ DirectLayout direct_layout(const Instance& instance, Dtype dtype, int64_t proble
   l.span = per_line <= 1 ? 0 : step > kBlock / (per_line - 1) ? kBlock : (per_line - 1) * step;
   l.outs = std::clamp<int64_t>(c.outs, 1, 8);
   l.blocks = ceil_div(c.length, l.block), l.out_blocks = ceil_div(c.outs, l.outs);
-  l.task_cost = static_cast<double>(l.outs * c.ins * l.block) * static_cast<double>(c.taps);
+  l.task_cost = static_cast<double>(l.outs * l.block) * static_cast<double>(c.ins) * static_cast<double>(c.taps);
   const int64_t size = size_of(accumulate_dtype(dtype));
   l.acc_bytes = aligned_bytes(static_cast<uint64_t>(l.outs * l.block * size));
   l.line_bytes = aligned_bytes(static_cast<uint64_t>((l.block + l.span + kPadding) * size));

@@ -22,7 +22,7 @@ Accumulate<T> correlate_at(const Correlation& c, const T* in, const T* w, int64_
 template <class T>
 void correlate(const Instance& instance, const Correlation& c, const CorrelationData& data) {
   const int64_t blocks = ceil_div(c.length, kBlock);
-  const double cost = static_cast<double>(std::min(kBlock, c.length) * c.ins) * static_cast<double>(c.taps);
+  const double cost = static_cast<double>(std::min(kBlock, c.length)) * static_cast<double>(c.ins) * static_cast<double>(c.taps);
   run_tasks(instance, c.batch * c.groups * c.outs * blocks, cost, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t block = task % blocks, row = task / blocks;

@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-inline constexpr int64_t kSumBlock = 2048, kSumSpan = 2048, kSumPadding = 64;
+// Positions of a block, and what the taps that share a line of x spread over at most: the two lines stay in a near cache.
+inline constexpr int64_t kSumBlock = 2048, kSumSpan = 2048;
 
 template <class D, class A = hn::TFromD<D>>
 HWY_INLINE A AddLanes(D d, hn::Vec<D> v) {
@@ -75,7 +76,7 @@ void DotsOfLine(const A* dy, const A* line, int64_t step, int64_t count, int64_t
 template <class T, class A = Accumulate<T>>
 void GradWPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, const void* x, void* scratch, double* totals) {
   A* y_line = static_cast<A*>(scratch);
-  A* x_line = y_line + kSumBlock + kSumPadding;
+  A* x_line = y_line + kSumBlock;
   const int64_t out = part.row / g.ins(), channel = out / g.outs() * g.ins() + part.row % g.ins();
   const int64_t divisor = std::gcd(g.stride, g.dilation), step = g.dilation / divisor;
   const int64_t cycle = std::min(g.stride / divisor, g.taps), per_line = 1 + kSumSpan / step;
@@ -138,7 +139,7 @@ namespace {
 
 HWY_EXPORT(SumRow);
 
-using HWY_NAMESPACE::kSumBlock, HWY_NAMESPACE::kSumPadding, HWY_NAMESPACE::kSumSpan;
+using HWY_NAMESPACE::kSumBlock, HWY_NAMESPACE::kSumSpan;
 
 // Enough splits for many threads when there are few rows, but no more than two megabytes of sums.
 SumLayout sum_layout(const Instance& instance, const ConvGeometry& g, bool grad_bias) {
@@ -153,7 +154,7 @@ SumLayout sum_layout(const Instance& instance, const ConvGeometry& g, bool grad_
   l.splits = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(l.blocks, 1));
   l.task_cost = static_cast<double>(g.batch * g.out_length) * static_cast<double>(l.sums) / static_cast<double>(l.splits);
   l.partial_bytes = aligned_bytes(static_cast<uint64_t>(l.rows * l.splits * l.sums) * sizeof(double));
-  const int64_t elements = 2 * (kSumBlock + kSumPadding) + (grad_bias ? 0 : kSumSpan);
+  const int64_t elements = kSumBlock + (grad_bias ? 0 : kSumBlock + kSumSpan);  // a line of grad_y, and one of x
   l.slot_bytes = aligned_bytes(static_cast<uint64_t>(elements * size_of(accumulate_dtype(g.dtype))));
   l.workspace_size = l.partial_bytes + l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.rows * l.splits, l.task_cost));
   return l;

@@ -287,9 +287,7 @@ std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& s
   }
   plan->operand[n] = output_operand(r);
   tensors[n] = &output(sig, 0);
-  if (!collapse(*tensors[n], tensors, plan->operand, n + 1, n, &plan->blocks))
-    refuse(NW_UNSUPPORTED, static_cast<int32_t>(sig.num_inputs), "%s: more than %d dimensions are left after collapsing", sig.op,
-           kMaxDims);
+  collapse(*tensors[n], tensors, plan->operand, n + 1, n, &plan->blocks);
   for (int k = 0; k < n; ++k) plan->operand[k].constant |= all_zero(plan->blocks.stride[k], plan->blocks.ndim);
   choose_block(&plan->blocks, plan->operand, n + 1);
   plan_variant(r, plan.get());

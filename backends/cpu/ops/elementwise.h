@@ -63,7 +63,6 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 
 // ---- blocks ----
 
-constexpr int kMaxDims = 8;      // after collapsing
 constexpr int kMaxOperands = 7;  // elementwise_backward: four inputs, three gradients
 constexpr int64_t kTileBytes = 4096;
 
@@ -71,10 +70,10 @@ constexpr int64_t kTileBytes = 4096;
 // most the elements that fit a tile, unless every operand can be used where it lies.
 struct Blocks {
   int ndim = 0;
-  int64_t extent[kMaxDims];
-  int64_t stride[kMaxOperands][kMaxDims];  // bytes
-  int64_t offset[kMaxOperands];            // bytes from a tensor's first element to the space's
-  int64_t rows, columns;                   // of a full block
+  int64_t extent[NW_MAX_NDIM];
+  int64_t stride[kMaxOperands][NW_MAX_NDIM];  // bytes
+  int64_t offset[kMaxOperands];               // bytes from a tensor's first element to the space's
+  int64_t rows, columns;                      // of a full block
   int64_t row_blocks, column_blocks;
   int64_t count;  // of blocks
 
@@ -95,8 +94,8 @@ struct Operand {
 };
 
 // Broadcasts the operands (nullptr: absent) to `shape`, drops dimensions of extent 1, flips those that operand `leader` walks
-// backwards, orders them by its strides and merges what can be merged. False: more than kMaxDims are left.
-bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
+// backwards, orders them by its strides and merges what can be merged.
+void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
               Blocks* blocks);
 
 // Picks the block: see the struct.

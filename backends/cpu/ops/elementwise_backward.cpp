@@ -79,7 +79,7 @@ struct SumPass {
   Operand output;  // from f64
   Gradient gradient;
   Blocks blocks;  // operands: the inputs, then the output
-  bool kept[kMaxDims];
+  bool kept[NW_MAX_NDIM];
   int64_t kept_blocks, summed_blocks, slices;
   int64_t grain;       // kept blocks that are worth a thread
   uint64_t workspace;  // where in it the slices' sums begin
@@ -205,12 +205,6 @@ bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& output) {
   return false;
 }
 
-void collapse_or_refuse(const Request& r, const nw_tensor_sig& shape, const nw_tensor_sig* const* tensors, const Operand* access,
-                        int n, int leader, Blocks* blocks) {
-  if (!collapse(shape, tensors, access, n, leader, blocks))
-    refuse(NW_UNSUPPORTED, -1, "%s: more than %d dimensions are left after collapsing", r.sig.op, kMaxDims);
-}
-
 // The inputs as collapse() wants them; what no kernel reads takes no part.
 void list_inputs(const Request& r, const BackwardPlan& plan, unsigned reads, const nw_tensor_sig** tensors, Operand* access) {
   for (int k = 0; k < kInputs; ++k) {
@@ -223,7 +217,7 @@ void list_inputs(const Request& r, const BackwardPlan& plan, unsigned reads, con
 
 // The operand whose layout the walk follows: the one that is broadcast along the fewest dimensions.
 int choose_leader(const Blocks& blocks, int n) {
-  int leader = 0, best = kMaxDims + 1;
+  int leader = 0, best = NW_MAX_NDIM + 1;
   for (int k = 0; k < n; ++k) {
     int zeros = 0;
     for (int d = 0; d < blocks.ndim; ++d) zeros += blocks.stride[k][d] == 0 && blocks.extent[d] > 1;
@@ -235,9 +229,9 @@ int choose_leader(const Blocks& blocks, int n) {
 void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Operand* access, int n, int considered,
                  Blocks* blocks) {
   const nw_tensor_sig& shape = input(r.sig, 0);
-  collapse_or_refuse(r, shape, tensors, access, n, considered - 1, blocks);
+  collapse(shape, tensors, access, n, considered - 1, blocks);
   if (const int leader = choose_leader(*blocks, considered); leader != considered - 1)
-    collapse_or_refuse(r, shape, tensors, access, n, leader, blocks);
+    collapse(shape, tensors, access, n, leader, blocks);
   choose_block(blocks, access, considered);
 }
 
@@ -292,7 +286,7 @@ void plan_zero(const Request& r, BackwardPlan* plan, int k) {
   const nw_tensor_sig* tensor = &output(r.sig, static_cast<uint32_t>(k));
   plan->zero_operand[z] = k;
   plan->zero_outputs[z] = output_operand(r, k, dtype_of(r.sig, r.sig.num_inputs + static_cast<uint32_t>(k)));
-  collapse_or_refuse(r, *tensor, &tensor, &plan->zero_outputs[z], 1, 0, &plan->zero_blocks[z]);
+  collapse(*tensor, &tensor, &plan->zero_outputs[z], 1, 0, &plan->zero_blocks[z]);
   plan->zero_blocks[z].set_block(1, kTileBytes / plan->zero_outputs[z].size);
 }
 

@@ -49,7 +49,7 @@ int list_dims(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, 
 
 }  // namespace
 
-bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
+void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
               Blocks* blocks) {
   Dim dims[NW_MAX_NDIM];
   const int listed = list_dims(shape, operands, num_operands, leader, dims);
@@ -66,7 +66,6 @@ bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, 
     else
       dims[n++] = dims[d];
   }
-  if (n > kMaxDims) return false;
   blocks->ndim = n;
   for (int d = 0; d < n; ++d) {
     blocks->extent[d] = dims[d].extent;
@@ -76,7 +75,6 @@ bool collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, 
     blocks->extent[blocks->ndim] = 1;
     for (int k = 0; k < num_operands; ++k) blocks->stride[k][blocks->ndim] = 0;
   }
-  return true;
 }
 
 void Blocks::set_block(int64_t rows_wanted, int64_t columns_wanted) {
@@ -124,7 +122,7 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
 // ---- launching ----
 
 Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t index) {
-  int64_t at[kMaxDims];
+  int64_t at[NW_MAX_NDIM];
   const int64_t outer = index / blocks.column_blocks;
   at[0] = (index - outer * blocks.column_blocks) * blocks.columns;
   int64_t rest = outer / blocks.row_blocks;

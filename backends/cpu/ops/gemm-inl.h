@@ -43,9 +43,11 @@ template <class T, class A>
 HWY_INLINE void PackRun(const GemmView& view, const T* base, int64_t position, int64_t count, A* dst) {
   const int64_t step = view.width_step, last = position + (count - 1) * step;
   if (view.extent == kUnbounded || (std::min(position, last) >= 0 && std::max(position, last) < view.extent))
-    return LoadRow(base + position * view.stride, step * view.stride, count, dst);
-  for (int64_t i = 0; i < count; ++i, position += step)
-    dst[i] = position >= 0 && position < view.extent ? read(base + position * view.stride) : A{0};
+    return LoadRow(base + position * view.stride, count > 1 ? step * view.stride : 0, count, dst);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = position + i * step;
+    dst[i] = at >= 0 && at < view.extent ? read(base + at * view.stride) : A{0};
+  }
 }
 
 // Row by row: for columns that lie close together.
@@ -85,23 +87,23 @@ HWY_INLINE void Transpose(const double* const* p, double* dst, int64_t ld) {
 }
 #endif
 
-// Columns j0 .. j0 + N of `length` consecutive ki from `inner` on.
+// Columns j0 .. j0 + N of `length` consecutive ki from `inner` on, at consecutive addresses.
 template <int N, class T, class A>
 HWY_INLINE void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, A* dst, int64_t ld) {
-  const T* column[N];
-  int64_t low = 0, high = length;  // where every column is inside
+  const T* column[N];  // its position 0
   int64_t position[N];
+  int64_t low = 0, high = length;  // where every column is inside
   for (int c = 0; c < N; ++c) {
     const int64_t jo = (j0 + c) / view.width_inner, ji = (j0 + c) % view.width_inner;
     position[c] = inner * view.depth_step + ji * view.width_step + view.origin;
-    column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer + position[c] * view.stride;
+    column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer;
     if (view.extent == kUnbounded) continue;
     low = std::max(low, -position[c]);
     high = std::min(high, view.extent - position[c]);
   }
   const auto element = [&](int64_t i, int c) {
     const bool inside = view.extent == kUnbounded || (position[c] + i >= 0 && position[c] + i < view.extent);
-    dst[i * ld + c] = inside ? read(column[c] + i) : A{0};
+    dst[i * ld + c] = inside ? read(column[c] + (position[c] + i)) : A{0};
   };
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -110,7 +112,7 @@ HWY_INLINE void PackColumns(const GemmView& view, int64_t outer, int64_t inner, 
       for (int c = 0; c < N; ++c) element(i, c);
     for (; i + N <= high; i += N) {
       const T* p[N];
-      for (int c = 0; c < N; ++c) p[c] = column[c] + i;
+      for (int c = 0; c < N; ++c) p[c] = column[c] + (position[c] + i);
       Transpose(p, dst + i * ld, ld);
     }
   }
@@ -119,7 +121,7 @@ HWY_INLINE void PackColumns(const GemmView& view, int64_t outer, int64_t inner, 
     for (int c = 0; c < N; ++c) element(i, c);
 }
 
-// Column by column: for depth that lies contiguous (depth_step * stride is 1).
+// Column by column: for depth that lies contiguous.
 template <class T, class A>
 void PackTransposed(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
   constexpr int kBlock = 16 / sizeof(A);
@@ -136,9 +138,8 @@ void PackTransposed(const GemmView& view, int64_t k0, int64_t depth, int64_t j0,
 
 template <class T, class A = Accumulate<T>>
 void PackAs(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
-  const bool rows_contiguous = view.width_step * view.stride == 1 && view.width_inner >= std::min<int64_t>(count, 8);
-  // With a window, PackColumns counts positions, so the step must be 1 and not the address alone.
-  const bool depth_contiguous = view.depth_step * view.stride == 1 && (view.extent == kUnbounded || view.depth_step == 1);
+  const bool rows_contiguous = view.width_step == 1 && view.stride == 1 && view.width_inner >= std::min<int64_t>(count, 8);
+  const bool depth_contiguous = view.depth_step == 1 && view.stride == 1;
   if (depth_contiguous && !rows_contiguous && view.depth_inner >= 8) {
     PackTransposed<T>(view, k0, depth, j0, count, width, dst, ld);
   } else {

@@ -41,12 +41,12 @@ struct PanelVectors {
   int64_t num = 0, together = 1, first[3], count[3];
   PanelVectors(const GemmProblem& problem, int64_t panel, int64_t lanes) {
     for (int64_t v = 0; v < 3; ++v) {
-      first[v] = problem.interleave != 0 ? v * problem.interleave + panel * lanes : (panel * 3 + v) * lanes;
-      const int64_t end = problem.interleave != 0 ? (v + 1) * problem.interleave : problem.columns;
+      first[v] = problem.interleaved ? v * problem.columns + panel * lanes : (panel * 3 + v) * lanes;
+      const int64_t end = problem.interleaved ? (v + 1) * problem.columns : problem.columns;
       count[v] = std::clamp<int64_t>(end - first[v], 0, lanes);
       if (count[v] > 0) num = v + 1;
     }
-    if (problem.interleave == 0) together = num;
+    if (!problem.interleaved) together = num;
   }
   int64_t Columns(int64_t v) const { return together == 1 ? count[v] : std::accumulate(count, count + together, int64_t{0}); }
 };
@@ -60,7 +60,7 @@ class Task {
         sums_(b_ + layout.b_bytes / sizeof(A)) {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
-    const int64_t per_panel = problem.interleave != 0 ? lanes() : ld();
+    const int64_t per_panel = problem.interleaved ? lanes() : ld();
     panel_begin_ = panel_group * layout.group_panels;
     panel_end_ = std::min(panel_begin_ + layout.group_panels, ceil_div(problem.columns, per_panel));
   }
@@ -157,7 +157,7 @@ void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
   while (threads > 1 && tasks() < 3 * threads) {
     const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
-    if (rows_longer ? l.block_rows > 4 * l.tile.rows : l.group_panels == 1 && l.block_rows > 4 * l.tile.rows) {
+    if ((rows_longer || l.group_panels == 1) && l.block_rows > 4 * l.tile.rows) {
       l.block_rows = round_up(l.block_rows / 2, l.tile.rows);
     } else if (l.group_panels > 1) {
       l.group_panels = ceil_div(l.group_panels, 2);

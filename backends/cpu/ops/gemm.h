@@ -65,9 +65,9 @@ using GemmStore = void (*)(const GemmProblem& problem, void* tile, int64_t row, 
 
 struct GemmProblem {
   int64_t rows = 0, columns = 0;
-  // 0: panel p holds columns p * 3 * lanes and on. Else its v-th vector (v = 0, 1, 2) starts at v * interleave + p * lanes and
-  // ends before (v + 1) * interleave: three column ranges side by side. `columns` is then `interleave`.
-  int64_t interleave = 0;
+  // False: panel p holds columns p * 3 * lanes and on. True: b has three ranges of `columns` columns, and the v-th vector of panel
+  // p (v = 0, 1, 2) holds those from p * lanes on of the v-th range, so that a tile has all three side by side.
+  bool interleaved = false;
   int num_segments = 1;
   GemmSegment segments[2];
   GemmOutput output;

@@ -25,8 +25,7 @@ void StoreCells(const GemmProblem& problem, void* tile_data, int64_t row, int64_
   const A* tile = static_cast<const A*>(tile_data);
   hn::Vec<D> bias[3];
   for (int64_t gate = 0; gate < 3; ++gate)
-    bias[gate] = t.bias.base == nullptr ? hn::Zero(d)
-                                        : LoadStrided(d, t.bias.at<const T>(0, gate * state + s), t.bias.strides.column, count);
+    bias[gate] = LoadStrided(d, t.bias.at<const T>(0, gate * state + s), t.bias.strides.column, count);
   for (int64_t b = row; b < row + rows; ++b, tile += 3 * lanes) {
     hn::Vec<D> z[3];
     for (int64_t gate = 0; gate < 3; ++gate) {
@@ -93,7 +92,7 @@ class LltmPlan final : public Plan {
       return matrix_view(advance(m.base, column * m.strides.column, sizes_.dtype), sizes_.dtype, m.strides.column, m.strides.row);
     };
     GemmProblem p;
-    p.rows = sizes_.batch, p.columns = p.interleave = sizes_.state;
+    p.rows = sizes_.batch, p.columns = sizes_.state, p.interleaved = true;
     p.num_segments = 2;
     p.segments[0] = {view(t.old_h, 0), view(t.weights, 0), 0, sizes_.state};
     p.segments[1] = {view(t.input, 0), view(t.weights, sizes_.state), 0, sizes_.features};

@@ -33,6 +33,9 @@ struct LltmSizes {
   int64_t batch, features, state;
 };
 
+// What the activations of one state cost, and their derivatives, in multiply-adds.
+inline constexpr double kActivationCost = 100, kDerivativeCost = 200;
+
 // The tensors of a forward call.
 struct LltmForward {
   Matrix input, weights, bias, old_h, old_cell;  // bias is one row

@@ -106,9 +106,9 @@ class LltmBackwardPlan final : public Plan {
 
   void launch(const nw_call& call) const override {
     const LltmBackward t = Bind(call);
-    if (t.grad_h.base == nullptr && t.grad_cell.base == nullptr) return FillZero(t);
+    if ((t.grad_h.base == nullptr && t.grad_cell.base == nullptr) || sizes_.batch == 0 || sizes_.state == 0) return FillZero(t);
     if (choice_ == kScalar) return lltm_backward_scalar(instance_, sizes_, t);
-    const double row_cost = 200.0 * static_cast<double>(sizes_.state), batch = static_cast<double>(sizes_.batch);
+    const double row_cost = kDerivativeCost * static_cast<double>(sizes_.state), batch = static_cast<double>(sizes_.batch);
     run_tasks(instance_, sizes_.batch, row_cost,
               [&](int64_t, int64_t begin, int64_t end) { NARROWS_DISPATCH(instance_, GateGrads)(sizes_, t, begin, end); });
     char* scratch = static_cast<char*>(call.workspace) + gate_grads_bytes_;
@@ -183,7 +183,7 @@ class LltmBackwardPlan final : public Plan {
   void FillZero(const LltmBackward& t) const {
     const int64_t b = sizes_.batch, f = sizes_.features, s = sizes_.state;
     const auto fill = [&](const Matrix& m, int64_t rows, int64_t columns) {
-      if (m.base == nullptr) return;
+      if (m.base == nullptr || columns == 0) return;
       with_dtype(sizes_.dtype, [&]<class T>(T) {
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < columns; ++j) write(m.at<T>(i, j), Accumulate<T>{0});

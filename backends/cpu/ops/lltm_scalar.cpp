@@ -45,7 +45,7 @@ Accumulate<T> gate_at(const LltmSizes& sizes, const LltmForward& t, int64_t b, i
   Accumulate<T> sum = 0;
   for (int64_t k = 0; k < sizes.state; ++k) sum += element<T>(t.old_h, b, k) * element<T>(t.weights, column, k);
   for (int64_t k = 0; k < sizes.features; ++k) sum += element<T>(t.input, b, k) * element<T>(t.weights, column, sizes.state + k);
-  return t.bias.base != nullptr ? sum + element<T>(t.bias, 0, column) : sum;
+  return sum + element<T>(t.bias, 0, column);
 }
 
 template <class T, class A = Accumulate<T>>
@@ -90,7 +90,7 @@ void sums(const Instance& instance, const Matrix& out, int64_t rows, int64_t col
 
 void lltm_scalar(const Instance& instance, const LltmSizes& sizes, const LltmForward& t) {
   with_dtype(sizes.dtype, [&]<class T>(T) {
-    const auto cost = 3 * static_cast<double>(sizes.state + sizes.features) + 100;
+    const auto cost = 3 * static_cast<double>(sizes.state + sizes.features) + kActivationCost;
     run_tasks(instance, sizes.batch * sizes.state, cost, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) cell<T>(sizes, t, i / sizes.state, i % sizes.state);
     });
@@ -101,7 +101,7 @@ void lltm_backward_scalar(const Instance& instance, const LltmSizes& sizes, cons
   const int64_t batch = sizes.batch, features = sizes.features, state = sizes.state;
   with_dtype(sizes.dtype, [&]<class T>(T) {
     using A = Accumulate<T>;
-    run_tasks(instance, batch * state, 200, [&](int64_t, int64_t begin, int64_t end) {
+    run_tasks(instance, batch * state, kDerivativeCost, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) gate_grads<T>(sizes, t, i / state, i % state);
     });
     const auto grad = [&](int64_t b, int64_t column) { return element<A>(t.gate_grads, b, column); };

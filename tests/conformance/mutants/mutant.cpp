@@ -97,10 +97,17 @@ int32_t launch(void* self, const void* plan, const nw_call* given, nw_error* err
   if (plain) before.assign(first(*out), first(*out) + count(*out) * (out->dtype.bits / 8));
   if (is("nothing")) return NW_OK;  // success, and the output unwritten
   const int32_t status = real_plugin()->launch(self, plan, &call, error);
+  if (is("workspace") && call.workspace != nullptr) static_cast<unsigned char*>(call.workspace)[call.workspace_size] ^= 1;
   if (plain) spoil(*out, before);
   if (out != nullptr && is("gap")) fill_gap(*out);
   if (is("input") && inputs[0] != nullptr && count(*inputs[0]) != 0) first(*inputs[0])[0] ^= 1;
   return status;
+}
+
+// With room behind it, so that a store past the end of a workspace is the test's to notice and not the allocator's.
+int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
+  const uint64_t room = is("workspace") && size != 0 ? NW_WORKSPACE_ALIGN : 0;
+  return real_plugin()->alloc(self, device_id, size + room, stream, data, error);
 }
 
 }  // namespace
@@ -113,6 +120,7 @@ const nw_plugin* narrows_plugin_query(uint32_t, nw_error* error) {
   }
   table = *real_plugin();
   table.name = "mutant";
+  table.alloc = alloc;
   table.launch = launch;
   return &table;
 }

@@ -3,7 +3,8 @@
  *   PLUGIN=.field = value      overrides part of the table        OP=.field = value     overrides part of its one op
  *   SECOND=.field = value      a second op, equal but for this    QUERY=statement       what the query does instead
  *   SYMBOL=other_name          exports that and not narrows_plugin_query
- *   CREATE_STATUS=NW_...       what create() returns, with a message */
+ *   CREATE_STATUS=NW_...       what create() returns, with a message
+ *   INSTANCE=NULL              the instance that it makes; destroy() then logs that it was called */
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 #include <stddef.h>
@@ -13,14 +14,20 @@
 #ifndef NAME
 #define NAME "faulty"
 #endif
+#ifndef INSTANCE
+#define INSTANCE &instance
+#endif
 #ifndef CREATE_STATUS
 #define CREATE_STATUS NW_OK
 #endif
 
+static const nw_host* creator;
+
 static int32_t create(const nw_host* host, void** self, nw_error* error) {
   static int instance;
-  (void)host;
-  *self = &instance;
+  (void)instance;
+  *self = INSTANCE;
+  creator = host;
   if (CREATE_STATUS != NW_OK && error != NULL) {
     error->status = CREATE_STATUS;
     error->argument = -1;
@@ -28,7 +35,9 @@ static int32_t create(const nw_host* host, void** self, nw_error* error) {
   }
   return CREATE_STATUS;
 }
-static void destroy(void* self) { (void)self; }
+static void destroy(void* self) {
+  if (self == NULL) creator->log(creator->ctx, NW_LOG_DEBUG, NAME " is destroyed");
+}
 static int32_t device_count(void* self, int32_t* count, nw_error* error) {
   (void)self, (void)error;
   *count = 1;
@@ -111,10 +120,22 @@ static const char* const values[] = {"none", "some", NULL};
 static const nw_param valued_field = {"n", {kDLInt, 64, 1}, 0, values, 0};
 extern const nw_param* const valued_fields[];
 const nw_param* const valued_fields[] = {&valued_field, NULL};
+/* Of the built-in conv1d: its inputs by another name, and by fewer; a field that it has not, and one without a name. */
+extern const char* const conv1d_other_inputs[];
+const char* const conv1d_other_inputs[] = {"x", "w", "offset?", NULL};
+extern const char* const conv1d_few_inputs[];
+const char* const conv1d_few_inputs[] = {"x", NULL};
+static const nw_param nameless_field = {NULL, {kDLInt, 64, 1}, 0, NULL, 0};
+extern const nw_param* const nameless_fields[];
+const nw_param* const nameless_fields[] = {&nameless_field, NULL};
 
 #define THE_OP                                                                                                               \
   .struct_size = sizeof(nw_op), .name = "faulty.op/1", .min_inputs = 1, .max_inputs = 2, .num_outputs = 1, .inputs = inputs, \
   .outputs = outputs, .params_size = 8, .shape_rule = "like 0", .params = fields
+/* Only the name, and what else SECOND names: the host fills in the rest. */
+#define BUILTIN                                                                                                        \
+  .flags = 0, .min_inputs = 0, .max_inputs = 0, .num_outputs = 0, .inputs = NULL, .outputs = NULL, .shape_rule = NULL, \
+  .params = NULL
 #ifdef OP
 static const nw_op first_op = {THE_OP, OP};
 #else

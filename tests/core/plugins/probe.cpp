@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -58,6 +59,7 @@ SeenSig copy_of(const nw_sig& sig) {
 }
 
 int32_t create(const nw_host* host, void** self, nw_error*) {
+  host->log(host->ctx, NW_LOG_DEBUG, PROBE_NAME " is created");
   auto* instance = new Instance;
   instance->probe.host = host;
   *self = instance;
@@ -65,8 +67,8 @@ int32_t create(const nw_host* host, void** self, nw_error*) {
 }
 
 void destroy(void* self) {
-  if (probe_of(self).on_destroy) probe_of(self).on_destroy();
-  delete static_cast<Instance*>(self);
+  const std::unique_ptr<Instance> instance(static_cast<Instance*>(self));
+  if (instance->probe.on_destroy) instance->probe.on_destroy();
 }
 
 int32_t device_count(void*, int32_t* count, nw_error*) {
@@ -74,7 +76,8 @@ int32_t device_count(void*, int32_t* count, nw_error*) {
   return NW_OK;
 }
 
-int32_t device_info(void*, int32_t device_id, nw_device_info* out, nw_error*) {
+int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error*) {
+  probe_of(self).enter("device_info");
   std::strcpy(out->name, PROBE_NAME " device");
   std::strcpy(out->arch, "host memory");
   out->uuid[0] = static_cast<uint8_t>(device_id + 1);
@@ -84,6 +87,7 @@ int32_t device_info(void*, int32_t device_id, nw_device_info* out, nw_error*) {
 
 int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
   Probe& probe = probe_of(self);
+  probe.enter("alloc");
   const int32_t status = probe.alloc_status;
   *data = status != NW_OK || size == 0 ? nullptr : std::aligned_alloc(256, (size + 255) / 256 * 256);
   probe.record({"alloc", device_id, stream, *data, size});
@@ -93,10 +97,12 @@ int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void**
 int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_error*) {
   probe_of(self).record({"free", device_id, stream, data, 0});
   std::free(data);
+  probe_of(self).enter("free");  // last, so that a hook that throws leaks nothing
   return NW_OK;
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error*) {
+  probe_of(self).enter("copy");
   probe_of(self).record(
       {"copy " + std::to_string(from.device_type) + " to " + std::to_string(to.device_type), to.device_id, stream, dst, size});
   if (size != 0) std::memcpy(dst, src, size);
@@ -104,23 +110,27 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
 }
 
 int32_t stream_create(void* self, int32_t device_id, void** stream, nw_error*) {
+  probe_of(self).enter("stream_create");
   *stream = new char{};
   probe_of(self).record({"stream_create", device_id, *stream, nullptr, 0});
   return NW_OK;
 }
 
 int32_t stream_destroy(void* self, int32_t device_id, void* stream, nw_error*) {
+  probe_of(self).enter("stream_destroy");
   probe_of(self).record({"stream_destroy", device_id, stream, nullptr, 0});
   delete static_cast<char*>(stream);
   return NW_OK;
 }
 
 int32_t stream_sync(void* self, int32_t device_id, void* stream, nw_error*) {
+  probe_of(self).enter("stream_sync");
   probe_of(self).record({"stream_sync", device_id, stream, nullptr, 0});
   return NW_OK;
 }
 
 int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler, nw_error*) {
+  probe_of(self).enter("stream_wait");
   probe_of(self).record({"stream_wait", device_id, waiter, signaler, 0});
   return NW_OK;
 }
@@ -185,7 +195,10 @@ int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* erro
   return answer(probe, probe.launch_status, error);
 }
 
-const void* extension(void* self, const char* name) { return std::strcmp(name, "probe/1") == 0 ? &probe_of(self) : nullptr; }
+const void* extension(void* self, const char* name) {
+  probe_of(self).enter("extension");
+  return std::strcmp(name, "probe/1") == 0 ? &probe_of(self) : nullptr;
+}
 
 // ---- the declarations ----
 

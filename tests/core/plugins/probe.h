@@ -63,6 +63,7 @@ struct Probe {
   std::function<void(const nw_sig&)> on_plan;
   std::function<void(const nw_call&)> on_launch;
   std::function<void()> on_destroy;
+  std::function<void(const std::string& slot)> on_slot;  // of memory, streams, devices, extensions
   std::function<void(const nw_sig&, nw_spec*, uint32_t)> on_infer;
 
   // Questions.
@@ -77,6 +78,9 @@ struct Probe {
   // False: events and signatures are not kept, and no lock is taken that a fork could copy in its locked state.
   std::atomic<bool> recording{true};
 
+  void enter(const std::string& slot) {
+    if (on_slot) on_slot(slot);
+  }
   void record(Event event) {
     if (!recording) return;
     const std::lock_guard lock(mutex);

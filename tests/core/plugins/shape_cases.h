@@ -26,6 +26,7 @@ inline constexpr RuleCase kRules[] = {
     {"shapes.sum/1", 1, 1, "n+k"},
     {"shapes.difference/1", 1, 1, "n-k"},
     {"shapes.fields/1", 1, 1, "s+100, u"},
+    {"shapes.wide/1", 1, 1, "wide//2"},
     {"shapes.expression/1", 1, 1, "N,N+1 -> N"},
     {"shapes.order/1", 2, 1, "N+1 ; N -> N"},
     {"shapes.repeated/1", 2, 1, "N,N ; N -> N"},
@@ -46,6 +47,7 @@ struct RuleParams {
   uint8_t u = 0;
   uint8_t unused[3] = {};
   double real = 0;
+  uint64_t wide = 0;
 };
 
 }  // namespace narrows::test

@@ -34,8 +34,9 @@ int32_t launch(void*, const void*, const nw_call*, nw_error*) { return NW_FAILED
 const nw_param kN{"n", {kDLInt, 64, 1}, offsetof(RuleParams, n), nullptr, 0},
     kK{"k", {kDLInt, 64, 1}, offsetof(RuleParams, k), nullptr, 0}, kS{"s", {kDLInt, 32, 1}, offsetof(RuleParams, s), nullptr, 0},
     kU{"u", {kDLUInt, 8, 1}, offsetof(RuleParams, u), nullptr, 0},
-    kReal{"real", {kDLFloat, 64, 1}, offsetof(RuleParams, real), nullptr, 0};
-const nw_param* const kFields[] = {&kN, &kK, &kS, &kU, &kReal, nullptr};
+    kReal{"real", {kDLFloat, 64, 1}, offsetof(RuleParams, real), nullptr, 0},
+    kWide{"wide", {kDLUInt, 64, 1}, offsetof(RuleParams, wide), nullptr, 0};
+const nw_param* const kFields[] = {&kN, &kK, &kS, &kU, &kReal, &kWide, nullptr};
 
 const char* const kInputs[] = {"a?", "b?", "c?", nullptr};
 const char* const kTwoInputs[] = {"a?", "b?", nullptr};

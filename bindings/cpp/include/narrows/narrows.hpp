@@ -22,6 +22,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -183,8 +184,8 @@ class Tensors {
  public:
   Tensors() = default;
   Tensors(std::initializer_list<Tensor> list) : size_(list.size()) {
-    data_ = list.begin();
-  }  // lives until the full expression ends
+    data_ = list.begin();  // alive until the end of the full expression
+  }
   Tensors(const std::vector<Tensor>& list) : data_(list.data()), size_(list.size()) {}
 
   size_t size() const noexcept { return size_; }
@@ -277,6 +278,12 @@ struct Shared {
   ~Shared() { nw_runtime_destroy(runtime); }
 };
 
+// Releases a plan, whose runtime it keeps alive.
+struct PlanRelease {
+  std::shared_ptr<Shared> shared;
+  void operator()(nw_plan* plan) const noexcept { nw_plan_release(plan); }
+};
+
 }  // namespace detail
 
 // How a runtime is made; see nw_options.
@@ -290,27 +297,17 @@ struct Options {
 // A planned call: shapes and strides are settled, only addresses and the stream are left. Movable; usable by many threads.
 class Plan {
  public:
-  Plan(Plan&& other) noexcept { *this = std::move(other); }
-  Plan& operator=(Plan&& other) noexcept {
-    std::swap(plan_, other.plan_);
-    info_ = other.info_;
-    op_.swap(other.op_);
-    params_.swap(other.params_);
-    options_ = other.options_;
-    shared_.swap(other.shared_);
-    return *this;
-  }
-  ~Plan() { nw_plan_release(plan_); }
-
   // Tensors of the dtypes, shapes, strides, device and at least the alignment that were planned, else NW_INVALID.
   void launch(Tensors inputs, Tensors outputs, void* stream = nullptr, void* workspace = nullptr,
               uint64_t workspace_size = 0) const {
     CallOptions options = options_;
+    options.backend = backend_ ? backend_->c_str() : nullptr;
+    options.kernel = kernel_ ? kernel_->c_str() : nullptr;
     options.stream = stream;
     options.workspace = workspace;
     options.workspace_size = workspace_size;
     const detail::Call call(op_.c_str(), inputs, outputs, {params_.data(), params_.size()}, options);
-    detail::check(nw_launch, plan_, call.get());
+    detail::check(nw_launch, plan_.get(), call.get());
   }
 
   uint64_t workspace_size() const noexcept { return info_.workspace_size; }  // bytes that a launch needs
@@ -322,12 +319,13 @@ class Plan {
   friend class Runtime;
   Plan() = default;
 
-  std::shared_ptr<detail::Shared> shared_;
-  nw_plan* plan_ = nullptr;
+  std::unique_ptr<nw_plan, detail::PlanRelease> plan_;
   nw_plan_info info_{};
+  // The call that it was made for, to be told again at each launch.
   std::string op_;
   std::vector<unsigned char> params_;
-  CallOptions options_;
+  CallOptions options_;                          // but for its strings,
+  std::optional<std::string> backend_, kernel_;  // which are the caller's
 };
 
 // The plugins that were found, a thread pool and a plan cache. Copies share one; it goes with the last of them and of the
@@ -362,14 +360,16 @@ class Runtime {
   // Settles now what run() would settle at its first such call.
   Plan plan(const char* op, Tensors inputs, Tensors outputs, Params params = {}, const CallOptions& options = {}) const {
     Plan result;
-    result.shared_ = shared_;
     result.op_ = op;
     result.options_ = options;
-    result.options_.backend = result.options_.kernel = nullptr;  // settled by the plan; their strings are the caller's
+    if (options.backend != nullptr) result.backend_ = options.backend;
+    if (options.kernel != nullptr) result.kernel_ = options.kernel;
     const auto* bytes = static_cast<const unsigned char*>(params.data());
     result.params_.assign(bytes, bytes + params.size());
     result.info_.struct_size = sizeof result.info_;
-    detail::check(nw_plan_get, get(), detail::Call(op, inputs, outputs, params, options).get(), &result.plan_, &result.info_);
+    nw_plan* plan = nullptr;
+    detail::check(nw_plan_get, get(), detail::Call(op, inputs, outputs, params, options).get(), &plan, &result.info_);
+    result.plan_ = {plan, {shared_}};
     return result;
   }
   // Would it run? If not, and `why` is given, the reason is put there.

@@ -1,0 +1,37 @@
+// call_examples.h -- one call of every op and kind of kernel, small and large, for tests that are about calls and not about
+// numbers. It governs calls.cpp and guard_pages.cpp.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/harness.h"
+
+namespace narrows::test {
+
+// An op with tensors of its own; an absent one is nullptr.
+struct Example {
+  std::string what;
+  const char* op;
+  std::vector<std::unique_ptr<Tensor>> inputs, outputs;
+  Blob params;
+
+  std::vector<const Tensor*> input_pointers() const;
+  std::vector<Tensor*> output_pointers() const;
+  // Runs it through the harness.
+  Result run(const char* kernel = nullptr) const;
+  // The bytes of all outputs' elements.
+  std::vector<unsigned char> bytes() const;
+};
+
+// Both directions of each op.
+std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length, int64_t taps,
+                                     int64_t groups);
+std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t columns);  // b is broadcast along the rows
+std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features, int64_t states);
+
+// One of each kind, large enough for threads and workspaces.
+std::vector<Example> large_examples(DType dtype);
+
+}  // namespace narrows::test

@@ -1,0 +1,211 @@
+// calls.cpp -- what every op owes to its callers besides numbers: a workspace of exactly the size that was asked for, the call's
+// stream, many threads at once, and a process that was forked.
+#include "call_examples.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <thread>
+
+using namespace narrows::test;
+
+#if defined(__SANITIZE_THREAD__)
+#define SKIP_UNDER_TSAN() SKIP("ThreadSanitizer allows no threads in the child of a process with threads")
+#else
+#define SKIP_UNDER_TSAN() (void)0
+#endif
+
+namespace {
+
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
+
+// A call with outputs of its own, so that several threads can make it at once.
+struct OwnCall {
+  OwnCall(const Example& e, const char* kernel) : example(e), call(e.op, e.input_pointers(), own_outputs(), e.params) {
+    call.raw.kernel = kernel;
+    for (const auto& t : outputs)
+      if (t != nullptr) t->poison();
+  }
+  std::vector<Tensor*> own_outputs() {
+    std::vector<Tensor*> pointers;
+    for (const auto& t : example.outputs) {
+      outputs.push_back(t == nullptr ? nullptr : std::make_unique<Tensor>(t->dtype(), t->shape()));
+      pointers.push_back(outputs.back().get());
+    }
+    return pointers;
+  }
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> all;
+    for (const auto& t : outputs) {
+      if (t == nullptr) continue;
+      const auto more = t->element_bytes();
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
+  bool damaged() const {
+    for (const auto& t : outputs)
+      if (t != nullptr && !t->damage_outside_elements().empty()) return true;
+    return false;
+  }
+
+  const Example& example;
+  std::vector<std::unique_ptr<Tensor>> outputs;
+  Call call;
+};
+
+// What a child does while its parent's other threads were busy; it may not use Catch2. 0: every op gave the same bytes.
+int child(const std::vector<Example>& examples, const std::vector<std::vector<unsigned char>>& expected) {
+  for (size_t i = 0; i < examples.size(); ++i) {
+    OwnCall own(examples[i], nullptr);
+    if (nw_run(runtime(), &own.call.raw, nullptr) != NW_OK) return static_cast<int>(i) + 1;
+    if (own.bytes() != expected[i]) return static_cast<int>(i) + 101;
+  }
+  return 0;
+}
+
+// The exit code; minus the signal that ended the child, -1000 where it did not end.
+int exit_code_of(pid_t pid) {
+  for (int i = 0; i < 3000; ++i) {
+    int status = 0;
+    if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    usleep(10000);
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  return -1000;
+}
+
+}  // namespace
+
+TEST_CASE("calls: a workspace of exactly the size that the plan asks for, of any content", "[calls]") {
+  int with_workspace = 0;
+  for (const DType dtype : kDTypes)
+    for (const Example& e : large_examples(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        const Result without = e.run(kernel);
+        if (without.unsupported_variant()) continue;
+        expect_ok(without);
+        const auto expected = e.bytes();
+        Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+        call.note = e.what;
+        call.raw.kernel = kernel;
+        nw_plan_info info{};
+        info.struct_size = sizeof info;
+        REQUIRE(nw_plan_get(runtime(), &call.raw, nullptr, &info, nullptr) == NW_OK);
+        if (info.workspace_size == 0) continue;
+        ++with_workspace;
+        Tensor workspace(DType::u8, {static_cast<int64_t>(info.workspace_size)});  // canaries before and behind it
+        call.raw.workspace = workspace.dl()->data;
+        call.raw.workspace_size = info.workspace_size;
+        Rng rng("workspace");
+        for (const bool random : {false, true}) {
+          if (random) workspace.fill_bits(rng);  // NaN among them
+          expect_ok(call.run());
+          INFO(e.what << " kernel " << (kernel == nullptr ? "-" : kernel));
+          CHECK(workspace.damage_outside_elements().empty());
+          CHECK(e.bytes() == expected);
+          workspace.accept();
+        }
+        const std::string size = std::to_string(info.workspace_size), less = std::to_string(info.workspace_size - 1);
+        call.raw.workspace_size = info.workspace_size - 1;
+        expect_refused(call.run(), NW_INVALID, -1, {e.op, ("workspace_size = " + less).c_str(), (size + " bytes").c_str()});
+        call.raw.workspace_size = 0;
+        expect_refused(call.run(), NW_INVALID, -1, {e.op, "workspace_size = 0", (size + " bytes").c_str()});
+        call.raw.workspace_size = info.workspace_size;
+        for (const int off : {1, 64, 128}) {
+          call.raw.workspace = static_cast<char*>(workspace.dl()->data) + off;
+          expect_refused(call.run(), NW_INVALID, -1, {e.op, "workspace = ", "divisible by 256"});
+        }
+        CHECK(workspace.damage().empty());
+      }
+  CHECK((with_workspace > 0 || device().device_type != kDLCPU));
+}
+
+TEST_CASE("trap: work goes to the stream that the call names, not to the default one", "[calls][trap]") {
+  void* stream = nullptr;
+  nw_error error{};
+  REQUIRE(nw_stream_create(runtime(), device(), &stream, &error) == NW_OK);
+  int nobodys = 0;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const Example& e : large_examples(dtype)) {
+      expect_ok(e.run());
+      const auto expected = e.bytes();
+      Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+      call.note = e.what;
+      call.raw.stream = stream;
+      expect_ok(call.run());  // which synchronises that stream alone
+      INFO(e.what);
+      CHECK(e.bytes() == expected);
+      if (device().device_type != kDLCPU) continue;
+      call.raw.stream = &nobodys;
+      expect_refused(call.run(), NW_INVALID, -1, {e.op, "stream = ", "expected NULL on the CPU"});
+    }
+  CHECK(nw_stream_destroy(runtime(), device(), stream, &error) == NW_OK);
+}
+
+TEST_CASE("calls: six threads make the same call at once, by one plan and each its own", "[calls]") {
+  constexpr int kThreads = 6, kRounds = 4;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const Example& e : large_examples(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        if (e.run(kernel).unsupported_variant()) continue;
+        const auto expected = e.bytes();
+        std::vector<std::unique_ptr<OwnCall>> calls;
+        for (int i = 0; i < kThreads; ++i) calls.push_back(std::make_unique<OwnCall>(e, kernel));
+        nw_plan* plan = nullptr;
+        REQUIRE(nw_plan_get(runtime(), &calls[0]->call.raw, &plan, nullptr, nullptr) == NW_OK);
+        std::atomic<int> bad{0}, ready{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < kThreads; ++i)
+          threads.emplace_back([&, i] {
+            const nw_call& raw = calls[static_cast<size_t>(i)]->call.raw;
+            for (++ready; ready < kThreads;) std::this_thread::yield();
+            for (int k = 0; k < kRounds; ++k)
+              bad += (k % 2 == 0 ? nw_launch(plan, &raw, nullptr) : nw_run(runtime(), &raw, nullptr)) != NW_OK;
+          });
+        for (std::thread& thread : threads) thread.join();
+        nw_plan_release(plan);
+        REQUIRE(nw_stream_sync(runtime(), device(), nullptr, nullptr) == NW_OK);
+        INFO(e.what << " kernel " << (kernel == nullptr ? "-" : kernel));
+        CHECK(bad == 0);
+        int wrong = 0;
+        for (const auto& own : calls) wrong += own->bytes() != expected || own->damaged();
+        CHECK(wrong == 0);
+      }
+}
+
+TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls]") {
+  SKIP_UNDER_TSAN();
+  if (device().device_type != kDLCPU) SKIP("a device that was open is unavailable in the child: tests/core");
+  std::vector<Example> examples = large_examples(DType::f32);
+  std::vector<std::vector<unsigned char>> expected;
+  for (const Example& e : examples) {
+    expect_ok(e.run());
+    expected.push_back(e.bytes());
+  }
+  std::atomic<bool> done{false};
+  std::atomic<int> bad{0}, ready{0};
+  std::vector<std::thread> busy;
+  for (size_t i = 0; i < 2; ++i)
+    busy.emplace_back([&, i] {
+      OwnCall own(examples[2 * i + 2], nullptr);
+      for (++ready; !done;) bad += nw_run(runtime(), &own.call.raw, nullptr) != NW_OK;
+    });
+  while (ready < 2) std::this_thread::yield();
+  std::vector<int> codes;
+  for (int i = 0; i < 10; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(child(examples, expected));
+    codes.push_back(pid < 0 ? -999 : exit_code_of(pid));
+  }
+  done = true;
+  for (std::thread& thread : busy) thread.join();
+  CHECK(codes == std::vector<int>(10, 0));
+  CHECK(bad == 0);
+  CHECK(child(examples, expected) == 0);
+}
