@@ -34,7 +34,7 @@ int32_t guarded(nw_error* error, Work&& work) noexcept {
 
 template <class T>
 T& needed(T* pointer, const char* name) {
-  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL", name);
+  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected one that is there", name);
   return *pointer;
 }
 
@@ -237,7 +237,7 @@ int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const voi
     Backend& backend = copier(needed(rt, "runtime"), to, from);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
-      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu", dst == nullptr ? "dst" : "src",
+      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu; expected memory", dst == nullptr ? "dst" : "src",
            static_cast<unsigned long long>(size));
     if (backend.table().device_type == kDLCPU && stream != nullptr)
       fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);

@@ -36,9 +36,9 @@ nw_call complete(const nw_call& given, bool with_outputs = true) {
   }
   if (call.op == nullptr) fail(NW_INVALID, -1, "nw_call.op is NULL; expected the name of an op");
   if (call.num_inputs != 0 && call.inputs == nullptr)
-    fail(NW_INVALID, -1, "%s: inputs is NULL, but num_inputs = %u", call.op, call.num_inputs);
+    fail(NW_INVALID, -1, "%s: inputs is NULL, but num_inputs = %u; expected as many pointers", call.op, call.num_inputs);
   if (call.num_outputs != 0 && call.outputs == nullptr)
-    fail(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u", call.op, call.num_outputs);
+    fail(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u; expected as many pointers", call.op, call.num_outputs);
   if (call.num_inputs > NW_MAX_TENSORS || call.num_outputs > NW_MAX_TENSORS - call.num_inputs)
     fail(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs, call.num_outputs,
          NW_MAX_TENSORS);

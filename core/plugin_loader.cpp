@@ -7,7 +7,10 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "core/elf.h"
 
@@ -26,6 +29,18 @@ nw_plugin_query_fn find_query(const std::string& path) {
   void* const symbol = dlsym(library, NW_PLUGIN_QUERY);
   if (symbol == nullptr) fail(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
   return reinterpret_cast<nw_plugin_query_fn>(symbol);
+}
+
+// The absolute path of the file that is mapped at an address, or "".
+std::string mapped_file(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    int path = 0;
+    const int fields = std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &begin, &end, &path);
+    if (fields == 2 && reinterpret_cast<uintptr_t>(address) - begin < end - begin) return line.substr(static_cast<size_t>(path));
+  }
+  return "";
 }
 
 const nw_plugin& query(nw_plugin_query_fn function) {
@@ -80,10 +95,13 @@ std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder) {
 }
 
 std::string own_folder() {
+  const auto* const here = reinterpret_cast<const void*>(&own_folder);
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
+  if (dladdr(here, &info) == 0 || info.dli_fname == nullptr) return "";
+  // A relative name was relative to the working directory when libnarrows was loaded, which may have been left since.
+  const std::string file = info.dli_fname[0] == '/' ? info.dli_fname : mapped_file(here);
   char resolved[PATH_MAX];
-  if (realpath(info.dli_fname, resolved) == nullptr) return "";
+  if (realpath(file.c_str(), resolved) == nullptr) return "";
   return (fs::path(resolved).parent_path() / "narrows" / "backends").string();
 }
 

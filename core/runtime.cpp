@@ -200,7 +200,7 @@ void nw_runtime::after_fork_in_parent() {
 void nw_runtime::after_fork_in_child() {
   for (nw_runtime* runtime : registry()) {
     runtime->pool_.after_fork_in_child();
-    (void)runtime->cache_.release();
+    [[maybe_unused]] const auto* left_behind = runtime->cache_.release();
     runtime->cache_.reset(new narrows::PlanCache(runtime->cache_capacity_));
     for (const auto& backend : runtime->owned_) backend->after_fork_in_child();
     runtime->mutex_.unlock();

@@ -53,7 +53,8 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
     : call_(call), names_(names), num_inputs_(call.num_inputs) {
   while (num_inputs_ != 0 && call.inputs[num_inputs_ - 1] == nullptr) --num_inputs_;
   if (call.params == nullptr && call.params_size != 0)
-    fail(NW_INVALID, -1, "%s: params is NULL, but params_size = %llu", call.op, static_cast<unsigned long long>(call.params_size));
+    fail(NW_INVALID, -1, "%s: params is NULL, but params_size = %llu; expected 0", call.op,
+         static_cast<unsigned long long>(call.params_size));
   params_size_ = without_trailing_zeros(call.params, call.params_size);
   op_size_ = name_size("op", call.op);
   kernel_size_ = name_size("kernel", call.kernel);
@@ -227,7 +228,8 @@ void Signature::refuse_shape(uint32_t i) const {
 
 void Signature::refuse_size(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s and strides %s, whose bytes overflow 64 bits", call_.op,
+  fail(NW_INVALID, static_cast<int32_t>(i),
+       "%s: %s has shape %s and strides %s, whose bytes overflow 64 bits; expected at most 2^63 - 1", call_.op,
        names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str());
 }
 
@@ -239,7 +241,8 @@ void Signature::refuse_null(uint32_t i) const {
 
 void Signature::refuse_address(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and strides %s at %p + %llu leaves the address space", call_.op,
+  fail(NW_INVALID, static_cast<int32_t>(i),
+       "%s: %s of shape %s and strides %s at %p + %llu leaves the address space; expected elements between 0 and 2^64", call_.op,
        names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str(), t.data,
        static_cast<unsigned long long>(t.byte_offset));
 }

@@ -161,7 +161,8 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
 }
 
 void ThreadPool::after_fork_in_child() {
-  (void)crew_.release();  // its threads do not exist here, so it can be neither joined nor destroyed
+  // Its threads do not exist here, so it can be neither joined nor destroyed.
+  [[maybe_unused]] const auto* left_behind = crew_.release();
   crew_.reset(new Crew);
 }
 

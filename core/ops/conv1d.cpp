@@ -66,8 +66,10 @@ void check_length(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w
   long long padded = 0, reach = 0;
   if (__builtin_add_overflow(length, p.pad_left, &padded) || __builtin_add_overflow(padded, p.pad_right, &padded) ||
       __builtin_mul_overflow(dilation, taps - 1, &reach))
-    fail(NW_INVALID, -1, "%s: L = %lld, pad_left = %lld, pad_right = %lld, dilation = %lld, K = %lld overflow 64 bits", op, length,
-         static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps);
+    fail(NW_INVALID, -1,
+         "%s: L = %lld, pad_left = %lld, pad_right = %lld, dilation = %lld, K = %lld overflow 64 bits; expected sums of at most "
+         "2^63 - 1",
+         op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps);
   if (padded - reach - 1 < 0)
     fail(NW_INVALID, -1,
          "%s: the output has no element: L + pad_left + pad_right - dilation*(K-1) - 1 = %lld + %lld + %lld - %lld*%lld - 1 = "

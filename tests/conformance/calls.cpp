@@ -14,9 +14,11 @@
 using namespace narrows::test;
 
 #if defined(__SANITIZE_THREAD__)
-#define SKIP_UNDER_TSAN() SKIP("ThreadSanitizer allows no threads in the child of a process with threads")
+#define SKIP_UNDER_SANITIZERS() SKIP("ThreadSanitizer allows no threads in the child of a process with threads")
+#elif defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_SANITIZERS() SKIP("AddressSanitizer's allocator stays locked in the child when another thread was inside it")
 #else
-#define SKIP_UNDER_TSAN() (void)0
+#define SKIP_UNDER_SANITIZERS() (void)0
 #endif
 
 namespace {
@@ -180,7 +182,7 @@ TEST_CASE("calls: six threads make the same call at once, by one plan and each i
 }
 
 TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls]") {
-  SKIP_UNDER_TSAN();
+  SKIP_UNDER_SANITIZERS();
   if (device().device_type != kDLCPU) SKIP("a device that was open is unavailable in the child: tests/core");
   std::vector<Example> examples = large_examples(DType::f32);
   std::vector<std::vector<unsigned char>> expected;

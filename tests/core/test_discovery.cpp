@@ -1,5 +1,7 @@
 // test_discovery.cpp -- core/plugin_loader.cpp and runtime.cpp: which files are plugins, in which order, and what the runtime says
 // of them.
+#include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -146,6 +148,34 @@ TEST_CASE("nothing is loaded from a relative folder nor from the working directo
   const Environment variable("NARROWS_PLUGIN_PATH", "sub:.");
   CHECK(plugins_by_environment() == Names{});
   REQUIRE(chdir(before.c_str()) == 0);
+}
+
+TEST_CASE("libnarrows that was loaded by a relative name looks beside itself wherever the working directory is") {
+  Dl_info info{};
+  REQUIRE(dladdr(reinterpret_cast<const void*>(&nw_version), &info) != 0);
+  Folder own, other;
+  for (const Folder* folder : {&own, &other}) {
+    fs::create_directories(*folder / "lib/narrows/backends");
+    fs::copy_file(fs::canonical(info.dli_fname), *folder / "lib/libnarrows.so.1");
+    fs::copy_file(plugin_file("fine"), *folder / "lib/narrows/backends/narrows_fine.so");
+  }
+  const pid_t child = fork();  // in which a second libnarrows disturbs nobody
+  if (child == 0) {
+    if (chdir(own.path().c_str()) != 0) _exit(1);
+    void* library = dlopen("lib/libnarrows.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr || chdir(other.path().c_str()) != 0) _exit(2);
+    auto* const create = reinterpret_cast<decltype(&nw_runtime_create)>(dlsym(library, "nw_runtime_create"));
+    auto* const backend = reinterpret_cast<decltype(&nw_backend)>(dlsym(library, "nw_backend"));
+    auto options = sized<nw_options>();
+    options.plugin_path = "";
+    nw_runtime* rt = nullptr;
+    auto found = sized<nw_backend_info>();
+    if (create(&options, &rt, nullptr) != NW_OK || backend(rt, 0, &found, nullptr) != NW_OK) _exit(3);
+    _exit(found.path == own / "lib/narrows/backends/narrows_fine.so" ? 0 : 4);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a folder that is missing or is a file is a warning") {

@@ -14,6 +14,11 @@ using namespace narrows::test;
 #else
 #define SKIP_UNDER_TSAN() (void)0
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_ASAN() SKIP("AddressSanitizer's allocator stays locked in the child when another thread was inside it")
+#else
+#define SKIP_UNDER_ASAN() (void)0
+#endif
 
 namespace {
 
@@ -220,6 +225,7 @@ TEST_CASE("fork while another thread opens the device") {
 
 TEST_CASE("fork while other threads are busy again and again") {
   SKIP_UNDER_TSAN();
+  SKIP_UNDER_ASAN();
   Loaded rt({"probe", "probecpu"}, Options{.num_threads = 3, .plan_cache_capacity = 4});
   REQUIRE(run_on(rt, kProbe) == NW_OK);
   REQUIRE(cpu_works(rt) == 0);

@@ -23,7 +23,7 @@ struct File {
 
   File& tag(std::string_view text) { return bytes.insert(bytes.end(), text.begin(), text.end()), *this; }
   File& number(uint64_t value, int count) {
-    for (int i = 0; i < count; ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
+    for (int i = 0; i < count; ++i, value >>= 8) bytes.push_back(static_cast<uint8_t>(value));
     return *this;
   }
   File& riff() { return tag("RIFF").number(0, 4).tag("WAVE"); }
