@@ -1,6 +1,6 @@
 // dispatch.cpp -- what nw_run costs above the kernel, and what each part of it costs: a cached plan, a kernel that does nothing.
 // Built with core's own objects, so that the parts can be timed alone.
-//   cmake --build build/cpu --target bench_dispatch && build/cpu/bin/bench_dispatch [--json]
+//   build/cpu/bin/bench_dispatch [--json], after ./run test
 #include <narrows/narrows.h>
 
 #include <algorithm>
