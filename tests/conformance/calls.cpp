@@ -181,7 +181,7 @@ TEST_CASE("calls: six threads make the same call at once, by one plan and each i
       }
 }
 
-TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls]") {
+TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls][fork]") {
   SKIP_UNDER_SANITIZERS();
   if (device().device_type != kDLCPU) SKIP("a device that was open is unavailable in the child: tests/core");
   std::vector<Example> examples = large_examples(DType::f32);

@@ -60,13 +60,14 @@ HWY_INLINE V set(double x) {
 namespace sleef {
 using F = Vector<float>;
 using D = Vector<double>;
-using RegisterF = float __attribute__((vector_size(16)));
-using RegisterD = double __attribute__((vector_size(16)));
-// What SLEEF takes; Highway's emulated vectors are arrays of as many bytes.
-template <class V, class Register>
-using RawOf = std::conditional_t<std::is_array_v<decltype(V::raw)>, Register, decltype(V::raw)>;
-using RawF = RawOf<F, RegisterF>;
-using RawD = RawOf<D, RegisterD>;
+// What SLEEF takes: registers, also where Highway's emulated vectors are arrays of as many bytes.
+#if HWY_TARGET == HWY_EMU128
+using RawF = float __attribute__((vector_size(16)));
+using RawD = double __attribute__((vector_size(16)));
+#else
+using RawF = decltype(F::raw);
+using RawD = decltype(D::raw);
+#endif
 template <class To, class From>
 HWY_INLINE To same_bits(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
