@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
 // SLEEF's names: function, vector, bound of the error, instruction set. Declared here because sleef.h shows those of the
 // compiler's own instruction set only.
