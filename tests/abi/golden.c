@@ -1,10 +1,9 @@
-/* golden.c -- the layout, the constants and the functions of ABI 1, fixed as numbers: whoever moves a field, changes a type or
- * renumbers a constant breaks this file's compilation. A field that is appended gets a line here, and its struct a new SIZE;
- * every old line still stands. Compiled as C99 and as C++17, on the build machine and for arm64; it has no code to run.
- * inventory.cmake sees to it that no struct, field, constant or function of the headers is missing here. */
-#include <narrows/narrows.h>
-#include <narrows/plugin.h>
-#include <stddef.h>
+/* golden.c -- the layout, the constants and the functions of the ABI, fixed as numbers: whoever moves a field, changes a type or
+ * renumbers a constant breaks this file's compilation. Compiled as C99 and as C++17, on the build machine and for arm64; it has no
+ * code to run. inventory.cmake sees to it that no struct, field, constant or function of the headers is missing.
+ * Old lines are never edited. What is appended gets a line below, and its struct a new SIZE; scripts/freeze_abi.sh moves the lines
+ * into the release that they appear in. */
+#include "golden.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,17 +11,7 @@ extern "C" {
 
 /* clang-format off */
 
-/* C99 has no static assertion: an array of negative length is its equal. Two declarations of one variable must agree in type. */
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
-#define GOLDEN(condition) extern char CAT(golden_line_, __LINE__)[(condition) ? 1 : -1];
-#define SIZE(s, size) GOLDEN(sizeof(s) == (size))
-#define SAME_TYPE(s, f) extern __typeof__(((s*)0)->f) golden_##s##_##f;
-#define FIELD(s, f, offset, type) GOLDEN(offsetof(s, f) == (offset)) extern type golden_##s##_##f; SAME_TYPE(s, f)
-#define ARRAY(s, f, offset, type, n) GOLDEN(offsetof(s, f) == (offset)) extern type golden_##s##_##f[n]; SAME_TYPE(s, f)
-#define SLOT(s, f, offset, result, args) GOLDEN(offsetof(s, f) == (offset)) extern result(*golden_##s##_##f) args; SAME_TYPE(s, f)
-#define VALUE(name, value) GOLDEN((name) == (value) && sizeof(name) == sizeof(int))
-#define TEXT(name, value) GOLDEN(sizeof(name) == sizeof(value)) /* C can't compare its characters: struct_size.cpp does */
+/* Appended since the newest release. */
 
 /* What the headers stand on. */
 SIZE(void*, 8)
@@ -64,7 +53,6 @@ FIELD(nw_tensor_sig, alias_of, 12, int32_t)
 FIELD(nw_tensor_sig, shape, 16, const int64_t*)
 FIELD(nw_tensor_sig, strides, 24, const int64_t*)
 
-SIZE(nw_sig, 64)
 FIELD(nw_sig, struct_size, 0, uint32_t)
 FIELD(nw_sig, flags, 4, uint32_t)
 FIELD(nw_sig, num_inputs, 8, uint32_t)
@@ -76,7 +64,6 @@ FIELD(nw_sig, params, 40, const void*)
 FIELD(nw_sig, params_size, 48, uint64_t)
 FIELD(nw_sig, device, 56, DLDevice)
 
-SIZE(nw_call, 104)
 FIELD(nw_call, struct_size, 0, uint32_t)
 FIELD(nw_call, flags, 4, uint32_t)
 FIELD(nw_call, num_inputs, 8, uint32_t)
@@ -100,7 +87,6 @@ FIELD(nw_param, offset, 12, uint32_t)
 FIELD(nw_param, values, 16, const char* const*)
 FIELD(nw_param, initial, 24, double)
 
-SIZE(nw_op, 96)
 FIELD(nw_op, struct_size, 0, uint32_t)
 FIELD(nw_op, flags, 4, uint32_t)
 FIELD(nw_op, name, 8, const char*)
@@ -117,14 +103,12 @@ FIELD(nw_op, saved, 72, uint64_t)
 FIELD(nw_op, kernels, 80, const char* const*)
 FIELD(nw_op, params, 88, const nw_param* const*)
 
-SIZE(nw_plan_info, 32)
 FIELD(nw_plan_info, struct_size, 0, uint32_t)
 FIELD(nw_plan_info, traits, 4, uint32_t)
 FIELD(nw_plan_info, workspace_size, 8, uint64_t)
 FIELD(nw_plan_info, kernel, 16, const char*)
 FIELD(nw_plan_info, backend, 24, const char*)
 
-SIZE(nw_device_info, 288)
 FIELD(nw_device_info, struct_size, 0, uint32_t)
 FIELD(nw_device_info, flags, 4, uint32_t)
 ARRAY(nw_device_info, name, 8, char, 128)
@@ -134,7 +118,6 @@ FIELD(nw_device_info, total_memory, 280, uint64_t)
 
 /* ops.h */
 
-SIZE(nw_conv1d_params, 48)
 FIELD(nw_conv1d_params, stride, 0, int64_t)
 FIELD(nw_conv1d_params, dilation, 8, int64_t)
 FIELD(nw_conv1d_params, groups, 16, int64_t)
@@ -142,7 +125,6 @@ FIELD(nw_conv1d_params, pad_left, 24, int64_t)
 FIELD(nw_conv1d_params, pad_right, 32, int64_t)
 FIELD(nw_conv1d_params, padding_mode, 40, int64_t)
 
-SIZE(nw_elementwise_params, 48)
 FIELD(nw_elementwise_params, function, 0, int32_t)
 FIELD(nw_elementwise_params, out_dtype, 4, int32_t)
 FIELD(nw_elementwise_params, alpha, 8, double)
@@ -153,7 +135,6 @@ FIELD(nw_elementwise_params, c_int, 40, int64_t)
 
 /* plugin.h */
 
-SIZE(nw_host, 32)
 FIELD(nw_host, struct_size, 0, uint32_t)
 FIELD(nw_host, num_threads, 4, uint32_t)
 FIELD(nw_host, ctx, 8, void*)
@@ -161,7 +142,6 @@ SLOT(nw_host, log, 16, void, (void* ctx, int32_t level, const char* message))
 SLOT(nw_host, parallel_for, 24, void,
      (void* ctx, int64_t n, int64_t grain, void (*body)(void* arg, int64_t begin, int64_t end), void* arg))
 
-SIZE(nw_plugin, 176)
 FIELD(nw_plugin, struct_size, 0, uint32_t)
 FIELD(nw_plugin, abi_major, 4, uint32_t)
 FIELD(nw_plugin, name, 8, const char*)
@@ -192,7 +172,6 @@ SLOT(nw_plugin, extension, 168, const void*, (void* self, const char* name))
 
 /* narrows.h */
 
-SIZE(nw_options, 40)
 FIELD(nw_options, struct_size, 0, uint32_t)
 FIELD(nw_options, num_threads, 4, uint32_t)
 FIELD(nw_options, plugin_path, 8, const char*)
@@ -201,7 +180,6 @@ FIELD(nw_options, log_ctx, 24, void*)
 FIELD(nw_options, plan_cache_capacity, 32, uint32_t)
 FIELD(nw_options, flags, 36, uint32_t)
 
-SIZE(nw_backend_info, 64)
 FIELD(nw_backend_info, struct_size, 0, uint32_t)
 FIELD(nw_backend_info, status, 4, int32_t)
 FIELD(nw_backend_info, name, 8, const char*)
@@ -216,7 +194,6 @@ FIELD(nw_backend_info, ops, 56, const nw_op* const*)
 
 /* constants of abi.h */
 VALUE(NW_ABI_MAJOR, 1)
-VALUE(NW_ABI_MINOR, 0)
 VALUE(NW_MAX_NDIM, 16)
 VALUE(NW_MAX_TENSORS, 32)
 VALUE(NW_WORKSPACE_ALIGN, 256)
@@ -365,6 +342,21 @@ int32_t nw_stream_wait(nw_runtime* rt, DLDevice device, void* waiter, void* sign
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error);
 extern nw_plugin_query_fn golden_query;
 extern const nw_plugin* (*golden_query)(uint32_t host_major, nw_error* error);
+
+/* Now: exact sizes of what may grow. */
+
+SIZE(nw_sig, 64)
+SIZE(nw_call, 104)
+SIZE(nw_op, 96)
+SIZE(nw_plan_info, 32)
+SIZE(nw_device_info, 288)
+SIZE(nw_conv1d_params, 48)
+SIZE(nw_elementwise_params, 48)
+SIZE(nw_host, 32)
+SIZE(nw_plugin, 176)
+SIZE(nw_options, 40)
+SIZE(nw_backend_info, 64)
+VALUE(NW_ABI_MINOR, 0)
 
 #ifdef __cplusplus
 }
