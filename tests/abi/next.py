@@ -25,7 +25,11 @@ FEWEST_STRUCTS = 11  # that may grow, in ABI 1.0
 
 # (file, pattern, replacement), each of which must apply once. What they put in is what matrix/sides.h expects.
 CORE = (
-    ("ops/elementwise.cpp", r"(\})(;\n// clang-format on\nconstexpr int32_t kCount\b)", r', differentiable("next", 1, kNumeric)}\2'),
+    (
+        "ops/elementwise.cpp",
+        r"(\})(;\n// clang-format on\nconstexpr int32_t kCount\b)",
+        r', differentiable("next", 1, kNumeric)}\2',
+    ),
     ("ops/elementwise.cpp", r"kCount == NW_EW_\w+", "kCount == NW_EW_NEXT"),
     ("contract.cpp", r"\{NW_DETERMINISTIC\}", "{NW_DETERMINISTIC | NW_NEXT_FLAG}"),
     ("contract.cpp", r"\{NW_OP_INPLACE \| NW_OP_BATCHABLE\}", "{NW_OP_INPLACE | NW_OP_BATCHABLE | NW_OP_NEXT_FLAG}"),

@@ -4,7 +4,7 @@
 #include <narrows/narrows.h>
 #include <narrows/plugin.h>
 
-#define WITNESS(type)                 \
+#define WITNESS(type)                  \
   void witness_##type(const type* it); \
   void witness_##type(const type* it) { (void)it; }
 

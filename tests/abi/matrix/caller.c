@@ -1,6 +1,6 @@
 /* caller.c -- the caller of the matrix. sides.h says what it is compiled against.
- *   caller pair  LIBRARY PLUGINS LIBRARY_NEXT PLUGIN_NEXT [CPU]   every function of narrows.h by way of the plugin in the folder PLUGINS;
- *                the _NEXT are 1 where that side knows what next.py appends. CPU: the cpu backend's file, which knows nothing of it
+ *   caller pair  LIBRARY PLUGINS LIBRARY_NEXT PLUGIN_NEXT [CPU]   every function of narrows.h by way of the plugin in the folder
+ * PLUGINS; the _NEXT are 1 where that side knows what next.py appends. CPU: the cpu backend's file, which knows nothing of it
  *   caller table LIBRARY PLUGINS STATUS [REASON]   the library lists the plugin with this status, and a reason that holds REASON
  * LIBRARY is the libnarrows that must turn out to be the one that was loaded. Every struct lies alone on the heap in exactly this
  * side's size, so that AddressSanitizer sees a library that reads or writes more. Exit code: 0 all as docs/abi.md says. */
@@ -26,6 +26,12 @@ static void check(int holds, const char* condition, int line) {
   ++failures;
   printf("caller.c:%d: %s; the last error: %s\n", line, condition, error->message);
 }
+#define REQUIRE(condition) require(condition, #condition, __LINE__) /* without it the rest makes no sense */
+static void require(int holds, const char* condition, int line) {
+  check(holds, condition, line);
+  if (!holds) exit(1);
+}
+static int same(const char* a, const char* b) { return a != NULL && strcmp(a, b) == 0; }
 
 /* ---- memory: blocks of an exact size, freed at the end ---- */
 
@@ -116,9 +122,9 @@ static void check_plan(void) {
   const nw_call* const call = elementwise_call(SIDE_DEVICE, elementwise(NW_EW_SQUARE));
   nw_plan_info* const info = OUTPUT(nw_plan_info);
   nw_plan* plan = NULL;
-  CHECK(nw_plan_get(rt, call, &plan, info, error) == NW_OK && plan != NULL);
+  REQUIRE(nw_plan_get(rt, call, &plan, info, error) == NW_OK && plan != NULL);
   CHECK(info->struct_size == sizeof *info && info->traits == NW_PLAN_CAPTURABLE && info->workspace_size == 512);
-  CHECK(strcmp(info->kernel, "loop") == 0 && strcmp(info->backend, SIDE_NAME) == 0);
+  CHECK(same(info->kernel, "loop") && same(info->backend, SIDE_NAME));
 #ifdef NW_EW_NEXT
   CHECK(info->next_number == (library_next && plugin_next ? PLAN_INFO_NUMBER : 0) && info->next_text == NULL);
 #endif
@@ -135,27 +141,26 @@ static nw_backend_info* find_backend(const char* name) {
   for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
     nw_backend_info* const info = OUTPUT(nw_backend_info);
     CHECK(nw_backend(rt, i, info, error) == NW_OK && info->struct_size == sizeof *info);
-    if (strcmp(info->name, name) == 0) return info;
+    if (same(info->name, name)) return info;
   }
   return NULL;
 }
 
 static void check_lists(void) {
   const nw_backend_info* const backend = find_backend(SIDE_NAME);
-  CHECK(backend != NULL);
-  if (backend == NULL) return;
-  CHECK(backend->status == NW_OK && backend->device_type == SIDE_DEVICE && backend->device_count == 1 && backend->flags == 0);
-  CHECK(backend->num_ops == 2 && strcmp(backend->ops[1]->name, SIDE_SCALE) == 0);
+  REQUIRE(backend != NULL && backend->status == NW_OK);
+  CHECK(backend->device_type == SIDE_DEVICE && backend->device_count == 1 && backend->flags == 0);
+  CHECK(backend->num_ops == 2 && same(backend->ops[1]->name, SIDE_SCALE));
   nw_device_info* const device = OUTPUT(nw_device_info);
   const DLDevice at = {(DLDeviceType)SIDE_DEVICE, 0};
   CHECK(nw_device(rt, at, device, error) == NW_OK && device->struct_size == sizeof *device);
-  CHECK(strcmp(device->name, "a side") == 0 && strcmp(device->arch, "C") == 0 && device->total_memory == 1 << 20);
+  CHECK(same(device->name, "a side") && same(device->arch, "C") && device->total_memory == 1 << 20);
 #ifdef NW_EW_NEXT
   CHECK(backend->next_number == (library_next ? BACKEND_INFO_NUMBER : 0) && backend->next_text == NULL);
   CHECK(device->next_number == (library_next && plugin_next ? DEVICE_INFO_NUMBER : 0) && device->next_text == NULL);
 #endif
   const nw_op* op = NULL;
-  CHECK(nw_find_op(rt, SIDE_SCALE, &op, error) == NW_OK && strcmp(op->shape_rule, "like 0") == 0 && op->params[0]->offset == 0);
+  CHECK(nw_find_op(rt, SIDE_SCALE, &op, error) == NW_OK && same(op->shape_rule, "like 0") && op->params[0]->offset == 0);
   CHECK(nw_find_op(rt, "elementwise", &op, error) == NW_OK && op->params_size >= 48);
 }
 
@@ -173,8 +178,7 @@ static void check_memory(void) {
 /* What a newer library appends to nw_sig and nw_host informs a newer plugin and is not looked at by an older one. */
 static void check_seen(void) {
   const side_seen* const seen = (const side_seen*)nw_extension(rt, SIDE_NAME, "side/1");
-  CHECK(seen != NULL);
-  if (seen == NULL) return;
+  REQUIRE(seen != NULL);
   CHECK(run(elementwise_call(SIDE_DEVICE, elementwise(NW_EW_SQUARE))) == NW_OK && seen->launches != 0);
   CHECK(seen->sig_number == (library_next && plugin_next ? SIG_NUMBER : 0));
   CHECK(seen->host_number == (library_next && plugin_next ? HOST_NUMBER : 0));
@@ -215,13 +219,13 @@ static void check_cpu(const char* file) {
 
 #ifdef NW_EW_NEXT
 /* A call that works iff `known`, and then gives y = square*x^2 + factor*x + offset. */
-#define CHECK_NEXT(call, known, square, factor, offset)                                       \
-  do {                                                                                        \
-    const int32_t status = run(call);                                                         \
-    CHECK(status == ((known) ? NW_OK : NW_UNSUPPORTED));                                      \
-    CHECK(status == NW_OK ? gives(square, factor, offset) : untouched());                     \
-    CHECK(status == NW_OK || error->message[0] != '\0');                                      \
-    CHECK(nw_plan_get(rt, call, NULL, NULL, error) == ((known) ? NW_OK : NW_UNSUPPORTED));    \
+#define CHECK_NEXT(call, known, square, factor, offset)                                    \
+  do {                                                                                     \
+    const int32_t status = run(call);                                                      \
+    CHECK(status == ((known) ? NW_OK : NW_UNSUPPORTED));                                   \
+    CHECK(status == NW_OK ? gives(square, factor, offset) : untouched());                  \
+    CHECK(status == NW_OK || error->message[0] != '\0');                                   \
+    CHECK(nw_plan_get(rt, call, NULL, NULL, error) == ((known) ? NW_OK : NW_UNSUPPORTED)); \
   } while (0)
 
 static void check_set_call(void) {
@@ -276,7 +280,8 @@ static void check_library(const char* expected) {
   char *loaded = NULL, *named = realpath(expected, NULL);
   if (dladdr((void*)&nw_version, &info) != 0) loaded = realpath(info.dli_fname, NULL);
   CHECK(loaded != NULL && named != NULL && strcmp(loaded, named) == 0);
-  printf("%s, ABI %u.x; headers %d.%d, nw_call of %zu bytes\n", loaded, nw_abi_major(), NW_ABI_MAJOR, NW_ABI_MINOR, sizeof(nw_call));
+  printf("%s, ABI %u.x; headers %d.%d, nw_call of %zu bytes\n", loaded, nw_abi_major(), NW_ABI_MAJOR, NW_ABI_MINOR,
+         sizeof(nw_call));
   free(loaded);
   free(named);
 }
@@ -291,8 +296,7 @@ static void open_runtime(const char* plugins) {
   options->plugin_path = plugins;
   options->num_threads = 2;
   options->log = quiet;
-  CHECK(nw_runtime_create(options, &rt, error) == NW_OK && rt != NULL);
-  if (rt == NULL) exit(1);
+  REQUIRE(nw_runtime_create(options, &rt, error) == NW_OK && rt != NULL);
 }
 
 static void check_table(const char* plugins, int32_t status, const char* reason) {
@@ -303,7 +307,7 @@ static void check_table(const char* plugins, int32_t status, const char* reason)
     if (strncmp(info->path, plugins, strlen(plugins)) != 0) continue;
     ++found;
     printf("  %s: status %d, '%s'\n", info->name, info->status, info->reason);
-    CHECK(strcmp(info->name, SIDE_NAME) == 0 && info->status == status && strstr(info->reason, reason) != NULL);
+    CHECK(same(info->name, SIDE_NAME) && info->status == status && strstr(info->reason, reason) != NULL);
   }
   CHECK(found == 1);
 }
@@ -317,9 +321,9 @@ int main(int argc, char** argv) {
   if (pair) {
     library_next = atoi(argv[4]);
     plugin_next = atoi(argv[5]);
+    check_lists();
     check_results();
     check_plan();
-    check_lists();
     check_memory();
     check_seen();
     if (argc > 6) check_cpu(argv[6]);

@@ -1,6 +1,7 @@
-/* plugin.c -- the plugin of the matrix: elementwise (square, add, and the function to come), and an op of its own. sides.h says what
- * it is compiled against. It treats growing structs as docs/abi.md tells a plugin to: it reads what both sides know, and refuses
- * what it does not know of the params, the flags and the functions. OP_TAIL and OP_FLAGS: faults that only a newer plugin can have. */
+/* plugin.c -- the plugin of the matrix: elementwise (square, add, and the function to come), and an op of its own. sides.h says
+ * what it is compiled against. It treats growing structs as docs/abi.md tells a plugin to: it reads what both sides know, and
+ * refuses what it does not know of the params, the flags and the functions. OP_TAIL and OP_FLAGS: faults that only a newer plugin
+ * can have. */
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 /* After the headers: it looks for what they define. */
@@ -180,7 +181,8 @@ static int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_
   free(data);
   return NW_OK;
 }
-static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream,
+                    nw_error* error) {
   memcpy(dst, src, size);
   return NW_OK;
 }
@@ -198,8 +200,7 @@ static int32_t next_slot(void* self) { return NW_OK; }
 static const char* const kernels[] = {"loop", NULL};
 static const char* const inputs[] = {"a", NULL};
 static const char* const outputs[] = {"out", NULL};
-#define FIELD(name, at) \
-  { name, {kDLFloat, 64, 1}, at, NULL, 0 }
+#define FIELD(name, at) {name, {kDLFloat, 64, 1}, at, NULL, 0}
 static const nw_param factor = FIELD("factor", 0);
 #ifdef NW_EW_NEXT
 static const nw_param offset = FIELD("offset", 8);
@@ -230,32 +231,33 @@ static const nw_op scale = {.struct_size = sizeof(nw_op),
 static const nw_op* const ops[] = {&elementwise, &scale};
 
 /* Alone in memory and of exactly this side's size: under AddressSanitizer a host that reads further is noticed. */
-static const nw_plugin table = {.struct_size = sizeof(nw_plugin),
-                                .abi_major = NW_ABI_MAJOR,
-                                .name = SIDE_NAME,
-                                .version = "1",
-                                .device_type = SIDE_DEVICE,
-                                .num_ops = 2,
-                                .ops = ops,
-                                .create = create,
-                                .destroy = destroy,
-                                .device_count = device_count,
-                                .device_info = device_info,
-                                .alloc = alloc,
-                                .free = free_memory,
-                                .copy = copy,
-                                .stream_create = stream_create,
-                                .stream_destroy = stream_nothing,
-                                .stream_sync = stream_nothing,
-                                .stream_wait = stream_wait,
-                                .plan = plan,
-                                .plan_free = plan_free,
-                                .launch = launch,
-                                .extension = extension,
+static const nw_plugin table = {
+    .struct_size = sizeof(nw_plugin),
+    .abi_major = NW_ABI_MAJOR,
+    .name = SIDE_NAME,
+    .version = "1",
+    .device_type = SIDE_DEVICE,
+    .num_ops = 2,
+    .ops = ops,
+    .create = create,
+    .destroy = destroy,
+    .device_count = device_count,
+    .device_info = device_info,
+    .alloc = alloc,
+    .free = free_memory,
+    .copy = copy,
+    .stream_create = stream_create,
+    .stream_destroy = stream_nothing,
+    .stream_sync = stream_nothing,
+    .stream_wait = stream_wait,
+    .plan = plan,
+    .plan_free = plan_free,
+    .launch = launch,
+    .extension = extension,
 #ifdef NW_EW_NEXT
-                                .next_number = 1, /* a table's tail is not looked at, so a newer plugin may always fill it in */
-                                .next_text = "next",
-                                .next_slot = next_slot,
+    .next_number = 1, /* a table's tail is not looked at, so a newer plugin may always fill it in */
+    .next_text = "next",
+    .next_slot = next_slot,
 #endif
 };
 

@@ -25,8 +25,8 @@ typedef struct side_scale_params {
 #endif
 } side_scale_params;
 
-/* Extension "side/1": what the plugin was given last, so that the caller sees that growth passes through. 0: absent, or not known to
- * the plugin. */
+/* Extension "side/1": what the plugin was given last, so that the caller sees that growth passes through. 0: absent, or not known
+ * to the plugin. */
 typedef struct side_seen {
   uint64_t launches;
   uint64_t host_size, sig_size, call_size; /* struct_size of what came */
