@@ -26,7 +26,7 @@ layout() { python3 "$abi/layout.py" "$1" --compiler gcc --headers "$root/abi/inc
   fail "the headers break what $previous promised"
 
 new=$(mktemp -d "$abi/releases/.$version.XXXXXX")
-trap 'rm -rf -- "$new"' EXIT
+trap 'rm -rf -- "$new" "$new.golden"' EXIT
 chmod 755 "$new"
 mkdir -p "$new/include/narrows"
 for header in abi ops plugin narrows; do cp -- "$root/abi/include/narrows/$header.h" "$new/include/narrows/"; done
@@ -54,6 +54,5 @@ awk -v version="$version" '
   !skip
   index($0, "/* Appended since") == 1 { print ""; skip = 1 }' "$abi/golden.c" >"$new.golden"
 mv -- "$new" "$folder"
-trap - EXIT
 mv -- "$new.golden" "$abi/golden.c"
 printf 'tests/abi/releases/%s is written. Commit it together with tests/abi/golden.c.\n' "$version"
