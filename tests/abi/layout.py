@@ -4,8 +4,8 @@
   layout.py list    --compiler CC --headers INCLUDE --dlpack INCLUDE                 prints the listing
   layout.py compare --compiler CC --headers INCLUDE --dlpack INCLUDE --old FILE      every old line must still be there
 
---replace HEADER OLD NEW, for compare: edits a copy of the headers first; by this a test sees that the comparison can fail. In NEW '@'
-stands for ';', at which CMake would split.
+--replace HEADER OLD NEW, for compare: edits a copy of the headers first; by this a test sees that the comparison can fail.
+In NEW '@' stands for ';', at which CMake would split.
 --old-headers INCLUDE instead of --old: the old listing is made from other headers.
 Exit code: 0 all is there; 1 it is not; 2 the question makes no sense.
 """
