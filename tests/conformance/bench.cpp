@@ -80,6 +80,11 @@ void bench_lltm(reference::Lltm s, DType dtype) {
 
 }  // namespace
 
+TEST_CASE("bench: smallest", "[.bench]") {
+  bench_elementwise(NW_EW_ADD, DType::f32, 1024);
+  bench_lltm({2, 3, 4}, DType::f32);
+}
+
 TEST_CASE("bench: elementwise", "[.bench][elementwise]") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32})
     for (const int64_t n : {int64_t{4096}, int64_t{1} << 20, int64_t{1} << 24})
