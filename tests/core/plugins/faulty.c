@@ -11,6 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* PLUGIN, OP and SECOND override what stands before them. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winitializer-overrides"
+#else
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
+
 #ifndef NAME
 #define NAME "faulty"
 #endif
