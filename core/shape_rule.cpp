@@ -199,16 +199,16 @@ ShapeRule::Alternative parse_alternative(const std::string& text, uint32_t max_i
   return out;
 }
 
-// The integer field of that name in a blob; false if there is none.
+// The integer field of that name, of 8 to 64 bits, in a blob; false if there is none.
 bool read_field(const nw_op& op, const std::string& name, const void* params, uint64_t params_size, int64_t* value) {
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
     const nw_param& f = **field;
-    if (name != f.name || (f.dtype.code != kDLInt && f.dtype.code != kDLUInt) || f.dtype.lanes != 1) continue;
-    unsigned char bytes[8] = {};
     const uint64_t size = f.dtype.bits / 8;
-    for (uint64_t i = 0; i < size && i < 8 && f.offset + i < params_size; ++i)
+    if (name != f.name || (f.dtype.code != kDLInt && f.dtype.code != kDLUInt) || f.dtype.lanes != 1 || size - 1 >= 8) continue;
+    unsigned char bytes[8] = {};
+    for (uint64_t i = 0; i < size && f.offset + i < params_size; ++i)
       bytes[i] = static_cast<const unsigned char*>(params)[f.offset + i];
-    if (f.dtype.code == kDLInt && size < 8 && size > 0 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
+    if (f.dtype.code == kDLInt && size < 8 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
     std::memcpy(value, bytes, 8);
     if (f.dtype.code == kDLUInt && *value < 0)
       fail(NW_INVALID, -1, "%s: %s = %llu overflows 64 bits in the shape rule", op.name, f.name,
@@ -276,7 +276,7 @@ std::string show_dims(const std::vector<Expression>& dims) {
 std::string declared_name(const char* const* names, uint32_t count, uint32_t i, const char* fallback) {
   if (i >= count) return format("%s %u", fallback, i);
   std::string out = names[i];
-  if (!out.empty() && out.back() == '?') out.pop_back();
+  if (out.back() == '?') out.pop_back();
   return out;
 }
 
