@@ -36,7 +36,6 @@ Bend named(const char* name) {
 
 // ---- arrays for ops to point to ----
 
-const char* const kAB[] = {"a", "b", nullptr};
 const char* const kABC[] = {"a", "b", "c", nullptr};
 const char* const kAA[] = {"a", "a", nullptr};
 const char* const kEmpty[] = {"a", "", nullptr};
