@@ -1,9 +1,10 @@
 """coverage.py FOLDER ACCEPTED EXPORT: which branches of core the tests took. FOLDER is the checkout, EXPORT what `llvm-cov export` wrote.
 
 A branch is one outcome, true or false, of one condition in the source; of a function that is made from a template several times, all
-count as one. ACCEPTED lists the branches that nothing takes, one a line, each with its reason:
+count as one. ACCEPTED lists the branches that nothing takes, one a line, each with its reason; "at times": it depends on the threads.
 
 - `core/elf.cpp` `fstat(file.fd, &status) != 0` true: an open file can always be asked
+- `core/thread_pool.cpp` `left.load() == seen` false, at times: on one processor the last worker is not seen leaving
 
 Prints a table of the files. Fails where a branch is neither taken nor listed, where a listed one is taken or is gone, and below LIMIT.
 """
@@ -15,7 +16,7 @@ import re
 import sys
 
 LIMIT = 95  # percent of all branches, those listed included
-LINE = re.compile(r"^- `([^`]+)` `([^`]+)` (true|false): (\S.*)$")
+LINE = re.compile(r"^- `([^`]+)` `([^`]+)` (true|false)(, at times)?: \S")
 
 
 def condition(lines, begin_line, begin_column, end_line, end_column):
@@ -37,15 +38,17 @@ def branches(file, source):
 
 
 def accepted(path):
-    """How often each (file, condition, outcome) is listed."""
-    listed = collections.Counter()
+    """How often each (file, condition, outcome) is listed; and which of them may be taken."""
+    listed, at_times = collections.Counter(), set()
     for line in path.read_text().splitlines():
         if line.startswith("- "):
             match = LINE.match(line)
             if not match:
-                sys.exit(f"{path.name}: expected - `file` `condition` true|false: reason, and found {line}")
+                sys.exit(f"{path.name}: expected - `file` `condition` true|false[, at times]: reason, and found {line}")
             listed[match.group(1, 2, 3)] += 1
-    return listed
+            if match.group(4):
+                at_times.add(match.group(1, 2, 3))
+    return listed, at_times
 
 
 def percent(part, whole):
@@ -55,10 +58,12 @@ def percent(part, whole):
 def main(folder, accepted_path, export):
     folder, accepted_path = pathlib.Path(folder), pathlib.Path(accepted_path)
     files = json.loads(pathlib.Path(export).read_text())["data"][0]["files"]
-    untaken, total, lines_total = {}, collections.Counter(), collections.Counter()
+    known, untaken, total, lines_total = set(), {}, collections.Counter(), collections.Counter()
     print(f"  {'':28}{'branches':>9}{'taken':>7}{'':9}{'lines':>6}{'run':>6}")
     for file in sorted(files, key=lambda file: file["filename"]):
         name = pathlib.Path(file["filename"]).relative_to(folder).as_posix()
+        if not name.startswith("core/"):
+            continue
         counts = branches(file, (folder / name).read_text().splitlines())
         taken, lines = sum(count > 0 for count in counts.values()), file["summary"]["lines"]
         total += collections.Counter(branches=len(counts), taken=taken)
@@ -66,6 +71,7 @@ def main(folder, accepted_path, export):
         row = f"{len(counts):9}{taken:7}  {percent(taken, len(counts))}" if counts else f"{'-':>9}{'':16}"
         print(f"  {name:28}{row}{lines['count']:6}{lines['covered']:6}  {percent(lines['covered'], lines['count'])}")
         for (line, _, text, outcome), count in counts.items():
+            known.add((name, text, outcome))
             if count == 0:
                 untaken.setdefault((name, text, outcome), []).append(line)
     share = 100 * total["taken"] / total["branches"]
@@ -74,18 +80,20 @@ def main(folder, accepted_path, export):
         f"{lines_total['count']:6}{lines_total['covered']:6}  {percent(lines_total['covered'], lines_total['count'])}"
     )
 
-    listed = accepted(accepted_path)
+    listed, at_times = accepted(accepted_path)
     wrong = []
     for (name, text, outcome), places in untaken.items():
         if len(places) > listed[name, text, outcome]:
             at = ", ".join(map(str, places))
             wrong.append(f"{name}:{at}: `{text}` is never {outcome}, and {accepted_path.name} does not say why")
     for (name, text, outcome), count in listed.items():
-        if count > len(untaken.get((name, text, outcome), [])):
+        taken = count > len(untaken.get((name, text, outcome), []))
+        if taken and not ((name, text, outcome) in at_times and (name, text, outcome) in known):
             wrong.append(f"{accepted_path.name}: {name}: `{text}` is {outcome} now, or not there any more: take it off the list")
     if share < LIMIT:
         wrong.append(f"{share:.1f} % of core's branches were taken; expected {LIMIT} % or more")
-    print("".join(f"\n{text}" for text in wrong) or f"\n{listed.total()} branches are not taken, for the reasons in {accepted_path.name}")
+    count = sum(map(len, untaken.values()))
+    print("".join(f"\n{text}" for text in wrong) or f"\n{count} branches are not taken, for the reasons in {accepted_path.name}")
     return 1 if wrong else 0
 
 
