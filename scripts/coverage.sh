@@ -23,9 +23,9 @@ count_branches() {
   rm -rf -- "$COVERAGE/counts" && mkdir -p "$COVERAGE/counts"
   mkdir -p "$COVERAGE/lib/narrows" && ln -sfn "$NARROWS_ROOT/build/cpu/lib/narrows/backends" "$COVERAGE/lib/narrows/backends"
   local program
-  for program in test_core test_abi narrows_conformance_tests; do
+  for program in test_core test_abi narrows-conform; do
     local arguments=()
-    [ $program != narrows_conformance_tests ] || arguments=("$COVERAGE_OP_TESTS")
+    [ $program != narrows-conform ] || arguments=("$COVERAGE_OP_TESTS")
     LLVM_PROFILE_FILE=$COVERAGE/counts/%c%p.profraw logged "coverage-$program.log" "$COVERAGE/bin/$program" "${arguments[@]}"
   done
   done_with "$((SECONDS - step_start)) s"
