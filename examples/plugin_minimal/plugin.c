@@ -50,7 +50,7 @@ static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* inf
   if (n < 1 || n > size) return fail(error, NW_INVALID, -1, "modulus is %lld; expected 1 to %lld, the length of b", n, size);
   if (t[2].alias_of == 0) return fail(error, NW_UNSUPPORTED, 2, "a is b, which is read again; expected c or memory of its own");
   if (info != NULL) memset((char*)info + 4, 0, common(info->struct_size, sizeof *info) - 4); /* struct_size is the caller's */
-  if (out == NULL) return NW_OK; /* the question was "would you?" */
+  if (out == NULL) return NW_OK;                                                             /* the question was "would you?" */
   mod_add_plan* result = malloc(sizeof *result);
   if (result == NULL) return fail(error, NW_OUT_OF_MEMORY, -1, "no memory for a plan");
   *result = (mod_add_plan){t[1].shape[0], n, {t[0].strides[0], t[1].strides[0], t[2].strides[0]}, NULL, NULL, NULL};
