@@ -118,6 +118,9 @@ class DirectRun {
   std::vector<const DLTensor*> inputs_, outputs_;
 };
 
+// For CHECK, which would print both.
+inline bool same_bytes(const std::vector<unsigned char>& a, const std::vector<unsigned char>& b) { return a == b; }
+
 // Plans or fails the test; freed by the caller.
 void* plan_or_fail(const Instance& instance, Signature& signature, nw_plan_info* info);
 
