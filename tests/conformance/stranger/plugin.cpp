@@ -2,6 +2,7 @@
 // field, an optional input, variants, in place, batches, workspace, a backward op, no shape rule). It proves [plugin] and [own]: as
 // it is they must pass, and with each fault that ACME_FAULT names the test that is about it must fail. CMakeLists.txt has the list.
 #include <narrows/plugin.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdarg>
@@ -83,7 +84,7 @@ struct Plan {
 
 enum { kScaleAdd, kScaleAddBackward, kMatmul, kMatmulBackward, kAddBias, kRepeat, kNumOps };
 
-std::atomic<int> launches{0}, destroyed{0};
+std::atomic<int> launches{0}, destroyed{0}, inside{0}, planned{0};
 
 template <class T>
 void scale_add(const Plan& p, const nw_call& c, int64_t begin, int64_t end) {
@@ -98,6 +99,7 @@ void scale_add(const Plan& p, const nw_call& c, int64_t begin, int64_t end) {
     if (faulty("batch")) value *= static_cast<T>(p.views[0].ndim + 1);
     if (faulty("random")) value += static_cast<T>(launches % 7) * static_cast<T>(1e-7);
     if (faulty("loop") && i == begin) value += 1;
+    if (faulty("broadcast") && p.views[0].ndim > 0 && p.views[0].shape[0] > 1 && p.views[0].strides[0] == 0) value += 1;
     if (faulty("kernel") && p.second_kernel) value += static_cast<T>(0.01);
     to = value;
   }
@@ -108,6 +110,7 @@ template <class T>
 void scale_add_backward(const Plan& p, const nw_call& c, int64_t begin, int64_t end) {
   const T alpha = static_cast<T>(faulty("backward") ? 1 : p.params.mode == 1 ? -p.params.alpha : p.params.alpha);
   const uint32_t first_output = c.num_inputs;
+  if (faulty("unwanted") && c.outputs[1] == nullptr) return;
   for (int64_t i = begin; i < end; ++i)
     for (uint32_t k = 0; k < 2; ++k) {
       T* const to = data<T>(c.outputs[k]);
@@ -235,7 +238,7 @@ struct Ops {
     all[kScaleAdd].kernels = kVariants;
     all[kScaleAdd].backward = "acme.scale_add_backward/1";
     all[kMatmul].backward = "acme.matmul_backward/1";
-    all[kMatmul].saved = 3;
+    all[kMatmul].saved = faulty("saved") ? 19 : 3;
     all[kRepeat].params_size = sizeof(RepeatParams);
     all[kRepeat].params = kRepeatFields;
   }
@@ -323,12 +326,13 @@ int32_t check_kernel(const nw_sig& sig, Plan* p, nw_error* error) {
   const char* const* kernels = ops().all[p->op].kernels;
   for (int i = 0; kernels != nullptr && kernels[i] != nullptr; ++i)
     if (std::strcmp(kernels[i], sig.kernel) == 0) return p->second_kernel = i == 1, NW_OK;
-  return fail(error, NW_UNSUPPORTED, -1, "kernel is %s; expected one of those listed", sig.kernel);
+  return faulty("any_kernel") ? NW_OK : fail(error, NW_UNSUPPORTED, -1, "kernel is %s; expected one listed", sig.kernel);
 }
 
 int32_t plan(void*, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   Plan p{};
   p.op = find_op(sig->op);
+  if (faulty("any_op") && p.op < 0) p.op = sig->num_inputs - 1;
   if (p.op < 0) return fail(error, NW_UNSUPPORTED, -1, "op is %s; expected one of acme's", sig->op);
   if ((sig->flags & ~uint32_t{NW_DETERMINISTIC}) != 0 && !faulty("flag"))
     return fail(error, NW_UNSUPPORTED, -1, "flags are 0x%x; expected 0 or 1", sig->flags);
@@ -340,7 +344,9 @@ int32_t plan(void*, const nw_sig* sig, void** out, nw_plan_info* info, nw_error*
     return fail(error, NW_INVALID, 0, "transposed");
   uint64_t workspace = 0;
   if (p.op == kMatmul) workspace = static_cast<uint64_t>(p.views[1].size()) * (p.f64 ? 8 : 4);
-  const char* const name = p.op == kScaleAdd ? kVariants[p.second_kernel ? 1 : 0] : nullptr;
+  const char* name = p.op == kScaleAdd ? kVariants[p.second_kernel ? 1 : 0] : nullptr;
+  if (faulty("kernel_name")) name = "fast";
+  if (faulty("impure")) workspace += static_cast<uint64_t>(++planned);
   if (info != nullptr) give(info, {0, NW_PLAN_CAPTURABLE, workspace, name, nullptr}, faulty("plan_info"));
   if (out != nullptr) *out = new Plan(p);
   return NW_OK;
@@ -352,6 +358,12 @@ int32_t launch(void* self, const void* handle, const nw_call* call, nw_error* er
   const Plan& p = *static_cast<const Plan*>(handle);
   ++launches;
   if (faulty("one_instance") && destroyed > 0) return fail(error, NW_FAILED, -1, "the instance is gone");
+  if (faulty("threads")) {
+    ++inside;
+    usleep(3000);
+    if (inside-- > 1) return fail(error, NW_FAILED, -1, "two threads at once");
+  }
+  if (faulty("empty") && p.views[0].size() == 0) return fail(error, NW_FAILED, -1, "no elements");
   Task task{p, *call};
   if (p.op == kMatmul || p.op == kMatmulBackward) return run_piece(&task, 0, 1), NW_OK;
   const View& range = p.op == kRepeat ? p.views[1] : p.views[0];
@@ -395,7 +407,7 @@ int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
 }
 int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** out, nw_error* error) {
   if (known(id, stream, error) != NW_OK) return NW_INVALID;
-  if (size == 0) return *out = nullptr, NW_OK;
+  if (size == 0 && !faulty("zero_size")) return *out = nullptr, NW_OK;
   void* const memory = size > PTRDIFF_MAX - 512 ? nullptr : std::aligned_alloc(256, (size + 767) / 256 * 256);
   if (memory == nullptr) return fail(error, NW_OUT_OF_MEMORY, -1, "no memory for %zu bytes", static_cast<size_t>(size));
   return *out = faulty("align") ? static_cast<char*>(memory) + 64 : memory, NW_OK;
@@ -411,7 +423,7 @@ int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint
   return size != 0 ? (std::memmove(dst, src, size), NW_OK) : NW_OK;
 }
 int32_t stream_create(void*, int32_t id, void** stream, nw_error* error) {
-  return known(id, nullptr, error) == NW_OK ? (*stream = nullptr, NW_OK) : NW_INVALID;
+  return known(id, nullptr, error) == NW_OK ? (*stream = faulty("new_stream") ? &launches : nullptr, NW_OK) : NW_INVALID;
 }
 int32_t stream_end(void*, int32_t id, void* stream, nw_error* error) { return known(id, stream, error); }
 int32_t stream_wait(void*, int32_t id, void* a, void* b, nw_error* error) { return known(id, a != nullptr ? a : b, error); }
@@ -444,6 +456,8 @@ extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* 
                                   .plan_free = plan_free,
                                   .launch = launch,
                                   .extension = nullptr};
+  static nw_plugin copy_of_it = table;
+  if (faulty("table") && error == nullptr) return &copy_of_it;
   if (host_major == NW_ABI_MAJOR && faulty("error") && error != nullptr) error->status = NW_OK;
   if (host_major == NW_ABI_MAJOR || faulty("major")) return &table;
   return fail(error, NW_UNSUPPORTED, -1, "ABI major is %u; expected %d", host_major, NW_ABI_MAJOR), nullptr;
