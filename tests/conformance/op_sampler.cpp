@@ -166,12 +166,13 @@ class Sampler {
     extents_.clear();
     for (int i = 0; i < 3; ++i) extents_.push_back(round % 5 == 4 ? rng_.integer(9, 37) : rng_.integer(1, 6));
     if (round % 7 == 6) extents_[0] = rng_.integer(100, 300);
+    for (int i = 0; i < 3 && round % 11 == 10; ++i) extents_[i] = int64_t{16} << rng_.integer(0, 3);  // of kernels for such sizes
     if (with_zero) extents_[rng_.integer(0, 2)] = 0;
   }
   int64_t extent() { return extents_[rng_.integer(0, 2)]; }
 
   Shape any_shape() {
-    Shape shape(static_cast<size_t>(rng_.integer(0, 3)));
+    Shape shape(static_cast<size_t>(rng_.integer(0, 4)));
     for (int64_t& n : shape) n = extent();
     return shape;
   }

@@ -76,14 +76,16 @@ class Instance {
   void* self_ = nullptr;
 };
 
+// How every tensor of a signature looks.
+struct Look {
+  uint16_t align_log2 = 8;
+  int64_t step = 1;  // between neighbours, of every axis; < 0: reversed
+};
+
 // The signature of a sample in memory of its own, so that it can be destroyed after plan() has read it.
 class Signature {
  public:
-  struct Look {  // of every tensor
-    uint16_t align_log2 = 8;
-    int64_t step = 1;  // between neighbours, of every axis; < 0: reversed
-  };
-  explicit Signature(const Sample& sample, Look look = {.align_log2 = 8, .step = 1}, size_t tail = 0, bool with_outputs = true);
+  explicit Signature(const Sample& sample, Look look = {}, size_t tail = 0, bool with_outputs = true);
   nw_sig* get() { return sig_->get(); }
   // The params as the host hands them over: without the zeros at the end.
   void set_params(std::vector<unsigned char> blob);
@@ -124,7 +126,7 @@ inline bool same_bytes(const std::vector<unsigned char>& a, const std::vector<un
 // Plans or fails the test; freed by the caller.
 void* plan_or_fail(const Instance& instance, Signature& signature, nw_plan_info* info);
 
-// Accepted samples of every op that the plugin offers, at most `each` of an op; fails the test where an op has none.
+// Accepted samples of every op that the plugin offers, at most `each` of an op; fails the test where there is none at all.
 std::vector<Sample> plugin_samples(size_t each);
 
 }  // namespace narrows::test

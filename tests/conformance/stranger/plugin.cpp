@@ -338,6 +338,7 @@ int32_t plan(void*, const nw_sig* sig, void** out, nw_plan_info* info, nw_error*
     return fail(error, NW_UNSUPPORTED, -1, "flags are 0x%x; expected 0 or 1", sig->flags);
   if (faulty("sig_tail") && has_tail(sig)) return fail(error, NW_UNSUPPORTED, -1, "nw_sig has a tail");
   if (faulty("question") && out == nullptr) return NW_OK;
+  if (faulty("never") && p.op == kRepeat) return fail(error, NW_UNSUPPORTED, -1, "not today");
   for (const int32_t status : {check_kernel(*sig, &p, error), fill_plan(*sig, &p, error)})
     if (status != NW_OK) return status;
   if (faulty("layout") && p.views[0].ndim > 1 && p.views[0].strides[0] < p.views[0].strides[1])
