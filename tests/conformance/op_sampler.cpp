@@ -262,23 +262,11 @@ bool find_dtype(DLDataType from, DType* to) {
 
 std::vector<const nw_op*> offered_ops() {
   std::vector<const nw_op*> all;
-  for (uint32_t i = 0; i < nw_backend_count(runtime()); ++i) {
-    nw_backend_info info{};
-    info.struct_size = sizeof info;
-    if (nw_backend(runtime(), i, &info, nullptr) != NW_OK || (info.flags & NW_BACKEND_SHADOWED) != 0 ||
-        std::strcmp(info.name, backend()) != 0)
-      continue;
-    for (uint32_t k = 0; k < info.num_ops; ++k) {
-      const nw_op* op = nullptr;
-      if (nw_find_op(runtime(), info.ops[k]->name, &op, nullptr) == NW_OK) all.push_back(op);
-    }
+  for (uint32_t i = 0; i < tested().num_ops; ++i) {
+    const nw_op* op = nullptr;
+    if (nw_find_op(runtime(), tested().ops[i]->name, &op, nullptr) == NW_OK) all.push_back(op);
   }
   return all;
-}
-
-bool offers(const std::string& op) {
-  const std::vector<const nw_op*> all = offered_ops();
-  return std::any_of(all.begin(), all.end(), [&](const nw_op* one) { return op == one->name; });
 }
 
 bool is_own(const nw_op& op) { return std::strchr(op.name, '.') != nullptr; }

@@ -25,9 +25,8 @@ struct Sample {
   std::string describe() const;
 };
 
-// The ops that the tested backend lists and the host knows, own and built-in, by nw_find_op; and the number of them.
+// The ops that the tested backend lists and the host knows, own and built-in, by nw_find_op.
 std::vector<const nw_op*> offered_ops();
-bool offers(const std::string& op);
 bool is_own(const nw_op& op);  // a name with a '.'
 
 // The outputs by nw_infer, all wanted. False where nw_infer refuses, or where a dtype is none that the tests can hold.

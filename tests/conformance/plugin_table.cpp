@@ -16,17 +16,6 @@ using Body = void (*)(void* arg, int64_t begin, int64_t end);
 constexpr DLDevice kHostMemory{kDLCPU, 0};
 constexpr uint32_t kThreads = 3;
 
-std::string path_of_tested() {
-  for (uint32_t i = 0; i < nw_backend_count(runtime()); ++i) {
-    nw_backend_info info{};
-    info.struct_size = sizeof info;
-    if (nw_backend(runtime(), i, &info, nullptr) == NW_OK && (info.flags & NW_BACKEND_SHADOWED) == 0 &&
-        std::strcmp(info.name, backend()) == 0)
-      return info.path;
-  }
-  throw std::runtime_error(std::string("no file of backend ") + backend());
-}
-
 void quiet(void*, int32_t, const char*) {}
 
 void run_pieces(int64_t n, int64_t grain, bool backwards, Body body, void* arg) {
@@ -78,7 +67,7 @@ void require_ok(int32_t status, const nw_error& error, const char* slot) {
 
 nw_plugin_query_fn tested_query() {
   static const nw_plugin_query_fn query = [] {
-    const std::string path = path_of_tested();
+    const std::string path = tested().path;
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     void* const symbol = library == nullptr ? nullptr : dlsym(library, NW_PLUGIN_QUERY);
     if (symbol == nullptr) throw std::runtime_error(path + ": no " + NW_PLUGIN_QUERY);
