@@ -4,6 +4,7 @@
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -47,6 +48,8 @@ bool contiguous(const DLTensor& t) {
 unsigned char* first(const DLTensor& t) { return static_cast<unsigned char*>(t.data) + t.byte_offset; }
 bool is_f32(const DLTensor& t) { return t.dtype.code == kDLFloat && t.dtype.bits == 32; }
 
+std::atomic<int> launches{0};
+
 // What a wrong kernel does to a contiguous output after it has computed it. `before`: its bytes before the launch.
 void spoil(const DLTensor& out, const std::vector<unsigned char>& before) {
   const int64_t n = count(out), item = out.dtype.bits / 8;
@@ -55,6 +58,7 @@ void spoil(const DLTensor& out, const std::vector<unsigned char>& before) {
   if (is("tail")) std::memcpy(bytes + (n - 1) * item, before.data() + (n - 1) * item, item);
   if (is("overrun")) bytes[n * item] ^= 1;
   if (is("underrun")) bytes[-1] ^= 1;
+  if (is("random")) bytes[0] ^= static_cast<unsigned char>(launches++ & 1);
   if (is("one_element") && n > 20) bytes[(n / 2) * item + item - 1] ^= 0x20;
   if (!is_f32(out)) return;
   for (int64_t i = 0; i < n; ++i) {
