@@ -121,6 +121,7 @@ void read_params(const nw_sig& sig, void* params, uint64_t size);
 template <class Body>
 void parallel(const nw_host& host, int64_t n, int64_t grain, const Body& body) {
   const auto piece = [](void* arg, int64_t begin, int64_t end) {
+    if (fault(Fault::piece_begins) && begin != 0) ++begin;
     for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
   };
   if (n > 0) host.parallel_for(host.ctx, n, grain, piece, const_cast<Body*>(&body));

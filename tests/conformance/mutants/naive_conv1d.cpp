@@ -55,12 +55,14 @@ double product(DType t, double x, double w) {
     const double scale = std::ldexp(1.0, std::ilogb(w) - 10);
     w = std::nearbyint(w / scale) * scale;
   }
+  if (fault(Fault::nan_weight_skipped) && std::isnan(w)) return 0;
   if (fault(Fault::f32_in_f64)) return static_cast<float>(x) * static_cast<float>(w);
   return x * w;
 }
 
 double output(const Conv& s, int64_t n, int64_t o, int64_t t) {
   double sum = s.bias && !fault(Fault::bias_ignored) ? s.bias.real(s.bias.at(o)) : 0;
+  if (fault(Fault::nan_bias_skipped) && std::isnan(sum)) sum = 0;
   const int64_t taps = fault(Fault::taps_in_one_block) ? std::min<int64_t>(s.taps(), 32) : s.taps();
   for (int64_t c = 0; c < s.group_channels(); ++c)
     for (int64_t k = 0; k < taps; ++k) {
@@ -102,6 +104,11 @@ void plan_conv1d(const nw_sig& sig, Plan& plan) {
 
 // ---- backward: `y` of Conv is grad_y ----
 
+double value_of_grad_y(const Conv& s, int64_t n, int64_t o, int64_t t) {
+  const double value = s.y.real(s.y.at(n, o, t));
+  return fault(Fault::nan_gradient_skipped) && std::isnan(value) ? 0 : value;
+}
+
 // The sum over every output that read x[n,c,l].
 double gradient_of_x(const Conv& s, int64_t n, int64_t c, int64_t l) {
   const int64_t group = c / s.group_channels(), in_group = c % s.group_channels();
@@ -112,7 +119,7 @@ double gradient_of_x(const Conv& s, int64_t n, int64_t c, int64_t l) {
       const int64_t t = from / s.stride;
       if (from < 0 || from % s.stride != 0 || t >= s.y.shape[2]) continue;
       const int64_t tap = fault(Fault::flipped_gradient) ? s.taps() - 1 - k : k;
-      const double term = s.y.real(s.y.at(n, o, t)) * s.w.real(s.w.at(o, in_group, tap));
+      const double term = value_of_grad_y(s, n, o, t) * s.w.real(s.w.at(o, in_group, tap));
       sum = fault(Fault::gradient_overwritten) ? term : sum + term;
     }
   return sum;
@@ -123,7 +130,8 @@ double gradient_of_w(const Conv& s, int64_t o, int64_t c, int64_t k) {
   for (int64_t n = 0; n < s.y.shape[0]; ++n)
     for (int64_t t = 0; t < s.y.shape[2]; ++t) {
       const int64_t l = s.position(t, k);
-      if (s.inside(l)) sum += s.y.real(s.y.at(n, o, t)) * value_of_x(s, n, s.first_channel(o) + c, l);
+      if (s.inside(l)) sum += value_of_grad_y(s, n, o, t) * value_of_x(s, n, s.first_channel(o) + c, l);
+      if (fault(Fault::f16_gradient)) sum = static_cast<double>(round_to(s.y.dtype, sum));
     }
   return fault(Fault::mean_over_batch) ? sum / static_cast<double>(s.y.shape[0]) : sum;
 }

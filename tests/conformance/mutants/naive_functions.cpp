@@ -56,6 +56,12 @@ Real elu(DType t, Real a, Real alpha) {
   return a > 0 ? a : alpha * expm1(t, a);
 }
 
+Real relu(Real a) {
+  if (fault(Fault::relu_nan)) return std::fmax(a, Real(0));
+  if (fault(Fault::relu_negative_zero) && a == 0) return a;
+  return std::isnan(a) || a > 0 ? a : 0;
+}
+
 Real gelu(Real a) { return a * std::erfc(-a / kSqrt2) / 2; }
 Real gelu_tanh(Real a) {  // (1 + tanh u)/2 is the logistic function of 2u, which does not cancel
   const Real u = std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a);
@@ -105,7 +111,7 @@ Real unary(const nw_elementwise_params& p, DType t, Real a) {
     case NW_EW_ACOSH: return std::acosh(a);
     case NW_EW_ATANH: return std::atanh(a);
     case NW_EW_SIGMOID: return logistic(a);
-    case NW_EW_RELU: return fault(Fault::relu_nan) ? std::fmax(a, Real(0)) : std::isnan(a) ? a : a > 0 ? a : 0;
+    case NW_EW_RELU: return relu(a);
     case NW_EW_ELU: return elu(t, a, p.alpha);
     case NW_EW_GELU: return gelu(a);
     case NW_EW_GELU_TANH: return gelu_tanh(a);

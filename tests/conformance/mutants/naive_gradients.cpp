@@ -23,7 +23,9 @@ Real gelu_tanh(Real a) {
 
 Real tanh(Real a) { return fault(Fault::tanh_derivative) ? 1 - a * a : 1 / square(std::cosh(a)); }
 Real relu(Real a) { return a > 0 || (fault(Fault::relu_derivative) && a == 0); }
-Real elu(Real a, Real alpha) { return a > 0 || (fault(Fault::elu_derivative) && a == 0) ? 1 : alpha * std::exp(a); }
+Real elu(Real a, Real alpha) {
+  return a > 0 || (fault(Fault::elu_derivative) && a == 0) ? 1 : (fault(Fault::alpha_of_derivative) ? 1 : alpha) * std::exp(a);
+}
 
 Real unary(const nw_elementwise_params& p, Real a) {
   switch (p.function) {

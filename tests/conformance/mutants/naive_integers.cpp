@@ -69,7 +69,7 @@ int predicate(int32_t function, T a, T b) {
     case NW_EW_ISFINITE: return 1;
     case NW_EW_EQ: return a == b;
     case NW_EW_NE: return a != b;
-    case NW_EW_LT: return a < b;
+    case NW_EW_LT: return fault(Fault::signed_compare) ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
     case NW_EW_LE: return a <= b;
     case NW_EW_GT: return a > b;
     case NW_EW_GE: return a >= b;

@@ -27,6 +27,7 @@ double elu(double z) {
 }
 double elu_derivative(double z) {
   if (fault(Fault::candidate_derivative) && z == 0) return 0;
+  if (fault(Fault::derivative_nan)) return z <= 0 ? std::exp(z) : 1;
   return z > 0 ? 1 : std::exp(z);
 }
 
@@ -106,12 +107,13 @@ void plan_lltm(const nw_sig& sig, Plan& plan) {
 // ---- backward ----
 
 struct Upstream {
-  const View &grad_h, &grad_cell, &new_cell, &gates;
+  const View &grad_h, &grad_cell, &new_h, &new_cell, &gates;
 
   // The gradient of the cell's state; `grad_gates`, 3S doubles, gets those of the three gates of state j.
   double cell(int64_t b, int64_t j, int64_t states, double* grad_gates) const {
     const double h = grad_h ? grad_h.real(grad_h.at(b, j)) : 0, c_up = grad_cell ? grad_cell.real(grad_cell.at(b, j)) : 0;
-    const double state = new_cell.real(new_cell.at(b, j)), t = std::tanh(state);
+    const double state = new_cell.real(new_cell.at(b, j));
+    const double t = fault(Fault::reads_new_h) && new_h ? new_h.real(new_h.at(b, j)) : std::tanh(state);
     const double g0 = gate(b, j), g1 = gate(b, states + j), g2 = gate(b, 2 * states + j);
     const double slope = fault(Fault::state_derivative) ? 1 - state * state : 1 - t * t;
     const double dcell = slope * sigmoid(g1) * h + (fault(Fault::grad_cell_ignored) ? 0 : c_up);
@@ -166,7 +168,7 @@ void launch_sums(const Task& task, const Cell& s, const double* grad_gates) {
 void launch_lltm_backward(const Task& task) {
   const View* const in = task.inputs;
   const Cell s(in[2], in[5], in[3]);
-  const Upstream upstream{in[0], in[1], in[8], in[9]};
+  const Upstream upstream{in[0], in[1], in[7], in[8], in[9]};
   if (fault(Fault::absent_gradient_h) && !in[0]) return;
   double* const grad_gates = scratch(task, s.batch * 3 * s.states);
   const View& d_cell = task.outputs[4];

@@ -101,6 +101,7 @@ float load_bf16(const void* from) {
 
 float load_f16(const void* from) {
   const auto half = read<uint16_t>(from);
+  if (fault(Fault::f16_inputs_flushed) && (half & 0x7C00) == 0) return 0;
   const bool special = (half & 0x7C00) == 0x7C00;
   const uint32_t bits = (half & 0x8000U) << 16 | (half & 0x7FFFU) << 13 | (special ? 0x7F800000U : 0);
   return special ? read<float>(&bits) : read<float>(&bits) * 0x1p112F;
@@ -112,7 +113,8 @@ Real load_real(DType t, const void* from) {
     case DType::f64: return read<double>(from);
     case DType::f16: return load_f16(from);
     case DType::bf16: return load_bf16(from);
-    case DType::u64: return static_cast<Real>(read<uint64_t>(from));
+    case DType::u64:
+      return fault(Fault::u64_as_i64) ? static_cast<Real>(read<int64_t>(from)) : static_cast<Real>(read<uint64_t>(from));
     default: return static_cast<Real>(load_integer(t, from));
   }
 }
@@ -131,6 +133,7 @@ int64_t load_integer(DType t, const void* from) {
 }
 
 void store_integer(DType t, void* to, int64_t value) {
+  if (fault(Fault::bool_of_255) && t == DType::boolean && value != 0) value = 255;
   switch (item_size(t)) {
     case 1: return write(to, static_cast<uint8_t>(value));
     case 2: return write(to, static_cast<uint16_t>(value));

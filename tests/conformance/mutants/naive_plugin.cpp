@@ -72,7 +72,11 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
   });
 }
 void destroy(void* self) {
-  if (!fault(Fault::one_instance)) delete static_cast<Instance*>(self);
+  if (fault(Fault::one_instance)) {
+    instance_of(self).host = nullptr;
+    return;
+  }
+  delete static_cast<Instance*>(self);
 }
 
 int32_t device_count(void* /*self*/, int32_t* count, nw_error* /*error*/) {
@@ -188,13 +192,15 @@ Layout layout_of(const nw_tensor_sig& t, int32_t argument) {
 
 // Whether a mutant takes an earlier plan for the one that `wanted` asks for, as a cache does whose key lacks something.
 bool same_key(const Plan& old, const Plan& wanted) {
-  if (old.op != wanted.op || std::memcmp(&old.elementwise, &wanted.elementwise, sizeof old.elementwise) != 0) return false;
-  if (std::memcmp(&old.conv1d, &wanted.conv1d, sizeof old.conv1d) != 0 || old.workspace_size > wanted.workspace_size) return false;
+  if (old.op != wanted.op || old.elementwise.function != wanted.elementwise.function) return false;
+  const bool params = std::memcmp(&old.elementwise, &wanted.elementwise, sizeof old.elementwise) == 0 &&
+                      std::memcmp(&old.conv1d, &wanted.conv1d, sizeof old.conv1d) == 0;
+  if ((!params && !fault(Fault::stale_params)) || old.workspace_size > wanted.workspace_size) return false;
   const auto same = [](const Layout& a, const Layout& b) {
     if (a.present != b.present || a.dtype != b.dtype || a.ndim != b.ndim || a.size() > b.size()) return false;
     const size_t axes = static_cast<size_t>(a.ndim) * sizeof *a.shape;
     return (fault(Fault::stale_shape) || std::memcmp(a.shape, b.shape, axes) == 0) &&
-           (!fault(Fault::stale_alignment) || std::memcmp(a.strides, b.strides, axes) == 0) &&
+           (fault(Fault::stale_shape) || fault(Fault::stale_strides) || std::memcmp(a.strides, b.strides, axes) == 0) &&
            (fault(Fault::stale_alignment) || a.align_log2 == b.align_log2);
   };
   return std::equal(old.inputs.begin(), old.inputs.end(), wanted.inputs.begin(), same) &&
@@ -224,10 +230,11 @@ std::unique_ptr<Plan> make_plan(const nw_sig& sig) {
 
 int32_t plan_slot(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
+    if (instance_of(self).host == nullptr) throw Refusal{NW_FAILED, -1, "naive: the instance was destroyed"};
     std::unique_ptr<Plan> plan = make_plan(*sig);
     if (fault(Fault::would_refuse) && out == nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would not run it, but does"};
     if (fault(Fault::would_run) && out != nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would run it, but does not"};
-    if (fault(Fault::stale_shape) || fault(Fault::stale_strides) || fault(Fault::stale_alignment))
+    if (fault(Fault::stale_params) || fault(Fault::stale_shape) || fault(Fault::stale_strides) || fault(Fault::stale_alignment))
       make_stale(instance_of(self), *plan);
     if (info != nullptr)  // `backend` is the host's to fill in
       write_sized(info, {0, NW_PLAN_CAPTURABLE, plan->workspace_size, nullptr, nullptr}, offsetof(nw_plan_info, backend));
@@ -239,6 +246,13 @@ void plan_free(void* /*self*/, void* plan) { delete static_cast<Plan*>(plan); }
 
 // ---- slots: launch ----
 
+// The byte behind the last element, as a kernel reads it that loads before it checks the bounds.
+void read_behind(const Layout& layout, uintptr_t address) {
+  int64_t end = item_size(layout.dtype);
+  for (int32_t i = 0; i < layout.ndim; ++i) end += (layout.shape[i] - 1) * std::max<int64_t>(layout.strides[i], 0);
+  if (layout.size() != 0) static_cast<void>(*reinterpret_cast<const volatile unsigned char*>(address + static_cast<uint64_t>(end)));
+}
+
 View view_of(const Layout& layout, const DLTensor* t, bool input) {
   View v;
   if (t == nullptr || !layout.present) return v;
@@ -247,6 +261,7 @@ View view_of(const Layout& layout, const DLTensor* t, bool input) {
   auto address = reinterpret_cast<uintptr_t>(t->data) + offset;
   if (fault(Fault::stale_alignment) && input) address -= address % (uintptr_t{1} << layout.align_log2);  // as planned
   if (fault(Fault::items_aligned) && input) address -= address % static_cast<uintptr_t>(item_size(layout.dtype));
+  if (fault(Fault::reads_past_end) && input) read_behind(layout, address);
   static unsigned char nothing;  // of tensors without elements, whose address may be NULL
   v.data = address == 0 ? &nothing : reinterpret_cast<unsigned char*>(address);
   return v;
