@@ -176,6 +176,31 @@ TEST_CASE("calls: a plan for another shape, layout or alignment is not used agai
       }
 }
 
+TEST_CASE("calls: a plan for other params is not used again", "[calls]") {
+  for (const DType dtype : kDTypes)
+    for (int round = 0; round < 2; ++round) {
+      Rng rng("calls params");
+      for (const int64_t left : {0, 2, 4, 1}) {  // y is as long as x whatever the side
+        const narrows::reference::Conv1d shape{.length = 21, .taps = 3, .dilation = 2, .pad_left = left, .pad_right = 4 - left};
+        check_conv1d({.shape = shape, .dtype = dtype, .rank = 1}, rng);
+        check_conv1d_backward({.shape = shape, .dtype = dtype, .rank = 1}, rng);
+      }
+      for (const int32_t function : {NW_EW_SUB, NW_EW_ELU})
+        for (const double number : {0.5, 2.0, -3.0, 1.0}) {
+          Tensor a(dtype, {19}), out(dtype, {19});
+          a.set(std::vector<double>(19, function == NW_EW_ELU ? -60000 : 4));  // elu is -alpha there
+          nw_elementwise_params p{};
+          p.function = function;
+          (function == NW_EW_ELU ? p.alpha : p.b_real) = number;
+          const double expected = function == NW_EW_ELU ? -number : 4 - number;
+          for (const char* kernel : kernels("elementwise")) {
+            const Result result = run_params(p, {&a}, out, kernel);
+            if (!result.unsupported_variant()) expect_close(result, out, std::vector<double>(19, expected), {});
+          }
+        }
+    }
+}
+
 TEST_CASE("trap: work goes to the stream that the call names, not to the default one", "[calls][trap]") {
   void* stream = nullptr;
   nw_error error{};
