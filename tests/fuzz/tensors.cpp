@@ -177,6 +177,14 @@ void bend_axis(Bytes& in, TensorSpec* t) {
   t->ndim = static_cast<int32_t>(t->shape.size());
 }
 
+// Any rank; the arrays have as many numbers, where there is such a rank.
+void bend_rank(Bytes& in, TensorSpec* t) {
+  t->ndim = static_cast<int32_t>(number(in));
+  if (t->ndim < 0 || t->ndim > NW_MAX_NDIM) return;
+  t->shape.resize(static_cast<size_t>(t->ndim), 1);
+  t->strides.resize(static_cast<size_t>(t->ndim), 1);
+}
+
 void bend(Bytes& in, Case* c) {
   const size_t i = in.below(c->size());
   TensorSpec* t = i < c->inputs.size() ? &c->inputs[i] : &c->outputs[i - c->inputs.size()];
@@ -187,7 +195,7 @@ void bend(Bytes& in, Case* c) {
     case 3: t->data_null = true; break;
     case 4: (in.flag() ? t->shape_null : t->strides_null) = true; break;
     case 5: t->device = {static_cast<DLDeviceType>(in.byte() % 20), static_cast<int32_t>(number(in))}; break;
-    case 6: t->ndim = static_cast<int32_t>(number(in)); break;
+    case 6: bend_rank(in, t); break;
     case 7: t->byte_offset = static_cast<uint64_t>(number(in)); break;
     case 8:
       while (t->shape.size() < NW_MAX_NDIM && t->shape.size() < 17)

@@ -1,5 +1,5 @@
 // wav.cpp -- fuzz target: the WAV reader of the narrows command on any bytes. What is demanded: nothing but WavError is thrown,
-// with a reason; no more samples come out than bytes went in; what is accepted is a sound that the writer takes, and whose 16-bit
+// with a reason; the samples are those of a data chunk, whole; what is accepted is a sound that the writer takes, and whose 16-bit
 // form is read back to the bit. The reader of files agrees with the reader of bytes.
 #include "wav.h"
 
@@ -53,6 +53,23 @@ void check_sound(const Wav& wav, size_t file_size) {
     if (!std::isfinite(sample)) finding("a sample is %g", static_cast<double>(sample));
 }
 
+// Somewhere in the file stands a data chunk of exactly as many bytes as the samples need.
+void check_size(const Wav& wav, std::span<const uint8_t> file) {
+  const uint64_t bytes = wav.samples.size() * wav.channels * (std::stoul(wav.encoding) / 8);
+  const uint8_t head[] = {'d',
+                          'a',
+                          't',
+                          'a',
+                          static_cast<uint8_t>(bytes),
+                          static_cast<uint8_t>(bytes >> 8),
+                          static_cast<uint8_t>(bytes >> 16),
+                          static_cast<uint8_t>(bytes >> 24)};
+  const auto found = std::search(file.begin(), file.end(), std::begin(head), std::end(head));
+  if (static_cast<uint64_t>(file.end() - found) < sizeof head + bytes)
+    finding("%zu samples of %u channels, %s, from no chunk of so many bytes", wav.samples.size(), wav.channels,
+            wav.encoding.c_str());
+}
+
 void check_round_trip(const Wav& wav) {
   const std::vector<uint8_t> file = narrows::tools::encode_wav(wav.samples, wav.sample_rate);
   const std::optional<Wav> again = parse(file);
@@ -78,6 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     finding("the bytes are %s, the file is %s", wav ? "read" : "refused", from_file ? "read" : "refused");
   if (!wav) return 0;
   check_sound(*wav, size);
+  check_size(*wav, file);
   check_round_trip(*wav);
   return 0;
 }
