@@ -68,7 +68,8 @@ def tensors() -> None:
                 sizes = bytes([2, rng.randrange(4), 9 + rng.randrange(30), rng.randrange(6), 2, 2, rng.randrange(3), 0, 1, 2, 2])
             elif op.startswith("elementwise"):
                 function = rng.randrange(46, 58) if variant % 2 else rng.randrange(40)
-                sizes = bytes([function, 2, 0, 3, 0, 33, 0, rng.choice([0, 7, 31]), 0])
+                square = rng.choice([0, 200])
+                sizes = bytes([function, 2, 0, 3, 0, 33, square, 0, rng.choice([0, 7, 31]), 0])
             else:
                 sizes = bytes([5, 7, 6, variant % 2])
             layouts = bytes(rng.randrange(256) if variant else 0 for _ in range(3 + 4 * 15))

@@ -2,6 +2,7 @@
 // one another's memory, then bends some of it: extents, strides, offsets, ranks, dtypes, devices, NULLs. Oracle: check.cpp.
 //
 // An input: op, dtype, sizes and params, presence, a layout for each tensor, then the bends, in the order in which make() reads.
+#include <algorithm>
 #include <climits>
 
 #include "bytes.h"
@@ -82,6 +83,8 @@ void elementwise_inputs(Bytes& in, DType dtype, Case* c) {
   const int operands = p.function <= NW_EW_CAST ? 1 : p.function < NW_EW_FMA ? 2 : 3;
   Shape full(in.below(6));
   for (int64_t& extent : full) extent = full.size() > 3 ? size(in, 4) : in.flag() ? size(in, 9) : size(in, 40);
+  if (in.byte() >= 192)
+    full.assign(full.size(), full.empty() ? 0 : std::min<int64_t>(full[0], 7));  // transposed it is the same shape
   for (int i = 0; i < 3; ++i) {
     const uint8_t how = in.byte();
     Shape own(full.begin() + (how & 4 ? static_cast<int64_t>(how >> 3) % static_cast<int64_t>(full.size() + 1) : 0), full.end());
@@ -157,6 +160,7 @@ void share(Bytes& in, size_t i, const Case& c, TensorSpec* t) {
   t->shares_with = static_cast<int>(in.below(i));
   const TensorSpec& other = c.tensor(static_cast<size_t>(t->shares_with));
   if ((how & 1) != 0 && other.shape.size() == t->shape.size()) t->strides = other.strides, t->strides_null = other.strides_null;
+  if ((how & 8) != 0) std::reverse(t->strides.begin(), t->strides.end());
   if ((how & 2) != 0) t->shift = in.number<int16_t>();
   if ((how & 4) != 0) t->shift = in.number<int8_t>() * t->dtype.bits / 8;
 }
