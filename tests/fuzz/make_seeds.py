@@ -74,6 +74,10 @@ def tensors() -> None:
                 sizes = bytes([5, 7, 6, variant % 2])
             layouts = bytes(rng.randrange(256) if variant else 0 for _ in range(3 + 4 * 15))
             write("tensors", f"{op}_{variant}", bytes([number, dtype, variant]) + sizes + layouts)
+    # neg of f32(5, 5), the output in the memory of the input: exactly there, transposed, and an element further.
+    for name, share in (("in_place", b"\xc1\0"), ("in_place_transposed", b"\xc8\0"), ("in_place_shifted", b"\xc5\0\1")):
+        sizes = bytes([0, 2, 0, 5, 0, 5, 200, 0, 0, 0])
+        write("tensors", name, bytes([2, 0, 1]) + sizes + bytes(3) + bytes(6) + b"\0" + share)
 
 
 # ---- elf: a size if the first byte is odd, then (offset, width, bytes) ----
