@@ -1,5 +1,5 @@
 // driver.cpp -- runs a fuzz target once on each file of the folders that are its arguments: the seeds and the former findings, as
-// an ordinary test, without libFuzzer. Fails when there is no file to run.
+// an ordinary test, without libFuzzer. Fails when the first folder, that of the seeds, has no file.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int main(int argc, char** argv) {
-  int count = 0;
+  int count = 0, seeds = 0;
   for (int i = 1; i < argc; ++i) {
     std::vector<std::string> files;
     std::error_code error;
@@ -25,8 +25,9 @@ int main(int argc, char** argv) {
       const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
       LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
       ++count;
+      seeds += i == 1;
     }
   }
   std::printf("%d inputs\n", count);
-  return count == 0 ? 1 : 0;
+  return seeds == 0 ? 1 : 0;
 }
