@@ -33,16 +33,19 @@ fuzz() {
 
 # As many side by side as there are cores; each prints its line when it ends.
 fuzz_all() {
-  local seconds=$1 target failed=0
+  local seconds=$1 target running=0 failed=0
   shift
   for target in "$@"; do
-    while [ "$(jobs_running)" -ge "$(nproc)" ]; do wait -n || failed=1; done
+    if [ "$running" -ge "$(nproc)" ]; then
+      wait -n || failed=1
+      running=$((running - 1))
+    fi
     fuzz_one "$seconds" "$target" &
+    running=$((running + 1))
   done
-  while [ "$(jobs_running)" -gt 0 ]; do wait -n || failed=1; done
+  for (( ; running > 0; --running)); do wait -n || failed=1; done
   [ "$failed" = 0 ] || fail "a finding; mended, its input belongs into tests/fuzz/findings/<target>"
 }
-jobs_running() { builtin jobs -pr | wc -l; }
 
 fuzz_one() {
   local seconds=$1 target=$2 status=0 seeds=$NARROWS_ROOT/tests/fuzz log=$LOG/fuzz-$2.log
