@@ -84,10 +84,11 @@ inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs
 inline bool has_output(const nw_sig& sig, uint32_t i) { return i < sig.num_outputs && output(sig, i).ndim >= 0; }
 inline bool is(DLDataType t, uint8_t code, uint8_t bits) { return t.code == code && t.bits == bits; }
 
-// Address of a tensor's first element. NULL for an absent tensor.
+// Address of a tensor's first element. NULL for an absent tensor. Of a tensor without elements it may be any number, so it is
+// not added to as a pointer.
 template <class T>
 T* data(const DLTensor* t) {
-  return t == nullptr || t->data == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(t->data) + t->byte_offset);
+  return t == nullptr || t->data == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(t->data) + t->byte_offset);
 }
 
 }  // namespace narrows::cpu
