@@ -141,6 +141,7 @@ class Runner {
  private:
   // Runs what is left until the process ends.
   void pass() {
+    const size_t before = left_.size();
     const NamesFile names(left_);
     std::vector<std::string> words = arguments(options_, run_.environment);
     words.insert(words.end(), {"--input-file", names.path()});
@@ -149,7 +150,8 @@ class Runner {
     bool finished = false;
     while (const auto event = process.next(options_.timeout)) finished |= take(*event);
     const auto end = process.wait();
-    if (finished && current_.empty()) return left_.clear();  // a name that the suite did not run is not run again
+    if (finished && current_.empty() && end.exit_code >= 0) return left_.clear();  // a name that did not run then never will
+    if (current_.empty() && left_.size() < before) return;  // killed after it had told which test it was that failed
     if (end.exit_code == kNotHere && current_.empty()) {
       run_.not_here = end.printed.substr(end.printed.find(": ") == std::string::npos ? 0 : end.printed.find(": ") + 2);
       return;

@@ -91,7 +91,8 @@ CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
   conform->add_option("--manifest", o.manifest, "What the backend may decline and why; else the file beside the plugin")
       ->type_name("FILE");
   conform->add_option("--environment", o.environments, "One of the manifest's environments; by default each in turn")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   conform->add_option("--seed", o.seed, "Of all random cases")->capture_default_str();
   conform->add_option("--timeout", o.timeout, "Seconds that one test may take")->check(CLI::PositiveNumber)->capture_default_str();
   conform->add_flag("--huge", o.huge, "Tensors of more than 2^31 elements too: 10 GiB of memory");

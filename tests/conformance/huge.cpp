@@ -74,7 +74,7 @@ class Huge {
 };
 
 void run_huge(const char* op, std::vector<const DLTensor*> inputs, std::vector<const DLTensor*> outputs, const Blob& params) {
-  if (!offers(op)) SKIP(backend() << " does not offer " << op);
+  expect_offered(op);
   Call call(op, {}, {}, params);
   call.raw.inputs = inputs.data(), call.raw.num_inputs = static_cast<uint32_t>(inputs.size());
   call.raw.outputs = outputs.data(), call.raw.num_outputs = static_cast<uint32_t>(outputs.size());

@@ -242,6 +242,7 @@ TEST_CASE("plugin: an unknown number of a numbered field is unsupported", "[plug
         expect_unsupported(instance, signature, s.describe() + " " + f.name + " = " + std::to_string(number));
       }
     }
+  if (fields.empty()) SKIP("no op of the plugin has a field whose numbers have names");
   for (const auto& [field, tried] : fields) {
     INFO("no accepted call reads " << field);
     CHECK(tried);

@@ -126,8 +126,10 @@ void Call::count(Result& result) const {
   const std::string op = raw.op == nullptr ? "" : raw.op, kernel = raw.kernel == nullptr ? "" : raw.kernel;
   Exclusion* const exclusion =
       manifest().find({op, function_name(raw), name_of_first(inputs_), name_of_first({outputs_.begin(), outputs_.end()}), kernel});
+  const nw_op* known = nullptr;
+  result.offered = offers(op.c_str()) || nw_find_op(runtime(), op.c_str(), &known, nullptr) != NW_OK;
   const std::lock_guard<std::mutex> hold(tally_lock);
-  if (result.status == NW_UNSUPPORTED && !offers(op.c_str())) {
+  if (result.status == NW_UNSUPPORTED && !result.offered) {
     result.declined = std::string(backend()) + " does not offer " + op;
   } else if (result.status == NW_UNSUPPORTED && exclusion != nullptr) {
     result.declined = "excluded, " + exclusion->text() + ": " + exclusion->reason;

@@ -145,6 +145,7 @@ struct Result {
   nw_error error{};
   std::string what;      // op, tensors, layouts, kernel, seed: the head of every failure message
   bool forced = false;   // a kernel was named
+  bool offered = true;   // the plugin lists the op, or nobody knows it
   std::string declined;  // why the plugin may decline the call: it lists no such op, or the manifest excludes it; "": it may not
   bool ok() const { return status == NW_OK; }
   bool unsupported_variant() const { return (forced && status == NW_UNSUPPORTED) || !declined.empty(); }
@@ -197,6 +198,8 @@ inline constexpr Tolerance kExact{.zero_sign = true};
 std::string difference(const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);
 std::string difference(const Tensor& got, const std::vector<Exact>& reference, const Tolerance& tolerance);
 
+// Skips the rest of the test unless the plugin lists the op.
+void expect_offered(const char* op);
 // These skip the rest of the test where the plugin may decline the call (Result::declined).
 // The call succeeded and the output agrees; FAIL_CHECK with everything needed to reproduce it otherwise.
 void expect_close(const Result& result, const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);

@@ -187,7 +187,7 @@ Result negate(const Tensor& a, Tensor& out, const char* kernel = nullptr) {
 }  // namespace
 
 TEST_CASE("a variant counts as run when it was forced and did run", "[harness]") {
-  if (!offers("elementwise")) SKIP(backend() << " does not offer elementwise");
+  expect_offered("elementwise");
   Tensor a(DType::f32, {64}), out(DType::f32, {64});
   a.set(std::vector<double>(64, 1));
   expect_refused(negate(a, out, "unheard of"), NW_UNSUPPORTED, -1, {"unheard of"});
