@@ -82,13 +82,13 @@ void expect_success(const Operation& o, const char* which) {
 }
 
 // Blocks alive, without what glibc keeps for the next dlerror() of the thread.
-long blocks_alive() {
+Live alive() {
   dlerror(), dlerror();
-  return live().blocks;
+  return live();
 }
 
 void expect_no_leak(const Live& before) {
-  if (blocks_alive() == before.blocks) return;
+  if (alive().blocks == before.blocks) return;
   wrong("leaves blocks behind");
   if (report->failures <= 20) print_live_since(before);
 }
@@ -98,7 +98,7 @@ bool attempt(const Operation& o, Failing how, long n) {
   nw_error error;
   memset(&error, 0x5A, sizeof error);
   o.before();
-  const Live start = live();
+  const Live start = alive();
   fail_allocations(how, n);
   const int32_t status = o.run(&error);
   const Count count = stop_failing();
@@ -122,7 +122,7 @@ bool attempt(const Operation& o, Failing how, long n) {
 // setup, failure, success, teardown.
 bool round(const Operation& o, Failing how, long n) {
   say_where(o.name, how, n);
-  const Live start = live();
+  const Live start = alive();
   o.setup();
   const bool met = attempt(o, how, n);
   expect_success(o, "the next attempt failed");
@@ -226,7 +226,7 @@ void sweep_cold(Operation o) {
   const auto one = [&](Failing how, long n) {
     say_where(o.name, how, n);
     return in_child(kColdSeconds, [&] {
-      const Live start = live();
+      const Live start = alive();
       o.setup();
       shared->met = attempt(o, how, n);
       if (broken_by_loader(o)) {
@@ -235,7 +235,7 @@ void sweep_cold(Operation o) {
       }
       expect_success(o, "the next attempt failed");
       o.teardown();
-      const long blocks = blocks_alive() - start.blocks, files = open_files();
+      const long blocks = alive().blocks - start.blocks, files = open_files();
       if (n == kMost) {
         shared->blocks = blocks, shared->files = files;
         return;
@@ -607,7 +607,7 @@ void group_threads() {
     for (const Failing how : {Failing::once, Failing::onwards})
       for (long n = 1; n < kThreads; ++n) {
         std::snprintf(report->where, sizeof report->where, "nw_run %s, thread %ld not granted", sample->what().c_str(), n);
-        const Live start = live();
+        const Live start = alive();
         rt = create(kThreads);
         fail_threads(how, n);
         nw_error error{};
