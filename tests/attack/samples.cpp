@@ -157,12 +157,6 @@ bool Sample::right() const {
   return inputs_intact();
 }
 
-int32_t Sample::run(nw_runtime* rt, nw_error* error) {
-  poison();
-  const int32_t status = nw_run(rt, &call, error);
-  return status == NW_OK && !right() ? NW_FAILED : status;
-}
-
 Samples builtin_samples(bool large) {
   Samples out;
   for (const DLDataType t : {kF32, kF64, kF16, kBF16}) {
@@ -188,6 +182,16 @@ std::unique_ptr<Sample> plugin_sample() {
                                   std::vector<Spec>{{kF32, {100000}}}, &modulus, sizeof modulus);
 }
 
+// ---- with a libnarrows that the program is linked with ----
+
+#ifndef NARROWS_ATTACK_NO_LIBRARY
+
+int32_t Sample::run(nw_runtime* rt, nw_error* error) {
+  poison();
+  const int32_t status = nw_run(rt, &call, error);
+  return status == NW_OK && !right() ? NW_FAILED : status;
+}
+
 std::vector<const char*> kernels(nw_runtime* rt, const char* op) {
   std::vector<const char*> out{nullptr};
   for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
@@ -211,5 +215,7 @@ nw_runtime* create(uint32_t num_threads, const char* plugin_path) {
   if (nw_runtime_create(&options, &rt, &error) != NW_OK) std::fprintf(stderr, "nw_runtime_create: %s\n", error.message);
   return rt;
 }
+
+#endif
 
 }  // namespace narrows::attack
