@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
@@ -291,11 +292,8 @@ Operation creation(const std::string& folder) {
 
 // A folder with good plugins and some that are refused.
 std::string folder_of_plugins() {
-  static char folder[] = "/tmp/narrows_attack_XXXXXX";
-  static bool made = false;
-  if (made) return folder;
+  char folder[] = "/tmp/narrows_attack_XXXXXX";
   if (mkdtemp(folder) == nullptr) std::abort();
-  made = true;
   for (const char* name : {"fine", "probe", "fault_no_symbol", "fault_null_launch", "fault_op_rule_syntax", "fault_refuses"})
     if (symlink((kPlugins + "/narrows_" + name + ".so").c_str(), (std::string(folder) + "/narrows_" + name + ".so").c_str()) != 0)
       std::abort();
@@ -580,7 +578,11 @@ void group_refusals() {
 
 void group_create() { sweep(creation("")); }
 void group_create_cold() { sweep_cold(creation("")); }
-void group_create_folder() { sweep(creation(folder_of_plugins())); }
+void group_create_folder() {
+  const std::string folder = folder_of_plugins();
+  sweep(creation(folder));
+  std::filesystem::remove_all(folder);
+}
 
 void group_load() {
   sweep(loading(kExample, NW_OK));
