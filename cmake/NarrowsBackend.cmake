@@ -1,9 +1,10 @@
-# narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...]): here, and for who has found an installed Narrows.
+# narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...] [MANIFEST file]): here, and for who has found an installed
+# Narrows. MANIFEST: what `narrows conform` has to know of it; it is put beside the module as narrows_NAME.manifest.json.
 # A plugin: a module beside libnarrows that exports narrows_plugin_query and nothing else, and is never unloaded.
 set(NARROWS_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
 include(GNUInstallDirs)
 function(narrows_add_backend name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "MANIFEST" "SOURCES;LIBRARIES")
   set(target narrows_${name})
   add_library(${target} MODULE ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE Narrows::abi $<TARGET_NAME_IF_EXISTS:narrows_warnings> ${arg_LIBRARIES})
@@ -11,6 +12,11 @@ function(narrows_add_backend name)
     PREFIX "" CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends
     LINK_DEPENDS ${NARROWS_PLUGIN_MAP})
+  if(arg_MANIFEST)
+    cmake_path(ABSOLUTE_PATH arg_MANIFEST)
+    configure_file(${arg_MANIFEST} ${PROJECT_BINARY_DIR}/lib/narrows/backends/${target}.manifest.json COPYONLY)
+    install(FILES ${arg_MANIFEST} DESTINATION ${CMAKE_INSTALL_LIBDIR}/narrows/backends RENAME ${target}.manifest.json)
+  endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   target_link_options(${target} PRIVATE -Wl,--version-script=${NARROWS_PLUGIN_MAP} -Wl,--exclude-libs,ALL -Wl,-z,nodelete
                                         -Wl,-z,defs)

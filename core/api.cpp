@@ -241,6 +241,9 @@ int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const voi
     if (dst == nullptr || src == nullptr)
       fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu; expected memory", dst == nullptr ? "dst" : "src",
            static_cast<unsigned long long>(size));
+    if (size > PTRDIFF_MAX)
+      fail(NW_INVALID, -1, "nw_copy: size = %llu bytes; expected %lld at most", static_cast<unsigned long long>(size),
+           static_cast<long long>(PTRDIFF_MAX));
     if (backend.table().device_type == kDLCPU && stream != nullptr)
       fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
     backend.copy(to, dst, from, src, size, stream);

@@ -66,9 +66,10 @@ void check_builtin(const nw_op& given, const nw_op& known) {
 
 constexpr const char* kForked = "this process was forked after the device was opened; open it in the child only, or use spawn";
 
+// Of a name with a '.' in it.
 bool is_own_name(const std::string& name) {
   const size_t dot = name.find('.'), slash = name.rfind('/');
-  return dot != std::string::npos && dot != 0 && slash != std::string::npos && slash > dot + 1 && slash + 1 < name.size() &&
+  return dot != 0 && slash != std::string::npos && slash > dot + 1 && slash + 1 < name.size() &&
          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(slash) + 1, name.end(),
                      [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -154,7 +155,7 @@ void Backend::slot(const char* what, Slot&& call) const {
   } catch (...) {
     throw caught(name_.c_str(), what);
   }
-  if (__builtin_expect(status != NW_OK, 0)) check_slot(status, error, name_);
+  if (__builtin_expect(status != NW_OK, 0)) refuse_slot(status, error, name_);
 }
 
 void Backend::open(const nw_host& host) {

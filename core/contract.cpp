@@ -8,12 +8,15 @@
 namespace narrows {
 namespace {
 
-bool is_optional(const char* const* names, uint32_t i) { return names[i][0] != '\0' && names[i][std::strlen(names[i]) - 1] == '?'; }
+bool is_optional(const char* const* names, uint32_t i) { return names[i][std::strlen(names[i]) - 1] == '?'; }
 
 void check_names(const nw_op& op, const char* const* names, uint32_t count, const char* what) {
   if (names == nullptr) fail(NW_INVALID, -1, "op '%s' declares no names of %s", op.name, what);
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < count; ++i) {
     if (names[i] == nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but only %u names", op.name, count, what, i);
+    if (std::strspn(names[i], "?") == std::strlen(names[i]))
+      fail(NW_INVALID, -1, "op '%s': '%s', the name of number %u of its %s, is empty", op.name, names[i], i, what);
+  }
   if (names[count] != nullptr)
     fail(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
   for (uint32_t i = 0; i < count; ++i)

@@ -73,9 +73,9 @@ class Names final : public TensorNames {
 
 bool same_device(DLDevice a, DLDevice b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
 
+// Of a tensor that lives elsewhere: is it memory that the device can address?
 void check_on(const nw_runtime& runtime, const nw_call& call, DLDevice device, uint32_t i) {
   const DLDevice at = tensor_of(call, i)->device;
-  if (same_device(at, device)) return;
   const Backend* owner = runtime.owner_of_shared(at.device_type);
   if (owner != nullptr && (device.device_type == owner->table().device_type || device.device_type == kDLCPU)) return;
   fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,

@@ -1,6 +1,7 @@
 // error.cpp -- see error.h.
 #include "core/error.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +16,7 @@ std::string format_list(const char* text, va_list list) {
   va_copy(again, list);
   const int size = std::vsnprintf(nullptr, 0, text, again);
   va_end(again);
-  std::string out(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+  std::string out(static_cast<size_t>(std::max(size, 0)), '\0');
   std::vsnprintf(out.data(), out.size() + 1, text, list);
   return out;
 }
@@ -82,8 +83,7 @@ const char* status_name(int32_t status) {
   return status >= 0 && status <= NW_DEVICE_LOST ? names[status] : "unknown status";
 }
 
-void check_slot(int32_t status, const nw_error& error, const std::string& what) {
-  if (status == NW_OK) return;
+void refuse_slot(int32_t status, const nw_error& error, const std::string& what) {
   if (status < 0 || status > NW_DEVICE_LOST)
     fail(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", what.c_str(), status);
   const std::string reason(error.message, strnlen(error.message, sizeof error.message));

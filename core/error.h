@@ -27,9 +27,9 @@ Failure caught(const char* who, const char* what) noexcept;
 
 const char* status_name(int32_t status);
 
-// What a plugin's slot returned: nothing on NW_OK; else its own error as a Failure, with `what` in front of the message. A status
-// that does not exist counts as NW_FAILED.
-void check_slot(int32_t status, const nw_error& error, const std::string& what);
+// Throws what a plugin's slot returned, its own error as a Failure with `what` in front of the message. A status that does not
+// exist counts as NW_FAILED.
+[[noreturn]] void refuse_slot(int32_t status, const nw_error& error, const std::string& what);
 
 // "(2, 3)", "float32", "CUDA:1": how messages show shapes, dtypes and devices.
 std::string show_shape(const int64_t* shape, int32_t ndim);

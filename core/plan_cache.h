@@ -88,9 +88,7 @@ class PlanCache {
     size_t operator()(const Key& key) const { return key.hash; }
   };
   struct Equal {
-    bool operator()(const Key& a, const Key& b) const {
-      return a.hash == b.hash && a.size == b.size && std::equal(a.words, a.words + a.size, b.words);
-    }
+    bool operator()(const Key& a, const Key& b) const { return a.size == b.size && std::equal(a.words, a.words + a.size, b.words); }
   };
   struct Shard {
     std::mutex mutex;

@@ -26,13 +26,10 @@ nw_plugin_query_fn find_query(const std::string& path) {
   // RTLD_LOCAL keeps a plugin's libraries out of everyone else's sight; nothing here is ever unloaded.
   errno = 0;
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const bool out_of_memory = errno == ENOMEM;
-    const char* const reason = dlerror();
-    if (out_of_memory)
-      fail(NW_OUT_OF_MEMORY, -1, "out of memory: %s cannot be loaded: %s", path.c_str(), reason != nullptr ? reason : "no reason");
-    fail(NW_UNAVAILABLE, -1, "cannot be loaded: %s", reason != nullptr ? reason : "dlopen gave no reason");
-  }
+  const bool out_of_memory = errno == ENOMEM;
+  if (library == nullptr && out_of_memory)
+    fail(NW_OUT_OF_MEMORY, -1, "out of memory: %s cannot be loaded: %s", path.c_str(), dlerror());
+  if (library == nullptr) fail(NW_UNAVAILABLE, -1, "cannot be loaded: %s", dlerror());
   void* const symbol = dlsym(library, NW_PLUGIN_QUERY);
   if (symbol == nullptr) fail(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
   return reinterpret_cast<nw_plugin_query_fn>(symbol);
@@ -102,7 +99,7 @@ std::unique_ptr<Backend> load_plugin(const std::string& path) {
 std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder) {
   std::vector<std::unique_ptr<Backend>> out;
   const auto refuse = [&](const std::string& reason) { out.push_back(std::make_unique<Backend>(folder, NW_INVALID, reason)); };
-  if (folder.empty() || folder[0] != '/') {
+  if (folder[0] != '/') {
     refuse("'" + folder + "' is not an absolute folder; plugins are searched for in absolute ones only");
     return out;
   }
@@ -121,7 +118,7 @@ std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder) {
 std::string own_folder() {
   const auto* const here = reinterpret_cast<const void*>(&own_folder);
   Dl_info info{};
-  if (dladdr(here, &info) == 0 || info.dli_fname == nullptr) return "";
+  if (dladdr(here, &info) == 0) return "";
   // A relative name was relative to the working directory when libnarrows was loaded, which may have been left since.
   const std::string file = info.dli_fname[0] == '/' ? info.dli_fname : mapped_file(here);
   char resolved[PATH_MAX];

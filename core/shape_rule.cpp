@@ -199,16 +199,16 @@ ShapeRule::Alternative parse_alternative(const std::string& text, uint32_t max_i
   return out;
 }
 
-// The integer field of that name in a blob; false if there is none.
+// The integer field of that name, of 8 to 64 bits, in a blob; false if there is none.
 bool read_field(const nw_op& op, const std::string& name, const void* params, uint64_t params_size, int64_t* value) {
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
     const nw_param& f = **field;
-    if (name != f.name || (f.dtype.code != kDLInt && f.dtype.code != kDLUInt) || f.dtype.lanes != 1) continue;
-    unsigned char bytes[8] = {};
     const uint64_t size = f.dtype.bits / 8;
-    for (uint64_t i = 0; i < size && i < 8 && f.offset + i < params_size; ++i)
+    if (name != f.name || (f.dtype.code != kDLInt && f.dtype.code != kDLUInt) || f.dtype.lanes != 1 || size - 1 >= 8) continue;
+    unsigned char bytes[8] = {};
+    for (uint64_t i = 0; i < size && f.offset + i < params_size; ++i)
       bytes[i] = static_cast<const unsigned char*>(params)[f.offset + i];
-    if (f.dtype.code == kDLInt && size < 8 && size > 0 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
+    if (f.dtype.code == kDLInt && size < 8 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
     std::memcpy(value, bytes, 8);
     if (f.dtype.code == kDLUInt && *value < 0)
       fail(NW_INVALID, -1, "%s: %s = %llu overflows 64 bits in the shape rule", op.name, f.name,
@@ -274,15 +274,10 @@ std::string show_dims(const std::vector<Expression>& dims) {
 }
 
 std::string declared_name(const char* const* names, uint32_t count, uint32_t i, const char* fallback) {
-  if (names == nullptr || i >= count) return format("%s %u", fallback, i);
+  if (i >= count) return format("%s %u", fallback, i);
   std::string out = names[i];
-  if (!out.empty() && out.back() == '?') out.pop_back();
+  if (out.back() == '?') out.pop_back();
   return out;
-}
-
-const Shape& shape_at(const std::vector<Shape>& inputs, size_t i) {
-  static const Shape& absent = *new Shape;  // never destroyed: an exit handler may still make a call
-  return i < inputs.size() ? inputs[i] : absent;
 }
 
 // The index of the first input whose presence or rank does not fit the alternative, or -1.
@@ -290,7 +285,7 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
   if (!alternative.checks_inputs) return -1;
   for (size_t i = 0; i < alternative.inputs.size(); ++i) {
     const ShapeRule::Tensor& rule = alternative.inputs[i];
-    const Shape& shape = shape_at(inputs, i);
+    const Shape& shape = inputs[i];
     const bool fits = shape.present ? rule.any || rule.dims.size() == shape.extents.size() : rule.optional;
     if (!fits) return static_cast<int32_t>(i);
   }
@@ -305,7 +300,7 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
   int32_t at = 0;
   for (const ShapeRule::Alternative& alternative : alternatives) at = std::max(at, first_misfit(alternative, inputs));
   const auto i = static_cast<uint32_t>(at);
-  const Shape& shape = shape_at(inputs, i);
+  const Shape& shape = inputs[i];
   std::vector<std::string> wanted;
   for (const ShapeRule::Alternative& alternative : alternatives) {
     if (i >= alternative.inputs.size() || alternative.inputs[i].any) continue;
@@ -330,14 +325,14 @@ Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative
   for (const bool optional : {false, true}) {
     for (size_t i = 0; i < alternative.inputs.size(); ++i) {
       const ShapeRule::Tensor& rule = alternative.inputs[i];
-      if (!shape_at(inputs, i).present || rule.optional != optional) continue;
+      if (!inputs[i].present || rule.optional != optional) continue;
       for (size_t d = 0; d < rule.dims.size(); ++d)
         if (rule.dims[d].kind == 'v' && !evaluator.is_field(rule.dims[d].name))
           evaluator.bind(rule.dims[d].name, inputs[i].extents[d]);
     }
   }
   for (size_t i = 0; i < alternative.inputs.size(); ++i) {
-    if (!shape_at(inputs, i).present) continue;
+    if (!inputs[i].present) continue;
     const std::vector<Expression>& dims = alternative.inputs[i].dims;
     for (size_t d = 0; d < dims.size(); ++d) {
       const int64_t expected = evaluator.value(dims[d]);
@@ -354,7 +349,7 @@ Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative
 Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rule, const Evaluator& evaluator,
                    const std::vector<Shape>& inputs) {
   if (rule.kind == 'b') return broadcast(op, inputs);
-  if (rule.kind == 'l') return shape_at(inputs, rule.like);
+  if (rule.kind == 'l') return inputs[rule.like];
   Shape out{true, {}};
   for (const Expression& dim : rule.dims) {
     const int64_t extent = evaluator.value(dim);

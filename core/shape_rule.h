@@ -22,8 +22,9 @@ class ShapeRule {
   ~ShapeRule();
   ShapeRule(ShapeRule&&) noexcept;
 
-  // Checks the inputs and gives the outputs; an output that is "like" an absent input is absent. `op` has the names of inputs and
-  // fields that errors and expressions speak of; `params` is its blob, extended with zeros. Throws Failure (NW_INVALID).
+  // Checks the inputs, as many as the op has at most, and gives the outputs; an output that is "like" an absent input is absent.
+  // `op` has the names of inputs and fields that errors and expressions speak of; `params` is its blob, extended with zeros. Throws
+  // Failure (NW_INVALID).
   std::vector<Shape> evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params, uint64_t params_size) const;
 
   struct Expression;

@@ -70,6 +70,9 @@ binutils | command readelf | lists what the libraries export
 pahole | command pahole | lists the layout of every struct'
 readonly NEEDS_lint='
 python3-venv | python_module ensurepip | fetches clang-format, clang-tidy and ruff from PyPI'
+readonly NEEDS_fuzz='
+clang | command clang++ | compiles the fuzz targets
+libclang-rt-dev | fuzzer_runtime | libFuzzer and the sanitizers of clang'
 # Cross compilation is tested on x86-64 only.
 readonly NEEDS_cross='
 g++-aarch64-linux-gnu | command aarch64-linux-gnu-g++ | compiles for arm64

@@ -2,7 +2,8 @@
 """Reads ctest's JUnit file and prints what a person wants to know in ten seconds.
 
 Exit code 1 if a test failed, if none ran, or if a test was skipped without a reason. A reason is what the test printed:
-"skipped: the reason" (a program that ends with ctest's SKIP_RETURN_CODE), or the message of Catch2's SKIP.
+"skipped: the reason" (a program that ends with ctest's SKIP_RETURN_CODE), the message of Catch2's SKIP, or what `narrows conform`
+says of a test or an environment.
 """
 
 import re
@@ -13,12 +14,15 @@ from collections import Counter
 REASONS = (
     re.compile(r"^\s*(?:--\s*)?skipped:[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE),
     re.compile(r"SKIPPED:\s*\n\s*explicitly with message:\s*\n\s*(\S.*)"),
+    re.compile(r"^\s*skipped \d+ tests?: (\S.*)$", re.MULTILINE),
+    re.compile(r"not here: (\S.*)$", re.MULTILINE),
 )
 CASES = (
     re.compile(r"All tests passed \([\d,]+ assertions? in (\d+) test cases?\)"),
     re.compile(r"^test cases:\s*(\d+)", re.MULTILINE),
+    re.compile(r"^(?:PASSED|FAILED)  (\d+) passed, \d+ failed", re.MULTILINE),
 )
-CASES_SKIPPED = re.compile(r"^test cases:.*?(\d+) skipped", re.MULTILINE)
+CASES_SKIPPED = re.compile(r"^(?:test cases:|PASSED|FAILED).*?(\d+) skipped", re.MULTILINE)
 FAILED_OUTPUT_LINES = 60
 
 
@@ -44,7 +48,7 @@ def verdict(case):
 
 
 def cases_in(output):
-    """The Catch2 cases that a program counted as run: (run, skipped)."""
+    """The cases that a program counted as run: (run, skipped)."""
     counts = [int(n) for pattern in CASES for n in pattern.findall(output)]
     return sum(counts), sum(int(n) for n in CASES_SKIPPED.findall(output))
 
@@ -94,7 +98,7 @@ def main(path):
     nameless = print_skips(cases)
     inside = sum(cases_in(output_of(case))[0] for case in cases)
     if inside:
-        print(f"  {inside} Catch2 cases inside them")
+        print(f"  {inside} cases inside them")
     if nameless:
         print(f"  {nameless} skipped without a reason: that counts as a failure")
     if counts["passed"] == 0:

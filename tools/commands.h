@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace narrows::tools {
 
@@ -31,5 +32,20 @@ struct DemoOptions {
   int epochs = 0;  // 0: the default
 };
 int run_demo(const DemoOptions& options);
+
+struct ConformOptions {
+  std::string plugin;                     // a file; "": by backend
+  std::string backend;                    // "": the plugin's, else the runtime's first
+  std::string device;                     // "2:0", DLDeviceType:id; "": the backend's first
+  std::string manifest;                   // "": the one beside the plugin
+  std::vector<std::string> environments;  // of the manifest; empty: all
+  std::vector<std::string> patterns;      // of tests, as Catch2 takes them; empty: all
+  uint64_t seed = 20260101;
+  double timeout = 900;  // seconds without a sign of life
+  bool huge = false, list = false, bench = false, support = false, json = false;
+  std::string junit;        // a file; "": none
+  std::string plugin_path;  // "": NARROWS_PLUGIN_PATH
+};
+int run_conform(const ConformOptions& options);
 
 }  // namespace narrows::tools

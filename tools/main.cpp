@@ -39,6 +39,18 @@ constexpr const char* kDemoExamples =
     "Writes speech.wav, bandpass.wav, softclip.wav and demo.html.\n"
     "The LLTM has to beat the guess that nothing changes, on speech it was not trained on; with --wav it may fail to.\n";
 
+constexpr const char* kConformExamples =
+    "PATTERN ...: the tests to run, names with * at an end, [tags], ~ for not; by default all.\n"
+    "Examples:\n"
+    "  narrows conform --plugin ./narrows_mine.so         a verdict on a plugin: its own ops, and the built-in ones that it "
+    "offers\n"
+    "  narrows conform --backend cpu --environment avx2   one environment of the manifest\n"
+    "  narrows conform '[conv1d][trap]' 'lltm*'           tests by tag and by name\n"
+    "  narrows conform --list                             what there is\n"
+    "  narrows conform --bench '*conv1d*'                 checks, then measures\n"
+    "  narrows conform --support                          which op takes which dtype, as a table in Markdown\n"
+    "The suite runs in a process of its own: a crash or a hang of the plugin fails one test. docs/conformance.md has the rest.\n";
+
 void add_plugin_path(CLI::App* command, std::string& target) {
   command->add_option("--plugin-path", target, "Absolute folders with plugins, ':' between; instead of NARROWS_PLUGIN_PATH")
       ->type_name("FOLDERS");
@@ -69,6 +81,31 @@ CLI::App* add_demo(CLI::App& app, DemoOptions& options) {
   return demo;
 }
 
+CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
+  CLI::App* conform = app.add_subcommand("conform", "Judges a backend or a plugin by the conformance suite");
+  conform->allow_extras();  // the patterns: CLI11 would take "[tag]" for a list
+  conform->add_option("--plugin", o.plugin, "The plugin to judge")->type_name("FILE");
+  conform->add_option("--backend", o.backend, "The backend to judge, by name; else the first that serves the device")
+      ->type_name("NAME");
+  conform->add_option("--device", o.device, "DLDeviceType:id, such as 2:0; else the backend's first device")->type_name("TYPE:ID");
+  conform->add_option("--manifest", o.manifest, "What the backend may decline and why; else the file beside the plugin")
+      ->type_name("FILE");
+  conform->add_option("--environment", o.environments, "One of the manifest's environments; by default each in turn")
+      ->type_name("NAME");
+  conform->add_option("--seed", o.seed, "Of all random cases")->capture_default_str();
+  conform->add_option("--timeout", o.timeout, "Seconds that one test may take")->check(CLI::PositiveNumber)->capture_default_str();
+  conform->add_flag("--huge", o.huge, "Tensors of more than 2^31 elements too: 10 GiB of memory");
+  auto* list = conform->add_flag("--list", o.list, "List the tests instead");
+  auto* bench = conform->add_flag("--bench", o.bench, "Run the benchmarks instead");
+  auto* support = conform->add_flag("--support", o.support, "Print the table of ops and dtypes instead");
+  bench->excludes(list), support->excludes(list), support->excludes(bench);
+  conform->add_flag("--json", o.json, "JSON instead of text");
+  conform->add_option("--junit", o.junit, "Write the results as JUnit XML too")->type_name("FILE");
+  add_plugin_path(conform, o.plugin_path);
+  conform->footer(std::string(kConformExamples) + kExitCodes);
+  return conform;
+}
+
 // CLI11 has a code for every kind of mistake; ours are few.
 int parse_failed(const CLI::App& app, const CLI::ParseError& error, const char* first) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
@@ -89,12 +126,18 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("narrows ") + nw_version());
   InfoOptions info_options;
   DemoOptions demo_options;
+  ConformOptions conform_options;
   const CLI::App* info = add_info(app, info_options);
+  CLI::App* conform = add_conform(app, conform_options);
   add_demo(app, demo_options);
   try {
     app.parse(argc, argv);
+    conform_options.patterns = conform->remaining();
+    for (const std::string& word : conform_options.patterns)
+      if (word.starts_with("-")) throw CLI::ExtrasError(conform->get_name(), {word});
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error, argc > 1 ? argv[1] : nullptr);
   }
-  return info->parsed() ? run_info(info_options) : run_demo(demo_options);
+  if (info->parsed()) return run_info(info_options);
+  return conform->parsed() ? run_conform(conform_options) : run_demo(demo_options);
 }

@@ -57,16 +57,21 @@ struct Op {
 };
 extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
 
+// Refuses a blob that is not zero past the bytes that the op knows: none, for an op without params.
+inline void check_params_tail(const nw_sig& sig, uint64_t known) {
+  const auto* bytes = static_cast<const unsigned char*>(sig.params);
+  for (uint64_t i = known; i < sig.params_size; ++i)
+    if (bytes[i] != 0)
+      refuse(NW_UNSUPPORTED, -1, "%s: params byte %llu is %d; this backend knows %llu bytes and takes only 0 after them", sig.op,
+             static_cast<unsigned long long>(i), bytes[i], static_cast<unsigned long long>(known));
+}
+
 // The params struct of a signature: a short blob is extended with zeros, a longer one that is not zero there is refused.
 template <class Params>
 Params read_params(const nw_sig& sig) {
   Params params{};
-  const auto* bytes = static_cast<const unsigned char*>(sig.params);
-  for (uint64_t i = sizeof(Params); i < sig.params_size; ++i)
-    if (bytes[i] != 0)
-      refuse(NW_UNSUPPORTED, -1, "%s: params byte %llu is %d; this backend knows %zu bytes and takes only 0 after them", sig.op,
-             static_cast<unsigned long long>(i), bytes[i], sizeof(Params));
-  if (sig.params_size != 0) std::memcpy(&params, bytes, sig.params_size < sizeof(Params) ? sig.params_size : sizeof(Params));
+  check_params_tail(sig, sizeof(Params));
+  if (sig.params_size != 0) std::memcpy(&params, sig.params, sig.params_size < sizeof(Params) ? sig.params_size : sizeof(Params));
   return params;
 }
 
@@ -79,10 +84,11 @@ inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs
 inline bool has_output(const nw_sig& sig, uint32_t i) { return i < sig.num_outputs && output(sig, i).ndim >= 0; }
 inline bool is(DLDataType t, uint8_t code, uint8_t bits) { return t.code == code && t.bits == bits; }
 
-// Address of a tensor's first element. NULL for an absent tensor.
+// Address of a tensor's first element. NULL for an absent tensor. Of a tensor without elements it may be any number, so it is
+// not added to as a pointer.
 template <class T>
 T* data(const DLTensor* t) {
-  return t == nullptr || t->data == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(t->data) + t->byte_offset);
+  return t == nullptr || t->data == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(t->data) + t->byte_offset);
 }
 
 }  // namespace narrows::cpu

@@ -13,7 +13,6 @@
 typedef struct mod_add_params {
   int64_t modulus; /* 1 to the length of B. The blob is plain: no pointers, no padding */
 } mod_add_params;
-
 /* A plan is immutable: many threads may launch it at once. launch() works on a copy, into which it puts the addresses. */
 typedef struct mod_add_plan {
   int64_t n, modulus, stride[3]; /* strides of B, C, A in elements */
@@ -28,13 +27,14 @@ static int32_t fail(nw_error* error, int32_t status, int32_t argument, const cha
   va_end(values);
   return status;
 }
+static size_t common(uint64_t theirs, size_t ours) { return theirs < ours ? theirs : ours; } /* touch no byte past what both know */
 
 /* The host has compared the call with the declaration below: two inputs, one output of C's shape and B's dtype. Check the rest.
  * Refuse what this code does not know (UNSUPPORTED: another plugin may) and what is wrong (INVALID); ignore nothing. */
 static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   mod_add_params p = {0};
   const unsigned char* blob = sig->params; /* any length and alignment: absent bytes are 0, bytes past ours must be 0 */
-  if (sig->params_size != 0) memcpy(&p, blob, sig->params_size < sizeof p ? sig->params_size : sizeof p);
+  if (sig->params_size != 0) memcpy(&p, blob, common(sig->params_size, sizeof p));
   for (uint64_t i = sizeof p; i < sig->params_size; ++i)
     if (blob[i] != 0) return fail(error, NW_UNSUPPORTED, -1, "params: byte %d is %d; expected 0 from byte 8 on", (int)i, blob[i]);
   if (sig->flags & ~NW_DETERMINISTIC) return fail(error, NW_UNSUPPORTED, -1, "flags are 0x%x; expected 0 or 1", sig->flags);
@@ -49,8 +49,8 @@ static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* inf
   const long long n = p.modulus, size = t[0].shape[0];
   if (n < 1 || n > size) return fail(error, NW_INVALID, -1, "modulus is %lld; expected 1 to %lld, the length of b", n, size);
   if (t[2].alias_of == 0) return fail(error, NW_UNSUPPORTED, 2, "a is b, which is read again; expected c or memory of its own");
-  if (info != NULL) info->traits = 0, info->workspace_size = 0, info->kernel = NULL; /* struct_size is the caller's */
-  if (out == NULL) return NW_OK;                                                     /* the question was "would you?" */
+  if (info != NULL) memset((char*)info + 4, 0, common(info->struct_size, sizeof *info) - 4); /* struct_size is the caller's */
+  if (out == NULL) return NW_OK;                                                             /* the question was "would you?" */
   mod_add_plan* result = malloc(sizeof *result);
   if (result == NULL) return fail(error, NW_OUT_OF_MEMORY, -1, "no memory for a plan");
   *result = (mod_add_plan){t[1].shape[0], n, {t[0].strides[0], t[1].strides[0], t[2].strides[0]}, NULL, NULL, NULL};
@@ -81,7 +81,8 @@ static int32_t create(const nw_host* host, void** self, nw_error* error) { retur
 static void destroy(void* self) {} /* the instance was the host's own table */
 static int32_t device_count(void* self, int32_t* count, nw_error* error) { return *count = 1, NW_OK; }
 static int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
-  return known(id, NULL, error) == NW_OK ? strcpy(out->name, "host memory"), strcpy(out->arch, "any"), NW_OK : NW_INVALID;
+  const nw_device_info info = {out->struct_size, 0, "host memory", "any", {0}, 0};
+  return known(id, NULL, error) == NW_OK ? memcpy(out, &info, common(out->struct_size, sizeof info)), NW_OK : NW_INVALID;
 }
 static int32_t alloc_memory(void* self, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
   if (known(id, stream, error) != NW_OK) return NW_INVALID;
@@ -100,8 +101,7 @@ static int32_t stream_end(void* self, int32_t id, void* s, nw_error* error) { re
 static int32_t stream_wait(void* self, int32_t id, void* s, void* t, nw_error* error) { return known(id, s ? s : t, error); }
 
 /* clang-format off */
-/* The declaration. A name has a vendor and a version, so that a changed contract is a new name. A field left out is NULL or 0.
- * 128 is what a binding fills in when its user gives no modulus. */
+/* The declaration: vendor.name/version, so that a changed contract is a new name. What is left out is 0. A binding fills in 128. */
 static const nw_param modulus = {"modulus", {kDLInt, 64, 1}, 0, NULL, 128}, *const fields[] = {&modulus, NULL};
 static const char *const inputs[] = {"b", "c", NULL}, *const outputs[] = {"a", NULL};
 static const nw_op mod_add = {.struct_size = sizeof(nw_op), .name = "example.mod_add/1", .flags = NW_OP_INPLACE /* a may be c */,

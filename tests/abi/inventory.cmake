@@ -1,6 +1,7 @@
 # The headers against golden.c and exports.txt: every struct, field, constant and function is listed there; every constant is a bare
 # literal (bindgen, cgo and ctypes read nothing else); no type whose width a compiler may choose.
-# cmake -DINCLUDE=<abi/include/narrows> -DGOLDEN=<golden.c> -DEXPORTS=<exports.txt> -P inventory.cmake
+# cmake -DINCLUDE=<abi/include/narrows> -DGOLDEN=<golden.c and those of the releases that it includes, as one file>
+#   -DEXPORTS=<exports.txt> -P inventory.cmake
 file(READ ${GOLDEN} golden)
 file(STRINGS ${EXPORTS} exports)
 set(functions)

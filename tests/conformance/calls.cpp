@@ -6,10 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <thread>
+
+#include "conv1d_case.h"
+#include "elementwise_cases.h"
+#include "lltm_case.h"
 
 using namespace narrows::test;
 
@@ -82,6 +87,27 @@ int exit_code_of(pid_t pid) {
   return -1000;
 }
 
+// Calls of each op that are done soon.
+std::vector<Example> small_examples() {
+  std::vector<Example> all = conv1d_examples(DType::f32, 1, 1, 1, 2011, 9, 1);
+  for (Example& e : conv1d_examples(DType::f32, 3, 17, 18, 51, 3, 1)) all.push_back(std::move(e));
+  for (Example& e : elementwise_examples(DType::f32, 31, 167)) all.push_back(std::move(e));
+  for (Example& e : lltm_examples(DType::f32, 33, 20, 17)) all.push_back(std::move(e));
+  return all;
+}
+
+// The same calls with other numbers: each input's are rotated by `places`.
+std::vector<Example> rotated(std::vector<Example> examples, size_t places) {
+  for (const Example& e : examples)
+    for (const auto& t : e.inputs) {
+      if (t == nullptr || t->size() == 0) continue;
+      std::vector<Exact> values = t->exact();
+      std::rotate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(places % values.size()), values.end());
+      t->set(values);
+    }
+  return examples;
+}
+
 }  // namespace
 
 TEST_CASE("calls: a workspace of exactly the size that the plan asks for, of any content", "[calls]") {
@@ -126,6 +152,53 @@ TEST_CASE("calls: a workspace of exactly the size that the plan asks for, of any
         CHECK(workspace.damage().empty());
       }
   CHECK((with_workspace > 0 || device().device_type != kDLCPU));
+}
+
+// What a plan is made for but is not said by op, params and dtypes: one call after the other differs in one such thing from those
+// before it. The smallest and plainest comes first, and each comes again after the others.
+TEST_CASE("calls: a plan for another shape, layout or alignment is not used again", "[calls]") {
+  for (const DType dtype : kDTypes)
+    for (int round = 0; round < 2; ++round)
+      for (const int64_t n : {3, 7, 40, 41, 6}) {
+        Rng rng("calls plans");
+        for (const Layout& layout : all_layouts(1, dtype)) {
+          check({narrows::reference::function(NW_EW_ADD), dtype, {{n}, {n}}, {n}, {layout, {}}, {}}, "plans, a");
+          check({narrows::reference::function(NW_EW_ADD), dtype, {{n}, {n}}, {n}, {{}, layout}, layout}, "plans, b and out");
+          Conv1dCase c{.shape = {.length = n, .taps = 3, .pad_left = 2}, .dtype = dtype, .rank = 1};
+          c.x_layout = layout;
+          check_conv1d(c, rng);
+          check_conv1d_backward(c, rng, kGradX | kGradW | kGradBias);
+        }
+        for (const Layout& layout : all_layouts(2, dtype)) {
+          check_lltm({.shape = {3, n, 4}, .dtype = dtype, .layouts = everywhere(layout)}, rng);
+          check_lltm_backward({.shape = {3, n, 4}, .dtype = dtype, .layouts = everywhere(layout)}, rng);
+        }
+      }
+}
+
+TEST_CASE("calls: a plan for other params is not used again", "[calls]") {
+  for (const DType dtype : kDTypes)
+    for (int round = 0; round < 2; ++round) {
+      Rng rng("calls params");
+      for (const int64_t left : {0, 2, 4, 1}) {  // y is as long as x whatever the side
+        const narrows::reference::Conv1d shape{.length = 21, .taps = 3, .dilation = 2, .pad_left = left, .pad_right = 4 - left};
+        check_conv1d({.shape = shape, .dtype = dtype, .rank = 1}, rng);
+        check_conv1d_backward({.shape = shape, .dtype = dtype, .rank = 1}, rng);
+      }
+      for (const int32_t function : {NW_EW_SUB, NW_EW_ELU})
+        for (const double number : {0.5, 2.0, -3.0, 1.0}) {
+          Tensor a(dtype, {19}), out(dtype, {19});
+          a.set(std::vector<double>(19, function == NW_EW_ELU ? -60000 : 4));  // elu is -alpha there
+          nw_elementwise_params p{};
+          p.function = function;
+          (function == NW_EW_ELU ? p.alpha : p.b_real) = number;
+          const double expected = function == NW_EW_ELU ? -number : 4 - number;
+          for (const char* kernel : kernels("elementwise")) {
+            const Result result = run_params(p, {&a}, out, kernel);
+            if (!result.unsupported_variant()) expect_close(result, out, std::vector<double>(19, expected), {});
+          }
+        }
+    }
 }
 
 TEST_CASE("trap: work goes to the stream that the call names, not to the default one", "[calls][trap]") {
@@ -179,6 +252,37 @@ TEST_CASE("calls: six threads make the same call at once, by one plan and each i
         for (const auto& own : calls) wrong += own->bytes() != expected || own->damaged();
         CHECK(wrong == 0);
       }
+}
+
+// With equal numbers, as above, a buffer that all calls share holds the right ones by chance.
+TEST_CASE("calls: six threads make calls with different numbers at once", "[calls]") {
+  constexpr size_t kThreads = 6, kRounds = 20;
+  std::vector<std::vector<Example>> examples;  // for each thread its own
+  for (size_t i = 0; i < kThreads; ++i) examples.push_back(rotated(small_examples(), 17 * i));
+  for (size_t which = 0; which < examples[0].size(); ++which) {
+    std::vector<std::vector<unsigned char>> expected;
+    for (const auto& own : examples) {
+      expect_ok(own[which].run());
+      expected.push_back(own[which].bytes());
+    }
+    std::atomic<size_t> bad{0}, wrong{0}, ready{0};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] {
+        OwnCall own(examples[i][which], nullptr);
+        for (++ready; ready < kThreads;) std::this_thread::yield();
+        for (size_t k = 0; k < kRounds; ++k) {
+          bad +=
+              nw_run(runtime(), &own.call.raw, nullptr) != NW_OK || nw_stream_sync(runtime(), device(), nullptr, nullptr) != NW_OK;
+          wrong += own.bytes() != expected[i];
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    INFO(examples[0][which].what);
+    CHECK(expected[0] != expected[1]);
+    CHECK(bad == 0);
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls][fork]") {

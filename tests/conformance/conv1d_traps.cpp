@@ -197,22 +197,52 @@ TEST_CASE("conv1d trap: denormals are flushed to zero", "[conv1d][trap]") {
 TEST_CASE("conv1d trap: a NaN or an infinity reaches the outputs that read it, and no others", "[conv1d][trap]") {
   for (const DType dtype : kFloatDTypes)
     for (const double special : {kNaN, kInf, -kInf})
-      for (const Conv1d& s :
-           {Conv1d{.batch = 2, .length = 40, .taps = 5},
-            Conv1d{.batch = 2, .channels = 4, .length = 40, .filters = 4, .taps = 4, .groups = 4},
-            Conv1d{.batch = 2, .channels = 20, .length = 40, .filters = 18, .taps = 3, .stride = 2, .groups = 2}}) {
-        Rng rng("conv1d special values");
+      for (const int place : {0, 1, 2})  // in x, w, bias
+        for (const Conv1d& s :
+             {Conv1d{.batch = 2, .length = 40, .taps = 5},
+              Conv1d{.batch = 2, .channels = 4, .length = 40, .filters = 4, .taps = 4, .groups = 4},
+              Conv1d{.batch = 2, .channels = 20, .length = 40, .filters = 18, .taps = 3, .stride = 2, .groups = 2}}) {
+          Rng rng("conv1d special values");
+          const Conv1dCase c{.shape = s, .dtype = dtype};
+          Conv1dTensors t(c, rng);
+          Tensor& holder = place == 0 ? t.x : place == 1 ? t.w : t.bias;
+          Values values = holder.values();
+          values[place == 0 ? static_cast<size_t>(s.channels * s.length / 2 + 17) : values.size() / 2] = special;
+          holder.set(values);
+          const Values reference = narrows::reference::conv1d(s, t.x.values(), t.w.values(), t.bias.values());
+          const Tolerance tolerance{.rtol = 2 * static_cast<double>(epsilon(dtype)),
+                                    .atol = 64 * static_cast<double>(epsilon(accumulator(dtype)))};
+          for (const char* kernel : kernels("conv1d")) {
+            const Result result = run("conv1d", {&t.x, &t.w, &t.bias}, {&t.y}, c.params(), kernel, 0, c.note());
+            if (!result.unsupported_variant()) expect_close(result, t.y, reference, tolerance);
+          }
+        }
+}
+
+TEST_CASE("conv1d_backward trap: a NaN or an infinity reaches the gradients that read it, and no others",
+          "[conv1d][backward][trap]") {
+  for (const DType dtype : kFloatDTypes)
+    for (const double special : {kNaN, kInf, -kInf})
+      for (const Conv1d& s : {Conv1d{.batch = 2, .length = 40, .taps = 5},
+                              Conv1d{.batch = 2, .channels = 4, .length = 40, .filters = 4, .taps = 4, .groups = 4},
+                              Conv1d{.batch = 2, .channels = 20, .length = 40, .filters = 18, .taps = 3, .groups = 2}}) {
+        Rng rng("conv1d_backward special values");
         const Conv1dCase c{.shape = s, .dtype = dtype};
         Conv1dTensors t(c, rng);
-        Values x = t.x.values();
-        x[static_cast<size_t>(s.channels * s.length / 2 + 17)] = special;
-        t.x.set(x);
-        const Values reference = narrows::reference::conv1d(s, x, t.w.values());
+        Tensor gy(dtype, c.y_dims()), gx(dtype, c.x_dims()), gw(dtype, c.w_dims()), gbias(dtype, c.bias_dims());
+        gy.fill_uniform(rng, -1, 1);
+        Values values = gy.values();
+        values[values.size() / 2 + 7] = special;
+        gy.set(values);
+        const auto reference = narrows::reference::conv1d_backward(s, values, t.x.values(), t.w.values());
         const Tolerance tolerance{.rtol = 2 * static_cast<double>(epsilon(dtype)),
-                                  .atol = 64 * static_cast<double>(epsilon(accumulator(dtype)))};
-        for (const char* kernel : kernels("conv1d")) {
-          const Result result = run("conv1d", {&t.x, &t.w}, {&t.y}, c.params(), kernel, 0, c.note());
-          if (!result.unsupported_variant()) expect_close(result, t.y, reference, tolerance);
+                                  .atol = 256 * static_cast<double>(epsilon(accumulator(dtype)))};
+        for (const char* kernel : kernels("conv1d_backward")) {
+          const Result result = run("conv1d_backward", {&gy, &t.x, &t.w}, {&gx, &gw, &gbias}, c.params(), kernel, 0, c.note());
+          if (result.unsupported_variant()) continue;
+          expect_close(result, gx, reference.x, tolerance);
+          expect_close(result, gw, reference.w, tolerance);
+          expect_close(result, gbias, reference.bias, tolerance);
         }
       }
 }

@@ -320,6 +320,22 @@ TEST_CASE("elementwise_backward: gradients that are not wanted, a scalar operand
   }
 }
 
+// It is an input for plugins' own ops to read: what this op makes of the operands is right whatever `out` holds.
+TEST_CASE("elementwise_backward: nothing depends on out", "[elementwise][backward]") {
+  for (const int32_t number : {NW_EW_EXP, NW_EW_SQRT, NW_EW_TANH, NW_EW_SIGMOID, NW_EW_RECIPROCAL, NW_EW_DIV, NW_EW_HYPOT}) {
+    for (const DType dtype : kFloatDTypes) {
+      Rng rng("garbage for out");
+      Backward call = same_shape(function(number), dtype, {67});
+      Tensor out(dtype, {67});
+      out.fill_bits(rng);
+      for (const char* kernel : kernels("elementwise_backward")) {
+        const Result result = call.run(kernel, &out);
+        if (!result.unsupported_variant()) call.check(result);
+      }
+    }
+  }
+}
+
 TEST_CASE("elementwise_backward: an absent grad_out is a zero gradient", "[elementwise][backward]") {
   for_each_differentiable([](const Function& f) {
     for (const DType dtype : {DType::f32, DType::f16}) {

@@ -97,6 +97,7 @@ TEST_CASE("special gradients: ties of maximum, minimum and clamp", "[elementwise
                            {5, 3, 2, 0, 0, 1},
                            {1, 3, 2, 0, 0, 1},
                            {1, 1, 1, 1, 0, 0},
+                           {0, 1, 1, 0, 0, 1},
                            {2, 1, 1, 0, 0, 1}});
 }
 

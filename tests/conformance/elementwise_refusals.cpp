@@ -223,8 +223,14 @@ TEST_CASE("refused: scalars that do not fit the dtype", "[elementwise][refusal]"
   }
   Tensor a(DType::boolean, {5}), out(DType::boolean, {5});
   nw_elementwise_params p = params_for(function(NW_EW_LOGICAL_AND));
-  p.b_int = 2;
-  expect_refused(run_params(p, {&a}, out), NW_INVALID, -1, {"b_int", "2", "bool"});
+  for (const int64_t value : {0, 1}) {
+    p.b_int = value;
+    expect_ok(run_params(p, {&a}, out));
+  }
+  for (const int64_t value : {2, -1}) {
+    p.b_int = value;
+    expect_refused(run_params(p, {&a}, out), NW_INVALID, -1, {"b_int", std::to_string(value).c_str(), "bool"});
+  }
 }
 
 TEST_CASE("refused: a scalar that nothing would read", "[elementwise][refusal]") {
@@ -237,8 +243,14 @@ TEST_CASE("refused: a scalar that nothing would read", "[elementwise][refusal]")
   expect_refused(run_params(p, {&i}, i_out), NW_INVALID, -1, {"b_real", "b_int"});
   expect_refused(run_params(p, {&a, &a}, out), NW_INVALID, -1, {"b_real", "given as a tensor"});
   p = add_params();
+  p.b_int = 3;
+  expect_refused(run_params(p, {&i, &i}, i_out), NW_INVALID, -1, {"b_int = 3", "given as a tensor"});
+  p = add_params();
   p.c_real = 1;
   expect_refused(run_params(p, {&a, &a}, out), NW_INVALID, -1, {"c_real", "no operand"});
+  p = add_params();
+  p.c_int = 1;
+  expect_refused(run_params(p, {&a, &a}, out), NW_INVALID, -1, {"c_int = 1", "no operand"});
 }
 
 TEST_CASE("refused: too many operands, or none that gives where its dtype", "[elementwise][refusal]") {

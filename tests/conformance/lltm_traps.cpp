@@ -155,6 +155,17 @@ TEST_CASE("lltm trap: ELU' at 0", "[lltm][trap]") {
   }
 }
 
+TEST_CASE("lltm_backward trap: a NaN among the gates reaches the gradients of its state, and no others", "[lltm][backward][trap]") {
+  for (const DType dtype : kFloatDTypes)
+    for (int gate = 0; gate < 3; ++gate) {
+      const Values plain{0.5, -0.5, 0.25, 1, -2, 0.125, 2}, half = repeated(0.5, plain);
+      Values z = plain;
+      z[3] = kNaN;
+      Cell cell(dtype, gate == 0 ? z : plain, gate == 1 ? z : plain, gate == 2 ? z : plain, half);
+      cell.check_backward(half, half, 32 * static_cast<double>(epsilon(accumulator(dtype))));
+    }
+}
+
 TEST_CASE("lltm trap: NaN for z of 89 and more", "[lltm][trap]") {
   for (const DType dtype : kFloatDTypes) {
     Values z{-60, -30, -15, 15, 30, 60, 87, 88, 88.5, 89, 90, 100, 104, 200, 1000, 20000};

@@ -2,28 +2,17 @@
 #include "threads.h"
 
 #include <catch2/catch_test_macros.hpp>
-#include <stdexcept>
 
 namespace narrows::test {
 namespace {
 
 constexpr uint32_t kThreads[] = {1, 2, 5};
 
-nw_runtime* make_runtime(uint32_t num_threads) {
-  nw_options options{};
-  options.struct_size = sizeof options;
-  options.num_threads = num_threads;
-  nw_runtime* made = nullptr;
-  nw_error error{};
-  if (nw_runtime_create(&options, &made, &error) != NW_OK) throw std::runtime_error(error.message);
-  return made;
-}
-
 // One runtime for each number of threads, made at first use and leaked, as the harness's own.
 const std::vector<nw_runtime*>& runtimes() {
   static const std::vector<nw_runtime*> all = [] {
     std::vector<nw_runtime*> made;
-    for (const uint32_t threads : kThreads) made.push_back(make_runtime(threads));
+    for (const uint32_t threads : kThreads) made.push_back(new_runtime(threads));
     return made;
   }();
   return all;

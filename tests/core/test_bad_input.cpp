@@ -172,6 +172,8 @@ const Overlap kOverlaps[] = {
     {"the same elements backwards", {{4}, {1}, 0}, {{4}, {-1}, 12}, false},
     {"odd elements backwards, even ones backwards", {{4}, {-2}, 24}, {{4}, {-2}, 28}, true},
     {"the same elements transposed", {{4, 4}, {4, 1}, 0}, {{4, 4}, {1, 4}, 0}, false},
+    {"an axis of extent 1", {{1, 4}, {}, 0}, {{1, 4}, {}, 16}, true},
+    {"an axis of extent 1 and an element shared", {{1, 4}, {}, 0}, {{1, 4}, {}, 12}, false},
     {"a broadcast input under the output", {{4}, {0}, 4}, {{4}, {1}, 0}, false},
     {"a broadcast input beside the output", {{4}, {0}, 16}, {{4}, {1}, 0}, true},
 };
@@ -308,6 +310,55 @@ TEST_CASE("views of one memory by other widths or other strides are refused when
   Call("probe.noop/1", {&out, &words}, {&out}).refused(rt, NW_INVALID, 2, {"out", "b"});  // in place with a, but over b
 }
 
+TEST_CASE("of views of one memory the shape decides whether they are one tensor") {
+  Loaded rt({"probe"});
+  Array base({64}), a({4}), wide({2, 6});
+  Array flat = Array::view(base, {4}, {}), square = Array::view(base, {2, 2}, {});
+  Call("probe.noop/1", {&a, &square}, {&flat}).refused(rt, NW_INVALID, 2, {"overlaps b of shape (2, 2)"});
+  Array out = Array::view(base, {2, 6}, {}), other = Array::view(base, {3, 4}, {});
+  Call("probe.noop/1", {&wide, &other}, {&out}).refused(rt, NW_INVALID, 2, {"overlaps b of shape (3, 4)"});
+}
+
+TEST_CASE("views of one stride and of other extents share a byte or not") {
+  Loaded rt({"probe"});
+  Array base({64}), a({4});
+  Array out = Array::view(base, {4}, {4});  // elements 0, 4, 8, 12
+  Array between = Array::view(base, {2}, {4}, 4), hit = Array::view(base, {2}, {4}, 16);
+  Array row = Array::view(base, {1, 4}, {4, 4}, 4), rows = Array::view(base, {2, 4}, {0, 4}, 8);
+  Call("probe.noop/1", {&a, &between}, {&out}).ok(rt);
+  Call("probe.noop/1", {&a, &hit}, {&out}).refused(rt, NW_INVALID, 2, {"overlaps b of shape (2,)"});
+  Array matrix({1, 4}), flat_out = Array::view(base, {1, 4}, {4, 4});
+  Call("probe.noop/1", {&matrix, &row}, {&flat_out}).ok(rt);
+  Array skewed = Array::view(base, {2, 2}, {2, 5}), a2({2, 2});  // elements 0, 5, 2, 7
+  Array one_row = Array::view(base, {1, 2}, {2, 5}, 4), touching = Array::view(base, {1, 2}, {2, 5}, 8);
+  Call("probe.noop/1", {&a2, &one_row}, {&skewed}).ok(rt);
+  Call("probe.noop/1", {&a2, &touching}, {&skewed}).refused(rt, NW_INVALID, 2, {"overlaps b of shape (1, 2)"});
+  // Every element of one axis in one place, of the input and of the output: the output's own fault.
+  Array repeated = Array::view(base, {2, 4}, {0, 4}), like({2, 4});
+  Call("probe.noop/1", {&like, &rows}, {&repeated}).refused(rt, NW_INVALID, 2, {"out of shape (2, 4)", "share a place"});
+}
+
+TEST_CASE("a dtype without bits is named and not the memory in which its tensor would lie") {
+  Loaded rt({"probe"});
+  Array base({64}), a({4});
+  Array out = Array::view(base, {4}, {}), inside = Array::view(base, {1}, {}, 8);
+  inside->dtype.bits = 0;
+  Call("probe.noop/1", {&a, &inside}, {&out}).refused(rt, NW_INVALID, 1, {"b has 0 bits per element"});
+}
+
+TEST_CASE("a name of more than 255 bytes is refused") {
+  Loaded rt({"probe"});
+  Strict s;
+  const std::string name(256, 'k');
+  s.call.raw.kernel = name.c_str();
+  s.call.refused(rt, NW_INVALID, -1, {"kernel has a name of more than 255 bytes"});
+  s.call.raw.kernel = name.c_str() + 1;
+  s.call.refused(rt, NW_UNSUPPORTED, -1, {"no kernel 'kkk"});
+  s.call.raw.kernel = nullptr;
+  s.call.raw.op = name.c_str();
+  s.call.refused(rt, NW_INVALID, -1, {"op has a name of more than 255 bytes"});
+}
+
 TEST_CASE("lanes are named and not the overlap that their bytes would make") {
   Loaded rt({"probe"});
   for (const uint16_t lanes : {0, 4, 65535}) {
@@ -359,11 +410,12 @@ TEST_CASE("outputs whose strides do not matter") {
   Array base({64}), one({1, 4}), none({0, 4});
   Array flat = Array::view(base, {1, 4}, {0, 1}), empty = Array::view(base, {0, 4}, {0, 0}),
         reversed = Array::view(base, {4}, {-1}, 12), gaps = Array::view(base, {2, 3}, {12, 4}),
-        column = Array::view(base, {3, 4}, {1, 3});
+        woven = Array::view(base, {2, 3}, {3, 2}), column = Array::view(base, {3, 4}, {1, 3});
   Call("probe.noop/1", {&one}, {&flat}).ok(rt);
   Call("probe.noop/1", {&none}, {&empty}).ok(rt);
   Array a({4}), b({2, 3}), c({3, 4});
   Call("probe.noop/1", {&a}, {&reversed}).ok(rt);
   Call("probe.noop/1", {&b}, {&gaps}).ok(rt);
+  Call("probe.noop/1", {&b}, {&woven}).ok(rt);  // elements 0, 2, 4 and 3, 5, 7
   Call("probe.noop/1", {&c}, {&column}).ok(rt);
 }

@@ -178,6 +178,40 @@ TEST_CASE("libnarrows that was loaded by a relative name looks beside itself whe
   CHECK(status == 0);
 }
 
+TEST_CASE("libnarrows whose file is gone or stands alone finds no plugin and says so when one is named") {
+  Dl_info info{};
+  REQUIRE(dladdr(reinterpret_cast<const void*>(&nw_version), &info) != 0);
+  for (const bool gone : {false, true}) {
+    INFO((gone ? "gone" : "alone"));
+    Folder folder;
+    const std::string file = folder / "libnarrows.so.1";
+    fs::copy_file(fs::canonical(info.dli_fname), file);
+    const pid_t child = fork();  // in which a second libnarrows disturbs nobody
+    if (child == 0) {
+      void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr || (gone && unlink(file.c_str()) != 0)) _exit(1);
+      auto* const create = reinterpret_cast<decltype(&nw_runtime_create)>(dlsym(library, "nw_runtime_create"));
+      auto* const count = reinterpret_cast<decltype(&nw_backend_count)>(dlsym(library, "nw_backend_count"));
+      auto* const run = reinterpret_cast<decltype(&nw_run)>(dlsym(library, "nw_run"));
+      auto options = sized<nw_options>();
+      options.plugin_path = "";
+      nw_runtime* rt = nullptr;
+      if (create(&options, &rt, nullptr) != NW_OK || count(rt) != 0) _exit(2);
+      Array a({4}, kCpu), out({4}, kCpu);
+      Call call("elementwise", {&a}, {&out});
+      nw_elementwise_params params{};
+      params.function = NW_EW_NEG;
+      call.params(params);
+      call.raw.backend = "nobody";
+      if (run(rt, &call.raw, &call.error) != NW_INVALID) _exit(3);
+      _exit(contains(call.error.text(), "unknown backend 'nobody'; loaded: none") ? 0 : 4);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+}
+
 TEST_CASE("a folder that is missing or is a file is a warning") {
   Folder folder;
   const std::string file = folder.add("fine");

@@ -421,3 +421,37 @@ TEST_CASE("a built-in op goes to every plugin that lists it") {
   Array x({1, 1, 4}), w({1, 1, 2}), y({1, 1, 3});
   Call("conv1d", {&x, &w}, {&y}).refused(rt, NW_UNSUPPORTED, -1, {"conv1d", "probe"});
 }
+
+TEST_CASE("tensors of an op that nobody knows are counted") {
+  Loaded rt({"probe"});
+  Array a({3}), out({3});
+  out->ndim = -1;
+  Call("probe.ghost/1", {&a, nullptr}, {&out}).refused(rt, NW_INVALID, 2, {"probe.ghost/1: output 0 has ndim -1"});
+  a->ndim = 17;
+  Call("probe.ghost/1", {nullptr, &a}, {&out}).refused(rt, NW_INVALID, 1, {"probe.ghost/1: input 1 has ndim 17"});
+}
+
+TEST_CASE("pinned memory of one plugin is not memory of another's device") {
+  Loaded rt({"probe", "probecl"});
+  Array pinned({3}, kPinned), out({3}, kOpenCl);
+  Call call("probe.noop/1", {&pinned}, {&out});
+  call.raw.device = kOpenCl;
+  call.refused(rt, NW_INVALID, 0, {"a lives on ROCMHost:0", "expected OpenCL:0"});
+}
+
+TEST_CASE("where no plugin has the device the first one's reason is told") {
+  Loaded rt({"probe", "probe2"});
+  Array a({3}, probe_device(7)), out({3}, probe_device(7));
+  Call("probe.noop/1", {&a}, {&out}).refused(rt, NW_INVALID, -1, {"12:7 does not exist", "probe has 3 devices"});
+  void* data = nullptr;
+  Error error;
+  expect_refused(nw_alloc(rt, probe_device(7), 8, nullptr, &data, &error), error, NW_INVALID, -1, {"probe has 3 devices"});
+  Array source({3}, probe_device(7));
+  Call("probe.source/1", {}, {&source}).refused(rt, NW_INVALID, -1, {"12:7 does not exist", "probe has 3 devices"});
+}
+
+TEST_CASE("where no plugin of the device has the op all of them are named") {
+  Loaded rt({"probe", "probe2"});
+  Array x({1, 1, 4}), w({1, 1, 2}), y({1, 1, 3});
+  Call("conv1d", {&x, &w}, {&y}).refused(rt, NW_UNSUPPORTED, -1, {"conv1d: not among the ops of probe, probe2"});
+}

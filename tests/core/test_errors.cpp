@@ -1,5 +1,6 @@
 // test_errors.cpp -- core/error.cpp: the message is cut safely, NULL is accepted, nothing is written on success.
 #include <cstring>
+#include <stdexcept>
 
 #include "fixture.h"
 
@@ -61,6 +62,44 @@ TEST_CASE("a plugin's message that is not terminated is read within its 496 byte
   Call call("probe.noop/1", {&a}, {&out});
   expect_refused(call.run(rt), call.error, NW_INVALID, -1, {"zzzz"});
   CHECK(call.error.message[495] == '\0');
+}
+
+TEST_CASE("a message of bytes that end no character is cut to nothing") {
+  auto options = sized<nw_options>();
+  options.plugin_path = "";
+  options.log = [](void*, int32_t, const char*) { throw std::runtime_error(std::string(600, '\x80')); };
+  nw_runtime* rt = nullptr;
+  REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+  Error error;
+  CHECK(nw_load(rt, plugin_file("fine_newer").c_str(), &error) == NW_FAILED);  // logs the op that it leaves out
+  CHECK(error.status == NW_FAILED);
+  CHECK(error.text().empty());
+  nw_runtime_destroy(rt);
+}
+
+TEST_CASE("a plugin that gives a status and no message is quoted by the status") {
+  Loaded rt({"probe"});
+  rt.probe().message = "";
+  Array a({2}), out({2});
+  for (const auto& [status, text] : {std::pair{NW_INVALID, "probe: invalid"}, {NW_OUT_OF_MEMORY, "probe: out of memory"}}) {
+    rt.probe().plan_status = status;
+    Call("probe.noop/1", {&a}, {&out}).refused(rt, status, -1, {text});
+  }
+}
+
+TEST_CASE("messages name devices as people do") {
+  Runtime rt;
+  const std::pair<int32_t, const char*> types[] = {
+      {kDLCPU, "CPU:7"},       {kDLCUDA, "CUDA:7"},         {kDLCUDAHost, "CUDAHost:7"},     {kDLCUDAManaged, "CUDAManaged:7"},
+      {kDLROCM, "ROCM:7"},     {kDLROCMHost, "ROCMHost:7"}, {kDLVulkan, "Vulkan:7"},         {kDLMetal, "Metal:7"},
+      {kDLOpenCL, "OpenCL:7"}, {kDLOneAPI, "OneAPI:7"},     {kDLExtDev, "device type 12:7"}, {99, "device type 99:7"}};
+  for (const auto& [type, name] : types) {
+    auto info = sized<nw_device_info>();
+    Error error;
+    CHECK(nw_device(rt, {static_cast<DLDeviceType>(type), 7}, &info, &error) != NW_OK);
+    INFO(error.text());
+    CHECK(contains(error.text(), name));
+  }
 }
 
 TEST_CASE("on success no error is written") {

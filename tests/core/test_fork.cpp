@@ -110,6 +110,22 @@ TEST_CASE("in the child of a fork an open device is unavailable one that was not
   nw_plan_release(plan);
 }
 
+TEST_CASE("in the child of a fork a plan of an open device is released without its plugin") {
+  Loaded rt({"probe"});
+  Array a({4}), out({4});
+  Call call("probe.noop/1", {&a}, {&out});
+  nw_plan* plan = nullptr;
+  REQUIRE(call.plan(rt, &plan) == NW_OK);
+  nw_plan_cache_clear(rt);  // so that the last reference is this one
+  Probe& probe = rt.probe();
+  CHECK(in_child([&] {
+          nw_plan_release(plan);
+          return probe.plans_freed.load();
+        }) == 0);
+  nw_plan_release(plan);
+  CHECK(probe.plans_freed == 1);
+}
+
 TEST_CASE("a new runtime in the child opens the device anew") {
   SKIP_UNDER_TSAN();
   Loaded rt({"probe", "probecpu"});

@@ -366,6 +366,31 @@ TEST_CASE("with a rule the plugin still says the dtypes") {
   call.ok(rt);
 }
 
+TEST_CASE("with a rule the dtype is that of input 0 where the plugin infers nothing and its failure is the call's") {
+  Loaded rt({"probe"});
+  Array a({5}, kProbe, kF64), out({5}, kProbe, kF64);
+  std::vector<nw_spec> specs(1);
+  Call call("probe.dtype/1", {&a}, {&out});
+  rt.probe().infer_status = NW_UNSUPPORTED;
+  REQUIRE(call.infer(rt, specs) == NW_OK);
+  CHECK((specs[0].dtype.code == kDLFloat && specs[0].dtype.bits == 64));
+  rt.probe().infer_status = NW_FAILED;
+  expect_refused(call.infer(rt, specs), call.error, NW_FAILED, -1, {"probe", "the probe was told to"});
+}
+
+TEST_CASE("nw_infer gives all gradients of a built-in op before it is known which are wanted") {
+  Loaded rt({"probe"});
+  Array grad({2, 3}), condition({3}, kProbe, kB8), b({2, 1});
+  nw_elementwise_params params{};
+  params.function = NW_EW_WHERE;
+  std::vector<nw_spec> specs(3);
+  Call call("elementwise_backward", {&grad, &condition, &b}, {});
+  REQUIRE(call.params(params).infer(rt, specs) == NW_OK);
+  CHECK((specs[0].ndim == 1 && specs[0].shape[0] == 3 && specs[0].dtype.code == kDLBool));  // which a call must leave NULL
+  CHECK((specs[1].ndim == 2 && specs[1].shape[0] == 2 && specs[1].shape[1] == 1 && specs[1].dtype.code == kDLFloat));
+  CHECK(specs[2].ndim == -1);
+}
+
 TEST_CASE("a plugin's refusal to infer is the caller's") {
   Loaded rt({"probe"});
   Array a({5});

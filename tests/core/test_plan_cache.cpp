@@ -204,6 +204,51 @@ TEST_CASE("the cache may be cleared while a key is planned and the key be asked 
   check_no_leak(rt);
 }
 
+TEST_CASE("a planner that fails after the cache was cleared takes nobody else's plan with it") {
+  for (const bool again : {false, true}) {
+    INFO((again ? "the key was planned again" : "nobody asked for the key meanwhile"));
+    Loaded rt({"probe"});
+    Gate gate;
+    std::atomic<int> planners{0};
+    rt.probe().on_plan = [&](const nw_sig&) {
+      if (planners++ != 0) return;
+      gate.wait();
+      throw std::runtime_error("broken");
+    };
+    std::atomic<int32_t> status{-1};
+    {
+      Thread planner([&] { status = Keyed(1).run(rt); });
+      REQUIRE(gate.wait_until_arrived());
+      nw_plan_cache_clear(rt);
+      if (again) CHECK(Keyed(1).run(rt) == NW_OK);
+      gate.open();
+    }
+    CHECK(status == NW_FAILED);
+    CHECK(Keyed(1).run(rt) == NW_OK);
+    CHECK(rt.probe().plans == 2);
+    check_no_leak(rt);
+  }
+}
+
+TEST_CASE("a cache that is full of keys being planned grows until they are") {
+  Loaded rt({"probe"}, Options{.plan_cache_capacity = 1});
+  Gate gate;
+  stop_key_1(rt.probe(), gate);
+  std::atomic<int32_t> status{-1};
+  {
+    Thread planner([&] { status = Keyed(1).run(rt); });
+    REQUIRE(gate.wait_until_arrived());
+    for (int64_t key = 2; key < 6; ++key) {
+      CHECK(Keyed(key).run(rt) == NW_OK);
+      CHECK(live(rt.probe()) == 1);
+    }
+    gate.open();
+  }
+  CHECK(status == NW_OK);
+  CHECK(live(rt.probe()) == 1);
+  check_no_leak(rt);
+}
+
 TEST_CASE("many threads many keys a small cache") {
   Loaded rt({"probe"}, Options{.plan_cache_capacity = 8});
   std::atomic<int> good{0};

@@ -1,7 +1,11 @@
 // test_pool.cpp -- core/thread_pool.cpp, reached as a plugin reaches it: nw_host.parallel_for.
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include "fixture.h"
@@ -160,6 +164,36 @@ TEST_CASE("many callers at once") {
     }
   });
   CHECK(bad == 0);
+}
+
+TEST_CASE("where the system gives no further thread the caller works alone") {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  SKIP("a sanitizer needs address space of its own");
+#endif
+  Pool pool(1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    // No address space for a thousand stacks, and some for the rest.
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const auto limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (64 << 20));
+    const rlimit space{limit, limit};
+    if (setrlimit(RLIMIT_AS, &space) != 0) _exit(1);
+    for (int round = 0; round < 2; ++round) {  // the second time it does not even ask
+      std::atomic<int64_t> sum{0};
+      parallel_for(pool.host, 10000, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) sum += i;
+      });
+      if (sum != 9999 * 10000 / 2) _exit(2);
+    }
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if (int threads = 0; word == "Threads:" && status >> threads) _exit(threads < 1000 ? 0 : 3);
+    _exit(4);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("two runtimes have two pools") {

@@ -117,6 +117,22 @@ std::function<void(const std::string&)> patched(size_t offset, std::vector<unsig
   };
 }
 
+// The program headers of a whole plugin, changed one by one.
+std::function<void(const std::string&)> patched_segments(const std::function<void(Elf64_Phdr&)>& change) {
+  return [=](const std::string& path) {
+    std::vector<unsigned char> file = read_file(plugin_file("fine"));
+    Elf64_Ehdr header;
+    std::memcpy(&header, file.data(), sizeof header);
+    for (size_t i = 0; i < header.e_phnum; ++i) {
+      Elf64_Phdr segment;
+      std::memcpy(&segment, &file[header.e_phoff + i * sizeof segment], sizeof segment);
+      change(segment);
+      std::memcpy(&file[header.e_phoff + i * sizeof segment], &segment, sizeof segment);
+    }
+    write_file(path, file);
+  };
+}
+
 const BadFile kBadFiles[] = {
     {"an empty file", [](const std::string& path) { write_file(path, {}); }, {"empty"}},
     {"a text", [](const std::string& path) { write_file(path, std::vector<unsigned char>(5000, '#')); }, {"not an ELF file"}},
@@ -132,8 +148,18 @@ const BadFile kBadFiles[] = {
     {"a program", patched(offsetof(Elf64_Ehdr, e_type), {ET_EXEC, 0}), {"not a shared object"}},
     {"an object file", patched(offsetof(Elf64_Ehdr, e_type), {ET_REL, 0}), {"not a shared object"}},
     {"no program headers", patched(offsetof(Elf64_Ehdr, e_phnum), {0, 0}), {"program headers"}},
+    {"program headers of another size", patched(offsetof(Elf64_Ehdr, e_phentsize), {32, 0}), {"program headers"}},
+    {"segments that end past 64 bits",
+     patched_segments([](Elf64_Phdr& segment) { segment.p_offset = UINT64_MAX; }),
+     {"truncated", "a segment ends"}},
+    {"no dynamic segment",
+     patched_segments([](Elf64_Phdr& segment) { segment.p_type = segment.p_type == PT_DYNAMIC ? PT_NULL : segment.p_type; }),
+     {"no dynamic segment"}},
     {"program headers outside", patched(offsetof(Elf64_Ehdr, e_phoff), {0, 0, 0, 0, 0, 0, 0, 0x40}), {"program headers"}},
     {"section headers outside", patched(offsetof(Elf64_Ehdr, e_shoff), {0, 0, 0, 0, 0, 0, 0, 0x40}), {"section headers"}},
+    {"section headers that end past 64 bits",
+     patched(offsetof(Elf64_Ehdr, e_shoff), {0xF0, 255, 255, 255, 255, 255, 255, 255}),
+     {"section headers"}},
     {"a dangling link", [](const std::string& path) { fs::create_symlink("nowhere.so", path); }, {"No such file"}},
     {"a link to itself", [](const std::string& path) { fs::create_symlink(fs::path(path).filename(), path); }, {"symbolic links"}},
     {"a directory", [](const std::string& path) { fs::create_directory(path); }, {"directory"}},
@@ -193,6 +219,16 @@ TEST_CASE("a call for an instance that cannot be made says why") {
   void* data = nullptr;
   Error error;
   expect_refused(nw_alloc(rt, kProbe, 64, nullptr, &data, &error), error, NW_UNAVAILABLE, -1, {"install libfaulty1"});
+}
+
+TEST_CASE("an instance that fails otherwise than by being unavailable fails the call though another plugin could serve it") {
+  Loaded rt({"fine"});
+  REQUIRE(nw_load(rt, plugin_file("fault_create_odd_status").c_str(), nullptr) == NW_OK);
+  Array a({2}), out({2});
+  Call("faulty.op/1", {&a}, {&out}).refused(rt, NW_FAILED, -1, {"odd_status", "99"});
+  void* data = nullptr;
+  Error error;
+  expect_refused(nw_alloc(rt, kProbe, 64, nullptr, &data, &error), error, NW_FAILED, -1, {"odd_status", "99"});
 }
 
 TEST_CASE("every faulty plugin that is built stands in a table") {
@@ -259,6 +295,26 @@ TEST_CASE("a file that is no plugin is listed and an error of nw_load") {
     if (status != NW_OK) expect_words(error.text(), bad.words);
     CHECK(std::string(rt.backend_of_file(path).name).empty());
   }
+}
+
+TEST_CASE("a file that gives fewer bytes than its size says is refused") {
+  const char* const path = "/sys/devices/system/cpu/online";  // 4096 of them, it says
+  if (!fs::exists(path) || fs::file_size(path) < sizeof(Elf64_Ehdr)) SKIP("no such file: /sys is not mounted");
+  Runtime rt;
+  Error error;
+  expect_refused(nw_load(rt, path, &error), error, NW_INVALID, -1, {"not an ELF file: shorter than an ELF header"});
+}
+
+TEST_CASE("a plugin without section headers is accepted") {
+  Folder folder;
+  const std::string path = folder / "narrows_stripped.so";
+  static_assert(offsetof(Elf64_Ehdr, e_shoff) == 40 && offsetof(Elf64_Ehdr, e_shnum) == 60);
+  std::vector<unsigned char> file = read_file(plugin_file("fine"));
+  std::fill_n(file.begin() + 40, 8, 0);
+  std::fill_n(file.begin() + 60, 4, 0);
+  write_file(path, file);
+  Runtime rt(folder);
+  CHECK(rt.backend_of_file(path).status == NW_OK);
 }
 
 TEST_CASE("a refused file leaves no descriptor open") {

@@ -1,7 +1,9 @@
 // test_runtime.cpp -- core/runtime.cpp: a runtime while plugins are loaded into it, in the child of a fork, and at exit.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -52,6 +54,33 @@ TEST_CASE("an exit handler may call") {
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
+}
+
+TEST_CASE("without a callback warnings and errors go to stderr and nothing else does") {
+  Folder folder;
+  const std::string missing = folder / "missing", file = folder / "stderr";
+  const int before = dup(STDERR_FILENO), to = open(file.c_str(), O_CREAT | O_WRONLY, 0600);
+  REQUIRE((before >= 0 && to >= 0 && dup2(to, STDERR_FILENO) == STDERR_FILENO));
+  auto options = sized<nw_options>();
+  options.plugin_path = missing.c_str();
+  nw_runtime* rt = nullptr;
+  const int32_t created = nw_runtime_create(&options, &rt, nullptr);
+  const int32_t loaded = nw_load(rt, plugin_file("probe").c_str(), nullptr);
+  if (const auto* probe = static_cast<const Probe*>(nw_extension(rt, "probe", "probe/1"))) {
+    probe->host->log(probe->host->ctx, NW_LOG_INFO, "for information");
+    probe->host->log(probe->host->ctx, NW_LOG_ERROR, "went wrong");
+    probe->host->log(probe->host->ctx, NW_LOG_ERROR, nullptr);
+  }
+  nw_runtime_destroy(rt);
+  fflush(stderr);
+  dup2(before, STDERR_FILENO);
+  close(before);
+  close(to);
+  REQUIRE((created == NW_OK && loaded == NW_OK));
+  const std::vector<unsigned char> bytes = read_file(file);
+  const std::string text(bytes.begin(), bytes.end());
+  CHECK(text == "narrows: warning: " + missing + ": cannot be searched for plugins: No such file or directory\n" +
+                    "narrows: error: went wrong\nnarrows: error: \n");
 }
 
 TEST_CASE("a plan that is held past its runtime is harmless") {

@@ -22,7 +22,7 @@ done
 for tree in "$source" "$build" "$work/installed"; do
   if grep -rIF "$tree" .; then die "the files above name $tree"; fi
 done
-find . -type f \( -name '*.so*' -o -path './bin/*' \) > "$work/binaries"
+find . -type f \( -name '*.so*' -o -path './bin/*' -o -path './libexec/*' \) > "$work/binaries"
 [ -s "$work/binaries" ] || die "no binary was installed"
 while read -r binary; do
   if readelf -d "$binary" | grep -E 'RPATH|RUNPATH' | grep -vF "[\$ORIGIN"; then die "$binary looks for libraries outside the package"; fi

@@ -150,6 +150,7 @@ TEST_CASE("the table of plugin.c keeps what plugin.h promises", "[plugin_minimal
   CHECK(plugin->device_count(self, &count, &error) == NW_OK);
   CHECK(count == 1);
   nw_device_info info{};
+  info.struct_size = sizeof info;
   CHECK(plugin->device_info(self, 0, &info, &error) == NW_OK);
   CHECK(std::string(info.name) == "host memory");
   CHECK(plugin->device_info(self, 1, &info, &error) == NW_INVALID);

@@ -87,6 +87,7 @@ std::string difference(const Tensor& got, const std::vector<double>& reference, 
 }
 
 void expect_ok(const Result& result) {
+  if (!result.declined.empty()) SKIP(result.declined);
   if (result.ok())
     SUCCEED();
   else
@@ -103,6 +104,7 @@ void expect_close(const Result& result, const Tensor& got, const std::vector<dou
 }
 
 void expect_refused(const Result& result, int32_t status, int32_t argument, std::initializer_list<const char*> words) {
+  if (!result.declined.empty() && status != NW_UNSUPPORTED) SKIP(result.declined);
   std::string wrong;
   if (result.status != status)
     wrong += std::string("\n  status ") + nw_status_name(result.status) + ", expected " + nw_status_name(status);

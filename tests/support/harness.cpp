@@ -1,75 +1,41 @@
-// harness.cpp -- the runtime under test, seeds, and calls. See harness.h. Tensors: tensor.cpp; comparison: compare.cpp.
+// harness.cpp -- seeds and calls. See harness.h. What is judged: session.cpp; tensors: tensor.cpp; comparison: compare.cpp.
 #include "harness.h"
 
 #include <catch2/catch_test_macros.hpp>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <set>
-#include <stdexcept>
+#include <utility>
 
 namespace narrows::test {
 namespace {
 
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "narrows tests: %s\n", why.c_str());
-  std::exit(1);
+// What this process has done since the last take_tally().
+std::mutex tally_lock;
+Tally tally;
+
+DType dtype_of_first(const std::vector<const Tensor*>& tensors) {
+  for (const Tensor* t : tensors)
+    if (t != nullptr) return t->dtype();
+  return {};
+}
+std::string name_of_first(const std::vector<const Tensor*>& tensors) {
+  const DType dtype = dtype_of_first(tensors);
+  return dtype == DType{} ? "" : name(dtype);
 }
 
-// A device named by NARROWS_TEST_DEVICE, "2:0"; the CPU without it.
-DLDevice device_from_environment() {
-  const char* text = std::getenv("NARROWS_TEST_DEVICE");
-  if (text == nullptr) return {kDLCPU, 0};
-  int type = 0, id = 0, end = 0;
-  if (std::sscanf(text, "%d:%d%n", &type, &id, &end) != 2 || text[end] != '\0')
-    die(std::string("NARROWS_TEST_DEVICE is '") + text + "'; expected DLDeviceType:id, such as 1:0");
-  return {static_cast<DLDeviceType>(type), id};
-}
-
-nw_backend_info backend_info(uint32_t index) {
-  nw_backend_info info{};
-  info.struct_size = sizeof info;
-  nw_error error{};
-  if (nw_backend(runtime(), index, &info, &error) != NW_OK) die(std::string("nw_backend: ") + error.message);
-  return info;
-}
-
-// The plugin under test: named by NARROWS_TEST_BACKEND, else the first that serves the device.
-nw_backend_info backend_under_test() {
-  const char* wanted = std::getenv("NARROWS_TEST_BACKEND");
-  std::string seen;
-  for (uint32_t i = 0; i < nw_backend_count(runtime()); ++i) {
-    const nw_backend_info info = backend_info(i);
-    if (info.status == NW_OK && (info.flags & NW_BACKEND_SHADOWED) == 0 && info.device_type == device().device_type &&
-        (wanted == nullptr || std::strcmp(wanted, info.name) == 0))
-      return info;
-    seen += std::string("\n  ") + info.path + ": " + (info.status == NW_OK ? "serves another device" : info.reason);
+// "erf" of a call of elementwise or its backward; "" of anything else.
+std::string function_name(const nw_call& call) {
+  const nw_op* op = nullptr;
+  if (call.op == nullptr || nw_find_op(runtime(), call.op, &op, nullptr) != NW_OK) return {};
+  for (const nw_param* const* p = op->params; p != nullptr && *p != nullptr; ++p) {
+    if (std::strcmp((*p)->name, "function") != 0 || (*p)->values == nullptr) continue;
+    int32_t number = 0;
+    if (call.params == nullptr || call.params_size < (*p)->offset + sizeof number) return {};
+    std::memcpy(&number, static_cast<const char*>(call.params) + (*p)->offset, sizeof number);
+    for (const char* const* value = (*p)->values; *value != nullptr; ++value)
+      if (number-- == 0) return *value;
   }
-  die("no usable backend for device " + std::to_string(device().device_type) + ":" + std::to_string(device().device_id) +
-      "; plugins found:" + (seen.empty() ? " none" : seen));
-}
-
-const nw_backend_info& tested_backend() {
-  static const nw_backend_info info = backend_under_test();
-  return info;
-}
-
-// Which forced variants ran, by "op/kernel".
-struct Coverage {
-  std::mutex lock;
-  std::set<std::string> ran;
-};
-Coverage& coverage() {
-  static Coverage c;
-  return c;
-}
-
-void record_run(const nw_call& call) {
-  if (call.kernel == nullptr) return;
-  const std::lock_guard<std::mutex> hold(coverage().lock);
-  coverage().ran.insert(std::string(call.op) + "/" + call.kernel);
+  return {};
 }
 
 bool shares_memory(const std::vector<const Tensor*>& tensors, const Tensor* t) {
@@ -86,59 +52,9 @@ std::string describe_all(const std::vector<const Tensor*>& tensors) {
 
 }  // namespace
 
-nw_runtime* runtime() {
-  static nw_runtime* const rt = [] {
-    nw_options options{};
-    options.struct_size = sizeof options;
-    nw_runtime* made = nullptr;
-    nw_error error{};
-    if (nw_runtime_create(&options, &made, &error) != NW_OK) die(std::string("nw_runtime_create: ") + error.message);
-    return made;
-  }();
-  return rt;
-}
-
-DLDevice device() {
-  static const DLDevice d = device_from_environment();
-  return d;
-}
-
-const char* backend() { return tested_backend().name; }
-
-uint64_t base_seed() {
-  static const uint64_t seed = [] {
-    const char* text = std::getenv("NARROWS_TEST_SEED");
-    return text == nullptr ? uint64_t{20260101} : std::strtoull(text, nullptr, 0);
-  }();
-  return seed;
-}
-
-std::string arch() {
-  nw_device_info info{};
-  info.struct_size = sizeof info;
-  nw_error error{};
-  if (nw_device(runtime(), device(), &info, &error) != NW_OK) die(std::string("nw_device: ") + error.message);
-  return info.arch;
-}
-
-std::vector<const char*> kernels(const char* op) {
-  std::vector<const char*> names{nullptr};
-  const nw_backend_info& info = tested_backend();
-  for (uint32_t i = 0; i < info.num_ops; ++i) {
-    if (std::strcmp(info.ops[i]->name, op) != 0 || info.ops[i]->kernels == nullptr) continue;
-    for (const char* const* k = info.ops[i]->kernels; *k != nullptr; ++k) names.push_back(*k);
-  }
-  return names;
-}
-
-std::vector<std::string> variants_never_run() {
-  std::vector<std::string> missing;
-  const nw_backend_info& info = tested_backend();
-  for (uint32_t i = 0; i < info.num_ops; ++i)
-    for (const char* kernel : kernels(info.ops[i]->name))
-      if (kernel != nullptr && coverage().ran.count(std::string(info.ops[i]->name) + "/" + kernel) == 0)
-        missing.push_back(std::string(info.ops[i]->name) + "/" + kernel);
-  return missing;
+Tally take_tally() {
+  const std::lock_guard<std::mutex> hold(tally_lock);
+  return std::exchange(tally, {});
 }
 
 // ---- Rng ----
@@ -178,7 +94,7 @@ Call::Call(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor
 std::string Call::describe() const {
   return std::string(raw.op == nullptr ? "(no op)" : raw.op) + (note.empty() ? "" : "[" + note + "]") + " (" +
          describe_all(inputs_) + ") -> (" + describe_all({outputs_.begin(), outputs_.end()}) +
-         ") kernel=" + (raw.kernel == nullptr ? "-" : raw.kernel) + " NARROWS_TEST_SEED=" + std::to_string(base_seed());
+         ") kernel=" + (raw.kernel == nullptr ? "-" : raw.kernel);
 }
 
 Result Call::run() {
@@ -196,12 +112,36 @@ Result Call::run() {
     if (nw_stream_sync(runtime(), device(), raw.stream, &sync_error) != NW_OK)
       FAIL_CHECK(result.what << "\n  sync: " << sync_error.message);
     if (would != NW_OK) FAIL_CHECK(result.what << "\n  nw_run succeeded, and nw_plan_get had answered " << nw_status_name(would));
-    record_run(raw);
     check_success(result);
   } else {
     check_refusal(result);
   }
+  count(result);
   return result;
+}
+
+// What the plugin does not list, and what the manifest excludes, it may decline. Accepting what the manifest excludes is counted
+// against the exclusion.
+void Call::count(Result& result) const {
+  const std::string op = raw.op == nullptr ? "" : raw.op, kernel = raw.kernel == nullptr ? "" : raw.kernel;
+  Exclusion* const exclusion =
+      manifest().find({op, function_name(raw), name_of_first(inputs_), name_of_first({outputs_.begin(), outputs_.end()}), kernel});
+  const std::lock_guard<std::mutex> hold(tally_lock);
+  if (result.status == NW_UNSUPPORTED && !offers(op.c_str())) {
+    result.declined = std::string(backend()) + " does not offer " + op;
+  } else if (result.status == NW_UNSUPPORTED && exclusion != nullptr) {
+    result.declined = "excluded, " + exclusion->text() + ": " + exclusion->reason;
+    ++exclusion->declined;
+  }
+  if (!result.declined.empty()) {
+    tally.declined.insert(result.declined);
+  } else if (!result.ok()) {
+    ++tally.refused;
+  } else {
+    ++tally.accepted;
+    if (exclusion != nullptr) ++exclusion->accepted;
+    if (raw.kernel != nullptr) tally.variants.insert(op + "/" + kernel);
+  }
 }
 
 // Inputs as they were, outputs changed in their elements only, and nw_infer of the outputs' dtype and shape.

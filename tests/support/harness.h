@@ -5,12 +5,12 @@
 // How to write a test:
 //
 //   for (const char* kernel : kernels("conv1d")) {                 // nullptr (the backend chooses), then every listed variant
-//     Rng rng("conv1d strided");                                   // seeded by the tag and NARROWS_TEST_SEED
+//     Rng rng("conv1d strided");                                   // seeded by the tag and --seed
 //     Tensor x(DType::f16, {2, 3, 50}, Layout::transposed());      // canaries around it, a pattern in its gaps
 //     x.fill_uniform(rng, -1, 1);                                  // rounds to f16; x.values() are the rounded numbers
 //     Tensor y(DType::f16, {2, 4, 48}, Layout::strided(2));
 //     Result r = run("conv1d", {&x, &w, nullptr}, {&y}, params, kernel);   // nullptr: an absent tensor
-//     if (r.unsupported_variant()) continue;                       // counted; main.cpp fails if a variant never ran
+//     if (r.unsupported_variant()) continue;                       // counted: a variant that never ran fails the suite
 //     expect_close(r, y, reference, {.rtol = 1e-3, .atol = 1e-3}); // reference: vector<double> or vector<Exact>
 //   }
 //
@@ -18,7 +18,7 @@
 // elements of an output, outputs touched by a refused call, and an nw_infer or nw_plan_get that disagrees with nw_run.
 // expect_refused(r, NW_INVALID, argument, {"words", "of the message"}) is its counterpart for bad input.
 //
-// Environment: NARROWS_TEST_DEVICE "1:0" (DLDeviceType:id), NARROWS_TEST_BACKEND a plugin's name, NARROWS_TEST_SEED a number.
+// What is judged, on which device: session.h.
 #pragma once
 
 #include <narrows/narrows.h>
@@ -26,27 +26,16 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "dtype.h"
+#include "session.h"
 
 namespace narrows::test {
-
-// ---- runtime ----
-
-nw_runtime* runtime();  // one for the process; made at first use, leaked
-DLDevice device();
-const char* backend();  // the plugin under test, in nw_call.backend
-uint64_t base_seed();
-std::string arch();  // nw_device_info.arch
-
-// nullptr, then the names of the variants that the backend lists for the op.
-std::vector<const char*> kernels(const char* op);
-// The variants that the backend lists and that no call has run since the process began, as "op/kernel".
-std::vector<std::string> variants_never_run();
 
 // ---- seeded numbers (SplitMix64), the same on every platform ----
 
@@ -154,10 +143,11 @@ struct Blob {
 struct Result {
   int32_t status = NW_OK;
   nw_error error{};
-  std::string what;     // op, tensors, layouts, kernel, seed: the head of every failure message
-  bool forced = false;  // a kernel was named
+  std::string what;      // op, tensors, layouts, kernel, seed: the head of every failure message
+  bool forced = false;   // a kernel was named
+  std::string declined;  // why the plugin may decline the call: it lists no such op, or the manifest excludes it; "": it may not
   bool ok() const { return status == NW_OK; }
-  bool unsupported_variant() const { return forced && status == NW_UNSUPPORTED; }
+  bool unsupported_variant() const { return (forced && status == NW_UNSUPPORTED) || !declined.empty(); }
 };
 
 // A call before it is made, so that a test can bend it.
@@ -176,7 +166,16 @@ class Call {
   std::string describe() const;
   void check_success(const Result& result) const;
   void check_refusal(const Result& result) const;
+  void count(Result& result) const;
 };
+
+// Calls by Call::run() since the last take_tally().
+struct Tally {
+  int64_t accepted = 0, refused = 0;
+  std::set<std::string> declined;  // Result::declined of each
+  std::set<std::string> variants;  // forced ones that ran, "op/kernel"
+};
+Tally take_tally();
 
 Result run(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor*> outputs, Blob params = {},
            const char* kernel = nullptr, uint32_t flags = 0, std::string note = {});
@@ -198,6 +197,7 @@ inline constexpr Tolerance kExact{.zero_sign = true};
 std::string difference(const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);
 std::string difference(const Tensor& got, const std::vector<Exact>& reference, const Tolerance& tolerance);
 
+// These skip the rest of the test where the plugin may decline the call (Result::declined).
 // The call succeeded and the output agrees; FAIL_CHECK with everything needed to reproduce it otherwise.
 void expect_close(const Result& result, const Tensor& got, const std::vector<double>& reference, const Tolerance& tolerance);
 void expect_close(const Result& result, const Tensor& got, const std::vector<Exact>& reference, const Tolerance& tolerance);

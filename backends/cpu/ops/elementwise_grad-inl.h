@@ -175,7 +175,8 @@ NARROWS_GRADIENT(GradWhereB, kG | kA, pick(hn::Ne(a, zero), g, zero))
 NARROWS_GRADIENT(GradWhereC, kG | kA, pick(hn::Ne(a, zero), zero, g))
 NARROWS_GRADIENT(GradClampA, kG | kA | kB | kC, pick(hn::And(hn::Ge(a, b), hn::Le(a, c)), g, zero))
 NARROWS_GRADIENT(GradClampB, kG | kA | kB | kC, pick(hn::And(hn::Lt(a, b), hn::Lt(b, c)), g, zero))
-NARROWS_GRADIENT(GradClampC, kG | kA | kB | kC, pick(hn::Or(hn::Gt(a, c), hn::Lt(c, b)), g, zero))
+NARROWS_GRADIENT(GradClampC, kG | kA | kB | kC,
+                 pick(hn::Or(hn::Or(hn::Gt(a, c), hn::Lt(c, b)), hn::And(hn::Lt(a, b), hn::Eq(b, c))), g, zero))
 #undef NARROWS_GRADIENT
 
 template <class G>

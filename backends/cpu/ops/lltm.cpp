@@ -111,6 +111,7 @@ class LltmPlan final : public Plan {
 }  // namespace
 
 const Op lltm = {"lltm", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                   check_params_tail(sig, 0);
                    return std::make_unique<LltmPlan>(instance, sig);
                  }};
 

@@ -204,6 +204,7 @@ class LltmBackwardPlan final : public Plan {
 }  // namespace
 
 const Op lltm_backward = {"lltm_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                            check_params_tail(sig, 0);
                             return std::make_unique<LltmBackwardPlan>(instance, sig);
                           }};
 

@@ -1,9 +1,10 @@
-// mutant.cpp -- a plugin that runs the cpu backend's kernels and spoils them in one way, named by NARROWS_TEST_MUTANT. The suite
-// must fail on each: ctest entries mutant.*. What a suite has never been seen to catch, it may not catch.
+// mutant.cpp -- a plugin that runs the cpu backend's kernels and spoils what any op may spoil, in one way of those that faults.txt
+// has for it. Faults that need a wrong kernel are in the naive plugin.
 #include <dlfcn.h>
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "fault.h"
+
 namespace {
+
+using mutants::fault;
+using mutants::Fault;
 
 const nw_plugin* real_plugin() {
   static const nw_plugin* const plugin = [] {
@@ -22,11 +28,6 @@ const nw_plugin* real_plugin() {
     return query == nullptr ? nullptr : query(NW_ABI_MAJOR, nullptr);
   }();
   return plugin;
-}
-
-bool is(const char* mutant) {
-  const char* const wanted = std::getenv("NARROWS_TEST_MUTANT");
-  return wanted != nullptr && std::strcmp(wanted, mutant) == 0;
 }
 
 int64_t count(const DLTensor& t) {
@@ -47,25 +48,30 @@ bool contiguous(const DLTensor& t) {
 unsigned char* first(const DLTensor& t) { return static_cast<unsigned char*>(t.data) + t.byte_offset; }
 bool is_f32(const DLTensor& t) { return t.dtype.code == kDLFloat && t.dtype.bits == 32; }
 
-// What a wrong kernel does to a contiguous output after it has computed it. `before`: its bytes before the launch.
-void spoil(const DLTensor& out, const std::vector<unsigned char>& before) {
+std::atomic<int> launches{0};
+
+// What a wrong kernel does to a contiguous output after it has computed it. `before`: its bytes before the launch;
+// `forced`: the call names a kernel.
+void spoil(const DLTensor& out, const std::vector<unsigned char>& before, bool forced) {
   const int64_t n = count(out), item = out.dtype.bits / 8;
   unsigned char* const bytes = first(out);
-  if (is("zeros")) std::memset(bytes, 0, n * item);
-  if (is("tail")) std::memcpy(bytes + (n - 1) * item, before.data() + (n - 1) * item, item);
-  if (is("overrun")) bytes[n * item] ^= 1;
-  if (is("underrun")) bytes[-1] ^= 1;
-  if (is("one_element") && n > 20) bytes[(n / 2) * item + item - 1] ^= 0x20;
+  if (fault(Fault::zeros)) std::memset(bytes, 0, n * item);
+  if (fault(Fault::one_variant) && forced) std::memset(bytes, 0, n * item);
+  if (fault(Fault::tail)) std::memcpy(bytes + (n - 1) * item, before.data() + (n - 1) * item, item);
+  if (fault(Fault::overrun)) bytes[n * item] ^= 1;
+  if (fault(Fault::underrun)) bytes[-1] ^= 1;
+  if (fault(Fault::random)) bytes[0] ^= static_cast<unsigned char>(launches++ & 1);
+  if (fault(Fault::one_element) && n > 20) bytes[(n / 2) * item + item - 1] ^= 0x20;
   if (!is_f32(out)) return;
   for (int64_t i = 0; i < n; ++i) {
     float value;
     std::memcpy(&value, bytes + i * 4, 4);
-    if (is("nan")) value = std::numeric_limits<float>::quiet_NaN();
-    if (is("nan_to_zero") && std::isnan(value)) value = 0;
-    if (is("inf_to_max") && std::isinf(value)) value = std::copysign(std::numeric_limits<float>::max(), value);
-    if (is("flush") && std::fabs(value) < std::numeric_limits<float>::min()) value = std::copysign(0.0f, value);
-    if (is("positive_zero") && value == 0) value = 0;
-    if (is("last_bit")) value = std::nextafter(value, 2 * value);
+    if (fault(Fault::nan)) value = std::numeric_limits<float>::quiet_NaN();
+    if (fault(Fault::nan_to_zero) && std::isnan(value)) value = 0;
+    if (fault(Fault::inf_to_max) && std::isinf(value)) value = std::copysign(std::numeric_limits<float>::max(), value);
+    if (fault(Fault::flush) && std::fabs(value) < std::numeric_limits<float>::min()) value = std::copysign(0.0f, value);
+    if (fault(Fault::positive_zero) && value == 0) value = 0;
+    if (fault(Fault::last_bit)) value = std::nextafter(value, 2 * value);
     std::memcpy(bytes + i * 4, &value, 4);
   }
 }
@@ -85,8 +91,8 @@ int32_t launch(void* self, const void* plan, const nw_call* given, nw_error* err
   for (uint32_t i = 0; i < call.num_inputs; ++i) {
     if (inputs[i] == nullptr) continue;
     tensors[i] = *inputs[i];
-    if (is("byte_offset")) tensors[i].byte_offset = 0;
-    if (is("swapped") && call.num_inputs == 2 && inputs[1 - i] != nullptr && count(*inputs[0]) == count(*inputs[1]))
+    if (fault(Fault::byte_offset)) tensors[i].byte_offset = 0;
+    if (fault(Fault::swapped) && call.num_inputs == 2 && inputs[1 - i] != nullptr && count(*inputs[0]) == count(*inputs[1]))
       tensors[i].data = inputs[1 - i]->data;
     inputs[i] = &tensors[i];
   }
@@ -95,18 +101,26 @@ int32_t launch(void* self, const void* plan, const nw_call* given, nw_error* err
   const bool plain = out != nullptr && count(*out) != 0 && contiguous(*out);
   std::vector<unsigned char> before;
   if (plain) before.assign(first(*out), first(*out) + count(*out) * (out->dtype.bits / 8));
-  if (is("nothing")) return NW_OK;  // success, and the output unwritten
+  if (fault(Fault::nothing)) return NW_OK;  // success, and the output unwritten
   const int32_t status = real_plugin()->launch(self, plan, &call, error);
-  if (is("workspace") && call.workspace != nullptr) static_cast<unsigned char*>(call.workspace)[call.workspace_size] ^= 1;
-  if (plain) spoil(*out, before);
-  if (out != nullptr && is("gap")) fill_gap(*out);
-  if (is("input") && inputs[0] != nullptr && count(*inputs[0]) != 0) first(*inputs[0])[0] ^= 1;
+  if (fault(Fault::workspace) && call.workspace != nullptr) static_cast<unsigned char*>(call.workspace)[call.workspace_size] ^= 1;
+  if (plain) spoil(*out, before, call.kernel != nullptr);
+  if (out != nullptr && fault(Fault::gap)) fill_gap(*out);
+  if (fault(Fault::writes_input) && inputs[0] != nullptr && count(*inputs[0]) != 0) first(*inputs[0])[0] ^= 1;
   return status;
+}
+
+// The real plan, but for mutants that take no notice of the kernel's name, or refuse without a word.
+int32_t plan(void* self, const nw_sig* given, void** out, nw_plan_info* info, nw_error* error) {
+  nw_sig sig = *given;
+  if (fault(Fault::kernel_ignored)) sig.kernel = nullptr;
+  if (fault(Fault::variants_refuse) && sig.kernel != nullptr) return NW_UNSUPPORTED;
+  return real_plugin()->plan(self, &sig, out, info, fault(Fault::no_message) ? nullptr : error);
 }
 
 // With room behind it, so that a store past the end of a workspace is the test's to notice and not the allocator's.
 int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
-  const uint64_t room = is("workspace") && size != 0 ? NW_WORKSPACE_ALIGN : 0;
+  const uint64_t room = fault(Fault::workspace) && size != 0 ? NW_WORKSPACE_ALIGN : 0;
   return real_plugin()->alloc(self, device_id, size + room, stream, data, error);
 }
 
@@ -114,13 +128,17 @@ int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void**
 
 const nw_plugin* narrows_plugin_query(uint32_t, nw_error* error) {
   static nw_plugin table;
-  if (real_plugin() == nullptr) {
-    if (error != nullptr) std::snprintf(error->message, sizeof error->message, "%s cannot be loaded", NARROWS_REAL_PLUGIN);
+  mutants::active_fault = mutants::wanted_fault();
+  if (real_plugin() == nullptr || mutants::active_fault < 0) {
+    if (error != nullptr)
+      std::snprintf(error->message, sizeof error->message, "%s cannot be loaded, or NARROWS_TEST_FAULT is none of faults.txt",
+                    NARROWS_REAL_PLUGIN);
     return nullptr;
   }
   table = *real_plugin();
   table.name = "mutant";
   table.alloc = alloc;
+  table.plan = plan;
   table.launch = launch;
   return &table;
 }

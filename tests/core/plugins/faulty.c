@@ -4,12 +4,20 @@
  *   SECOND=.field = value      a second op, equal but for this    QUERY=statement       what the query does instead
  *   SYMBOL=other_name          exports that and not narrows_plugin_query
  *   CREATE_STATUS=NW_...       what create() returns, with a message
- *   INSTANCE=NULL              the instance that it makes; destroy() then logs that it was called */
+ *   INSTANCE=NULL              the instance that it makes; destroy() then logs that it was called
+ *   BEND                       a function of the test has the last word on its table; its address stands in NARROWS_TEST_BEND */
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* PLUGIN, OP and SECOND override what stands before them. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winitializer-overrides"
+#else
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
 
 #ifndef NAME
 #define NAME "faulty"
@@ -166,6 +174,16 @@ const nw_plugin zero_table = {0};
 const nw_plugin null_table = {.struct_size = sizeof(nw_plugin), .abi_major = NW_ABI_MAJOR};
 const nw_plugin* narrows_ghost(void);
 int narrows_ghost_driver(void);
+
+#ifdef BEND
+static const nw_plugin* bent(void) {
+  static nw_plugin copy;
+  const uintptr_t address = strtoull(getenv("NARROWS_TEST_BEND"), NULL, 0);
+  copy = table;
+  ((void (*)(nw_plugin*))address)(&copy);
+  return &copy;
+}
+#endif
 
 #ifdef SYMBOL
 #define narrows_plugin_query SYMBOL

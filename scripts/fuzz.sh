@@ -1,0 +1,72 @@
+# fuzz.sh -- builds the libFuzzer targets of tests/fuzz with clang and runs them. Sourced by run.
+# Corpora grow in build/fuzz/corpus and are kept; what a run finds is in build/fuzz/artifacts.
+
+readonly FUZZ_TARGETS='params tensors elf wav'
+readonly FUZZ=$NARROWS_ROOT/build/fuzz
+
+# Can clang link a fuzz target, with the sanitizers?
+has_fuzzer_runtime() {
+  has_command clang++ && printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n' |
+    clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null
+}
+
+# fuzz [SECONDS [TARGET...]]
+fuzz() {
+  local seconds=60 target
+  if [ $# -gt 0 ]; then
+    seconds=$1
+    shift
+  fi
+  [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "'$seconds' seconds; expected a whole number: ./run fuzz -- SECONDS [TARGET...]" 2
+  for target in "$@"; do
+    [[ " $FUZZ_TARGETS " == *" $target "* ]] || fail "no fuzz target '$target'; there are: $FUZZ_TARGETS" 2
+  done
+  [ $# -gt 0 ] || set -- $FUZZ_TARGETS
+  begin fuzz 4
+  require build fuzz
+  fetch_dlpack
+  build fuzz narrows_fuzz_tests
+  step fuzz
+  done_with "$seconds s for each of $#, $(nproc) side by side; logs are ${LOG#"$PWD/"}/fuzz-*.log"
+  fuzz_all "$seconds" "$@"
+}
+
+# As many side by side as there are cores; each prints its line when it ends.
+fuzz_all() {
+  local seconds=$1 target running=0 failed=0
+  shift
+  for target in "$@"; do
+    if [ "$running" -ge "$(nproc)" ]; then
+      wait -n || failed=1
+      running=$((running - 1))
+    fi
+    fuzz_one "$seconds" "$target" &
+    running=$((running + 1))
+  done
+  for (( ; running > 0; --running)); do wait -n || failed=1; done
+  [ "$failed" = 0 ] || fail "a finding; mended, its input belongs into tests/fuzz/findings/<target>"
+}
+
+fuzz_one() {
+  local seconds=$1 target=$2 status=0 seeds=$NARROWS_ROOT/tests/fuzz log=$LOG/fuzz-$2.log
+  local program=$FUZZ/bin/narrows_fuzz_$target folders=() options=()
+  mkdir -p "$FUZZ/corpus/$target" "$FUZZ/artifacts"
+  folders=("$FUZZ/corpus/$target" "$seeds/seeds/$target")
+  [ ! -d "$seeds/findings/$target" ] || folders+=("$seeds/findings/$target")
+  [ ! -f "$seeds/$target.dict" ] || options=(-dict="$seeds/$target.dict")
+  # -entropic=0: its bookkeeping would take half of the time.
+  "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=600 -entropic=0 -print_final_stats=1 \
+    -artifact_prefix="$FUZZ/artifacts/$target-" ${options[@]+"${options[@]}"} "${folders[@]}" </dev/null >"$log" 2>&1 || status=$?
+  awk -v target="$target" '
+    /^stat::number_of_executed_units:/ { units = $2 }
+    /^stat::average_exec_per_sec:/ { rate = $2 }
+    / cov: / { for (i = 1; i < NF; ++i) { if ($i == "cov:") coverage = $(i + 1); if ($i == "corp:") corpus = $(i + 1) } }
+    END { sub("/.*", "", corpus); printf "  %-8s %9d executions, %6d a second, coverage %6d, corpus %5d\n", target, units, rate, coverage, corpus }
+  ' "$log"
+  [ "$status" != 0 ] || return 0
+  grep -E -m 3 '^(FINDING|==[0-9]*==ERROR|.*runtime error|SUMMARY)' "$log" | cut -c 1-400 | sed 's/^/    /' >&2
+  local artifact
+  artifact=$(sed -n 's/^artifact_prefix=.*Test unit written to //p' "$log" | tail -n 1)
+  printf '    again: %s %s\n    log:   %s\n' "$program" "${artifact:-: it wrote no input}" "$log" >&2
+  return 1
+}

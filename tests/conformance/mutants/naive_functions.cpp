@@ -1,0 +1,174 @@
+// naive_functions.cpp -- functions of elementwise on floating point, by the formulas of docs/ops.md in Real. See naive.h.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "naive.h"
+
+namespace naive {
+namespace {
+
+constexpr Real kNaN = std::numeric_limits<Real>::quiet_NaN();
+const Real kSqrt2 = std::sqrt(Real(2)), kPi = std::acos(Real(-1));
+
+Real sign(Real a) { return std::isnan(a) ? a : static_cast<Real>((a > 0) - (a < 0)); }
+
+Real maximum(Real a, Real b) {
+  if (fault(Fault::maximum_nan)) return std::fmax(a, b);
+  return std::isnan(a) || std::isnan(b) ? kNaN : std::max(a, b);
+}
+Real minimum(Real a, Real b) { return std::isnan(a) || std::isnan(b) ? kNaN : std::min(a, b); }
+Real clamp(Real a, Real low, Real high) {
+  return fault(Fault::clamp_order) ? maximum(minimum(a, high), low) : minimum(maximum(a, low), high);
+}
+
+Real fmod(Real a, Real b) { return fault(Fault::fmod_floor) ? a - b * std::floor(a / b) : std::fmod(a, b); }
+
+// The sign of b, also of a zero.
+Real remainder(Real a, Real b) {
+  Real r = std::fmod(a, b);
+  if (fault(Fault::remainder_trunc)) return r;
+  if (r != 0 && (r < 0) != (b < 0)) r += b;
+  return r == 0 ? std::copysign(r, b) : r;
+}
+
+Real exp(Real a) { return fault(Fault::exp_zero) ? 0 : std::exp(a); }
+Real expm1(DType t, Real a) { return fault(Fault::exp_minus_1) ? round_to(t, std::exp(a)) - 1 : std::expm1(a); }
+Real tanh(Real a) {
+  const Real exact = std::tanh(a);
+  return fault(Fault::too_coarse) ? exact + exact * 6 * 0x1p-23L : exact;  // a class of 4 units taken for one of 8
+}
+Real sqrt(DType t, Real a) {
+  const Real exact = std::sqrt(a);
+  return fault(Fault::sqrt_unit) && t == DType::f32 && std::isfinite(exact) && exact > 0 ? exact * (1 + 0x1p-23L) : exact;
+}
+Real logistic(Real a) { return 1 / (1 + std::exp(-a)); }
+Real softplus(Real a) { return std::fmax(a, Real(0)) + std::log1p(std::exp(-std::fabs(a))); }
+
+Real logaddexp(Real a, Real b) {
+  if (std::isnan(a) || std::isnan(b)) return kNaN;
+  return a == b ? a + std::log(Real(2)) : std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
+}
+
+Real elu(DType t, Real a, Real alpha) {
+  if (fault(Fault::alpha)) alpha = 1;
+  if (fault(Fault::elu_nan)) return std::fmax(a, Real(0)) + std::fmin(alpha * std::expm1(a), Real(0));
+  return a > 0 ? a : alpha * expm1(t, a);
+}
+
+Real relu(Real a) {
+  if (fault(Fault::relu_nan)) return std::fmax(a, Real(0));
+  if (fault(Fault::relu_negative_zero) && a == 0) return a;
+  return std::isnan(a) || a > 0 ? a : 0;
+}
+
+Real gelu(Real a) { return a * std::erfc(-a / kSqrt2) / 2; }
+Real gelu_tanh(Real a) {  // (1 + tanh u)/2 is the logistic function of 2u, which does not cancel
+  const Real u = std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a);
+  return a / (1 + std::exp(-2 * u));
+}
+
+Real hypot(DType t, Real a, Real b) {
+  if (fault(Fault::hypot_overflow)) return std::sqrt(round_to(t, round_to(t, a * a) + round_to(t, b * b)));
+  return std::hypot(a, b);
+}
+
+Real sine(Real a) {  // argument reduction with too few digits of pi
+  return fault(Fault::sin_reduction) ? std::sin(static_cast<Real>(std::fmod(static_cast<double>(a), 6.283185307179586)))
+                                     : std::sin(a);
+}
+
+Real fma(DType t, Real a, Real b, Real c) { return fault(Fault::half_steps) ? round_to(t, a * b) + c : std::fma(a, b, c); }
+
+bool less(Real a, Real b) { return fault(Fault::nan_less) ? !(a >= b) : a < b; }
+
+Real unary(const nw_elementwise_params& p, DType t, Real a) {
+  switch (p.function) {
+    case NW_EW_NEG: return fault(Fault::negative_zero) ? 0 - a : -a;
+    case NW_EW_ABS: return std::fabs(a);
+    case NW_EW_SIGN: return sign(a);
+    case NW_EW_SQUARE: return a * a;
+    case NW_EW_SQRT: return sqrt(t, a);
+    case NW_EW_RSQRT: return 1 / std::sqrt(a);
+    case NW_EW_CBRT: return std::cbrt(a);
+    case NW_EW_EXP: return exp(a);
+    case NW_EW_EXP2: return std::exp2(a);
+    case NW_EW_EXPM1: return expm1(t, a);
+    case NW_EW_LOG: return std::log(a);
+    case NW_EW_LOG2: return std::log2(a);
+    case NW_EW_LOG10: return std::log10(a);
+    case NW_EW_LOG1P: return std::log1p(a);
+    case NW_EW_SIN: return sine(a);
+    case NW_EW_COS: return std::cos(a);
+    case NW_EW_TAN: return std::tan(a);
+    case NW_EW_ASIN: return std::asin(a);
+    case NW_EW_ACOS: return std::acos(a);
+    case NW_EW_ATAN: return std::atan(a);
+    case NW_EW_SINH: return std::sinh(a);
+    case NW_EW_COSH: return std::cosh(a);
+    case NW_EW_TANH: return tanh(a);
+    case NW_EW_ASINH: return std::asinh(a);
+    case NW_EW_ACOSH: return std::acosh(a);
+    case NW_EW_ATANH: return std::atanh(a);
+    case NW_EW_SIGMOID: return logistic(a);
+    case NW_EW_RELU: return relu(a);
+    case NW_EW_ELU: return elu(t, a, p.alpha);
+    case NW_EW_GELU: return gelu(a);
+    case NW_EW_GELU_TANH: return gelu_tanh(a);
+    case NW_EW_SILU: return a / (1 + std::exp(-a));
+    case NW_EW_SOFTPLUS: return softplus(a);
+    case NW_EW_ERF: return std::erf(a);
+    case NW_EW_ERFC: return std::erfc(a);
+    case NW_EW_FLOOR: return std::floor(a);
+    case NW_EW_CEIL: return std::ceil(a);
+    case NW_EW_ROUND: return fault(Fault::round_away) ? std::round(a) : std::nearbyint(a);
+    case NW_EW_TRUNC: return std::trunc(a);
+    case NW_EW_RECIPROCAL: return 1 / a;
+    case NW_EW_LOGICAL_NOT: return fault(Fault::nan_is_false) ? !(std::fabs(a) > 0) : a == 0;
+    case NW_EW_ISNAN: return std::isnan(a);
+    case NW_EW_ISINF: return std::isinf(a);
+    case NW_EW_ISFINITE: return std::isfinite(fault(Fault::largest_infinite) && t == DType::f32 ? static_cast<float>(a * 1.5L) : a);
+    default: return kNaN;
+  }
+}
+
+Real binary(const nw_elementwise_params& p, DType t, Real a, Real b) {
+  switch (p.function) {
+    case NW_EW_ADD: return a + b;
+    case NW_EW_SUB: return a - b;
+    case NW_EW_MUL: return a * b;
+    case NW_EW_DIV: return a / b;
+    case NW_EW_POW: return fault(Fault::pow_by_log) ? std::exp(b * std::log(a)) : std::pow(a, b);
+    case NW_EW_ATAN2: return std::atan2(a, b);
+    case NW_EW_HYPOT: return hypot(t, a, b);
+    case NW_EW_MAXIMUM: return maximum(a, b);
+    case NW_EW_MINIMUM: return minimum(a, b);
+    case NW_EW_FMOD: return fmod(a, b);
+    case NW_EW_REMAINDER: return remainder(a, b);
+    case NW_EW_COPYSIGN: return std::copysign(a, b);
+    case NW_EW_LOGADDEXP: return logaddexp(a, b);
+    case NW_EW_EQ: return a == b;
+    case NW_EW_NE: return a != b;
+    case NW_EW_LT: return less(a, b);
+    case NW_EW_LE: return a <= b;
+    case NW_EW_GT: return a > b;
+    case NW_EW_GE: return a >= b;
+    case NW_EW_LOGICAL_AND: return a != 0 && b != 0;
+    case NW_EW_LOGICAL_OR: return a != 0 || b != 0;
+    case NW_EW_LOGICAL_XOR: return (a != 0) != (b != 0);
+    default: return kNaN;
+  }
+}
+
+}  // namespace
+
+Real real_function(const nw_elementwise_params& p, DType dtype, const Operands& x) {
+  switch (p.function) {
+    case NW_EW_FMA: return fma(dtype, x.a, x.b, x.c);
+    case NW_EW_WHERE: return fault(Fault::where_product) ? x.a * x.b + (1 - x.a) * x.c : x.a != 0 ? x.b : x.c;
+    case NW_EW_CLAMP: return clamp(x.a, x.b, x.c);
+    default: return p.function < NW_EW_ADD ? unary(p, dtype, x.a) : binary(p, dtype, x.a, x.b);
+  }
+}
+
+}  // namespace naive

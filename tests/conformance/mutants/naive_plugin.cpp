@@ -1,0 +1,397 @@
+// naive_plugin.cpp -- the table of the naive plugin: the host's memory, its one stream, plan and launch. Everything that plugin.h
+// and docs/abi.md ask of a plugin is here; what the ops compute is not. See naive.h.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "naive.h"
+
+namespace naive {
+namespace {
+
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
+constexpr uint32_t kNumOps = sizeof kOps / sizeof *kOps;
+
+// The instance: one of it per runtime.
+struct Instance {
+  const nw_host* host;
+  std::mutex mutex;
+  std::vector<Plan> old_plans;  // of mutants that take a plan for another call's
+};
+Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
+
+// ---- errors: nothing is thrown across the boundary ----
+
+int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message) {
+  if (error != nullptr) {
+    *error = {status, argument, 0, ""};
+    std::snprintf(error->message, sizeof error->message, "%s", message.c_str());
+  }
+  return status;
+}
+
+template <class Body>
+int32_t guarded(nw_error* error, const Body& body) noexcept {
+  try {
+    body();
+    return NW_OK;
+  } catch (const Refusal& refusal) {
+    return fail(error, refusal.status, refusal.argument, refusal.message);
+  } catch (const std::bad_alloc&) {
+    return fail(error, NW_OUT_OF_MEMORY, -1, "naive: out of memory");
+  } catch (const std::exception& e) {
+    return fail(error, NW_FAILED, -1, e.what());
+  }
+}
+
+void check_device(int32_t device_id) {
+  if (device_id != 0 && !fault(Fault::any_device))
+    throw Refusal{NW_INVALID, -1, "naive: device " + std::to_string(device_id) + "; expected 0, the only one"};
+}
+void check_stream(const void* stream) {
+  if (stream != nullptr && !fault(Fault::any_stream))
+    throw Refusal{NW_INVALID, -1, "naive: a stream was given; expected NULL on the CPU"};
+}
+
+// ---- slots: the instance and its device ----
+
+int32_t create(const nw_host* host, void** self, nw_error* error) {
+  return guarded(error, [&] {
+    static Instance only{};
+    if (fault(Fault::one_instance)) only.host = host;
+    *self = fault(Fault::one_instance) ? &only : new Instance{host, {}, {}};
+  });
+}
+void destroy(void* self) {
+  if (fault(Fault::one_instance)) {
+    instance_of(self).host = nullptr;
+    return;
+  }
+  delete static_cast<Instance*>(self);
+}
+
+int32_t device_count(void* /*self*/, int32_t* count, nw_error* /*error*/) {
+  *count = 1;
+  return NW_OK;
+}
+
+// As much of a struct as the caller has room for. Its struct_size stays.
+template <class T>
+void write_sized(T* out, T value, size_t size = sizeof(T)) {
+  value.struct_size = out->struct_size;
+  std::memcpy(out, &value, fault(Fault::struct_overrun) ? size : std::min<size_t>(out->struct_size, size));
+}
+
+int32_t device_info(void* /*self*/, int32_t device_id, nw_device_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    nw_device_info info{};
+    std::snprintf(info.name, sizeof info.name, "host memory");
+    std::snprintf(info.arch, sizeof info.arch, "scalar loops");
+    info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    write_sized(out, info);
+  });
+}
+
+// ---- slots: memory and the one stream ----
+
+int32_t alloc_memory(void* /*self*/, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+    const uint64_t rounded = (size + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN;
+    const bool too_large = size > PTRDIFF_MAX - NW_WORKSPACE_ALIGN && !fault(Fault::alloc_wraps);
+    const uint64_t room = fault(Fault::alloc_misaligned) || fault(Fault::alloc_wraps) ? 2 * NW_WORKSPACE_ALIGN : 0;
+    void* memory = nullptr;
+    if (size != 0 && !too_large) memory = std::aligned_alloc(NW_WORKSPACE_ALIGN, rounded + room);
+    if (size != 0 && memory == nullptr)
+      throw Refusal{NW_OUT_OF_MEMORY, -1, "naive: no memory for " + std::to_string(size) + " bytes"};
+    if (fault(Fault::alloc_misaligned) && memory != nullptr) memory = static_cast<char*>(memory) + 16;
+    if (fault(Fault::alloc_nothing) && size == 0) memory = std::aligned_alloc(NW_WORKSPACE_ALIGN, NW_WORKSPACE_ALIGN);
+    *data = memory;
+  });
+}
+
+int32_t free_memory(void* /*self*/, int32_t device_id, void* data, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+    if (fault(Fault::alloc_misaligned)) return;  // and leaks
+    std::free(data);
+  });
+}
+
+int32_t copy(void* /*self*/, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_stream(stream);
+    if (to.device_type != kDLCPU || from.device_type != kDLCPU)
+      throw Refusal{NW_UNSUPPORTED, -1, "naive: copies from CPU memory to CPU memory only"};
+    if (fault(Fault::copy_swapped)) std::swap(dst, const_cast<void*&>(src));
+    if (fault(Fault::copy_short) && size != 0) --size;
+    if (size != 0) std::memmove(dst, src, size);
+  });
+}
+
+int32_t stream_create(void* /*self*/, int32_t device_id, void** stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    *stream = nullptr;
+  });
+}
+int32_t stream_check(void* /*self*/, int32_t device_id, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    check_device(device_id);
+    check_stream(stream);
+  });
+}
+int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler, nw_error* error) {
+  return stream_check(self, device_id, waiter == nullptr ? signaler : waiter, error);
+}
+
+// ---- slots: plan ----
+
+const Op& find_op(const nw_sig& sig) {
+  for (const Op* op : kOps)
+    if (std::strcmp(op->name, sig.op) == 0) return *op;
+  if (fault(Fault::any_op)) return lltm_backward;
+  throw Refusal{NW_UNSUPPORTED, -1, std::string("naive: no op '") + sig.op + "'"};
+}
+
+void check_sig(const nw_sig& sig) {
+  if ((sig.flags & ~uint32_t{NW_DETERMINISTIC}) != 0 && !fault(Fault::any_flag))
+    throw Refusal{NW_UNSUPPORTED, -1, "naive: flags = " + std::to_string(sig.flags) + "; it knows 0 and 1"};
+  if (sig.kernel != nullptr && !fault(Fault::any_kernel))
+    throw Refusal{NW_UNSUPPORTED, -1, std::string("naive: kernel '") + sig.kernel + "'; its only one has no name"};
+  if (sig.device.device_type != kDLCPU) throw Refusal{NW_UNSUPPORTED, -1, "naive: serves the CPU only"};
+  check_device(sig.device.device_id);
+}
+
+Layout layout_of(const nw_tensor_sig& t, int32_t argument) {
+  Layout out;
+  if (t.ndim < 0) return out;
+  out.present = true;
+  out.dtype = dtype_of(t.dtype);
+  out.ndim = t.ndim;
+  out.align_log2 = t.align_log2;
+  if (out.dtype == DType::none) throw Refusal{NW_UNSUPPORTED, argument, "naive: a dtype that it does not know"};
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    out.shape[i] = t.shape[i];
+    out.strides[i] = static_cast<int64_t>(static_cast<uint64_t>(t.strides[i]) * static_cast<uint64_t>(item_size(out.dtype)));
+  }
+  return out;
+}
+
+// Whether a mutant takes an earlier plan for the one that `wanted` asks for, as a cache does whose key lacks something.
+bool same_key(const Plan& old, const Plan& wanted) {
+  if (old.op != wanted.op || old.elementwise.function != wanted.elementwise.function) return false;
+  const bool params = std::memcmp(&old.elementwise, &wanted.elementwise, sizeof old.elementwise) == 0 &&
+                      std::memcmp(&old.conv1d, &wanted.conv1d, sizeof old.conv1d) == 0;
+  if ((!params && !fault(Fault::stale_params)) || old.workspace_size > wanted.workspace_size) return false;
+  const auto same = [](const Layout& a, const Layout& b) {
+    if (a.present != b.present || a.dtype != b.dtype || a.ndim != b.ndim || a.size() > b.size()) return false;
+    const size_t axes = static_cast<size_t>(a.ndim) * sizeof *a.shape;
+    return (fault(Fault::stale_shape) || std::memcmp(a.shape, b.shape, axes) == 0) &&
+           (fault(Fault::stale_shape) || fault(Fault::stale_strides) || std::memcmp(a.strides, b.strides, axes) == 0) &&
+           (fault(Fault::stale_alignment) || a.align_log2 == b.align_log2);
+  };
+  return std::equal(old.inputs.begin(), old.inputs.end(), wanted.inputs.begin(), same) &&
+         std::equal(old.outputs.begin(), old.outputs.end(), wanted.outputs.begin(), same);
+}
+
+void make_stale(Instance& instance, Plan& plan) {
+  const std::lock_guard<std::mutex> lock(instance.mutex);
+  for (const Plan& old : instance.old_plans)
+    if (same_key(old, plan)) plan = Plan(old);
+  instance.old_plans.push_back(plan);
+}
+
+std::unique_ptr<Plan> make_plan(const nw_sig& sig) {
+  const Op& op = find_op(sig);
+  check_sig(sig);
+  auto plan = std::make_unique<Plan>();
+  plan->op = &op;
+  plan->inputs.resize(op.max_inputs);
+  plan->outputs.resize(op.num_outputs);
+  for (uint32_t i = 0; i < sig.num_inputs; ++i) plan->inputs[i] = layout_of(sig.tensors[i], static_cast<int32_t>(i));
+  for (uint32_t i = 0; i < sig.num_outputs; ++i)
+    plan->outputs[i] = layout_of(sig.tensors[sig.num_inputs + i], static_cast<int32_t>(sig.num_inputs + i));
+  op.plan(sig, *plan);
+  return plan;
+}
+
+int32_t plan_slot(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  return guarded(error, [&] {
+    if (instance_of(self).host == nullptr) throw Refusal{NW_FAILED, -1, "naive: the instance was destroyed"};
+    std::unique_ptr<Plan> plan = make_plan(*sig);
+    if (fault(Fault::would_refuse) && out == nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would not run it, but does"};
+    if (fault(Fault::would_run) && out != nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would run it, but does not"};
+    if (fault(Fault::stale_params) || fault(Fault::stale_shape) || fault(Fault::stale_strides) || fault(Fault::stale_alignment))
+      make_stale(instance_of(self), *plan);
+    if (info != nullptr)  // `backend` is the host's to fill in
+      write_sized(info, {0, NW_PLAN_CAPTURABLE, plan->workspace_size, nullptr, nullptr}, offsetof(nw_plan_info, backend));
+    if (out != nullptr) *out = plan.release();
+  });
+}
+
+void plan_free(void* /*self*/, void* plan) { delete static_cast<Plan*>(plan); }
+
+// ---- slots: launch ----
+
+// The byte behind the last element, as a kernel reads it that loads before it checks the bounds.
+void read_behind(const Layout& layout, uintptr_t address) {
+  int64_t end = item_size(layout.dtype);
+  for (int32_t i = 0; i < layout.ndim; ++i) end += (layout.shape[i] - 1) * std::max<int64_t>(layout.strides[i], 0);
+  if (layout.size() != 0) static_cast<void>(*reinterpret_cast<const volatile unsigned char*>(address + static_cast<uint64_t>(end)));
+}
+
+View view_of(const Layout& layout, const DLTensor* t, bool input) {
+  View v;
+  if (t == nullptr || !layout.present) return v;
+  static_cast<Layout&>(v) = layout;
+  const uint64_t offset = fault(Fault::byte_offset) && input ? 0 : t->byte_offset;
+  auto address = reinterpret_cast<uintptr_t>(t->data) + offset;
+  if (fault(Fault::stale_alignment) && input) address -= address % (uintptr_t{1} << layout.align_log2);  // as planned
+  if (fault(Fault::items_aligned) && input) address -= address % static_cast<uintptr_t>(item_size(layout.dtype));
+  if (fault(Fault::reads_past_end) && input) read_behind(layout, address);
+  static unsigned char nothing;  // of tensors without elements, whose address may be NULL
+  v.data = address == 0 ? &nothing : reinterpret_cast<unsigned char*>(address);
+  return v;
+}
+
+void harm_the_process() {
+  if (fault(Fault::crashes)) std::raise(SIGSEGV);
+  if (fault(Fault::exits)) std::_Exit(3);
+  while (fault(Fault::hangs)) usleep(100'000);
+}
+
+int32_t launch(void* self, const void* planned, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] {
+    check_stream(call->stream);
+    const Plan& plan = *static_cast<const Plan*>(planned);
+    Task task{*instance_of(self).host, plan, static_cast<unsigned char*>(call->workspace), {}, {}};
+    for (uint32_t i = 0; i < plan.inputs.size(); ++i)
+      task.inputs[i] = view_of(plan.inputs[i], i < call->num_inputs ? call->inputs[i] : nullptr, true);
+    for (uint32_t i = 0; i < plan.outputs.size(); ++i)
+      task.outputs[i] = view_of(plan.outputs[i], i < call->num_outputs ? call->outputs[i] : nullptr, false);
+    if (plan.op == &conv1d) harm_the_process();
+    plan.op->launch(task);
+    if (fault(Fault::refused_after_writing)) throw Refusal{NW_UNSUPPORTED, -1, "naive: refused, after the outputs were written"};
+  });
+}
+
+// ---- the table ----
+
+const void* any_extension(void* self, const char* /*name*/) { return self; }
+
+const nw_plugin* table() {
+  static nw_op ops[kNumOps];  // the host knows all of a built-in op but its kernels
+  static const nw_op* pointers[kNumOps];
+  for (uint32_t i = 0; i < kNumOps; ++i) {
+    ops[i].struct_size = sizeof(nw_op);
+    ops[i].name = kOps[i]->name;
+    pointers[i] = &ops[i];
+  }
+  static const nw_plugin plugin = {
+      .struct_size = sizeof(nw_plugin),
+      .abi_major = NW_ABI_MAJOR,
+      .name = "naive",
+      .version = "1.0",
+      .device_type = kDLCPU,
+      .pinned_type = 0,
+      .managed_type = 0,
+      .num_ops = kNumOps,
+      .ops = pointers,
+      .create = create,
+      .destroy = destroy,
+      .device_count = device_count,
+      .device_info = device_info,
+      .alloc = alloc_memory,
+      .free = free_memory,
+      .copy = copy,
+      .stream_create = stream_create,
+      .stream_destroy = stream_check,
+      .stream_sync = stream_check,
+      .stream_wait = stream_wait,
+      .infer = nullptr,
+      .plan = plan_slot,
+      .plan_free = plan_free,
+      .launch = launch,
+      .extension = fault(Fault::any_extension) ? any_extension : nullptr,
+  };
+  if (fault(Fault::table_changes)) return new nw_plugin(plugin);
+  return &plugin;
+}
+
+}  // namespace
+
+// ---- what the ops share ----
+
+void read_params(const nw_sig& sig, void* params, uint64_t size) {
+  const auto* const blob = static_cast<const unsigned char*>(sig.params);
+  if (sig.params_size != 0 && size != 0) std::memcpy(params, blob, std::min(size, sig.params_size));
+  for (uint64_t i = size; i < sig.params_size; ++i)
+    if (blob[i] != 0 && !fault(Fault::params_tail))
+      throw Refusal{NW_UNSUPPORTED, -1,
+                    "naive: byte " + std::to_string(i) + " of params is set; expected 0 from " + std::to_string(size) + " on"};
+}
+
+int64_t Layout::size() const {
+  int64_t n = 1;
+  for (int32_t i = 0; i < ndim; ++i)
+    if (shape[i] == 0) return 0;
+  for (int32_t i = 0; i < ndim; ++i) n *= shape[i];
+  return n;
+}
+
+View with_rank(View v, int32_t ndim) {
+  if (!v || v.ndim >= ndim) return v;
+  const int32_t more = ndim - v.ndim;
+  std::copy_backward(v.shape, v.shape + v.ndim, v.shape + ndim);
+  std::copy_backward(v.strides, v.strides + v.ndim, v.strides + ndim);
+  std::fill_n(v.shape, more, 1);
+  std::fill_n(v.strides, more, 0);
+  v.ndim = ndim;
+  return v;
+}
+
+View broadcast_to(View v, const Layout& shape) {
+  if (fault(Fault::broadcast_from_left)) v.ndim = shape.ndim;  // the axes that it lacks are put behind the others
+  v = with_rank(v, shape.ndim);
+  for (int32_t i = 0; i < v.ndim; ++i) {
+    if (v.shape[i] != shape.shape[i]) v.strides[i] = 0;
+    v.shape[i] = shape.shape[i];
+  }
+  return v;
+}
+
+void fill_zero(const View& v) {
+  const int64_t size = v.size();
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t offset = 0, rest = i;
+    for (int32_t axis = v.ndim; axis-- > 0; rest /= v.shape[axis]) offset += rest % v.shape[axis] * v.strides[axis];
+    std::memset(v.data + offset, 0, static_cast<size_t>(item_size(v.dtype)));
+  }
+}
+
+}  // namespace naive
+
+const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
+  if (host_major != NW_ABI_MAJOR && mutants::wanted_fault() != static_cast<int>(mutants::Fault::any_major)) {
+    naive::fail(error, NW_UNSUPPORTED, -1, "naive: the host speaks ABI " + std::to_string(host_major) + "; expected 1");
+    return nullptr;
+  }
+  mutants::active_fault = mutants::wanted_fault();
+  if (mutants::active_fault >= 0) return naive::table();
+  naive::fail(error, NW_INVALID, -1, "naive: NARROWS_TEST_FAULT is none of faults.txt");
+  return nullptr;
+}

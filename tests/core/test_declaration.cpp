@@ -1,0 +1,358 @@
+// test_declaration.cpp -- core/contract.cpp and backend.cpp: what a plugin may declare of its ops, and what a declaration asks of a
+// call. One plugin, "bent", declares whatever the test makes of faulty.op/1: inputs a and b?, output out, one field n, "like 0".
+#include <functional>
+
+#include "fixture.h"
+
+using namespace narrows::test;
+
+namespace {
+
+using Bend = std::function<void(nw_plugin& table, nw_op& op)>;
+
+struct {
+  Bend bend;
+  nw_op op;
+  const nw_op* ops[3];
+} bent;
+
+void bend_table(nw_plugin* table) {
+  bent.op = *table->ops[0];
+  bent.ops[0] = &bent.op;
+  table->ops = bent.ops;
+  bent.bend(*table, bent.op);
+}
+
+int32_t load(nw_runtime* rt, const Bend& bend, nw_error* error = nullptr) {
+  const std::string address = std::to_string(reinterpret_cast<uintptr_t>(&bend_table));
+  const Environment variable("NARROWS_TEST_BEND", address.c_str());
+  bent.bend = bend;
+  return nw_load(rt, plugin_file("bent").c_str(), error);
+}
+
+Bend named(const char* name) {
+  return [=](nw_plugin&, nw_op& op) { op.name = name; };
+}
+
+// ---- arrays for ops to point to ----
+
+const char* const kABC[] = {"a", "b", "c", nullptr};
+const char* const kAA[] = {"a", "a", nullptr};
+const char* const kEmpty[] = {"a", "", nullptr};
+const char* const kQuestion[] = {"a", "?", nullptr};
+const char* const kResult[] = {"result", nullptr};
+const char* const kTwoOut[] = {"out", "more", nullptr};
+
+constexpr DLDataType kI64x2{kDLInt, 64, 2}, kBoolx2{kDLBool, 8, 2}, kI128{kDLInt, 128, 1}, kI4{kDLInt, 4, 1};
+const char* const kModes[] = {"zeros", "mirror", nullptr};
+const char* const kMoreModes[] = {"zeros", "mirror", "wrap", nullptr};
+const char* const kOtherModes[] = {"zeros", "wrap", nullptr};
+struct Field {
+  nw_param field;
+  const nw_param* list[2] = {&field, nullptr};
+  Field(const char* name, DLDataType dtype, uint32_t offset = 0, const char* const* values = nullptr)
+      : field{name, dtype, offset, values, 0} {}
+};
+const Field kN("n", kI64), kNameless("", kI64), kPair("n", kI64x2), kFlags("n", kBoolx2), kFlag("n", kB8), kFar("n", kI64, 8),
+    kModeField("n", kI64, 0, kModes), kMoreModesField("n", kI64, 0, kMoreModes), kOtherModesField("n", kI64, 0, kOtherModes),
+    kReal("n", kF64), kHuge("n", kI128), kNibble("n", kI4);
+const nw_param* const kOverlapping[] = {&kN.field, &kFlag.field, nullptr};
+
+Bend with_field(const Field& field) {
+  return [&field](nw_plugin&, nw_op& op) {
+    op.params = field.list;
+    op.params_size = 16;
+  };
+}
+
+struct Fault {
+  const char* what;
+  Bend bend;
+  std::vector<const char*> words;
+  int32_t status = NW_INVALID;
+};
+
+const Fault kFaults[] = {
+    {"a name without a number", named("acme.op"), {"'acme.op'", "vendor.name/1"}},
+    {"a name without a vendor", named(".op/1"), {"'.op/1'", "vendor.name/1"}},
+    {"a name of a vendor alone", named("acme./1"), {"'acme./1'", "vendor.name/1"}},
+    {"a name with its parts turned round", named("acme/1.op"), {"'acme/1.op'", "vendor.name/1"}},
+    {"a name with a number to come", named("acme.op/"), {"'acme.op/'", "vendor.name/1"}},
+    {"a name with a negative number", named("acme.op/-1"), {"'acme.op/-1'", "vendor.name/1"}},
+    {"a name with a letter for a number", named("acme.op/1a"), {"'acme.op/1a'", "vendor.name/1"}},
+    {"33 inputs",
+     [](nw_plugin&, nw_op& op) { op.max_inputs = 33; },
+     {"faulty.op/1", "33 inputs and 1 outputs", "at most 32 tensors"}},
+    {"no output", [](nw_plugin&, nw_op& op) { op.num_outputs = 0; }, {"0 outputs", "at least one output"}},
+    {"more names than inputs", [](nw_plugin&, nw_op& op) { op.inputs = kABC; }, {"2 inputs but names more, 'c' the next"}},
+    {"more names than outputs", [](nw_plugin&, nw_op& op) { op.outputs = kTwoOut; }, {"1 outputs but names more, 'more'"}},
+    {"one name twice", [](nw_plugin&, nw_op& op) { op.inputs = kAA; }, {"two inputs named 'a'"}},
+    {"an empty name", [](nw_plugin&, nw_op& op) { op.inputs = kEmpty; }, {"number 1 of its inputs", "is empty"}},
+    {"a name that is only '?'", [](nw_plugin&, nw_op& op) { op.inputs = kQuestion; }, {"number 1 of its inputs", "is empty"}},
+    {"a field with an empty name", with_field(kNameless), {"field without a name"}},
+    {"fields that overlap",
+     [](nw_plugin&, nw_op& op) { op.params = kOverlapping; },
+     {"field 'n' at byte 0 overlaps the one before it"}},
+    {"neither a shape rule nor infer", [](nw_plugin&, nw_op& op) { op.shape_rule = nullptr; }, {"no shape_rule", "no infer"}},
+    {"a built-in op with fewer inputs at most than at least",
+     [](nw_plugin&, nw_op& op) {
+       op = nw_op{};
+       op.struct_size = sizeof op;
+       op.name = "conv1d";
+       op.min_inputs = 2;
+     },
+     {"'conv1d' declares 2 inputs at least and 0 at most"}},
+};
+
+struct BadRule {
+  const char* rule;
+  std::vector<const char*> words;
+};
+const BadRule kBadRules[] = {
+    {"", {"an expression is missing", "position 0"}},
+    {"A ; ", {"an expression is missing"}},
+    {" -> A", {"an expression is missing"}},
+    {"A,,B", {"an expression is missing"}},
+    {"A+", {"an expression is missing", "position 2 of 'A+'"}},
+    {"A B", {"unexpected character", "position 2 of 'A B'"}},
+    {"A / 2", {"unexpected character"}},
+    {"$", {"unexpected character", "position 0"}},
+    {"-1", {"unexpected character", "position 0"}},
+    {"(A", {"')' is missing"}},
+    {"max(A)", {"',' is missing"}},
+    {"min(A,B", {"')' is missing"}},
+    {"99999999999999999999", {"a number is too large"}},
+    {"9223372036854775808", {"a number is too large"}},
+    {"like A", {"'like A' names no input"}},
+    {"like 2", {"'like 2' names no input"}},
+    {"like -1", {"unexpected character"}},
+    {"A ; B ; C -> A", {"has 3 inputs, the op at most 2"}},
+    {"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", {"more than 16 dimensions"}},
+};
+
+// Two declarations of one op that cannot both be right.
+struct Clash {
+  const char* what;
+  Bend first, second;
+  std::vector<const char*> words;
+};
+const Clash kClashes[] = {
+    {"more inputs",
+     [](nw_plugin&, nw_op&) {},
+     [](nw_plugin&, nw_op& op) { op.max_inputs = 3, op.inputs = kABC; },
+     {"takes 1 to 3 inputs", "and 1 to 2"}},
+    {"more outputs",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "broadcast"; },
+     [](nw_plugin&, nw_op& op) { op.num_outputs = 2, op.outputs = kTwoOut, op.shape_rule = "broadcast ; broadcast"; },
+     {"gives 2 outputs (0 auxiliary) here", "1 (0) there"}},
+    {"outputs for backward only",
+     [](nw_plugin&, nw_op&) {},
+     [](nw_plugin&, nw_op& op) { op.num_aux = 1; },
+     {"gives 1 outputs (1 auxiliary) here", "1 (0) there"}},
+    {"an output of another name",
+     [](nw_plugin&, nw_op&) {},
+     [](nw_plugin&, nw_op& op) { op.outputs = kResult; },
+     {"output 0 is 'result' here and 'out' there"}},
+    {"a field at another place",
+     with_field(kN),
+     with_field(kFar),
+     {"field 'n' of params is int64 at byte 8 here and int64 at byte 0 there"}},
+    {"a field of more lanes", with_field(kN), with_field(kPair), {"'n'", "int64x2 at byte 0 here and int64 at byte 0 there"}},
+    {"a bool of more lanes", with_field(kFlag), with_field(kFlags), {"bool8x2 at byte 0 here and bool at byte 0 there"}},
+    {"a value of another name",
+     with_field(kModeField),
+     with_field(kOtherModesField),
+     {"value 1 of field 'n' is 'wrap' here and 'mirror' there"}},
+};
+
+}  // namespace
+
+TEST_CASE("a declaration with a fault is refused") {
+  for (const Fault& fault : kFaults) {
+    INFO(fault.what);
+    Runtime rt;
+    Error error;
+    expect_refused(load(rt, fault.bend, &error), error, fault.status, -1, {});
+    for (const char* word : fault.words) {
+      INFO("expected word: " << word << "; message: " << error.text());
+      CHECK(contains(error.text(), word));
+    }
+    CHECK(rt.backend_of_file(plugin_file("bent")).num_ops == 0);
+  }
+  Runtime rt;
+  CHECK(load(rt, [](nw_plugin&, nw_op&) {}) == NW_OK);
+}
+
+TEST_CASE("a shape rule that cannot be read is refused with the place") {
+  for (const BadRule& bad : kBadRules) {
+    INFO("rule \"" << bad.rule << '"');
+    Runtime rt;
+    Error error;
+    const Bend bend = [&](nw_plugin&, nw_op& op) { op.shape_rule = bad.rule; };
+    const std::string shown = std::string("shape rule \"") + bad.rule + "\": ";
+    expect_refused(load(rt, bend, &error), error, NW_INVALID, -1, {shown.c_str()});
+    for (const char* word : bad.words) {
+      INFO("expected word: " << word << "; message: " << error.text());
+      CHECK(contains(error.text(), word));
+    }
+  }
+}
+
+TEST_CASE("a shape rule may be nested so deeply and no deeper") {
+  for (const int depth : {60, 100, 100000}) {
+    INFO(depth << " parentheses");
+    const std::string rule = std::string(static_cast<size_t>(depth), '(') + "7" + std::string(static_cast<size_t>(depth), ')');
+    const Bend bend = [&](nw_plugin&, nw_op& op) { op.shape_rule = rule.c_str(); };
+    Runtime rt;
+    Error error;
+    if (depth == 60)
+      CHECK(load(rt, bend, &error) == NW_OK);
+    else
+      expect_refused(load(rt, bend, &error), error, NW_INVALID, -1, {depth == 100 ? "nested too deeply" : "shape rule \"(((("});
+  }
+}
+
+TEST_CASE("an op declared twice must be the same") {
+  for (const Clash& clash : kClashes) {
+    INFO(clash.what);
+    Runtime rt;
+    Error error;
+    REQUIRE(load(rt, clash.first) == NW_OK);
+    expect_refused(load(rt, clash.second, &error), error, NW_INVALID, -1, {"faulty.op/1", "declared differently by"});
+    for (const char* word : clash.words) {
+      INFO("expected word: " << word << "; message: " << error.text());
+      CHECK(contains(error.text(), word));
+    }
+    Runtime other;  // and the other way round
+    REQUIRE(load(other, clash.second) == NW_OK);
+    CHECK(load(other, clash.first) == NW_INVALID);
+  }
+}
+
+TEST_CASE("an op declared twice may know more values of a field or none of its fields") {
+  const Bend fieldless = [](nw_plugin&, nw_op& op) { op.params = nullptr, op.params_size = 16; };
+  const std::pair<Bend, Bend> pairs[] = {{with_field(kModeField), with_field(kMoreModesField)},
+                                         {with_field(kMoreModesField), with_field(kModeField)},
+                                         {with_field(kModeField), with_field(kModeField)},
+                                         {with_field(kN), fieldless},
+                                         {fieldless, with_field(kN)}};
+  for (const auto& [first, second] : pairs) {
+    INFO("pair " << &first - &pairs[0].first);
+    Runtime rt;
+    CHECK(load(rt, first) == NW_OK);
+    CHECK(load(rt, second) == NW_OK);
+  }
+}
+
+TEST_CASE("an op's declaration may grow by zeros only") {
+  struct {
+    nw_op op;
+    uint64_t more;
+  } grown{};
+  const Bend bend = [&](nw_plugin&, nw_op& op) {
+    grown.op = op;
+    grown.op.struct_size = sizeof grown;
+    bent.ops[0] = &grown.op;
+  };
+  Runtime rt;
+  CHECK(load(rt, bend) == NW_OK);
+  grown.more = uint64_t{1} << 63;
+  Error error;
+  expect_refused(load(rt, bend, &error), error, NW_UNSUPPORTED, -1,
+                 {"faulty.op/1", "more than this host knows", "not 0 past byte"});
+}
+
+TEST_CASE("all built-in ops that this host does not know are left out and logged") {
+  nw_op gemm{}, sort{};
+  gemm.struct_size = sort.struct_size = sizeof gemm;
+  gemm.name = "gemm";
+  sort.name = "sort";
+  Runtime rt;
+  REQUIRE(load(rt, [&](nw_plugin& table, nw_op&) {
+            bent.ops[1] = &gemm;
+            bent.ops[2] = &sort;
+            table.num_ops = 3;
+          }) == NW_OK);
+  CHECK(rt.backend_of_file(plugin_file("bent")).num_ops == 1);
+  CHECK(contains(rt.log(), "left out: gemm, sort"));
+}
+
+TEST_CASE("an input that is not called optional must be there") {
+  Runtime rt;
+  // One input at least, and none of three is optional: c may be missing at the end, b not in the middle.
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.max_inputs = 3, op.inputs = kABC; }) == NW_OK);
+  Array a({2}), c({2}), out({2});
+  Call("faulty.op/1", {&a}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a, &c}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a, &c, &c}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a, nullptr, &c}, {&out}).refused(rt, NW_INVALID, 1, {"b is absent", "expected a tensor"});
+  Call("faulty.op/1", {nullptr, &a}, {&out}).refused(rt, NW_INVALID, 0, {"a is absent", "expected a tensor"});
+}
+
+TEST_CASE("an input past those of the shape rule must be absent") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.shape_rule = "N -> N"; }) == NW_OK);
+  Array a({2}), b({3}), out({2});
+  Call("faulty.op/1", {&a}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a, &b}, {&out}).refused(rt, NW_INVALID, 1, {"b has shape (3,)", "expected no such input"});
+}
+
+TEST_CASE("a shape rule reads integer fields of up to 64 bits and of one lane") {
+  for (const Field* field : {&kReal, &kPair, &kHuge, &kNibble}) {
+    INFO("field of " << int{field->field.dtype.bits} << " bits, " << field->field.dtype.lanes << " lanes");
+    Runtime rt;
+    REQUIRE(load(rt, [&](nw_plugin& table, nw_op& op) {
+              with_field (*field)(table, op);
+              op.shape_rule = "N -> n";
+            }) == NW_OK);
+    Array a({2}), out({2});
+    Call call("faulty.op/1", {&a}, {&out});
+    call.params(int64_t{2}).refused(rt, NW_INVALID, -1, {"'n' of the shape rule", "integer field"});
+  }
+}
+
+TEST_CASE("max and min are names of dimensions too") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.shape_rule = "max, _min -> max + _min, max(max, _min)"; }) == NW_OK);
+  Array a({2, 5});
+  std::vector<nw_spec> specs(1);
+  REQUIRE(Call("faulty.op/1", {&a}).infer(rt, specs) == NW_OK);
+  CHECK(specs[0].ndim == 2);
+  CHECK(specs[0].shape[0] == 7);
+  CHECK(specs[0].shape[1] == 5);
+}
+
+TEST_CASE("a dimension that bears the name of a field is that field") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.shape_rule = "n, C -> C"; }) == NW_OK);
+  Array a({4, 3}), out({3});
+  Call("faulty.op/1", {&a}, {&out}).params(int64_t{4}).ok(rt);
+  Call("faulty.op/1", {&a}, {&out})
+      .params(int64_t{5})
+      .refused(rt, NW_INVALID, 0, {"a has shape (4, 3)", "(n, C)", "dimension 0 is 5"});
+}
+
+TEST_CASE("a device type that DLPack does not know is served") {
+  constexpr DLDevice kNew{static_cast<DLDeviceType>(77), 0};
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin& table, nw_op&) { table.device_type = 77; }) == NW_OK);
+  Array a({2}, kNew), out({2}, kNew), cpu({2}, kCpu);
+  Call("faulty.op/1", {&a}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a}, {&cpu}).refused(rt, NW_INVALID, 1, {"a lives on device type 77:0", "out on CPU:0"});
+}
+
+TEST_CASE("params longer than any inline buffer are part of the plan's key") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.params_size = 4096; }) == NW_OK);
+  Array a({2}), out({2});
+  std::vector<unsigned char> blob(4096, 1);
+  nw_plan* plan = nullptr;
+  Call call("faulty.op/1", {&a}, {&out});
+  REQUIRE(call.blob(blob).plan(rt, &plan) == NW_OK);
+  CHECK(nw_launch(plan, &call.raw, nullptr) == NW_OK);
+  blob[4000] = 2;
+  Error error;
+  expect_refused(nw_launch(plan, &call.blob(blob).raw, &error), error, NW_INVALID, -1, {"does not fit the plan"});
+  call.ok(rt);
+  nw_plan_release(plan);
+}

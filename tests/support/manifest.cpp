@@ -1,0 +1,106 @@
+// manifest.cpp -- see manifest.h.
+#include "manifest.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace narrows::test {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) { throw std::runtime_error(path + ": " + what); }
+
+// The string fields of an entry, each into its place; any other key is a mistake.
+void read_fields(const std::string& path, const Json& entry, const std::map<std::string, std::string*>& fields) {
+  if (!entry.is_object()) fail(path, "expected an object, found " + entry.dump());
+  for (const auto& [key, value] : entry.items()) {
+    const auto field = fields.find(key);
+    if (field == fields.end()) {
+      std::string known;
+      for (const auto& [name, place] : fields) known += (known.empty() ? "" : ", ") + name;
+      fail(path, "unknown key '" + key + "' in " + entry.dump() + "; expected " + known);
+    }
+    if (field->second == nullptr) continue;
+    if (!value.is_string()) fail(path, "'" + key + "' is " + value.dump() + "; expected a string");
+    *field->second = value.get<std::string>();
+  }
+}
+
+Exclusion read_exclusion(const std::string& path, const Json& entry) {
+  Exclusion e;
+  read_fields(path, entry,
+              {{"op", &e.op},
+               {"function", &e.function},
+               {"dtype", &e.dtype},
+               {"out_dtype", &e.out_dtype},
+               {"kernel", &e.kernel},
+               {"reason", &e.reason}});
+  if (e.op.empty()) fail(path, "an exclusion without 'op': " + entry.dump());
+  if (e.reason.empty()) fail(path, "an exclusion without 'reason': " + entry.dump());
+  return e;
+}
+
+Environment read_environment(const std::string& path, const Json& entry) {
+  Environment e;
+  read_fields(path, entry,
+              {{"name", &e.name}, {"machine", &e.machine}, {"variables", nullptr}, {"arch", &e.arch}, {"cpu", nullptr}});
+  if (e.name.empty()) fail(path, "an environment without 'name': " + entry.dump());
+  try {
+    e.variables = entry.value("variables", e.variables);
+    e.cpu = entry.value("cpu", e.cpu);
+  } catch (const Json::exception&) {
+    fail(path, "in " + entry.dump() + " 'variables' has to be an object of strings, and 'cpu' a list of them");
+  }
+  return e;
+}
+
+bool fits(const std::string& wanted, const std::string& is) { return wanted.empty() || wanted == is; }
+
+}  // namespace
+
+std::string Exclusion::text() const {
+  std::string words = op;
+  for (const std::string* word : {&function, &kernel, &dtype})
+    if (!word->empty()) words += " " + *word;
+  return out_dtype.empty() ? words : words + " -> " + out_dtype;
+}
+
+Exclusion* Manifest::find(const CallClass& call) {
+  for (Exclusion& e : exclusions)
+    if (e.op == call.op && fits(e.function, call.function) && fits(e.dtype, call.dtype) && fits(e.out_dtype, call.out_dtype) &&
+        fits(e.kernel, call.kernel))
+      return &e;
+  return nullptr;
+}
+
+const Environment* Manifest::environment(const std::string& name) const {
+  const auto found = std::find_if(environments.begin(), environments.end(), [&](const Environment& e) { return e.name == name; });
+  return found == environments.end() ? nullptr : &*found;
+}
+
+Manifest read_manifest(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(path, "cannot be read");
+  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) fail(path, "is not a JSON object");
+  read_fields(path, json, {{"environments", nullptr}, {"exclusions", nullptr}});
+  Manifest manifest;
+  manifest.path = path;
+  for (const char* list : {"environments", "exclusions"})
+    if (json.contains(list) && !json[list].is_array()) fail(path, std::string("'") + list + "' has to be a list");
+  utsname here{};
+  uname(&here);
+  for (const Json& entry : json.value("environments", Json::array())) {
+    Environment e = read_environment(path, entry);
+    if (e.machine.empty() || e.machine == here.machine) manifest.environments.push_back(std::move(e));
+  }
+  for (const Json& entry : json.value("exclusions", Json::array())) manifest.exclusions.push_back(read_exclusion(path, entry));
+  return manifest;
+}
+
+}  // namespace narrows::test

@@ -1,0 +1,177 @@
+// session.cpp -- see session.h.
+#include "session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+
+namespace narrows::test {
+namespace {
+
+struct Session {
+  std::string plugin;
+  nw_runtime* runtime = nullptr;
+  nw_backend_info tested{};
+  DLDevice device{};
+  uint64_t seed = 0;
+  Manifest manifest;
+};
+Session* session = nullptr;
+
+Session& opened() {
+  if (session == nullptr) throw std::logic_error("open_session() was not called");
+  return *session;
+}
+
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
+
+nw_runtime* make_runtime(const std::string& plugin, uint32_t num_threads = 0) {
+  nw_options options{};
+  options.struct_size = sizeof options;
+  options.num_threads = num_threads;
+  nw_runtime* made = nullptr;
+  nw_error error{};
+  if (nw_runtime_create(&options, &made, &error) != NW_OK) fail(std::string("nw_runtime_create: ") + error.message);
+  if (!plugin.empty() && nw_load(made, std::filesystem::absolute(plugin).c_str(), &error) != NW_OK) fail(error.message);
+  return made;
+}
+
+nw_backend_info backend_info(nw_runtime* rt, uint32_t index) {
+  nw_backend_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  if (nw_backend(rt, index, &info, &error) != NW_OK) fail(std::string("nw_backend: ") + error.message);
+  return info;
+}
+
+DLDevice parse_device(const std::string& text) {
+  int type = 0, id = 0, end = 0;
+  if (std::sscanf(text.c_str(), "%d:%d%n", &type, &id, &end) != 2 || text.size() != static_cast<size_t>(end) || type < 1 || id < 0)
+    fail("device is '" + text + "'; expected DLDeviceType:id, such as 1:0 for the CPU or 2:0 for CUDA");
+  return {static_cast<DLDeviceType>(type), id};
+}
+
+// A plugin file that was named is the first that nw_backend lists.
+nw_backend_info choose_backend(nw_runtime* rt, const Options& options, DLDeviceType type) {
+  std::string seen;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
+    const nw_backend_info info = backend_info(rt, i);
+    const bool usable = info.status == NW_OK && (info.flags & NW_BACKEND_SHADOWED) == 0;
+    const bool named = options.backend.empty() || options.backend == info.name;
+    if (usable && named && (type == 0 || type == info.device_type)) return info;
+    seen += std::string("\n  ") + (info.name[0] == '\0' ? "?" : info.name) + ", " + info.path + ": " +
+            (info.reason[0] != '\0' ? info.reason
+             : named                ? "serves another device"
+                                    : "is another backend");
+    if (!options.plugin.empty() && options.backend.empty()) break;  // the file that was named, and no other
+  }
+  fail("no usable backend" + (options.backend.empty() ? "" : " '" + options.backend + "'") +
+       (type == 0 ? "" : " for device type " + std::to_string(type)) + "; plugins found:" + (seen.empty() ? " none" : seen));
+}
+
+void check_device(nw_runtime* rt, const nw_backend_info& info, DLDevice device) {
+  if (info.device_count == 0) fail(std::string("backend '") + info.name + "' has no device on this machine");
+  nw_device_info described{};
+  described.struct_size = sizeof described;
+  nw_error error{};
+  if (nw_device(rt, device, &described, &error) != NW_OK) fail(std::string("nw_device: ") + error.message);
+}
+
+// The plugin's file without ".so", with ".manifest.json".
+std::string manifest_beside(const char* plugin) {
+  const std::filesystem::path path = std::filesystem::path(plugin).replace_extension(".manifest.json");
+  return std::filesystem::exists(path) ? path.string() : "";
+}
+
+std::vector<std::string> cpu_features() {
+  std::ifstream file("/proc/cpuinfo");
+  std::vector<std::string> words;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("flags", 0) != 0 && line.rfind("Features", 0) != 0) continue;
+    std::istringstream rest(line.substr(line.find(':') + 1));
+    for (std::string word; rest >> word;) words.push_back(word);
+    break;
+  }
+  return words;
+}
+
+void enter(const Environment& environment) {
+  const auto features = cpu_features();
+  for (const std::string& feature : environment.cpu)
+    if (std::find(features.begin(), features.end(), feature) == features.end()) throw NotHere("this CPU has no " + feature);
+  for (const auto& [name, value] : environment.variables) setenv(name.c_str(), value.c_str(), 1);
+}
+
+// The environment is set before the instance exists that reads it, so its backend's file is looked for in another runtime, which
+// makes no instance of a backend that needs one.
+std::string manifest_of(const Options& options) {
+  if (!options.manifest.empty()) return options.manifest;
+  if (!options.plugin.empty()) return manifest_beside(options.plugin.c_str());
+  nw_runtime* const rt = make_runtime("");
+  const DLDeviceType type = options.device.empty() ? DLDeviceType{} : parse_device(options.device).device_type;
+  const std::string path = manifest_beside(choose_backend(rt, options, type).path);
+  nw_runtime_destroy(rt);
+  return path;
+}
+
+}  // namespace
+
+void open_session(const Options& options) {
+  auto made = std::make_unique<Session>();
+  made->seed = options.seed;
+  made->plugin = options.plugin;
+  if (const std::string path = manifest_of(options); !path.empty()) made->manifest = read_manifest(path);
+  const Environment* const environment = made->manifest.environment(options.environment);
+  if (!options.environment.empty() && environment == nullptr)
+    fail("the manifest '" + made->manifest.path + "' has no environment '" + options.environment + "'");
+  if (environment != nullptr) enter(*environment);
+  made->runtime = make_runtime(options.plugin);
+  DLDevice device = options.device.empty() ? DLDevice{} : parse_device(options.device);
+  made->tested = choose_backend(made->runtime, options, device.device_type);
+  if (options.device.empty()) device = {static_cast<DLDeviceType>(made->tested.device_type), 0};
+  check_device(made->runtime, made->tested, device);
+  made->device = device;
+  session = made.release();
+  // A setting that nobody reads would judge one thing several times.
+  if (environment != nullptr && arch().rfind(environment->arch, 0) != 0)
+    fail("in the environment '" + environment->name + "' the device says '" + arch() + "'; expected '" + environment->arch + "…'");
+}
+
+nw_runtime* runtime() { return opened().runtime; }
+nw_runtime* new_runtime(uint32_t num_threads) { return make_runtime(opened().plugin, num_threads); }
+DLDevice device() { return opened().device; }
+const nw_backend_info& tested() { return opened().tested; }
+const char* backend() { return tested().name; }
+uint64_t base_seed() { return opened().seed; }
+Manifest& manifest() { return opened().manifest; }
+
+std::string arch() {
+  nw_device_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  if (nw_device(runtime(), device(), &info, &error) != NW_OK) fail(std::string("nw_device: ") + error.message);
+  return info.arch;
+}
+
+static const nw_op* listed(const char* op) {
+  for (uint32_t i = 0; i < tested().num_ops; ++i)
+    if (std::strcmp(tested().ops[i]->name, op) == 0) return tested().ops[i];
+  return nullptr;
+}
+
+bool offers(const char* op) { return listed(op) != nullptr; }
+
+std::vector<const char*> kernels(const char* op) {
+  std::vector<const char*> names{nullptr};
+  const nw_op* const found = listed(op);
+  for (const char* const* k = found == nullptr ? nullptr : found->kernels; k != nullptr && *k != nullptr; ++k) names.push_back(*k);
+  return names;
+}
+
+}  // namespace narrows::test

@@ -1,0 +1,184 @@
+"""conform.py -- drives `narrows conform` as a user would; cases as in command.py.
+
+usage: conform.py NARROWS CASE [ARGUMENT ...]
+"""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+from command import on_a_terminal, run
+
+QUICK = ("--environment", "baseline", "[memory]", "[harness]")
+
+
+def conform(*arguments, expect=0, environment=None):
+    """The verdict as data, and what was said on stderr."""
+    out, err = run("conform", "--json", *arguments, expect=expect, environment=environment)
+    return json.loads(out), err
+
+
+def tests_of(verdict):
+    return {test["name"]: test for run_ in verdict["runs"] for test in run_["tests"]}
+
+
+def manifest(folder, **content):
+    path = pathlib.Path(folder, "manifest.json")
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def case_text():
+    out, err = run("conform", *QUICK)
+    assert err == ""
+    assert re.search(r"^cpu \S+ on CPU 0\n  plugin    \S+/narrows_cpu.so\n", out), out
+    assert re.search(r"^  baseline    baseline, \d+ threads? +\d+ passed  0 failed +0 skipped", out, re.MULTILINE), out
+    assert re.search(r"^PASSED  \d+ passed, 0 failed, 0 skipped, in ", out, re.MULTILINE), out
+
+
+def case_json_and_junit():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.xml")
+        verdict, err = conform(*QUICK, "--junit", path, "--seed", 7)
+        suites = xml.etree.ElementTree.parse(path).getroot().findall("testsuite")
+    assert err == "" and verdict["verdict"] == "passed" and verdict["seed"] == 7 and verdict["failed"] == 0
+    assert verdict["plugin"]["name"] == "cpu" and verdict["device"]["type"] == 1 and verdict["complaints"] == []
+    assert [run_["environment"] for run_ in verdict["runs"]] == ["baseline"]
+    tests = tests_of(verdict)
+    assert len(tests) == verdict["passed"] > 20
+    assert all(test["status"] == "passed" and test["assertions"] > 0 for test in tests.values())
+    assert suites[0].get("failures") == "0" and int(suites[0].get("tests")) == len(suites[0].findall("testcase")) == len(tests)
+
+
+def case_every_environment():
+    verdict, _ = conform("[memory]")
+    runs = verdict["runs"]
+    assert len(runs) > 1 and any("arch" in run_ and "not_here" not in run_ for run_ in runs)
+    for run_ in runs:
+        assert run_.get("not_here", "").startswith("this CPU has no ") or run_["tests"], run_
+
+
+def case_list():
+    out, _ = run("conform", "--list", "[calls]")
+    lines = out.splitlines()
+    assert lines and all("[calls]" in line for line in lines), out
+    everything, _ = run("conform", "--list")
+    assert len(everything.splitlines()) > 200 and "bench: " not in everything and "huge: " not in everything
+    huge, _ = run("conform", "--list", "--huge", "[huge]")
+    assert len(huge.splitlines()) == 4, huge
+
+
+def case_refused():
+    """Nothing run is a failure, and says why."""
+    with tempfile.TemporaryDirectory() as folder:
+        for arguments, code, word in (
+            (("no such test",), 2, "no test matches 'no such test'"),
+            (("--frobnicate",), 2, "--frobnicate"),
+            (("--timeout", "0"), 2, "--timeout"),
+            (("--list", "--bench"), 2, "--bench"),
+            (("--backend", "abacus"), 3, "no usable backend 'abacus'"),
+            (("--plugin", "/nowhere/narrows_x.so"), 3, "/nowhere/narrows_x.so"),
+            (("--plugin", __file__), 3, __file__),
+            (("--device", "1"), 3, "device is '1'; expected DLDeviceType:id"),
+            (("--device", "1:77"), 3, "77"),
+            (("--device", "12:0"), 3, "no usable backend for device type 12"),
+            (("--environment", "z80"), 3, "no environment 'z80'"),
+            (("--manifest", "/nowhere.json"), 3, "/nowhere.json: cannot be read"),
+            (("--manifest", __file__), 3, "is not a JSON object"),
+            (("--manifest", manifest(folder, exclusion=[])), 3, "unknown key 'exclusion'"),
+        ):
+            out, err = run("conform", *arguments, expect=code)
+            assert out == "" and word in err and err.startswith("narrows"), (arguments, out, err)
+        for entry, word in (
+            ({"op": "lltm"}, "without 'reason'"),
+            ({"reason": "x"}, "without 'op'"),
+            ({"op": 3, "reason": "x"}, "'op' is 3; expected a string"),
+            ({"op": "lltm", "reason": "x", "dtypes": "f64"}, "unknown key 'dtypes'"),
+        ):
+            _, err = run("conform", "--manifest", manifest(folder, exclusions=[entry]), expect=3)
+            assert word in err, (entry, err)
+
+
+def case_environments_are_real():
+    """An environment that the machine lacks is no pass; nor one that changes nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        absent = manifest(folder, environments=[{"name": "far", "cpu": ["no_such_feature"]}])
+        out, _ = run("conform", "--manifest", absent, "[memory]", expect=1)
+        assert "not here: this CPU has no no_such_feature" in out and "nothing was run" in out and "FAILED  0 passed" in out, out
+        idle = manifest(folder, environments=[{"name": "idle", "variables": {"NARROWS_NOTHING": "1"}, "arch": "Z80"}])
+        _, err = run("conform", "--manifest", idle, "[memory]", expect=3)
+        assert "expected 'Z80" in err, err
+
+
+def case_stale_exclusion():
+    """What the manifest excludes and the backend accepts fails the verdict, in part of the suite too."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "reason": "no doubles"}])
+        verdict, _ = conform("--manifest", path, "conv1d: puzzle*", expect=1)
+        assert verdict["failed"] == 0 and verdict["verdict"] == "failed"
+        assert re.search(r"stale exclusion: \d+ calls were accepted as conv1d f64 \(no doubles\)", verdict["complaints"][0])
+
+
+def case_own_ops(plugin):
+    """A plugin that brings only ops of its own gets a verdict; an exclusion that covers nothing is noticed."""
+    out, _ = run("conform", "--plugin", plugin)
+    assert "PASSED" in out and "does not offer conv1d" in out, out
+    verdict, _ = conform("--plugin", plugin)
+    tests = tests_of(verdict)
+    judged = [name for name, test in tests.items() if test["status"] == "passed" and test["calls_accepted"] > 0]
+    assert len(judged) > 3, judged
+    with tempfile.TemporaryDirectory() as folder:
+        path = manifest(
+            folder, exclusions=[{"op": "example.mod_add/1", "dtype": "u64", "out_dtype": "i8", "reason": "never asked"}]
+        )
+        verdict, _ = conform("--plugin", plugin, "--manifest", path, expect=1)
+        assert any("no call was declined as example.mod_add/1 u64 -> i8" in c for c in verdict["complaints"]), verdict["complaints"]
+
+
+def case_isolated(plugin):
+    """A plugin that kills or stops the process fails the test that it did it in, and the others go on."""
+    name = "conv1d: puzzle 17's exact example"
+    for fault, words, options in (
+        ("crashes", "ended by signal 11", ()),
+        ("exits", "ended with exit code 3", ()),
+        ("hangs", "no sign of life for 3 s", ("--timeout", "3")),
+    ):
+        start = time.monotonic()
+        verdict, _ = conform(
+            "--plugin", plugin, "conv1d: puzzle*", "[memory]", *options, expect=1, environment={"NARROWS_TEST_FAULT": fault}
+        )
+        assert time.monotonic() - start < 60
+        tests = tests_of(verdict)
+        assert tests[name]["status"] == "failed" and words in tests[name]["failures"][0]["text"], (fault, tests[name])
+        assert "narrows conform --plugin" in tests[name]["repeat"] and name.replace("'", "'\\''") in tests[name]["repeat"]
+        others = [test for test in tests.values() if test["name"] != name]
+        assert len(others) > 5 and all(test["status"] == "passed" for test in others), fault
+
+
+def case_bench():
+    verdict, _ = conform("--bench", "bench: smallest")
+    measured = verdict["runs"][0]["measured"]
+    assert measured and all(m["seconds"] > 0 and m["runs"] > 0 and m["bytes"] + m["operations"] > 0 for m in measured), measured
+    out, _ = run("conform", "--bench", "bench: smallest")
+    assert "GB/s" in out and "GFLOP/s" in out, out
+
+
+def case_support(docs):
+    """The table in the docs is what the backend answers today."""
+    out, _ = run("conform", "--support", "--backend", "cpu")
+    assert out.startswith("| cpu |") and "| `lltm` |" in out
+    assert out in pathlib.Path(docs).read_text(encoding="utf-8"), "docs/support.md is not what `narrows conform --support` prints"
+
+
+def case_terminal():
+    output = on_a_terminal("conform", *QUICK)
+    assert "█" in output and "\033[32mPASSED" in output, output
+
+
+if __name__ == "__main__":
+    globals()["case_" + sys.argv[2]](*sys.argv[3:])
