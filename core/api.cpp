@@ -83,6 +83,7 @@ nw_backend_info describe(nw_runtime& runtime, Backend& backend) {
   try {
     info.device_count = backend.device_count(runtime.host());
   } catch (const Failure& failure) {
+    if (failure.status == NW_OUT_OF_MEMORY) throw;  // says nothing of the plugin
     info.status = failure.status;
     info.reason = backend.open_failure();
   }
@@ -138,7 +139,7 @@ int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error) {
 
 uint32_t nw_backend_count(nw_runtime* rt) {
   uint32_t count = 0;
-  guarded(nullptr, [&] { count = static_cast<uint32_t>(needed(rt, "runtime").backends().size()); });
+  guarded(nullptr, [&] { count = static_cast<uint32_t>(needed(rt, "runtime").num_backends()); });
   return count;
 }
 
@@ -172,10 +173,11 @@ const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) 
   guarded(nullptr, [&] {
     needed(backend, "backend");
     needed(name, "name");
-    for (Backend* at : needed(rt, "runtime").usable()) {
-      if (at->name() != backend) continue;
-      at->open(rt->host());
-      out = at->extension(name);
+    size_t at = 0;
+    while (Backend* candidate = needed(rt, "runtime").next_usable(at)) {
+      if (candidate->name() != backend) continue;
+      candidate->open(rt->host());
+      out = candidate->extension(name);
     }
   });
   return out;

@@ -153,7 +153,7 @@ void Backend::slot(const char* what, Slot&& call) const {
   try {
     status = call(&error);
   } catch (...) {
-    throw caught(name_ + ": " + what);
+    throw caught(name_.c_str(), what);
   }
   if (__builtin_expect(status != NW_OK, 0)) refuse_slot(status, error, name_);
 }
@@ -170,14 +170,16 @@ void Backend::open(const nw_host& host) {
   try {
     create(host);
   } catch (...) {
-    failure = caught(name_ + ": create");
+    failure = caught(name_.c_str(), "create");
   }
   lock.lock();
-  state_ = failure ? State::failed : State::open;
-  if (failure) failure_ = *failure;
+  const bool again = failure && failure->status == NW_OUT_OF_MEMORY;  // there may be some the next time
+  state_ = !failure ? State::open : again ? State::closed : State::failed;
+  if (state_ == State::failed) failure_ = std::move(*failure);
   lock.unlock();
   opened_.notify_all();
-  if (failure) throw *failure;
+  if (again) throw Failure(std::move(*failure));
+  if (failure) throw failure_;
 }
 
 void Backend::create(const nw_host& host) {
@@ -186,7 +188,7 @@ void Backend::create(const nw_host& host) {
   int32_t count = 0;
   try {
     slot("device_count", [&](nw_error* error) { return table_.device_count(self, &count, error); });
-  } catch (const Failure&) {
+  } catch (...) {
     destroy(self);
     throw;
   }

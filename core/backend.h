@@ -46,7 +46,8 @@ class Backend {
   const Contract* find_contract(const std::string& name) const;  // of an op of the plugin's own
   const std::vector<std::unique_ptr<Contract>>& contracts() const { return contracts_; }
 
-  // Makes the instance at the first call; throws Failure when it cannot be had, then and ever after. Thread-safe.
+  // Makes the instance at the first call; throws Failure when it cannot be had, then and, unless memory ran out, ever after.
+  // Thread-safe.
   void open(const nw_host& host);
   int32_t device_count(const nw_host& host);  // opens
   // Opens; why it cannot serve the device, if that lets another plugin be asked: unavailable, or no device of that number.

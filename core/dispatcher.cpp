@@ -297,7 +297,7 @@ class Workspace {
   ~Workspace() {
     try {
       backend_.free(device_id_, data_, stream_);
-    } catch (const Failure&) {
+    } catch (...) {
       // The launch's own outcome is what the caller needs to know.
     }
   }

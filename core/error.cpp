@@ -58,17 +58,22 @@ int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t n
   return status;
 }
 
-Failure caught(const std::string& what) {
+Failure caught(const char* who, const char* what) noexcept {
+  const auto in = [&] { return who != nullptr ? std::string(who) + ": " + what : std::string(what); };
   try {
-    throw;
-  } catch (const Failure& failure) {
-    return failure;
-  } catch (const std::bad_alloc&) {
-    return {NW_OUT_OF_MEMORY, -1, 0, what + ": out of host memory"};
-  } catch (const std::exception& thrown) {
-    return {NW_FAILED, -1, 0, what + " threw an exception: " + thrown.what()};
+    try {
+      throw;
+    } catch (const Failure& failure) {
+      return failure;
+    } catch (const std::bad_alloc&) {
+      return {NW_OUT_OF_MEMORY, -1, 0, in() + ": out of host memory"};
+    } catch (const std::exception& thrown) {
+      return {NW_FAILED, -1, 0, in() + " threw an exception: " + thrown.what()};
+    } catch (...) {
+      return {NW_FAILED, -1, 0, in() + " threw an exception"};
+    }
   } catch (...) {
-    return {NW_FAILED, -1, 0, what + " threw an exception"};
+    return {NW_OUT_OF_MEMORY, -1, 0, "out of memory"};  // so few bytes lie within the string itself
   }
 }
 

@@ -21,8 +21,9 @@ std::string format(const char* text, ...) __attribute__((format(printf, 1, 2)));
 // Fills *error unless it is NULL; the message is cut between UTF-8 characters. Returns the status.
 int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t native_code, const char* message) noexcept;
 
-// The exception that is being handled, as a Failure; `what` says in whose work it was thrown.
-Failure caught(const std::string& what);
+// The exception that is being handled, as a Failure; `who` (may be NULL) and `what` say in whose work it was thrown. Where there is
+// no memory for a message it is a short one, so that whoever catches can always go on.
+Failure caught(const char* who, const char* what) noexcept;
 
 const char* status_name(int32_t status);
 

@@ -45,8 +45,9 @@ PlanRef PlanCache::plan(const Key& key, const std::function<std::unique_ptr<nw_p
   const auto entry = std::make_shared<Entry>();
   entry->words.assign(key.words, key.words + key.size);
   entry->hash = key.hash;
-  s.clock.push_back(entry);
-  s.entries.emplace(entry->key(), std::prev(s.clock.end()));
+  std::list<EntryRef> node{entry};
+  s.entries.emplace(entry->key(), node.begin());
+  s.clock.splice(s.clock.end(), node);  // listed in both, or, where memory ran out, in neither
   lock.unlock();
 
   std::unique_ptr<nw_plan> made;
@@ -55,10 +56,10 @@ PlanRef PlanCache::plan(const Key& key, const std::function<std::unique_ptr<nw_p
     made = make();
     made->key = entry->words;
   } catch (...) {
-    failure = caught("planning");
+    failure = caught(nullptr, "planning");
   }
 
-  // Nothing from here to notify_all() allocates: whoever waits is woken.
+  // Nothing from the catch to notify_all() needs memory: whoever waits is woken.
   lock.lock();
   entry->done = true;
   entry->failure = std::move(failure);

@@ -1,27 +1,34 @@
 // plugin_loader.cpp -- see plugin_loader.h.
 #include "core/plugin_loader.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
+#include <new>
 
 #include "core/elf.h"
 
 namespace narrows {
 namespace {
 
-namespace fs = std::filesystem;
-
+// Memory that ran out says nothing of a plugin or a folder: the call fails with NW_OUT_OF_MEMORY, lists nothing and may be
+// repeated. Of dlopen, only errno tells.
 nw_plugin_query_fn find_query(const std::string& path) {
   // RTLD_LOCAL keeps a plugin's libraries out of everyone else's sight; nothing here is ever unloaded.
+  errno = 0;
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const bool out_of_memory = errno == ENOMEM;
+  if (library == nullptr && out_of_memory)
+    fail(NW_OUT_OF_MEMORY, -1, "out of memory: %s cannot be loaded: %s", path.c_str(), dlerror());
   if (library == nullptr) fail(NW_UNAVAILABLE, -1, "cannot be loaded: %s", dlerror());
   void* const symbol = dlsym(library, NW_PLUGIN_QUERY);
   if (symbol == nullptr) fail(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
@@ -30,7 +37,10 @@ nw_plugin_query_fn find_query(const std::string& path) {
 
 // The absolute path of the file that is mapped at an address, or "".
 std::string mapped_file(const void* address) {
+  errno = 0;
   std::ifstream maps("/proc/self/maps");
+  if (!maps && errno == ENOMEM) throw std::bad_alloc();
+  maps.exceptions(std::ios::badbit);  // a std::bad_alloc while reading
   for (std::string line; std::getline(maps, line);) {
     uintptr_t begin = 0, end = 0;
     int path = 0;
@@ -47,12 +57,26 @@ const nw_plugin& query(nw_plugin_query_fn function) {
   try {
     table = function(NW_ABI_MAJOR, &error);
   } catch (...) {
-    fail(NW_INVALID, -1, "%s", caught(NW_PLUGIN_QUERY).message.c_str());
+    const Failure failure = caught(nullptr, NW_PLUGIN_QUERY);
+    fail(failure.status == NW_OUT_OF_MEMORY ? NW_OUT_OF_MEMORY : NW_INVALID, -1, "%s", failure.message.c_str());
   }
   if (table != nullptr) return *table;
+  if (error.status == NW_OUT_OF_MEMORY) fail(NW_OUT_OF_MEMORY, -1, "%s: out of memory", NW_PLUGIN_QUERY);
   error.message[sizeof error.message - 1] = '\0';
   fail(NW_UNSUPPORTED, -1, "refuses a host of ABI major %d: %s", NW_ABI_MAJOR,
        error.message[0] != '\0' ? error.message : "it gave no reason");
+}
+
+// The plugins in a folder; an errno. Not by std::filesystem, whose iterator ends the process where memory runs out.
+int find_files(const std::string& folder, std::vector<std::string>& files) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+  if (open == nullptr) return errno;
+  errno = 0;
+  while (const dirent* entry = readdir(open.get())) {
+    if (fnmatch("narrows_*.so", entry->d_name, 0) == 0) files.push_back(folder + (folder.back() == '/' ? "" : "/") + entry->d_name);
+    errno = 0;
+  }
+  return errno;
 }
 
 }  // namespace
@@ -65,6 +89,7 @@ std::unique_ptr<Backend> load_plugin(const std::string& path) {
     table = &query(find_query(path));
     return std::make_unique<Backend>(path, *table);
   } catch (const Failure& failure) {
+    if (failure.status == NW_OUT_OF_MEMORY) throw;
     auto refused = std::make_unique<Backend>(path, failure.status, failure.message);
     if (table != nullptr) refused->set_names(*table);
     return refused;
@@ -78,12 +103,11 @@ std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder) {
     refuse("'" + folder + "' is not an absolute folder; plugins are searched for in absolute ones only");
     return out;
   }
-  std::error_code error;
   std::vector<std::string> files;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (fnmatch("narrows_*.so", at->path().filename().c_str(), 0) == 0) files.push_back(at->path().string());
-  if (error) {
-    refuse("cannot be searched for plugins: " + error.message());
+  if (const int error = find_files(folder, files); error == ENOMEM) {
+    throw std::bad_alloc();
+  } else if (error != 0) {
+    refuse(std::string("cannot be searched for plugins: ") + strerror(error));
     return out;
   }
   std::sort(files.begin(), files.end());
@@ -98,8 +122,12 @@ std::string own_folder() {
   // A relative name was relative to the working directory when libnarrows was loaded, which may have been left since.
   const std::string file = info.dli_fname[0] == '/' ? info.dli_fname : mapped_file(here);
   char resolved[PATH_MAX];
-  if (realpath(file.c_str(), resolved) == nullptr) return "";
-  return (fs::path(resolved).parent_path() / "narrows" / "backends").string();
+  if (realpath(file.c_str(), resolved) == nullptr) {
+    if (errno == ENOMEM) throw std::bad_alloc();
+    return "";
+  }
+  const std::string whole = resolved;
+  return whole.substr(0, whole.rfind('/') + 1) + "narrows/backends";
 }
 
 std::vector<std::string> split_path(const std::string& folders) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <system_error>
 
@@ -27,7 +28,9 @@ void log_to_stderr(void*, int32_t level, const char* message) {
 // Every live runtime, for the handlers around fork. The lists of a runtime are locked while the process is copied.
 std::mutex registry_mutex;
 std::vector<nw_runtime*>& registry() {
-  static auto* const all = new std::vector<nw_runtime*>;
+  // Never destroyed, and in memory of its own: a runtime that could not be made for want of memory is taken out of here too.
+  alignas(std::vector<nw_runtime*>) static unsigned char memory[sizeof(std::vector<nw_runtime*>)];
+  static auto* const all = new (memory) std::vector<nw_runtime*>;
   return *all;
 }
 
@@ -51,8 +54,11 @@ nw_runtime::nw_runtime(const nw_options& options)
 
 nw_runtime* nw_runtime::create(const nw_options& options) {
   if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
-  static const int handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  if (handlers != 0) fail(NW_OUT_OF_MEMORY, -1, "pthread_atfork: error %d", handlers);
+  [[maybe_unused]] static const bool handled = [] {  // what throws is tried again
+    const int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if (error != 0) fail(NW_OUT_OF_MEMORY, -1, "out of memory: pthread_atfork: error %d", error);
+    return true;
+  }();
   narrows::builtins();  // made now, so that no fork finds them half made
   std::unique_ptr<nw_runtime> runtime(new nw_runtime(options));
   {
@@ -74,23 +80,23 @@ nw_runtime::~nw_runtime() {
 
 void nw_runtime::load(const std::string& path) {
   if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load: '%s' is not an absolute path", path.c_str());
-  const Backend& backend = add(narrows::load_plugin(path), true);
+  std::optional<narrows::Failure> refusal = add(narrows::load_plugin(path), true);
   cache_->clear();  // the plugin may serve calls that were planned without it
-  if (!backend.accepted()) fail(backend.status(), -1, "%s: %s", path.c_str(), backend.reason().c_str());
+  if (refusal) throw narrows::Failure(std::move(*refusal));
 }
 
 void nw_runtime::add_folder(const std::string& folder) {
-  for (std::unique_ptr<Backend>& found : narrows::load_folder(folder)) {
-    const Backend& backend = add(std::move(found), false);
-    if (!backend.accepted()) log(NW_LOG_WARNING, backend.path() + ": " + backend.reason());
-  }
+  for (std::unique_ptr<Backend>& found : narrows::load_folder(folder))
+    if (const std::optional<narrows::Failure> refusal = add(std::move(found), false)) log(NW_LOG_WARNING, refusal->message);
 }
 
-// Lists a plugin, refused if its declaration of an op contradicts one that was there first.
-Backend& nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
-  const std::string unknown = found->unknown_ops();
+// Lists a plugin, refused if its declaration of an op contradicts one that was there first. Gives why it was refused. Where memory
+// runs out nothing is listed.
+std::optional<narrows::Failure> nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
   const std::string path = found->path();
-  Backend* added = nullptr;
+  std::string unknown = found->unknown_ops();
+  if (!unknown.empty()) unknown = path + ": built-in ops of a newer host are left out: " + unknown;
+  std::optional<narrows::Failure> refusal;
   {
     const std::lock_guard lock(mutex_);
     if (std::string clash = find_clash(*found); !clash.empty()) {
@@ -98,13 +104,15 @@ Backend& nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
       refused->set_names(found->table());
       found = std::move(refused);
     }
-    added = found.get();
+    if (!found->accepted()) refusal = narrows::Failure{found->status(), -1, 0, path + ": " + found->reason()};
+    owned_.reserve(owned_.size() + 1);
+    order_.reserve(order_.size() + 1);
+    order_.insert(in_front ? order_.begin() : order_.end(), found.get());
     owned_.push_back(std::move(found));
-    order_.insert(in_front ? order_.begin() : order_.end(), added);
     settle();
   }
-  if (!unknown.empty()) log(NW_LOG_INFO, path + ": built-in ops of a newer host are left out: " + unknown);
-  return *added;
+  if (!unknown.empty()) log(NW_LOG_INFO, unknown);
+  return refusal;
 }
 
 std::string nw_runtime::find_clash(const Backend& backend) const {
@@ -131,6 +139,20 @@ void nw_runtime::settle() {
     if (first == at && (*at)->table().device_type < 64) homes |= uint64_t{1} << (*at)->table().device_type;
   }
   homes_ = homes;
+}
+
+size_t nw_runtime::num_backends() const {
+  const std::lock_guard lock(mutex_);
+  return order_.size();
+}
+
+Backend* nw_runtime::next_usable(size_t& at) const {
+  const std::lock_guard lock(mutex_);
+  while (at < order_.size()) {
+    Backend* const backend = order_[at++];
+    if (backend->accepted() && backend->shadowed_by() == nullptr) return backend;
+  }
+  return nullptr;
 }
 
 std::vector<Backend*> nw_runtime::backends() const {
@@ -160,14 +182,16 @@ const nw_op* nw_runtime::find_op(const std::string& op) const {
 
 Backend* nw_runtime::owner_of_shared(int32_t device_type) const {
   if (device_type == 0) return nullptr;  // in a table: none
-  for (Backend* backend : usable())
+  size_t at = 0;
+  while (Backend* backend = next_usable(at))
     if (backend->table().pinned_type == device_type || backend->table().managed_type == device_type) return backend;
   return nullptr;
 }
 
 Backend& nw_runtime::serving(DLDevice device) {
   std::optional<narrows::Failure> why;
-  for (Backend* backend : usable()) {
+  size_t at = 0;
+  while (Backend* backend = next_usable(at)) {
     if (backend->table().device_type != device.device_type) continue;
     std::optional<narrows::Failure> lack = backend->lacks(host_, device);
     if (!lack) return *backend;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct nw_runtime {
   }
 
   void load(const std::string& path);  // throws Failure when the plugin is refused
+  size_t num_backends() const;
+  // The usable plugin at or behind number `at` in search order, or NULL; `at` moves behind it. Without a copy of the list, so that
+  // what gives memory back needs none. What is loaded meanwhile stands in front: then a plugin may come twice.
+  narrows::Backend* next_usable(size_t& at) const;
   // Snapshots, in search order. What is loaded meanwhile changes neither.
   std::vector<narrows::Backend*> backends() const;  // all that were found
   std::vector<narrows::Backend*> usable() const;    // neither refused nor shadowed
@@ -53,7 +58,7 @@ struct nw_runtime {
  private:
   explicit nw_runtime(const nw_options& options);
   nw_runtime(const nw_runtime&) = delete;
-  narrows::Backend& add(std::unique_ptr<narrows::Backend> found, bool in_front);
+  std::optional<narrows::Failure> add(std::unique_ptr<narrows::Backend> found, bool in_front);
   void add_folder(const std::string& folder);
   std::string find_clash(const narrows::Backend& backend) const;
   void settle();

@@ -25,7 +25,9 @@ constexpr int64_t kPiecesPerThread = 4;  // so that a slow thread holds the othe
 constexpr int kSpins = 2000;             // some microseconds, the gap between the loops of one op
 constexpr uint32_t kMaxThreads = 1024;
 
-thread_local bool inside_body = false;
+// Without the model a thread of a program that loaded libnarrows by dlopen asks malloc for this byte, and is ended where it is
+// refused.
+[[gnu::tls_model("initial-exec")]] thread_local bool inside_body = false;
 
 void pause() {
 #if defined(__x86_64__)

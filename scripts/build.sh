@@ -46,13 +46,18 @@ show_progress() {
   done
 }
 
+# What `./run asan --short` builds and leaves out: the unit tests and a part of the conformance suite; not the tests that compile headers,
+# run the command or use the installed package, which the plain build has.
+readonly SHORT_TARGETS=(narrows_conformance_tests test_core test_abi test_tools test_examples test_process test_libraries)
+readonly SHORT_WITHOUT='^(abi\.(golden|headers|inventory|exports|dynamic)|tools\.command|docs|package|examples\.(caller|plugin_minimal$))'
+
 # run_tests PRESET [CTEST ARGUMENT...]: ends with a summary; fails if a test fails, if none ran, or if a skip has no reason.
 run_tests() {
   local preset=$1 log=$LOG/test-$1.log results=$NARROWS_ROOT/build/$1/results.xml runner=()
   shift
   step tests
   # ThreadSanitizer of older compilers does not start where the kernel places mappings too randomly.
-  if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then runner=(setarch "$(uname -m)" -R); fi
+  if [[ $preset == tsan* ]] && setarch "$(uname -m)" -R true 2>/dev/null; then runner=(setarch "$(uname -m)" -R); fi
   rm -f -- "$results"
   ${runner[@]+"${runner[@]}"} ctest --test-dir "$NARROWS_ROOT/build/$preset" --parallel "$(jobs)" --no-tests=error \
     --output-on-failure --output-junit "$results" --test-output-size-passed 1000000 --test-output-size-failed 1000000 \
