@@ -67,7 +67,8 @@ clang | command clang++ | compiles the headers a second time
 rustc | command rustc | a caller in Rust
 golang-go | command go | a caller in Go
 binutils | command readelf | lists what the libraries export
-pahole | command pahole | lists the layout of every struct'
+pahole | command pahole | lists the layout of every struct
+valgrind | command valgrind | runs a caller in C, and sees what it leaks'
 readonly NEEDS_lint='
 python3-venv | python_module ensurepip | fetches clang-format, clang-tidy and ruff from PyPI'
 readonly NEEDS_fuzz='

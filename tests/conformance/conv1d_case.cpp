@@ -61,6 +61,7 @@ Conv1dTensors::Conv1dTensors(const Conv1dCase& c, Rng& rng)
 }
 
 void check_conv1d(const Conv1dCase& c, Rng& rng) {
+  expect_offered("conv1d");
   Conv1dTensors t(c, rng);
   const Values x = t.x.values(), w = t.w.values(), bias = c.bias ? t.bias.values() : Values{};
   const Values reference = reference::conv1d(c.shape, x, w, bias);
@@ -73,6 +74,7 @@ void check_conv1d(const Conv1dCase& c, Rng& rng) {
 }
 
 void check_conv1d_backward(const Conv1dCase& c, Rng& rng, unsigned wanted) {
+  expect_offered("conv1d_backward");
   Conv1dTensors t(c, rng);
   t.y.fill_uniform(rng, -1, 1);  // plays grad_y
   Tensor gx(c.dtype, c.x_dims(), without_broadcast(c.x_layout)), gw(c.dtype, c.w_dims(), without_broadcast(c.w_layout)),

@@ -181,6 +181,7 @@ void for_each_function(const std::function<void(const Function&, DType)>& body) 
 }
 
 void check(const Case& c, const std::string& tag) {
+  expect_offered("elementwise");
   Rng rng(tag, static_cast<uint64_t>(c.f.number) * 16 + static_cast<uint64_t>(c.dtype));
   std::vector<std::unique_ptr<Tensor>> tensors;
   std::vector<const Tensor*> operands;

@@ -124,6 +124,7 @@ LltmGradTensors::LltmGradTensors(const LltmCase& c, Rng& rng)
 }
 
 void check_lltm(const LltmCase& c, Rng& rng) {
+  expect_offered("lltm");
   LltmTensors t(c, rng);
   const reference::LltmInputs in = t.inputs();
   const reference::LltmOutputs expected = reference::lltm(c.shape, in);
@@ -138,6 +139,7 @@ void check_lltm(const LltmCase& c, Rng& rng) {
 }
 
 void check_lltm_backward(const LltmCase& c, Rng& rng, const LltmWanted& wanted) {
+  expect_offered("lltm_backward");
   LltmTensors t(c, rng);
   LltmGradTensors g(c, rng);
   const reference::LltmInputs in = t.inputs();
