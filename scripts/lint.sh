@@ -39,11 +39,18 @@ clang_format() {
 }
 
 # The sources that ./run build compiles, less the kernels: those are macros and templates over every instruction set, and their
-# tests say more. GCC's own options are taken out of the commands, because clang does not know them.
+# tests say more. Of the commands in build/cpu those are taken that make the product (tests/abi compiles core several times over), and
+# GCC's own options are taken out of them, because clang does not know them.
 clang_tidy() {
   step analysis
   mkdir -p "$NARROWS_ROOT/build/lint"
-  sed -E 's/ -f(no-)?gnu-unique//g; s/ -Wno-psabi//g' "$NARROWS_ROOT/build/cpu/compile_commands.json" >"$NARROWS_ROOT/build/lint/compile_commands.json"
+  python3 - "$NARROWS_ROOT/build/cpu/compile_commands.json" >"$NARROWS_ROOT/build/lint/compile_commands.json" <<'PYTHON'
+import json, re, sys
+entries = [e for e in json.load(open(sys.argv[1])) if not re.search(r" -o tests/", e["command"])]
+for entry in entries:
+    entry["command"] = re.sub(r" (-f(no-)?gnu-unique|-Wno-psabi)\b", "", entry["command"])
+json.dump(entries, sys.stdout)
+PYTHON
   source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" >"$LOG/tidy.files"
   each_file "$LINT/clang-tidy" --quiet -p "$NARROWS_ROOT/build/lint" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
     [ ! -t 1 ] || printf '\n'

@@ -253,6 +253,7 @@ Verdict judge(const ConformOptions& options) {
   if (environments.empty() && !options.bench) environments = listing.subject.environments;
   if (environments.empty()) environments.emplace_back();
   std::vector<std::string> names;
+  names.reserve(listing.tests.size());
   for (const Listed& test : listing.tests) names.push_back(test.name);
   Progress progress(listing.subject.backend, static_cast<int>(names.size() * environments.size()));
   int done = 0;

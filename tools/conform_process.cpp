@@ -43,6 +43,7 @@ ConformProcess::ConformProcess(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{path, "--reporter", "events::out=/dev/fd/" + std::to_string(kEventsFd)};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   int ends[2];
@@ -73,7 +74,7 @@ std::optional<nlohmann::json> ConformProcess::next(double timeout_seconds) {
   const double until = now() + timeout_seconds;
   for (;;) {
     if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
-      const auto event = nlohmann::json::parse(buffer_.substr(0, end), nullptr, false);
+      auto event = nlohmann::json::parse(buffer_.substr(0, end), nullptr, false);
       buffer_.erase(0, end + 1);
       if (event.is_object()) return event;
       continue;  // a plugin wrote to our descriptor
