@@ -34,6 +34,7 @@ struct DemoOptions {
 int run_demo(const DemoOptions& options);
 
 struct ConformOptions {
+  std::string program = "narrows";        // as it was called, for commands that repeat a test
   std::string plugin;                     // a file; "": by backend
   std::string backend;                    // "": the plugin's, else the runtime's first
   std::string device;                     // "2:0", DLDeviceType:id; "": the backend's first

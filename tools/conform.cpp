@@ -1,13 +1,9 @@
 // conform.cpp -- runs the suite in every environment, restarts it after a test that killed it, and adds up. See conform.h.
 #include "conform.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "conform_process.h"
 #include "engine.h"
@@ -18,7 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kNotHere = 77;
+// What narrows-conform ends with: main.cpp, and Catch2.
+constexpr int kNotHere = 77, kAllSkipped = 4;
+constexpr char kSkipped[] = "skipped: ";
+constexpr int kMostHangs = 3;
 constexpr double kStartSeconds = 120;  // until the suite has found its backend
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -69,20 +68,18 @@ Listing ask(const ConformOptions& o) {
   std::string patterns;
   for (const std::string& pattern : o.patterns) patterns += (patterns.empty() ? "" : ",") + pattern;
   words.push_back(patterns.empty() ? "*" : patterns);
-  ConformProcess process(words);
+  ConformProcess process(words, {});
   Listing listing;
   while (const auto event = process.next(kStartSeconds)) {
     if (event->at("event") == "session") {
       listing.subject = read_subject(*event);
-      for (const Json& e : event->at("exclusions"))
-        listing.exclusions.push_back({e.at("calls"), e.at("reason"), e.at("op"), e.at("kernel")});
+      for (const Json& e : event->at("exclusions")) listing.exclusions.push_back({e.at("calls"), e.at("reason"), e.at("variant")});
     } else if (event->at("event") == "test") {
       Listed test{event->at("name"), event->at("tags")};
       if (wanted(o, test)) listing.tests.push_back(std::move(test));
     }
   }
-  const auto end = process.wait();
-  if (process.timed_out()) throw StatusError(NW_FAILED, "the suite did not start within two minutes\n" + end.printed);
+  const auto end = process.wait(kStartSeconds);
   if (end.exit_code < 0) throw StatusError(NW_FAILED, "looking at the plugin, the suite " + end.how + "\n" + end.printed);
   if (listing.subject.backend.empty())
     throw StatusError(NW_UNAVAILABLE, end.printed.empty() ? "the suite " + end.how : end.printed);
@@ -102,26 +99,6 @@ TestResult read_result(const Json& event) {
   return r;
 }
 
-// The tests that are still to be run, in a file that the child reads; unlinked at the end.
-class NamesFile {
- public:
-  explicit NamesFile(const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += exactly(name) + "\n";
-    const int fd = mkstemp(path_);
-    if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      throw StatusError(NW_FAILED, std::string(path_) + " cannot be written");
-    close(fd);
-  }
-  ~NamesFile() { unlink(path_); }
-  NamesFile(const NamesFile&) = delete;
-  NamesFile& operator=(const NamesFile&) = delete;
-  const char* path() const { return path_; }
-
- private:
-  char path_[32] = "/tmp/narrows-conform-XXXXXX";
-};
-
 // One environment: as many processes as it takes.
 class Runner {
  public:
@@ -133,60 +110,88 @@ class Runner {
   Run run(std::vector<std::string> names) {
     const double start = now();
     left_ = std::move(names);
-    while (!left_.empty() && run_.not_here.empty()) pass();
+    while (!left_.empty() && !run_.not_here) pass();
     run_.seconds = now() - start;
     return std::move(run_);
   }
 
  private:
-  // Runs what is left until the process ends.
+  // Runs what is left until the process ends; something less is left afterwards.
   void pass() {
+    std::vector<std::string> patterns;
+    patterns.reserve(left_.size());
+    for (const std::string& name : left_) patterns.push_back(exactly(name));
+    ConformProcess process(arguments(options_, run_.environment), patterns);
+    current_.clear(), last_.clear();
     const size_t before = left_.size();
-    const NamesFile names(left_);
-    std::vector<std::string> words = arguments(options_, run_.environment);
-    words.insert(words.end(), {"--input-file", names.path()});
-    ConformProcess process(words);
-    current_.clear();
-    bool finished = false;
-    while (const auto event = process.next(options_.timeout)) finished |= take(*event);
-    const auto end = process.wait();
-    if (finished && current_.empty() && end.exit_code >= 0) return left_.clear();  // a name that did not run then never will
-    if (current_.empty() && left_.size() < before) return;  // killed after it had told which test it was that failed
-    if (end.exit_code == kNotHere && current_.empty()) {
-      run_.not_here = end.printed.substr(end.printed.find(": ") == std::string::npos ? 0 : end.printed.find(": ") + 2);
+    const int failed_before = run_.count("failed");
+    started_up_ = finished_ = false;
+    while (const auto event = process.next(options_.timeout)) {
+      try {
+        take(*event);
+      } catch (const Json::exception&) {  // an object of the plugin's on our descriptor
+      }
+    }
+    const auto end = process.wait(options_.timeout);
+    hangs_ += process.timed_out();
+    if (!started_up_ && end.exit_code == kNotHere && end.printed.rfind(kSkipped, 0) == 0) {
+      run_.not_here = end.printed.substr(sizeof kSkipped - 1);
       return;
     }
-    const std::string how =
-        process.timed_out() ? "gave no sign of life for " + std::to_string(static_cast<int>(options_.timeout)) + " s, and was ended"
-                            : end.how;
-    if (current_.empty() && run_.tests.empty())
-      throw StatusError(NW_UNAVAILABLE, end.printed.empty() ? "the suite " + how : end.printed);
-    // Not in a test: between two, or at the end. What comes next is blamed, so that this ends.
-    TestResult died;
-    died.name = !current_.empty() ? current_ : left_.empty() ? "after the last test" : left_.front();
-    died.status = "failed";
-    died.failed_assertions = 1;
-    died.failures.push_back({"the process " + how + (end.printed.empty() ? "" : "\n" + end.printed), "", 0});
-    add(std::move(died));
+    blame(end, run_.count("failed") > failed_before);
+    if (left_.size() == before) give_up("not run: the suite " + end.how + " before its first test");
+    if (finished_ && end.exit_code >= 0) give_up("it was asked for, and did not report");
+    if (hangs_ >= kMostHangs) give_up("not run, after " + std::to_string(hangs_) + " that did not end");
   }
 
-  // Whether it was the last event.
-  bool take(const Json& event) {
+  // Which test the end of the process counts against; none if all is well, or if the one that it was has said so itself.
+  void blame(const ConformProcess::End& end, bool some_failed) {
+    const bool expected = finished_ && end.exit_code >= 0 && (end.exit_code == 0 || end.exit_code == kAllSkipped || some_failed);
+    const bool told = current_.empty() && end.exit_code < 0 && !run_.tests.empty() && run_.tests.back().name == last_ &&
+                      run_.tests.back().status == "failed";
+    if (expected || told) return;
+    const std::string name = !current_.empty() ? current_ : last_.empty() ? "start of the suite" : "after '" + last_ + "'";
+    fail(name, "the process " + end.how + (end.printed.empty() ? "" : "\n" + end.printed));
+  }
+
+  void give_up(const std::string& why) {
+    for (const std::string& name : std::vector<std::string>(left_)) fail(name, why);
+  }
+
+  void fail(const std::string& name, const std::string& why) {
+    TestResult failed;
+    failed.name = name;
+    failed.status = "failed";
+    failed.failed_assertions = 1;
+    failed.failures.push_back({why, "", 0});
+    add(std::move(failed));
+  }
+
+  void take(const Json& event) {
     const std::string kind = event.at("event");
-    if (kind == "session") run_.arch = event.at("arch");
-    if (kind == "start") current_ = event.at("test"), started_ = now(), progress_.update(done_, current_);
-    if (kind == "bench")
+    if (kind == "session") {
+      run_.arch = event.at("arch");
+      for (size_t i = 0; i < exclusions_.size(); ++i)
+        if (event.at("exclusions").at(i).at("applies")) exclusions_[i].applied = true, run_.excluded.insert(exclusions_[i].variant);
+      started_up_ = true;
+    } else if (kind == "start") {
+      if (!current_.empty()) fail(current_, "it did not report its end");
+      current_ = event.at("test"), started_ = now();
+      progress_.update(done_, current_);
+    } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
                                event.at("operations"), event.at("runs")});
-    if (kind == "end") {
+    } else if (kind == "end") {
       for (const std::string variant : event.at("variants")) run_.variants.insert(variant);
       for (size_t i = 0; i < exclusions_.size(); ++i) {
         exclusions_[i].accepted += event.at("exclusions").at(i).at(0).get<int64_t>();
         exclusions_[i].declined += event.at("exclusions").at(i).at(1).get<int64_t>();
       }
+      last_ = event.at("test");
       add(read_result(event));
+    } else if (kind == "done") {
+      finished_ = true;
     }
-    return kind == "done";
   }
 
   void add(TestResult result) {
@@ -203,29 +208,53 @@ class Runner {
   int& done_;
   Run run_;
   std::vector<std::string> left_;
-  std::string current_;  // the test under way; "": none
+  std::string current_, last_;  // the test under way, the one that ended last; "": none
   double started_ = 0;
+  bool started_up_ = false, finished_ = false;
+  int hangs_ = 0;
 };
 
 // What no single test can tell.
-void hold_to_account(Verdict& v) {
-  if (std::all_of(v.runs.begin(), v.runs.end(), [](const Run& run) { return !run.not_here.empty(); }))
+void hold_to_account(Verdict& v, const std::set<std::string>& about_the_judge) {
+  int64_t judged = 0, accepted = 0;
+  for (const Run& run : v.runs)
+    for (const TestResult& test : run.tests) {
+      judged += test.status != "skipped" && about_the_judge.count(test.name) == 0;
+      accepted += test.accepted;
+    }
+  if (std::all_of(v.runs.begin(), v.runs.end(), [](const Run& run) { return run.not_here.has_value(); }))
     v.complaints.push_back("nothing was run: no environment of the manifest is possible here");
-  else if (v.count("passed") + v.count("failed") == 0)
-    v.complaints.push_back("nothing was run: every test was skipped");
+  else if (judged == 0)
+    v.complaints.push_back("nothing was run that is about the plugin");
+  for (const Exclusion& e : v.exclusions)
+    if (e.accepted != 0)
+      v.complaints.push_back("stale exclusion: " + std::to_string(e.accepted) + " calls were accepted as " + e.calls + " (" +
+                             e.reason + ")");
   if (!v.whole) return;
-  const auto excluded = [&](const std::string& variant) {
-    return std::any_of(v.exclusions.begin(), v.exclusions.end(),
-                       [&](const Exclusion& e) { return !e.kernel.empty() && e.op + "/" + e.kernel == variant; });
-  };
+  if (accepted == 0) v.complaints.push_back("no call of any op was accepted");
+  for (const Exclusion& e : v.exclusions)
+    if (e.applied && e.accepted == 0 && e.declined == 0)
+      v.complaints.push_back("stale exclusion: no call was declined as " + e.calls + " (" + e.reason + ")");
   for (const Run& run : v.runs)
     for (const std::string& variant : v.subject.variants)
-      if (run.not_here.empty() && run.variants.count(variant) == 0 && !excluded(variant))
+      if (!run.not_here && run.variants.count(variant) == 0 && run.excluded.count(variant) == 0)
         v.complaints.push_back("kernel variant " + variant + " is listed and never ran" +
                                (run.environment.empty() ? "" : " in " + run.environment));
-  for (const Exclusion& e : v.exclusions) {
-    if (e.declined == 0) v.complaints.push_back("stale exclusion: no call was declined as " + e.calls + " (" + e.reason + ")");
-  }
+}
+
+// The names that were given, which the manifest must have; else all that it has.
+std::vector<std::string> choose_environments(const ConformOptions& options, const Subject& subject) {
+  std::string known;
+  for (const std::string& name : subject.environments) known += (known.empty() ? "" : ", ") + name;
+  for (const std::string& name : options.environments)
+    if (std::find(subject.environments.begin(), subject.environments.end(), name) == subject.environments.end())
+      throw StatusError(NW_INVALID, "no environment '" + name + "' for this machine in " +
+                                        (subject.manifest.empty() ? "a manifest: there is none" : subject.manifest) +
+                                        (known.empty() ? "" : "; expected one of " + known));
+  std::vector<std::string> chosen = options.environments;
+  if (chosen.empty() && !options.bench) chosen = subject.environments;
+  if (chosen.empty()) chosen.emplace_back();
+  return chosen;
 }
 
 }  // namespace
@@ -249,23 +278,21 @@ Verdict judge(const ConformOptions& options) {
   v.subject = listing.subject;
   v.exclusions = std::move(listing.exclusions);
   v.whole = options.patterns.empty() && !options.bench;
-  std::vector<std::string> environments = options.environments;
-  if (environments.empty() && !options.bench) environments = listing.subject.environments;
-  if (environments.empty()) environments.emplace_back();
+  const std::vector<std::string> environments = choose_environments(options, listing.subject);
   std::vector<std::string> names;
   names.reserve(listing.tests.size());
-  for (const Listed& test : listing.tests) names.push_back(test.name);
+  std::set<std::string> about_the_judge;
+  for (const Listed& test : listing.tests) {
+    names.push_back(test.name);
+    if (tagged(test, "harness")) about_the_judge.insert(test.name);
+  }
   Progress progress(listing.subject.backend, static_cast<int>(names.size() * environments.size()));
   int done = 0;
   for (const std::string& environment : environments) {
     v.runs.push_back(Runner(options, environment, v.exclusions, progress, done).run(names));
-    if (!v.runs.back().not_here.empty()) done += static_cast<int>(names.size());
+    if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
-  for (const Exclusion& e : v.exclusions)
-    if (e.accepted != 0)
-      v.complaints.push_back("stale exclusion: " + std::to_string(e.accepted) + " calls were accepted as " + e.calls + " (" +
-                             e.reason + ")");
-  hold_to_account(v);
+  hold_to_account(v, about_the_judge);
   v.seconds = now() - start;
   return v;
 }

@@ -4,8 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,19 +36,22 @@ struct Measured {
 
 // The suite in one environment of the manifest, or as the process was started.
 struct Run {
-  std::string environment;  // "": none
-  std::string not_here;     // why it could not be run on this machine; "": it was
+  std::string environment;              // "": none
+  std::optional<std::string> not_here;  // why it could not be run on this machine
   std::string arch;
   std::vector<TestResult> tests;
   std::vector<Measured> measured;
   std::set<std::string> variants;  // forced ones that ran, "op/kernel"
+  std::set<std::string> excluded;  // those that need not run here
   double seconds = 0;
 
   int count(const char* status) const;
 };
 
 struct Exclusion {
-  std::string calls, reason, op, kernel;
+  std::string calls, reason;
+  std::string variant;   // the "op/kernel" that it excludes altogether; "": it excludes calls
+  bool applied = false;  // in some run
   int64_t accepted = 0, declined = 0;
 };
 

@@ -25,7 +25,7 @@ Json test_json(const ConformOptions& options, const Verdict& v, const Run& run, 
 
 Json run_json(const ConformOptions& options, const Verdict& v, const Run& run) {
   Json json{{"environment", run.environment}, {"arch", run.arch}, {"seconds", run.seconds}};
-  if (!run.not_here.empty()) json["not_here"] = run.not_here;
+  if (run.not_here) json["not_here"] = *run.not_here;
   json["tests"] = Json::array();
   for (const TestResult& test : run.tests) json["tests"].push_back(test_json(options, v, run, test));
   for (const Measured& m : run.measured)
@@ -100,9 +100,9 @@ std::string verdict_junit(const ConformOptions& options, const Verdict& v) {
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
   for (const Run& run : v.runs) {
     const std::string name = v.subject.backend + (run.environment.empty() ? "" : " " + run.environment);
-    if (!run.not_here.empty()) {
+    if (run.not_here) {
       xml += suite_head(name, 1, 0, 1, 0) + "    <testcase classname=\"" + escaped(name) +
-             "\" name=\"environment\"><skipped message=\"" + escaped(run.not_here) + "\"/></testcase>\n  </testsuite>\n";
+             "\" name=\"environment\"><skipped message=\"" + escaped(*run.not_here) + "\"/></testcase>\n  </testsuite>\n";
       continue;
     }
     xml += suite_head(name, run.tests.size(), run.count("failed"), run.count("skipped"), run.seconds);

@@ -1,8 +1,12 @@
 // conform_text.cpp -- a verdict for people, who read it in ten seconds; and the command itself.
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "conform.h"
 #include "engine.h"
@@ -13,7 +17,8 @@
 namespace narrows::tools {
 namespace {
 
-constexpr size_t kFailuresShown = 12, kLinesShown = 8;
+constexpr size_t kFailuresShown = 12, kLinesShown = 8, kReasonsShown = 5;
+constexpr char kNotOffered[] = " does not offer ";
 
 // A word as a POSIX shell reads it back.
 std::string quoted(const std::string& word) {
@@ -55,8 +60,8 @@ void print_head(const Verdict& v) {
 
 void print_run(const Run& run) {
   const std::string name = run.environment.empty() ? "as it is" : run.environment;
-  if (!run.not_here.empty()) {
-    std::printf("  %-10s  %s\n", printable(name).c_str(), yellow("not here: " + printable(run.not_here)).c_str());
+  if (run.not_here) {
+    std::printf("  %-10s  %s\n", printable(name).c_str(), yellow("not here: " + printable(*run.not_here)).c_str());
     return;
   }
   int64_t accepted = 0, refused = 0;
@@ -88,12 +93,25 @@ void print_failures(const ConformOptions& options, const Verdict& v) {
 
 void print_skips(const Verdict& v) {
   std::map<std::string, int> reasons;
+  std::set<std::string> not_offered;
   for (const Run& run : v.runs)
-    for (const TestResult& test : run.tests)
-      if (test.status == "skipped") ++reasons[test.reason];
+    for (const TestResult& test : run.tests) {
+      if (test.status != "skipped") continue;
+      const size_t at = test.reason.find(kNotOffered);
+      if (at != std::string::npos) not_offered.insert(test.reason.substr(at + sizeof kNotOffered - 1));
+      ++reasons[at != std::string::npos ? kNotOffered : test.reason.empty() ? "no reason given" : test.reason];
+    }
+  std::string names;
+  for (const std::string& op : not_offered) names += (names.empty() ? "" : ", ") + op;
+  std::vector<std::pair<int, std::string>> by_count;
   for (const auto& [reason, count] : reasons)
-    std::printf("  skipped %s: %s\n", plural(count, "test").c_str(),
-                printable(reason.empty() ? "no reason given" : reason).c_str());
+    by_count.emplace_back(-count, reason == kNotOffered ? "the plugin does not offer " + names : reason);
+  std::sort(by_count.begin(), by_count.end());
+  for (size_t i = 0; i < std::min(by_count.size(), kReasonsShown); ++i)
+    std::printf("  skipped %s: %s\n", plural(-by_count[i].first, "test").c_str(), printable(by_count[i].second).c_str());
+  if (by_count.size() > kReasonsShown)
+    std::printf("  and more for %s; --json has them all\n",
+                plural(static_cast<int64_t>(by_count.size() - kReasonsShown), "other reason").c_str());
 }
 
 std::string rate(const Measured& m) {
@@ -121,7 +139,7 @@ std::string exactly(const std::string& test) {
 }
 
 std::string repeat_command(const ConformOptions& o, const Verdict& v, const Run& run, const std::string& test) {
-  std::string command = "narrows conform";
+  std::string command = quoted(o.program) + " conform";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) command += std::string(" ") + name + " " + quoted(value);
   };
@@ -131,7 +149,9 @@ std::string repeat_command(const ConformOptions& o, const Verdict& v, const Run&
   add("--manifest", o.manifest);
   add("--environment", run.environment);
   add("--plugin-path", o.plugin_path);
-  return command + " --seed " + std::to_string(v.subject.seed) + (o.huge ? " --huge" : "") + " " + quoted(exactly(test));
+  return command + " --seed " + std::to_string(v.subject.seed) + (o.huge ? " --huge" : "") +
+         (o.timeout == ConformOptions{}.timeout ? "" : " --timeout " + std::to_string(static_cast<int>(o.timeout))) + " " +
+         quoted(exactly(test));
 }
 
 void print_verdict(const ConformOptions& options, const Verdict& v) {
@@ -166,10 +186,12 @@ std::string support_markdown(const ConformOptions& o) {
     throw StatusError(NW_UNAVAILABLE, error.message);
   const auto all = runtime.backends();
   const nw_backend_info* chosen = nullptr;
-  for (const nw_backend_info& b : all)
+  for (const nw_backend_info& b : all) {
+    if (!o.plugin.empty() && &b != &all.front()) break;  // the file that was named, and no other
     if (chosen == nullptr && b.status == NW_OK && (b.flags & NW_BACKEND_SHADOWED) == 0 &&
         (o.backend.empty() || o.backend == b.name))
       chosen = &b;
+  }
   if (chosen == nullptr) throw StatusError(NW_UNAVAILABLE, "no usable backend" + (o.backend.empty() ? "" : " '" + o.backend + "'"));
   std::string text = "| " + std::string(chosen->name) + " |", rule = "|---|";
   for (const Dtype& dtype : kDtypes) text += std::string(" ") + dtype.short_name + " |", rule += "---|";
@@ -198,15 +220,18 @@ static int conform(const ConformOptions& o) {
     }
     return kOk;
   }
+  std::ofstream junit;  // opened before anything is run
+  if (!o.junit.empty() && (junit.open(o.junit), !junit))
+    throw StatusError(NW_INVALID, o.junit + " cannot be written: " + std::strerror(errno));
   const Verdict v = judge(o);
-  if (!o.junit.empty() && !(std::ofstream(o.junit) << verdict_junit(o, v)).flush())
-    throw StatusError(NW_FAILED, o.junit + " cannot be written");
   if (o.json)
     std::fputs(verdict_json(o, v).c_str(), stdout);
   else if (o.bench && v.passed())
     print_measured(v);
   else
     print_verdict(o, v);
+  if (!o.junit.empty() && !(junit << verdict_junit(o, v)).flush()) throw StatusError(NW_FAILED, o.junit + " cannot be written");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw StatusError(NW_FAILED, "the verdict cannot be printed");
   return v.passed() ? kOk : kCheckFailed;
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "commands.h"
 #include "report.h"
@@ -81,27 +82,43 @@ CLI::App* add_demo(CLI::App& app, DemoOptions& options) {
   return demo;
 }
 
+// An option whose shell variable was not set would otherwise say nothing, and something else would be judged.
+const CLI::Validator kNotEmpty([](std::string& text) { return text.empty() ? std::string("may not be empty") : std::string(); },
+                               "");
+const CLI::Validator kWholeNumber(
+    [](std::string& text) {
+      const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+      return digits && (text.size() < 20 || (text.size() == 20 && text <= "18446744073709551615"))
+                 ? std::string()
+                 : text + " is not a number from 0 to 2^64 - 1";
+    },
+    "");
+
 CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
   CLI::App* conform = app.add_subcommand("conform", "Judges a backend or a plugin by the conformance suite");
   conform->allow_extras();  // the patterns: CLI11 would take "[tag]" for a list
-  conform->add_option("--plugin", o.plugin, "The plugin to judge")->type_name("FILE");
+  conform->add_option("--plugin", o.plugin, "The plugin to judge")->type_name("FILE")->check(kNotEmpty);
   conform->add_option("--backend", o.backend, "The backend to judge, by name; else the first that serves the device")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(kNotEmpty);
   conform->add_option("--device", o.device, "DLDeviceType:id, such as 2:0; else the backend's first device")->type_name("TYPE:ID");
   conform->add_option("--manifest", o.manifest, "What the backend may decline and why; else the file beside the plugin")
       ->type_name("FILE");
   conform->add_option("--environment", o.environments, "One of the manifest's environments; by default each in turn")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  conform->add_option("--seed", o.seed, "Of all random cases")->capture_default_str();
-  conform->add_option("--timeout", o.timeout, "Seconds that one test may take")->check(CLI::PositiveNumber)->capture_default_str();
+  conform->add_option("--seed", o.seed, "Of all random cases")->check(kWholeNumber)->capture_default_str();
+  conform->add_option("--timeout", o.timeout, "Seconds without a sign of life after which the test under way has failed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   conform->add_flag("--huge", o.huge, "Tensors of more than 2^31 elements too: 10 GiB of memory");
   auto* list = conform->add_flag("--list", o.list, "List the tests instead");
   auto* bench = conform->add_flag("--bench", o.bench, "Run the benchmarks instead");
   auto* support = conform->add_flag("--support", o.support, "Print the table of ops and dtypes instead");
+  auto* json = conform->add_flag("--json", o.json, "JSON instead of text");
+  auto* junit = conform->add_option("--junit", o.junit, "Write the results as JUnit XML too")->type_name("FILE");
   bench->excludes(list), support->excludes(list), support->excludes(bench);
-  conform->add_flag("--json", o.json, "JSON instead of text");
-  conform->add_option("--junit", o.junit, "Write the results as JUnit XML too")->type_name("FILE");
+  for (auto* verdict : {json, static_cast<CLI::Option*>(junit)}) verdict->excludes(list), verdict->excludes(support);
   add_plugin_path(conform, o.plugin_path);
   conform->footer(std::string(kConformExamples) + kExitCodes);
   return conform;
@@ -134,6 +151,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     conform_options.patterns = conform->remaining();
+    if (std::strchr(argv[0], '/') != nullptr) conform_options.program = argv[0];
     for (const std::string& word : conform_options.patterns)
       if (word.starts_with("-")) throw CLI::ExtrasError(conform->get_name(), {word});
   } catch (const CLI::ParseError& error) {

@@ -40,21 +40,25 @@ class Progress {
 
   void update(int done, const std::string& note = "") {
     const int permille = static_cast<int>(1000LL * done / total_);
-    if (!shown_ || permille == permille_) return;
+    if (!shown_ || (permille == permille_ && note == note_)) return;
     permille_ = permille;
+    note_ = note;
     const int filled = permille * kWidth / 1000;
     std::string bar;
     for (int i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
-    std::fprintf(stderr, "\r\033[K%s %s %3d %%  %s", label_.c_str(), bar.c_str(), permille / 10, note.c_str());
+    std::fprintf(stderr, "\r\033[K%s %s %3d %%  %s", label_.c_str(), bar.c_str(), permille / 10,
+                 note.substr(0, kNoteWidth).c_str());
     std::fflush(stderr);
   }
 
  private:
   static constexpr int kWidth = 28;
+  static constexpr size_t kNoteWidth = 60;
   std::string label_;
   int total_;
   bool shown_;
   int permille_ = -1;
+  std::string note_;
 };
 
 }  // namespace narrows::tools

@@ -208,7 +208,9 @@ TEST_CASE("trap: work goes to the stream that the call names, not to the default
   int nobodys = 0;
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Example& e : large_examples(dtype)) {
-      expect_ok(e.run());
+      const Result first = e.run();
+      if (first.unsupported_variant()) continue;
+      expect_ok(first);
       const auto expected = e.bytes();
       Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
       call.note = e.what;

@@ -201,6 +201,7 @@ TEST_CASE("elementwise: nine and sixteen dimensions that do not collapse", "[ele
       a.fill_uniform(rng, 0, 100);
       b.fill_uniform(rng, 0, 100);
       const Result result = run_function(function(NW_EW_ADD), {&a, &b}, out);
+      if (result.unsupported_variant()) continue;
       expect_close(result, out, expected(function(NW_EW_ADD), {&a, &b}, shape), tolerance(function(NW_EW_ADD), dtype));
     }
   }

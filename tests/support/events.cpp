@@ -31,7 +31,7 @@ Json describe_session() {
   }
   for (const Environment& e : manifest().environments) environments.push_back(e.name);
   for (const Exclusion& e : manifest().exclusions)
-    exclusions.push_back({{"calls", e.text()}, {"reason", e.reason}, {"op", e.op}, {"kernel", e.kernel}});
+    exclusions.push_back({{"calls", e.text()}, {"reason", e.reason}, {"variant", e.variant()}, {"applies", e.applies}});
   return {{"event", "session"},
           {"backend", backend()},
           {"version", tested().version},

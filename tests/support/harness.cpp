@@ -13,14 +13,16 @@ namespace {
 std::mutex tally_lock;
 Tally tally;
 
-DType dtype_of_first(const std::vector<const Tensor*>& tensors) {
-  for (const Tensor* t : tensors)
-    if (t != nullptr) return t->dtype();
+// Of the first tensor that is present; "" without one, or of a dtype that is none of ours.
+std::string dtype_of_first(const DLTensor* const* tensors, uint32_t count) {
+  for (uint32_t i = 0; tensors != nullptr && i < count; ++i) {
+    if (tensors[i] == nullptr) continue;
+    for (const DType dtype : kAllDTypes)
+      if (const DLDataType d = dl_dtype(dtype); d.code == tensors[i]->dtype.code && d.bits == tensors[i]->dtype.bits)
+        return name(dtype);
+    return {};
+  }
   return {};
-}
-std::string name_of_first(const std::vector<const Tensor*>& tensors) {
-  const DType dtype = dtype_of_first(tensors);
-  return dtype == DType{} ? "" : name(dtype);
 }
 
 // "erf" of a call of elementwise or its backward; "" of anything else.
@@ -124,8 +126,8 @@ Result Call::run() {
 // against the exclusion.
 void Call::count(Result& result) const {
   const std::string op = raw.op == nullptr ? "" : raw.op, kernel = raw.kernel == nullptr ? "" : raw.kernel;
-  Exclusion* const exclusion =
-      manifest().find({op, function_name(raw), name_of_first(inputs_), name_of_first({outputs_.begin(), outputs_.end()}), kernel});
+  Exclusion* const exclusion = manifest().find(
+      {op, function_name(raw), dtype_of_first(raw.inputs, raw.num_inputs), dtype_of_first(raw.outputs, raw.num_outputs), kernel});
   const nw_op* known = nullptr;
   result.offered = offers(op.c_str()) || nw_find_op(runtime(), op.c_str(), &known, nullptr) != NW_OK;
   const std::lock_guard<std::mutex> hold(tally_lock);
@@ -153,7 +155,7 @@ void Call::check_success(const Result& result) const {
     if (t == nullptr || shares_memory(outputs, t)) continue;
     if (const std::string damage = t->damage(); !damage.empty()) FAIL_CHECK(result.what << "\n  an input changed: " << damage);
   }
-  std::vector<nw_spec> specs(outputs_.size());
+  std::vector<nw_spec> specs(raw.num_outputs);
   nw_error error{};
   const int32_t status = nw_infer(runtime(), &raw, specs.data(), raw.num_outputs, &error);
   if (status != NW_OK) FAIL_CHECK(result.what << "\n  nw_run succeeded, and nw_infer says: " << error.message);

@@ -1,5 +1,8 @@
 // main.cpp -- narrows-conform, the conformance suite as a program of its own: Catch2's options, and those below. `narrows conform`
 // runs it and tells what it says. Exit codes: 0 passed; 77 the environment asks for what this machine lacks; else not passed.
+#include <signal.h>
+#include <sys/prctl.h>
+
 #include <catch2/catch_session.hpp>
 #include <cstdio>
 
@@ -22,6 +25,7 @@ Catch::Clara::Parser with_our_options(const Catch::Clara::Parser& cli, narrows::
 }  // namespace
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not longer than who started it: its verdict would be nobody's
   Catch::Session session;
   narrows::test::Options options;
   session.cli(with_our_options(session.cli(), options));

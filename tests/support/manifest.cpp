@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "dtype.h"
+
 namespace narrows::test {
 namespace {
 
@@ -31,6 +33,10 @@ void read_fields(const std::string& path, const Json& entry, const std::map<std:
   }
 }
 
+bool is_dtype_name(const std::string& text) {
+  return std::any_of(std::begin(kAllDTypes), std::end(kAllDTypes), [&](DType dtype) { return text == name(dtype); });
+}
+
 Exclusion read_exclusion(const std::string& path, const Json& entry) {
   Exclusion e;
   read_fields(path, entry,
@@ -39,9 +45,13 @@ Exclusion read_exclusion(const std::string& path, const Json& entry) {
                {"dtype", &e.dtype},
                {"out_dtype", &e.out_dtype},
                {"kernel", &e.kernel},
+               {"arch", &e.arch},
                {"reason", &e.reason}});
   if (e.op.empty()) fail(path, "an exclusion without 'op': " + entry.dump());
   if (e.reason.empty()) fail(path, "an exclusion without 'reason': " + entry.dump());
+  for (const std::string& dtype : {e.dtype, e.out_dtype})
+    if (!dtype.empty() && !is_dtype_name(dtype))
+      fail(path, "unknown dtype '" + dtype + "'; expected f32, f64, f16, bf16, i8, …, u64 or bool");
   return e;
 }
 
@@ -63,6 +73,10 @@ bool fits(const std::string& wanted, const std::string& is) { return wanted.empt
 
 }  // namespace
 
+std::string Exclusion::variant() const {
+  return kernel.empty() || !function.empty() || !dtype.empty() || !out_dtype.empty() ? "" : op + "/" + kernel;
+}
+
 std::string Exclusion::text() const {
   std::string words = op;
   for (const std::string* word : {&function, &kernel, &dtype})
@@ -72,8 +86,8 @@ std::string Exclusion::text() const {
 
 Exclusion* Manifest::find(const CallClass& call) {
   for (Exclusion& e : exclusions)
-    if (e.op == call.op && fits(e.function, call.function) && fits(e.dtype, call.dtype) && fits(e.out_dtype, call.out_dtype) &&
-        fits(e.kernel, call.kernel))
+    if (e.applies && e.op == call.op && fits(e.function, call.function) && fits(e.dtype, call.dtype) &&
+        fits(e.out_dtype, call.out_dtype) && fits(e.kernel, call.kernel))
       return &e;
   return nullptr;
 }

@@ -16,10 +16,13 @@ struct Exclusion {
   std::string dtype;      // of the first present input: "f64"
   std::string out_dtype;  // of the first present output
   std::string kernel;     // a listed variant that never runs here; a call without a kernel is not meant
+  std::string arch;       // where it holds: how nw_device_info.arch begins; "": everywhere
   std::string reason;
+  bool applies = true;                 // on the device under test
   int64_t declined = 0, accepted = 0;  // calls of this class in the test under way
 
-  std::string text() const;  // "elementwise erf f64"
+  std::string text() const;     // "elementwise erf f64"
+  std::string variant() const;  // "op/kernel" if it excludes all calls of a variant; else ""
 };
 
 // Variables under which the suite is run once more, as "NARROWS_CPU_TARGET=avx2".

@@ -64,12 +64,14 @@ nw_backend_info choose_backend(nw_runtime* rt, const Options& options, DLDeviceT
     const nw_backend_info info = backend_info(rt, i);
     const bool usable = info.status == NW_OK && (info.flags & NW_BACKEND_SHADOWED) == 0;
     const bool named = options.backend.empty() || options.backend == info.name;
+    if (!options.plugin.empty() && !named)
+      fail("the plugin " + options.plugin + " is backend '" + info.name + "'; expected '" + options.backend + "'");
     if (usable && named && (type == 0 || type == info.device_type)) return info;
     seen += std::string("\n  ") + (info.name[0] == '\0' ? "?" : info.name) + ", " + info.path + ": " +
             (info.reason[0] != '\0' ? info.reason
              : named                ? "serves another device"
                                     : "is another backend");
-    if (!options.plugin.empty() && options.backend.empty()) break;  // the file that was named, and no other
+    if (!options.plugin.empty()) break;  // the file that was named, and no other
   }
   fail("no usable backend" + (options.backend.empty() ? "" : " '" + options.backend + "'") +
        (type == 0 ? "" : " for device type " + std::to_string(type)) + "; plugins found:" + (seen.empty() ? " none" : seen));
@@ -138,6 +140,7 @@ void open_session(const Options& options) {
   check_device(made->runtime, made->tested, device);
   made->device = device;
   session = made.release();
+  for (Exclusion& e : session->manifest.exclusions) e.applies = arch().rfind(e.arch, 0) == 0;
   // A setting that nobody reads would judge one thing several times.
   if (environment != nullptr && arch().rfind(environment->arch, 0) != 0)
     fail("in the environment '" + environment->name + "' the device says '" + arch() + "'; expected '" + environment->arch + "…'");

@@ -87,7 +87,12 @@ def case_refused():
             (("--device", "1"), 3, "device is '1'; expected DLDeviceType:id"),
             (("--device", "1:77"), 3, "77"),
             (("--device", "12:0"), 3, "no usable backend for device type 12"),
-            (("--environment", "z80"), 3, "no environment 'z80'"),
+            (("--environment", "z80"), 2, "no environment 'z80'"),
+            (("--plugin", ""), 2, "may not be empty"),
+            (("--seed", "-1"), 2, "-1 is not a number from 0 to 2^64 - 1"),
+            (("--seed", "18446744073709551616"), 2, "18446744073709551616"),
+            (("--list", "--json"), 2, "--json"),
+            (("--junit", "/nowhere/results.xml", "[memory]"), 2, "/nowhere/results.xml cannot be written: No such file"),
             (("--manifest", "/nowhere.json"), 3, "/nowhere.json: cannot be read"),
             (("--manifest", __file__), 3, "is not a JSON object"),
             (("--manifest", manifest(folder, exclusion=[])), 3, "unknown key 'exclusion'"),
@@ -99,6 +104,7 @@ def case_refused():
             ({"reason": "x"}, "without 'op'"),
             ({"op": 3, "reason": "x"}, "'op' is 3; expected a string"),
             ({"op": "lltm", "reason": "x", "dtypes": "f64"}, "unknown key 'dtypes'"),
+            ({"op": "lltm", "reason": "x", "dtype": "float64"}, "unknown dtype 'float64'"),
         ):
             _, err = run("conform", "--manifest", manifest(folder, exclusions=[entry]), expect=3)
             assert word in err, (entry, err)
@@ -110,9 +116,11 @@ def case_environments_are_real():
         absent = manifest(folder, environments=[{"name": "far", "cpu": ["no_such_feature"]}])
         out, _ = run("conform", "--manifest", absent, "[memory]", expect=1)
         assert "not here: this CPU has no no_such_feature" in out and "nothing was run" in out and "FAILED  0 passed" in out, out
-        idle = manifest(folder, environments=[{"name": "idle", "variables": {"NARROWS_NOTHING": "1"}, "arch": "Z80"}])
-        _, err = run("conform", "--manifest", idle, "[memory]", expect=3)
-        assert "expected 'Z80" in err, err
+        real = {"name": "real"}
+        idle = {"name": "idle", "variables": {"NARROWS_NOTHING": "1"}, "arch": "Z80"}
+        verdict, _ = conform("--manifest", manifest(folder, environments=[real, idle]), "[memory]", expect=1)
+        assert all(test["status"] == "passed" for test in verdict["runs"][0]["tests"])
+        assert "expected 'Z80" in verdict["runs"][1]["tests"][0]["failures"][0]["text"], verdict["runs"][1]["tests"][0]
 
 
 def case_stale_exclusion():
@@ -122,6 +130,8 @@ def case_stale_exclusion():
         verdict, _ = conform("--manifest", path, "conv1d: puzzle*", expect=1)
         assert verdict["failed"] == 0 and verdict["verdict"] == "failed"
         assert re.search(r"stale exclusion: \d+ calls were accepted as conv1d f64 \(no doubles\)", verdict["complaints"][0])
+        path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "arch": "Z80", "reason": "no doubles"}])
+        conform("--manifest", path, "conv1d: puzzle*")  # it holds elsewhere
 
 
 def case_own_ops(plugin):
@@ -156,6 +166,28 @@ def case_isolated(plugin):
         assert "narrows conform --plugin" in tests[name]["repeat"] and name.replace("'", "'\\''") in tests[name]["repeat"]
         others = [test for test in tests.values() if test["name"] != name]
         assert len(others) > 5 and all(test["status"] == "passed" for test in others), fault
+
+
+def case_ends_badly(plugin):
+    """What a plugin does when every test has passed, or to the stream of events, fails the verdict too, and soon."""
+    for fault, words in (
+        ("aborts_at_exit", "ended by signal 6"),
+        ("exits_at_exit", "ended with exit code 5"),
+        ("hangs_at_exit", "no sign of life for 3 s"),
+        ("spoils_events", "did not report"),
+        ("closes_files", "ended with exit code 0"),
+        ("exits_with_77", "ended with exit code 77"),
+    ):
+        start = time.monotonic()
+        verdict, _ = conform(
+            "--plugin", plugin, "memory: *", "--timeout", "3", expect=1, environment={"NARROWS_TEST_RUDENESS": fault}
+        )
+        assert time.monotonic() - start < 60
+        said = [f["text"] for test in tests_of(verdict).values() for f in test.get("failures", [])]
+        assert any(words in text for text in said), (fault, said, verdict["complaints"])
+    start = time.monotonic()
+    conform("--plugin", plugin, "memory: *", environment={"NARROWS_TEST_RUDENESS": "leaves_a_child"})
+    assert time.monotonic() - start < 20, "the suite waited for a child of the plugin"
 
 
 def case_bench():
