@@ -104,6 +104,7 @@ void print_skips(const Verdict& v) {
   std::string names;
   for (const std::string& op : not_offered) names += (names.empty() ? "" : ", ") + op;
   std::vector<std::pair<int, std::string>> by_count;
+  by_count.reserve(reasons.size());
   for (const auto& [reason, count] : reasons)
     by_count.emplace_back(-count, reason == kNotOffered ? "the plugin does not offer " + names : reason);
   std::sort(by_count.begin(), by_count.end());
