@@ -1,7 +1,9 @@
 // conform_json.cpp -- a verdict for programs: JSON, and JUnit XML for what collects test results.
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "conform.h"
+#include "svg.h"
 
 namespace narrows::tools {
 namespace {
@@ -39,19 +41,11 @@ Json run_json(const ConformOptions& options, const Verdict& v, const Run& run) {
   return json;
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\n': out += c; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-  }
-  return Json::parse(Json(out).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();  // valid UTF-8
+// escaped() is for one line.
+std::string escaped_lines(const std::string& text) {
+  std::string out, line;
+  for (std::istringstream lines(text); std::getline(lines, line);) out += (out.empty() ? "" : "\n") + escaped(line);
+  return out;
 }
 
 std::string test_xml(const ConformOptions& options, const Verdict& v, const Run& run, const TestResult& test) {
@@ -62,7 +56,8 @@ std::string test_xml(const ConformOptions& options, const Verdict& v, const Run&
   xml += ">\n";
   if (test.status == "skipped") xml += "      <skipped message=\"" + escaped(test.reason) + "\"/>\n";
   for (const Failure& f : test.failures)
-    xml += "      <failure message=\"" + escaped(f.text.substr(0, f.text.find('\n'))) + "\">" + escaped(f.text) + "</failure>\n";
+    xml +=
+        "      <failure message=\"" + escaped(f.text.substr(0, f.text.find('\n'))) + "\">" + escaped_lines(f.text) + "</failure>\n";
   if (test.status == "failed")
     xml += "      <system-out>" + escaped(repeat_command(options, v, run, test.name)) + "</system-out>\n";
   return xml + "    </testcase>\n";

@@ -10,6 +10,7 @@
 
 #include "conform.h"
 #include "engine.h"
+#include "info.h"
 #include "probe.h"
 #include "report.h"
 #include "terminal.h"
@@ -27,12 +28,6 @@ std::string quoted(const std::string& word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
-}
-
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
 }
 
 std::string plural(int64_t n, const char* word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
@@ -70,7 +65,7 @@ void print_run(const Run& run) {
   const std::string failures = std::to_string(failed) + " failed";
   std::printf("  %-10s  %-24s %4d passed  %s  %3d skipped  %9lld calls  %7lld refusals  %8s\n", printable(name).c_str(),
               printable(run.arch).c_str(), run.count("passed"), (failed == 0 ? failures : red(failures)).c_str(), skipped,
-              static_cast<long long>(accepted), static_cast<long long>(refused), seconds_text(run.seconds).c_str());
+              static_cast<long long>(accepted), static_cast<long long>(refused), duration(run.seconds).c_str());
 }
 
 void print_failures(const ConformOptions& options, const Verdict& v) {
@@ -165,7 +160,7 @@ void print_verdict(const ConformOptions& options, const Verdict& v) {
   print_skips(v);
   const std::string word = v.passed() ? green("PASSED") : red("FAILED");
   std::printf("%s  %d passed, %d failed, %d skipped, in %s\n", word.c_str(), v.count("passed"),
-              v.count("failed") + static_cast<int>(v.complaints.size()), v.count("skipped"), seconds_text(v.seconds).c_str());
+              v.count("failed") + static_cast<int>(v.complaints.size()), v.count("skipped"), duration(v.seconds).c_str());
 }
 
 void print_measured(const Verdict& v) {
@@ -189,9 +184,7 @@ std::string support_markdown(const ConformOptions& o) {
   const nw_backend_info* chosen = nullptr;
   for (const nw_backend_info& b : all) {
     if (!o.plugin.empty() && &b != &all.front()) break;  // the file that was named, and no other
-    if (chosen == nullptr && b.status == NW_OK && (b.flags & NW_BACKEND_SHADOWED) == 0 &&
-        (o.backend.empty() || o.backend == b.name))
-      chosen = &b;
+    if (chosen == nullptr && usable(b) && (o.backend.empty() || o.backend == b.name)) chosen = &b;
   }
   if (chosen == nullptr) throw StatusError(NW_UNAVAILABLE, "no usable backend" + (o.backend.empty() ? "" : " '" + o.backend + "'"));
   std::string text = "| " + std::string(chosen->name) + " |", rule = "|---|";

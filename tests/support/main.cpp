@@ -41,5 +41,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  return session.run();
+  const int rc = session.run();
+  return rc == kNotHere ? 1 : rc;  // Catch2 may have counted as many failures
 }

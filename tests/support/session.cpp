@@ -77,14 +77,6 @@ nw_backend_info choose_backend(nw_runtime* rt, const Options& options, DLDeviceT
        (type == 0 ? "" : " for device type " + std::to_string(type)) + "; plugins found:" + (seen.empty() ? " none" : seen));
 }
 
-void check_device(nw_runtime* rt, const nw_backend_info& info, DLDevice device) {
-  if (info.device_count == 0) fail(std::string("backend '") + info.name + "' has no device on this machine");
-  nw_device_info described{};
-  described.struct_size = sizeof described;
-  nw_error error{};
-  if (nw_device(rt, device, &described, &error) != NW_OK) fail(std::string("nw_device: ") + error.message);
-}
-
 // The plugin's file without ".so", with ".manifest.json".
 std::string manifest_beside(const char* plugin) {
   const std::filesystem::path path = std::filesystem::path(plugin).replace_extension(".manifest.json");
@@ -137,13 +129,14 @@ void open_session(const Options& options) {
   DLDevice device = options.device.empty() ? DLDevice{} : parse_device(options.device);
   made->tested = choose_backend(made->runtime, options, device.device_type);
   if (options.device.empty()) device = {static_cast<DLDeviceType>(made->tested.device_type), 0};
-  check_device(made->runtime, made->tested, device);
+  if (made->tested.device_count == 0) fail(std::string("backend '") + made->tested.name + "' has no device on this machine");
   made->device = device;
   session = made.release();
-  for (Exclusion& e : session->manifest.exclusions) e.applies = arch().rfind(e.arch, 0) == 0;
+  const std::string is = arch();
+  for (Exclusion& e : session->manifest.exclusions) e.applies = is.rfind(e.arch, 0) == 0;
   // A setting that nobody reads would judge one thing several times.
-  if (environment != nullptr && arch().rfind(environment->arch, 0) != 0)
-    fail("in the environment '" + environment->name + "' the device says '" + arch() + "'; expected '" + environment->arch + "…'");
+  if (environment != nullptr && is.rfind(environment->arch, 0) != 0)
+    fail("in the environment '" + environment->name + "' the device says '" + is + "'; expected '" + environment->arch + "…'");
 }
 
 nw_runtime* runtime() { return opened().runtime; }

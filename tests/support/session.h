@@ -18,12 +18,12 @@ struct Options {
   std::string backend;      // a plugin's name; "": that of `plugin`, else the first that serves the device
   std::string device;       // "2:0", DLDeviceType:id; "": the first device of the backend
   std::string manifest;     // a file; "": the one beside the plugin, if there is one
-  std::string environment;  // the name of one of the manifest's runs; "": as the process was started
+  std::string environment;  // one of the manifest's environments; "": as the process was started
   uint64_t seed = 20260101;
 };
 
-// Finds what the options name. Throws std::runtime_error that says what was found instead, NotHere where the manifest's run asks
-// for something that this machine lacks. Afterwards the functions below may be called.
+// Finds what the options name. Throws std::runtime_error that says what was found instead, NotHere where the environment asks for
+// something that this machine lacks. Afterwards the functions below may be called.
 struct NotHere : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
