@@ -116,7 +116,7 @@ TEST_CASE("calls: a workspace of exactly the size that the plan asks for, of any
     for (const Example& e : large_examples(dtype))
       for (const char* kernel : kernels(e.op)) {
         const Result without = e.run(kernel);
-        if (without.unsupported_variant()) continue;
+        if (without.was_declined()) continue;
         expect_ok(without);
         const auto expected = e.bytes();
         Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
@@ -195,7 +195,7 @@ TEST_CASE("calls: a plan for other params is not used again", "[calls]") {
           const double expected = function == NW_EW_ELU ? -number : 4 - number;
           for (const char* kernel : kernels("elementwise")) {
             const Result result = run_params(p, {&a}, out, kernel);
-            if (!result.unsupported_variant()) expect_close(result, out, std::vector<double>(19, expected), {});
+            if (!result.was_declined()) expect_close(result, out, std::vector<double>(19, expected), {});
           }
         }
     }
@@ -209,7 +209,7 @@ TEST_CASE("trap: work goes to the stream that the call names, not to the default
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Example& e : large_examples(dtype)) {
       const Result first = e.run();
-      if (first.unsupported_variant()) continue;
+      if (first.was_declined()) continue;
       expect_ok(first);
       const auto expected = e.bytes();
       Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
@@ -230,7 +230,7 @@ TEST_CASE("calls: six threads make the same call at once, by one plan and each i
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Example& e : large_examples(dtype))
       for (const char* kernel : kernels(e.op)) {
-        if (e.run(kernel).unsupported_variant()) continue;
+        if (e.run(kernel).was_declined()) continue;
         const auto expected = e.bytes();
         std::vector<std::unique_ptr<OwnCall>> calls;
         for (int i = 0; i < kThreads; ++i) calls.push_back(std::make_unique<OwnCall>(e, kernel));

@@ -45,7 +45,7 @@ struct Cell {
     const Values gates = t.bias.values();
     for (const char* kernel : kernels("lltm")) {
       const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       expect_close(result, t.gates, gates, {});
       expect_close(result, t.new_cell, cell, activation_tolerance(c.dtype));
       expect_close(result, t.new_h, h, activation_tolerance(c.dtype));
@@ -67,7 +67,7 @@ struct Cell {
           run("lltm_backward",
               {&g.grad_h, &g.grad_cell, &t.input, &t.weights, &t.bias, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
               {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       Tolerance tolerance = activation_tolerance(c.dtype);
       tolerance.ulps *= 2, tolerance.atol = floor;
       expect_close(result, g.bias, d_bias, tolerance);
@@ -127,7 +127,7 @@ TEST_CASE("lltm trap: a NaN in one row stays in that row, and fills it", "[lltm]
         values[static_cast<size_t>(3 * holder.shape()[1] + 2)] = kNaN;
         holder.set(values);
         const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
-        if (result.unsupported_variant()) continue;
+        if (result.was_declined()) continue;
         expect_ok(result);
         for (const Tensor* out : {&t.new_h, &t.new_cell, &t.gates}) {
           const Values got = out->values();
@@ -191,7 +191,7 @@ TEST_CASE("lltm trap: gates far below 0 underflow to nothing, not to NaN", "[llt
       Cell cell(dtype, gate == 0 ? z : one, gate == 1 ? z : one, gate == 2 ? z : one, half);
       for (const char* kernel : kernels("lltm")) {
         const Result result = run("lltm", cell.t.forward_inputs(), {&cell.t.new_h, &cell.t.new_cell, &cell.t.gates}, {}, kernel);
-        if (result.unsupported_variant()) continue;
+        if (result.was_declined()) continue;
         Values expected_cell, expected_h;
         for (size_t j = 0; j < z.size(); ++j) {
           expected_cell.push_back(0.5 + elu(cell.gate(2, j)) * sigmoid(cell.gate(0, j)));
@@ -230,7 +230,7 @@ TEST_CASE("lltm trap: a gate layout that differs between backends", "[lltm][trap
       t.input.set(Values{4, -4});
       t.old_cell.set(Values{1, 2, 3, 4});
       const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       expect_close(result, t.gates, gates, {});
       // The input gates are 1 but for 1e-4 (sigma(9)), the candidates 54, 68, 46, 52.
       expect_close(result, t.new_cell,
@@ -262,7 +262,7 @@ TEST_CASE("lltm trap: backward reads the layout that forward wrote", "[lltm][tra
           run("lltm_backward",
               {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
               {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       Values d_weights;
       for (const double d : dg) d_weights.insert(d_weights.end(), {2 * d, -3 * d, 5 * d});
       const Tolerance tolerance{.atol = 1e-30, .ulps = 32};
@@ -283,7 +283,7 @@ TEST_CASE("lltm trap: sums of 16-bit floats stop growing when they are kept in 1
       LltmTensors t({.shape = {3, 2992, 8}, .dtype = dtype}, rng);
       for (Tensor* one : {&t.input, &t.old_h, &t.weights, &t.bias}) one->set(Values(static_cast<size_t>(one->size()), 1));
       const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       expect_close(result, t.gates, Values(static_cast<size_t>(t.gates.size()), 3001),
                    kExact);  // f16 would stop at 2048, bf16 at 256
     }
@@ -302,7 +302,7 @@ TEST_CASE("lltm trap: sums over the batch stop growing when they are kept in 16 
           run("lltm_backward",
               {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
               {}, kernel);
-      if (result.unsupported_variant()) continue;
+      if (result.was_declined()) continue;
       // dG = [0, 0, i * dcell * ELU'(0)] = [0, 0, 1/2], 4096 times.
       expect_close(result, g.bias, Values{0, 0, 0, 0, 2048, 2048}, {});
       expect_close(result, g.weights, Values{0, 0, 0, 0, 0, 0,    0,    0,    0,    0,    0,    0,    0,    0,    0,

@@ -10,7 +10,7 @@
 //     x.fill_uniform(rng, -1, 1);                                  // rounds to f16; x.values() are the rounded numbers
 //     Tensor y(DType::f16, {2, 4, 48}, Layout::strided(2));
 //     Result r = run("conv1d", {&x, &w, nullptr}, {&y}, params, kernel);   // nullptr: an absent tensor
-//     if (r.unsupported_variant()) continue;                       // counted: a variant that never ran fails the suite
+//     if (r.was_declined()) continue;                       // counted: a variant that never ran fails the suite
 //     expect_close(r, y, reference, {.rtol = 1e-3, .atol = 1e-3}); // reference: vector<double> or vector<Exact>
 //   }
 //
@@ -148,7 +148,8 @@ struct Result {
   bool offered = true;   // the plugin lists the op, or nobody knows it
   std::string declined;  // why the plugin may decline the call: it lists no such op, or the manifest excludes it; "": it may not
   bool ok() const { return status == NW_OK; }
-  bool unsupported_variant() const { return (forced && status == NW_UNSUPPORTED) || !declined.empty(); }
+  // The plugin did not run it, and may: a variant that is not made for this call, or Result::declined.
+  bool was_declined() const { return (forced && status == NW_UNSUPPORTED) || !declined.empty(); }
 };
 
 // A call before it is made, so that a test can bend it.
