@@ -5,13 +5,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <new>
 #include <string_view>
 
 #include "backend.h"
@@ -21,36 +16,6 @@ namespace narrows::cpu {
 namespace {
 
 constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
-constexpr size_t kNumOps = std::size(kOps);
-
-// ---- errors ----
-
-int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* message) noexcept {
-  if (error != nullptr) {
-    error->status = status;
-    error->argument = argument;
-    error->native_code = 0;
-    std::snprintf(error->message, sizeof(error->message), "%s", message);
-  }
-  return status;
-}
-
-// Runs body and turns what it throws into a status.
-template <class Body>
-int32_t guarded(nw_error* error, Body&& body) noexcept {
-  try {
-    body();
-    return NW_OK;
-  } catch (const Refusal& refusal) {
-    return fail(error, refusal.status, refusal.argument, refusal.message.c_str());
-  } catch (const std::bad_alloc&) {
-    return fail(error, NW_OUT_OF_MEMORY, -1, "cpu: out of host memory");
-  } catch (const std::exception& e) {
-    return fail(error, NW_FAILED, -1, e.what());
-  } catch (...) {
-    return fail(error, NW_FAILED, -1, "cpu: an unknown exception");
-  }
-}
 
 void check_device(int32_t device_id) {
   if (device_id != 0) refuse(NW_INVALID, -1, "cpu: device %d was asked for; the cpu backend has device 0 only", device_id);
@@ -142,13 +107,6 @@ std::string cpu_model() {
   return HWY_ARCH_X86 ? "x86-64 CPU" : HWY_ARCH_ARM_A64 ? "arm64 CPU" : "CPU";
 }
 
-// Copies the part of a struct that the caller's struct_size has room for; its struct_size stays the caller's.
-template <class T>
-void write_sized(T* out, T value, size_t size = sizeof(T)) {
-  value.struct_size = out->struct_size;
-  std::memcpy(out, &value, std::min<size_t>(out->struct_size, size));
-}
-
 int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error* error) {
   return guarded(error, [&] {
     check_device(device_id);
@@ -234,30 +192,11 @@ int32_t stream_wait(void*, int32_t device_id, void* waiter, void* signaler, nw_e
 
 // ---- slots: ops ----
 
-const Op& find_op(const nw_sig& sig) {
-  for (const Op* op : kOps)
-    if (std::strcmp(op->name, sig.op) == 0) return *op;
-  refuse(NW_UNSUPPORTED, -1, "cpu: no op '%s'", sig.op);
-}
-
-void check_sig(const nw_sig& sig) {
-  if (sig.flags & ~uint32_t{NW_DETERMINISTIC})
-    refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this backend knows 0x%x", sig.op, sig.flags, NW_DETERMINISTIC);
-  if (sig.device.device_type != kDLCPU)
-    refuse(NW_UNSUPPORTED, -1, "%s: device type %d; this backend serves %d", sig.op, static_cast<int>(sig.device.device_type),
-           kDLCPU);
-  check_device(sig.device.device_id);
-}
-
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
-    const Op& op = find_op(*sig);
-    check_sig(*sig);
-    std::unique_ptr<Plan> planned = op.plan(instance_of(self), *sig);
-    if (info != nullptr)  // the host fills in `backend`
-      write_sized(info, {0, NW_PLAN_CAPTURABLE, planned->workspace_size, planned->kernel, nullptr},
-                  offsetof(nw_plan_info, backend));
-    if (out != nullptr) *out = planned.release();
+    const Op& op = find_op(kOps, *sig, kDLCPU);
+    check_device(sig->device.device_id);
+    plan_op<Instance>(op, instance_of(self), *sig, out, info);
   });
 }
 
@@ -272,22 +211,8 @@ int32_t launch(void*, const void* plan, const nw_call* call, nw_error* error) {
 
 // ---- the table ----
 
-// The declarations of built-in ops: the host knows all but the kernels.
-struct Declarations {
-  std::array<nw_op, kNumOps> ops{};
-  std::array<const nw_op*, kNumOps> pointers{};
-  Declarations() {
-    for (size_t i = 0; i < kNumOps; ++i) {
-      ops[i].struct_size = sizeof(nw_op);
-      ops[i].name = kOps[i]->name;
-      ops[i].kernels = kOps[i]->kernels;
-      pointers[i] = &ops[i];
-    }
-  }
-};
-
 const nw_plugin* table() {
-  static const Declarations declarations;
+  static const Declarations declarations(kOps);
   static const nw_plugin plugin = {
       .struct_size = sizeof(nw_plugin),
       .abi_major = NW_ABI_MAJOR,
@@ -296,7 +221,7 @@ const nw_plugin* table() {
       .device_type = kDLCPU,
       .pinned_type = 0,
       .managed_type = 0,
-      .num_ops = kNumOps,
+      .num_ops = std::size(kOps),
       .ops = declarations.pointers.data(),
       .create = create,
       .destroy = destroy,

@@ -4,30 +4,6 @@
 
 namespace narrows::cpu {
 
-int64_t num_grad_x_phases(const ConvGeometry& g) { return std::min(g.taps, g.stride / std::gcd(g.stride, g.dilation)); }
-
-// Phase i has the taps i, i + cycle, ...; they reach the positions p = q * stride + r with r = (i * dilation - pad) mod stride,
-// from t = (p + pad - tap * dilation) / stride. Taps run backwards, so that t grows with them. A stride that is never taken is
-// left 0: its product could overflow.
-Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) {
-  const int64_t divisor = std::gcd(g.stride, g.dilation), cycle = g.stride / divisor, step = g.dilation / divisor;
-  const int64_t reach = phase * g.dilation - g.pad_left;
-  const int64_t residue = reach % g.stride + (reach % g.stride < 0 ? g.stride : 0);
-  Correlation c{};
-  c.taps = (g.taps - phase - 1) / cycle + 1;
-  c.batch = g.batch, c.groups = g.groups, c.outs = g.ins(), c.ins = g.outs();
-  c.step = 1, c.tap_step = step, c.extent = g.out_length;
-  if (residue >= g.length) return c;  // no position; what follows could overflow
-  c.length = (g.length - residue - 1) / g.stride + 1;
-  c.origin = (residue - reach) / g.stride - (c.taps - 1) * step;
-  c.in_batch = g.y.outer, c.in_group = g.outs() * g.y.channel, c.in_channel = g.y.channel, c.in_position = g.y.position;
-  c.w_offset = (phase + (c.taps - 1) * cycle) * g.w.position, c.w_tap = c.taps > 1 ? -cycle * g.w.position : 0;
-  c.w_group = g.outs() * g.w.outer, c.w_out = g.w.channel, c.w_in = g.w.outer;
-  c.out_offset = residue * grad_x.position, c.out_batch = grad_x.outer, c.out_group = g.ins() * grad_x.channel;
-  c.out_channel = grad_x.channel, c.out_position = c.length > 1 ? g.stride * grad_x.position : 0;
-  return c;
-}
-
 namespace {
 
 // mixed: grad_x direct, grad_w as a product.

@@ -1,5 +1,5 @@
 // elementwise.h -- what the parts of elementwise share. Step 5 of a tensor's path.
-//   elementwise.cpp          the table of functions; elementwise: validate, plan, launch
+//   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
 //   elementwise_{f32,f64,int,cast,grad_f32,grad_f64}.cpp and *-inl.h  kernels, compiled for each instruction set
@@ -10,6 +10,8 @@
 #include <cstdint>
 
 #include "../backend.h"
+#include "common/elementwise.h"
+#include "common/space.h"
 
 namespace narrows::cpu {
 
@@ -32,28 +34,7 @@ struct Gradient {
 Gradient f32_gradient(const Instance& instance, int function, int operand);
 Gradient f64_gradient(const Instance& instance, int function, int operand);
 
-// ---- functions ----
-
-constexpr unsigned kFloat = 1, kInt = 2, kBool = 4;  // kinds of dtypes
-struct Function {
-  int number;  // NW_EW_*
-  const char* name;
-  int arity;
-  unsigned kinds;  // dtypes that it takes
-  bool to_bool;    // its result is bool; else it has the operands' dtype
-  bool heavy;      // costs tens of cycles an element
-};
-// Refuses a number that this backend does not know.
-const Function& find_function(const nw_sig& sig, int number);
-
-// ---- dtypes by number (NW_DTYPE_*) ----
-
-int dtype_of(const nw_sig& sig, uint32_t tensor);  // refuses a dtype that is none of the 13
-int64_t size_of(int dtype);
-unsigned kind_of(int dtype);
-
-int compute_dtype(int dtype);  // f32 for halves, the dtype itself otherwise
-bool is_aligned(const nw_tensor_sig& tensor, int64_t size);
+// ---- numbers ----
 
 // One number as an element of a dtype, in its low bytes. `real` is read for a floating-point dtype, else `integer`, which wraps.
 struct Scalar {
@@ -63,17 +44,12 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 
 // ---- blocks ----
 
-constexpr int kMaxOperands = 7;  // elementwise_backward: four inputs, three gradients
 constexpr int64_t kTileBytes = 4096;
 
-// The iteration space: dimension 0 is the innermost. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
+// The iteration space, of two dimensions at least. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
 // most the elements that fit a tile, unless every operand can be used where it lies.
-struct Blocks {
-  int ndim = 0;
-  int64_t extent[NW_MAX_NDIM];
-  int64_t stride[kMaxOperands][NW_MAX_NDIM];  // bytes
-  int64_t offset[kMaxOperands];               // bytes from a tensor's first element to the space's
-  int64_t rows, columns;                      // of a full block
+struct Blocks : Space {
+  int64_t rows, columns;  // of a full block
   int64_t row_blocks, column_blocks;
   int64_t count;  // of blocks
 
@@ -93,8 +69,7 @@ struct Operand {
   Scalar scalar{};
 };
 
-// Broadcasts the operands (nullptr: absent) to `shape`, drops dimensions of extent 1, flips those that operand `leader` walks
-// backwards, orders them by its strides and merges what can be merged.
+// collapse() of space.h, for two dimensions at least.
 void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
               Blocks* blocks);
 

@@ -125,31 +125,11 @@ class BackwardPlan : public Plan {
   void fill_zeros(int z, char* base) const;
 };
 
-struct Request {
+struct Request : ElementwiseGradRequest {
   const Instance& instance;
-  const nw_sig& sig;
-  nw_elementwise_params params;
-  const Function& function;
-  int compute;
 };
 
 // ---- validate and plan ----
-
-bool is_where_mask(const Request& r, int operand) { return r.function.number == NW_EW_WHERE && operand == 0; }
-
-Request read_request(const Instance& instance, const nw_sig& sig) {
-  const auto params = read_params<nw_elementwise_params>(sig);
-  const Function& function = find_function(sig, params.function);
-  if (!has_input(sig, 1)) refuse(NW_INVALID, 1, "%s: a must be there", sig.op);
-  int compute = NW_DTYPE_FLOAT32;
-  for (uint32_t i = 0; i < kInputs; ++i) {
-    if (!has_input(sig, i) || (function.number == NW_EW_WHERE && i == 1)) continue;
-    const int dtype = dtype_of(sig, i);
-    if (kind_of(dtype) != kFloat) refuse(NW_UNSUPPORTED, static_cast<int32_t>(i), "%s: input %u is not floating point", sig.op, i);
-    if (dtype == NW_DTYPE_FLOAT64) compute = dtype;
-  }
-  return {instance, sig, params, function, compute};
-}
 
 Operand input_operand(const Request& r, uint32_t index) {
   Operand operand;
@@ -163,8 +143,7 @@ Operand input_operand(const Request& r, uint32_t index) {
     return operand;
   }
   // A number stands for it, taken in the operands' dtype.
-  const uint32_t typed = is_where_mask(r, 0) ? (has_input(r.sig, 2) ? 2 : 3) : 1;
-  const int dtype = dtype_of(r.sig, typed);
+  const int dtype = r.scalar_dtype();
   const Scalar stored = make_scalar(r.instance, dtype, index == 2 ? r.params.b_real : r.params.c_real, 0);
   const void* in = stored.bytes;
   cast_kernel(r.instance, dtype, r.compute)(&in, operand.scalar.bytes, 1, 0);
@@ -192,17 +171,6 @@ Gradient find_gradient(const Request& r, int k) {
     refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op,
            r.function.name, k);
   return gradient;
-}
-
-bool is_empty(const nw_tensor_sig& tensor) { return std::count(tensor.shape, tensor.shape + tensor.ndim, 0) != 0; }
-
-// Whether an output lacks some of the extent that grad_out has.
-bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& output) {
-  for (int d = 0; d < shape.ndim; ++d) {
-    const int own = d - (shape.ndim - output.ndim);
-    if (shape.shape[d] != 1 && (own < 0 || output.shape[own] == 1)) return true;
-  }
-  return false;
 }
 
 // The inputs as collapse() wants them; what no kernel reads takes no part.
@@ -308,7 +276,7 @@ void plan_output(const Request& r, BackwardPlan* plan, int k) {
 }
 
 std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig) {
-  const Request r = read_request(instance, sig);
+  const Request r{read_elementwise_backward(sig), instance};
   auto plan = std::make_unique<BackwardPlan>();
   plan->instance = &instance;
   plan->alpha = r.params.alpha;
@@ -317,8 +285,6 @@ std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig)
   for (uint32_t k = 0; k < kInputs; ++k) plan->inputs[k] = input_operand(r, k);
   for (int k = 0; k < 3; ++k) {
     if (!has_output(sig, static_cast<uint32_t>(k))) continue;
-    if (output(sig, static_cast<uint32_t>(k)).alias_of >= 0)
-      refuse(NW_UNSUPPORTED, static_cast<int32_t>(sig.num_inputs) + k, "%s: gradients are not written in place", sig.op);
     plan_output(r, plan.get(), k);
   }
   if (plan->map.num_outputs > 0) plan_map(r, plan.get());

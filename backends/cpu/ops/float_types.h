@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "../backend.h"
+#include "common/float_dtype.h"
 
 namespace narrows::cpu {
 
@@ -22,23 +23,6 @@ struct bf16 {
 // The type that sums are kept in: f64 for f64, else f32.
 template <class T>
 using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-enum class Dtype : int { f32, f64, f16, bf16 };
-
-constexpr int64_t size_of(Dtype t) { return t == Dtype::f64 ? 8 : t == Dtype::f32 ? 4 : 2; }
-// Dtype of the sums.
-constexpr Dtype accumulate_dtype(Dtype t) { return t == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
-
-// The dtype of tensor `argument`, or a refusal.
-inline Dtype float_dtype(const nw_sig& sig, uint32_t argument) {
-  const DLDataType t = sig.tensors[argument].dtype;
-  if (is(t, kDLFloat, 32)) return Dtype::f32;
-  if (is(t, kDLFloat, 64)) return Dtype::f64;
-  if (is(t, kDLFloat, 16)) return Dtype::f16;
-  if (is(t, kDLBfloat, 16)) return Dtype::bf16;
-  refuse(NW_UNSUPPORTED, static_cast<int32_t>(argument),
-         "%s: dtype code %d with %d bits; the cpu backend has f32, f64, f16 and bf16", sig.op, t.code, t.bits);
-}
 
 // visit(T{}) with the element type that `t` names.
 template <class Visit>

@@ -4,19 +4,12 @@
 #pragma once
 
 #include "../backend.h"
+#include "common/lltm.h"
 #include "float_types.h"
 #include "gemm.h"
 #include "tasks.h"
 
 namespace narrows::cpu {
-
-// Strides in elements of a (rows, columns) tensor.
-struct Strides2 {
-  int64_t row = 0, column = 0;
-};
-inline Strides2 strides2(const nw_tensor_sig& t) {
-  return {t.ndim == 2 ? t.strides[0] : 0, t.ndim > 0 ? t.strides[t.ndim - 1] : 0};
-}
 
 // A (rows, columns) tensor of a call; base NULL: absent. Its dtype is the op's, or the accumulator's.
 struct Matrix {
@@ -26,11 +19,6 @@ struct Matrix {
   T* at(int64_t row, int64_t column) const {
     return static_cast<T*>(base) + row * strides.row + column * strides.column;
   }
-};
-
-struct LltmSizes {
-  Dtype dtype;
-  int64_t batch, features, state;
 };
 
 // What the activations of one state cost, and their derivatives, in multiply-adds.

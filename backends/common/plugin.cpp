@@ -1,10 +1,10 @@
-// backend.cpp -- refusals, and the kernel variant that a call forces. Step 4 of a tensor's path.
-#include "backend.h"
+// plugin.cpp -- refusals, and the kernel variant that a call forces. Step 4 of a tensor's path.
+#include "plugin.h"
 
 #include <cstdarg>
 #include <cstdio>
 
-namespace narrows::cpu {
+namespace narrows::common {
 
 void refuse(int32_t status, int32_t argument, const char* format, ...) {
   char message[sizeof(nw_error::message)];
@@ -15,6 +15,16 @@ void refuse(int32_t status, int32_t argument, const char* format, ...) {
   throw Refusal{status, argument, message};
 }
 
+int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* message, int64_t native_code) noexcept {
+  if (error != nullptr) {
+    error->status = status;
+    error->argument = argument;
+    error->native_code = native_code;
+    std::snprintf(error->message, sizeof(error->message), "%s", message);
+  }
+  return status;
+}
+
 int forced_kernel(const nw_sig& sig, const char* const* kernels) {
   if (sig.kernel == nullptr) return -1;
   std::string names;
@@ -22,7 +32,7 @@ int forced_kernel(const nw_sig& sig, const char* const* kernels) {
     if (std::strcmp(kernels[i], sig.kernel) == 0) return i;
     names += names.empty() ? kernels[i] : std::string(", ") + kernels[i];
   }
-  refuse(NW_UNSUPPORTED, -1, "%s: the cpu backend has no kernel '%s'; it has %s", sig.op, sig.kernel, names.c_str());
+  refuse(NW_UNSUPPORTED, -1, "%s: this backend has no kernel '%s'; it has %s", sig.op, sig.kernel, names.c_str());
 }
 
-}  // namespace narrows::cpu
+}  // namespace narrows::common

@@ -1,0 +1,61 @@
+// elementwise.h -- the functions and dtypes of elementwise by number, and what its two ops read of a signature. Step 5 of a
+// tensor's path.
+#pragma once
+
+#include "plugin.h"
+
+namespace narrows::common {
+
+// ---- functions ----
+
+constexpr unsigned kFloat = 1, kInt = 2, kBool = 4;  // kinds of dtypes
+struct Function {
+  int number;  // NW_EW_*
+  const char* name;
+  int arity;
+  unsigned kinds;  // dtypes that it takes
+  bool to_bool;    // its result is bool; else it has the operands' dtype
+  bool heavy;      // costs tens of cycles an element
+};
+// Refuses a number that this backend does not know.
+const Function& find_function(const nw_sig& sig, int number);
+
+// ---- dtypes by number (NW_DTYPE_*) ----
+
+int dtype_of(const nw_sig& sig, uint32_t tensor);  // refuses a dtype that is none of the 13
+const char* name_of(int dtype);
+int64_t size_of(int dtype);
+unsigned kind_of(int dtype);
+
+int compute_dtype(int dtype);  // f32 for halves, the dtype itself otherwise
+bool is_aligned(const nw_tensor_sig& tensor, int64_t size);
+int bits_dtype(int dtype);  // unsigned integers of the same width: all that a selection or a copy needs to know
+
+// ---- a call ----
+
+// What elementwise reads: dtypes are checked against the function.
+struct ElementwiseRequest {
+  const nw_sig& sig;
+  nw_elementwise_params params;
+  const Function& function;
+  int dtype;    // of the operands; of where's b and c
+  int compute;  // the dtype in which a kernel works
+};
+ElementwiseRequest read_elementwise(const nw_sig& sig);
+
+// What elementwise_backward reads; its inputs are grad_out, a, b, c.
+struct ElementwiseGradRequest {
+  const nw_sig& sig;
+  nw_elementwise_params params;
+  const Function& function;
+  int compute;  // f32 or f64
+
+  int scalar_dtype() const;  // the dtype in which a number that stands for an operand is taken
+};
+ElementwiseGradRequest read_elementwise_backward(const nw_sig& sig);
+
+// Whether a tensor lacks some of the extent of `shape`.
+bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& tensor);
+bool is_empty(const nw_tensor_sig& tensor);
+
+}  // namespace narrows::common

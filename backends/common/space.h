@@ -1,0 +1,23 @@
+// space.h -- one iteration space over tensors of any strides. Step 5 of a tensor's path.
+#pragma once
+
+#include "plugin.h"
+
+namespace narrows::common {
+
+constexpr int kMaxOperands = 7;  // elementwise_backward: four inputs, three gradients
+
+// Dimension 0 is the innermost; none has one element only.
+struct Space {
+  int ndim = 0;
+  int64_t extent[NW_MAX_NDIM];
+  int64_t stride[kMaxOperands][NW_MAX_NDIM];  // bytes
+  int64_t offset[kMaxOperands];               // bytes from a tensor's first element to the space's
+};
+
+// Broadcasts the operands (nullptr: absent) to `shape`, drops dimensions of extent 1, flips those that operand `leader` walks
+// backwards, orders them by its strides and merges what can be merged. sizes: bytes of an element of each operand.
+void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const int64_t* sizes, int num_operands, int leader,
+              Space* space);
+
+}  // namespace narrows::common

@@ -1,0 +1,75 @@
+// backend.h -- the instance of a GPU backend, its devices and its six ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds the
+// table; each ops/<op>.cu plans and launches one op. These sources make two plugins, cuda and hip: see platform/gpu.h.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/plugin.h"
+#include "gpu.h"
+
+namespace narrows::gpu {
+
+using namespace common;
+
+// Read once, while the instance is made.
+struct Device {
+  int id;
+  int compute_capability;  // 90 for sm_90; 0 on another vendor's device
+  int multiprocessors;
+  int threads_per_multiprocessor;
+  int warp_size;
+  size_t shared_memory;  // the most that a block may have, in bytes
+  size_t l2_cache;       // bytes
+  size_t total_memory;   // bytes
+};
+
+// Stream-ordered memory of a device, made at its first use.
+struct Pool {
+  std::once_flag made;
+  gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has none
+};
+
+// What create() makes, once per runtime. Immutable afterwards, but for the pools.
+struct Instance {
+  const nw_host* host;
+  bool checked;  // NARROWS_CHECK=1: every tensor's memory is looked up before a launch
+  std::vector<Device> devices;
+  std::unique_ptr<Pool[]> pools;  // one for each device
+
+  const Device& device(const nw_sig& sig) const { return devices[static_cast<size_t>(sig.device.device_id)]; }
+};
+
+using Op = common::Op<Instance>;
+extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
+
+// Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
+void check(gpuError_t error, const char* doing);
+
+// Planning: loads the kernel on the current device, allows it `shared` bytes of dynamic shared memory.
+void load_kernel(const void* kernel, size_t shared = 0);
+template <class... Parameters>
+void load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {
+  load_kernel(reinterpret_cast<const void*>(kernel), shared);
+}
+
+// Puts a kernel on a stream. Its own return code is read, so an error that was there before is not mistaken for this call's.
+template <class... Parameters, class... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared, gpuStream_t stream,
+                   const Arguments&... arguments) {
+  static_assert(sizeof...(Parameters) == sizeof...(Arguments));
+  [&](std::conditional_t<true, Parameters, Arguments>... values) {
+    void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
+    check(gpuLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
+                          dim3(static_cast<unsigned>(threads)), list, shared, stream),
+          "launching a kernel");
+  }(arguments...);
+}
+
+inline constexpr int64_t kMaxBlocks = 0x7fffffff;  // of a grid's x, the one dimension that is used
+
+inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+inline gpuStream_t stream_of(const nw_call& call) { return static_cast<gpuStream_t>(call.stream); }
+
+}  // namespace narrows::gpu

@@ -1,0 +1,70 @@
+// memory_check.cpp -- see memory_check.h. Step 4 of a tensor's path.
+#include "memory_check.h"
+
+namespace narrows::gpu {
+namespace {
+
+// The bytes from the lowest element's first to the highest element's last; empty for a tensor without elements.
+struct Extent {
+  uintptr_t begin, end;
+};
+
+Extent extent_of(const DLTensor& t) {
+  int64_t low = 0, high = 0, contiguous = 1;
+  for (int32_t d = t.ndim - 1; d >= 0; --d) {
+    if (t.shape[d] == 0) return {0, 0};
+    const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
+    (reach < 0 ? low : high) += reach;
+    contiguous *= t.shape[d];
+  }
+  const int64_t size = t.dtype.bits / 8;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+  return {first + static_cast<uintptr_t>(low * size), first + static_cast<uintptr_t>((high + 1) * size)};
+}
+
+void check_tensor(const DLTensor& t, int32_t index, int32_t device) {
+  const Extent extent = extent_of(t);
+  if (extent.begin == extent.end) return;
+  const auto* address = reinterpret_cast<const void*>(extent.begin);
+  const int type = static_cast<int>(t.device.device_type);
+  gpuPointerAttributes attributes{};
+  const bool known = gpuPointerGetAttributes(&attributes, address) == gpuSuccess;
+  const bool is_device = known && attributes.type == gpuMemoryTypeDevice,
+             is_managed = known && attributes.type == gpuMemoryTypeManaged;
+  const bool is_pinned = known && attributes.type == gpuMemoryTypeHost;
+  if (!is_device && !is_managed && !is_pinned)
+    refuse(NW_INVALID, index,
+           "tensor %d: address %p is no memory that the driver knows: host memory, or freed; expected memory of device %d", index,
+           address, device);
+  if (type == kPinnedType ? !is_pinned : type == kManagedType ? !is_managed : is_pinned)
+    refuse(NW_INVALID, index, "tensor %d: address %p is %s memory, but its device type is %d", index, address,
+           is_pinned    ? "pinned host"
+           : is_managed ? "managed"
+                        : "device",
+           type);
+  if (is_pinned) return;
+  if (is_device && attributes.device != device)
+    refuse(NW_INVALID, index, "tensor %d: address %p is memory of device %d; expected device %d", index, address, attributes.device,
+           device);
+  const void* base = nullptr;
+  size_t size = 0;
+  if (!find_allocation(address, &base, &size)) return;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(base) + size;
+  if (extent.end > end)
+    refuse(NW_INVALID, index, "tensor %d: its elements end %zu bytes past the allocation [%p, %p)", index,
+           static_cast<size_t>(extent.end - end), base, reinterpret_cast<const void*>(end));
+}
+
+}  // namespace
+
+void check_memory(const nw_call& call, int32_t device) {
+  const int owner = stream_device(stream_of(call));
+  if (owner >= 0 && owner != device)
+    refuse(NW_INVALID, -1, "stream %p belongs to device %d; the tensors live on device %d", call.stream, owner, device);
+  for (uint32_t i = 0; i < call.num_inputs; ++i)
+    if (call.inputs[i] != nullptr) check_tensor(*call.inputs[i], static_cast<int32_t>(i), device);
+  for (uint32_t i = 0; i < call.num_outputs; ++i)
+    if (call.outputs[i] != nullptr) check_tensor(*call.outputs[i], static_cast<int32_t>(call.num_inputs + i), device);
+}
+
+}  // namespace narrows::gpu

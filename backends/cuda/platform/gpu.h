@@ -1,0 +1,121 @@
+// gpu.h -- what the GPU sources call the vendor's names by. backends/hip/platform/gpu.h is the other one; whichever stands on the
+// include path is used, so the sources have no #ifdef. The two compare line by line.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// ---- the runtime ----
+
+#define gpuError_t cudaError_t
+#define gpuSuccess cudaSuccess
+#define gpuErrorMemoryAllocation cudaErrorMemoryAllocation
+#define gpuGetErrorString cudaGetErrorString
+#define gpuGetErrorName cudaGetErrorName
+
+#define gpuStream_t cudaStream_t
+#define gpuStreamCreateWithFlags cudaStreamCreateWithFlags
+#define gpuStreamNonBlocking cudaStreamNonBlocking
+#define gpuStreamDestroy cudaStreamDestroy
+#define gpuStreamSynchronize cudaStreamSynchronize
+#define gpuStreamWaitEvent cudaStreamWaitEvent
+#define gpuStreamIsCapturing cudaStreamIsCapturing
+#define gpuStreamCaptureStatus cudaStreamCaptureStatus
+#define gpuStreamCaptureStatusNone cudaStreamCaptureStatusNone
+
+#define gpuEvent_t cudaEvent_t
+#define gpuEventCreateWithFlags cudaEventCreateWithFlags
+#define gpuEventDisableTiming cudaEventDisableTiming
+#define gpuEventRecord cudaEventRecord
+#define gpuEventDestroy cudaEventDestroy
+
+#define gpuMalloc cudaMalloc
+#define gpuFree cudaFree
+#define gpuMemPool_t cudaMemPool_t
+#define gpuMallocFromPoolAsync cudaMallocFromPoolAsync
+#define gpuFreeAsync cudaFreeAsync
+#define gpuMemPoolTrimTo cudaMemPoolTrimTo
+#define gpuMemPoolDestroy cudaMemPoolDestroy
+#define gpuMemcpyAsync cudaMemcpyAsync
+#define gpuMemcpyDefault cudaMemcpyDefault
+#define gpuMemsetAsync cudaMemsetAsync
+
+#define gpuGetDeviceCount cudaGetDeviceCount
+#define gpuDeviceProp cudaDeviceProp
+#define gpuGetDeviceProperties cudaGetDeviceProperties
+#define gpuDeviceGetAttribute cudaDeviceGetAttribute
+
+#define gpuLaunchKernel cudaLaunchKernel
+#define gpuFuncAttributes cudaFuncAttributes
+#define gpuFuncGetAttributes cudaFuncGetAttributes
+#define gpuFuncSetAttribute cudaFuncSetAttribute
+#define gpuFuncAttributeMaxDynamicSharedMemorySize cudaFuncAttributeMaxDynamicSharedMemorySize
+#define gpuOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveBlocksPerMultiprocessor
+
+#define gpuPointerAttributes cudaPointerAttributes
+#define gpuPointerGetAttributes cudaPointerGetAttributes
+#define gpuMemoryTypeHost cudaMemoryTypeHost
+#define gpuMemoryTypeDevice cudaMemoryTypeDevice
+#define gpuMemoryTypeManaged cudaMemoryTypeManaged
+
+// ---- what differs in more than a name ----
+
+namespace narrows::gpu {
+
+inline constexpr char kPluginName[] = "cuda";
+inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
+
+// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
+inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 32;
+
+// ---- elements ----
+
+using f16 = __half;
+using bf16 = __nv_bfloat16;
+__device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
+__device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
+__device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
+
+// ---- the device, seen from the host ----
+
+// Why there is no device, and what to install.
+const char* advice(gpuError_t error);
+
+// The status that an error stands for (NW_*).
+int32_t status_of(gpuError_t error);
+
+// "sm_90". `size` bytes.
+void write_arch(const gpuDeviceProp& properties, char* out, size_t size);
+// 90 for sm_90. 0 for another vendor's device.
+int compute_capability(const gpuDeviceProp& properties);
+// Dynamic shared memory that a block may ask for, in bytes.
+size_t max_shared_memory(const gpuDeviceProp& properties);
+void write_uuid(const gpuDeviceProp& properties, uint8_t* out);
+
+// While it lives, calls of this thread go to `device`. Afterwards all is as before; a context is made on no other device.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);  // throws common::Refusal
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  bool entered_ = false;
+};
+
+// A pool of stream-ordered memory that keeps up to `kept` bytes for the next caller; nullptr: the device has none.
+gpuMemPool_t create_pool(int device, uint64_t kept);
+
+bool is_default_stream(gpuStream_t stream);
+// The device that a stream belongs to, -1 for a default stream, which is every device's.
+int stream_device(gpuStream_t stream);
+// The allocation that an address lies in; false: none that the driver knows.
+bool find_allocation(const void* address, const void** base, size_t* size);
+
+}  // namespace narrows::gpu

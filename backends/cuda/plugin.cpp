@@ -1,0 +1,305 @@
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the six ops. Step 4 of a
+// tensor's path. No exception leaves this file, and no driver is opened before create().
+#include <narrows/plugin.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+#include "backend.h"
+#include "memory_check.h"
+
+namespace narrows::gpu {
+namespace {
+
+constexpr const Op* kOps[] = {
+    &elementwise,
+};
+
+const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }
+
+const Device& device_of(void* self, int32_t device_id) {
+  const auto& devices = instance_of(self).devices;
+  if (device_id < 0 || static_cast<size_t>(device_id) >= devices.size())
+    refuse(NW_INVALID, -1, "%s: device %d was asked for; there are %zu, from 0", kPluginName, device_id, devices.size());
+  return devices[static_cast<size_t>(device_id)];
+}
+
+bool is_capturing(gpuStream_t stream) {
+  gpuStreamCaptureStatus status = gpuStreamCaptureStatusNone;
+  check(gpuStreamIsCapturing(stream, &status), "asking whether a stream is being captured");
+  return status != gpuStreamCaptureStatusNone;
+}
+
+void refuse_capture(gpuStream_t stream, const char* what) {
+  if (is_capturing(stream)) refuse(NW_NOT_CAPTURABLE, -1, "%s: %s while the stream is being captured", kPluginName, what);
+}
+
+// ---- slots: the instance and its devices ----
+
+int32_t create(const nw_host* host, void** self, nw_error* error) {
+  return guarded(error, [&] {
+    if (host == nullptr || self == nullptr)
+      refuse(NW_INVALID, -1, "%s: create() needs a host and a place for the instance", kPluginName);
+    int count = 0;
+    if (const gpuError_t found = gpuGetDeviceCount(&count); found != gpuSuccess || count == 0)
+      throw Refusal{NW_UNAVAILABLE, -1,
+                    std::string(kPluginName) + ": " + (found == gpuSuccess ? "there is no device" : advice(found)) + " (" +
+                        gpuGetErrorString(found) + ")",
+                    static_cast<int64_t>(found)};
+    const char* const checked = std::getenv("NARROWS_CHECK");
+    auto instance = std::make_unique<Instance>();
+    instance->host = host;
+    instance->checked = checked != nullptr && std::string_view(checked) == "1";
+    for (int id = 0; id < count; ++id) {
+      gpuDeviceProp properties;
+      check(gpuGetDeviceProperties(&properties, id), "reading a device's properties");
+      instance->devices.push_back({.id = id,
+                                   .compute_capability = compute_capability(properties),
+                                   .multiprocessors = properties.multiProcessorCount,
+                                   .threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
+                                   .warp_size = properties.warpSize,
+                                   .shared_memory = max_shared_memory(properties),
+                                   .l2_cache = static_cast<size_t>(properties.l2CacheSize),
+                                   .total_memory = properties.totalGlobalMem});
+    }
+    instance->pools = std::make_unique<Pool[]>(static_cast<size_t>(count));
+    *self = instance.release();
+  });
+}
+
+void destroy(void* self) {
+  auto* instance = static_cast<Instance*>(self);
+  for (size_t i = 0; i < instance->devices.size(); ++i)
+    if (const gpuMemPool_t pool = instance->pools[i].handle) (void)gpuMemPoolDestroy(pool);
+  delete instance;
+}
+
+int32_t device_count(void* self, int32_t* count, nw_error*) {
+  *count = static_cast<int32_t>(instance_of(self).devices.size());
+  return NW_OK;
+}
+
+int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    gpuDeviceProp properties;
+    check(gpuGetDeviceProperties(&properties, device_of(self, device_id).id), "reading a device's properties");
+    nw_device_info info{};
+    std::snprintf(info.name, sizeof(info.name), "%s", properties.name);
+    write_arch(properties, info.arch, sizeof(info.arch));
+    write_uuid(properties, info.uuid);
+    info.total_memory = properties.totalGlobalMem;
+    write_sized(out, info);
+  });
+}
+
+// ---- slots: memory ----
+
+// What stays with the process after it was freed, for the next workspace.
+constexpr uint64_t kKeptMemory = uint64_t{256} << 20;
+
+gpuMemPool_t pool_of(void* self, int32_t device_id) {
+  Pool& pool = instance_of(self).pools[static_cast<size_t>(device_id)];
+  std::call_once(pool.made, [&] { pool.handle = create_pool(device_id, kKeptMemory); });
+  return pool.handle;
+}
+
+gpuError_t allocate(gpuMemPool_t pool, uint64_t size, gpuStream_t stream, void** data) {
+  return pool == nullptr ? gpuMalloc(data, size) : gpuMallocFromPoolAsync(data, size, pool, stream);
+}
+
+int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream_handle, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    const Device& device = device_of(self, device_id);
+    const DeviceScope scope(device.id);
+    const auto stream = static_cast<gpuStream_t>(stream_handle);
+    refuse_capture(stream, "memory cannot be allocated");
+    if (size == 0) {
+      *data = nullptr;
+      return;
+    }
+    const gpuMemPool_t pool = pool_of(self, device_id);
+    void* memory = nullptr;
+    gpuError_t result = size > device.total_memory ? gpuErrorMemoryAllocation : allocate(pool, size, stream, &memory);
+    if (status_of(result) == NW_OUT_OF_MEMORY && pool != nullptr &&
+        size <= device.total_memory) {  // what was freed and kept may be in the way
+      (void)gpuStreamSynchronize(stream);
+      (void)gpuMemPoolTrimTo(pool, 0);
+      result = allocate(pool, size, stream, &memory);
+    }
+    if (status_of(result) == NW_OUT_OF_MEMORY)
+      throw Refusal{NW_OUT_OF_MEMORY, -1,
+                    std::string(kPluginName) + ": " + std::to_string(size) + " bytes are not to be had on device " +
+                        std::to_string(device_id),
+                    static_cast<int64_t>(result)};
+    check(result, "allocating memory");
+    *data = memory;
+  });
+}
+
+int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    const DeviceScope scope(device_of(self, device_id).id);
+    if (data == nullptr) return;
+    if (pool_of(self, device_id) == nullptr) return check(gpuFree(data), "freeing memory");
+    check(gpuFreeAsync(data, static_cast<gpuStream_t>(stream)), "freeing memory");
+  });
+}
+
+bool is_host(DLDevice device) { return device.device_type == kDLCPU || static_cast<int>(device.device_type) == kPinnedType; }
+bool is_ours(DLDevice device) {
+  return static_cast<int>(device.device_type) == kDeviceType || static_cast<int>(device.device_type) == kManagedType;
+}
+
+int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
+             nw_error* error) {
+  return guarded(error, [&] {
+    if (!(is_ours(to) || is_host(to)) || !(is_ours(from) || is_host(from)))
+      refuse(NW_UNSUPPORTED, -1, "%s: a copy from device type %d to %d; this backend copies between its memory and the host's",
+             kPluginName, static_cast<int>(from.device_type), static_cast<int>(to.device_type));
+    const Device& device = device_of(self, is_ours(to) ? to.device_id : is_ours(from) ? from.device_id : 0);
+    if (is_ours(from)) (void)device_of(self, from.device_id);
+    if (size == 0) return;
+    if (dst == nullptr || src == nullptr)
+      refuse(NW_INVALID, -1, "%s: a copy with %s NULL", kPluginName, dst == nullptr ? "dst" : "src");
+    if (size > PTRDIFF_MAX)
+      refuse(NW_INVALID, -1, "%s: a copy of %llu bytes leaves the address space", kPluginName,
+             static_cast<unsigned long long>(size));
+    const DeviceScope scope(device.id);
+    const auto stream = static_cast<gpuStream_t>(stream_handle);
+    const bool waits = is_host(to) || is_host(from);
+    if (waits) refuse_capture(stream, "a copy from or to host memory waits for the stream, which it cannot");
+    check(gpuMemcpyAsync(dst, src, size, gpuMemcpyDefault, stream), "copying memory");
+    if (waits) check(gpuStreamSynchronize(stream), "waiting for a copy");
+  });
+}
+
+// ---- slots: streams ----
+
+int32_t stream_create(void* self, int32_t device_id, void** stream, nw_error* error) {
+  return guarded(error, [&] {
+    const DeviceScope scope(device_of(self, device_id).id);
+    gpuStream_t made = nullptr;
+    check(gpuStreamCreateWithFlags(&made, gpuStreamNonBlocking), "creating a stream");
+    *stream = made;
+  });
+}
+
+int32_t stream_destroy(void* self, int32_t device_id, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    const DeviceScope scope(device_of(self, device_id).id);
+    if (is_default_stream(static_cast<gpuStream_t>(stream)))
+      refuse(NW_INVALID, -1, "%s: stream %p is a default stream, which nobody destroys", kPluginName, stream);
+    check(gpuStreamDestroy(static_cast<gpuStream_t>(stream)), "destroying a stream");
+  });
+}
+
+int32_t stream_sync(void* self, int32_t device_id, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    const DeviceScope scope(device_of(self, device_id).id);
+    check(gpuStreamSynchronize(static_cast<gpuStream_t>(stream)), "waiting for a stream");
+  });
+}
+
+int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler, nw_error* error) {
+  return guarded(error, [&] {
+    const DeviceScope scope(device_of(self, device_id).id);
+    gpuEvent_t event = nullptr;
+    check(gpuEventCreateWithFlags(&event, gpuEventDisableTiming), "creating an event");
+    gpuError_t result = gpuEventRecord(event, static_cast<gpuStream_t>(signaler));
+    if (result == gpuSuccess) result = gpuStreamWaitEvent(static_cast<gpuStream_t>(waiter), event, 0);
+    (void)gpuEventDestroy(event);  // after the wait it is the driver's until the streams have passed it
+    check(result, "letting a stream wait for another");
+  });
+}
+
+// ---- slots: ops ----
+
+int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  return guarded(error, [&] {
+    const Op& op = find_op(kOps, *sig, kDeviceType);
+    const DeviceScope scope(device_of(self, sig->device.device_id).id);
+    plan_op<Instance>(op, instance_of(self), *sig, out, info);
+  });
+}
+
+void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
+
+int32_t launch(void* self, const void* handle, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] {
+    const auto& planned = *static_cast<const Plan*>(handle);
+    const DeviceScope scope(planned.device_id);
+    if (instance_of(self).checked) check_memory(*call, planned.device_id);
+    planned.launch(*call);
+  });
+}
+
+// ---- the table ----
+
+const nw_plugin* table() {
+  static const Declarations declarations(kOps);
+  static const nw_plugin plugin = {
+      .struct_size = sizeof(nw_plugin),
+      .abi_major = NW_ABI_MAJOR,
+      .name = kPluginName,
+      .version = NARROWS_BACKEND_VERSION,
+      .device_type = kDeviceType,
+      .pinned_type = kPinnedType,
+      .managed_type = kManagedType,
+      .num_ops = std::size(kOps),
+      .ops = declarations.pointers.data(),
+      .create = create,
+      .destroy = destroy,
+      .device_count = device_count,
+      .device_info = device_info,
+      .alloc = alloc,
+      .free = free_memory,
+      .copy = copy,
+      .stream_create = stream_create,
+      .stream_destroy = stream_destroy,
+      .stream_sync = stream_sync,
+      .stream_wait = stream_wait,
+      .infer = nullptr,
+      .plan = plan,
+      .plan_free = plan_free,
+      .launch = launch,
+      .extension = nullptr,
+  };
+  return &plugin;
+}
+
+}  // namespace
+
+// ---- what the ops use: see backend.h ----
+
+void check(gpuError_t error, const char* doing) {
+  if (error == gpuSuccess) return;
+  const int32_t status = status_of(error);
+  std::string message = std::string(kPluginName) + ": " + doing + ": " + gpuGetErrorName(error) + ", " + gpuGetErrorString(error);
+  if (status == NW_DEVICE_LOST) message += "; earlier work on the device may have caused it";
+  throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
+}
+
+void load_kernel(const void* kernel, size_t shared) {
+  gpuFuncAttributes attributes;
+  check(gpuFuncGetAttributes(&attributes, kernel), "loading a kernel");
+  constexpr size_t kAlwaysAllowed = 48 << 10;
+  if (shared + attributes.sharedSizeBytes > kAlwaysAllowed)
+    check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+          "allowing a kernel its shared memory");
+}
+
+}  // namespace narrows::gpu
+
+extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
+  using namespace narrows::gpu;
+  const nw_plugin* plugin = nullptr;
+  guarded(error, [&] {
+    if (host_major != NW_ABI_MAJOR)
+      refuse(NW_UNSUPPORTED, -1, "%s: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's",
+             kPluginName, host_major, NW_ABI_MAJOR);
+    plugin = table();
+  });
+  return plugin;
+}
