@@ -125,6 +125,7 @@ void open_session(const Options& options) {
   if (!options.environment.empty() && environment == nullptr)
     fail("the manifest '" + made->manifest.path + "' has no environment '" + options.environment + "'");
   if (environment != nullptr) enter(*environment);
+  setenv("NARROWS_CHECK", "1", 0);  // a backend that can look up whose memory a tensor is does so while it is judged
   made->runtime = make_runtime(options.plugin);
   DLDevice device = options.device.empty() ? DLDevice{} : parse_device(options.device);
   made->tested = choose_backend(made->runtime, options, device.device_type);
