@@ -45,8 +45,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     int count = 0;
     if (const gpuError_t found = gpuGetDeviceCount(&count); found != gpuSuccess || count == 0)
       throw Refusal{NW_UNAVAILABLE, -1,
-                    std::string(kPluginName) + ": " + (found == gpuSuccess ? "there is no device" : advice(found)) + " (" +
-                        gpuGetErrorString(found) + ")",
+                    std::string(found == gpuSuccess ? "there is no device" : advice(found)) + " (" + gpuGetErrorString(found) + ")",
                     static_cast<int64_t>(found)};
     const char* const checked = std::getenv("NARROWS_CHECK");
     auto instance = std::make_unique<Instance>();
