@@ -59,7 +59,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
                                    .multiprocessors = properties.multiProcessorCount,
                                    .threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
                                    .warp_size = properties.warpSize,
-                                   .shared_memory = max_shared_memory(properties),
+                                   .shared_memory = max_shared_memory(id, properties),
                                    .l2_cache = static_cast<size_t>(properties.l2CacheSize),
                                    .total_memory = properties.totalGlobalMem});
     }
@@ -87,7 +87,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", properties.name);
     write_arch(properties, info.arch, sizeof(info.arch));
-    write_uuid(properties, info.uuid);
+    write_uuid(device_id, properties, info.uuid);
     info.total_memory = properties.totalGlobalMem;
     write_sized(out, info);
   });
@@ -148,7 +148,8 @@ int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_
 
 bool is_host(DLDevice device) { return device.device_type == kDLCPU || static_cast<int>(device.device_type) == kPinnedType; }
 bool is_ours(DLDevice device) {
-  return static_cast<int>(device.device_type) == kDeviceType || static_cast<int>(device.device_type) == kManagedType;
+  const int type = static_cast<int>(device.device_type);
+  return type == kDeviceType || (kManagedType != 0 && type == kManagedType);
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
