@@ -13,7 +13,7 @@
 namespace narrows::gpu {
 namespace {
 
-constexpr const Op* kOps[] = {
+constexpr const common::Op<Instance>* kOps[] = {
     &elementwise,
 };
 
@@ -218,7 +218,7 @@ int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler,
 
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
-    const Op& op = find_op(kOps, *sig, kDeviceType);
+    const auto& op = find_op(kOps, *sig, kDeviceType);
     const DeviceScope scope(device_of(self, sig->device.device_id).id);
     plan_op<Instance>(op, instance_of(self), *sig, out, info);
   });
