@@ -14,7 +14,7 @@ namespace narrows::gpu {
 namespace {
 
 constexpr const Op* kOps[] = {
-    &elementwise,
+    &conv1d, &conv1d_backward,
 };
 
 const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }
@@ -86,7 +86,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     gpuDeviceProp properties;
     check(gpuGetDeviceProperties(&properties, device_of(self, device_id).id), "reading a device's properties");
     nw_device_info info{};
-    std::snprintf(info.name, sizeof(info.name), "%s", properties.name);
+    std::snprintf(info.name, sizeof(info.name), "%.127s", properties.name);
     write_arch(properties, info.arch, sizeof(info.arch));
     write_uuid(properties, info.uuid);
     info.total_memory = properties.totalGlobalMem;
