@@ -12,6 +12,7 @@ foreach(needed IN ITEMS ${NARROWS_HIP_CUDA}/lib64/libcudart_static.a ${NARROWS_H
     message(FATAL_ERROR "The hip backend for NVIDIA needs ${needed}: ./run hip-nvidia fetches it; or set NARROWS_HIP_CUDA and NARROWS_HIP_INCLUDE")
   endif()
 endforeach()
+set(environment)
 set(compile ${NARROWS_HIP_CLANG} -x cuda --cuda-path=${NARROWS_HIP_CUDA} -Wno-unknown-cuda-version -D__HIP_PLATFORM_NVIDIA__
             -isystem ${NARROWS_HIP_INCLUDE})
 
