@@ -86,7 +86,7 @@ __device__ double add_threads(double value) {
   __shared__ double values[kSumThreads];
   __syncthreads();
   values[threadIdx.x] = value;
-  for (int half = kSumThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
   }
