@@ -50,18 +50,25 @@ struct LltmForward {
 };
 
 // The cell of row b and state s from its gates without bias: writes all that is wanted of it.
-template <class T, bool Aligned>
-__device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int64_t s, const Accumulate<T> (&sums)[3]) {
-  using A = Accumulate<T>;
+template <class T, bool Aligned, class A = Accumulate<T>>
+__device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int64_t s, const A (&sums)[3], const A (&bias)[3],
+                                            A old_cell) {
   A z[3];
 #pragma unroll
   for (int gate = 0; gate < 3; ++gate) {
-    z[gate] = sums[gate] + read<T, Aligned>(p.bias, 0, gate * p.state + s);
+    z[gate] = sums[gate] + bias[gate];
     if (p.gates.base != nullptr) write<A, Aligned>(p.gates, b, gate * p.state + s, z[gate]);
   }
-  const A new_cell = read<T, Aligned>(p.old_cell, b, s) + elu(z[2]) * sigmoid(z[0]);
+  const A new_cell = old_cell + elu(z[2]) * sigmoid(z[0]);
   write<T, Aligned>(p.new_cell, b, s, new_cell);
   write<T, Aligned>(p.new_h, b, s, hyperbolic_tangent(new_cell) * sigmoid(z[1]));
+}
+template <class T, bool Aligned, class A = Accumulate<T>>
+__device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int64_t s, const A (&sums)[3]) {
+  A bias[3];
+#pragma unroll
+  for (int gate = 0; gate < 3; ++gate) bias[gate] = read<T, Aligned>(p.bias, 0, gate * p.state + s);
+  update_cell<T, Aligned>(p, b, s, sums, bias, read<T, Aligned>(p.old_cell, b, s));
 }
 
 // What a variant is asked with; `aligned`: every tensor to its element's size.
