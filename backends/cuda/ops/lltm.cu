@@ -1,5 +1,6 @@
 // lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant is one kernel of one
 // signature, so a plan is a kernel and a grid.
+#include "lltm_cell.h"
 #include "lltm_native.h"
 
 namespace narrows::gpu {

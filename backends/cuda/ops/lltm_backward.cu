@@ -2,6 +2,7 @@
 // path.
 #include "lltm_backward.h"
 
+#include "lltm_cell.h"
 #include "tile_gemm.h"
 
 namespace narrows::gpu {

@@ -5,6 +5,7 @@
 // each of its rows and multiplies all pairs. Rows lie an odd number of 16-byte units apart, so 8 neighbours touch every bank.
 #include <cooperative_groups.h>
 
+#include "lltm_cell.h"
 #include "lltm_native.h"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

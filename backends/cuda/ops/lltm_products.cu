@@ -1,6 +1,7 @@
 // lltm_products.cu -- the products of lltm_backward as tiles of one grid, for any device, dtype and strides. Step 5 of a tensor's
 // path.
 #include "lltm_backward.h"
+#include "lltm_cell.h"
 #include "tile_gemm.h"
 
 namespace narrows::gpu {
