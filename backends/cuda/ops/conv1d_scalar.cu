@@ -6,23 +6,13 @@
 namespace narrows::gpu {
 namespace {
 
-// Unsigned integers of an element's size.
-template <class T>
-using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
-
 // An element as an accumulator. kBytewise: the address may be no multiple of its size.
 template <bool kBytewise, class T>
 __device__ Accumulate<T> read(const T* p) {
   if constexpr (!kBytewise) {
     return widen(*p);
   } else {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(p);
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < sizeof(T); ++i) bits |= uint64_t{bytes[i]} << (8 * i);
-    const auto word = static_cast<Bits<T>>(bits);
-    T value;
-    memcpy(&value, &word, sizeof(T));
-    return widen(value);
+    return widen(load_bytes<T>(p));
   }
 }
 template <bool kBytewise, class T>
@@ -31,10 +21,7 @@ __device__ void write(T* p, Accumulate<T> x) {
   if constexpr (!kBytewise) {
     *p = value;
   } else {
-    auto* bytes = reinterpret_cast<unsigned char*>(p);
-    Bits<T> word;
-    memcpy(&word, &value, sizeof(T));
-    for (unsigned i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<unsigned char>(uint64_t{word} >> (8 * i));
+    store_bytes(p, value);
   }
 }
 
