@@ -40,7 +40,6 @@ __device__ __forceinline__ void store_bytes(void* to, T element) {
   constexpr int kWords = (sizeof(T) + 3) / 4;
   unsigned words[kWords] = {};
   memcpy(words, &element, sizeof(T));
-#pragma unroll
   for (unsigned i = 0; i < sizeof(T); ++i)
     static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(__byte_perm(words[i / 4], 0, 0x4440 + i % 4));
 }
