@@ -75,6 +75,17 @@ __device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
 __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
 
+// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
+
+template <class T>
+__device__ __forceinline__ T load_streamed(const T* p) {
+  return __ldcs(p);
+}
+template <class T>
+__device__ __forceinline__ void store_streamed(T* p, T x) {
+  __stcs(p, x);
+}
+
 // ---- the device, seen from the host ----
 
 // Why there is no device, and what to install.

@@ -1,0 +1,392 @@
+// elementwise_map.cpp -- see elementwise_map.h.
+#include "elementwise_map.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+namespace narrows::gpu {
+
+// ---- tables ----
+
+namespace {
+
+const FunctionTable* table_of(int dtype) {
+  switch (dtype) {
+    case NW_DTYPE_FLOAT32: return &kFunctionsF32;
+    case NW_DTYPE_FLOAT64: return &kFunctionsF64;
+    case NW_DTYPE_FLOAT16: return &kFunctionsF16;
+    case NW_DTYPE_BFLOAT16: return &kFunctionsBf16;
+    case NW_DTYPE_INT8: return &kFunctionsI8;
+    case NW_DTYPE_INT16: return &kFunctionsI16;
+    case NW_DTYPE_INT32: return &kFunctionsI32;
+    case NW_DTYPE_INT64: return &kFunctionsI64;
+    case NW_DTYPE_UINT8: return &kFunctionsU8;
+    case NW_DTYPE_UINT16: return &kFunctionsU16;
+    case NW_DTYPE_UINT32: return &kFunctionsU32;
+    case NW_DTYPE_UINT64: return &kFunctionsU64;
+    default: return &kFunctionsBool;
+  }
+}
+
+}  // namespace
+
+const Kernels* find_kernels(int function, int dtype) {
+  if (function == NW_EW_WHERE) return table_of(bits_dtype(dtype))->find(function);
+  const Kernels* found = table_of(dtype)->find(function);
+  return found != nullptr || kind_of(dtype) == kFloat ? found : table_of(bits_dtype(dtype))->find(function);
+}
+
+const Kernels& find_cast(int from, int to) {
+  const Kernels* const to_dtype[] = {kCastsF32, kCastsF64, kCastsF16, kCastsBf16, kCastsI8,  kCastsI16, kCastsI32,
+                                     kCastsI64, kCastsU8,  kCastsU16, kCastsU32,  kCastsU64, kCastsBool};
+  return to_dtype[to - 1][(from == NW_DTYPE_BOOL ? NW_DTYPE_UINT8 : from) - 1];
+}
+
+// ---- numbers ----
+
+namespace {
+
+// x rounded to nearest even in a format of that many bits of significand.
+double rounded(double x, int precision, int least_exponent, double largest) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const int exponent = std::max(std::ilogb(x), least_exponent) - (precision - 1);
+  const double nearest = std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
+  return std::fabs(nearest) > largest ? std::copysign(HUGE_VAL, x) : nearest;
+}
+
+template <class T>
+uint64_t bits_of(T x) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(x));
+  return bits;
+}
+
+}  // namespace
+
+uint64_t number_of(int dtype, double real, int64_t integer) {
+  switch (dtype) {
+    case NW_DTYPE_FLOAT64: return bits_of(real);
+    case NW_DTYPE_FLOAT32: return bits_of(static_cast<float>(real));
+    case NW_DTYPE_FLOAT16: return bits_of(static_cast<float>(rounded(real, 11, -14, 65504)));
+    case NW_DTYPE_BFLOAT16: return bits_of(static_cast<float>(rounded(real, 8, -126, 0x1.fep127)));
+    case NW_DTYPE_BOOL: return integer != 0;
+    default: return bits_of(integer);  // little-endian: the low bytes are the number modulo two to the width
+  }
+}
+
+uint64_t stored_number_of(int dtype, double real, int64_t integer) {
+  const uint64_t bits = number_of(dtype, real, integer);
+  if (dtype == NW_DTYPE_BFLOAT16) return bits >> 16;
+  if (dtype != NW_DTYPE_FLOAT16) return bits;
+  const double x = std::fabs(rounded(real, 11, -14, 65504));
+  const uint64_t sign = std::signbit(real) ? 0x8000 : 0;
+  if (x != x) return 0x7E00;
+  if (x > 65504) return sign | 0x7C00;
+  const int exponent = x == 0 ? -14 : std::max(std::ilogb(x), -14);
+  const auto digits = static_cast<uint64_t>(std::ldexp(x, 10 - exponent));  // 1024 and more, but for a subnormal
+  return sign | ((static_cast<uint64_t>(exponent + 14) << 10) + digits);
+}
+
+Divider make_divider(int64_t divisor) {
+  const auto d = static_cast<uint64_t>(divisor);
+  uint32_t shift = 0;
+  while ((uint64_t{1} << shift) < d) ++shift;
+  return {static_cast<uint32_t>(d), static_cast<uint32_t>((((uint64_t{1} << shift) - d) << 32) / d + 1), shift};
+}
+
+// ---- planning ----
+
+namespace {
+
+constexpr int64_t kMostIndices = int64_t{1} << 30;  // of one launch; kernels divide indices below 2^31
+
+// Cuts an iteration into parts of at most kMostIndices: body(extents, dimensions, offsets by dimension).
+void cut(const int64_t* extent, int ndim, const std::function<void(const int64_t*, int, const int64_t*)>& body) {
+  int64_t part[NW_MAX_NDIM], start[NW_MAX_NDIM] = {}, inner = 1;
+  int split = 0;
+  for (; split < ndim && extent[split] <= kMostIndices / inner; ++split) inner *= part[split] = extent[split];
+  if (split == ndim) return body(part, ndim, start);
+  const int64_t range = std::max<int64_t>(kMostIndices / inner, 1);
+  for (;;) {
+    for (start[split] = 0; start[split] < extent[split]; start[split] += range) {
+      part[split] = std::min(range, extent[split] - start[split]);
+      body(part, split + 1, start);
+    }
+    int d = split + 1;
+    while (d < ndim && ++start[d] == extent[d]) start[d++] = 0;
+    if (d >= ndim) return;
+  }
+}
+
+int largest_power(uint64_t x) { return static_cast<int>(x & (~x + 1) & 31); }  // of two that divides x; 0: 32 or more
+int alignment(uint64_t address) { return largest_power(address | 16); }       // at most 16
+
+}  // namespace
+
+void Map::read(const MapRequest& r) {
+  kernels_ = r.kernels;
+  num_slots_ = r.kernels.slots;
+  num_inputs_ = r.sig.num_inputs;
+  const nw_tensor_sig* tensors[kMaxSlots + 1];
+  int64_t sizes[kMaxSlots + 1];
+  for (int k = 0; k <= num_slots_; ++k) {
+    const int slot = k == num_slots_ ? kOut : k;
+    const int tensor = slot == kOut ? r.out : r.slots[k].tensor;
+    tensor_[slot] = tensor;
+    tensors[k] = tensor < 0 ? nullptr : &r.sig.tensors[tensor];
+    sizes[k] = kernels_.size[slot];
+    if (tensor < 0) {
+      numbers_ |= 1u << slot;
+      number_[slot] = r.slots[k].number;
+      continue;
+    }
+    align_[slot] = 1 << std::min<int>(tensors[k]->align_log2, 8);
+    bytewise_ |= align_[slot] < sizes[k];
+  }
+  collapse(r.shape, tensors, sizes, num_slots_ + 1, num_slots_, &space_);
+  empty_ = is_empty(r.shape);
+  for (int slot = 0; slot <= kOut; ++slot)
+    if ((slot < num_slots_ || slot == kOut) && !(numbers_ >> slot & 1) &&
+        (space_.ndim == 0 || stride(slot, 0) == kernels_.size[slot]))
+      units_ |= 1u << slot;
+}
+
+// One run of elements, of which an operand has all or repeats one.
+bool Map::is_flat() const {
+  if (bytewise_ || space_.ndim > 1 || !(units_ >> kOut & 1)) return false;
+  for (int k = 0; k < num_slots_; ++k)
+    if (!((numbers_ | units_) >> k & 1) && stride(k, 0) != 0) return false;
+  return true;
+}
+
+// Rows that are whole vectors, all of them aligned.
+bool Map::has_rows() const {
+  const int vector = kernels_.vector_elements;
+  if (bytewise_ || space_.ndim > VectorArgs::kDims || !(units_ >> kOut & 1) || space_.extent[0] % vector != 0) return false;
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if ((slot >= num_slots_ && slot != kOut) || (numbers_ >> slot & 1)) continue;
+    if (!(units_ >> slot & 1)) {
+      if (stride(slot, 0) != 0) return false;
+      continue;
+    }
+    const int64_t bytes = int64_t{vector} * kernels_.size[slot];
+    if (align_[slot] < bytes || offset(slot) % bytes != 0) return false;
+    for (int d = 1; d < space_.ndim; ++d)
+      if (stride(slot, d) % bytes != 0) return false;
+  }
+  return true;
+}
+
+bool Map::streams(const MapRequest& r) const {
+  double elements = 1, bytes = 0;  // floating point does not overflow
+  for (int d = 0; d < space_.ndim; ++d) elements *= static_cast<double>(space_.extent[d]);
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if ((slot >= num_slots_ && slot != kOut) || (numbers_ >> slot & 1)) continue;
+    double own = elements;
+    for (int d = 0; d < space_.ndim; ++d)
+      if (stride(slot, d) == 0) own /= static_cast<double>(space_.extent[d]);
+    bytes += own * kernels_.size[slot];
+  }
+  return bytes > static_cast<double>(r.instance.device(r.sig).l2_cache);
+}
+
+void Map::plan_flat(const MapRequest& r) {
+  VectorLaunch one{};
+  one.args.n = space_.ndim == 0 ? 1 : space_.extent[0];
+  one.args.numbers = numbers_;
+  one.args.units = units_;
+  one.args.streamed = streams(r);
+  std::copy_n(number_, kMaxSlots, one.args.number);
+  for (int slot = 0; slot <= kOut; ++slot) one.offset[slot] = slot < num_slots_ || slot == kOut ? offset(slot) : 0;
+  vector_.push_back(one);
+  flat_ = true;
+}
+
+void Map::plan_rows(const MapRequest& r) {
+  const int vector = kernels_.vector_elements;
+  VectorLaunch one{};
+  one.args.numbers = numbers_;
+  one.args.units = units_;
+  one.args.streamed = false;  // what is broadcast is read again
+  std::copy_n(number_, kMaxSlots, one.args.number);
+  std::fill_n(one.args.access, kMaxSlots + 1, uint8_t{16});
+  int64_t extent[NW_MAX_NDIM];
+  std::copy_n(space_.extent, space_.ndim, extent);
+  extent[0] /= vector;
+  (void)r;
+  cut(extent, space_.ndim, [&](const int64_t* part, int ndim, const int64_t* start) {
+    one.args.n = 1;
+    one.args.dims = ndim;
+    for (int d = 0; d < ndim; ++d) {
+      one.args.n *= part[d];
+      one.args.divider[d] = make_divider(part[d]);
+    }
+    for (int slot = 0; slot <= kOut; ++slot) {
+      if (slot >= num_slots_ && slot != kOut) continue;
+      one.offset[slot] = offset(slot);
+      for (int d = 0; d < space_.ndim; ++d) {
+        const int64_t step = d == 0 ? stride(slot, 0) * vector : stride(slot, d);
+        one.args.stride[slot][d] = step;
+        one.offset[slot] += start[d] * step;
+      }
+    }
+    one.blocks = ceil_div(one.args.n, kernels_.vector_threads);
+    vector_.push_back(one);
+  });
+}
+
+// A dimension along which an input lies that is far apart along dimension 0; -1: there is none.
+int Map::find_tile_dim() const {
+  constexpr int64_t kLeastSide = 16;
+  if (bytewise_ || space_.ndim < 2 || space_.extent[0] < kLeastSide || space_.extent[0] > INT32_MAX) return -1;
+  for (int k = 0; k < num_slots_; ++k)
+    for (int d = 1; d < space_.ndim; ++d) {
+      const int64_t across = std::abs(stride(k, 0)), along = std::abs(stride(k, d));
+      if (!(numbers_ >> k & 1) && along != 0 && along <= 2 * kernels_.size[k] && across >= 4 * along &&
+          space_.extent[d] >= kLeastSide && space_.extent[d] <= INT32_MAX)
+        return d;
+    }
+  return -1;
+}
+
+void Map::plan_strided(const MapRequest& r) {
+  (void)r;
+  StridedLaunch one{};
+  one.args.numbers = numbers_;
+  one.args.bytewise = bytewise_;
+  std::copy_n(number_, kMaxSlots, one.args.number);
+  int64_t extent[NW_MAX_NDIM], step[kMaxSlots + 1][NW_MAX_NDIM] = {};
+  const int ndim = space_.ndim, tile_dim = variant_ == kScalar ? -1 : find_tile_dim();
+  for (int d = 0; d < ndim; ++d) {
+    const int from = tile_dim < 0 ? d : d == 1 ? tile_dim : d == tile_dim ? 1 : d;
+    extent[d] = space_.extent[from];
+    for (int slot = 0; slot <= kOut; ++slot)
+      if (slot < num_slots_ || slot == kOut) step[slot][d] = stride(slot, from);
+  }
+  if (tile_dim >= 0) {
+    one.args.tiled = true;
+    for (int d = 0; d < 2; ++d) {
+      one.args.extent[d] = static_cast<int32_t>(extent[d]);
+      extent[d] = ceil_div(extent[d], kernels_.tile);
+      for (int slot = 0; slot <= kOut; ++slot) {
+        one.args.inner[slot][d] = step[slot][d];
+        step[slot][d] *= kernels_.tile;
+      }
+    }
+    for (int k = 0; k < num_slots_; ++k)
+      if (!(numbers_ >> k & 1) && step[k][1] != 0 && std::abs(step[k][1]) * 4 <= std::abs(step[k][0])) one.args.staged |= 1u << k;
+  }
+  cut(extent, ndim, [&](const int64_t* part, int dims, const int64_t* start) {
+    int64_t n = 1;
+    one.args.dims = dims;
+    for (int d = 0; d < dims; ++d) {
+      n *= part[d];
+      one.args.divider[d] = make_divider(part[d]);
+    }
+    for (int slot = 0; slot <= kOut; ++slot) {
+      if (slot >= num_slots_ && slot != kOut) continue;
+      one.offset[slot] = offset(slot);
+      for (int d = 0; d < ndim; ++d) {
+        one.args.stride[slot][d] = step[slot][d];
+        one.offset[slot] += start[d] * step[slot][d];
+      }
+    }
+    one.args.n = static_cast<uint32_t>(n);
+    one.blocks = one.args.tiled ? n : ceil_div(n, kStridedThreads * kernels_.strided_elements);
+    strided_.push_back(one);
+  });
+}
+
+void Map::plan(const MapRequest& r, int variant) {
+  read(r);
+  if (empty_) {
+    variant_ = variant == kOwnChoice ? kVector : variant;
+    return;
+  }
+  const bool flat = is_flat(), rows = !flat && has_rows();
+  if (variant == kVector && !flat && !rows)
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
+  variant_ = variant != kOwnChoice ? variant : flat || rows ? kVector : bytewise_ ? kScalar : kStrided;
+  if (variant_ != kVector) {
+    plan_strided(r);
+    const int staged = __builtin_popcount(strided_[0].args.staged);
+    load_kernel(kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
+    return;
+  }
+  flat ? plan_flat(r) : plan_rows(r);
+  load_kernel(kernels_.vector);
+}
+
+void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access, int threads) {
+  read(r);
+  kernels_.vector = kernel;
+  kernels_.vector_elements = elements;
+  kernels_.vector_threads = threads;
+  width_access_ = access;
+  if (empty_) return;
+  if (!is_flat()) refuse(NW_UNSUPPORTED, r.out, "%s: kernel '%s' needs contiguous operands", r.sig.op, name);
+  for (int slot = 0; slot <= kOut; ++slot)
+    if ((units_ >> slot & 1) && align_[slot] < access)
+      refuse(NW_UNSUPPORTED, tensor_[slot], "%s: kernel '%s' needs operands aligned to %d bytes; this one is aligned to %d",
+             r.sig.op, name, access, align_[slot]);
+  plan_flat(r);
+  load_kernel(kernel);
+}
+
+// ---- launch ----
+
+char* Map::address(const nw_call& call, int k) const {
+  const auto index = static_cast<uint32_t>(tensor_[k]);
+  return data<char>(index < num_inputs_ ? call.inputs[index] : call.outputs[index - num_inputs_]);
+}
+
+// The vectors begin where the widest operand has an aligned address; what else is aligned there shows in the addresses.
+void Map::launch_flat(const nw_call& call) const {
+  VectorArgs args = vector_[0].args;
+  const int vector = kernels_.vector_elements;
+  int widest = kOut;
+  uint64_t addresses[kMaxSlots + 1] = {};
+  for (int k = 0; k <= kOut; ++k) {
+    if ((k >= num_slots_ && k != kOut) || (numbers_ >> k & 1)) continue;
+    char* const at = address(call, k) + vector_[0].offset[k];
+    addresses[k] = reinterpret_cast<uint64_t>(at);
+    if ((units_ >> k & 1) && kernels_.size[k] > kernels_.size[widest]) widest = k;
+    (k == kOut ? args.out : const_cast<char*&>(args.in[k])) = at;
+  }
+  const auto size = static_cast<uint64_t>(kernels_.size[widest]);
+  if (width_access_ == 0) args.lead = static_cast<int32_t>(addresses[widest] % (size * static_cast<uint64_t>(vector)) / size);
+  for (int k = 0; k <= kOut; ++k)
+    if (units_ >> k & 1)
+      args.access[k] =
+          static_cast<uint8_t>(alignment(addresses[k] - static_cast<uint64_t>(args.lead) * static_cast<uint64_t>(kernels_.size[k])));
+  const int64_t blocks = ceil_div(args.n + args.lead, int64_t{vector} * kernels_.vector_threads);
+  launch_kernel(kernels_.vector, blocks, kernels_.vector_threads, 0, stream_of(call), args);
+}
+
+void Map::launch(const nw_call& call) const {
+  if (empty_) return;
+  if (flat_) return launch_flat(call);
+  char* base[kMaxSlots + 1] = {};
+  for (int k = 0; k <= kOut; ++k)
+    if ((k < num_slots_ || k == kOut) && !(numbers_ >> k & 1)) base[k] = address(call, k);
+  const auto set = [&](auto& args, const int64_t* offset) {
+    for (int k = 0; k < num_slots_; ++k)
+      if (!(numbers_ >> k & 1)) args.in[k] = base[k] + offset[k];
+    args.out = base[kOut] + offset[kOut];
+  };
+  for (const VectorLaunch& one : vector_) {
+    VectorArgs args = one.args;
+    set(args, one.offset);
+    launch_kernel(kernels_.vector, one.blocks, kernels_.vector_threads, 0, stream_of(call), args);
+  }
+  for (const StridedLaunch& one : strided_) {
+    StridedArgs args = one.args;
+    set(args, one.offset);
+    const int staged = __builtin_popcount(args.staged);
+    launch_kernel(kernels_.strided, one.blocks, kStridedThreads, static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call),
+                  args);
+  }
+}
+
+}  // namespace narrows::gpu
