@@ -24,6 +24,27 @@ __device__ __forceinline__ T narrowed(Accumulate<T> x) {
   return out;
 }
 
+// An element to and from any address, byte by byte. ptxas 13.0 takes the store of a byte of a converted number, when that is 16 bits
+// wide, for a conversion to an 8-bit integer: the permutation keeps it from seeing where the byte comes from.
+template <class T>
+__device__ __forceinline__ T load_bytes(const char* from) {
+  T element;
+  memcpy(&element, from, sizeof(T));
+  return element;
+}
+template <class T>
+__device__ __forceinline__ void store_bytes(char* to, T element) {
+  if constexpr (sizeof(T) == 2) {
+    uint16_t bits;
+    memcpy(&bits, &element, 2);
+    const uint32_t opaque = __byte_perm(bits, 0, 0x4410);
+    to[0] = static_cast<char>(opaque);
+    to[1] = static_cast<char>(opaque >> 8);
+  } else {
+    memcpy(to, &element, sizeof(T));
+  }
+}
+
 // visit(T{}) with the element type that `t` names.
 template <class Visit>
 decltype(auto) with_dtype(Dtype t, Visit&& visit) {

@@ -12,12 +12,8 @@ namespace narrows::gpu {
 template <class T, bool Aligned>
 __device__ __forceinline__ Accumulate<T> read(const Matrix& m, int64_t row, int64_t column) {
   const char* from = m.base + (row * m.row + column * m.column) * static_cast<int64_t>(sizeof(T));
-  T element;
-  if constexpr (Aligned)
-    element = *reinterpret_cast<const T*>(from);
-  else
-    memcpy(&element, from, sizeof(T));
-  return widen(element);
+  if constexpr (Aligned) return widen(*reinterpret_cast<const T*>(from));
+  return widen(load_bytes<T>(from));
 }
 template <class T, bool Aligned>
 __device__ __forceinline__ void write(const Matrix& m, int64_t row, int64_t column, Accumulate<T> value) {
@@ -26,7 +22,7 @@ __device__ __forceinline__ void write(const Matrix& m, int64_t row, int64_t colu
   if constexpr (Aligned)
     *reinterpret_cast<T*>(to) = element;
   else
-    memcpy(to, &element, sizeof(T));
+    store_bytes(to, element);
 }
 
 // ---- activations: all come from exp and expm1 of numbers that are not positive, so nothing overflows and nothing cancels ----

@@ -257,11 +257,11 @@ LltmChoice choice(const LltmSizes& sizes) {
 }
 
 // rows, states of a thread; warps along rows, states, depth; blocks of a cluster; k of a stage; stages
-using Latency = Shape<1, 1, 1, 1, 4, 1, 32, 5>;
+using Latency = Shape<1, 1, 1, 1, 4, 1, 64, 3>;
 using Small = Shape<2, 2, 1, 1, 4, 1, 64, 6>;
-using Middle = Shape<8, 2, 1, 2, 4, 2, 64, 3>;
-using Wide = Shape<16, 2, 1, 4, 2, 2, 32, 4>;
-using Large = Shape<8, 4, 2, 4, 1, 1, 32, 4>;
+using Middle = Shape<4, 4, 2, 1, 4, 2, 64, 3>;
+using Wide = Shape<8, 4, 2, 2, 2, 2, 32, 4>;
+using Large = Shape<16, 2, 1, 8, 1, 1, 32, 4>;
 
 // Whether rows can be copied 16 bytes at a time.
 bool has_copyable_rows(const LltmRequest& request) {
