@@ -12,8 +12,10 @@ namespace narrows::gpu {
 template <class T, bool Aligned>
 __device__ __forceinline__ Accumulate<T> read(const Matrix& m, int64_t row, int64_t column) {
   const char* from = m.base + (row * m.row + column * m.column) * static_cast<int64_t>(sizeof(T));
-  if constexpr (Aligned) return widen(*reinterpret_cast<const T*>(from));
-  return widen(load_bytes<T>(from));
+  if constexpr (Aligned)
+    return widen(*reinterpret_cast<const T*>(from));
+  else
+    return widen(load_bytes<T>(from));
 }
 template <class T, bool Aligned>
 __device__ __forceinline__ void write(const Matrix& m, int64_t row, int64_t column, Accumulate<T> value) {
