@@ -21,8 +21,8 @@ struct ConvGeometry {
   int64_t out_channels, taps, out_length;
   int64_t groups, stride, dilation, pad_left;
   Strides3 x, w, y;
-  int64_t ins() const { return in_channels / groups; }
-  int64_t outs() const { return out_channels / groups; }
+  constexpr int64_t ins() const { return in_channels / groups; }
+  constexpr int64_t outs() const { return out_channels / groups; }
 };
 ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y);
 Strides3 strides3(const nw_tensor_sig& tensor);

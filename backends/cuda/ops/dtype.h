@@ -1,6 +1,7 @@
 // dtype.h -- the four floating-point dtypes of conv1d and lltm in kernels, and how the host picks one. Step 5 of a tensor's path.
 #pragma once
 
+#include <cstring>
 #include <type_traits>
 
 #include "backend.h"
@@ -24,25 +25,23 @@ __device__ __forceinline__ T narrowed(Accumulate<T> x) {
   return out;
 }
 
-// An element to and from any address, byte by byte. ptxas 13.0 takes the store of a byte of a converted number, when that is 16 bits
-// wide, for a conversion to an 8-bit integer: the permutation keeps it from seeing where the byte comes from.
+// ---- elements at addresses that are no multiple of their size ----
+
 template <class T>
-__device__ __forceinline__ T load_bytes(const char* from) {
+__device__ __forceinline__ T load_bytes(const void* from) {
   T element;
   memcpy(&element, from, sizeof(T));
   return element;
 }
+
+// By permutes: ptxas 13.0 takes the stored low byte of a 16-bit float for a conversion of its value to an integer.
 template <class T>
-__device__ __forceinline__ void store_bytes(char* to, T element) {
-  if constexpr (sizeof(T) == 2) {
-    uint16_t bits;
-    memcpy(&bits, &element, 2);
-    const uint32_t opaque = __byte_perm(bits, 0, 0x4410);
-    to[0] = static_cast<char>(opaque);
-    to[1] = static_cast<char>(opaque >> 8);
-  } else {
-    memcpy(to, &element, sizeof(T));
-  }
+__device__ __forceinline__ void store_bytes(void* to, T element) {
+  constexpr int kWords = (sizeof(T) + 3) / 4;
+  unsigned words[kWords] = {};
+  memcpy(words, &element, sizeof(T));
+  for (unsigned i = 0; i < sizeof(T); ++i)
+    static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(__byte_perm(words[i / 4], 0, 0x4440 + i % 4));
 }
 
 // visit(T{}) with the element type that `t` names.

@@ -12,10 +12,12 @@ namespace narrows::gpu {
 template <class T, bool Aligned>
 __device__ __forceinline__ Accumulate<T> read(const Matrix& m, int64_t row, int64_t column) {
   const char* from = m.base + (row * m.row + column * m.column) * static_cast<int64_t>(sizeof(T));
+  T element;
   if constexpr (Aligned)
-    return widen(*reinterpret_cast<const T*>(from));
+    element = *reinterpret_cast<const T*>(from);
   else
-    return widen(load_bytes<T>(from));
+    element = load_bytes<T>(from);
+  return widen(element);
 }
 template <class T, bool Aligned>
 __device__ __forceinline__ void write(const Matrix& m, int64_t row, int64_t column, Accumulate<T> value) {

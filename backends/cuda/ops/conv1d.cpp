@@ -1,0 +1,180 @@
+// conv1d.cpp -- plans and launches conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The
+// kernels are in conv1d_*.cu; conv1d_native() has those in a vendor's own instructions.
+#include <iterator>
+#include <vector>
+
+#include "conv1d.h"
+
+namespace narrows::gpu {
+namespace {
+
+// A kernel variant by name. Of conv1d_backward, `grad_w` goes with it; a part that a variant isn't made for runs on one further down
+// the list.
+struct Variant {
+  const char* name;
+  PlanCorrelation correlation;
+  PlanSum grad_w;
+};
+
+enum Kernel { kWgmma, kMma, kGemm, kDirect, kScalar };
+constexpr const char* kKernels[] = {"wgmma", "mma", "gemm", "direct", "scalar", nullptr};
+
+const Variant* variants() {
+  static const Variant list[] = {{kKernels[kWgmma], conv1d_native().wgmma, nullptr},
+                                 {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma},
+                                 {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
+                                 {kKernels[kDirect], plan_direct, plan_grad_w_direct},
+                                 {kKernels[kScalar], plan_scalar, plan_grad_w_scalar}};
+  return list;
+}
+
+// Many outputs and a long sum: a product beats sliding windows.
+bool prefers_product(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
+
+// ---- conv1d ----
+
+enum Input : uint32_t { kX, kW, kBias };
+
+class ConvPlan final : public Plan {
+ public:
+  ConvPlan(const Instance& instance, const nw_sig& sig) {
+    const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
+    const int forced = forced_kernel(sig, kKernels);
+    const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
+    const int first = forced >= 0 ? forced : prefers_product(g) ? kWgmma : kDirect;
+    kernel = kKernels[empty && forced < 0 ? kScalar : first];
+    if (empty) return;
+    const bool bias = has_input(sig, kBias);
+    const CorrelationProblem problem{&instance.device(sig), g.dtype, forward_correlation(g, bias ? input(sig, kBias).strides[0] : 0),
+                                     input(sig, kX).align_log2, input(sig, kW).align_log2,
+                                     bias ? input(sig, kBias).align_log2 : 8, output(sig, 0).align_log2};
+    for (int i = first; part_ == nullptr; ++i) {
+      if (forced >= 0 && i != forced) refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
+      if (variants()[i].correlation != nullptr) part_ = variants()[i].correlation(problem);
+      kernel = kKernels[i];
+    }
+    workspace_size = part_->workspace_size;
+  }
+
+  void launch(const nw_call& call) const override {
+    if (part_ == nullptr) return;
+    const void* bias = call.num_inputs > kBias ? data<void>(call.inputs[kBias]) : nullptr;
+    part_->launch({data<void>(call.inputs[kX]), data<void>(call.inputs[kW]), bias, data<void>(call.outputs[0])}, call.workspace,
+                  stream_of(call));
+  }
+
+ private:
+  std::unique_ptr<Part> part_;
+};
+
+// ---- conv1d_backward ----
+
+namespace backward {
+
+enum Input : uint32_t { kGradY, kX, kW };
+enum Output : uint32_t { kGradX, kGradW, kGradBias };
+
+class ConvBackwardPlan final : public Plan {
+ public:
+  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : sig_(&sig), device_(&instance.device(sig)) {
+    const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
+    const int forced = forced_kernel(sig, kKernels);
+    first_ = forced >= 0 ? forced : prefers_product(g) ? kWgmma : kDirect;
+    used_ = kScalar;
+    if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
+      FillAll(g);
+    } else {
+      if (has_output(sig, kGradX)) GradX(g);
+      if (has_output(sig, kGradW)) GradW(g);
+      if (has_output(sig, kGradBias)) GradBias(g);
+      // What a forced kernel is asked about is at least one of the gradients.
+      if (forced >= 0 && forced != used_ && (has_output(sig, kGradX) || has_output(sig, kGradW)))
+        refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
+    }
+    kernel = kKernels[forced >= 0 ? forced : used_];
+    for (const Step& step : steps_) workspace_size = std::max(workspace_size, step.part->workspace_size);
+    sig_ = nullptr;
+  }
+
+  // One part after the other in the same workspace.
+  void launch(const nw_call& call) const override {
+    for (const Step& step : steps_) {
+      const auto in = [&](int i) { return i < 0 ? nullptr : data<void>(call.inputs[i]); };
+      step.part->launch({in(step.a), in(step.b), nullptr, data<void>(call.outputs[step.output])}, call.workspace, stream_of(call));
+    }
+  }
+
+ private:
+  struct Step {
+    std::unique_ptr<Part> part;
+    int a, b, output;  // which tensors of the call it works on; -1: none
+  };
+
+  int align_of_output(uint32_t i) const { return output(*sig_, i).align_log2; }
+
+  void Fill(Dtype dtype, uint32_t out, int64_t outer, int64_t channels, int64_t positions, Strides3 strides) {
+    if (outer == 0 || channels == 0 || positions == 0) return;  // the others may be huge
+    steps_.push_back(
+        {plan_fill_zero({dtype, outer, channels, positions, strides, align_of_output(out)}), -1, -1, static_cast<int>(out)});
+  }
+  void FillAll(const ConvGeometry& g) {
+    if (has_output(*sig_, kGradX)) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides3(output(*sig_, kGradX)));
+    if (has_output(*sig_, kGradW)) Fill(g.dtype, kGradW, g.out_channels, g.ins(), g.taps, strides3(output(*sig_, kGradW)));
+    if (has_output(*sig_, kGradBias)) Fill(g.dtype, kGradBias, 1, 1, g.out_channels, strides3(output(*sig_, kGradBias)));
+  }
+
+  // The first variant from first_ on that takes the part.
+  template <class Problem>
+  std::unique_ptr<Part> Choose(const Problem& problem, std::unique_ptr<Part> (*const Variant::*plan)(const Problem&)) {
+    for (int i = first_;; ++i) {
+      std::unique_ptr<Part> part = variants()[i].*plan == nullptr ? nullptr : (variants()[i].*plan)(problem);
+      if (part == nullptr) continue;
+      used_ = std::min(used_, i);
+      return part;
+    }
+  }
+
+  void GradX(const ConvGeometry& g) {
+    const Strides3 strides = strides3(output(*sig_, kGradX));
+    if (g.in_channels == 0 || g.length == 0) return;
+    const int64_t phases = num_grad_x_phases(g);
+    if (phases < g.stride) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
+    for (int64_t i = 0; i < phases; ++i) {
+      const CorrelationProblem problem{device_, g.dtype, grad_x_phase(g, strides, i), input(*sig_, kGradY).align_log2,
+                                       input(*sig_, kW).align_log2, 8, align_of_output(kGradX)};
+      if (problem.c.length > 0) steps_.push_back({Choose(problem, &Variant::correlation), kGradY, kW, kGradX});
+    }
+  }
+
+  SumProblem Sum(const ConvGeometry& g, uint32_t out) const {
+    return {device_, g, strides3(output(*sig_, out)), input(*sig_, kGradY).align_log2, input(*sig_, kX).align_log2,
+            align_of_output(out)};
+  }
+  void GradW(const ConvGeometry& g) {
+    if (g.in_channels > 0) steps_.push_back({Choose(Sum(g, kGradW), &Variant::grad_w), kGradY, kX, kGradW});
+  }
+  void GradBias(const ConvGeometry& g) {
+    const SumProblem problem = Sum(g, kGradBias);
+    std::unique_ptr<Part> part = first_ == kScalar ? nullptr : plan_grad_bias_direct(problem);
+    if (part == nullptr) part = plan_grad_bias_scalar(problem);
+    steps_.push_back({std::move(part), kGradY, -1, kGradBias});
+  }
+
+  const nw_sig* sig_;  // while planning
+  const Device* device_;
+  int first_, used_;  // variants: where the search begins, and the first that was found
+  std::vector<Step> steps_;
+};
+
+}  // namespace backward
+}  // namespace
+
+const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                     return std::make_unique<ConvPlan>(instance, sig);
+                   }};
+
+const Op conv1d_backward = {"conv1d_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                              return std::make_unique<backward::ConvBackwardPlan>(instance, sig);
+                            }};
+
+}  // namespace narrows::gpu

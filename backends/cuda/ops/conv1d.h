@@ -1,0 +1,86 @@
+// conv1d.h -- the parts that conv1d and conv1d_backward are put together from, and the kernels that each part may run on. Step 5 of
+// a tensor's path. A part is a correlation (the forward pass; one residue of grad_x) or a sum over batch and positions (grad_w,
+// grad_bias). Every kernel family plans a part, or says that it isn't made for it.
+#pragma once
+
+#include <memory>
+
+#include "backend.h"
+#include "common/conv1d.h"
+
+namespace narrows::gpu {
+
+// Addresses of a part's tensors: of a correlation in, w, bias or nullptr, and out; of a sum grad_y, x, nullptr, and the gradient.
+struct Operands {
+  const void *a, *b, *bias;
+  void* out;
+};
+
+// A part, planned: its kernels are loaded on the device.
+class Part {
+ public:
+  virtual ~Part() = default;
+  virtual void launch(const Operands& operands, void* workspace, gpuStream_t stream) const = 0;
+  uint64_t workspace_size = 0;
+};
+
+// Alignments are log2 of bytes, of the tensors' first elements.
+struct CorrelationProblem {
+  const Device* device;
+  Dtype dtype;
+  Correlation c;
+  int in_align, w_align, bias_align, out_align;
+
+  // Whether each element lies on a multiple of its size.
+  bool aligned() const { return (int64_t{1} << std::min({in_align, w_align, bias_align, out_align})) >= size_of(dtype); }
+};
+
+// grad_w, or grad_bias, which has the stride out.position and reads no x.
+struct SumProblem {
+  const Device* device;
+  ConvGeometry g;
+  Strides3 out;
+  int y_align, x_align, out_align;
+
+  bool aligned() const { return (int64_t{1} << std::min({y_align, x_align, out_align})) >= size_of(g.dtype); }
+};
+
+// Each gives nullptr for a part that the kernel isn't made for. A part has at least one output element.
+using PlanCorrelation = std::unique_ptr<Part> (*)(const CorrelationProblem&);
+using PlanSum = std::unique_ptr<Part> (*)(const SumProblem&);
+
+// The plain loops, for everything.
+std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem);
+std::unique_ptr<Part> plan_grad_w_scalar(const SumProblem& problem);
+std::unique_ptr<Part> plan_grad_bias_scalar(const SumProblem& problem);
+// Zeros in all of an (outer, channel, position) tensor; `a` and `b` are not read.
+struct FillProblem {
+  Dtype dtype;
+  int64_t outer, channels, positions;
+  Strides3 out;
+  int align;
+};
+std::unique_ptr<Part> plan_fill_zero(const FillProblem& problem);
+
+// Few channels to a group: sliding windows. Elements must be aligned.
+std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem);
+std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem);
+std::unique_ptr<Part> plan_grad_bias_direct(const SumProblem& problem);
+
+// Many channels to a group: products, without a matrix of the input's windows in memory. Elements must be aligned.
+std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem);
+std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);
+
+// The same in a vendor's own instructions: platform/conv1d_native.cpp has the table. nullptr where there is none.
+struct NativeConv1d {
+  PlanCorrelation fir, mma, wgmma;
+  PlanSum grad_w_mma;
+};
+const NativeConv1d& conv1d_native();
+
+inline constexpr int kThreads = 256;  // of a block, where nothing asks for another number
+
+// Blocks for `total` threads, in a loop over the grid where there would be too many.
+inline int64_t grid_of(int64_t total, int threads = kThreads) { return std::clamp<int64_t>(ceil_div(total, threads), 1, kMaxBlocks); }
+
+}  // namespace narrows::gpu

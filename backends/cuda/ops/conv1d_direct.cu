@@ -1,0 +1,248 @@
+// conv1d_direct.cu -- correlations with few channels to a group: sliding windows in registers. Step 5 of a tensor's path.
+// Three kernels: `vectors` for short filters on contiguous rows, which is bound by memory; plan_fir()'s for long ones, bound by
+// arithmetic; `windows` for everything else.
+#include "conv1d.h"
+#include "conv1d_fir.h"
+#include "dtype.h"
+
+namespace narrows::gpu {
+namespace {
+
+// ---- vectors: one input channel, taps side by side, rows of 16-byte vectors ----
+
+template <class T>
+struct alignas(16) Vector {
+  static constexpr int kSize = 16 / sizeof(T);
+  T e[kSize];
+};
+
+constexpr int kMostTaps = 8;
+
+// What is uniform over the grid. Vectors of x and y count from the start of a row.
+struct VectorShape {
+  int64_t length, extent;
+  int64_t in_batch, in_group, out_batch, out_group, out_channel, w_group, w_out, w_tap, bias_stride;
+  int64_t first;  // vector of x that the first output reads, and which of its elements
+  int shift;
+  uint32_t groups, outs, tiles;
+};
+
+// Elements [i * kSize, (i + 1) * kSize) of a row, zeros outside of it.
+template <class T>
+__device__ __forceinline__ void load_vector(const T* row, int64_t extent, int64_t i, Accumulate<T>* values) {
+  constexpr int kSize = Vector<T>::kSize;
+  const int64_t position = i * kSize;
+  if (position >= 0 && position + kSize <= extent) {
+    const auto v = *reinterpret_cast<const Vector<T>*>(row + position);
+#pragma unroll
+    for (int e = 0; e < kSize; ++e) values[e] = widen(v.e[e]);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kSize; ++e)
+      values[e] = position + e >= 0 && position + e < extent ? widen(row[position + e]) : Accumulate<T>{0};
+  }
+}
+
+// values[i] = values[i + shift] for shift < 2 * kStep; the shift is the same for all threads, so these are uniform branches around
+// moves.
+template <int kStep, int kCount, class A>
+__device__ __forceinline__ void shift_down(A (&values)[kCount], int shift) {
+  if (shift & kStep) {
+#pragma unroll
+    for (int i = 0; i + kStep < kCount; ++i) values[i] = values[i + kStep];
+  }
+  if constexpr (kStep > 1) shift_down<kStep / 2>(values, shift);
+}
+
+// Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
+template <class T, int kTaps, int kVectors>
+__global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bias, T* y) {
+  using A = Accumulate<T>;
+  constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize;
+  const uint32_t row = blockIdx.x / s.tiles, tile = blockIdx.x % s.tiles;
+  const uint32_t m = row % s.outs, group = row / s.outs % s.groups, n = row / s.outs / s.groups;
+  x += n * s.in_batch + group * s.in_group;
+  y += n * s.out_batch + group * s.out_group + m * s.out_channel;
+  w += group * s.w_group + m * s.w_out;
+  const int64_t start = int64_t{tile} * kVectors * blockDim.x + threadIdx.x;
+
+  A in[kVectors][kLoads * kSize];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      if (i * kSize < s.shift + kSize + kTaps - 1 && (start + int64_t{v} * blockDim.x) * kSize < s.length)
+        load_vector(x, s.extent, s.first + start + int64_t{v} * blockDim.x + i, in[v] + i * kSize);
+  A taps[kTaps];
+#pragma unroll
+  for (int j = 0; j < kTaps; ++j) taps[j] = widen(w[j * s.w_tap]);
+  const A add = bias == nullptr ? A{0} : widen(bias[(group * s.outs + m) * s.bias_stride]);
+
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    shift_down<kSize / 2>(in[v], s.shift);
+    const int64_t q = (start + int64_t{v} * blockDim.x) * kSize;
+    Vector<T> out;
+#pragma unroll
+    for (int e = 0; e < kSize; ++e) {
+      A sum = in[v][e] * taps[0];
+#pragma unroll
+      for (int j = 1; j < kTaps; ++j) sum += in[v][e + j] * taps[j];
+      out.e[e] = narrowed<T>(sum + add);
+    }
+    if (q + kSize <= s.length) {
+      *reinterpret_cast<Vector<T>*>(y + q) = out;
+    } else {
+#pragma unroll
+      for (int e = 0; e < kSize; ++e)
+        if (q + e < s.length) y[q + e] = out.e[e];
+    }
+  }
+}
+
+template <class T>
+using VectorKernel = void (*)(VectorShape, const T*, const T*, const T*, T*);
+
+// The kernel for a number of taps, from 1 to kMostTaps.
+template <class T, int kTaps = kMostTaps>
+VectorKernel<T> vector_kernel(int64_t taps) {
+  if constexpr (kTaps > 1)
+    if (taps < kTaps) return vector_kernel<T, kTaps - 1>(taps);
+  return vectors<T, kTaps, 2>;
+}
+
+// Whether rows that are these strides apart start on 16 bytes. A stride over one element is never taken.
+struct RowStride {
+  int64_t count, stride;
+};
+bool rows_are_aligned(Dtype dtype, int align, std::initializer_list<RowStride> strides) {
+  if (align < 4) return false;
+  return std::all_of(strides.begin(), strides.end(),
+                     [&](RowStride s) { return s.count <= 1 || s.stride % (16 / size_of(dtype)) == 0; });
+}
+
+template <class T>
+class VectorPart final : public Part {
+ public:
+  VectorPart(const Correlation& c, int64_t blocks, VectorShape shape) : w_offset_(c.w_offset), out_offset_(c.out_offset),
+        blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
+    load_kernel(kernel_);
+  }
+  static constexpr int threads() { return sizeof(T) == 2 ? 64 : 128; }
+  static constexpr int64_t tile() { return int64_t{2} * threads() * Vector<T>::kSize; }
+
+  void launch(const Operands& p, void*, gpuStream_t stream) const override {
+    launch_kernel(kernel_, blocks_, threads(), 0, stream, shape_, static_cast<const T*>(p.a), static_cast<const T*>(p.b) + w_offset_,
+                  static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
+  }
+
+ private:
+  int64_t w_offset_, out_offset_, blocks_;
+  VectorShape shape_;
+  VectorKernel<T> kernel_;
+};
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+template <class T>
+std::unique_ptr<Part> plan_vectors(const CorrelationProblem& problem) {
+  const Correlation& c = problem.c;
+  constexpr int64_t kSize = Vector<T>::kSize, kTile = VectorPart<T>::tile();
+  if (c.ins != 1 || c.taps > kMostTaps || c.step != 1 || (c.taps > 1 && c.tap_step != 1)) return nullptr;
+  if (c.in_position != 1 || c.out_position != 1 || c.out_offset % kSize != 0) return nullptr;
+  if (!rows_are_aligned(problem.dtype, problem.in_align, {{c.batch, c.in_batch}, {c.groups, c.in_group}})) return nullptr;
+  if (!rows_are_aligned(problem.dtype, problem.out_align,
+                        {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}}))
+    return nullptr;
+  const int64_t tiles = ceil_div(c.length, kTile), rows = c.batch * c.groups * c.outs;
+  if (tiles > kMaxBlocks / rows) return nullptr;
+  const int64_t first = floor_div(c.origin, kSize);
+  return std::make_unique<VectorPart<T>>(
+      c, rows * tiles,
+      VectorShape{c.length, c.extent, c.in_batch, c.in_group, c.out_batch, c.out_group, c.out_channel, c.w_group, c.w_out, c.w_tap,
+                  c.bias_stride, first, static_cast<int>(c.origin - first * kSize), static_cast<uint32_t>(c.groups),
+                  static_cast<uint32_t>(c.outs), static_cast<uint32_t>(tiles)});
+}
+
+// ---- windows: any correlation of aligned elements ----
+
+constexpr int kWindowThreads = 128, kPositions = 4;  // positions of a thread, a block apart
+
+// Each thread makes kPositions positions of kOuts output channels: an element of x is loaded once for kOuts products.
+template <class T, int kOuts>
+__global__ void __launch_bounds__(kWindowThreads) windows(const Correlation c, const int64_t tiles, const int64_t blocks, const Operands p) {
+  using A = Accumulate<T>;
+  const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts;
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const int64_t row = block / tiles, q0 = block % tiles * (kWindowThreads * kPositions) + threadIdx.x;
+    const int64_t m0 = row % out_blocks * kOuts, group = row / out_blocks % c.groups, n = row / out_blocks / c.groups;
+    const T* in = static_cast<const T*>(p.a) + n * c.in_batch + group * c.in_group;
+    const T* w = static_cast<const T*>(p.b) + c.w_offset + group * c.w_group + m0 * c.w_out;
+    const int outs = static_cast<int>(c.outs - m0 < kOuts ? c.outs - m0 : kOuts);
+    int64_t start[kPositions];  // what tap 0 reads; past the last position far outside
+    A sum[kOuts][kPositions] = {};
+#pragma unroll
+    for (int i = 0; i < kPositions; ++i) {
+      const int64_t q = q0 + i * kWindowThreads;
+      start[i] = q < c.length ? q * c.step + c.origin : c.extent;
+    }
+    for (int64_t channel = 0; channel < c.ins; ++channel)
+      for (int64_t j = 0; j < c.taps; ++j) {
+        A factor[kOuts];
+#pragma unroll
+        for (int m = 0; m < kOuts; ++m)
+          factor[m] = m < outs ? widen(w[m * c.w_out + channel * c.w_in + j * c.w_tap]) : A{0};
+#pragma unroll
+        for (int i = 0; i < kPositions; ++i) {
+          const int64_t position = start[i] + j * c.tap_step;
+          if (start[i] >= c.extent || position < 0 || position >= c.extent) continue;
+          const A value = widen(in[channel * c.in_channel + position * c.in_position]);
+#pragma unroll
+          for (int m = 0; m < kOuts; ++m) sum[m][i] += value * factor[m];
+        }
+      }
+    T* out = static_cast<T*>(p.out) + c.out_offset + n * c.out_batch + group * c.out_group + m0 * c.out_channel;
+#pragma unroll
+    for (int m = 0; m < kOuts; ++m) {
+      if (m >= outs) break;
+      const A add = p.bias == nullptr ? A{0} : widen(static_cast<const T*>(p.bias)[(group * c.outs + m0 + m) * c.bias_stride]);
+#pragma unroll
+      for (int i = 0; i < kPositions; ++i) {
+        const int64_t q = q0 + i * kWindowThreads;
+        if (q < c.length) out[m * c.out_channel + q * c.out_position] = narrowed<T>(sum[m][i] + add);
+      }
+    }
+  }
+}
+
+class WindowPart final : public Part {
+ public:
+  explicit WindowPart(const CorrelationProblem& problem) : c_(problem.c) {
+    constexpr int kManyOuts = 8;
+    const bool many = c_.outs > 1;
+    with_dtype(problem.dtype, [&]<class T>(T) { kernel_ = many ? windows<T, kManyOuts> : windows<T, 1>; });
+    load_kernel(kernel_);
+    tiles_ = ceil_div(c_.length, kWindowThreads * kPositions);
+    blocks_ = c_.batch * c_.groups * ceil_div(c_.outs, many ? kManyOuts : 1) * tiles_;
+  }
+  void launch(const Operands& p, void*, gpuStream_t stream) const override {
+    launch_kernel(kernel_, std::min(blocks_, kMaxBlocks), kWindowThreads, 0, stream, c_, tiles_, blocks_, p);
+  }
+
+ private:
+  Correlation c_;
+  int64_t tiles_, blocks_;
+  void (*kernel_)(Correlation, int64_t, int64_t, Operands) = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem) {
+  if (!problem.aligned()) return nullptr;
+  std::unique_ptr<Part> part = with_dtype(problem.dtype, [&]<class T>(T) { return plan_vectors<T>(problem); });
+  if (part == nullptr) part = plan_fir(problem);
+  if (part == nullptr) part = std::make_unique<WindowPart>(problem);
+  return part;
+}
+
+}  // namespace narrows::gpu
