@@ -36,9 +36,12 @@ LltmChoice pipelined(const LltmRequest& request) {
   return lltm_native().pipelined != nullptr ? lltm_native().pipelined(request) : LltmChoice{};
 }
 
+LltmChoice mma(const LltmRequest& request) { return lltm_native().mma != nullptr ? lltm_native().mma(request) : LltmChoice{}; }
+
 using Variant = LltmChoice (*)(const LltmRequest&);
-constexpr const char* kKernels[] = {"pipelined", "fused", "scalar", nullptr};
-constexpr Variant kVariants[] = {pipelined, lltm_fused, lltm_scalar};  // in the order in which they are tried; the last takes all
+constexpr const char* kKernels[] = {"mma", "pipelined", "fused", "scalar", nullptr};
+constexpr Variant kVariants[] = {mma, pipelined, lltm_fused,
+                                 lltm_scalar};  // in the order in which they are tried; the last takes all
 
 class LltmPlan final : public Plan {
  public:
@@ -47,7 +50,8 @@ class LltmPlan final : public Plan {
               input(sig, kLltmOldH).shape[1]};
     for (uint32_t i = 0; i < 5; ++i) inputs_[i] = strides2(input(sig, i));
     for (uint32_t i = 0; i < 3; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
-    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig)}, forced_kernel(sig, kKernels));
+    const int forced = forced_kernel(sig, kKernels);
+    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig), forced >= 0}, forced);
   }
 
   void launch(const nw_call& call) const override {

@@ -27,12 +27,12 @@ struct LltmForward {
   Matrix new_h, new_cell, gates;                 // gates are of the accumulator's dtype
 };
 
-// What a variant is asked with; `aligned`: every tensor to its element's size.
+// What a variant is asked with; `aligned`: every tensor to its element's size; `forced`: this variant or none.
 struct LltmRequest {
   const nw_sig& sig;
   const Device& device;
   LltmSizes sizes;
-  bool aligned;
+  bool aligned, forced;
 };
 // A variant's answer; kernel nullptr: it isn't made for this request.
 struct LltmChoice {

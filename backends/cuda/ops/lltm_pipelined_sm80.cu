@@ -3,16 +3,10 @@
 // tensor's path.
 // Rows of [old_h, input] and of weights are both contiguous along the reduction. They are kept so: a thread reads 16 bytes, 4 k, of
 // each of its rows and multiplies all pairs. Rows lie an odd number of 16-byte units apart, so 8 neighbours touch every bank.
-#include <cooperative_groups.h>
-
 #include "lltm_cell.h"
+#include "lltm_cluster_sm80.h"
 #include "lltm_native.h"
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define NARROWS_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define NARROWS_CLUSTER(blocks)
-#endif
+#include "tile_mma_sm80.h"
 
 namespace narrows::gpu {
 namespace {
@@ -34,39 +28,6 @@ struct Shape {
   static_assert(kUnits % DepthWarps == 0 && Stages >= 2 && kThreads % kUnits == 0 && (kTileRows * kTileStates) % Cluster == 0);
 };
 
-__device__ __forceinline__ void copy_async(uint32_t to, const float* from, bool wanted) {  // unwanted: zeros, nothing is read
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0));
-#endif
-}
-__device__ __forceinline__ void end_group() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int Pending>
-__device__ __forceinline__ void wait_groups() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-#endif
-}
-
-template <int Cluster>
-__device__ __forceinline__ void sync_blocks() {
-#if __CUDA_ARCH__ >= 900
-  if constexpr (Cluster > 1) return cooperative_groups::this_cluster().sync();
-#endif
-  __syncthreads();
-}
-// `at` of block `rank` of the cluster.
-template <int Cluster>
-__device__ __forceinline__ float read_block(const float* at, int rank) {
-#if __CUDA_ARCH__ >= 900
-  if constexpr (Cluster > 1) return *cooperative_groups::this_cluster().map_shared_rank(at, static_cast<unsigned>(rank));
-#endif
-  return *at;
-}
-
 // The copies of one block. A thread copies the same unit of rows that lie kRowStep apart.
 template <class Z>
 struct Copier {
@@ -77,7 +38,7 @@ struct Copier {
   int row, unit;
 
   __device__ Copier(const LltmForward& tensors, int64_t first_row, int64_t first_state, const void* shared)
-      : p(tensors), row0(first_row), state0(first_state), stages(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      : p(tensors), row0(first_row), state0(first_state), stages(shared_address(shared)),
         row(static_cast<int>(threadIdx.x) / Z::kUnits), unit(static_cast<int>(threadIdx.x) % Z::kUnits) {}
 
   __device__ __forceinline__ void fetch(int64_t chunk, int stage) const {
@@ -188,7 +149,7 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
 #pragma unroll
   for (int i = 0; i < Z::kStages - 1; ++i) {
     if (begin + i < end) copier.fetch(begin + i, i);
-    end_group();
+    end_copies();
   }
   // This thread's share of the cells, once the sums are split no more.
   constexpr int kShare = Z::kTileRows * Z::kTileStates / Z::kCluster, kCells = (kShare + Z::kThreads - 1) / Z::kThreads;
@@ -206,10 +167,10 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
   int stage = 0, next = Z::kStages - 1;
 #pragma unroll 1
   for (int64_t chunk = begin; chunk < end; ++chunk) {
-    wait_groups<Z::kStages - 2>();
+    wait_for_copies<Z::kStages - 2>();
     __syncthreads();  // the chunk is there for all, and all are done with the stage that the next fetch overwrites
     if (chunk + Z::kStages - 1 < end) copier.fetch(chunk + Z::kStages - 1, next);
-    end_group();
+    end_copies();
     accumulate<Z>(shared + stage * Z::kStageUnits, place, sums);
     stage = stage + 1 == Z::kStages ? 0 : stage + 1;
     next = next + 1 == Z::kStages ? 0 : next + 1;
@@ -225,7 +186,7 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
         if (b < p.batch && s < p.state) update_cell<float, true>(p, b, s, {sums[0][i][j], sums[1][i][j], sums[2][i][j]});
       }
   } else {
-    wait_groups<0>();
+    wait_for_copies<0>();
     __syncthreads();
     float* partial = reinterpret_cast<float*>(shared);
     store_sums<Z>(partial, place, sums);
@@ -257,11 +218,11 @@ LltmChoice choice(const LltmSizes& sizes) {
 }
 
 // rows, states of a thread; warps along rows, states, depth; blocks of a cluster; k of a stage; stages
-using Latency = Shape<1, 1, 1, 1, 4, 1, 32, 5>;
+using Latency = Shape<1, 1, 1, 1, 4, 1, 64, 3>;
 using Small = Shape<2, 2, 1, 1, 4, 1, 64, 6>;
-using Middle = Shape<8, 2, 1, 2, 4, 2, 64, 3>;
-using Wide = Shape<16, 2, 1, 4, 2, 2, 32, 4>;
-using Large = Shape<8, 4, 2, 4, 1, 1, 32, 4>;
+using Middle = Shape<4, 4, 2, 1, 4, 2, 64, 3>;
+using Wide = Shape<8, 4, 2, 2, 2, 2, 32, 4>;
+using Large = Shape<16, 2, 1, 8, 1, 1, 32, 4>;
 
 // Whether rows can be copied 16 bytes at a time.
 bool has_copyable_rows(const LltmRequest& request) {

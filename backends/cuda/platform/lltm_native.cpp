@@ -4,7 +4,7 @@
 namespace narrows::gpu {
 
 const NativeLltm& lltm_native() {
-  static constexpr NativeLltm table = {lltm_pipelined};
+  static constexpr NativeLltm table = {lltm_pipelined, lltm_mma};
   return table;
 }
 
