@@ -4,7 +4,7 @@
 namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
-  static constexpr NativeConv1d table = {.fir = plan_fir_async, .mma = nullptr, .wgmma = nullptr, .grad_w_mma = nullptr};
+  static constexpr NativeConv1d table = {.fir = plan_fir_async, .mma = plan_mma, .wgmma = nullptr, .grad_w_mma = plan_grad_w_mma};
   return table;
 }
 
