@@ -31,10 +31,12 @@ __device__ void write(T* p, Accumulate<T> x) {
   if constexpr (!kBytewise) {
     *p = value;
   } else {
-    auto* bytes = reinterpret_cast<unsigned char*>(p);
     Bits<T> word;
     memcpy(&word, &value, sizeof(T));
-    for (unsigned i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<unsigned char>(uint64_t{word} >> (8 * i));
+    // By way of memory: of an f16 that was just converted, ptxas 13.0 stores the lower byte as the number converted to u8.
+    volatile Bits<T> stored = word;
+    for (unsigned i = 0; i < sizeof(T); ++i)
+      reinterpret_cast<unsigned char*>(p)[i] = reinterpret_cast<volatile unsigned char*>(&stored)[i];
   }
 }
 
