@@ -14,7 +14,7 @@ namespace narrows::gpu {
 namespace {
 
 constexpr const common::Op<Instance>* kOps[] = {
-    &conv1d, &conv1d_backward, &lltm, &lltm_backward,
+    &conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward,
 };
 
 const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }

@@ -1,7 +1,6 @@
 // dtype.h -- the four floating-point dtypes of conv1d and lltm in kernels, and how the host picks one. Step 5 of a tensor's path.
 #pragma once
 
-#include <cstring>
 #include <type_traits>
 
 #include "backend.h"
@@ -23,25 +22,6 @@ __device__ __forceinline__ T narrowed(Accumulate<T> x) {
   T out;
   narrow(x, out);
   return out;
-}
-
-// ---- elements at addresses that are no multiple of their size ----
-
-template <class T>
-__device__ __forceinline__ T load_bytes(const void* from) {
-  T element;
-  memcpy(&element, from, sizeof(T));
-  return element;
-}
-
-// By permutes: ptxas 13.0 takes the stored low byte of a 16-bit float for a conversion of its value to an integer.
-template <class T>
-__device__ __forceinline__ void store_bytes(void* to, T element) {
-  constexpr int kWords = (sizeof(T) + 3) / 4;
-  unsigned words[kWords] = {};
-  memcpy(words, &element, sizeof(T));
-  for (unsigned i = 0; i < sizeof(T); ++i)
-    static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(__byte_perm(words[i / 4], 0, 0x4440 + i % 4));
 }
 
 // visit(T{}) with the element type that `t` names.

@@ -2,6 +2,7 @@
 // where they lie anywhere. Step 5 of a tensor's path.
 #pragma once
 
+#include "bytes.h"
 #include "elementwise.h"
 
 namespace narrows::gpu {
@@ -49,24 +50,6 @@ __device__ __forceinline__ C number_as(uint64_t bits) {
   C x;
   memcpy(&x, &bits, sizeof(C));
   return x;
-}
-
-// Elements that are not aligned to their size.
-template <class S>
-__device__ __forceinline__ S load_bytes(const char* p) {
-  uint64_t bits = 0;
-#pragma unroll 1
-  for (unsigned i = 0; i < sizeof(S); ++i) bits |= uint64_t{static_cast<unsigned char>(p[i])} << (8 * i);
-  S x;
-  memcpy(static_cast<void*>(&x), &bits, sizeof(S));
-  return x;
-}
-template <class S>
-__device__ __forceinline__ void store_bytes(char* p, S x) {
-  uint64_t bits = 0;
-  memcpy(&bits, &x, sizeof(S));
-#pragma unroll 1
-  for (unsigned i = 0; i < sizeof(S); ++i) p[i] = static_cast<char>(bits >> (8 * i));
 }
 
 // ---- vectors ----

@@ -2,6 +2,7 @@
 // derivatives, the update. Step 5 of a tensor's path.
 #pragma once
 
+#include "bytes.h"
 #include "lltm.h"
 
 namespace narrows::gpu {

@@ -4,7 +4,14 @@
 namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
-  static constexpr NativeConv1d table = {.fir = plan_fir_async, .mma = nullptr, .wgmma = nullptr, .grad_w_mma = nullptr};
+  static constexpr NativeConv1d table = {.fir = plan_fir_async,
+                                         .mma = plan_mma,
+#ifdef NARROWS_CUDA_SM90A
+                                         .wgmma = plan_wgmma,
+#else
+                                         .wgmma = nullptr,
+#endif
+                                         .grad_w_mma = plan_grad_w_mma};
   return table;
 }
 
