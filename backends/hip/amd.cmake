@@ -7,6 +7,6 @@ if(NOT NARROWS_HIPCC OR NOT NARROWS_AMDHIP64)
   message(FATAL_ERROR "The hip backend needs hipcc and libamdhip64: on Debian and Ubuntu, apt-get install hipcc libamdhip64-dev")
 endif()
 set(environment HIP_PLATFORM=amd)  # where hipcc sees nvcc it would compile for NVIDIA
-set(compile ${NARROWS_HIPCC} -x hip -Wno-pass-failed)  # a loop that was not unrolled as asked
+set(compile ${NARROWS_HIPCC} -x hip)
 set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd.cpp)
 set(libraries ${NARROWS_AMDHIP64})
