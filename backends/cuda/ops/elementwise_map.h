@@ -58,9 +58,11 @@ class Map {
   bool is_flat() const;
   bool has_rows() const;
   void plan_flat(const MapRequest& r);
-  void plan_rows(const MapRequest& r);
-  void plan_strided(const MapRequest& r);
+  void plan_rows();
+  void plan_strided();
   int find_tile_dim() const;
+  int find_second_dim() const;
+  void plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const;
   bool streams(const MapRequest& r) const;
   int64_t stride(int k, int d) const { return space_.stride[k == kOut ? num_slots_ : k][d]; }
   int64_t offset(int k) const { return space_.offset[k == kOut ? num_slots_ : k]; }
