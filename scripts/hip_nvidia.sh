@@ -17,7 +17,7 @@ fetch_hip_nvidia() {
   fi
   rm -rf -- "$HIP_NVIDIA" && mkdir -p "$HIP_NVIDIA/download" "$HIP_NVIDIA/cuda"/{bin,lib64,nvvm}
   progress "CUDA 12, from PyPI"
-  fetch_cuda_wheels
+  fetch_hip_cuda
   progress "HIP's headers"
   fetch_hip_headers
   rm -rf -- "$HIP_NVIDIA/download"
@@ -25,7 +25,7 @@ fetch_hip_nvidia() {
   done_with "HIP $(hip_version "$HIP_NVIDIA/include") and CUDA 12.9, into .deps/hip-nvidia"
 }
 
-fetch_cuda_wheels() {
+fetch_hip_cuda() {
   local folder=$HIP_NVIDIA/download cuda=$HIP_NVIDIA/cuda part
   venv
   printf '%s\n' "$HIP_NVIDIA_WHEELS" >"$folder/requirements.txt"

@@ -6,7 +6,7 @@ find_library(NARROWS_AMDHIP64 amdhip64 HINTS ENV ROCM_PATH ENV HIP_PATH PATHS /o
 if(NOT NARROWS_HIPCC OR NOT NARROWS_AMDHIP64)
   message(FATAL_ERROR "The hip backend needs hipcc and libamdhip64: on Debian and Ubuntu, apt-get install hipcc libamdhip64-dev")
 endif()
-# Where hipcc sees nvcc it would compile for NVIDIA.
-set(compile ${CMAKE_COMMAND} -E env HIP_PLATFORM=amd ${NARROWS_HIPCC} -x hip)
-set(platform_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd.cpp)
+set(environment HIP_PLATFORM=amd)  # where hipcc sees nvcc it would compile for NVIDIA
+set(compile ${NARROWS_HIPCC} -x hip)
+set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd.cpp)
 set(libraries ${NARROWS_AMDHIP64})

@@ -43,15 +43,15 @@ __device__ __forceinline__ void load_vector(const T* row, int64_t extent, int64_
   }
 }
 
-// values[i] = values[i + shift]; the shift is the same for all threads, so these are uniform branches around moves.
-template <int kSize, int kCount, class A>
+// values[i] = values[i + shift] for shift < 2 * kStep; the shift is the same for all threads, so these are uniform branches around
+// moves.
+template <int kStep, int kCount, class A>
 __device__ __forceinline__ void shift_down(A (&values)[kCount], int shift) {
+  if (shift & kStep) {
 #pragma unroll
-  for (int step = kSize / 2; step > 0; step /= 2)
-    if (shift & step) {
-#pragma unroll
-      for (int i = 0; i + step < kCount; ++i) values[i] = values[i + step];
-    }
+    for (int i = 0; i + kStep < kCount; ++i) values[i] = values[i + kStep];
+  }
+  if constexpr (kStep > 1) shift_down<kStep / 2>(values, shift);
 }
 
 // Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
@@ -80,7 +80,7 @@ __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bi
 
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    shift_down<kSize>(in[v], s.shift);
+    shift_down<kSize / 2>(in[v], s.shift);
     const int64_t q = (start + int64_t{v} * blockDim.x) * kSize;
     Vector<T> out;
 #pragma unroll
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kWindowThreads) windows(const Correlation c, c
     T* out = static_cast<T*>(p.out) + c.out_offset + n * c.out_batch + group * c.out_group + m0 * c.out_channel;
 #pragma unroll
     for (int m = 0; m < kOuts; ++m) {
-      if (m >= outs) break;
+      if (m >= outs) continue;  // not break: a loop with two exits is not unrolled by every compiler, and its sums go to memory
       const A add = p.bias == nullptr ? A{0} : widen(static_cast<const T*>(p.bias)[(group * c.outs + m0 + m) * c.bias_stride]);
 #pragma unroll
       for (int i = 0; i < kPositions; ++i) {

@@ -1,5 +1,6 @@
 // conv1d_scalar.cu -- conv1d and its gradients as plain loops, for any strides and any alignment: the baseline that the other
 // kernels are measured and checked against, and what takes the calls that no other kernel does. Step 5 of a tensor's path.
+#include "bytes.h"
 #include "conv1d.h"
 #include "dtype.h"
 
@@ -12,10 +13,7 @@ __device__ Accumulate<T> read(const T* p) {
   if constexpr (!kBytewise) {
     return widen(*p);
   } else {
-    T value;
-    for (size_t i = 0; i < sizeof(T); ++i)
-      reinterpret_cast<unsigned char*>(&value)[i] = reinterpret_cast<const unsigned char*>(p)[i];
-    return widen(value);
+    return widen(load_bytes<T>(p));
   }
 }
 template <bool kBytewise, class T>
@@ -24,8 +22,7 @@ __device__ void write(T* p, Accumulate<T> x) {
   if constexpr (!kBytewise) {
     *p = value;
   } else {
-    for (size_t i = 0; i < sizeof(T); ++i)
-      reinterpret_cast<unsigned char*>(p)[i] = reinterpret_cast<const unsigned char*>(&value)[i];
+    store_bytes(p, value);
   }
 }
 
@@ -86,7 +83,7 @@ __device__ double add_threads(double value) {
   __shared__ double values[kSumThreads];
   __syncthreads();
   values[threadIdx.x] = value;
-  for (int half = kSumThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
   }

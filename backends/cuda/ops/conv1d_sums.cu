@@ -2,6 +2,7 @@
 // tensor's path. A row (an output and an input channel; for the bias an output) is cut into splits by shape alone; a block sums
 // one split for some taps at once, and a second kernel adds the splits in order.
 #include "conv1d.h"
+#include "conv1d_product.h"
 #include "dtype.h"
 
 namespace narrows::gpu {
@@ -79,13 +80,12 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 template <class T>
-__global__ void add_splits(const Accumulate<T>* partial, const int64_t splits, const int64_t outs, const int64_t ins,
-                           const int64_t taps, const Strides3 to, T* out) {
-  const int64_t total = outs * ins * taps;
+__global__ void add_slices(const SliceSum s, const void* partial, void* out) {
+  const int64_t total = s.outs * s.ins * s.taps;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
-    Accumulate<T> sum = 0;
-    for (int64_t split = 0; split < splits; ++split) sum += partial[split * total + i];
-    out[i / taps / ins * to.outer + i / taps % ins * to.channel + i % taps * to.position] = narrowed<T>(sum);
+    const auto sum = sum_slices(static_cast<const Accumulate<T>*>(partial) + i, total, s.slices);
+    static_cast<T*>(out)[i / s.taps / s.ins * s.to.outer + i / s.taps % s.ins * s.to.channel + i % s.taps * s.to.position] =
+        narrowed<T>(sum);
   }
 }
 
@@ -106,19 +106,18 @@ template <class T, int kTaps>
 class SumPart final : public Part {
  public:
   explicit SumPart(const SumProblem& problem) : g_(problem.g), to_(problem.out) {
+    if (kTaps == 0) to_ = {problem.out.position, 0, 0};
     ins_ = kTaps == 0 ? 1 : g_.ins(), taps_ = kTaps == 0 ? 1 : g_.taps;
     shape_ = sum_shape(g_, g_.out_channels * ins_, taps_, std::max(kTaps, 1));
-    if (shape_.splits > 1)
-      workspace_size = static_cast<uint64_t>(shape_.splits * g_.out_channels * ins_ * taps_) * sizeof(Accumulate<T>);
+    slices_ = {g_.dtype, shape_.splits, g_.out_channels, ins_, taps_, to_};
+    if (shape_.splits > 1) workspace_size = slices_.bytes();
     load_kernel(sum_splits<T, kTaps>);
-    load_kernel(add_splits<T>);
+    slices_.load();
   }
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* partial = static_cast<Accumulate<T>*>(workspace);
     launch_kernel(sum_splits<T, kTaps>, std::min(shape_.blocks, kMaxBlocks), kSumThreads, 0, stream, g_, shape_, to_, p, partial);
-    if (shape_.splits > 1)
-      launch_kernel(add_splits<T>, grid_of(g_.out_channels * ins_ * taps_), kThreads, 0, stream, partial, shape_.splits,
-                    g_.out_channels, ins_, taps_, to_, static_cast<T*>(p.out));
+    if (shape_.splits > 1) slices_.launch(workspace, p.out, stream);
   }
 
  private:
@@ -126,9 +125,18 @@ class SumPart final : public Part {
   Strides3 to_;
   int64_t ins_, taps_;
   SumShape shape_;
+  SliceSum slices_;
 };
 
 }  // namespace
+
+void SliceSum::load() const {
+  with_dtype(dtype, []<class T>(T) { load_kernel(add_slices<T>); });
+}
+void SliceSum::launch(const void* partial, void* out, gpuStream_t stream) const {
+  with_dtype(dtype,
+             [&]<class T>(T) { launch_kernel(add_slices<T>, grid_of(outs * ins * taps), kThreads, 0, stream, *this, partial, out); });
+}
 
 std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem) {
   if (!problem.aligned()) return nullptr;

@@ -2,7 +2,7 @@
 // where they lie anywhere. Step 5 of a tensor's path.
 #pragma once
 
-#include "dtype.h"
+#include "bytes.h"
 #include "elementwise.h"
 
 namespace narrows::gpu {

@@ -1,6 +1,7 @@
 // lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant is one kernel of one
 // signature, so a plan is a kernel and a grid.
-#include "lltm.h"
+#include "lltm_cell.h"
+#include "lltm_native.h"
 
 namespace narrows::gpu {
 namespace {
@@ -31,11 +32,16 @@ __global__ void __launch_bounds__(kScalarThreads) lltm_scalar_kernel(LltmForward
 
 enum Output : uint32_t { kNewH, kNewCell, kGates };
 
+LltmChoice pipelined(const LltmRequest& request) {
+  return lltm_native().pipelined != nullptr ? lltm_native().pipelined(request) : LltmChoice{};
+}
+
+LltmChoice mma(const LltmRequest& request) { return lltm_native().mma != nullptr ? lltm_native().mma(request) : LltmChoice{}; }
+
 using Variant = LltmChoice (*)(const LltmRequest&);
-constexpr const char* kKernels[] = {"fused", "scalar", nullptr};
-constexpr Variant kVariants[] = {lltm_fused, lltm_scalar};
-// The order in which the backend tries them: fastest first, the last takes everything.
-constexpr int kPreference[] = {0, 1};
+constexpr const char* kKernels[] = {"mma", "pipelined", "fused", "scalar", nullptr};
+constexpr Variant kVariants[] = {mma, pipelined, lltm_fused,
+                                 lltm_scalar};  // in the order in which they are tried; the last takes all
 
 class LltmPlan final : public Plan {
  public:
@@ -44,7 +50,8 @@ class LltmPlan final : public Plan {
               input(sig, kLltmOldH).shape[1]};
     for (uint32_t i = 0; i < 5; ++i) inputs_[i] = strides2(input(sig, i));
     for (uint32_t i = 0; i < 3; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
-    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig)}, forced_kernel(sig, kKernels));
+    const int forced = forced_kernel(sig, kKernels);
+    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig), forced >= 0}, forced);
   }
 
   void launch(const nw_call& call) const override {
@@ -54,8 +61,8 @@ class LltmPlan final : public Plan {
     };
     const auto in = [&](uint32_t i) { return matrix(call.inputs[i], inputs_[i]); };
     const auto out = [&](uint32_t i) { return matrix(i < call.num_outputs ? call.outputs[i] : nullptr, outputs_[i]); };
-    const LltmForward tensors{sizes_.batch,  sizes_.features, sizes_.state,     in(kLltmInput), in(kLltmWeights), in(kLltmBias),
-                              in(kLltmOldH), in(kLltmOldCell), out(kNewH), out(kNewCell),  out(kGates)};
+    const LltmForward tensors{sizes_.batch,  sizes_.features,  sizes_.state, in(kLltmInput), in(kLltmWeights), in(kLltmBias),
+                              in(kLltmOldH), in(kLltmOldCell), out(kNewH),   out(kNewCell),  out(kGates)};
     launch_kernel(choice_.kernel, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
   }
 
@@ -67,19 +74,13 @@ class LltmPlan final : public Plan {
   }
 
   void choose(const LltmRequest& request, int forced) {
-    if (forced >= 0) {
-      choice_ = kVariants[forced](request);
-      if (choice_.kernel == nullptr)
-        refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' does not take these dtypes, strides or alignments, or not on this device",
-               kKernels[forced]);
-      kernel = kKernels[forced];
-    } else {
-      for (const int variant : kPreference) {
-        choice_ = kVariants[variant](request);
-        kernel = kKernels[variant];
-        if (choice_.kernel != nullptr) break;
-      }
-    }
+    int variant = std::max(forced, 0);
+    choice_ = kVariants[variant](request);
+    while (choice_.kernel == nullptr && forced < 0) choice_ = kVariants[++variant](request);
+    if (choice_.kernel == nullptr)
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' does not take these dtypes, strides or alignments, or not on this device",
+             kKernels[variant]);
+    kernel = kKernels[variant];
     if (sizes_.batch == 0 || sizes_.state == 0) choice_.blocks = 0;
     load_kernel(choice_.kernel, choice_.shared);
   }

@@ -5,7 +5,6 @@
 
 #include "common/lltm.h"
 #include "dtype.h"
-#include "lltm_math.h"
 
 namespace narrows::gpu {
 
@@ -20,27 +19,6 @@ __host__ __device__ __forceinline__ T* at(const Matrix& m, int64_t row, int64_t 
   return reinterpret_cast<T*>(m.base) + (row * m.row + column * m.column);
 }
 
-// Aligned: to the element's size; else it is moved byte by byte.
-template <class T, bool Aligned>
-__device__ __forceinline__ Accumulate<T> read(const Matrix& m, int64_t row, int64_t column) {
-  const char* from = m.base + (row * m.row + column * m.column) * static_cast<int64_t>(sizeof(T));
-  T element;
-  if constexpr (Aligned)
-    element = *reinterpret_cast<const T*>(from);
-  else
-    memcpy(&element, from, sizeof(T));
-  return widen(element);
-}
-template <class T, bool Aligned>
-__device__ __forceinline__ void write(const Matrix& m, int64_t row, int64_t column, Accumulate<T> value) {
-  char* to = m.base + (row * m.row + column * m.column) * static_cast<int64_t>(sizeof(T));
-  const T element = narrowed<T>(value);
-  if constexpr (Aligned)
-    *reinterpret_cast<T*>(to) = element;
-  else
-    memcpy(to, &element, sizeof(T));
-}
-
 // ---- forward ----
 
 struct LltmForward {
@@ -49,27 +27,12 @@ struct LltmForward {
   Matrix new_h, new_cell, gates;                 // gates are of the accumulator's dtype
 };
 
-// The cell of row b and state s from its gates without bias: writes all that is wanted of it.
-template <class T, bool Aligned>
-__device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int64_t s, const Accumulate<T> (&sums)[3]) {
-  using A = Accumulate<T>;
-  A z[3];
-#pragma unroll
-  for (int gate = 0; gate < 3; ++gate) {
-    z[gate] = sums[gate] + read<T, Aligned>(p.bias, 0, gate * p.state + s);
-    if (p.gates.base != nullptr) write<A, Aligned>(p.gates, b, gate * p.state + s, z[gate]);
-  }
-  const A new_cell = read<T, Aligned>(p.old_cell, b, s) + elu(z[2]) * sigmoid(z[0]);
-  write<T, Aligned>(p.new_cell, b, s, new_cell);
-  write<T, Aligned>(p.new_h, b, s, hyperbolic_tangent(new_cell) * sigmoid(z[1]));
-}
-
-// What a variant is asked with; `aligned`: every tensor to its element's size.
+// What a variant is asked with; `aligned`: every tensor to its element's size; `forced`: this variant or none.
 struct LltmRequest {
   const nw_sig& sig;
   const Device& device;
   LltmSizes sizes;
-  bool aligned;
+  bool aligned, forced;
 };
 // A variant's answer; kernel nullptr: it isn't made for this request.
 struct LltmChoice {

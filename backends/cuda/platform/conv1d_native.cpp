@@ -1,10 +1,17 @@
 // conv1d_native.cpp -- the kernels of conv1d in NVIDIA's own instructions. Step 5 of a tensor's path.
-#include "ops/conv1d.h"
+#include "ops/conv1d_native.h"
 
 namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
-  static constexpr NativeConv1d table = {nullptr, nullptr, nullptr};
+  static constexpr NativeConv1d table = {.fir = plan_fir_async,
+                                         .mma = plan_mma,
+#ifdef NARROWS_CUDA_SM90A
+                                         .wgmma = plan_wgmma,
+#else
+                                         .wgmma = nullptr,
+#endif
+                                         .grad_w_mma = plan_grad_w_mma};
   return table;
 }
 

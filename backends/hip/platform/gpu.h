@@ -98,6 +98,56 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
 }
 #endif
 
+// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
+
+#if defined(__HIP_PLATFORM_NVIDIA__)
+template <class T>
+__device__ __forceinline__ T load_streamed(const T* p) {
+  return __ldcs(p);
+}
+template <class T>
+__device__ __forceinline__ void store_streamed(T* p, T x) {
+  __stcs(p, x);
+}
+#else
+// The compiler's own type of that size: it takes no vector of HIP's.
+template <size_t kBytes>
+struct StreamedBits;
+template <>
+struct StreamedBits<1> {
+  using type = uint8_t;
+};
+template <>
+struct StreamedBits<2> {
+  using type = uint16_t;
+};
+template <>
+struct StreamedBits<4> {
+  using type = uint32_t;
+};
+template <>
+struct StreamedBits<8> {
+  using type = uint32_t __attribute__((ext_vector_type(2)));
+};
+template <>
+struct StreamedBits<16> {
+  using type = uint32_t __attribute__((ext_vector_type(4)));
+};
+template <class T>
+__device__ __forceinline__ T load_streamed(const T* p) {
+  const auto bits = __builtin_nontemporal_load(reinterpret_cast<const typename StreamedBits<sizeof(T)>::type*>(p));
+  T x;
+  __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
+  return x;
+}
+template <class T>
+__device__ __forceinline__ void store_streamed(T* p, T x) {
+  typename StreamedBits<sizeof(T)>::type bits;
+  __builtin_memcpy(&bits, static_cast<const void*>(&x), sizeof(T));
+  __builtin_nontemporal_store(bits, reinterpret_cast<decltype(bits)*>(p));
+}
+#endif
+
 // ---- the device, seen from the host ----
 
 // Why there is no device, and what to install.

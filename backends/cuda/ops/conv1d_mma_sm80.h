@@ -1,0 +1,97 @@
+// conv1d_mma_sm80.h -- products of f16 and bf16 with sums in f32 on NVIDIA's matrix units (mma.sync), for the kernels of conv1d.
+// Step 5 of a tensor's path.
+#pragma once
+
+#include "conv1d_product.h"
+
+namespace narrows::gpu {
+
+// A block has kRows x kColumns sums in 8 warps of 64 x 32 each; kDepth of the reduction lie in shared memory, twice.
+inline constexpr int kMmaThreads = 256, kMmaRows = 128, kMmaColumns = 128, kMmaDepth = 32;
+
+struct MmaSums {
+  float at[4][4][4] = {};  // [16 rows][8 columns][what mma.sync gives a lane]
+
+  // Of a lane's sum e in block (i, j): its row and column in the tile.
+  static __device__ int row(int i, int e) { return threadIdx.x / 128 * 64 + i * 16 + threadIdx.x % 32 / 4 + e / 2 * 8; }
+  static __device__ int column(int j, int e) { return threadIdx.x / 32 % 4 * 32 + j * 8 + threadIdx.x % 4 * 2 + e % 2; }
+};
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+template <bool kTranspose>
+__device__ __forceinline__ void load_matrices(uint32_t address, uint32_t (&out)[4]) {
+  if constexpr (kTranspose)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address));
+}
+
+template <class T>
+__device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (std::is_same_v<T, f16>)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Bytes of a stage where an operand's 8 elements along the reduction (of one row) lie: rows of 64 bytes, whose four groups of 16
+// are exchanged so that eight rows meet all banks.
+__device__ __forceinline__ uint32_t by_depth(int row, int group) {
+  return static_cast<uint32_t>(row * 64 + ((group ^ (row >> 1)) & 3) * 16);
+}
+// Likewise of 8 columns at one place of the reduction: rows of 256 bytes.
+__device__ __forceinline__ uint32_t by_column(int k, int group) {
+  return static_cast<uint32_t>(k * 256 + ((group & 8) | ((group ^ k) & 7)) * 16);
+}
+
+// One stage: a lies by depth, b by depth or by column.
+template <class T, bool kByColumn>
+__device__ __forceinline__ void multiply_stage(uint32_t a, uint32_t b, MmaSums& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, row0 = static_cast<int>(threadIdx.x) / 128 * 64;
+  const int column0 = static_cast<int>(threadIdx.x) / 32 % 4 * 32;
+#pragma unroll
+  for (int k = 0; k < kMmaDepth / 16; ++k) {
+    uint32_t fa[4][4], fb[2][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) load_matrices<false>(a + by_depth(row0 + i * 16 + lane % 16, k * 2 + lane / 16), fa[i]);
+#pragma unroll
+    for (int j = 0; j < 2; ++j)  // matrices: first and second half of k of 8 columns, then of the next 8
+      if constexpr (kByColumn)
+        load_matrices<true>(b + by_column(k * 16 + lane % 16, column0 / 8 + j * 2 + lane / 16), fb[j]);
+      else
+        load_matrices<false>(b + by_depth(column0 + j * 16 + lane / 16 * 8 + lane % 8, k * 2 + lane / 8 % 2), fb[j]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) mma<T>(sums.at[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
+  }
+}
+
+__device__ __forceinline__ void copy_async16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void store_shared(uint32_t to, const uint4& v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// 8 elements as bits, of which the first is `from` and each next one `stride` further; zeros from `count` on.
+template <class T>
+__device__ __forceinline__ uint4 gather(const T* from, int64_t stride, int64_t count) {
+  const auto* bits = reinterpret_cast<const uint16_t*>(from);
+  uint32_t e[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) e[i] = i < count ? bits[i * stride] : 0;
+  return {e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16};
+}
+
+}  // namespace narrows::gpu

@@ -1,0 +1,18 @@
+// lltm_native.h -- the variants of lltm in NVIDIA's own instructions. Step 5 of a tensor's path. Where their files are not built,
+// the table is empty: platform/lltm_native.cpp.
+#pragma once
+
+#include "lltm.h"
+
+namespace narrows::gpu {
+
+struct NativeLltm {
+  LltmChoice (*pipelined)(const LltmRequest& request);  // f32
+  LltmChoice (*mma)(const LltmRequest& request);        // f16, bf16; f32 and f64 on sm_90
+};
+const NativeLltm& lltm_native();
+
+LltmChoice lltm_pipelined(const LltmRequest& request);
+LltmChoice lltm_mma(const LltmRequest& request);
+
+}  // namespace narrows::gpu
