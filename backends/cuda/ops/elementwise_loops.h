@@ -137,11 +137,18 @@ __device__ __forceinline__ void store_slowly(char* p, const S (&v)[V], int acces
 
 // ---- functions of arrays ----
 
+// A function may have a version for what is rounded to 16 bits afterwards.
+template <class Out>
+constexpr bool kIsHalf = std::is_same_v<Out, f16> || std::is_same_v<Out, bf16>;
+
 template <class F, class Out, int N, class A, class T>
 __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&b)[N], const T (&c)[N], const T (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if constexpr (F::kArity == 1) out[i] = closed<Out>(F::apply(a[i]));
+    if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
+      out[i] = closed<Out>(F::apply_half(a[i]));
+    else if constexpr (F::kArity == 1)
+      out[i] = closed<Out>(F::apply(a[i]));
     if constexpr (F::kArity == 2) out[i] = closed<Out>(F::apply(a[i], b[i]));
     if constexpr (F::kArity == 3) out[i] = closed<Out>(F::apply(a[i], b[i], c[i]));
     if constexpr (F::kArity == 4) out[i] = closed<Out>(F::apply(a[i], b[i], c[i], d[i]));
@@ -152,48 +159,36 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
 
 __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { return (__umulhi(n, d.factor) + n) >> d.shift; }
 
-// What a thread of vector_kernel works on.
+// Bytes from the operands' first vectors to those of a thread.
 template <class F, class Out, class A, class T, int V>
-struct VectorPlace {
-  int64_t offset[kMaxSlots + 1];  // bytes
-  int from = 0, to = V;           // the elements that there are
-
-  // false: none.
-  __device__ __forceinline__ bool find(const VectorArgs& args, int64_t index) {
-    if (args.dims == 0) {
-      const int64_t first = index * V - args.lead, rest = args.n - first;
-      if (rest <= 0) return false;
-      if (first < 0) from = static_cast<int>(-first);
-      if (rest < V) to = static_cast<int>(rest);
-      offset[0] = args.units & 1 ? first * static_cast<int64_t>(sizeof(A)) : 0;
+__device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
+  if (args.dims == 0) {
+    offset[0] = F::kArity == 1 || args.units & 1 ? index * static_cast<int64_t>(V * sizeof(A)) : 0;
 #pragma unroll
-      for (int k = 1; k < F::kArity; ++k) offset[k] = args.units >> k & 1 ? first * static_cast<int64_t>(sizeof(T)) : 0;
-      offset[kOut] = first * static_cast<int64_t>(sizeof(Out));
-      return true;
-    }
-    if (index >= args.n) return false;
-    uint32_t left = static_cast<uint32_t>(index);
-#pragma unroll
-    for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
-#pragma unroll 1
-    for (int d = 0; d < args.dims; ++d) {
-      const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
-      left = next;
-#pragma unroll
-      for (int k = 0; k <= kMaxSlots; ++k)
-        if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
-    }
-    return true;
+    for (int k = 1; k < F::kArity; ++k) offset[k] = args.units >> k & 1 ? index * static_cast<int64_t>(V * sizeof(T)) : 0;
+    offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
+    return;
   }
-};
+  uint32_t left = static_cast<uint32_t>(index);
+#pragma unroll
+  for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
+#pragma unroll 1
+  for (int d = 0; d < args.dims; ++d) {
+    const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
+    left = next;
+#pragma unroll
+    for (int k = 0; k <= kMaxSlots; ++k)
+      if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
+  }
+}
 
-// Loads only: what waits for them comes when all have been asked for.
-template <int kAccess, class S, int V>
+// Loads only: what waits for them comes when all have been asked for. The one operand of a function lies in vectors.
+template <int kAccess, bool kAlone, class S, int V>
 __device__ __forceinline__ Raw<S, V> load_raw(const VectorArgs& args, int k, int64_t offset, bool whole, int from, int to) {
   constexpr int kBytes = sizeof(Raw<S, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
   Raw<S, V> raw{};
-  if (args.numbers >> k & 1) return raw;
-  if (!(args.units >> k & 1)) {
+  if (!kAlone && args.numbers >> k & 1) return raw;
+  if (!kAlone && !(args.units >> k & 1)) {
     const S same = *reinterpret_cast<const S*>(args.in[k] + offset);
     memcpy(&raw, &same, sizeof(same));
     return raw;
@@ -201,46 +196,53 @@ __device__ __forceinline__ Raw<S, V> load_raw(const VectorArgs& args, int k, int
   if (whole) return load_pieces<kPiece, Raw<S, V>>(args.in[k] + offset);
   return load_slowly<S, V>(args.in[k] + offset, args.access[k], from, to);
 }
-template <class S, int V>
+template <bool kAlone, class S, int V>
 __device__ __forceinline__ void open_raw(Compute<S> (&x)[V], const Raw<S, V>& raw, const VectorArgs& args, int k) {
-  if (args.numbers >> k & 1) {
-#pragma unroll
-    for (int i = 0; i < V; ++i) x[i] = number_as<Compute<S>>(args.number[k]);
-    return;
-  }
   S v[V];
   memcpy(static_cast<void*>(v), &raw, sizeof(raw));
-  const bool same = !(args.units >> k & 1);
 #pragma unroll
-  for (int i = 0; i < V; ++i) x[i] = opened(same ? v[0] : v[i]);
+  for (int i = 0; i < V; ++i) x[i] = opened(v[i]);
+  if (kAlone || !(args.repeated >> k & 1)) return;
+  const Compute<S> same = args.numbers >> k & 1 ? number_as<Compute<S>>(args.number[k]) : x[0];
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = same;
 }
 
 // A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's.
-template <class F, class Out, class A, class T, int V, int kAccess, int kThreads>
-__global__ __launch_bounds__(kThreads) void vector_kernel(const VectorArgs args) {
-  VectorPlace<F, Out, A, T, V> at;
-  if (!at.find(args, static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x)) return;
-  const bool whole = args.aligned && at.to - at.from == V;
+template <class F, class Out, class A, class T, int V, int kAccess>
+__global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs args) {
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
+  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  int from = 0, to = V;  // the elements of the vector that there are
+  if (!whole) {
+    const int64_t first = index * V - args.lead, rest = args.n - first;
+    if (rest <= 0) return;
+    if (first < 0) from = static_cast<int>(-first);
+    if (rest < V) to = static_cast<int>(rest);
+  }
+  int64_t offset[kMaxSlots + 1];
+  locate<F, Out, A, T, V>(args, index, offset);
+  constexpr bool kAlone = F::kArity == 1;
   Raw<A, V> raw_a;
   Raw<T, V> raw_b, raw_c, raw_d;
-  raw_a = load_raw<kAccess, A, V>(args, 0, at.offset[0], whole, at.from, at.to);
-  if constexpr (F::kArity > 1) raw_b = load_raw<kAccess, T, V>(args, 1, at.offset[1], whole, at.from, at.to);
-  if constexpr (F::kArity > 2) raw_c = load_raw<kAccess, T, V>(args, 2, at.offset[2], whole, at.from, at.to);
-  if constexpr (F::kArity > 3) raw_d = load_raw<kAccess, T, V>(args, 3, at.offset[3], whole, at.from, at.to);
+  raw_a = load_raw<kAccess, kAlone, A, V>(args, 0, offset[0], whole, from, to);
+  if constexpr (F::kArity > 1) raw_b = load_raw<kAccess, kAlone, T, V>(args, 1, offset[1], whole, from, to);
+  if constexpr (F::kArity > 2) raw_c = load_raw<kAccess, kAlone, T, V>(args, 2, offset[2], whole, from, to);
+  if constexpr (F::kArity > 3) raw_d = load_raw<kAccess, kAlone, T, V>(args, 3, offset[3], whole, from, to);
   Compute<A> a[V];
   Compute<T> b[V], c[V], d[V];
-  open_raw<A, V>(a, raw_a, args, 0);
-  if constexpr (F::kArity > 1) open_raw<T, V>(b, raw_b, args, 1);
-  if constexpr (F::kArity > 2) open_raw<T, V>(c, raw_c, args, 2);
-  if constexpr (F::kArity > 3) open_raw<T, V>(d, raw_d, args, 3);
+  open_raw<kAlone, A, V>(a, raw_a, args, 0);
+  if constexpr (F::kArity > 1) open_raw<kAlone, T, V>(b, raw_b, args, 1);
+  if constexpr (F::kArity > 2) open_raw<kAlone, T, V>(c, raw_c, args, 2);
+  if constexpr (F::kArity > 3) open_raw<kAlone, T, V>(d, raw_d, args, 3);
   Out out[V];
   apply<F>(out, a, b, c, d);
-  char* const to = args.out + at.offset[kOut];
-  if (!whole) return store_slowly(to, out, args.access[kOut], at.from, at.to);
+  char* const at = args.out + offset[kOut];
+  if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
   constexpr int kBytes = sizeof(Raw<Out, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
   Raw<Out, V> raw;
   memcpy(&raw, out, sizeof(raw));
-  store_pieces<kPiece>(to, raw, args.streamed);
+  store_pieces<kPiece>(at, raw, args.streamed);
 }
 
 // ---- strided: elements anywhere ----
@@ -253,7 +255,7 @@ constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLarg
 
 // A square of a slot that lies along dimension 1, read along it.
 template <class S, int kTile>
-__device__ __forceinline__ void stage(S* shared, const char* from, const int64_t* stride, int64_t columns, int64_t rows) {
+__device__ __forceinline__ void stage(S* shared, const char* from, const int64_t* stride, int columns, int rows) {
   constexpr int kStep = kStridedThreads / kTile, kBatch = 8;
   const int row = static_cast<int>(threadIdx.x) % kTile, first = static_cast<int>(threadIdx.x) / kTile;
   if (row >= rows) return;
@@ -280,9 +282,9 @@ struct StridedShape {
 };
 
 // E elements, `step` bytes apart: loads only, see load_raw().
-template <class S, int E>
+template <bool kBytewise, class S, int E>
 __device__ __forceinline__ void gather(S (&v)[E], const char* from, int64_t step, const bool (&valid)[E], bool bytewise) {
-  if (bytewise) {
+  if (kBytewise && bytewise) {
 #pragma unroll
     for (int e = 0; e < E; ++e) v[e] = valid[e] ? load_bytes<S>(from + e * step) : S{};
   } else {
@@ -301,28 +303,30 @@ __device__ __forceinline__ void open_all(Compute<S> (&x)[E], const S (&v)[E], bo
   for (int e = 0; e < E; ++e) x[e] = is_number ? number_as<Compute<S>>(number) : opened(v[e]);
 }
 
-template <class F, class Out, class A, class T>
+// kScalar: one element a thread, at any address; else several, aligned, and what is transposed through shared memory.
+template <class F, class Out, class A, class T, bool kScalar>
 __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedArgs args) {
   using Shape = StridedShape<F, Out, A, T>;
-  constexpr int E = Shape::kElements, kTile = Shape::kTile;
-  extern __shared__ uint4 shared_memory[];
-  char* const shared = reinterpret_cast<char*>(shared_memory);
+  constexpr int E = kScalar ? 1 : Shape::kElements, kTile = Shape::kTile;
   // Where the block's rectangle begins, and what of it there is.
-  int64_t offset[kMaxSlots + 1] = {}, columns = args.extent[0], rows = args.extent[1];
+  int64_t offset[kMaxSlots + 1] = {}, columns_left = args.extent[0], rows_left = args.extent[1];
   uint32_t left = blockIdx.x;
 #pragma unroll 1
   for (int d = 0; d < args.dims; ++d) {
     const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
     left = next;
-    if (d == 0) columns -= static_cast<int64_t>(digit) * args.block[0];
-    if (d == 1) rows -= static_cast<int64_t>(digit) * args.block[1];
+    if (d == 0) columns_left -= static_cast<int64_t>(digit) * args.block[0];
+    if (d == 1) rows_left -= static_cast<int64_t>(digit) * args.block[1];
 #pragma unroll
     for (int k = 0; k <= kMaxSlots; ++k)
       if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
   }
+  const int columns = static_cast<int>(columns_left < args.block[0] ? columns_left : args.block[0]);
+  const int rows = static_cast<int>(rows_left < args.block[1] ? rows_left : args.block[1]);
   const char* tiles[kMaxSlots];
-  if (args.staged != 0) {
-    char* to = shared;
+  if (!kScalar && args.staged != 0) {
+    extern __shared__ uint4 shared_memory[];
+    char* to = reinterpret_cast<char*>(shared_memory);
 #pragma unroll
     for (int k = 0; k < F::kArity; ++k) {
       if (!(args.staged >> k & 1)) continue;
@@ -349,10 +353,10 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
     A raw_a[E];
     T raw_b[E], raw_c[E], raw_d[E];
     const auto load = [&](int k, auto& raw) {
-      if (args.staged >> k & 1)
+      if (!kScalar && args.staged >> k & 1)
         gather_staged(raw, tiles[k], place, args.apart[1] * (kTile + 1));
       else if (!(args.numbers >> k & 1))
-        gather(raw, args.in[k] + offset[k], args.step[k], valid, args.bytewise);
+        gather<kScalar>(raw, args.in[k] + offset[k], args.step[k], valid, args.bytewise);
     };
     load(0, raw_a);
     if constexpr (F::kArity > 1) load(1, raw_b);
@@ -370,7 +374,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 #pragma unroll
     for (int e = 0; e < E; ++e) {
       if (!valid[e]) continue;
-      if (args.bytewise)
+      if (kScalar && args.bytewise)
         store_bytes(to + e * args.step[kOut], out[e]);
       else
         *reinterpret_cast<Out*>(to + e * args.step[kOut]) = out[e];
@@ -388,15 +392,14 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 template <class F, class Out, class A, class T>
 constexpr Kernels kernels() {
   using Shape = StridedShape<F, Out, A, T>;
-  constexpr int kBytes = 16 / kLargest<Out, A, T>, kVector = F::kHeavy && kBytes > 4 ? 4 : kBytes,
-                kThreads = F::kHeavy ? 256 : 512;
+  constexpr int kBytes = 16 / kLargest<Out, A, T>, kVector = F::kHeavy && kBytes > 4 ? 4 : kBytes;
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
-  return {vector_kernel<F, Out, A, T, kVector, 0, kThreads>,
-          strided_kernel<F, Out, A, T>,
+  return {vector_kernel<F, Out, A, T, kVector, 0>,
+          strided_kernel<F, Out, A, T, false>,
+          strided_kernel<F, Out, A, T, true>,
           F::kArity,
           {kFirst, kRest, kRest, kRest, static_cast<int>(sizeof(Out))},
           kVector,
-          kThreads,
           Shape::kElements,
           Shape::kTile,
           Shape::kTileBytes};

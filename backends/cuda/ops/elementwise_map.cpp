@@ -196,6 +196,7 @@ void Map::plan_flat(const MapRequest& r) {
   one.args.n = space_.ndim == 0 ? 1 : space_.extent[0];
   one.args.numbers = numbers_;
   one.args.units = units_;
+  one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = streams(r);
   std::copy_n(number_, kMaxSlots, one.args.number);
   for (int slot = 0; slot <= kOut; ++slot) one.offset[slot] = slot < num_slots_ || slot == kOut ? offset(slot) : 0;
@@ -208,17 +209,17 @@ void Map::plan_rows() {
   VectorLaunch one{};
   one.args.numbers = numbers_;
   one.args.units = units_;
+  one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = false;  // what is broadcast is read again
   std::copy_n(number_, kMaxSlots, one.args.number);
-  one.args.aligned = true;
   int64_t extent[NW_MAX_NDIM];
   std::copy_n(space_.extent, space_.ndim, extent);
   extent[0] /= vector;
   cut(extent, space_.ndim, [&](const int64_t* part, int ndim, const int64_t* start) {
-    one.args.n = 1;
+    one.args.num_whole = 1;
     one.args.dims = ndim;
     for (int d = 0; d < ndim; ++d) {
-      one.args.n *= part[d];
+      one.args.num_whole *= part[d];
       one.args.divider[d] = make_divider(part[d]);
     }
     for (int slot = 0; slot <= kOut; ++slot) {
@@ -230,7 +231,7 @@ void Map::plan_rows() {
         one.offset[slot] += start[d] * step;
       }
     }
-    one.blocks = ceil_div(one.args.n, kernels_.vector_threads);
+    one.blocks = ceil_div(one.args.num_whole, kVectorThreads);
     vector_.push_back(one);
   });
 }
@@ -238,7 +239,7 @@ void Map::plan_rows() {
 // A dimension along which an input lies that is far apart along dimension 0; -1: there is none.
 int Map::find_tile_dim() const {
   constexpr int64_t kLeastSide = 16;
-  if (bytewise_ || variant_ == kScalar || space_.ndim < 2 || space_.extent[0] < kLeastSide) return -1;
+  if (variant_ == kScalar || space_.ndim < 2 || space_.extent[0] < kLeastSide) return -1;
   for (int k = 0; k < num_slots_; ++k)
     for (int d = 1; d < space_.ndim; ++d) {
       const int64_t across = std::abs(stride(k, 0)), along = std::abs(stride(k, d));
@@ -261,7 +262,7 @@ int Map::find_second_dim() const {
 
 // A block's rectangle, and the way of its threads through it.
 void Map::plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const {
-  const int elements = kernels_.strided_elements;
+  const int elements = variant_ == kScalar ? 1 : kernels_.strided_elements;
   args->passes = 1;
   if (tiled) {
     args->width = kernels_.tile;
@@ -332,28 +333,31 @@ void Map::plan(const MapRequest& r, int variant) {
     variant_ = variant == kOwnChoice ? kVector : variant;
     return;
   }
-  const bool flat = is_flat(), rows = !flat && has_rows();
+  const bool alone = num_slots_ == 1 && !(units_ & 1);  // vector_kernel takes a function's one operand in vectors only
+  const bool flat = !alone && is_flat(), rows = !alone && !flat && has_rows();
   if (variant == kVector && !flat && !rows)
     refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
+  if (variant == kStrided && bytewise_)
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
   variant_ = variant != kOwnChoice ? variant : flat || rows ? kVector : bytewise_ ? kScalar : kStrided;
   if (variant_ != kVector) {
     plan_strided();
     const int staged = __builtin_popcount(strided_[0].args.staged);
-    load_kernel(kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
+    load_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
     return;
   }
   flat ? plan_flat(r) : plan_rows();
   load_kernel(kernels_.vector);
 }
 
-void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access, int threads) {
+void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access) {
   read(r);
   kernels_.vector = kernel;
   kernels_.vector_elements = elements;
-  kernels_.vector_threads = threads;
   width_access_ = access;
   if (empty_) return;
-  if (!is_flat()) refuse(NW_UNSUPPORTED, r.out, "%s: kernel '%s' needs contiguous operands", r.sig.op, name);
+  if (!is_flat() || (num_slots_ == 1 && !(units_ & 1)))
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel '%s' needs contiguous operands", r.sig.op, name);
   for (int slot = 0; slot <= kOut; ++slot)
     if ((units_ >> slot & 1) && align_[slot] < access)
       refuse(NW_UNSUPPORTED, tensor_[slot], "%s: kernel '%s' needs operands aligned to %d bytes; this one is aligned to %d",
@@ -384,15 +388,18 @@ void Map::launch_flat(const nw_call& call) const {
   }
   const auto size = static_cast<uint64_t>(kernels_.size[widest]);
   if (width_access_ == 0) args.lead = static_cast<int32_t>(addresses[widest] % (size * static_cast<uint64_t>(vector)) / size);
-  args.aligned = true;
+  bool aligned = true;
   for (int k = 0; k <= kOut; ++k) {
     if (!(units_ >> k & 1)) continue;
-    const auto own = static_cast<uint64_t>(kernels_.size[k]);
-    args.access[k] = static_cast<uint8_t>(alignment(addresses[k] - static_cast<uint64_t>(args.lead) * own));
-    args.aligned &= args.access[k] >= std::min<int>(vector * kernels_.size[k], width_access_ == 0 ? 16 : width_access_);
+    const int64_t back = int64_t{args.lead} * kernels_.size[k];
+    args.access[k] = static_cast<uint8_t>(alignment(addresses[k] - static_cast<uint64_t>(back)));
+    aligned &= args.access[k] >= std::min<int>(vector * kernels_.size[k], width_access_ == 0 ? 16 : width_access_);
+    (k == kOut ? args.out : const_cast<char*&>(args.in[k])) -= back;
   }
-  const int64_t blocks = ceil_div(args.n + args.lead, int64_t{vector} * kernels_.vector_threads);
-  launch_kernel(kernels_.vector, blocks, kernels_.vector_threads, 0, stream_of(call), args);
+  const int64_t places = args.n + args.lead;
+  args.first_whole = args.lead != 0;
+  args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
+  launch_kernel(kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0, stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {
@@ -409,14 +416,14 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_kernel(kernels_.vector, one.blocks, kernels_.vector_threads, 0, stream_of(call), args);
+    launch_kernel(kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;
     set(args, one.offset);
     const int staged = __builtin_popcount(args.staged);
-    launch_kernel(kernels_.strided, one.blocks, kStridedThreads, static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call),
-                  args);
+    launch_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, one.blocks, kStridedThreads,
+                  static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call), args);
   }
 }
 

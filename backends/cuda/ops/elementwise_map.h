@@ -39,7 +39,7 @@ class Map {
   // Refuses a variant that the tensors do not suit; kOwnChoice suits all.
   void plan(const MapRequest& r, int variant);
   // With one kernel, on a contiguous run, each thread taking so many elements by accesses of so many bytes.
-  void plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access, int threads);
+  void plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access);
   void launch(const nw_call& call) const;
   int variant() const { return variant_; }
 
