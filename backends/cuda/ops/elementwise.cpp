@@ -40,7 +40,7 @@ void plan_width(const ElementwiseRequest& r, const MapRequest& request, int widt
            r.function.name);
   if (r.dtype != dtype)
     refuse(NW_UNSUPPORTED, 0, "%s: kernel '%s' is for %s, not %s", r.sig.op, kWidthNames[width], name_of(dtype), name_of(r.dtype));
-  map->plan_width(request, kWidthNames[width], kernel, kWidthElements[width], kWidthAccess[width], kWidthThreads);
+  map->plan_width(request, kWidthNames[width], kernel, kWidthElements[width], kWidthAccess[width]);
 }
 
 std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& sig) {

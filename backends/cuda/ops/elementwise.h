@@ -26,38 +26,44 @@ struct Divider {
 
 // ---- the arguments of kernels; bit k of a set stands for slot k ----
 
-// Elements that lie side by side, in vectors. Flat: one run, which may begin and end within a vector. Rows: whole vectors only.
+// Elements that lie side by side, in vectors. Flat: one run, which may begin and end within a vector; addresses are those of the
+// first vector. Rows: whole vectors only.
 struct VectorArgs {
   static constexpr int kDims = 4;
   const char* in[kMaxSlots];
   char* out;
-  uint64_t number[kMaxSlots];  // in the compute type
-  int64_t n;                   // flat: elements; rows: vectors
-  int32_t lead;                // flat: places of the first vector before the first element
-  int32_t dims;                // rows: dimensions, counted in vectors along the first; 0: flat
-  uint32_t numbers;            // slots that are a number
-  uint32_t units;              // operands whose elements lie side by side; the other ones' are all the same
-  bool streamed;               // the data is not worth keeping in a cache
-  uint8_t access[kMaxSlots + 1];  // bytes that an access may have; 0: those of an element
+  int64_t first_whole, num_whole;  // vectors that are there as a whole, and aligned
+  int64_t n;                       // flat: elements; rows: 0
+  int32_t lead;                    // flat: places of the first vector before the first element
+  int32_t dims;                    // rows: dimensions, counted in vectors along the first; 0: flat
+  uint32_t units;                  // operands whose elements lie side by side
+  uint32_t repeated;               // the other ones, whose elements are all the same
+  uint32_t numbers;                // those of them that are a number
+  bool streamed;                   // what is stored is not worth keeping in a cache
+  uint8_t access[kMaxSlots + 1];   // flat: bytes to which vectors are aligned
+  uint64_t number[kMaxSlots];      // in the compute type
   Divider divider[kDims];
   int64_t stride[kMaxSlots + 1][kDims];  // bytes
 };
 
-// Elements anywhere.
+// Elements anywhere. A block takes a rectangle of the first two dimensions, whose others are fixed.
 struct StridedArgs {
   const char* in[kMaxSlots];
   char* out;
   uint64_t number[kMaxSlots];
-  uint32_t n;         // elements, or tiles; below 2^31
-  int32_t dims;       // those of tiles count tiles along the first two
-  uint32_t numbers;   // slots that are a number
-  uint32_t staged;    // slots that go through shared memory, because they lie along the second dimension
-  bool tiled;         // a block takes a square of the first two dimensions
-  bool bytewise;      // something is not aligned to its elements
-  int32_t extent[2];  // of the first two dimensions
+  int32_t dims;      // at least 2; the first two count rectangles
+  uint32_t numbers;  // slots that are a number
+  uint32_t staged;   // slots that go through shared memory, because they lie along the second dimension; a rectangle is a tile
+  bool bytewise;     // scalar: something is not aligned to its elements
+  int32_t width;     // threads along the first dimension, a power of two
+  int32_t passes;
+  int32_t apart[2];   // a thread's elements, along the two dimensions
+  int32_t block[2];   // a rectangle's extent
+  int64_t extent[2];  // of the two dimensions
   Divider divider[NW_MAX_NDIM];
   int64_t stride[kMaxSlots + 1][NW_MAX_NDIM];  // bytes
-  int64_t inner[kMaxSlots + 1][2];             // tiled: bytes between elements
+  int64_t inner[kMaxSlots + 1][2];             // bytes between elements along the two dimensions
+  int64_t step[kMaxSlots + 1];                 // bytes between a thread's elements
 };
 
 // Sums over the dimensions behind the first `kept_dims`. A block has `lanes` sums side by side and `rows` threads for each.
@@ -85,15 +91,15 @@ struct SumArgs {
 struct Kernels {
   void (*vector)(VectorArgs);
   void (*strided)(StridedArgs);
+  void (*scalar)(StridedArgs);
   int slots;
   int size[kMaxSlots + 1];   // bytes of an element of each operand
   int vector_elements;       // of a thread
-  int vector_threads;        // of a block
-  int strided_elements;      // of a thread of strided
+  int strided_elements;      // of a thread at a time
   int tile;                  // elements along a tile's side
   int tile_bytes;            // of a staged slot
 };
-constexpr int kStridedThreads = 256, kSumThreads = 256;
+constexpr int kVectorThreads = 256, kStridedThreads = 256, kSumThreads = 256;
 
 struct FunctionRow {
   int function;
@@ -126,7 +132,6 @@ constexpr int kNumWidths = 6;
 constexpr const char* kWidthNames[kNumWidths] = {"f32", "f32x4", "f16", "f16x2", "f16x8", "f16x8_pack"};
 constexpr int kWidthElements[kNumWidths] = {1, 4, 1, 2, 8, 8};  // of a thread
 constexpr int kWidthAccess[kNumWidths] = {4, 16, 2, 4, 4, 16};  // bytes
-constexpr int kWidthThreads = 256;
 void (*find_width(int width, int function))(VectorArgs);
 
 // The gradient of a function by an operand: a kernel of grad_out, a, b, c or alpha. Those that are 0 everywhere have no row.

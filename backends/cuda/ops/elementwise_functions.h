@@ -35,6 +35,16 @@ constexpr bool kCheap = false, kCostly = true;
       __VA_ARGS__                                                                          \
     }                                                                                      \
   };
+#define NARROWS_FUNCTION1_HALF(Name, heavy, full, half)                                    \
+  struct Name {                                                                            \
+    static constexpr int kArity = 1;                                                       \
+    static constexpr bool kHeavy = heavy;                                                  \
+    template <class C>                                                                     \
+    static __device__ __forceinline__ auto apply(C a) {                                    \
+      full;                                                                                \
+    }                                                                                      \
+    static __device__ __forceinline__ float apply_half(float a) { return half; }           \
+  };
 #define NARROWS_FUNCTION2(Name, heavy, ...)                                                \
   struct Name {                                                                            \
     static constexpr int kArity = 2;                                                       \
@@ -138,11 +148,11 @@ NARROWS_FUNCTION1(Tanh, kCheap, return std::tanh(a);)
 NARROWS_FUNCTION1(Asinh, kCostly, return std::asinh(a);)
 NARROWS_FUNCTION1(Acosh, kCostly, return std::acosh(a);)
 NARROWS_FUNCTION1(Atanh, kCostly, return std::atanh(a);)
-NARROWS_FUNCTION1(Sigmoid, kCheap, return sigmoid(a);)
+NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
 NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
-NARROWS_FUNCTION1(Gelu, kCostly, return a * C(0.5) * twice_normal_cdf(a);)
-NARROWS_FUNCTION1(GeluTanh, kCostly, return times_sigmoid(a, gelu_tanh_argument(a));)  // (1 + tanh u)/2 is sigmoid(2u)
-NARROWS_FUNCTION1(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)});)
+NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * C(0.5) * twice_normal_cdf(a), gelu_half(a))
+NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
+NARROWS_FUNCTION1_HALF(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)}), a * sigmoid_half(a))
 NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)
 NARROWS_FUNCTION1(Erf, kCheap, return std::erf(a);)
 NARROWS_FUNCTION1(Erfc, kCostly, return std::erfc(a);)

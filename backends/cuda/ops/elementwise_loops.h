@@ -80,48 +80,56 @@ struct BitsOf<16> {
 template <int kBytes>
 using Bits = typename BitsOf<kBytes>::type;
 
-template <int kPiece, int V, class S>
-__device__ __forceinline__ void load_pieces(S (&v)[V], const char* p, bool streamed) {
-  constexpr int kPieces = V * static_cast<int>(sizeof(S)) / kPiece;
+// A vector of elements as one value; where all elements are the same one, that one stands first.
+template <class S, int V>
+using Raw = Bits<V * static_cast<int>(sizeof(S))>;
+
+// By accesses of kPiece bytes.
+template <int kPiece, class R>
+__device__ __forceinline__ R load_pieces(const char* p) {
+  constexpr int kPieces = sizeof(R) / kPiece;
   Bits<kPiece> pieces[kPieces];
 #pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const auto* from = reinterpret_cast<const Bits<kPiece>*>(p) + i;
-    pieces[i] = streamed ? load_streamed(from) : *from;
-  }
-  memcpy(static_cast<void*>(v), pieces, sizeof(v));
+  for (int i = 0; i < kPieces; ++i) pieces[i] = reinterpret_cast<const Bits<kPiece>*>(p)[i];
+  R raw;
+  memcpy(&raw, pieces, sizeof(raw));
+  return raw;
 }
-template <int kPiece, int V, class S>
-__device__ __forceinline__ void store_pieces(const S (&v)[V], char* p, bool streamed) {
-  constexpr int kPieces = V * static_cast<int>(sizeof(S)) / kPiece;
+template <int kPiece, class R>
+__device__ __forceinline__ void store_pieces(char* p, const R& raw, bool streamed) {
+  constexpr int kPieces = sizeof(R) / kPiece;
   Bits<kPiece> pieces[kPieces];
-  memcpy(pieces, v, sizeof(v));
+  memcpy(pieces, &raw, sizeof(raw));
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     auto* to = reinterpret_cast<Bits<kPiece>*>(p) + i;
-    streamed ? store_streamed(to, pieces[i]) : static_cast<void>(*to = pieces[i]);
+    if (streamed)
+      store_streamed(to, pieces[i]);
+    else
+      *to = pieces[i];
   }
 }
 
-// The pieces that a vector may be moved in: all of it, words, or elements one by one, those in [from, to). kAccess: chosen at
-// compile time; 0: by `access`.
-template <int kAccess, int V, class S>
-__device__ __forceinline__ void load_vector(S (&v)[V], const char* p, int access, int from, int to, bool streamed) {
-  constexpr int kBytes = V * static_cast<int>(sizeof(S)), kPiece = kAccess < kBytes && kAccess != 0 ? kAccess : kBytes;
-  const bool whole = to - from == V;
-  if (whole && access >= kPiece) return load_pieces<kPiece>(v, p, streamed);
-  if constexpr (kAccess == 0 && kBytes > 4 && sizeof(S) < 4)
-    if (whole && access >= 4) return load_pieces<4>(v, p, false);
+// The elements in [from, to) one by one, or, of a whole vector, by words if `access` allows it.
+template <class S, int V>
+__device__ __forceinline__ Raw<S, V> load_slowly(const char* p, int access, int from, int to) {
+  if constexpr (sizeof(Raw<S, V>) > 4 && sizeof(S) < 4)
+    if (access >= 4 && to - from == V) return load_pieces<4, Raw<S, V>>(p);
+  S v[V];
 #pragma unroll
   for (int i = 0; i < V; ++i) v[i] = i >= from && i < to ? reinterpret_cast<const S*>(p)[i] : S{};
+  Raw<S, V> raw;
+  memcpy(&raw, v, sizeof(raw));
+  return raw;
 }
-template <int kAccess, int V, class S>
-__device__ __forceinline__ void store_vector(const S (&v)[V], char* p, int access, int from, int to, bool streamed) {
-  constexpr int kBytes = V * static_cast<int>(sizeof(S)), kPiece = kAccess < kBytes && kAccess != 0 ? kAccess : kBytes;
-  const bool whole = to - from == V;
-  if (whole && access >= kPiece) return store_pieces<kPiece>(v, p, streamed);
-  if constexpr (kAccess == 0 && kBytes > 4 && sizeof(S) < 4)
-    if (whole && access >= 4) return store_pieces<4>(v, p, false);
+template <class S, int V>
+__device__ __forceinline__ void store_slowly(char* p, const S (&v)[V], int access, int from, int to) {
+  if constexpr (sizeof(Raw<S, V>) > 4 && sizeof(S) < 4)
+    if (access >= 4 && to - from == V) {
+      Raw<S, V> raw;
+      memcpy(&raw, v, sizeof(raw));
+      return store_pieces<4>(p, raw, false);
+    }
 #pragma unroll
   for (int i = 0; i < V; ++i)
     if (i >= from && i < to) reinterpret_cast<S*>(p)[i] = v[i];
@@ -129,11 +137,18 @@ __device__ __forceinline__ void store_vector(const S (&v)[V], char* p, int acces
 
 // ---- functions of arrays ----
 
+// A function may have a version for what is rounded to 16 bits afterwards.
+template <class Out>
+constexpr bool kIsHalf = std::is_same_v<Out, f16> || std::is_same_v<Out, bf16>;
+
 template <class F, class Out, int N, class A, class T>
 __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&b)[N], const T (&c)[N], const T (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if constexpr (F::kArity == 1) out[i] = closed<Out>(F::apply(a[i]));
+    if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
+      out[i] = closed<Out>(F::apply_half(a[i]));
+    else if constexpr (F::kArity == 1)
+      out[i] = closed<Out>(F::apply(a[i]));
     if constexpr (F::kArity == 2) out[i] = closed<Out>(F::apply(a[i], b[i]));
     if constexpr (F::kArity == 3) out[i] = closed<Out>(F::apply(a[i], b[i], c[i]));
     if constexpr (F::kArity == 4) out[i] = closed<Out>(F::apply(a[i], b[i], c[i], d[i]));
@@ -142,63 +157,92 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
 
 // ---- vector: elements side by side ----
 
-template <int kAccess, class S, int V>
-__device__ __forceinline__ void fetch_vector(Compute<S> (&x)[V], const VectorArgs& args, int k, int64_t offset, int from, int to) {
-  if (args.numbers >> k & 1 || !(args.units >> k & 1)) {
-    Compute<S> same;
-    if (args.numbers >> k & 1)
-      same = number_as<Compute<S>>(args.number[k]);
-    else
-      same = opened(*reinterpret_cast<const S*>(args.in[k] + offset));
-#pragma unroll
-    for (int i = 0; i < V; ++i) x[i] = same;
-    return;
-  }
-  S v[V];
-  load_vector<kAccess>(v, args.in[k] + offset, args.access[k], from, to, args.streamed);
-#pragma unroll
-  for (int i = 0; i < V; ++i) x[i] = opened(v[i]);
-}
-
 __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { return (__umulhi(n, d.factor) + n) >> d.shift; }
 
-// A: type of slot 0; T: of the other ones. kAccess: see load_vector().
-template <class F, class Out, class A, class T, int V, int kAccess, int kThreads>
-__global__ __launch_bounds__(kThreads) void vector_kernel(const VectorArgs args) {
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  int64_t offset[kMaxSlots + 1];
-  int from = 0, to = V;
+// Bytes from the operands' first vectors to those of a thread.
+template <class F, class Out, class A, class T, int V>
+__device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
   if (args.dims == 0) {
+    offset[0] = F::kArity == 1 || args.units & 1 ? index * static_cast<int64_t>(V * sizeof(A)) : 0;
+#pragma unroll
+    for (int k = 1; k < F::kArity; ++k) offset[k] = args.units >> k & 1 ? index * static_cast<int64_t>(V * sizeof(T)) : 0;
+    offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
+    return;
+  }
+  uint32_t left = static_cast<uint32_t>(index);
+#pragma unroll
+  for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
+#pragma unroll 1
+  for (int d = 0; d < args.dims; ++d) {
+    const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
+    left = next;
+#pragma unroll
+    for (int k = 0; k <= kMaxSlots; ++k)
+      if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
+  }
+}
+
+// Loads only: what waits for them comes when all have been asked for. The one operand of a function lies in vectors.
+template <int kAccess, bool kAlone, class S, int V>
+__device__ __forceinline__ Raw<S, V> load_raw(const VectorArgs& args, int k, int64_t offset, bool whole, int from, int to) {
+  constexpr int kBytes = sizeof(Raw<S, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
+  Raw<S, V> raw{};
+  if (!kAlone && args.numbers >> k & 1) return raw;
+  if (!kAlone && !(args.units >> k & 1)) {
+    const S same = *reinterpret_cast<const S*>(args.in[k] + offset);
+    memcpy(&raw, &same, sizeof(same));
+    return raw;
+  }
+  if (whole) return load_pieces<kPiece, Raw<S, V>>(args.in[k] + offset);
+  return load_slowly<S, V>(args.in[k] + offset, args.access[k], from, to);
+}
+template <bool kAlone, class S, int V>
+__device__ __forceinline__ void open_raw(Compute<S> (&x)[V], const Raw<S, V>& raw, const VectorArgs& args, int k) {
+  S v[V];
+  memcpy(static_cast<void*>(v), &raw, sizeof(raw));
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = opened(v[i]);
+  if (kAlone || !(args.repeated >> k & 1)) return;
+  const Compute<S> same = args.numbers >> k & 1 ? number_as<Compute<S>>(args.number[k]) : x[0];
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = same;
+}
+
+// A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's.
+template <class F, class Out, class A, class T, int V, int kAccess>
+__global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs args) {
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
+  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  int from = 0, to = V;  // the elements of the vector that there are
+  if (!whole) {
     const int64_t first = index * V - args.lead, rest = args.n - first;
     if (rest <= 0) return;
     if (first < 0) from = static_cast<int>(-first);
     if (rest < V) to = static_cast<int>(rest);
-    offset[0] = args.units & 1 ? first * static_cast<int64_t>(sizeof(A)) : 0;
-#pragma unroll
-    for (int k = 1; k < F::kArity; ++k) offset[k] = args.units >> k & 1 ? first * static_cast<int64_t>(sizeof(T)) : 0;
-    offset[kOut] = first * static_cast<int64_t>(sizeof(Out));
-  } else {
-    if (index >= args.n) return;
-    uint32_t left = static_cast<uint32_t>(index);
-#pragma unroll
-    for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
-    for (int d = 0; d < args.dims; ++d) {
-      const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
-      left = next;
-#pragma unroll
-      for (int k = 0; k <= kMaxSlots; ++k)
-        if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
-    }
   }
+  int64_t offset[kMaxSlots + 1];
+  locate<F, Out, A, T, V>(args, index, offset);
+  constexpr bool kAlone = F::kArity == 1;
+  Raw<A, V> raw_a;
+  Raw<T, V> raw_b, raw_c, raw_d;
+  raw_a = load_raw<kAccess, kAlone, A, V>(args, 0, offset[0], whole, from, to);
+  if constexpr (F::kArity > 1) raw_b = load_raw<kAccess, kAlone, T, V>(args, 1, offset[1], whole, from, to);
+  if constexpr (F::kArity > 2) raw_c = load_raw<kAccess, kAlone, T, V>(args, 2, offset[2], whole, from, to);
+  if constexpr (F::kArity > 3) raw_d = load_raw<kAccess, kAlone, T, V>(args, 3, offset[3], whole, from, to);
   Compute<A> a[V];
   Compute<T> b[V], c[V], d[V];
-  fetch_vector<kAccess, A>(a, args, 0, offset[0], from, to);
-  if constexpr (F::kArity > 1) fetch_vector<kAccess, T>(b, args, 1, offset[1], from, to);
-  if constexpr (F::kArity > 2) fetch_vector<kAccess, T>(c, args, 2, offset[2], from, to);
-  if constexpr (F::kArity > 3) fetch_vector<kAccess, T>(d, args, 3, offset[3], from, to);
+  open_raw<kAlone, A, V>(a, raw_a, args, 0);
+  if constexpr (F::kArity > 1) open_raw<kAlone, T, V>(b, raw_b, args, 1);
+  if constexpr (F::kArity > 2) open_raw<kAlone, T, V>(c, raw_c, args, 2);
+  if constexpr (F::kArity > 3) open_raw<kAlone, T, V>(d, raw_d, args, 3);
   Out out[V];
   apply<F>(out, a, b, c, d);
-  store_vector<kAccess>(out, args.out + offset[kOut], args.access[kOut], from, to, args.streamed);
+  char* const at = args.out + offset[kOut];
+  if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
+  constexpr int kBytes = sizeof(Raw<Out, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
+  Raw<Out, V> raw;
+  memcpy(&raw, out, sizeof(raw));
+  store_pieces<kPiece>(at, raw, args.streamed);
 }
 
 // ---- strided: elements anywhere ----
@@ -209,140 +253,137 @@ template <class First, class... Rest>
 constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
                                                                                               : kLargest<Rest...>;
 
-// E elements at `offset`, or at `place` of a tile in shared memory; where not `valid`, zeros.
-template <class S, int E>
-__device__ __forceinline__ void gather(Compute<S> (&x)[E], const char* base, const int64_t (&offset)[E], const bool (&valid)[E],
-                                       bool bytewise) {
-  S v[E];
-  if (bytewise) {
-#pragma unroll
-    for (int e = 0; e < E; ++e) v[e] = valid[e] ? load_bytes<S>(base + offset[e]) : S{};
-  } else {
-#pragma unroll
-    for (int e = 0; e < E; ++e) v[e] = valid[e] ? *reinterpret_cast<const S*>(base + offset[e]) : S{};
-  }
-#pragma unroll
-  for (int e = 0; e < E; ++e) x[e] = opened(v[e]);
-}
-template <class C, int E>
-__device__ __forceinline__ void fill(C (&x)[E], uint64_t number) {
-#pragma unroll
-  for (int e = 0; e < E; ++e) x[e] = number_as<C>(number);
-}
-
 // A square of a slot that lies along dimension 1, read along it.
 template <class S, int kTile>
 __device__ __forceinline__ void stage(S* shared, const char* from, const int64_t* stride, int columns, int rows) {
-  constexpr int kStep = kStridedThreads / kTile;
+  constexpr int kStep = kStridedThreads / kTile, kBatch = 8;
   const int row = static_cast<int>(threadIdx.x) % kTile, first = static_cast<int>(threadIdx.x) / kTile;
-  from += row * stride[1];
-#pragma unroll 4
-  for (int column = first; column < kTile; column += kStep)
-    if (row < rows && column < columns)
-      shared[row * (kTile + 1) + column] = *reinterpret_cast<const S*>(from + column * stride[0]);
+  if (row >= rows) return;
+  from += row * stride[1] + first * stride[0];
+  shared += row * (kTile + 1) + first;
+  const int64_t step = kStep * stride[0];
+#pragma unroll
+  for (int column = first; column < kTile; column += kStep * kBatch) {
+    S v[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i, from += step)
+      if (column + i * kStep < columns && column + i * kStep < kTile) v[i] = *reinterpret_cast<const S*>(from);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      if (column + i * kStep < kTile) shared[column - first + i * kStep] = v[i];
+  }
 }
 
 template <class F, class Out, class A, class T>
 struct StridedShape {
-  static constexpr int kElements = F::kHeavy ? 1 : 4;  // of a thread at a time
+  static constexpr int kElements = F::kHeavy ? 1 : kLargest<Out, A, T> <= 2 ? 8 : 4;  // of a thread at a time
   static constexpr int kTile = kLargest<Out, A, T> <= 2 ? 64 : 32;
   static constexpr int kTileBytes = (kTile * (kTile + 1) * kLargest<A, T> + 15) / 16 * 16;
 };
 
-template <class F, class Out, class A, class T>
+// E elements, `step` bytes apart: loads only, see load_raw().
+template <bool kBytewise, class S, int E>
+__device__ __forceinline__ void gather(S (&v)[E], const char* from, int64_t step, const bool (&valid)[E], bool bytewise) {
+  if (kBytewise && bytewise) {
+#pragma unroll
+    for (int e = 0; e < E; ++e) v[e] = valid[e] ? load_bytes<S>(from + e * step) : S{};
+  } else {
+#pragma unroll
+    for (int e = 0; e < E; ++e) v[e] = valid[e] ? *reinterpret_cast<const S*>(from + e * step) : S{};
+  }
+}
+template <class S, int E>
+__device__ __forceinline__ void gather_staged(S (&v)[E], const char* tile, int place, int step) {
+#pragma unroll
+  for (int e = 0; e < E; ++e) v[e] = reinterpret_cast<const S*>(tile)[place + e * step];
+}
+template <class S, int E>
+__device__ __forceinline__ void open_all(Compute<S> (&x)[E], const S (&v)[E], bool is_number, uint64_t number) {
+#pragma unroll
+  for (int e = 0; e < E; ++e) x[e] = is_number ? number_as<Compute<S>>(number) : opened(v[e]);
+}
+
+// kScalar: one element a thread, at any address; else several, aligned, and what is transposed through shared memory.
+template <class F, class Out, class A, class T, bool kScalar>
 __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedArgs args) {
   using Shape = StridedShape<F, Out, A, T>;
-  constexpr int E = Shape::kElements, kTile = Shape::kTile, kStep = kStridedThreads / kTile;
-  extern __shared__ uint4 shared_memory[];
-  char* const shared = reinterpret_cast<char*>(shared_memory);
-  int64_t base[kMaxSlots + 1] = {};
-  int columns = 0, rows = 0, passes = 1;
-  if (args.tiled) {
-    uint32_t left = blockIdx.x;
-    for (int d = 0; d < args.dims; ++d) {
-      const uint32_t next = quotient(left, args.divider[d]);
-      const int digit = static_cast<int>(left - next * args.divider[d].divisor);
-      left = next;
-      if (d == 0) columns = args.extent[0] - digit * kTile;
-      if (d == 1) rows = args.extent[1] - digit * kTile;
+  constexpr int E = kScalar ? 1 : Shape::kElements, kTile = Shape::kTile;
+  // Where the block's rectangle begins, and what of it there is.
+  int64_t offset[kMaxSlots + 1] = {}, columns_left = args.extent[0], rows_left = args.extent[1];
+  uint32_t left = blockIdx.x;
+#pragma unroll 1
+  for (int d = 0; d < args.dims; ++d) {
+    const uint32_t next = quotient(left, args.divider[d]), digit = left - next * args.divider[d].divisor;
+    left = next;
+    if (d == 0) columns_left -= static_cast<int64_t>(digit) * args.block[0];
+    if (d == 1) rows_left -= static_cast<int64_t>(digit) * args.block[1];
 #pragma unroll
-      for (int k = 0; k <= kMaxSlots; ++k)
-        if (k < F::kArity || k == kOut) base[k] += digit * args.stride[k][d];
-    }
-    int staged = 0;
+    for (int k = 0; k <= kMaxSlots; ++k)
+      if (k < F::kArity || k == kOut) offset[k] += digit * args.stride[k][d];
+  }
+  const int columns = static_cast<int>(columns_left < args.block[0] ? columns_left : args.block[0]);
+  const int rows = static_cast<int>(rows_left < args.block[1] ? rows_left : args.block[1]);
+  const char* tiles[kMaxSlots];
+  if (!kScalar && args.staged != 0) {
+    extern __shared__ uint4 shared_memory[];
+    char* to = reinterpret_cast<char*>(shared_memory);
 #pragma unroll
     for (int k = 0; k < F::kArity; ++k) {
       if (!(args.staged >> k & 1)) continue;
-      char* const to = shared + staged++ * Shape::kTileBytes;
       if (k == 0)
-        stage<A, kTile>(reinterpret_cast<A*>(to), args.in[k] + base[k], args.inner[k], columns, rows);
+        stage<A, kTile>(reinterpret_cast<A*>(to), args.in[k] + offset[k], args.inner[k], columns, rows);
       else
-        stage<T, kTile>(reinterpret_cast<T*>(to), args.in[k] + base[k], args.inner[k], columns, rows);
+        stage<T, kTile>(reinterpret_cast<T*>(to), args.in[k] + offset[k], args.inner[k], columns, rows);
+      tiles[k] = to;
+      to += Shape::kTileBytes;
     }
     __syncthreads();
-    passes = kTile * kTile / (kStridedThreads * E);
   }
+  // The thread's elements: `step` apart, the first at (x, y).
+  const int x = static_cast<int>(threadIdx.x) & (args.width - 1);
+  int y = static_cast<int>(threadIdx.x) / args.width, place = y * (kTile + 1) + x;
+#pragma unroll
+  for (int k = 0; k <= kMaxSlots; ++k)
+    if (k < F::kArity || k == kOut) offset[k] += x * args.inner[k][0] + y * args.inner[k][1];
 #pragma unroll 1
-  for (int pass = 0; pass < passes; ++pass) {
-    int64_t offset[kMaxSlots + 1][E];
-    int64_t place[E];  // in a tile
+  for (int pass = 0; pass < args.passes; ++pass) {
     bool valid[E];
-    uint32_t index[E];
-    const int x = static_cast<int>(threadIdx.x) % kTile, y = static_cast<int>(threadIdx.x) / kTile + pass * E * kStep;
 #pragma unroll
-    for (int e = 0; e < E; ++e) {
-      const int row = y + e * kStep;
-      index[e] = (blockIdx.x * E + e) * kStridedThreads + threadIdx.x;
-      place[e] = row * (kTile + 1) + x;
-      valid[e] = args.tiled ? x < columns && row < rows : index[e] < args.n;
-#pragma unroll
-      for (int k = 0; k <= kMaxSlots; ++k)
-        if (k < F::kArity || k == kOut)
-          offset[k][e] = args.tiled ? base[k] + x * args.inner[k][0] + row * args.inner[k][1] : 0;
-    }
-    if (!args.tiled) {
-      for (int d = 0; d < args.dims; ++d) {
-        const Divider divider = args.divider[d];
-#pragma unroll
-        for (int e = 0; e < E; ++e) {
-          const uint32_t next = quotient(index[e], divider), digit = index[e] - next * divider.divisor;
-          index[e] = next;
-#pragma unroll
-          for (int k = 0; k <= kMaxSlots; ++k)
-            if (k < F::kArity || k == kOut) offset[k][e] += digit * args.stride[k][d];
-        }
-      }
-    }
+    for (int e = 0; e < E; ++e) valid[e] = x + e * args.apart[0] < columns && y + e * args.apart[1] < rows;
+    A raw_a[E];
+    T raw_b[E], raw_c[E], raw_d[E];
+    const auto load = [&](int k, auto& raw) {
+      if (!kScalar && args.staged >> k & 1)
+        gather_staged(raw, tiles[k], place, args.apart[1] * (kTile + 1));
+      else if (!(args.numbers >> k & 1))
+        gather<kScalar>(raw, args.in[k] + offset[k], args.step[k], valid, args.bytewise);
+    };
+    load(0, raw_a);
+    if constexpr (F::kArity > 1) load(1, raw_b);
+    if constexpr (F::kArity > 2) load(2, raw_c);
+    if constexpr (F::kArity > 3) load(3, raw_d);
     Compute<A> a[E];
     Compute<T> b[E], c[E], d[E];
-    int staged = 0;
-    const auto fetch = [&](int k, auto stored, auto& to) {
-      using S = decltype(stored);
-      if (args.numbers >> k & 1) {
-        fill(to, args.number[k]);
-      } else if (args.staged >> k & 1) {
-        const S* const tile = reinterpret_cast<const S*>(shared + staged++ * Shape::kTileBytes);
-#pragma unroll
-        for (int e = 0; e < E; ++e) to[e] = opened(tile[place[e]]);
-      } else {
-        gather<S>(to, args.in[k], offset[k], valid, args.bytewise);
-      }
-    };
-    fetch(0, A{}, a);
-    if constexpr (F::kArity > 1) fetch(1, T{}, b);
-    if constexpr (F::kArity > 2) fetch(2, T{}, c);
-    if constexpr (F::kArity > 3) fetch(3, T{}, d);
+    open_all(a, raw_a, args.numbers & 1, args.number[0]);
+    if constexpr (F::kArity > 1) open_all(b, raw_b, args.numbers >> 1 & 1, args.number[1]);
+    if constexpr (F::kArity > 2) open_all(c, raw_c, args.numbers >> 2 & 1, args.number[2]);
+    if constexpr (F::kArity > 3) open_all(d, raw_d, args.numbers >> 3 & 1, args.number[3]);
     Out out[E];
     apply<F>(out, a, b, c, d);
+    char* const to = args.out + offset[kOut];
 #pragma unroll
     for (int e = 0; e < E; ++e) {
       if (!valid[e]) continue;
-      char* const to = args.out + offset[kOut][e];
-      if (args.bytewise)
-        store_bytes(to, out[e]);
+      if (kScalar && args.bytewise)
+        store_bytes(to + e * args.step[kOut], out[e]);
       else
-        *reinterpret_cast<Out*>(to) = out[e];
+        *reinterpret_cast<Out*>(to + e * args.step[kOut]) = out[e];
     }
+    y += E * args.apart[1];
+    place += E * args.apart[1] * (kTile + 1);
+#pragma unroll
+    for (int k = 0; k <= kMaxSlots; ++k)
+      if (k < F::kArity || k == kOut) offset[k] += E * args.step[k];
   }
 }
 
@@ -351,15 +392,14 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 template <class F, class Out, class A, class T>
 constexpr Kernels kernels() {
   using Shape = StridedShape<F, Out, A, T>;
-  constexpr int kBytes = 16 / kLargest<Out, A, T>, kVector = F::kHeavy && kBytes > 4 ? 4 : kBytes,
-                kThreads = F::kHeavy ? 256 : 512;
+  constexpr int kBytes = 16 / kLargest<Out, A, T>, kVector = F::kHeavy && kBytes > 4 ? 4 : kBytes;
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
-  return {vector_kernel<F, Out, A, T, kVector, 0, kThreads>,
-          strided_kernel<F, Out, A, T>,
+  return {vector_kernel<F, Out, A, T, kVector, 0>,
+          strided_kernel<F, Out, A, T, false>,
+          strided_kernel<F, Out, A, T, true>,
           F::kArity,
           {kFirst, kRest, kRest, kRest, static_cast<int>(sizeof(Out))},
           kVector,
-          kThreads,
           Shape::kElements,
           Shape::kTile,
           Shape::kTileBytes};

@@ -196,6 +196,7 @@ void Map::plan_flat(const MapRequest& r) {
   one.args.n = space_.ndim == 0 ? 1 : space_.extent[0];
   one.args.numbers = numbers_;
   one.args.units = units_;
+  one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = streams(r);
   std::copy_n(number_, kMaxSlots, one.args.number);
   for (int slot = 0; slot <= kOut; ++slot) one.offset[slot] = slot < num_slots_ || slot == kOut ? offset(slot) : 0;
@@ -203,23 +204,22 @@ void Map::plan_flat(const MapRequest& r) {
   flat_ = true;
 }
 
-void Map::plan_rows(const MapRequest& r) {
+void Map::plan_rows() {
   const int vector = kernels_.vector_elements;
   VectorLaunch one{};
   one.args.numbers = numbers_;
   one.args.units = units_;
+  one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = false;  // what is broadcast is read again
   std::copy_n(number_, kMaxSlots, one.args.number);
-  std::fill_n(one.args.access, kMaxSlots + 1, uint8_t{16});
   int64_t extent[NW_MAX_NDIM];
   std::copy_n(space_.extent, space_.ndim, extent);
   extent[0] /= vector;
-  (void)r;
   cut(extent, space_.ndim, [&](const int64_t* part, int ndim, const int64_t* start) {
-    one.args.n = 1;
+    one.args.num_whole = 1;
     one.args.dims = ndim;
     for (int d = 0; d < ndim; ++d) {
-      one.args.n *= part[d];
+      one.args.num_whole *= part[d];
       one.args.divider[d] = make_divider(part[d]);
     }
     for (int slot = 0; slot <= kOut; ++slot) {
@@ -231,7 +231,7 @@ void Map::plan_rows(const MapRequest& r) {
         one.offset[slot] += start[d] * step;
       }
     }
-    one.blocks = ceil_div(one.args.n, kernels_.vector_threads);
+    one.blocks = ceil_div(one.args.num_whole, kVectorThreads);
     vector_.push_back(one);
   });
 }
@@ -239,51 +239,82 @@ void Map::plan_rows(const MapRequest& r) {
 // A dimension along which an input lies that is far apart along dimension 0; -1: there is none.
 int Map::find_tile_dim() const {
   constexpr int64_t kLeastSide = 16;
-  if (bytewise_ || space_.ndim < 2 || space_.extent[0] < kLeastSide || space_.extent[0] > INT32_MAX) return -1;
+  if (variant_ == kScalar || space_.ndim < 2 || space_.extent[0] < kLeastSide) return -1;
   for (int k = 0; k < num_slots_; ++k)
     for (int d = 1; d < space_.ndim; ++d) {
       const int64_t across = std::abs(stride(k, 0)), along = std::abs(stride(k, d));
       if (!(numbers_ >> k & 1) && along != 0 && along <= 2 * kernels_.size[k] && across >= 4 * along &&
-          space_.extent[d] >= kLeastSide && space_.extent[d] <= INT32_MAX)
+          space_.extent[d] >= kLeastSide)
         return d;
     }
   return -1;
 }
 
-void Map::plan_strided(const MapRequest& r) {
-  (void)r;
+// The dimension beside the first one whose elements share a block: the first that is long enough, else the longest.
+int Map::find_second_dim() const {
+  int longest = 1;
+  for (int d = 1; d < space_.ndim; ++d) {
+    if (space_.extent[d] >= kStridedThreads / space_.extent[0]) return d;
+    if (space_.extent[d] > space_.extent[longest]) longest = d;
+  }
+  return longest;
+}
+
+// A block's rectangle, and the way of its threads through it.
+void Map::plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const {
+  const int elements = variant_ == kScalar ? 1 : kernels_.strided_elements;
+  args->passes = 1;
+  if (tiled) {
+    args->width = kernels_.tile;
+    args->passes = kernels_.tile * kernels_.tile / (kStridedThreads * elements);
+    args->apart[1] = kStridedThreads / args->width;
+    args->block[0] = args->block[1] = kernels_.tile;
+    return;
+  }
+  args->width = 1;
+  while (args->width < extent[0] && args->width < kStridedThreads) args->width *= 2;
+  const int lines = kStridedThreads / args->width;
+  const bool along_first = extent[0] >= int64_t{kStridedThreads} * elements || extent[1] == 1;
+  args->apart[along_first ? 0 : 1] = along_first ? args->width : lines;
+  args->block[0] = args->width * (along_first ? elements : 1);
+  args->block[1] = lines * (along_first ? 1 : elements);
+}
+
+void Map::plan_strided() {
   StridedLaunch one{};
   one.args.numbers = numbers_;
   one.args.bytewise = bytewise_;
   std::copy_n(number_, kMaxSlots, one.args.number);
-  int64_t extent[NW_MAX_NDIM], step[kMaxSlots + 1][NW_MAX_NDIM] = {};
-  const int ndim = space_.ndim, tile_dim = variant_ == kScalar ? -1 : find_tile_dim();
+  const int tile_dim = find_tile_dim(), second = tile_dim >= 0 ? tile_dim : find_second_dim(), ndim = std::max(space_.ndim, 2);
+  int64_t extent[NW_MAX_NDIM], whole[2], step[kMaxSlots + 1][NW_MAX_NDIM] = {};
   for (int d = 0; d < ndim; ++d) {
-    const int from = tile_dim < 0 ? d : d == 1 ? tile_dim : d == tile_dim ? 1 : d;
-    extent[d] = space_.extent[from];
+    const int from = d == 1 ? second : d == second ? 1 : d;
+    extent[d] = from < space_.ndim ? space_.extent[from] : 1;
     for (int slot = 0; slot <= kOut; ++slot)
-      if (slot < num_slots_ || slot == kOut) step[slot][d] = stride(slot, from);
+      if ((slot < num_slots_ || slot == kOut) && from < space_.ndim) step[slot][d] = stride(slot, from);
   }
-  if (tile_dim >= 0) {
-    one.args.tiled = true;
-    for (int d = 0; d < 2; ++d) {
-      one.args.extent[d] = static_cast<int32_t>(extent[d]);
-      extent[d] = ceil_div(extent[d], kernels_.tile);
-      for (int slot = 0; slot <= kOut; ++slot) {
-        one.args.inner[slot][d] = step[slot][d];
-        step[slot][d] *= kernels_.tile;
-      }
+  plan_block(tile_dim >= 0, extent, &one.args);
+  for (int k = 0; k < num_slots_; ++k)
+    if (tile_dim >= 0 && !(numbers_ >> k & 1) && step[k][1] != 0 && std::abs(step[k][1]) * 4 <= std::abs(step[k][0]))
+      one.args.staged |= 1u << k;
+  for (int d = 0; d < 2; ++d) {
+    whole[d] = extent[d];
+    extent[d] = ceil_div(extent[d], one.args.block[d]);
+    for (int slot = 0; slot <= kOut; ++slot) {
+      one.args.inner[slot][d] = step[slot][d];
+      one.args.step[slot] += one.args.apart[d] * step[slot][d];
+      step[slot][d] *= one.args.block[d];
     }
-    for (int k = 0; k < num_slots_; ++k)
-      if (!(numbers_ >> k & 1) && step[k][1] != 0 && std::abs(step[k][1]) * 4 <= std::abs(step[k][0])) one.args.staged |= 1u << k;
   }
   cut(extent, ndim, [&](const int64_t* part, int dims, const int64_t* start) {
-    int64_t n = 1;
-    one.args.dims = dims;
-    for (int d = 0; d < dims; ++d) {
-      n *= part[d];
-      one.args.divider[d] = make_divider(part[d]);
+    one.blocks = 1;
+    one.args.dims = std::max(dims, 2);
+    for (int d = 0; d < one.args.dims; ++d) {
+      const int64_t own = d < dims ? part[d] : 1;
+      one.blocks *= own;
+      one.args.divider[d] = make_divider(own);
     }
+    for (int d = 0; d < 2; ++d) one.args.extent[d] = whole[d] - start[d] * one.args.block[d];
     for (int slot = 0; slot <= kOut; ++slot) {
       if (slot >= num_slots_ && slot != kOut) continue;
       one.offset[slot] = offset(slot);
@@ -292,8 +323,6 @@ void Map::plan_strided(const MapRequest& r) {
         one.offset[slot] += start[d] * step[slot][d];
       }
     }
-    one.args.n = static_cast<uint32_t>(n);
-    one.blocks = one.args.tiled ? n : ceil_div(n, kStridedThreads * kernels_.strided_elements);
     strided_.push_back(one);
   });
 }
@@ -304,28 +333,31 @@ void Map::plan(const MapRequest& r, int variant) {
     variant_ = variant == kOwnChoice ? kVector : variant;
     return;
   }
-  const bool flat = is_flat(), rows = !flat && has_rows();
+  const bool alone = num_slots_ == 1 && !(units_ & 1);  // vector_kernel takes a function's one operand in vectors only
+  const bool flat = !alone && is_flat(), rows = !alone && !flat && has_rows();
   if (variant == kVector && !flat && !rows)
     refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
+  if (variant == kStrided && bytewise_)
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
   variant_ = variant != kOwnChoice ? variant : flat || rows ? kVector : bytewise_ ? kScalar : kStrided;
   if (variant_ != kVector) {
-    plan_strided(r);
+    plan_strided();
     const int staged = __builtin_popcount(strided_[0].args.staged);
-    load_kernel(kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
+    load_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
     return;
   }
-  flat ? plan_flat(r) : plan_rows(r);
+  flat ? plan_flat(r) : plan_rows();
   load_kernel(kernels_.vector);
 }
 
-void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access, int threads) {
+void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access) {
   read(r);
   kernels_.vector = kernel;
   kernels_.vector_elements = elements;
-  kernels_.vector_threads = threads;
   width_access_ = access;
   if (empty_) return;
-  if (!is_flat()) refuse(NW_UNSUPPORTED, r.out, "%s: kernel '%s' needs contiguous operands", r.sig.op, name);
+  if (!is_flat() || (num_slots_ == 1 && !(units_ & 1)))
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel '%s' needs contiguous operands", r.sig.op, name);
   for (int slot = 0; slot <= kOut; ++slot)
     if ((units_ >> slot & 1) && align_[slot] < access)
       refuse(NW_UNSUPPORTED, tensor_[slot], "%s: kernel '%s' needs operands aligned to %d bytes; this one is aligned to %d",
@@ -356,12 +388,18 @@ void Map::launch_flat(const nw_call& call) const {
   }
   const auto size = static_cast<uint64_t>(kernels_.size[widest]);
   if (width_access_ == 0) args.lead = static_cast<int32_t>(addresses[widest] % (size * static_cast<uint64_t>(vector)) / size);
-  for (int k = 0; k <= kOut; ++k)
-    if (units_ >> k & 1)
-      args.access[k] =
-          static_cast<uint8_t>(alignment(addresses[k] - static_cast<uint64_t>(args.lead) * static_cast<uint64_t>(kernels_.size[k])));
-  const int64_t blocks = ceil_div(args.n + args.lead, int64_t{vector} * kernels_.vector_threads);
-  launch_kernel(kernels_.vector, blocks, kernels_.vector_threads, 0, stream_of(call), args);
+  bool aligned = true;
+  for (int k = 0; k <= kOut; ++k) {
+    if (!(units_ >> k & 1)) continue;
+    const int64_t back = int64_t{args.lead} * kernels_.size[k];
+    args.access[k] = static_cast<uint8_t>(alignment(addresses[k] - static_cast<uint64_t>(back)));
+    aligned &= args.access[k] >= std::min<int>(vector * kernels_.size[k], width_access_ == 0 ? 16 : width_access_);
+    (k == kOut ? args.out : const_cast<char*&>(args.in[k])) -= back;
+  }
+  const int64_t places = args.n + args.lead;
+  args.first_whole = args.lead != 0;
+  args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
+  launch_kernel(kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0, stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {
@@ -378,14 +416,14 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_kernel(kernels_.vector, one.blocks, kernels_.vector_threads, 0, stream_of(call), args);
+    launch_kernel(kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;
     set(args, one.offset);
     const int staged = __builtin_popcount(args.staged);
-    launch_kernel(kernels_.strided, one.blocks, kStridedThreads, static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call),
-                  args);
+    launch_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, one.blocks, kStridedThreads,
+                  static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call), args);
   }
 }
 

@@ -39,7 +39,7 @@ class Map {
   // Refuses a variant that the tensors do not suit; kOwnChoice suits all.
   void plan(const MapRequest& r, int variant);
   // With one kernel, on a contiguous run, each thread taking so many elements by accesses of so many bytes.
-  void plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access, int threads);
+  void plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access);
   void launch(const nw_call& call) const;
   int variant() const { return variant_; }
 
@@ -58,9 +58,11 @@ class Map {
   bool is_flat() const;
   bool has_rows() const;
   void plan_flat(const MapRequest& r);
-  void plan_rows(const MapRequest& r);
-  void plan_strided(const MapRequest& r);
+  void plan_rows();
+  void plan_strided();
   int find_tile_dim() const;
+  int find_second_dim() const;
+  void plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const;
   bool streams(const MapRequest& r) const;
   int64_t stride(int k, int d) const { return space_.stride[k == kOut ? num_slots_ : k][d]; }
   int64_t offset(int k) const { return space_.offset[k == kOut ? num_slots_ : k]; }

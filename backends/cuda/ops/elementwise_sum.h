@@ -38,8 +38,10 @@ __device__ __forceinline__ Sum<C> sum_of_threads(Sum<C> sum, int lane, int row, 
   return sum;
 }
 
-__device__ __forceinline__ int64_t next_digit(int64_t* left, const SumArgs& args, int d) {
+// The digit of dimension d of an index over the dimensions d to last.
+__device__ __forceinline__ int64_t next_digit(int64_t* left, const SumArgs& args, int d, int last) {
   int64_t next, digit;
+  if (d == last) return *left;
   if (args.wide) {
     next = *left / args.extent[d];
     digit = *left - next * args.extent[d];
@@ -79,14 +81,23 @@ __device__ __forceinline__ void store_sum(const SumArgs& args, Sum<C> sum, const
   }
 }
 
+template <class S, int E>
+__device__ __forceinline__ void gather_at(S (&v)[E], const char* base, const int64_t (&offset)[E], const bool (&valid)[E],
+                                          bool bytewise) {
+#pragma unroll
+  for (int e = 0; e < E; ++e)
+    v[e] = !valid[e] ? S{} : bytewise ? load_bytes<S>(base + offset[e]) : *reinterpret_cast<const S*>(base + offset[e]);
+}
+
 template <class F, class A, class T>
 __global__ __launch_bounds__(kSumThreads) void sum_kernel(const SumArgs args) {
   constexpr int E = F::kHeavy ? 1 : 4;
   const SumPlace at(args);
   int64_t base[kMaxSlots + 1] = {};
   int64_t left = at.kept < args.kept ? at.kept : 0;
+#pragma unroll 1
   for (int d = 0; d < args.kept_dims; ++d) {
-    const int64_t digit = next_digit(&left, args, d);
+    const int64_t digit = next_digit(&left, args, d, args.kept_dims - 1);
 #pragma unroll
     for (int k = 0; k <= kMaxSlots; ++k)
       if (k < F::kArity || k == kOut) base[k] += digit * args.stride[k][d];
@@ -105,26 +116,30 @@ __global__ __launch_bounds__(kSumThreads) void sum_kernel(const SumArgs args) {
 #pragma unroll
       for (int k = 0; k < F::kArity; ++k) offset[k][e] = base[k];
     }
+#pragma unroll 1
     for (int d = args.kept_dims; d < args.dims; ++d) {
 #pragma unroll
       for (int e = 0; e < E; ++e) {
-        const int64_t digit = next_digit(&index[e], args, d);
+        const int64_t digit = next_digit(&index[e], args, d, args.dims - 1);
 #pragma unroll
         for (int k = 0; k < F::kArity; ++k) offset[k][e] += digit * args.stride[k][d];
       }
     }
+    A raw_a[E];
+    T raw_b[E], raw_c[E], raw_d[E];
+    const auto load = [&](int k, auto& raw) {
+      if (!(args.numbers >> k & 1)) gather_at(raw, args.in[k], offset[k], valid, args.bytewise);
+    };
+    load(0, raw_a);
+    if constexpr (F::kArity > 1) load(1, raw_b);
+    if constexpr (F::kArity > 2) load(2, raw_c);
+    if constexpr (F::kArity > 3) load(3, raw_d);
     Compute<A> a[E];
     Compute<T> b[E], c[E], d[E];
-    const auto fetch = [&](int k, auto stored, auto& to) {
-      if (args.numbers >> k & 1)
-        fill(to, args.number[k]);
-      else
-        gather<decltype(stored)>(to, args.in[k], offset[k], valid, args.bytewise);
-    };
-    fetch(0, A{}, a);
-    if constexpr (F::kArity > 1) fetch(1, T{}, b);
-    if constexpr (F::kArity > 2) fetch(2, T{}, c);
-    if constexpr (F::kArity > 3) fetch(3, T{}, d);
+    open_all(a, raw_a, args.numbers & 1, args.number[0]);
+    if constexpr (F::kArity > 1) open_all(b, raw_b, args.numbers >> 1 & 1, args.number[1]);
+    if constexpr (F::kArity > 2) open_all(c, raw_c, args.numbers >> 2 & 1, args.number[2]);
+    if constexpr (F::kArity > 3) open_all(d, raw_d, args.numbers >> 3 & 1, args.number[3]);
     Compute<T> terms[E];
     apply<F>(terms, a, b, c, d);
 #pragma unroll
@@ -140,7 +155,7 @@ __global__ __launch_bounds__(kSumThreads) void finish_kernel(const SumArgs args)
   using C = Compute<T>;
   const SumPlace at(args);
   int64_t offset = 0, left = at.kept < args.kept ? at.kept : 0;
-  for (int d = 0; d < args.kept_dims; ++d) offset += next_digit(&left, args, d) * args.stride[kOut][d];
+  for (int d = 0; d < args.kept_dims; ++d) offset += next_digit(&left, args, d, args.kept_dims - 1) * args.stride[kOut][d];
   Sum<C> sum{0, 0};
   if (at.kept < args.kept)
     for (int64_t slice = at.row; slice < args.summed; slice += args.rows)
