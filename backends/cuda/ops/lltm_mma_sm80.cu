@@ -138,7 +138,7 @@ int64_t num_blocks(const LltmSizes& sizes) {
 }
 template <class Z>
 LltmChoice choice(const LltmSizes& sizes) {
-  return {lltm_mma_kernel<Z>, num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
+  return {kernel_address(lltm_mma_kernel<Z>), num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
 }
 
 // row tiles, state tiles of a warp; warps along rows, states, depth; blocks of a cluster; stages

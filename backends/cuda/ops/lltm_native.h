@@ -7,12 +7,14 @@
 namespace narrows::gpu {
 
 struct NativeLltm {
-  LltmChoice (*pipelined)(const LltmRequest& request);  // f32
+  LltmChoice (*wgmma)(const LltmRequest& request);      // f16, bf16 on sm_90
   LltmChoice (*mma)(const LltmRequest& request);        // f16, bf16; f32 and f64 on sm_90
+  LltmChoice (*pipelined)(const LltmRequest& request);  // f32
 };
 const NativeLltm& lltm_native();
 
 LltmChoice lltm_pipelined(const LltmRequest& request);
+LltmChoice lltm_wgmma(const LltmRequest& request);
 LltmChoice lltm_mma(const LltmRequest& request);
 
 }  // namespace narrows::gpu
