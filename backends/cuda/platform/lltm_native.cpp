@@ -5,9 +5,9 @@ namespace narrows::gpu {
 
 const NativeLltm& lltm_native() {
 #ifdef NARROWS_CUDA_SM90A
-  static constexpr NativeLltm table = {lltm_wgmma, lltm_mma, lltm_pipelined};
+  static constexpr NativeLltm table = {lltm_wgmma, lltm_mma, lltm_pipelined, lltm_products_sm90};
 #else
-  static constexpr NativeLltm table = {nullptr, lltm_mma, lltm_pipelined};
+  static constexpr NativeLltm table = {nullptr, lltm_mma, lltm_pipelined, lltm_products_sm90};
 #endif
   return table;
 }
