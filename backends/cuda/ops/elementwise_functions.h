@@ -26,23 +26,23 @@ constexpr unsigned kWidth = sizeof(C) * 8;
 
 // A heavy function costs so much that one element a thread keeps it busy; unrolled it would only cost registers.
 constexpr bool kCheap = false, kCostly = true;
-#define NARROWS_FUNCTION1(Name, heavy, ...)                                                \
-  struct Name {                                                                            \
-    static constexpr int kArity = 1;                                                       \
-    static constexpr bool kHeavy = heavy;                                                  \
-    template <class C>                                                                     \
-    static __device__ __forceinline__ auto apply(C a) {                                    \
-      __VA_ARGS__                                                                          \
-    }                                                                                      \
+#define NARROWS_FUNCTION1(Name, heavy, ...)                              \
+  struct Name {                                                          \
+    static constexpr int kArity = 1;                                     \
+    static constexpr bool kHeavy = heavy;                                \
+    template <class C>                                                   \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) { \
+      __VA_ARGS__                                                        \
+    }                                                                    \
   };
-#define NARROWS_FUNCTION2(Name, heavy, ...)                                                \
-  struct Name {                                                                            \
-    static constexpr int kArity = 2;                                                       \
-    static constexpr bool kHeavy = heavy;                                                  \
-    template <class C>                                                                     \
-    static __device__ __forceinline__ auto apply(C a, C b) {                               \
-      __VA_ARGS__                                                                          \
-    }                                                                                      \
+#define NARROWS_FUNCTION2(Name, heavy, ...)                  \
+  struct Name {                                              \
+    static constexpr int kArity = 2;                         \
+    static constexpr bool kHeavy = heavy;                    \
+    template <class C>                                       \
+    static __device__ __forceinline__ auto apply(C a, C b) { \
+      __VA_ARGS__                                            \
+    }                                                        \
   };
 
 // ---- any type ----
