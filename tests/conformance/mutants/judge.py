@@ -121,6 +121,8 @@ def verdict(mutant: Mutant, report: Report) -> str:
     failed = [test for test, status in report.results.items() if status == "failed"]
     complaints = "; ".join([*failed, *report.complaints]) or "nothing"
     passed = report.exit_code == 0
+    if not report.backend:
+        return f"no verdict: {' '.join(report.text.split())}"
     if report.backend != mutant.plugin:
         return f"the suite ran through backend '{report.backend}'; expected '{mutant.plugin}'"
     if mutant.right == PASSES:
@@ -140,11 +142,14 @@ def judge_one(place: Place, mutant: Mutant) -> int:
         print(f"{mutant.name} is a fault of the CPU alone: {mutant.cpu_alone}")
         return NOT_HERE
     report = conform(place, mutant)
+    if report.exit_code == UNAVAILABLE:
+        print(report.text)
+        return UNAVAILABLE
     failed = sum(status == "failed" for status in report.results.values())
     print(f"{mutant.plugin}, fault {mutant.fault}: {len(report.results)} tests, {failed} failed; right test: {mutant.right}")
     if wrong := verdict(mutant, report):
         print(f"NOT CAUGHT: {wrong}\n{report.text}")
-        return UNAVAILABLE if report.exit_code == UNAVAILABLE else 1
+        return 1
     return 0
 
 
@@ -163,10 +168,11 @@ def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
     os.environ.setdefault("NARROWS_NUM_THREADS", str(max(2, (os.cpu_count() or 2) // jobs)))
     missed = 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for mutant, report in zip(judged, pool.map(lambda mutant: conform(place, mutant), judged), strict=True):
-            if wrong := verdict(mutant, report):
+        reports = {pool.submit(conform, place, mutant): mutant for mutant in judged}
+        for done in concurrent.futures.as_completed(reports):
+            if wrong := verdict(reports[done], done.result()):
                 missed += 1
-                print(f"NOT CAUGHT: {mutant.name}: {wrong}", flush=True)
+                print(f"NOT CAUGHT: {reports[done].name}: {wrong}", flush=True)
     print(f"{len(judged)} judged, {len(judged) - missed} as they should be, {missed} not caught; {len(alone)} not judged")
     return 1 if missed else 0
 
