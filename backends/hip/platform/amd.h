@@ -22,17 +22,30 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
   const uint32_t bits = __float_as_uint(x);
   out.bits = x == x ? static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16) : uint16_t{0x7fff};
 }
+// 16 bytes as one store.
+using Words4 = uint32_t __attribute__((ext_vector_type(4)));
+__device__ __forceinline__ void store_16_bytes(void* to, uint4 v) { *static_cast<Words4*>(to) = Words4{v.x, v.y, v.z, v.w}; }
+
+// Two at once, the first in the lower bits.
+template <class T>
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, T) {
+  T pair[2];
+  narrow(x, pair[0]);
+  narrow(y, pair[1]);
+  uint32_t bits;
+  __builtin_memcpy(&bits, pair, 4);
+  return bits;
+}
 
 // ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
 
 // The compiler's own type of a size: it streams no vector of HIP's.
-using StreamedWords2 = uint32_t __attribute__((ext_vector_type(2)));
-using StreamedWords4 = uint32_t __attribute__((ext_vector_type(4)));
+using Words2 = uint32_t __attribute__((ext_vector_type(2)));
 template <size_t kBytes>
 using StreamedBits = std::conditional_t<
     kBytes == 1, uint8_t,
     std::conditional_t<kBytes == 2, uint16_t,
-                       std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, StreamedWords2, StreamedWords4>>>>;
+                       std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, Words2, Words4>>>>;
 
 template <class T>
 __device__ __forceinline__ T load_streamed(const T* p) {
