@@ -26,33 +26,33 @@ constexpr unsigned kWidth = sizeof(C) * 8;
 
 // A heavy function costs so much that one element a thread keeps it busy; unrolled it would only cost registers.
 constexpr bool kCheap = false, kCostly = true;
-#define NARROWS_FUNCTION1(Name, heavy, ...)                                                \
-  struct Name {                                                                            \
-    static constexpr int kArity = 1;                                                       \
-    static constexpr bool kHeavy = heavy;                                                  \
-    template <class C>                                                                     \
-    static __device__ __forceinline__ auto apply(C a) {                                    \
-      __VA_ARGS__                                                                          \
-    }                                                                                      \
+#define NARROWS_FUNCTION1(Name, heavy, ...)             \
+  struct Name {                                         \
+    static constexpr int kArity = 1;                    \
+    static constexpr bool kHeavy = heavy;               \
+    template <class C>                                  \
+    static __device__ __forceinline__ auto apply(C a) { \
+      __VA_ARGS__                                       \
+    }                                                   \
   };
-#define NARROWS_FUNCTION1_HALF(Name, heavy, full, half)                                    \
-  struct Name {                                                                            \
-    static constexpr int kArity = 1;                                                       \
-    static constexpr bool kHeavy = heavy;                                                  \
-    template <class C>                                                                     \
-    static __device__ __forceinline__ auto apply(C a) {                                    \
-      full;                                                                                \
-    }                                                                                      \
-    static __device__ __forceinline__ float apply_half(float a) { return half; }           \
+#define NARROWS_FUNCTION1_HALF(Name, heavy, full, half)                          \
+  struct Name {                                                                  \
+    static constexpr int kArity = 1;                                             \
+    static constexpr bool kHeavy = heavy;                                        \
+    template <class C>                                                           \
+    static __device__ __forceinline__ auto apply(C a) {                          \
+      full;                                                                      \
+    }                                                                            \
+    static __device__ __forceinline__ float apply_half(float a) { return half; } \
   };
-#define NARROWS_FUNCTION2(Name, heavy, ...)                                                \
-  struct Name {                                                                            \
-    static constexpr int kArity = 2;                                                       \
-    static constexpr bool kHeavy = heavy;                                                  \
-    template <class C>                                                                     \
-    static __device__ __forceinline__ auto apply(C a, C b) {                               \
-      __VA_ARGS__                                                                          \
-    }                                                                                      \
+#define NARROWS_FUNCTION2(Name, heavy, ...)                  \
+  struct Name {                                              \
+    static constexpr int kArity = 2;                         \
+    static constexpr bool kHeavy = heavy;                    \
+    template <class C>                                       \
+    static __device__ __forceinline__ auto apply(C a, C b) { \
+      __VA_ARGS__                                            \
+    }                                                        \
   };
 
 // ---- any type ----
@@ -152,7 +152,7 @@ NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
 NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
 NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * C(0.5) * twice_normal_cdf(a), gelu_half(a))
 NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
-NARROWS_FUNCTION1_HALF(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)}), a * sigmoid_half(a))
+NARROWS_FUNCTION1_HALF(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)}), a* sigmoid_half(a))
 NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)
 NARROWS_FUNCTION1(Erf, kCheap, return std::erf(a);)
 NARROWS_FUNCTION1(Erfc, kCostly, return std::erfc(a);)
@@ -176,9 +176,9 @@ NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
 
 template <class C>
 __device__ __forceinline__ C quotient_of(C a, C b) {
-  if constexpr (std::is_signed_v<C>)
-    if (b == C(-1)) return static_cast<C>(Wrap<C>(0) - wrap(a));
-  return b == 0 ? C(0) : static_cast<C>(a / b);
+  const bool negates = std::is_signed_v<C> && b == static_cast<C>(-1);
+  const C q = static_cast<C>(a / (b == 0 || negates ? C(1) : b));
+  return b == 0 ? C(0) : negates ? static_cast<C>(Wrap<C>(0) - wrap(q)) : q;
 }
 template <class C>
 __device__ __forceinline__ C rest_of(C a, C b) {
