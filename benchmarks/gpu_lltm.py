@@ -190,7 +190,7 @@ def compare(narrows, name, shape, options):
     torch_us = graph_us(lambda: cell(*problem.inputs))
     torch_error = error(cell(*problem.inputs), exact)
     label = f"{name:5} B{shape[0]} F{shape[1]} S{shape[2]}"
-    for kernel in [None, *(["mma", "pipelined", "fused"] if options.kernels else [])]:
+    for kernel in [None, *(["wgmma", "mma", "pipelined", "fused"] if options.kernels else [])]:
         forward = problem.forward(narrows, kernel)
         if forward is None:
             continue

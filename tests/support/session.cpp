@@ -156,6 +156,11 @@ std::string arch() {
   return info.arch;
 }
 
+bool has_addresses() {
+  const auto type = static_cast<int>(device().device_type);
+  return type == kDLCPU || type == kDLCUDA || type == kDLROCM || type == kDLVulkan || type == kDLOneAPI;
+}
+
 static const nw_op* listed(const char* op) {
   for (uint32_t i = 0; i < tested().num_ops; ++i)
     if (std::strcmp(tested().ops[i]->name, op) == 0) return tested().ops[i];

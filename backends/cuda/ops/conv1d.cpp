@@ -31,6 +31,12 @@ const Variant* variants() {
 // Many outputs and a long sum: a product beats sliding windows.
 bool prefers_product(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
 
+// The variant where the search for a call's own kernel begins: whole tiles of matrix units pay off from some channels on.
+Kernel first_choice(const ConvGeometry& g) {
+  if (!prefers_product(g)) return kDirect;
+  return g.outs() >= 48 && g.ins() >= 16 ? kWgmma : kMma;
+}
+
 // ---- conv1d ----
 
 enum Input : uint32_t { kX, kW, kBias };
@@ -41,7 +47,7 @@ class ConvPlan final : public Plan {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
     const int forced = forced_kernel(sig, kKernels);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
-    const int first = forced >= 0 ? forced : prefers_product(g) ? kWgmma : kDirect;
+    const int first = forced >= 0 ? forced : first_choice(g);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
@@ -79,7 +85,7 @@ class ConvBackwardPlan final : public Plan {
   ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : sig_(&sig), device_(&instance.device(sig)) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
     const int forced = forced_kernel(sig, kKernels);
-    first_ = forced >= 0 ? forced : prefers_product(g) ? kWgmma : kDirect;
+    first_ = forced >= 0 ? forced : first_choice(g);
     used_ = kScalar;
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
       FillAll(g);

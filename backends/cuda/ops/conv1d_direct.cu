@@ -18,61 +18,94 @@ struct alignas(16) Vector {
 
 constexpr int kMostTaps = 8;
 
-// What is uniform over the grid. Vectors of x and y count from the start of a row.
+// What is uniform over the grid.
 struct VectorShape {
   int64_t length, extent;
   int64_t in_batch, in_group, out_batch, out_group, out_channel, w_group, w_out, w_tap, bias_stride;
-  int64_t first;  // vector of x that the first output reads, and which of its elements
+  int64_t first;  // position of x, a multiple of a vector, from which the first output's window starts `shift` later
   int shift;
   uint32_t groups, outs, tiles;
 };
 
-// Elements [i * kSize, (i + 1) * kSize) of a row, zeros outside of it.
-template <class T>
-__device__ __forceinline__ void load_vector(const T* row, int64_t extent, int64_t i, Accumulate<T>* values) {
-  constexpr int kSize = Vector<T>::kSize;
-  const int64_t position = i * kSize;
-  if (position >= 0 && position + kSize <= extent) {
-    const auto v = *reinterpret_cast<const Vector<T>*>(row + position);
-#pragma unroll
-    for (int e = 0; e < kSize; ++e) values[e] = widen(v.e[e]);
-  } else {
-#pragma unroll
-    for (int e = 0; e < kSize; ++e)
-      values[e] = position + e >= 0 && position + e < extent ? widen(row[position + e]) : Accumulate<T>{0};
-  }
+// Places of a row that a tile may touch: those from `begin` on before `end`.
+struct Range {
+  int begin, end;
+};
+__device__ __forceinline__ Range range_in_tile(int64_t origin, int64_t extent) {
+  constexpr int64_t kFar = 1 << 30;
+  const int64_t begin = -origin, end = extent - origin;
+  return {static_cast<int>(begin < -kFar ? -kFar : begin > kFar ? kFar : begin),
+          static_cast<int>(end < -kFar ? -kFar : end > kFar ? kFar : end)};
 }
 
-// values[i] = values[i + shift] for shift < 2 * kStep; the shift is the same for all threads, so these are uniform branches around
-// moves.
-template <int kStep, int kCount, class A>
-__device__ __forceinline__ void shift_down(A (&values)[kCount], int shift) {
-  if (shift & kStep) {
+// 16 bytes at `place`, with zeros outside of the range.
+template <class T>
+__device__ __forceinline__ void load_vector(const T* tile, Range range, int place, uint32_t* words) {
+  constexpr int kSize = Vector<T>::kSize;
+  uint4 bits = {0, 0, 0, 0};
+  if (place >= range.begin && place + kSize <= range.end) {
+    bits = *reinterpret_cast<const uint4*>(tile + place);
+  } else if (place + kSize > range.begin && place < range.end) {
+    Vector<T> v;
 #pragma unroll
-    for (int i = 0; i + kStep < kCount; ++i) values[i] = values[i + kStep];
+    for (int e = 0; e < kSize; ++e)
+      v.e[e] = place + e >= range.begin && place + e < range.end ? tile[place + e] : narrowed<T>(Accumulate<T>{0});
+    memcpy(&bits, &v, 16);
   }
-  if constexpr (kStep > 1) shift_down<kStep / 2>(values, shift);
+  words[0] = bits.x, words[1] = bits.y, words[2] = bits.z, words[3] = bits.w;
+}
+
+template <class T>
+__device__ __forceinline__ void store_vector(T* to, const Accumulate<T> (&values)[Vector<T>::kSize]) {
+  uint4 bits;
+  if constexpr (sizeof(T) == 2)
+    bits = {narrow_pair(values[0], values[1], T{}), narrow_pair(values[2], values[3], T{}), narrow_pair(values[4], values[5], T{}),
+            narrow_pair(values[6], values[7], T{})};
+  else
+    memcpy(&bits, values, 16);
+  store_16_bytes(to, bits);
+}
+
+// Moves the words down by `bytes` < 16, which are the same for all threads: uniform branches around moves.
+template <int kCount>
+__device__ __forceinline__ void shift_down(uint32_t (&words)[kCount], int bytes) {
+  if (bytes & 8) {
+#pragma unroll
+    for (int i = 0; i + 2 < kCount; ++i) words[i] = words[i + 2];
+  }
+  if (bytes & 4) {
+#pragma unroll
+    for (int i = 0; i + 1 < kCount; ++i) words[i] = words[i + 1];
+  }
+  if (bytes & 2) {
+#pragma unroll
+    for (int i = 0; i + 1 < kCount; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], 16);
+  }
 }
 
 // Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
 template <class T, int kTaps, int kVectors>
 __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bias, T* y) {
   using A = Accumulate<T>;
-  constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize;
-  const uint32_t row = blockIdx.x / s.tiles, tile = blockIdx.x % s.tiles;
-  const uint32_t m = row % s.outs, group = row / s.outs % s.groups, n = row / s.outs / s.groups;
-  x += n * s.in_batch + group * s.in_group;
-  y += n * s.out_batch + group * s.out_group + m * s.out_channel;
+  constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize, kWindow = kSize + kTaps - 1;
+  const uint32_t row = blockIdx.x / s.tiles, tile = blockIdx.x - row * s.tiles;
+  uint32_t m = 0, group = row, n = 0;
+  if (s.outs > 1) group = row / s.outs, m = row - group * s.outs;
+  if (s.groups <= group) n = group / s.groups, group -= n * s.groups;
+  const int64_t q0 = int64_t{tile} * kVectors * blockDim.x * kSize;
+  x += n * s.in_batch + group * s.in_group + q0 + s.first;
+  y += n * s.out_batch + group * s.out_group + m * s.out_channel + q0;
   w += group * s.w_group + m * s.w_out;
-  const int64_t start = int64_t{tile} * kVectors * blockDim.x + threadIdx.x;
+  const Range there = range_in_tile(q0 + s.first, s.extent), wanted = range_in_tile(q0, s.length);
 
-  A in[kVectors][kLoads * kSize];
+  uint32_t in[kVectors][kLoads * 4];
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v)
+  for (int v = 0; v < kVectors; ++v) {
+    const int place = static_cast<int>(threadIdx.x + v * blockDim.x) * kSize;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-      if (i * kSize < s.shift + kSize + kTaps - 1 && (start + int64_t{v} * blockDim.x) * kSize < s.length)
-        load_vector(x, s.extent, s.first + start + int64_t{v} * blockDim.x + i, in[v] + i * kSize);
+      if (i * kSize < s.shift + kWindow && place < wanted.end) load_vector(x, there, place + i * kSize, in[v] + i * 4);
+  }
   A taps[kTaps];
 #pragma unroll
   for (int j = 0; j < kTaps; ++j) taps[j] = widen(w[j * s.w_tap]);
@@ -80,22 +113,27 @@ __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bi
 
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    shift_down<kSize / 2>(in[v], s.shift);
-    const int64_t q = (start + int64_t{v} * blockDim.x) * kSize;
-    Vector<T> out;
+    shift_down(in[v], s.shift * static_cast<int>(sizeof(T)));
+    T elements[kLoads * kSize];
+    memcpy(elements, in[v], sizeof(elements));
+    A window[kWindow];
+#pragma unroll
+    for (int i = 0; i < kWindow; ++i) window[i] = widen(elements[i]);
+    A sums[kSize];
 #pragma unroll
     for (int e = 0; e < kSize; ++e) {
-      A sum = in[v][e] * taps[0];
+      sums[e] = window[e] * taps[0];
 #pragma unroll
-      for (int j = 1; j < kTaps; ++j) sum += in[v][e + j] * taps[j];
-      out.e[e] = narrowed<T>(sum + add);
+      for (int j = 1; j < kTaps; ++j) sums[e] += window[e + j] * taps[j];
+      sums[e] += add;
     }
-    if (q + kSize <= s.length) {
-      *reinterpret_cast<Vector<T>*>(y + q) = out;
+    const int place = static_cast<int>(threadIdx.x + v * blockDim.x) * kSize;
+    if (place + kSize <= wanted.end) {
+      store_vector(y + place, sums);
     } else {
 #pragma unroll
       for (int e = 0; e < kSize; ++e)
-        if (q + e < s.length) y[q + e] = out.e[e];
+        if (place + e < wanted.end) y[place + e] = narrowed<T>(sums[e]);
     }
   }
 }
@@ -160,7 +198,7 @@ std::unique_ptr<Part> plan_vectors(const CorrelationProblem& problem) {
   return std::make_unique<VectorPart<T>>(
       c, rows * tiles,
       VectorShape{c.length, c.extent, c.in_batch, c.in_group, c.out_batch, c.out_group, c.out_channel, c.w_group, c.w_out, c.w_tap,
-                  c.bias_stride, first, static_cast<int>(c.origin - first * kSize), static_cast<uint32_t>(c.groups),
+                  c.bias_stride, first * kSize, static_cast<int>(c.origin - first * kSize), static_cast<uint32_t>(c.groups),
                   static_cast<uint32_t>(c.outs), static_cast<uint32_t>(tiles)});
 }
 

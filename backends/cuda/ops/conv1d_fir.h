@@ -75,7 +75,7 @@ struct FirSums {
 template <class A, int R, int Threads, int Shift>
 constexpr int fir_groups(int count) {
   constexpr int G = kGroup<A>;
-  return (R * Threads + count - 1 + Shift + G - 1) / G + 1 + FirSums<A, R, Shift>::kWindow;
+  return (R * Threads + count - 1 + Shift + G - 1) / G + 1;
 }
 
 }  // namespace narrows::gpu

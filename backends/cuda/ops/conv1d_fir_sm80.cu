@@ -33,10 +33,11 @@ struct TilePlace {
   int64_t n, group, m, q0;
 };
 template <int Tile>
-__device__ __forceinline__ TilePlace place_of(const FirShape& s, int64_t index) {
-  if (s.tiles == s.blocks) return {0, 0, 0, index * Tile};
-  const int64_t row = index / s.tiles;
-  return {row / s.c.outs / s.c.groups, row / s.c.outs % s.c.groups, row % s.c.outs, index % s.tiles * Tile};
+__device__ __forceinline__ TilePlace place_of(const FirShape& s, int index) {
+  if (s.tiles == s.blocks) return {0, 0, 0, int64_t{index} * Tile};
+  const int tiles = static_cast<int>(s.tiles), outs = static_cast<int>(s.c.outs), groups = static_cast<int>(s.c.groups);
+  const int row = index / tiles;
+  return {row / outs / groups, row / outs % groups, row % outs, int64_t{index % tiles} * Tile};
 }
 
 template <int R, int Threads, int Blocks, int Shift>
@@ -47,14 +48,15 @@ __global__ void __launch_bounds__(Threads, Blocks)
   const int count = static_cast<int>(c.taps), groups = fir_groups<float, R, Threads, Shift>(count);
   extern __shared__ Group4 memory[];  // two tiles, then the taps
   float* const taps = memory[2 * groups].at;
-  const auto start = [&](int64_t index, Group4* tile) {
+  const int blocks = static_cast<int>(s.blocks), step = static_cast<int>(gridDim.x);
+  const auto start = [&](int index, Group4* tile) {
     const TilePlace at = place_of<kTile>(s, index);
     fetch<Threads>(x + at.n * c.in_batch + at.group * c.in_group, c.extent, at.q0 + c.origin - Shift, groups, tile);
   };
   start(blockIdx.x, memory);
   int64_t taps_of = -1;
   int buffer = 0;
-  for (int64_t index = blockIdx.x; index < s.blocks; index += gridDim.x, buffer ^= 1) {
+  for (int index = blockIdx.x; index < blocks; index += step, buffer ^= 1) {
     Group4* const tile = memory + buffer * groups;
     const TilePlace at = place_of<kTile>(s, index);
     if (const int64_t filter = at.group * c.outs + at.m; filter != taps_of) {
@@ -64,7 +66,7 @@ __global__ void __launch_bounds__(Threads, Blocks)
     }
     wait_for_copies();
     __syncthreads();  // this tile is there for all, and nobody reads the other any more
-    if (index + gridDim.x < s.blocks) start(index + gridDim.x, memory + (buffer ^ 1) * groups);
+    if (index + step < blocks) start(index + step, memory + (buffer ^ 1) * groups);
     FirSums<float, R, Shift> sums;
     sums.add(tile, reinterpret_cast<const Group4*>(taps), count);
     __syncthreads();
@@ -113,7 +115,11 @@ class FirAsyncPart final : public Part {
     s_.tiles = ceil_div(c.length, outputs * threads_), s_.blocks = c.batch * c.groups * c.outs * s_.tiles;
     grid_ = std::min<int64_t>(s_.blocks, int64_t{blocks} * problem.device->multiprocessors);
     load_kernel(kernel_, shared_);
+    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_), cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "asking for shared memory");
   }
+  bool fits() const { return s_.blocks < (1 << 30); }
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
     launch_kernel(kernel_, grid_, threads_, shared_, stream, s_, static_cast<const float*>(p.a),
                   static_cast<const float*>(p.b) + s_.c.w_offset, static_cast<const float*>(p.bias),
@@ -140,7 +146,8 @@ std::unique_ptr<Part> plan_fir_async(const CorrelationProblem& problem) {
   if (!aligned(c.batch, c.in_batch) || !aligned(c.groups, c.in_group) || !aligned(c.batch, c.out_batch) ||
       !aligned(c.groups, c.out_group) || !aligned(c.outs, c.out_channel))
     return nullptr;
-  return std::make_unique<FirAsyncPart>(problem, static_cast<int>((c.origin % 4 + 4) % 4));
+  auto part = std::make_unique<FirAsyncPart>(problem, static_cast<int>((c.origin % 4 + 4) % 4));
+  return part->fits() ? std::move(part) : nullptr;
 }
 
 }  // namespace narrows::gpu

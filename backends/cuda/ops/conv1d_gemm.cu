@@ -78,6 +78,8 @@ class GemmPart final : public Part {
 
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   if (!problem.aligned()) return nullptr;
+  if (conv1d_native().gemm != nullptr)
+    if (std::unique_ptr<Part> part = conv1d_native().gemm(problem)) return part;
   auto part = std::make_unique<GemmPart>(problem);
   return part->fits() ? std::move(part) : nullptr;
 }

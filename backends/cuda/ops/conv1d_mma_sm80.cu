@@ -81,8 +81,8 @@ __device__ __forceinline__ void store_tile(const MmaShape& s, const Operands& p,
         add = widen(static_cast<const T*>(p.bias)[(group * c.outs + m0 + row) * c.bias_stride]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        T pair[2] = {narrowed<T>(sums.at[i][j][half * 2] + add), narrowed<T>(sums.at[i][j][half * 2 + 1] + add)};
-        memcpy(staged + row * kPitch + MmaSums::column(j, 0), pair, 4);
+        const uint32_t pair = narrow_pair(sums.at[i][j][half * 2] + add, sums.at[i][j][half * 2 + 1] + add, T{});
+        memcpy(staged + row * kPitch + MmaSums::column(j, 0), &pair, 4);
       }
     }
   __syncthreads();

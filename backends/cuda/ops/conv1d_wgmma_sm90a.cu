@@ -1,11 +1,12 @@
-// conv1d_wgmma_sm90a.cu -- dense correlations of f16 and bf16 on Hopper's matrix units, stride and dilation 1. Step 5 of a tensor's
-// path. Nothing but the weights is written twice: x goes from where it lies to shared memory.
+// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed into
+// the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is
+// copied to the workspace first, one line for each residue of the position modulo the stride.
 //
 // A block makes 128 output channels x 256 positions and goes on to the next tile (persistent). The reduction runs over slices of 64
-// channels and, within one, over the taps. With x contiguous along positions neither the copy engine (TMA) nor a matrix descriptor
-// can start at any position: both know multiples of 16 bytes only. So a slice of x comes once, from an aligned start and with a halo
-// of 16 positions; three warps transpose it in shared memory; a position then is 16 bytes of 8 channels, and tap j is the
-// descriptor's address + 16 * j.
+// channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the copy
+// engine nor a matrix descriptor can start at any position: both know multiples of 16 bytes only. So a slice of x comes once for a
+// chunk, from an aligned start and with a halo of 16 positions; three warps transpose it in shared memory; a position then is 16 bytes
+// of 8 channels, and a tap is the descriptor's address + 16 for each position that it reads later.
 //
 //   warp 0          loads: x by slices, weights by (slice, tap)
 //   warps 1 to 3    transpose x: ldmatrix.trans, stmatrix
@@ -31,19 +32,26 @@ constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;          
 constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;               // of x; of 64 positions in it
 constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;                 // of 64 output channels, of all
 constexpr int kRawTiles = 2, kTiles = 2, kWeightTiles = 4, kOutBytes = 64 * 128;
+constexpr int kMostChunks = 32, kMostLines = 16;
 constexpr int kBarriers = 2 * (kRawTiles + kTiles + kWeightTiles) + 1;
 constexpr int kSharedBytes = 1024 + (kRawTiles + kTiles) * kTileBytes + kWeightTiles * kWeightTile + 2 * kOutBytes + 8 * kBarriers;
+
+// Taps that one load of x serves: the tile begins `start` after its first output, the first tap `shift` later.
+struct Chunk {
+  int start, shift, line, taps;
+};
 
 struct WgmmaShape {
   CUtensorMap x, x_halo, w, out;
   void* y;
   const void* bias;
-  int64_t out_batch, out_channel, out_position, bias_stride;
-  int outs, ins, taps, length;
-  int start, shift;  // a tile of x begins `start` after its first output, tap 0 `shift` later
+  int64_t out_batch, out_group, out_channel, out_position, bias_stride;
+  int groups, outs, ins, taps, length;
+  int chunks, tap_step;
   int slices, row_tiles, column_tiles, tiles;
   bool resident;   // all weights of a block's rows stay in shared memory
   bool copy_out;   // the copy engine can write y
+  Chunk chunk[kMostChunks];
 };
 
 // ---- instructions ----
@@ -66,15 +74,15 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
                  : "r"(barrier), "r"(parity)
                  : "memory");
 }
-__device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z) {
+__device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u, int v) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
-__device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, int x, int y, int z) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from), "r"(x),
-               "r"(y), "r"(z)
+__device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, int x, int y, int z, int u, int v) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map), "r"(from),
+               "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
                : "memory");
 }
 // Ordinary stores before it are seen by the copy engine and the matrix units after it.
@@ -112,14 +120,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b
 }
 #undef NARROWS_WGMMA
 #undef NARROWS_SUMS8
-
-template <class T>
-__device__ __forceinline__ uint32_t pair_of(float a, float b) {
-  const T pair[2] = {narrowed<T>(a), narrowed<T>(b)};
-  uint32_t bits;
-  memcpy(&bits, pair, 4);
-  return bits;
-}
 
 // ---- a block's memory and its work ----
 
@@ -159,11 +159,12 @@ struct Memory {
 
 // Output channels are the fastest: blocks that read one tile of x run side by side.
 struct Place {
-  int row, column, batch;
+  int row, group, column, batch;
   __device__ Place(const WgmmaShape& s, int tile) {
-    row = tile % s.row_tiles * kRows;
-    column = tile / s.row_tiles % s.column_tiles * kColumns;
-    batch = tile / s.row_tiles / s.column_tiles;
+    row = tile % s.row_tiles * kRows, tile /= s.row_tiles;
+    group = tile % s.groups, tile /= s.groups;
+    column = tile % s.column_tiles * kColumns;
+    batch = tile / s.column_tiles;
   }
 };
 // Steps of 16 channels in a slice.
@@ -176,7 +177,7 @@ __device__ __forceinline__ int steps_of(const WgmmaShape& s, int slice) {
 
 struct InputLoads {
   Ring<kRawTiles> ring{kFill};
-  int tile, slice = 0;
+  int tile, slice = 0, chunk = 0;
 
   __device__ void next(const WgmmaShape& s, const Memory& m) {
     if (tile >= s.tiles) return;
@@ -184,24 +185,26 @@ struct InputLoads {
     wait(m.raw_empty + 8 * ring.slot, ring.phase);
     const uint32_t barrier = m.raw_full + 8 * ring.slot, to = m.raw + ring.slot * kTileBytes;
     expect_bytes(barrier, kTileBytes);
+    const int first = at.column + s.chunk[chunk].start, line = s.chunk[chunk].line;
     for (int i = 0; i < kColumns / 64; ++i)
-      copy_in(to + i * kBox, &s.x, barrier, at.column + s.start + i * 64, slice * kSlice, at.batch);
-    copy_in(to + kColumns / 64 * kBox, &s.x_halo, barrier, at.column + s.start + kColumns, slice * kSlice, at.batch);
+      copy_in(to + i * kBox, &s.x, barrier, first + i * 64, slice * kSlice, at.group, line, at.batch);
+    copy_in(to + kColumns / 64 * kBox, &s.x_halo, barrier, first + kColumns, slice * kSlice, at.group, line, at.batch);
     ring.advance();
-    if (++slice == s.slices) slice = 0, tile += static_cast<int>(gridDim.x);
+    if (++chunk == s.chunks) chunk = 0, ++slice;
+    if (slice == s.slices) slice = 0, tile += static_cast<int>(gridDim.x);
   }
 };
 
 // Weights of this block's rows, all of them: [slice][tap][half of the rows][16 channels].
 __device__ void load_resident_weights(const WgmmaShape& s, const Memory& m) {
-  const int row = Place(s, blockIdx.x).row;
+  const Place at(s, blockIdx.x);
   expect_bytes(m.weights_full, s.taps * ((s.ins + 15) / 16) * 4096);
   uint32_t to = m.weights;
   for (int slice = 0; slice < s.slices; ++slice)
     for (int tap = 0; tap < s.taps; ++tap)
       for (int half = 0; half < 2; ++half)
         for (int step = 0; step < steps_of(s, slice); ++step, to += 2048)
-          copy_in(to, &s.w, m.weights_full, row + half * 64, slice * kSlice + step * 16, tap);
+          copy_in(to, &s.w, m.weights_full, at.row + half * 64, slice * kSlice + step * 16, tap, at.group, 0);
 }
 
 template <bool kResident>
@@ -214,17 +217,20 @@ __device__ void load(const WgmmaShape& s, const Memory& m) {
     return;
   }
   Ring<kWeightTiles> ring(kFill);
-  for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x)
-    for (int slice = 0; slice < s.slices; ++slice) {
-      for (int tap = 0; tap < s.taps; ++tap, ring.advance()) {
-        wait(m.weights_empty + 8 * ring.slot, ring.phase);
-        const uint32_t barrier = m.weights_full + 8 * ring.slot, to = m.weights + ring.slot * kWeightTile;
-        expect_bytes(barrier, kWeightTile);
-        for (int half = 0; half < 2; ++half)
-          copy_in(to + half * kWeightBox, &s.w, barrier, Place(s, tile).row + half * 64, slice * kSlice, tap);
+  for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+    const Place at(s, tile);
+    for (int slice = 0; slice < s.slices; ++slice)
+      for (int chunk = 0, tap = 0; chunk < s.chunks; ++chunk) {
+        for (int i = 0; i < s.chunk[chunk].taps; ++i, ++tap, ring.advance()) {
+          wait(m.weights_empty + 8 * ring.slot, ring.phase);
+          const uint32_t barrier = m.weights_full + 8 * ring.slot, to = m.weights + ring.slot * kWeightTile;
+          expect_bytes(barrier, kWeightTile);
+          for (int half = 0; half < 2; ++half)
+            copy_in(to + half * kWeightBox, &s.w, barrier, at.row + half * 64, slice * kSlice, tap, at.group, 0);
+        }
+        x.next(s, m);
       }
-      x.next(s, m);
-    }
+  }
 }
 
 // ---- transposition: warps 1 to 3 share the groups of 8 positions ----
@@ -264,10 +270,10 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
   Ring<kRawTiles> raw(kDrain);
   Ring<kTiles> x(kFill);
   for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x)
-    for (int slice = 0; slice < s.slices; ++slice, raw.advance(), x.advance()) {
+    for (int i = 0; i < s.slices * s.chunks; ++i, raw.advance(), x.advance()) {
       wait(m.raw_full + 8 * raw.slot, raw.phase);
       wait(m.x_empty + 8 * x.slot, x.phase);
-      for (int half = 0; half < (steps_of(s, slice) > 2 ? 2 : 1); ++half)
+      for (int half = 0; half < (steps_of(s, i / s.chunks) > 2 ? 2 : 1); ++half)
         transpose_32_channels(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker);
       fence_proxy();
       __syncwarp();
@@ -297,25 +303,29 @@ struct Products {
   // A slice of kSteps * 16 channels. The number is known when compiling: a condition around a wgmma makes ptxas wait after each.
   template <int kSteps>
   __device__ __forceinline__ void add_slice(int slice, bool first_tile) {
-    wait(m.x_full + 8 * x.slot, x.phase);
-    for (int tap = 0; tap < s.taps; ++tap) {
-      if (!kResident) wait(m.weights_full + 8 * weights.slot, weights.phase);
-      const uint32_t at = kResident ? m.weights + (slice * kSlice * s.taps + tap * kSteps * 16) * 256 + group * kSteps * 2048
-                                    : m.weights + weights.slot * kWeightTile + group * kWeightBox;
-      const uint64_t a = descriptor(at, kWeightBox, 1024, 1);
-      const uint64_t b = descriptor(m.x + x.slot * kTileBytes + (s.shift + tap) * 16, kChunk, 128, 0);
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    for (int chunk = 0, tap = 0; chunk < s.chunks; ++chunk, x.advance()) {
+      wait(m.x_full + 8 * x.slot, x.phase);
+      const int count = s.chunk[chunk].taps;
+      uint32_t windows = m.x + x.slot * kTileBytes + s.chunk[chunk].shift * 16;
+      for (int i = 0; i < count; ++i, ++tap, windows += s.tap_step * 16) {
+        if (!kResident) wait(m.weights_full + 8 * weights.slot, weights.phase);
+        const uint32_t at = kResident ? m.weights + (slice * kSlice * s.taps + tap * kSteps * 16) * 256 + group * kSteps * 2048
+                                      : m.weights + weights.slot * kWeightTile + group * kWeightBox;
+        const uint64_t a = descriptor(at, kWeightBox, 1024, 1), b = descriptor(windows, kChunk, 128, 0);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-      for (int k = 0; k < kSteps; ++k) wgmma<T>(sums, a + k * 128, b + k * (2 * kChunk / 16), k > 0 ? 1 : slice | tap);
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");  // the tap before this one has been read
-      if ((slice | tap) != 0) release_weights();
-      if (slice > 0 && tap == 0) release_x();
-      weights.advance();
-      // Resident: one warpgroup runs a slice ahead of the other, so that one multiplies while the other stores.
-      if (kResident && group == 0 && leader && first_tile && slice == 0 && tap == s.taps - 1) arrive(m.one_ahead);
+        for (int k = 0; k < kSteps; ++k) wgmma<T>(sums, a + k * 128, b + k * (2 * kChunk / 16), k > 0 ? 1 : slice | tap);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");  // the tap before this one has been read
+        if ((slice | tap) != 0) {
+          release_weights();
+          if (i == 0) release_x();
+        }
+        weights.advance();
+        // Resident: one warpgroup runs a slice ahead of the other, so that one multiplies while the other stores.
+        if (kResident && group == 0 && leader && first_tile && slice == 0 && tap == s.taps - 1) arrive(m.one_ahead);
+      }
     }
-    x.advance();
   }
 
   __device__ __forceinline__ void multiply(bool first_tile) {
@@ -332,18 +342,19 @@ struct Products {
   }
 
   // sums[4g], [4g + 1]: row warp * 16 + lane / 4, columns 8g + lane % 4 * 2 and the next; [4g + 2], [4g + 3]: 8 rows below.
-  __device__ __forceinline__ void add_bias(int row) {
+  __device__ __forceinline__ void add_bias(int row, int filter_group) {
     if (s.bias == nullptr) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + half * 8;
-      const float bias = at < s.outs ? widen(static_cast<const T*>(s.bias)[at * s.bias_stride]) : 0.0f;
+      const float bias = at < s.outs ? widen(static_cast<const T*>(s.bias)[(filter_group * s.outs + at) * s.bias_stride]) : 0.0f;
 #pragma unroll
       for (int g = 0; g < 32; ++g) sums[4 * g + half * 2] += bias, sums[4 * g + half * 2 + 1] += bias;
     }
   }
 
-  __device__ __forceinline__ void store_by_engine(const Place& at) {
+  // By way of shared memory, 64 positions at a time: by the copy engine, or by threads along the positions.
+  __device__ __forceinline__ void store(const Place& at) {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
     const uint32_t buffer = m.out + group * kOutBytes;
     const int row = warp * 16 + (lane & 15);  // stmatrix: lanes 8i to 8i + 7 address the rows of matrix i
@@ -356,30 +367,35 @@ struct Products {
         const int e = (box * 8 + g) * 4;
         const uint32_t to = buffer + row * 128 + (((g + (lane >> 4)) ^ (lane & 7)) << 4);
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                     "r"(pair_of<T>(sums[e], sums[e + 1])), "r"(pair_of<T>(sums[e + 2], sums[e + 3])),
-                     "r"(pair_of<T>(sums[e + 4], sums[e + 5])), "r"(pair_of<T>(sums[e + 6], sums[e + 7]))
+                     "r"(narrow_pair(sums[e], sums[e + 1], T{})), "r"(narrow_pair(sums[e + 2], sums[e + 3], T{})),
+                     "r"(narrow_pair(sums[e + 4], sums[e + 5], T{})), "r"(narrow_pair(sums[e + 6], sums[e + 7], T{}))
                      : "memory");
       }
       fence_proxy();
       sync_warpgroup(group + 1);
-      if (leader) {
-        copy_out(&s.out, buffer, at.column + box * 64, at.row + group * 64, at.batch);  // clipped at y's extents
+      if (!s.copy_out) {
+        store_box(at, buffer, at.column + box * 64);
+      } else if (leader) {
+        copy_out(&s.out, buffer, at.column + box * 64, at.row + group * 64, at.group, at.batch, 0);  // clipped at y's extents
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
       }
     }
   }
 
-  __device__ __forceinline__ void store_by_threads(const Place& at, int row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    T* const y = static_cast<T*>(s.y) + at.batch * s.out_batch;
+  __device__ __forceinline__ void store_box(const Place& at, uint32_t buffer, int column) {
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+    auto* const y = static_cast<uint16_t*>(s.y) + at.batch * s.out_batch + at.group * s.out_group;
+    for (int row = warp; row < 64; row += 4) {
+      const int channel = at.row + group * 64 + row;
+      if (channel >= s.outs) break;
 #pragma unroll
-    for (int g = 0; g < 32; ++g)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int channel = row + e / 2 * 8, position = at.column + g * 8 + lane % 4 * 2 + e % 2;
-        if (channel < s.outs && position < s.length)
-          y[channel * s.out_channel + position * s.out_position] = narrowed<T>(sums[4 * g + e]);
+      for (int i = 0; i < 2; ++i) {
+        const int in_box = lane + i * 32, position = column + in_box;
+        uint16_t bits;
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(buffer + row * 128 + (((in_box >> 3) ^ (row & 7)) << 4) + (in_box & 7) * 2));
+        if (position < s.length) y[channel * s.out_channel + position * s.out_position] = bits;
       }
+    }
   }
 
   __device__ void run() {
@@ -389,11 +405,8 @@ struct Products {
       multiply(tile == static_cast<int>(blockIdx.x));
       const Place at(s, tile);
       const int row = at.row + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-      add_bias(row);
-      if (s.copy_out)
-        store_by_engine(at);
-      else
-        store_by_threads(at, row);
+      add_bias(row, at.group);
+      store(at);
     }
     if (leader) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
@@ -416,31 +429,84 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
   }
 }
 
-// ---- weights: packed[tap][channel][output channel], output channels padded to a multiple of 8 ----
+// ---- weights: packed[group][tap][channel][output channel], output channels padded to a multiple of 8, taps line by line ----
 
 struct PackShape {
   Correlation c;
   int64_t pitch;
+  int lines;        // taps i, i + lines, ... read line i
   bool along_outs;  // output channels are nearer to each other in w than channels
 };
+
+// The tap that is packed at place i.
+__device__ __forceinline__ int tap_at(const PackShape& s, int i) {
+  if (s.lines == 1) return i;
+  const int taps = static_cast<int>(s.c.taps);
+  int line = 0;
+  for (int count; i >= (count = (taps - line + s.lines - 1) / s.lines); ++line) i -= count;
+  return line + i * s.lines;
+}
 
 template <class T>
 __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
   __shared__ T tile[32][34];
   const Correlation& c = s.c;
-  const int64_t depth = c.ins * c.taps, depth_tiles = (depth + 31) / 32;
-  const int64_t k0 = blockIdx.x % depth_tiles * 32, m0 = blockIdx.x / depth_tiles * 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = kThreads / 32;
+  const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
+  const int depth_tiles = (depth + 31) / 32, out_tiles = (static_cast<int>(s.pitch) + 31) / 32, block = static_cast<int>(blockIdx.x);
+  const int k0 = block % depth_tiles * 32, m0 = block / depth_tiles % out_tiles * 32, group = block / depth_tiles / out_tiles;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = 8;
+  w += group * c.w_group, packed += group * depth * s.pitch;
+#pragma unroll
   for (int i = warp; i < 32; i += warps) {
     const int out = s.along_outs ? lane : i, at = s.along_outs ? i : lane;
-    const int64_t channel = (k0 + at) / c.taps, tap = (k0 + at) % c.taps;
-    tile[out][at] = m0 + out < c.outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap]
+    const int channel = (k0 + at) / taps, tap = tap_at(s, (k0 + at) % taps);
+    tile[out][at] = m0 + out < outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap]
                                                          : narrowed<T>(0.0f);
   }
   __syncthreads();
   for (int i = warp; i < 32; i += warps) {
-    const int64_t channel = (k0 + i) / c.taps, tap = (k0 + i) % c.taps;
-    if (k0 + i < depth && m0 + lane < s.pitch) packed[(tap * c.ins + channel) * s.pitch + m0 + lane] = tile[lane][i];
+    const int channel = (k0 + i) / taps;
+    const int64_t place = k0 + i - channel * taps;
+    if (k0 + i < depth && m0 + lane < s.pitch) packed[(place * c.ins + channel) * s.pitch + m0 + lane] = tile[lane][i];
+  }
+}
+
+// ---- x by lines: copied[batch][line][channel][position], zeros up to the pitch ----
+
+struct LineShape {
+  Correlation c;
+  int64_t pitch;
+  int lines;
+  int64_t residue[kMostLines];  // line i has the positions residue + j * step
+  bool along_channels;          // channels are nearer to each other in x than positions
+};
+
+template <class T>
+__global__ void copy_lines(const LineShape s, const T* x, T* copied) {
+  __shared__ T tile[32][65];
+  const Correlation& c = s.c;
+  const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
+  const int channel_tiles = (channels + 31) / 32, position_tiles = (pitch + 63) / 64;
+  const int block = static_cast<int>(blockIdx.x), i0 = block % position_tiles * 64, rest = block / position_tiles;
+  const int c0 = rest % channel_tiles * 32, line = rest / channel_tiles % s.lines, n = rest / channel_tiles / s.lines;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  x += n * c.in_batch + s.residue[line] * c.in_position;
+  const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
+  const int64_t step = c.step * c.in_position;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {  // of 32 channels and 64 positions
+    const int at = s.along_channels ? i * 8 + warp : i % 2 * 32 + lane, row = s.along_channels ? lane : i / 2 * 8 + warp;
+    const int channel = c0 + row, group = c.groups == 1 ? 0 : channel / ins;
+    tile[row][at] = channel < channels && i0 + at < left
+                        ? x[group * c.in_group + (channel - group * ins) * c.in_channel + (i0 + at) * step]
+                        : narrowed<T>(0.0f);
+  }
+  __syncthreads();
+  copied += (int64_t{n * s.lines + line} * channels + c0) * pitch + i0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int at = i % 2 * 32 + lane, row = i / 2 * 8 + warp;
+    if (c0 + row < channels && i0 + at < pitch) copied[int64_t{row} * pitch + at] = tile[row][at];
   }
 }
 
@@ -460,22 +526,24 @@ Encode find_encode() {
   return encode;
 }
 
-// Dimension 0 is contiguous; strides of the others in elements. A stride that is never taken may be 0.
+// Dimension 0 is contiguous; strides of the others in elements, unless their extent is 1.
 struct MapShape {
   Dtype dtype;
-  int64_t extents[3], strides[2];
+  int64_t extents[5], strides[4];
   int columns, rows;  // of a box
   bool swizzle;
 };
 CUtensorMap encode_map(const MapShape& m, const void* base) {
-  const auto pitch = [](int64_t extent, int64_t stride) { return static_cast<cuuint64_t>(extent > 1 ? stride * 2 : 16); };
-  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(m.extents[0]), static_cast<cuuint64_t>(m.extents[1]),
-                                 static_cast<cuuint64_t>(m.extents[2])};
-  const cuuint64_t strides[2] = {pitch(m.extents[1], m.strides[0]), pitch(m.extents[2], m.strides[1])};
-  const cuuint32_t box[3] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1}, steps[3] = {1, 1, 1};
+  cuuint64_t extents[5], strides[4];
+  for (int i = 0; i < 5; ++i) extents[i] = static_cast<cuuint64_t>(m.extents[i]);
+  for (int i = 0; i < 4; ++i) {
+    const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
+    strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
+  }
+  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1}, steps[5] = {1, 1, 1, 1, 1};
   CUtensorMap map;
   const CUresult result = find_encode()(
-      &map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(base),
+      &map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, const_cast<void*>(base),
       extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
@@ -485,57 +553,107 @@ CUtensorMap encode_map(const MapShape& m, const void* base) {
 
 // ---- the part ----
 
-int64_t floor_to_8(int64_t v) { return v - (v % 8 + 8) % 8; }
+int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b) % b; }
+// Whether the copy engine can walk a dimension.
+bool steps_well(int64_t extent, int64_t stride) {
+  return extent <= 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
+}
 
 class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
+    const bool in_place = c_.step == 1 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
+                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) && steps_well(c_.batch, c_.in_batch);
+    if (!PlanChunks()) return;
     WgmmaShape& s = s_;
-    s.outs = static_cast<int>(c_.outs), s.ins = static_cast<int>(c_.ins), s.taps = static_cast<int>(c_.taps);
-    s.length = static_cast<int>(c_.length);
-    s.start = static_cast<int>(floor_to_8(c_.origin)), s.shift = static_cast<int>(c_.origin - s.start);
-    s.out_batch = c_.out_batch, s.out_channel = c_.out_channel, s.out_position = c_.out_position, s.bias_stride = c_.bias_stride;
+    s.groups = static_cast<int>(c_.groups), s.outs = static_cast<int>(c_.outs), s.ins = static_cast<int>(c_.ins);
+    s.taps = static_cast<int>(c_.taps), s.length = static_cast<int>(c_.length);
+    s.out_batch = c_.out_batch, s.out_group = c_.out_group, s.out_channel = c_.out_channel, s.out_position = c_.out_position;
+    s.bias_stride = c_.bias_stride;
     s.slices = static_cast<int>(ceil_div(c_.ins, kSlice));
     s.row_tiles = static_cast<int>(ceil_div(c_.outs, kRows)), s.column_tiles = static_cast<int>(ceil_div(c_.length, kColumns));
-    s.tiles = static_cast<int>(int64_t{s.row_tiles} * s.column_tiles * c_.batch);
-    const int multiprocessors = problem.device->multiprocessors;
-    s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && s.row_tiles <= multiprocessors;
-    s.copy_out = c_.out_position == 1 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && Steps(c_.outs, c_.out_channel) &&
-                 Steps(c_.batch, c_.out_batch);
+    s.tiles = static_cast<int>(c_.groups * s.row_tiles * s.column_tiles * c_.batch);
+    const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
+    s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
+    s.copy_out = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && steps_well(c_.outs, c_.out_channel) &&
+                 steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
-    blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % s.row_tiles : multiprocessors);
-    pack_ = {c_, ceil_div(c_.outs, 8) * 8, std::abs(c_.w_out) < std::abs(c_.w_in)};
-    workspace_size = static_cast<uint64_t>(c_.taps * c_.ins * pack_.pitch) * 2;
+    blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);
+    pack_.c = c_, pack_.pitch = ceil_div(c_.outs, 8) * 8, pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
+    workspace_size = ceil_div(c_.groups * c_.taps * c_.ins * pack_.pitch * 2, 256) * 256;
+    if (!in_place) PlanLines();
     ForKernel([&]<class T, bool kResident>() {
       load_kernel(correlate_wgmma<T, kResident>, kSharedBytes);
       load_kernel(pack_for_wgmma<T>);
+      load_kernel(copy_lines<T>);
     });
   }
-
-  // Whether the copy engine can walk it.
-  static bool Steps(int64_t extent, int64_t stride) {
-    return extent <= 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
-  }
+  bool fits() const { return blocks_ > 0; }
 
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
-    const auto at = [](const void* base, int64_t offset) { return static_cast<const char*>(base) + offset * 2; };
     WgmmaShape s = s_;
-    s.y = const_cast<char*>(at(p.out, c_.out_offset)), s.bias = p.bias;
-    const int64_t x_extents[3] = {c_.extent, c_.ins, c_.batch}, x_strides[2] = {c_.in_channel, c_.in_batch};
-    s.x = encode_map({dtype_, {x_extents[0], x_extents[1], x_extents[2]}, {x_strides[0], x_strides[1]}, 64, kSlice, true}, p.a);
-    s.x_halo = encode_map({dtype_, {x_extents[0], x_extents[1], x_extents[2]}, {x_strides[0], x_strides[1]}, kHalo, kSlice, false}, p.a);
-    s.w = encode_map({dtype_, {c_.outs, c_.ins, c_.taps}, {pack_.pitch, pack_.pitch * c_.ins}, 64, s.resident ? 16 : kSlice, true},
-                     workspace);
-    s.out = s.copy_out ? encode_map({dtype_, {c_.length, c_.outs, c_.batch}, {c_.out_channel, c_.out_batch}, 64, 64, true}, s.y) : s.w;
-    const int64_t pack_blocks = ceil_div(c_.ins * c_.taps, 32) * ceil_div(pack_.pitch, 32);
+    s.y = static_cast<uint16_t*>(p.out) + c_.out_offset, s.bias = p.bias;
+    void* const lines = static_cast<char*>(workspace) + lines_offset_;
+    EncodeMaps(lines_offset_ > 0 ? lines : p.a, workspace, s);
+    const int64_t pack_blocks = ceil_div(c_.ins * c_.taps, 32) * ceil_div(pack_.pitch, 32) * c_.groups;
     ForKernel([&]<class T, bool kResident>() {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
+      if (lines_offset_ > 0)
+        launch_kernel(copy_lines<T>, line_blocks_, kThreads, 0, stream, line_, static_cast<const T*>(p.a), static_cast<T*>(lines));
       launch_kernel(correlate_wgmma<T, kResident>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 
  private:
+  // Taps by the line that they read, and within it as many as a tile's halo has room for.
+  bool PlanChunks() {
+    const int64_t lines = c_.tap_cycle();
+    if (lines > kMostLines) return false;
+    s_.tap_step = static_cast<int>(c_.taps > lines ? c_.cycle_step() : 0);
+    pack_.lines = line_.lines = static_cast<int>(lines);
+    for (int64_t line = 0; line < lines; ++line) {
+      line_.residue[line] = floor_mod(c_.origin + line * c_.tap_step, c_.step);
+      for (int64_t tap = line; tap < c_.taps;) {
+        const int64_t first = (c_.origin + tap * c_.tap_step - line_.residue[line]) / c_.step, shift = floor_mod(first, 8);
+        const int64_t room = s_.tap_step == 0 ? 1 : (kHalo - shift) / s_.tap_step + 1;
+        const int64_t taps = std::min(room, ceil_div(c_.taps - tap, lines));
+        if (s_.chunks == kMostChunks) return false;
+        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line), static_cast<int>(taps)};
+        tap += taps * lines;
+      }
+    }
+    return true;
+  }
+
+  void PlanLines() {
+    line_.c = c_, line_.pitch = ceil_div(ceil_div(c_.extent, c_.step), 8) * 8;
+    line_.along_channels = std::abs(c_.in_channel) < std::abs(c_.in_position * c_.step);
+    lines_offset_ = static_cast<int64_t>(workspace_size);
+    const int64_t channels = c_.groups * c_.ins;
+    line_blocks_ = ceil_div(line_.pitch, 64) * ceil_div(channels, 32) * line_.lines * c_.batch;
+    workspace_size += static_cast<uint64_t>(c_.batch * line_.lines * channels * line_.pitch) * 2;
+    if (line_blocks_ > kMaxBlocks) blocks_ = 0;
+  }
+
+  void EncodeMaps(const void* x, const void* weights, WgmmaShape& s) const {
+    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice, true};
+    if (lines_offset_ > 0)
+      in = {dtype_, {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
+            {line_.pitch, line_.pitch * c_.ins, line_.pitch * c_.ins * c_.groups, line_.pitch * c_.ins * c_.groups * line_.lines},
+            64, kSlice, true};
+    s.x = encode_map(in, x);
+    in.columns = kHalo, in.swizzle = false;
+    s.x_halo = encode_map(in, x);
+    const int64_t tap = pack_.pitch * c_.ins;
+    s.w = encode_map({dtype_, {c_.outs, c_.ins, c_.taps, c_.groups, 1}, {pack_.pitch, tap, tap * c_.taps, 0}, 64,
+                      s.resident ? 16 : kSlice, true}, weights);
+    s.out = s.w;
+    if (s.copy_out)
+      s.out = encode_map({dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64,
+                          true}, s.y);
+  }
+
   template <class Visit>
   void ForKernel(Visit&& visit) const {
     if (dtype_ == Dtype::f16)
@@ -546,8 +664,10 @@ class WgmmaPart final : public Part {
   Dtype dtype_;
   Correlation c_;
   WgmmaShape s_{};
-  PackShape pack_;
-  int blocks_;
+  PackShape pack_{};
+  LineShape line_{};
+  int64_t lines_offset_ = 0, line_blocks_ = 0;  // 0: x is read where it lies
+  int blocks_ = 0;
 };
 
 }  // namespace
@@ -556,14 +676,14 @@ std::unique_ptr<Part> plan_wgmma(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   if (problem.device->compute_capability != 90 || problem.device->shared_memory < kSharedBytes || find_encode() == nullptr)
     return nullptr;
-  if (size_of(problem.dtype) != 2 || !problem.aligned() || problem.in_align < 4 || c.groups != 1 || c.ins == 0) return nullptr;
-  if (c.step != 1 || (c.taps > 1 && c.tap_step != 1) || c.origin - floor_to_8(c.origin) + c.taps - 1 > kHalo) return nullptr;
-  if (c.extent == 0 || (c.extent > 1 && c.in_position != 1)) return nullptr;
-  if (!WgmmaPart::Steps(c.ins, c.in_channel) || !WgmmaPart::Steps(c.batch, c.in_batch)) return nullptr;
-  constexpr int64_t kMost = int64_t{1} << 30;  // coordinates and tiles are counted in 32 bits
-  if (c.length > kMost || c.extent > kMost || c.origin < -kMost || c.origin > kMost || c.outs > kMost || c.ins > kMost) return nullptr;
-  if (c.batch > kMost / (ceil_div(c.outs, kRows) * ceil_div(c.length, kColumns))) return nullptr;
-  return std::make_unique<WgmmaPart>(problem);
+  if (size_of(problem.dtype) != 2 || !problem.aligned() || c.ins == 0 || c.extent == 0) return nullptr;
+  constexpr int64_t kMost = int64_t{1} << 28;  // coordinates and tiles are counted in 32 bits
+  for (const int64_t v : {c.length, c.extent, c.outs, c.ins, c.groups, c.batch, c.taps, c.step, c.tap_step, std::abs(c.origin)})
+    if (v > kMost) return nullptr;
+  if (c.tap_step * c.taps > kMost || c.taps * c.ins > kMost || c.groups * c.ins > kMost) return nullptr;
+  if (c.batch * c.groups > kMost / (ceil_div(c.outs, kRows) * ceil_div(c.length, kColumns))) return nullptr;
+  auto part = std::make_unique<WgmmaPart>(problem);
+  return part->fits() ? std::move(part) : nullptr;
 }
 
 }  // namespace narrows::gpu

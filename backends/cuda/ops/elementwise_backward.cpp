@@ -6,7 +6,6 @@ namespace narrows::gpu {
 namespace {
 
 constexpr const char* kKernels[] = {kVariantNames[0], kVariantNames[1], kVariantNames[2], nullptr};
-constexpr int kInputs = 4;  // grad_out, a, b, c
 
 // One gradient that is summed: slices of each sum, and another kernel that adds them up if there are several.
 struct SumPass {

@@ -26,21 +26,21 @@ constexpr unsigned kWidth = sizeof(C) * 8;
 
 // A heavy function costs so much that one element a thread keeps it busy; unrolled it would only cost registers.
 constexpr bool kCheap = false, kCostly = true;
-#define NARROWS_FUNCTION1(Name, heavy, ...)             \
-  struct Name {                                         \
-    static constexpr int kArity = 1;                    \
-    static constexpr bool kHeavy = heavy;               \
-    template <class C>                                  \
-    static __device__ __forceinline__ auto apply(C a) { \
-      __VA_ARGS__                                       \
-    }                                                   \
+#define NARROWS_FUNCTION1(Name, heavy, ...)                              \
+  struct Name {                                                          \
+    static constexpr int kArity = 1;                                     \
+    static constexpr bool kHeavy = heavy;                                \
+    template <class C>                                                   \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) { \
+      __VA_ARGS__                                                        \
+    }                                                                    \
   };
 #define NARROWS_FUNCTION1_HALF(Name, heavy, full, half)                          \
   struct Name {                                                                  \
     static constexpr int kArity = 1;                                             \
     static constexpr bool kHeavy = heavy;                                        \
     template <class C>                                                           \
-    static __device__ __forceinline__ auto apply(C a) {                          \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) {         \
       full;                                                                      \
     }                                                                            \
     static __device__ __forceinline__ float apply_half(float a) { return half; } \

@@ -38,9 +38,13 @@ LltmChoice pipelined(const LltmRequest& request) {
 
 LltmChoice mma(const LltmRequest& request) { return lltm_native().mma != nullptr ? lltm_native().mma(request) : LltmChoice{}; }
 
+LltmChoice wgmma(const LltmRequest& request) {
+  return lltm_native().wgmma != nullptr ? lltm_native().wgmma(request) : LltmChoice{};
+}
+
 using Variant = LltmChoice (*)(const LltmRequest&);
-constexpr const char* kKernels[] = {"mma", "pipelined", "fused", "scalar", nullptr};
-constexpr Variant kVariants[] = {mma, pipelined, lltm_fused,
+constexpr const char* kKernels[] = {"wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
+constexpr Variant kVariants[] = {wgmma, mma, pipelined, lltm_fused,
                                  lltm_scalar};  // in the order in which they are tried; the last takes all
 
 class LltmPlan final : public Plan {
@@ -63,7 +67,9 @@ class LltmPlan final : public Plan {
     const auto out = [&](uint32_t i) { return matrix(i < call.num_outputs ? call.outputs[i] : nullptr, outputs_[i]); };
     const LltmForward tensors{sizes_.batch,  sizes_.features,  sizes_.state, in(kLltmInput), in(kLltmWeights), in(kLltmBias),
                               in(kLltmOldH), in(kLltmOldCell), out(kNewH),   out(kNewCell),  out(kGates)};
-    launch_kernel(choice_.kernel, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
+    if (choice_.launch != nullptr) return choice_.launch(choice_, tensors, stream_of(call));
+    const auto kernel_of_tensors = reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice_.kernel));
+    launch_kernel(kernel_of_tensors, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
   }
 
  private:
@@ -96,7 +102,7 @@ LltmChoice lltm_scalar(const LltmRequest& request) {
   const int64_t cells = request.sizes.state == 0 ? 0 : request.sizes.batch * request.sizes.state;
   const int64_t blocks = std::min(ceil_div(cells, kScalarThreads), kMaxBlocks);
   return with_dtype(request.sizes.dtype, [&]<class T>(T) -> LltmChoice {
-    return {request.aligned ? lltm_scalar_kernel<T, true> : lltm_scalar_kernel<T, false>, blocks, kScalarThreads};
+    return {kernel_address(request.aligned ? lltm_scalar_kernel<T, true> : lltm_scalar_kernel<T, false>), blocks, kScalarThreads};
   });
 }
 

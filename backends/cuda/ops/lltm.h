@@ -36,11 +36,14 @@ struct LltmRequest {
 };
 // A variant's answer; kernel nullptr: it isn't made for this request.
 struct LltmChoice {
-  void (*kernel)(LltmForward) = nullptr;
+  const void* kernel = nullptr;
   int64_t blocks = 0;
   int threads = 0;
   size_t shared = 0;  // dynamic
+  // What puts it on a stream; nullptr: the kernel takes the tensors as they are.
+  void (*launch)(const LltmChoice& choice, const LltmForward& tensors, gpuStream_t stream) = nullptr;
 };
+inline const void* kernel_address(void (*kernel)(LltmForward)) { return reinterpret_cast<const void*>(kernel); }
 enum LltmInput : uint32_t { kLltmInput, kLltmWeights, kLltmBias, kLltmOldH, kLltmOldCell };
 
 LltmChoice lltm_scalar(const LltmRequest& request);  // takes everything

@@ -3,6 +3,7 @@
 #include "lltm_backward.h"
 
 #include "lltm_cell.h"
+#include "lltm_native.h"
 #include "tile_gemm.h"
 
 namespace narrows::gpu {
@@ -55,8 +56,8 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
   }
 }
 
-constexpr const char* kKernels[] = {"tiled", "scalar", nullptr};
-enum Kernel { kTiled, kScalar };
+constexpr const char* kKernels[] = {"mma", "tiled", "scalar", nullptr};
+enum Kernel { kMma, kTiled, kScalar };
 enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
 enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
 
@@ -72,12 +73,12 @@ class LltmBackwardPlan final : public Plan {
     if (forced == kTiled && !aligned)
       refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
-    kernel = kKernels[choice_];
     all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
     if (all_zero_)
       load_kernel(fill_zero_kernel);
     else
-      plan_sums(instance.device(sig), sig, aligned);
+      plan_sums(instance.device(sig), sig, aligned, forced >= 0);
+    kernel = kKernels[choice_];
   }
 
   void launch(const nw_call& call) const override {
@@ -94,7 +95,7 @@ class LltmBackwardPlan final : public Plan {
     for (int i = 0; i < products.count; ++i) bind(call, i, &products.list[i]);
     if (products.count == 0) return;
     if (choice_ == kScalar) return launch_scalar(products, stream);
-    launch_kernel(tiled_.products, tiled_.blocks, tiled_.threads, 0, stream, products);
+    launch_kernel(tiled_.products, tiled_.blocks, tiled_.threads, tiled_.shared, stream, products);
     if (tiled_.sums != nullptr) launch_kernel(tiled_.sums, tiled_.sum_blocks, kLltmSumThreads, 0, stream, products);
   }
 
@@ -121,19 +122,34 @@ class LltmBackwardPlan final : public Plan {
 
   // ---- planning ----
 
-  void plan_sums(const Device& device, const nw_sig& sig, bool aligned) {
+  void plan_sums(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     add_products();
     reserve_gate_grads();
+    if (forced ? choice_ == kMma : choice_ == kTiled) plan_mma(device, sig, aligned, forced);
     with_dtype(sizes_.dtype, [&]<class T>(T) {
       gate_grads_ = aligned ? gate_grads_kernel<T, true> : gate_grads_kernel<T, false>;
       scalar_ = aligned ? scalar_product_kernel<T, true> : scalar_product_kernel<T, false>;
-      if (choice_ == kTiled) tiled_ = lltm_tiled_products(device, sizes_.dtype, reads_together<T>(sig), &products_);
+      constexpr int64_t kUnit = kGroup<Accumulate<T>>;
+      if (choice_ == kTiled) tiled_ = lltm_tiled_products(device, sizes_.dtype, has_rows_of(sig, kUnit), &products_);
     });
     workspace_size = gate_grads_size_ + tiled_.partials_size;
     load_kernel(gate_grads_);
     if (choice_ == kScalar) return load_kernel(scalar_);
-    load_kernel(tiled_.products);
+    if (products_.count != 0) load_kernel(tiled_.products, tiled_.shared);
     if (tiled_.sums != nullptr) load_kernel(tiled_.sums);
+  }
+
+  // The matrix units, if they take the call; unless forced, only where there is enough for them to do.
+  void plan_mma(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
+    constexpr LltmTileSize kTile = {128, 128, 32};
+    if (!forced && num_stages(products_, kTile) < 8 * device.multiprocessors) return;
+    if (aligned && lltm_native().products != nullptr)
+      tiled_ = lltm_native().products(device, sizes_.dtype, has_rows_of(sig, 16 / size_of(sizes_.dtype)), &products_);
+    if (tiled_.products != nullptr)
+      choice_ = kMma;
+    else if (forced)
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm_backward: kernel 'mma' does not take these dtypes, strides or alignments, or not on this device");
   }
 
   // Long reductions first, so that they do not end last.
@@ -151,6 +167,7 @@ class LltmBackwardPlan final : public Plan {
     LltmProduct product{};
     product.rows = rows, product.columns = columns, product.depth = depth;
     product.to_weights = role >= kStateWeights;
+    product.has_operand = role != kBiasProduct;
     roles_[products_.count] = role;
     products_.list[products_.count++] = product;
   }
@@ -166,14 +183,14 @@ class LltmBackwardPlan final : public Plan {
     gate_grads_size_ = static_cast<uint64_t>(ceil_div(bytes, 256) * 256);
   }
 
-  template <class T>
-  bool reads_together(const nw_sig& sig) const {
-    const auto along_rows = [&](uint32_t i, int64_t first) {
-      return loads_together<T>(input(sig, i), first, inputs_[i].column, inputs_[i].row);
+  // Whether every operand that is read has contiguous rows that start at multiples of `unit` elements, in memory too.
+  bool has_rows_of(const nw_sig& sig, int64_t unit) const {
+    const auto has = [&](uint32_t i, int64_t first) {
+      return inputs_[i].column == 1 && inputs_[i].row % unit == 0 && first % unit == 0 &&
+             int64_t{1} << input(sig, i).align_log2 >= unit * size_of(sizes_.dtype);
     };
-    const bool inputs = wanted_[kDInput] || wanted_[kDOldH], weights = wanted_[kDWeights];
-    return (!inputs || along_rows(kWeights, wanted_[kDInput] ? sizes_.state : 0)) &&
-           (!weights || (along_rows(kInput, 0) && along_rows(kOldH, 0)));
+    const bool to_inputs = wanted_[kDInput] || wanted_[kDOldH], to_weights = wanted_[kDWeights];
+    return (!to_inputs || has(kWeights, wanted_[kDInput] ? sizes_.state : 0)) && (!to_weights || (has(kInput, 0) && has(kOldH, 0)));
   }
 
   // ---- launching ----

@@ -73,7 +73,8 @@ int64_t num_tiles(const LltmSizes& sizes) {
 
 template <class T, class Tile>
 LltmChoice choice(const LltmSizes& sizes, bool together) {
-  return {together ? lltm_fused_kernel<T, Tile, true> : lltm_fused_kernel<T, Tile, false>, num_tiles<Tile>(sizes), Tile::kThreads};
+  return {kernel_address(together ? lltm_fused_kernel<T, Tile, true> : lltm_fused_kernel<T, Tile, false>), num_tiles<Tile>(sizes),
+          Tile::kThreads};
 }
 
 // Whether both operands can be read 16 bytes at a time along the reduction.

@@ -138,14 +138,15 @@ int64_t num_blocks(const LltmSizes& sizes) {
 }
 template <class Z>
 LltmChoice choice(const LltmSizes& sizes) {
-  return {lltm_mma_kernel<Z>, num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
+  return {kernel_address(lltm_mma_kernel<Z>), num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
 }
 
 // row tiles, state tiles of a warp; warps along rows, states, depth; blocks of a cluster; stages
 template <class T>
-using Large = std::conditional_t<sizeof(T) == 2, MmaShape<T, 4, 2, 2, 4, 1, 1, 4>, MmaShape<T, 2, 2, 4, 2, 1, 1, 5>>;
+using Large = std::conditional_t<sizeof(T) == 2, MmaShape<T, 4, 2, 2, 4, 1, 1, 4>, MmaShape<T, 4, 1, 2, 4, 1, 1, 4>>;
 template <class T>
-using Wide = MmaShape<T, 2, 2, 4, 2, 1, 2, 4>;  // 128 rows x 32 states
+using Wide =
+    std::conditional_t<sizeof(T) == 2, MmaShape<T, 2, 2, 4, 1, 2, 2, 4>, MmaShape<T, 2, 2, 4, 2, 1, 2, 4>>;  // 128 rows x 32 states
 template <class T>
 using Middle = MmaShape<T, 2, 1, 2, 2, 2, 2, 4>;  // 64 x 16
 template <class T>
@@ -174,8 +175,8 @@ LltmChoice choose(const LltmRequest& request) {
   };
   if (fills(Large<T>())) return choice<Large<T>>(sizes);
   if (fills(Wide<T>())) return choice<Wide<T>>(sizes);
-  if (sizeof(T) == 4 && !request.forced) return {};
   if (fills(Middle<T>())) return choice<Middle<T>>(sizes);
+  if (sizeof(T) == 4 && !request.forced) return {};
   return choice<Small<T>>(sizes);
 }
 

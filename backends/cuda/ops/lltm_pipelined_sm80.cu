@@ -214,7 +214,7 @@ int64_t num_blocks(const LltmSizes& sizes) {
 
 template <class Z>
 LltmChoice choice(const LltmSizes& sizes) {
-  return {lltm_pipelined_kernel<Z>, num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
+  return {kernel_address(lltm_pipelined_kernel<Z>), num_blocks<Z>(sizes), Z::kThreads, Z::kShared};
 }
 
 // rows, states of a thread; warps along rows, states, depth; blocks of a cluster; k of a stage; stages

@@ -19,15 +19,6 @@ struct OperandLoader {
   }
 };
 
-// The product that a block works on. A run-time index into a kernel's parameters would copy them all to local memory.
-__device__ __forceinline__ LltmProduct product_of(const LltmProducts& p, int64_t block) {
-  LltmProduct product = p.list[0];
-#pragma unroll
-  for (int i = 1; i < kMaxLltmProducts; ++i)
-    if (i < p.count && block >= p.list[i].first_block) product = p.list[i];
-  return product;
-}
-
 template <class T, class Tile, bool Together>
 __global__ void __launch_bounds__(Tile::kThreads) lltm_products_kernel(LltmProducts p) {
   using A = Accumulate<T>;
@@ -80,57 +71,54 @@ template <class Acc>
 using SmallTile = GemmTile<Acc, 8, 8, 1, 1, 32>;  // f32: 32 x 32
 
 template <class Tile>
-int64_t num_tiles(const LltmProduct& product) {
-  return ceil_div(product.rows, Tile::kRows) * ceil_div(product.columns, Tile::kColumns);
-}
-template <class Tile>
-int64_t num_stages(const LltmProduct& product) {
-  return ceil_div(product.depth, Tile::kDepth);
-}
-
-// Cuts what would keep one block busy for longer than the device needs for everything.
-template <class Tile, class Acc>
-LltmProductsChoice lay_out(const Device& device, LltmProducts* products) {
-  constexpr int64_t kLeastStages = 4;
-  int64_t all_stages = 0;
-  for (int i = 0; i < products->count; ++i) all_stages += num_tiles<Tile>(products->list[i]) * num_stages<Tile>(products->list[i]);
-  const int64_t fair = std::max(kLeastStages, ceil_div(all_stages, 2 * device.multiprocessors));
-  LltmProductsChoice choice;
-  int64_t partials = 0, results = 0;
-  for (int i = 0; i < products->count; ++i) {
-    LltmProduct& product = products->list[i];
-    product.slices = std::max<int64_t>(num_stages<Tile>(product) / fair, 1);
-    product.first_block = choice.blocks;
-    product.partial = partials;
-    product.first_result = results;
-    choice.blocks += num_tiles<Tile>(product) * product.slices;
-    if (product.slices == 1) continue;
-    partials += product.slices * product.rows * product.columns;
-    results += product.rows * product.columns;
-  }
-  choice.threads = Tile::kThreads;
-  choice.sum_blocks = ceil_div(results, kLltmSumThreads);
-  choice.partials_size = static_cast<uint64_t>(partials) * sizeof(Acc);
-  return choice;
-}
+constexpr LltmTileSize kSize = {Tile::kRows, Tile::kColumns, Tile::kDepth};
 
 template <class T, class Tile>
-LltmProductsChoice choice(const Device& device, bool together, LltmProducts* products) {
-  LltmProductsChoice out = lay_out<Tile, Accumulate<T>>(device, products);
+LltmProductsChoice choice(const Device& device, Dtype dtype, bool together, LltmProducts* products) {
+  LltmProductsChoice out = lay_out(device, dtype, kSize<Tile>, products);
   out.products = together ? lltm_products_kernel<T, Tile, true> : lltm_products_kernel<T, Tile, false>;
-  if (out.sum_blocks != 0) out.sums = lltm_sums_kernel<T>;
+  out.threads = Tile::kThreads;
   return out;
 }
 
 }  // namespace
 
+int64_t num_stages(const LltmProducts& products, LltmTileSize tile) {
+  int64_t stages = 0;
+  for (int i = 0; i < products.count; ++i)
+    stages += num_tiles(products.list[i], tile) * ceil_div(products.list[i].depth, tile.depth);
+  return stages;
+}
+
+LltmProductsChoice lay_out(const Device& device, Dtype dtype, LltmTileSize tile, LltmProducts* products) {
+  constexpr int64_t kLeastStages = 4;
+  const int64_t fair = std::max(kLeastStages, ceil_div(num_stages(*products, tile), 2 * device.multiprocessors));
+  LltmProductsChoice choice;
+  int64_t partials = 0, results = 0;
+  for (int i = 0; i < products->count; ++i) {
+    LltmProduct& product = products->list[i];
+    product.slices = std::max<int64_t>(ceil_div(product.depth, tile.depth) / fair, 1);
+    product.first_block = choice.blocks;
+    product.partial = partials;
+    product.first_result = results;
+    choice.blocks += num_tiles(product, tile) * product.slices;
+    if (product.slices == 1) continue;
+    partials += product.slices * product.rows * product.columns;
+    results += product.rows * product.columns;
+  }
+  choice.sum_blocks = ceil_div(results, kLltmSumThreads);
+  choice.partials_size = static_cast<uint64_t>(partials * size_of(accumulate_dtype(dtype)));
+  if (results != 0) choice.sums = with_dtype(dtype, []<class T>(T) { return lltm_sums_kernel<T>; });
+  return choice;
+}
+
 LltmProductsChoice lltm_tiled_products(const Device& device, Dtype dtype, bool together, LltmProducts* products) {
   return with_dtype(dtype, [&]<class T>(T) {
     using Large = LargeTile<Accumulate<T>>;
-    int64_t stages = 0;  // of large tiles; too few to fill the device: small ones
-    for (int i = 0; i < products->count; ++i) stages += num_tiles<Large>(products->list[i]) * num_stages<Large>(products->list[i]);
-    if (stages >= 8 * device.multiprocessors) return choice<T, Large>(device, together, products);
-    return choice<T, SmallTile<Accumulate<T>>>(device, together, products);
+    // Too few stages of large tiles to fill the device: small ones.
+    if (num_stages(*products, kSize<Large>) >= 8 * device.multiprocessors)
+      return choice<T, Large>(device, dtype, together, products);
+    return choice<T, SmallTile<Accumulate<T>>>(device, dtype, together, products);
   });
 }
 

@@ -5,6 +5,7 @@ namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
   static constexpr NativeConv1d table = {.fir = plan_fir_async,
+                                         .gemm = plan_gemm_pipelined,
                                          .mma = plan_mma,
 #ifdef NARROWS_CUDA_SM90A
                                          .wgmma = plan_wgmma,

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 // ---- the runtime ----
 
@@ -74,6 +75,24 @@ __device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
 __device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
 __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
+// 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.
+__device__ __forceinline__ void store_16_bytes(void* to, uint4 v) {
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// Two at once, the first in the lower bits.
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, f16) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  uint32_t bits;
+  memcpy(&bits, &pair, 4);
+  return bits;
+}
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, bf16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  uint32_t bits;
+  memcpy(&bits, &pair, 4);
+  return bits;
+}
 
 // ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
 

@@ -4,7 +4,11 @@
 namespace narrows::gpu {
 
 const NativeLltm& lltm_native() {
-  static constexpr NativeLltm table = {lltm_pipelined, lltm_mma};
+#ifdef NARROWS_CUDA_SM90A
+  static constexpr NativeLltm table = {lltm_wgmma, lltm_mma, lltm_pipelined, lltm_products_sm90};
+#else
+  static constexpr NativeLltm table = {nullptr, lltm_mma, lltm_pipelined, lltm_products_sm90};
+#endif
   return table;
 }
 

@@ -4,12 +4,10 @@
 
 #include <hip/hip_fp16.h>
 #include <hip/hip_runtime.h>
-#if defined(__HIP_PLATFORM_NVIDIA__)
-#include <cuda_bf16.h>
-#endif
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 // ---- the runtime ----
 
@@ -63,90 +61,17 @@
 namespace narrows::gpu {
 
 inline constexpr char kPluginName[] = "hip";
+
+}  // namespace narrows::gpu
+
+// Device types, sizes of a warp, elements and streamed memory.
 #if defined(__HIP_PLATFORM_NVIDIA__)
-inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
+#include "nvidia.h"
 #else
-inline constexpr int kDeviceType = 10, kPinnedType = 11, kManagedType = 0;  // kDLROCM, kDLROCMHost; managed memory is kDLROCM
+#include "amd.h"
 #endif
 
-// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
-#if defined(__HIP_PLATFORM_NVIDIA__)
-inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 32;
-#else
-inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 64;
-#endif
-
-// ---- elements ----
-
-using f16 = __half;
-__device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
-__device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
-
-#if defined(__HIP_PLATFORM_NVIDIA__)
-using bf16 = __nv_bfloat16;
-__device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
-#else
-// HIP's own type changed its name, its header and its members from version to version.
-struct bf16 {
-  uint16_t bits;
-};
-__device__ __forceinline__ float widen(bf16 x) { return __uint_as_float(static_cast<uint32_t>(x.bits) << 16); }
-__device__ __forceinline__ void narrow(float x, bf16& out) {
-  const uint32_t bits = __float_as_uint(x);
-  out.bits = x == x ? static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16) : uint16_t{0x7fff};
-}
-#endif
-
-// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
-
-#if defined(__HIP_PLATFORM_NVIDIA__)
-template <class T>
-__device__ __forceinline__ T load_streamed(const T* p) {
-  return __ldcs(p);
-}
-template <class T>
-__device__ __forceinline__ void store_streamed(T* p, T x) {
-  __stcs(p, x);
-}
-#else
-// The compiler's own type of that size: it takes no vector of HIP's.
-template <size_t kBytes>
-struct StreamedBits;
-template <>
-struct StreamedBits<1> {
-  using type = uint8_t;
-};
-template <>
-struct StreamedBits<2> {
-  using type = uint16_t;
-};
-template <>
-struct StreamedBits<4> {
-  using type = uint32_t;
-};
-template <>
-struct StreamedBits<8> {
-  using type = uint32_t __attribute__((ext_vector_type(2)));
-};
-template <>
-struct StreamedBits<16> {
-  using type = uint32_t __attribute__((ext_vector_type(4)));
-};
-template <class T>
-__device__ __forceinline__ T load_streamed(const T* p) {
-  const auto bits = __builtin_nontemporal_load(reinterpret_cast<const typename StreamedBits<sizeof(T)>::type*>(p));
-  T x;
-  __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
-  return x;
-}
-template <class T>
-__device__ __forceinline__ void store_streamed(T* p, T x) {
-  typename StreamedBits<sizeof(T)>::type bits;
-  __builtin_memcpy(&bits, static_cast<const void*>(&x), sizeof(T));
-  __builtin_nontemporal_store(bits, reinterpret_cast<decltype(bits)*>(p));
-}
-#endif
+namespace narrows::gpu {
 
 // ---- the device, seen from the host ----
 
