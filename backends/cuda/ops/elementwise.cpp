@@ -21,9 +21,7 @@ Slot slot_of(const ElementwiseRequest& r, int operand) {
 }
 
 // a > b is b < a.
-int without_mirrors(int function) {
-  return function == NW_EW_GT ? NW_EW_LT : function == NW_EW_GE ? NW_EW_LE : function;
-}
+int without_mirrors(int function) { return function == NW_EW_GT ? NW_EW_LT : function == NW_EW_GE ? NW_EW_LE : function; }
 
 void fill_slots(const ElementwiseRequest& r, Slot* slots) {
   const int function = r.function.number;

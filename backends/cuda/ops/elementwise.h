@@ -93,11 +93,11 @@ struct Kernels {
   void (*strided)(StridedArgs);
   void (*scalar)(StridedArgs);
   int slots;
-  int size[kMaxSlots + 1];   // bytes of an element of each operand
-  int vector_elements;       // of a thread
-  int strided_elements;      // of a thread at a time
-  int tile;                  // elements along a tile's side
-  int tile_bytes;            // of a staged slot
+  int size[kMaxSlots + 1];  // bytes of an element of each operand
+  int vector_elements;      // of a thread
+  int strided_elements;     // of a thread at a time
+  int tile;                 // elements along a tile's side
+  int tile_bytes;           // of a staged slot
 };
 constexpr int kVectorThreads = 256, kStridedThreads = 256, kSumThreads = 256;
 

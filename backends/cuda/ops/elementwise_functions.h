@@ -40,7 +40,7 @@ constexpr bool kCheap = false, kCostly = true;
     static constexpr int kArity = 1;                                             \
     static constexpr bool kHeavy = heavy;                                        \
     template <class C>                                                           \
-    static __device__ __forceinline__ auto apply(C a) {                          \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) {         \
       full;                                                                      \
     }                                                                            \
     static __device__ __forceinline__ float apply_half(float a) { return half; } \
@@ -176,9 +176,9 @@ NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
 
 template <class C>
 __device__ __forceinline__ C quotient_of(C a, C b) {
-  if constexpr (std::is_signed_v<C>)
-    if (b == C(-1)) return static_cast<C>(Wrap<C>(0) - wrap(a));
-  return b == 0 ? C(0) : static_cast<C>(a / b);
+  const bool negates = std::is_signed_v<C> && b == static_cast<C>(-1);
+  const C q = static_cast<C>(a / (b == 0 || negates ? C(1) : b));
+  return b == 0 ? C(0) : negates ? static_cast<C>(Wrap<C>(0) - wrap(q)) : q;
 }
 template <class C>
 __device__ __forceinline__ C rest_of(C a, C b) {

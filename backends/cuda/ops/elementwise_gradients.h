@@ -50,29 +50,32 @@ __device__ __forceinline__ C won(C g, bool tie, bool lost) {
 
 // ---- functions of grad_out and what else each reads, in the order of a row's slots ----
 
-#define NARROWS_GRADIENT3(Name, heavy, ...)                         \
-  struct Name {                                                     \
-    static constexpr int kArity = 3;                                \
-    static constexpr bool kHeavy = heavy;                           \
-    template <class C>                                              \
-    static __device__ __forceinline__ auto apply(C g, C a, C b) {   \
-      __VA_ARGS__                                                   \
-    }                                                               \
+#define NARROWS_GRADIENT3(Name, heavy, ...)                       \
+  struct Name {                                                   \
+    static constexpr int kArity = 3;                              \
+    static constexpr bool kHeavy = heavy;                         \
+    template <class C>                                            \
+    static __device__ __forceinline__ auto apply(C g, C a, C b) { \
+      __VA_ARGS__                                                 \
+    }                                                             \
   };
-#define NARROWS_GRADIENT2(Name, heavy, ...)                         \
-  struct Name {                                                     \
-    static constexpr int kArity = 2;                                \
-    static constexpr bool kHeavy = heavy;                           \
-    template <class C>                                              \
-    static __device__ __forceinline__ auto apply(C g, C a) {        \
-      __VA_ARGS__                                                   \
-    }                                                               \
+#define NARROWS_GRADIENT2(Name, heavy, ...)                  \
+  struct Name {                                              \
+    static constexpr int kArity = 2;                         \
+    static constexpr bool kHeavy = heavy;                    \
+    template <class C>                                       \
+    static __device__ __forceinline__ auto apply(C g, C a) { \
+      __VA_ARGS__                                            \
+    }                                                        \
   };
 NARROWS_GRADIENT2(GradAbs, kCheap, return g * sign_of(a);)
 NARROWS_GRADIENT2(GradSquare, kCheap, return g * (a + a);)
 NARROWS_GRADIENT2(GradSqrt, kCheap, return g / (C(2) * std::sqrt(a));)
 NARROWS_GRADIENT2(GradRsqrt, kCheap, return C(-0.5) * g / std::sqrt(a) / a;)
-NARROWS_GRADIENT2(GradCbrt, kCostly, { const C root = std::cbrt(a); return g / (C(3) * (root * root)); })
+NARROWS_GRADIENT2(GradCbrt, kCostly, {
+  const C root = std::cbrt(a);
+  return g / (C(3) * (root * root));
+})
 NARROWS_GRADIENT2(GradExp, kCheap, return g * std::exp(a);)
 NARROWS_GRADIENT2(GradExp2, kCheap, return g * (std::exp2(a) * static_cast<C>(kLn2));)
 NARROWS_GRADIENT2(GradLog2, kCheap, return g / (a * static_cast<C>(kLn2));)
@@ -80,7 +83,10 @@ NARROWS_GRADIENT2(GradLog10, kCheap, return g / (a * static_cast<C>(2.3025850929
 NARROWS_GRADIENT2(GradLog1p, kCheap, return g / (C(1) + a);)
 NARROWS_GRADIENT2(GradSin, kCostly, return g * std::cos(a);)
 NARROWS_GRADIENT2(GradCos, kCostly, return -(g * std::sin(a));)
-NARROWS_GRADIENT2(GradTan, kCostly, { const C t = std::tan(a); return g * (C(1) + t * t); })
+NARROWS_GRADIENT2(GradTan, kCostly, {
+  const C t = std::tan(a);
+  return g * (C(1) + t * t);
+})
 NARROWS_GRADIENT2(GradAsin, kCheap, return g / sqrt_of_product(C(1) - a, C(1) + a);)
 NARROWS_GRADIENT2(GradAcos, kCheap, return -(g / sqrt_of_product(C(1) - a, C(1) + a));)
 NARROWS_GRADIENT2(GradAtan, kCheap, return g / (C(1) + a * a);)
@@ -103,8 +109,14 @@ NARROWS_GRADIENT2(GradReciprocal, kCheap, return -(g / a / a);)
 NARROWS_GRADIENT3(GradDivB, kCheap, return -g * (a / b / b);)
 NARROWS_GRADIENT3(GradPowA, kCostly, return g * pow_slope_a(a, b);)
 NARROWS_GRADIENT3(GradPowB, kCostly, return g * pow_slope_b(a, b);)
-NARROWS_GRADIENT3(GradAtan2A, kCostly, { const C r = std::hypot(a, b); return g * (b / r / r); })
-NARROWS_GRADIENT3(GradAtan2B, kCostly, { const C r = std::hypot(a, b); return -g * (a / r / r); })
+NARROWS_GRADIENT3(GradAtan2A, kCostly, {
+  const C r = std::hypot(a, b);
+  return g * (b / r / r);
+})
+NARROWS_GRADIENT3(GradAtan2B, kCostly, {
+  const C r = std::hypot(a, b);
+  return -g * (a / r / r);
+})
 NARROWS_GRADIENT3(GradHypot, kCostly, return g * (a / std::hypot(a, b));)
 NARROWS_GRADIENT3(GradWon, kCheap, return won(g, a == b, a < b);)  // of maximum by a; the rest by exchanging a and b
 NARROWS_GRADIENT3(GradFmodB, kCostly, return -g * times_taken(a, std::fmod(a, b), b);)
@@ -135,9 +147,7 @@ struct GradClamp {
   static constexpr bool kHeavy = false;
   template <class C>
   static __device__ __forceinline__ C apply(C g, C a, C b, C c) {
-    const bool passes = kOperand == 0   ? a >= b && a <= c
-                        : kOperand == 1 ? a < b && b < c
-                                        : a > c || c < b || (a < b && b == c);
+    const bool passes = kOperand == 0 ? a >= b && a <= c : kOperand == 1 ? a < b && b < c : a > c || c < b || (a < b && b == c);
     return passes ? g : C(0);
   }
 };

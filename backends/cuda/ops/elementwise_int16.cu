@@ -4,4 +4,4 @@
 namespace narrows::gpu {
 const FunctionTable kFunctionsI16 = table_of(kSignRows<int16_t>);
 const FunctionTable kFunctionsU16 = table_of(kUnsignedRows<uint16_t>);
-}
+}  // namespace narrows::gpu

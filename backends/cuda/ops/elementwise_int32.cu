@@ -4,4 +4,4 @@
 namespace narrows::gpu {
 const FunctionTable kFunctionsI32 = table_of(kSignRows<int32_t>);
 const FunctionTable kFunctionsU32 = table_of(kUnsignedRows<uint32_t>);
-}
+}  // namespace narrows::gpu

@@ -4,4 +4,4 @@
 namespace narrows::gpu {
 const FunctionTable kFunctionsI64 = table_of(kSignRows<int64_t>);
 const FunctionTable kFunctionsU64 = table_of(kUnsignedRows<uint64_t>);
-}
+}  // namespace narrows::gpu

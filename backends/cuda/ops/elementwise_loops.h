@@ -82,7 +82,7 @@ using Bits = typename BitsOf<kBytes>::type;
 
 // A vector of elements as one value; where all elements are the same one, that one stands first.
 template <class S, int V>
-using Raw = Bits<V * static_cast<int>(sizeof(S))>;
+using Raw = Bits<V* static_cast<int>(sizeof(S))>;
 
 // By accesses of kPiece bytes.
 template <int kPiece, class R>
@@ -163,9 +163,9 @@ __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { ret
 template <class F, class Out, class A, class T, int V>
 __device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
   if (args.dims == 0) {
-    offset[0] = F::kArity == 1 || args.units & 1 ? index * static_cast<int64_t>(V * sizeof(A)) : 0;
+    offset[0] = index * static_cast<int64_t>(V * sizeof(A));
 #pragma unroll
-    for (int k = 1; k < F::kArity; ++k) offset[k] = args.units >> k & 1 ? index * static_cast<int64_t>(V * sizeof(T)) : 0;
+    for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
     offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
     return;
   }
@@ -182,67 +182,86 @@ __device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, in
   }
 }
 
-// Loads only: what waits for them comes when all have been asked for. The one operand of a function lies in vectors.
-template <int kAccess, bool kAlone, class S, int V>
-__device__ __forceinline__ Raw<S, V> load_raw(const VectorArgs& args, int k, int64_t offset, bool whole, int from, int to) {
-  constexpr int kBytes = sizeof(Raw<S, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
+// The bytes of an access to a vector of kBytes; kAccess: see vector_kernel.
+constexpr int piece(int access, int bytes) { return access != 0 && access < bytes ? access : bytes; }
+
+// A vector of an operand that may be repeated, of which only a part may be there.
+template <class S, int V>
+__device__ __forceinline__ Raw<S, V> load_any(const VectorArgs& args, int k, int64_t offset, bool whole, int from, int to) {
   Raw<S, V> raw{};
-  if (!kAlone && args.numbers >> k & 1) return raw;
-  if (!kAlone && !(args.units >> k & 1)) {
-    const S same = *reinterpret_cast<const S*>(args.in[k] + offset);
+  if (args.numbers >> k & 1) return raw;
+  if (args.repeated >> k & 1) {
+    const S same = *reinterpret_cast<const S*>(args.in[k] + (args.dims == 0 ? 0 : offset));
     memcpy(&raw, &same, sizeof(same));
     return raw;
   }
-  if (whole) return load_pieces<kPiece, Raw<S, V>>(args.in[k] + offset);
+  if (whole) return load_pieces<sizeof(raw), Raw<S, V>>(args.in[k] + offset);
   return load_slowly<S, V>(args.in[k] + offset, args.access[k], from, to);
 }
-template <bool kAlone, class S, int V>
-__device__ __forceinline__ void open_raw(Compute<S> (&x)[V], const Raw<S, V>& raw, const VectorArgs& args, int k) {
+template <class S, int V>
+__device__ __forceinline__ void open_raw(Compute<S> (&x)[V], const Raw<S, V>& raw) {
   S v[V];
   memcpy(static_cast<void*>(v), &raw, sizeof(raw));
 #pragma unroll
   for (int i = 0; i < V; ++i) x[i] = opened(v[i]);
-  if (kAlone || !(args.repeated >> k & 1)) return;
-  const Compute<S> same = args.numbers >> k & 1 ? number_as<Compute<S>>(args.number[k]) : x[0];
+}
+template <class C, int V>
+__device__ __forceinline__ void repeat(C (&x)[V], const VectorArgs& args, int k) {
+  if (!(args.repeated >> k & 1)) return;
+  const C same = args.numbers >> k & 1 ? number_as<C>(args.number[k]) : x[0];
 #pragma unroll
   for (int i = 0; i < V; ++i) x[i] = same;
 }
 
-// A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's.
+// A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits
+// for them. The one operand of a function is never repeated.
 template <class F, class Out, class A, class T, int V, int kAccess>
 __global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs args) {
+  constexpr int kArity = F::kArity;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
   const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
-  int from = 0, to = V;  // the elements of the vector that there are
-  if (!whole) {
-    const int64_t first = index * V - args.lead, rest = args.n - first;
-    if (rest <= 0) return;
-    if (first < 0) from = static_cast<int>(-first);
-    if (rest < V) to = static_cast<int>(rest);
-  }
   int64_t offset[kMaxSlots + 1];
   locate<F, Out, A, T, V>(args, index, offset);
-  constexpr bool kAlone = F::kArity == 1;
   Raw<A, V> raw_a;
   Raw<T, V> raw_b, raw_c, raw_d;
-  raw_a = load_raw<kAccess, kAlone, A, V>(args, 0, offset[0], whole, from, to);
-  if constexpr (F::kArity > 1) raw_b = load_raw<kAccess, kAlone, T, V>(args, 1, offset[1], whole, from, to);
-  if constexpr (F::kArity > 2) raw_c = load_raw<kAccess, kAlone, T, V>(args, 2, offset[2], whole, from, to);
-  if constexpr (F::kArity > 3) raw_d = load_raw<kAccess, kAlone, T, V>(args, 3, offset[3], whole, from, to);
+  int from = 0, to = V;  // the elements of the vector that there are
+  if (whole && (kArity == 1 || args.repeated == 0)) {
+    constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
+    raw_a = load_pieces<kFirst, Raw<A, V>>(args.in[0] + offset[0]);
+    if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(args.in[1] + offset[1]);
+    if constexpr (kArity > 2) raw_c = load_pieces<kPiece, Raw<T, V>>(args.in[2] + offset[2]);
+    if constexpr (kArity > 3) raw_d = load_pieces<kPiece, Raw<T, V>>(args.in[3] + offset[3]);
+  } else {
+    if (!whole) {
+      const int64_t first = index * V - args.lead, rest = args.n - first;
+      if (rest <= 0) return;
+      if (first < 0) from = static_cast<int>(-first);
+      if (rest < V) to = static_cast<int>(rest);
+    }
+    raw_a = load_any<A, V>(args, 0, offset[0], whole, from, to);
+    if constexpr (kArity > 1) raw_b = load_any<T, V>(args, 1, offset[1], whole, from, to);
+    if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, offset[2], whole, from, to);
+    if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, offset[3], whole, from, to);
+  }
   Compute<A> a[V];
   Compute<T> b[V], c[V], d[V];
-  open_raw<kAlone, A, V>(a, raw_a, args, 0);
-  if constexpr (F::kArity > 1) open_raw<kAlone, T, V>(b, raw_b, args, 1);
-  if constexpr (F::kArity > 2) open_raw<kAlone, T, V>(c, raw_c, args, 2);
-  if constexpr (F::kArity > 3) open_raw<kAlone, T, V>(d, raw_d, args, 3);
+  open_raw<A, V>(a, raw_a);
+  if constexpr (kArity > 1) open_raw<T, V>(b, raw_b);
+  if constexpr (kArity > 2) open_raw<T, V>(c, raw_c);
+  if constexpr (kArity > 3) open_raw<T, V>(d, raw_d);
+  if (kArity > 1 && args.repeated != 0) {
+    repeat(a, args, 0);
+    repeat(b, args, 1);
+    if constexpr (kArity > 2) repeat(c, args, 2);
+    if constexpr (kArity > 3) repeat(d, args, 3);
+  }
   Out out[V];
   apply<F>(out, a, b, c, d);
   char* const at = args.out + offset[kOut];
   if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
-  constexpr int kBytes = sizeof(Raw<Out, V>), kPiece = kAccess != 0 && kAccess < kBytes ? kAccess : kBytes;
   Raw<Out, V> raw;
   memcpy(&raw, out, sizeof(raw));
-  store_pieces<kPiece>(at, raw, args.streamed);
+  store_pieces<piece(kAccess, sizeof(raw))>(at, raw, args.streamed);
 }
 
 // ---- strided: elements anywhere ----
@@ -251,7 +270,7 @@ template <class... Types>
 constexpr int kLargest = 0;
 template <class First, class... Rest>
 constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
-                                                                                              : kLargest<Rest...>;
+                                                                                             : kLargest<Rest...>;
 
 // A square of a slot that lies along dimension 1, read along it.
 template <class S, int kTile>
@@ -277,7 +296,7 @@ __device__ __forceinline__ void stage(S* shared, const char* from, const int64_t
 template <class F, class Out, class A, class T>
 struct StridedShape {
   static constexpr int kElements = F::kHeavy ? 1 : kLargest<Out, A, T> <= 2 ? 8 : 4;  // of a thread at a time
-  static constexpr int kTile = kLargest<Out, A, T> <= 2 ? 64 : 32;
+  static constexpr int kTile = kLargest<Out, A, T> <= 4 ? 64 : 32;
   static constexpr int kTileBytes = (kTile * (kTile + 1) * kLargest<A, T> + 15) / 16 * 16;
 };
 
@@ -340,7 +359,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
     __syncthreads();
   }
   // The thread's elements: `step` apart, the first at (x, y).
-  const int x = static_cast<int>(threadIdx.x) & (args.width - 1);
+  int x = static_cast<int>(threadIdx.x) & (args.width - 1);
   int y = static_cast<int>(threadIdx.x) / args.width, place = y * (kTile + 1) + x;
 #pragma unroll
   for (int k = 0; k <= kMaxSlots; ++k)
@@ -379,6 +398,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
       else
         *reinterpret_cast<Out*>(to + e * args.step[kOut]) = out[e];
     }
+    x += E * args.apart[0];
     y += E * args.apart[1];
     place += E * args.apart[1] * (kTile + 1);
 #pragma unroll
@@ -392,7 +412,8 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 template <class F, class Out, class A, class T>
 constexpr Kernels kernels() {
   using Shape = StridedShape<F, Out, A, T>;
-  constexpr int kBytes = 16 / kLargest<Out, A, T>, kVector = F::kHeavy && kBytes > 4 ? 4 : kBytes;
+  // 16 bytes of the largest element; 8 of bytes, which take a register each when they are computed with.
+  constexpr int kVector = F::kArity > 1 && kLargest<Out, A, T> == 1 ? 8 : 16 / kLargest<Out, A, T>;
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
   return {vector_kernel<F, Out, A, T, kVector, 0>,
           strided_kernel<F, Out, A, T, false>,

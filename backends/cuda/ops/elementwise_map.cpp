@@ -99,6 +99,7 @@ Divider make_divider(int64_t divisor) {
 
 namespace {
 
+constexpr int kMostPasses = 8;
 constexpr int64_t kMostIndices = int64_t{1} << 30;  // of one launch; kernels divide indices below 2^31
 
 // Cuts an iteration into parts of at most kMostIndices: body(extents, dimensions, offsets by dimension).
@@ -120,7 +121,7 @@ void cut(const int64_t* extent, int ndim, const std::function<void(const int64_t
 }
 
 int largest_power(uint64_t x) { return static_cast<int>(x & (~x + 1) & 31); }  // of two that divides x; 0: 32 or more
-int alignment(uint64_t address) { return largest_power(address | 16); }       // at most 16
+int alignment(uint64_t address) { return largest_power(address | 16); }        // at most 16
 
 }  // namespace
 
@@ -260,8 +261,8 @@ int Map::find_second_dim() const {
   return longest;
 }
 
-// A block's rectangle, and the way of its threads through it.
-void Map::plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const {
+// A block's rectangle, and the way of its threads through it: as many passes as leave every multiprocessor enough blocks.
+void Map::plan_block(const MapRequest& r, bool tiled, const int64_t* extent, int ndim, StridedArgs* args) const {
   const int elements = variant_ == kScalar ? 1 : kernels_.strided_elements;
   args->passes = 1;
   if (tiled) {
@@ -276,11 +277,17 @@ void Map::plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const
   const int lines = kStridedThreads / args->width;
   const bool along_first = extent[0] >= int64_t{kStridedThreads} * elements || extent[1] == 1;
   args->apart[along_first ? 0 : 1] = along_first ? args->width : lines;
-  args->block[0] = args->width * (along_first ? elements : 1);
-  args->block[1] = lines * (along_first ? 1 : elements);
+  double blocks = 1.0 / (kStridedThreads * elements);
+  for (int d = 0; d < ndim; ++d) blocks *= static_cast<double>(extent[d]);
+  const double enough = 32.0 * r.instance.device(r.sig).multiprocessors;
+  while (args->passes < kMostPasses && blocks > 2 * enough * args->passes &&
+         extent[along_first ? 0 : 1] >= int64_t{2} * args->passes * elements * (along_first ? args->width : lines))
+    args->passes *= 2;
+  args->block[0] = args->width * (along_first ? elements * args->passes : 1);
+  args->block[1] = lines * (along_first ? 1 : elements * args->passes);
 }
 
-void Map::plan_strided() {
+void Map::plan_strided(const MapRequest& r) {
   StridedLaunch one{};
   one.args.numbers = numbers_;
   one.args.bytewise = bytewise_;
@@ -293,10 +300,12 @@ void Map::plan_strided() {
     for (int slot = 0; slot <= kOut; ++slot)
       if ((slot < num_slots_ || slot == kOut) && from < space_.ndim) step[slot][d] = stride(slot, from);
   }
-  plan_block(tile_dim >= 0, extent, &one.args);
+  plan_block(r, tile_dim >= 0, extent, ndim, &one.args);
   for (int k = 0; k < num_slots_; ++k)
     if (tile_dim >= 0 && !(numbers_ >> k & 1) && step[k][1] != 0 && std::abs(step[k][1]) * 4 <= std::abs(step[k][0]))
-      one.args.staged |= 1u << k;
+      if (const auto bytes = static_cast<size_t>((__builtin_popcount(one.args.staged) + 1) * kernels_.tile_bytes);
+          bytes <= r.instance.device(r.sig).shared_memory)
+        one.args.staged |= 1u << k;
   for (int d = 0; d < 2; ++d) {
     whole[d] = extent[d];
     extent[d] = ceil_div(extent[d], one.args.block[d]);
@@ -341,7 +350,7 @@ void Map::plan(const MapRequest& r, int variant) {
     refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
   variant_ = variant != kOwnChoice ? variant : flat || rows ? kVector : bytewise_ ? kScalar : kStrided;
   if (variant_ != kVector) {
-    plan_strided();
+    plan_strided(r);
     const int staged = __builtin_popcount(strided_[0].args.staged);
     load_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
     return;

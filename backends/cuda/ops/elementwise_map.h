@@ -59,10 +59,10 @@ class Map {
   bool has_rows() const;
   void plan_flat(const MapRequest& r);
   void plan_rows();
-  void plan_strided();
+  void plan_strided(const MapRequest& r);
   int find_tile_dim() const;
   int find_second_dim() const;
-  void plan_block(bool tiled, const int64_t* extent, StridedArgs* args) const;
+  void plan_block(const MapRequest& r, bool tiled, const int64_t* extent, int ndim, StridedArgs* args) const;
   bool streams(const MapRequest& r) const;
   int64_t stride(int k, int d) const { return space_.stride[k == kOut ? num_slots_ : k][d]; }
   int64_t offset(int k) const { return space_.offset[k == kOut ? num_slots_ : k]; }
@@ -76,7 +76,7 @@ class Map {
   int tensor_[kMaxSlots + 1];  // by slot; -1: a number
   uint64_t number_[kMaxSlots];
   uint32_t numbers_ = 0;
-  uint32_t units_ = 0;  // operands that lie side by side along dimension 0
+  uint32_t units_ = 0;        // operands that lie side by side along dimension 0
   int align_[kMaxSlots + 1];  // bytes
   Space space_;
   bool empty_ = false;

@@ -1,5 +1,5 @@
 // elementwise_math.h -- f32 and f64 functions that the vendor's library lacks, a few units in the last place over the whole range.
-// Compiled without contraction: where a multiplication and an addition are one, the code says fma. Step 5 of a tensor's path.
+// Step 5 of a tensor's path.
 #pragma once
 
 #include <cmath>
@@ -18,9 +18,12 @@ template <class C>
 struct Pair {
   C high, low;
 };
+// A product that no addition is merged with.
+__device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
 template <class C>
 __device__ __forceinline__ Pair<C> product(C a, C b) {
-  const C p = a * b;
+  const C p = rounded_product(a, b);
   return {p, std::fma(a, b, -p)};
 }
 // The constant high + low, as near as a pair of the type comes.

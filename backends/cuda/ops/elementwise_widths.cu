@@ -11,7 +11,7 @@ using Kernel = void (*)(VectorArgs);
 
 template <int kWidth, class F>
 constexpr Kernel width_kernel() {
-  using T = std::conditional_t<kWidth < 2, float, f16>;
+  using T = std::conditional_t < kWidth<2, float, f16>;
   return vector_kernel<F, T, T, T, kWidthElements[kWidth], kWidthAccess[kWidth]>;
 }
 
