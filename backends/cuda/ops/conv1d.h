@@ -65,6 +65,7 @@ std::unique_ptr<Part> plan_fill_zero(const FillProblem& problem);
 // Few channels to a group: sliding windows. Elements must be aligned.
 std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem);
+std::unique_ptr<Part> plan_grad_w_vectors(const SumProblem& problem);  // what plan_grad_w_direct asks first
 std::unique_ptr<Part> plan_grad_bias_direct(const SumProblem& problem);
 
 // Many channels to a group: products, without a matrix of the input's windows in memory. Elements must be aligned.

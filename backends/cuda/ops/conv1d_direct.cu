@@ -3,20 +3,12 @@
 // arithmetic; `windows` for everything else.
 #include "conv1d.h"
 #include "conv1d_fir.h"
-#include "dtype.h"
+#include "conv1d_vectors.h"
 
 namespace narrows::gpu {
 namespace {
 
 // ---- vectors: one input channel, taps side by side, rows of 16-byte vectors ----
-
-template <class T>
-struct alignas(16) Vector {
-  static constexpr int kSize = 16 / sizeof(T);
-  T e[kSize];
-};
-
-constexpr int kMostTaps = 8;
 
 // What is uniform over the grid.
 struct VectorShape {
@@ -26,62 +18,6 @@ struct VectorShape {
   int shift;
   uint32_t groups, outs, tiles;
 };
-
-// Places of a row that a tile may touch: those from `begin` on before `end`.
-struct Range {
-  int begin, end;
-};
-__device__ __forceinline__ Range range_in_tile(int64_t origin, int64_t extent) {
-  constexpr int64_t kFar = 1 << 30;
-  const int64_t begin = -origin, end = extent - origin;
-  return {static_cast<int>(begin < -kFar ? -kFar : begin > kFar ? kFar : begin),
-          static_cast<int>(end < -kFar ? -kFar : end > kFar ? kFar : end)};
-}
-
-// 16 bytes at `place`, with zeros outside of the range.
-template <class T>
-__device__ __forceinline__ void load_vector(const T* tile, Range range, int place, uint32_t* words) {
-  constexpr int kSize = Vector<T>::kSize;
-  uint4 bits = {0, 0, 0, 0};
-  if (place >= range.begin && place + kSize <= range.end) {
-    bits = *reinterpret_cast<const uint4*>(tile + place);
-  } else if (place + kSize > range.begin && place < range.end) {
-    Vector<T> v;
-#pragma unroll
-    for (int e = 0; e < kSize; ++e)
-      v.e[e] = place + e >= range.begin && place + e < range.end ? tile[place + e] : narrowed<T>(Accumulate<T>{0});
-    memcpy(&bits, &v, 16);
-  }
-  words[0] = bits.x, words[1] = bits.y, words[2] = bits.z, words[3] = bits.w;
-}
-
-template <class T>
-__device__ __forceinline__ void store_vector(T* to, const Accumulate<T> (&values)[Vector<T>::kSize]) {
-  uint4 bits;
-  if constexpr (sizeof(T) == 2)
-    bits = {narrow_pair(values[0], values[1], T{}), narrow_pair(values[2], values[3], T{}), narrow_pair(values[4], values[5], T{}),
-            narrow_pair(values[6], values[7], T{})};
-  else
-    memcpy(&bits, values, 16);
-  store_16_bytes(to, bits);
-}
-
-// Moves the words down by `bytes` < 16, which are the same for all threads: uniform branches around moves.
-template <int kCount>
-__device__ __forceinline__ void shift_down(uint32_t (&words)[kCount], int bytes) {
-  if (bytes & 8) {
-#pragma unroll
-    for (int i = 0; i + 2 < kCount; ++i) words[i] = words[i + 2];
-  }
-  if (bytes & 4) {
-#pragma unroll
-    for (int i = 0; i + 1 < kCount; ++i) words[i] = words[i + 1];
-  }
-  if (bytes & 2) {
-#pragma unroll
-    for (int i = 0; i + 1 < kCount; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], 16);
-  }
-}
 
 // Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
 template <class T, int kTaps, int kVectors>
@@ -149,16 +85,6 @@ VectorKernel<T> vector_kernel(int64_t taps) {
   return vectors<T, kTaps, 2>;
 }
 
-// Whether rows that are these strides apart start on 16 bytes. A stride over one element is never taken.
-struct RowStride {
-  int64_t count, stride;
-};
-bool rows_are_aligned(Dtype dtype, int align, std::initializer_list<RowStride> strides) {
-  if (align < 4) return false;
-  return std::all_of(strides.begin(), strides.end(),
-                     [&](RowStride s) { return s.count <= 1 || s.stride % (16 / size_of(dtype)) == 0; });
-}
-
 template <class T>
 class VectorPart final : public Part {
  public:
@@ -179,8 +105,6 @@ class VectorPart final : public Part {
   VectorShape shape_;
   VectorKernel<T> kernel_;
 };
-
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 template <class T>
 std::unique_ptr<Part> plan_vectors(const CorrelationProblem& problem) {

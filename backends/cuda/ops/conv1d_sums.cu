@@ -140,6 +140,7 @@ void SliceSum::launch(const void* partial, void* out, gpuStream_t stream) const 
 
 std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem) {
   if (!problem.aligned()) return nullptr;
+  if (std::unique_ptr<Part> part = plan_grad_w_vectors(problem)) return part;
   return with_dtype(problem.g.dtype, [&]<class T>(T) -> std::unique_ptr<Part> {
     if (problem.g.taps <= 4) return std::make_unique<SumPart<T, 4>>(problem);
     return std::make_unique<SumPart<T, 16>>(problem);

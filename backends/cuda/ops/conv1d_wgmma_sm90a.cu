@@ -50,7 +50,6 @@ struct WgmmaShape {
   int chunks, tap_step;
   int slices, row_tiles, column_tiles, tiles;
   bool resident;   // all weights of a block's rows stay in shared memory
-  bool copy_out;   // the copy engine can write y
   Chunk chunk[kMostChunks];
 };
 
@@ -283,7 +282,7 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
 
 // ---- products: a warpgroup's 64 x 256 sums ----
 
-template <class T, bool kResident>
+template <class T, bool kResident, bool kCopyOut>
 struct Products {
   const WgmmaShape& s;
   const Memory& m;
@@ -373,7 +372,7 @@ struct Products {
       }
       fence_proxy();
       sync_warpgroup(group + 1);
-      if (!s.copy_out) {
+      if constexpr (!kCopyOut) {
         store_box(at, buffer, at.column + box * 64);
       } else if (leader) {
         copy_out(&s.out, buffer, at.column + box * 64, at.row + group * 64, at.group, at.batch, 0);  // clipped at y's extents
@@ -385,16 +384,27 @@ struct Products {
   __device__ __forceinline__ void store_box(const Place& at, uint32_t buffer, int column) {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
     auto* const y = static_cast<uint16_t*>(s.y) + at.batch * s.out_batch + at.group * s.out_group;
-    for (int row = warp; row < 64; row += 4) {
-      const int channel = at.row + group * 64 + row;
-      if (channel >= s.outs) break;
+    const int rows = s.outs - at.row - group * 64;
+    constexpr int kAtOnce = 4;
+    for (int first = warp; first < 64 && first < rows; first += 4 * kAtOnce) {
+      uint16_t bits[kAtOnce][2];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int in_box = lane + i * 32, position = column + in_box;
-        uint16_t bits;
-        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(buffer + row * 128 + (((in_box >> 3) ^ (row & 7)) << 4) + (in_box & 7) * 2));
-        if (position < s.length) y[channel * s.out_channel + position * s.out_position] = bits;
-      }
+      for (int r = 0; r < kAtOnce; ++r)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int row = first + r * 4, in_box = lane + i * 32;
+          asm volatile("ld.shared.u16 %0, [%1];"
+                       : "=h"(bits[r][i])
+                       : "r"(buffer + row * 128 + (((in_box >> 3) ^ (row & 7)) << 4) + (in_box & 7) * 2));
+        }
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int row = first + r * 4, position = column + lane + i * 32;
+          if (row < rows && position < s.length)
+            y[(at.row + group * 64 + row) * s.out_channel + position * s.out_position] = bits[r][i];
+        }
     }
   }
 
@@ -412,7 +422,7 @@ struct Products {
   }
 };
 
-template <class T, bool kResident>
+template <class T, bool kResident, bool kCopyOut>
 __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid_constant__ WgmmaShape s) {
   extern __shared__ uint8_t bytes[];
   const Memory m(address_of(bytes));
@@ -425,7 +435,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
     if (warp > 0) transpose(s, m, warp - 1);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    Products<T, kResident>{s, m, warpgroup - 1, threadIdx.x % kWarpgroup == 0}.run();
+    Products<T, kResident, kCopyOut>{s, m, warpgroup - 1, threadIdx.x % kWarpgroup == 0}.run();
   }
 }
 
@@ -575,15 +585,15 @@ class WgmmaPart final : public Part {
     s.tiles = static_cast<int>(c_.groups * s.row_tiles * s.column_tiles * c_.batch);
     const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
     s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
-    s.copy_out = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && steps_well(c_.outs, c_.out_channel) &&
+    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && steps_well(c_.outs, c_.out_channel) &&
                  steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
     blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);
     pack_.c = c_, pack_.pitch = ceil_div(c_.outs, 8) * 8, pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
     workspace_size = ceil_div(c_.groups * c_.taps * c_.ins * pack_.pitch * 2, 256) * 256;
     if (!in_place) PlanLines();
-    ForKernel([&]<class T, bool kResident>() {
-      load_kernel(correlate_wgmma<T, kResident>, kSharedBytes);
+    ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
+      load_kernel(correlate_wgmma<T, kResident, kCopyOut>, kSharedBytes);
       load_kernel(pack_for_wgmma<T>);
       load_kernel(copy_lines<T>);
     });
@@ -596,12 +606,12 @@ class WgmmaPart final : public Part {
     void* const lines = static_cast<char*>(workspace) + lines_offset_;
     EncodeMaps(lines_offset_ > 0 ? lines : p.a, workspace, s);
     const int64_t pack_blocks = ceil_div(c_.ins * c_.taps, 32) * ceil_div(pack_.pitch, 32) * c_.groups;
-    ForKernel([&]<class T, bool kResident>() {
+    ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
       if (lines_offset_ > 0)
         launch_kernel(copy_lines<T>, line_blocks_, kThreads, 0, stream, line_, static_cast<const T*>(p.a), static_cast<T*>(lines));
-      launch_kernel(correlate_wgmma<T, kResident>, blocks_, kBlockThreads, kSharedBytes, stream, s);
+      launch_kernel(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 
@@ -649,23 +659,28 @@ class WgmmaPart final : public Part {
     s.w = encode_map({dtype_, {c_.outs, c_.ins, c_.taps, c_.groups, 1}, {pack_.pitch, tap, tap * c_.taps, 0}, 64,
                       s.resident ? 16 : kSlice, true}, weights);
     s.out = s.w;
-    if (s.copy_out)
+    if (copy_out_)
       s.out = encode_map({dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64,
                           true}, s.y);
   }
 
   template <class Visit>
   void ForKernel(Visit&& visit) const {
-    if (dtype_ == Dtype::f16)
-      s_.resident ? visit.template operator()<f16, true>() : visit.template operator()<f16, false>();
+    dtype_ == Dtype::f16 ? ForFlags<f16>(visit) : ForFlags<bf16>(visit);
+  }
+  template <class T, class Visit>
+  void ForFlags(Visit&& visit) const {
+    if (s_.resident)
+      copy_out_ ? visit.template operator()<T, true, true>() : visit.template operator()<T, true, false>();
     else
-      s_.resident ? visit.template operator()<bf16, true>() : visit.template operator()<bf16, false>();
+      copy_out_ ? visit.template operator()<T, false, true>() : visit.template operator()<T, false, false>();
   }
   Dtype dtype_;
   Correlation c_;
   WgmmaShape s_{};
   PackShape pack_{};
   LineShape line_{};
+  bool copy_out_ = false;  // the copy engine can write y
   int64_t lines_offset_ = 0, line_blocks_ = 0;  // 0: x is read where it lies
   int blocks_ = 0;
 };
