@@ -15,12 +15,12 @@
 namespace narrows::gpu {
 namespace {
 
-constexpr int kWarpgroup = 128, kDepth = 64, kRowBytes = 128, kCluster = 2;
+constexpr int kWarpgroup = 128, kDepth = 64, kRowBytes = 128;
 
-template <class Element, int Warpgroups, int RowTiles, int States, int Stages>
+template <class Element, int Warpgroups, int RowTiles, int States, int Cluster, int Stages>
 struct Shape {
   using T = Element;
-  static constexpr int kWarpgroups = Warpgroups, kRowTiles = RowTiles, kStates = States, kStages = Stages;
+  static constexpr int kWarpgroups = Warpgroups, kRowTiles = RowTiles, kStates = States, kCluster = Cluster, kStages = Stages;
   static constexpr int kRows = 64 * RowTiles * Warpgroups, kColumns = 3 * States;
   static constexpr int kThreads = kWarpgroup * (Warpgroups + 1);
   static constexpr int kStageBytes = (kRows + kColumns) * kRowBytes;
@@ -61,11 +61,13 @@ __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap* map, u
                "l"(map), "r"(barrier), "r"(k), "r"(row)
                : "memory");
 }
+template <int Cluster>
 __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap* map, uint32_t barrier, int k, int row) {
+  if constexpr (Cluster == 1) return copy_tile(to, map, barrier, k, row);
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4}], [%2], "
       "%5;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(k), "r"(row), "h"(static_cast<uint16_t>((1 << kCluster) - 1))
+      "l"(map), "r"(barrier), "r"(k), "r"(row), "h"(static_cast<uint16_t>((1 << Cluster) - 1))
       : "memory");
 }
 
@@ -140,10 +142,10 @@ struct Work {
 template <class Z>
 __device__ __forceinline__ Work work_of_block(const LltmForward& p) {
   Work work;
-  const int cluster = static_cast<int>(blockIdx.x) / kCluster, row_tiles = static_cast<int>((p.batch + Z::kRows - 1) / Z::kRows);
-  work.rank = static_cast<int>(blockIdx.x) % kCluster;
+  const int cluster = static_cast<int>(blockIdx.x) / Z::kCluster, row_tiles = static_cast<int>((p.batch + Z::kRows - 1) / Z::kRows);
+  work.rank = static_cast<int>(blockIdx.x) % Z::kCluster;
   work.row0 = cluster % row_tiles * Z::kRows;
-  work.state0 = (cluster / row_tiles * kCluster + work.rank) * Z::kStates;
+  work.state0 = (cluster / row_tiles * Z::kCluster + work.rank) * Z::kStates;
   work.state_chunks = static_cast<int>((p.state + kDepth - 1) / kDepth);
   work.chunks = work.state_chunks + static_cast<int>((p.features + kDepth - 1) / kDepth);
   return work;
@@ -152,7 +154,7 @@ __device__ __forceinline__ Work work_of_block(const LltmForward& p) {
 // One thread. `empty` counts the multiplying warpgroups of both blocks, into whose stages this one's copies go.
 template <class Z>
 __device__ __forceinline__ void feed(const WgmmaTensors& t, const Memory<Z>& memory, const Work& work) {
-  constexpr int kPart = Z::kRows / kCluster;
+  constexpr int kPart = Z::kRows / Z::kCluster;
   int stage = 0;
   uint32_t phase = 1;  // the first wait finds all stages empty
   for (int chunk = 0; chunk < work.chunks; ++chunk) {
@@ -161,8 +163,8 @@ __device__ __forceinline__ void feed(const WgmmaTensors& t, const Memory<Z>& mem
     const CUtensorMap* weights = of_states ? &t.state_weights : &t.feature_weights;
     wait(memory.empty(stage), phase);
     expect_bytes(memory.full(stage), Z::kStageBytes);
-    copy_tile_to_all(memory.rows(stage) + static_cast<uint32_t>(work.rank * kPart * kRowBytes), of_states ? &t.old_h : &t.input,
-                     memory.full(stage), k, work.row0 + work.rank * kPart);
+    copy_tile_to_all<Z::kCluster>(memory.rows(stage) + static_cast<uint32_t>(work.rank * kPart * kRowBytes),
+                                  of_states ? &t.old_h : &t.input, memory.full(stage), k, work.row0 + work.rank * kPart);
 #pragma unroll
     for (int gate = 0; gate < 3; ++gate)
       copy_tile(memory.weights(stage) + static_cast<uint32_t>(gate * Z::kStates * kRowBytes), weights, memory.full(stage), k,
@@ -173,7 +175,7 @@ __device__ __forceinline__ void feed(const WgmmaTensors& t, const Memory<Z>& mem
 
 template <class Z>
 __device__ __forceinline__ void release(const Memory<Z>& memory, int stage) {
-  if (threadIdx.x % kWarpgroup < kCluster) arrive_at(memory.empty(stage), static_cast<int>(threadIdx.x) % kWarpgroup);
+  if (threadIdx.x % kWarpgroup < Z::kCluster) arrive_at(memory.empty(stage), static_cast<int>(threadIdx.x) % kWarpgroup);
 }
 
 // Issues the products of one stage.
@@ -215,35 +217,77 @@ __device__ __forceinline__ void multiply(const Memory<Z>& memory, const Work& wo
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
+template <class T>
+__device__ __forceinline__ float2 read_pair(const Matrix& m, int64_t row, int64_t column) {
+  const uint32_t bits = *at<const uint32_t>({m.base + (row * m.row + column) * 2}, 0, 0);
+  T pair[2];
+  memcpy(pair, &bits, 4);
+  return {widen(pair[0]), widen(pair[1])};
+}
+template <class T>
+__device__ __forceinline__ void write_pair(const Matrix& m, int64_t row, int64_t column, float first, float second) {
+  const T pair[2] = {narrowed<T>(first), narrowed<T>(second)};
+  uint32_t bits;
+  memcpy(&bits, pair, 4);
+  *at<uint32_t>({m.base + (row * m.row + column) * 2}, 0, 0) = bits;
+}
+
+// What the cells of two neighbouring states need of memory, for each of a thread's rows.
+template <class Z>
+struct PairInputs {
+  float bias[3][2];
+  float2 old_cell[2 * Z::kRowTiles];
+  __device__ __forceinline__ PairInputs(const LltmForward& p, int64_t row0, int64_t s) {
+    using T = typename Z::T;
+#pragma unroll
+    for (int gate = 0; gate < 3; ++gate)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) bias[gate][i] = s < p.state ? read<T, true>(p.bias, 0, gate * p.state + s + i) : 0;
+#pragma unroll
+    for (int row = 0; row < 2 * Z::kRowTiles; ++row) {
+      const int64_t b = row0 + row / 2 * 64 + row % 2 * 8;
+      old_cell[row] = b < p.batch && s < p.state ? read_pair<T>(p.old_cell, b, s) : float2{};
+    }
+  }
+};
+
 template <class Z>
 __device__ __forceinline__ void update_cells(const LltmForward& p, const Work& work, int warpgroup,
                                              const float (&sums)[Z::kRowTiles][Z::kColumns / 2]) {
   using T = typename Z::T;
   constexpr int kTiles = Z::kStates / 8, kGate = Z::kStates / 2;  // sums of a gate
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
-  const int64_t row0 = work.row0 + warpgroup * Z::kRowTiles * 64 + warp * 16 + lane / 4;
+  const int64_t row0 = work.row0 + warpgroup * Z::kRowTiles * 64 + warp * 16 + lane / 4, s0 = work.state0 + lane % 4 * 2;
+  PairInputs<Z> next(p, row0, s0);
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile)
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const PairInputs<Z> in = next;
+    const int64_t s = s0 + tile * 8;
+    if (tile + 1 < kTiles) next = PairInputs<Z>(p, row0, s + 8);
+    if (s >= p.state) continue;
 #pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      const int64_t s = work.state0 + tile * 8 + lane % 4 * 2 + column;
-      if (s >= p.state) continue;
-      float bias[3];
+    for (int row = 0; row < 2 * Z::kRowTiles; ++row) {
+      const int64_t b = row0 + row / 2 * 64 + row % 2 * 8;
+      if (b >= p.batch) continue;
+      float z[2][3];
 #pragma unroll
-      for (int gate = 0; gate < 3; ++gate) bias[gate] = read<T, true>(p.bias, 0, gate * p.state + s);
+      for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int row = 0; row < 2 * Z::kRowTiles; ++row) {
-        const int64_t b = row0 + row / 2 * 64 + row % 2 * 8;
-        if (b >= p.batch) continue;
-        const int at = tile * 4 + row % 2 * 2 + column;
-        update_cell<T, true>(p, b, s, {sums[row / 2][at], sums[row / 2][kGate + at], sums[row / 2][2 * kGate + at]}, bias,
-                             read<T, true>(p.old_cell, b, s));
-      }
+        for (int gate = 0; gate < 3; ++gate)
+          z[i][gate] = sums[row / 2][gate * kGate + tile * 4 + row % 2 * 2 + i] + in.bias[gate][i];
+      if (p.gates.base != nullptr)
+#pragma unroll
+        for (int gate = 0; gate < 3; ++gate)
+          *reinterpret_cast<float2*>(at<float>(p.gates, b, gate * p.state + s)) = {z[0][gate], z[1][gate]};
+      const Cell<float> first = next_cell(z[0], in.old_cell[row].x), second = next_cell(z[1], in.old_cell[row].y);
+      write_pair<T>(p.new_cell, b, s, first.cell, second.cell);
+      write_pair<T>(p.new_h, b, s, first.h, second.h);
     }
+  }
 }
 
 template <class Z>
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(Z::kThreads, 1)
+__global__ void __cluster_dims__(Z::kCluster, 1, 1) __launch_bounds__(Z::kThreads, 1)
     lltm_wgmma_kernel(const __grid_constant__ WgmmaTensors t) {
   extern __shared__ char shared[];
   const Memory<Z> memory(shared);
@@ -251,11 +295,11 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(Z::kThreads, 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Z::kStages; ++stage) {
       init_barrier(memory.full(stage), 1);
-      init_barrier(memory.empty(stage), Z::kWarpgroups * kCluster);
+      init_barrier(memory.empty(stage), Z::kWarpgroups * Z::kCluster);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  sync_blocks<kCluster>();  // nobody copies or arrives before the other's barriers are there
+  sync_blocks<Z::kCluster>();  // nobody copies or arrives before the other's barriers are there
   if (threadIdx.x < kWarpgroup) {
     if constexpr (Z::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x == 0) feed<Z>(t, memory, work);
@@ -266,7 +310,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(Z::kThreads, 
     multiply<Z>(memory, work, warpgroup, sums);
     update_cells<Z>(t.p, work, warpgroup, sums);
   }
-  sync_blocks<kCluster>();  // nobody leaves while the other still copies to it or arrives at its barriers
+  sync_blocks<Z::kCluster>();  // nobody leaves while the other still copies to it or arrives at its barriers
 }
 
 // ---- the choice of a shape, and the launch ----
@@ -304,11 +348,11 @@ void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) 
   using T = typename Z::T;
   WgmmaTensors t;
   t.p = p;
-  t.old_h = map_of<T>(p.old_h, p.batch, 0, p.state, Z::kRows / kCluster);
+  t.old_h = map_of<T>(p.old_h, p.batch, 0, p.state, Z::kRows / Z::kCluster);
   t.state_weights = map_of<T>(p.weights, 3 * p.state, 0, p.state, Z::kStates);
   t.input = t.old_h, t.feature_weights = t.state_weights;
   if (p.features != 0) {
-    t.input = map_of<T>(p.input, p.batch, 0, p.features, Z::kRows / kCluster);
+    t.input = map_of<T>(p.input, p.batch, 0, p.features, Z::kRows / Z::kCluster);
     t.feature_weights = map_of<T>(p.weights, 3 * p.state, p.state, p.features, Z::kStates);
   }
   launch_kernel(lltm_wgmma_kernel<Z>, choice.blocks, choice.threads, choice.shared, stream, t);
@@ -316,20 +360,20 @@ void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) 
 
 template <class Z>
 int64_t num_blocks(const LltmSizes& sizes) {
-  return ceil_div(sizes.batch, Z::kRows) * ceil_div(sizes.state, Z::kStates * kCluster) * kCluster;
+  return ceil_div(sizes.batch, Z::kRows) * ceil_div(sizes.state, Z::kStates * Z::kCluster) * Z::kCluster;
 }
 template <class Z>
 LltmChoice choice(const LltmSizes& sizes) {
   return {reinterpret_cast<const void*>(lltm_wgmma_kernel<Z>), num_blocks<Z>(sizes), Z::kThreads, Z::kShared, launch<Z>};
 }
 
-// multiplying warpgroups, tiles of 64 rows of each, states; stages
+// multiplying warpgroups, tiles of 64 rows of each, states; blocks of a cluster; stages
 template <class T>
-using Large = Shape<T, 2, 2, 64, 4>;
+using Large = Shape<T, 2, 2, 64, 2, 4>;
 template <class T>
-using Middle = Shape<T, 2, 1, 64, 5>;
+using Middle = Shape<T, 2, 1, 64, 2, 5>;
 template <class T>
-using Small = Shape<T, 1, 1, 32, 8>;
+using Small = Shape<T, 1, 1, 32, 2, 8>;
 
 // What the copy engine can walk.
 bool has_copyable_rows(const LltmRequest& request) {
@@ -342,6 +386,17 @@ bool has_copyable_rows(const LltmRequest& request) {
   constexpr int64_t kMost = int64_t{1} << 28;  // coordinates and blocks are counted in 32 bits
   return sizes.batch < kMost && sizes.features < kMost && sizes.state < kMost && sizes.state % 8 == 0 &&
          (sizes.features == 0 || copyable(kLltmInput)) && copyable(kLltmWeights) && copyable(kLltmOldH);
+}
+
+// Whether the cells of two neighbouring states lie together.
+bool has_pairs(const LltmRequest& request) {
+  const auto paired = [](const nw_tensor_sig& tensor) {
+    const Strides2 strides = strides2(tensor);
+    return strides.column == 1 && strides.row % 2 == 0 && 1 << tensor.align_log2 >= 2 * tensor.dtype.bits / 8;
+  };
+  for (uint32_t i = 0; i < request.sig.num_outputs; ++i)
+    if (has_output(request.sig, i) && !paired(output(request.sig, i))) return false;
+  return paired(input(request.sig, kLltmOldCell));
 }
 
 template <class T>
@@ -358,7 +413,8 @@ LltmChoice choose(const LltmRequest& request) {
 
 LltmChoice lltm_wgmma(const LltmRequest& request) {
   if (request.device.compute_capability != 90 || request.device.shared_memory < Large<f16>::kShared || find_encode() == nullptr ||
-      !request.aligned || request.sizes.batch == 0 || request.sizes.state == 0 || !has_copyable_rows(request))
+      !request.aligned || request.sizes.batch == 0 || request.sizes.state == 0 || !has_copyable_rows(request) ||
+      !has_pairs(request))
     return {};
   switch (request.sizes.dtype) {
     case Dtype::f16: return choose<f16>(request);
