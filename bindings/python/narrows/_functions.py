@@ -1,0 +1,232 @@
+"""The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
+
+from narrows import _narrows, _ops
+
+_DTYPES = {
+    "F": "floating point",
+    "N": "floating point or integers",
+    "B": "integers or bool",
+    "I": "integers",
+    "A": "any",
+}
+
+# name -> (the op's name of the function, operands, dtypes, what it gives)
+_TABLE = {
+    "negative": ("neg", 1, "N", "-a"),
+    "abs": ("abs", 1, "N", "|a|"),
+    "sign": ("sign", 1, "N", "-1, 0 or 1"),
+    "square": ("square", 1, "N", "a*a"),
+    "sqrt": ("sqrt", 1, "F", "the square root"),
+    "rsqrt": ("rsqrt", 1, "F", "1/sqrt(a)"),
+    "cbrt": ("cbrt", 1, "F", "the cube root"),
+    "exp": ("exp", 1, "F", "e**a"),
+    "exp2": ("exp2", 1, "F", "2**a"),
+    "expm1": ("expm1", 1, "F", "e**a - 1"),
+    "log": ("log", 1, "F", "the natural logarithm"),
+    "log2": ("log2", 1, "F", "the logarithm to base 2"),
+    "log10": ("log10", 1, "F", "the logarithm to base 10"),
+    "log1p": ("log1p", 1, "F", "log(1 + a)"),
+    "sin": ("sin", 1, "F", "the sine"),
+    "cos": ("cos", 1, "F", "the cosine"),
+    "tan": ("tan", 1, "F", "the tangent"),
+    "asin": ("asin", 1, "F", "the inverse sine"),
+    "acos": ("acos", 1, "F", "the inverse cosine"),
+    "atan": ("atan", 1, "F", "the inverse tangent"),
+    "sinh": ("sinh", 1, "F", "the hyperbolic sine"),
+    "cosh": ("cosh", 1, "F", "the hyperbolic cosine"),
+    "tanh": ("tanh", 1, "F", "the hyperbolic tangent"),
+    "asinh": ("asinh", 1, "F", "the inverse hyperbolic sine"),
+    "acosh": ("acosh", 1, "F", "the inverse hyperbolic cosine"),
+    "atanh": ("atanh", 1, "F", "the inverse hyperbolic tangent"),
+    "sigmoid": ("sigmoid", 1, "F", "1/(1 + e**-a)"),
+    "relu": ("relu", 1, "N", "a where a > 0, else 0; NaN stays"),
+    "elu": ("elu", 1, "F", "a where a > 0, else alpha*(e**a - 1)"),
+    "gelu": ("gelu", 1, "F", "a*(1 + erf(a/sqrt(2)))/2"),
+    "gelu_tanh": ("gelu_tanh", 1, "F", "a*(1 + tanh(sqrt(2/pi)*(a + 0.044715*a**3)))/2"),
+    "silu": ("silu", 1, "F", "a*sigmoid(a)"),
+    "softplus": ("softplus", 1, "F", "log(1 + e**a)"),
+    "erf": ("erf", 1, "F", "the error function"),
+    "erfc": ("erfc", 1, "F", "1 - erf(a)"),
+    "floor": ("floor", 1, "N", "the largest integer that is not above a"),
+    "ceil": ("ceil", 1, "N", "the smallest integer that is not below a"),
+    "round": ("round", 1, "N", "the nearest integer, half to even"),
+    "trunc": ("trunc", 1, "N", "towards 0"),
+    "reciprocal": ("reciprocal", 1, "F", "1/a"),
+    "logical_not": ("logical_not", 1, "A", "a == 0, as bool"),
+    "bitwise_invert": ("bitwise_not", 1, "B", "all bits inverted"),
+    "isnan": ("isnan", 1, "N", "whether a is NaN, as bool"),
+    "isinf": ("isinf", 1, "N", "whether a is infinite, as bool"),
+    "isfinite": ("isfinite", 1, "N", "whether a is neither NaN nor infinite, as bool"),
+    "add": ("add", 2, "N", "a + b"),
+    "subtract": ("sub", 2, "N", "a - b"),
+    "multiply": ("mul", 2, "N", "a*b"),
+    "divide": ("div", 2, "N", "a/b; integers truncate, and by 0 give 0"),
+    "pow": ("pow", 2, "N", "a**b"),
+    "atan2": ("atan2", 2, "F", "the angle of the point (x = b, y = a)"),
+    "hypot": ("hypot", 2, "F", "sqrt(a*a + b*b) without overflow"),
+    "maximum": ("maximum", 2, "N", "the larger; NaN if either is"),
+    "minimum": ("minimum", 2, "N", "the smaller; NaN if either is"),
+    "fmod": ("fmod", 2, "N", "the remainder with the sign of a"),
+    "remainder": ("remainder", 2, "N", "the remainder with the sign of b, as Python's %"),
+    "copysign": ("copysign", 2, "F", "|a| with the sign of b"),
+    "logaddexp": ("logaddexp", 2, "F", "log(e**a + e**b)"),
+    "equal": ("eq", 2, "A", "a == b, as bool"),
+    "not_equal": ("ne", 2, "A", "a != b, as bool"),
+    "less": ("lt", 2, "N", "a < b, as bool"),
+    "less_equal": ("le", 2, "N", "a <= b, as bool"),
+    "greater": ("gt", 2, "N", "a > b, as bool"),
+    "greater_equal": ("ge", 2, "N", "a >= b, as bool"),
+    "logical_and": ("logical_and", 2, "A", "a != 0 and b != 0, as bool"),
+    "logical_or": ("logical_or", 2, "A", "a != 0 or b != 0, as bool"),
+    "logical_xor": ("logical_xor", 2, "A", "either a != 0 or b != 0, as bool"),
+    "bitwise_and": ("bitwise_and", 2, "B", "bit by bit"),
+    "bitwise_or": ("bitwise_or", 2, "B", "bit by bit"),
+    "bitwise_xor": ("bitwise_xor", 2, "B", "bit by bit"),
+    "bitwise_left_shift": ("bitwise_left_shift", 2, "I", "a * 2**b; 0 where b is the width or more"),
+    "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b"),
+    "fma": ("fma", 3, "N", "a*b + c, rounded once"),
+    "where": ("where", 3, "A", "b where a, else c; a is bool"),
+    "clip": ("clamp", 3, "N", "minimum(maximum(a, b), c)"),
+}
+NAMES = (*_TABLE, "astype")
+
+_DOC = """{name}({operands}{extra}, *, out=None, device=None) -> {result}
+
+{what}, element by element; NumPy's broadcasting.
+
+Dtypes: {dtypes}; operands share one{numbers}. {outcome}
+Errors: ValueError for other dtypes, for shapes that do not broadcast and for a read-only ``out``; TypeError for what is no array.
+
+    >>> import numpy, narrows
+    >>> narrows.{name}({arguments}).tolist()
+    {example}
+"""
+
+
+def _example(name, function, operands, kinds):
+    """Arguments, and what comes of them."""
+    import numpy as np
+
+    dtype = {"F": "float32", "N": "float32", "B": "uint8", "I": "int32", "A": "int32"}[kinds]
+    rows = {"float32": ("1, 0.25", "0.5, 2"), "uint8": ("12, 10", "10, 3"), "int32": ("4, 7", "2, 7")}[dtype]
+    texts = [f"numpy.{dtype}([{rows[min(i, 1)]}])" for i in range(min(operands, 2))]
+    if name == "where":
+        texts = ["numpy.array([True, False])", "numpy.float32([1, 0.25])", "0"]
+    elif operands == 3:
+        texts = ["numpy.float32([1, 0.25])", "0.5", "0.75"]
+    arguments = ", ".join(texts)
+    return arguments, eval(f"call({arguments})", {"numpy": np, "call": make(name)}).tolist()
+
+
+def make(name):
+    """The callable narrows.<name>."""
+    import inspect
+
+    if name == "astype":
+        return astype
+    function, operands, kinds, what = _TABLE[name]
+    op = _narrows.Op("elementwise", function=function)
+    op.__name__, op._operands = name, operands
+    names = ("a", "b", "c")[:operands]
+    op.__doc__ = _DOC.format(
+        name=name,
+        operands=", ".join(names),
+        extra=", alpha=1.0" if name == "elu" else "",
+        result="array",
+        what=what[0].upper() + what[1:],
+        dtypes=_DTYPES[kinds],
+        numbers="" if operands == 1 else "; any but one may be a number",
+        outcome="The result is bool." if "as bool" in what else "The result has it too.",
+        arguments="...",
+        example="...",
+    ).rpartition("\n    >>> import")[0]
+    keyword, both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(n, both) for n in names]
+    parameters += [inspect.Parameter("alpha", keyword, default=1.0)] if name == "elu" else []
+    parameters += [inspect.Parameter(n, keyword, default=None) for n in ("out", "device")]
+    op.__signature__ = inspect.Signature(parameters)
+    return _ops.remember(op)
+
+
+def astype(x, dtype, *, out=None, device=None):
+    """x in another dtype, named or as any framework's object: a float to an integer truncates and saturates, NaN gives 0.
+
+    >>> import numpy, narrows
+    >>> narrows.astype(numpy.float32([1.5, -300]), "int8")
+    array([   1, -128], dtype=int8)
+    """
+    return _cast(dtype)(x, out=out, device=device)
+
+
+def _cast(dtype):
+    return _ops.op("elementwise", function="cast", out_dtype=dtype)
+
+
+_conv1d = None
+_lltm = None
+
+
+def _padding(padding, w, dilation):
+    if isinstance(padding, int):
+        return padding, padding
+    if isinstance(padding, str):
+        whole = dilation * (w.shape[-1] - 1)
+        known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
+        if padding not in known:
+            raise ValueError(f"conv1d: padding = {padding!r}; expected a number, (left, right), {', '.join(map(repr, known))}")
+        return known[padding]
+    if len(padding) == 1:
+        return padding[0], padding[0]
+    left, right = padding
+    return left, right
+
+
+def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, device=None):
+    """Cross-correlation, as torch.nn.functional.conv1d and ONNX's Conv.
+
+    x (N, C, L), (C, L) or (L); w (O, C/groups, K) or, for a signal, (K); bias (O). The result is (N, O, T), (O, T) or (T) with
+    T = (L + left + right - dilation*(K - 1) - 1)//stride + 1.
+
+    padding: zeros on both sides, (left, right), "valid": none, "same": T = L where stride is 1, "causal": all on the left.
+    Dtypes: float16, bfloat16, float32, float64; all arrays the same. Products of 16-bit ones are summed in float32.
+    Errors: ValueError for shapes, dtypes and params that do not fit, with the argument, its value and what was expected;
+    TypeError for what is no array. Differentiable in torch and JAX.
+
+        >>> import numpy, narrows
+        >>> narrows.conv1d(numpy.float32([1, 2, 3, 4]), numpy.float32([1, 0, -1]), padding="same")
+        array([-2., -2., -2.,  3.], dtype=float32)
+    """
+    global _conv1d
+    if _conv1d is None:
+        _conv1d = _ops.op("conv1d")
+    stride, dilation = _one(stride), _one(dilation)
+    left, right = _padding(padding, w, dilation)
+    if min(stride, dilation, groups) < 1:
+        raise ValueError(f"conv1d: stride = {stride}, dilation = {dilation}, groups = {groups}; expected 1 or more")
+    return _conv1d(
+        x, w, bias, stride=stride, dilation=dilation, groups=groups, pad_left=left, pad_right=right, out=out, device=device
+    )
+
+
+def _one(value):
+    """torch writes a stride as a number or a tuple of one."""
+    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+
+
+def lltm(input, weights, bias, old_h, old_cell, *, out=None, device=None):
+    """One step of the recurrent cell of PyTorch's C++ extension tutorial; (new_h, new_cell).
+
+    input (B, F), weights (3S, S + F), bias (3S) or (1, 3S), old_h and old_cell (B, S); new_h and new_cell (B, S).
+    Dtypes: float16, bfloat16, float32, float64; all arrays the same.
+    Errors: ValueError for shapes and dtypes that do not fit; TypeError for what is no array. Differentiable in torch and JAX.
+
+        >>> import numpy, narrows
+        >>> zeros = numpy.zeros((1, 2), "float32")
+        >>> new_h, new_cell = narrows.lltm(zeros, numpy.zeros((6, 4), "float32"), numpy.ones(6, "float32"), zeros, zeros)
+        >>> new_cell.round(3)
+        array([[0.731, 0.731]], dtype=float32)
+    """
+    global _lltm
+    if _lltm is None:
+        _lltm = _ops.op("lltm")
+    return _lltm(input, weights, bias, old_h, old_cell, out=out, device=device)
