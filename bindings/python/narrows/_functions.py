@@ -162,8 +162,20 @@ def _cast(dtype):
     return _ops.op("elementwise", function="cast", out_dtype=dtype)
 
 
-_conv1d = None
-_lltm = None
+def public(name):
+    """narrows.<name>, made and kept; for conv1d and lltm the op below."""
+    import narrows
+
+    return _op_of(name) if name in ("conv1d", "lltm") else getattr(narrows, name)
+
+
+_made: dict = {}
+
+
+def _op_of(name):
+    if name not in _made:
+        _made[name] = _ops.op(name)
+    return _made[name]
 
 
 def _padding(padding, w, dilation):
@@ -196,14 +208,11 @@ def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
         >>> narrows.conv1d(numpy.float32([1, 2, 3, 4]), numpy.float32([1, 0, -1]), padding="same")
         array([-2., -2., -2.,  3.], dtype=float32)
     """
-    global _conv1d
-    if _conv1d is None:
-        _conv1d = _ops.op("conv1d")
     stride, dilation = _one(stride), _one(dilation)
     left, right = _padding(padding, w, dilation)
     if min(stride, dilation, groups) < 1:
         raise ValueError(f"conv1d: stride = {stride}, dilation = {dilation}, groups = {groups}; expected 1 or more")
-    return _conv1d(
+    return _op_of("conv1d")(
         x, w, bias, stride=stride, dilation=dilation, groups=groups, pad_left=left, pad_right=right, out=out, device=device
     )
 
@@ -226,7 +235,4 @@ def lltm(input, weights, bias, old_h, old_cell, *, out=None, device=None):
         >>> new_cell.round(3)
         array([[0.731, 0.731]], dtype=float32)
     """
-    global _lltm
-    if _lltm is None:
-        _lltm = _ops.op("lltm")
-    return _lltm(input, weights, bias, old_h, old_cell, out=out, device=device)
+    return _op_of("lltm")(input, weights, bias, old_h, old_cell, out=out, device=device)

@@ -116,6 +116,7 @@ PyObject* op_reduce(PyObject* self, PyObject*) {
 void op_dealloc(PyObject* self) {
   Op* const op = as_op(self);
   PyTypeObject* const type = Py_TYPE(self);
+  PyObject_ClearWeakRefs(self);
   delete[] op->blob;
   delete op->cache;
   Py_XDECREF(op->name);
@@ -214,6 +215,7 @@ PyGetSetDef getset[] = {
     {"blob", get_blob, nullptr, "The params as the C API takes them.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
+                         {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak_references), READONLY, nullptr},
                          {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
                          {"__doc__", T_OBJECT, offsetof(Op, doc), 0, nullptr},
                          {"__signature__", T_OBJECT, offsetof(Op, signature), 0, nullptr},

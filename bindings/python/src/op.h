@@ -45,7 +45,7 @@ struct Op {
   const Declaration* declaration;
   unsigned char* blob;  // declaration->op->params_size bytes
   SpecCache* cache;
-  PyObject *name, *doc, *signature;
+  PyObject *name, *doc, *signature, *weak_references;
   int32_t operands, padding;  // so many inputs must be given, whatever the declaration lets be absent
 };
 
