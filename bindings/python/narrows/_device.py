@@ -1,7 +1,5 @@
 """Devices, streams, and tensors in memory of our own."""
 
-import math
-
 from narrows import _narrows
 
 _TYPES = {"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8, "rocm": 10, "rocm_host": 11, "cuda_managed": 13}
@@ -161,7 +159,7 @@ def _call(op, inputs, out, device):
     arrays = [x for x in inputs if x is not None and not isinstance(x, (bool, int, float))]
     if any(not _is_numpy(x) and not isinstance(x, _narrows.Tensor) for x in arrays):
         raise TypeError(f"{op.op}: device= is for NumPy arrays and narrows.Tensor; other arrays are used where they are")
-    if math.prod(map(len, [arrays])) == 0:
+    if not arrays:
         raise TypeError(f"{op.op}: no input is an array")
     result = op(*(_sent(x, device) if any(x is a for a in arrays) else x for x in inputs))
     results = [numpy(r) if r is not None else None for r in (result if isinstance(result, tuple) else (result,))]
