@@ -2,7 +2,7 @@
 
 import os
 
-from narrows import _narrows, _when
+from narrows import _narrows
 
 _known: dict = {}  # by name and params: an op is made once, so that a compiler may remember its identity
 _listeners: list = []  # told of every op
@@ -127,13 +127,6 @@ def load(path):
     ValueError or NotImplementedError: the file was refused; RuntimeError: a library that it needs is missing.
     """
     _narrows.load(os.path.realpath(path))
-    _when.imported("torch", _teach_torch)
-
-
-def _teach_torch():
-    import narrows.torch
-
-    narrows.torch.forget()
 
 
 class Info(dict):

@@ -398,10 +398,6 @@ class _Namespace(torch._ops._OpNamespace):
         return super().__getattr__(name)
 
 
-def forget():
-    """After a plugin was loaded: names that were not there may be now."""
-
-
 def _teach_dynamo():
     """Puts every op into the graph as it is; AOT autograd then sees what it calls."""
     for name in _functions.NAMES:
