@@ -10,83 +10,83 @@ _DTYPES = {
     "A": "any",
 }
 
-# name -> (the op's name of the function, operands, dtypes, what it gives)
+# name -> (the op's name of the function, operands, dtypes, what it gives, arguments of an example, what it prints)
 _TABLE = {
-    "negative": ("neg", 1, "N", "-a"),
-    "abs": ("abs", 1, "N", "|a|"),
-    "sign": ("sign", 1, "N", "-1, 0 or 1"),
-    "square": ("square", 1, "N", "a*a"),
-    "sqrt": ("sqrt", 1, "F", "the square root"),
-    "rsqrt": ("rsqrt", 1, "F", "1/sqrt(a)"),
-    "cbrt": ("cbrt", 1, "F", "the cube root"),
-    "exp": ("exp", 1, "F", "e**a"),
-    "exp2": ("exp2", 1, "F", "2**a"),
-    "expm1": ("expm1", 1, "F", "e**a - 1"),
-    "log": ("log", 1, "F", "the natural logarithm"),
-    "log2": ("log2", 1, "F", "the logarithm to base 2"),
-    "log10": ("log10", 1, "F", "the logarithm to base 10"),
-    "log1p": ("log1p", 1, "F", "log(1 + a)"),
-    "sin": ("sin", 1, "F", "the sine"),
-    "cos": ("cos", 1, "F", "the cosine"),
-    "tan": ("tan", 1, "F", "the tangent"),
-    "asin": ("asin", 1, "F", "the inverse sine"),
-    "acos": ("acos", 1, "F", "the inverse cosine"),
-    "atan": ("atan", 1, "F", "the inverse tangent"),
-    "sinh": ("sinh", 1, "F", "the hyperbolic sine"),
-    "cosh": ("cosh", 1, "F", "the hyperbolic cosine"),
-    "tanh": ("tanh", 1, "F", "the hyperbolic tangent"),
-    "asinh": ("asinh", 1, "F", "the inverse hyperbolic sine"),
-    "acosh": ("acosh", 1, "F", "the inverse hyperbolic cosine"),
-    "atanh": ("atanh", 1, "F", "the inverse hyperbolic tangent"),
-    "sigmoid": ("sigmoid", 1, "F", "1/(1 + e**-a)"),
-    "relu": ("relu", 1, "N", "a where a > 0, else 0; NaN stays"),
-    "elu": ("elu", 1, "F", "a where a > 0, else alpha*(e**a - 1)"),
-    "gelu": ("gelu", 1, "F", "a*(1 + erf(a/sqrt(2)))/2"),
-    "gelu_tanh": ("gelu_tanh", 1, "F", "a*(1 + tanh(sqrt(2/pi)*(a + 0.044715*a**3)))/2"),
-    "silu": ("silu", 1, "F", "a*sigmoid(a)"),
-    "softplus": ("softplus", 1, "F", "log(1 + e**a)"),
-    "erf": ("erf", 1, "F", "the error function"),
-    "erfc": ("erfc", 1, "F", "1 - erf(a)"),
-    "floor": ("floor", 1, "N", "the largest integer that is not above a"),
-    "ceil": ("ceil", 1, "N", "the smallest integer that is not below a"),
-    "round": ("round", 1, "N", "the nearest integer, half to even"),
-    "trunc": ("trunc", 1, "N", "towards 0"),
-    "reciprocal": ("reciprocal", 1, "F", "1/a"),
-    "logical_not": ("logical_not", 1, "A", "a == 0, as bool"),
-    "bitwise_invert": ("bitwise_not", 1, "B", "all bits inverted"),
-    "isnan": ("isnan", 1, "N", "whether a is NaN, as bool"),
-    "isinf": ("isinf", 1, "N", "whether a is infinite, as bool"),
-    "isfinite": ("isfinite", 1, "N", "whether a is neither NaN nor infinite, as bool"),
-    "add": ("add", 2, "N", "a + b"),
-    "subtract": ("sub", 2, "N", "a - b"),
-    "multiply": ("mul", 2, "N", "a*b"),
-    "divide": ("div", 2, "N", "a/b; integers truncate, and by 0 give 0"),
-    "pow": ("pow", 2, "N", "a**b"),
-    "atan2": ("atan2", 2, "F", "the angle of the point (x = b, y = a)"),
-    "hypot": ("hypot", 2, "F", "sqrt(a*a + b*b) without overflow"),
-    "maximum": ("maximum", 2, "N", "the larger; NaN if either is"),
-    "minimum": ("minimum", 2, "N", "the smaller; NaN if either is"),
-    "fmod": ("fmod", 2, "N", "the remainder with the sign of a"),
-    "remainder": ("remainder", 2, "N", "the remainder with the sign of b, as Python's %"),
-    "copysign": ("copysign", 2, "F", "|a| with the sign of b"),
-    "logaddexp": ("logaddexp", 2, "F", "log(e**a + e**b)"),
-    "equal": ("eq", 2, "A", "a == b, as bool"),
-    "not_equal": ("ne", 2, "A", "a != b, as bool"),
-    "less": ("lt", 2, "N", "a < b, as bool"),
-    "less_equal": ("le", 2, "N", "a <= b, as bool"),
-    "greater": ("gt", 2, "N", "a > b, as bool"),
-    "greater_equal": ("ge", 2, "N", "a >= b, as bool"),
-    "logical_and": ("logical_and", 2, "A", "a != 0 and b != 0, as bool"),
-    "logical_or": ("logical_or", 2, "A", "a != 0 or b != 0, as bool"),
-    "logical_xor": ("logical_xor", 2, "A", "either a != 0 or b != 0, as bool"),
-    "bitwise_and": ("bitwise_and", 2, "B", "bit by bit"),
-    "bitwise_or": ("bitwise_or", 2, "B", "bit by bit"),
-    "bitwise_xor": ("bitwise_xor", 2, "B", "bit by bit"),
-    "bitwise_left_shift": ("bitwise_left_shift", 2, "I", "a * 2**b; 0 where b is the width or more"),
-    "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b"),
-    "fma": ("fma", 3, "N", "a*b + c, rounded once"),
-    "where": ("where", 3, "A", "b where a, else c; a is bool"),
-    "clip": ("clamp", 3, "N", "minimum(maximum(a, b), c)"),
+    "negative": ("neg", 1, "N", "-a", "numpy.array([1, -0.25])", "[-1.    0.25]"),
+    "abs": ("abs", 1, "N", "|a|", "numpy.array([1, -0.25])", "[1.   0.25]"),
+    "sign": ("sign", 1, "N", "-1, 0 or 1", "numpy.array([1, -0.25])", "[ 1. -1.]"),
+    "square": ("square", 1, "N", "a*a", "numpy.array([1, -0.25])", "[1.     0.0625]"),
+    "sqrt": ("sqrt", 1, "F", "the square root", "numpy.array([1, 0.25])", "[1.  0.5]"),
+    "rsqrt": ("rsqrt", 1, "F", "1/sqrt(a)", "numpy.array([1, 0.25])", "[1. 2.]"),
+    "cbrt": ("cbrt", 1, "F", "the cube root", "numpy.array([1, 0.25])", "[1.         0.62996052]"),
+    "exp": ("exp", 1, "F", "e**a", "numpy.array([1, 0.25])", "[2.71828183 1.28402542]"),
+    "exp2": ("exp2", 1, "F", "2**a", "numpy.array([1, 0.25])", "[2.         1.18920712]"),
+    "expm1": ("expm1", 1, "F", "e**a - 1", "numpy.array([1, 0.25])", "[1.71828183 0.28402542]"),
+    "log": ("log", 1, "F", "the natural logarithm", "numpy.array([1, 0.25])", "[ 0.         -1.38629436]"),
+    "log2": ("log2", 1, "F", "the logarithm to base 2", "numpy.array([1, 0.25])", "[ 0. -2.]"),
+    "log10": ("log10", 1, "F", "the logarithm to base 10", "numpy.array([1, 0.25])", "[ 0.         -0.60205999]"),
+    "log1p": ("log1p", 1, "F", "log(1 + a)", "numpy.array([1, 0.25])", "[0.69314718 0.22314355]"),
+    "sin": ("sin", 1, "F", "the sine", "numpy.array([1, 0.25])", "[0.84147098 0.24740396]"),
+    "cos": ("cos", 1, "F", "the cosine", "numpy.array([1, 0.25])", "[0.54030231 0.96891242]"),
+    "tan": ("tan", 1, "F", "the tangent", "numpy.array([1, 0.25])", "[1.55740772 0.25534192]"),
+    "asin": ("asin", 1, "F", "the inverse sine", "numpy.array([1, 0.25])", "[1.57079633 0.25268026]"),
+    "acos": ("acos", 1, "F", "the inverse cosine", "numpy.array([1, 0.25])", "[0.         1.31811607]"),
+    "atan": ("atan", 1, "F", "the inverse tangent", "numpy.array([1, 0.25])", "[0.78539816 0.24497866]"),
+    "sinh": ("sinh", 1, "F", "the hyperbolic sine", "numpy.array([1, 0.25])", "[1.17520119 0.25261232]"),
+    "cosh": ("cosh", 1, "F", "the hyperbolic cosine", "numpy.array([1, 0.25])", "[1.54308063 1.0314131 ]"),
+    "tanh": ("tanh", 1, "F", "the hyperbolic tangent", "numpy.array([1, 0.25])", "[0.76159416 0.24491866]"),
+    "asinh": ("asinh", 1, "F", "the inverse hyperbolic sine", "numpy.array([1, 0.25])", "[0.88137359 0.24746646]"),
+    "acosh": ("acosh", 1, "F", "the inverse hyperbolic cosine", "numpy.array([1, 0.25])", "[ 0. nan]"),
+    "atanh": ("atanh", 1, "F", "the inverse hyperbolic tangent", "numpy.array([1, 0.25])", "[       inf 0.25541281]"),
+    "sigmoid": ("sigmoid", 1, "F", "1/(1 + e**-a)", "numpy.array([1, 0.25])", "[0.73105858 0.5621765 ]"),
+    "relu": ("relu", 1, "N", "a where a > 0, else 0; NaN stays", "numpy.array([1, -0.25])", "[1. 0.]"),
+    "elu": ("elu", 1, "F", "a where a > 0, else alpha*(e**a - 1)", "numpy.array([1, 0.25])", "[1.   0.25]"),
+    "gelu": ("gelu", 1, "F", "a*(1 + erf(a/sqrt(2)))/2", "numpy.array([1, 0.25])", "[0.84134475 0.14967658]"),
+    "gelu_tanh": ("gelu_tanh", 1, "F", "a*(1 + tanh(sqrt(2/pi)*(a + 0.044715*a**3)))/2", "numpy.array([1, 0.25])", "[0.84119199 0.14967535]"),
+    "silu": ("silu", 1, "F", "a*sigmoid(a)", "numpy.array([1, 0.25])", "[0.73105858 0.14054413]"),
+    "softplus": ("softplus", 1, "F", "log(1 + e**a)", "numpy.array([1, 0.25])", "[1.31326169 0.82593942]"),
+    "erf": ("erf", 1, "F", "the error function", "numpy.array([1, 0.25])", "[0.84270079 0.27632639]"),
+    "erfc": ("erfc", 1, "F", "1 - erf(a)", "numpy.array([1, 0.25])", "[0.15729921 0.72367361]"),
+    "floor": ("floor", 1, "N", "the largest integer that is not above a", "numpy.array([1, -0.25])", "[ 1. -1.]"),
+    "ceil": ("ceil", 1, "N", "the smallest integer that is not below a", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "round": ("round", 1, "N", "the nearest integer, half to even", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "trunc": ("trunc", 1, "N", "towards 0", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "reciprocal": ("reciprocal", 1, "F", "1/a", "numpy.array([1, 0.25])", "[1. 4.]"),
+    "logical_not": ("logical_not", 1, "A", "a == 0, as bool", "numpy.array([4, 0])", "[False  True]"),
+    "bitwise_invert": ("bitwise_not", 1, "B", "all bits inverted", "numpy.array([12, 10])", "[-13 -11]"),
+    "isnan": ("isnan", 1, "N", "whether a is NaN, as bool", "numpy.array([1, -0.25])", "[False False]"),
+    "isinf": ("isinf", 1, "N", "whether a is infinite, as bool", "numpy.array([1, -0.25])", "[False False]"),
+    "isfinite": ("isfinite", 1, "N", "whether a is neither NaN nor infinite, as bool", "numpy.array([1, -0.25])", "[ True  True]"),
+    "add": ("add", 2, "N", "a + b", "numpy.array([1, -0.25]), 2", "[3.   1.75]"),
+    "subtract": ("sub", 2, "N", "a - b", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.5  -2.25]"),
+    "multiply": ("mul", 2, "N", "a*b", "numpy.array([1, -0.25]), 2", "[ 2.  -0.5]"),
+    "divide": ("div", 2, "N", "a/b; integers truncate, and by 0 give 0", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 2.    -0.125]"),
+    "pow": ("pow", 2, "N", "a**b", "numpy.array([1, 0.25]), 0.5", "[1.  0.5]"),
+    "atan2": ("atan2", 2, "F", "the angle of the point (x = b, y = a)", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.10714872 0.12435499]"),
+    "hypot": ("hypot", 2, "F", "sqrt(a*a + b*b) without overflow", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.11803399 2.01556444]"),
+    "maximum": ("maximum", 2, "N", "the larger; NaN if either is", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[1. 2.]"),
+    "minimum": ("minimum", 2, "N", "the smaller; NaN if either is", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.5  -0.25]"),
+    "fmod": ("fmod", 2, "N", "the remainder with the sign of a", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.   -0.25]"),
+    "remainder": ("remainder", 2, "N", "the remainder with the sign of b, as Python's %", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[0.   1.75]"),
+    "copysign": ("copysign", 2, "F", "|a| with the sign of b", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.   0.25]"),
+    "logaddexp": ("logaddexp", 2, "F", "log(e**a + e**b)", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.47407698 2.16022415]"),
+    "equal": ("eq", 2, "A", "a == b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True False]"),
+    "not_equal": ("ne", 2, "A", "a != b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[False  True]"),
+    "less": ("lt", 2, "N", "a < b, as bool", "numpy.array([1, -0.25]), 2", "[ True  True]"),
+    "less_equal": ("le", 2, "N", "a <= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[False  True]"),
+    "greater": ("gt", 2, "N", "a > b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
+    "greater_equal": ("ge", 2, "N", "a >= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
+    "logical_and": ("logical_and", 2, "A", "a != 0 and b != 0, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True False]"),
+    "logical_or": ("logical_or", 2, "A", "a != 0 or b != 0, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True  True]"),
+    "logical_xor": ("logical_xor", 2, "A", "either a != 0 or b != 0, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[False  True]"),
+    "bitwise_and": ("bitwise_and", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[8 2]"),
+    "bitwise_or": ("bitwise_or", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[14 11]"),
+    "bitwise_xor": ("bitwise_xor", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[6 9]"),
+    "bitwise_left_shift": ("bitwise_left_shift", 2, "I", "a * 2**b; 0 where b is the width or more", "numpy.array([4, 7]), numpy.array([1, 2])", "[ 8 28]"),
+    "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b", "numpy.array([4, 7]), numpy.array([1, 2])", "[2 1]"),
+    "fma": ("fma", 3, "N", "a*b + c, rounded once", "numpy.array([1, 0.25]), 0.5, 0.75", "[1.25  0.875]"),
+    "where": ("where", 3, "A", "b where a, else c; a is bool", "numpy.array([True, False]), numpy.array([1, 2]), 0", "[1 0]"),
+    "clip": ("clamp", 3, "N", "minimum(maximum(a, b), c)", "numpy.array([1, 0.25]), 0.5, 0.75", "[0.75 0.5 ]"),
 }
 NAMES = (*_TABLE, "astype")
 
@@ -98,24 +98,9 @@ Dtypes: {dtypes}; operands share one{numbers}. {outcome}
 Errors: ValueError for other dtypes, for shapes that do not broadcast and for a read-only ``out``; TypeError for what is no array.
 
     >>> import numpy, narrows
-    >>> narrows.{name}({arguments}).tolist()
+    >>> print(narrows.{name}({arguments}))
     {example}
 """
-
-
-def _example(name, function, operands, kinds):
-    """Arguments, and what comes of them."""
-    import numpy as np
-
-    dtype = {"F": "float32", "N": "float32", "B": "uint8", "I": "int32", "A": "int32"}[kinds]
-    rows = {"float32": ("1, 0.25", "0.5, 2"), "uint8": ("12, 10", "10, 3"), "int32": ("4, 7", "2, 7")}[dtype]
-    texts = [f"numpy.{dtype}([{rows[min(i, 1)]}])" for i in range(min(operands, 2))]
-    if name == "where":
-        texts = ["numpy.array([True, False])", "numpy.float32([1, 0.25])", "0"]
-    elif operands == 3:
-        texts = ["numpy.float32([1, 0.25])", "0.5", "0.75"]
-    arguments = ", ".join(texts)
-    return arguments, eval(f"call({arguments})", {"numpy": np, "call": make(name)}).tolist()
 
 
 def make(name):
@@ -124,7 +109,7 @@ def make(name):
 
     if name == "astype":
         return astype
-    function, operands, kinds, what = _TABLE[name]
+    function, operands, kinds, what, arguments, example = _TABLE[name]
     op = _narrows.Op("elementwise", function=function)
     op.__name__, op._operands = name, operands
     names = ("a", "b", "c")[:operands]
@@ -137,9 +122,9 @@ def make(name):
         dtypes=_DTYPES[kinds],
         numbers="" if operands == 1 else "; any but one may be a number",
         outcome="The result is bool." if "as bool" in what else "The result has it too.",
-        arguments="...",
-        example="...",
-    ).rpartition("\n    >>> import")[0]
+        arguments=arguments,
+        example=example,
+    )
     keyword, both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(n, both) for n in names]
     parameters += [inspect.Parameter("alpha", keyword, default=1.0)] if name == "elu" else []

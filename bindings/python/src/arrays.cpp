@@ -216,7 +216,7 @@ bool Array::read_capsule(PyObject*, PyObject* capsule) {
 bool Array::read(PyObject* object, TypeRoute route, void* stream) {
   clear();
   switch (route.route) {
-    case Route::own: return assign(*own_tensor(object));
+    case Route::own: read_only = own_read_only(object); return assign(*own_tensor(object));
     case Route::numpy: return read_buffer(object);
     case Route::torch:
     case Route::torch_other: return read_torch(object, this);

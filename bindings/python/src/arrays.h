@@ -89,6 +89,7 @@ PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream);
 // The DLTensor of a narrows.Tensor, alive as long as the object; NULL if it is not one. No exception.
 const DLTensor* own_tensor(PyObject* object);
 void* own_stream(PyObject* object);
+bool own_read_only(PyObject* object);
 
 }  // namespace narrows::python
 #endif

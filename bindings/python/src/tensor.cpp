@@ -299,6 +299,7 @@ int add_tensor_type(PyObject* module) {
 }
 
 const DLTensor* own_tensor(PyObject* object) { return Py_TYPE(object) == tensor_type ? &as_tensor(object)->dl : nullptr; }
+bool own_read_only(PyObject* object) { return as_tensor(object)->read_only; }
 void* own_stream(PyObject* object) { return as_tensor(object)->stream; }
 
 PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
