@@ -102,11 +102,11 @@ class _Registered:
 
     # ---- autograd ----
 
-    def save(self, ctx, inputs, keyword_only_inputs, output):
+    def save(self, ctx, inputs, output, keyword_only_inputs=None):
         """What backward reads, and no more."""
         outputs = output if isinstance(output, tuple) else (output,)
         self.keep(ctx, inputs, outputs)
-        ctx.params = dict(keyword_only_inputs)
+        ctx.params = dict(keyword_only_inputs or {})
 
     def keep(self, ctx, inputs, outputs):
         """The same without the params."""
@@ -327,6 +327,8 @@ def _is_number(x):
 
 def _call(op, inputs, out, device):
     """A call that the C gate has sent here."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        _refuse_tangents(op, inputs)
     inputs, numbers = _tensors(op, inputs)
     needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     if out is not None:
@@ -343,6 +345,13 @@ def _call(op, inputs, out, device):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
     return outputs[0] if reg.num_main == 1 else outputs
+
+
+def _refuse_tangents(op, inputs):
+    """The declarations have no forward-mode derivative, and dropping a tangent would be wrong in silence."""
+    for x in inputs:
+        if isinstance(x, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
+            raise NotImplementedError(f"{op.op}: no forward-mode derivative (jvp, jacfwd); expected reverse mode")
 
 
 @functools.lru_cache(4096)
