@@ -4,7 +4,8 @@ import os
 
 from narrows import _narrows
 
-_known: dict = {}  # by name and params: an op is made once, so that a compiler may remember its identity
+_known: dict = {}  # an op is made once, so that a compiler may remember its identity
+_named: list = []  # those with a name of their own: narrows.add
 _listeners: list = []  # told of every op
 
 
@@ -26,24 +27,23 @@ def op(name, **params):
     Without a version, ``vendor.name`` is the newest that is present. ValueError: no such op.
     """
     made = _narrows.Op(_newest(name), **params)
-    key = made.op, made.blob
-    if key not in _known:
-        _known[key] = made
+    if made not in _known:
+        _known[made] = made
         for listener in _listeners:
             listener(made)
-    return _known[key]
+    return _known[made]
 
 
 def listen(function):
     """Calls function(op) for every op, those made until now and those to come."""
-    for made in list(_known.values()):
+    for made in [*_known.values(), *_named]:
         function(made)
     _listeners.append(function)
 
 
 def remember(made):
     """Takes an op that was made elsewhere under a name of its own."""
-    _known[made.__name__, made.op, made.blob] = made
+    _named.append(made)
     for listener in _listeners:
         listener(made)
     return made
@@ -61,43 +61,36 @@ def _newest(name):
     return max(versions, key=lambda n: int(n.rpartition("/")[2])) if versions else name
 
 
-class _Vendor:
-    """The ops ``prefix.*``."""
+class _Namespace:
+    """The ops ``prefix.*``. What was asked for is kept as an attribute, until a plugin is loaded."""
 
-    def __init__(self, prefix):
+    def __init__(self, prefix=""):
         self._prefix = prefix
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        full = f"{self._prefix}.{name}"
-        try:
-            return op(full)
-        except (ValueError, NotImplementedError) as error:
-            if any(n.startswith(full + ".") for n in names()):
-                return _Vendor(full)
-            raise AttributeError(str(error)) from None
+        full = self._prefix + name
+        if any(n.startswith(full + ".") for n in names()):
+            found = _namespaces.setdefault(full, _Namespace(full + "."))
+        else:
+            try:
+                found = op(full)
+            except (ValueError, NotImplementedError) as error:
+                raise AttributeError(str(error)) from None
+        setattr(self, name, found)
+        return found
 
     def __dir__(self):
-        rest = (n[len(self._prefix) + 1 :] for n in names() if n.startswith(self._prefix + "."))
+        rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
         return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
 
     def __repr__(self):
-        return f"<narrows.ops.{self._prefix}: {', '.join(dir(self))}>"
+        return f"<narrows.ops{'.' + self._prefix[:-1] if self._prefix else ''}: {', '.join(dir(self))}>"
 
 
-class _Ops:
+class _Ops(_Namespace):
     """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if any(n.startswith(name + ".") for n in names()):
-            return _Vendor(name)
-        try:
-            return op(name)
-        except (ValueError, NotImplementedError) as error:
-            raise AttributeError(str(error)) from None
 
     def __getitem__(self, name):
         try:
@@ -111,14 +104,19 @@ class _Ops:
     def __len__(self):
         return len(names())
 
-    def __dir__(self):
-        return sorted({n.partition(".")[0] for n in names()})
-
-    def __repr__(self):
-        return f"<narrows.ops: {', '.join(names())}>"
-
 
 ops = _Ops()
+_namespaces: dict[str, _Namespace] = {}
+
+
+def fill():
+    """Makes every op an attribute now, for a compiler that looks at attributes and calls no __getattr__."""
+    for space in [ops, *_namespaces.values()]:
+        for name in dir(space):
+            found = getattr(space, name)
+            if isinstance(found, _Namespace):
+                for inner in dir(found):
+                    getattr(found, inner)
 
 
 def load(path):
@@ -127,6 +125,12 @@ def load(path):
     ValueError or NotImplementedError: the file was refused; RuntimeError: a library that it needs is missing.
     """
     _narrows.load(os.path.realpath(path))
+    for space in [ops, *_namespaces.values()]:
+        prefix = space._prefix
+        vars(space).clear()
+        space._prefix = prefix
+    if _listeners:
+        fill()
 
 
 class Info(dict):

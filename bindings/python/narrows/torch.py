@@ -10,6 +10,7 @@ import math
 import threading
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from narrows import _functions, _operands, _ops, _rules, _when
 
@@ -40,7 +41,9 @@ class _Registered:
         torch.library.register_vmap(f"narrows::{self.name}", self.vmap, lib=_library)
         if op.backward is not None and not self.masked:
             self.backward = registered(op.backward)
-            torch.library.register_autograd(f"narrows::{self.name}", self.differentiate, setup_context=self.save, lib=_library)
+            torch.library.register_autograd(f"narrows::{self.name}", once_differentiable(self.differentiate), setup_context=self.save, lib=_library)
+        elif not self.masked:
+            torch.library.register_autograd(f"narrows::{self.name}", self.refuse_gradient, lib=_library)
 
     def schema(self):
         """As torch writes it."""
@@ -73,9 +76,9 @@ class _Registered:
     def run(self, *inputs, **params):
         """Below the dispatcher, on real tensors."""
         op, wanted = self.bound(params)
-        outputs = op._run(inputs, _mask(wanted, len(self.outputs)))
         if self.masked:
-            return [y for y in outputs if y is not None]
+            return _gradients(op, inputs, _mask(wanted, len(self.outputs)))
+        outputs = op._run(inputs, _mask(wanted, len(self.outputs)))
         return outputs if len(outputs) != 1 else outputs[0]
 
     def fake(self, *inputs, **params):
@@ -121,6 +124,10 @@ class _Registered:
     def differentiate(self, ctx, *gradients):
         """Calls the declared backward op for the gradients that are wanted."""
         return self.gradients(ctx, gradients, ctx.needs_input_grad, ctx.params, self.backward.call)
+
+    def refuse_gradient(self, ctx, *gradients):
+        """Else torch would give none, with a warning."""
+        raise NotImplementedError(f"{self.op.op} declares no backward op, so it has no derivative")
 
     def gradients(self, ctx, gradients, needed, params, call):
         """A gradient for each input; None where it is not wanted."""
@@ -257,7 +264,7 @@ class _Eager(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, *gradients):
         reg = ctx.reg
         return None, None, *reg.gradients(ctx, gradients, ctx.needs_input_grad[2:], {}, functools.partial(_run_backward, reg, ctx.op))
@@ -266,7 +273,18 @@ class _Eager(torch.autograd.Function):
 def _run_backward(reg, op, *inputs, wanted):
     """The backward op with the forward's params, straight."""
     backward = _with_blob_of(reg.backward.op, op)
-    return [y for y in backward._run(inputs, wanted) if y is not None]
+    return _gradients(backward, inputs, wanted)
+
+
+def _gradients(op, inputs, wanted):
+    """The wanted outputs of a backward op. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
+    try:
+        outputs = op._run(inputs, wanted)
+    except NotImplementedError:
+        if all(x is None or x.is_contiguous() for x in inputs):
+            raise
+        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted)
+    return [y for y in outputs if y is not None]
 
 
 @functools.lru_cache(4096)
@@ -338,7 +356,7 @@ def _call(op, inputs, out, device):
     if reg.backward is not None and torch._C._are_functorch_transforms_active():
         outputs = _Functional.apply(reg, {**_differing(op), **numbers}, *inputs)
     elif reg.backward is not None and needs_grad and _plain(inputs):
-        outputs = _Eager.apply(reg, op.bind(**numbers) if numbers else op, *inputs)
+        outputs = _Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *inputs)
     else:
         outputs = reg.call(*inputs, **_differing(op), **numbers) if not numbers else reg.call(*inputs, **{**_differing(op), **numbers})
     if isinstance(outputs, torch.Tensor):
@@ -362,6 +380,12 @@ def _differing_of(op):
 def _differing(op):
     """The params that are not what the schema has as default."""
     return dict(_differing_of(op))
+
+
+@functools.lru_cache(4096)
+def _one(op):
+    """The first of all equal ops: it has the shapes that were inferred before."""
+    return op
 
 
 def _plain(inputs):
@@ -414,6 +438,7 @@ def _teach_dynamo():
             _functions.public(name)
     _functions.public("conv1d"), _functions.public("lltm")
     _ops.listen(torch.compiler.allow_in_graph)
+    _ops.fill()
 
 
 torch.ops.narrows = _Namespace("narrows")

@@ -185,8 +185,9 @@ void find_routes(Call& c) {
 // module.function(op with the params bound, [inputs], out, device)
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
-  const Ref op(callable ? new_op(&c.declaration, c.blob) : nullptr);
-  Ref inputs(op ? PyList_New(c.num_inputs) : nullptr);
+  const bool same = std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
+  const Ref op(same ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
+  Ref inputs(op && callable ? PyList_New(c.num_inputs) : nullptr);
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
   if (!inputs) return nullptr;

@@ -200,6 +200,21 @@ PyObject* op_repr(PyObject* self) {
   return text ? PyUnicode_FromFormat("%U)", text.get()) : nullptr;
 }
 
+// Ops are values: the same declaration and params.
+Py_hash_t op_hash(PyObject* self) {
+  const Op* const op = as_op(self);
+  auto hash = reinterpret_cast<uint64_t>(op->declaration);
+  for (uint64_t i = 0; i < op->declaration->op->params_size; ++i) hash = (hash ^ op->blob[i]) * 0x100000001B3u;
+  hash &= ~(uint64_t{1} << 63);  // never -1
+  return static_cast<Py_hash_t>(hash);
+}
+PyObject* op_compare(PyObject* self, PyObject* other, int operation) {
+  if (Py_TYPE(other) != op_type || (operation != Py_EQ && operation != Py_NE)) return Ref::borrow(Py_NotImplemented).release();
+  const Op *const a = as_op(self), *const b = as_op(other);
+  const bool equal = a->declaration == b->declaration && std::memcmp(a->blob, b->blob, a->declaration->op->params_size) == 0;
+  return PyBool_FromLong(equal == (operation == Py_EQ));
+}
+
 PyGetSetDef getset[] = {
     {"op", get_op, nullptr, "The op's name: 'conv1d', 'vendor.name/1'.", nullptr},
     {"params", get_params, nullptr, "The value of every parameter, by name.", nullptr},
@@ -234,6 +249,8 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(op_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
                        {Py_tp_call, reinterpret_cast<void*>(op_call)},
                        {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+                       {Py_tp_hash, reinterpret_cast<void*>(op_hash)},
+                       {Py_tp_richcompare, reinterpret_cast<void*>(op_compare)},
                        {Py_tp_getset, getset},
                        {Py_tp_members, members},
                        {Py_tp_methods, methods},
