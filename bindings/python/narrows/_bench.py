@@ -24,7 +24,7 @@ class Times(dict):
 def bench(functions, *args, seconds=0.5, sync=None, **kwargs):
     """Times one function, or a dict of them, on the same arguments.
 
-    Rounds of the functions alternate, for ``seconds`` each in all; the time of each is that of its best round. ``sync`` is called
+    A hundred short rounds of the functions alternate, ``seconds`` for each function in all; the time of each is that of its best round. ``sync`` is called
     after a round: ``torch.cuda.synchronize`` for work on a GPU.
 
         >>> import numpy, narrows
@@ -34,9 +34,9 @@ def bench(functions, *args, seconds=0.5, sync=None, **kwargs):
         ['numpy', 'narrows']
     """
     functions = functions if isinstance(functions, dict) else {getattr(functions, "__name__", "call"): functions}
-    rounds = {name: _calls_per_round(f, args, kwargs, sync, seconds / 20) for name, f in functions.items()}
+    rounds = {name: _calls_per_round(f, args, kwargs, sync, seconds / 200) for name, f in functions.items()}
     best = dict.fromkeys(functions, float("inf"))
-    for _ in range(10):
+    for _ in range(100):
         for name, function in functions.items():
             best[name] = min(best[name], _round(function, args, kwargs, sync, rounds[name]))
     return Times(best)

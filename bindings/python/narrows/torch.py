@@ -15,7 +15,6 @@ from torch.autograd.function import once_differentiable
 from narrows import _functions, _operands, _ops, _rules, _when
 
 _library = torch.library.Library("narrows", "FRAGMENT")
-_LOWER_PRECISION = ("conv1d", "lltm")  # what autocast runs in its dtype, as it does torch's own
 
 
 # ---- registration ----
@@ -322,7 +321,7 @@ def _tensors(op, inputs):
     ]
     optional = [name.endswith("?") for name in op.inputs]
     inputs = [_operands.as_array(x, first) if _is_number(x) and not optional[i] else x for i, x in enumerate(inputs)]
-    if op.op in _LOWER_PRECISION and torch.is_autocast_enabled(first.device.type):
+    if op._lower_precision and torch.is_autocast_enabled(first.device.type):
         dtype = torch.get_autocast_dtype(first.device.type)
         inputs = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in inputs]
     if not any(_is_number(x) for x in inputs):

@@ -114,7 +114,8 @@ PyObject* numpy_dtype(const nw_spec& spec) {
   return dtype.get() == nullptr ? nullptr : Ref::borrow(dtype.get()).release();
 }
 
-PyObject* numpy_empty(const nw_spec& spec) {
+PyObject* numpy_empty(const OutputSpec& output) {
+  const nw_spec& spec = output.spec;
   static PyObject* const empty = import_attribute("numpy", "empty").release();
   static PyObject* dtypes[6][4] = {};  // by code and log2(bytes): built-in dtypes live as long as NumPy
   if (empty == nullptr) return nullptr;
@@ -122,9 +123,7 @@ PyObject* numpy_empty(const nw_spec& spec) {
   PyObject*& dtype = dtypes[code > 5 ? 3 : code][spec.dtype.bits == 64 ? 3 : spec.dtype.bits / 16];
   if (dtype == nullptr) dtype = numpy_dtype(spec);
   if (dtype == nullptr) return nullptr;
-  const Ref shape(PyTuple_New(spec.ndim));
-  for (int32_t i = 0; shape && i < spec.ndim; ++i) PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(spec.shape[i]));
-  return shape ? PyObject_CallFunctionObjArgs(empty, shape.get(), dtype, nullptr) : nullptr;
+  return PyObject_CallFunctionObjArgs(empty, output.shape.get(), dtype, nullptr);
 }
 
 // A framework's own functions in Python: narrows._cupy.
@@ -254,10 +253,24 @@ bool current_stream(Route route, DLDevice device, void** stream) {
   return !PyErr_Occurred();
 }
 
-PyObject* allocate(Route route, PyObject* like, const nw_spec& spec, DLDevice device, void* stream) {
-  if (route == Route::numpy) return numpy_empty(spec);
-  if (route == Route::torch || route == Route::torch_other) return torch_empty(spec, device);
-  Ref out(new_tensor(spec, device, stream));
+bool OutputSpec::assign(const nw_spec& from) {
+  spec = from;
+  if (spec.ndim < 0) return true;
+  shape = Ref(PyTuple_New(spec.ndim));
+  strides = Ref(PyTuple_New(spec.ndim));
+  int64_t next = 1;
+  for (int32_t i = spec.ndim - 1; shape && strides && i >= 0; --i) {
+    PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(spec.shape[i]));
+    PyTuple_SetItem(strides.get(), i, PyLong_FromLongLong(next));
+    next *= spec.shape[i] == 0 ? 1 : spec.shape[i];
+  }
+  return shape && strides && !PyErr_Occurred();
+}
+
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream) {
+  if (route == Route::numpy) return numpy_empty(output);
+  if (route == Route::torch || route == Route::torch_other) return torch_empty(output, device);
+  Ref out(new_tensor(output.spec, device, stream));
   if (route == Route::own || !out) return out.release();
   const Ref function(import_attribute("narrows._operands", "like"));
   return function ? PyObject_CallFunctionObjArgs(function.get(), like, out.get(), nullptr) : nullptr;

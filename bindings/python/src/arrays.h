@@ -28,6 +28,16 @@ struct TypeRoute {
 // Of object's type. Never fails: what is not known is refused.
 TypeRoute route_of(PyObject* object);
 
+// An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
+struct OutputSpec {
+  OutputSpec() = default;
+  // False: exception set, and the tuples are NULL.
+  bool assign(const nw_spec& from);
+
+  nw_spec spec;
+  Ref shape, strides;
+};
+
 // One tensor of a call, with its own copy of shape and strides, so that nothing moves when the GIL is released.
 class Array {
  public:
@@ -58,20 +68,20 @@ class Array {
 
 // ---- torch ----
 
-// Whether these tensors may bypass torch's dispatcher: 1 yes, 0 no, -1 exception set. Fills in arrays[i] for each torch tensor.
-int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count);
+// `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 0 no, -1 exception set. Fills in arrays[i] for each torch tensor.
+int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
 
 // Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.
 Route torch_route(PyTypeObject* type);
 bool torch_stream(DLDevice device, void** stream);
-PyObject* torch_empty(const nw_spec& spec, DLDevice device);
+PyObject* torch_empty(const OutputSpec& output, DLDevice device);
 
 // The framework's current stream on a device, as a native handle. False: exception set.
 bool current_stream(Route route, DLDevice device, void** stream);
 // A new array like those of `route`, contiguous; `like` is an array of that framework. NULL: exception set.
-PyObject* allocate(Route route, PyObject* like, const nw_spec& spec, DLDevice device, void* stream);
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream);
 
 // ---- DLPack, shared with tensor.cpp ----
 

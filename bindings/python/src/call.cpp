@@ -13,23 +13,24 @@ namespace {
 constexpr size_t kBlob = 256;  // bytes that a call keeps on the stack
 constexpr uint64_t kAll = ~uint64_t{0};
 
-// As many as the op has tensors, without the heap.
-class Arrays {
+// As many elements as the op has tensors, without the heap; none beyond those is touched.
+template <class T>
+class Stack {
  public:
-  explicit Arrays(uint32_t count) : count_(count < NW_MAX_TENSORS ? count : NW_MAX_TENSORS) {
-    for (uint32_t i = 0; i < count_; ++i) new (get() + i) Array;
+  explicit Stack(uint32_t count) : count_(count < NW_MAX_TENSORS ? count : NW_MAX_TENSORS) {
+    for (uint32_t i = 0; i < count_; ++i) new (get() + i) T;
   }
-  Arrays(const Arrays&) = delete;
-  Arrays& operator=(const Arrays&) = delete;
-  ~Arrays() {
-    for (uint32_t i = 0; i < count_; ++i) get()[i].~Array();
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  ~Stack() {
+    for (uint32_t i = 0; i < count_; ++i) get()[i].~T();
   }
-  Array* get() { return reinterpret_cast<Array*>(storage_); }
-  Array& operator[](uint32_t i) { return get()[i]; }
-  const Array& operator[](uint32_t i) const { return reinterpret_cast<const Array*>(storage_)[i]; }
+  T* get() { return reinterpret_cast<T*>(storage_); }
+  T& operator[](uint32_t i) { return get()[i]; }
+  const T& operator[](uint32_t i) const { return reinterpret_cast<const T*>(storage_)[i]; }
 
  private:
-  alignas(Array) unsigned char storage_[NW_MAX_TENSORS * sizeof(Array)];
+  alignas(T) unsigned char storage_[NW_MAX_TENSORS * sizeof(T)];
   uint32_t count_;
 };
 
@@ -59,7 +60,7 @@ struct Call {
   uint32_t flags = 0;
   uint64_t wanted = kAll;  // bit j: output j
 
-  Arrays arrays{declaration.op->max_inputs + declaration.op->num_outputs};
+  Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   DLDevice where{kDLCPU, 0};
 };
@@ -215,7 +216,7 @@ const char* python_module(Call& c, bool* failed) {
   if (has_route(c, Route::jax_traced) || (c.lead >= 0 && c.routes[c.lead] == Route::jax)) return "narrows.jax";
   if (has_route(c, Route::torch_other)) return "narrows.torch";
   if (has_route(c, Route::torch)) {
-    const int gate = torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs + c.num_outputs);
+    const int gate = torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs + c.num_outputs, c.declaration.lower_precision);
     *failed = gate < 0;
     if (gate <= 0) return "narrows.torch";
   }
@@ -310,9 +311,9 @@ void fill(Call& c, nw_call& call, const DLTensor** pointers) {
 }
 
 // All that inference may depend on, as words, and their hash.
-uint64_t describe(const Call& c, std::vector<uint64_t>& words) {
-  words.clear();
-  const auto add = [&words](uint64_t word) { words.push_back(word); };
+void describe(const Call& c, SpecKey& key) {
+  key.size = 0;
+  const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!is_array(c, i)) {
       add(~uint64_t{0});
@@ -335,29 +336,29 @@ uint64_t describe(const Call& c, std::vector<uint64_t>& words) {
     std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, c.declaration.op->params_size - at));
     add(word);
   }
-  uint64_t hash = words.size();
-  for (const uint64_t word : words) hash = (hash ^ word) * 0x9E3779B97F4A7C15u, hash ^= hash >> 32;
-  return hash;
+  key.hash = key.size;
+  for (size_t i = 0; i < key.size; ++i) key.hash = (key.hash ^ key.words[i]) * 0x9E3779B97F4A7C15u, key.hash ^= key.hash >> 32;
 }
 
-bool infer(Call& c, const nw_call& call, nw_spec* specs) {
-  thread_local std::vector<uint64_t> key;
-  const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0;
-  const uint64_t hash = plain ? describe(c, key) : 0;
-  if (plain && c.op->cache->find(hash, key, specs, c.num_outputs)) return true;
+bool infer(Call& c, const nw_call& call, OutputSpec* outputs) {
+  SpecKey key;
+  const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
+  if (plain) describe(c, key);
+  if (plain && c.op->cache->find(key, outputs, c.num_outputs)) return true;
+  nw_spec specs[NW_MAX_TENSORS];
   nw_error error{};
   const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
   if (status != NW_OK) return raise(status, error) != nullptr;
-  if (plain) c.op->cache->put(hash, key, specs, c.num_outputs);
+  for (uint32_t j = 0; j < c.num_outputs; ++j)
+    if (!outputs[j].assign(specs[j])) return false;
+  if (plain) c.op->cache->put(key, outputs, c.num_outputs);
   return true;
 }
 
 // ---- outputs ----
 
-// The arrays that a call returns; those that were allocated here are owned.
-struct Outputs {
-  Ref objects[NW_MAX_TENSORS];
-};
+// The arrays that a call returns, where they were allocated here.
+using Outputs = Stack<Ref>;
 
 bool read_given_outputs(Call& c) {
   for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
@@ -371,15 +372,15 @@ bool read_given_outputs(Call& c) {
 }
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
-  nw_spec specs[NW_MAX_TENSORS];
-  if (!infer(c, call, specs)) return false;
+  Stack<OutputSpec> specs(c.num_outputs);
+  if (!infer(c, call, specs.get())) return false;
   const uint32_t aux = c.num_outputs - c.declaration.op->num_aux;
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     const bool skip = c.wanted == kAll ? j >= aux : (c.wanted >> j & 1) == 0;
-    if (skip || specs[j].ndim < 0) continue;
+    if (skip || specs[j].spec.ndim < 0) continue;
     const uint32_t i = c.num_inputs + j;
-    out.objects[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream));
-    c.objects[i] = out.objects[j].get();
+    out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream));
+    c.objects[i] = out[j].get();
     if (c.objects[i] == nullptr) return false;
     c.routes[i] = route_of(c.objects[i]).route;
     if (!(c.routes[i] == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i))) return false;
@@ -388,10 +389,23 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
   return true;
 }
 
+// A built-in op on so little that releasing the GIL would take as long as the work.
+bool is_tiny(const Call& c) {
+  constexpr int64_t kElements = 1024;
+  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
+    if (!is_array(c, i)) continue;
+    int64_t count = 1;
+    for (int32_t d = 0; d < c.arrays[i].tensor.ndim && count <= kElements; ++d) count *= c.arrays[i].tensor.shape[d];
+    if (count > kElements) return false;
+  }
+  return !c.declaration.has_vendor;
+}
+
 // On a GPU the workspace is the framework's memory: planned first, then launched.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   nw_runtime* const rt = runtime();
   int32_t status = NW_OK;
+  if (c.where.device_type == kDLCPU && is_tiny(c)) return nw_run(rt, &call, error);
   if (c.where.device_type == kDLCPU) {
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
@@ -405,10 +419,11 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   status = nw_plan_get(rt, &call, &plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
-  const nw_spec bytes{{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(info.workspace_size)}};
+  OutputSpec bytes;
   Array workspace;
   const Route route = c.routes[c.lead];
-  const Ref memory(info.workspace_size == 0 || (route != Route::torch && route != Route::cupy)
+  const bool own = info.workspace_size == 0 || (route != Route::torch && route != Route::cupy);
+  const Ref memory(own || !bytes.assign({{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(info.workspace_size)}})
                        ? nullptr
                        : allocate(route, c.objects[c.lead], bytes, c.where, c.stream));
   *raised = PyErr_Occurred() || (memory && !workspace.read(memory.get(), route_of(memory.get()), c.stream));
@@ -425,10 +440,10 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
 PyObject* result(Call& c, Outputs& out) {
   if (c.out != nullptr) return Ref::borrow(c.out).release();
   const uint32_t count = c.wanted == kAll ? c.num_outputs - c.declaration.op->num_aux : c.num_outputs;
-  if (c.wanted == kAll && count == 1) return out.objects[0].release();
+  if (c.wanted == kAll && count == 1) return out[0].release();
   Ref tuple(PyTuple_New(count));
   for (uint32_t j = 0; tuple && j < count; ++j)
-    PyTuple_SetItem(tuple.get(), j, out.objects[j] ? out.objects[j].release() : Ref::borrow(Py_None).release());
+    PyTuple_SetItem(tuple.get(), j, out[j] ? out[j].release() : Ref::borrow(Py_None).release());
   return tuple.release();
 }
 
@@ -440,7 +455,7 @@ PyObject* run(Call& c) {
   }
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
-  Outputs out;
+  Outputs out(c.num_outputs);
   if (runtime() == nullptr || !read_inputs(c)) return nullptr;
   if (c.out != nullptr && !read_given_outputs(c)) return nullptr;
   fill(c, call, pointers);
@@ -529,32 +544,31 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
   if (!set_outputs(c)) return nullptr;
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
-  nw_spec specs[NW_MAX_TENSORS];
+  Stack<OutputSpec> specs(c.num_outputs);
   fill(c, call, pointers);
-  if (!infer(c, call, specs)) return nullptr;
+  if (!infer(c, call, specs.get())) return nullptr;
   Ref list(PyList_New(c.num_outputs));
-  for (uint32_t j = 0; list && j < c.num_outputs; ++j) {
-    Ref shape(PyTuple_New(specs[j].ndim < 0 ? 0 : specs[j].ndim));
-    for (int32_t d = 0; d < specs[j].ndim; ++d) PyTuple_SetItem(shape.get(), d, PyLong_FromLongLong(specs[j].shape[d]));
+  for (uint32_t j = 0; list && j < c.num_outputs; ++j)
     PyList_SetItem(list.get(), j,
-                   specs[j].ndim < 0 ? Ref::borrow(Py_None).release() : Py_BuildValue("sO", dtype_name(specs[j].dtype), shape.get()));
-  }
+                   specs[j].spec.ndim < 0 ? Ref::borrow(Py_None).release()
+                                          : Py_BuildValue("sO", dtype_name(specs[j].spec.dtype), specs[j].shape.get()));
   return list.release();
 }
 
-bool SpecCache::find(uint64_t hash, const std::vector<uint64_t>& key, nw_spec* specs, uint32_t count) {
-  const std::lock_guard lock(mutex_);
+bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
+  const Guard guard(mutex_);
   if (entries_ == nullptr) return false;
-  const Entry& entry = entries_[hash % kEntries];
-  if (entry.specs.size() != count || count == 0 || entry.key != key) return false;
-  std::memcpy(specs, entry.specs.data(), count * sizeof *specs);
+  const Entry& entry = entries_[key.hash % kEntries];
+  if (entry.specs.size() != count || entry.key.size() != key.size || !std::equal(entry.key.begin(), entry.key.end(), key.words))
+    return false;
+  std::copy(entry.specs.begin(), entry.specs.end(), specs);
   return true;
 }
 
-void SpecCache::put(uint64_t hash, const std::vector<uint64_t>& key, const nw_spec* specs, uint32_t count) {
-  const std::lock_guard lock(mutex_);
+void SpecCache::put(const SpecKey& key, const OutputSpec* specs, uint32_t count) {
+  const Guard guard(mutex_);
   if (entries_ == nullptr) entries_ = std::make_unique<Entry[]>(kEntries);
-  entries_[hash % kEntries] = {key, {specs, specs + count}};
+  entries_[key.hash % kEntries] = {{key.words, key.words + key.size}, {specs, specs + count}};
 }
 
 }  // namespace narrows::python

@@ -181,6 +181,7 @@ PyObject* get_saved(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(
 PyObject* get_num_aux(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->num_aux); }
 PyObject* get_min_inputs(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->min_inputs); }
 PyObject* get_flags(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->flags); }
+PyObject* get_lower_precision(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->declaration->lower_precision); }
 PyObject* get_blob(PyObject* self, void*) {
   const Op* const op = as_op(self);
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(op->blob), static_cast<Py_ssize_t>(op->declaration->op->params_size));
@@ -227,6 +228,7 @@ PyGetSetDef getset[] = {
     {"backward", get_backward, nullptr, "The op that differentiates this one, or None.", nullptr},
     {"saved", get_saved, nullptr, "What backward reads: bit i of input i, bit 32 + j of output j.", nullptr},
     {"flags", get_flags, nullptr, "NW_OP_*: 1 in place, 2 batchable.", nullptr},
+    {"_lower_precision", get_lower_precision, nullptr, nullptr, nullptr},
     {"blob", get_blob, nullptr, "The params as the C API takes them.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
@@ -259,7 +261,9 @@ PyType_Spec spec = {"narrows.Op", sizeof(Op), 0, Py_TPFLAGS_DEFAULT | kHaveVecto
 
 }  // namespace
 
-Declaration::Declaration(const nw_op* declared) : op(declared) {
+Declaration::Declaration(const nw_op* declared)
+    : op(declared), has_vendor(std::strchr(op->name, '.') != nullptr),
+      lower_precision(std::strcmp(op->name, "conv1d") == 0 || std::strcmp(op->name, "lltm") == 0) {
   for (uint32_t i = 0; op->params != nullptr && op->params[i] != nullptr; ++i)
     fields.push_back(PyUnicode_InternFromString(op->params[i]->name));
   const auto index_of = [this](const std::string& name) {

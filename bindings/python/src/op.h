@@ -19,21 +19,41 @@ struct Declaration {
   std::vector<bool> optional;             // of each input
   // An optional input `b` may be a number if there are fields b_real and b_int for it: their indices, else -1.
   std::vector<int> real_field, int_field;
+  bool has_vendor;       // a plugin's own op
+  bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
 };
 
-// Specs of outputs by what they are inferred from. An entry is replaced by the next one of its slot.
+// What outputs are inferred from: of every input dtype, device, alignment, shape and strides; and the params.
+struct SpecKey {
+  static constexpr size_t kWords = NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + 32;
+  uint64_t words[kWords];
+  size_t size;
+  uint64_t hash;
+};
+
+#ifdef Py_GIL_DISABLED
+using Mutex = std::mutex;
+using Guard = std::lock_guard<std::mutex>;
+#else  // the GIL is held wherever these are used
+struct Mutex {};
+struct Guard {
+  explicit Guard(Mutex&) {}
+};
+#endif
+
+// Specs of outputs. An entry is replaced by the next one of its slot.
 class SpecCache {
  public:
-  bool find(uint64_t hash, const std::vector<uint64_t>& key, nw_spec* specs, uint32_t count);
-  void put(uint64_t hash, const std::vector<uint64_t>& key, const nw_spec* specs, uint32_t count);
+  bool find(const SpecKey& key, OutputSpec* specs, uint32_t count);
+  void put(const SpecKey& key, const OutputSpec* specs, uint32_t count);
 
  private:
   struct Entry {
     std::vector<uint64_t> key;
-    std::vector<nw_spec> specs;
+    std::vector<OutputSpec> specs;
   };
   static constexpr size_t kEntries = 64;
-  std::mutex mutex_;
+  [[no_unique_address]] Mutex mutex_;
   std::unique_ptr<Entry[]> entries_;  // made by the first put()
 };
 

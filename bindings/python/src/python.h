@@ -22,6 +22,12 @@ class Ref {
     Py_XINCREF(object);
     return Ref(object);
   }
+  Ref(const Ref& other) : object_(other.object_) { Py_XINCREF(object_); }
+  Ref& operator=(const Ref& other) {
+    Ref copy(other);
+    std::swap(object_, copy.object_);
+    return *this;
+  }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   Ref& operator=(Ref&& other) noexcept {
     std::swap(object_, other.object_);

@@ -75,15 +75,16 @@ long number(PyObject* function) {
   return result ? PyLong_AsLong(result.get()) : -1;
 }
 
-// Neither a mode, nor forward-mode differentiation, nor autocast is on.
-int nothing_is_traced(const Torch& t) {
+// Neither a mode, nor forward-mode differentiation, nor, for an op that heeds it, autocast is on.
+int nothing_is_traced(const Torch& t, bool autocast) {
   const long modes = number(t.dispatch_modes);
   if (modes != 0) return modes < 0 ? -1 : 0;
   PyObject* const level = PyDict_GetItemWithError(t.forward_ad, t.current_level);
   if (level == nullptr || PyLong_AsLong(level) >= 0) return PyErr_Occurred() ? -1 : 0;
+  if (!autocast) return 1;
   if (t.autocast == nullptr) return 0;
-  const long autocast = number(t.autocast);
-  return autocast < 0 ? -1 : autocast == 0;
+  const long enabled = number(t.autocast);
+  return enabled < 0 ? -1 : enabled == 0;
 }
 
 int needs_grad(const Torch& t, PyObject* const* objects, const Route* routes, uint32_t count) {
@@ -129,12 +130,6 @@ PyObject* torch_dtype(Torch& t, DLDataType dtype) {
   return known;
 }
 
-Ref tuple_of(const int64_t* values, int32_t count) {
-  Ref tuple(PyTuple_New(count));
-  for (int32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyLong_FromLongLong(values[i]));
-  return tuple;
-}
-
 }  // namespace
 
 Route torch_route(PyTypeObject* type) {
@@ -147,11 +142,11 @@ Route torch_route(PyTypeObject* type) {
   return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(t->tensor)) ? Route::torch_other : Route::none;
 }
 
-int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count) {
+int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast) {
   Torch* const t = torch();
   if (t == nullptr) return -1;
   if (t->api == nullptr) return 0;
-  const int free = nothing_is_traced(*t);
+  const int free = nothing_is_traced(*t, autocast);
   if (free <= 0) return free;
   const int grad = needs_grad(*t, objects, routes, count);
   if (grad != 0) return grad < 0 ? -1 : 0;
@@ -189,25 +184,16 @@ bool torch_stream(DLDevice device, void** stream) {
   return !PyErr_Occurred();
 }
 
-PyObject* torch_empty(const nw_spec& spec, DLDevice device) {
+PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
-  PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, spec.dtype);
+  PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
   if (dtype == nullptr) return nullptr;
-  const Ref shape = tuple_of(spec.shape, spec.ndim);
-  if (!shape) return nullptr;
-  if (device.device_type == kDLCPU && t->empty_cpu != nullptr) {
-    int64_t strides[NW_MAX_NDIM], next = 1;
-    for (int32_t i = spec.ndim - 1; i >= 0; --i) {
-      strides[i] = next;
-      next *= spec.shape[i] == 0 ? 1 : spec.shape[i];
-    }
-    const Ref tuple = tuple_of(strides, spec.ndim);
-    return tuple ? PyObject_CallFunctionObjArgs(t->empty_cpu, shape.get(), tuple.get(), dtype, nullptr) : nullptr;
-  }
+  if (device.device_type == kDLCPU && t->empty_cpu != nullptr)
+    return PyObject_CallFunctionObjArgs(t->empty_cpu, output.shape.get(), output.strides.get(), dtype, nullptr);
   const char* const type = device.device_type == kDLCPU ? "cpu" : "cuda";  // torch names ROCm's devices so too
   const Ref where(PyObject_CallFunction(t->device, "si", type, device.device_id));
   const Ref keywords(where ? Py_BuildValue("{sOsO}", "dtype", dtype, "device", where.get()) : nullptr);
-  const Ref arguments(PyTuple_Pack(1, shape.get()));
+  const Ref arguments(PyTuple_Pack(1, output.shape.get()));
   return keywords && arguments ? PyObject_Call(t->empty, arguments.get(), keywords.get()) : nullptr;
 }
 
