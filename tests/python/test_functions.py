@@ -87,7 +87,9 @@ def test_against_numpy(name, dtype):
     if name == "divide" and np.dtype(dtype).kind in "iu":
         expected = np.trunc(expected)
     assert result.dtype == (bool if "as bool" in _functions._TABLE[name][3] else np.dtype(dtype))
-    np.testing.assert_allclose(result.astype("float64"), expected.astype("float64"), rtol=1e-5 if dtype == "float32" else 1e-11, atol=1e-6)
+    np.testing.assert_allclose(
+        result.astype("float64"), expected.astype("float64"), rtol=1e-5 if dtype == "float32" else 1e-11, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "less", "pow"])
@@ -148,7 +150,9 @@ def test_the_stub_has_the_same_names():
     assert all(hasattr(narrows, n) for n in names if not n.startswith("_"))
 
 
-@pytest.mark.parametrize("module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows.torch", "narrows.jax"])
+@pytest.mark.parametrize(
+    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows.torch", "narrows.jax"]
+)
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):
         pytest.importorskip(module.partition(".")[2])

@@ -5,12 +5,12 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 
-import ctypes  # noqa: E402
-import pathlib  # noqa: E402
-import subprocess  # noqa: E402
+import ctypes
+import pathlib
+import subprocess
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
+import numpy as np
+import pytest
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -168,7 +168,9 @@ def test_the_handlers_structs_are_jaxlibs():
     for ours, (theirs, fields) in pairs.items():
         for field in fields.split():
             their_name, _, our_name = field.partition(":")
-            lines.append(f"static_assert(offsetof(narrows::xla::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));")
+            lines.append(
+                f"static_assert(offsetof(narrows::xla::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
+            )
     text = '#include "xla/ffi/api/c_api.h"\n#include "xla_ffi.h"\n' + "\n".join(lines)
     command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{include}", f"-I{source}", "-"]
     subprocess.run(command, input=text, text=True, check=True)

@@ -11,7 +11,7 @@ import narrows
 
 def conv1d_reference(x, w, bias, stride, left, right, dilation, groups):
     x = np.pad(x.astype("float64"), [(0, 0), (0, 0), (left, right)])
-    n, c, length = x.shape
+    n, _, length = x.shape
     o, per_group, k = w.shape
     t = (length - dilation * (k - 1) - 1) // stride + 1
     y = np.zeros((n, o, t))
@@ -47,7 +47,13 @@ def test_conv1d_paddings_by_name():
 
 def test_lltm():
     rng = np.random.default_rng(0)
-    x, w, b, h, c = rng.normal(size=(3, 5)), rng.normal(size=(12, 9)), rng.normal(size=12), rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    x, w, b, h, c = (
+        rng.normal(size=(3, 5)),
+        rng.normal(size=(12, 9)),
+        rng.normal(size=12),
+        rng.normal(size=(3, 4)),
+        rng.normal(size=(3, 4)),
+    )
     gates = np.concatenate([h, x], 1) @ w.T + b
     i, o, z = 1 / (1 + np.exp(-gates[:, :4])), 1 / (1 + np.exp(-gates[:, 4:8])), gates[:, 8:]
     cell = c + np.where(z > 0, z, np.expm1(z)) * i

@@ -18,7 +18,9 @@ CALLS = 100_000
 
 def python(code, **environment):
     """A new interpreter; its output."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env={**os.environ, **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env={**os.environ, **environment}
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -178,7 +180,10 @@ def test_torch_has_the_ops_in_any_order(order):
 def test_plugins_of_the_environment(scale_plugin, tmp_path):
     path = next(b["path"] for b in narrows.info()["backends"] if b["name"] == "test")
     (tmp_path / "narrows_test.so").symlink_to(path)
-    out = python('import narrows, numpy; print(narrows.ops.test.scale(numpy.ones(2, "float32"), factor=3))', NARROWS_PLUGIN_PATH=str(tmp_path))
+    out = python(
+        'import narrows, numpy; print(narrows.ops.test.scale(numpy.ones(2, "float32"), factor=3))',
+        NARROWS_PLUGIN_PATH=str(tmp_path),
+    )
     assert out == "[3. 3.]\n"
 
 

@@ -1,6 +1,7 @@
 """torch: the gate, the dispatcher, autograd, functorch, compile, export, autocast, modules; against torch's own ops."""
 
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_lltm_gradients():
 def test_a_second_derivative_is_refused():
     x = double(3)
     (g,) = torch.autograd.grad(narrows.exp(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|does not require grad"):
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
         g.sum().backward()
 
 
@@ -147,7 +148,7 @@ def test_tensors_that_are_not_strided(kind):
 class Wrapped(torch.Tensor):
     """A subclass that holds a tensor and sees every op."""
 
-    calls = []
+    calls: ClassVar[list] = []
 
     @staticmethod
     def __new__(cls, inner):
@@ -171,7 +172,7 @@ def test_modes_see_the_call():
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mode(TorchDispatchMode):
-        seen = []
+        seen: ClassVar[list] = []
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             self.seen.append(str(function))
@@ -196,7 +197,7 @@ def test_out():
     z = torch.complex(torch.ones(2), torch.ones(2))
     given = torch.empty(2)
     assert narrows.add(z.conj().imag, 0, out=given) is given and given[0] == -1
-    with pytest.raises(ValueError, match="expected torch.float32"):
+    with pytest.raises(ValueError, match=r"expected torch\.float32"):
         narrows.add(z.conj().imag, 0, out=torch.empty(3))
 
 
@@ -230,7 +231,9 @@ def test_mixed_frameworks():
 def test_vmap():
     a, b = torch.randn(5, 3, 4), torch.randn(4)
     torch.testing.assert_close(torch.vmap(narrows.add, in_dims=(0, None))(a, b), a + b)
-    torch.testing.assert_close(torch.vmap(narrows.add, in_dims=(2, 0), out_dims=1)(a, b), torch.vmap(torch.add, in_dims=(2, 0), out_dims=1)(a, b))
+    torch.testing.assert_close(
+        torch.vmap(narrows.add, in_dims=(2, 0), out_dims=1)(a, b), torch.vmap(torch.add, in_dims=(2, 0), out_dims=1)(a, b)
+    )
     x, w = torch.randn(5, 2, 3, 9), torch.randn(4, 3, 3)
     torch.testing.assert_close(torch.vmap(narrows.conv1d, in_dims=(0, None))(x, w), torch.vmap(F.conv1d, in_dims=(0, None))(x, w))
     ops = torch.ops.narrows.elementwise
@@ -346,7 +349,13 @@ def test_symbolic_rules_agree_with_the_library():
 
 
 def test_conv1d_module_is_a_drop_in():
-    for arguments in ({}, {"stride": 2, "padding": 1}, {"padding": "same", "dilation": 2}, {"padding": 2, "padding_mode": "circular"}, {"groups": 2, "bias": False}):
+    for arguments in (
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": "same", "dilation": 2},
+        {"padding": 2, "padding_mode": "circular"},
+        {"groups": 2, "bias": False},
+    ):
         ours, theirs = narrows.torch.Conv1d(4, 6, 3, **arguments), torch.nn.Conv1d(4, 6, 3, **arguments)
         ours.load_state_dict(theirs.state_dict())
         assert repr(ours) == repr(theirs)
@@ -364,7 +373,7 @@ def test_lltm_module_learns():
     x, target = torch.randn(16, 3), torch.rand(16, 8) * 0.5
     losses = []
     for _ in range(60):
-        h, c = cell(x, (torch.zeros(16, 8), torch.zeros(16, 8)))
+        h, _ = cell(x, (torch.zeros(16, 8), torch.zeros(16, 8)))
         loss = F.mse_loss(h, target)
         optimiser.zero_grad()
         loss.backward()

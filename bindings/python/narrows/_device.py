@@ -2,7 +2,17 @@
 
 from narrows import _narrows
 
-_TYPES = {"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8, "rocm": 10, "rocm_host": 11, "cuda_managed": 13}
+_TYPES = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "rocm": 10,
+    "rocm_host": 11,
+    "cuda_managed": 13,
+}
 _NAMES = {number: name for name, number in _TYPES.items()}
 
 
@@ -17,7 +27,9 @@ class Device:
         if isinstance(type, str):
             name, colon, number = type.partition(":")
             if name not in _TYPES or (colon and not number.isdigit()):
-                raise ValueError(f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several")
+                raise ValueError(
+                    f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several"
+                )
             type, id = _TYPES[name], int(number) if colon else id
         self.type, self.id = int(type), int(id or 0)
 
@@ -162,7 +174,7 @@ def _call(op, inputs, out, device):
     if not arrays:
         raise TypeError(f"{op.op}: no input is an array")
     result = op(*(_sent(x, device) if any(x is a for a in arrays) else x for x in inputs))
-    results = [numpy(r) if r is not None else None for r in (result if isinstance(result, tuple) else (result,))]
+    results: list = [numpy(r) if r is not None else None for r in (result if isinstance(result, tuple) else (result,))]
     if out is None:
         return tuple(results) if isinstance(result, tuple) else results[0]
     for target, value in zip(out if isinstance(out, (tuple, list)) else (out,), results, strict=False):

@@ -1,6 +1,7 @@
 """Numbers where an op takes arrays, and outputs for arrays of frameworks that the extension does not know."""
 
 import sys
+from typing import Any
 
 
 def is_number(x):
@@ -11,7 +12,7 @@ def is_number(x):
     return numpy is not None and isinstance(x, numpy.generic)
 
 
-def as_array(number, like):
+def as_array(number, like) -> Any:
     """A 0-d array of the number, of the dtype, framework and device of `like`. TypeError, ValueError: it does not fit."""
     dtype = str(getattr(like, "dtype", "")).removeprefix("torch.")
     if "float" not in dtype and isinstance(number, float):

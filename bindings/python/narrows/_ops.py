@@ -167,7 +167,9 @@ def info():
     backends = _narrows.backends()
     for b in backends:
         ids = range(b["device_count"] if b["status"] == "ok" else 0)
-        b["devices"] = [{"device": str(d), **_narrows.device_info(d.type, d.id)} for d in (Device(b["device_type"], i) for i in ids)]
+        b["devices"] = [
+            {"device": str(d), **_narrows.device_info(d.type, d.id)} for d in (Device(b["device_type"], i) for i in ids)
+        ]
     return Info(version=version, abi=abi, backends=backends)
 
 

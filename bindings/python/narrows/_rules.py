@@ -6,21 +6,24 @@
 import ast
 import functools
 import operator
+from collections.abc import Callable
+from typing import Any
 
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+
+
+def _check(truth, message):
+    """Raises ValueError(message()) where truth is false."""
+    if not truth:
+        raise ValueError(message())
 
 
 class Numbers:
     """Plain ints."""
 
-    maximum = staticmethod(max)
-    minimum = staticmethod(min)
-
-    @staticmethod
-    def check(truth, message):
-        """Raises ValueError(message()) where truth is false."""
-        if not truth:
-            raise ValueError(message())
+    maximum: Callable[[Any, Any], Any] = staticmethod(max)
+    minimum: Callable[[Any, Any], Any] = staticmethod(min)
+    check: Callable[[Any, Callable[[], str]], None] = staticmethod(_check)
 
 
 @functools.cache
@@ -51,7 +54,9 @@ def _parse_output(text):
 def _parse_dims(text):
     if text == "()":
         return []
-    return ast.parse(f"[{text}]", mode="eval").body.elts
+    dims = ast.parse(f"[{text}]", mode="eval").body
+    assert isinstance(dims, ast.List)
+    return dims.elts
 
 
 def _value(node, names, numbers):

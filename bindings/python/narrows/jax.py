@@ -49,7 +49,10 @@ class _Call:
     def specs(self, arrays):
         """(dtype, shape) or None for every output."""
         given = iter(arrays)
-        inputs = [(lambda a: (str(a.dtype), tuple(a.shape)))(next(given)) if self.present >> i & 1 else None for i in range(len(self.op.inputs))]
+        inputs = [
+            (lambda a: (str(a.dtype), tuple(a.shape)))(next(given)) if self.present >> i & 1 else None
+            for i in range(len(self.op.inputs))
+        ]
         return self.op._infer(inputs)
 
     def outputs(self, arrays):

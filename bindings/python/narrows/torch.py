@@ -8,6 +8,7 @@ transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
 import functools
 import math
 import threading
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -31,7 +32,7 @@ class _Registered:
         self.params = [f[0] for f in op.fields]
         self.num_main = len(op.outputs) - op.num_aux
         self.masked = any(name.endswith("?") for name in op.outputs[: self.num_main])  # gradients: only those that are wanted
-        self.backward = None
+        self.backward: Any = None  # the _Registered of the backward op
         _library.define(self.schema())
         for key in ("CPU", "CUDA"):
             _library.impl(self.name, self.run, key)
@@ -40,7 +41,9 @@ class _Registered:
         torch.library.register_vmap(f"narrows::{self.name}", self.vmap, lib=_library)
         if op.backward is not None and not self.masked:
             self.backward = registered(op.backward)
-            torch.library.register_autograd(f"narrows::{self.name}", once_differentiable(self.differentiate), setup_context=self.save, lib=_library)
+            torch.library.register_autograd(
+                f"narrows::{self.name}", once_differentiable(self.differentiate), setup_context=self.save, lib=_library
+            )
         elif not self.masked:
             torch.library.register_autograd(f"narrows::{self.name}", self.refuse_gradient, lib=_library)
 
@@ -91,7 +94,7 @@ class _Registered:
             if spec is None or not mask >> j & 1:
                 outputs.append(None)
             else:
-                outputs.append(torch.empty(spec[1], dtype=getattr(torch, spec[0]), device=device))
+                outputs.append(torch.empty(tuple(spec[1]), dtype=getattr(torch, spec[0]), device=device))
         if self.masked:
             return [y for y in outputs if y is not None]
         return tuple(outputs) if len(outputs) != 1 else outputs[0]
@@ -173,9 +176,9 @@ def registered(name):
 
 
 class _Symbolic(_rules.Numbers):
-    maximum = staticmethod(torch.sym_max)
-    minimum = staticmethod(torch.sym_min)
-    check = staticmethod(torch._check)
+    maximum: Any = staticmethod(torch.sym_max)
+    minimum: Any = staticmethod(torch.sym_min)
+    check: Any = staticmethod(torch._check)
 
 
 def _hint(extent):
@@ -186,7 +189,7 @@ def _hint(extent):
     return int(hint) if isinstance(hint, int) else 64
 
 
-def specs_of(op, inputs):
+def specs_of(op, inputs) -> list[Any]:
     """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
     present = [None if x is None else (_dtype(x), tuple(x.shape)) for x in inputs]
     concrete = [None if p is None else (p[0], tuple(map(_hint, p[1]))) for p in present]
@@ -210,7 +213,10 @@ def _dtype(x):
 def _single_shapes(reg, size, in_dims, inputs, params):
     """Shapes of one example's outputs."""
     op, _ = reg.bound(dict(params))
-    examples = [x if d is None else x.select(d, 0) if size else x.new_empty(_without(x.shape, d)) for x, d in zip(inputs, in_dims, strict=True)]
+    examples = [
+        x if d is None else x.select(d, 0) if size else x.new_empty(_without(x.shape, d))
+        for x, d in zip(inputs, in_dims, strict=True)
+    ]
     return specs_of(op, examples)
 
 
@@ -264,9 +270,13 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *gradients):
+    def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
         reg = ctx.reg
-        return None, None, *reg.gradients(ctx, gradients, ctx.needs_input_grad[2:], {}, functools.partial(_run_backward, reg, ctx.op))
+        return (
+            None,
+            None,
+            *reg.gradients(ctx, gradients, ctx.needs_input_grad[2:], {}, functools.partial(_run_backward, reg, ctx.op)),
+        )
 
 
 def _run_backward(reg, op, *inputs, wanted):
@@ -313,29 +323,36 @@ class _Functional(torch.autograd.Function):
         return None, None, *reg.gradients(ctx, gradients, ctx.needs_input_grad[2:], ctx.params, reg.backward.call)
 
 
-def _tensors(op, inputs):
-    """The inputs as tensors of torch, with the numbers that are operands as params."""
+def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
+    """The inputs as tensors of torch, and the numbers that are operands as params."""
     first = next(x for x in inputs if isinstance(x, torch.Tensor))
-    inputs = [
-        x if x is None or isinstance(x, torch.Tensor) or _is_number(x) else torch.utils.dlpack.from_dlpack(x) for x in inputs
-    ]
     optional = [name.endswith("?") for name in op.inputs]
-    inputs = [_operands.as_array(x, first) if _is_number(x) and not optional[i] else x for i, x in enumerate(inputs)]
+    tensors: list[Any] = []
+    for i, x in enumerate(inputs):
+        if _is_number(x):
+            x = x if optional[i] else _operands.as_array(x, first)
+        elif x is not None and not isinstance(x, torch.Tensor):
+            x = torch.from_dlpack(x)
+        tensors.append(x)
     if op._lower_precision and torch.is_autocast_enabled(first.device.type):
         dtype = torch.get_autocast_dtype(first.device.type)
-        inputs = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in inputs]
-    if not any(_is_number(x) for x in inputs):
-        return inputs, {}
-    last = [x for x in inputs if isinstance(x, torch.Tensor)][-1]
-    kind = "real" if last.dtype.is_floating_point else "int"
-    numbers = {f"{op.inputs[i][:-1]}_{kind}": x for i, x in enumerate(inputs) if _is_number(x)}
-    for name, x in numbers.items():
-        if kind == "int" and isinstance(x, (float, torch.SymFloat)):
-            raise TypeError(f"{op.op}: {name[0]} is {x!r} beside {_dtype(last)} operands; expected an integer")
-        if name not in op.params:
-            raise TypeError(f"{op.op}: {name.rpartition('_')[0]} is {x!r}; expected a tensor: this op takes no number there")
-    numbers = {n: x.item() if hasattr(x, "item") else float(x) if isinstance(x, int) and kind == "real" else x for n, x in numbers.items()}
-    return [None if _is_number(x) else x for x in inputs], numbers
+        tensors = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in tensors]
+    if not any(map(_is_number, tensors)):
+        return tensors, {}
+    last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
+    numbers = dict(_number_param(op, op.inputs[i][:-1], x, last) for i, x in enumerate(tensors) if _is_number(x))
+    return [None if _is_number(x) else x for x in tensors], numbers
+
+
+def _number_param(op, operand, x: Any, like):
+    """Name and value of the param that stands for an operand; what is symbolic stays so."""
+    kind = "real" if like.dtype.is_floating_point else "int"
+    if f"{operand}_{kind}" not in op.params:
+        raise TypeError(f"{op.op}: {operand} is {x!r}; expected a tensor: this op takes no number there")
+    if kind == "int" and isinstance(x, (float, torch.SymFloat)):
+        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_dtype(like)} operands; expected an integer")
+    x = x.item() if hasattr(x, "item") else x
+    return f"{operand}_{kind}", float(x) if isinstance(x, int) and kind == "real" else x
 
 
 def _is_number(x):
@@ -357,7 +374,7 @@ def _call(op, inputs, out, device):
     elif reg.backward is not None and needs_grad and _plain(inputs):
         outputs = _Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *inputs)
     else:
-        outputs = reg.call(*inputs, **_differing(op), **numbers) if not numbers else reg.call(*inputs, **{**_differing(op), **numbers})
+        outputs = reg.call(*inputs, **{**_differing(op), **numbers})
     if isinstance(outputs, torch.Tensor):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
@@ -392,25 +409,28 @@ def _plain(inputs):
         return False
     return all(
         x is None
-        or (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
-        and not x.is_neg()
-        and not x.is_nested
-        and not x.is_quantized
+        or (
+            (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
+            and not x.is_neg()
+            and not x.is_nested
+            and not x.is_quantized
+        )
         for x in inputs
     )
 
 
 def _into(op, inputs, out, needs_grad):
     """out= where the dispatcher sees the call: computed, then copied."""
-    outs = out if isinstance(out, (tuple, list)) else (out,)
+    outs: Any = out if isinstance(out, (tuple, list)) else (out,)
     if needs_grad or any(o is not None and o.requires_grad and torch.is_grad_enabled() for o in outs):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
-    result = _call(op, inputs, None, None)
+    result: Any = _call(op, inputs, None, None)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
             continue
         if not isinstance(target, torch.Tensor) or target.shape != value.shape or target.dtype != value.dtype:
-            raise ValueError(f"{op.op}: out has {getattr(target, 'dtype', type(target))}, {tuple(getattr(target, 'shape', ()))}; expected {value.dtype}, {tuple(value.shape)}")
+            found = f"{target.dtype}, {tuple(target.shape)}" if isinstance(target, torch.Tensor) else type(target).__name__
+            raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
     return out
 
@@ -435,12 +455,13 @@ def _teach_dynamo():
     for name in _functions.NAMES:
         if name != "astype":
             _functions.public(name)
-    _functions.public("conv1d"), _functions.public("lltm")
+    _functions.public("conv1d")
+    _functions.public("lltm")
     _ops.listen(torch.compiler.allow_in_graph)
     _ops.fill()
 
 
-torch.ops.narrows = _Namespace("narrows")
+setattr(torch.ops, "narrows", _Namespace("narrows"))  # noqa: B010 -- type checkers know no attributes of it
 _when.imported("torch._dynamo", _teach_dynamo)
 
 
@@ -458,7 +479,7 @@ class Conv1d(torch.nn.Conv1d):
     """
 
     def _conv_forward(self, input, weight, bias):
-        padding = self.padding if isinstance(self.padding, str) else self.padding[0]
+        padding: Any = self.padding if isinstance(self.padding, str) else self.padding[0]
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0

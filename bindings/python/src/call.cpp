@@ -92,9 +92,9 @@ const char* text_of(PyObject* value, const char* what) {
 // How the call is made, whatever the op.
 enum Option { kOut, kStream, kDevice, kBackend, kKernel, kDeterministic, kNoOption };
 Option find_option(PyObject* name, bool exactly) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("out"),     PyUnicode_InternFromString("stream"),
-                                    PyUnicode_InternFromString("device"),  PyUnicode_InternFromString("backend"),
-                                    PyUnicode_InternFromString("kernel"),  PyUnicode_InternFromString("deterministic")};
+  static PyObject* const names[] = {PyUnicode_InternFromString("out"),    PyUnicode_InternFromString("stream"),
+                                    PyUnicode_InternFromString("device"), PyUnicode_InternFromString("backend"),
+                                    PyUnicode_InternFromString("kernel"), PyUnicode_InternFromString("deterministic")};
   for (int i = 0; i < kNoOption; ++i)
     if (names[i] == name || (!exactly && PyUnicode_Compare(names[i], name) == 0)) return static_cast<Option>(i);
   return kNoOption;
@@ -165,7 +165,8 @@ bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keyw
     if (!set_keyword(c, PyTuple_GetItem(keywords, i), arguments[count + i])) return false;
   for (int32_t i = 0; i < c.op->operands; ++i) {
     if (c.objects[i] != nullptr && c.objects[i] != Py_None) continue;
-    PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands, c.declaration.inputs[static_cast<uint32_t>(i)]);
+    PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands,
+                 c.declaration.inputs[static_cast<uint32_t>(i)]);
     return false;
   }
   return set_outputs(c);
@@ -193,8 +194,10 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
   if (!inputs) return nullptr;
   if (c.flags != 0 || c.backend != nullptr || c.kernel != nullptr)
-    return PyErr_Format(PyExc_NotImplementedError, "%s: backend, kernel and deterministic are for calls that go straight to the "
-                        "library, not for torch's dispatcher, JAX or device=", c.declaration.op->name);
+    return PyErr_Format(PyExc_NotImplementedError,
+                        "%s: backend, kernel and deterministic are for calls that go straight to the "
+                        "library, not for torch's dispatcher, JAX or device=",
+                        c.declaration.op->name);
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
                                       c.device == nullptr ? Py_None : c.device, nullptr);
 }
@@ -264,11 +267,15 @@ bool check_streams(Call& c) {
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
     if (!is_array(c, i) || c.routes[i] == Route::dlpack) continue;  // a producer orders itself on the stream that it is told
     void* other = c.stream;
-    if (c.routes[i] == Route::own) other = own_stream(c.objects[i]);
-    else if (!current_stream(c.routes[i], c.where, &other)) return false;
+    if (c.routes[i] == Route::own)
+      other = own_stream(c.objects[i]);
+    else if (!current_stream(c.routes[i], c.where, &other))
+      return false;
     if (other == c.stream) continue;
-    PyErr_Format(PyExc_ValueError, "%s: tensors of several frameworks whose current streams differ; make one stream current in "
-                 "both, or pass stream=", c.declaration.op->name);
+    PyErr_Format(PyExc_ValueError,
+                 "%s: tensors of several frameworks whose current streams differ; make one stream current in "
+                 "both, or pass stream=",
+                 c.declaration.op->name);
     return false;
   }
   return true;
@@ -511,7 +518,8 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
   find_routes(c);
   c.wanted = wanted & ~(uint64_t{1} << 63);
   for (uint32_t i = 0; i < c.num_inputs; ++i)
-    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i])) return nullptr;
+    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i]))
+      return nullptr;
   return run(c);
 }
 

@@ -114,8 +114,9 @@ int find_field(const Declaration& d, PyObject* name, bool exactly) {
 void store_initial(const nw_param& f, unsigned char* blob) {
   const auto integer = static_cast<int64_t>(f.initial);
   const auto single = static_cast<float>(f.initial);
-  const void* const value = f.dtype.code != kDLFloat ? static_cast<const void*>(&integer) : f.dtype.bits == 32 ? static_cast<const void*>(&single)
-                                                                                                      : &f.initial;
+  const void* const value = f.dtype.code != kDLFloat ? static_cast<const void*>(&integer)
+                            : f.dtype.bits == 32     ? static_cast<const void*>(&single)
+                                                     : &f.initial;
   for (int lane = 0; lane < f.dtype.lanes; ++lane) store(blob + f.offset + lane * (f.dtype.bits / 8), f, value);
 }
 
@@ -140,7 +141,8 @@ PyObject* get_field(const nw_param& f, const unsigned char* blob) {
   const unsigned char* from = blob + f.offset;
   if (f.dtype.lanes > 1) {
     Ref tuple(PyTuple_New(f.dtype.lanes));
-    for (int i = 0; tuple && i < f.dtype.lanes; ++i) PyTuple_SetItem(tuple.get(), i, load_element(f, from + i * (f.dtype.bits / 8)));
+    for (int i = 0; tuple && i < f.dtype.lanes; ++i)
+      PyTuple_SetItem(tuple.get(), i, load_element(f, from + i * (f.dtype.bits / 8)));
     return tuple.release();
   }
   Ref number(load_element(f, from));
@@ -155,7 +157,8 @@ bool set_operand(const Declaration& d, uint32_t input, PyObject* value, DLDataTy
   const bool real = dtype.code == kDLFloat || dtype.code == kDLBfloat;
   const int field = real ? d.real_field[input] : d.int_field[input];
   if (field < 0) {
-    PyErr_Format(PyExc_TypeError, "%s: %U is %R; expected an array: this op takes no number there", d.op->name, d.inputs[input], value);
+    PyErr_Format(PyExc_TypeError, "%s: %U is %R; expected an array: this op takes no number there", d.op->name, d.inputs[input],
+                 value);
     return false;
   }
   if (real) return store_real(d, field_of(d, field), value, blob + field_of(d, field).offset);

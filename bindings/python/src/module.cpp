@@ -6,8 +6,8 @@
 
 namespace narrows::python {
 
-PyObject* borrow_dlpack(PyObject* object, void* stream);                               // tensor.cpp
-PyObject* xla_handlers(PyObject*, PyObject*);                                           // xla.cpp
+PyObject* borrow_dlpack(PyObject* object, void* stream);  // tensor.cpp
+PyObject* xla_handlers(PyObject*, PyObject*);             // xla.cpp
 
 namespace {
 
@@ -15,11 +15,11 @@ struct NamedDtype {
   const char* name;
   DLDataType dtype;
 };
-constexpr NamedDtype kDtypes[] = {
-    {"float32", {kDLFloat, 32, 1}}, {"float64", {kDLFloat, 64, 1}}, {"float16", {kDLFloat, 16, 1}}, {"bfloat16", {kDLBfloat, 16, 1}},
-    {"int8", {kDLInt, 8, 1}},       {"int16", {kDLInt, 16, 1}},     {"int32", {kDLInt, 32, 1}},     {"int64", {kDLInt, 64, 1}},
-    {"uint8", {kDLUInt, 8, 1}},     {"uint16", {kDLUInt, 16, 1}},   {"uint32", {kDLUInt, 32, 1}},   {"uint64", {kDLUInt, 64, 1}},
-    {"bool", {kDLBool, 8, 1}}};
+constexpr NamedDtype kDtypes[] = {{"float32", {kDLFloat, 32, 1}},   {"float64", {kDLFloat, 64, 1}}, {"float16", {kDLFloat, 16, 1}},
+                                  {"bfloat16", {kDLBfloat, 16, 1}}, {"int8", {kDLInt, 8, 1}},       {"int16", {kDLInt, 16, 1}},
+                                  {"int32", {kDLInt, 32, 1}},       {"int64", {kDLInt, 64, 1}},     {"uint8", {kDLUInt, 8, 1}},
+                                  {"uint16", {kDLUInt, 16, 1}},     {"uint32", {kDLUInt, 32, 1}},   {"uint64", {kDLUInt, 64, 1}},
+                                  {"bool", {kDLBool, 8, 1}}};
 
 PyObject* exception_of(int32_t status) {
   switch (status) {
@@ -36,8 +36,9 @@ DLDevice device_of(int type, int id) { return {static_cast<DLDeviceType>(type), 
 const NamedDtype* find_dtype(PyObject* object) {
   const char* const attributes[] = {"name", "__name__", nullptr};
   for (size_t i = 0; i < 3; ++i) {
-    const Ref text(PyUnicode_Check(object) ? Ref::borrow(object).release()
-                   : attributes[i] != nullptr ? PyObject_GetAttrString(object, attributes[i]) : PyObject_Str(object));
+    const Ref text(PyUnicode_Check(object)    ? Ref::borrow(object).release()
+                   : attributes[i] != nullptr ? PyObject_GetAttrString(object, attributes[i])
+                                              : PyObject_Str(object));
     const char* name = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
     PyErr_Clear();
     if (name == nullptr) continue;
@@ -158,8 +159,7 @@ PyObject* empty(PyObject*, PyObject* arguments) {
 
 PyObject* from_dlpack(PyObject*, PyObject* object) {
   const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (!PyObject_HasAttrString(object, "__dlpack__"))
-    return PyErr_Format(PyExc_TypeError, "%R has no __dlpack__", type.get());
+  if (!PyObject_HasAttrString(object, "__dlpack__")) return PyErr_Format(PyExc_TypeError, "%R has no __dlpack__", type.get());
   return borrow_dlpack(object, nullptr);
 }
 
@@ -218,8 +218,10 @@ const char* dtype_name(DLDataType dtype) {
 bool parse_dtype(PyObject* object, DLDataType* out) {
   const NamedDtype* const found = find_dtype(object);
   if (found == nullptr) {
-    PyErr_Format(PyExc_ValueError, "dtype = %R; expected one of float16, bfloat16, float32, float64, int8 to int64, uint8 to uint64, "
-                 "bool", object);
+    PyErr_Format(PyExc_ValueError,
+                 "dtype = %R; expected one of float16, bfloat16, float32, float64, int8 to int64, uint8 to uint64, "
+                 "bool",
+                 object);
     return false;
   }
   *out = found->dtype;
@@ -251,8 +253,8 @@ PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill_module)},
                             {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
                             {0, nullptr}};
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "narrows._narrows", nullptr, 0, narrows::python::module_functions, slots,
-                          nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "narrows._narrows", nullptr, 0, narrows::python::module_functions, slots, nullptr, nullptr, nullptr};
 
 }  // namespace
 

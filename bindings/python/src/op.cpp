@@ -133,9 +133,7 @@ PyObject* names_of(const char* const* names, uint32_t count) {
   for (uint32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyUnicode_FromString(names[i]));
   return tuple.release();
 }
-PyObject* text_or_none(const char* text) {
-  return text == nullptr ? Ref::borrow(Py_None).release() : PyUnicode_FromString(text);
-}
+PyObject* text_or_none(const char* text) { return text == nullptr ? Ref::borrow(Py_None).release() : PyUnicode_FromString(text); }
 
 PyObject* get_params(PyObject* self, void*) {
   const Op* const op = as_op(self);
@@ -184,7 +182,8 @@ PyObject* get_flags(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_o
 PyObject* get_lower_precision(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->declaration->lower_precision); }
 PyObject* get_blob(PyObject* self, void*) {
   const Op* const op = as_op(self);
-  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(op->blob), static_cast<Py_ssize_t>(op->declaration->op->params_size));
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(op->blob),
+                                   static_cast<Py_ssize_t>(op->declaration->op->params_size));
 }
 
 PyObject* op_repr(PyObject* self) {
@@ -238,14 +237,13 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
                          {"__signature__", T_OBJECT, offsetof(Op, signature), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
-PyMethodDef methods[] = {
-    {"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(op_bind)), METH_VARARGS | METH_KEYWORDS,
-     "bind(**params)\n--\n\nThe same op with these values of its parameters."},
-    {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
-    {"_run", op_run, METH_VARARGS, nullptr},
-    {"_infer", op_infer, METH_VARARGS, nullptr},
-    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(op_bind)), METH_VARARGS | METH_KEYWORDS,
+                          "bind(**params)\n--\n\nThe same op with these values of its parameters."},
+                         {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
+                         {"_run", op_run, METH_VARARGS, nullptr},
+                         {"_infer", op_infer, METH_VARARGS, nullptr},
+                         {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(op_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},

@@ -72,8 +72,7 @@ const char* const kUsed[] = {"used_dltensor", "used_dltensor_versioned"};
 
 void destroy_capsule(PyObject* capsule) {  // nobody has taken it
   for (const bool versioned : {false, true})
-    if (PyCapsule_IsValid(capsule, kNames[versioned]))
-      release_managed(PyCapsule_GetPointer(capsule, kNames[versioned]), versioned);
+    if (PyCapsule_IsValid(capsule, kNames[versioned])) release_managed(PyCapsule_GetPointer(capsule, kNames[versioned]), versioned);
 }
 
 // An export: the tensor stays alive until the consumer lets go, from any thread, maybe after the interpreter's end.
@@ -154,10 +153,11 @@ const char* buffer_format(DLDataType t) {
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor* const t = as_tensor(self);
   const char* const format = buffer_format(t->dl.dtype);
-  const char* problem = t->dl.device.device_type != kDLCPU ? "the tensor is not on the CPU; use .to('cpu')"
-                        : format == nullptr                ? "the buffer protocol has no bfloat16; use .numpy()"
-                        : (flags & PyBUF_WRITABLE) && t->read_only ? "the tensor is read-only"
-                        : !(flags & PyBUF_STRIDES) && !contiguous(t->dl) ? "the tensor is not contiguous" : nullptr;
+  const char* problem = t->dl.device.device_type != kDLCPU               ? "the tensor is not on the CPU; use .to('cpu')"
+                        : format == nullptr                              ? "the buffer protocol has no bfloat16; use .numpy()"
+                        : (flags & PyBUF_WRITABLE) && t->read_only       ? "the tensor is read-only"
+                        : !(flags & PyBUF_STRIDES) && !contiguous(t->dl) ? "the tensor is not contiguous"
+                                                                         : nullptr;
   view->obj = nullptr;
   if (problem != nullptr) {
     PyErr_SetString(PyExc_BufferError, problem);
@@ -199,7 +199,8 @@ PyObject* get_contiguous(PyObject* self, void*) { return PyBool_FromLong(contigu
 PyObject* get_device(PyObject* self, void*) {
   const Ref type(import_attribute("narrows._device", "Device"));
   const DLDevice device = as_tensor(self)->dl.device;
-  return type ? PyObject_CallFunction(type.get(), "ii", static_cast<int>(device.device_type), static_cast<int>(device.device_id)) : nullptr;
+  return type ? PyObject_CallFunction(type.get(), "ii", static_cast<int>(device.device_type), static_cast<int>(device.device_id))
+              : nullptr;
 }
 
 // Bytes of `source`, contiguous, into this contiguous tensor; both may be on any device.
@@ -219,7 +220,8 @@ PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
   nw_error error{};
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status = nw_copy(rt, to->dl.device, address(to->dl), layout->dl.device, address(layout->dl), bytes_of(to->dl), to->stream, &error);
+  status =
+      nw_copy(rt, to->dl.device, address(to->dl), layout->dl.device, address(layout->dl), bytes_of(to->dl), to->stream, &error);
   Py_END_ALLOW_THREADS;
   return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
 }
@@ -230,8 +232,8 @@ PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
   DLDataType dtype{};
   if (!parse_dtype(dtype_object, &dtype)) return nullptr;
   if (dtype.bits != t->dl.dtype.bits)
-    return PyErr_Format(PyExc_ValueError, "view: %s has %d bits; expected %d, as %s", dtype_name(dtype), dtype.bits, t->dl.dtype.bits,
-                        dtype_name(t->dl.dtype));
+    return PyErr_Format(PyExc_ValueError, "view: %s has %d bits; expected %d, as %s", dtype_name(dtype), dtype.bits,
+                        t->dl.dtype.bits, dtype_name(t->dl.dtype));
   Tensor* const view = new_object();
   if (view == nullptr) return nullptr;
   own_layout(view, t->dl);
@@ -280,14 +282,15 @@ PyMethodDef methods[] = {
     {"numpy", tensor_numpy, METH_NOARGS, "numpy()\n--\n\nA NumPy array over a CPU tensor's memory, else of a copy."},
     {"view", tensor_view, METH_O, "view(dtype)\n--\n\nThe same memory in a dtype of the same size."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
-                       {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
-                       {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
-                       {Py_tp_getset, getset},
-                       {Py_tp_methods, methods},
-                       {Py_tp_doc, const_cast<char*>("A tensor in memory of Narrows' own, on any device; narrows.empty, .from_dlpack.")},
-                       {0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+    {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
+    {Py_tp_getset, getset},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, const_cast<char*>("A tensor in memory of Narrows' own, on any device; narrows.empty, .from_dlpack.")},
+    {0, nullptr}};
 PyType_Spec spec = {"narrows._narrows.Tensor", sizeof(Tensor), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 

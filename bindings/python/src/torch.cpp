@@ -22,9 +22,9 @@ struct Torch {
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
   const Ref capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));  // torch 2.10 and later
-  const auto* api = static_cast<const DLPackExchangeAPI*>(
-      capsule && PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api") ? PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api")
-                                                                         : nullptr);
+  const auto* api = static_cast<const DLPackExchangeAPI*>(capsule && PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api")
+                                                              ? PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api")
+                                                              : nullptr);
   PyErr_Clear();
   while (api != nullptr && api->header.version.major > 1) api = reinterpret_cast<const DLPackExchangeAPI*>(api->header.prev_api);
   return api != nullptr && api->dltensor_from_py_object_no_sync != nullptr ? api : nullptr;
@@ -176,7 +176,8 @@ bool read_torch(PyObject* object, Array* out) {
 bool torch_stream(DLDevice device, void** stream) {
   Torch* const t = torch();
   if (t == nullptr) return false;
-  if (t->api != nullptr) return t->api->current_work_stream(static_cast<DLDeviceType>(device.device_type), device.device_id, stream) == 0;
+  if (t->api != nullptr)
+    return t->api->current_work_stream(static_cast<DLDeviceType>(device.device_type), device.device_id, stream) == 0;
   const Ref function(import_attribute("torch.cuda", "current_stream"));
   const Ref current(function ? PyObject_CallFunction(function.get(), "i", device.device_id) : nullptr);
   const Ref handle(current ? PyObject_GetAttrString(current.get(), "cuda_stream") : nullptr);

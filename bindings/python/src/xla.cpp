@@ -30,15 +30,25 @@ int32_t code_of(int32_t status) {
 // XLA's numbers of the dtypes that we have.
 bool dtype_of(int32_t number, DLDataType* out) {
   static constexpr DLDataType kDtypes[] = {{},
-                                           {kDLBool, 8, 1},  {kDLInt, 8, 1},   {kDLInt, 16, 1},  {kDLInt, 32, 1},   {kDLInt, 64, 1},
-                                           {kDLUInt, 8, 1},  {kDLUInt, 16, 1}, {kDLUInt, 32, 1}, {kDLUInt, 64, 1},  {kDLFloat, 16, 1},
-                                           {kDLFloat, 32, 1}, {kDLFloat, 64, 1}};
+                                           {kDLBool, 8, 1},
+                                           {kDLInt, 8, 1},
+                                           {kDLInt, 16, 1},
+                                           {kDLInt, 32, 1},
+                                           {kDLInt, 64, 1},
+                                           {kDLUInt, 8, 1},
+                                           {kDLUInt, 16, 1},
+                                           {kDLUInt, 32, 1},
+                                           {kDLUInt, 64, 1},
+                                           {kDLFloat, 16, 1},
+                                           {kDLFloat, 32, 1},
+                                           {kDLFloat, 64, 1}};
   if (number == 16) return *out = {kDLBfloat, 16, 1}, true;
   if (number < 1 || number > 12) return false;
   return *out = kDtypes[number], true;
 }
 
-// What the attributes say. op: the name; params: bytes; layout: masks of the present inputs and outputs, device type, inputs, outputs.
+// What the attributes say. op: the name; params: bytes; layout: masks of the present inputs and outputs, device type, inputs,
+// outputs.
 struct Request {
   char op[128] = "";
   const xla::Array* params = nullptr;
@@ -47,7 +57,9 @@ struct Request {
 bool read_attributes(const Attributes& attributes, Request* out) {
   for (int64_t i = 0; i < attributes.size; ++i) {
     const Text& name = *attributes.names[i];
-    const auto is = [&name](const char* text) { return name.size == std::strlen(text) && std::memcmp(name.data, text, name.size) == 0; };
+    const auto is = [&name](const char* text) {
+      return name.size == std::strlen(text) && std::memcmp(name.data, text, name.size) == 0;
+    };
     const auto* const array = static_cast<const xla::Array*>(attributes.values[i]);
     if (is("op") && attributes.types[i] == kString) {
       const Text& op = *static_cast<const Text*>(attributes.values[i]);
@@ -63,7 +75,8 @@ bool read_attributes(const Attributes& attributes, Request* out) {
 }
 
 // The tensors of one side, in their places; the absent ones are NULL.
-const char* place(const Tensors& given, int64_t mask, int64_t count, DLDevice device, DLTensor* tensors, const DLTensor** pointers) {
+const char* place(const Tensors& given, int64_t mask, int64_t count, DLDevice device, DLTensor* tensors,
+                  const DLTensor** pointers) {
   int64_t next = 0;
   for (int64_t i = 0; i < count; ++i) {
     pointers[i] = nullptr;
@@ -113,10 +126,12 @@ XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
 
 XlaError* execute(const CallFrame* frame) {
   Request request;
-  if (!read_attributes(frame->attributes, &request)) return refuse(frame, kInvalidArgument, "narrows: expected the attributes op, params, layout");
+  if (!read_attributes(frame->attributes, &request))
+    return refuse(frame, kInvalidArgument, "narrows: expected the attributes op, params, layout");
   const int64_t* const layout = request.layout;
   const int64_t inputs = layout[3], outputs = layout[4];
-  if (inputs < 0 || outputs < 0 || inputs + outputs > NW_MAX_TENSORS) return refuse(frame, kInvalidArgument, "narrows: expected at most 32 tensors");
+  if (inputs < 0 || outputs < 0 || inputs + outputs > NW_MAX_TENSORS)
+    return refuse(frame, kInvalidArgument, "narrows: expected at most 32 tensors");
   const bool cpu = layout[2] == kDLCPU;
   const DLDevice device{static_cast<DLDeviceType>(layout[2]), cpu ? 0 : ordinal(frame)};
   DLTensor tensors[NW_MAX_TENSORS];

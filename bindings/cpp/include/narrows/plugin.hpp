@@ -203,7 +203,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     if ((sig->flags & ~uint32_t{NW_DETERMINISTIC}) != 0 || sig->kernel != nullptr)
       return fail(error, NW_UNSUPPORTED, "flags and kernel variants that this plugin does not have");
     for (uint64_t i = op->params_size; i < sig->params_size; ++i)
-      if (static_cast<const unsigned char*>(sig->params)[i] != 0) return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
+      if (static_cast<const unsigned char*>(sig->params)[i] != 0)
+        return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
     for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
       if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK) return status;
     try {
@@ -267,9 +268,9 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
 }  // namespace narrows::plugin
 
 // The one symbol that the host looks up. NAME: the plugin's; then one Op in braces, or several with ',' between.
-#define NARROWS_PLUGIN(NAME, ...)                                                                          \
-  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                  \
+#define NARROWS_PLUGIN(NAME, ...)                                                                                       \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                               \
     static const auto* const plugin = new narrows::plugin::Plugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
-    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                         \
+    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                                      \
   }
 #endif
