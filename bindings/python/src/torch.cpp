@@ -1,5 +1,5 @@
 // torch.cpp -- torch's tensors without linking torch: the gate that says whether a call may bypass torch's dispatcher, the C
-// exchange API, and outputs of torch's own. docs/design.md, "Python", has the cases that the gate is for.
+// exchange API, and outputs of torch's own. docs/python.md, "The gate", says what it is for.
 #include "arrays.h"
 
 #include <dlfcn.h>
