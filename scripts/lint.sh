@@ -28,7 +28,7 @@ each_file() { xargs -r -d '\n' -P "$(nproc)" -n 4 "$@"; }
 
 clang_format() {
   step format
-  source_files '\.(c|h|cpp|hpp)$' "$@" >"$LOG/format.files"
+  source_files '\.(c|h|cpp|hpp|cu)$' "$@" >"$LOG/format.files"
   if [ "$verb" = format ]; then
     logged format.log each_file "$LINT/clang-format" -i <"$LOG/format.files"
   elif ! each_file "$LINT/clang-format" --dry-run --Werror <"$LOG/format.files" >"$LOG/format.log" 2>&1; then
@@ -51,7 +51,9 @@ for entry in entries:
     entry["command"] = re.sub(r" (-f(no-)?gnu-unique|-Wno-psabi)\b", "", entry["command"])
 json.dump(entries, sys.stdout)
 PYTHON
-  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" >"$LOG/tidy.files"
+  # Not what only another build compiles, by a toolkit that this one does not ask for.
+  grep -oE '"file": "[^"]*"' "$NARROWS_ROOT/build/lint/compile_commands.json" | cut -d '"' -f 4 | sed "s:^$NARROWS_ROOT/::" >"$LOG/tidy.known"
+  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" | grep -Fxf "$LOG/tidy.known" >"$LOG/tidy.files"
   each_file "$LINT/clang-tidy" --quiet -p "$NARROWS_ROOT/build/lint" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
     [ ! -t 1 ] || printf '\n'
     grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | head -n 60 | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2

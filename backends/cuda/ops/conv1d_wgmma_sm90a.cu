@@ -1,12 +1,12 @@
-// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed into
-// the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is
-// copied to the workspace first, one line for each residue of the position modulo the stride.
+// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed
+// into the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it
+// is copied to the workspace first, one line for each residue of the position modulo the stride.
 //
 // A block makes 128 output channels x 256 positions and goes on to the next tile (persistent). The reduction runs over slices of 64
-// channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the copy
-// engine nor a matrix descriptor can start at any position: both know multiples of 16 bytes only. So a slice of x comes once for a
-// chunk, from an aligned start and with a halo of 16 positions; three warps transpose it in shared memory; a position then is 16 bytes
-// of 8 channels, and a tap is the descriptor's address + 16 for each position that it reads later.
+// channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the
+// copy engine nor a matrix descriptor can start at any position: both know multiples of 16 bytes only. So a slice of x comes once
+// for a chunk, from an aligned start and with a halo of 16 positions; three warps transpose it in shared memory; a position then is
+// 16 bytes of 8 channels, and a tap is the descriptor's address + 16 for each position that it reads later.
 //
 //   warp 0          loads: x by slices, weights by (slice, tap)
 //   warps 1 to 3    transpose x: ldmatrix.trans, stmatrix
@@ -28,9 +28,9 @@ namespace {
 
 constexpr int kRows = 128, kColumns = 256, kHalo = 16, kSlice = 64;  // output channels, positions, channels
 constexpr int kWarpgroup = 128, kBlockThreads = 3 * kWarpgroup;
-constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;                 // bytes from 8 channels to the next 8
-constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;               // of x; of 64 positions in it
-constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;                 // of 64 output channels, of all
+constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;    // bytes from 8 channels to the next 8
+constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;  // of x; of 64 positions in it
+constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;    // of 64 output channels, of all
 constexpr int kRawTiles = 2, kTiles = 2, kWeightTiles = 4, kOutBytes = 64 * 128;
 constexpr int kMostChunks = 32, kMostLines = 16;
 constexpr int kBarriers = 2 * (kRawTiles + kTiles + kWeightTiles) + 1;
@@ -49,7 +49,7 @@ struct WgmmaShape {
   int groups, outs, ins, taps, length;
   int chunks, tap_step;
   int slices, row_tiles, column_tiles, tiles;
-  bool resident;   // all weights of a block's rows stay in shared memory
+  bool resident;  // all weights of a block's rows stay in shared memory
   Chunk chunk[kMostChunks];
 };
 
@@ -75,7 +75,8 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
 }
 __device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u, int v) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+          to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
@@ -94,21 +95,21 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, in
 }
 
 // 64 x 256 sums += 16 of the reduction; `accumulate` = 0: the sums start here.
-#define NARROWS_SUMS8(i)                                                                                                       \
+#define NARROWS_SUMS8(i)                                                                                                           \
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
       "+f"(sums[i + 7])
-#define NARROWS_WGMMA(type)                                                                                                    \
-  asm volatile(                                                                                                                \
-      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"                                                                              \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                                             \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,"   \
-      "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,"   \
-      "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"     \
-      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, p, 1, 1, 1, 0; }\n"                 \
-      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24), NARROWS_SUMS8(32), NARROWS_SUMS8(40),        \
-        NARROWS_SUMS8(48), NARROWS_SUMS8(56), NARROWS_SUMS8(64), NARROWS_SUMS8(72), NARROWS_SUMS8(80), NARROWS_SUMS8(88),      \
-        NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                          \
+#define NARROWS_WGMMA(type)                                                                                                  \
+  asm volatile(                                                                                                              \
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"                                                                            \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                                           \
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+      "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59," \
+      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88," \
+      "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"   \
+      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, p, 1, 1, 1, 0; }\n"               \
+      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24), NARROWS_SUMS8(32), NARROWS_SUMS8(40),      \
+        NARROWS_SUMS8(48), NARROWS_SUMS8(56), NARROWS_SUMS8(64), NARROWS_SUMS8(72), NARROWS_SUMS8(80), NARROWS_SUMS8(88),    \
+        NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                        \
       : "l"(a), "l"(b), "r"(accumulate))
 template <class T>
 __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, int accumulate) {
@@ -462,7 +463,8 @@ __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
   __shared__ T tile[32][34];
   const Correlation& c = s.c;
   const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
-  const int depth_tiles = (depth + 31) / 32, out_tiles = (static_cast<int>(s.pitch) + 31) / 32, block = static_cast<int>(blockIdx.x);
+  const int depth_tiles = (depth + 31) / 32, out_tiles = (static_cast<int>(s.pitch) + 31) / 32,
+            block = static_cast<int>(blockIdx.x);
   const int k0 = block % depth_tiles * 32, m0 = block / depth_tiles % out_tiles * 32, group = block / depth_tiles / out_tiles;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = 8;
   w += group * c.w_group, packed += group * depth * s.pitch;
@@ -470,8 +472,8 @@ __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
   for (int i = warp; i < 32; i += warps) {
     const int out = s.along_outs ? lane : i, at = s.along_outs ? i : lane;
     const int channel = (k0 + at) / taps, tap = tap_at(s, (k0 + at) % taps);
-    tile[out][at] = m0 + out < outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap]
-                                                         : narrowed<T>(0.0f);
+    tile[out][at] =
+        m0 + out < outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap] : narrowed<T>(0.0f);
   }
   __syncthreads();
   for (int i = warp; i < 32; i += warps) {
@@ -530,7 +532,8 @@ Encode find_encode() {
   static const Encode encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
   }();
   return encode;
@@ -550,12 +553,14 @@ CUtensorMap encode_map(const MapShape& m, const void* base) {
     const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
     strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
   }
-  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1}, steps[5] = {1, 1, 1, 1, 1};
+  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1},
+                   steps[5] = {1, 1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult result = find_encode()(
-      &map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, const_cast<void*>(base),
-      extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      find_encode()(&map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5,
+                    const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw Refusal{NW_FAILED, -1, "conv1d: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
   return map;
@@ -573,7 +578,8 @@ class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
     const bool in_place = c_.step == 1 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
-                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) && steps_well(c_.batch, c_.in_batch);
+                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) &&
+                          steps_well(c_.batch, c_.in_batch);
     if (!PlanChunks()) return;
     WgmmaShape& s = s_;
     s.groups = static_cast<int>(c_.groups), s.outs = static_cast<int>(c_.outs), s.ins = static_cast<int>(c_.ins);
@@ -585,8 +591,8 @@ class WgmmaPart final : public Part {
     s.tiles = static_cast<int>(c_.groups * s.row_tiles * s.column_tiles * c_.batch);
     const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
     s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
-    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && steps_well(c_.outs, c_.out_channel) &&
-                 steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
+    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 &&
+                steps_well(c_.outs, c_.out_channel) && steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
     blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);
     pack_.c = c_, pack_.pitch = ceil_div(c_.outs, 8) * 8, pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
@@ -629,7 +635,8 @@ class WgmmaPart final : public Part {
         const int64_t room = s_.tap_step == 0 ? 1 : (kHalo - shift) / s_.tap_step + 1;
         const int64_t taps = std::min(room, ceil_div(c_.taps - tap, lines));
         if (s_.chunks == kMostChunks) return false;
-        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line), static_cast<int>(taps)};
+        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line),
+                                 static_cast<int>(taps)};
         tap += taps * lines;
       }
     }
@@ -647,21 +654,31 @@ class WgmmaPart final : public Part {
   }
 
   void EncodeMaps(const void* x, const void* weights, WgmmaShape& s) const {
-    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice, true};
+    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice,
+                true};
     if (lines_offset_ > 0)
-      in = {dtype_, {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
+      in = {dtype_,
+            {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
             {line_.pitch, line_.pitch * c_.ins, line_.pitch * c_.ins * c_.groups, line_.pitch * c_.ins * c_.groups * line_.lines},
-            64, kSlice, true};
+            64,
+            kSlice,
+            true};
     s.x = encode_map(in, x);
     in.columns = kHalo, in.swizzle = false;
     s.x_halo = encode_map(in, x);
     const int64_t tap = pack_.pitch * c_.ins;
-    s.w = encode_map({dtype_, {c_.outs, c_.ins, c_.taps, c_.groups, 1}, {pack_.pitch, tap, tap * c_.taps, 0}, 64,
-                      s.resident ? 16 : kSlice, true}, weights);
+    s.w = encode_map({dtype_,
+                      {c_.outs, c_.ins, c_.taps, c_.groups, 1},
+                      {pack_.pitch, tap, tap * c_.taps, 0},
+                      64,
+                      s.resident ? 16 : kSlice,
+                      true},
+                     weights);
     s.out = s.w;
     if (copy_out_)
-      s.out = encode_map({dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64,
-                          true}, s.y);
+      s.out = encode_map(
+          {dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64, true},
+          s.y);
   }
 
   template <class Visit>
@@ -680,7 +697,7 @@ class WgmmaPart final : public Part {
   WgmmaShape s_{};
   PackShape pack_{};
   LineShape line_{};
-  bool copy_out_ = false;  // the copy engine can write y
+  bool copy_out_ = false;                       // the copy engine can write y
   int64_t lines_offset_ = 0, line_blocks_ = 0;  // 0: x is read where it lies
   int blocks_ = 0;
 };
