@@ -293,30 +293,34 @@ def in_cache(table):
 
 
 def layouts(table):
-    n = 8192
     for dtype in (torch.float32, torch.float16, torch.float64, torch.uint8):
-        short = str(dtype)[6:]
+        layouts_of(table, dtype)
 
-        def out(rows=n, columns=n, dtype=dtype):
-            return torch.empty(rows, columns, device="cuda", dtype=dtype)
 
-        def full(rows=n, columns=n, dtype=dtype):
-            return random((rows, columns), dtype)
+def layouts_of(table, dtype):
+    n = 8192
+    short = str(dtype)[6:]
 
-        table.row(f"broadcast row {short}", "add", lambda: [full(), random((n,), dtype), out()])
-        table.row(f"broadcast column {short}", "add", lambda: [full(), random((n, 1), dtype), out()])
-        table.row(f"broadcast odd row {short}", "add", lambda: [full(n, n - 1), random((n - 1,), dtype), out(n, n - 1)])
-        table.row(f"broadcast outer {short}", "add", lambda: [random((n, 1), dtype), random((n,), dtype), out()])
-        table.row(f"transposed + row-major {short}", "add", lambda: [full().t(), full(), out()])
-        table.row(f"transposed + transposed {short}", "add", lambda: [full().t(), full().t(), out()])
-        table.row(f"transposed odd {short}", "add", lambda: [full(n - 1, n - 3).t(), full(n - 3, n - 1), out(n - 3, n - 1)])
-        table.row(f"transposed neg {short}", "neg" if dtype != torch.uint8 else "cast", lambda: [full().t(), out()])
-        table.row(f"strided columns {short}", "add", lambda: [full(n, 2 * n)[:, ::2], full(), out()])
-        table.row(f"strided all {short}", "add", lambda: [full(n, 2 * n)[:, ::2], full(n, 2 * n)[:, 1::2], out(n, 2 * n)[:, ::2]])
-        table.row(f"strided rows {short}", "add", lambda: [full(2 * n)[::2], full(2 * n)[1::2], out()])
-        table.row(f"permuted NCHW to NHWC {short}", "add", lambda: permuted(dtype))
-        table.row(f"offset by one {short}", "add", lambda: offset(dtype, (1, 1, 1)))
-        table.row(f"offset by one, two, none {short}", "add", lambda: offset(dtype, (1, 2, 0)))
+    def out(rows=n, columns=n):
+        return torch.empty(rows, columns, device="cuda", dtype=dtype)
+
+    def full(rows=n, columns=n):
+        return random((rows, columns), dtype)
+
+    table.row(f"broadcast row {short}", "add", lambda: [full(), random((n,), dtype), out()])
+    table.row(f"broadcast column {short}", "add", lambda: [full(), random((n, 1), dtype), out()])
+    table.row(f"broadcast odd row {short}", "add", lambda: [full(n, n - 1), random((n - 1,), dtype), out(n, n - 1)])
+    table.row(f"broadcast outer {short}", "add", lambda: [random((n, 1), dtype), random((n,), dtype), out()])
+    table.row(f"transposed + row-major {short}", "add", lambda: [full().t(), full(), out()])
+    table.row(f"transposed + transposed {short}", "add", lambda: [full().t(), full().t(), out()])
+    table.row(f"transposed odd {short}", "add", lambda: [full(n - 1, n - 3).t(), full(n - 3, n - 1), out(n - 3, n - 1)])
+    table.row(f"transposed neg {short}", "neg" if dtype != torch.uint8 else "cast", lambda: [full().t(), out()])
+    table.row(f"strided columns {short}", "add", lambda: [full(n, 2 * n)[:, ::2], full(), out()])
+    table.row(f"strided all {short}", "add", lambda: [full(n, 2 * n)[:, ::2], full(n, 2 * n)[:, 1::2], out(n, 2 * n)[:, ::2]])
+    table.row(f"strided rows {short}", "add", lambda: [full(2 * n)[::2], full(2 * n)[1::2], out()])
+    table.row(f"permuted NCHW to NHWC {short}", "add", lambda: permuted(dtype))
+    table.row(f"offset by one {short}", "add", lambda: offset(dtype, (1, 1, 1)))
+    table.row(f"offset by one, two, none {short}", "add", lambda: offset(dtype, (1, 2, 0)))
 
 
 def permuted(dtype):
@@ -326,8 +330,10 @@ def permuted(dtype):
 
 def offset(dtype, by):
     n = 1 << 26
-    return [random((n + 8,), dtype)[by[0] : n], random((n + 8,), dtype)[by[1] : n + by[1] - by[0]]] + [
-        torch.empty(n + 8, device="cuda", dtype=dtype)[by[2] : n + by[2] - by[0]]
+    return [
+        random((n + 8,), dtype)[by[0] : n],
+        random((n + 8,), dtype)[by[1] : n + by[1] - by[0]],
+        torch.empty(n + 8, device="cuda", dtype=dtype)[by[2] : n + by[2] - by[0]],
     ]
 
 
