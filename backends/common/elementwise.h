@@ -10,8 +10,8 @@ namespace narrows::common {
 
 constexpr unsigned kFloat = 1, kInt = 2, kBool = 4;  // kinds of dtypes
 struct Function {
-  int number;  // NW_EW_*
   const char* name;
+  int number;  // NW_EW_*
   int arity;
   unsigned kinds;  // dtypes that it takes
   bool to_bool;    // its result is bool; else it has the operands' dtype
