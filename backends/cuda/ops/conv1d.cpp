@@ -20,7 +20,7 @@ enum Kernel { kWgmma, kMma, kGemm, kDirect, kScalar };
 constexpr const char* kKernels[] = {"wgmma", "mma", "gemm", "direct", "scalar", nullptr};
 
 const Variant* variants() {
-  static const Variant list[] = {{kKernels[kWgmma], conv1d_native().wgmma, nullptr},
+  static const Variant list[] = {{kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma},
                                  {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma},
                                  {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
                                  {kKernels[kDirect], plan_direct, plan_grad_w_direct},
