@@ -240,8 +240,9 @@ struct Products {
           if (i == 0) release_x();
         }
         weights.advance();
-        // Resident: one warpgroup runs a slice ahead of the other, so that one multiplies while the other stores.
-        if (kResident && group == 0 && leader && first_tile && slice == 0 && tap == s.taps - 1) arrive(m.one_ahead);
+        // Resident: one warpgroup runs a tile of x ahead of the other, so that one multiplies while the other stores. Not further:
+        // tiles are freed by both.
+        if (kResident && group == 0 && leader && first_tile && (slice | chunk) == 0 && i == count - 1) arrive(m.one_ahead);
       }
     }
   }
