@@ -8,14 +8,15 @@ jobs() {
 }
 
 # configure PRESET TARGET...: with the tests if TARGET is "all" or one of them. A folder that already has them keeps them.
+CONFIGURE_OPTIONS=() # more of them, for a command of its own
 configure() {
-  local folder=$NARROWS_ROOT/build/$1 options=()
+  local folder=$NARROWS_ROOT/build/$1 options=(${CONFIGURE_OPTIONS[@]+"${CONFIGURE_OPTIONS[@]}"})
   if [[ $2 == all || $2 == *_tests ]]; then
     options+=(-DNARROWS_BUILD_TESTS=ON)
   elif ! grep -qs '^NARROWS_BUILD_TESTS:BOOL=ON' "$folder/CMakeCache.txt"; then
     options+=(-DNARROWS_BUILD_TESTS=OFF)
   fi
-  ! has_command ccache || options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  ! has_command ccache || options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   logged "configure-$1.log" cmake -S "$NARROWS_ROOT" --preset "$1" ${options[@]+"${options[@]}"}
 }
 

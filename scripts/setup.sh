@@ -69,6 +69,11 @@ golang-go | command go | a caller in Go
 binutils | command readelf | lists what the libraries export
 pahole | command pahole | lists the layout of every struct
 valgrind | command valgrind | runs a caller in C, and sees what it leaks'
+readonly NEEDS_hip_amd='
+hipcc | command hipcc | compiles the hip backend for AMD
+libamdhip64-dev | library amdhip64 | HIP: its headers, and the runtime that the plugin needs'
+readonly NEEDS_hip_nvidia='
+clang-19 | command clang++-19 | compiles the hip backend for NVIDIA'
 readonly NEEDS_lint='
 python3-venv | python_module ensurepip | fetches clang-format, clang-tidy and ruff from PyPI'
 readonly NEEDS_fuzz='

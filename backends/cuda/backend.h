@@ -41,7 +41,10 @@ struct Instance {
   const Device& device(const nw_sig& sig) const { return devices[static_cast<size_t>(sig.device.device_id)]; }
 };
 
-using Op = common::Op<Instance>;
+// Made when the plugin is loaded: what clang could make while it compiles, it would put on the device as well, `plan` included.
+struct Op : common::Op<Instance> {
+  Op(const char* op, const char* const* variants, decltype(plan) planner) : common::Op<Instance>{op, variants, planner} {}
+};
 extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
 
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".

@@ -27,11 +27,9 @@ void check_tensor(const DLTensor& t, int32_t index, int32_t device) {
   if (extent.begin == extent.end) return;
   const auto* address = reinterpret_cast<const void*>(extent.begin);
   const int type = static_cast<int>(t.device.device_type);
-  gpuPointerAttributes attributes{};
-  const bool known = gpuPointerGetAttributes(&attributes, address) == gpuSuccess;
-  const bool is_device = known && attributes.type == gpuMemoryTypeDevice,
-             is_managed = known && attributes.type == gpuMemoryTypeManaged;
-  const bool is_pinned = known && attributes.type == gpuMemoryTypeHost;
+  const Memory memory = memory_at(address);
+  const bool is_device = memory.kind == Memory::kDevice, is_managed = memory.kind == Memory::kManaged;
+  const bool is_pinned = memory.kind == Memory::kPinned;
   if (!is_device && !is_managed && !is_pinned)
     refuse(NW_INVALID, index,
            "tensor %d: address %p is no memory that the driver knows: host memory, or freed; expected memory of device %d", index,
@@ -43,8 +41,8 @@ void check_tensor(const DLTensor& t, int32_t index, int32_t device) {
                         : "device",
            type);
   if (is_pinned) return;
-  if (is_device && attributes.device != device)
-    refuse(NW_INVALID, index, "tensor %d: address %p is memory of device %d; expected device %d", index, address, attributes.device,
+  if (is_device && memory.device != device)
+    refuse(NW_INVALID, index, "tensor %d: address %p is memory of device %d; expected device %d", index, address, memory.device,
            device);
   const void* base = nullptr;
   size_t size = 0;

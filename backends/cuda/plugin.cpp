@@ -13,8 +13,8 @@
 namespace narrows::gpu {
 namespace {
 
-constexpr const Op* kOps[] = {
-    &conv1d, &conv1d_backward,
+constexpr const common::Op<Instance>* kOps[] = {
+    &conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward,
 };
 
 const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }
@@ -45,8 +45,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     int count = 0;
     if (const gpuError_t found = gpuGetDeviceCount(&count); found != gpuSuccess || count == 0)
       throw Refusal{NW_UNAVAILABLE, -1,
-                    std::string(kPluginName) + ": " + (found == gpuSuccess ? "there is no device" : advice(found)) + " (" +
-                        gpuGetErrorString(found) + ")",
+                    std::string(found == gpuSuccess ? "there is no device" : advice(found)) + " (" + gpuGetErrorString(found) + ")",
                     static_cast<int64_t>(found)};
     const char* const checked = std::getenv("NARROWS_CHECK");
     auto instance = std::make_unique<Instance>();
@@ -60,7 +59,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
                                    .multiprocessors = properties.multiProcessorCount,
                                    .threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
                                    .warp_size = properties.warpSize,
-                                   .shared_memory = max_shared_memory(properties),
+                                   .shared_memory = max_shared_memory(id, properties),
                                    .l2_cache = static_cast<size_t>(properties.l2CacheSize),
                                    .total_memory = properties.totalGlobalMem});
     }
@@ -88,7 +87,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", properties.name);
     write_arch(properties, info.arch, sizeof(info.arch));
-    write_uuid(properties, info.uuid);
+    write_uuid(device_id, properties, info.uuid);
     info.total_memory = properties.totalGlobalMem;
     write_sized(out, info);
   });
@@ -149,7 +148,8 @@ int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_
 
 bool is_host(DLDevice device) { return device.device_type == kDLCPU || static_cast<int>(device.device_type) == kPinnedType; }
 bool is_ours(DLDevice device) {
-  return static_cast<int>(device.device_type) == kDeviceType || static_cast<int>(device.device_type) == kManagedType;
+  const int type = static_cast<int>(device.device_type);
+  return type == kDeviceType || (kManagedType != 0 && type == kManagedType);
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
@@ -218,7 +218,7 @@ int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler,
 
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
-    const Op& op = find_op(kOps, *sig, kDeviceType);
+    const auto& op = find_op(kOps, *sig, kDeviceType);
     const DeviceScope scope(device_of(self, sig->device.device_id).id);
     plan_op<Instance>(op, instance_of(self), *sig, out, info);
   });

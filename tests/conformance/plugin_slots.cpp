@@ -12,12 +12,6 @@ namespace {
 
 constexpr DLDevice kHost{kDLCPU, 0};
 
-// Whether DLTensor.data of the device is an address, so that alignment and pointer arithmetic mean something.
-bool has_addresses() {
-  const auto type = static_cast<int>(device().device_type);
-  return type == kDLCPU || type == kDLCUDA || type == kDLROCM || type == kDLVulkan || type == kDLOneAPI;
-}
-
 std::vector<unsigned char> random_bytes(size_t size, Rng& rng) {
   std::vector<unsigned char> bytes(size);
   for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(rng.bits());

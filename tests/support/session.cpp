@@ -125,6 +125,7 @@ void open_session(const Options& options) {
   if (!options.environment.empty() && environment == nullptr)
     fail("the manifest '" + made->manifest.path + "' has no environment '" + options.environment + "'");
   if (environment != nullptr) enter(*environment);
+  setenv("NARROWS_CHECK", "1", 0);  // a backend that can look up whose memory a tensor is does so while it is judged
   made->runtime = make_runtime(options.plugin);
   DLDevice device = options.device.empty() ? DLDevice{} : parse_device(options.device);
   made->tested = choose_backend(made->runtime, options, device.device_type);
@@ -153,6 +154,11 @@ std::string arch() {
   nw_error error{};
   if (nw_device(runtime(), device(), &info, &error) != NW_OK) fail(std::string("nw_device: ") + error.message);
   return info.arch;
+}
+
+bool has_addresses() {
+  const auto type = static_cast<int>(device().device_type);
+  return type == kDLCPU || type == kDLCUDA || type == kDLROCM || type == kDLVulkan || type == kDLOneAPI;
 }
 
 static const nw_op* listed(const char* op) {

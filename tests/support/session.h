@@ -35,6 +35,7 @@ DLDevice device();                              // under test
 const nw_backend_info& tested();                // the plugin under test
 const char* backend();                          // its name, for nw_call.backend
 std::string arch();                             // nw_device_info.arch
+bool has_addresses();                           // DLTensor.data is an address there, and no handle
 uint64_t base_seed();
 Manifest& manifest();
 

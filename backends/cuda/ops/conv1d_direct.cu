@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kWindowThreads) windows(const Correlation c, c
     T* out = static_cast<T*>(p.out) + c.out_offset + n * c.out_batch + group * c.out_group + m0 * c.out_channel;
 #pragma unroll
     for (int m = 0; m < kOuts; ++m) {
-      if (m >= outs) break;
+      if (m >= outs) continue;  // not break: a loop with two exits is not unrolled by every compiler, and its sums go to memory
       const A add = p.bias == nullptr ? A{0} : widen(static_cast<const T*>(p.bias)[(group * c.outs + m0 + m) * c.bias_stride]);
 #pragma unroll
       for (int i = 0; i < kPositions; ++i) {

@@ -1,14 +1,11 @@
 // conv1d_scalar.cu -- conv1d and its gradients as plain loops, for any strides and any alignment: the baseline that the other
 // kernels are measured and checked against, and what takes the calls that no other kernel does. Step 5 of a tensor's path.
+#include "bytes.h"
 #include "conv1d.h"
 #include "dtype.h"
 
 namespace narrows::gpu {
 namespace {
-
-// Unsigned integers of an element's size.
-template <class T>
-using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
 
 // An element as an accumulator. kBytewise: the address may be no multiple of its size.
 template <bool kBytewise, class T>
@@ -16,13 +13,7 @@ __device__ Accumulate<T> read(const T* p) {
   if constexpr (!kBytewise) {
     return widen(*p);
   } else {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(p);
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < sizeof(T); ++i) bits |= uint64_t{bytes[i]} << (8 * i);
-    const auto word = static_cast<Bits<T>>(bits);
-    T value;
-    memcpy(&value, &word, sizeof(T));
-    return widen(value);
+    return widen(load_bytes<T>(p));
   }
 }
 template <bool kBytewise, class T>
@@ -31,12 +22,7 @@ __device__ void write(T* p, Accumulate<T> x) {
   if constexpr (!kBytewise) {
     *p = value;
   } else {
-    Bits<T> word;
-    memcpy(&word, &value, sizeof(T));
-    // By way of memory: of an f16 that was just converted, ptxas 13.0 stores the lower byte as the number converted to u8.
-    volatile Bits<T> stored = word;
-    for (unsigned i = 0; i < sizeof(T); ++i)
-      reinterpret_cast<unsigned char*>(p)[i] = reinterpret_cast<volatile unsigned char*>(&stored)[i];
+    store_bytes(p, value);
   }
 }
 
@@ -97,7 +83,7 @@ __device__ double add_threads(double value) {
   __shared__ double values[kSumThreads];
   __syncthreads();
   values[threadIdx.x] = value;
-  for (int half = kSumThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
   }

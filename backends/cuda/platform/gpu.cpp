@@ -1,17 +1,12 @@
 // gpu.cpp -- what differs between the vendors in more than a name, for CUDA. Step 4 of a tensor's path.
 #include "gpu.h"
 
-#include <cuda.h>
-
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 
 #include "common/plugin.h"
 
 namespace narrows::gpu {
-
-using common::refuse;
 
 const char* advice(gpuError_t error) {
   switch (error) {
@@ -67,73 +62,8 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
   std::snprintf(out, size, "sm_%d%d", properties.major, properties.minor);
 }
 int compute_capability(const gpuDeviceProp& properties) { return properties.major * 10 + properties.minor; }
-size_t max_shared_memory(const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
-void write_uuid(const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }
-
-// ---- the driver, by the entry points that the runtime finds: nothing is linked ----
-
-namespace {
-
-template <class Function>
-Function entry_point(const char* name, unsigned version) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found);
-  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
-    refuse(NW_UNAVAILABLE, -1, "the NVIDIA driver has no %s; install a newer driver", name);
-  return reinterpret_cast<Function>(function);
-}
-
-struct Driver {
-  CUresult (*ctx_get_current)(CUcontext*) = entry_point<decltype(ctx_get_current)>("cuCtxGetCurrent", 4000);
-  CUresult (*ctx_push)(CUcontext) = entry_point<decltype(ctx_push)>("cuCtxPushCurrent", 4000);
-  CUresult (*ctx_pop)(CUcontext*) = entry_point<decltype(ctx_pop)>("cuCtxPopCurrent", 4000);
-  CUresult (*ctx_device)(CUdevice*) = entry_point<decltype(ctx_device)>("cuCtxGetDevice", 2000);
-  CUresult (*retain)(CUcontext*, CUdevice) = entry_point<decltype(retain)>("cuDevicePrimaryCtxRetain", 7000);
-  CUresult (*device_get)(CUdevice*, int) = entry_point<decltype(device_get)>("cuDeviceGet", 2000);
-  CUresult (*stream_ctx)(CUstream, CUcontext*) = entry_point<decltype(stream_ctx)>("cuStreamGetCtx", 9020);
-  CUresult (*address_range)(CUdeviceptr*, size_t*, CUdeviceptr) = entry_point<decltype(address_range)>("cuMemGetAddressRange",
-                                                                                                       3020);
-};
-const Driver& driver() {
-  static const Driver instance;
-  return instance;
-}
-
-// The primary context of a device, which the runtime and every framework use. Retained once and kept: what a thread or an exit
-// handler may still use must stay.
-CUcontext primary_context(int device) {
-  constexpr int kMost = 64;
-  static std::atomic<CUcontext> contexts[kMost];
-  if (device < 0 || device >= kMost) refuse(NW_UNSUPPORTED, -1, "device %d; this backend knows 0 to %d", device, kMost - 1);
-  CUcontext context = contexts[device].load(std::memory_order_acquire);
-  if (context != nullptr) return context;
-  CUdevice handle = 0;
-  CUresult result = driver().device_get(&handle, device);
-  if (result == CUDA_SUCCESS) result = driver().retain(&context, handle);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) refuse(NW_OUT_OF_MEMORY, -1, "device %d has no memory left for a context", device);
-  if (result != CUDA_SUCCESS)
-    refuse(NW_UNAVAILABLE, -1, "device %d could not be opened (driver error %d)", device, static_cast<int>(result));
-  contexts[device].store(context, std::memory_order_release);  // a second thread that retains it too gets the same one
-  return context;
-}
-
-}  // namespace
-
-// By the driver's stack of contexts: the runtime's cudaSetDevice, to come back to a device, would make a context there.
-DeviceScope::DeviceScope(int device) {
-  const CUcontext wanted = primary_context(device);
-  CUcontext current = nullptr;
-  if (driver().ctx_get_current(&current) == CUDA_SUCCESS && current == wanted) return;
-  if (const CUresult result = driver().ctx_push(wanted); result != CUDA_SUCCESS)
-    refuse(NW_DEVICE_LOST, -1, "device %d: its context cannot be entered (driver error %d)", device, static_cast<int>(result));
-  entered_ = true;
-}
-
-DeviceScope::~DeviceScope() {
-  CUcontext left = nullptr;
-  if (entered_) driver().ctx_pop(&left);
-}
+size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
+void write_uuid(int, const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }
 
 gpuMemPool_t create_pool(int device, uint64_t kept) {
   int supported = 0;
@@ -148,26 +78,15 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   return pool;
 }
 
-bool is_default_stream(gpuStream_t stream) {
-  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
-
-int stream_device(gpuStream_t stream) {
-  if (is_default_stream(stream)) return -1;
-  CUcontext context = nullptr;
-  CUdevice device = 0;
-  if (driver().stream_ctx(stream, &context) != CUDA_SUCCESS || driver().ctx_push(context) != CUDA_SUCCESS)
-    refuse(NW_INVALID, -1, "stream %p is no stream of CUDA", static_cast<void*>(stream));
-  const CUresult result = driver().ctx_device(&device);
-  driver().ctx_pop(&context);
-  return result == CUDA_SUCCESS ? static_cast<int>(device) : -1;
-}
-
-bool find_allocation(const void* address, const void** base, size_t* size) {
-  CUdeviceptr start = 0;
-  if (driver().address_range(&start, size, reinterpret_cast<CUdeviceptr>(address)) != CUDA_SUCCESS) return false;
-  *base = reinterpret_cast<const void*>(start);
-  return true;
+Memory memory_at(const void* address) {
+  cudaPointerAttributes found{};
+  if (cudaPointerGetAttributes(&found, address) != cudaSuccess) return {Memory::kUnknown, -1};
+  switch (found.type) {
+    case cudaMemoryTypeDevice: return {Memory::kDevice, found.device};
+    case cudaMemoryTypeManaged: return {Memory::kManaged, found.device};
+    case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
+    default: return {Memory::kUnknown, -1};
+  }
 }
 
 }  // namespace narrows::gpu

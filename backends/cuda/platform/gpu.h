@@ -57,12 +57,6 @@
 #define gpuFuncAttributeMaxDynamicSharedMemorySize cudaFuncAttributeMaxDynamicSharedMemorySize
 #define gpuOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveBlocksPerMultiprocessor
 
-#define gpuPointerAttributes cudaPointerAttributes
-#define gpuPointerGetAttributes cudaPointerGetAttributes
-#define gpuMemoryTypeHost cudaMemoryTypeHost
-#define gpuMemoryTypeDevice cudaMemoryTypeDevice
-#define gpuMemoryTypeManaged cudaMemoryTypeManaged
-
 // ---- what differs in more than a name ----
 
 namespace narrows::gpu {
@@ -100,6 +94,17 @@ __device__ __forceinline__ uint32_t narrow_pair(float x, float y, bf16) {
   return bits;
 }
 
+// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
+
+template <class T>
+__device__ __forceinline__ T load_streamed(const T* p) {
+  return __ldcs(p);
+}
+template <class T>
+__device__ __forceinline__ void store_streamed(T* p, T x) {
+  __stcs(p, x);
+}
+
 // ---- the device, seen from the host ----
 
 // Why there is no device, and what to install.
@@ -113,8 +118,8 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size);
 // 90 for sm_90. 0 for another vendor's device.
 int compute_capability(const gpuDeviceProp& properties);
 // Dynamic shared memory that a block may ask for, in bytes.
-size_t max_shared_memory(const gpuDeviceProp& properties);
-void write_uuid(const gpuDeviceProp& properties, uint8_t* out);
+size_t max_shared_memory(int device, const gpuDeviceProp& properties);
+void write_uuid(int device, const gpuDeviceProp& properties, uint8_t* out);
 
 // While it lives, calls of this thread go to `device`. Afterwards all is as before; a context is made on no other device.
 class DeviceScope {
@@ -134,6 +139,12 @@ gpuMemPool_t create_pool(int device, uint64_t kept);
 bool is_default_stream(gpuStream_t stream);
 // The device that a stream belongs to, -1 for a default stream, which is every device's.
 int stream_device(gpuStream_t stream);
+// Whose memory an address is.
+struct Memory {
+  enum Kind { kUnknown, kDevice, kManaged, kPinned } kind;  // kUnknown: the host's, or none at all
+  int device;
+};
+Memory memory_at(const void* address);
 // The allocation that an address lies in; false: none that the driver knows.
 bool find_allocation(const void* address, const void** base, size_t* size);
 

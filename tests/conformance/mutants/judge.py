@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""judge.py -- whether the conformance suite sees one fault of faults.txt, and says what is wrong.
+"""judge.py -- whether the conformance suite sees the faults of faults.txt, and says what is wrong.
 
 The verdict on a mutant is good when the suite ran through its plugin, failed, and the right test is among those that failed. Where
 the table says "passes", nothing may have failed and something must have been run.
+
+  judge.py conv1d.flipped_taps --narrows .../narrows --plugins DIR                                      one fault, on the CPU
+  judge.py --all --jobs 16 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so       all of them, on a GPU
+
+Exit codes: 0 judged well, 1 not caught, 3 no such plugin or device (as narrows conform says it), 77 the fault is the CPU's alone.
 """
 
 import argparse
+import concurrent.futures
+import fnmatch
 import json
 import os
 import pathlib
@@ -18,35 +25,61 @@ TABLE = pathlib.Path(__file__).with_name("faults.txt")
 PASSES = "passes"
 COMPLAINT = "complaint: "
 WHOLE = "*"
+UNAVAILABLE = 3
+NOT_HERE = 77
 
 
 class Mutant(NamedTuple):
+    name: str
     plugin: str
     fault: str
     tests: str
     right: str
+    cpu_alone: str  # why it can only be judged on the CPU; "": on every device
+
+
+class Place(NamedTuple):
+    """Where mutants are judged."""
+
+    narrows: str
+    plugins: str
+    real: str  # the plugin of the device; "": the CPU
+
+    def plugin(self, name: str) -> pathlib.Path:
+        return pathlib.Path(self.plugins, name, f"narrows_{name}.so")
+
+    def environment(self, fault: str) -> dict[str, str]:
+        real = {"NARROWS_TEST_REAL_PLUGIN": os.path.abspath(self.real)} if self.real else {}
+        return os.environ | {"NARROWS_TEST_FAULT": fault} | real
 
 
 class Report(NamedTuple):
+    exit_code: int
     backend: str
-    passed: bool
     results: dict[str, str]  # test: "passed", "failed" or "skipped"
+    reasons: dict[str, str]  # test: why it was skipped
     complaints: list[str]
     text: str
 
 
 def read_table() -> dict[str, Mutant]:
-    families, mutants = {}, {}
+    families, rows, cpu_alone = {}, {}, {}
     for line in TABLE.read_text().splitlines():
         columns = [column.strip() for column in line.split("|")]
         if match := re.fullmatch(r"tests ([a-z0-9_]+) *: *(.+)", line):
             families[match[1]] = match[2]
+        elif match := re.fullmatch(r"cpu ([a-z0-9_.]+) *: *(.+)", line):
+            cpu_alone[match[1]] = match[2]
         elif len(columns) == 4 and not line.startswith("#"):
-            plugin, name, tests, right = columns
-            family, fault = name.split(".")
-            mutants[name] = Mutant(plugin, fault, tests or families.get(family, ""), right)
+            rows[columns[1]] = columns
         elif line and not line.startswith("#"):
             sys.exit(f"{TABLE.name}: cannot read '{line}'")
+    if unknown := cpu_alone.keys() - rows.keys():
+        sys.exit(f"{TABLE.name}: no fault {', '.join(sorted(unknown))}, which is said to be the CPU's alone")
+    mutants = {}
+    for plugin, name, tests, right in rows.values():
+        family, fault = name.split(".")
+        mutants[name] = Mutant(name, plugin, fault, tests or families.get(family, ""), right, cpu_alone.get(name, ""))
     return mutants
 
 
@@ -55,14 +88,14 @@ def escaped(test: str) -> str:
     return re.sub(r"([,\[\]\\])", r"\\\1", test)
 
 
-def conform(narrows: str, plugins: str, mutant: Mutant) -> Report:
+def conform(place: Place, mutant: Mutant) -> Report:
     """The verdict of `narrows conform` on the mutant."""
-    plugin = pathlib.Path(plugins, mutant.plugin, f"narrows_{mutant.plugin}.so")
     right = [] if mutant.right == PASSES or mutant.right.startswith(COMPLAINT) else [escaped(mutant.right)]
     tests = [] if mutant.tests == WHOLE else [*filter(None, [mutant.tests]), *right]
+    timeout = "600" if mutant.fault != "hangs" else "30" if place.real else "5"  # the first sign of life is after a driver's start
     done = subprocess.run(
-        [narrows, "conform", "--plugin", plugin, "--json", "--timeout", "5" if mutant.fault == "hangs" else "600", *tests],
-        env=os.environ | {"NARROWS_TEST_FAULT": mutant.fault},
+        [place.narrows, "conform", "--plugin", place.plugin(mutant.plugin), "--json", "--timeout", timeout, *tests],
+        env=place.environment(mutant.fault),
         capture_output=True,
         text=True,
         errors="replace",
@@ -70,11 +103,16 @@ def conform(narrows: str, plugins: str, mutant: Mutant) -> Report:
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        return Report("", False, {}, [], f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\nexit code {done.returncode}")
+        text = f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\nexit code {done.returncode}"
+        return Report(done.returncode, "", {}, {}, [], text)
     tests_run = [test for run in said["runs"] for test in run["tests"]]
-    text = "\n".join(f"{test['name']}: {failure['text']}" for test in tests_run for failure in test.get("failures", []))
     return Report(
-        said["plugin"]["name"], done.returncode == 0, {test["name"]: test["status"] for test in tests_run}, said["complaints"], text
+        done.returncode,
+        said["plugin"]["name"],
+        {test["name"]: test["status"] for test in tests_run},
+        {test["name"]: test.get("reason", "") for test in tests_run},
+        said["complaints"],
+        "\n".join(f"{test['name']}: {failure['text']}" for test in tests_run for failure in test.get("failures", [])),
     )
 
 
@@ -82,32 +120,81 @@ def verdict(mutant: Mutant, report: Report) -> str:
     """What is wrong with the suite; empty when it judged well."""
     failed = [test for test, status in report.results.items() if status == "failed"]
     complaints = "; ".join([*failed, *report.complaints]) or "nothing"
+    passed = report.exit_code == 0
+    if not report.backend:
+        return f"no verdict: {' '.join(report.text.split())}"
     if report.backend != mutant.plugin:
         return f"the suite ran through backend '{report.backend}'; expected '{mutant.plugin}'"
     if mutant.right == PASSES:
-        return "" if report.passed and "passed" in report.results.values() else f"the plugin is right, and failed: {complaints}"
-    if report.passed:
+        return "" if passed and "passed" in report.results.values() else f"the plugin is right, and failed: {complaints}"
+    if passed:
         return "the verdict is that it passed"
     if mutant.right.startswith(COMPLAINT):
-        return "" if mutant.right.removeprefix(COMPLAINT) in report.complaints else f"the verdict complains of: {complaints}"
+        wanted = mutant.right.removeprefix(COMPLAINT)
+        return "" if fnmatch.filter(report.complaints, wanted) else f"the verdict complains of: {complaints}"
     status = report.results.get(mutant.right, "not run")
-    return "" if status == "failed" else f"'{mutant.right}': {status}; failed: {complaints}"
+    reason = f" ({report.reasons[mutant.right]})" if report.reasons.get(mutant.right) else ""
+    return "" if status == "failed" else f"'{mutant.right}': {status}{reason}; failed: {complaints}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("mutant", help="<family>.<fault>, as in faults.txt")
-    parser.add_argument("--narrows", required=True, help="the narrows command")
-    parser.add_argument("--plugins", required=True, help="the folder that has a folder for each plugin")
-    arguments = parser.parse_args()
-    mutant = read_table()[arguments.mutant]
-    report = conform(arguments.narrows, arguments.plugins, mutant)
+def judge_one(place: Place, mutant: Mutant) -> int:
+    if place.real and mutant.cpu_alone:
+        print(f"{mutant.name} is a fault of the CPU alone: {mutant.cpu_alone}")
+        return NOT_HERE
+    report = conform(place, mutant)
+    if report.exit_code == UNAVAILABLE:
+        print(report.text)
+        return UNAVAILABLE
     failed = sum(status == "failed" for status in report.results.values())
     print(f"{mutant.plugin}, fault {mutant.fault}: {len(report.results)} tests, {failed} failed; right test: {mutant.right}")
     if wrong := verdict(mutant, report):
         print(f"NOT CAUGHT: {wrong}\n{report.text}")
         return 1
     return 0
+
+
+def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
+    """A line for each mutant that is not caught or not judged, and one for all."""
+    looked = [place.narrows, "conform", "--plugin", place.plugin("naive"), "--list"]
+    found = subprocess.run(looked, env=place.environment("none"), capture_output=True, text=True, errors="replace")
+    if found.returncode != 0:
+        print(found.stdout + found.stderr, end="")
+        return found.returncode
+    alone = [mutant for mutant in mutants if place.real and mutant.cpu_alone]
+    for mutant in alone:
+        print(f"not judged: {mutant.name}: {mutant.cpu_alone}")
+    judged = [mutant for mutant in mutants if mutant not in alone]
+    judged.sort(key=lambda mutant: mutant.tests != WHOLE)  # the long ones begin first
+    os.environ.setdefault("NARROWS_NUM_THREADS", str(max(2, (os.cpu_count() or 2) // jobs)))
+    missed = 0
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        reports = {pool.submit(conform, place, mutant): mutant for mutant in judged}
+        for done in concurrent.futures.as_completed(reports):
+            if wrong := verdict(reports[done], done.result()):
+                missed += 1
+                print(f"NOT CAUGHT: {reports[done].name}: {wrong}", flush=True)
+    print(f"{len(judged)} judged, {len(judged) - missed} as they should be, {missed} not caught; {len(alone)} not judged")
+    return 1 if missed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mutant", nargs="?", help="<family>.<fault>, as in faults.txt")
+    parser.add_argument("--all", action="store_true", help="every line of faults.txt")
+    parser.add_argument("--jobs", type=int, default=1, help="with --all: processes side by side")
+    parser.add_argument("--narrows", required=True, help="the narrows command")
+    parser.add_argument("--plugins", required=True, help="the folder that has a folder for each plugin")
+    parser.add_argument("--real", default="", help="the plugin on whose device the mutants work; else it is the CPU")
+    parser.add_argument("--tests", help="what is run instead of what faults.txt says, beside the right test")
+    arguments = parser.parse_args()
+    mutants = read_table()
+    if arguments.all == bool(arguments.mutant) or not (arguments.all or arguments.mutant in mutants):
+        parser.error("expected --all, or one fault of faults.txt")
+    place = Place(arguments.narrows, arguments.plugins, arguments.real)
+    if arguments.all:
+        return judge_all(place, list(mutants.values()), arguments.jobs)
+    mutant = mutants[arguments.mutant]
+    return judge_one(place, mutant._replace(tests=arguments.tests) if arguments.tests else mutant)
 
 
 if __name__ == "__main__":

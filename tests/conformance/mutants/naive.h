@@ -1,7 +1,8 @@
 // naive.h -- what the files of the naive plugin share. It is a complete backend in plain scalar loops, written from docs/ops.md
 // and the headers alone: the conformance suite must pass it, and must not pass it with any of the faults in faults.txt.
 //
-//   naive_plugin.cpp                     the table: device, memory, the stream, plan and launch
+//   naive_plugin.cpp                     the table: instance, plan and launch, and the slots of a device with their faults
+//   naive_host.cpp, naive_device.cpp     the device: the host, or one of a real plugin, whose tensors are computed on as copies
 //   naive_numbers.cpp                    dtypes: one element from memory and to memory
 //   naive_conv1d.cpp, naive_lltm.cpp     the ops, forward and backward
 //   naive_elementwise.cpp                loops over broadcast operands, and sums of gradients
@@ -14,6 +15,9 @@
 #include <narrows/plugin.h>
 
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -23,6 +27,35 @@ namespace naive {
 
 using mutants::fault;
 using mutants::Fault;
+
+// ---- errors: nothing is thrown across the boundary ----
+
+// Why a call is refused.
+struct Refusal {
+  int32_t status, argument;
+  std::string message;
+};
+
+int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message);
+
+// What a slot of another plugin gave.
+inline void check(int32_t status, const nw_error& error) {
+  if (status != NW_OK) throw Refusal{status, error.argument, error.message};
+}
+
+template <class Body>
+int32_t guarded(nw_error* error, const Body& body) noexcept {
+  try {
+    body();
+    return NW_OK;
+  } catch (const Refusal& refusal) {
+    return fail(error, refusal.status, refusal.argument, refusal.message);
+  } catch (const std::bad_alloc&) {
+    return fail(error, NW_OUT_OF_MEMORY, -1, "naive: out of memory");
+  } catch (const std::exception& e) {
+    return fail(error, NW_FAILED, -1, e.what());
+  }
+}
 
 // ---- numbers (naive_numbers.cpp) ----
 
@@ -88,6 +121,7 @@ struct Plan {
   nw_conv1d_params conv1d{};
   nw_elementwise_params elementwise{};
   uint64_t workspace_size = 0;
+  int32_t device_id = 0;
 };
 
 // One launch: the plan's tensors with their addresses.
@@ -106,14 +140,51 @@ struct Op {
 };
 extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
 
-// Why a call is refused; plan() in naive_plugin.cpp turns it into a status.
-struct Refusal {
-  int32_t status, argument;
-  std::string message;
-};
-
 // The params blob as the struct that this plugin knows. Absent bytes are 0; bytes behind the struct must be.
 void read_params(const nw_sig& sig, void* params, uint64_t size);
+
+// ---- the device ----
+
+// Whose slots from create to stream_wait this plugin's are: the plugin that NARROWS_TEST_REAL_PLUGIN names (real_plugin.h), else
+// the host's own. NULL and the reason where there is none.
+const nw_plugin* load_device(nw_error* error);
+const nw_plugin& device_plugin();
+bool is_host();
+extern const nw_plugin host_plugin;  // naive_host.cpp
+
+// What alloc() has given to anybody in this process.
+void remember_allocation(const void* data, uint64_t size);
+void forget_allocation(const void* data);
+
+struct DeviceStream {
+  void* device;  // an instance of device_plugin()
+  int32_t device_id;
+  void* handle;
+};
+
+// The memory of one launch as the host can read and write it: itself where it is the host's; else copies of what the tensors and
+// the workspace span, and of what was allocated around them, so that a mutant stores past an end there as it would here.
+class LaunchMemory {
+ public:
+  LaunchMemory(const DeviceStream& stream, const Plan& plan, const nw_call& call);  // waits for the stream
+  ~LaunchMemory();
+  LaunchMemory(const LaunchMemory&) = delete;
+  LaunchMemory& operator=(const LaunchMemory&) = delete;
+
+  uintptr_t first(const DLTensor& t) const;  // where its first element is; 0 for none
+  unsigned char* workspace() const;
+  void write_back();  // what has changed around the outputs and in the workspace
+
+ private:
+  struct Copy;
+  void add(const DLTensor& t, const Layout& planned, bool written);
+  void add(DLDevice device, uintptr_t begin, uintptr_t end, uint64_t beyond, bool written);
+  uintptr_t here(uintptr_t address) const;
+
+  DeviceStream stream_;
+  void* workspace_;
+  std::vector<Copy> copies_;  // of a device; apart from each other, by address
+};
 
 // ---- loops ----
 

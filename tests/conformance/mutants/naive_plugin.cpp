@@ -1,6 +1,5 @@
-// naive_plugin.cpp -- the table of the naive plugin: the host's memory, its one stream, plan and launch. Everything that plugin.h
-// and docs/abi.md ask of a plugin is here; what the ops compute is not. See naive.h.
-#include <sys/types.h>
+// naive_plugin.cpp -- the table of the naive plugin: an instance, the slots of its device with their faults, plan and launch.
+// Everything that plugin.h and docs/abi.md ask of a plugin is here; what the ops compute is not. See naive.h.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 
 #include "naive.h"
 
@@ -25,51 +22,26 @@ constexpr uint32_t kNumOps = sizeof kOps / sizeof *kOps;
 // The instance: one of it per runtime.
 struct Instance {
   const nw_host* host;
+  void* device;  // the instance of device_plugin()
   std::mutex mutex;
   std::vector<Plan> old_plans;  // of mutants that take a plan for another call's
 };
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 
-// ---- errors: nothing is thrown across the boundary ----
+// What a mutant asks for instead that refuses nothing.
+int32_t asked(int32_t device_id) { return fault(Fault::any_device) ? 0 : device_id; }
+void* asked(void* stream) { return fault(Fault::any_stream) ? nullptr : stream; }
 
-int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message) {
-  if (error != nullptr) {
-    *error = {status, argument, 0, ""};
-    std::snprintf(error->message, sizeof error->message, "%s", message.c_str());
-  }
-  return status;
-}
-
-template <class Body>
-int32_t guarded(nw_error* error, const Body& body) noexcept {
-  try {
-    body();
-    return NW_OK;
-  } catch (const Refusal& refusal) {
-    return fail(error, refusal.status, refusal.argument, refusal.message);
-  } catch (const std::bad_alloc&) {
-    return fail(error, NW_OUT_OF_MEMORY, -1, "naive: out of memory");
-  } catch (const std::exception& e) {
-    return fail(error, NW_FAILED, -1, e.what());
-  }
-}
-
-void check_device(int32_t device_id) {
-  if (device_id != 0 && !fault(Fault::any_device))
-    throw Refusal{NW_INVALID, -1, "naive: device " + std::to_string(device_id) + "; expected 0, the only one"};
-}
-void check_stream(const void* stream) {
-  if (stream != nullptr && !fault(Fault::any_stream))
-    throw Refusal{NW_INVALID, -1, "naive: a stream was given; expected NULL on the CPU"};
-}
-
-// ---- slots: the instance and its device ----
+// ---- slots: the instance ----
 
 int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     static Instance only{};
-    if (fault(Fault::one_instance)) only.host = host;
-    *self = fault(Fault::one_instance) ? &only : new Instance{host, {}, {}};
+    nw_error reason{};
+    void* device = nullptr;
+    check(device_plugin().create(host, &device, &reason), reason);
+    if (fault(Fault::one_instance)) only.host = host, only.device = device;
+    *self = fault(Fault::one_instance) ? &only : new Instance{host, device, {}, {}};
   });
 }
 void destroy(void* self) {
@@ -77,12 +49,14 @@ void destroy(void* self) {
     instance_of(self).host = nullptr;
     return;
   }
+  device_plugin().destroy(instance_of(self).device);
   delete static_cast<Instance*>(self);
 }
 
-int32_t device_count(void* /*self*/, int32_t* count, nw_error* /*error*/) {
-  *count = 1;
-  return NW_OK;
+// ---- slots: the device, its memory and its streams ----
+
+int32_t device_count(void* self, int32_t* count, nw_error* error) {
+  return device_plugin().device_count(instance_of(self).device, count, error);
 }
 
 // As much of a struct as the caller has room for. Its struct_size stays.
@@ -92,70 +66,51 @@ void write_sized(T* out, T value, size_t size = sizeof(T)) {
   std::memcpy(out, &value, fault(Fault::struct_overrun) ? size : std::min<size_t>(out->struct_size, size));
 }
 
-int32_t device_info(void* /*self*/, int32_t device_id, nw_device_info* out, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    nw_device_info info{};
-    std::snprintf(info.name, sizeof info.name, "host memory");
-    std::snprintf(info.arch, sizeof info.arch, "scalar loops");
-    info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    write_sized(out, info);
-  });
+int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error* error) {
+  nw_device_info info{};
+  info.struct_size = sizeof info;
+  const int32_t status = device_plugin().device_info(instance_of(self).device, asked(device_id), &info, error);
+  if (status == NW_OK) write_sized(out, info);
+  return status;
 }
 
-// ---- slots: memory and the one stream ----
-
-int32_t alloc_memory(void* /*self*/, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    check_stream(stream);
-    const uint64_t rounded = (size + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN;
-    const bool too_large = size > PTRDIFF_MAX - NW_WORKSPACE_ALIGN && !fault(Fault::alloc_wraps);
-    const uint64_t room = fault(Fault::alloc_misaligned) || fault(Fault::alloc_wraps) ? 2 * NW_WORKSPACE_ALIGN : 0;
-    void* memory = nullptr;
-    if (size != 0 && !too_large) memory = std::aligned_alloc(NW_WORKSPACE_ALIGN, rounded + room);
-    if (size != 0 && memory == nullptr)
-      throw Refusal{NW_OUT_OF_MEMORY, -1, "naive: no memory for " + std::to_string(size) + " bytes"};
-    if (fault(Fault::alloc_misaligned) && memory != nullptr) memory = static_cast<char*>(memory) + 16;
-    if (fault(Fault::alloc_nothing) && size == 0) memory = std::aligned_alloc(NW_WORKSPACE_ALIGN, NW_WORKSPACE_ALIGN);
-    *data = memory;
-  });
+int32_t alloc_memory(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
+  const bool wraps = fault(Fault::alloc_wraps) && size > UINT64_MAX - NW_WORKSPACE_ALIGN;  // rounded up, it is next to nothing
+  uint64_t wanted = wraps ? NW_WORKSPACE_ALIGN : size;
+  if (fault(Fault::alloc_misaligned) && size != 0 && size <= PTRDIFF_MAX) wanted += NW_WORKSPACE_ALIGN;
+  if (fault(Fault::alloc_nothing) && size == 0) wanted = NW_WORKSPACE_ALIGN;
+  void* memory = nullptr;
+  const int32_t status = device_plugin().alloc(instance_of(self).device, asked(device_id), wanted, asked(stream), &memory, error);
+  if (status != NW_OK) return status;
+  if (fault(Fault::alloc_misaligned) && memory != nullptr) memory = static_cast<char*>(memory) + 16;
+  remember_allocation(memory, size);
+  *data = memory;
+  return NW_OK;
 }
 
-int32_t free_memory(void* /*self*/, int32_t device_id, void* data, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    check_stream(stream);
-    if (fault(Fault::alloc_misaligned)) return;  // and leaks
-    std::free(data);
-  });
+int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_error* error) {
+  forget_allocation(data);
+  if (fault(Fault::alloc_misaligned)) data = nullptr;  // and leaks
+  return device_plugin().free(instance_of(self).device, asked(device_id), data, asked(stream), error);
 }
 
-int32_t copy(void* /*self*/, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_stream(stream);
-    if (to.device_type != kDLCPU || from.device_type != kDLCPU)
-      throw Refusal{NW_UNSUPPORTED, -1, "naive: copies from CPU memory to CPU memory only"};
-    if (fault(Fault::copy_swapped)) std::swap(dst, const_cast<void*&>(src));
-    if (fault(Fault::copy_short) && size != 0) --size;
-    if (size != 0) std::memmove(dst, src, size);
-  });
+int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  if (fault(Fault::copy_swapped)) std::swap(dst, const_cast<void*&>(src)), std::swap(to, from);
+  if (fault(Fault::copy_short) && size != 0) --size;
+  return device_plugin().copy(instance_of(self).device, to, dst, from, src, size, asked(stream), error);
 }
 
-int32_t stream_create(void* /*self*/, int32_t device_id, void** stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    *stream = nullptr;
-  });
+int32_t stream_create(void* self, int32_t device_id, void** stream, nw_error* error) {
+  return device_plugin().stream_create(instance_of(self).device, asked(device_id), stream, error);
 }
-int32_t stream_check(void* /*self*/, int32_t device_id, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    check_stream(stream);
-  });
+int32_t stream_destroy(void* self, int32_t device_id, void* stream, nw_error* error) {
+  return device_plugin().stream_destroy(instance_of(self).device, asked(device_id), asked(stream), error);
+}
+int32_t stream_sync(void* self, int32_t device_id, void* stream, nw_error* error) {
+  return device_plugin().stream_sync(instance_of(self).device, asked(device_id), asked(stream), error);
 }
 int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler, nw_error* error) {
-  return stream_check(self, device_id, waiter == nullptr ? signaler : waiter, error);
+  return device_plugin().stream_wait(instance_of(self).device, asked(device_id), asked(waiter), asked(signaler), error);
 }
 
 // ---- slots: plan ----
@@ -167,13 +122,18 @@ const Op& find_op(const nw_sig& sig) {
   throw Refusal{NW_UNSUPPORTED, -1, std::string("naive: no op '") + sig.op + "'"};
 }
 
-void check_sig(const nw_sig& sig) {
+void check_sig(const Instance& instance, const nw_sig& sig) {
   if ((sig.flags & ~uint32_t{NW_DETERMINISTIC}) != 0 && !fault(Fault::any_flag))
     throw Refusal{NW_UNSUPPORTED, -1, "naive: flags = " + std::to_string(sig.flags) + "; it knows 0 and 1"};
   if (sig.kernel != nullptr && !fault(Fault::any_kernel))
     throw Refusal{NW_UNSUPPORTED, -1, std::string("naive: kernel '") + sig.kernel + "'; its only one has no name"};
-  if (sig.device.device_type != kDLCPU) throw Refusal{NW_UNSUPPORTED, -1, "naive: serves the CPU only"};
-  check_device(sig.device.device_id);
+  const int32_t type = device_plugin().device_type, id = sig.device.device_id;
+  if (sig.device.device_type != type) throw Refusal{NW_UNSUPPORTED, -1, "naive: serves device type " + std::to_string(type)};
+  int32_t devices = 0;
+  nw_error reason{};
+  check(device_plugin().device_count(instance.device, &devices, &reason), reason);
+  if ((id < 0 || id >= devices) && !fault(Fault::any_device))
+    throw Refusal{NW_INVALID, -1, "naive: device " + std::to_string(id) + "; there are " + std::to_string(devices) + ", from 0"};
 }
 
 Layout layout_of(const nw_tensor_sig& t, int32_t argument) {
@@ -215,11 +175,12 @@ void make_stale(Instance& instance, Plan& plan) {
   instance.old_plans.push_back(plan);
 }
 
-std::unique_ptr<Plan> make_plan(const nw_sig& sig) {
+std::unique_ptr<Plan> make_plan(const Instance& instance, const nw_sig& sig) {
   const Op& op = find_op(sig);
-  check_sig(sig);
+  check_sig(instance, sig);
   auto plan = std::make_unique<Plan>();
   plan->op = &op;
+  plan->device_id = sig.device.device_id;
   plan->inputs.resize(op.max_inputs);
   plan->outputs.resize(op.num_outputs);
   for (uint32_t i = 0; i < sig.num_inputs; ++i) plan->inputs[i] = layout_of(sig.tensors[i], static_cast<int32_t>(i));
@@ -232,13 +193,14 @@ std::unique_ptr<Plan> make_plan(const nw_sig& sig) {
 int32_t plan_slot(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
     if (instance_of(self).host == nullptr) throw Refusal{NW_FAILED, -1, "naive: the instance was destroyed"};
-    std::unique_ptr<Plan> plan = make_plan(*sig);
+    std::unique_ptr<Plan> plan = make_plan(instance_of(self), *sig);
     if (fault(Fault::would_refuse) && out == nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would not run it, but does"};
     if (fault(Fault::would_run) && out != nullptr) throw Refusal{NW_UNSUPPORTED, -1, "naive: would run it, but does not"};
     if (fault(Fault::stale_params) || fault(Fault::stale_shape) || fault(Fault::stale_strides) || fault(Fault::stale_alignment))
       make_stale(instance_of(self), *plan);
     if (info != nullptr)  // `backend` is the host's to fill in
-      write_sized(info, {0, NW_PLAN_CAPTURABLE, plan->workspace_size, nullptr, nullptr}, offsetof(nw_plan_info, backend));
+      write_sized(info, {0, is_host() ? NW_PLAN_CAPTURABLE : 0U, plan->workspace_size, nullptr, nullptr},
+                  offsetof(nw_plan_info, backend));
     if (out != nullptr) *out = plan.release();
   });
 }
@@ -254,12 +216,12 @@ void read_behind(const Layout& layout, uintptr_t address) {
   if (layout.size() != 0) static_cast<void>(*reinterpret_cast<const volatile unsigned char*>(address + static_cast<uint64_t>(end)));
 }
 
-View view_of(const Layout& layout, const DLTensor* t, bool input) {
+View view_of(const Layout& layout, const DLTensor* t, const LaunchMemory& memory, bool input) {
   View v;
   if (t == nullptr || !layout.present) return v;
   static_cast<Layout&>(v) = layout;
-  const uint64_t offset = fault(Fault::byte_offset) && input ? 0 : t->byte_offset;
-  auto address = reinterpret_cast<uintptr_t>(t->data) + offset;
+  uintptr_t address = memory.first(*t);
+  if (fault(Fault::byte_offset) && input) address -= t->byte_offset;
   if (fault(Fault::stale_alignment) && input) address -= address % (uintptr_t{1} << layout.align_log2);  // as planned
   if (fault(Fault::items_aligned) && input) address -= address % static_cast<uintptr_t>(item_size(layout.dtype));
   if (fault(Fault::reads_past_end) && input) read_behind(layout, address);
@@ -276,15 +238,16 @@ void harm_the_process() {
 
 int32_t launch(void* self, const void* planned, const nw_call* call, nw_error* error) {
   return guarded(error, [&] {
-    check_stream(call->stream);
     const Plan& plan = *static_cast<const Plan*>(planned);
-    Task task{*instance_of(self).host, plan, static_cast<unsigned char*>(call->workspace), {}, {}};
+    LaunchMemory memory({instance_of(self).device, plan.device_id, asked(call->stream)}, plan, *call);
+    Task task{*instance_of(self).host, plan, memory.workspace(), {}, {}};
     for (uint32_t i = 0; i < plan.inputs.size(); ++i)
-      task.inputs[i] = view_of(plan.inputs[i], i < call->num_inputs ? call->inputs[i] : nullptr, true);
+      task.inputs[i] = view_of(plan.inputs[i], i < call->num_inputs ? call->inputs[i] : nullptr, memory, true);
     for (uint32_t i = 0; i < plan.outputs.size(); ++i)
-      task.outputs[i] = view_of(plan.outputs[i], i < call->num_outputs ? call->outputs[i] : nullptr, false);
+      task.outputs[i] = view_of(plan.outputs[i], i < call->num_outputs ? call->outputs[i] : nullptr, memory, false);
     if (plan.op == &conv1d) harm_the_process();
     plan.op->launch(task);
+    memory.write_back();
     if (fault(Fault::refused_after_writing)) throw Refusal{NW_UNSUPPORTED, -1, "naive: refused, after the outputs were written"};
   });
 }
@@ -306,9 +269,9 @@ const nw_plugin* table() {
       .abi_major = NW_ABI_MAJOR,
       .name = "naive",
       .version = "1.0",
-      .device_type = kDLCPU,
-      .pinned_type = 0,
-      .managed_type = 0,
+      .device_type = device_plugin().device_type,
+      .pinned_type = device_plugin().pinned_type,
+      .managed_type = device_plugin().managed_type,
       .num_ops = kNumOps,
       .ops = pointers,
       .create = create,
@@ -319,8 +282,8 @@ const nw_plugin* table() {
       .free = free_memory,
       .copy = copy,
       .stream_create = stream_create,
-      .stream_destroy = stream_check,
-      .stream_sync = stream_check,
+      .stream_destroy = stream_destroy,
+      .stream_sync = stream_sync,
       .stream_wait = stream_wait,
       .infer = nullptr,
       .plan = plan_slot,
@@ -333,6 +296,16 @@ const nw_plugin* table() {
 }
 
 }  // namespace
+
+// ---- errors ----
+
+int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message) {
+  if (error != nullptr) {
+    *error = {status, argument, 0, ""};
+    std::snprintf(error->message, sizeof error->message, "%s", message.c_str());
+  }
+  return status;
+}
 
 // ---- what the ops share ----
 
@@ -391,7 +364,9 @@ const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
     return nullptr;
   }
   mutants::active_fault = mutants::wanted_fault();
-  if (mutants::active_fault >= 0) return naive::table();
-  naive::fail(error, NW_INVALID, -1, "naive: NARROWS_TEST_FAULT is none of faults.txt");
-  return nullptr;
+  if (mutants::active_fault < 0) {
+    naive::fail(error, NW_INVALID, -1, "naive: NARROWS_TEST_FAULT is none of faults.txt");
+    return nullptr;
+  }
+  return naive::load_device(error) == nullptr ? nullptr : naive::table();
 }

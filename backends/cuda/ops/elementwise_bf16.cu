@@ -1,0 +1,6 @@
+// elementwise_bf16.cu -- the functions of bf16. Step 5 of a tensor's path.
+#include "elementwise_float.h"
+
+namespace narrows::gpu {
+const FunctionTable kFunctionsBf16 = float_table<bf16>();
+}

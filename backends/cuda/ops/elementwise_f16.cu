@@ -1,0 +1,6 @@
+// elementwise_f16.cu -- the functions of f16. Step 5 of a tensor's path.
+#include "elementwise_float.h"
+
+namespace narrows::gpu {
+const FunctionTable kFunctionsF16 = float_table<f16>();
+}

@@ -1,0 +1,6 @@
+// elementwise_f64.cu -- the functions of f64. Step 5 of a tensor's path.
+#include "elementwise_float.h"
+
+namespace narrows::gpu {
+const FunctionTable kFunctionsF64 = float_table<double>();
+}

@@ -1,0 +1,219 @@
+// elementwise_functions.h -- the functions of elementwise, of one element. What an expression gives is cast to the output's type.
+// Step 5 of a tensor's path.
+#pragma once
+
+#include "elementwise_math.h"
+
+namespace narrows::gpu {
+
+// Arithmetic that wraps: on an unsigned type that is not promoted to int; floating point as it is.
+template <class C, bool = std::is_floating_point_v<C>>
+struct WrapOf {
+  using type = C;
+};
+template <class C>
+struct WrapOf<C, false> {
+  using type = std::common_type_t<std::make_unsigned_t<C>, unsigned>;
+};
+template <class C>
+using Wrap = typename WrapOf<C>::type;
+template <class C>
+__device__ __forceinline__ Wrap<C> wrap(C x) {
+  return static_cast<Wrap<C>>(x);
+}
+template <class C>
+constexpr unsigned kWidth = sizeof(C) * 8;
+
+// A heavy function costs so much that one element a thread keeps it busy; unrolled it would only cost registers.
+constexpr bool kCheap = false, kCostly = true;
+#define NARROWS_FUNCTION1(Name, heavy, ...)                              \
+  struct Name {                                                          \
+    static constexpr int kArity = 1;                                     \
+    static constexpr bool kHeavy = heavy;                                \
+    template <class C>                                                   \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) { \
+      __VA_ARGS__                                                        \
+    }                                                                    \
+  };
+#define NARROWS_FUNCTION1_HALF(Name, heavy, full, half)                          \
+  struct Name {                                                                  \
+    static constexpr int kArity = 1;                                             \
+    static constexpr bool kHeavy = heavy;                                        \
+    template <class C>                                                           \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) {         \
+      full;                                                                      \
+    }                                                                            \
+    static __device__ __forceinline__ float apply_half(float a) { return half; } \
+  };
+#define NARROWS_FUNCTION2(Name, heavy, ...)                  \
+  struct Name {                                              \
+    static constexpr int kArity = 2;                         \
+    static constexpr bool kHeavy = heavy;                    \
+    template <class C>                                       \
+    static __device__ __forceinline__ auto apply(C a, C b) { \
+      __VA_ARGS__                                            \
+    }                                                        \
+  };
+
+// ---- any type ----
+
+NARROWS_FUNCTION1(Identity, kCheap, return a;)
+NARROWS_FUNCTION1(Neg, kCheap, {
+  if constexpr (std::is_floating_point_v<C>)
+    return -a;
+  else
+    return Wrap<C>(0) - wrap(a);
+})
+NARROWS_FUNCTION1(Abs, kCheap, {
+  if constexpr (std::is_floating_point_v<C>)
+    return std::fabs(a);
+  else
+    return a < 0 ? Wrap<C>(0) - wrap(a) : wrap(a);
+})
+NARROWS_FUNCTION1(Sign, kCheap, {
+  if constexpr (std::is_floating_point_v<C>)
+    return sign_of(a);
+  else if constexpr (std::is_signed_v<C>)
+    return (a > 0) - (a < 0);
+  else
+    return a != 0;
+})
+NARROWS_FUNCTION1(Square, kCheap, return wrap(a) * wrap(a);)
+NARROWS_FUNCTION1(Relu, kCheap, return a <= 0 ? C(0) : a;)
+NARROWS_FUNCTION1(LogicalNot, kCheap, return a == 0;)
+NARROWS_FUNCTION1(IsNan, kCheap, return a != a;)
+NARROWS_FUNCTION2(Add, kCheap, return wrap(a) + wrap(b);)
+NARROWS_FUNCTION2(Sub, kCheap, return wrap(a) - wrap(b);)
+NARROWS_FUNCTION2(Mul, kCheap, return wrap(a) * wrap(b);)
+NARROWS_FUNCTION2(Maximum, kCheap, return a > b || a != a ? a : b;)
+NARROWS_FUNCTION2(Minimum, kCheap, return a < b || a != a ? a : b;)
+NARROWS_FUNCTION2(Equal, kCheap, return a == b;)
+NARROWS_FUNCTION2(NotEqual, kCheap, return a != b;)
+NARROWS_FUNCTION2(Less, kCheap, return a < b;)
+NARROWS_FUNCTION2(LessEqual, kCheap, return a <= b;)
+NARROWS_FUNCTION2(LogicalAnd, kCheap, return a != 0 && b != 0;)
+NARROWS_FUNCTION2(LogicalOr, kCheap, return a != 0 || b != 0;)
+NARROWS_FUNCTION2(LogicalXor, kCheap, return (a != 0) != (b != 0);)
+
+struct Fma {
+  static constexpr int kArity = 3;
+  static constexpr bool kHeavy = false;
+  template <class C>
+  static __device__ __forceinline__ auto apply(C a, C b, C c) {
+    if constexpr (std::is_floating_point_v<C>)
+      return std::fma(a, b, c);
+    else
+      return wrap(a) * wrap(b) + wrap(c);
+  }
+};
+struct Clamp {
+  static constexpr int kArity = 3;
+  static constexpr bool kHeavy = false;
+  template <class C>
+  static __device__ __forceinline__ C apply(C a, C b, C c) {
+    return Minimum::apply(Maximum::apply(a, b), c);
+  }
+};
+// By the width of b and c alone; a is a bool's byte.
+struct Where {
+  static constexpr int kArity = 3;
+  static constexpr bool kHeavy = false;
+  template <class C>
+  static __device__ __forceinline__ C apply(unsigned char a, C b, C c) {
+    return a != 0 ? b : c;
+  }
+};
+
+// ---- floating point ----
+
+NARROWS_FUNCTION1(Sqrt, kCheap, return std::sqrt(a);)
+NARROWS_FUNCTION1(Rsqrt, kCheap, return C(1) / std::sqrt(a);)
+NARROWS_FUNCTION1(Cbrt, kCostly, return std::cbrt(a);)
+NARROWS_FUNCTION1(Exp, kCheap, return std::exp(a);)
+NARROWS_FUNCTION1(Exp2, kCheap, return std::exp2(a);)
+NARROWS_FUNCTION1(Expm1, kCostly, return std::expm1(a);)
+NARROWS_FUNCTION1(Log, kCheap, return std::log(a);)
+NARROWS_FUNCTION1(Log2, kCheap, return std::log2(a);)
+NARROWS_FUNCTION1(Log10, kCheap, return std::log10(a);)
+NARROWS_FUNCTION1(Log1p, kCostly, return std::log1p(a);)
+NARROWS_FUNCTION1(Sin, kCostly, return std::sin(a);)
+NARROWS_FUNCTION1(Cos, kCostly, return std::cos(a);)
+NARROWS_FUNCTION1(Tan, kCostly, return std::tan(a);)
+NARROWS_FUNCTION1(Asin, kCostly, return std::asin(a);)
+NARROWS_FUNCTION1(Acos, kCostly, return std::acos(a);)
+NARROWS_FUNCTION1(Atan, kCostly, return std::atan(a);)
+NARROWS_FUNCTION1(Sinh, kCostly, return std::sinh(a);)
+NARROWS_FUNCTION1(Cosh, kCostly, return std::cosh(a);)
+NARROWS_FUNCTION1(Tanh, kCheap, return std::tanh(a);)
+NARROWS_FUNCTION1(Asinh, kCostly, return std::asinh(a);)
+NARROWS_FUNCTION1(Acosh, kCostly, return std::acosh(a);)
+NARROWS_FUNCTION1(Atanh, kCostly, return std::atanh(a);)
+NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
+NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
+NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * C(0.5) * twice_normal_cdf(a), gelu_half(a))
+NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
+NARROWS_FUNCTION1_HALF(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)}), a* sigmoid_half(a))
+NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)
+NARROWS_FUNCTION1(Erf, kCheap, return std::erf(a);)
+NARROWS_FUNCTION1(Erfc, kCostly, return std::erfc(a);)
+NARROWS_FUNCTION1(Floor, kCheap, return std::floor(a);)
+NARROWS_FUNCTION1(Ceil, kCheap, return std::ceil(a);)
+NARROWS_FUNCTION1(Round, kCheap, return std::rint(a);)
+NARROWS_FUNCTION1(Trunc, kCheap, return std::trunc(a);)
+NARROWS_FUNCTION1(Reciprocal, kCheap, return C(1) / a;)
+NARROWS_FUNCTION1(IsInf, kCheap, return std::fabs(a) == std::numeric_limits<C>::infinity();)
+NARROWS_FUNCTION1(IsFinite, kCheap, return std::fabs(a) < std::numeric_limits<C>::infinity();)
+NARROWS_FUNCTION2(Div, kCheap, return a / b;)
+NARROWS_FUNCTION2(Pow, kCostly, return std::pow(a, b);)
+NARROWS_FUNCTION2(Atan2, kCostly, return std::atan2(a, b);)
+NARROWS_FUNCTION2(Hypot, kCostly, return std::hypot(a, b);)
+NARROWS_FUNCTION2(Fmod, kCostly, return std::fmod(a, b);)
+NARROWS_FUNCTION2(Remainder, kCostly, return python_remainder(a, b);)
+NARROWS_FUNCTION2(CopySign, kCheap, return std::copysign(a, b);)
+NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
+
+// ---- integers: division truncates and by zero gives 0; all else wraps ----
+
+template <class C>
+__device__ __forceinline__ C quotient_of(C a, C b) {
+  const bool negates = std::is_signed_v<C> && b == static_cast<C>(-1);
+  const C q = static_cast<C>(a / (b == 0 || negates ? C(1) : b));
+  return b == 0 ? C(0) : negates ? static_cast<C>(Wrap<C>(0) - wrap(q)) : q;
+}
+template <class C>
+__device__ __forceinline__ C rest_of(C a, C b) {
+  return b == 0 ? C(0) : static_cast<C>(wrap(a) - wrap(quotient_of(a, b)) * wrap(b));
+}
+NARROWS_FUNCTION2(IntDiv, kCheap, return quotient_of(a, b);)
+NARROWS_FUNCTION2(IntFmod, kCheap, return rest_of(a, b);)
+NARROWS_FUNCTION2(IntRemainder, kCheap, {
+  const C r = rest_of(a, b);
+  if constexpr (std::is_signed_v<C>)
+    if (r != 0 && (r < 0) != (b < 0)) return static_cast<C>(wrap(r) + wrap(b));
+  return r;
+})
+NARROWS_FUNCTION2(IntPow, kCostly, {
+  if constexpr (std::is_signed_v<C>)
+    if (b < 0) return a == 1 ? C(1) : a != C(-1) ? C(0) : (b & 1) != 0 ? C(-1) : C(1);
+  Wrap<C> result = 1, base = wrap(a);
+  for (auto e = static_cast<std::make_unsigned_t<C>>(b); e != 0; e = static_cast<std::make_unsigned_t<C>>(e >> 1), base *= base)
+    if (e & 1) result *= base;
+  return static_cast<C>(result);
+})
+NARROWS_FUNCTION1(Never, kCheap, return false;)
+NARROWS_FUNCTION1(Always, kCheap, return true;)
+NARROWS_FUNCTION1(BitwiseNot, kCheap, return ~wrap(a);)
+NARROWS_FUNCTION2(BitwiseAnd, kCheap, return a & b;)
+NARROWS_FUNCTION2(BitwiseOr, kCheap, return a | b;)
+NARROWS_FUNCTION2(BitwiseXor, kCheap, return a ^ b;)
+// On the unsigned type: a negative b is a large one.
+NARROWS_FUNCTION2(LeftShift, kCheap, return b < kWidth<C> ? static_cast<C>(wrap(a) << (b & (kWidth<C> - 1))) : C(0);)
+NARROWS_FUNCTION2(RightShift, kCheap, {
+  const auto places = static_cast<std::make_unsigned_t<C>>(b);
+  if (places < kWidth<C>) return static_cast<C>(a >> (places & (kWidth<C> - 1)));
+  if constexpr (std::is_signed_v<C>)
+    if (a < 0) return C(-1);
+  return C(0);
+})
+
+}  // namespace narrows::gpu

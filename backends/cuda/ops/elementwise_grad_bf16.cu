@@ -1,0 +1,6 @@
+// elementwise_grad_bf16.cu -- the gradients of bf16. Step 5 of a tensor's path.
+#include "elementwise_gradients.h"
+
+namespace narrows::gpu {
+const GradientTable kGradientsBf16 = gradient_table<bf16>();
+}

@@ -1,0 +1,6 @@
+// elementwise_grad_f16.cu -- the gradients of f16. Step 5 of a tensor's path.
+#include "elementwise_gradients.h"
+
+namespace narrows::gpu {
+const GradientTable kGradientsF16 = gradient_table<f16>();
+}

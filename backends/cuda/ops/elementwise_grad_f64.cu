@@ -1,0 +1,6 @@
+// elementwise_grad_f64.cu -- the gradients of f64. Step 5 of a tensor's path.
+#include "elementwise_gradients.h"
+
+namespace narrows::gpu {
+const GradientTable kGradientsF64 = gradient_table<double>();
+}

@@ -1,0 +1,114 @@
+// lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant is one kernel of one
+// signature, so a plan is a kernel and a grid.
+#include "lltm_cell.h"
+#include "lltm_native.h"
+
+namespace narrows::gpu {
+namespace {
+
+constexpr int kScalarThreads = 256;
+
+// One thread for each cell, which reads its operands as they lie.
+template <class T, bool Aligned>
+__global__ void __launch_bounds__(kScalarThreads) lltm_scalar_kernel(LltmForward p) {
+  using A = Accumulate<T>;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kScalarThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kScalarThreads + threadIdx.x; i < p.batch * p.state; i += step) {
+    const int64_t b = i / p.state, s = i % p.state;
+    A sums[3] = {};
+    for (int64_t k = 0; k < p.state; ++k) {
+      const A x = read<T, Aligned>(p.old_h, b, k);
+#pragma unroll
+      for (int gate = 0; gate < 3; ++gate) sums[gate] += x * read<T, Aligned>(p.weights, gate * p.state + s, k);
+    }
+    for (int64_t k = 0; k < p.features; ++k) {
+      const A x = read<T, Aligned>(p.input, b, k);
+#pragma unroll
+      for (int gate = 0; gate < 3; ++gate) sums[gate] += x * read<T, Aligned>(p.weights, gate * p.state + s, p.state + k);
+    }
+    update_cell<T, Aligned>(p, b, s, sums);
+  }
+}
+
+enum Output : uint32_t { kNewH, kNewCell, kGates };
+
+LltmChoice pipelined(const LltmRequest& request) {
+  return lltm_native().pipelined != nullptr ? lltm_native().pipelined(request) : LltmChoice{};
+}
+
+LltmChoice mma(const LltmRequest& request) { return lltm_native().mma != nullptr ? lltm_native().mma(request) : LltmChoice{}; }
+
+LltmChoice wgmma(const LltmRequest& request) {
+  return lltm_native().wgmma != nullptr ? lltm_native().wgmma(request) : LltmChoice{};
+}
+
+using Variant = LltmChoice (*)(const LltmRequest&);
+constexpr const char* kKernels[] = {"wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
+constexpr Variant kVariants[] = {wgmma, mma, pipelined, lltm_fused,
+                                 lltm_scalar};  // in the order in which they are tried; the last takes all
+
+class LltmPlan final : public Plan {
+ public:
+  LltmPlan(const Instance& instance, const nw_sig& sig) {
+    sizes_ = {float_dtype(sig, kLltmInput), input(sig, kLltmInput).shape[0], input(sig, kLltmInput).shape[1],
+              input(sig, kLltmOldH).shape[1]};
+    for (uint32_t i = 0; i < 5; ++i) inputs_[i] = strides2(input(sig, i));
+    for (uint32_t i = 0; i < 3; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    const int forced = forced_kernel(sig, kKernels);
+    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig), forced >= 0}, forced);
+  }
+
+  void launch(const nw_call& call) const override {
+    if (choice_.blocks == 0) return;
+    const auto matrix = [](const DLTensor* tensor, Strides2 strides) {
+      return Matrix{data<char>(tensor), strides.row, strides.column};
+    };
+    const auto in = [&](uint32_t i) { return matrix(call.inputs[i], inputs_[i]); };
+    const auto out = [&](uint32_t i) { return matrix(i < call.num_outputs ? call.outputs[i] : nullptr, outputs_[i]); };
+    const LltmForward tensors{sizes_.batch,  sizes_.features,  sizes_.state, in(kLltmInput), in(kLltmWeights), in(kLltmBias),
+                              in(kLltmOldH), in(kLltmOldCell), out(kNewH),   out(kNewCell),  out(kGates)};
+    if (choice_.launch != nullptr) return choice_.launch(choice_, tensors, stream_of(call));
+    const auto kernel_of_tensors = reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice_.kernel));
+    launch_kernel(kernel_of_tensors, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
+  }
+
+ private:
+  static bool is_element_aligned(const nw_sig& sig) {
+    for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
+      if (const nw_tensor_sig& t = sig.tensors[i]; t.ndim >= 0 && (1 << t.align_log2) < t.dtype.bits / 8) return false;
+    return true;
+  }
+
+  void choose(const LltmRequest& request, int forced) {
+    int variant = std::max(forced, 0);
+    choice_ = kVariants[variant](request);
+    while (choice_.kernel == nullptr && forced < 0) choice_ = kVariants[++variant](request);
+    if (choice_.kernel == nullptr)
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' does not take these dtypes, strides or alignments, or not on this device",
+             kKernels[variant]);
+    kernel = kKernels[variant];
+    if (sizes_.batch == 0 || sizes_.state == 0) choice_.blocks = 0;
+    load_kernel(choice_.kernel, choice_.shared);
+  }
+
+  LltmSizes sizes_;
+  Strides2 inputs_[5], outputs_[3];
+  LltmChoice choice_;
+};
+
+}  // namespace
+
+LltmChoice lltm_scalar(const LltmRequest& request) {
+  const int64_t cells = request.sizes.state == 0 ? 0 : request.sizes.batch * request.sizes.state;
+  const int64_t blocks = std::min(ceil_div(cells, kScalarThreads), kMaxBlocks);
+  return with_dtype(request.sizes.dtype, [&]<class T>(T) -> LltmChoice {
+    return {kernel_address(request.aligned ? lltm_scalar_kernel<T, true> : lltm_scalar_kernel<T, false>), blocks, kScalarThreads};
+  });
+}
+
+const Op lltm = {"lltm", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                   check_params_tail(sig, 0);
+                   return std::make_unique<LltmPlan>(instance, sig);
+                 }};
+
+}  // namespace narrows::gpu

@@ -1,0 +1,73 @@
+// lltm_backward.h -- what the kernels of lltm_backward work on. Step 5 of a tensor's path. First the gradient of the gates, into
+// the workspace; then the products that spread it over inputs, weights and bias, all in one launch; then, where a long reduction
+// was cut into slices, their sums.
+#pragma once
+
+#include "lltm.h"
+
+namespace narrows::gpu {
+
+// What the gradient of the gates is made of.
+struct LltmGateGrads {
+  int64_t batch, state;
+  Matrix grad_h, grad_cell, new_cell, gates, d_old_cell;  // both gradients and d_old_cell may be absent
+  Matrix gate_grads;                                      // (batch, 3 * state) of the accumulator's dtype
+};
+
+// out[i, j] = sum over k of gate_grads * operand: toward the inputs gate_grads[i, k] * operand[k, j], toward the weights
+// gate_grads[k, i] * operand[k, j]; an absent operand is all ones, which makes the sums that d_bias is.
+struct LltmProduct {
+  Matrix operand, out;
+  int64_t rows, columns, depth;
+  bool to_weights, has_operand;
+  int64_t first_block;   // its blocks: row tile, then column tile, then slice
+  int64_t slices;        // of the reduction
+  int64_t partial;       // where its slices' sums begin among all, in elements; only if there are several
+  int64_t first_result;  // its first result among those of all products in slices
+};
+
+constexpr int kMaxLltmProducts = 5;
+struct LltmProducts {
+  int count = 0;
+  LltmProduct list[kMaxLltmProducts];
+  Matrix gate_grads;
+  char* partials = nullptr;  // of the accumulator's dtype
+};
+
+// The product that a block works on. Without a run-time index into the kernel's parameters, which would copy them to local memory.
+__device__ __forceinline__ LltmProduct product_of(const LltmProducts& p, int64_t block) {
+  int found = 0;
+  for (int i = 1; i < kMaxLltmProducts; ++i) found += i < p.count && block >= p.list[i].first_block ? 1 : 0;
+  LltmProduct product = p.list[0];
+  for (int i = 1; i < kMaxLltmProducts; ++i)
+    if (i == found) product = p.list[i];
+  return product;
+}
+
+// What one launch of products needs, by signature alone; products nullptr: this way isn't made for the request.
+using LltmProductsKernel = void (*)(LltmProducts);
+struct LltmProductsChoice {
+  LltmProductsKernel products = nullptr, sums = nullptr;  // sums nullptr: no reduction is cut
+  int64_t blocks = 0, sum_blocks = 0;
+  int threads = 0;
+  size_t shared = 0;           // dynamic, of the products
+  uint64_t partials_size = 0;  // bytes
+};
+constexpr int kLltmSumThreads = 256;
+
+struct LltmTileSize {
+  int64_t rows, columns, depth;  // depth: k of a stage
+};
+inline int64_t num_tiles(const LltmProduct& product, LltmTileSize tile) {
+  return ceil_div(product.rows, tile.rows) * ceil_div(product.columns, tile.columns);
+}
+// Of all tiles of all products.
+int64_t num_stages(const LltmProducts& products, LltmTileSize tile);
+// Cuts what would keep one block busy for longer than the device needs for everything; fills in all but `products`, `threads`,
+// `shared`.
+LltmProductsChoice lay_out(const Device& device, Dtype dtype, LltmTileSize tile, LltmProducts* products);
+
+// Chooses a tile. `together`: operands can be read 16 bytes at once.
+LltmProductsChoice lltm_tiled_products(const Device& device, Dtype dtype, bool together, LltmProducts* products);
+
+}  // namespace narrows::gpu

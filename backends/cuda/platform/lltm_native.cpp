@@ -1,0 +1,15 @@
+// lltm_native.cpp -- the variants of lltm in NVIDIA's own instructions. Step 5 of a tensor's path.
+#include "ops/lltm_native.h"
+
+namespace narrows::gpu {
+
+const NativeLltm& lltm_native() {
+#ifdef NARROWS_CUDA_SM90A
+  static constexpr NativeLltm table = {lltm_wgmma, lltm_mma, lltm_pipelined, lltm_products_sm90};
+#else
+  static constexpr NativeLltm table = {nullptr, lltm_mma, lltm_pipelined, lltm_products_sm90};
+#endif
+  return table;
+}
+
+}  // namespace narrows::gpu

@@ -1,0 +1,64 @@
+// amd.h -- the part of gpu.h that differs between HIP's platforms, for AMD's GPUs.
+#pragma once
+
+namespace narrows::gpu {
+
+inline constexpr int kDeviceType = 10, kPinnedType = 11, kManagedType = 0;  // kDLROCM, kDLROCMHost; managed memory is kDLROCM
+
+// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
+inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 64;
+
+// ---- elements ----
+
+// HIP's own bfloat16 changed its name, its header and its members from version to version.
+using f16 = __half;
+struct bf16 {
+  uint16_t bits;
+};
+__device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
+__device__ __forceinline__ float widen(bf16 x) { return __uint_as_float(static_cast<uint32_t>(x.bits) << 16); }
+__device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
+__device__ __forceinline__ void narrow(float x, bf16& out) {
+  const uint32_t bits = __float_as_uint(x);
+  out.bits = x == x ? static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16) : uint16_t{0x7fff};
+}
+// 16 bytes as one store.
+using Words4 = uint32_t __attribute__((ext_vector_type(4)));
+__device__ __forceinline__ void store_16_bytes(void* to, uint4 v) { *static_cast<Words4*>(to) = Words4{v.x, v.y, v.z, v.w}; }
+
+// Two at once, the first in the lower bits.
+template <class T>
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, T) {
+  T pair[2];
+  narrow(x, pair[0]);
+  narrow(y, pair[1]);
+  uint32_t bits;
+  __builtin_memcpy(&bits, pair, 4);
+  return bits;
+}
+
+// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
+
+// The compiler's own type of a size: it streams no vector of HIP's.
+using Words2 = uint32_t __attribute__((ext_vector_type(2)));
+template <size_t kBytes>
+using StreamedBits = std::conditional_t<
+    kBytes == 1, uint8_t,
+    std::conditional_t<kBytes == 2, uint16_t,
+                       std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, Words2, Words4>>>>;
+
+template <class T>
+__device__ __forceinline__ T load_streamed(const T* p) {
+  const StreamedBits<sizeof(T)> bits = __builtin_nontemporal_load(reinterpret_cast<const StreamedBits<sizeof(T)>*>(p));
+  T x;
+  __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
+  return x;
+}
+template <class T>
+__device__ __forceinline__ void store_streamed(T* p, T x) {
+  StreamedBits<sizeof(T)> bits;
+  __builtin_memcpy(&bits, static_cast<const void*>(&x), sizeof(T));
+  __builtin_nontemporal_store(bits, reinterpret_cast<StreamedBits<sizeof(T)>*>(p));
+}
+
+}  // namespace narrows::gpu

@@ -1,0 +1,52 @@
+// gpu.cpp -- what differs between the vendors in more than a name, for HIP on either platform; amd.cpp and nvidia.cpp have what
+// HIP leaves to them. Step 4 of a tensor's path.
+#include "gpu.h"
+
+#include "common/plugin.h"
+
+namespace narrows::gpu {
+
+int32_t status_of(gpuError_t error) {
+  switch (error) {
+    case hipSuccess: return NW_OK;
+    case hipErrorOutOfMemory: return NW_OUT_OF_MEMORY;
+    case hipErrorInvalidValue:
+    case hipErrorInvalidHandle:
+    case hipErrorInvalidDevice:
+    case hipErrorInvalidDevicePointer: return NW_INVALID;
+    case hipErrorInsufficientDriver:
+    case hipErrorNoDevice:
+    case hipErrorNotInitialized: return NW_UNAVAILABLE;
+    case hipErrorNoBinaryForGpu:
+    case hipErrorInvalidDeviceFunction: return NW_UNSUPPORTED;  // AMD's answer where no code object fits the device
+    case hipErrorStreamCaptureUnsupported:
+    case hipErrorStreamCaptureInvalidated:
+    case hipErrorStreamCaptureImplicit:
+    case hipErrorStreamCaptureWrongThread:
+    case hipErrorCapturedEvent: return NW_NOT_CAPTURABLE;
+    // The context is gone: every later call gives the same answer.
+    case hipErrorIllegalAddress:
+    case hipErrorLaunchTimeOut:
+    case hipErrorLaunchFailure:
+    case hipErrorAssert:
+    case hipErrorECCNotCorrectable:
+    case hipErrorContextIsDestroyed: return NW_DEVICE_LOST;
+    default: return NW_FAILED;
+  }
+}
+
+gpuMemPool_t create_pool(int device, uint64_t kept) {
+  int supported = 0;
+  if (hipDeviceGetAttribute(&supported, hipDeviceAttributeMemoryPoolsSupported, device) != hipSuccess || supported == 0)
+    return nullptr;
+  hipMemPoolProps properties = {};
+  properties.allocType = hipMemAllocationTypePinned;
+  properties.location.type = hipMemLocationTypeDevice;
+  properties.location.id = device;
+  hipMemPool_t pool = nullptr;
+  if (hipMemPoolCreate(&pool, &properties) != hipSuccess) return nullptr;
+  (void)hipMemPoolSetAttribute(pool, hipMemPoolAttrReleaseThreshold, &kept);
+  return pool;
+}
+
+}  // namespace narrows::gpu

@@ -1,0 +1,87 @@
+// nvidia.h -- the part of gpu.h that differs between HIP's platforms, for NVIDIA's GPUs.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstring>
+
+namespace narrows::gpu {
+
+inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
+
+// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
+inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 32;
+
+// ---- elements ----
+
+using f16 = __half;
+using bf16 = __nv_bfloat16;
+__device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
+__device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
+__device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
+// 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.
+__device__ __forceinline__ void store_16_bytes(void* to, uint4 v) {
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// Two at once, the first in the lower bits.
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, f16) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  uint32_t bits;
+  memcpy(&bits, &pair, 4);
+  return bits;
+}
+__device__ __forceinline__ uint32_t narrow_pair(float x, float y, bf16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  uint32_t bits;
+  memcpy(&bits, &pair, 4);
+  return bits;
+}
+
+// ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
+
+// In PTX, because clang has neither CUDA's __ldcs and __stcs nor, for these GPUs, a streamed access of its own.
+__device__ __forceinline__ uint4 load_streamed(const uint4* p) {
+  uint4 x;
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(p));
+  return x;
+}
+__device__ __forceinline__ uint2 load_streamed(const uint2* p) {
+  uint2 x;
+  asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(p));
+  return x;
+}
+__device__ __forceinline__ uint32_t load_streamed(const uint32_t* p) {
+  uint32_t x;
+  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}
+__device__ __forceinline__ uint16_t load_streamed(const uint16_t* p) {
+  uint16_t x;
+  asm volatile("ld.global.cs.u16 %0, [%1];" : "=h"(x) : "l"(p));
+  return x;
+}
+__device__ __forceinline__ uint8_t load_streamed(const uint8_t* p) {
+  uint32_t x;
+  asm volatile("ld.global.cs.u8 %0, [%1];" : "=r"(x) : "l"(p));
+  return static_cast<uint8_t>(x);
+}
+
+__device__ __forceinline__ void store_streamed(uint4* p, uint4 x) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ __forceinline__ void store_streamed(uint2* p, uint2 x) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(x.x), "r"(x.y) : "memory");
+}
+__device__ __forceinline__ void store_streamed(uint32_t* p, uint32_t x) {
+  asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+__device__ __forceinline__ void store_streamed(uint16_t* p, uint16_t x) {
+  asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(x) : "memory");
+}
+__device__ __forceinline__ void store_streamed(uint8_t* p, uint8_t x) {
+  asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(p), "r"(static_cast<uint32_t>(x)) : "memory");
+}
+
+}  // namespace narrows::gpu

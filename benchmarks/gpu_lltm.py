@@ -1,0 +1,245 @@
+"""lltm and lltm_backward beside torch's own operators on one GPU: medians of CUDA-graph replays, ratios of one run.
+
+    python3 benchmarks/gpu_lltm.py [--library build/cuda/lib/libnarrows.so] [--plugins build/cuda/lib/narrows/backends]
+                                   [--kernels] [--backward] [--eager] [--only f32:512x4096x4096 ...]
+
+--kernels times every variant by name. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
+both sides. torch runs without TF32."""
+
+import argparse
+import ctypes as c
+import os
+import statistics
+import time
+
+import torch
+
+SHAPES = [(16, 32, 128), (64, 256, 256), (64, 1024, 1024), (256, 1024, 1024), (512, 4096, 4096)]
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+DLPACK_CODES = {torch.float32: 2, torch.float64: 2, torch.float16: 2, torch.bfloat16: 4}
+
+
+class Device(c.Structure):
+    _fields_ = [("type", c.c_int32), ("id", c.c_int32)]
+
+
+class DType(c.Structure):
+    _fields_ = [("code", c.c_uint8), ("bits", c.c_uint8), ("lanes", c.c_uint16)]
+
+
+class DLTensor(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("device", Device), ("ndim", c.c_int32), ("dtype", DType),
+                ("shape", c.POINTER(c.c_int64)), ("strides", c.POINTER(c.c_int64)), ("byte_offset", c.c_uint64)]  # fmt: skip
+
+
+class Call(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("flags", c.c_uint32), ("num_inputs", c.c_uint32), ("num_outputs", c.c_uint32),
+                ("op", c.c_char_p), ("inputs", c.c_void_p), ("outputs", c.c_void_p), ("params", c.c_void_p),
+                ("params_size", c.c_uint64), ("stream", c.c_void_p), ("workspace", c.c_void_p), ("workspace_size", c.c_uint64),
+                ("device", Device), ("backend", c.c_char_p), ("kernel", c.c_char_p)]  # fmt: skip
+
+
+class PlanInfo(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("traits", c.c_uint32), ("workspace_size", c.c_uint64), ("kernel", c.c_char_p),
+                ("backend", c.c_char_p)]  # fmt: skip
+
+
+class Error(c.Structure):
+    _fields_ = [("status", c.c_int32), ("argument", c.c_int32), ("native", c.c_int64), ("message", c.c_char * 496)]
+
+
+class Narrows:
+    def __init__(self, library, plugins):
+        os.environ["NARROWS_PLUGIN_PATH"] = os.path.abspath(plugins)
+        self.lib = c.CDLL(library)
+        self.runtime, self.error = c.c_void_p(), Error()
+        self.check(self.lib.nw_runtime_create(None, c.byref(self.runtime), c.byref(self.error)))
+
+    def check(self, status):
+        if status != 0:
+            raise RuntimeError(self.error.message.decode())
+
+    def prepare(self, op, inputs, outputs, kernel=None):
+        """A function that enqueues the op on torch's current stream, with its `kernel`; None if the variant declines."""
+        keep = []
+
+        def pointers(tensors):
+            out = (c.c_void_p * len(tensors))()
+            for i, t in enumerate(tensors):
+                if t is None:
+                    continue
+                shape, strides = (c.c_int64 * t.ndim)(*t.shape), (c.c_int64 * t.ndim)(*t.stride())
+                dtype = DType(DLPACK_CODES[t.dtype], t.element_size() * 8, 1)
+                dl = DLTensor(t.data_ptr(), Device(2, t.device.index or 0), t.ndim, dtype, shape, strides, 0)
+                keep.append((t, shape, strides, dl))
+                out[i] = c.addressof(dl)
+            keep.append(out)
+            return c.addressof(out)
+
+        call = Call(struct_size=c.sizeof(Call), num_inputs=len(inputs), num_outputs=len(outputs), op=op.encode(),
+                    inputs=pointers(inputs), outputs=pointers(outputs), backend=b"cuda",
+                    kernel=kernel.encode() if kernel else None)  # fmt: skip
+        info = PlanInfo(struct_size=c.sizeof(PlanInfo))
+        if self.lib.nw_plan_get(self.runtime, c.byref(call), None, c.byref(info), c.byref(self.error)) != 0:
+            if kernel:
+                return None
+            raise RuntimeError(self.error.message.decode())
+        workspace = torch.empty(max(info.workspace_size, 1), dtype=torch.uint8, device="cuda")
+        call.workspace, call.workspace_size = workspace.data_ptr(), info.workspace_size
+        run, arguments = self.lib.nw_run, (self.runtime, c.byref(call), c.byref(self.error))
+
+        def enqueue():
+            call.stream = torch.cuda.current_stream().cuda_stream
+            self.check(run(*arguments))
+
+        def enqueue_again():  # the bare call: the stream stays
+            run(*arguments)
+
+        enqueue.again, enqueue.kernel, enqueue.keep = enqueue_again, info.kernel.decode(), (keep, workspace)
+        return enqueue
+
+
+def graph_us(function, target_us=2000, replays=11):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            function()
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record()
+        function()
+        b.record()
+    torch.cuda.synchronize()
+    launches = int(min(50, max(3, target_us / (a.elapsed_time(b) * 1e3 + 1))))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(launches):
+            keep = function()  # noqa: F841
+    times = []
+    for _ in range(replays + 2):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record()
+        graph.replay()
+        b.record()
+        torch.cuda.synchronize()
+        times.append(a.elapsed_time(b) * 1e3 / launches)
+    return statistics.median(times[2:])
+
+
+def eager_us(function, count=500):
+    for _ in range(100):
+        function()
+    times = []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            function()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / count * 1e6)
+    return statistics.median(times)
+
+
+def cell(x, w, b, h, cell_state):
+    gates = torch.addmm(b, torch.cat([h, x], 1), w.t())
+    i, o, g = gates.chunk(3, 1)
+    new_cell = cell_state + torch.nn.functional.elu(g) * torch.sigmoid(i)
+    return torch.tanh(new_cell) * torch.sigmoid(o), new_cell
+
+
+class Problem:
+    def __init__(self, dtype, batch, features, state):
+        def random(*shape):
+            return torch.randn(*shape, device="cuda").to(dtype)
+
+        self.inputs = [random(batch, features), random(3 * state, state + features) / (state + features) ** 0.5, random(3 * state),
+                       random(batch, state), random(batch, state)]  # fmt: skip
+        self.outputs = [torch.full((batch, state), torch.nan, dtype=dtype, device="cuda") for _ in range(2)]
+        wide = dtype if dtype == torch.float64 else torch.float32
+        self.gates = torch.full((batch, 3 * state), torch.nan, dtype=wide, device="cuda")
+        self.grads = [random(batch, state), random(batch, state)]
+        self.d_inputs = [torch.full_like(t, torch.nan) for t in self.inputs]
+
+    def forward(self, narrows, kernel=None, training=False):
+        return narrows.prepare("lltm", self.inputs, [*self.outputs, self.gates if training else None], kernel)
+
+    def backward(self, narrows, kernel=None):
+        x, w, b, h, _ = self.inputs
+        return narrows.prepare(
+            "lltm_backward", [*self.grads, x, w, b, h, None, None, self.outputs[1], self.gates], self.d_inputs, kernel
+        )
+
+    def exact(self):
+        with torch.enable_grad():
+            leaves = [t.double().requires_grad_() for t in self.inputs]
+            outputs = cell(*leaves)
+            return [o.detach() for o in outputs], torch.autograd.grad(outputs, leaves, [g.double() for g in self.grads])
+
+    def torch_backward(self):
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_() for t in self.inputs]
+            return torch.autograd.grad(cell(*leaves), leaves, self.grads)
+
+
+def error(got, expected):
+    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(got, expected, strict=True))
+
+
+def compare(narrows, name, shape, options):
+    problem = Problem(DTYPES[name], *shape)
+    exact, exact_grads = problem.exact()
+    torch_us = graph_us(lambda: cell(*problem.inputs))
+    torch_error = error(cell(*problem.inputs), exact)
+    label = f"{name:5} B{shape[0]} F{shape[1]} S{shape[2]}"
+    for kernel in [None, *(["wgmma", "mma", "pipelined", "fused"] if options.kernels else [])]:
+        forward = problem.forward(narrows, kernel)
+        if forward is None:
+            continue
+        us = graph_us(forward)
+        print(f"{label} forward  torch {torch_us:8.2f}  {forward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  "
+              f"{6e-6 * shape[0] * shape[2] * (shape[1] + shape[2]) / us:6.1f} TFLOP/s  error {error(problem.outputs, exact):.1e} "
+              f"(torch {torch_error:.1e})", flush=True)  # fmt: skip
+        for t in problem.outputs:
+            t.fill_(torch.nan)
+    if options.backward:
+        forward, backward = problem.forward(narrows, training=True), problem.backward(narrows)
+        torch_us = graph_us(problem.torch_backward)
+        us, backward_us = graph_us(lambda: (forward(), backward())), graph_us(backward)
+        print(f"{label} training torch {torch_us:8.2f}  {backward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  backward alone "
+              f"{backward_us:.2f}  error {error(problem.d_inputs, exact_grads):.1e} "
+              f"(torch {error(problem.torch_backward(), exact_grads):.1e})", flush=True)  # fmt: skip
+
+
+def compare_eager(narrows, shape=(16, 32, 128)):
+    problem = Problem(torch.float32, *shape)
+    forward, training, backward = problem.forward(narrows), problem.forward(narrows, training=True), problem.backward(narrows)
+    for f in (forward, training, backward):
+        f()
+    torch_us, us = eager_us(lambda: cell(*problem.inputs)), eager_us(forward.again)
+    print(f"eager B{shape[0]} F{shape[1]} S{shape[2]}: forward torch {torch_us:.1f}, one nw_run by ctypes {us:.2f} us, "
+          f"{torch_us / us:.1f} x")  # fmt: skip
+    torch_us, us = eager_us(problem.torch_backward, 200), eager_us(lambda: (training.again(), backward.again()))
+    print(f"eager: forward and backward torch {torch_us:.1f}, two nw_run {us:.2f} us, {torch_us / us:.1f} x")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default="build/cuda/lib/libnarrows.so")
+    parser.add_argument("--plugins", default="build/cuda/lib/narrows/backends")
+    for flag in ("--kernels", "--backward", "--eager"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--only", nargs="*", help="f32:512x4096x4096: dtype, then B, F, S")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_grad_enabled(False)
+    narrows = Narrows(options.library, options.plugins)
+    cases = [("f32", s) for s in SHAPES] + [(d, s) for d in ("f16", "bf16") for s in SHAPES[3:]]
+    if options.only:
+        cases = [(o.split(":")[0], tuple(map(int, o.split(":")[1].split("x")))) for o in options.only]
+    for name, shape in cases:
+        compare(narrows, name, shape, options)
+    if options.eager:
+        compare_eager(narrows)
+
+
+if __name__ == "__main__":
+    main()

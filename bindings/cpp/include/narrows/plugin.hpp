@@ -1,0 +1,276 @@
+// plugin.hpp -- plugin.h for C++20: a plugin for the CPU from ops and their kernels. Header only; links nothing of Narrows.
+// Step 4 of a tensor's path. What a declaration means is in abi.h; a plugin for another device, or with layouts and variants
+// of its own, is written against plugin.h, as examples/plugin_minimal is.
+//
+//   struct Params { float factor; };
+//   void scale(const narrows::plugin::Launch& call) {
+//     const float *x = call.input<float>(0), factor = call.params<Params>().factor;
+//     float* y = call.output<float>(0);
+//     call.parallel_for(call.size(0), [=](int64_t i) { y[i] = factor * x[i]; });
+//   }
+//   NARROWS_PLUGIN("mine", {.name = "mine.scale/1", .inputs = {"x"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = scale,
+//                           .params = {narrows::plugin::field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params)})
+//
+// TENSORS  C-contiguous, aligned to their items, and of the op's dtypes: anything else is refused before the kernel.
+// ERRORS   A kernel may throw: the call fails with the exception's words. check() may refuse params and shapes before it.
+#ifndef NARROWS_PLUGIN_HPP
+#define NARROWS_PLUGIN_HPP
+
+#include <narrows/plugin.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace narrows::plugin {
+
+template <class T>
+constexpr DLDataType dtype() {
+  static_assert(std::is_arithmetic_v<T>, "f16 and bf16 are given as {kDLFloat, 16, 1} and {kDLBfloat, 16, 1}");
+  constexpr uint8_t code = std::is_same_v<T, bool>       ? kDLBool
+                           : std::is_floating_point_v<T> ? kDLFloat
+                           : std::is_signed_v<T>         ? kDLInt
+                                                         : kDLUInt;
+  return {code, 8 * sizeof(T), 1};
+}
+
+// A member of the params struct, to be filled in by name; `initial` is what a binding takes when nothing is given.
+template <class Params, class T>
+nw_param field(const char* name, T Params::* member, double initial = 0) {
+  static const Params params{};
+  const auto offset = reinterpret_cast<const char*>(&(params.*member)) - reinterpret_cast<const char*>(&params);
+  return {name, dtype<T>(), static_cast<uint32_t>(offset), nullptr, initial};
+}
+
+// One call, as a kernel sees it.
+class Launch {
+ public:
+  Launch(const nw_host* host, const nw_call* call) : host_(host), call_(call) {}
+
+  uint32_t inputs() const { return call_->num_inputs; }
+  bool has_input(uint32_t i) const { return i < call_->num_inputs && call_->inputs[i] != nullptr; }
+  bool has_output(uint32_t i) const { return i < call_->num_outputs && call_->outputs[i] != nullptr; }
+  const DLTensor& in(uint32_t i) const { return *call_->inputs[i]; }
+  const DLTensor& out(uint32_t i) const { return *call_->outputs[i]; }
+  template <class T>
+  const T* input(uint32_t i) const {
+    return address<const T>(in(i));
+  }
+  template <class T>
+  T* output(uint32_t i) const {
+    return address<T>(out(i));
+  }
+  int64_t size(uint32_t output) const {  // elements of an output
+    int64_t n = 1;
+    for (int32_t d = 0; d < out(output).ndim; ++d) n *= out(output).shape[d];
+    return n;
+  }
+  template <class Params>
+  Params params() const {  // bytes that the caller left out are 0
+    Params p{};
+    if (call_->params_size != 0) std::memcpy(static_cast<void*>(&p), call_->params, std::min<size_t>(call_->params_size, sizeof p));
+    return p;
+  }
+  // body(i) for every i of [0, n) on the host's threads; it may not throw.
+  template <class Body>
+  void parallel_for(int64_t n, const Body& body, int64_t grain = 16384) const {
+    const auto piece = [](void* arg, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
+    };
+    host_->parallel_for(host_->ctx, n, grain, piece, const_cast<Body*>(&body));
+  }
+
+ private:
+  template <class T>
+  static T* address(const DLTensor& t) {
+    return reinterpret_cast<T*>(static_cast<char*>(t.data) + t.byte_offset);
+  }
+  const nw_host* host_;
+  const nw_call* call_;
+};
+
+// An op: nw_op's fields, and what computes it.
+struct Op {
+  const char* name;
+  std::vector<const char*> inputs, outputs;
+  const char* shape_rule = "like 0";
+  void (*kernel)(const Launch&) = nullptr;
+  std::vector<nw_param> params = {};
+  uint64_t params_size = 0;
+  std::vector<DLDataType> dtypes = {dtype<float>()};  // that every tensor may have
+  const char* backward = nullptr;
+  uint64_t saved = 0;
+  uint32_t flags = 0;
+  uint32_t num_aux = 0;
+  void (*check)(const nw_sig&) = nullptr;  // throws std::invalid_argument for params or shapes that are wrong
+};
+
+// The table, made from the ops. One per plugin, never destroyed.
+class __attribute__((visibility("hidden"))) Plugin {  // each library has its own
+ public:
+  Plugin(const char* name, std::vector<Op> ops) : ops_(std::move(ops)), declared_(ops_.size()), tables_(ops_.size()) {
+    for (size_t i = 0; i < ops_.size(); ++i) declare(i);
+    for (const nw_op& op : declared_) pointers_.push_back(&op);
+    table_.struct_size = sizeof table_;
+    table_.abi_major = NW_ABI_MAJOR;
+    table_.name = name;
+    table_.version = "1";
+    table_.device_type = kDLCPU;
+    table_.num_ops = static_cast<uint32_t>(pointers_.size());
+    table_.ops = pointers_.data();
+    fill_slots();
+    only() = this;
+  }
+  const nw_plugin* table() const { return &table_; }
+
+ private:
+  struct Tables {
+    std::vector<const char*> inputs, outputs;
+    std::vector<const nw_param*> params;
+  };
+  static Plugin*& only() {
+    static Plugin* plugin = nullptr;
+    return plugin;
+  }
+  static int32_t fail(nw_error* error, int32_t status, const char* message) {
+    if (error == nullptr) return status;
+    *error = {};
+    error->status = status;
+    error->argument = -1;
+    std::snprintf(error->message, sizeof error->message, "%s", message);
+    return status;
+  }
+
+  void declare(size_t i) {
+    const Op& op = ops_[i];
+    Tables& t = tables_[i];
+    t.inputs = op.inputs;
+    t.outputs = op.outputs;
+    for (const nw_param& p : op.params) t.params.push_back(&p);
+    t.inputs.push_back(nullptr);
+    t.outputs.push_back(nullptr);
+    t.params.push_back(nullptr);
+    nw_op& d = declared_[i];
+    d.struct_size = sizeof d;
+    d.flags = op.flags;
+    d.name = op.name;
+    d.max_inputs = static_cast<uint32_t>(op.inputs.size());
+    for (uint32_t k = 0; k < d.max_inputs; ++k)
+      if (op.inputs[k][std::strlen(op.inputs[k]) - 1] != '?') d.min_inputs = k + 1;
+    d.num_outputs = static_cast<uint32_t>(op.outputs.size());
+    d.num_aux = op.num_aux;
+    d.inputs = t.inputs.data();
+    d.outputs = t.outputs.data();
+    d.params_size = op.params_size;
+    d.shape_rule = op.shape_rule;
+    d.backward = op.backward;
+    d.saved = op.saved;
+    d.params = op.params.empty() ? nullptr : t.params.data();
+  }
+
+  static bool contiguous(const nw_tensor_sig& t) {
+    int64_t dense = 1;
+    for (int32_t d = t.ndim - 1; d >= 0; --d) {
+      if (t.shape[d] != 1 && t.strides[d] != dense) return false;
+      dense *= t.shape[d] == 0 ? 1 : t.shape[d];
+    }
+    return true;
+  }
+  static int32_t check_tensor(const Op& op, const nw_tensor_sig& t, nw_error* error) {
+    if (t.ndim < 0) return NW_OK;
+    bool known = false;
+    for (const DLDataType& d : op.dtypes) known = known || (d.code == t.dtype.code && d.bits == t.dtype.bits);
+    if (!known) return fail(error, NW_UNSUPPORTED, "a dtype that this plugin's kernel does not have");
+    if (!contiguous(t)) return fail(error, NW_UNSUPPORTED, "a tensor is not C-contiguous; this plugin's kernels need that");
+    return (1 << t.align_log2) * 8 < t.dtype.bits ? fail(error, NW_UNSUPPORTED, "a tensor is not aligned to its items") : NW_OK;
+  }
+  const Op* find(const char* name) const {
+    for (const Op& op : ops_)
+      if (std::strcmp(op.name, name) == 0) return &op;
+    return nullptr;
+  }
+
+  static int32_t plan(void*, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+    const Op* const op = only()->find(sig->op);
+    if (op == nullptr) return fail(error, NW_UNSUPPORTED, "not an op of this plugin");
+    if ((sig->flags & ~uint32_t{NW_DETERMINISTIC}) != 0 || sig->kernel != nullptr)
+      return fail(error, NW_UNSUPPORTED, "flags and kernel variants that this plugin does not have");
+    for (uint64_t i = op->params_size; i < sig->params_size; ++i)
+      if (static_cast<const unsigned char*>(sig->params)[i] != 0)
+        return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
+    for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
+      if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK) return status;
+    try {
+      if (op->check != nullptr) op->check(*sig);
+    } catch (const std::exception& e) {
+      return fail(error, NW_INVALID, e.what());
+    }
+    if (info != nullptr && info->struct_size > 4)
+      std::memset(reinterpret_cast<char*>(info) + 4, 0, (info->struct_size < sizeof *info ? info->struct_size : sizeof *info) - 4);
+    if (out != nullptr) *out = const_cast<Op*>(op);
+    return NW_OK;
+  }
+  static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
+    try {
+      static_cast<const Op*>(plan)->kernel(Launch(static_cast<const nw_host*>(self), call));
+      return NW_OK;
+    } catch (const std::exception& e) {
+      return fail(error, NW_FAILED, e.what());
+    }
+  }
+
+  // Host memory and its one stream, NULL.
+  static int32_t alloc(void*, int32_t, uint64_t size, void*, void** data, nw_error* error) {
+    *data = nullptr;
+    return size == 0 || posix_memalign(data, 256, size) == 0 ? NW_OK : fail(error, NW_OUT_OF_MEMORY, "no memory");
+  }
+  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void*, nw_error* error) {
+    if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, "copy: expected CPU memory");
+    return std::memmove(dst, src, size), NW_OK;
+  }
+  static int32_t device_info(void*, int32_t, nw_device_info* out, nw_error*) {
+    nw_device_info info{};
+    info.struct_size = out->struct_size;
+    std::strcpy(info.name, "host memory");
+    return std::memcpy(out, &info, out->struct_size < sizeof info ? out->struct_size : sizeof info), NW_OK;
+  }
+  void fill_slots() {
+    table_.create = [](const nw_host* host, void** self, nw_error*) { return *self = const_cast<nw_host*>(host), NW_OK; };
+    table_.destroy = [](void*) {};
+    table_.device_count = [](void*, int32_t* count, nw_error*) { return *count = 1, NW_OK; };
+    table_.device_info = device_info;
+    table_.alloc = alloc;
+    table_.free = [](void*, int32_t, void* data, void*, nw_error*) { return std::free(data), NW_OK; };
+    table_.copy = copy;
+    table_.stream_create = [](void*, int32_t, void** stream, nw_error*) { return *stream = nullptr, NW_OK; };
+    table_.stream_destroy = [](void*, int32_t, void*, nw_error*) { return NW_OK; };
+    table_.stream_sync = [](void*, int32_t, void*, nw_error*) { return NW_OK; };
+    table_.stream_wait = [](void*, int32_t, void*, void*, nw_error*) { return NW_OK; };
+    table_.plan = plan;
+    table_.plan_free = [](void*, void*) {};  // a plan is the op itself
+    table_.launch = launch;
+  }
+
+  std::vector<Op> ops_;
+  std::vector<nw_op> declared_;
+  std::vector<Tables> tables_;
+  std::vector<const nw_op*> pointers_;
+  nw_plugin table_{};
+};
+
+}  // namespace narrows::plugin
+
+// The one symbol that the host looks up. NAME: the plugin's; then one Op in braces, or several with ',' between.
+#define NARROWS_PLUGIN(NAME, ...)                                                                                       \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                               \
+    static const auto* const plugin = new narrows::plugin::Plugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
+    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                                      \
+  }
+#endif

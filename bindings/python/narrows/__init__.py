@@ -1,0 +1,73 @@
+"""Narrows: compute ops for arrays of any framework, on the device where they live, on its current stream, without a copy.
+
+    >>> import numpy, narrows
+    >>> x = numpy.arange(15, dtype="float32")
+    >>> w = numpy.array([0, 1, 2, 3], dtype="float32")
+    >>> narrows.conv1d(x, w, padding=(0, 3))
+    array([14., 20., 26., 32., 38., 44., 50., 56., 62., 68., 74., 80., 41.,
+           14.,  0.], dtype=float32)
+    >>> narrows.add(x[:3], 2)
+    array([2., 3., 4.], dtype=float32)
+
+Arrays are torch's, JAX's, CuPy's, NumPy's, :class:`narrows.Tensor`, or of any producer of DLPack. Outputs are of the first input's
+framework. Importing this imports no framework.
+
+- element-wise functions by the array API's names: ``narrows.add``, ``narrows.exp``, ...; ``conv1d``; ``lltm``
+- every op by its own name: ``narrows.op("conv1d", stride=2)``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``
+- ``narrows.torch``: ``torch.ops.narrows.*``, ``Conv1d``, ``LLTM``; ``narrows.jax``: the same under ``jit``, ``grad``, ``vmap``
+- ``narrows.load`` loads a plugin, ``narrows.build`` and ``narrows.load_inline`` compile one; ``narrows.info()`` says what is there
+
+Errors: ValueError for what is wrong with a call, TypeError for objects that are no arrays, NotImplementedError for what is legal but
+not here, MemoryError, and RuntimeError for devices, each with the library's words.
+"""
+
+import importlib
+
+from narrows import _functions, _narrows, _when
+from narrows._device import Device, Stream, devices, empty, from_dlpack
+from narrows._functions import conv1d, lltm
+from narrows._narrows import Op, Tensor
+from narrows._ops import get_include, info, load, op, ops
+
+__version__ = _narrows.abi()[0]
+_LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench"}
+_FRAMEWORKS = ("torch", "jax")
+__all__ = [
+    "Device",
+    "Op",
+    "Stream",
+    "Tensor",
+    "conv1d",
+    "devices",
+    "empty",
+    "from_dlpack",
+    "get_include",
+    "info",
+    "lltm",
+    "load",
+    "op",
+    "ops",
+    *_LAZY,
+    *_functions.NAMES,
+]
+
+
+def __getattr__(name):
+    """Functions, and what needs a framework, when they are first asked for."""
+    if name in _functions.NAMES:
+        value = _functions.make(name)
+    elif name in _LAZY:
+        value = getattr(importlib.import_module(f"narrows.{_LAZY[name]}"), name)
+    elif name in _FRAMEWORKS:
+        return importlib.import_module(f"narrows.{name}")
+    else:
+        raise AttributeError(f"module 'narrows' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__, *_FRAMEWORKS})
+
+
+_when.imported("torch", lambda: importlib.import_module("narrows.torch"))

@@ -1,0 +1,259 @@
+"""Types of what narrows/__init__.py holds; tests/python/test_functions.py compares the names."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar
+
+from narrows import _narrows as _narrows
+from narrows import jax as jax
+from narrows import torch as torch
+
+_Array = TypeVar("_Array")  # of torch, JAX, CuPy, NumPy, narrows.Tensor, or any producer of DLPack
+
+__version__: str
+
+class Device:
+    id: int
+    type: int
+    def __init__(self, type: str | int | Device, id: int | None = None) -> None: ...
+    @property
+    def info(self) -> dict[str, Any]: ...
+
+class Stream:
+    device: Device
+    handle: int
+    def __init__(self, device: str | Device = "cpu") -> None: ...
+    def sync(self) -> None: ...
+    def wait(self, other: Stream | int) -> None: ...
+
+class Tensor:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def data_ptr(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def contiguous(self) -> bool: ...
+    def to(self, device: str | Device, stream: Stream | int | None = None) -> Tensor: ...
+    def numpy(self) -> Any: ...
+    def _copy_from(self, source: Any) -> None: ...
+    def view(self, dtype: Any) -> Tensor: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Op:
+    __name__: str
+    __signature__: Any
+    _lower_precision: bool
+    _operands: int
+    def __init__(self, name: str, **params: Any) -> None: ...
+    def __call__(
+        self,
+        *inputs: Any,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+        **params: Any,
+    ) -> Any: ...
+    def bind(self, **params: Any) -> Op: ...
+    def _bind_operands(self, inputs: Sequence[Any], dtype: Any) -> tuple[Op, list[Any]]: ...
+    def _run(self, inputs: tuple[Any, ...], wanted: int) -> tuple[Any, ...]: ...
+    def _infer(self, inputs: Sequence[tuple[str, tuple[int, ...]] | None], device_type: int = 1) -> list[Any]: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def params(self) -> dict[str, Any]: ...
+    @property
+    def fields(self) -> tuple[tuple[str, str, int, tuple[str, ...] | None, Any], ...]: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def min_inputs(self) -> int: ...
+    @property
+    def num_aux(self) -> int: ...
+    @property
+    def shape_rule(self) -> str | None: ...
+    @property
+    def backward(self) -> str | None: ...
+    @property
+    def saved(self) -> int: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def blob(self) -> bytes: ...
+
+class _Unary(Protocol):
+    def __call__(self, a: _Array, *, out: _Array | None = None, device: str | Device | None = None) -> _Array: ...
+
+class _Elu(Protocol):
+    def __call__(
+        self, a: _Array, *, alpha: float = 1.0, out: _Array | None = None, device: str | Device | None = None
+    ) -> _Array: ...
+
+class _Binary(Protocol):
+    def __call__(self, a: Any, b: Any, *, out: Any = None, device: str | Device | None = None) -> Any: ...
+
+class _Ternary(Protocol):
+    def __call__(self, a: Any, b: Any, c: Any, *, out: Any = None, device: str | Device | None = None) -> Any: ...
+
+class _Ops:
+    def __getattr__(self, name: str) -> Any: ...
+    def __getitem__(self, name: str) -> Op: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+ops: _Ops
+
+def op(name: str, **params: Any) -> Op: ...
+def load(path: str | PathLike[str]) -> None: ...
+def info() -> dict[str, Any]: ...
+def devices() -> list[Device]: ...
+def get_include() -> str: ...
+def empty(
+    shape: int | Sequence[int], dtype: Any = "float32", device: str | Device = "cpu", stream: Stream | int | None = None
+) -> Tensor: ...
+def from_dlpack(x: Any, device: str | Device | None = None, copy: bool | None = None) -> Tensor: ...
+def conv1d(
+    x: _Array,
+    w: _Array,
+    bias: _Array | None = None,
+    stride: int = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    *,
+    out: _Array | None = None,
+    device: str | Device | None = None,
+) -> _Array: ...
+def lltm(
+    input: _Array,
+    weights: _Array,
+    bias: _Array,
+    old_h: _Array,
+    old_cell: _Array,
+    *,
+    out: tuple[_Array, _Array] | None = None,
+    device: str | Device | None = None,
+) -> tuple[_Array, _Array]: ...
+def astype(x: _Array, dtype: Any, *, out: _Array | None = None, device: str | Device | None = None) -> _Array: ...
+def build(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    name: str | None = None,
+    flags: Sequence[str] = (),
+    verbose: bool = False,
+) -> str: ...
+def load_inline(
+    name: str,
+    cpp_sources: str | Sequence[str] = "",
+    cuda_sources: str | Sequence[str] = "",
+    flags: Sequence[str] = (),
+    verbose: bool = False,
+) -> SimpleNamespace: ...
+def bench(
+    functions: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    *args: Any,
+    seconds: float = 0.5,
+    sync: Callable[[], Any] | None = None,
+    **kwargs: Any,
+) -> dict[str, float]: ...
+
+negative: _Unary
+abs: _Unary
+sign: _Unary
+square: _Unary
+sqrt: _Unary
+rsqrt: _Unary
+cbrt: _Unary
+exp: _Unary
+exp2: _Unary
+expm1: _Unary
+log: _Unary
+log2: _Unary
+log10: _Unary
+log1p: _Unary
+sin: _Unary
+cos: _Unary
+tan: _Unary
+asin: _Unary
+acos: _Unary
+atan: _Unary
+sinh: _Unary
+cosh: _Unary
+tanh: _Unary
+asinh: _Unary
+acosh: _Unary
+atanh: _Unary
+sigmoid: _Unary
+relu: _Unary
+elu: _Elu
+gelu: _Unary
+gelu_tanh: _Unary
+silu: _Unary
+softplus: _Unary
+erf: _Unary
+erfc: _Unary
+floor: _Unary
+ceil: _Unary
+round: _Unary
+trunc: _Unary
+reciprocal: _Unary
+logical_not: _Unary
+bitwise_invert: _Unary
+isnan: _Unary
+isinf: _Unary
+isfinite: _Unary
+add: _Binary
+subtract: _Binary
+multiply: _Binary
+divide: _Binary
+pow: _Binary
+atan2: _Binary
+hypot: _Binary
+maximum: _Binary
+minimum: _Binary
+fmod: _Binary
+remainder: _Binary
+copysign: _Binary
+logaddexp: _Binary
+equal: _Binary
+not_equal: _Binary
+less: _Binary
+less_equal: _Binary
+greater: _Binary
+greater_equal: _Binary
+logical_and: _Binary
+logical_or: _Binary
+logical_xor: _Binary
+bitwise_and: _Binary
+bitwise_or: _Binary
+bitwise_xor: _Binary
+bitwise_left_shift: _Binary
+bitwise_right_shift: _Binary
+fma: _Ternary
+where: _Ternary
+clip: _Ternary

@@ -1,0 +1,17 @@
+"""The narrows command, as `narrows` and as `python -m narrows`."""
+
+import os
+import pathlib
+import sys
+
+
+def main():
+    """Becomes the command that the package carries."""
+    command = pathlib.Path(__file__).parent / "bin" / "narrows"
+    if not command.exists():
+        sys.exit(f"narrows: this package was built without the command ({command})")
+    os.execv(command, ["narrows", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

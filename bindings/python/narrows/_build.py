@@ -1,0 +1,97 @@
+"""Plugins from source: compiled once for each content and compiler, then loaded."""
+
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+import types
+
+from narrows import _narrows, _ops
+
+_FLAGS = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
+_NVCC_FLAGS = ["-O3", "-shared", "-Xcompiler=-fPIC,-fvisibility=hidden", "-Xlinker=-z,nodelete"]
+_SUFFIXES = {".c": "CC", ".cc": "CXX", ".cpp": "CXX", ".cxx": "CXX", ".cu": "NVCC"}
+_COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc"}
+
+
+def _cache():
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "narrows"
+
+
+def _compiler(kind):
+    """The command of a compiler, by the environment's CC, CXX or NVCC; RuntimeError: it is not there."""
+    command = shlex.split(os.environ.get(kind, "")) or [_COMPILERS[kind]]
+    if shutil.which(command[0]) is None:
+        raise RuntimeError(f"no compiler '{command[0]}' on PATH; set {kind}")
+    return command
+
+
+def _run(command):
+    """Runs a compiler; RuntimeError with its words."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(map(str, command))}\n{done.stderr}{done.stdout}")
+
+
+def build(files, name=None, flags=(), verbose=False):
+    """Compiles C, C++ or CUDA sources into a plugin and returns its path; what was compiled before is not compiled again.
+
+    ``files``: one or several paths, of which one holds ``narrows_plugin_query``. ``name``: the file becomes ``narrows_<name>.so``,
+    by default named as the first source. ``flags``: more of the compiler's. The compilers are CC, CXX and NVCC of the environment,
+    else cc, c++, nvcc. RuntimeError: there is no compiler, or it fails; the message holds its own words.
+    """
+    files = [pathlib.Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+    unknown = [f for f in files if f.suffix not in _SUFFIXES]
+    if unknown or not files:
+        raise ValueError(f"build: {unknown or files}; expected sources that end in {', '.join(_SUFFIXES)}")
+    kinds = {_SUFFIXES[f.suffix] for f in files}
+    kind = next(k for k in ("NVCC", "CXX", "CC") if k in kinds)
+    command = _compiler(kind)
+    options = [*(_NVCC_FLAGS if kind == "NVCC" else _FLAGS), f"-I{_ops.get_include()}", *flags]
+    standard = {"CXX": ["-std=c++20"], "NVCC": ["-std=c++17"], "CC": ["-std=c11"]}[kind]
+    name = name or files[0].stem
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+    digest = hashlib.sha256(repr((command, version, standard, options, _narrows.abi())).encode())
+    for f in files:
+        digest.update(f.name.encode() + b"\0" + f.read_bytes())
+    library = _cache() / digest.hexdigest()[:24] / f"narrows_{name}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            made = pathlib.Path(folder) / library.name
+            command = [*command, *standard, *options, *files, "-o", made]
+            if verbose:
+                print(shlex.join(map(str, command)))
+            _run(command)
+            os.replace(made, library)  # whoever builds the same at the same time gets a whole file
+    return str(library)
+
+
+def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
+    """Compiles a plugin from source text, loads it, and returns its ops by their short names.
+
+    ``cpp_sources`` and ``cuda_sources``: a text or several; together they are one plugin, of which one text holds
+    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Errors: those of :func:`build` and ``narrows.load``.
+
+        op = narrows.load_inline("mine", source).scale      # the op mine.scale/1
+    """
+    if not name.isidentifier():
+        raise ValueError(f"load_inline: name = {name!r}; expected an identifier")
+    texts = [(".cpp", t) for t in ([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources) if t]
+    texts += [(".cu", t) for t in ([cuda_sources] if isinstance(cuda_sources, str) else cuda_sources) if t]
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for i, (suffix, text) in enumerate(texts):
+            files.append(pathlib.Path(folder) / f"{name}_{i}{suffix}")
+            files[-1].write_text(text)
+        library = build(files, name, flags, verbose)
+    known = {b["path"] for b in _narrows.backends()}
+    if library not in known:
+        _ops.load(library)
+    backend = next(b for b in _narrows.backends() if b["path"] == library)
+    short = {o["name"].partition("/")[0].rpartition(".")[2]: o["name"] for o in backend["ops"]}
+    return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})

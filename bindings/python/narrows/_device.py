@@ -1,0 +1,183 @@
+"""Devices, streams, and tensors in memory of our own."""
+
+from narrows import _narrows
+
+_TYPES = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "rocm": 10,
+    "rocm_host": 11,
+    "cuda_managed": 13,
+}
+_NAMES = {number: name for name, number in _TYPES.items()}
+
+
+class Device:
+    """A device: ``narrows.Device("cuda:1")``, ``narrows.Device("cuda", 1)``, or DLPack's numbers ``narrows.Device(2, 1)``."""
+
+    __slots__ = ("id", "type")
+
+    def __init__(self, type, id=None):
+        if isinstance(type, Device):
+            type, id = type.type, type.id if id is None else id
+        if isinstance(type, str):
+            name, colon, number = type.partition(":")
+            if name not in _TYPES or (colon and not number.isdigit()):
+                raise ValueError(
+                    f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several"
+                )
+            type, id = _TYPES[name], int(number) if colon else id
+        self.type, self.id = int(type), int(id or 0)
+
+    @property
+    def info(self):
+        """name, arch, uuid, total_memory. RuntimeError: the device is not there."""
+        return _narrows.device_info(self.type, self.id)
+
+    def __str__(self):
+        name = _NAMES.get(self.type, f"type{self.type}")
+        return name if self.type == 1 and self.id == 0 else f"{name}:{self.id}"
+
+    def __repr__(self):
+        return f"narrows.Device('{self}')"
+
+    def __eq__(self, other):
+        return isinstance(other, Device) and (self.type, self.id) == (other.type, other.id)
+
+    def __hash__(self):
+        return hash((self.type, self.id))
+
+
+def devices():
+    """Every device of every usable backend.
+
+    >>> import narrows
+    >>> narrows.devices()[0]
+    narrows.Device('cpu')
+    """
+    found = {}
+    for b in _narrows.backends():
+        if b["status"] == "ok":
+            found.update(dict.fromkeys(Device(b["device_type"], i) for i in range(b["device_count"])))
+    return sorted(found, key=lambda d: (d.type, d.id))
+
+
+class Stream:
+    """A stream of a device, made and destroyed here. ``handle`` is the native one; on the CPU it is 0 and all is done at once."""
+
+    def __init__(self, device="cpu"):
+        self.device = Device(device)
+        self.handle = _narrows.stream("create", self.device.type, self.device.id) or 0
+
+    def sync(self):
+        """Waits until all that is on the stream is done."""
+        _narrows.stream("sync", self.device.type, self.device.id, self.handle)
+
+    def wait(self, other):
+        """What is put on this stream from now on waits for what is on `other` (a Stream or a handle) now."""
+        _narrows.stream("wait", self.device.type, self.device.id, self.handle, getattr(other, "handle", other))
+
+    def __del__(self):
+        if getattr(self, "handle", 0):
+            _narrows.stream("destroy", self.device.type, self.device.id, self.handle)
+
+    def __repr__(self):
+        return f"narrows.Stream('{self.device}', handle={self.handle:#x})"
+
+
+def empty(shape, dtype="float32", device="cpu", stream=None):
+    """A contiguous :class:`narrows.Tensor` whose elements are not set.
+
+    >>> import narrows
+    >>> narrows.empty((2, 3), "float16")
+    narrows.Tensor(shape=(2, 3), dtype='float16', device='cpu')
+    """
+    device = Device(device)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0)
+
+
+def from_dlpack(x, device=None, copy=None):
+    """A :class:`narrows.Tensor` over the memory of any array with ``__dlpack__``, or a copy on another device.
+
+    ``copy``: True: always; None: only where the device asks for it; False: never (BufferError where it would be needed).
+
+        >>> import numpy, narrows
+        >>> narrows.from_dlpack(numpy.float32([1, 2])).numpy()
+        array([1., 2.], dtype=float32)
+    """
+    device = None if device is None else Device(device)
+    if hasattr(x, "detach") and getattr(x, "requires_grad", False):
+        x = x.detach()
+    if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it
+        tensor = _narrows.from_dlpack(x.view("uint16")).view("bfloat16")
+    else:
+        tensor = _narrows.from_dlpack(x)
+    if device in (None, tensor.device) and not copy:
+        return tensor
+    if copy is False:
+        raise BufferError(f"the array is on {tensor.device}, not on {device}; expected copy=None or True")
+    return to(tensor, device or tensor.device)
+
+
+def to(tensor, device, stream=None):
+    """A contiguous copy on `device`. Backs Tensor.to()."""
+    if not tensor.contiguous:
+        same = _narrows.Op("elementwise", function="cast", out_dtype=tensor.dtype)
+        tensor = same(tensor)
+    out = empty(tensor.shape, tensor.dtype, device, stream)
+    out._copy_from(tensor)
+    return out
+
+
+def numpy(tensor):
+    """A NumPy array over a CPU tensor's memory, else of a copy. Backs Tensor.numpy()."""
+    import numpy
+
+    if tensor.device.type != 1:
+        tensor = to(tensor, "cpu")
+    if tensor.dtype != "bfloat16":
+        return numpy.asarray(memoryview(tensor)).reshape(tensor.shape)
+    import ml_dtypes
+
+    return numpy.asarray(memoryview(tensor.view("uint16"))).reshape(tensor.shape).view(ml_dtypes.bfloat16)
+
+
+def _is_numpy(x):
+    return type(x).__module__ == "numpy" and hasattr(x, "dtype")
+
+
+def _sent(x, device):
+    """A NumPy array, or anything that gives one, on a device."""
+    import numpy
+
+    if isinstance(x, _narrows.Tensor):
+        return x if x.device == device else to(x, device)
+    x = numpy.asarray(x, order="C")
+    out = empty(x.shape, x.dtype.name, device)
+    out._copy_from(numpy.ascontiguousarray(x).reshape(x.shape))
+    return out
+
+
+def _call(op, inputs, out, device):
+    """A call with device=: the inputs go there, the outputs come back as NumPy arrays."""
+    import numpy as np
+
+    device = Device(device)
+    arrays = [x for x in inputs if x is not None and not isinstance(x, (bool, int, float))]
+    if any(not _is_numpy(x) and not isinstance(x, _narrows.Tensor) for x in arrays):
+        raise TypeError(f"{op.op}: device= is for NumPy arrays and narrows.Tensor; other arrays are used where they are")
+    if not arrays:
+        raise TypeError(f"{op.op}: no input is an array")
+    result = op(*(_sent(x, device) if any(x is a for a in arrays) else x for x in inputs))
+    results: list = [numpy(r) if r is not None else None for r in (result if isinstance(result, tuple) else (result,))]
+    if out is None:
+        return tuple(results) if isinstance(result, tuple) else results[0]
+    for target, value in zip(out if isinstance(out, (tuple, list)) else (out,), results, strict=False):
+        if target is not None:
+            np.copyto(target, value, casting="no")
+    return out

@@ -1,0 +1,293 @@
+"""The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
+
+from narrows import _narrows, _ops
+
+_DTYPES = {
+    "F": "floating point",
+    "N": "floating point or integers",
+    "B": "integers or bool",
+    "I": "integers",
+    "A": "any",
+}
+
+# name -> (the op's name of the function, operands, dtypes, what it gives, arguments of an example, what it prints)
+_TABLE = {
+    "negative": ("neg", 1, "N", "-a", "numpy.array([1, -0.25])", "[-1.    0.25]"),
+    "abs": ("abs", 1, "N", "|a|", "numpy.array([1, -0.25])", "[1.   0.25]"),
+    "sign": ("sign", 1, "N", "-1, 0 or 1", "numpy.array([1, -0.25])", "[ 1. -1.]"),
+    "square": ("square", 1, "N", "a*a", "numpy.array([1, -0.25])", "[1.     0.0625]"),
+    "sqrt": ("sqrt", 1, "F", "the square root", "numpy.array([1, 0.25])", "[1.  0.5]"),
+    "rsqrt": ("rsqrt", 1, "F", "1/sqrt(a)", "numpy.array([1, 0.25])", "[1. 2.]"),
+    "cbrt": ("cbrt", 1, "F", "the cube root", "numpy.array([1, 0.25])", "[1.         0.62996052]"),
+    "exp": ("exp", 1, "F", "e**a", "numpy.array([1, 0.25])", "[2.71828183 1.28402542]"),
+    "exp2": ("exp2", 1, "F", "2**a", "numpy.array([1, 0.25])", "[2.         1.18920712]"),
+    "expm1": ("expm1", 1, "F", "e**a - 1", "numpy.array([1, 0.25])", "[1.71828183 0.28402542]"),
+    "log": ("log", 1, "F", "the natural logarithm", "numpy.array([1, 0.25])", "[ 0.         -1.38629436]"),
+    "log2": ("log2", 1, "F", "the logarithm to base 2", "numpy.array([1, 0.25])", "[ 0. -2.]"),
+    "log10": ("log10", 1, "F", "the logarithm to base 10", "numpy.array([1, 0.25])", "[ 0.         -0.60205999]"),
+    "log1p": ("log1p", 1, "F", "log(1 + a)", "numpy.array([1, 0.25])", "[0.69314718 0.22314355]"),
+    "sin": ("sin", 1, "F", "the sine", "numpy.array([1, 0.25])", "[0.84147098 0.24740396]"),
+    "cos": ("cos", 1, "F", "the cosine", "numpy.array([1, 0.25])", "[0.54030231 0.96891242]"),
+    "tan": ("tan", 1, "F", "the tangent", "numpy.array([1, 0.25])", "[1.55740772 0.25534192]"),
+    "asin": ("asin", 1, "F", "the inverse sine", "numpy.array([1, 0.25])", "[1.57079633 0.25268026]"),
+    "acos": ("acos", 1, "F", "the inverse cosine", "numpy.array([1, 0.25])", "[0.         1.31811607]"),
+    "atan": ("atan", 1, "F", "the inverse tangent", "numpy.array([1, 0.25])", "[0.78539816 0.24497866]"),
+    "sinh": ("sinh", 1, "F", "the hyperbolic sine", "numpy.array([1, 0.25])", "[1.17520119 0.25261232]"),
+    "cosh": ("cosh", 1, "F", "the hyperbolic cosine", "numpy.array([1, 0.25])", "[1.54308063 1.0314131 ]"),
+    "tanh": ("tanh", 1, "F", "the hyperbolic tangent", "numpy.array([1, 0.25])", "[0.76159416 0.24491866]"),
+    "asinh": ("asinh", 1, "F", "the inverse hyperbolic sine", "numpy.array([1, 0.25])", "[0.88137359 0.24746646]"),
+    "acosh": ("acosh", 1, "F", "the inverse hyperbolic cosine", "numpy.array([1, 0.25])", "[ 0. nan]"),
+    "atanh": ("atanh", 1, "F", "the inverse hyperbolic tangent", "numpy.array([1, 0.25])", "[       inf 0.25541281]"),
+    "sigmoid": ("sigmoid", 1, "F", "1/(1 + e**-a)", "numpy.array([1, 0.25])", "[0.73105858 0.5621765 ]"),
+    "relu": ("relu", 1, "N", "a where a > 0, else 0; NaN stays", "numpy.array([1, -0.25])", "[1. 0.]"),
+    "elu": ("elu", 1, "F", "a where a > 0, else alpha*(e**a - 1)", "numpy.array([1, 0.25])", "[1.   0.25]"),
+    "gelu": ("gelu", 1, "F", "a*(1 + erf(a/sqrt(2)))/2", "numpy.array([1, 0.25])", "[0.84134475 0.14967658]"),
+    "gelu_tanh": (
+        "gelu_tanh",
+        1,
+        "F",
+        "a*(1 + tanh(sqrt(2/pi)*(a + 0.044715*a**3)))/2",
+        "numpy.array([1, 0.25])",
+        "[0.84119199 0.14967535]",
+    ),
+    "silu": ("silu", 1, "F", "a*sigmoid(a)", "numpy.array([1, 0.25])", "[0.73105858 0.14054413]"),
+    "softplus": ("softplus", 1, "F", "log(1 + e**a)", "numpy.array([1, 0.25])", "[1.31326169 0.82593942]"),
+    "erf": ("erf", 1, "F", "the error function", "numpy.array([1, 0.25])", "[0.84270079 0.27632639]"),
+    "erfc": ("erfc", 1, "F", "1 - erf(a)", "numpy.array([1, 0.25])", "[0.15729921 0.72367361]"),
+    "floor": ("floor", 1, "N", "the largest integer that is not above a", "numpy.array([1, -0.25])", "[ 1. -1.]"),
+    "ceil": ("ceil", 1, "N", "the smallest integer that is not below a", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "round": ("round", 1, "N", "the nearest integer, half to even", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "trunc": ("trunc", 1, "N", "towards 0", "numpy.array([1, -0.25])", "[ 1. -0.]"),
+    "reciprocal": ("reciprocal", 1, "F", "1/a", "numpy.array([1, 0.25])", "[1. 4.]"),
+    "logical_not": ("logical_not", 1, "A", "a == 0, as bool", "numpy.array([4, 0])", "[False  True]"),
+    "bitwise_invert": ("bitwise_not", 1, "B", "all bits inverted", "numpy.array([12, 10])", "[-13 -11]"),
+    "isnan": ("isnan", 1, "N", "whether a is NaN, as bool", "numpy.array([1, -0.25])", "[False False]"),
+    "isinf": ("isinf", 1, "N", "whether a is infinite, as bool", "numpy.array([1, -0.25])", "[False False]"),
+    "isfinite": ("isfinite", 1, "N", "whether a is neither NaN nor infinite, as bool", "numpy.array([1, -0.25])", "[ True  True]"),
+    "add": ("add", 2, "N", "a + b", "numpy.array([1, -0.25]), 2", "[3.   1.75]"),
+    "subtract": ("sub", 2, "N", "a - b", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.5  -2.25]"),
+    "multiply": ("mul", 2, "N", "a*b", "numpy.array([1, -0.25]), 2", "[ 2.  -0.5]"),
+    "divide": (
+        "div",
+        2,
+        "N",
+        "a/b; integers truncate, and by 0 give 0",
+        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
+        "[ 2.    -0.125]",
+    ),
+    "pow": ("pow", 2, "N", "a**b", "numpy.array([1, 0.25]), 0.5", "[1.  0.5]"),
+    "atan2": (
+        "atan2",
+        2,
+        "F",
+        "the angle of the point (x = b, y = a)",
+        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
+        "[1.10714872 0.12435499]",
+    ),
+    "hypot": (
+        "hypot",
+        2,
+        "F",
+        "sqrt(a*a + b*b) without overflow",
+        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
+        "[1.11803399 2.01556444]",
+    ),
+    "maximum": ("maximum", 2, "N", "the larger; NaN if either is", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[1. 2.]"),
+    "minimum": (
+        "minimum",
+        2,
+        "N",
+        "the smaller; NaN if either is",
+        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
+        "[ 0.5  -0.25]",
+    ),
+    "fmod": ("fmod", 2, "N", "the remainder with the sign of a", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.   -0.25]"),
+    "remainder": (
+        "remainder",
+        2,
+        "N",
+        "the remainder with the sign of b, as Python's %",
+        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
+        "[0.   1.75]",
+    ),
+    "copysign": ("copysign", 2, "F", "|a| with the sign of b", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.   0.25]"),
+    "logaddexp": (
+        "logaddexp",
+        2,
+        "F",
+        "log(e**a + e**b)",
+        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
+        "[1.47407698 2.16022415]",
+    ),
+    "equal": ("eq", 2, "A", "a == b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True False]"),
+    "not_equal": ("ne", 2, "A", "a != b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[False  True]"),
+    "less": ("lt", 2, "N", "a < b, as bool", "numpy.array([1, -0.25]), 2", "[ True  True]"),
+    "less_equal": ("le", 2, "N", "a <= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[False  True]"),
+    "greater": ("gt", 2, "N", "a > b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
+    "greater_equal": ("ge", 2, "N", "a >= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
+    "logical_and": (
+        "logical_and",
+        2,
+        "A",
+        "a != 0 and b != 0, as bool",
+        "numpy.array([4, 0]), numpy.array([4, 7])",
+        "[ True False]",
+    ),
+    "logical_or": ("logical_or", 2, "A", "a != 0 or b != 0, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True  True]"),
+    "logical_xor": (
+        "logical_xor",
+        2,
+        "A",
+        "either a != 0 or b != 0, as bool",
+        "numpy.array([4, 0]), numpy.array([4, 7])",
+        "[False  True]",
+    ),
+    "bitwise_and": ("bitwise_and", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[8 2]"),
+    "bitwise_or": ("bitwise_or", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[14 11]"),
+    "bitwise_xor": ("bitwise_xor", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[6 9]"),
+    "bitwise_left_shift": (
+        "bitwise_left_shift",
+        2,
+        "I",
+        "a * 2**b; 0 where b is the width or more",
+        "numpy.array([4, 7]), numpy.array([1, 2])",
+        "[ 8 28]",
+    ),
+    "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b", "numpy.array([4, 7]), numpy.array([1, 2])", "[2 1]"),
+    "fma": ("fma", 3, "N", "a*b + c, rounded once", "numpy.array([1, 0.25]), 0.5, 0.75", "[1.25  0.875]"),
+    "where": ("where", 3, "A", "b where a, else c; a is bool", "numpy.array([True, False]), numpy.array([1, 2]), 0", "[1 0]"),
+    "clip": ("clamp", 3, "N", "minimum(maximum(a, b), c)", "numpy.array([1, 0.25]), 0.5, 0.75", "[0.75 0.5 ]"),
+}
+NAMES = (*_TABLE, "astype")
+
+_DOC = """{name}({operands}{extra}, *, out=None, device=None) -> {result}
+
+{what}, element by element; NumPy's broadcasting.
+
+Dtypes: {dtypes}; operands share one{numbers}. {outcome}
+Errors: ValueError for other dtypes, for shapes that do not broadcast and for a read-only ``out``; TypeError for what is no array.
+
+    >>> import numpy, narrows
+    >>> print(narrows.{name}({arguments}))
+    {example}
+"""
+
+
+def make(name):
+    """The callable narrows.<name>."""
+    import inspect
+
+    if name == "astype":
+        return astype
+    function, operands, kinds, what, arguments, example = _TABLE[name]
+    op = _narrows.Op("elementwise", function=function)
+    op.__name__, op._operands = name, operands
+    names = ("a", "b", "c")[:operands]
+    op.__doc__ = _DOC.format(
+        name=name,
+        operands=", ".join(names),
+        extra=", alpha=1.0" if name == "elu" else "",
+        result="array",
+        what=what[0].upper() + what[1:],
+        dtypes=_DTYPES[kinds],
+        numbers="" if operands == 1 else "; any but one may be a number",
+        outcome="The result is bool." if "as bool" in what else "The result has it too.",
+        arguments=arguments,
+        example=example,
+    )
+    keyword, both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(n, both) for n in names]
+    parameters += [inspect.Parameter("alpha", keyword, default=1.0)] if name == "elu" else []
+    parameters += [inspect.Parameter(n, keyword, default=None) for n in ("out", "device")]
+    op.__signature__ = inspect.Signature(parameters)
+    return _ops.remember(op)
+
+
+def astype(x, dtype, *, out=None, device=None):
+    """x in another dtype, named or as any framework's object: a float to an integer truncates and saturates, NaN gives 0.
+
+    >>> import numpy, narrows
+    >>> narrows.astype(numpy.float32([1.5, -300]), "int8")
+    array([   1, -128], dtype=int8)
+    """
+    return _cast(dtype)(x, out=out, device=device)
+
+
+def _cast(dtype):
+    return _ops.op("elementwise", function="cast", out_dtype=dtype)
+
+
+def public(name):
+    """narrows.<name>, made and kept; for conv1d and lltm the op below."""
+    import narrows
+
+    return _op_of(name) if name in ("conv1d", "lltm") else getattr(narrows, name)
+
+
+_made: dict = {}
+
+
+def _op_of(name):
+    if name not in _made:
+        _made[name] = _ops.op(name)
+    return _made[name]
+
+
+def _padding(padding, w, dilation):
+    if isinstance(padding, int):
+        return padding, padding
+    if isinstance(padding, str):
+        whole = dilation * (w.shape[-1] - 1)
+        known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
+        if padding not in known:
+            raise ValueError(f"conv1d: padding = {padding!r}; expected a number, (left, right), {', '.join(map(repr, known))}")
+        return known[padding]
+    if len(padding) == 1:
+        return padding[0], padding[0]
+    left, right = padding
+    return left, right
+
+
+def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, device=None):
+    """Cross-correlation, as torch.nn.functional.conv1d and ONNX's Conv.
+
+    x (N, C, L), (C, L) or (L); w (O, C/groups, K) or, for a signal, (K); bias (O). The result is (N, O, T), (O, T) or (T) with
+    T = (L + left + right - dilation*(K - 1) - 1)//stride + 1.
+
+    padding: zeros on both sides, (left, right), "valid": none, "same": T = L where stride is 1, "causal": all on the left.
+    Dtypes: float16, bfloat16, float32, float64; all arrays the same. Products of 16-bit ones are summed in float32.
+    Errors: ValueError for shapes, dtypes and params that do not fit, with the argument, its value and what was expected;
+    TypeError for what is no array. Differentiable in torch and JAX.
+
+        >>> import numpy, narrows
+        >>> narrows.conv1d(numpy.float32([1, 2, 3, 4]), numpy.float32([1, 0, -1]), padding="same")
+        array([-2., -2., -2.,  3.], dtype=float32)
+    """
+    stride, dilation = _one(stride), _one(dilation)
+    left, right = _padding(padding, w, dilation)
+    if min(stride, dilation, groups) < 1:
+        raise ValueError(f"conv1d: stride = {stride}, dilation = {dilation}, groups = {groups}; expected 1 or more")
+    return _op_of("conv1d")(
+        x, w, bias, stride=stride, dilation=dilation, groups=groups, pad_left=left, pad_right=right, out=out, device=device
+    )
+
+
+def _one(value):
+    """torch writes a stride as a number or a tuple of one."""
+    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+
+
+def lltm(input, weights, bias, old_h, old_cell, *, out=None, device=None):
+    """One step of the recurrent cell of PyTorch's C++ extension tutorial; (new_h, new_cell).
+
+    input (B, F), weights (3S, S + F), bias (3S) or (1, 3S), old_h and old_cell (B, S); new_h and new_cell (B, S).
+    Dtypes: float16, bfloat16, float32, float64; all arrays the same.
+    Errors: ValueError for shapes and dtypes that do not fit; TypeError for what is no array. Differentiable in torch and JAX.
+
+        >>> import numpy, narrows
+        >>> zeros = numpy.zeros((1, 2), "float32")
+        >>> new_h, new_cell = narrows.lltm(zeros, numpy.zeros((6, 4), "float32"), numpy.ones(6, "float32"), zeros, zeros)
+        >>> new_cell.round(3)
+        array([[0.731, 0.731]], dtype=float32)
+    """
+    return _op_of("lltm")(input, weights, bias, old_h, old_cell, out=out, device=device)

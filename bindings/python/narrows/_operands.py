@@ -1,0 +1,60 @@
+"""Numbers where an op takes arrays, and outputs for arrays of frameworks that the extension does not know."""
+
+import sys
+from typing import Any
+
+
+def is_number(x):
+    """Whether x is a scalar operand and no array."""
+    if isinstance(x, (bool, int, float)):
+        return True
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(x, numpy.generic)
+
+
+def as_array(number, like) -> Any:
+    """A 0-d array of the number, of the dtype, framework and device of `like`. TypeError, ValueError: it does not fit."""
+    dtype = str(getattr(like, "dtype", "")).removeprefix("torch.")
+    if "float" not in dtype and isinstance(number, float):
+        raise TypeError(f"the number {number!r} beside {dtype} operands; expected an integer")
+    try:
+        if type(like).__module__.startswith("torch"):
+            import torch
+
+            return torch.full((), number, dtype=like.dtype, device=like.device)
+        if type(like).__module__.startswith("cupy"):
+            import cupy
+
+            return cupy.asarray(number, dtype=like.dtype)
+        import numpy
+
+        from narrows import _device
+
+        if type(like).__module__ == "numpy":
+            return numpy.asarray(number, dtype=like.dtype)
+        return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
+    except OverflowError as error:
+        raise ValueError(f"the number {number!r} does not fit {dtype}: {error}") from None
+
+
+def lift(op, inputs):
+    """The inputs, with arrays for the numbers that stand where the op needs an array."""
+    like = next(x for x in inputs if x is not None and not is_number(x))
+    needed = [not name.endswith("?") for name in op.inputs]
+    return [as_array(x, like) if needed[i] and is_number(x) else x for i, x in enumerate(inputs)]
+
+
+def _call(op, inputs, out, device):
+    """A call with a number in the place of a required input."""
+    return op(*lift(op, inputs), out=out)
+
+
+def like(array, tensor):
+    """The narrows.Tensor as an array of array's framework, where that can be known; else as it is."""
+    if type(array).__module__.startswith("cupy"):
+        from narrows import _cupy
+
+        return _cupy.import_tensor(tensor)
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__().from_dlpack(tensor)
+    return tensor

@@ -1,0 +1,178 @@
+"""Ops by name, plugins, and what is there."""
+
+import os
+
+from narrows import _narrows
+
+_known: dict = {}  # an op is made once, so that a compiler may remember its identity
+_named: list = []  # those with a name of their own: narrows.add
+_listeners: list = []  # told of every op
+
+
+def op(name, **params):
+    """The op of that name with these values of its parameters; callable.
+
+        >>> import numpy, narrows
+        >>> every_second = narrows.op("conv1d", stride=2)
+        >>> every_second(numpy.ones(7, "float32"), numpy.ones(3, "float32"))
+        array([3., 3., 3.], dtype=float32)
+
+    A call takes the inputs in their order or by name, and parameters by keyword; and
+
+    - ``out``: the output, or a tuple of outputs; else they are new arrays of the first input's framework
+    - ``device``: of NumPy inputs: where to compute; they are copied there, and the result back
+    - ``stream``: a :class:`narrows.Stream` or native handle; else the framework's current one
+    - ``backend``, ``kernel``: a plugin's and a kernel variant's name; ``deterministic``: refuse what may vary
+
+    Without a version, ``vendor.name`` is the newest that is present. ValueError: no such op.
+    """
+    made = _narrows.Op(_newest(name), **params)
+    if made not in _known:
+        _known[made] = made
+        for listener in _listeners:
+            listener(made)
+    return _known[made]
+
+
+def listen(function):
+    """Calls function(op) for every op, those made until now and those to come."""
+    for made in [*_known.values(), *_named]:
+        function(made)
+    _listeners.append(function)
+
+
+def remember(made):
+    """Takes an op that was made elsewhere under a name of its own."""
+    _named.append(made)
+    for listener in _listeners:
+        listener(made)
+    return made
+
+
+def names():
+    """The names of all ops that a usable backend has, sorted."""
+    return sorted({o["name"] for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"] for o in b["ops"]})
+
+
+def _newest(name):
+    if "." not in name or "/" in name:
+        return name
+    versions = [n for n in names() if n.rpartition("/")[0] == name]
+    return max(versions, key=lambda n: int(n.rpartition("/")[2])) if versions else name
+
+
+class _Namespace:
+    """The ops ``prefix.*``. What was asked for is kept as an attribute, until a plugin is loaded."""
+
+    def __init__(self, prefix=""):
+        self._prefix = prefix
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = self._prefix + name
+        if any(n.startswith(full + ".") for n in names()):
+            found = _namespaces.setdefault(full, _Namespace(full + "."))
+        else:
+            try:
+                found = op(full)
+            except (ValueError, NotImplementedError) as error:
+                raise AttributeError(str(error)) from None
+        setattr(self, name, found)
+        return found
+
+    def __dir__(self):
+        rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
+        return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
+
+    def __repr__(self):
+        return f"<narrows.ops{'.' + self._prefix[:-1] if self._prefix else ''}: {', '.join(dir(self))}>"
+
+
+class _Ops(_Namespace):
+    """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``."""
+
+    def __getitem__(self, name):
+        try:
+            return op(name)
+        except (ValueError, NotImplementedError) as error:
+            raise KeyError(str(error)) from None
+
+    def __iter__(self):
+        return iter(names())
+
+    def __len__(self):
+        return len(names())
+
+
+ops = _Ops()
+_namespaces: dict[str, _Namespace] = {}
+
+
+def fill():
+    """Makes every op an attribute now, for a compiler that looks at attributes and calls no __getattr__."""
+    for space in [ops, *_namespaces.values()]:
+        for name in dir(space):
+            found = getattr(space, name)
+            if isinstance(found, _Namespace):
+                for inner in dir(found):
+                    getattr(found, inner)
+
+
+def load(path):
+    """Loads a plugin ahead of those present; its ops are in ``narrows.ops``.
+
+    ValueError or NotImplementedError: the file was refused; RuntimeError: a library that it needs is missing.
+    """
+    _narrows.load(os.path.realpath(path))
+    for space in [ops, *_namespaces.values()]:
+        prefix = space._prefix
+        vars(space).clear()
+        space._prefix = prefix
+    if _listeners:
+        fill()
+
+
+class Info(dict):
+    """What :func:`info` gives: a dict that a notebook shows as a table."""
+
+    def _rows(self):
+        for b in self["backends"]:
+            where = ", ".join(f"{d['device']} {d['name']}, {d['arch']}" for d in b["devices"]) or b["reason"] or b["status"]
+            yield b["name"] or os.path.basename(b["path"]), b["version"], b["status"], len(b["ops"]), where
+
+    def __repr__(self):
+        lines = [f"narrows {self['version']}, ABI {self['abi']}"]
+        lines += [f"  {name} {version}  {status}  {count} ops  {where}" for name, version, status, count, where in self._rows()]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        import html
+
+        head = "".join(f"<th>{h}</th>" for h in ("backend", "version", "status", "ops", "devices"))
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in self._rows())
+        return f"<table><caption>narrows {self['version']}</caption><tr>{head}</tr>{body}</table>"
+
+
+def info():
+    """Version, backends, their devices and ops, as data.
+
+    >>> import narrows
+    >>> [b["status"] for b in narrows.info()["backends"] if b["name"] == "cpu"]
+    ['ok']
+    """
+    from narrows._device import Device
+
+    version, abi = _narrows.abi()
+    backends = _narrows.backends()
+    for b in backends:
+        ids = range(b["device_count"] if b["status"] == "ok" else 0)
+        b["devices"] = [
+            {"device": str(d), **_narrows.device_info(d.type, d.id)} for d in (Device(b["device_type"], i) for i in ids)
+        ]
+    return Info(version=version, abi=abi, backends=backends)
+
+
+def get_include():
+    """The folder of the C headers: a plugin is compiled with ``-I`` and this."""
+    return os.path.join(os.path.dirname(__file__), "include")

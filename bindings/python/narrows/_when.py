@@ -1,0 +1,42 @@
+"""Runs a function once a module has been imported, by whomever: narrows imports no framework, and still every op is there in torch."""
+
+import sys
+
+_waiting: dict[str, list] = {}
+
+
+def imported(name, function):
+    """Calls function() now if the module is there, else when its import has ended."""
+    if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
+        function()
+    else:
+        _waiting.setdefault(name, []).append(function)
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+
+
+class _Finder:
+    """Finds nothing itself: hands on what the others find, with the functions called behind the module's own code."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in _waiting:
+            return None
+        import importlib.util
+
+        functions = _waiting.pop(name)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            _waiting[name] = functions
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            for function in functions:
+                function()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+_finder = _Finder()

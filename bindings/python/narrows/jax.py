@@ -1,0 +1,209 @@
+"""JAX: every op as a jitted call of one XLA handler, with grad and vmap from its declaration.
+
+``narrows.add`` and the others come here for JAX arrays and tracers. ``call`` is the same for an op by name, with ``donate``.
+Nothing is read in Python: XLA hands the buffers to the handler, on its stream, with its own scratch memory.
+"""
+
+import functools
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import ffi
+
+from narrows import _narrows, _operands, _ops
+
+_lock = threading.Lock()
+_targets: dict = {}
+
+
+def _register():
+    """The handler, once JAX has started its backends: a handler that is refused before that would end JAX for the process."""
+    with _lock:
+        if not _targets:
+            jax.devices()
+            plain, _ = _narrows.xla_handlers()
+            ffi.register_ffi_target("narrows", plain, platform="cpu")
+            for platform in ("CUDA", "ROCM"):
+                ffi.register_ffi_target("narrows", plain, platform=platform)
+            _targets["cpu"] = "narrows"
+
+
+_DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
+
+
+class _Call:
+    """An op with its params and which inputs are there; hashable, so that JAX compiles each once."""
+
+    def __init__(self, op, present, wanted, device_type=1):
+        self.op, self.present, self.wanted = op, present, wanted
+        self.key = op.op, op.blob, present, wanted
+
+    def __hash__(self):
+        return hash(self.key)
+
+    def __eq__(self, other):
+        return isinstance(other, _Call) and self.key == other.key
+
+    def specs(self, arrays):
+        """(dtype, shape) or None for every output."""
+        given = iter(arrays)
+        inputs = [
+            (lambda a: (str(a.dtype), tuple(a.shape)))(next(given)) if self.present >> i & 1 else None
+            for i in range(len(self.op.inputs))
+        ]
+        return self.op._infer(inputs)
+
+    def outputs(self, arrays):
+        """The outputs that the handler is to fill: (index, ShapeDtypeStruct)."""
+        return [
+            (j, jax.ShapeDtypeStruct(spec[1], jnp.dtype(spec[0])))
+            for j, spec in enumerate(self.specs(arrays))
+            if spec is not None and self.wanted >> j & 1
+        ]
+
+
+def _primitive_call(call, aliases, device_type, *arrays):
+    """One ffi_call on one kind of device."""
+    outputs = call.outputs(arrays)
+    mask = sum(1 << j for j, _ in outputs)
+    layout = np.array([call.present, mask, device_type, len(call.op.inputs), len(call.op.outputs)], np.int64)
+    batchable = call.op.flags & 2
+    run = ffi.ffi_call(
+        "narrows",
+        [spec for _, spec in outputs],
+        vmap_method="broadcast_all" if batchable else "sequential",
+        input_output_aliases=dict(aliases) or None,
+    )
+    return tuple(run(*arrays, op=call.op.op, params=np.frombuffer(call.op.blob, np.uint8), layout=layout))
+
+
+def _equal_ranks(arrays):
+    """A batch axis may be put before inputs of equal rank only: those of a lower one get axes of 1."""
+    rank = max(a.ndim for a in arrays)
+    return [a.reshape((1,) * (rank - a.ndim) + a.shape) for a in arrays]
+
+
+def _on_platform(call, aliases, *arrays):
+    _register()
+    if call.op.flags & 2 and len({a.ndim for a in arrays}) > 1:
+        shapes = [spec.shape for _, spec in call.outputs(arrays)]
+        outputs = _on_platform(call, aliases, *_equal_ranks(arrays))
+        return tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True))
+    platforms = {p: functools.partial(_primitive_call, call, aliases, n) for p, n in _DEVICE_TYPES.items() if p in _platforms()}
+    if len(platforms) == 1:
+        return next(iter(platforms.values()))(*arrays)
+    return jax.lax.platform_dependent(*arrays, **platforms)
+
+
+@functools.cache
+def _platforms():
+    names = {"gpu": "cuda"}
+    found = {names.get(d.platform, d.platform) for d in jax.devices()}
+    return frozenset({"cpu", *found})
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _differentiable(call, *arrays):
+    return _on_platform(call, (), *arrays)
+
+
+def _forward(call, *arrays):
+    every = _Call(call.op, call.present, (1 << len(call.op.outputs)) - 1)  # what exists for backward only, too
+    outputs = _on_platform(every, (), *arrays)
+    indices = [j for j, _ in every.outputs(arrays)]
+    kept = tuple(y for j, y in zip(indices, outputs, strict=True) if call.op.saved >> (32 + j) & 1)
+    return tuple(y for j, y in zip(indices, outputs, strict=True) if call.wanted >> j & 1), (arrays, kept)
+
+
+def _backward(call, saved, gradients):
+    """Calls the declared backward op; integers have the gradient float0."""
+    op = call.op
+    arrays, kept = saved
+    backward = _ops.op(op.backward)
+    backward = backward.bind(**op.params) if op.fields else backward
+    main = len(op.outputs) - op.num_aux
+    places = [i for i in range(len(op.inputs)) if call.present >> i & 1]
+    given = dict(zip(places, arrays, strict=True))
+    stored = dict(zip([j for j in range(len(op.outputs)) if op.saved >> (32 + j) & 1], kept, strict=True))
+    needed = [not name.endswith("?") for name in backward.inputs]
+    inputs = list(gradients[:main])
+    inputs += [given.get(i) if op.saved >> i & 1 or needed[main + i] else None for i in range(len(op.inputs))]
+    inputs += [stored.get(j) for j in range(len(op.outputs))]
+    floating = [i for i in places if jnp.issubdtype(given[i].dtype, jnp.floating)]
+    present = sum(1 << i for i, x in enumerate(inputs) if x is not None)
+    wanted = _Call(backward, present, sum(1 << i for i in floating))
+    found = dict(zip(floating, _on_platform(wanted, (), *(x for x in inputs if x is not None)), strict=True))
+    zero = lambda x: np.zeros(x.shape, jax.dtypes.float0)  # noqa: E731
+    return tuple(found[i].reshape(given[i].shape) if i in found else zero(given[i]) for i in places)
+
+
+_differentiable.defvjp(_forward, _backward)
+
+
+@functools.lru_cache(4096)
+def _jitted(call, aliases, donated):
+    if call.op.backward is not None and not aliases:
+        function = functools.partial(_differentiable, call)
+    else:
+        function = functools.partial(_on_platform, call, aliases)
+    return jax.jit(function, donate_argnums=donated)
+
+
+def _run(op, inputs, donate=()):
+    inputs = list(inputs) + [None] * (len(op.inputs) - len(inputs))
+    present = sum(1 << i for i, x in enumerate(inputs) if x is not None)
+    main = len(op.outputs) - op.num_aux
+    places = [i for i, x in enumerate(inputs) if x is not None]
+    donated = tuple(places.index(i) for i in donate)
+    call = _Call(op, present, (1 << main) - 1)
+    aliases = ((donated[0], 0),) if donated and op.flags & 1 else ()
+    outputs = _jitted(call, aliases, donated)(*(x for x in inputs if x is not None))
+    return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
+
+
+def _array(x):
+    """Other frameworks' arrays become JAX's."""
+    if isinstance(x, jax.Array):
+        return x
+    return jnp.asarray(x) if isinstance(x, np.ndarray) else jnp.from_dlpack(x)
+
+
+def _prepared(op, inputs):
+    first = next(x for x in inputs if isinstance(x, jax.Array))
+    optional = [name.endswith("?") for name in op.inputs]
+    inputs = [
+        x if x is None or (_operands.is_number(x) and optional[i]) else _number(x, first) if _operands.is_number(x) else _array(x)
+        for i, x in enumerate(inputs)
+    ]
+    if any(_operands.is_number(x) for x in inputs if x is not None):
+        last = [x for x in inputs if isinstance(x, jax.Array)][-1]
+        return op._bind_operands(inputs, str(last.dtype))
+    return op, inputs
+
+
+def _number(x, like):
+    if not jnp.issubdtype(like.dtype, jnp.floating) and isinstance(x, float):
+        raise TypeError(f"the number {x!r} beside {like.dtype} operands; expected an integer")
+    return jnp.asarray(x, like.dtype)
+
+
+def _call(op, inputs, out, device):
+    """A call with an input of JAX."""
+    if out is not None:
+        raise TypeError(f"{op.op}: JAX's arrays cannot be written to; leave out= away")
+    op, inputs = _prepared(op, inputs)
+    return _run(op, inputs)
+
+
+def call(op, *inputs, donate=(), **params):
+    """The op of that name, or an Op, on JAX's arrays; ``donate``: indices of inputs whose memory the outputs may take.
+
+    >>> import jax.numpy as jnp, narrows.jax
+    >>> narrows.jax.call("elementwise", jnp.ones(2), jnp.ones(2), function="add")
+    Array([2., 2.], dtype=float32)
+    """
+    op = _ops.op(op, **params) if isinstance(op, str) else op.bind(**params)
+    op, prepared = _prepared(op, inputs)
+    return _run(op, prepared, tuple(donate))

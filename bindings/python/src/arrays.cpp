@@ -1,0 +1,279 @@
+// arrays.cpp -- how arrays are read: the route of each type, the buffer protocol, DLPack capsules; and allocation.
+#include "arrays.h"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+namespace narrows::python {
+namespace {
+
+// ---- the route of a type ----
+
+constexpr size_t kTypes = 256;  // remembered; types beyond that are looked at in each call
+struct KnownType {
+  PyTypeObject* type;
+  TypeRoute route;
+};
+std::atomic<const KnownType*> known_types[kTypes];
+
+size_t slot_of(PyTypeObject* type) { return (reinterpret_cast<uintptr_t>(type) >> 4) * 0x9E3779B97F4A7C15u >> 56; }
+
+void remember(PyTypeObject* type, TypeRoute route) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  for (size_t i = 0, at = slot_of(type); i < kTypes; ++i, at = (at + 1) % kTypes) {
+    if (known_types[at].load(std::memory_order_relaxed) != nullptr) continue;
+    Py_INCREF(reinterpret_cast<PyObject*>(type));  // so that no other type can ever have this address
+    known_types[at].store(new KnownType{type, route}, std::memory_order_release);
+    return;
+  }
+}
+
+bool is_instance(PyObject* object, const char* module, const char* name) {
+  PyObject* const found = imported(module);
+  const Ref type(found == nullptr ? nullptr : PyObject_GetAttrString(found, name));
+  const int is = type ? PyObject_IsInstance(object, type.get()) : 0;
+  PyErr_Clear();  // a module that is still being imported lacks things
+  return is == 1;
+}
+bool is_exactly(PyObject* object, const char* module, const char* name) {
+  PyObject* const found = imported(module);
+  const Ref type(found == nullptr ? nullptr : PyObject_GetAttrString(found, name));
+  PyErr_Clear();
+  return type && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get();
+}
+
+TypeRoute numpy_route(PyObject* object) {
+  if (is_exactly(object, "numpy", "ndarray") || is_exactly(object, "numpy", "memmap")) return {Route::numpy, nullptr};
+  if (is_instance(object, "numpy", "generic")) return {Route::number, nullptr};
+  if (is_instance(object, "numpy", "ndarray"))
+    return {Route::refused, "a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)"};
+  return {Route::none, nullptr};
+}
+
+TypeRoute classify(PyObject* object) {
+  if (own_tensor(object) != nullptr) return {Route::own, nullptr};
+  if (PyLong_Check(object) || PyFloat_Check(object)) return {Route::number, nullptr};
+  if (const Route torch = torch_route(Py_TYPE(object)); torch != Route::none) return {torch, nullptr};
+  if (const TypeRoute numpy = numpy_route(object); numpy.route != Route::none) return numpy;
+  if (is_instance(object, "jax.core", "Tracer")) return {Route::jax_traced, nullptr};
+  if (is_instance(object, "jax", "Array")) return {Route::jax, nullptr};
+  if (is_exactly(object, "cupy", "ndarray")) return {Route::cupy, nullptr};
+  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  const Ref producer(PyObject_GetAttrString(type.get(), "__dlpack__"));
+  PyErr_Clear();
+  if (producer) return {Route::dlpack, nullptr};
+  return {Route::refused, "no array: it has no __dlpack__"};
+}
+
+// ---- dtypes of the buffer protocol ----
+
+DLDataType buffer_dtype(const char* format) {
+  if (*format == '<' || *format == '=' || *format == '@' || *format == '|') ++format;
+  if (*format == '\0' || format[1] != '\0') return {};
+  switch (*format) {
+    case '?': return {kDLBool, 8, 1};
+    case 'b': return {kDLInt, 8, 1};
+    case 'B': return {kDLUInt, 8, 1};
+    case 'h': return {kDLInt, 16, 1};
+    case 'H': return {kDLUInt, 16, 1};
+    case 'i': return {kDLInt, 32, 1};
+    case 'I': return {kDLUInt, 32, 1};
+    case 'l':
+    case 'q': return {kDLInt, 64, 1};
+    case 'L':
+    case 'Q': return {kDLUInt, 64, 1};
+    case 'e': return {kDLFloat, 16, 1};
+    case 'f': return {kDLFloat, 32, 1};
+    case 'd': return {kDLFloat, 64, 1};
+    default: return {};
+  }
+}
+
+// "numpy.float32" of numpy.dtype(...), for messages.
+std::string describe_dtype(PyObject* object) {
+  const Ref dtype(PyObject_GetAttrString(object, "dtype"));
+  const Ref text(dtype ? PyObject_Str(dtype.get()) : nullptr);
+  const char* const utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  return utf8 == nullptr ? "unknown" : utf8;
+}
+
+// numpy.dtype of each NW_DTYPE_*; a reference that is kept. NULL: exception set.
+PyObject* numpy_dtype(const nw_spec& spec) {
+  const char* const name = dtype_name(spec.dtype);
+  if (spec.dtype.code == kDLBfloat) {
+    static PyObject* const bfloat16 = import_attribute("ml_dtypes", "bfloat16").release();
+    if (bfloat16 == nullptr && !PyErr_Occurred())
+      PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
+    return bfloat16;
+  }
+  const Ref numpy(PyImport_ImportModule("numpy"));
+  const Ref dtype(numpy ? PyObject_CallMethod(numpy.get(), "dtype", "s", name) : nullptr);
+  return dtype.get() == nullptr ? nullptr : Ref::borrow(dtype.get()).release();
+}
+
+PyObject* numpy_empty(const OutputSpec& output) {
+  const nw_spec& spec = output.spec;
+  static PyObject* const empty = import_attribute("numpy", "empty").release();
+  static PyObject* dtypes[6][4] = {};  // by code and log2(bytes): built-in dtypes live as long as NumPy
+  if (empty == nullptr) return nullptr;
+  const int code = spec.dtype.code == kDLBool ? 5 : spec.dtype.code;
+  PyObject*& dtype = dtypes[code > 5 ? 3 : code][spec.dtype.bits == 64 ? 3 : spec.dtype.bits / 16];
+  if (dtype == nullptr) dtype = numpy_dtype(spec);
+  if (dtype == nullptr) return nullptr;
+  return PyObject_CallFunctionObjArgs(empty, output.shape.get(), dtype, nullptr);
+}
+
+// A framework's own functions in Python: narrows._cupy.
+PyObject* cupy_function(const char* name) { return import_attribute("narrows._cupy", name).release(); }
+
+}  // namespace
+
+TypeRoute route_of(PyObject* object) {
+  if (object == Py_None) return {Route::none, nullptr};
+  PyTypeObject* const type = Py_TYPE(object);
+  for (size_t i = 0, at = slot_of(type); i < kTypes; ++i, at = (at + 1) % kTypes) {
+    const KnownType* const known = known_types[at].load(std::memory_order_acquire);
+    if (known == nullptr) break;
+    if (known->type == type) return known->route;
+  }
+  const TypeRoute found = classify(object);
+  if (found.route != Route::refused) remember(type, found);
+  return found;
+}
+
+// ---- reading ----
+
+bool Array::assign(const DLTensor& source) {
+  if (source.ndim < 0 || source.ndim > NW_MAX_NDIM) {
+    PyErr_Format(PyExc_ValueError, "a tensor of %d dimensions; expected 0 to %d", source.ndim, NW_MAX_NDIM);
+    return false;
+  }
+  if (source.ndim > 0 && source.shape == nullptr) {
+    PyErr_Format(PyExc_ValueError, "a tensor of %d dimensions whose shape is NULL", source.ndim);
+    return false;
+  }
+  tensor = source;
+  const size_t size = sizeof(int64_t) * static_cast<size_t>(source.ndim);
+  if (size != 0) std::memcpy(shape_, source.shape, size);
+  if (size != 0 && source.strides != nullptr) std::memcpy(strides_, source.strides, size);
+  tensor.shape = shape_;
+  tensor.strides = source.strides == nullptr ? nullptr : strides_;
+  return true;
+}
+
+bool Array::read_bfloat16(PyObject* object) {
+  static PyObject* const uint16 = import_attribute("numpy", "uint16").release();
+  const Ref view(uint16 == nullptr ? nullptr : PyObject_CallMethod(object, "view", "O", uint16));
+  if (!view || !read_buffer(view.get())) return false;
+  tensor.dtype = {kDLBfloat, 16, 1};
+  return true;
+}
+
+bool Array::read_buffer(PyObject* object) {
+  if (PyObject_GetBuffer(object, &view_, PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear();
+    const std::string dtype = describe_dtype(object);
+    if (dtype == "bfloat16") return read_bfloat16(object);
+    PyErr_Format(PyExc_TypeError, "a NumPy array of dtype %s; expected numbers or bool", dtype.c_str());
+    return false;
+  }
+  has_view_ = true;
+  read_only = view_.readonly != 0;
+  const DLDataType dtype = buffer_dtype(view_.format == nullptr ? "B" : view_.format);
+  if (dtype.bits == 0 || view_.itemsize * 8 != dtype.bits) {
+    const char* const order = view_.format != nullptr && (*view_.format == '>' || *view_.format == '!') ? ", big-endian" : "";
+    PyErr_Format(PyExc_TypeError, "a NumPy array of dtype %s%s; expected little-endian numbers or bool",
+                 describe_dtype(object).c_str(), order);
+    return false;
+  }
+  if (view_.ndim > NW_MAX_NDIM) {
+    PyErr_Format(PyExc_ValueError, "a NumPy array of %d dimensions; expected %d at most", view_.ndim, NW_MAX_NDIM);
+    return false;
+  }
+  for (int i = 0; i < view_.ndim; ++i) {
+    shape_[i] = view_.shape[i];
+    strides_[i] = view_.strides[i] / view_.itemsize;
+    if (strides_[i] * view_.itemsize != view_.strides[i] && shape_[i] > 1) {
+      PyErr_Format(PyExc_ValueError, "a NumPy array with a stride of %zd bytes; expected a multiple of the item size, %zd",
+                   view_.strides[i], view_.itemsize);
+      return false;
+    }
+  }
+  tensor = {view_.buf, {kDLCPU, 0}, view_.ndim, dtype, shape_, strides_, 0};
+  return true;
+}
+
+bool Array::read_capsule(PyObject*, PyObject* capsule) {
+  const DLTensor* source = nullptr;
+  if (!open_capsule(capsule, &managed_, &versioned_, &source, &read_only)) return false;
+  return assign(*source);
+}
+
+bool Array::read(PyObject* object, TypeRoute route, void* stream) {
+  clear();
+  switch (route.route) {
+    case Route::own: read_only = own_read_only(object); return assign(*own_tensor(object));
+    case Route::numpy: return read_buffer(object);
+    case Route::torch:
+    case Route::torch_other: return read_torch(object, this);
+    case Route::cupy:
+    case Route::jax:
+    case Route::dlpack: {
+      const Ref capsule(dlpack_capsule(object, stream));
+      return capsule && read_capsule(object, capsule.get());
+    }
+    default: break;
+  }
+  const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+  if (type) PyErr_Format(PyExc_TypeError, "%U is %s", type.get(), route.reason == nullptr ? "no array" : route.reason);
+  return false;
+}
+
+void Array::clear() {
+  if (has_view_) PyBuffer_Release(&view_);
+  if (managed_ != nullptr) release_managed(managed_, versioned_);
+  has_view_ = false;
+  managed_ = nullptr;
+  read_only = false;
+}
+
+// ---- allocation and streams ----
+
+bool current_stream(Route route, DLDevice device, void** stream) {
+  *stream = nullptr;
+  if (device.device_type == kDLCPU) return true;
+  if (route == Route::torch || route == Route::torch_other) return torch_stream(device, stream);
+  if (route != Route::cupy) return true;
+  const Ref function(cupy_function("current_stream"));
+  const Ref handle(function ? PyObject_CallFunction(function.get(), "i", device.device_id) : nullptr);
+  if (handle) *stream = PyLong_AsVoidPtr(handle.get());
+  return !PyErr_Occurred();
+}
+
+bool OutputSpec::assign(const nw_spec& from) {
+  spec = from;
+  if (spec.ndim < 0) return true;
+  shape = Ref(PyTuple_New(spec.ndim));
+  strides = Ref(PyTuple_New(spec.ndim));
+  int64_t next = 1;
+  for (int32_t i = spec.ndim - 1; shape && strides && i >= 0; --i) {
+    PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(spec.shape[i]));
+    PyTuple_SetItem(strides.get(), i, PyLong_FromLongLong(next));
+    next *= spec.shape[i] == 0 ? 1 : spec.shape[i];
+  }
+  return shape && strides && !PyErr_Occurred();
+}
+
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream) {
+  if (route == Route::numpy) return numpy_empty(output);
+  if (route == Route::torch || route == Route::torch_other) return torch_empty(output, device);
+  Ref out(new_tensor(output.spec, device, stream));
+  if (route == Route::own || !out) return out.release();
+  const Ref function(import_attribute("narrows._operands", "like"));
+  return function ? PyObject_CallFunctionObjArgs(function.get(), like, out.get(), nullptr) : nullptr;
+}
+
+}  // namespace narrows::python

@@ -1,0 +1,106 @@
+// arrays.h -- arrays of any framework as DLTensors for one call, and the framework's own arrays as outputs. Which way an array is
+// read is decided by its exact type, once, and remembered.
+#ifndef NARROWS_PYTHON_ARRAYS_H
+#define NARROWS_PYTHON_ARRAYS_H
+
+#include "python.h"
+
+namespace narrows::python {
+
+enum class Route : uint8_t {
+  none,         // an absent input
+  number,       // a scalar operand
+  own,          // narrows.Tensor
+  numpy,        // the buffer protocol
+  torch,        // exactly Tensor or Parameter: the gate decides, then the C exchange API
+  torch_other,  // FakeTensor and other subclasses: always torch's dispatcher
+  jax,          // a jitted call, never read
+  jax_traced,   // a tracer, which decides for the whole call
+  cupy,         // __dlpack__ on its current stream
+  dlpack,       // any other producer
+  refused       // an object without any protocol, or one that would be misread; `reason` says why
+};
+
+struct TypeRoute {
+  Route route;
+  const char* reason;
+};
+// Of object's type. Never fails: what is not known is refused.
+TypeRoute route_of(PyObject* object);
+
+// An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
+struct OutputSpec {
+  OutputSpec() = default;
+  // False: exception set, and the tuples are NULL.
+  bool assign(const nw_spec& from);
+
+  nw_spec spec;
+  Ref shape, strides;
+};
+
+// One tensor of a call, with its own copy of shape and strides, so that nothing moves when the GIL is released.
+class Array {
+ public:
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { clear(); }
+
+  // Reads object. `stream`: the native handle that the call uses, for producers that have to be told. False: exception set.
+  bool read(PyObject* object, TypeRoute route, void* stream);
+  // Takes shape and strides from elsewhere.
+  bool assign(const DLTensor& source);
+
+  DLTensor tensor;
+  bool read_only = false;
+
+ private:
+  bool read_buffer(PyObject* object);
+  bool read_bfloat16(PyObject* object);
+  bool read_capsule(PyObject* object, PyObject* capsule);
+  void clear();
+
+  int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];
+  Py_buffer view_;
+  void* managed_ = nullptr;  // a DLManagedTensorVersioned, or a DLManagedTensor
+  bool has_view_ = false, versioned_ = false;
+};
+
+// ---- torch ----
+
+// `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 0 no, -1 exception set. Fills in
+// arrays[i] for each torch tensor.
+int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
+// One tensor below the gate.
+bool read_torch(PyObject* object, Array* out);
+
+// Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.
+Route torch_route(PyTypeObject* type);
+bool torch_stream(DLDevice device, void** stream);
+PyObject* torch_empty(const OutputSpec& output, DLDevice device);
+
+// The framework's current stream on a device, as a native handle. False: exception set.
+bool current_stream(Route route, DLDevice device, void** stream);
+// A new array like those of `route`, contiguous; `like` is an array of that framework. NULL: exception set.
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream);
+
+// ---- DLPack, shared with tensor.cpp ----
+
+// DLPack's number of a stream <-> a native handle.
+void* stream_from_number(int32_t device_type, int64_t number);
+int64_t number_from_stream(int32_t device_type, void* stream);
+// object.__dlpack__(...), with what it understands; a capsule. NULL: exception set.
+PyObject* dlpack_capsule(PyObject* object, void* stream);
+// What a capsule holds, and whether it is of the versioned kind; refuses what cannot be read. False: exception set.
+bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTensor** tensor, bool* read_only);
+void release_managed(void* managed, bool versioned);
+
+// A contiguous narrows.Tensor of our own memory. NULL: exception set. (tensor.cpp)
+PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream);
+// The DLTensor of a narrows.Tensor, alive as long as the object; NULL if it is not one. No exception.
+const DLTensor* own_tensor(PyObject* object);
+void* own_stream(PyObject* object);
+bool own_read_only(PyObject* object);
+
+}  // namespace narrows::python
+#endif

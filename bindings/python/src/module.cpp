@@ -1,0 +1,261 @@
+// module.cpp -- the module _narrows: the process's runtime, statuses as exceptions, dtypes by name, and the functions that are
+// about the runtime itself: info, plugins, devices, streams.
+#include <cstring>
+
+#include "op.h"
+
+namespace narrows::python {
+
+PyObject* borrow_dlpack(PyObject* object, void* stream);  // tensor.cpp
+PyObject* xla_handlers(PyObject*, PyObject*);             // xla.cpp
+
+namespace {
+
+struct NamedDtype {
+  const char* name;
+  DLDataType dtype;
+};
+constexpr NamedDtype kDtypes[] = {{"float32", {kDLFloat, 32, 1}},   {"float64", {kDLFloat, 64, 1}}, {"float16", {kDLFloat, 16, 1}},
+                                  {"bfloat16", {kDLBfloat, 16, 1}}, {"int8", {kDLInt, 8, 1}},       {"int16", {kDLInt, 16, 1}},
+                                  {"int32", {kDLInt, 32, 1}},       {"int64", {kDLInt, 64, 1}},     {"uint8", {kDLUInt, 8, 1}},
+                                  {"uint16", {kDLUInt, 16, 1}},     {"uint32", {kDLUInt, 32, 1}},   {"uint64", {kDLUInt, 64, 1}},
+                                  {"bool", {kDLBool, 8, 1}}};
+
+PyObject* exception_of(int32_t status) {
+  switch (status) {
+    case NW_INVALID: return PyExc_ValueError;
+    case NW_UNSUPPORTED: return PyExc_NotImplementedError;
+    case NW_OUT_OF_MEMORY: return PyExc_MemoryError;
+    default: return PyExc_RuntimeError;
+  }
+}
+
+DLDevice device_of(int type, int id) { return {static_cast<DLDeviceType>(type), id}; }
+
+// Name of the dtype that str(object) or its `name` or `__name__` ends in: "torch.float32", "<class 'jax.numpy.float32'>".
+const NamedDtype* find_dtype(PyObject* object) {
+  const char* const attributes[] = {"name", "__name__", nullptr};
+  for (size_t i = 0; i < 3; ++i) {
+    const Ref text(PyUnicode_Check(object)    ? Ref::borrow(object).release()
+                   : attributes[i] != nullptr ? PyObject_GetAttrString(object, attributes[i])
+                                              : PyObject_Str(object));
+    const char* name = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+    PyErr_Clear();
+    if (name == nullptr) continue;
+    if (const char* const dot = std::strrchr(name, '.')) name = dot + 1;
+    for (const NamedDtype& known : kDtypes)
+      if (std::strcmp(known.name, name) == 0) return &known;
+  }
+  return nullptr;
+}
+
+// ---- functions ----
+
+PyObject* backend_as_dict(const nw_backend_info& b) {
+  Ref ops(PyList_New(0));
+  for (uint32_t i = 0; ops && i < b.num_ops; ++i) {
+    Ref kernels(PyList_New(0));
+    for (const char* const* k = b.ops[i]->kernels; kernels && k != nullptr && *k != nullptr; ++k) {
+      const Ref name(PyUnicode_FromString(*k));
+      if (!name || PyList_Append(kernels.get(), name.get()) != 0) return nullptr;
+    }
+    const Ref op(kernels ? Py_BuildValue("{sssO}", "name", b.ops[i]->name, "kernels", kernels.get()) : nullptr);
+    if (!op || PyList_Append(ops.get(), op.get()) != 0) return nullptr;
+  }
+  const Ref shadowed(PyBool_FromLong(b.flags & NW_BACKEND_SHADOWED));
+  return ops ? Py_BuildValue("{sssssssssssisisOsO}", "name", b.name, "version", b.version, "path", b.path, "status",
+                             nw_status_name(b.status), "reason", b.reason, "device_type", b.device_type, "device_count",
+                             b.device_count, "shadowed", shadowed.get(), "ops", ops.get())
+             : nullptr;
+}
+
+PyObject* backends(PyObject*, PyObject*) {
+  nw_runtime* const rt = runtime();
+  Ref list(rt == nullptr ? nullptr : PyList_New(0));
+  for (uint32_t i = 0; list && i < nw_backend_count(rt); ++i) {
+    nw_backend_info b{};
+    b.struct_size = sizeof b;
+    nw_error error{};
+    int32_t status = NW_OK;
+    Py_BEGIN_ALLOW_THREADS;
+    status = nw_backend(rt, i, &b, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != NW_OK) return raise(status, error);
+    const Ref dict(backend_as_dict(b));
+    if (!dict || PyList_Append(list.get(), dict.get()) != 0) return nullptr;
+  }
+  return list.release();
+}
+
+PyObject* device_info(PyObject*, PyObject* arguments) {
+  int type = 0, id = 0;
+  nw_runtime* const rt = PyArg_ParseTuple(arguments, "ii", &type, &id) ? runtime() : nullptr;
+  if (rt == nullptr) return nullptr;
+  nw_device_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_device(rt, device_of(type, id), &info, &error);
+  Py_END_ALLOW_THREADS;
+  if (status != NW_OK) return raise(status, error);
+  return Py_BuildValue("{sssssy#sK}", "name", info.name, "arch", info.arch, "uuid", reinterpret_cast<const char*>(info.uuid),
+                       static_cast<Py_ssize_t>(sizeof info.uuid), "total_memory", info.total_memory);
+}
+
+PyObject* load(PyObject*, PyObject* arguments) {
+  const char* path = nullptr;
+  nw_runtime* const rt = PyArg_ParseTuple(arguments, "s", &path) ? runtime() : nullptr;
+  if (rt == nullptr) return nullptr;
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_load(rt, path, &error);
+  Py_END_ALLOW_THREADS;
+  return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
+}
+
+// stream(what, device type, id, handle, other): creates, destroys, waits until all is done, or orders two.
+PyObject* stream(PyObject*, PyObject* arguments) {
+  const char* what = nullptr;
+  int type = 0, id = 0;
+  unsigned long long handle = 0, other = 0;
+  if (!PyArg_ParseTuple(arguments, "sii|KK", &what, &type, &id, &handle, &other)) return nullptr;
+  nw_runtime* const rt = runtime();
+  if (rt == nullptr) return nullptr;
+  const DLDevice device = device_of(type, id);
+  void* native = reinterpret_cast<void*>(handle);
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  switch (*what) {
+    case 'c': status = nw_stream_create(rt, device, &native, &error); break;
+    case 'd': status = nw_stream_destroy(rt, device, native, &error); break;
+    case 's': status = nw_stream_sync(rt, device, native, &error); break;
+    default: status = nw_stream_wait(rt, device, native, reinterpret_cast<void*>(other), &error);
+  }
+  Py_END_ALLOW_THREADS;
+  return status == NW_OK ? PyLong_FromVoidPtr(native) : raise(status, error);
+}
+
+// empty(shape, dtype, device type, id, stream)
+PyObject* empty(PyObject*, PyObject* arguments) {
+  PyObject *shape = nullptr, *dtype = nullptr;
+  int type = 0, id = 0;
+  unsigned long long handle = 0;
+  nw_spec spec{};
+  if (!PyArg_ParseTuple(arguments, "O!Oii|K", &PyTuple_Type, &shape, &dtype, &type, &id, &handle)) return nullptr;
+  if (!parse_dtype(dtype, &spec.dtype)) return nullptr;
+  const Py_ssize_t ndim = PyTuple_Size(shape);
+  if (ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%zd dimensions; expected %d at most", ndim, NW_MAX_NDIM);
+  spec.ndim = static_cast<int32_t>(ndim);
+  for (int32_t i = 0; i < spec.ndim; ++i) {
+    spec.shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    if (PyErr_Occurred()) return nullptr;
+    if (spec.shape[i] < 0) return PyErr_Format(PyExc_ValueError, "shape = %R; expected extents of 0 or more", shape);
+  }
+  return new_tensor(spec, device_of(type, id), reinterpret_cast<void*>(handle));
+}
+
+PyObject* from_dlpack(PyObject*, PyObject* object) {
+  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (!PyObject_HasAttrString(object, "__dlpack__")) return PyErr_Format(PyExc_TypeError, "%R has no __dlpack__", type.get());
+  return borrow_dlpack(object, nullptr);
+}
+
+// What pickle and copy make an Op from.
+PyObject* op_from_blob(PyObject*, PyObject* arguments) {
+  const char *name = nullptr, *blob = nullptr;
+  Py_ssize_t size = 0;
+  PyObject* shown = nullptr;
+  if (!PyArg_ParseTuple(arguments, "sy#O", &name, &blob, &size, &shown)) return nullptr;
+  const Ref made(PyObject_CallFunction(reinterpret_cast<PyObject*>(op_type), "s", name));
+  if (!made) return nullptr;
+  const Declaration* const d = reinterpret_cast<Op*>(made.get())->declaration;
+  if (static_cast<uint64_t>(size) != d->op->params_size)
+    return PyErr_Format(PyExc_ValueError, "%s: params of %zd bytes; expected %d", name, size, static_cast<int>(d->op->params_size));
+  Ref op(new_op(d, reinterpret_cast<const unsigned char*>(blob)));
+  return op && PyObject_SetAttrString(op.get(), "__name__", shown) == 0 ? op.release() : nullptr;
+}
+
+PyObject* abi(PyObject*, PyObject*) { return Py_BuildValue("sI", nw_version(), nw_abi_major()); }
+
+}  // namespace
+
+nw_runtime* runtime() {
+  static nw_runtime* const made = [] {
+    nw_runtime* out = nullptr;
+    nw_error error{};
+    const int32_t status = nw_runtime_create(nullptr, &out, &error);
+    if (status != NW_OK) raise(status, error);
+    return out;
+  }();
+  if (made == nullptr && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the runtime could not be made");
+  return made;
+}
+
+PyObject* raise(int32_t status, const nw_error& error) {
+  if (!PyErr_Occurred()) PyErr_SetString(exception_of(status), error.message);
+  return nullptr;
+}
+
+PyObject* imported(const char* name) {
+  PyObject* const modules = PyImport_GetModuleDict();
+  return modules == nullptr ? nullptr : PyDict_GetItemString(modules, name);
+}
+
+Ref import_attribute(const char* module, const char* name) {
+  const Ref found(PyImport_ImportModule(module));
+  return Ref(found ? PyObject_GetAttrString(found.get(), name) : nullptr);
+}
+
+const char* dtype_name(DLDataType dtype) {
+  for (const NamedDtype& known : kDtypes)
+    if (known.dtype.code == dtype.code && known.dtype.bits == dtype.bits && dtype.lanes == 1) return known.name;
+  return "";
+}
+
+bool parse_dtype(PyObject* object, DLDataType* out) {
+  const NamedDtype* const found = find_dtype(object);
+  if (found == nullptr) {
+    PyErr_Format(PyExc_ValueError,
+                 "dtype = %R; expected one of float16, bfloat16, float32, float64, int8 to int64, uint8 to uint64, "
+                 "bool",
+                 object);
+    return false;
+  }
+  *out = found->dtype;
+  return true;
+}
+
+PyMethodDef module_functions[] = {{"abi", abi, METH_NOARGS, nullptr},
+                                  {"backends", backends, METH_NOARGS, nullptr},
+                                  {"device_info", device_info, METH_VARARGS, nullptr},
+                                  {"load", load, METH_VARARGS, nullptr},
+                                  {"stream", stream, METH_VARARGS, nullptr},
+                                  {"empty", empty, METH_VARARGS, nullptr},
+                                  {"from_dlpack", from_dlpack, METH_O, nullptr},
+                                  {"xla_handlers", xla_handlers, METH_NOARGS, nullptr},
+                                  {"_op_from_blob", op_from_blob, METH_VARARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace narrows::python
+
+namespace {
+
+int fill_module(PyObject* module) {
+  using namespace narrows::python;
+  return add_op_type(module) == 0 && add_tensor_type(module) == 0 ? 0 : -1;
+}
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill_module)},
+#ifdef Py_GIL_DISABLED
+                            {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+                            {0, nullptr}};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "narrows._narrows", nullptr, 0, narrows::python::module_functions, slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__narrows() { return PyModuleDef_Init(&definition); }

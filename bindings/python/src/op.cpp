@@ -1,0 +1,300 @@
+// op.cpp -- narrows.Op as a Python type: what it shows of its declaration, and how values are bound to it.
+#include "op.h"
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+
+#include <structmember.h>
+
+namespace narrows::python {
+
+PyTypeObject* op_type = nullptr;
+
+namespace {
+
+// Vectorcall came into the limited API in 3.12; the flag and the member are the same in 3.11.
+constexpr unsigned long kHaveVectorcall = 1UL << 11;
+
+Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
+
+std::string without_mark(const char* name) {
+  std::string out = name;
+  if (!out.empty() && out.back() == '?') out.pop_back();
+  return out;
+}
+
+// One Declaration per nw_op; kept as long as the process, as the runtime is.
+const Declaration* declaration_of(const nw_op* op) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<const nw_op*, std::unique_ptr<Declaration>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Declaration>& found = known[op];
+  if (found == nullptr) found = std::make_unique<Declaration>(op);
+  return found.get();
+}
+
+std::vector<unsigned char> initial_blob(const Declaration& d) {
+  std::vector<unsigned char> blob(d.op->params_size + 1);
+  for (size_t i = 0; i < d.fields.size(); ++i) store_initial(*d.op->params[i], blob.data());
+  return blob;
+}
+
+// Sets fields by name. False: exception set.
+bool set_fields(const Declaration& d, PyObject* keywords, unsigned char* blob) {
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; keywords != nullptr && PyDict_Next(keywords, &at, &key, &value);) {
+    const int field = find_field(d, key);
+    if (field < 0) {
+      PyErr_Format(PyExc_TypeError, "%s has no parameter '%U'", d.op->name, key);
+      return false;
+    }
+    if (!set_field(d, field, value, blob)) return false;
+  }
+  return true;
+}
+
+// Op(name, **params)
+PyObject* op_new(PyTypeObject*, PyObject* arguments, PyObject* keywords) {
+  const char* name = nullptr;
+  if (!PyArg_ParseTuple(arguments, "s:Op", &name)) return nullptr;
+  nw_runtime* const rt = runtime();
+  if (rt == nullptr) return nullptr;
+  const nw_op* op = nullptr;
+  nw_error error{};
+  if (const int32_t status = nw_find_op(rt, name, &op, &error); status != NW_OK) return raise(status, error);
+  const Declaration* const d = declaration_of(op);
+  std::vector<unsigned char> blob = initial_blob(*d);
+  if (!set_fields(*d, keywords, blob.data())) return nullptr;
+  return new_op(d, blob.data());
+}
+
+// op.bind(**params): the same op with these values.
+PyObject* op_bind(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  if (PyTuple_Size(arguments) != 0) return PyErr_Format(PyExc_TypeError, "bind() takes parameters by keyword only");
+  const Op* const op = as_op(self);
+  std::vector<unsigned char> blob(op->blob, op->blob + op->declaration->op->params_size);
+  blob.push_back(0);
+  if (!set_fields(*op->declaration, keywords, blob.data())) return nullptr;
+  return new_op(op->declaration, blob.data());
+}
+
+// op.bind_operands(inputs, dtype): numbers among the inputs become params; the op, and the inputs with None for them.
+PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
+  PyObject *inputs = nullptr, *dtype_object = nullptr;
+  DLDataType dtype{};
+  if (!PyArg_ParseTuple(arguments, "OO", &inputs, &dtype_object) || !parse_dtype(dtype_object, &dtype)) return nullptr;
+  const Op* const op = as_op(self);
+  const Declaration& d = *op->declaration;
+  std::vector<unsigned char> blob(op->blob, op->blob + d.op->params_size);
+  blob.push_back(0);
+  const Py_ssize_t count = PySequence_Size(inputs);
+  if (count < 0) return nullptr;
+  Ref list(PyList_New(count));
+  for (Py_ssize_t i = 0; list && i < count; ++i) {
+    Ref input(PySequence_GetItem(inputs, i));
+    if (!input) return nullptr;
+    if (route_of(input.get()).route == Route::number && i < static_cast<Py_ssize_t>(d.inputs.size())) {
+      if (!set_operand(d, static_cast<uint32_t>(i), input.get(), dtype, blob.data())) return nullptr;
+      input = Ref::borrow(Py_None);
+    }
+    PyList_SetItem(list.get(), i, input.release());
+  }
+  const Ref bound(new_op(&d, blob.data()));
+  return list && bound ? PyTuple_Pack(2, bound.get(), list.get()) : nullptr;
+}
+
+PyObject* op_reduce(PyObject* self, PyObject*) {
+  const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
+  const Op* const op = as_op(self);
+  const auto size = static_cast<Py_ssize_t>(op->declaration->op->params_size);
+  return rebuild ? Py_BuildValue("O(sy#O)", rebuild.get(), op->declaration->op->name, reinterpret_cast<const char*>(op->blob), size,
+                                 op->name)
+                 : nullptr;
+}
+
+void op_dealloc(PyObject* self) {
+  Op* const op = as_op(self);
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_ClearWeakRefs(self);
+  delete[] op->blob;
+  delete op->cache;
+  Py_XDECREF(op->name);
+  Py_XDECREF(op->doc);
+  Py_XDECREF(op->signature);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+// ---- attributes ----
+
+PyObject* names_of(const char* const* names, uint32_t count) {
+  Ref tuple(PyTuple_New(count));
+  for (uint32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyUnicode_FromString(names[i]));
+  return tuple.release();
+}
+PyObject* text_or_none(const char* text) { return text == nullptr ? Ref::borrow(Py_None).release() : PyUnicode_FromString(text); }
+
+PyObject* get_params(PyObject* self, void*) {
+  const Op* const op = as_op(self);
+  Ref dict(PyDict_New());
+  for (size_t i = 0; dict && i < op->declaration->fields.size(); ++i) {
+    const Ref value(get_field(*op->declaration->op->params[i], op->blob));
+    if (!value || PyDict_SetItem(dict.get(), op->declaration->fields[i], value.get()) != 0) return nullptr;
+  }
+  return dict.release();
+}
+
+// (name, kind, lanes, names of its values or None, initial) of each param; kind is "int", "float" or "bool".
+PyObject* get_fields(PyObject* self, void*) {
+  const Declaration& d = *as_op(self)->declaration;
+  const std::vector<unsigned char> blob = initial_blob(d);
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(d.fields.size())));
+  for (size_t i = 0; tuple && i < d.fields.size(); ++i) {
+    const nw_param& f = *d.op->params[i];
+    uint32_t count = 0;
+    while (f.values != nullptr && f.values[count] != nullptr) ++count;
+    const Ref values(f.values == nullptr ? Ref::borrow(Py_None).release() : names_of(f.values, count));
+    const Ref initial(get_field(f, blob.data()));
+    const char* const kind = f.dtype.code == kDLFloat ? "float" : f.dtype.code == kDLBool ? "bool" : "int";
+    if (!values || !initial) return nullptr;
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i),
+                    Py_BuildValue("OsiOO", d.fields[i], kind, f.dtype.lanes, values.get(), initial.get()));
+  }
+  return tuple.release();
+}
+
+PyObject* get_op(PyObject* self, void*) { return PyUnicode_FromString(as_op(self)->declaration->op->name); }
+PyObject* get_inputs(PyObject* self, void*) {
+  const nw_op* const op = as_op(self)->declaration->op;
+  return names_of(op->inputs, op->max_inputs);
+}
+PyObject* get_outputs(PyObject* self, void*) {
+  const nw_op* const op = as_op(self)->declaration->op;
+  return names_of(op->outputs, op->num_outputs);
+}
+PyObject* get_shape_rule(PyObject* self, void*) { return text_or_none(as_op(self)->declaration->op->shape_rule); }
+PyObject* get_backward(PyObject* self, void*) { return text_or_none(as_op(self)->declaration->op->backward); }
+PyObject* get_saved(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_op(self)->declaration->op->saved); }
+PyObject* get_num_aux(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->num_aux); }
+PyObject* get_min_inputs(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->min_inputs); }
+PyObject* get_flags(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->flags); }
+PyObject* get_lower_precision(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->declaration->lower_precision); }
+PyObject* get_blob(PyObject* self, void*) {
+  const Op* const op = as_op(self);
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(op->blob),
+                                   static_cast<Py_ssize_t>(op->declaration->op->params_size));
+}
+
+PyObject* op_repr(PyObject* self) {
+  const Op* const op = as_op(self);
+  const Declaration& d = *op->declaration;
+  const std::vector<unsigned char> initial = initial_blob(d);
+  Ref text(PyUnicode_FromFormat("narrows.op('%s'", d.op->name));
+  for (size_t i = 0; text && i < d.fields.size(); ++i) {
+    const nw_param& f = *d.op->params[i];
+    if (std::memcmp(op->blob + f.offset, initial.data() + f.offset, f.dtype.bits / 8 * f.dtype.lanes) == 0) continue;
+    const Ref value(get_field(f, op->blob));
+    text = Ref(value ? PyUnicode_FromFormat("%U, %U=%R", text.get(), d.fields[i], value.get()) : nullptr);
+  }
+  return text ? PyUnicode_FromFormat("%U)", text.get()) : nullptr;
+}
+
+// Ops are values: the same declaration and params.
+Py_hash_t op_hash(PyObject* self) {
+  const Op* const op = as_op(self);
+  auto hash = reinterpret_cast<uint64_t>(op->declaration);
+  for (uint64_t i = 0; i < op->declaration->op->params_size; ++i) hash = (hash ^ op->blob[i]) * 0x100000001B3u;
+  hash &= ~(uint64_t{1} << 63);  // never -1
+  return static_cast<Py_hash_t>(hash);
+}
+PyObject* op_compare(PyObject* self, PyObject* other, int operation) {
+  if (Py_TYPE(other) != op_type || (operation != Py_EQ && operation != Py_NE)) return Ref::borrow(Py_NotImplemented).release();
+  const Op *const a = as_op(self), *const b = as_op(other);
+  const bool equal = a->declaration == b->declaration && std::memcmp(a->blob, b->blob, a->declaration->op->params_size) == 0;
+  return PyBool_FromLong(equal == (operation == Py_EQ));
+}
+
+PyGetSetDef getset[] = {
+    {"op", get_op, nullptr, "The op's name: 'conv1d', 'vendor.name/1'.", nullptr},
+    {"params", get_params, nullptr, "The value of every parameter, by name.", nullptr},
+    {"fields", get_fields, nullptr, "(name, kind, lanes, names of values, initial) of every parameter.", nullptr},
+    {"inputs", get_inputs, nullptr, "Names of the inputs; a '?' at the end: may be absent.", nullptr},
+    {"outputs", get_outputs, nullptr, "Names of the outputs; a '?' at the end: may be absent.", nullptr},
+    {"min_inputs", get_min_inputs, nullptr, "The fewest inputs that a call gives.", nullptr},
+    {"num_aux", get_num_aux, nullptr, "So many of the last outputs exist for backward only.", nullptr},
+    {"shape_rule", get_shape_rule, nullptr, "The rule of docs/abi.md, or None.", nullptr},
+    {"backward", get_backward, nullptr, "The op that differentiates this one, or None.", nullptr},
+    {"saved", get_saved, nullptr, "What backward reads: bit i of input i, bit 32 + j of output j.", nullptr},
+    {"flags", get_flags, nullptr, "NW_OP_*: 1 in place, 2 batchable.", nullptr},
+    {"_lower_precision", get_lower_precision, nullptr, nullptr, nullptr},
+    {"blob", get_blob, nullptr, "The params as the C API takes them.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
+                         {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak_references), READONLY, nullptr},
+                         {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
+                         {"__doc__", T_OBJECT, offsetof(Op, doc), 0, nullptr},
+                         {"__signature__", T_OBJECT, offsetof(Op, signature), 0, nullptr},
+                         {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyMethodDef methods[] = {{"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(op_bind)), METH_VARARGS | METH_KEYWORDS,
+                          "bind(**params)\n--\n\nThe same op with these values of its parameters."},
+                         {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
+                         {"_run", op_run, METH_VARARGS, nullptr},
+                         {"_infer", op_infer, METH_VARARGS, nullptr},
+                         {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(op_new)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+                       {Py_tp_call, reinterpret_cast<void*>(op_call)},
+                       {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+                       {Py_tp_hash, reinterpret_cast<void*>(op_hash)},
+                       {Py_tp_richcompare, reinterpret_cast<void*>(op_compare)},
+                       {Py_tp_getset, getset},
+                       {Py_tp_members, members},
+                       {Py_tp_methods, methods},
+                       {0, nullptr}};
+PyType_Spec spec = {"narrows.Op", sizeof(Op), 0, Py_TPFLAGS_DEFAULT | kHaveVectorcall, slots};
+
+}  // namespace
+
+Declaration::Declaration(const nw_op* declared)
+    : op(declared), has_vendor(std::strchr(op->name, '.') != nullptr),
+      lower_precision(std::strcmp(op->name, "conv1d") == 0 || std::strcmp(op->name, "lltm") == 0) {
+  for (uint32_t i = 0; op->params != nullptr && op->params[i] != nullptr; ++i)
+    fields.push_back(PyUnicode_InternFromString(op->params[i]->name));
+  const auto index_of = [this](const std::string& name) {
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (name == op->params[i]->name) return static_cast<int>(i);
+    return -1;
+  };
+  for (uint32_t i = 0; i < op->max_inputs; ++i) {
+    const std::string name = without_mark(op->inputs[i]);
+    inputs.push_back(PyUnicode_InternFromString(name.c_str()));
+    optional.push_back(name.size() != std::strlen(op->inputs[i]));
+    real_field.push_back(optional[i] ? index_of(name + "_real") : -1);
+    int_field.push_back(optional[i] ? index_of(name + "_int") : -1);
+  }
+}
+
+PyObject* new_op(const Declaration* declaration, const unsigned char* blob) {
+  const auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(op_type, Py_tp_alloc));
+  Op* const op = as_op(alloc(op_type, 0));
+  if (op == nullptr) return nullptr;
+  op->vectorcall = op_vectorcall;
+  op->declaration = declaration;
+  const uint64_t size = declaration->op->params_size;
+  op->blob = new unsigned char[size + 1];
+  std::memcpy(op->blob, blob, size);
+  op->cache = new SpecCache;
+  op->name = PyUnicode_FromString(declaration->op->name);
+  return reinterpret_cast<PyObject*>(op);
+}
+
+int add_op_type(PyObject* module) {
+  op_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return op_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type));
+}
+
+}  // namespace narrows::python

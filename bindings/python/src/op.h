@@ -1,0 +1,93 @@
+// op.h -- narrows.Op: an op's declaration with values for its params. Calling it is step 1 of a tensor's path.
+#ifndef NARROWS_PYTHON_OP_H
+#define NARROWS_PYTHON_OP_H
+
+#include "arrays.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace narrows::python {
+
+// What a call of an op needs to know of its nw_op; one per nw_op, kept.
+struct Declaration {
+  explicit Declaration(const nw_op* op);
+
+  const nw_op* op;
+  std::vector<PyObject*> inputs, fields;  // names, interned, without '?'
+  std::vector<bool> optional;             // of each input
+  // An optional input `b` may be a number if there are fields b_real and b_int for it: their indices, else -1.
+  std::vector<int> real_field, int_field;
+  bool has_vendor;       // a plugin's own op
+  bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
+};
+
+// What outputs are inferred from: of every input dtype, device, alignment, shape and strides; and the params.
+struct SpecKey {
+  static constexpr size_t kWords = NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + 32;
+  uint64_t words[kWords];
+  size_t size;
+  uint64_t hash;
+};
+
+#ifdef Py_GIL_DISABLED
+using Mutex = std::mutex;
+using Guard = std::lock_guard<std::mutex>;
+#else  // the GIL is held wherever these are used
+struct Mutex {};
+struct Guard {
+  explicit Guard(Mutex&) {}
+};
+#endif
+
+// Specs of outputs. An entry is replaced by the next one of its slot.
+class SpecCache {
+ public:
+  bool find(const SpecKey& key, OutputSpec* specs, uint32_t count);
+  void put(const SpecKey& key, const OutputSpec* specs, uint32_t count);
+
+ private:
+  struct Entry {
+    std::vector<uint64_t> key;
+    std::vector<OutputSpec> specs;
+  };
+  static constexpr size_t kEntries = 64;
+  [[no_unique_address]] Mutex mutex_;
+  std::unique_ptr<Entry[]> entries_;  // made by the first put()
+};
+
+using Vectorcall = PyObject* (*)(PyObject*, PyObject* const*, size_t, PyObject*);
+
+struct Op {
+  PyObject ob_base;
+  Vectorcall vectorcall;
+  const Declaration* declaration;
+  unsigned char* blob;  // declaration->op->params_size bytes
+  SpecCache* cache;
+  PyObject *name, *doc, *signature, *weak_references;
+  int32_t operands, padding;  // so many inputs must be given, whatever the declaration lets be absent
+};
+
+extern PyTypeObject* op_type;
+// An op with other values; a new reference. NULL: exception set.
+PyObject* new_op(const Declaration* declaration, const unsigned char* blob);
+
+// The field of that name; -1: none. `exactly`: an interned name, compared by identity. No exception.
+int find_field(const Declaration& declaration, PyObject* name, bool exactly = false);
+// What a binding fills in when its user gives nothing.
+void store_initial(const nw_param& field, unsigned char* blob);
+// False: exception set.
+bool set_field(const Declaration& declaration, int field, PyObject* value, unsigned char* blob);
+PyObject* get_field(const nw_param& field, const unsigned char* blob);
+// A number for the optional input `input`, taken in `dtype`. False: exception set.
+bool set_operand(const Declaration& declaration, uint32_t input, PyObject* value, DLDataType dtype, unsigned char* blob);
+
+// The calls, in call.cpp.
+PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* keywords);
+PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords);
+PyObject* op_run(PyObject* self, PyObject* arguments);
+PyObject* op_infer(PyObject* self, PyObject* arguments);
+
+}  // namespace narrows::python
+#endif

@@ -1,0 +1,403 @@
+// tensor.cpp -- narrows.Tensor: memory of our own on any backend, or borrowed through DLPack; and DLPack's capsules in both
+// directions. Exports carry the version and wait on the consumer's stream.
+#include <cstddef>
+#include <cstring>
+
+#include "arrays.h"
+
+namespace narrows::python {
+namespace {
+
+PyTypeObject* tensor_type = nullptr;
+
+struct Tensor {
+  PyObject ob_base;
+  DLTensor dl;
+  int64_t shape[NW_MAX_NDIM], strides[NW_MAX_NDIM];
+  void* stream;     // that the memory was made on
+  void* managed;    // borrowed through DLPack; NULL: see owner
+  PyObject* owner;  // the tensor that this is a view of; NULL and managed NULL: memory of our own
+  bool versioned, read_only, owns;
+};
+Tensor* as_tensor(PyObject* self) { return reinterpret_cast<Tensor*>(self); }
+
+Tensor* new_object() {
+  const auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(tensor_type, Py_tp_alloc));
+  return as_tensor(alloc(tensor_type, 0));
+}
+
+int64_t elements(const DLTensor& t) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < t.ndim; ++i) count *= t.shape[i];
+  return count;
+}
+bool contiguous(const DLTensor& t) {
+  int64_t dense = 1;
+  for (int32_t i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] != 1 && t.strides[i] != dense && elements(t) != 0) return false;
+    dense *= t.shape[i];
+  }
+  return true;
+}
+uint64_t bytes_of(const DLTensor& t) { return static_cast<uint64_t>(elements(t)) * (t.dtype.bits / 8); }
+char* address(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
+
+// Points shape and strides into the object; strides that are NULL become those of a contiguous tensor.
+void own_layout(Tensor* t, const DLTensor& source) {
+  t->dl = source;
+  t->dl.shape = t->shape;
+  t->dl.strides = t->strides;
+  int64_t dense = 1;
+  for (int32_t i = source.ndim - 1; i >= 0; --i) {
+    t->shape[i] = source.shape[i];
+    t->strides[i] = source.strides == nullptr ? dense : source.strides[i];
+    dense *= source.shape[i] == 0 ? 1 : source.shape[i];
+  }
+}
+
+void tensor_dealloc(PyObject* self) {
+  Tensor* const t = as_tensor(self);
+  PyTypeObject* const type = Py_TYPE(self);
+  if (t->managed != nullptr) release_managed(t->managed, t->versioned);
+  if (t->owns) nw_free(runtime(), t->dl.device, t->dl.data, t->stream, nullptr);
+  Py_XDECREF(t->owner);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+// ---- capsules ----
+
+const char* const kNames[] = {"dltensor", "dltensor_versioned"};
+const char* const kUsed[] = {"used_dltensor", "used_dltensor_versioned"};
+
+void destroy_capsule(PyObject* capsule) {  // nobody has taken it
+  for (const bool versioned : {false, true})
+    if (PyCapsule_IsValid(capsule, kNames[versioned])) release_managed(PyCapsule_GetPointer(capsule, kNames[versioned]), versioned);
+}
+
+// An export: the tensor stays alive until the consumer lets go, from any thread, maybe after the interpreter's end.
+template <class Managed>
+void release_export(Managed* managed) {
+  if (Py_IsInitialized()) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(static_cast<PyObject*>(managed->manager_ctx));
+    PyGILState_Release(state);
+  }
+  delete managed;
+}
+
+PyObject* export_tensor(PyObject* self, bool versioned) {
+  Tensor* const t = as_tensor(self);
+  Py_INCREF(self);
+  void* managed = nullptr;
+  if (versioned) {
+    const uint64_t flags = t->read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    managed = new DLManagedTensorVersioned{{1, 3}, self, release_export<DLManagedTensorVersioned>, flags, t->dl};
+  } else {
+    managed = new DLManagedTensor{t->dl, self, release_export<DLManagedTensor>};
+  }
+  PyObject* const capsule = PyCapsule_New(managed, kNames[versioned], destroy_capsule);
+  if (capsule == nullptr) release_managed(managed, versioned);
+  return capsule;
+}
+
+bool is_none(PyObject* object) { return object == nullptr || object == Py_None; }
+
+// Work on the consumer's stream waits for what is on ours; -1: the consumer sees to it.
+bool order_export(const Tensor* t, PyObject* stream) {
+  if (t->dl.device.device_type == kDLCPU) return true;
+  const long long number = is_none(stream) ? (t->dl.device.device_type == kDLROCM ? 0 : 1) : PyLong_AsLongLong(stream);
+  if (PyErr_Occurred()) return false;
+  if (number == -1) return true;
+  void* const consumer = stream_from_number(t->dl.device.device_type, number);
+  if (consumer == t->stream) return true;
+  nw_error error{};
+  const int32_t status = nw_stream_wait(runtime(), t->dl.device, consumer, t->stream, &error);
+  return status == NW_OK || raise(status, error) != nullptr;
+}
+
+PyObject* tensor_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
+  PyObject *stream = nullptr, *max_version = nullptr, *device = nullptr, *copy = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
+                                   &device, &copy))
+    return nullptr;
+  const Tensor* const t = as_tensor(self);
+  int type = 0, id = 0, major = 0, minor = 0;
+  if (!is_none(device) && !PyArg_ParseTuple(device, "ii", &type, &id)) return nullptr;
+  if (!is_none(device) && (type != t->dl.device.device_type || id != t->dl.device.device_id))
+    return PyErr_Format(PyExc_BufferError, "the tensor is on another device; use .to()");
+  if (!is_none(copy) && PyObject_IsTrue(copy)) return PyErr_Format(PyExc_BufferError, "copy=True; use .to() with the same device");
+  if (!is_none(max_version) && !PyArg_ParseTuple(max_version, "ii", &major, &minor)) return nullptr;
+  if (major < 1 && t->read_only) return PyErr_Format(PyExc_BufferError, "a read-only tensor needs DLPack 1.0 or later");
+  return order_export(t, stream) ? export_tensor(self, major >= 1) : nullptr;
+}
+
+PyObject* tensor_dlpack_device(PyObject* self, PyObject*) {
+  const DLDevice device = as_tensor(self)->dl.device;
+  return Py_BuildValue("ii", static_cast<int>(device.device_type), static_cast<int>(device.device_id));
+}
+
+// ---- the buffer protocol, on the CPU ----
+
+const char* buffer_format(DLDataType t) {
+  static const char* const integers[] = {"b", "h", "i", "q"};
+  static const char* const unsigned_integers[] = {"B", "H", "I", "Q"};
+  const int size = t.bits == 64 ? 3 : t.bits / 16;
+  if (t.code == kDLInt) return integers[size];
+  if (t.code == kDLUInt) return unsigned_integers[size];
+  if (t.code == kDLBool) return "?";
+  return t.code != kDLFloat ? nullptr : t.bits == 16 ? "e" : t.bits == 32 ? "f" : "d";
+}
+
+int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  const Tensor* const t = as_tensor(self);
+  const char* const format = buffer_format(t->dl.dtype);
+  const char* problem = t->dl.device.device_type != kDLCPU               ? "the tensor is not on the CPU; use .to('cpu')"
+                        : format == nullptr                              ? "the buffer protocol has no bfloat16; use .numpy()"
+                        : (flags & PyBUF_WRITABLE) && t->read_only       ? "the tensor is read-only"
+                        : !(flags & PyBUF_STRIDES) && !contiguous(t->dl) ? "the tensor is not contiguous"
+                                                                         : nullptr;
+  view->obj = nullptr;
+  if (problem != nullptr) {
+    PyErr_SetString(PyExc_BufferError, problem);
+    return -1;
+  }
+  const int ndim = t->dl.ndim, size = t->dl.dtype.bits / 8;
+  auto* const layout = new Py_ssize_t[2 * NW_MAX_NDIM];
+  for (int i = 0; i < ndim; ++i) layout[i] = t->shape[i], layout[NW_MAX_NDIM + i] = t->strides[i] * size;
+  *view = {};
+  view->buf = address(t->dl);
+  view->obj = Ref::borrow(self).release();
+  view->len = static_cast<Py_ssize_t>(bytes_of(t->dl));
+  view->itemsize = size;
+  view->readonly = t->read_only;
+  view->ndim = ndim;
+  view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
+  view->shape = (flags & PyBUF_ND) ? layout : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) ? layout + NW_MAX_NDIM : nullptr;
+  view->internal = layout;
+  return 0;
+}
+void tensor_releasebuffer(PyObject*, Py_buffer* view) { delete[] static_cast<Py_ssize_t*>(view->internal); }
+
+// ---- methods ----
+
+PyObject* integers(const int64_t* values, int32_t count) {
+  Ref tuple(PyTuple_New(count));
+  for (int32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyLong_FromLongLong(values[i]));
+  return tuple.release();
+}
+PyObject* get_shape(PyObject* self, void*) { return integers(as_tensor(self)->shape, as_tensor(self)->dl.ndim); }
+PyObject* get_strides(PyObject* self, void*) { return integers(as_tensor(self)->strides, as_tensor(self)->dl.ndim); }
+PyObject* get_dtype(PyObject* self, void*) { return PyUnicode_FromString(dtype_name(as_tensor(self)->dl.dtype)); }
+PyObject* get_nbytes(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(bytes_of(as_tensor(self)->dl)); }
+PyObject* get_data_ptr(PyObject* self, void*) { return PyLong_FromVoidPtr(address(as_tensor(self)->dl)); }
+PyObject* get_stream(PyObject* self, void*) { return PyLong_FromVoidPtr(as_tensor(self)->stream); }
+PyObject* get_read_only(PyObject* self, void*) { return PyBool_FromLong(as_tensor(self)->read_only); }
+PyObject* get_contiguous(PyObject* self, void*) { return PyBool_FromLong(contiguous(as_tensor(self)->dl)); }
+PyObject* get_device(PyObject* self, void*) {
+  const Ref type(import_attribute("narrows._device", "Device"));
+  const DLDevice device = as_tensor(self)->dl.device;
+  return type ? PyObject_CallFunction(type.get(), "ii", static_cast<int>(device.device_type), static_cast<int>(device.device_id))
+              : nullptr;
+}
+
+// Bytes of `source`, contiguous, into this contiguous tensor; both may be on any device.
+PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
+  Tensor* const to = as_tensor(self);
+  Array from;
+  if (!from.read(source, route_of(source), to->stream)) return nullptr;
+  if (to->read_only || !contiguous(to->dl)) return PyErr_Format(PyExc_ValueError, "expected a writable, contiguous tensor");
+  Tensor* const layout = new_object();
+  const Ref keep(reinterpret_cast<PyObject*>(layout));
+  if (layout == nullptr) return nullptr;
+  own_layout(layout, from.tensor);
+  if (!contiguous(layout->dl) || bytes_of(layout->dl) != bytes_of(to->dl))
+    return PyErr_Format(PyExc_ValueError, "expected a contiguous source of %lld bytes", static_cast<long long>(bytes_of(to->dl)));
+  nw_runtime* const rt = runtime();
+  if (rt == nullptr || bytes_of(to->dl) == 0) return Ref::borrow(PyErr_Occurred() ? nullptr : Py_None).release();
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status =
+      nw_copy(rt, to->dl.device, address(to->dl), layout->dl.device, address(layout->dl), bytes_of(to->dl), to->stream, &error);
+  Py_END_ALLOW_THREADS;
+  return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
+}
+
+// The same memory in a dtype of the same size.
+PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
+  const Tensor* const t = as_tensor(self);
+  DLDataType dtype{};
+  if (!parse_dtype(dtype_object, &dtype)) return nullptr;
+  if (dtype.bits != t->dl.dtype.bits)
+    return PyErr_Format(PyExc_ValueError, "view: %s has %d bits; expected %d, as %s", dtype_name(dtype), dtype.bits,
+                        t->dl.dtype.bits, dtype_name(t->dl.dtype));
+  Tensor* const view = new_object();
+  if (view == nullptr) return nullptr;
+  own_layout(view, t->dl);
+  view->dl.dtype = dtype;
+  view->stream = t->stream;
+  view->read_only = t->read_only;
+  view->owner = Ref::borrow(self).release();
+  return reinterpret_cast<PyObject*>(view);
+}
+
+// to(device, stream=None) and numpy() are Python.
+PyObject* tensor_to(PyObject* self, PyObject* arguments) {
+  const Ref function(import_attribute("narrows._device", "to"));
+  PyObject *device = nullptr, *stream = Py_None;
+  if (!function || !PyArg_ParseTuple(arguments, "O|O", &device, &stream)) return nullptr;
+  return PyObject_CallFunctionObjArgs(function.get(), self, device, stream, nullptr);
+}
+PyObject* tensor_numpy(PyObject* self, PyObject*) {
+  const Ref function(import_attribute("narrows._device", "numpy"));
+  return function ? PyObject_CallFunctionObjArgs(function.get(), self, nullptr) : nullptr;
+}
+
+PyObject* tensor_repr(PyObject* self) {
+  const Ref shape(get_shape(self, nullptr)), device(get_device(self, nullptr));
+  const Ref text(device ? PyObject_Str(device.get()) : nullptr);
+  return shape && text ? PyUnicode_FromFormat("narrows.Tensor(shape=%R, dtype='%s', device='%U')", shape.get(),
+                                              dtype_name(as_tensor(self)->dl.dtype), text.get())
+                       : nullptr;
+}
+
+PyGetSetDef getset[] = {{"shape", get_shape, nullptr, "Extents, a tuple of int.", nullptr},
+                        {"strides", get_strides, nullptr, "Strides in elements, a tuple of int.", nullptr},
+                        {"dtype", get_dtype, nullptr, "The dtype's name: 'float32'.", nullptr},
+                        {"device", get_device, nullptr, "The narrows.Device.", nullptr},
+                        {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+                        {"data_ptr", get_data_ptr, nullptr, "The address of the first element, as the backend means it.", nullptr},
+                        {"stream", get_stream, nullptr, "The native handle of the stream that the memory was made on.", nullptr},
+                        {"read_only", get_read_only, nullptr, "Whether it may not be an output.", nullptr},
+                        {"contiguous", get_contiguous, nullptr, "Whether it is C-contiguous.", nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef methods[] = {
+    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(tensor_dlpack)), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, nullptr},
+    {"_copy_from", tensor_copy_from, METH_O, nullptr},
+    {"to", tensor_to, METH_VARARGS, "to(device, stream=None)\n--\n\nA contiguous copy on a device."},
+    {"numpy", tensor_numpy, METH_NOARGS, "numpy()\n--\n\nA NumPy array over a CPU tensor's memory, else of a copy."},
+    {"view", tensor_view, METH_O, "view(dtype)\n--\n\nThe same memory in a dtype of the same size."},
+    {nullptr, nullptr, 0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+    {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
+    {Py_tp_getset, getset},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, const_cast<char*>("A tensor in memory of Narrows' own, on any device; narrows.empty, .from_dlpack.")},
+    {0, nullptr}};
+PyType_Spec spec = {"narrows._narrows.Tensor", sizeof(Tensor), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+int add_tensor_type(PyObject* module) {
+  tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return tensor_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type));
+}
+
+const DLTensor* own_tensor(PyObject* object) { return Py_TYPE(object) == tensor_type ? &as_tensor(object)->dl : nullptr; }
+bool own_read_only(PyObject* object) { return as_tensor(object)->read_only; }
+void* own_stream(PyObject* object) { return as_tensor(object)->stream; }
+
+PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
+  nw_runtime* const rt = runtime();
+  Tensor* const t = rt == nullptr ? nullptr : new_object();
+  if (t == nullptr) return nullptr;
+  Ref object(reinterpret_cast<PyObject*>(t));
+  uint64_t size = spec.dtype.bits / 8;
+  for (int32_t i = 0; i < spec.ndim; ++i)
+    if (__builtin_mul_overflow(size, static_cast<uint64_t>(spec.shape[i]), &size))
+      return PyErr_Format(PyExc_ValueError, "a tensor of more than 2^64 bytes");
+  own_layout(t, {nullptr, device, spec.ndim, spec.dtype, const_cast<int64_t*>(spec.shape), nullptr, 0});
+  t->stream = stream;
+  nw_error error{};
+  const int32_t status = nw_alloc(rt, device, size, stream, &t->dl.data, &error);
+  if (status != NW_OK) return raise(status, error);
+  t->owns = true;
+  return object.release();
+}
+
+PyObject* borrow_dlpack(PyObject* object, void* stream) {
+  const Ref capsule(dlpack_capsule(object, stream));
+  Tensor* const t = capsule ? new_object() : nullptr;
+  if (t == nullptr) return nullptr;
+  Ref result(reinterpret_cast<PyObject*>(t));
+  const DLTensor* source = nullptr;
+  Array checked;
+  if (!open_capsule(capsule.get(), &t->managed, &t->versioned, &source, &t->read_only) || !checked.assign(*source)) return nullptr;
+  if (*dtype_name(source->dtype) == '\0')
+    return PyErr_Format(PyExc_NotImplementedError, "dtype of code %d, %d bits, %d lanes", source->dtype.code, source->dtype.bits,
+                        source->dtype.lanes);
+  own_layout(t, checked.tensor);
+  t->stream = stream;
+  return result.release();
+}
+
+void* stream_from_number(int32_t device_type, int64_t number) {
+  if (device_type == kDLROCM) return reinterpret_cast<void*>(number);
+  return number <= 1 ? nullptr : reinterpret_cast<void*>(number);  // CUDA: 1 is the legacy default stream, 2 the per-thread one
+}
+int64_t number_from_stream(int32_t device_type, void* stream) {
+  return stream == nullptr && device_type != kDLROCM ? 1 : reinterpret_cast<int64_t>(stream);
+}
+
+bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTensor** tensor, bool* read_only) {
+  *versioned = PyCapsule_IsValid(capsule, kNames[1]) != 0;
+  if (!*versioned && !PyCapsule_IsValid(capsule, kNames[0])) {
+    PyErr_Format(PyExc_TypeError, "__dlpack__ gave %R; expected a new capsule 'dltensor' or 'dltensor_versioned'", capsule);
+    return false;
+  }
+  void* const pointer = PyCapsule_GetPointer(capsule, kNames[*versioned]);
+  PyCapsule_SetName(capsule, kUsed[*versioned]);
+  *managed = pointer;
+  if (!*versioned) {
+    *tensor = &static_cast<DLManagedTensor*>(pointer)->dl_tensor;
+    *read_only = false;
+    return true;
+  }
+  const auto* const v = static_cast<DLManagedTensorVersioned*>(pointer);
+  if (v->version.major != 1) {
+    PyErr_Format(PyExc_NotImplementedError, "__dlpack__ gave DLPack %u.%u; expected 1.x", v->version.major, v->version.minor);
+    return false;  // the caller releases it, which is all that may be done with it
+  }
+  *tensor = &v->dl_tensor;
+  *read_only = (v->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  return true;
+}
+
+void release_managed(void* managed, bool versioned) {
+  if (versioned) {
+    auto* const v = static_cast<DLManagedTensorVersioned*>(managed);
+    if (v->deleter != nullptr) v->deleter(v);
+  } else {
+    auto* const m = static_cast<DLManagedTensor*>(managed);
+    if (m->deleter != nullptr) m->deleter(m);
+  }
+}
+
+PyObject* dlpack_capsule(PyObject* object, void* stream) {
+  int type = 0, id = 0;
+  const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  const Ref kind(device && PyTuple_Check(device.get()) ? PySequence_GetItem(device.get(), 0) : nullptr);
+  if (kind) type = static_cast<int>(PyLong_AsLong(kind.get()));
+  (void)id;
+  if (PyErr_Occurred()) return nullptr;
+  const bool ordered = type == kDLCUDA || type == kDLROCM || type == kDLCUDAManaged;
+  const Ref number(ordered ? PyLong_FromLongLong(number_from_stream(type, stream)) : Ref::borrow(Py_None).release());
+  const Ref method(PyObject_GetAttrString(object, "__dlpack__"));
+  const Ref none(PyTuple_New(0));
+  const Ref keywords(Py_BuildValue("{s(ii)sO}", "max_version", 1, 3, "stream", number.get()));
+  if (!method || !none || !keywords) return nullptr;
+  Ref capsule(PyObject_Call(method.get(), none.get(), keywords.get()));
+  if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule.release();
+  PyErr_Clear();  // a producer from before DLPack 1.0
+  return PyObject_CallNoArgs(method.get());
+}
+
+}  // namespace narrows::python

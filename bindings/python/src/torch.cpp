@@ -1,0 +1,201 @@
+// torch.cpp -- torch's tensors without linking torch: the gate that says whether a call may bypass torch's dispatcher, the C
+// exchange API, and outputs of torch's own. docs/python.md, "The gate", says what it is for.
+#include "arrays.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+
+namespace narrows::python {
+namespace {
+
+// What is looked up in torch once; references are kept.
+struct Torch {
+  PyObject *tensor = nullptr, *parameter = nullptr;
+  PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
+  PyObject *empty_cpu = nullptr, *empty = nullptr, *device = nullptr;
+  PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
+  bool (*grad_enabled)() = nullptr;
+  const DLPackExchangeAPI* api = nullptr;
+  PyObject* dtypes[8][5] = {};  // by code and bytes / 2
+};
+
+const DLPackExchangeAPI* exchange_api(PyObject* type) {
+  const Ref capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));  // torch 2.10 and later
+  const auto* api = static_cast<const DLPackExchangeAPI*>(capsule && PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api")
+                                                              ? PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api")
+                                                              : nullptr);
+  PyErr_Clear();
+  while (api != nullptr && api->header.version.major > 1) api = reinterpret_cast<const DLPackExchangeAPI*>(api->header.prev_api);
+  return api != nullptr && api->dltensor_from_py_object_no_sync != nullptr ? api : nullptr;
+}
+
+PyObject* optional_attribute(const char* module, const char* name) {
+  PyObject* const found = import_attribute(module, name).release();
+  PyErr_Clear();
+  return found;
+}
+
+Torch* load() {
+  auto* t = new Torch;
+  t->tensor = import_attribute("torch", "Tensor").release();
+  t->parameter = import_attribute("torch.nn", "Parameter").release();
+  t->dispatch_modes = import_attribute("torch._C", "_len_torch_dispatch_stack").release();
+  t->grad_mode = import_attribute("torch", "is_grad_enabled").release();
+  t->empty = import_attribute("torch", "empty").release();
+  t->device = import_attribute("torch", "device").release();
+  const Ref forward_ad(PyImport_ImportModule("torch.autograd.forward_ad"));
+  if (forward_ad) t->forward_ad = Ref::borrow(PyModule_GetDict(forward_ad.get())).release();
+  t->requires_grad = PyUnicode_InternFromString("requires_grad");
+  t->is_neg = PyUnicode_InternFromString("is_neg");
+  t->current_level = PyUnicode_InternFromString("_current_level");
+  t->detach = PyUnicode_InternFromString("detach");
+  if (PyErr_Occurred()) return nullptr;
+  t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
+  t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
+  if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+  t->api = exchange_api(t->tensor);
+  return t;
+}
+
+std::atomic<Torch*> loaded;
+// NULL: exception set.
+Torch* torch() {
+  Torch* t = loaded.load(std::memory_order_acquire);
+  if (t != nullptr) return t;
+  t = load();
+  if (t != nullptr) loaded.store(t, std::memory_order_release);
+  return t;
+}
+
+// Calls a function without arguments that gives a number or bool; -1: exception set.
+long number(PyObject* function) {
+  const Ref result(PyObject_CallNoArgs(function));
+  return result ? PyLong_AsLong(result.get()) : -1;
+}
+
+// Neither a mode, nor forward-mode differentiation, nor, for an op that heeds it, autocast is on.
+int nothing_is_traced(const Torch& t, bool autocast) {
+  const long modes = number(t.dispatch_modes);
+  if (modes != 0) return modes < 0 ? -1 : 0;
+  PyObject* const level = PyDict_GetItemWithError(t.forward_ad, t.current_level);
+  if (level == nullptr || PyLong_AsLong(level) >= 0) return PyErr_Occurred() ? -1 : 0;
+  if (!autocast) return 1;
+  if (t.autocast == nullptr) return 0;
+  const long enabled = number(t.autocast);
+  return enabled < 0 ? -1 : enabled == 0;
+}
+
+int needs_grad(const Torch& t, PyObject* const* objects, const Route* routes, uint32_t count) {
+  const long grad_mode = t.grad_enabled != nullptr ? t.grad_enabled() : number(t.grad_mode);
+  if (grad_mode <= 0) return static_cast<int>(grad_mode);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (routes[i] != Route::torch) continue;
+    const Ref flag(PyObject_GetAttr(objects[i], t.requires_grad));
+    if (!flag) return -1;
+    if (flag.get() == Py_True) return 1;
+  }
+  return 0;
+}
+
+// A view that negates lazily is never dense, unless it has one element; a complex one may conjugate lazily too.
+bool may_be_lazy(const DLTensor& x) {
+  if (x.dtype.code == kDLComplex) return true;
+  if (x.dtype.code != kDLFloat) return false;
+  int64_t dense = 1;
+  for (int32_t i = x.ndim - 1; i >= 0; --i) {
+    if (x.shape[i] != 1 && x.strides != nullptr && x.strides[i] != dense) return true;
+    dense *= x.shape[i];
+  }
+  return dense == 1;
+}
+
+int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
+  if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
+    for (int32_t i = 0; i < x.ndim; ++i)
+      if (x.shape[i] == 0) return 1;
+    return 0;
+  }
+  if (!may_be_lazy(x)) return 1;
+  if (x.dtype.code == kDLComplex) return 0;
+  const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
+  if (!negative) return -1;
+  return negative.get() != Py_True;
+}
+
+PyObject* torch_dtype(Torch& t, DLDataType dtype) {
+  PyObject*& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
+  if (known == nullptr) known = import_attribute("torch", dtype_name(dtype)).release();
+  return known;
+}
+
+}  // namespace
+
+Route torch_route(PyTypeObject* type) {
+  if (imported("torch") == nullptr) return Route::none;
+  Torch* const t = torch();
+  PyErr_Clear();  // torch that is still being imported
+  if (t == nullptr) return Route::none;
+  auto* const object = reinterpret_cast<PyObject*>(type);
+  if (object == t->tensor || object == t->parameter) return Route::torch;
+  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(t->tensor)) ? Route::torch_other : Route::none;
+}
+
+int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast) {
+  Torch* const t = torch();
+  if (t == nullptr) return -1;
+  if (t->api == nullptr) return 0;
+  const int free = nothing_is_traced(*t, autocast);
+  if (free <= 0) return free;
+  const int grad = needs_grad(*t, objects, routes, count);
+  if (grad != 0) return grad < 0 ? -1 : 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (routes[i] != Route::torch) continue;
+    DLTensor x;
+    if (t->api->dltensor_from_py_object_no_sync(objects[i], &x) != 0) {
+      PyErr_Clear();
+      return 0;
+    }
+    const int plain = is_plain(*t, objects[i], x);
+    if (plain <= 0) return plain;
+    if (!arrays[i].assign(x)) return -1;
+  }
+  return 1;
+}
+
+bool read_torch(PyObject* object, Array* out) {
+  Torch* const t = torch();
+  if (t == nullptr) return false;
+  DLTensor x;
+  if (t->api != nullptr) return t->api->dltensor_from_py_object_no_sync(object, &x) == 0 && out->assign(x);
+  const Ref detached(PyObject_CallMethodObjArgs(object, t->detach, nullptr));
+  return detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
+}
+
+bool torch_stream(DLDevice device, void** stream) {
+  Torch* const t = torch();
+  if (t == nullptr) return false;
+  if (t->api != nullptr)
+    return t->api->current_work_stream(static_cast<DLDeviceType>(device.device_type), device.device_id, stream) == 0;
+  const Ref function(import_attribute("torch.cuda", "current_stream"));
+  const Ref current(function ? PyObject_CallFunction(function.get(), "i", device.device_id) : nullptr);
+  const Ref handle(current ? PyObject_GetAttrString(current.get(), "cuda_stream") : nullptr);
+  if (handle) *stream = PyLong_AsVoidPtr(handle.get());
+  return !PyErr_Occurred();
+}
+
+PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
+  Torch* const t = torch();
+  PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
+  if (dtype == nullptr) return nullptr;
+  if (device.device_type == kDLCPU && t->empty_cpu != nullptr)
+    return PyObject_CallFunctionObjArgs(t->empty_cpu, output.shape.get(), output.strides.get(), dtype, nullptr);
+  const char* const type = device.device_type == kDLCPU ? "cpu" : "cuda";  // torch names ROCm's devices so too
+  const Ref where(PyObject_CallFunction(t->device, "si", type, device.device_id));
+  const Ref keywords(where ? Py_BuildValue("{sOsO}", "dtype", dtype, "device", where.get()) : nullptr);
+  const Ref arguments(PyTuple_Pack(1, output.shape.get()));
+  return keywords && arguments ? PyObject_Call(t->empty, arguments.get(), keywords.get()) : nullptr;
+}
+
+}  // namespace narrows::python

@@ -1,0 +1,148 @@
+// capture.cpp -- CUDA graphs: every op, forward and backward, is captured with a workspace, and replayed after its plan has left
+// the cache; without one it is refused.
+#include <cstring>
+
+#include "cuda.h"
+
+using namespace narrows::test;
+
+namespace {
+
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
+
+// A captured call, ready to be replayed.
+class Graph {
+ public:
+  template <class Body>
+  Graph(cudaStream_t stream, Body&& body) {
+    CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    body();
+    CUDA_OK(cudaStreamEndCapture(stream, &graph_));
+    CUDA_OK(cudaGraphInstantiate(&exec_, graph_, 0));
+  }
+  ~Graph() {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void replay(cudaStream_t stream) const {
+    CUDA_OK(cudaGraphLaunch(exec_, stream));
+    CUDA_OK(cudaStreamSynchronize(stream));
+  }
+  size_t nodes() const {
+    size_t count = 0;
+    CUDA_OK(cudaGraphGetNodes(graph_, nullptr, &count));
+    return count;
+  }
+
+ private:
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+// What a call asks of its workspace.
+nw_plan_info plan_info(const nw_call& call) {
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  INFO(error.message);
+  REQUIRE(nw_plan_get(runtime(), &call, nullptr, &info, &error) == NW_OK);
+  return info;
+}
+
+void poison(const Example& e) {
+  for (const auto& t : e.outputs)
+    if (t != nullptr) t->poison();
+}
+
+// Other numbers in every input.
+void change(const Example& e, const char* tag) {
+  Rng rng(tag);
+  for (const auto& t : e.inputs)
+    if (t != nullptr) t->fill_uniform(rng, -1, 1);
+}
+
+}  // namespace
+
+TEST_CASE("capture: every op, replayed with other data after its plan has left the cache", "[capture]") {
+  int captured = 0;
+  for (const DType dtype : kDTypes)
+    for (const Example& e : examples(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+        call.raw.kernel = kernel;
+        change(e, "before capture");
+        if (call.run().was_declined()) continue;
+        const nw_plan_info info = plan_info(call.raw);
+        INFO(e.what << ", kernel " << info.kernel);
+        REQUIRE((info.traits & NW_PLAN_CAPTURABLE) != 0);
+        const Stream stream;
+        const Buffer workspace(info.workspace_size + 1);
+        call.raw.workspace = workspace.data();
+        call.raw.workspace_size = info.workspace_size;
+        call.raw.stream = stream;
+        poison(e);
+        nw_error error{};
+        int32_t status = NW_OK;
+        const Graph graph(stream, [&] { status = nw_run(runtime(), &call.raw, &error); });
+        INFO(error.message);
+        REQUIRE(status == NW_OK);
+        CHECK(graph.nodes() > 0);
+        for (const auto& t : e.outputs)
+          if (t != nullptr && t->size() > 0) CHECK(t->is_stale(0));  // a captured call has not run
+        nw_plan_cache_clear(runtime());
+        change(e, "before replay");
+        graph.replay(stream);
+        const std::vector<unsigned char> replayed = e.bytes();
+        poison(e);
+        call.raw.workspace = nullptr;
+        call.raw.workspace_size = 0;
+        REQUIRE(nw_run(runtime(), &call.raw, &error) == NW_OK);
+        REQUIRE(nw_stream_sync(runtime(), device(), stream, &error) == NW_OK);
+        CHECK(replayed == e.bytes());
+        ++captured;
+      }
+  CHECK(captured > 50);
+}
+
+TEST_CASE("capture: a call that needs a workspace and has none is refused, and the capture goes on", "[capture]") {
+  int refused = 0;
+  for (const DType dtype : kDTypes)
+    for (const Example& e : examples(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+        call.raw.kernel = kernel;
+        if (call.run().was_declined() || plan_info(call.raw).workspace_size == 0) continue;
+        const Stream stream;
+        call.raw.stream = stream;
+        poison(e);
+        nw_error error{};
+        int32_t status = NW_OK;
+        const Graph graph(stream, [&] { status = nw_run(runtime(), &call.raw, &error); });
+        INFO(e.what);
+        expect_status(status, error, NW_NOT_CAPTURABLE, {"captured"});
+        CHECK(graph.nodes() == 0);
+        graph.replay(stream);
+        for (const auto& t : e.outputs)
+          if (t != nullptr && t->size() > 0) CHECK(t->is_stale(0));
+        ++refused;
+      }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("capture: memory and copies that would wait are refused", "[capture]") {
+  const Stream stream;
+  void* data = nullptr;
+  char byte = 0;
+  const Buffer there(1);
+  nw_error alloc_error{}, copy_error{};
+  int32_t alloc_status = NW_OK, copy_status = NW_OK;
+  const Graph graph(stream, [&] {
+    alloc_status = nw_alloc(runtime(), device(), 64, stream, &data, &alloc_error);
+    copy_status = nw_copy(runtime(), {kDLCPU, 0}, &byte, device(), there.data(), 1, stream, &copy_error);
+  });
+  expect_status(alloc_status, alloc_error, NW_NOT_CAPTURABLE, {"captured"});
+  expect_status(copy_status, copy_error, NW_NOT_CAPTURABLE, {"captured"});
+  CHECK(data == nullptr);
+}

@@ -1,0 +1,134 @@
+// contexts.cpp -- what a call leaves as it was: the caller's current device, its contexts, its last error; and that no context
+// appears on a device that the call does not use.
+#include <cstring>
+#include <thread>
+
+#include "cuda.h"
+
+using namespace narrows::test;
+
+namespace {
+
+// The driver's function of that name: the test links the runtime alone.
+template <class Function>
+Function driver(const char* name, unsigned version) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  CUDA_OK(cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found));
+  REQUIRE(function != nullptr);
+  return reinterpret_cast<Function>(function);
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  REQUIRE(driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent", 4000)(&context) == CUDA_SUCCESS);
+  return context;
+}
+
+bool has_context(int id) {
+  unsigned flags = 0;
+  int active = 0;
+  REQUIRE(driver<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState", 7000)(id, &flags, &active) == CUDA_SUCCESS);
+  return active != 0;
+}
+
+int device_count() {
+  int count = 0;
+  CUDA_OK(cudaGetDeviceCount(&count));
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("contexts: a thread without a context has none afterwards", "[contexts]") {
+  const Buffer a(400), b(400), out(400);
+  CUDA_OK(cudaDeviceSynchronize());
+  CUcontext before = nullptr, after = nullptr;
+  int32_t status = -1;
+  nw_error error{};
+  std::thread([&] {
+    before = current_context();
+    Addition call(device(), a.data(), b.data(), out.data(), 100);
+    status = call.run(&error);
+    after = current_context();
+  }).join();
+  INFO(error.message);
+  CHECK(status == NW_OK);
+  CHECK(before == nullptr);
+  CHECK(after == nullptr);
+}
+
+TEST_CASE("contexts: the caller's last error stays", "[contexts]") {
+  const Buffer a(400), b(400), out(400);
+  Addition call(device(), a.data(), b.data(), out.data(), 100);
+  REQUIRE(call.run() == NW_OK);
+  CHECK(cudaSetDevice(9999) == cudaErrorInvalidDevice);
+  CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
+  nw_error error{};
+  INFO(error.message);
+  CHECK(call.run(&error) == NW_OK);  // a launch reads its own return code, not what was there before
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("contexts: a refused call changes nothing either", "[contexts]") {
+  const CUcontext before = current_context();
+  std::vector<float> host(100);
+  Addition call(device(), host.data(), host.data(), host.data(), 100);
+  call.call.num_inputs = 1;  // and b_real stands for b
+  nw_error error{};
+  call.tensors[2].shape = nullptr;
+  CHECK(call.run(&error) != NW_OK);
+  CHECK(current_context() == before);
+}
+
+TEST_CASE("contexts: a call on one device leaves the other alone", "[contexts][two]") {
+  if (device_count() < 2) SKIP("there is one device");
+  CUDA_OK(cudaSetDevice(1));
+  const Buffer a(400), b(400), out(400);
+  CUDA_OK(cudaMemset(a.data(), 0, 400));
+  CUDA_OK(cudaMemset(b.data(), 0, 400));
+  CUDA_OK(cudaSetDevice(0));
+  const CUcontext before = current_context();
+  Addition call({kDLCUDA, 1}, a.data(), b.data(), out.data(), 100);
+  nw_error error{};
+  const int32_t status = call.run(&error);
+  INFO(error.message);
+  CHECK(status == NW_OK);
+  int current = -1;
+  CUDA_OK(cudaGetDevice(&current));
+  CHECK(current == 0);
+  CHECK(current_context() == before);
+  CUDA_OK(cudaSetDevice(1));
+  CUDA_OK(cudaDeviceSynchronize());
+  CUDA_OK(cudaSetDevice(0));
+}
+
+TEST_CASE("contexts: tensors and streams of two devices are refused", "[contexts][two][checked]") {
+  if (device_count() < 2) SKIP("there is one device");
+  CUDA_OK(cudaSetDevice(1));
+  const Buffer far(400);
+  const Stream far_stream;
+  CUDA_OK(cudaSetDevice(0));
+  const Buffer a(400), out(400);
+  nw_error error{};
+  Addition mixed({kDLCUDA, 0}, a.data(), far.data(), out.data(), 100);
+  expect_status(mixed.run(&error), error, NW_INVALID, {"tensor 1", "device 1", "expected device 0"});
+  mixed.tensors[1].device = {kDLCUDA, 1};
+  expect_status(mixed.run(&error), error, NW_INVALID, {"device"});
+  Addition call({kDLCUDA, 0}, a.data(), a.data(), out.data(), 100);
+  call.call.stream = far_stream;
+  expect_status(call.run(&error), error, NW_INVALID, {"stream", "device 1", "device 0"});
+}
+
+// Alone in its process: other tests have opened the second device.
+TEST_CASE("contexts: no context appears on a device that no call uses", "[.][alone]") {
+  if (device_count() < 2) SKIP("there is one device");
+  CHECK_FALSE(has_context(1));
+  const Buffer a(400), b(400), out(400);
+  Addition call({kDLCUDA, 0}, a.data(), b.data(), out.data(), 100);
+  REQUIRE(call.run() == NW_OK);
+  CUDA_OK(cudaDeviceSynchronize());
+  CHECK(has_context(0));
+  CHECK_FALSE(has_context(1));
+}

@@ -1,0 +1,70 @@
+// cuda.h -- what the tests of CUDA's own terms stand on: streams, graphs, memory of every kind, contexts. They judge any backend
+// whose device is kDLCUDA: backends/cuda, and backends/hip built for NVIDIA. They go through the public C API and the CUDA runtime.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "conformance/call_examples.h"
+#include "support/harness.h"
+
+namespace narrows::test {
+
+// Fails the test with CUDA's words.
+#define CUDA_OK(call)                                                           \
+  do {                                                                          \
+    const cudaError_t cuda_ok_result = (call);                                  \
+    INFO(#call << ": " << cudaGetErrorString(cuda_ok_result));                  \
+    REQUIRE(static_cast<int>(cuda_ok_result) == static_cast<int>(cudaSuccess)); \
+  } while (false)
+
+class Stream {
+ public:
+  Stream() { CUDA_OK(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
+  ~Stream() { cudaStreamDestroy(handle_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return handle_; }
+
+ private:
+  cudaStream_t handle_ = nullptr;
+};
+
+// Device memory of the test's own.
+class Buffer {
+ public:
+  explicit Buffer(size_t size) { CUDA_OK(cudaMalloc(&data_, size)); }
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// One call of each op, forward and backward, in each of its kinds.
+std::vector<Example> examples(DType dtype);
+
+// out = a + b over n f32 numbers, at any addresses and devices.
+struct Addition {
+  Addition(DLDevice where, void* a, void* b, void* out, int64_t n);
+  Addition(const Addition&) = delete;
+  Addition& operator=(const Addition&) = delete;
+  int32_t run(nw_error* error = nullptr) { return nw_run(runtime(), &call, error); }
+
+  int64_t shape[1];
+  DLTensor tensors[3]{};
+  const DLTensor* inputs[2];
+  const DLTensor* outputs[1];
+  nw_elementwise_params params{};
+  nw_call call{};
+};
+
+// The call was refused with that status, and its message has every word.
+void expect_status(int32_t got, const nw_error& error, int32_t status, std::initializer_list<const char*> words);
+
+}  // namespace narrows::test

@@ -1,0 +1,107 @@
+// streams.cpp -- a call is ordered with what stands on its stream, whichever of CUDA's streams that is, and the host does not wait.
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "cuda.h"
+
+using namespace narrows::test;
+
+namespace {
+
+constexpr int64_t kN = 100000;
+
+void CUDART_CB pause(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+
+// Copies, a pause, the call, and a copy back, all on one stream: the call must see what came before it and be seen by what follows.
+void run_in_order(cudaStream_t stream) {
+  float *host_in = nullptr, *host_out = nullptr;
+  CUDA_OK(cudaMallocHost(&host_in, kN * sizeof(float)));
+  CUDA_OK(cudaMallocHost(&host_out, kN * sizeof(float)));
+  const Buffer a(kN * 4), b(kN * 4), out(kN * 4);
+  CUDA_OK(cudaMemset(a.data(), 0, kN * 4));
+  CUDA_OK(cudaMemset(b.data(), 0, kN * 4));
+  CUDA_OK(cudaMemset(out.data(), 0xFF, kN * 4));
+  Addition warm(device(), a.data(), b.data(), out.data(), kN);
+  REQUIRE(warm.run() == NW_OK);
+  CUDA_OK(cudaDeviceSynchronize());
+  for (int64_t i = 0; i < kN; ++i) host_in[i] = static_cast<float>(i), host_out[i] = -1;
+  Addition call(device(), a.data(), b.data(), out.data(), kN);
+  call.call.stream = stream;
+  const auto start = std::chrono::steady_clock::now();
+  CUDA_OK(cudaLaunchHostFunc(stream, pause, nullptr));
+  CUDA_OK(cudaMemcpyAsync(a.data(), host_in, kN * 4, cudaMemcpyHostToDevice, stream));
+  CUDA_OK(cudaMemcpyAsync(b.data(), host_in, kN * 4, cudaMemcpyHostToDevice, stream));
+  nw_error error{};
+  const int32_t status = call.run(&error);
+  const auto returned = std::chrono::steady_clock::now() - start;
+  CUDA_OK(cudaMemcpyAsync(host_out, out.data(), kN * 4, cudaMemcpyDeviceToHost, stream));
+  CUDA_OK(cudaStreamSynchronize(stream));
+  INFO(error.message);
+  CHECK(status == NW_OK);
+  CHECK(returned < std::chrono::milliseconds(90));  // the host did not wait for the pause
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kN; ++i) wrong += host_out[i] != 2 * static_cast<float>(i);
+  CHECK(wrong == 0);
+  CUDA_OK(cudaFreeHost(host_in));
+  CUDA_OK(cudaFreeHost(host_out));
+}
+
+}  // namespace
+
+TEST_CASE("streams: the default stream", "[streams]") { run_in_order(nullptr); }
+TEST_CASE("streams: the legacy stream by its handle", "[streams]") { run_in_order(cudaStreamLegacy); }
+TEST_CASE("streams: the per-thread stream by its handle", "[streams]") { run_in_order(cudaStreamPerThread); }
+TEST_CASE("streams: one that does not block the legacy stream", "[streams]") { run_in_order(Stream()); }
+
+TEST_CASE("streams: one of ours is CUDA's, and one of CUDA's is ours", "[streams]") {
+  void* ours = nullptr;
+  REQUIRE(nw_stream_create(runtime(), device(), &ours, nullptr) == NW_OK);
+  run_in_order(static_cast<cudaStream_t>(ours));
+  const Stream theirs;
+  CHECK(nw_stream_wait(runtime(), device(), theirs, ours, nullptr) == NW_OK);
+  CHECK(nw_stream_sync(runtime(), device(), theirs, nullptr) == NW_OK);
+  CHECK(nw_stream_destroy(runtime(), device(), ours, nullptr) == NW_OK);
+}
+
+TEST_CASE("streams: one waits for another without the host", "[streams]") {
+  const Stream first, second;
+  float *seen = nullptr, *source = nullptr;
+  CUDA_OK(cudaMallocHost(&seen, 4));
+  CUDA_OK(cudaMallocHost(&source, 4));
+  *source = 7;
+  const Buffer cell(4);
+  CUDA_OK(cudaMemset(cell.data(), 0, 4));
+  CUDA_OK(cudaDeviceSynchronize());
+  CUDA_OK(cudaLaunchHostFunc(first, pause, nullptr));
+  CUDA_OK(cudaMemcpyAsync(cell.data(), source, 4, cudaMemcpyHostToDevice, first));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(nw_stream_wait(runtime(), device(), second, first, nullptr) == NW_OK);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(90));
+  CUDA_OK(cudaMemcpyAsync(seen, cell.data(), 4, cudaMemcpyDeviceToHost, second));
+  CUDA_OK(cudaStreamSynchronize(second));
+  CHECK(*seen == 7);
+  CUDA_OK(cudaFreeHost(seen));
+  CUDA_OK(cudaFreeHost(source));
+}
+
+TEST_CASE("streams: a default stream is not destroyed", "[streams]") {
+  for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread}) {
+    nw_error error{};
+    expect_status(nw_stream_destroy(runtime(), device(), stream, &error), error, NW_INVALID, {"default stream"});
+  }
+}
+
+TEST_CASE("streams: an op's stream-ordered workspace is given back in order", "[streams]") {
+  const Stream stream;
+  for (const Example& e : examples(DType::f32)) {
+    Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+    expect_ok(call.run());
+    const auto expected = e.bytes();
+    call.raw.stream = stream;
+    for (int i = 0; i < 50; ++i) REQUIRE(nw_run(runtime(), &call.raw, nullptr) == NW_OK);
+    CUDA_OK(cudaStreamSynchronize(stream));
+    INFO(e.what);
+    CHECK(e.bytes() == expected);
+  }
+}

@@ -1,0 +1,33 @@
+"""What the tests share: the plugins that they bring, compiled once, and no compiler's cache of the user's own."""
+
+import os
+import pathlib
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """narrows.build keeps what it compiles here."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def scale_plugin(own_cache):
+    """tests/python/plugins/scale.cpp, loaded: test.scale/1 and test.affine/1, with backward."""
+    import narrows
+
+    narrows.load(narrows.build(HERE / "plugins" / "scale.cpp"))
+    return narrows.ops.test
+
+
+@pytest.fixture(scope="session")
+def minimal_plugin(own_cache):
+    """examples/plugin_minimal, loaded: example.mod_add/1."""
+    import narrows
+
+    narrows.load(narrows.build(ROOT / "examples" / "plugin_minimal" / "plugin.c", name="minimal"))
+    return narrows.ops.example

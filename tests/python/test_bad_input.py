@@ -1,0 +1,188 @@
+"""What is wrong is an exception of the right kind with words that help, whatever the framework; and nothing ever crashes."""
+
+import array
+import ctypes
+import decimal
+
+import numpy as np
+import pytest
+
+import narrows
+
+X = np.ones(4, "float32")
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: narrows.add(X, "a"), TypeError, "b: str is no array"),
+        (lambda: narrows.add(object(), X), TypeError, "a: object is no array"),
+        (lambda: narrows.add([1.0], X), TypeError, "a: list is no array"),
+        (lambda: narrows.add(array.array("f", [1]), X), TypeError, "array is no array"),
+        (lambda: narrows.add(X, 1j), TypeError, "complex"),
+        (lambda: narrows.add(X, decimal.Decimal(1)), TypeError, "Decimal"),
+        (lambda: narrows.add(X), TypeError, "b is missing"),
+        (lambda: narrows.add(X, None), TypeError, "b is missing"),
+        (lambda: narrows.add(2, 3), TypeError, "no input is an array"),
+        (lambda: narrows.add(X, X, X), ValueError, "takes 2 operands"),
+        (lambda: narrows.add(X, X, X, X), TypeError, "takes 3 tensors"),
+        (lambda: narrows.add(X, X, b=X), TypeError, "given twice"),
+        (lambda: narrows.add(X, X, colour="red"), TypeError, "no argument 'colour'"),
+        (lambda: narrows.add(X, np.ones(3, "float32")), ValueError, "do not broadcast: 4 against 3"),
+        (lambda: narrows.add(X, np.ones(4)), ValueError, "b has dtype float64; expected float32"),
+        (lambda: narrows.add(X.astype(">f4"), 1), TypeError, "big-endian"),
+        (lambda: narrows.add(X.astype("complex64"), 1), TypeError, "complex64"),
+        (lambda: narrows.add(np.array(["a"]), 1), TypeError, "<U1"),
+        (lambda: narrows.add(np.array([object()]), 1), TypeError, "object"),
+        (lambda: narrows.add(np.zeros(2, "M8[s]"), 1), TypeError, "datetime64"),
+        (lambda: narrows.add(np.zeros(2, [("a", "f4"), ("b", "i2")])["a"], 1), ValueError, "stride of 6 bytes"),
+        (lambda: narrows.add(np.zeros(2, [("a", "f4")]), 1), TypeError, "expected"),
+        (lambda: narrows.add(np.ma.masked_array(X), 1), TypeError, "subclass of numpy.ndarray"),
+        (lambda: narrows.add(np.ones((1,) * 17, "float32"), 1), ValueError, "17 dimensions"),
+        (lambda: narrows.add(X, 1, out=np.broadcast_to(X[:1], 4)), ValueError, "read-only"),
+        (lambda: narrows.add(X, 1, out=np.ones(3, "float32")), ValueError, "out"),
+        (lambda: narrows.add(X, 1, out=np.ones(4)), ValueError, "dtype"),
+        (lambda: narrows.add(X, 1, out="x"), TypeError, "out: str"),
+        (lambda: narrows.add(X[:-1], 1, out=X[1:]), ValueError, "overlap|share"),
+        (lambda: narrows.add(X, 1, out=(X, X)), TypeError, "out has 2 arrays"),
+        (lambda: narrows.add(np.int32([1]), 2.5), TypeError, "2.5 beside int32"),
+        (lambda: narrows.add(np.uint8([1]), 256), ValueError, "does not fit uint8"),
+        (lambda: narrows.add(np.uint8([1]), -1), ValueError, "does not fit uint8"),
+        (lambda: narrows.subtract(300, np.uint8([1])), ValueError, "does not fit uint8"),
+        (lambda: narrows.add(np.int64([1]), 2**70), ValueError, "integer of 64 bits"),
+        (lambda: narrows.add(X, 10**400), ValueError, "real number"),
+        (lambda: narrows.exp(np.int32([1])), ValueError, "exp: a has dtype int32"),
+        (lambda: narrows.conv1d(X, np.ones(9, "float32")), ValueError, "no element"),
+        (lambda: narrows.conv1d(X, X, groups=2), ValueError, "groups = 2"),
+        (lambda: narrows.op("conv1d")(X, X, stride=-1), ValueError, "stride = -1"),
+        (lambda: narrows.op("conv1d", stride=1.5), TypeError, "stride is 1.5; expected an integer"),
+        (lambda: narrows.op("conv1d", stride=2**64), ValueError, "stride = "),
+        (lambda: narrows.op("conv1d", padding_mode="mirror"), ValueError, "expected one of 'zeros'"),
+        (lambda: narrows.op("elementwise", function="adds"), ValueError, "'adds'; expected one of"),
+        (lambda: narrows.op("elementwise", function=999)(X), NotImplementedError, "function = 999"),
+        (lambda: narrows.op("elementwise")(X), ValueError, "function = 0"),
+        (lambda: narrows.op("conv1d", strides=2), TypeError, "no parameter 'strides'"),
+        (lambda: narrows.op("nope"), ValueError, "unknown op 'nope'"),
+        (lambda: narrows.op("no.such.thing"), ValueError, "no.such.thing"),
+        (lambda: narrows.op(7), TypeError, ""),
+        (lambda: narrows.astype(X, "float8"), ValueError, "out_dtype"),
+        (lambda: narrows.empty((2, -1)), ValueError, "expected extents of 0 or more"),
+        (lambda: narrows.empty((1,) * 17), ValueError, "17 dimensions"),
+        (lambda: narrows.empty(3, "complex64"), ValueError, "complex64"),
+        (lambda: narrows.empty((2**40, 2**40)), (ValueError, MemoryError), ""),
+        (lambda: narrows.from_dlpack(object()), TypeError, "no __dlpack__"),
+        (lambda: narrows.Tensor(), TypeError, "cannot create"),
+        (lambda: narrows.load("/nowhere/narrows_x.so"), (ValueError, RuntimeError, NotImplementedError), "nowhere"),
+        (lambda: narrows.load(__file__), (ValueError, NotImplementedError), ""),
+        (lambda: narrows.add(X, X, backend="none"), (ValueError, NotImplementedError, RuntimeError), "none"),
+        (lambda: narrows.add(X, X, backend=3), TypeError, "backend is 3"),
+        (lambda: narrows.add(X, X, stream="main"), TypeError, ""),
+    ],
+)
+def test_wrong_calls(call, error, words):
+    with pytest.raises(error, match=words or None):
+        call()
+
+
+class Liar:
+    """A producer of DLPack that gives whatever it is told to."""
+
+    def __init__(self, capsule, device=(1, 0)):
+        self.capsule, self.device = capsule, device
+
+    def __dlpack__(self, **_):
+        if isinstance(self.capsule, BaseException):
+            raise self.capsule
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+def fake_capsule(ndim=1, shape=(4,), code=2, bits=32, lanes=1, device=(1, 0), major=1, data=None, no_shape=False):
+    """A versioned capsule whose every field may be wrong. Its memory is kept by the process."""
+
+    class DLTensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_int32), ("id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+                    ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64)]  # fmt: skip
+
+    class Managed(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                    ("flags", ctypes.c_uint64), ("t", DLTensor)]  # fmt: skip
+
+    memory = (ctypes.c_float * 64)()
+    extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+    address = ctypes.addressof(memory) if data is None else data
+    tensor = DLTensor(address, *device, ndim, code, bits, lanes, None if no_shape else ctypes.addressof(extents), None, 0)
+    managed = Managed(major, 0, None, None, 0, tensor)
+    fake_capsule.kept.append((memory, extents, managed))
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(ctypes.addressof(managed), b"dltensor_versioned", None)
+
+
+fake_capsule.kept = []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "producer, error",
+    [
+        (lambda: Liar(RuntimeError("no")), RuntimeError),
+        (lambda: Liar(KeyboardInterrupt()), KeyboardInterrupt),
+        (lambda: Liar("not a capsule"), TypeError),
+        (lambda: Liar(None), TypeError),
+        (lambda: Liar(fake_capsule(), device="cpu"), None),
+        (lambda: Liar(fake_capsule(ndim=-3)), ValueError),
+        (lambda: Liar(fake_capsule(ndim=99)), ValueError),
+        (lambda: Liar(fake_capsule(no_shape=True)), ValueError),
+        (lambda: Liar(fake_capsule(shape=(-4,))), ValueError),
+        (lambda: Liar(fake_capsule(shape=(2**62,))), ValueError),
+        (lambda: Liar(fake_capsule(code=77)), (ValueError, NotImplementedError)),
+        (lambda: Liar(fake_capsule(bits=3)), (ValueError, NotImplementedError)),
+        (lambda: Liar(fake_capsule(lanes=4)), (ValueError, NotImplementedError)),
+        (lambda: Liar(fake_capsule(device=(99, 0))), (ValueError, NotImplementedError, RuntimeError)),
+        (lambda: Liar(fake_capsule(device=(2, 7)), device=(2, 7)), (ValueError, NotImplementedError, RuntimeError)),
+        (lambda: Liar(fake_capsule(major=2)), NotImplementedError),
+        (lambda: Liar(fake_capsule(data=0)), ValueError),
+    ],
+)
+def test_producers_that_lie(producer, error):
+    if error is None:
+        np.testing.assert_array_equal(narrows.add(producer(), 1).numpy(), 1)
+        return
+    with pytest.raises(error):
+        narrows.add(producer(), 1)
+    with pytest.raises(error):
+        narrows.add(X, producer())
+
+
+def test_a_used_capsule_is_refused():
+    liar = Liar(fake_capsule())
+    narrows.add(liar, 1)
+    with pytest.raises(TypeError, match="new capsule"):
+        narrows.add(liar, 1)
+
+
+def test_an_old_producer_without_keywords():
+    class Old:
+        def __dlpack__(self, stream=None):
+            return X.__dlpack__()
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    np.testing.assert_array_equal(narrows.add(Old(), 1).numpy(), 2)
+
+
+def test_attributes_that_raise():
+    class Nasty:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    with pytest.raises(TypeError, match="Nasty is no array"):
+        narrows.add(Nasty(), X)
+    with pytest.raises(TypeError, match="Nasty"):
+        narrows.op("conv1d", stride=Nasty())
+    with pytest.raises((TypeError, ValueError)):
+        narrows.op("elementwise", function=Nasty())

@@ -1,0 +1,170 @@
+"""Every element-wise function against NumPy, its docstring, its signature, and the names in the stub."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import math
+import pathlib
+
+import numpy as np
+import pytest
+
+import narrows
+from narrows import _functions
+
+erf = np.vectorize(math.erf, otypes=[float])
+erfc = np.vectorize(math.erfc, otypes=[float])
+
+
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
+
+
+# What NumPy calls by another name, or does not have.
+REFERENCE = {
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "round": np.rint,
+    "bitwise_invert": np.invert,
+    "bitwise_left_shift": np.left_shift,
+    "bitwise_right_shift": np.right_shift,
+    "rsqrt": lambda a: 1 / np.sqrt(a),
+    "sigmoid": sigmoid,
+    "relu": lambda a: np.maximum(a, 0),
+    "elu": lambda a: np.where(a > 0, a, np.expm1(a)),
+    "gelu": lambda a: a * (1 + erf(a / np.sqrt(2))) / 2,
+    "gelu_tanh": lambda a: a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))) / 2,
+    "silu": lambda a: a * sigmoid(a),
+    "softplus": lambda a: np.log1p(np.exp(a)),
+    "erf": erf,
+    "erfc": erfc,
+    "fma": lambda a, b, c: a * b + c,
+}
+RANGES = {"acosh": (1, 4), "asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.9, 0.9), "log1p": (-0.9, 4), "pow": (0.1, 3)}
+POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10"}
+
+
+def reference(name):
+    return REFERENCE[name] if name in REFERENCE else getattr(np, name)
+
+
+def operands(name, dtype, rng):
+    """Arrays that the function is defined on; the second and third broadcast."""
+    count = _functions._TABLE[name][1]
+    low, high = (0.1, 4) if name in POSITIVE else RANGES.get(name, (-3, 3))
+    shapes = [(5, 7), (7,), (5, 1)][:count]
+    if np.issubdtype(dtype, np.floating):
+        arrays = [rng.uniform(low, high, s).astype(dtype) for s in shapes]
+    else:
+        arrays = [rng.integers(0, 6, s).astype(dtype) for s in shapes]
+    if name == "where":
+        arrays[0] = arrays[0] > 0
+    if name in ("divide", "fmod", "remainder"):
+        arrays[1][arrays[1] == 0] = 1
+    return arrays
+
+
+@pytest.mark.parametrize("name", _functions._TABLE)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
+def test_against_numpy(name, dtype):
+    kinds = _functions._TABLE[name][2]
+    if {"f": "FNA", "i": "NBIA", "u": "NBIA", "b": "BA"}[np.dtype(dtype).kind].find(kinds) < 0:
+        with pytest.raises(ValueError, match="dtype"):
+            getattr(narrows, name)(*operands(name, dtype, np.random.default_rng(1)))
+        return
+    arrays = operands(name, dtype, np.random.default_rng(1))
+    result = getattr(narrows, name)(*arrays)
+    with np.errstate(all="ignore"):
+        expected = reference(name)(*(a.astype("float64") if a.dtype.kind == "f" else a for a in arrays))
+    assert result.shape == expected.shape
+    if name == "divide" and np.dtype(dtype).kind in "iu":
+        expected = np.trunc(expected)
+    assert result.dtype == (bool if "as bool" in _functions._TABLE[name][3] else np.dtype(dtype))
+    np.testing.assert_allclose(
+        result.astype("float64"), expected.astype("float64"), rtol=1e-5 if dtype == "float32" else 1e-11, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "less", "pow"])
+def test_numbers_as_operands(name):
+    x = np.linspace(1, 2, 5, dtype="float32")
+    function, expected = getattr(narrows, name), reference(name)
+    np.testing.assert_allclose(function(x, 2), expected(x, np.float32(2)), rtol=1e-6)
+    np.testing.assert_allclose(function(3.5, x), expected(np.float32(3.5), x), rtol=1e-6)
+    np.testing.assert_allclose(function(x, np.float32(2)), expected(x, np.float32(2)), rtol=1e-6)
+    i = np.arange(1, 6, dtype="int16")
+    np.testing.assert_array_equal(function(i, 3), expected(i, np.int16(3)))
+
+
+def test_numbers_of_where_and_clip():
+    x = np.array([-1, 0.5, 3], "float32")
+    np.testing.assert_array_equal(narrows.where(x > 0, x, 0), [0, 0.5, 3])
+    np.testing.assert_array_equal(narrows.where(x > 0, 1, x), [-1, 1, 1])
+    np.testing.assert_array_equal(narrows.clip(x, 0, 1), [0, 0.5, 1])
+    np.testing.assert_array_equal(narrows.where(x > 0, np.int32([1, 2, 3]), -7), [-7, 2, 3])
+
+
+def test_elu_takes_alpha():
+    x = np.float32([-1, 1])
+    np.testing.assert_allclose(narrows.elu(x, alpha=0.5), [0.5 * np.expm1(-1), 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "int8", "bool"])
+@pytest.mark.parametrize("target", ["float16", "bfloat16", "float64", "int64", "uint8", "bool"])
+def test_astype(source, target):
+    import ml_dtypes
+
+    types = {"bfloat16": ml_dtypes.bfloat16}
+    x = np.array([0, 1, 2], types.get(source, source))
+    result = narrows.astype(x, target)
+    assert result.dtype == types.get(target, np.dtype(target))
+    np.testing.assert_array_equal(result.astype("float32"), x.astype(types.get(target, target)).astype("float32"))
+
+
+def test_signatures_and_names():
+    assert str(inspect.signature(narrows.add)) == "(a, b, *, out=None, device=None)"
+    assert narrows.clip.__name__ == "clip" and "minimum(maximum(a, b), c)" in narrows.clip.__doc__.lower()
+    assert set(narrows.__all__) <= set(dir(narrows))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = narrows.nothing
+
+
+def test_every_function_of_the_op_has_a_name():
+    functions = next(f for f in narrows.op("elementwise").fields if f[0] == "function")[3]
+    named = {row[0] for row in _functions._TABLE.values()} | {"cast"}
+    assert named == set(functions) - {""}
+
+
+def test_the_stub_has_the_same_names():
+    tree = ast.parse((pathlib.Path(narrows.__file__).parent / "__init__.pyi").read_text())
+    names = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    names |= {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
+    assert set(narrows.__all__) <= names
+    assert all(hasattr(narrows, n) for n in names if not n.startswith("_"))
+
+
+@pytest.mark.parametrize(
+    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows.torch", "narrows.jax"]
+)
+def test_examples_in_docstrings(module):
+    if module in ("narrows.torch", "narrows.jax"):
+        pytest.importorskip(module.partition(".")[2])
+    result = doctest.testmod(importlib.import_module(module))
+    assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.mark.parametrize("name", _functions._TABLE)
+def test_examples_of_the_functions(name):
+    function = getattr(narrows, name)
+    examples = doctest.DocTestParser().get_doctest(function.__doc__, {}, name, None, 0)
+    assert examples.examples
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(examples)
+    assert runner.failures == 0

@@ -1,0 +1,201 @@
+"""JAX: jit, grad, vmap, donation and sharding through the one XLA handler, against jax.numpy; and the handler's structs."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+
+import ctypes
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from jax.sharding import Mesh, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import narrows  # noqa: E402
+import narrows.jax  # noqa: E402
+
+KEY = jax.random.PRNGKey(0)
+A = jax.random.uniform(KEY, (3, 4), minval=0.2, maxval=0.9)
+B = jax.random.uniform(KEY, (4,), minval=0.2, maxval=0.9)
+
+
+def lax_conv1d(x, w, stride=1, padding=(0, 0)):
+    return jax.lax.conv_general_dilated(x, w, (stride,), [padding], dimension_numbers=("NCH", "OIH", "NCH"))
+
+
+def close(ours, theirs):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "add", "subtract", "multiply", "maximum", "pow", "hypot", "equal", "sigmoid"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_functions(name, jit):
+    reference = jax.nn.sigmoid if name == "sigmoid" else getattr(jnp, name)
+    ours = getattr(narrows, name)
+    arguments = (A, B)[: 1 if name in ("exp", "tanh", "sigmoid") else 2]
+    function = jax.jit(lambda *a: ours(*a)) if jit else ours
+    result = function(*arguments)
+    assert isinstance(result, jax.Array) and result.dtype == reference(*arguments).dtype
+    close(result, reference(*arguments))
+    if name != "equal":
+        every = tuple(range(len(arguments)))
+        gradient = lambda f: jax.grad(lambda *a: f(*a).sum(), argnums=every)(*arguments)  # noqa: E731
+        close(gradient(function), gradient(reference))
+
+
+def test_numbers_and_dtypes():
+    close(narrows.add(A, 2), A + 2)
+    close(narrows.subtract(2, A), 2 - A)
+    close(jax.jit(lambda a: narrows.clip(a, 0.3, 0.5))(A), jnp.clip(A, 0.3, 0.5))
+    close(jax.jit(lambda a: narrows.where(narrows.greater(a, 0.5), a, 0))(A), jnp.where(A > 0.5, A, 0))
+    for dtype in ("float16", "bfloat16", "int8", "uint32"):
+        assert narrows.add(A.astype(dtype), 1).dtype == dtype
+        assert narrows.astype(A, dtype).dtype == dtype
+
+
+def test_conv1d_and_its_gradient():
+    x, w, b = jax.random.normal(KEY, (2, 3, 9)), jax.random.normal(KEY, (4, 3, 3)), jax.random.normal(KEY, (4,))
+    ours = lambda x, w, b: (narrows.conv1d(x, w, b, stride=2, padding=(1, 2)) ** 2).sum()  # noqa: E731
+    theirs = lambda x, w, b: ((lax_conv1d(x, w, 2, (1, 2)) + b[None, :, None]) ** 2).sum()  # noqa: E731
+    close(ours(x, w, b), theirs(x, w, b))
+    close(jax.jit(jax.grad(ours, argnums=(0, 1, 2)))(x, w, b), jax.grad(theirs, argnums=(0, 1, 2))(x, w, b))
+    close(narrows.conv1d(x, w), lax_conv1d(x, w))
+
+
+def test_lltm_and_its_gradient():
+    def reference(x, w, b, h, c):
+        i, o, z = jnp.split(jnp.concatenate([h, x], 1) @ w.T + b, 3, 1)
+        cell = c + jax.nn.elu(z) * jax.nn.sigmoid(i)
+        return jnp.tanh(cell) * jax.nn.sigmoid(o), cell
+
+    inputs = [jax.random.normal(KEY, s) for s in ((2, 3), (12, 7), (1, 12), (2, 4), (2, 4))]
+    close(narrows.lltm(*inputs), reference(*inputs))
+    gradient = lambda f: jax.grad(lambda *a: sum(y.sum() for y in f(*a)), argnums=(0, 1, 2, 3, 4))(*inputs)  # noqa: E731
+    close(gradient(narrows.lltm), gradient(reference))
+
+
+def test_vmap():
+    batch = jax.random.uniform(KEY, (5, 3, 4))
+    close(jax.vmap(narrows.add, in_axes=(0, None))(batch, B), batch + B)
+    close(jax.vmap(narrows.add, in_axes=(None, 0))(A, batch), A + batch)
+    x, w = jax.random.normal(KEY, (5, 2, 3, 9)), jax.random.normal(KEY, (4, 3, 3))
+    close(jax.vmap(lambda x: narrows.conv1d(x, w))(x), jax.vmap(lambda x: lax_conv1d(x, w))(x))
+
+
+def test_vmap_of_grad_and_jacobian():
+    batch = jax.random.uniform(KEY, (5, 3, 4))
+    transform = lambda f: jax.vmap(jax.grad(lambda a, b: f(a, b).sum(), argnums=(0, 1)), in_axes=(0, None))(batch, B)  # noqa: E731
+    close(transform(narrows.multiply), transform(jnp.multiply))
+    close(jax.jacrev(narrows.tanh)(B), jax.jacrev(jnp.tanh)(B))
+
+
+def test_donation():
+    a = jnp.ones((64,))
+    pointer = a.unsafe_buffer_pointer()
+    y = narrows.jax.call("elementwise", a, 1, function="add", donate=(0,))
+    assert a.is_deleted() and y.unsafe_buffer_pointer() == pointer
+    close(y, 2 * jnp.ones(64))
+
+
+def test_shard_map_does_not_gather():
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    x = jax.device_put(jnp.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("d")))
+    function = jax.jit(jax.shard_map(lambda a: narrows.exp(narrows.add(a, a)), mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    assert len(jax.devices()) == 4
+    text = function.lower(x).compile().as_text()
+    assert "narrows" in text and "all-gather" not in text
+    close(function(x / 32), jnp.exp(x / 16))
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="do not broadcast"):
+        narrows.add(A, jnp.ones(5))
+    with pytest.raises(ValueError, match="do not broadcast"):
+        jax.jit(narrows.add)(A, jnp.ones(5))
+    with pytest.raises(ValueError, match="expected float32"):
+        narrows.add(A, jnp.ones(4, "int32"))
+    with pytest.raises(TypeError, match="cannot be written"):
+        narrows.add(A, 1, out=A)
+    with pytest.raises(TypeError, match="expected an integer"):
+        narrows.add(jnp.ones(4, "int32"), 1.5)
+    with pytest.raises((TypeError, ValueError)):
+        jax.jvp(narrows.exp, (A,), (A,))
+
+
+def test_an_error_at_run_time(scale_plugin):
+    with pytest.raises(Exception, match="mode 2 always fails"):
+        jax.block_until_ready(scale_plugin.scale(A, mode=2))
+
+
+def test_with_other_frameworks():
+    n = np.ones(4, "float32")
+    assert isinstance(narrows.add(B, n), jax.Array)
+    assert type(narrows.add(n, B)) is np.ndarray
+    assert isinstance(jax.jit(lambda b: narrows.add(n, b))(B), jax.Array)  # a tracer decides for the whole call
+    torch = pytest.importorskip("torch")
+    assert isinstance(narrows.add(B, torch.ones(4)), jax.Array)
+
+
+def test_the_handlers_structs_are_jaxlibs():
+    include = pathlib.Path(jax.ffi.include_dir())
+    source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src"
+    pairs = {
+        "CallFrame": ("XLA_FFI_CallFrame", "api ctx:context stage args:arguments rets:results attrs:attributes"),
+        "Buffer": ("XLA_FFI_Buffer", "dtype data rank dims"),
+        "Tensors": ("XLA_FFI_Args", "size types args:buffers"),
+        "Attributes": ("XLA_FFI_Attrs", "size types names attrs:values"),
+        "Array": ("XLA_FFI_Array", "dtype size data"),
+        "Text": ("XLA_FFI_ByteSpan", "ptr:data len:size"),
+        "Metadata": ("XLA_FFI_Metadata", "api_version:version traits"),
+        "Version": ("XLA_FFI_Api_Version", "major_version:major minor_version:minor"),
+        "ErrorCreate": ("XLA_FFI_Error_Create_Args", "message errc:code"),
+        "StreamGet": ("XLA_FFI_Stream_Get_Args", "ctx:context stream"),
+        "MemoryAllocate": ("XLA_FFI_DeviceMemory_Allocate_Args", "ctx:context size alignment data"),
+        "MemoryFree": ("XLA_FFI_DeviceMemory_Free_Args", "ctx:context size data"),
+        "OrdinalGet": ("XLA_FFI_DeviceOrdinal_Get_Args", "ctx:context device_ordinal:ordinal"),
+        "Api": ("XLA_FFI_Api", "XLA_FFI_Error_Create:error_create XLA_FFI_Stream_Get:stream_get XLA_FFI_DeviceMemory_Allocate:memory_allocate "
+                "XLA_FFI_DeviceMemory_Free:memory_free XLA_FFI_DeviceOrdinal_Get:ordinal_get"),
+        "MetadataExtension": ("XLA_FFI_Metadata_Extension", "metadata"),
+        "Extension": ("XLA_FFI_Extension_Base", "type next"),
+    }  # fmt: skip
+    lines = []
+    for ours, (theirs, fields) in pairs.items():
+        for field in fields.split():
+            their_name, _, our_name = field.partition(":")
+            lines.append(
+                f"static_assert(offsetof(narrows::xla::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
+            )
+    text = '#include "xla/ffi/api/c_api.h"\n#include "xla_ffi.h"\n' + "\n".join(lines)
+    command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{include}", f"-I{source}", "-"]
+    subprocess.run(command, input=text, text=True, check=True)
+    wrong = text.replace("narrows::xla::Buffer, data)", "narrows::xla::Buffer, rank)")
+    assert wrong != text and subprocess.run(command, input=wrong, text=True, capture_output=True).returncode != 0
+
+
+def test_the_handler_answers_for_version_0_1_and_refuses_other_stages():
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    plain, capturable = narrows._narrows.xla_handlers()
+
+    class Metadata(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_size_t), ("version_size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("major", ctypes.c_int), ("minor", ctypes.c_int), ("traits", ctypes.c_uint32)]  # fmt: skip
+
+    class Extension(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_size_t), ("type", ctypes.c_int), ("next", ctypes.c_void_p), ("metadata", ctypes.c_void_p)]
+
+    class Frame(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_size_t), ("extensions", ctypes.c_void_p), ("rest", ctypes.c_byte * 256)]
+
+    for capsule, traits in ((plain, 0), (capturable, 1)):
+        metadata = Metadata(major=9, minor=9, traits=9)
+        extension = Extension(32, 1, None, ctypes.addressof(metadata))
+        frame = Frame(ctypes.sizeof(Frame), ctypes.addressof(extension))
+        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(get(capsule, b"xla._CUSTOM_CALL_TARGET"))
+        assert handler(ctypes.addressof(frame)) is None
+        assert (metadata.major, metadata.minor, metadata.traits) == (0, 1, traits)

@@ -1,0 +1,78 @@
+"""The wheel: one for every CPython from 3.11, needing nothing, in an empty environment; and the examples."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+
+import pytest
+
+import narrows
+
+ROOT = pathlib.Path(__file__).parents[2]
+WHEEL = os.environ.get("NARROWS_WHEEL", "") and os.path.abspath(os.environ["NARROWS_WHEEL"])
+needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run python makes one")
+
+
+@needs_wheel
+def test_what_the_wheel_holds():
+    with zipfile.ZipFile(WHEEL) as archive:
+        names = archive.namelist()
+        metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
+    assert re.search(r"narrows-[0-9.]+-cp311-abi3-.*linux_\w+\.whl$", WHEEL)
+    for name in ("_narrows.abi3.so", "lib/libnarrows.so.1", "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
+                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/dlpack/dlpack.h"):  # fmt: skip
+        assert f"narrows/{name}" in names
+    assert "Requires-Dist" not in metadata
+
+
+@needs_wheel
+def test_in_an_empty_environment(tmp_path):
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "NARROWS_PLUGIN_PATH")}
+
+    def run(*command):
+        return subprocess.run(command, env=clean, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    run(python, "-m", "pip", "install", "--no-index", WHEEL)
+    assert run(python, "-m", "pip", "check") == "No broken requirements found.\n"
+    code = "import narrows, pathlib; t = narrows.add(narrows.empty((3,)), 1); print(t, pathlib.Path(narrows.get_include(), 'narrows/abi.h').exists())"
+    assert run(python, "-c", code) == "narrows.Tensor(shape=(3,), dtype='float32', device='cpu') True\n"
+    assert "cpu" in run(tmp_path / "env" / "bin" / "narrows", "info")
+    source = tmp_path / "plugin.c"
+    source.write_bytes((ROOT / "examples" / "plugin_minimal" / "plugin.c").read_bytes())
+    assert run(
+        python, "-c", f"import narrows; narrows.load(narrows.build({str(source)!r}, name='m')); print(narrows.ops)"
+    ).startswith("<narrows.ops: conv1d")
+
+
+def test_only_the_limited_api_is_used():
+    pytest.importorskip("abi3audit")
+    library = narrows._narrows.__file__
+    if not library.endswith(".abi3.so"):
+        pytest.skip("a build for one version of Python")
+    command = [sys.executable, "-m", "abi3audit", "--strict", "--assume-minimum-abi3", "3.11", "--report", library]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    command[5] = "3.10"  # the buffer protocol came in 3.11: the check looks
+    assert subprocess.run(command, capture_output=True, text=True).returncode != 0
+
+
+@needs_wheel
+def test_auditwheel_finds_no_python_and_no_framework():
+    pytest.importorskip("auditwheel")
+    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", WHEEL], capture_output=True, text=True, check=True).stdout
+    assert "manylinux" in shown and not re.search(r"libpython|libtorch|libcuda|libstdc\+\+\.so\.5", shown)
+
+
+@pytest.mark.parametrize(
+    "example, words", [("puzzle17.py", "74 80 41 14 0"), ("custom_op.py", "torch 5.37929"), ("custom_op.py", "jax   5.37929")]
+)
+def test_examples(example, words):
+    done = subprocess.run([sys.executable, ROOT / "examples" / example], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout

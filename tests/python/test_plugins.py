@@ -1,0 +1,142 @@
+"""A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with; and building them."""
+
+import numpy as np
+import pytest
+
+import narrows
+
+AFFINE = {"x": (3, 4), "a": (3, 4), "b": (3, 4)}
+
+
+def arrays(dtype="float32"):
+    rng = np.random.default_rng(0)
+    return [rng.uniform(size=s).astype(dtype) for s in AFFINE.values()]
+
+
+def test_numpy(minimal_plugin, scale_plugin):
+    b, c = np.arange(128, dtype="float32"), np.ones(200, "float32")
+    expected = b[np.arange(200) % 128] + 1
+    np.testing.assert_array_equal(minimal_plugin.mod_add(b, c), expected)  # 128 is what the declaration has as initial
+    np.testing.assert_array_equal(narrows.ops["example.mod_add/1"](b=b, c=c, modulus=4), b[np.arange(200) % 4] + 1)
+    assert narrows.op("example.mod_add").op == "example.mod_add/1"
+    assert minimal_plugin.mod_add.params == {"modulus": 128} and "mod_add" in dir(minimal_plugin)
+    np.testing.assert_allclose(scale_plugin.scale(b), 2 * b)
+    x, a, b = arrays("float64")
+    np.testing.assert_allclose(scale_plugin.affine(x, a, b), a * x + b)
+    np.testing.assert_allclose(scale_plugin.affine(x, a), a * x)
+
+
+def test_errors_come_with_the_plugins_words(minimal_plugin, scale_plugin):
+    b = np.ones(4, "float32")
+    with pytest.raises(ValueError, match="modulus is 9; expected 1 to 4"):
+        minimal_plugin.mod_add(b, b, modulus=9)
+    with pytest.raises(NotImplementedError, match="dtype is code 2, bits 64"):
+        minimal_plugin.mod_add(b.astype("float64"), b.astype("float64"), modulus=1)
+    with pytest.raises(RuntimeError, match="mode 2 always fails"):
+        scale_plugin.scale(b, mode=2)
+    with pytest.raises(NotImplementedError, match="not C-contiguous"):
+        scale_plugin.scale(np.ones((4, 4), "float32").T[:2])
+    with pytest.raises(ValueError, match="has shape"):
+        scale_plugin.affine(b, np.ones(5, "float32"))
+
+
+def test_torch(minimal_plugin, scale_plugin):
+    torch = pytest.importorskip("torch")
+    b, c = torch.arange(4.0), torch.ones(6)
+    expected = torch.tensor([1.0, 2, 3, 4, 1, 2])
+    torch.testing.assert_close(minimal_plugin.mod_add(b, c, modulus=4), expected)
+    torch.testing.assert_close(torch.ops.narrows.example_mod_add_1(b, c, modulus=4), expected)
+    compiled = torch.compile(lambda b, c: minimal_plugin.mod_add(b, c, modulus=4) * 2, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(b, c), expected * 2)
+    torch.library.opcheck(torch.ops.narrows.example_mod_add_1.default, (b, c), {"modulus": 4})
+    with pytest.raises(NotImplementedError, match="declares no backward op"):
+        minimal_plugin.mod_add(b.requires_grad_(), c, modulus=4).sum().backward()
+
+
+def test_torch_with_a_backward(scale_plugin):
+    torch = pytest.importorskip("torch")
+    x, a, b = (torch.from_numpy(n).requires_grad_() for n in arrays("float64"))
+    scale, affine = scale_plugin.scale, scale_plugin.affine
+    assert torch.autograd.gradcheck(lambda x: scale(x, factor=2.5), (x,))
+    assert torch.autograd.gradcheck(affine, (x, a, b)) and torch.autograd.gradcheck(lambda x: affine(x, a.detach()), (x,))
+    assert torch.autograd.gradcheck(torch.ops.narrows.test_affine_1, (x, a, b))
+    torch.library.opcheck(torch.ops.narrows.test_affine_1.default, (x, a, b))
+    gradient = torch.func.grad(lambda x: scale(x, factor=3.0).sum())
+    torch.testing.assert_close(gradient(x.detach()), torch.full_like(x, 3))
+    torch.testing.assert_close(torch.vmap(gradient)(x.detach()), torch.full_like(x, 3))
+    compiled = torch.compile(lambda x, a, b: affine(scale(x, factor=2.0), a, b).sum(), fullgraph=True, backend="aot_eager")
+    (g,) = torch.autograd.grad(compiled(x, a, b), x)
+    torch.testing.assert_close(g, 2 * a.detach())
+
+
+def test_torch_sees_dynamic_sizes_through_the_rule(scale_plugin):
+    torch = pytest.importorskip("torch")
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda x: scale_plugin.affine(x, x) + 1, backend=counter, fullgraph=True)
+    for n in (5, 6, 7, 8, 9):
+        x = torch.ones(n)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.testing.assert_close(compiled(x), x + 1)
+    assert counter.frame_count == 1
+
+
+def test_jax(minimal_plugin, scale_plugin):
+    jax = pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    mod_add = jax.jit(lambda b, c: minimal_plugin.mod_add(b, c, modulus=4))
+    np.testing.assert_array_equal(mod_add(jnp.arange(4.0), jnp.ones(6)), [1, 2, 3, 4, 1, 2])
+    x, a, b = map(jnp.asarray, arrays())
+    f = lambda x, a, b: scale_plugin.affine(scale_plugin.scale(x, factor=3.0), a, b).sum()  # noqa: E731
+    g = lambda x, a, b: (a * 3 * x + b).sum()  # noqa: E731
+    for ours, theirs in zip(jax.jit(jax.grad(f, argnums=(0, 1, 2)))(x, a, b), jax.grad(g, argnums=(0, 1, 2))(x, a, b), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    batched = jax.vmap(lambda x: scale_plugin.scale(x, factor=3.0))(x)
+    np.testing.assert_allclose(batched, 3 * x, rtol=1e-6)
+
+
+SOURCE = """
+#include <narrows/plugin.hpp>
+struct Params { float factor; };
+void scale(const narrows::plugin::Launch& call) {
+  const float *x = call.input<float>(0), factor = call.params<Params>().factor;
+  float* y = call.output<float>(0);
+  call.parallel_for(call.size(0), [=](int64_t i) { y[i] = factor * x[i]; });
+}
+NARROWS_PLUGIN("inline", {.name = "inline.scale/1", .inputs = {"x"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = scale,
+               .params = {narrows::plugin::field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params)})
+"""
+
+
+def test_load_inline(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    scale = narrows.load_inline("inline", SOURCE).scale
+    np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), [4, 4, 4])
+    libraries = list(tmp_path.rglob("*.so"))
+    assert len(libraries) == 1
+    made = libraries[0].stat().st_mtime_ns
+    again = narrows.load_inline("inline", SOURCE).scale
+    assert again.op == scale.op and list(tmp_path.rglob("*.so")) == libraries and libraries[0].stat().st_mtime_ns == made
+    narrows.load_inline("inline", SOURCE + "// another content\n")
+    assert len(list(tmp_path.rglob("*.so"))) == 2
+
+
+def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
+    bad = tmp_path / "bad.cpp"
+    bad.write_text("int x = nothing_of_that_name;")
+    with pytest.raises(RuntimeError, match="nothing_of_that_name"):
+        narrows.build(bad)
+    with pytest.raises(ValueError, match="sources that end in"):
+        narrows.build(tmp_path / "x.rs")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match="no compiler 'no-such-compiler'"):
+        narrows.build(bad)
+    with pytest.raises(ValueError, match="identifier"):
+        narrows.load_inline("../x", SOURCE)
+    good = tmp_path / "empty.c"
+    good.write_text("int unrelated;")
+    with pytest.raises((ValueError, NotImplementedError), match="narrows_plugin_query"):
+        narrows.load(narrows.build(good))

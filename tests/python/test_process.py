@@ -1,0 +1,204 @@
+"""What a process goes through: references and memory, threads, fork, exit, imports in any order."""
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import narrows
+
+CALLS = 100_000
+
+
+def python(code, **environment):
+    """A new interpreter; its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def raises(function, *arguments, **keywords):
+    try:
+        function(*arguments, **keywords)
+    except (TypeError, ValueError, NotImplementedError):
+        return
+    raise AssertionError("no error")
+
+
+def routes():
+    x = np.ones(16, "float32")
+    out = np.empty_like(x)
+    t = narrows.from_dlpack(x)
+    bound = narrows.op("conv1d", stride=2)
+    yield "numpy", lambda: narrows.add(x, x), x
+    yield "numpy out", lambda: narrows.add(x, 2, out=out), x
+    yield "numpy bound", lambda: bound(x, x), x
+    yield "numpy keywords", lambda: bound(x, x, dilation=1, pad_left=3), x
+    yield "own", lambda: narrows.add(t, t), t
+    yield "from_dlpack", lambda: narrows.from_dlpack(x), x
+    yield "error", lambda: raises(narrows.add, x, x[:3]), x
+    yield "error of python", lambda: raises(narrows.add, x, "a"), x
+    yield "operands", lambda: narrows.subtract(2, x), x
+    torch = pytest.importorskip("torch")
+    y = torch.ones(16)
+    z = torch.empty(16)
+    g = torch.ones(16, requires_grad=True)
+    yield "torch", lambda: narrows.add(y, y), y
+    yield "torch out", lambda: narrows.add(y, 2, out=z), y
+    yield "torch dispatcher", lambda: torch.ops.narrows.elementwise(y, y, function="add"), y
+    yield "torch autograd", lambda: torch.autograd.grad(narrows.multiply(g, y), g, y), g
+    yield "torch error", lambda: raises(narrows.add, y, y[:3]), y
+
+
+SLOW = {"operands": 10, "torch dispatcher": 10, "torch autograd": 20, "from_dlpack": 4, "torch error": 2}
+
+
+@pytest.mark.parametrize("index", range(14))
+def test_references_and_memory_stay_flat(index):
+    name, call, array = list(routes())[index]
+    calls = CALLS // SLOW.get(name, 1)
+    for _ in range(500):
+        call()
+    gc.collect()
+    references = sys.getrefcount(array), sys.getrefcount(None), sys.getrefcount(narrows.add)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(calls):
+        call()
+    gc.collect()
+    after = sys.getrefcount(array), sys.getrefcount(None), sys.getrefcount(narrows.add)
+    assert all(b - a < calls // 100 for a, b in zip(references, after, strict=True)), name
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096, name  # KiB
+
+
+def test_memory_of_outputs_is_given_back():
+    x = narrows.from_dlpack(np.ones(1 << 20, "float32"))
+    for _ in range(3):
+        narrows.add(x, 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(50):
+        np.from_dlpack(narrows.add(x, 1))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 4096
+
+
+def test_threads():
+    rng = np.random.default_rng(0)
+    failures = []
+
+    def work(seed):
+        x = rng.normal(size=(2, 3, 50 + seed)).astype("float32")
+        w = np.ones((4, 3, 3), "float32")
+        expected = narrows.conv1d(x, w, stride=1 + seed % 3)
+        for i in range(300):
+            bound = narrows.op("conv1d", stride=1 + seed % 3)
+            if not np.array_equal(bound(x, w), expected) or not np.array_equal(narrows.add(x, i), x + np.float32(i)):
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+
+
+def test_the_gil_is_released():
+    w = np.ones((64, 64, 9), "float32")
+    x = np.ones((8, 64, 4096), "float32")
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(1)
+            done.wait(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    narrows.conv1d(x, w)
+    count = len(ticks)
+    narrows.conv1d(x, w)
+    grown = len(ticks) - count
+    done.set()
+    thread.join()
+    assert grown > 1
+
+
+def test_after_fork():
+    x = np.ones(8, "float32")
+    t = narrows.from_dlpack(x)
+    narrows.add(x, x)
+    pid = os.fork()
+    if pid == 0:
+        ok = np.array_equal(narrows.add(x, 1), x + 1) and np.array_equal(narrows.add(t, 1).numpy(), x + 1)
+        os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_exit_with_results_alive():
+    python("""
+        import narrows, numpy
+        t = narrows.add(narrows.from_dlpack(numpy.ones(4, "float32")), 1)
+        import builtins
+        builtins.kept = t, numpy.from_dlpack(t), memoryview(t), narrows.Stream(), t.__dlpack__()
+    """)
+    pytest.importorskip("torch")
+    python("""
+        import narrows, torch, builtins
+        builtins.kept = torch.from_dlpack(narrows.empty((3,))), narrows.add(torch.ones(3, requires_grad=True), 1)
+    """)
+
+
+def test_import_is_quick_and_imports_no_framework():
+    out = python("""
+        import sys, time
+        start = time.perf_counter()
+        import narrows
+        print(time.perf_counter() - start)
+        print([m for m in ("torch", "jax", "numpy", "cupy", "inspect") if m in sys.modules])
+    """).split("\n")
+    assert out[1] == "[]"
+    assert float(out[0]) < 0.2  # 40 ms on an idle machine
+
+
+@pytest.mark.parametrize("order", ["import narrows, torch", "import torch, narrows", "import torch, torch._dynamo, narrows"])
+def test_torch_has_the_ops_in_any_order(order):
+    pytest.importorskip("torch")
+    out = python(f"""
+        {order}
+        print(torch.ops.narrows.elementwise(torch.ones(2), torch.ones(2), function="add").tolist())
+        print(torch.compile(lambda x: narrows.exp(x) * 1, fullgraph=True, backend="eager")(torch.zeros(2)).tolist())
+        print(hasattr(torch.ops.narrows, "nothing_of_that_name"))
+    """)
+    assert out == "[2.0, 2.0]\n[1.0, 1.0]\nFalse\n"
+
+
+def test_plugins_of_the_environment(scale_plugin, tmp_path):
+    path = next(b["path"] for b in narrows.info()["backends"] if b["name"] == "test")
+    (tmp_path / "narrows_test.so").symlink_to(path)
+    out = python(
+        'import narrows, numpy; print(narrows.ops.test.scale(numpy.ones(2, "float32"), factor=3))',
+        NARROWS_PLUGIN_PATH=str(tmp_path),
+    )
+    assert out == "[3. 3.]\n"
+
+
+def test_info_is_data_and_a_table():
+    info = narrows.info()
+    cpu = next(b for b in info["backends"] if b["name"] == "cpu")
+    assert cpu["status"] == "ok" and cpu["devices"][0]["device"] == "cpu" and {"conv1d", "lltm"} <= {o["name"] for o in cpu["ops"]}
+    assert "<table>" in info._repr_html_() and "cpu" in repr(info)
+
+
+def test_bench():
+    times = narrows.bench({"a": lambda: 1, "b": lambda: sum(range(1000))}, seconds=0.02)
+    assert times["b"] > times["a"] > 0 and "<table>" in times._repr_html_() and "b" in repr(times)
+
+
+def test_the_command():
+    done = subprocess.run([sys.executable, "-m", "narrows", "info"], capture_output=True, text=True)
+    assert done.returncode == 0 and "cpu" in done.stdout

@@ -1,0 +1,382 @@
+"""torch: the gate, the dispatcher, autograd, functorch, compile, export, autocast, modules; against torch's own ops."""
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.autograd.forward_ad as forward_ad  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import narrows  # noqa: E402
+import narrows.torch  # noqa: E402
+from narrows import _functions, _rules  # noqa: E402
+
+torch.set_num_threads(1)
+NAMES = {"astype": None, "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda a: F.gelu(a, approximate="tanh"), "silu": F.silu,
+         "softplus": F.softplus, "equal": torch.eq, "bitwise_invert": torch.bitwise_not, "cbrt": lambda a: a.sign() * a.abs() ** (1 / 3),
+         "fma": lambda a, b, c: a * b + c, "divide": torch.div}  # fmt: skip
+
+
+def reference(name):
+    return NAMES.get(name) or getattr(torch, name)
+
+
+def double(*shape, low=0.2, high=0.9):
+    return (torch.rand(*shape, dtype=torch.float64) * (high - low) + low).requires_grad_()
+
+
+# ---- values and gradients ----
+
+
+@pytest.mark.parametrize("name", [n for n, row in _functions._TABLE.items() if row[2] in "FNA" and n != "where"])
+def test_functions(name):
+    count = _functions._TABLE[name][1]
+    low, high = (1.1, 2.0) if name == "acosh" else (0.2, 0.9)
+    inputs = [double(*s, low=low, high=high) for s in ((3, 4), (4,), (3, 1))[:count]]
+    plain = [x.detach() for x in inputs]
+    result = getattr(narrows, name)(*plain)
+    expected = reference(name)(*plain)
+    assert type(result) is torch.Tensor and result.dtype == expected.dtype
+    torch.testing.assert_close(result, expected)
+    if not result.is_floating_point():
+        return
+    ours = torch.autograd.grad(getattr(narrows, name)(*inputs).sum(), inputs, allow_unused=True)
+    theirs = torch.autograd.grad(reference(name)(*inputs).sum(), inputs, allow_unused=True)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, torch.zeros_like(a) if b is None else b)
+    if name not in ("sign", "floor", "ceil", "round", "trunc", "fmod", "remainder", "copysign"):
+        assert torch.autograd.gradcheck(getattr(narrows, name), inputs)
+
+
+@pytest.mark.parametrize("call", ["narrows", "torch.ops"])
+def test_conv1d_gradients(call):
+    x, w, b = double(2, 4, 9), double(6, 2, 3), double(6)
+    ours = {
+        "narrows": lambda x, w, b: narrows.conv1d(x, w, b, stride=2, padding=1, groups=2),
+        "torch.ops": lambda x, w, b: torch.ops.narrows.conv1d(x, w, b, stride=2, pad_left=1, pad_right=1, groups=2),
+    }[call]
+    torch.testing.assert_close(ours(x, w, b), F.conv1d(x, w, b, stride=2, padding=1, groups=2))
+    assert torch.autograd.gradcheck(ours, (x, w, b))
+    assert torch.autograd.gradcheck(lambda w: ours(x.detach(), w, b.detach()), (w,))
+
+
+def test_lltm_gradients():
+    inputs = double(2, 3), double(12, 7), double(1, 12), double(2, 4), double(2, 4)
+    assert torch.autograd.gradcheck(narrows.lltm, inputs)
+    assert torch.autograd.gradcheck(lambda *a: narrows.lltm(*a)[0], inputs)
+
+
+def test_a_second_derivative_is_refused():
+    x = double(3)
+    (g,) = torch.autograd.grad(narrows.exp(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        g.sum().backward()
+
+
+def test_what_was_saved_may_not_change():
+    x = double(3)
+    y = narrows.multiply(x, w := double(3))
+    with torch.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+# ---- the gate: every case in which a call must not bypass the dispatcher ----
+
+
+def test_lazily_negated_and_conjugated_views():
+    z = torch.complex(torch.ones(2), torch.ones(2) * 3)
+    assert z.conj().imag.is_neg()
+    torch.testing.assert_close(narrows.add(z.conj().imag, 1), torch.full((2,), -2.0))
+    torch.testing.assert_close(narrows.add(z.conj().imag[0], 1), torch.tensor(-2.0))
+    with pytest.raises(ValueError, match="complex64"):
+        narrows.add(z.conj(), z)
+
+
+def test_parameters_and_no_grad():
+    p = torch.nn.Parameter(torch.ones(3))
+    assert narrows.add(p, 1).requires_grad
+    with torch.no_grad():
+        assert not narrows.add(p, 1).requires_grad
+    with torch.inference_mode():
+        torch.testing.assert_close(narrows.add(torch.ones(2), 1), torch.full((2,), 2.0))
+
+
+def test_forward_mode_is_refused_and_not_ignored():
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.ones(3), torch.ones(3))
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            narrows.exp(x)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        torch.func.jvp(narrows.exp, (torch.ones(3),), (torch.ones(3),))
+
+
+def test_fake_and_meta_tensors():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        y = narrows.conv1d(torch.ones(2, 3, 9), torch.ones(4, 3, 2), stride=2)
+        assert y.shape == (2, 4, 4)
+    assert narrows.equal(torch.ones(3, device="meta"), torch.ones(3, device="meta")).dtype == torch.bool
+    with pytest.raises((ValueError, RuntimeError), match="do not broadcast"):
+        narrows.add(torch.ones(3, device="meta"), torch.ones(4, device="meta"))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "nested", "quantised", "mkldnn"])
+def test_tensors_that_are_not_strided(kind):
+    x = torch.ones(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = {
+            "sparse": x.to_sparse,
+            "nested": lambda: torch.nested.nested_tensor([x[0], x[1]]),
+            "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+            "mkldnn": x.to_mkldnn,
+        }[kind]()
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        narrows.add(other, 1)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        narrows.add(x, other)
+    with pytest.raises((NotImplementedError, RuntimeError, ValueError)):
+        narrows.add(x, x, out=other)
+
+
+class Wrapped(torch.Tensor):
+    """A subclass that holds a tensor and sees every op."""
+
+    calls: ClassVar[list] = []
+
+    @staticmethod
+    def __new__(cls, inner):
+        wrapped = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapped.inner = inner
+        return wrapped
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        cls.calls.append(str(function))
+        return function(*(a.inner if isinstance(a, Wrapped) else a for a in args), **(kwargs or {}))
+
+
+def test_subclasses_see_the_call():
+    y = narrows.add(Wrapped(torch.ones(3)), 1)
+    torch.testing.assert_close(y, torch.full((3,), 2.0))
+    assert "narrows.elementwise.default" in Wrapped.calls
+
+
+def test_modes_see_the_call():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        seen: ClassVar[list] = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with Mode():
+        narrows.add(torch.ones(3), 1)
+    assert any("narrows.elementwise" in f for f in Mode.seen)
+
+
+# ---- outputs ----
+
+
+def test_out():
+    x, out = torch.ones(4), torch.empty(4)
+    assert narrows.add(x, x, out=out) is out and out[0] == 2
+    narrows.add(x, 1, out=x)
+    assert x[0] == 2
+    out.requires_grad_()
+    with pytest.raises(ValueError, match="has no gradient"):
+        narrows.add(x, x, out=out)
+    z = torch.complex(torch.ones(2), torch.ones(2))
+    given = torch.empty(2)
+    assert narrows.add(z.conj().imag, 0, out=given) is given and given[0] == -1
+    with pytest.raises(ValueError, match=r"expected torch\.float32"):
+        narrows.add(z.conj().imag, 0, out=torch.empty(3))
+
+
+def test_outputs_are_torchs_own():
+    y = narrows.add(torch.ones(3), 1)
+    y.resize_(100)  # the storage belongs to torch's allocator
+    assert y.untyped_storage().resizable()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int64, torch.uint8])
+def test_dtypes_and_strides(dtype):
+    x = torch.arange(24, dtype=dtype).reshape(4, 6).t()
+    torch.testing.assert_close(narrows.add(x, x), x + x)
+    torch.testing.assert_close(narrows.astype(x, torch.float64), x.to(torch.float64))
+
+
+def test_mixed_frameworks():
+    x = torch.ones(3)
+    assert type(narrows.add(x, np.ones(3, "float32"))) is torch.Tensor
+    assert type(narrows.add(np.ones(3, "float32"), x)) is np.ndarray
+    p = x.clone().requires_grad_()
+    assert narrows.add(np.ones(3, "float32"), p).requires_grad  # a gradient is never lost
+    t = narrows.from_dlpack(x)
+    assert type(narrows.add(t, x)) is narrows.Tensor
+    torch.testing.assert_close(torch.from_dlpack(narrows.add(t, x)), x + x)
+
+
+# ---- functorch ----
+
+
+def test_vmap():
+    a, b = torch.randn(5, 3, 4), torch.randn(4)
+    torch.testing.assert_close(torch.vmap(narrows.add, in_dims=(0, None))(a, b), a + b)
+    torch.testing.assert_close(
+        torch.vmap(narrows.add, in_dims=(2, 0), out_dims=1)(a, b), torch.vmap(torch.add, in_dims=(2, 0), out_dims=1)(a, b)
+    )
+    x, w = torch.randn(5, 2, 3, 9), torch.randn(4, 3, 3)
+    torch.testing.assert_close(torch.vmap(narrows.conv1d, in_dims=(0, None))(x, w), torch.vmap(F.conv1d, in_dims=(0, None))(x, w))
+    ops = torch.ops.narrows.elementwise
+    torch.testing.assert_close(torch.vmap(lambda a: ops(a, b, function="mul"))(a), a * b)
+
+
+def test_transforms_compose():
+    f = lambda a, b: narrows.multiply(narrows.tanh(a), b).sum()  # noqa: E731
+    g = lambda a, b: (torch.tanh(a) * b).sum()  # noqa: E731
+    a, b = torch.randn(5, 3, 4), torch.randn(4)
+    for transform in (
+        lambda f: torch.func.grad(f, argnums=(0, 1)),
+        lambda f: torch.vmap(torch.func.grad(f, argnums=(0, 1)), in_dims=(0, None)),
+        lambda f: torch.func.jacrev(f),
+    ):
+        for ours, theirs in zip(transform(f)(a, b), transform(g)(a, b), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+# ---- compile, export, opcheck, autocast ----
+
+
+def steps(x, w):
+    return narrows.add(narrows.conv1d(x, w, padding=1), 1) * 2
+
+
+@pytest.mark.parametrize("dynamic", ["marked", "automatic"])
+def test_one_graph_for_every_length(dynamic):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(steps, backend=counter, fullgraph=True)
+    w = torch.randn(5, 3, 3)
+    for length in (17, 18, 19, 30, 31, 64, 65, 101, 8, 9, 10, 11):
+        x = torch.randn(4, 3, length)
+        if dynamic == "marked":
+            torch._dynamo.mark_dynamic(x, 2)
+        torch.testing.assert_close(compiled(x, w), steps(x, w))
+    assert counter.frame_count == (1 if dynamic == "marked" else 2)
+
+
+def test_gradients_through_compile():
+    torch._dynamo.reset()
+    x, w = torch.randn(4, 3, 9, requires_grad=True), torch.randn(5, 3, 3, requires_grad=True)
+    compiled = torch.compile(steps, backend="aot_eager", fullgraph=True)
+    for a, b in zip(torch.autograd.grad(compiled(x, w).sum(), (x, w)), torch.autograd.grad(steps(x, w).sum(), (x, w)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_compile_sees_operands_and_outputs_of_every_kind():
+    torch._dynamo.reset()
+    h = torch.randn(2, 4)
+
+    def f(x, s):
+        a, b = narrows.lltm(x, torch.ones(12, 7), torch.ones(12), h, h)
+        return narrows.where(narrows.greater(a, 0), b, 0) + narrows.subtract(1, a) + narrows.multiply(a, s)
+
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    for s in (0.5, 0.75, 2.5):
+        x = torch.randn(2, 3)
+        torch.testing.assert_close(compiled(x, s), f(x, s))
+
+
+def test_opcheck():
+    x, w, b = (t.detach().float().requires_grad_() for t in (double(2, 3, 8), double(4, 3, 3), double(4)))
+    torch.library.opcheck(torch.ops.narrows.conv1d.default, (x, w, b), {"stride": 2})
+    torch.library.opcheck(torch.ops.narrows.elementwise.default, (x, x.detach()), {"function": "mul"})
+    lltm = [t.detach().float().requires_grad_() for t in (double(2, 3), double(12, 7), double(12), double(2, 4), double(2, 4))]
+    torch.library.opcheck(torch.ops.narrows.lltm.default, tuple(lltm))
+
+
+def test_export():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = narrows.torch.Conv1d(3, 5, 3, padding=1)
+
+        def forward(self, x):
+            return narrows.relu(self.conv(x))
+
+    model = Model()
+    program = torch.export.export(model, (torch.randn(4, 3, 8),), dynamic_shapes={"x": {2: torch.export.Dim.AUTO}})
+    assert "narrows.conv1d" in str(program.graph)
+    x = torch.randn(4, 3, 33)
+    torch.testing.assert_close(program.module()(x), model(x))
+
+
+def test_autocast():
+    x, w = torch.randn(2, 3, 9, requires_grad=True), torch.randn(4, 3, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = narrows.conv1d(x, w)
+        assert y.dtype == torch.bfloat16 and narrows.add(x, 1).dtype == torch.float32
+    (g,) = torch.autograd.grad(y.float().sum(), x)
+    assert g.dtype == torch.float32
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert narrows.conv1d(x, w).dtype == torch.bfloat16
+
+
+def test_symbolic_rules_agree_with_the_library():
+    op = narrows.op("conv1d", stride=2, pad_left=3, dilation=2)
+    for x, w in (((2, 3, 20), (4, 3, 3)), ((3, 20), (4, 3, 2)), ((20,), (5,))):
+        assert _rules.evaluate(op, [x, w, None]) == [op._infer([("float32", x), ("float32", w), None])[0][1]]
+    add = narrows.op("elementwise", function="add")
+    assert _rules.evaluate(add, [(5, 1), (3,)]) == [(5, 3)]
+    with pytest.raises(ValueError, match="do not broadcast"):
+        _rules.evaluate(add, [(5, 2), (3,)])
+    with pytest.raises(ValueError, match="fit none"):
+        _rules.evaluate(op, [(2, 3), (4,), None])
+
+
+# ---- modules ----
+
+
+def test_conv1d_module_is_a_drop_in():
+    for arguments in (
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": "same", "dilation": 2},
+        {"padding": 2, "padding_mode": "circular"},
+        {"groups": 2, "bias": False},
+    ):
+        ours, theirs = narrows.torch.Conv1d(4, 6, 3, **arguments), torch.nn.Conv1d(4, 6, 3, **arguments)
+        ours.load_state_dict(theirs.state_dict())
+        assert repr(ours) == repr(theirs)
+        for x in (torch.randn(2, 4, 11), torch.randn(4, 11)):
+            torch.testing.assert_close(ours(x), theirs(x))
+    double_precision = narrows.torch.Conv1d(4, 6, 3).double()
+    assert double_precision(torch.randn(1, 4, 8, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_lltm_module_learns():
+    torch.manual_seed(0)
+    cell = narrows.torch.LLTM(3, 8)
+    assert repr(cell) == "LLTM(3, 8)" and set(cell.state_dict()) == {"weights", "bias"}
+    optimiser = torch.optim.SGD(cell.parameters(), lr=5)
+    x, target = torch.randn(16, 3), torch.rand(16, 8) * 0.5
+    losses = []
+    for _ in range(60):
+        h, _ = cell(x, (torch.zeros(16, 8), torch.zeros(16, 8)))
+        loss = F.mse_loss(h, target)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
