@@ -23,8 +23,17 @@ class Device(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", P), ("device", Device), ("ndim", I32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", P), ("strides", P), ("byte_offset", U64)]
+    _fields_ = [
+        ("data", P),
+        ("device", Device),
+        ("ndim", I32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", P),
+        ("strides", P),
+        ("byte_offset", U64),
+    ]
 
 
 class Error(ctypes.Structure):
@@ -32,14 +41,33 @@ class Error(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    _fields_ = [("struct_size", U32), ("flags", U32), ("num_inputs", U32), ("num_outputs", U32), ("op", ctypes.c_char_p),
-                ("inputs", P), ("outputs", P), ("params", P), ("params_size", U64), ("stream", P), ("workspace", P),
-                ("workspace_size", U64), ("device", Device), ("backend", ctypes.c_char_p), ("kernel", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", U32),
+        ("flags", U32),
+        ("num_inputs", U32),
+        ("num_outputs", U32),
+        ("op", ctypes.c_char_p),
+        ("inputs", P),
+        ("outputs", P),
+        ("params", P),
+        ("params_size", U64),
+        ("stream", P),
+        ("workspace", P),
+        ("workspace_size", U64),
+        ("device", Device),
+        ("backend", ctypes.c_char_p),
+        ("kernel", ctypes.c_char_p),
+    ]
 
 
 class PlanInfo(ctypes.Structure):
-    _fields_ = [("struct_size", U32), ("traits", U32), ("workspace_size", U64), ("kernel", ctypes.c_char_p),
-                ("backend", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", U32),
+        ("traits", U32),
+        ("workspace_size", U64),
+        ("kernel", ctypes.c_char_p),
+        ("backend", ctypes.c_char_p),
+    ]
 
 
 class Narrows:
@@ -63,7 +91,9 @@ class Narrows:
                     continue
                 shape, strides = (I64 * t.dim())(*t.shape), (I64 * t.dim())(*t.stride())
                 code, bits = CODES[t.dtype]
-                dl = Tensor(t.data_ptr(), Device(2, 0), t.dim(), code, bits, 1, ctypes.addressof(shape), ctypes.addressof(strides), 0)
+                dl = Tensor(
+                    t.data_ptr(), Device(2, 0), t.dim(), code, bits, 1, ctypes.addressof(shape), ctypes.addressof(strides), 0
+                )
                 keep.extend([t, shape, strides, dl])
                 array[i] = ctypes.addressof(dl)
             keep.append(array)
@@ -141,14 +171,26 @@ CASES = [
     ("awkward groups 4", H, (16, 256, 4096, 256, 3), (1, 1, 4, 1), 1),
     ("awkward transposed x", H, (16, 256, 4096, 256, 3), (1, 1, 1, 1), 1),
 ]
-BACKWARD = ["depthwise f32", "depthwise f16", "dense f16 256", "dense f16 80-384", "dense bf16 512", "dense f32 256",
-            "dense f32 80-384", "dense f32 512"]
+BACKWARD = [
+    "depthwise f32",
+    "depthwise f16",
+    "dense f16 256",
+    "dense f16 80-384",
+    "dense bf16 512",
+    "dense f32 256",
+    "dense f32 80-384",
+    "dense f32 512",
+]
 
 
 def tensors(name, dtype, sizes, how, sets):
     n, c, length, o, k = sizes
-    x = [torch.randn(n, length, c, device="cuda").to(dtype).transpose(1, 2) if "transposed" in name
-         else torch.randn(n, c, length, device="cuda").to(dtype) for _ in range(sets)]
+    x = [
+        torch.randn(n, length, c, device="cuda").to(dtype).transpose(1, 2)
+        if "transposed" in name
+        else torch.randn(n, c, length, device="cuda").to(dtype)
+        for _ in range(sets)
+    ]
     w = (torch.randn(o, c // how[2], k, device="cuda") / math.sqrt(c // how[2] * k)).to(dtype)
     return x, w
 
@@ -172,7 +214,9 @@ def forward(narrows, case, kernel):
     error = difference(y[0], expected)
     del expected
     ours = graph_us([f for f, _ in calls], 2 * sets)
-    theirs = graph_us([lambda a=a: F.conv1d(a, w, stride=stride, dilation=dilation, groups=groups, padding=pad) for a in x], 2 * sets)
+    theirs = graph_us(
+        [lambda a=a: F.conv1d(a, w, stride=stride, dilation=dilation, groups=groups, padding=pad) for a in x], 2 * sets
+    )
     flops = 2 * n * o * out_length * (c // groups) * k
     report(name, calls[0][1], ours, theirs, least, error, flops)
 
@@ -192,15 +236,18 @@ def backward(narrows, case, kernel):
     mine = [g[..., :ours_length].contiguous() for g in gy]
     gx = [torch.full_like(a, math.nan) for a in x]
     gw = [torch.full_like(w, math.nan) for _ in x]
-    calls = [narrows.prepare("conv1d_backward", [g, a, w, None, None], [p, q, None], (1, 1, groups, pad, right, 0), kernel)
-             for g, a, p, q in zip(mine, x, gx, gw)]
+    calls = [
+        narrows.prepare("conv1d_backward", [g, a, w, None, None], [p, q, None], (1, 1, groups, pad, right, 0), kernel)
+        for g, a, p, q in zip(mine, x, gx, gw)
+    ]
     calls[0][0]()
 
     def theirs_of(g, a):
         return torch.ops.aten.convolution_backward(g, a, w, None, [1], [pad], [1], False, [0], groups, [True, True, False])
 
-    expected = torch.ops.aten.convolution_backward(gy[0].float(), x[0].float(), w.float(), None, [1], [pad], [1], False, [0], groups,
-                                                   [True, True, False])
+    expected = torch.ops.aten.convolution_backward(
+        gy[0].float(), x[0].float(), w.float(), None, [1], [pad], [1], False, [0], groups, [True, True, False]
+    )
     error = max(difference(gx[0], expected[0]), difference(gw[0], expected[1]))
     del expected
     ours = graph_us([f for f, _ in calls], 2 * sets)
@@ -209,8 +256,11 @@ def backward(narrows, case, kernel):
 
 
 def report(name, kernel, ours, theirs, least, error, flops):
-    print(f"{name:28s} {kernel:7s} {ours:9.1f} us  torch {theirs:9.1f} us  ratio {theirs / ours:6.2f} of {least:4.1f}"
-          f"  {flops / ours * 1e-6:7.1f} TFLOP/s  error {error:.1e}{'  WRONG' if not error < 1e-2 else ''}", flush=True)
+    print(
+        f"{name:28s} {kernel:7s} {ours:9.1f} us  torch {theirs:9.1f} us  ratio {theirs / ours:6.2f} of {least:4.1f}"
+        f"  {flops / ours * 1e-6:7.1f} TFLOP/s  error {error:.1e}{'  WRONG' if not error < 1e-2 else ''}",
+        flush=True,
+    )
 
 
 def main():

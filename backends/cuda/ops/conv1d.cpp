@@ -8,8 +8,8 @@
 namespace narrows::gpu {
 namespace {
 
-// A kernel variant by name. Of conv1d_backward, `grad_w` goes with it; a part that a variant isn't made for runs on one further down
-// the list.
+// A kernel variant by name. Of conv1d_backward, `grad_w` goes with it; a part that a variant isn't made for runs on one further
+// down the list.
 struct Variant {
   const char* name;
   PlanCorrelation correlation;
@@ -51,9 +51,13 @@ class ConvPlan final : public Plan {
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
-    const CorrelationProblem problem{&instance.device(sig), g.dtype, forward_correlation(g, bias ? input(sig, kBias).strides[0] : 0),
-                                     input(sig, kX).align_log2, input(sig, kW).align_log2,
-                                     bias ? input(sig, kBias).align_log2 : 8, output(sig, 0).align_log2};
+    const CorrelationProblem problem{&instance.device(sig),
+                                     g.dtype,
+                                     forward_correlation(g, bias ? input(sig, kBias).strides[0] : 0),
+                                     input(sig, kX).align_log2,
+                                     input(sig, kW).align_log2,
+                                     bias ? input(sig, kBias).align_log2 : 8,
+                                     output(sig, 0).align_log2};
     for (int i = first; part_ == nullptr; ++i) {
       if (forced >= 0 && i != forced) refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
       if (variants()[i].correlation != nullptr) part_ = variants()[i].correlation(problem);
@@ -146,14 +150,23 @@ class ConvBackwardPlan final : public Plan {
     const int64_t phases = num_grad_x_phases(g);
     if (phases < g.stride) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
     for (int64_t i = 0; i < phases; ++i) {
-      const CorrelationProblem problem{device_, g.dtype, grad_x_phase(g, strides, i), input(*sig_, kGradY).align_log2,
-                                       input(*sig_, kW).align_log2, 8, align_of_output(kGradX)};
+      const CorrelationProblem problem{device_,
+                                       g.dtype,
+                                       grad_x_phase(g, strides, i),
+                                       input(*sig_, kGradY).align_log2,
+                                       input(*sig_, kW).align_log2,
+                                       8,
+                                       align_of_output(kGradX)};
       if (problem.c.length > 0) steps_.push_back({Choose(problem, &Variant::correlation), kGradY, kW, kGradX});
     }
   }
 
   SumProblem Sum(const ConvGeometry& g, uint32_t out) const {
-    return {device_, g, strides3(output(*sig_, out)), input(*sig_, kGradY).align_log2, input(*sig_, kX).align_log2,
+    return {device_,
+            g,
+            strides3(output(*sig_, out)),
+            input(*sig_, kGradY).align_log2,
+            input(*sig_, kX).align_log2,
             align_of_output(out)};
   }
   void GradW(const ConvGeometry& g) {

@@ -85,6 +85,8 @@ const NativeConv1d& conv1d_native();
 inline constexpr int kThreads = 256;  // of a block, where nothing asks for another number
 
 // Blocks for `total` threads, in a loop over the grid where there would be too many.
-inline int64_t grid_of(int64_t total, int threads = kThreads) { return std::clamp<int64_t>(ceil_div(total, threads), 1, kMaxBlocks); }
+inline int64_t grid_of(int64_t total, int threads = kThreads) {
+  return std::clamp<int64_t>(ceil_div(total, threads), 1, kMaxBlocks);
+}
 
 }  // namespace narrows::gpu

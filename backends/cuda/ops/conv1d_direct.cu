@@ -88,16 +88,16 @@ VectorKernel<T> vector_kernel(int64_t taps) {
 template <class T>
 class VectorPart final : public Part {
  public:
-  VectorPart(const Correlation& c, int64_t blocks, VectorShape shape) : w_offset_(c.w_offset), out_offset_(c.out_offset),
-        blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
+  VectorPart(const Correlation& c, int64_t blocks, VectorShape shape)
+      : w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
     load_kernel(kernel_);
   }
   static constexpr int threads() { return sizeof(T) == 2 ? 64 : 128; }
   static constexpr int64_t tile() { return int64_t{2} * threads() * Vector<T>::kSize; }
 
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
-    launch_kernel(kernel_, blocks_, threads(), 0, stream, shape_, static_cast<const T*>(p.a), static_cast<const T*>(p.b) + w_offset_,
-                  static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
+    launch_kernel(kernel_, blocks_, threads(), 0, stream, shape_, static_cast<const T*>(p.a),
+                  static_cast<const T*>(p.b) + w_offset_, static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
   }
 
  private:
@@ -132,7 +132,8 @@ constexpr int kWindowThreads = 128, kPositions = 4;  // positions of a thread, a
 
 // Each thread makes kPositions positions of kOuts output channels: an element of x is loaded once for kOuts products.
 template <class T, int kOuts>
-__global__ void __launch_bounds__(kWindowThreads) windows(const Correlation c, const int64_t tiles, const int64_t blocks, const Operands p) {
+__global__ void __launch_bounds__(kWindowThreads)
+    windows(const Correlation c, const int64_t tiles, const int64_t blocks, const Operands p) {
   using A = Accumulate<T>;
   const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
@@ -152,8 +153,7 @@ __global__ void __launch_bounds__(kWindowThreads) windows(const Correlation c, c
       for (int64_t j = 0; j < c.taps; ++j) {
         A factor[kOuts];
 #pragma unroll
-        for (int m = 0; m < kOuts; ++m)
-          factor[m] = m < outs ? widen(w[m * c.w_out + channel * c.w_in + j * c.w_tap]) : A{0};
+        for (int m = 0; m < kOuts; ++m) factor[m] = m < outs ? widen(w[m * c.w_out + channel * c.w_in + j * c.w_tap]) : A{0};
 #pragma unroll
         for (int i = 0; i < kPositions; ++i) {
           const int64_t position = start[i] + j * c.tap_step;

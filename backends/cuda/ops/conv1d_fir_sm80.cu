@@ -1,5 +1,5 @@
-// conv1d_fir_sm80.cu -- long filters over one f32 channel in contiguous rows: persistent blocks with two tiles, of which one arrives
-// (cp.async) while the other is computed. See conv1d_fir.h. Step 5 of a tensor's path.
+// conv1d_fir_sm80.cu -- long filters over one f32 channel in contiguous rows: persistent blocks with two tiles, of which one
+// arrives (cp.async) while the other is computed. See conv1d_fir.h. Step 5 of a tensor's path.
 #include "conv1d_fir.h"
 #include "conv1d_native.h"
 
@@ -10,8 +10,8 @@ using Group4 = detail::Group<float>;
 
 // 16 bytes from global to shared memory, asynchronously; zeros past `bytes`.
 __device__ __forceinline__ void copy_async(void* to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from),
-               "r"(bytes));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "r"(bytes));
 }
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

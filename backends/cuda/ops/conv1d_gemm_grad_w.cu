@@ -1,5 +1,5 @@
-// conv1d_gemm_grad_w.cu -- grad_w as a matrix product by plain multiply-adds, on any device. Step 5 of a tensor's path. The sum over
-// batch and positions is cut into slices, by shape and device alone, whose results are added in order.
+// conv1d_gemm_grad_w.cu -- grad_w as a matrix product by plain multiply-adds, on any device. Step 5 of a tensor's path. The sum
+// over batch and positions is cut into slices, by shape and device alone, whose results are added in order.
 #include "conv1d_product.h"
 
 namespace narrows::gpu {
@@ -9,7 +9,8 @@ template <class T>
 using TileOf = std::conditional_t<std::is_same_v<T, double>, GemmTile<double, 16, 16, 4, 2, 8>, GemmTile<float, 16, 16, 2, 2, 16>>;
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads) grad_w_tile(const GradWShape s, const Strides3 to, const Operands p, void* partial) {
+__global__ void __launch_bounds__(Tile::kThreads)
+    grad_w_tile(const GradWShape s, const Strides3 to, const Operands p, void* partial) {
   __shared__ typename Tile::Shared shared;
   const int64_t row0 = blockIdx.x % s.row_tiles * Tile::kRows, rest = blockIdx.x / s.row_tiles;
   const int64_t column0 = rest % s.column_tiles * Tile::kColumns, slice = rest / s.column_tiles % s.slices;

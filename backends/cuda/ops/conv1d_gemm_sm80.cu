@@ -1,6 +1,6 @@
-// conv1d_gemm_sm80.cu -- correlations of f32 as products by plain multiply-adds whose operands arrive asynchronously (cp.async), several
-// stages ahead. Step 5 of a tensor's path. Weights are packed by stages, with zeros up to whole tiles, into the workspace; elements of
-// x are copied one by one, so that any strides will do.
+// conv1d_gemm_sm80.cu -- correlations of f32 as products by plain multiply-adds whose operands arrive asynchronously (cp.async),
+// several stages ahead. Step 5 of a tensor's path. Weights are packed by stages, with zeros up to whole tiles, into the workspace;
+// elements of x are copied one by one, so that any strides will do.
 #include "conv1d_native.h"
 #include "conv1d_product.h"
 
@@ -83,13 +83,13 @@ struct Sums {
 #pragma unroll
       for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int j = 0; j < 8; ++j)
-          at[i][j] = fmaf(i < 4 ? a0.at[i] : a1.at[i - 4], j < 4 ? b0.at[j] : b1.at[j - 4], at[i][j]);
+        for (int j = 0; j < 8; ++j) at[i][j] = fmaf(i < 4 ? a0.at[i] : a1.at[i - 4], j < 4 ? b0.at[j] : b1.at[j - 4], at[i][j]);
     }
   }
 };
 
-__global__ void __launch_bounds__(kTileThreads, 2) correlate_pipelined(const PipelineShape s, const Operands p, const float* packed) {
+__global__ void __launch_bounds__(kTileThreads, 2)
+    correlate_pipelined(const PipelineShape s, const Operands p, const float* packed) {
   extern __shared__ Four memory[];
   float* const stages = memory[0].at;
   const Correlation& c = s.c;
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) correlate_pipelined(const Pip
   const int64_t mine = column0 + threadIdx.x % kColumns, n = mine / c.length;
   Copies copies{packed + group * s.packed_group + row_tile * s.stages * (kDepth * kRows),
                 static_cast<const float*>(p.a) + group * c.in_group + (mine < s.columns ? n * c.in_batch : 0),
-                mine < s.columns ? (mine - n * c.length) * c.step + c.origin : 0,
-                mine < s.columns ? 0 : static_cast<int>(c.ins), static_cast<int>(threadIdx.x) / kColumns};
+                mine < s.columns ? (mine - n * c.length) * c.step + c.origin : 0, mine < s.columns ? 0 : static_cast<int>(c.ins),
+                static_cast<int>(threadIdx.x) / kColumns};
   for (; copies.tap >= s.taps; copies.tap -= s.taps) ++copies.channel;
   for (int i = 0; i < kStages - 1; ++i) {
     if (i < s.stages) copies.start_stage(s, stages + i * kStageFloats);

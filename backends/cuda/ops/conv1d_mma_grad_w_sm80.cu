@@ -1,6 +1,6 @@
-// conv1d_mma_grad_w_sm80.cu -- grad_w of f16 and bf16 as a product on NVIDIA's matrix units, any strides. Step 5 of a tensor's path.
-// A row for each output channel, 8 columns for each tap and 8 channels; the reduction runs over 8 positions of one batch, then of the
-// next. It is cut into slices, by shape and device alone, whose results are added in order.
+// conv1d_mma_grad_w_sm80.cu -- grad_w of f16 and bf16 as a product on NVIDIA's matrix units, any strides. Step 5 of a tensor's
+// path. A row for each output channel, 8 columns for each tap and 8 channels; the reduction runs over 8 positions of one batch,
+// then of the next. It is cut into slices, by shape and device alone, whose results are added in order.
 #include "conv1d_mma_sm80.h"
 #include "conv1d_native.h"
 
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) grad_w_mma(const MmaGradWShape
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
   const ConvGeometry& g = s.g;
   const int64_t row0 = blockIdx.x % s.row_tiles * kMmaRows, rest = blockIdx.x / s.row_tiles;
-  const int64_t column_tile = rest % s.column_tiles, slice = rest / s.column_tiles % s.slices, group = rest / s.column_tiles / s.slices;
+  const int64_t column_tile = rest % s.column_tiles, slice = rest / s.column_tiles % s.slices,
+                group = rest / s.column_tiles / s.slices;
   const T* const grad_y = static_cast<const T*>(p.a) + group * g.outs() * g.y.channel;
   const T* const x = static_cast<const T*>(p.b) + group * g.ins() * g.x.channel;
 

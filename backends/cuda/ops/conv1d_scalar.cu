@@ -149,8 +149,9 @@ __global__ void fill_zero(const FillProblem f, void* out) {
   const int64_t total = f.outer * f.channels * f.positions;
   for (int64_t i = thread_index(); i < total; i += grid_threads()) {
     const int64_t position = i % f.positions, row = i / f.positions;
-    write<kBytewise>(static_cast<T*>(out) + row / f.channels * f.out.outer + row % f.channels * f.out.channel + position * f.out.position,
-                     Accumulate<T>{0});
+    write<kBytewise>(
+        static_cast<T*>(out) + row / f.channels * f.out.outer + row % f.channels * f.out.channel + position * f.out.position,
+        Accumulate<T>{0});
   }
 }
 

@@ -134,8 +134,9 @@ void SliceSum::load() const {
   with_dtype(dtype, []<class T>(T) { load_kernel(add_slices<T>); });
 }
 void SliceSum::launch(const void* partial, void* out, gpuStream_t stream) const {
-  with_dtype(dtype,
-             [&]<class T>(T) { launch_kernel(add_slices<T>, grid_of(outs * ins * taps), kThreads, 0, stream, *this, partial, out); });
+  with_dtype(dtype, [&]<class T>(T) {
+    launch_kernel(add_slices<T>, grid_of(outs * ins * taps), kThreads, 0, stream, *this, partial, out);
+  });
 }
 
 std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem) {
@@ -149,8 +150,7 @@ std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem) {
 
 std::unique_ptr<Part> plan_grad_bias_direct(const SumProblem& problem) {
   if (!problem.aligned()) return nullptr;
-  return with_dtype(problem.g.dtype,
-                    [&]<class T>(T) -> std::unique_ptr<Part> { return std::make_unique<SumPart<T, 0>>(problem); });
+  return with_dtype(problem.g.dtype, [&]<class T>(T) -> std::unique_ptr<Part> { return std::make_unique<SumPart<T, 0>>(problem); });
 }
 
 }  // namespace narrows::gpu

@@ -1,5 +1,6 @@
-// conv1d_sums_vectors.cu -- grad_w of short filters on contiguous rows: a window in registers, 16 bytes of grad_y at a time. Step 5 of
-// a tensor's path. A row (an output and an input channel) is cut into splits of its tiles by shape alone; a second kernel adds them.
+// conv1d_sums_vectors.cu -- grad_w of short filters on contiguous rows: a window in registers, 16 bytes of grad_y at a time. Step 5
+// of a tensor's path. A row (an output and an input channel) is cut into splits of its tiles by shape alone; a second kernel adds
+// them.
 #include "conv1d_product.h"
 #include "conv1d_vectors.h"
 
@@ -18,7 +19,8 @@ struct VectorSumShape {
 
 // partial[split][row][tap]
 template <class T, int kTaps>
-__global__ void __launch_bounds__(kSumThreads) sum_vectors(const VectorSumShape s, const T* grad_y, const T* x, Accumulate<T>* partial) {
+__global__ void __launch_bounds__(kSumThreads)
+    sum_vectors(const VectorSumShape s, const T* grad_y, const T* x, Accumulate<T>* partial) {
   using A = Accumulate<T>;
   constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize, kWindow = kSize + kTaps - 1;
   constexpr int kTile = kSumThreads * kSize;
@@ -58,8 +60,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_vectors(const VectorSumShape 
     for (int i = threadIdx.x; i < kTaps * half; i += kSumThreads) values[i / half][i % half] += values[i / half][i % half + half];
   }
   __syncthreads();
-  if (threadIdx.x < kTaps)
-    partial[(split * g.out_channels * g.ins() + row) * kTaps + threadIdx.x] = values[threadIdx.x][0];
+  if (threadIdx.x < kTaps) partial[(split * g.out_channels * g.ins() + row) * kTaps + threadIdx.x] = values[threadIdx.x][0];
 }
 
 template <class T>

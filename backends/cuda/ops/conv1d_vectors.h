@@ -22,8 +22,12 @@ struct Range {
 __device__ __forceinline__ Range range_in_tile(int64_t origin, int64_t extent) {
   constexpr int64_t kFar = 1 << 30;
   const int64_t begin = -origin, end = extent - origin;
-  return {static_cast<int>(begin < -kFar ? -kFar : begin > kFar ? kFar : begin),
-          static_cast<int>(end < -kFar ? -kFar : end > kFar ? kFar : end)};
+  return {static_cast<int>(begin < -kFar  ? -kFar
+                           : begin > kFar ? kFar
+                                          : begin),
+          static_cast<int>(end < -kFar  ? -kFar
+                           : end > kFar ? kFar
+                                        : end)};
 }
 
 // 16 bytes at `place`, with zeros outside of the range.

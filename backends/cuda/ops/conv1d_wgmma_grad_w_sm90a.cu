@@ -1,12 +1,13 @@
-// conv1d_wgmma_grad_w_sm90a.cu -- grad_w of f16 and bf16 on Hopper's matrix units, stride 1, x and grad_y read where they lie. Step 5 of
-// a tensor's path.
+// conv1d_wgmma_grad_w_sm90a.cu -- grad_w of f16 and bf16 on Hopper's matrix units, stride 1, x and grad_y read where they lie. Step
+// 5 of a tensor's path.
 //
-// A block makes 128 output channels x 64 channels x a few taps; the reduction runs over blocks of 128 positions of one batch, then of
-// the next, and is cut into slices, by shape and device alone, whose results are added in order. As in the forward pass
-// (conv1d_wgmma_sm90a.cu) a tile of x comes once with a halo and is transposed, so that a tap is an address 16 bytes later. There the
-// positions were the product's columns; here they are its depth:
+// A block makes 128 output channels x 64 channels x a few taps; the reduction runs over blocks of 128 positions of one batch, then
+// of the next, and is cut into slices, by shape and device alone, whose results are added in order. As in the forward pass
+// (conv1d_wgmma_sm90a.cu) a tile of x comes once with a halo and is transposed, so that a tap is an address 16 bytes later. There
+// the positions were the product's columns; here they are its depth:
 //   grad_y      [2 boxes of 64 positions][128 output channels][64 positions], 128-byte swizzle: K-major; stride step 1024
-//   x           [8 channels][144 positions][8 channels]: N-major ("transposed"), no swizzle; stride step (8 channels) 144 * 16, leading
+//   x           [8 channels][144 positions][8 channels]: N-major ("transposed"), no swizzle; stride step (8 channels) 144 * 16,
+//   leading
 //               step (8 positions) 128
 #include "conv1d_native.h"
 #include "hopper_sm90a.h"
@@ -36,16 +37,16 @@ struct GradWgmmaShape {
   TapChunk chunk[kMostChunks];
 };
 
-#define NARROWS_SUMS8(i)                                                                                                       \
+#define NARROWS_SUMS8(i)                                                                                                           \
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
       "+f"(sums[i + 7])
-#define NARROWS_WGMMA(type)                                                                                                    \
-  asm volatile(                                                                                                                \
-      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"                                                                               \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                                              \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,"   \
-      "%31}, %32, %33, p, 1, 1, 0, 1; }\n"                                                                                     \
-      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24)                                               \
+#define NARROWS_WGMMA(type)                                                                                                  \
+  asm volatile(                                                                                                              \
+      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"                                                                             \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                                            \
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+      "%31}, %32, %33, p, 1, 1, 0, 1; }\n"                                                                                   \
+      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24)                                             \
       : "l"(a), "l"(b), "r"(accumulate))
 // 64 x 64 sums += 16 of the reduction; `accumulate` = 0: the sums start here.
 template <class T>
@@ -85,7 +86,8 @@ struct Place {
     channel = block % s.channel_tiles * kSlice, block /= s.channel_tiles;
     chunk = block % s.chunks, block /= s.chunks;
     group = block % s.groups, slice = block / s.groups;
-    begin = static_cast<int>(slice_begin(s.items, s.slices, slice)), end = static_cast<int>(slice_begin(s.items, s.slices, slice + 1));
+    begin = static_cast<int>(slice_begin(s.items, s.slices, slice)),
+    end = static_cast<int>(slice_begin(s.items, s.slices, slice + 1));
   }
 };
 
@@ -97,8 +99,7 @@ __device__ void load(const GradWgmmaShape& s, const Memory& m, const Place& at) 
     wait(m.raw_empty + 8 * raw.slot, raw.phase);
     uint32_t barrier = m.raw_full + 8 * raw.slot, to = m.raw + raw.slot * kTileBytes;
     expect_bytes(barrier, kTileBytes);
-    for (int i = 0; i < kDepth / 64; ++i)
-      copy_in(to + i * kBox, &s.x, barrier, first + i * 64, at.channel, at.group, batch, 0);
+    for (int i = 0; i < kDepth / 64; ++i) copy_in(to + i * kBox, &s.x, barrier, first + i * 64, at.channel, at.group, batch, 0);
     copy_in(to + kDepth / 64 * kBox, &s.x_halo, barrier, first + kDepth, at.channel, at.group, batch, 0);
     wait(m.grad_empty + 8 * grad.slot, grad.phase);
     barrier = m.grad_full + 8 * grad.slot, to = m.grad + grad.slot * kGradBytes;
@@ -199,7 +200,8 @@ __global__ void add_partials(const AddShape s, const float* partial, T* grad_w) 
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < s.total; i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t row = i / s.channels, channel = i - row * s.channels, out = row / s.taps, tap = row - out * s.taps;
     if (channel >= s.ins) continue;
-    grad_w[out * s.to.outer + channel * s.to.channel + tap * s.to.position] = narrowed<T>(sum_slices(partial + i, s.total, s.slices));
+    grad_w[out * s.to.outer + channel * s.to.channel + tap * s.to.position] =
+        narrowed<T>(sum_slices(partial + i, s.total, s.slices));
   }
 }
 
@@ -237,13 +239,19 @@ class GradWgmmaPart final : public Part {
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     GradWgmmaShape s = s_;
     s.partial = static_cast<float*>(workspace);
-    MapShape x{g_.dtype, {g_.length, g_.ins(), g_.groups, g_.batch, 1}, {g_.x.channel, g_.ins() * g_.x.channel, g_.x.outer, 0}, 64,
-               kSlice, true};
+    MapShape x{
+        g_.dtype, {g_.length, g_.ins(), g_.groups, g_.batch, 1}, {g_.x.channel, g_.ins() * g_.x.channel, g_.x.outer, 0}, 64, kSlice,
+        true};
     s.x = encode_map(x, p.b);
     x.columns = kHalo, x.swizzle = false;
     s.x_halo = encode_map(x, p.b);
-    s.grad_y = encode_map({g_.dtype, {g_.out_length, g_.outs(), g_.groups, g_.batch, 1},
-                           {g_.y.channel, g_.outs() * g_.y.channel, g_.y.outer, 0}, 64, kRows, true}, p.a);
+    s.grad_y = encode_map({g_.dtype,
+                           {g_.out_length, g_.outs(), g_.groups, g_.batch, 1},
+                           {g_.y.channel, g_.outs() * g_.y.channel, g_.y.outer, 0},
+                           64,
+                           kRows,
+                           true},
+                          p.a);
     launch_kernel(kernel_, blocks_, kBlockThreads, kSharedBytes, stream, s);
     ForDtype([&]<class T>(T) {
       launch_kernel(add_partials<T>, grid_of(add_.total), kThreads, 0, stream, add_, static_cast<const float*>(workspace),
@@ -292,7 +300,8 @@ std::unique_ptr<Part> plan_grad_w_wgmma(const SumProblem& problem) {
   constexpr int64_t kMost = int64_t{1} << 28;
   for (const int64_t v : {g.length, g.out_length, g.batch, g.in_channels, g.out_channels, g.taps, g.dilation, g.pad_left})
     if (v > kMost) return nullptr;
-  if (g.taps * g.dilation > kMost || g.batch * ceil_div(g.out_length, kDepth) > kMost || g.out_channels * g.taps > kMost) return nullptr;
+  if (g.taps * g.dilation > kMost || g.batch * ceil_div(g.out_length, kDepth) > kMost || g.out_channels * g.taps > kMost)
+    return nullptr;
   auto part = std::make_unique<GradWgmmaPart>(problem);
   return part->fits() ? std::move(part) : nullptr;
 }

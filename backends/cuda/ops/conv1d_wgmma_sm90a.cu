@@ -1,12 +1,12 @@
-// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed into
-// the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is
-// copied to the workspace first, one line for each residue of the position modulo the stride.
+// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed
+// into the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it
+// is copied to the workspace first, one line for each residue of the position modulo the stride.
 //
 // A block makes 128 output channels x 256 positions and goes on to the next tile (persistent). The reduction runs over slices of 64
-// channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the copy
-// engine nor a matrix descriptor can start at any position: both know multiples of 16 bytes only. So a slice of x comes once for a
-// chunk, from an aligned start and with a halo of 16 positions; three warps transpose it in shared memory; a position then is 16 bytes
-// of 8 channels, and a tap is the descriptor's address + 16 for each position that it reads later.
+// channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the
+// copy engine nor a matrix descriptor can start at any position: both know multiples of 16 bytes only. So a slice of x comes once
+// for a chunk, from an aligned start and with a halo of 16 positions; three warps transpose it in shared memory; a position then is
+// 16 bytes of 8 channels, and a tap is the descriptor's address + 16 for each position that it reads later.
 //
 //   warp 0          loads: x by slices, weights by (slice, tap)
 //   warps 1 to 3    transpose x: ldmatrix.trans, stmatrix
@@ -19,18 +19,18 @@
 //   weights   [channel][64 output channels]: M-major ("transposed"), 128-byte swizzle; stride step 1024 from 8 channels to the next
 //   out       [64 output channels][64 positions], 128-byte swizzle
 #include "conv1d_native.h"
-#include "hopper_sm90a.h"
+#include "conv1d_wgmma_pack_sm90a.h"
 
 namespace narrows::gpu {
 namespace {
 
 constexpr int kRows = 128, kColumns = 256;  // output channels, positions
 constexpr int kWarpgroup = 128, kBlockThreads = 3 * kWarpgroup;
-constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;                 // bytes from 8 channels to the next 8
-constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;               // of x; of 64 positions in it
-constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;                 // of 64 output channels, of all
+constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;    // bytes from 8 channels to the next 8
+constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;  // of x; of 64 positions in it
+constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;    // of 64 output channels, of all
 constexpr int kRawTiles = 2, kTiles = 2, kWeightTiles = 4, kOutBytes = 64 * 128;
-constexpr int kMostChunks = 32, kMostLines = 16;
+constexpr int kMostChunks = 32;
 constexpr int kBarriers = 2 * (kRawTiles + kTiles + kWeightTiles) + 1;
 constexpr int kSharedBytes = 1024 + (kRawTiles + kTiles) * kTileBytes + kWeightTiles * kWeightTile + 2 * kOutBytes + 8 * kBarriers;
 
@@ -55,21 +55,21 @@ struct WgmmaShape {
 // ---- instructions ----
 
 // 64 x 256 sums += 16 of the reduction; `accumulate` = 0: the sums start here.
-#define NARROWS_SUMS8(i)                                                                                                       \
+#define NARROWS_SUMS8(i)                                                                                                           \
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
       "+f"(sums[i + 7])
-#define NARROWS_WGMMA(type)                                                                                                    \
-  asm volatile(                                                                                                                \
-      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"                                                                              \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                                             \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,"   \
-      "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,"   \
-      "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"     \
-      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, p, 1, 1, 1, 0; }\n"                 \
-      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24), NARROWS_SUMS8(32), NARROWS_SUMS8(40),        \
-        NARROWS_SUMS8(48), NARROWS_SUMS8(56), NARROWS_SUMS8(64), NARROWS_SUMS8(72), NARROWS_SUMS8(80), NARROWS_SUMS8(88),      \
-        NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                          \
+#define NARROWS_WGMMA(type)                                                                                                  \
+  asm volatile(                                                                                                              \
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"                                                                            \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                                           \
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+      "%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59," \
+      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88," \
+      "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"   \
+      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, p, 1, 1, 1, 0; }\n"               \
+      : NARROWS_SUMS8(0), NARROWS_SUMS8(8), NARROWS_SUMS8(16), NARROWS_SUMS8(24), NARROWS_SUMS8(32), NARROWS_SUMS8(40),      \
+        NARROWS_SUMS8(48), NARROWS_SUMS8(56), NARROWS_SUMS8(64), NARROWS_SUMS8(72), NARROWS_SUMS8(80), NARROWS_SUMS8(88),    \
+        NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                        \
       : "l"(a), "l"(b), "r"(accumulate))
 template <class T>
 __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, int accumulate) {
@@ -359,110 +359,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
   }
 }
 
-// ---- weights: packed[group][tap][channel][output channel], output channels padded to a multiple of 8, taps line by line ----
-
-struct PackShape {
-  Correlation c;
-  int64_t pitch;
-  int lines;        // taps i, i + lines, ... read line i
-  bool along_outs;  // output channels are nearer to each other in w than channels
-};
-
-// The tap that is packed at place i.
-__device__ __forceinline__ int tap_at(const PackShape& s, int i) {
-  if (s.lines == 1) return i;
-  const int taps = static_cast<int>(s.c.taps);
-  int line = 0;
-  for (int count; i >= (count = (taps - line + s.lines - 1) / s.lines); ++line) i -= count;
-  return line + i * s.lines;
-}
-
-template <class T>
-__global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
-  allow_next_kernel();
-  __shared__ T tile[32][34];
-  const Correlation& c = s.c;
-  const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
-  const int depth_tiles = (depth + 31) / 32, out_tiles = (static_cast<int>(s.pitch) + 31) / 32, block = static_cast<int>(blockIdx.x);
-  const int k0 = block % depth_tiles * 32, m0 = block / depth_tiles % out_tiles * 32, group = block / depth_tiles / out_tiles;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = 8;
-  w += group * c.w_group, packed += group * depth * s.pitch;
-#pragma unroll
-  for (int i = warp; i < 32; i += warps) {
-    const int out = s.along_outs ? lane : i, at = s.along_outs ? i : lane;
-    const int channel = (k0 + at) / taps, tap = tap_at(s, (k0 + at) % taps);
-    tile[out][at] = m0 + out < outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap]
-                                                         : narrowed<T>(0.0f);
-  }
-  __syncthreads();
-  for (int i = warp; i < 32; i += warps) {
-    const int channel = (k0 + i) / taps;
-    const int64_t place = k0 + i - channel * taps;
-    if (k0 + i < depth && m0 + lane < s.pitch) packed[(place * c.ins + channel) * s.pitch + m0 + lane] = tile[lane][i];
-  }
-}
-
-// ---- x by lines: copied[batch][line][channel][position], zeros up to the pitch ----
-
-struct LineShape {
-  Correlation c;
-  int64_t pitch;
-  int lines;
-  int64_t residue[kMostLines];  // line i has the positions residue + j * step
-  bool along_channels;          // channels are nearer to each other in x than positions
-};
-
-// Positions nearer to each other than channels: a thread makes 16 bytes of a row.
-template <class T>
-__global__ void copy_rows(const LineShape s, const T* x, T* copied) {
-  allow_next_kernel();
-  const Correlation& c = s.c;
-  const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
-  const int row_blocks = (pitch / 8 + kThreads - 1) / kThreads, row = static_cast<int>(blockIdx.x) / row_blocks;
-  const int i0 = (static_cast<int>(blockIdx.x) % row_blocks * kThreads + static_cast<int>(threadIdx.x)) * 8;
-  const int channel = row % channels, line = row / channels % s.lines, n = row / channels / s.lines;
-  const int group = c.groups == 1 ? 0 : channel / ins;
-  if (i0 >= pitch) return;
-  x += n * c.in_batch + group * c.in_group + (channel - group * ins) * c.in_channel + s.residue[line] * c.in_position;
-  const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
-  const int64_t step = c.step * c.in_position;
-  const auto* bits = reinterpret_cast<const uint16_t*>(x);
-  uint32_t e[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) e[i] = i0 + i < left ? bits[(i0 + i) * step] : 0;
-  store_16_bytes(copied + int64_t{row} * pitch + i0, {e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16});
-}
-
-// Channels nearer: 32 of them and 64 positions by way of shared memory.
-template <class T>
-__global__ void copy_lines(const LineShape s, const T* x, T* copied) {
-  allow_next_kernel();
-  __shared__ T tile[32][65];
-  const Correlation& c = s.c;
-  const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
-  const int channel_tiles = (channels + 31) / 32, position_tiles = (pitch + 63) / 64;
-  const int block = static_cast<int>(blockIdx.x), i0 = block % position_tiles * 64, rest = block / position_tiles;
-  const int c0 = rest % channel_tiles * 32, line = rest / channel_tiles % s.lines, n = rest / channel_tiles / s.lines;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  x += n * c.in_batch + s.residue[line] * c.in_position;
-  const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
-  const int64_t step = c.step * c.in_position;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {  // of 32 channels and 64 positions
-    const int at = i * 8 + warp, channel = c0 + lane, group = c.groups == 1 ? 0 : channel / ins;
-    tile[lane][at] = channel < channels && i0 + at < left
-                        ? x[group * c.in_group + (channel - group * ins) * c.in_channel + (i0 + at) * step]
-                        : narrowed<T>(0.0f);
-  }
-  __syncthreads();
-  copied += (int64_t{n * s.lines + line} * channels + c0) * pitch + i0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int at = i % 2 * 32 + lane, row = i / 2 * 8 + warp;
-    if (c0 + row < channels && i0 + at < pitch) copied[int64_t{row} * pitch + at] = tile[row][at];
-  }
-}
-
 // ---- the part ----
 
 int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b) % b; }
@@ -470,7 +366,8 @@ class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
     const bool in_place = c_.step == 1 && c_.extent % 8 == 0 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
-                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) && steps_well(c_.batch, c_.in_batch);
+                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) &&
+                          steps_well(c_.batch, c_.in_batch);
     if (!PlanChunks()) return;
     WgmmaShape& s = s_;
     s.groups = static_cast<int>(c_.groups), s.outs = static_cast<int>(c_.outs), s.ins = static_cast<int>(c_.ins);
@@ -482,8 +379,8 @@ class WgmmaPart final : public Part {
     s.tiles = static_cast<int>(c_.groups * s.row_tiles * s.column_tiles * c_.batch);
     const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
     s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
-    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 && steps_well(c_.outs, c_.out_channel) &&
-                 steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
+    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 &&
+                steps_well(c_.outs, c_.out_channel) && steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
     blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);
     pack_.c = c_, pack_.pitch = ceil_div(c_.outs, 8) * 8, pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
@@ -508,7 +405,8 @@ class WgmmaPart final : public Part {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
       if (s_.copied)
-        launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_, static_cast<const T*>(p.a), static_cast<T*>(lines));
+        launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
+                      static_cast<const T*>(p.a), static_cast<T*>(lines));
       launch_early(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
@@ -527,7 +425,8 @@ class WgmmaPart final : public Part {
         const int64_t room = s_.tap_step == 0 ? 1 : (kHalo - shift) / s_.tap_step + 1;
         const int64_t taps = std::min(room, ceil_div(c_.taps - tap, lines));
         if (s_.chunks == kMostChunks) return false;
-        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line), static_cast<int>(taps)};
+        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line),
+                                 static_cast<int>(taps)};
         tap += taps * lines;
       }
     }
@@ -541,27 +440,38 @@ class WgmmaPart final : public Part {
     lines_offset_ = static_cast<int64_t>(workspace_size);
     const int64_t channels = c_.groups * c_.ins;
     line_blocks_ = line_.lines * c_.batch *
-                   (line_.along_channels ? ceil_div(line_.pitch, 64) * ceil_div(channels, 32) : ceil_div(line_.pitch / 8, kThreads) * channels);
+                   (line_.along_channels ? ceil_div(line_.pitch, 64) * ceil_div(channels, 32)
+                                         : ceil_div(line_.pitch / 8, kThreads) * channels);
     workspace_size += static_cast<uint64_t>(c_.batch * line_.lines * channels * line_.pitch) * 2;
     if (line_blocks_ > kMaxBlocks) blocks_ = 0;
   }
 
   void EncodeMaps(const void* x, const void* weights, WgmmaShape& s) const {
-    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice, true};
+    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice,
+                true};
     if (s_.copied)
-      in = {dtype_, {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
+      in = {dtype_,
+            {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
             {line_.pitch, line_.pitch * c_.ins, line_.pitch * c_.ins * c_.groups, line_.pitch * c_.ins * c_.groups * line_.lines},
-            64, kSlice, true};
+            64,
+            kSlice,
+            true};
     s.x = encode_map(in, x);
     in.columns = kHalo, in.swizzle = false;
     s.x_halo = encode_map(in, x);
     const int64_t tap = pack_.pitch * c_.ins;
-    s.w = encode_map({dtype_, {c_.outs, c_.ins, c_.taps, c_.groups, 1}, {pack_.pitch, tap, tap * c_.taps, 0}, 64,
-                      s.resident ? 16 : kSlice, true}, weights);
+    s.w = encode_map({dtype_,
+                      {c_.outs, c_.ins, c_.taps, c_.groups, 1},
+                      {pack_.pitch, tap, tap * c_.taps, 0},
+                      64,
+                      s.resident ? 16 : kSlice,
+                      true},
+                     weights);
     s.out = s.w;
     if (copy_out_)
-      s.out = encode_map({dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64,
-                          true}, s.y);
+      s.out = encode_map(
+          {dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64, true},
+          s.y);
   }
 
   template <class Visit>

@@ -1,5 +1,5 @@
-// hopper_sm90a.h -- Hopper's own instructions, and the transposition of a tile of x, for the kernels of conv1d. Step 5 of a tensor's
-// path.
+// hopper_sm90a.h -- Hopper's own instructions, and the transposition of a tile of x, for the kernels of conv1d. Step 5 of a
+// tensor's path.
 #pragma once
 
 #include <cuda.h>
@@ -30,7 +30,8 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
 }
 __device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u, int v) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+          to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
@@ -134,7 +135,8 @@ inline Encode find_encode() {
   static const Encode encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
   }();
   return encode;
@@ -154,12 +156,14 @@ inline CUtensorMap encode_map(const MapShape& m, const void* base) {
     const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
     strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
   }
-  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1}, steps[5] = {1, 1, 1, 1, 1};
+  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1},
+                   steps[5] = {1, 1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult result = find_encode()(
-      &map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5, const_cast<void*>(base),
-      extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      find_encode()(&map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5,
+                    const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw Refusal{NW_FAILED, -1, "conv1d: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
   return map;
