@@ -208,7 +208,9 @@ def forward(narrows, case, kernel):
     sets = max(2, min(4, (400 << 20) // (n * (c * length + o * out_length) * dtype.itemsize) + 1))
     x, w = tensors(name, dtype, sizes, case[3], sets)
     y = [torch.full((n, o, out_length), math.nan, device="cuda", dtype=dtype) for _ in range(sets)]
-    calls = [narrows.prepare("conv1d", [a, w], [b], (stride, dilation, groups, pad, right, 0), kernel) for a, b in zip(x, y)]
+    calls = [
+        narrows.prepare("conv1d", [a, w], [b], (stride, dilation, groups, pad, right, 0), kernel) for a, b in zip(x, y, strict=True)
+    ]
     calls[0][0]()
     expected = F.conv1d(x[0].float(), w.float(), stride=stride, dilation=dilation, groups=groups, padding=pad)[..., :out_length]
     error = difference(y[0], expected)
@@ -222,7 +224,7 @@ def forward(narrows, case, kernel):
 
 
 def backward(narrows, case, kernel):
-    name, dtype, sizes, (stride, dilation, groups, pad), _ = case
+    name, dtype, sizes, (_stride, _dilation, groups, pad), _ = case
     n, c, length, o, k = sizes
     right = 0 if "depthwise" in name else pad
     sets = 2
@@ -238,7 +240,7 @@ def backward(narrows, case, kernel):
     gw = [torch.full_like(w, math.nan) for _ in x]
     calls = [
         narrows.prepare("conv1d_backward", [g, a, w, None, None], [p, q, None], (1, 1, groups, pad, right, 0), kernel)
-        for g, a, p, q in zip(mine, x, gx, gw)
+        for g, a, p, q in zip(mine, x, gx, gw, strict=True)
     ]
     calls[0][0]()
 
@@ -251,7 +253,7 @@ def backward(narrows, case, kernel):
     error = max(difference(gx[0], expected[0]), difference(gw[0], expected[1]))
     del expected
     ours = graph_us([f for f, _ in calls], 2 * sets)
-    theirs = graph_us([lambda g=g, a=a: theirs_of(g, a) for g, a in zip(gy, x)], 2 * sets)
+    theirs = graph_us([lambda g=g, a=a: theirs_of(g, a) for g, a in zip(gy, x, strict=True)], 2 * sets)
     report("backward " + name, calls[0][1], ours, theirs, 1.2, error, 4 * n * o * ours_length * (c // groups) * k)
 
 
