@@ -209,8 +209,7 @@ def forward(narrows, case, kernel):
     x, w = tensors(name, dtype, sizes, case[3], sets)
     y = [torch.full((n, o, out_length), math.nan, device="cuda", dtype=dtype) for _ in range(sets)]
     calls = [
-        narrows.prepare("conv1d", [a, w], [b], (stride, dilation, groups, pad, right, 0), kernel)
-        for a, b in zip(x, y, strict=False)
+        narrows.prepare("conv1d", [a, w], [b], (stride, dilation, groups, pad, right, 0), kernel) for a, b in zip(x, y, strict=True)
     ]
     calls[0][0]()
     expected = F.conv1d(x[0].float(), w.float(), stride=stride, dilation=dilation, groups=groups, padding=pad)[..., :out_length]
@@ -241,7 +240,7 @@ def backward(narrows, case, kernel):
     gw = [torch.full_like(w, math.nan) for _ in x]
     calls = [
         narrows.prepare("conv1d_backward", [g, a, w, None, None], [p, q, None], (1, 1, groups, pad, right, 0), kernel)
-        for g, a, p, q in zip(mine, x, gx, gw, strict=False)
+        for g, a, p, q in zip(mine, x, gx, gw, strict=True)
     ]
     calls[0][0]()
 
@@ -254,7 +253,7 @@ def backward(narrows, case, kernel):
     error = max(difference(gx[0], expected[0]), difference(gw[0], expected[1]))
     del expected
     ours = graph_us([f for f, _ in calls], 2 * sets)
-    theirs = graph_us([lambda g=g, a=a: theirs_of(g, a) for g, a in zip(gy, x, strict=False)], 2 * sets)
+    theirs = graph_us([lambda g=g, a=a: theirs_of(g, a) for g, a in zip(gy, x, strict=True)], 2 * sets)
     report("backward " + name, calls[0][1], ours, theirs, 1.2, error, 4 * n * o * ours_length * (c // groups) * k)
 
 

@@ -74,8 +74,11 @@ std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);
 
 // The same in a vendor's own instructions: platform/conv1d_native.cpp has the table. nullptr where there is none.
 struct NativeConv1d {
-  PlanCorrelation fir, gemm, mma, wgmma;  // fir and gemm: what `direct` and `gemm` ask first
-  PlanSum grad_w_mma;
+  PlanCorrelation fir = nullptr, gemm = nullptr;  // what `direct` and `gemm` ask first
+  PlanCorrelation mma = nullptr;
+  PlanSum grad_w_mma = nullptr;
+  PlanCorrelation wgmma = nullptr;
+  PlanSum grad_w_wgmma = nullptr;
 };
 const NativeConv1d& conv1d_native();
 

@@ -18,21 +18,19 @@
 //   x         [8 channels][272 positions][8 channels]: K-major, no swizzle; stride step 128, leading step 272 * 16
 //   weights   [channel][64 output channels]: M-major ("transposed"), 128-byte swizzle; stride step 1024 from 8 channels to the next
 //   out       [64 output channels][64 positions], 128-byte swizzle
-#include <cuda.h>
-
 #include "conv1d_native.h"
-#include "dtype.h"
+#include "conv1d_wgmma_pack_sm90a.h"
 
 namespace narrows::gpu {
 namespace {
 
-constexpr int kRows = 128, kColumns = 256, kHalo = 16, kSlice = 64;  // output channels, positions, channels
+constexpr int kRows = 128, kColumns = 256;  // output channels, positions
 constexpr int kWarpgroup = 128, kBlockThreads = 3 * kWarpgroup;
 constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;    // bytes from 8 channels to the next 8
 constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;  // of x; of 64 positions in it
 constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;    // of 64 output channels, of all
 constexpr int kRawTiles = 2, kTiles = 2, kWeightTiles = 4, kOutBytes = 64 * 128;
-constexpr int kMostChunks = 32, kMostLines = 16;
+constexpr int kMostChunks = 32;
 constexpr int kBarriers = 2 * (kRawTiles + kTiles + kWeightTiles) + 1;
 constexpr int kSharedBytes = 1024 + (kRawTiles + kTiles) * kTileBytes + kWeightTiles * kWeightTile + 2 * kOutBytes + 8 * kBarriers;
 
@@ -50,49 +48,11 @@ struct WgmmaShape {
   int chunks, tap_step;
   int slices, row_tiles, column_tiles, tiles;
   bool resident;  // all weights of a block's rows stay in shared memory
+  bool copied;    // x lies in the workspace, by lines
   Chunk chunk[kMostChunks];
 };
 
 // ---- instructions ----
-
-__device__ __forceinline__ uint32_t address_of(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-__device__ __forceinline__ void init_barrier(uint32_t barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
-}
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done = 0;
-  while (done == 0)
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-}
-__device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u, int v) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
-          to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-      : "memory");
-}
-__device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, int x, int y, int z, int u, int v) {
-  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map), "r"(from),
-               "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-               : "memory");
-}
-// Ordinary stores before it are seen by the copy engine and the matrix units after it.
-__device__ __forceinline__ void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ __forceinline__ void sync_warpgroup(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
-
-__device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, int stride, int swizzle) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
-         static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(swizzle) << 62;
-}
 
 // 64 x 256 sums += 16 of the reduction; `accumulate` = 0: the sums start here.
 #define NARROWS_SUMS8(i)                                                                                                           \
@@ -122,19 +82,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b
 #undef NARROWS_SUMS8
 
 // ---- a block's memory and its work ----
-
-// A ring of slots; `phase` is the parity that its next wait asks for.
-template <int N>
-struct Ring {
-  int slot = 0;
-  uint32_t phase;
-  __device__ explicit Ring(uint32_t first_phase) : phase(first_phase) {}
-  __device__ void advance() {
-    if (++slot == N) slot = 0, phase ^= 1;
-  }
-  __device__ int before() const { return slot == 0 ? N - 1 : slot - 1; }
-};
-constexpr uint32_t kFill = 1, kDrain = 0;  // first phase of who fills a ring, of who empties it
 
 struct Memory {
   uint32_t raw, x, weights, out;
@@ -210,7 +157,9 @@ __device__ void load_resident_weights(const WgmmaShape& s, const Memory& m) {
 template <bool kResident>
 __device__ void load(const WgmmaShape& s, const Memory& m) {
   InputLoads x{.tile = static_cast<int>(blockIdx.x)};
+  if (s.copied) wait_for_kernel_ahead();
   for (int i = 0; i < kRawTiles; ++i) x.next(s, m);
+  if (!s.copied) wait_for_kernel_ahead();  // the one that packs the weights
   if constexpr (kResident) {
     load_resident_weights(s, m);
     while (x.tile < s.tiles) x.next(s, m);
@@ -235,37 +184,6 @@ __device__ void load(const WgmmaShape& s, const Memory& m) {
 
 // ---- transposition: warps 1 to 3 share the groups of 8 positions ----
 
-// Lane i of ldmatrix.x4 addresses channel i: row i % 8 of matrix i / 8. ".trans" gives each lane what it then stores as rows of 8
-// channels. Four loads are on their way before the first store.
-__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker) {
-  constexpr int kGroups = kPositions / 8, kAtOnce = 4, kWorkers = 3;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t from = raw + half * 4096 + lane * 128, halo = raw + kColumns / 64 * kBox + half * 1024 + lane * 32;
-  const uint32_t to = x + half * 4 * kChunk + (lane >> 3) * kChunk + (lane & 7) * 16;
-#pragma unroll
-  for (int first = 0; first < kGroups; first += kAtOnce * kWorkers) {
-    uint32_t r[kAtOnce][4];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int g = first + i * kWorkers + worker;
-      const uint32_t address = g < kColumns / 8 ? from + (g >> 3) * kBox + (((g ^ lane) & 7) << 4) : halo + (g & 1) * 16;
-      if (g < kGroups)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[i][0]), "=r"(r[i][1]), "=r"(r[i][2]), "=r"(r[i][3])
-                     : "r"(address)
-                     : "memory");
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int g = first + i * kWorkers + worker;
-      if (g < kGroups)
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + g * 128), "r"(r[i][0]),
-                     "r"(r[i][1]), "r"(r[i][2]), "r"(r[i][3])
-                     : "memory");
-    }
-  }
-}
-
 __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
   Ring<kRawTiles> raw(kDrain);
   Ring<kTiles> x(kFill);
@@ -274,7 +192,7 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
       wait(m.raw_full + 8 * raw.slot, raw.phase);
       wait(m.x_empty + 8 * x.slot, x.phase);
       for (int half = 0; half < (steps_of(s, i / s.chunks) > 2 ? 2 : 1); ++half)
-        transpose_32_channels(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker);
+        transpose_32_channels<kColumns>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker);
       fence_proxy();
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(m.x_full + 8 * x.slot), arrive(m.raw_empty + 8 * raw.slot);
@@ -322,8 +240,9 @@ struct Products {
           if (i == 0) release_x();
         }
         weights.advance();
-        // Resident: one warpgroup runs a slice ahead of the other, so that one multiplies while the other stores.
-        if (kResident && group == 0 && leader && first_tile && slice == 0 && tap == s.taps - 1) arrive(m.one_ahead);
+        // Resident: one warpgroup runs a tile of x ahead of the other, so that one multiplies while the other stores. Not further:
+        // tiles are freed by both.
+        if (kResident && group == 0 && leader && first_tile && (slice | chunk) == 0 && i == count - 1) arrive(m.one_ahead);
       }
     }
   }
@@ -440,144 +359,13 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
   }
 }
 
-// ---- weights: packed[group][tap][channel][output channel], output channels padded to a multiple of 8, taps line by line ----
-
-struct PackShape {
-  Correlation c;
-  int64_t pitch;
-  int lines;        // taps i, i + lines, ... read line i
-  bool along_outs;  // output channels are nearer to each other in w than channels
-};
-
-// The tap that is packed at place i.
-__device__ __forceinline__ int tap_at(const PackShape& s, int i) {
-  if (s.lines == 1) return i;
-  const int taps = static_cast<int>(s.c.taps);
-  int line = 0;
-  for (int count; i >= (count = (taps - line + s.lines - 1) / s.lines); ++line) i -= count;
-  return line + i * s.lines;
-}
-
-template <class T>
-__global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
-  __shared__ T tile[32][34];
-  const Correlation& c = s.c;
-  const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
-  const int depth_tiles = (depth + 31) / 32, out_tiles = (static_cast<int>(s.pitch) + 31) / 32,
-            block = static_cast<int>(blockIdx.x);
-  const int k0 = block % depth_tiles * 32, m0 = block / depth_tiles % out_tiles * 32, group = block / depth_tiles / out_tiles;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = 8;
-  w += group * c.w_group, packed += group * depth * s.pitch;
-#pragma unroll
-  for (int i = warp; i < 32; i += warps) {
-    const int out = s.along_outs ? lane : i, at = s.along_outs ? i : lane;
-    const int channel = (k0 + at) / taps, tap = tap_at(s, (k0 + at) % taps);
-    tile[out][at] =
-        m0 + out < outs && k0 + at < depth ? w[(m0 + out) * c.w_out + channel * c.w_in + tap * c.w_tap] : narrowed<T>(0.0f);
-  }
-  __syncthreads();
-  for (int i = warp; i < 32; i += warps) {
-    const int channel = (k0 + i) / taps;
-    const int64_t place = k0 + i - channel * taps;
-    if (k0 + i < depth && m0 + lane < s.pitch) packed[(place * c.ins + channel) * s.pitch + m0 + lane] = tile[lane][i];
-  }
-}
-
-// ---- x by lines: copied[batch][line][channel][position], zeros up to the pitch ----
-
-struct LineShape {
-  Correlation c;
-  int64_t pitch;
-  int lines;
-  int64_t residue[kMostLines];  // line i has the positions residue + j * step
-  bool along_channels;          // channels are nearer to each other in x than positions
-};
-
-template <class T>
-__global__ void copy_lines(const LineShape s, const T* x, T* copied) {
-  __shared__ T tile[32][65];
-  const Correlation& c = s.c;
-  const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
-  const int channel_tiles = (channels + 31) / 32, position_tiles = (pitch + 63) / 64;
-  const int block = static_cast<int>(blockIdx.x), i0 = block % position_tiles * 64, rest = block / position_tiles;
-  const int c0 = rest % channel_tiles * 32, line = rest / channel_tiles % s.lines, n = rest / channel_tiles / s.lines;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  x += n * c.in_batch + s.residue[line] * c.in_position;
-  const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
-  const int64_t step = c.step * c.in_position;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {  // of 32 channels and 64 positions
-    const int at = s.along_channels ? i * 8 + warp : i % 2 * 32 + lane, row = s.along_channels ? lane : i / 2 * 8 + warp;
-    const int channel = c0 + row, group = c.groups == 1 ? 0 : channel / ins;
-    tile[row][at] = channel < channels && i0 + at < left
-                        ? x[group * c.in_group + (channel - group * ins) * c.in_channel + (i0 + at) * step]
-                        : narrowed<T>(0.0f);
-  }
-  __syncthreads();
-  copied += (int64_t{n * s.lines + line} * channels + c0) * pitch + i0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int at = i % 2 * 32 + lane, row = i / 2 * 8 + warp;
-    if (c0 + row < channels && i0 + at < pitch) copied[int64_t{row} * pitch + at] = tile[row][at];
-  }
-}
-
-// ---- tensor maps ----
-
-using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                            const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
-                            CUtensorMapFloatOOBfill);
-// nullptr: a driver without it.
-Encode find_encode() {
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
-  }();
-  return encode;
-}
-
-// Dimension 0 is contiguous; strides of the others in elements, unless their extent is 1.
-struct MapShape {
-  Dtype dtype;
-  int64_t extents[5], strides[4];
-  int columns, rows;  // of a box
-  bool swizzle;
-};
-CUtensorMap encode_map(const MapShape& m, const void* base) {
-  cuuint64_t extents[5], strides[4];
-  for (int i = 0; i < 5; ++i) extents[i] = static_cast<cuuint64_t>(m.extents[i]);
-  for (int i = 0; i < 4; ++i) {
-    const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
-    strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
-  }
-  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1},
-                   steps[5] = {1, 1, 1, 1, 1};
-  CUtensorMap map;
-  const CUresult result =
-      find_encode()(&map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5,
-                    const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Refusal{NW_FAILED, -1, "conv1d: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
-  return map;
-}
-
 // ---- the part ----
 
 int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b) % b; }
-// Whether the copy engine can walk a dimension.
-bool steps_well(int64_t extent, int64_t stride) {
-  return extent <= 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
-}
-
 class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
-    const bool in_place = c_.step == 1 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
+    const bool in_place = c_.step == 1 && c_.extent % 8 == 0 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
                           steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) &&
                           steps_well(c_.batch, c_.in_batch);
     if (!PlanChunks()) return;
@@ -602,6 +390,7 @@ class WgmmaPart final : public Part {
       load_kernel(correlate_wgmma<T, kResident, kCopyOut>, kSharedBytes);
       load_kernel(pack_for_wgmma<T>);
       load_kernel(copy_lines<T>);
+      load_kernel(copy_rows<T>);
     });
   }
   bool fits() const { return blocks_ > 0; }
@@ -610,14 +399,15 @@ class WgmmaPart final : public Part {
     WgmmaShape s = s_;
     s.y = static_cast<uint16_t*>(p.out) + c_.out_offset, s.bias = p.bias;
     void* const lines = static_cast<char*>(workspace) + lines_offset_;
-    EncodeMaps(lines_offset_ > 0 ? lines : p.a, workspace, s);
+    EncodeMaps(s_.copied ? lines : p.a, workspace, s);
     const int64_t pack_blocks = ceil_div(c_.ins * c_.taps, 32) * ceil_div(pack_.pitch, 32) * c_.groups;
     ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
-      if (lines_offset_ > 0)
-        launch_kernel(copy_lines<T>, line_blocks_, kThreads, 0, stream, line_, static_cast<const T*>(p.a), static_cast<T*>(lines));
-      launch_kernel(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
+      if (s_.copied)
+        launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
+                      static_cast<const T*>(p.a), static_cast<T*>(lines));
+      launch_early(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 
@@ -646,9 +436,12 @@ class WgmmaPart final : public Part {
   void PlanLines() {
     line_.c = c_, line_.pitch = ceil_div(ceil_div(c_.extent, c_.step), 8) * 8;
     line_.along_channels = std::abs(c_.in_channel) < std::abs(c_.in_position * c_.step);
+    s_.copied = true;
     lines_offset_ = static_cast<int64_t>(workspace_size);
     const int64_t channels = c_.groups * c_.ins;
-    line_blocks_ = ceil_div(line_.pitch, 64) * ceil_div(channels, 32) * line_.lines * c_.batch;
+    line_blocks_ = line_.lines * c_.batch *
+                   (line_.along_channels ? ceil_div(line_.pitch, 64) * ceil_div(channels, 32)
+                                         : ceil_div(line_.pitch / 8, kThreads) * channels);
     workspace_size += static_cast<uint64_t>(c_.batch * line_.lines * channels * line_.pitch) * 2;
     if (line_blocks_ > kMaxBlocks) blocks_ = 0;
   }
@@ -656,7 +449,7 @@ class WgmmaPart final : public Part {
   void EncodeMaps(const void* x, const void* weights, WgmmaShape& s) const {
     MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice,
                 true};
-    if (lines_offset_ > 0)
+    if (s_.copied)
       in = {dtype_,
             {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
             {line_.pitch, line_.pitch * c_.ins, line_.pitch * c_.ins * c_.groups, line_.pitch * c_.ins * c_.groups * line_.lines},
@@ -697,8 +490,8 @@ class WgmmaPart final : public Part {
   WgmmaShape s_{};
   PackShape pack_{};
   LineShape line_{};
-  bool copy_out_ = false;                       // the copy engine can write y
-  int64_t lines_offset_ = 0, line_blocks_ = 0;  // 0: x is read where it lies
+  bool copy_out_ = false;  // the copy engine can write y
+  int64_t lines_offset_ = 0, line_blocks_ = 0;
   int blocks_ = 0;
 };
 

@@ -7,12 +7,12 @@ const NativeConv1d& conv1d_native() {
   static constexpr NativeConv1d table = {.fir = plan_fir_async,
                                          .gemm = plan_gemm_pipelined,
                                          .mma = plan_mma,
+                                         .grad_w_mma = plan_grad_w_mma,
 #ifdef NARROWS_CUDA_SM90A
                                          .wgmma = plan_wgmma,
-#else
-                                         .wgmma = nullptr,
+                                         .grad_w_wgmma = plan_grad_w_wgmma
 #endif
-                                         .grad_w_mma = plan_grad_w_mma};
+  };
   return table;
 }
 

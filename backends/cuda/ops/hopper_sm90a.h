@@ -1,0 +1,177 @@
+// hopper_sm90a.h -- Hopper's own instructions, and the transposition of a tile of x, for the kernels of conv1d. Step 5 of a
+// tensor's path.
+#pragma once
+
+#include <cuda.h>
+
+#include "dtype.h"
+
+namespace narrows::gpu {
+
+// ---- instructions ----
+
+__device__ __forceinline__ uint32_t address_of(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ void init_barrier(uint32_t barrier, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
+}
+__device__ __forceinline__ void expect_bytes(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done = 0;
+  while (done == 0)
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+          to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+      : "memory");
+}
+__device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, int x, int y, int z, int u, int v) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map), "r"(from),
+               "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+               : "memory");
+}
+// Ordinary stores before it are seen by the copy engine and the matrix units after it.
+__device__ __forceinline__ void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void sync_warpgroup(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
+
+__device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, int stride, int swizzle) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
+         static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(swizzle) << 62;
+}
+
+// ---- one kernel begins before the one ahead of it in the stream has ended ----
+
+// In the kernel ahead: the next one may begin now.
+__device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// In the next one, before it reads what the kernel ahead writes: waits for its end.
+__device__ __forceinline__ void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// As launch_kernel(), without waiting for the end of the kernel ahead.
+template <class Parameter>
+void launch_early(void (*kernel)(Parameter), int64_t blocks, int threads, size_t shared, gpuStream_t stream, Parameter parameter) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
+  void* list[] = {&parameter};
+  check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), list), "launching a kernel");
+}
+
+// ---- rings of slots in shared memory ----
+
+// A ring of slots; `phase` is the parity that its next wait asks for.
+template <int N>
+struct Ring {
+  int slot = 0;
+  uint32_t phase;
+  __device__ explicit Ring(uint32_t first_phase) : phase(first_phase) {}
+  __device__ void advance() {
+    if (++slot == N) slot = 0, phase ^= 1;
+  }
+  __device__ int before() const { return slot == 0 ? N - 1 : slot - 1; }
+};
+inline constexpr uint32_t kFill = 1, kDrain = 0;  // first phase of who fills a ring, of who empties it
+
+// ---- a tile of x ----
+
+// 64 channels of kColumns positions and a halo. Raw: [box of 64 positions][channel][64 positions] with a 128-byte swizzle, then the
+// halo, [channel][16 positions]. Transposed: [8 channels][position][8 channels].
+inline constexpr int kHalo = 16, kSlice = 64;
+template <int kColumns>
+inline constexpr int kTileOf = (kColumns + kHalo) * kSlice * 2;  // bytes
+
+// Lane i of ldmatrix.x4 addresses channel i: row i % 8 of matrix i / 8. ".trans" gives each lane what it then stores as rows of 8
+// channels. Four loads are on their way before the first store.
+template <int kColumns>
+__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker) {
+  constexpr int kPositions = kColumns + kHalo, kGroups = kPositions / 8, kAtOnce = 4, kWorkers = 3;
+  constexpr int kBox = kSlice * 128, kChunk = kPositions * 16;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t from = raw + half * 4096 + lane * 128, halo = raw + kColumns / 64 * kBox + half * 1024 + lane * 32;
+  const uint32_t to = x + half * 4 * kChunk + (lane >> 3) * kChunk + (lane & 7) * 16;
+#pragma unroll
+  for (int first = 0; first < kGroups; first += kAtOnce * kWorkers) {
+    uint32_t r[kAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int g = first + i * kWorkers + worker;
+      const uint32_t address = g < kColumns / 8 ? from + (g >> 3) * kBox + (((g ^ lane) & 7) << 4) : halo + (g & 1) * 16;
+      if (g < kGroups)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[i][0]), "=r"(r[i][1]), "=r"(r[i][2]), "=r"(r[i][3])
+                     : "r"(address)
+                     : "memory");
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int g = first + i * kWorkers + worker;
+      if (g < kGroups)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + g * 128), "r"(r[i][0]),
+                     "r"(r[i][1]), "r"(r[i][2]), "r"(r[i][3])
+                     : "memory");
+    }
+  }
+}
+
+// ---- tensor maps ----
+
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+                            const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                            CUtensorMapFloatOOBfill);
+// nullptr: a driver without it.
+inline Encode find_encode() {
+  static const Encode encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
+  }();
+  return encode;
+}
+
+// Dimension 0 is contiguous; strides of the others in elements, unless their extent is 1.
+struct MapShape {
+  Dtype dtype;
+  int64_t extents[5], strides[4];
+  int columns, rows;  // of a box
+  bool swizzle;
+};
+inline CUtensorMap encode_map(const MapShape& m, const void* base) {
+  cuuint64_t extents[5], strides[4];
+  for (int i = 0; i < 5; ++i) extents[i] = static_cast<cuuint64_t>(m.extents[i]);
+  for (int i = 0; i < 4; ++i) {
+    const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
+    strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
+  }
+  const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1},
+                   steps[5] = {1, 1, 1, 1, 1};
+  CUtensorMap map;
+  const CUresult result =
+      find_encode()(&map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5,
+                    const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    throw Refusal{NW_FAILED, -1, "conv1d: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
+  return map;
+}
+
+// Whether the copy engine can walk a dimension.
+inline bool steps_well(int64_t extent, int64_t stride) {
+  return extent <= 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
+}
+
+}  // namespace narrows::gpu
