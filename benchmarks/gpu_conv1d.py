@@ -1,6 +1,6 @@
 """gpu_conv1d.py -- conv1d and conv1d_backward beside torch on one GPU: medians of CUDA-graph replays, both sides in one run.
 
-    python3 benchmarks/gpu_conv1d.py [--lib build/cuda/lib/libnarrows.so] [--only REGEX] [--kernel NAME] [--check]
+    python3 benchmarks/gpu_conv1d.py [--lib build/cuda/lib/libnarrows.so] [--only REGEX] [--kernel NAME]
 
 Inputs rotate among sets larger than the L2 cache. What a call does to its weights is inside its time. f32 without TF32.
 """
