@@ -149,7 +149,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
   const int free = nothing_is_traced(*t, autocast);
   if (free <= 0) return free;
   const int grad = needs_grad(*t, objects, routes, count);
-  if (grad != 0) return grad < 0 ? -1 : 0;
+  if (grad < 0) return -1;
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
     DLTensor x;
@@ -161,7 +161,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
     if (plain <= 0) return plain;
     if (!arrays[i].assign(x)) return -1;
   }
-  return 1;
+  return grad != 0 ? 2 : 1;
 }
 
 bool read_torch(PyObject* object, Array* out) {
