@@ -177,6 +177,32 @@ def test_torch_has_the_ops_in_any_order(order):
     assert out == "[2.0, 2.0]\n[1.0, 1.0]\nFalse\n"
 
 
+def test_cupy_by_its_specification():
+    """There is no GPU here: a module of CuPy's names over NumPy shows which of them are called, and with what."""
+    out = python("""
+        import sys, types, numpy as np
+        class ndarray:
+            def __init__(self, data): self.data, self.dtype = data, data.dtype
+            def __dlpack__(self, **keywords): print("given", keywords["max_version"]); return self.data.__dlpack__(**keywords)
+            def __dlpack_device__(self): return self.data.__dlpack_device__()
+        def from_dlpack(x):
+            x.__dlpack__(stream=7)  # whatever CuPy asks for, nothing has to wait
+            return ndarray(np.from_dlpack(x))
+        cupy = types.ModuleType("cupy")
+        cupy.ndarray, cupy.from_dlpack, cupy.asarray = ndarray, from_dlpack, lambda x, dtype: ndarray(np.asarray(x, dtype))
+        ndarray.__module__ = "cupy"
+        sys.modules["cupy"] = cupy
+        import narrows
+        y = narrows.add(ndarray(np.float32([1, 2])), 1)
+        print(type(y) is ndarray, y.data.tolist())
+        print(narrows.subtract(3, ndarray(np.float32([1, 2]))).data.tolist())
+        print(narrows.add(ndarray(np.float32([1])), np.float32([2])).data.tolist())
+    """)
+    lines = out.splitlines()
+    assert [line for line in lines if "given" not in line] == ["True [2.0, 3.0]", "[2.0, 1.0]", "[3.0]"]
+    assert lines[0] == "given (1, 3)"
+
+
 def test_plugins_of_the_environment(scale_plugin, tmp_path):
     path = next(b["path"] for b in narrows.info()["backends"] if b["name"] == "test")
     (tmp_path / "narrows_test.so").symlink_to(path)

@@ -68,7 +68,7 @@ struct Call {
 // ---- arguments ----
 
 bool add_input(Call& c, uint32_t index, PyObject* object) {
-  if (index >= c.declaration.inputs.size()) {
+  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
     PyErr_Format(PyExc_TypeError, "%s takes %d tensors; %d were given", c.declaration.op->name,
                  static_cast<int>(c.declaration.inputs.size()), static_cast<int>(index) + 1);
     return false;
@@ -566,7 +566,7 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
     for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
     if (PyErr_Occurred()) return nullptr;
     t.device = {static_cast<DLDeviceType>(device_type), 0};
-    t.data = reinterpret_cast<void*>(uintptr_t{256});  // never read: its alignment is what counts
+    t.data = pointer(256);  // never read: its alignment is what counts
     t.shape = extents;
     c.routes[i] = Route::own;
     if (!c.arrays[i].assign(t)) return nullptr;

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <memory>
 
 namespace narrows::python {
 namespace {
@@ -37,7 +38,7 @@ PyObject* optional_attribute(const char* module, const char* name) {
 }
 
 Torch* load() {
-  auto* t = new Torch;
+  auto t = std::make_unique<Torch>();
   t->tensor = import_attribute("torch", "Tensor").release();
   t->parameter = import_attribute("torch.nn", "Parameter").release();
   t->dispatch_modes = import_attribute("torch._C", "_len_torch_dispatch_stack").release();
@@ -56,7 +57,7 @@ Torch* load() {
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
   t->api = exchange_api(t->tensor);
-  return t;
+  return t.release();
 }
 
 std::atomic<Torch*> loaded;
