@@ -47,7 +47,10 @@ def routes():
     yield "error", lambda: raises(narrows.add, x, x[:3]), x
     yield "error of python", lambda: raises(narrows.add, x, "a"), x
     yield "operands", lambda: narrows.subtract(2, x), x
-    torch = pytest.importorskip("torch")
+    try:
+        import torch
+    except ImportError:
+        return
     y = torch.ones(16)
     z = torch.empty(16)
     g = torch.ones(16, requires_grad=True)
@@ -63,7 +66,10 @@ SLOW = {"operands": 10, "torch dispatcher": 10, "torch autograd": 20, "from_dlpa
 
 @pytest.mark.parametrize("index", range(14))
 def test_references_and_memory_stay_flat(index):
-    name, call, array = list(routes())[index]
+    found = list(routes())
+    if index >= len(found):
+        pytest.skip("torch is not installed")
+    name, call, array = found[index]
     calls = CALLS // SLOW.get(name, 1)
     for _ in range(500):
         call()
