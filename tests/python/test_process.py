@@ -39,7 +39,7 @@ def routes():
     t = narrows.from_dlpack(x)
     bound = narrows.op("conv1d", stride=2)
     yield "numpy", lambda: narrows.add(x, x), x
-    yield "numpy out", lambda: narrows.add(x, 2, out=out), x
+    yield "numpy out", lambda: narrows.add(x, 2, out=out), out
     yield "numpy bound", lambda: bound(x, x), x
     yield "numpy keywords", lambda: bound(x, x, dilation=1, pad_left=3), x
     yield "own", lambda: narrows.add(t, t), t
@@ -55,7 +55,7 @@ def routes():
     z = torch.empty(16)
     g = torch.ones(16, requires_grad=True)
     yield "torch", lambda: narrows.add(y, y), y
-    yield "torch out", lambda: narrows.add(y, 2, out=z), y
+    yield "torch out", lambda: narrows.add(y, 2, out=z), z
     yield "torch dispatcher", lambda: torch.ops.narrows.elementwise(y, y, function="add"), y
     yield "torch autograd", lambda: torch.autograd.grad(narrows.multiply(g, y), g, y), g
     yield "torch error", lambda: raises(narrows.add, y, y[:3]), y
