@@ -20,6 +20,11 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import narrows  # noqa: E402
 import narrows.jax  # noqa: E402
 
+try:
+    from jax import shard_map
+except ImportError:
+    from jax.experimental.shard_map import shard_map
+
 KEY = jax.random.PRNGKey(0)
 A = jax.random.uniform(KEY, (3, 4), minval=0.2, maxval=0.9)
 B = jax.random.uniform(KEY, (4,), minval=0.2, maxval=0.9)
@@ -106,7 +111,7 @@ def test_donation():
 def test_shard_map_does_not_gather():
     mesh = Mesh(np.array(jax.devices()), ("d",))
     x = jax.device_put(jnp.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("d")))
-    function = jax.jit(jax.shard_map(lambda a: narrows.exp(narrows.add(a, a)), mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    function = jax.jit(shard_map(lambda a: narrows.exp(narrows.add(a, a)), mesh=mesh, in_specs=P("d"), out_specs=P("d")))
     assert len(jax.devices()) == 4
     text = function.lower(x).compile().as_text()
     assert "narrows" in text and "all-gather" not in text
@@ -143,7 +148,7 @@ def test_with_other_frameworks():
 
 
 def test_the_handlers_structs_are_jaxlibs():
-    include = pathlib.Path(jax.ffi.include_dir())
+    include = pathlib.Path(narrows.jax.ffi.include_dir())
     source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src"
     pairs = {
         "CallFrame": ("XLA_FFI_CallFrame", "api ctx:context stage args:arguments rets:results attrs:attributes"),
@@ -164,13 +169,17 @@ def test_the_handlers_structs_are_jaxlibs():
         "MetadataExtension": ("XLA_FFI_Metadata_Extension", "metadata"),
         "Extension": ("XLA_FFI_Extension_Base", "type next"),
     }  # fmt: skip
+    header = (include / "xla" / "ffi" / "api" / "c_api.h").read_text()
     lines = []
     for ours, (theirs, fields) in pairs.items():
         for field in fields.split():
             their_name, _, our_name = field.partition(":")
+            if theirs not in header or their_name not in header:  # an older jaxlib has no device ordinal
+                continue
             lines.append(
                 f"static_assert(offsetof(narrows::xla::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
             )
+    assert len(lines) > 35
     text = '#include "xla/ffi/api/c_api.h"\n#include "xla_ffi.h"\n' + "\n".join(lines)
     command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{include}", f"-I{source}", "-"]
     subprocess.run(command, input=text, text=True, check=True)

@@ -76,3 +76,12 @@ def test_examples(example, words):
     done = subprocess.run([sys.executable, ROOT / "examples" / example], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert words in done.stdout
+
+
+def test_the_cell_learns_to_read():
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    done = subprocess.run([sys.executable, ROOT / "examples" / "lltm_digits.py", "4"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lstm, lltm = (float(re.search(r"([0-9.]+) % of unseen", line)[1]) for line in done.stdout.splitlines())
+    assert lltm > 55 and lstm > 55  # by chance: 10

@@ -39,7 +39,7 @@ def routes():
     t = narrows.from_dlpack(x)
     bound = narrows.op("conv1d", stride=2)
     yield "numpy", lambda: narrows.add(x, x), x
-    yield "numpy out", lambda: narrows.add(x, 2, out=out), x
+    yield "numpy out", lambda: narrows.add(x, 2, out=out), out
     yield "numpy bound", lambda: bound(x, x), x
     yield "numpy keywords", lambda: bound(x, x, dilation=1, pad_left=3), x
     yield "own", lambda: narrows.add(t, t), t
@@ -47,12 +47,15 @@ def routes():
     yield "error", lambda: raises(narrows.add, x, x[:3]), x
     yield "error of python", lambda: raises(narrows.add, x, "a"), x
     yield "operands", lambda: narrows.subtract(2, x), x
-    torch = pytest.importorskip("torch")
+    try:
+        import torch
+    except ImportError:
+        return
     y = torch.ones(16)
     z = torch.empty(16)
     g = torch.ones(16, requires_grad=True)
     yield "torch", lambda: narrows.add(y, y), y
-    yield "torch out", lambda: narrows.add(y, 2, out=z), y
+    yield "torch out", lambda: narrows.add(y, 2, out=z), z
     yield "torch dispatcher", lambda: torch.ops.narrows.elementwise(y, y, function="add"), y
     yield "torch autograd", lambda: torch.autograd.grad(narrows.multiply(g, y), g, y), g
     yield "torch error", lambda: raises(narrows.add, y, y[:3]), y
@@ -63,7 +66,10 @@ SLOW = {"operands": 10, "torch dispatcher": 10, "torch autograd": 20, "from_dlpa
 
 @pytest.mark.parametrize("index", range(14))
 def test_references_and_memory_stay_flat(index):
-    name, call, array = list(routes())[index]
+    found = list(routes())
+    if index >= len(found):
+        pytest.skip("torch is not installed")
+    name, call, array = found[index]
     calls = CALLS // SLOW.get(name, 1)
     for _ in range(500):
         call()
@@ -175,6 +181,32 @@ def test_torch_has_the_ops_in_any_order(order):
         print(hasattr(torch.ops.narrows, "nothing_of_that_name"))
     """)
     assert out == "[2.0, 2.0]\n[1.0, 1.0]\nFalse\n"
+
+
+def test_cupy_by_its_specification():
+    """There is no GPU here: a module of CuPy's names over NumPy shows which of them are called, and with what."""
+    out = python("""
+        import sys, types, numpy as np
+        class ndarray:
+            def __init__(self, data): self.data, self.dtype = data, data.dtype
+            def __dlpack__(self, **keywords): print("given", keywords["max_version"]); return self.data.__dlpack__(**keywords)
+            def __dlpack_device__(self): return self.data.__dlpack_device__()
+        def from_dlpack(x):
+            x.__dlpack__(stream=7)  # whatever CuPy asks for, nothing has to wait
+            return ndarray(np.from_dlpack(x))
+        cupy = types.ModuleType("cupy")
+        cupy.ndarray, cupy.from_dlpack, cupy.asarray = ndarray, from_dlpack, lambda x, dtype: ndarray(np.asarray(x, dtype))
+        ndarray.__module__ = "cupy"
+        sys.modules["cupy"] = cupy
+        import narrows
+        y = narrows.add(ndarray(np.float32([1, 2])), 1)
+        print(type(y) is ndarray, y.data.tolist())
+        print(narrows.subtract(3, ndarray(np.float32([1, 2]))).data.tolist())
+        print(narrows.add(ndarray(np.float32([1])), np.float32([2])).data.tolist())
+    """)
+    lines = out.splitlines()
+    assert [line for line in lines if "given" not in line] == ["True [2.0, 3.0]", "[2.0, 1.0]", "[3.0]"]
+    assert lines[0] == "given (1, 3)"
 
 
 def test_plugins_of_the_environment(scale_plugin, tmp_path):

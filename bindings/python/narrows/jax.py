@@ -10,9 +10,13 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import ffi
 
 from narrows import _narrows, _operands, _ops
+
+try:
+    from jax import ffi
+except ImportError:  # before 0.5
+    from jax.extend import ffi  # type: ignore[no-redef, attr-defined] # pyright: ignore
 
 _lock = threading.Lock()
 _targets: dict = {}

@@ -41,6 +41,9 @@ class _Registered:
         torch.library.register_vmap(f"narrows::{self.name}", self.vmap, lib=_library)
         if op.backward is not None and not self.masked:
             self.backward = registered(op.backward)
+            forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
+            self.kept_inputs = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
+            self.kept_outputs = [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
             torch.library.register_autograd(
                 f"narrows::{self.name}", once_differentiable(self.differentiate), setup_context=self.save, lib=_library
             )
@@ -110,15 +113,13 @@ class _Registered:
     def save(self, ctx, inputs, output, keyword_only_inputs=None):
         """What backward reads, and no more."""
         outputs = output if isinstance(output, tuple) else (output,)
-        self.keep(ctx, inputs, outputs)
+        self.keep(ctx, (*inputs, *[None] * (len(self.inputs) - len(inputs))), outputs)
         ctx.params = dict(keyword_only_inputs or {})
 
     def keep(self, ctx, inputs, outputs):
         """The same without the params."""
-        first = self.num_main
-        needed = [not n.endswith("?") for n in self.backward.inputs[first : first + len(inputs)]]
-        kept = [x if self.op.saved >> i & 1 or needed[i] else None for i, x in enumerate(inputs)]
-        kept += [y if self.op.saved >> (32 + j) & 1 else None for j, y in enumerate(outputs)]
+        kept = [x if k else None for x, k in zip(inputs, self.kept_inputs, strict=True)]
+        kept += [y if k else None for y, k in zip(outputs, self.kept_outputs, strict=True)]
         ctx.save_for_backward(*kept)
         ctx.shapes = [None if x is None else x.shape for x in inputs]
         ctx.set_materialize_grads(False)
@@ -265,7 +266,8 @@ class _Eager(torch.autograd.Function):
         outputs = op._run(inputs, (1 << len(reg.outputs)) - 1)
         reg.keep(ctx, inputs, outputs)
         ctx.reg, ctx.op = reg, op
-        ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= reg.num_main or not y.is_floating_point()))
+        if reg.op.num_aux or not outputs[0].is_floating_point():
+            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= reg.num_main or not y.is_floating_point()))
         return outputs
 
     @staticmethod
@@ -359,8 +361,17 @@ def _is_number(x):
     return _operands.is_number(x) or isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+def _eager(op, inputs, out, device):
+    """Plain tensors, of which one needs a gradient; numbers are params already."""
+    reg = _registered.get(op.op) or registered(op.op)
+    if reg.backward is None or torch._C._are_functorch_transforms_active():
+        return _call(op, inputs, out, device)
+    outputs = _Eager.apply(reg, _one(op), *inputs, *[None] * (len(reg.inputs) - len(inputs)))
+    return outputs[0] if reg.num_main == 1 else outputs[: reg.num_main]
+
+
 def _call(op, inputs, out, device):
-    """A call that the C gate has sent here."""
+    """Any other call that the C gate has sent here."""
     if torch.autograd.forward_ad._current_level >= 0:
         _refuse_tangents(op, inputs)
     inputs, numbers = _tensors(op, inputs)

@@ -68,8 +68,8 @@ class Array {
 
 // ---- torch ----
 
-// `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 0 no, -1 exception set. Fills in
-// arrays[i] for each torch tensor.
+// `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 2 yes but one needs a gradient,
+// 0 no, -1 exception set. Fills in arrays[i] for each torch tensor where it may.
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);

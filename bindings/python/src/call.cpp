@@ -68,7 +68,7 @@ struct Call {
 // ---- arguments ----
 
 bool add_input(Call& c, uint32_t index, PyObject* object) {
-  if (index >= c.declaration.inputs.size()) {
+  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
     PyErr_Format(PyExc_TypeError, "%s takes %d tensors; %d were given", c.declaration.op->name,
                  static_cast<int>(c.declaration.inputs.size()), static_cast<int>(index) + 1);
     return false;
@@ -213,15 +213,36 @@ bool number_is_required(const Call& c) {
   return false;
 }
 
+// Plain tensors of torch, of which one needs a gradient: the numbers among the operands become params here, where dtypes are known.
+// 1 done, 0 something else is among the inputs, -1 exception set.
+int bind_numbers(Call& c) {
+  DLDataType dtype{};
+  if (c.out != nullptr) return 0;
+  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+    if (c.routes[i] > Route::number && c.routes[i] != Route::torch) return 0;
+    if (c.routes[i] == Route::number && !c.declaration.optional[i]) return 0;
+    if (c.routes[i] == Route::torch) dtype = c.arrays[i].tensor.dtype;
+  }
+  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+    if (c.routes[i] != Route::number) continue;
+    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return -1;
+    c.objects[i] = nullptr;
+  }
+  return 1;
+}
+
 // The Python function that this call is for; NULL: it is done here. `failed`: exception set.
-const char* python_module(Call& c, bool* failed) {
+const char* python_module(Call& c, const char** function, bool* failed) {
+  *function = "_call";
   if (c.device != nullptr) return "narrows._device";
   if (has_route(c, Route::jax_traced) || (c.lead >= 0 && c.routes[c.lead] == Route::jax)) return "narrows.jax";
   if (has_route(c, Route::torch_other)) return "narrows.torch";
   if (has_route(c, Route::torch)) {
     const int gate = torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs + c.num_outputs, c.declaration.lower_precision);
-    *failed = gate < 0;
-    if (gate <= 0) return "narrows.torch";
+    const int bound = gate == 2 ? bind_numbers(c) : 0;
+    *failed = gate < 0 || bound < 0;
+    if (bound == 1) *function = "_eager";
+    if (gate != 1) return "narrows.torch";
   }
   return c.lead >= 0 && number_is_required(c) ? "narrows._operands" : nullptr;
 }
@@ -479,9 +500,10 @@ PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObjec
   if (!parse(c, arguments, count, keywords)) return nullptr;
   find_routes(c);
   bool failed = false;
-  const char* const module = python_module(c, &failed);
+  const char* function = nullptr;
+  const char* const module = python_module(c, &function, &failed);
   if (failed) return nullptr;
-  return module == nullptr ? run(c) : delegate(c, module, "_call");
+  return module == nullptr ? run(c) : delegate(c, module, function);
 }
 
 }  // namespace
@@ -544,7 +566,7 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
     for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
     if (PyErr_Occurred()) return nullptr;
     t.device = {static_cast<DLDeviceType>(device_type), 0};
-    t.data = reinterpret_cast<void*>(uintptr_t{256});  // never read: its alignment is what counts
+    t.data = pointer(256);  // never read: its alignment is what counts
     t.shape = extents;
     c.routes[i] = Route::own;
     if (!c.arrays[i].assign(t)) return nullptr;

@@ -124,7 +124,7 @@ PyObject* stream(PyObject*, PyObject* arguments) {
   nw_runtime* const rt = runtime();
   if (rt == nullptr) return nullptr;
   const DLDevice device = device_of(type, id);
-  void* native = reinterpret_cast<void*>(handle);
+  void* native = pointer(handle);
   nw_error error{};
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -132,7 +132,7 @@ PyObject* stream(PyObject*, PyObject* arguments) {
     case 'c': status = nw_stream_create(rt, device, &native, &error); break;
     case 'd': status = nw_stream_destroy(rt, device, native, &error); break;
     case 's': status = nw_stream_sync(rt, device, native, &error); break;
-    default: status = nw_stream_wait(rt, device, native, reinterpret_cast<void*>(other), &error);
+    default: status = nw_stream_wait(rt, device, native, pointer(other), &error);
   }
   Py_END_ALLOW_THREADS;
   return status == NW_OK ? PyLong_FromVoidPtr(native) : raise(status, error);
@@ -154,7 +154,7 @@ PyObject* empty(PyObject*, PyObject* arguments) {
     if (PyErr_Occurred()) return nullptr;
     if (spec.shape[i] < 0) return PyErr_Format(PyExc_ValueError, "shape = %R; expected extents of 0 or more", shape);
   }
-  return new_tensor(spec, device_of(type, id), reinterpret_cast<void*>(handle));
+  return new_tensor(spec, device_of(type, id), pointer(handle));
 }
 
 PyObject* from_dlpack(PyObject*, PyObject* object) {
@@ -258,4 +258,5 @@ PyModuleDef definition = {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that Python looks up
 PyMODINIT_FUNC PyInit__narrows() { return PyModuleDef_Init(&definition); }

@@ -8,6 +8,7 @@
 
 #include <narrows/narrows.h>
 
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -33,15 +34,19 @@ class Ref {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Ref() { Py_XDECREF(object_); }
+  ~Ref() { Py_XDECREF(object_); }  // NOLINT(clang-analyzer-core.CallAndMessage): Stack has constructed it
 
   PyObject* get() const { return object_; }
   PyObject* release() { return std::exchange(object_, nullptr); }
+  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): Stack has constructed it
   explicit operator bool() const { return object_ != nullptr; }
 
  private:
   PyObject* object_ = nullptr;
 };
+
+// A native handle or address that Python has as a number.
+inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }
 
 // The default runtime: made when it is first needed, never destroyed. NULL with an exception set.
 nw_runtime* runtime();

@@ -275,7 +275,8 @@ PyGetSetDef getset[] = {{"shape", get_shape, nullptr, "Extents, a tuple of int."
                         {"contiguous", get_contiguous, nullptr, "Whether it is C-contiguous.", nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef methods[] = {
-    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(tensor_dlpack)), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_dlpack)), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, nullptr},
     {"_copy_from", tensor_copy_from, METH_O, nullptr},
     {"to", tensor_to, METH_VARARGS, "to(device, stream=None)\n--\n\nA contiguous copy on a device."},
@@ -340,8 +341,9 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
 }
 
 void* stream_from_number(int32_t device_type, int64_t number) {
-  if (device_type == kDLROCM) return reinterpret_cast<void*>(number);
-  return number <= 1 ? nullptr : reinterpret_cast<void*>(number);  // CUDA: 1 is the legacy default stream, 2 the per-thread one
+  if (device_type == kDLROCM) return pointer(static_cast<uint64_t>(number));
+  return number <= 1 ? nullptr
+                     : pointer(static_cast<uint64_t>(number));  // CUDA: 1 is the legacy default stream, 2 the per-thread one
 }
 int64_t number_from_stream(int32_t device_type, void* stream) {
   return stream == nullptr && device_type != kDLROCM ? 1 : reinterpret_cast<int64_t>(stream);
@@ -353,15 +355,15 @@ bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTe
     PyErr_Format(PyExc_TypeError, "__dlpack__ gave %R; expected a new capsule 'dltensor' or 'dltensor_versioned'", capsule);
     return false;
   }
-  void* const pointer = PyCapsule_GetPointer(capsule, kNames[*versioned]);
+  void* const held = PyCapsule_GetPointer(capsule, kNames[*versioned]);
   PyCapsule_SetName(capsule, kUsed[*versioned]);
-  *managed = pointer;
+  *managed = held;
   if (!*versioned) {
-    *tensor = &static_cast<DLManagedTensor*>(pointer)->dl_tensor;
+    *tensor = &static_cast<DLManagedTensor*>(held)->dl_tensor;
     *read_only = false;
     return true;
   }
-  const auto* const v = static_cast<DLManagedTensorVersioned*>(pointer);
+  const auto* const v = static_cast<DLManagedTensorVersioned*>(held);
   if (v->version.major != 1) {
     PyErr_Format(PyExc_NotImplementedError, "__dlpack__ gave DLPack %u.%u; expected 1.x", v->version.major, v->version.minor);
     return false;  // the caller releases it, which is all that may be done with it

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <memory>
 
 namespace narrows::python {
 namespace {
@@ -37,7 +38,7 @@ PyObject* optional_attribute(const char* module, const char* name) {
 }
 
 Torch* load() {
-  auto* t = new Torch;
+  auto t = std::make_unique<Torch>();
   t->tensor = import_attribute("torch", "Tensor").release();
   t->parameter = import_attribute("torch.nn", "Parameter").release();
   t->dispatch_modes = import_attribute("torch._C", "_len_torch_dispatch_stack").release();
@@ -56,7 +57,7 @@ Torch* load() {
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
   t->api = exchange_api(t->tensor);
-  return t;
+  return t.release();
 }
 
 std::atomic<Torch*> loaded;
@@ -149,7 +150,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
   const int free = nothing_is_traced(*t, autocast);
   if (free <= 0) return free;
   const int grad = needs_grad(*t, objects, routes, count);
-  if (grad != 0) return grad < 0 ? -1 : 0;
+  if (grad < 0) return -1;
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
     DLTensor x;
@@ -161,7 +162,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
     if (plain <= 0) return plain;
     if (!arrays[i].assign(x)) return -1;
   }
-  return 1;
+  return grad != 0 ? 2 : 1;
 }
 
 bool read_torch(PyObject* object, Array* out) {
