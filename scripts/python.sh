@@ -2,11 +2,7 @@
 # and the wheel in an empty environment. Sourced by run.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-<<<<<<< HEAD
-readonly PYTHON_TOOLS='numpy ml_dtypes pytest expecttest abi3audit auditwheel mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
-=======
-readonly PYTHON_TOOLS='numpy ml_dtypes pytest expecttest abi3audit auditwheel scikit-learn mypy==2.4.1 pyright==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
->>>>>>> gpy
+readonly PYTHON_TOOLS='numpy ml_dtypes pytest expecttest abi3audit auditwheel scikit-learn mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {
