@@ -56,6 +56,19 @@ void write_sized(T* out, T value, size_t size = sizeof(T)) {
   std::memcpy(out, &value, std::min<size_t>(out->struct_size, size));
 }
 
+// The body of narrows_plugin_query: table() for a host of our major, NULL and the reason for another one, and where table() throws.
+template <class Table>
+const nw_plugin* query(const char* name, uint32_t host_major, nw_error* error, Table&& table) noexcept {
+  const nw_plugin* plugin = nullptr;
+  guarded(error, [&] {
+    if (host_major != NW_ABI_MAJOR)
+      refuse(NW_UNSUPPORTED, -1, "%s: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's", name,
+             host_major, NW_ABI_MAJOR);
+    plugin = table();
+  });
+  return plugin;
+}
+
 // ---- signatures ----
 
 // Refuses a blob that is not zero past the bytes that the op knows: none, for an op without params.

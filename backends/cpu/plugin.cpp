@@ -248,12 +248,5 @@ const nw_plugin* table() {
 
 extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
   using namespace narrows::cpu;
-  const nw_plugin* plugin = nullptr;
-  guarded(error, [&] {
-    if (host_major != NW_ABI_MAJOR)
-      refuse(NW_UNSUPPORTED, -1, "cpu: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's",
-             host_major, NW_ABI_MAJOR);
-    plugin = table();
-  });
-  return plugin;
+  return query("cpu", host_major, error, table);
 }

@@ -294,12 +294,5 @@ void load_kernel(const void* kernel, size_t shared) {
 
 extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
   using namespace narrows::gpu;
-  const nw_plugin* plugin = nullptr;
-  guarded(error, [&] {
-    if (host_major != NW_ABI_MAJOR)
-      refuse(NW_UNSUPPORTED, -1, "%s: the host speaks ABI %u and this plugin ABI %d; use a plugin built for the host's",
-             kPluginName, host_major, NW_ABI_MAJOR);
-    plugin = table();
-  });
-  return plugin;
+  return query(kPluginName, host_major, error, table);
 }

@@ -43,19 +43,16 @@
 #define gpuMemPoolDestroy cudaMemPoolDestroy
 #define gpuMemcpyAsync cudaMemcpyAsync
 #define gpuMemcpyDefault cudaMemcpyDefault
-#define gpuMemsetAsync cudaMemsetAsync
 
 #define gpuGetDeviceCount cudaGetDeviceCount
 #define gpuDeviceProp cudaDeviceProp
 #define gpuGetDeviceProperties cudaGetDeviceProperties
-#define gpuDeviceGetAttribute cudaDeviceGetAttribute
 
 #define gpuLaunchKernel cudaLaunchKernel
 #define gpuFuncAttributes cudaFuncAttributes
 #define gpuFuncGetAttributes cudaFuncGetAttributes
 #define gpuFuncSetAttribute cudaFuncSetAttribute
 #define gpuFuncAttributeMaxDynamicSharedMemorySize cudaFuncAttributeMaxDynamicSharedMemorySize
-#define gpuOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveBlocksPerMultiprocessor
 
 // ---- what differs in more than a name ----
 
@@ -63,9 +60,6 @@ namespace narrows::gpu {
 
 inline constexpr char kPluginName[] = "cuda";
 inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
-
-// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
-inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 32;
 
 // ---- elements ----
 
@@ -96,10 +90,6 @@ __device__ __forceinline__ uint32_t narrow_pair(float x, float y, bf16) {
 
 // ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
 
-template <class T>
-__device__ __forceinline__ T load_streamed(const T* p) {
-  return __ldcs(p);
-}
 template <class T>
 __device__ __forceinline__ void store_streamed(T* p, T x) {
   __stcs(p, x);

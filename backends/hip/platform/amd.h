@@ -5,9 +5,6 @@ namespace narrows::gpu {
 
 inline constexpr int kDeviceType = 10, kPinnedType = 11, kManagedType = 0;  // kDLROCM, kDLROCMHost; managed memory is kDLROCM
 
-// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
-inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 64;
-
 // ---- elements ----
 
 // HIP's own bfloat16 changed its name, its header and its members from version to version.
@@ -47,13 +44,6 @@ using StreamedBits = std::conditional_t<
     std::conditional_t<kBytes == 2, uint16_t,
                        std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, Words2, Words4>>>>;
 
-template <class T>
-__device__ __forceinline__ T load_streamed(const T* p) {
-  const StreamedBits<sizeof(T)> bits = __builtin_nontemporal_load(reinterpret_cast<const StreamedBits<sizeof(T)>*>(p));
-  T x;
-  __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
-  return x;
-}
 template <class T>
 __device__ __forceinline__ void store_streamed(T* p, T x) {
   StreamedBits<sizeof(T)> bits;

@@ -9,9 +9,6 @@ namespace narrows::gpu {
 
 inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
 
-// Lanes that run in step on any device that this build is for; a kernel that needs the device's own number asks warpSize.
-inline constexpr int kMinWarpSize = 32, kMaxWarpSize = 32;
-
 // ---- elements ----
 
 using f16 = __half;
@@ -41,33 +38,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float x, float y, bf16) {
 
 // ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
 
-// In PTX, because clang has neither CUDA's __ldcs and __stcs nor, for these GPUs, a streamed access of its own.
-__device__ __forceinline__ uint4 load_streamed(const uint4* p) {
-  uint4 x;
-  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(p));
-  return x;
-}
-__device__ __forceinline__ uint2 load_streamed(const uint2* p) {
-  uint2 x;
-  asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(p));
-  return x;
-}
-__device__ __forceinline__ uint32_t load_streamed(const uint32_t* p) {
-  uint32_t x;
-  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(x) : "l"(p));
-  return x;
-}
-__device__ __forceinline__ uint16_t load_streamed(const uint16_t* p) {
-  uint16_t x;
-  asm volatile("ld.global.cs.u16 %0, [%1];" : "=h"(x) : "l"(p));
-  return x;
-}
-__device__ __forceinline__ uint8_t load_streamed(const uint8_t* p) {
-  uint32_t x;
-  asm volatile("ld.global.cs.u8 %0, [%1];" : "=r"(x) : "l"(p));
-  return static_cast<uint8_t>(x);
-}
-
+// In PTX, because clang has neither CUDA's __stcs nor, for these GPUs, a streamed store of its own.
 __device__ __forceinline__ void store_streamed(uint4* p, uint4 x) {
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }

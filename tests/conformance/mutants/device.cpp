@@ -323,10 +323,5 @@ const nw_plugin* table() {
 }  // namespace
 
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
-  const nw_plugin* plugin = nullptr;
-  guarded(error, [&] {
-    if (host_major != NW_ABI_MAJOR) refuse(NW_UNSUPPORTED, -1, "device: the host speaks ABI %u; expected 1", host_major);
-    if (load_cpu(error) != nullptr) plugin = table();
-  });
-  return plugin;
+  return narrows::common::query("device", host_major, error, [&] { return load_cpu(error) != nullptr ? table() : nullptr; });
 }
