@@ -11,10 +11,12 @@ has_fuzzer_runtime() {
 }
 
 # fuzz [SECONDS [TARGET...]]
+# Without SECONDS the seed is 1: a clean checkout then tries the same inputs again, as far as its minute reaches, so that a finding
+# comes from the change at hand. With SECONDS each run has a seed of its own (it stands in the log).
 fuzz() {
-  local seconds=60 target
+  local seconds=60 seed=1 target
   if [ $# -gt 0 ]; then
-    seconds=$1
+    seconds=$1 seed=0
     shift
   fi
   [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "'$seconds' seconds; expected a whole number: ./run fuzz -- SECONDS [TARGET...]" 2
@@ -28,19 +30,19 @@ fuzz() {
   build fuzz narrows_fuzz_tests
   step fuzz
   done_with "$seconds s for each of $#, $(nproc) side by side; logs are ${LOG#"$PWD/"}/fuzz-*.log"
-  fuzz_all "$seconds" "$@"
+  fuzz_all "$seconds" "$seed" "$@"
 }
 
 # As many side by side as there are cores; each prints its line when it ends.
 fuzz_all() {
-  local seconds=$1 target running=0 failed=0
-  shift
+  local seconds=$1 seed=$2 target running=0 failed=0
+  shift 2
   for target in "$@"; do
     if [ "$running" -ge "$(nproc)" ]; then
       wait -n || failed=1
       running=$((running - 1))
     fi
-    fuzz_one "$seconds" "$target" &
+    fuzz_one "$seconds" "$seed" "$target" &
     running=$((running + 1))
   done
   for (( ; running > 0; --running)); do wait -n || failed=1; done
@@ -48,15 +50,15 @@ fuzz_all() {
 }
 
 fuzz_one() {
-  local seconds=$1 target=$2 status=0 seeds=$NARROWS_ROOT/tests/fuzz log=$LOG/fuzz-$2.log
-  local program=$FUZZ/bin/narrows_fuzz_$target folders=() options=()
+  local seconds=$1 target=$3 status=0 seeds=$NARROWS_ROOT/tests/fuzz log=$LOG/fuzz-$3.log
+  local program=$FUZZ/bin/narrows_fuzz_$target folders=() options=(-seed="$2")
   mkdir -p "$FUZZ/corpus/$target" "$FUZZ/artifacts"
   folders=("$FUZZ/corpus/$target" "$seeds/seeds/$target")
   [ ! -d "$seeds/findings/$target" ] || folders+=("$seeds/findings/$target")
-  [ ! -f "$seeds/$target.dict" ] || options=(-dict="$seeds/$target.dict")
+  [ ! -f "$seeds/$target.dict" ] || options+=(-dict="$seeds/$target.dict")
   # -entropic=0: its bookkeeping would take half of the time.
   "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=600 -entropic=0 -print_final_stats=1 \
-    -artifact_prefix="$FUZZ/artifacts/$target-" ${options[@]+"${options[@]}"} "${folders[@]}" </dev/null >"$log" 2>&1 || status=$?
+    -artifact_prefix="$FUZZ/artifacts/$target-" "${options[@]}" "${folders[@]}" </dev/null >"$log" 2>&1 || status=$?
   awk -v target="$target" '
     /^stat::number_of_executed_units:/ { units = $2 }
     /^stat::average_exec_per_sec:/ { rate = $2 }
@@ -64,7 +66,9 @@ fuzz_one() {
     END { sub("/.*", "", corpus); printf "  %-8s %9d executions, %6d a second, coverage %6d, corpus %5d\n", target, units, rate, coverage, corpus }
   ' "$log"
   [ "$status" != 0 ] || return 0
-  grep -E -m 3 '^(FINDING|==[0-9]*==ERROR|.*runtime error|SUMMARY)' "$log" | cut -c 1-400 | sed 's/^/    /' >&2
+  # What was found, with all lines of a finding's call, and the input itself, which may not outlive the machine.
+  awk '/^FINDING/ { finding = 1 } /^==/ { finding = 0 } finding || /^==[0-9]*==ERROR|runtime error|^SUMMARY|^Base64/' "$log" |
+    head -n 40 | cut -c 1-1000 | sed 's/^/    /' >&2
   local artifact
   artifact=$(sed -n 's/^artifact_prefix=.*Test unit written to //p' "$log" | tail -n 1)
   printf '    again: %s %s\n    log:   %s\n' "$program" "${artifact:-: it wrote no input}" "$log" >&2

@@ -20,11 +20,13 @@ Doubles absolute(Doubles v) {
   return v;
 }
 
-// Sums of up to `terms` products, each rounding by half a unit of what is summed.
+// Sums of up to `terms` products, each rounding by half a unit of what is summed, which is never below the smallest subnormal
+// (memory that two dtypes share holds such numbers).
 Expected summed(const Doubles& values, const Doubles& magnitude, int64_t terms, DType dtype) {
-  const Exact factor = test::epsilon(sum_dtype(dtype)) * (4 + static_cast<Exact>(terms));
+  const Exact roundings = 4 + static_cast<Exact>(terms), factor = test::epsilon(sum_dtype(dtype)) * roundings;
+  const Exact least = test::smallest_subnormal(sum_dtype(dtype)) * roundings;
   Expected out{{values.begin(), values.end()}, {}};
-  for (const double m : magnitude) out.bounds.push_back(factor * m);
+  for (const double m : magnitude) out.bounds.push_back(factor * m + least);
   return out;
 }
 

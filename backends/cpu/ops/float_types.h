@@ -89,8 +89,9 @@ bool is_aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % alignof(T) == 0;
 }
 
-// A byte address `elements` further on.
-inline const void* advance(const void* p, int64_t elements, Dtype t) { return static_cast<const char*>(p) + elements * size_of(t); }
-inline void* advance(void* p, int64_t elements, Dtype t) { return static_cast<char*>(p) + elements * size_of(t); }
+// A byte address `elements` further on. Of a tensor without elements it may be any number, so it is not added to as a pointer.
+inline void* advance(const void* p, int64_t elements, Dtype t) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(elements * size_of(t)));
+}
 
 }  // namespace narrows::cpu
