@@ -3,7 +3,8 @@
 
 namespace narrows::vulkan {
 
-Device::Device(const PhysicalDevice& physical_device, int32_t device_id, bool checked) : physical(physical_device), id(device_id) {
+Device::Device(Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id, bool checked)
+    : loader(its_loader), physical(physical_device), id(device_id) {
   std::vector<float> priorities(physical.queue_count, 1.0f);
   VkDeviceQueueCreateInfo queues{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
   queues.queueFamilyIndex = physical.queue_family;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "loader.h"
 #include "memory.h"
 #include "physical.h"
 #include "stream.h"
@@ -24,11 +25,12 @@ struct Queue {
 class Device {
  public:
   // checked: NARROWS_CHECK=1, every allocation is a buffer of its own with a gap behind it.
-  Device(const PhysicalDevice& physical, int32_t id, bool checked);
+  Device(Loader& loader, const PhysicalDevice& physical, int32_t id, bool checked);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  Loader& loader;
   const PhysicalDevice& physical;
   const int32_t id;
   VkDevice handle = VK_NULL_HANDLE;

@@ -247,7 +247,7 @@ Device& Instance::device(int32_t id) const {
     refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
   Slot& slot = *slots[static_cast<size_t>(id)];
   const std::lock_guard lock(slot.mutex);
-  if (slot.device == nullptr) slot.device = std::make_unique<Device>(slot.physical, id, checked);
+  if (slot.device == nullptr) slot.device = std::make_unique<Device>(*loader, slot.physical, id, checked);
   return *slot.device;
 }
 

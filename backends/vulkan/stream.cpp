@@ -174,6 +174,7 @@ Batch& Stream::open_batch() {
 
 void Stream::end_op() {
   if (++open_->ops >= kMaxOps || timeline_->completed() == submitted_) flush();
+  device_.loader.refuse_if_invalid();
 }
 
 uint64_t Stream::flush(bool read_by_host) {
@@ -245,6 +246,7 @@ void Stream::sync() {
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
   collect();
+  device_.loader.refuse_if_invalid();
 }
 
 void Stream::wait_for(Stream& signaler) {
