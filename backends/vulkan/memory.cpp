@@ -93,7 +93,8 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap) {
     device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
     device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");
     const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[type].propertyFlags;
-    if (side == Side::device ? (has & kCached) == kCached : true)
+    // Memory behind a bus is never read from the host: that costs a thousand times what the device's copy does.
+    if (side != Side::device || (device_.physical.is_unified() && (has & kCached) == kCached))
       device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &buffer.mapped), "mapping memory");
     const VkBufferDeviceAddressInfo asked{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer.handle};
     buffer.address = vk.vkGetBufferDeviceAddress(device_.handle, &asked);
