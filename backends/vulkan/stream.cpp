@@ -178,6 +178,7 @@ void Stream::end_op() {
 }
 
 uint64_t Stream::flush(bool read_by_host) {
+  if (open_ == nullptr && !waits_.empty()) open_batch();  // a wait that no op has followed yet is work too
   if (open_ == nullptr) return submitted_;
   if (!open_->ended) {
     if (read_by_host || device_.physical.is_unified()) {  // a mapped pointer sees what was written only after this, and the wait

@@ -103,7 +103,7 @@ class Stream {
   uint64_t flush(bool read_by_host = false);  // the value that stands for all so far
   void submit(Batch& batch);
   void collect();
-  uint64_t pending_value() const { return open_ != nullptr ? submitted_ + 1 : submitted_; }
+  uint64_t pending_value() const { return submitted_ + (open_ != nullptr || !waits_.empty() ? 1 : 0); }
   Span span(Address begin, uint64_t size, const char* what) const;
   Buffer& staging();
 
