@@ -3,13 +3,29 @@
 
 namespace narrows::vulkan {
 
+Slot& Instance::slot(int32_t id) const {
+  const std::shared_lock lock(mutex_);
+  if (id < 0 || static_cast<size_t>(id) >= slots_.size())
+    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots_.size());
+  return *slots_[static_cast<size_t>(id)];
+}
+
 Device& Instance::device(int32_t id) const {
-  if (id < 0 || static_cast<size_t>(id) >= slots.size())
-    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
-  Slot& slot = *slots[static_cast<size_t>(id)];
+  Slot& slot = this->slot(id);
   const std::lock_guard lock(slot.mutex);
   if (slot.device == nullptr) slot.device = std::make_unique<Device>(*loader, slot.physical, id, checked);
   return *slot.device;
+}
+
+int32_t Instance::count() const {
+  const std::shared_lock lock(mutex_);
+  return static_cast<int32_t>(slots_.size());
+}
+
+int32_t Instance::add(std::unique_ptr<Slot> slot) {
+  const std::lock_guard lock(mutex_);
+  slots_.push_back(std::move(slot));
+  return static_cast<int32_t>(slots_.size()) - 1;
 }
 
 const char* name_of(VkResult result) {

@@ -36,12 +36,13 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       if (const std::string why = physical.unfit(); !why.empty())
         unfit += "; " + why;
       else
-        instance->slots.push_back(std::make_unique<Slot>(physical));
+        instance->add(std::make_unique<Slot>(physical));
     }
     if (!unfit.empty()) host->log(host->ctx, NW_LOG_DEBUG, ("vulkan" + unfit).c_str());
-    if (instance->slots.empty())
+    if (instance->count() == 0)
       refuse(NW_UNAVAILABLE, -1, "vulkan: there is no device%s; install the GPU's driver, or Mesa's (Debian: mesa-vulkan-drivers)",
              unfit.c_str());
+    instance->extension = make_extension(*instance);
     *self = instance.release();
   });
 }
@@ -49,20 +50,13 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
 void destroy(void* self) { delete &instance_of(self); }
 
 int32_t device_count(void* self, int32_t* count, nw_error*) {
-  *count = static_cast<int32_t>(instance_of(self).slots.size());
+  *count = instance_of(self).count();
   return NW_OK;
-}
-
-const PhysicalDevice& physical_of(void* self, int32_t id) {
-  const auto& slots = instance_of(self).slots;
-  if (id < 0 || static_cast<size_t>(id) >= slots.size())
-    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
-  return slots[static_cast<size_t>(id)]->physical;
 }
 
 int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
   return guarded(error, [&] {
-    const PhysicalDevice& device = physical_of(self, id);
+    const PhysicalDevice& device = instance_of(self).slot(id).physical;
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
@@ -193,6 +187,7 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
   return guarded(error, [&] {
     const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
     Device& device = planned.device;
+    device.refuse_if_lost();
     for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
       const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
       if (t != nullptr) check_tensor(device, device.memory(), *t, static_cast<int32_t>(i));
@@ -202,6 +197,10 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
              static_cast<unsigned long long>(planned.workspace_size), device.id);
     planned.launch(*call);
   });
+}
+
+const void* extension(void* self, const char* name) {
+  return std::string_view(name) == "vulkan/1" ? &instance_of(self).extension : nullptr;
 }
 
 // ---- the table ----
@@ -233,7 +232,7 @@ const nw_plugin* table() {
       .plan = plan,
       .plan_free = plan_free,
       .launch = launch,
-      .extension = nullptr,
+      .extension = extension,
   };
   return &plugin;
 }
