@@ -128,6 +128,30 @@ TEST_CASE("copies: through staging and by the host itself, of every size around 
   CHECK(refusal([&] { stream.copy_from_host(one.address - 4, &word, 4); }).substr(0, 2) == "1:");
 }
 
+// Validation does not see the order of accesses through addresses, and lavapipe runs one command after another: only a GPU shows
+// what barriers are for. With them right, and without them wrong, or the first half would prove nothing.
+TEST_CASE("barriers: commands of one op wait for each other where they ask for it", "[streams][barriers]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  constexpr size_t kCount = 8 << 20;
+  const Words one(*opened, {1});
+  const Kernel kernel = opened->kernels().get(shaders::steps, {3});
+  const auto chain = [&](bool ordered) {
+    const Words words(*opened, std::vector<uint32_t>(kCount, 7));
+    const struct {
+      Address words, step;
+      uint32_t count, padding;
+    } push{words.address, one.address, kCount, 0};
+    stream.record([&](Recorder& recorder) {
+      for (int i = 0; i < 16; ++i) recorder.dispatch(kernel, push, kCount / 64, i == 0 || ordered);
+    });
+    return difference(words.read(stream), std::vector<uint32_t>(kCount, chained(7, 16)));
+  };
+  CHECK(chain(true) == "");
+  if (opened.physical.is_cpu()) SKIP("a device that is a CPU runs one command after another, with barriers and without");
+  CHECK(chain(false) != "");
+}
+
 TEST_CASE("params: blocks of an op hold until its batch is done", "[streams]") {
   Opened opened;
   Stream& stream = *opened->stream(nullptr);
