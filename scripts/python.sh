@@ -49,7 +49,7 @@ check_types() {
 
 python_package() {
   begin python 7
-  require build
+  require build python
   fetch_dlpack
   fetch_python_tools
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")

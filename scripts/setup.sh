@@ -74,6 +74,9 @@ hipcc | command hipcc | compiles the hip backend for AMD
 libamdhip64-dev | library amdhip64 | HIP: its headers, and the runtime that the plugin needs'
 readonly NEEDS_hip_nvidia='
 clang-19 | command clang++-19 | compiles the hip backend for NVIDIA'
+readonly NEEDS_python='
+python3-venv | python_module ensurepip | fetches the frameworks that the tests use from PyPI
+python3-dev | python_header | compiles the extension module'
 readonly NEEDS_lint='
 python3-venv | python_module ensurepip | fetches clang-format, clang-tidy and ruff from PyPI'
 readonly NEEDS_fuzz='
@@ -106,6 +109,9 @@ has_library() {
   return 1
 }
 has_python_module() { has_command python3 && python3 -c "import $1" 2>/dev/null; }
+has_python_header() {
+  has_command python3 && python3 -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+}
 has_dlpack_or_venv() { has_dlpack || has_python_module ensurepip; }
 
 # missing GROUP...: prints "package<TAB>why" for each thing that is not there.

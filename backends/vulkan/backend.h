@@ -1,0 +1,53 @@
+// backend.h -- the instance of the vulkan backend, its devices and its six ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds
+// the table; each ops/<op>.cpp plans an op and records it on a stream.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "device.h"
+#include "loader.h"
+#include "shaders.h"
+
+namespace narrows::vulkan {
+
+// A device, opened at its first use.
+struct Slot {
+  explicit Slot(const PhysicalDevice& device) : physical(device) {}
+  PhysicalDevice physical;
+  std::mutex mutex;
+  std::unique_ptr<Device> device;
+};
+
+// What create() makes, once per runtime.
+struct Instance {
+  const nw_host* host;
+  bool checked;  // NARROWS_CHECK=1
+  std::shared_ptr<Loader> loader;
+  std::vector<std::unique_ptr<Slot>> slots;
+
+  Device& device(int32_t id) const;  // opens it if need be; refuses an id that is none
+  Device& device(const nw_sig& sig) const { return device(sig.device.device_id); }
+};
+
+using Op = common::Op<Instance>;
+extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
+
+// A planned call of one device: host memory only. Its kernels belong to the device.
+class DevicePlan : public Plan {
+ public:
+  explicit DevicePlan(Device& device) : device(device) { traits = 0; }  // no stream of this backend is ever captured
+  void launch(const nw_call& call) const final {
+    device.stream(call.stream)->record([&](Recorder& recorder) { record(recorder, call); });
+  }
+  // Puts the call on a stream. call.workspace is an address of workspace_size bytes.
+  virtual void record(Recorder& recorder, const nw_call& call) const = 0;
+
+  Device& device;
+};
+
+// Address of a tensor's first element; 0 for an absent tensor.
+inline Address address(const DLTensor* t) { return reinterpret_cast<Address>(data<void>(t)); }
+inline Address workspace(const nw_call& call) { return reinterpret_cast<Address>(call.workspace); }
+
+}  // namespace narrows::vulkan

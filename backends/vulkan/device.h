@@ -1,0 +1,64 @@
+// device.h -- an opened device: its queues, memory, kernels and streams. Step 4 of a tensor's path.
+// Locks, outermost first: a stream's, a queue's, the memory's or the kernels'.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "memory.h"
+#include "physical.h"
+#include "stream.h"
+
+namespace narrows::vulkan {
+
+struct Queue {
+  std::mutex mutex;  // a VkQueue takes one thread at a time
+  VkQueue handle = VK_NULL_HANDLE;
+};
+
+class Device {
+ public:
+  // checked: NARROWS_CHECK=1, every allocation is a buffer of its own with a gap behind it.
+  Device(const PhysicalDevice& physical, int32_t id, bool checked);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const PhysicalDevice& physical;
+  const int32_t id;
+  VkDevice handle = VK_NULL_HANDLE;
+  VolkDeviceTable vk{};  // this device's functions, straight from the driver
+
+  // Throws Refusal. What says that the device is lost marks it so: from then on every call is refused, and nothing is destroyed,
+  // because drivers hang there.
+  void check(VkResult result, const char* doing);
+  void lose(const char* why);
+  void refuse_if_lost() const;
+  bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
+
+  Memory& memory() { return *memory_; }
+  Kernels& kernels() { return *kernels_; }
+  Queue& next_queue();
+
+  // The stream behind a handle of the ABI: NULL is the default one. Any other value than a live stream's is refused.
+  std::shared_ptr<Stream> stream(void* handle);
+  void* add_stream();
+  void remove_stream(void* handle);
+
+ private:
+  std::unique_ptr<Queue[]> queues_;
+  std::atomic<uint32_t> next_queue_{0};
+  std::atomic<bool> lost_{false};
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Kernels> kernels_;
+  mutable std::shared_mutex streams_mutex_;
+  std::map<void*, std::shared_ptr<Stream>> streams_;
+  std::shared_ptr<Stream> default_stream_;
+};
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,220 @@
+// memory.cpp -- see memory.h.
+#include "memory.h"
+
+#include <mutex>
+
+#include "device.h"
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr uint64_t kAlignment = NW_WORKSPACE_ALIGN;
+constexpr uint64_t kBlockSize = uint64_t{64} << 20;
+constexpr uint64_t kLargest = kBlockSize / 4;         // what is larger gets a block of its own
+constexpr uint64_t kKeptEmpty = uint64_t{256} << 20;  // empty blocks that stay for what comes
+constexpr uint64_t kGap = 64 << 10;                   // behind every buffer where memory is checked
+constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+
+}  // namespace
+
+// A buffer, the pieces of it in use and the holes between them, by offset.
+struct Memory::Block {
+  Buffer buffer;
+  std::map<uint64_t, uint64_t> used, holes;
+
+  uint64_t cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t size) {
+    const auto [offset, room] = *hole;
+    holes.erase(hole);
+    if (room > size) holes.emplace(offset + size, room - size);
+    used.emplace(offset, size);
+    return offset;
+  }
+  void give_back(uint64_t offset) {
+    const auto piece = used.find(offset);
+    uint64_t begin = offset, end = offset + piece->second;
+    used.erase(piece);
+    auto next = holes.lower_bound(begin);
+    if (next != holes.end() && next->first == end) end += next->second, next = holes.erase(next);
+    if (next != holes.begin())
+      if (const auto before = std::prev(next); before->first + before->second == begin) begin = before->first;
+    holes[begin] = end - begin;
+  }
+};
+
+Memory::Memory(Device& device, bool checked) : device_(device), checked_(checked) {}
+
+Memory::~Memory() {
+  if (device_.is_lost()) return;
+  for (const auto& [address, block] : blocks_) destroy_buffer(block->buffer);
+}
+
+// ---- buffers ----
+
+// Drivers list the best type of a kind first.
+uint32_t Memory::type_for(uint32_t allowed, Side side) const {
+  const VkPhysicalDeviceMemoryProperties& memory = device_.physical.memory;
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  struct Wish {
+    VkMemoryPropertyFlags with, without;
+  };
+  const bool unified = device_.physical.is_unified();
+  const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}, {0, 0}};
+  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}, {kVisible, 0}};
+  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}, {kVisible, 0}};
+  const auto& wishes = side == Side::device ? device_wishes : side == Side::host ? host_wishes : upload_wishes;
+  for (const Wish& wish : wishes)
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
+      if ((allowed >> i & 1) != 0 && (has & wish.with) == wish.with && (has & wish.without) == 0) return i;
+    }
+  refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
+}
+
+Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap) {
+  const VolkDeviceTable& vk = device_.vk;
+  VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+  info.size = size;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  Buffer buffer;
+  buffer.size = size;
+  device_.check(vk.vkCreateBuffer(device_.handle, &info, nullptr, &buffer.handle), "creating a buffer");
+  try {
+    VkMemoryRequirements needs;
+    vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
+    const uint32_t type = type_for(needs.memoryTypeBits, side);
+    VkMemoryAllocateFlagsInfo flags{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
+    flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+    VkMemoryAllocateInfo allocation{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
+    allocation.pNext = &flags;
+    allocation.allocationSize = needs.size + gap;
+    allocation.memoryTypeIndex = type;
+    device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
+    device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");
+    const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[type].propertyFlags;
+    if (side == Side::device ? (has & kCached) == kCached : true)
+      device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &buffer.mapped), "mapping memory");
+    const VkBufferDeviceAddressInfo asked{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer.handle};
+    buffer.address = vk.vkGetBufferDeviceAddress(device_.handle, &asked);
+  } catch (...) {
+    destroy_buffer(buffer);
+    throw;
+  }
+  return buffer;
+}
+
+void Memory::destroy_buffer(const Buffer& buffer) {
+  if (device_.is_lost()) return;
+  device_.vk.vkDestroyBuffer(device_.handle, buffer.handle, nullptr);
+  device_.vk.vkFreeMemory(device_.handle, buffer.memory, nullptr);
+}
+
+// ---- allocations ----
+
+// nullptr: the driver has no room.
+Memory::Block* Memory::add_block(uint64_t size) {
+  auto block = std::make_unique<Block>();
+  try {
+    block->buffer = create_buffer(size, Side::device, checked_ ? kGap : 0);
+  } catch (const Refusal& refusal) {
+    if (refusal.status != NW_OUT_OF_MEMORY) throw;
+    return nullptr;
+  }
+  block->holes.emplace(0, size);
+  empty_bytes_ += size;
+  const Address address = block->buffer.address;
+  return blocks_.emplace(address, std::move(block)).first->second.get();
+}
+
+Address Memory::allocate(uint64_t size) {
+  const uint64_t whole = device_.physical.local_memory();
+  if (size > whole)
+    refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes were asked for; %s has %llu", static_cast<unsigned long long>(size),
+           device_.physical.properties.deviceName, static_cast<unsigned long long>(whole));
+  const uint64_t piece = checked_ ? size : round_up(size, kAlignment);
+  const std::lock_guard lock(mutex_);
+  Block* block = nullptr;
+  std::map<uint64_t, uint64_t>::iterator best;
+  if (!checked_)
+    for (const auto& [address, candidate] : blocks_)
+      for (auto hole = candidate->holes.begin(); hole != candidate->holes.end(); ++hole)
+        if (hole->second >= piece && (block == nullptr || hole->second < best->second)) block = candidate.get(), best = hole;
+  if (block == nullptr) {
+    block = add_block(checked_ || piece > kLargest ? piece : kBlockSize);
+    if (block == nullptr && !checked_ && piece <= kLargest) block = add_block(piece);
+    if (block == nullptr) return 0;
+    best = block->holes.begin();
+  }
+  if (block->used.empty()) empty_bytes_ -= block->buffer.size;
+  const Address address = block->buffer.address + block->cut(best, piece);
+  live_.emplace(address, size);
+  return address;
+}
+
+uint64_t Memory::retire(Address address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end())
+    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed; expected one that was allocated on device %d and not freed yet",
+           static_cast<unsigned long long>(address), device_.id);
+  const uint64_t size = found->second;
+  live_.erase(found);
+  return size;
+}
+
+void Memory::revive(Address address, uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  live_.emplace(address, size);
+}
+
+Memory::Block* Memory::block_of(Address address) { return std::prev(blocks_.upper_bound(address))->second.get(); }
+
+void Memory::give_back(Address address) {
+  const std::lock_guard lock(mutex_);
+  Block* const block = block_of(address);
+  block->give_back(address - block->buffer.address);
+  if (!block->used.empty()) return;
+  const uint64_t size = block->buffer.size;
+  if (!checked_ && empty_bytes_ + size <= kKeptEmpty) {
+    empty_bytes_ += size;
+    return;
+  }
+  destroy_buffer(block->buffer);
+  blocks_.erase(block->buffer.address);
+}
+
+void Memory::trim() {
+  const std::lock_guard lock(mutex_);
+  for (auto it = blocks_.begin(); it != blocks_.end();) {
+    if (!it->second->used.empty()) {
+      ++it;
+      continue;
+    }
+    empty_bytes_ -= it->second->buffer.size;
+    destroy_buffer(it->second->buffer);
+    it = blocks_.erase(it);
+  }
+}
+
+// ---- addresses ----
+
+std::optional<Span> Memory::find(Address begin, Address end) const {
+  const std::shared_lock lock(mutex_);
+  auto found = live_.upper_bound(begin);
+  if (found == live_.begin()) return std::nullopt;
+  --found;
+  if (end > found->first + found->second || end < begin) return std::nullopt;
+  const Buffer& buffer = std::prev(blocks_.upper_bound(begin))->second->buffer;
+  const uint64_t offset = begin - buffer.address;
+  return Span{buffer.handle, offset, buffer.mapped == nullptr ? nullptr : static_cast<char*>(buffer.mapped) + offset};
+}
+
+std::optional<std::pair<Address, Address>> Memory::near(Address address) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = live_.upper_bound(address);
+  if (found == live_.begin()) return std::nullopt;
+  return std::pair(std::prev(found)->first, std::prev(found)->first + std::prev(found)->second);
+}
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,78 @@
+// memory.h -- a device's memory: blocks that tensors are cut from, and the map of which addresses are live. Step 4 of a tensor's
+// path. An address is a VkDeviceAddress, which means something within one VkDevice only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "vk.h"
+
+namespace narrows::vulkan {
+
+class Device;
+
+using Address = VkDeviceAddress;
+
+// A VkBuffer over VkDeviceMemory of its own.
+struct Buffer {
+  VkBuffer handle = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  Address address = 0;
+  uint64_t size = 0;
+  void* mapped = nullptr;  // where the host sees it, coherently; nullptr: it does not
+};
+
+// Whose side of the memory a buffer is for.
+enum class Side {
+  device,  // the device's own; mapped where the host reads it as fast as its own memory
+  host,    // mapped, cached by the host: staging
+  upload,  // mapped, written by the host in order and read by the device: parameters
+};
+
+// Live bytes: an allocation, or a part of one.
+struct Span {
+  VkBuffer buffer;
+  uint64_t offset;  // from the buffer's start
+  void* mapped;     // the same place as the host sees it, or nullptr
+};
+
+class Memory {
+ public:
+  Memory(Device& device, bool checked);
+  ~Memory();
+
+  Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: memory behind it
+  void destroy_buffer(const Buffer& buffer);
+
+  // `size` > 0 bytes aligned to 256; 0 if there is no room. Refuses what no allocation of this device can hold.
+  Address allocate(uint64_t size);
+  // Ends the life of an allocation: from now on its address is foreign. Gives its size; the memory stays until give_back().
+  // Refuses an address that alloc() did not give.
+  uint64_t retire(Address address);
+  void revive(Address address, uint64_t size);  // a retired allocation lives again
+  void give_back(Address address);              // a retired allocation's memory may be cut anew; no work uses it any more
+  void trim();                                  // empty blocks go back to the driver
+
+  // The live allocation that holds all of [begin, end), begin < end; nothing if there is none.
+  std::optional<Span> find(Address begin, Address end) const;
+  // The live allocation that `address` lies in, or the closest below it, for messages: [begin, end).
+  std::optional<std::pair<Address, Address>> near(Address address) const;
+
+ private:
+  struct Block;
+  uint32_t type_for(uint32_t allowed, Side side) const;
+  Block* add_block(uint64_t size);
+  Block* block_of(Address address);
+
+  Device& device_;
+  const bool checked_;
+  mutable std::shared_mutex mutex_;
+  std::map<Address, std::unique_ptr<Block>> blocks_;  // by first address
+  std::map<Address, uint64_t> live_;                  // sizes, by first address
+  uint64_t empty_bytes_ = 0;                          // of blocks without an allocation
+};
+
+}  // namespace narrows::vulkan

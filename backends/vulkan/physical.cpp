@@ -1,0 +1,138 @@
+// physical.cpp -- see physical.h.
+#include "physical.h"
+
+#include <algorithm>
+
+#define SPV_ENABLE_UTILITY_CODE
+#include <spirv/unified1/spirv.h>
+
+namespace narrows::vulkan {
+namespace {
+
+// The family that computes, one without graphics first, and how many queues of it are used.
+void pick_queues(PhysicalDevice& d) {
+  constexpr uint32_t kMostQueues = 8;
+  uint32_t count = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(d.handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  vkGetPhysicalDeviceQueueFamilyProperties(d.handle, &count, families.data());
+  for (const VkQueueFlags unwanted : {VkQueueFlags{VK_QUEUE_GRAPHICS_BIT}, VkQueueFlags{0}})
+    for (uint32_t i = 0; i < count; ++i)
+      if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && (families[i].queueFlags & unwanted) == 0) {
+        d.queue_family = i;
+        d.queue_count = std::min(families[i].queueCount, kMostQueues);
+        return;
+      }
+  d.queue_family = d.queue_count = 0;
+}
+
+}  // namespace
+
+PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
+  vkGetPhysicalDeviceProperties(handle, &properties);
+  properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+  properties12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+  features11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
+  features12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  vkGetPhysicalDeviceMemoryProperties(handle, &memory);
+  vkGetPhysicalDeviceFeatures(handle, &features);
+  queue_family = queue_count = 0;
+  if (properties.apiVersion < VK_API_VERSION_1_2) return;  // the chains below are 1.2's; unfit() says it
+  VkPhysicalDeviceProperties2 all_properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+  all_properties.pNext = &properties11;
+  properties11.pNext = &properties12;
+  vkGetPhysicalDeviceProperties2(handle, &all_properties);
+  VkPhysicalDeviceFeatures2 all_features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+  all_features.pNext = &features11;
+  features11.pNext = &features12;
+  vkGetPhysicalDeviceFeatures2(handle, &all_features);
+  properties11.pNext = features11.pNext = nullptr;  // this struct is copied
+  uint32_t count = 0;
+  check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr), "counting a device's extensions");
+  extensions.resize(count);
+  check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
+  pick_queues(*this);
+}
+
+bool PhysicalDevice::has(const char* extension) const {
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, extension) == 0; });
+}
+
+uint64_t PhysicalDevice::local_memory() const {
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
+    if ((memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) most = std::max(most, memory.memoryHeaps[i].size);
+  return most;
+}
+
+std::string PhysicalDevice::unfit() const {
+  const std::string device = properties.deviceName;
+  if (properties.apiVersion < VK_API_VERSION_1_2)
+    return device + " has Vulkan 1." + std::to_string(VK_API_VERSION_MINOR(properties.apiVersion)) + "; expected 1.2 or newer";
+  if (queue_count == 0) return device + " has no queue that computes";
+  const struct {
+    VkBool32 has;
+    const char* name;
+  } needs[] = {{features12.bufferDeviceAddress, "bufferDeviceAddress"},
+               {features12.timelineSemaphore, "timelineSemaphore"},
+               {features.shaderInt64, "shaderInt64"},
+               {features11.storageBuffer16BitAccess, "storageBuffer16BitAccess"},
+               {features12.storageBuffer8BitAccess, "storageBuffer8BitAccess"},
+               {features12.shaderInt8, "shaderInt8"},
+               {features.shaderInt16, "shaderInt16"}};
+  for (const auto& need : needs)
+    if (need.has == VK_FALSE) return device + " lacks the feature " + need.name;
+  return "";
+}
+
+const char* PhysicalDevice::lacks(uint32_t capability) const {
+  const auto unless = [](VkBool32 has, const char* feature) { return has == VK_TRUE ? nullptr : feature; };
+  const auto subgroup = [&](VkSubgroupFeatureFlags operation, const char* feature) {
+    return unless((properties11.subgroupSupportedOperations & operation) != 0, feature);
+  };
+  switch (capability) {
+    case SpvCapabilityShader:
+    case SpvCapabilityMatrix:
+    case SpvCapabilityInt64:
+    case SpvCapabilityInt16:
+    case SpvCapabilityInt8:
+    case SpvCapabilityStorageBuffer16BitAccess:
+    case SpvCapabilityStorageBuffer8BitAccess:
+    case SpvCapabilityPhysicalStorageBufferAddresses: return nullptr;  // unfit() asked
+    case SpvCapabilityFloat64: return unless(features.shaderFloat64, "shaderFloat64");
+    case SpvCapabilityFloat16: return unless(features12.shaderFloat16, "shaderFloat16");
+    case SpvCapabilityUniformAndStorageBuffer16BitAccess:
+      return unless(features11.uniformAndStorageBuffer16BitAccess, "uniformAndStorageBuffer16BitAccess");
+    case SpvCapabilityUniformAndStorageBuffer8BitAccess:
+      return unless(features12.uniformAndStorageBuffer8BitAccess, "uniformAndStorageBuffer8BitAccess");
+    case SpvCapabilityVulkanMemoryModel: return unless(features12.vulkanMemoryModel, "vulkanMemoryModel");
+    case SpvCapabilityGroupNonUniform: return subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT, "subgroup operations");
+    case SpvCapabilityGroupNonUniformArithmetic: return subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT, "subgroup arithmetic");
+    case SpvCapabilityGroupNonUniformShuffle: return subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT, "subgroup shuffles");
+    case SpvCapabilityDenormPreserve:
+    case SpvCapabilityDenormFlushToZero:
+    case SpvCapabilitySignedZeroInfNanPreserve:
+    case SpvCapabilityRoundingModeRTE: return nullptr;  // has_float_control()
+    default: return "a SPIR-V capability that this backend does not know";
+  }
+}
+
+bool PhysicalDevice::has_float_control(uint32_t mode, uint32_t width) const {
+  const auto& p = properties12;
+  const auto by_width = [&](VkBool32 f16, VkBool32 f32, VkBool32 f64) {
+    return (width == 16 ? f16 : width == 32 ? f32 : f64) == VK_TRUE;
+  };
+  switch (mode) {
+    case SpvExecutionModeDenormPreserve:
+      return by_width(p.shaderDenormPreserveFloat16, p.shaderDenormPreserveFloat32, p.shaderDenormPreserveFloat64);
+    case SpvExecutionModeSignedZeroInfNanPreserve:
+      return by_width(p.shaderSignedZeroInfNanPreserveFloat16, p.shaderSignedZeroInfNanPreserveFloat32,
+                      p.shaderSignedZeroInfNanPreserveFloat64);
+    case SpvExecutionModeRoundingModeRTE:
+      return by_width(p.shaderRoundingModeRTEFloat16, p.shaderRoundingModeRTEFloat32, p.shaderRoundingModeRTEFloat64);
+    default: return false;
+  }
+}
+
+}  // namespace narrows::vulkan

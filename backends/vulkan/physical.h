@@ -1,0 +1,42 @@
+// physical.h -- what a Vulkan device is and can do, read before it is opened. Step 4 of a tensor's path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "vk.h"
+
+namespace narrows::vulkan {
+
+// Immutable once read.
+struct PhysicalDevice {
+  explicit PhysicalDevice(VkPhysicalDevice device);
+
+  VkPhysicalDevice handle;
+  VkPhysicalDeviceProperties properties;
+  VkPhysicalDeviceVulkan11Properties properties11;
+  VkPhysicalDeviceVulkan12Properties properties12;
+  VkPhysicalDeviceFeatures features;
+  VkPhysicalDeviceVulkan11Features features11;
+  VkPhysicalDeviceVulkan12Features features12;
+  VkPhysicalDeviceMemoryProperties memory;
+  std::vector<VkExtensionProperties> extensions;
+  uint32_t queue_family;  // one that computes, if there is one without graphics too: its submissions cost less
+  uint32_t queue_count;
+
+  bool has(const char* extension) const;
+  // A CPU that plays a device: its memory is the host's.
+  bool is_cpu() const { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+  // GPU and host share the memory.
+  bool is_unified() const { return is_cpu() || properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU; }
+  uint64_t local_memory() const;  // bytes of the device's own memory
+
+  // What this backend cannot do without and the device lacks: a sentence; "": nothing.
+  std::string unfit() const;
+  // The feature that SPIR-V's capability stands for, if the device lacks it; nullptr: it has it.
+  const char* lacks(uint32_t capability) const;
+  // Whether a SPIR-V execution mode of float controls may stand in a module.
+  bool has_float_control(uint32_t mode, uint32_t width) const;
+};
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,278 @@
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the six ops. Step 4 of a
+// tensor's path. No exception leaves this file, and Vulkan is not opened before create().
+#include <narrows/plugin.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+#include "backend.h"
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr const char* kName = "vulkan";
+constexpr const Op* kOps[] = {&elementwise};
+
+Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
+Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
+void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
+
+// ---- slots: the instance and its devices ----
+
+int32_t create(const nw_host* host, void** self, nw_error* error) {
+  return guarded(error, [&] {
+    if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "vulkan: create() needs a host and a place for the instance");
+    const char* const checked = std::getenv("NARROWS_CHECK");
+    auto instance = std::make_unique<Instance>();
+    instance->host = host;
+    instance->checked = checked != nullptr && std::string_view(checked) == "1";
+    instance->loader = Loader::get();
+    std::string unfit;
+    for (const VkPhysicalDevice handle : instance->loader->physical_devices()) {
+      const PhysicalDevice physical(handle);
+      if (const std::string why = physical.unfit(); !why.empty())
+        unfit += "; " + why;
+      else
+        instance->slots.push_back(std::make_unique<Slot>(physical));
+    }
+    if (!unfit.empty()) host->log(host->ctx, NW_LOG_DEBUG, ("vulkan" + unfit).c_str());
+    if (instance->slots.empty())
+      refuse(NW_UNAVAILABLE, -1, "vulkan: there is no device%s; install the GPU's driver, or Mesa's (Debian: mesa-vulkan-drivers)",
+             unfit.c_str());
+    *self = instance.release();
+  });
+}
+
+void destroy(void* self) { delete &instance_of(self); }
+
+int32_t device_count(void* self, int32_t* count, nw_error*) {
+  *count = static_cast<int32_t>(instance_of(self).slots.size());
+  return NW_OK;
+}
+
+const PhysicalDevice& physical_of(void* self, int32_t id) {
+  const auto& slots = instance_of(self).slots;
+  if (id < 0 || static_cast<size_t>(id) >= slots.size())
+    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
+  return slots[static_cast<size_t>(id)]->physical;
+}
+
+int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
+  return guarded(error, [&] {
+    const PhysicalDevice& device = physical_of(self, id);
+    const uint32_t version = device.properties.apiVersion;
+    nw_device_info info{};
+    std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
+    std::snprintf(info.arch, sizeof(info.arch), "Vulkan %u.%u, %.90s", VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version),
+                  device.properties12.driverName);
+    std::memcpy(info.uuid, device.properties11.deviceUUID, sizeof(info.uuid));
+    info.total_memory = device.local_memory();
+    write_sized(out, info);
+  });
+}
+
+// ---- slots: memory ----
+
+int32_t alloc(void* self, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    const auto on = device.stream(stream);
+    const Address address = size == 0 ? 0 : on->allocate(size);
+    if (size != 0 && address == 0)
+      refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes are not to be had on device %d; it allocates up to %llu at once for sure",
+             static_cast<unsigned long long>(size), id,
+             static_cast<unsigned long long>(device.physical.properties11.maxMemoryAllocationSize));
+    *data = pointer(address);
+  });
+}
+
+int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    const auto on = device.stream(stream);
+    if (data != nullptr) on->free(address_of(data));
+  });
+}
+
+void copy_within(Device& device, Stream& stream, Address to, Address from, uint64_t size) {
+  const auto span = [&](Address begin, const char* which) {
+    const auto found = device.memory().find(begin, begin + size);
+    if (!found)
+      refuse(NW_INVALID, -1, "vulkan: copy: %s [0x%llx, 0x%llx) lies in no live allocation of device %d", which,
+             static_cast<unsigned long long>(begin), static_cast<unsigned long long>(begin + size), device.id);
+    return *found;
+  };
+  const Span source = span(from, "src"), target = span(to, "dst");
+  if (from < to + size && to < from + size) refuse(NW_INVALID, -1, "vulkan: copy: dst and src overlap; expected memory apart");
+  stream.record([&](Recorder& recorder) { recorder.copy(target, source, size); });
+}
+
+int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  return guarded(error, [&] {
+    const bool to_host = to.device_type == kDLCPU, from_host = from.device_type == kDLCPU;
+    if ((!to_host && to.device_type != kDLVulkan) || (!from_host && from.device_type != kDLVulkan) || (to_host && from_host))
+      refuse(NW_UNSUPPORTED, -1, "vulkan: a copy from device type %d to %d; this backend copies between its memory and the host's",
+             static_cast<int>(from.device_type), static_cast<int>(to.device_type));
+    if (!to_host && !from_host && to.device_id != from.device_id)
+      refuse(NW_UNSUPPORTED, -1, "vulkan: a copy from device %d to device %d; copy through host memory", from.device_id,
+             to.device_id);
+    Device& device = device_of(self, to_host ? from.device_id : to.device_id);
+    const auto on = device.stream(stream);
+    if (size == 0) return;
+    if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "vulkan: a copy with %s NULL", dst == nullptr ? "dst" : "src");
+    if (to_host)
+      on->copy_to_host(dst, address_of(src), size);
+    else if (from_host)
+      on->copy_from_host(address_of(dst), src, size);
+    else
+      copy_within(device, *on, address_of(dst), address_of(src), size);
+  });
+}
+
+// ---- slots: streams ----
+
+int32_t stream_create(void* self, int32_t id, void** stream, nw_error* error) {
+  return guarded(error, [&] { *stream = device_of(self, id).add_stream(); });
+}
+
+int32_t stream_destroy(void* self, int32_t id, void* stream, nw_error* error) {
+  return guarded(error, [&] { device_of(self, id).remove_stream(stream); });
+}
+
+int32_t stream_sync(void* self, int32_t id, void* stream, nw_error* error) {
+  return guarded(error, [&] { device_of(self, id).stream(stream)->sync(); });
+}
+
+int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    const auto waits = device.stream(waiter), signals = device.stream(signaler);
+    waits->wait_for(*signals);
+  });
+}
+
+// ---- slots: ops ----
+
+// Every byte of a tensor has to lie in one live allocation: a foreign or freed address is an error and never a crash.
+void check_tensor(const Device& device, const Memory& memory, const DLTensor& t, int32_t index) {
+  int64_t low = 0, high = 0, contiguous = 1;
+  for (int32_t d = t.ndim - 1; d >= 0; --d) {
+    if (t.shape[d] == 0) return;
+    const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
+    (reach < 0 ? low : high) += reach;
+    contiguous *= t.shape[d];
+  }
+  const int64_t size = t.dtype.bits / 8;
+  const Address first = address(&t), begin = first + static_cast<Address>(low * size),
+                end = first + static_cast<Address>((high + 1) * size);
+  if (memory.find(begin, end)) return;
+  const auto near = memory.near(begin);
+  const auto number = [](Address a) { return static_cast<unsigned long long>(a); };
+  if (near && begin < near->second)
+    refuse(NW_INVALID, index, "tensor %d: bytes [0x%llx, 0x%llx) leave the allocation [0x%llx, 0x%llx)", index, number(begin),
+           number(end), number(near->first), number(near->second));
+  refuse(NW_INVALID, index,
+         "tensor %d: bytes [0x%llx, 0x%llx) lie in no live allocation of device %d: a host pointer, an address of another device, "
+         "or freed",
+         index, number(begin), number(end), device.id);
+}
+
+int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  return guarded(error, [&] {
+    const Op& op = find_op(kOps, *sig, kDLVulkan);
+    plan_op<Instance>(op, instance_of(self), *sig, out, info);
+  });
+}
+
+void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
+
+int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) {
+  return guarded(error, [&] {
+    const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
+    Device& device = planned.device;
+    for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
+      const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
+      if (t != nullptr) check_tensor(device, device.memory(), *t, static_cast<int32_t>(i));
+    }
+    if (planned.workspace_size != 0 && !device.memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
+      refuse(NW_INVALID, -1, "%s: workspace %p of %llu bytes lies in no live allocation of device %d", call->op, call->workspace,
+             static_cast<unsigned long long>(planned.workspace_size), device.id);
+    planned.launch(*call);
+  });
+}
+
+// ---- the table ----
+
+const nw_plugin* table() {
+  static const Declarations declarations(kOps);
+  static const nw_plugin plugin = {
+      .struct_size = sizeof(nw_plugin),
+      .abi_major = NW_ABI_MAJOR,
+      .name = kName,
+      .version = NARROWS_BACKEND_VERSION,
+      .device_type = kDLVulkan,
+      .pinned_type = 0,
+      .managed_type = 0,
+      .num_ops = std::size(kOps),
+      .ops = declarations.pointers.data(),
+      .create = create,
+      .destroy = destroy,
+      .device_count = device_count,
+      .device_info = device_info,
+      .alloc = alloc,
+      .free = free_memory,
+      .copy = copy,
+      .stream_create = stream_create,
+      .stream_destroy = stream_destroy,
+      .stream_sync = stream_sync,
+      .stream_wait = stream_wait,
+      .infer = nullptr,
+      .plan = plan,
+      .plan_free = plan_free,
+      .launch = launch,
+      .extension = nullptr,
+  };
+  return &plugin;
+}
+
+}  // namespace
+
+// ---- what the rest of the backend uses ----
+
+Device& Instance::device(int32_t id) const {
+  if (id < 0 || static_cast<size_t>(id) >= slots.size())
+    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
+  Slot& slot = *slots[static_cast<size_t>(id)];
+  const std::lock_guard lock(slot.mutex);
+  if (slot.device == nullptr) slot.device = std::make_unique<Device>(slot.physical, id, checked);
+  return *slot.device;
+}
+
+const char* name_of(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY: return "out of host memory";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "out of device memory";
+    case VK_ERROR_INITIALIZATION_FAILED: return "initialization failed";
+    case VK_ERROR_DEVICE_LOST: return "device lost";
+    case VK_ERROR_MEMORY_MAP_FAILED: return "mapping memory failed";
+    case VK_ERROR_TOO_MANY_OBJECTS: return "too many objects";
+    case VK_ERROR_INVALID_EXTERNAL_HANDLE: return "invalid external handle";
+    default: return "an error of the driver";
+  }
+}
+
+void fail_with(VkResult result, const char* doing) {
+  const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  const int32_t status = memory ? NW_OUT_OF_MEMORY : result == VK_ERROR_DEVICE_LOST ? NW_DEVICE_LOST : NW_FAILED;
+  throw Refusal{status, -1, std::string("vulkan: ") + doing + ": " + name_of(result) + " (" + std::to_string(result) + ")", result};
+}
+
+}  // namespace narrows::vulkan
+
+extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
+  using namespace narrows::vulkan;
+  return query(kName, host_major, error, table);
+}

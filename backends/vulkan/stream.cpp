@@ -1,0 +1,358 @@
+// stream.cpp -- see stream.h.
+#include "stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "device.h"
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr uint32_t kMaxOps = 64;   // of a batch
+constexpr size_t kMaxFlying = 16;  // batches; then the host waits for the first of them
+constexpr uint64_t kParamsBytes = 256 << 10;
+constexpr uint64_t kStagingBytes = 16 << 20;  // two halves: one is copied while the device works on the other
+
+constexpr VkPipelineStageFlags kStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+// In seconds; 0: there is none.
+uint64_t no_progress_limit() {
+  const char* const text = std::getenv("NARROWS_VULKAN_TIMEOUT");
+  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 10) : 120;
+}
+
+}  // namespace
+
+// ---- timeline ----
+
+Timeline::Timeline(Device& device) : device_(device) {
+  VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
+  info.pNext = &type;
+  device_.check(device_.vk.vkCreateSemaphore(device_.handle, &info, nullptr, &handle), "creating a timeline semaphore");
+}
+
+Timeline::~Timeline() {
+  if (!device_.is_lost()) device_.vk.vkDestroySemaphore(device_.handle, handle, nullptr);
+}
+
+uint64_t Timeline::completed() const {
+  uint64_t value = 0;
+  device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, handle, &value), "reading a timeline");
+  return value;
+}
+
+void Timeline::wait(uint64_t value) const {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kSpin = std::chrono::microseconds(50);
+  const auto start = Clock::now();
+  uint64_t seen = completed();
+  while (seen < value && Clock::now() - start < kSpin) seen = completed();
+  const uint64_t limit = no_progress_limit();
+  auto progress = Clock::now();
+  while (seen < value) {
+    device_.refuse_if_lost();
+    VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+    info.semaphoreCount = 1;
+    info.pSemaphores = &handle;
+    info.pValues = &value;
+    constexpr uint64_t kSlice = 1'000'000'000;  // ns
+    device_.check(device_.vk.vkWaitSemaphores(device_.handle, &info, kSlice), "waiting for a stream");
+    const uint64_t now = completed();
+    if (now != seen) progress = Clock::now();
+    seen = now;
+    if (limit != 0 && seen < value && Clock::now() - progress > std::chrono::seconds(limit))
+      device_.lose("nothing was done for as long as NARROWS_VULKAN_TIMEOUT says");
+  }
+}
+
+// ---- recorder ----
+
+// Its first scope is all that was submitted to the queue before: that makes a stream in order.
+void Recorder::barrier() {
+  const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, kWrites | kReads};
+  device_.vk.vkCmdPipelineBarrier(batch_.commands, kStages, kStages, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+Address Recorder::params(const void* block, uint64_t size) {
+  constexpr uint64_t kAlignment = 64;
+  if (batch_.params_used + size > kParamsBytes)
+    refuse(NW_FAILED, -1, "vulkan: an op keeps more than %llu bytes of params", static_cast<unsigned long long>(kMaxParams));
+  std::memcpy(static_cast<char*>(batch_.params.mapped) + batch_.params_used, block, size);
+  const Address address = batch_.params.address + batch_.params_used;
+  batch_.params_used = round_up(batch_.params_used + size, kAlignment);
+  return address;
+}
+
+void Recorder::dispatch(Kernel kernel, const void* push, uint32_t size, int64_t groups, bool ordered) {
+  if (groups <= 0) return;
+  const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
+  const int64_t rows = ceil_div(groups, most[0]);
+  if (rows > most[1])
+    refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
+           device_.physical.properties.deviceName, most[0], most[1]);
+  const VolkDeviceTable& vk = device_.vk;
+  if (ordered) barrier();
+  vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
+  vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, size, push);
+  vk.vkCmdDispatch(batch_.commands, static_cast<uint32_t>(ceil_div(groups, rows)), static_cast<uint32_t>(rows), 1);
+}
+
+void Recorder::copy(Span to, Span from, uint64_t size) {
+  barrier();
+  const VkBufferCopy region{from.offset, to.offset, size};
+  device_.vk.vkCmdCopyBuffer(batch_.commands, from.buffer, to.buffer, 1, &region);
+}
+
+// ---- stream: batches ----
+
+Stream::Stream(Device& device, Queue& queue) : device_(device), queue_(queue), timeline_(std::make_shared<Timeline>(device)) {
+  VkCommandPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  info.queueFamilyIndex = device_.physical.queue_family;
+  device_.check(device_.vk.vkCreateCommandPool(device_.handle, &info, nullptr, &pool_), "creating a command pool");
+}
+
+Stream::~Stream() {
+  if (device_.is_lost()) return;
+  try {
+    sync();
+  } catch (const Refusal&) {
+    return;  // lost just now
+  }
+  for (const auto& batch : batches_) device_.memory().destroy_buffer(batch->params);
+  device_.memory().destroy_buffer(staging_);
+  device_.vk.vkDestroyCommandPool(device_.handle, pool_, nullptr);
+}
+
+Batch* Stream::new_batch() {
+  auto batch = std::make_unique<Batch>();
+  VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+  info.commandPool = pool_;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  batch->params = device_.memory().create_buffer(kParamsBytes, Side::upload);
+  const VkResult result = device_.vk.vkAllocateCommandBuffers(device_.handle, &info, &batch->commands);
+  if (result < 0) device_.memory().destroy_buffer(batch->params);
+  device_.check(result, "creating a command buffer");
+  return batches_.emplace_back(std::move(batch)).get();
+}
+
+// The batch that the next op goes into, with room for it.
+Batch& Stream::open_batch() {
+  device_.refuse_if_lost();
+  if (open_ != nullptr && (open_->ended || open_->params_used + Recorder::kMaxParams > kParamsBytes)) flush();
+  if (open_ != nullptr) return *open_;
+  collect();
+  if (flying_.size() >= kMaxFlying) {
+    timeline_->wait(flying_.front()->value);
+    collect();
+  }
+  Batch* batch = nullptr;
+  if (idle_.empty()) {
+    batch = new_batch();
+  } else {
+    batch = idle_.back();
+    idle_.pop_back();
+  }
+  batch->params_used = batch->ops = 0;
+  batch->ended = false;
+  batch->waits = std::move(waits_);
+  waits_.clear();
+  open_ = batch;
+  VkCommandBufferBeginInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  device_.check(device_.vk.vkBeginCommandBuffer(batch->commands, &info), "beginning a command buffer");
+  return *batch;
+}
+
+void Stream::end_op() {
+  if (++open_->ops >= kMaxOps || timeline_->completed() == submitted_) flush();
+}
+
+uint64_t Stream::flush(bool read_by_host) {
+  if (open_ == nullptr) return submitted_;
+  if (!open_->ended) {
+    if (read_by_host || device_.physical.is_unified()) {  // a mapped pointer sees what was written only after this, and the wait
+      const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, VK_ACCESS_HOST_READ_BIT};
+      device_.vk.vkCmdPipelineBarrier(open_->commands, kStages, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &memory, 0, nullptr, 0, nullptr);
+    }
+    // What was recorded is gone if this fails: the stream's results can be no one's.
+    if (device_.vk.vkEndCommandBuffer(open_->commands) < 0) device_.lose("a command buffer could not be ended");
+    open_->ended = true;
+  }
+  submit(*open_);
+  flying_.push_back(open_);
+  open_ = nullptr;
+  return submitted_;
+}
+
+// vkQueueSubmit rather than its successor, which is Vulkan 1.3 and costs the same.
+void Stream::submit(Batch& batch) {
+  std::vector<VkSemaphore> semaphores;
+  std::vector<uint64_t> values;
+  for (const auto& [timeline, value] : batch.waits) semaphores.push_back(timeline->handle), values.push_back(value);
+  const std::vector<VkPipelineStageFlags> stages(batch.waits.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+  const uint64_t next = submitted_ + 1;
+  VkTimelineSemaphoreSubmitInfo timeline{.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
+  timeline.waitSemaphoreValueCount = static_cast<uint32_t>(values.size());
+  timeline.pWaitSemaphoreValues = values.data();
+  timeline.signalSemaphoreValueCount = 1;
+  timeline.pSignalSemaphoreValues = &next;
+  VkSubmitInfo info{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO};
+  info.pNext = &timeline;
+  info.waitSemaphoreCount = static_cast<uint32_t>(semaphores.size());
+  info.pWaitSemaphores = semaphores.data();
+  info.pWaitDstStageMask = stages.data();
+  info.commandBufferCount = 1;
+  info.pCommandBuffers = &batch.commands;
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &timeline_->handle;
+  {
+    const std::lock_guard lock(queue_.mutex);
+    device_.check(device_.vk.vkQueueSubmit(queue_.handle, 1, &info, VK_NULL_HANDLE), "submitting work");
+  }
+  batch.value = submitted_ = next;
+}
+
+// Takes back what is done.
+void Stream::collect() {
+  const uint64_t done = timeline_->completed();
+  while (!flying_.empty() && flying_.front()->value <= done) {
+    flying_.front()->waits.clear();
+    idle_.push_back(flying_.front());
+    flying_.pop_front();
+  }
+  while (!freed_.empty() && freed_.front().value <= done) {
+    device_.memory().give_back(freed_.front().address);
+    freed_.pop_front();
+  }
+}
+
+void Stream::sync() {
+  uint64_t value = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    device_.refuse_if_lost();
+    value = flush();
+  }
+  timeline_->wait(value);
+  const std::lock_guard lock(mutex_);
+  collect();
+}
+
+void Stream::wait_for(Stream& signaler) {
+  if (&signaler == this) return;
+  uint64_t value = 0;
+  {
+    const std::lock_guard lock(signaler.mutex_);
+    device_.refuse_if_lost();
+    value = signaler.flush();
+    if (signaler.timeline_->completed() >= value) return;
+  }
+  const std::lock_guard lock(mutex_);
+  flush();  // what is on this stream already need not wait
+  waits_.emplace_back(signaler.timeline_, value);
+}
+
+// ---- stream: memory ----
+
+Address Stream::allocate(uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  device_.refuse_if_lost();
+  collect();
+  const uint64_t piece = round_up(size, NW_WORKSPACE_ALIGN);
+  // What was freed on this stream may be used by what comes after on it at once.
+  const auto again = std::find_if(freed_.begin(), freed_.end(),
+                                  [&](const Freed& f) { return round_up(f.size, NW_WORKSPACE_ALIGN) == piece && f.size >= size; });
+  if (again != freed_.end()) {
+    const Address address = again->address;
+    freed_.erase(again);
+    device_.memory().revive(address, size);
+    return address;
+  }
+  if (const Address address = device_.memory().allocate(size)) return address;
+  timeline_->wait(flush());
+  collect();
+  device_.memory().trim();
+  return device_.memory().allocate(size);
+}
+
+void Stream::free(Address address) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t size = device_.memory().retire(address);
+  freed_.push_back({address, size, pending_value()});
+  if (!device_.is_lost()) collect();
+}
+
+// ---- stream: copies from and to the host ----
+
+Span Stream::span(Address begin, uint64_t size, const char* what) const {
+  const std::optional<Span> found = device_.memory().find(begin, begin + size);
+  if (!found)
+    refuse(NW_INVALID, -1, "vulkan: %s: bytes [0x%llx, 0x%llx) lie in no live allocation of device %d", what,
+           static_cast<unsigned long long>(begin), static_cast<unsigned long long>(begin + size), device_.id);
+  return *found;
+}
+
+Buffer& Stream::staging() {
+  if (staging_.handle == VK_NULL_HANDLE) staging_ = device_.memory().create_buffer(kStagingBytes, Side::host);
+  return staging_;
+}
+
+void Stream::copy_to_host(void* to, Address from, uint64_t size) {
+  Span source = span(from, size, "copy from");
+  if (source.mapped != nullptr) {
+    sync();
+    std::memcpy(to, source.mapped, size);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  constexpr uint64_t kHalf = kStagingBytes / 2;
+  Buffer& buffer = staging();
+  uint64_t values[2] = {};
+  const auto chunk = [&](uint64_t i) { return std::min(kHalf, size - i * kHalf); };
+  const uint64_t chunks = (size + kHalf - 1) / kHalf;
+  for (uint64_t i = 0; i <= chunks; ++i) {
+    if (i < chunks) {
+      Recorder recorder(device_, open_batch());
+      recorder.copy({buffer.handle, i % 2 * kHalf, nullptr}, {source.buffer, source.offset + i * kHalf, nullptr}, chunk(i));
+      values[i % 2] = flush(true);
+    }
+    if (i == 0) continue;
+    timeline_->wait(values[(i - 1) % 2]);
+    std::memcpy(static_cast<char*>(to) + (i - 1) * kHalf, static_cast<char*>(buffer.mapped) + (i - 1) % 2 * kHalf, chunk(i - 1));
+  }
+  collect();
+}
+
+void Stream::copy_from_host(Address to, const void* from, uint64_t size) {
+  Span target = span(to, size, "copy to");
+  if (target.mapped != nullptr) {
+    sync();
+    std::memcpy(target.mapped, from, size);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  constexpr uint64_t kHalf = kStagingBytes / 2;
+  Buffer& buffer = staging();
+  uint64_t values[2] = {};
+  for (uint64_t i = 0; i * kHalf < size; ++i) {
+    const uint64_t bytes = std::min(kHalf, size - i * kHalf);
+    timeline_->wait(values[i % 2]);
+    std::memcpy(static_cast<char*>(buffer.mapped) + i % 2 * kHalf, static_cast<const char*>(from) + i * kHalf, bytes);
+    Recorder recorder(device_, open_batch());
+    recorder.copy({target.buffer, target.offset + i * kHalf, nullptr}, {buffer.handle, i % 2 * kHalf, nullptr}, bytes);
+    values[i % 2] = flush();
+  }
+  timeline_->wait(submitted_);
+  collect();
+}
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,130 @@
+// stream.h -- a stream: work in order on one queue. Steps 4 and 5 of a tensor's path.
+// Ops are appended to an open command buffer, the batch, which is submitted when it is full, when somebody waits, or when the
+// device has nothing else to do: a submission costs microseconds, an op within one a fraction.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "memory.h"
+
+namespace narrows::vulkan {
+
+class Device;
+struct Queue;
+
+// A timeline semaphore; value n: the stream's n-th submission is done. Shared by the submissions that wait for it.
+class Timeline {
+ public:
+  explicit Timeline(Device& device);
+  ~Timeline();
+  uint64_t completed() const;
+  // Spins shortly, then blocks. A device that makes no progress for NARROWS_VULKAN_TIMEOUT seconds (120; 0: for ever) is lost:
+  // after a wild write some drivers report nothing else.
+  void wait(uint64_t value) const;
+  VkSemaphore handle = VK_NULL_HANDLE;
+
+ private:
+  Device& device_;
+};
+
+// Commands on their way: being recorded, submitted, or done and ready for the next.
+struct Batch {
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  Buffer params;  // what ops keep beyond push constants
+  uint64_t params_used = 0;
+  uint32_t ops = 0;
+  bool ended = false;  // recorded to the end, but not submitted: the driver was out of memory
+  uint64_t value = 0;  // of the stream's timeline
+  std::vector<std::pair<std::shared_ptr<Timeline>, uint64_t>> waits;
+};
+
+// What an op records with. Every command waits for all that was put on the stream before it.
+class Recorder {
+ public:
+  // Copies `block` to where the device reads it; the address holds until the batch is done. At most kMaxParams bytes an op.
+  template <class Block>
+  Address params(const Block& block) {
+    return params(&block, sizeof(Block));
+  }
+  Address params(const void* block, uint64_t size);
+
+  // Runs `groups` work groups, numbered by flat_group() of shaders/common.glsl, of which there may be more: those past the last
+  // have to return. ordered = false: does not wait for the op's own commands before it.
+  template <class Push>
+  void dispatch(Kernel kernel, const Push& push, int64_t groups, bool ordered = true) {
+    static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
+    dispatch(kernel, &push, sizeof(Push), groups, ordered);
+  }
+  void copy(Span to, Span from, uint64_t size);
+  Device& device() const { return device_; }
+
+  static constexpr uint64_t kMaxParams = 16 << 10;
+
+ private:
+  friend class Stream;
+  Recorder(Device& device, Batch& batch) : device_(device), batch_(batch) {}
+  void dispatch(Kernel kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
+  void barrier();
+
+  Device& device_;
+  Batch& batch_;
+};
+
+// Thread-safe. Errors are thrown as Refusal.
+class Stream {
+ public:
+  Stream(Device& device, Queue& queue);
+  ~Stream();
+
+  // body(Recorder&) appends one op.
+  template <class Body>
+  void record(Body&& body) {
+    const std::lock_guard lock(mutex_);
+    Recorder recorder(device_, open_batch());
+    body(recorder);
+    end_op();
+  }
+  void sync();
+  void wait_for(Stream& signaler);  // from here on; the host does not wait
+
+  Address allocate(uint64_t size);  // 0 where there is no room, even after waiting for this stream
+  void free(Address address);
+  void copy_to_host(void* to, Address from, uint64_t size);
+  void copy_from_host(Address to, const void* from, uint64_t size);
+
+ private:
+  Batch& open_batch();
+  Batch* new_batch();
+  void end_op();
+  uint64_t flush(bool read_by_host = false);  // the value that stands for all so far
+  void submit(Batch& batch);
+  void collect();
+  uint64_t pending_value() const { return open_ != nullptr ? submitted_ + 1 : submitted_; }
+  Span span(Address begin, uint64_t size, const char* what) const;
+  Buffer& staging();
+
+  struct Freed {
+    Address address;
+    uint64_t size;
+    uint64_t value;
+  };
+  Device& device_;
+  Queue& queue_;
+  std::mutex mutex_;
+  std::shared_ptr<Timeline> timeline_;
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  Batch* open_ = nullptr;
+  std::deque<Batch*> flying_;
+  std::vector<Batch*> idle_;
+  std::vector<std::unique_ptr<Batch>> batches_;
+  std::vector<std::pair<std::shared_ptr<Timeline>, uint64_t>> waits_;  // of the next batch
+  std::deque<Freed> freed_;
+  Buffer staging_;
+  uint64_t submitted_ = 0;
+};
+
+}  // namespace narrows::vulkan
