@@ -3,7 +3,7 @@
 // includes math_f32.glsl (f32, f16, bf16) or math_f64.glsl before. A driver keeps one case of a switch, but reads all of them when
 // it makes a pipeline: so a module has one GROUP of functions (elementwise_groups.glsl), and calls apply() in one place only.
 //   apply(a, b, c)  what has the operands' dtype; an absent operand is not read; of elu, b is alpha
-//   holds(a, b)     what gives bool
+//   holds(a, b)     what gives bool; only of GROUP_BASIC (glslc 2023.2 crashes on a switch without a case)
 // where and cast are not here: where chooses between bits of any dtype, cast is elementwise_cast.glsl.
 #include "elementwise_groups.glsl"
 
@@ -59,7 +59,6 @@ REAL apply_unary(REAL a) {
     case NW_EW_ATAN: return atan_real(a);
 #endif
 #if WITH(GROUP_ERROR)
-    case NW_EW_GELU: return gelu_real(a);
     case NW_EW_ERF: return erf_real(a);
     case NW_EW_ERFC: return erfc_real(a);
 #endif
@@ -95,13 +94,16 @@ REAL apply(REAL a, REAL b, REAL c) {
 #if WITH(GROUP_ANGLES)
     case NW_EW_ATAN2: return atan2_real(a, b);
 #endif
+#if WITH(GROUP_ERROR)
+    case NW_EW_GELU: return gelu_real(a);
+#endif
     default: return apply_unary(a);
   }
 }
 
+#if WITH(GROUP_BASIC)
 bool holds(REAL a, REAL b) {
   switch (FUNCTION) {
-#if WITH(GROUP_BASIC)
     case NW_EW_LOGICAL_NOT: return is_zero(a);
     case NW_EW_ISNAN: return is_nan(a);
     case NW_EW_ISINF: return is_inf(a);
@@ -115,7 +117,7 @@ bool holds(REAL a, REAL b) {
     case NW_EW_LOGICAL_AND: return !is_zero(a) && !is_zero(b);
     case NW_EW_LOGICAL_OR: return !is_zero(a) || !is_zero(b);
     case NW_EW_LOGICAL_XOR: return is_zero(a) != is_zero(b);
-#endif
     default: return false;
   }
 }
+#endif
