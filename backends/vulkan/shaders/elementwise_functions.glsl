@@ -3,8 +3,8 @@
 // includes math_f32.glsl (f32, f16, bf16) or math_f64.glsl before. A driver keeps one case of a switch, but reads all of them when
 // it makes a pipeline: so a module has one GROUP of functions (elementwise_groups.glsl), and calls apply() in one place only.
 //   apply(a, b, c)  what has the operands' dtype; an absent operand is not read; of elu, b is alpha
-//   holds(a, b)     what gives bool; only of GROUP_BASIC (glslc 2023.2 crashes on a switch without a case)
-// where and cast are not here: where chooses between bits of any dtype, cast is elementwise_cast.glsl.
+//   holds(a, b)     what gives bool; all of it in GROUP_BASIC
+// where and cast are not here: they work on bits of any dtype.
 #include "elementwise_groups.glsl"
 
 precise REAL add_real(REAL a, REAL b) { return a + b; }
@@ -101,8 +101,8 @@ REAL apply(REAL a, REAL b, REAL c) {
   }
 }
 
-#if WITH(GROUP_BASIC)
 bool holds(REAL a, REAL b) {
+#if WITH(GROUP_BASIC)  // glslc 2023.2 crashes on a switch without a case
   switch (FUNCTION) {
     case NW_EW_LOGICAL_NOT: return is_zero(a);
     case NW_EW_ISNAN: return is_nan(a);
@@ -119,5 +119,7 @@ bool holds(REAL a, REAL b) {
     case NW_EW_LOGICAL_XOR: return is_zero(a) != is_zero(b);
     default: return false;
   }
-}
+#else
+  return false;
 #endif
+}
