@@ -33,7 +33,7 @@ Map::Map(const MapRequest& r, int variant) {
   unroll_ = variant_ == kScalar || p.heavy || r.device.physical.is_cpu() ? 1 : 4;
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_,
-                                               word(vector_), word(unroll_), variant_ == kScalar, word(p.operand)});
+                                               word(vector_), word(unroll_), variant_ == kScalar, word(p.operand), flat_});
   if (!empty_ && !flat_) plan_layout();
 }
 

@@ -16,6 +16,7 @@ layout(constant_id = 6) const uint VECTOR = 1;  // elements
 layout(constant_id = 7) const uint UNROLL = 1;
 layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR and UNROLL are 1
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
+layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
@@ -35,12 +36,12 @@ layout(push_constant) uniform Push {
   uint64_t operand[4];  // addresses; of a number its bits
   uint64_t out_;
   uint64_t alpha;  // of elu, in the type that is computed in
-  uint64_t layout_;  // 0: one run of elements, the first vector of which may begin `lead` elements before
-  uint64_t count;    // elements of the run
-  uint lead;
+  uint64_t layout_;
+  uint64_t count;  // RUN: elements
+  uint lead;       // RUN: those of the first vector that are not there
   uint numbers;   // bit k: slot k is a number
   uint repeated;  // bit k: its elements along the first dimension are all the same one
-  uint is_misaligned;  // a run: no access of more than one element; ANYWHERE: no access of more than a byte
+  uint is_misaligned;  // RUN: no access of more than one element; ANYWHERE: no access of more than a byte
 };
 
 uint dtype_of_slot(uint k);
@@ -115,7 +116,7 @@ uvec4 load_slot(uint k, uint e) {
   if (ANYWHERE) return uvec4(unpack32(is_misaligned != 0 ? load_bytes(at, size) : load_element(at, size)), 0, 0);
   if (VECTOR == 1) return load_vector(at, size);
   if ((repeated >> k & 1) != 0) return repeated_element(load_element(at, size), size);
-  if (end[e] - begin[e] == VECTOR && is_misaligned == 0) return load_vector(at, VECTOR * size);
+  if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) return load_vector(at, VECTOR * size);
   uvec4 vector = uvec4(0);
   [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i)
     vector = with_element(vector, load_element(at + i * size, size), i, size);
@@ -131,9 +132,9 @@ void store_out(uvec4 vector, uint e) {
       store_bytes(at, pack64(vector.xy), size);
     else
       store_element(at, pack64(vector.xy), size);
-  } else if (end[e] - begin[e] == VECTOR && (VECTOR == 1 || is_misaligned == 0)) {
+  } else if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) {
     store_vector(at, vector, VECTOR * size);
-  } else if (VECTOR > 1) {
+  } else {
     [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i) store_element(at + i * size, element_of(vector, i, size), size);
   }
 }
@@ -145,7 +146,7 @@ bool is_whole() {
 }
 
 void main() {
-  if (VECTOR > 1 && layout_ == 0ul)
+  if (RUN)
     locate_in_run();
   else
     locate_in_layout();
