@@ -147,8 +147,8 @@ void Map::plan_rectangle(int second, bool is_transposed, const int64_t* extent) 
     for (int d = 0; d < 2; ++d) {
       const int from = d == 1 ? second : 0;
       const int64_t step = from < space_.ndim ? stride(slot, from) * (d == 0 ? vector_ : 1) : 0;
-      layout_.inner[slot][d] = step;
-      layout_.step[slot] += apart[d] * step;
+      layout_.steps[slot].within[d] = step;
+      layout_.steps[slot].of_thread += apart[d] * step;
     }
   }
 }
@@ -171,7 +171,7 @@ void Map::plan_layout() {
     layout_.blocks[d] = static_cast<uint32_t>(blocks);
     for (int slot = 0; slot <= kOut; ++slot)
       if (is_tensor(slot) && source(d) < space_.ndim)
-        layout_.stride[slot][d] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
+        layout_.steps[slot].stride[d] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
   }
 }
 

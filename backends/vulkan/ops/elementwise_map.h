@@ -67,16 +67,17 @@ class Map {
     uint64_t count;
     uint32_t lead, numbers, repeated, is_misaligned;
   };
+  struct Steps {
+    int64_t within[2], of_thread, padding;
+    int64_t stride[NW_MAX_NDIM];
+  };
   struct Layout {
-    int64_t stride[kMaxSlots + 1][NW_MAX_NDIM];
-    int64_t inner[kMaxSlots + 1][2];
-    int64_t step[kMaxSlots + 1];
     uint64_t extent[2];
+    uint32_t block[2], apart[2];
+    uint32_t dims, width;
     uint32_t blocks[NW_MAX_NDIM];
-    uint32_t dims;
-    uint32_t width;
-    uint32_t apart[2];
-    uint32_t block[2];
+    uint32_t padding[6];
+    Steps steps[kMaxSlots + 1];
   };
 
   void read(const MapRequest& r);

@@ -21,16 +21,19 @@ layout(constant_id = 10) const bool RUN = false;      // elements side by side f
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
 const int OUTPUT = 4;  // behind the slots
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Layout {
-  int64_t stride[5][16];  // bytes between rectangles
-  int64_t inner[5][2];    // bytes between the vectors of a rectangle
-  int64_t step[5];        // bytes between the vectors of a thread
-  uint64_t extent[2];     // vectors
-  uint blocks[16];        // rectangles along each dimension
+struct Steps {
+  i64vec4 within;     // bytes between the vectors of a rectangle along its two dimensions, and between those of a thread
+  int64_t stride[16];  // bytes between rectangles
+};
+layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
+  u64vec2 extent;  // vectors, along the first two dimensions
+  uvec2 block;     // of a rectangle, likewise
+  uvec2 apart;     // a thread's vectors, likewise
   uint dims;
-  uint width;     // threads along the first dimension, a power of two
-  uint apart[2];  // a thread's vectors, along the two dimensions
-  uint block[2];  // extent of a rectangle
+  uint width;       // threads along the first dimension, a power of two
+  uint blocks[16];  // rectangles along each dimension
+  uint padding[6];
+  Steps steps[5];
 };
 layout(push_constant) uniform Push {
   uint64_t operand[4];  // addresses; of a number its bits
@@ -80,29 +83,30 @@ void locate_in_run() {
 
 void locate_in_layout() {
   Layout l = Layout(layout_);
+  const u64vec2 extent = l.extent;
+  const uvec2 block = l.block, apart = l.apart;
+  const uint dims = l.dims, width = l.width;
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k) place[k] = k == SLOTS ? out_ : operand[k];
   uint left = flat_group();
-  uint64_t columns = l.extent[0], rows = l.extent[1];
-  [[dont_unroll]] for (uint d = 0; d < l.dims; ++d) {
-    const uint next = left / l.blocks[d], digit = left - next * l.blocks[d];
+  u64vec2 there = extent;  // vectors from the rectangle's first on
+  [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
+    const uint blocks = l.blocks[d], next = left / blocks, digit = left - next * blocks;
     left = next;
-    if (d == 0) columns -= uint64_t(digit) * l.block[0];
-    if (d == 1) rows -= uint64_t(digit) * l.block[1];
+    if (d < 2) there[d] -= uint64_t(digit) * block[d];
     [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
-      if (k == SLOTS || is_used(k)) place[k] += uint64_t(digit * l.stride[k == SLOTS ? OUTPUT : k][d]);
+      if (k == SLOTS || is_used(k)) place[k] += uint64_t(digit * l.steps[k == SLOTS ? OUTPUT : k].stride[d]);
   }
-  const uint x = gl_LocalInvocationID.x & (l.width - 1), y = gl_LocalInvocationID.x / l.width;
+  const uvec2 at = uvec2(gl_LocalInvocationID.x & (width - 1), gl_LocalInvocationID.x / width);
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
     if (k != SLOTS && !is_used(k)) continue;
-    const uint from = k == SLOTS ? OUTPUT : k;
-    place[k] += uint64_t(x * l.inner[from][0] + y * l.inner[from][1]);
-    step_[k] = l.step[from];
+    const i64vec4 within = l.steps[k == SLOTS ? OUTPUT : k].within;
+    place[k] += uint64_t(at.x * within.x + at.y * within.y);
+    step_[k] = within.z;
   }
-  const uint width = uint(min(columns, uint64_t(l.block[0]))), height = uint(min(rows, uint64_t(l.block[1])));
-  const bool is_past = left != 0;
+  const uint width_there = uint(min(there.x, uint64_t(block.x))), height_there = uint(min(there.y, uint64_t(block.y)));
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
     begin[e] = 0;
-    end[e] = !is_past && x + e * l.apart[0] < width && y + e * l.apart[1] < height ? VECTOR : 0;
+    end[e] = left == 0 && at.x + e * apart.x < width_there && at.y + e * apart.y < height_there ? VECTOR : 0;
   }
 }
 
@@ -115,12 +119,12 @@ uvec4 load_slot(uint k, uint e) {
   if (begin[e] >= end[e]) return uvec4(0);
   if (ANYWHERE) return uvec4(unpack32(is_misaligned != 0 ? load_bytes(at, size) : load_element(at, size)), 0, 0);
   if (VECTOR == 1) return load_vector(at, size);
-  if ((repeated >> k & 1) != 0) return repeated_element(load_element(at, size), size);
-  if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) return load_vector(at, VECTOR * size);
+  const bool is_repeated = (repeated >> k & 1) != 0;
+  if (!is_repeated && (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0))) return load_vector(at, VECTOR * size);
   uvec4 vector = uvec4(0);
-  [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i)
-    vector = with_element(vector, load_element(at + i * size, size), i, size);
-  return vector;
+  const uint first = is_repeated ? 0 : begin[e], last = is_repeated ? 1 : end[e];
+  [[dont_unroll]] for (uint i = first; i < last; ++i) vector = with_element(vector, load_element(at + i * size, size), i, size);
+  return is_repeated ? repeated_element(element_of(vector, 0, size), size) : vector;
 }
 
 void store_out(uvec4 vector, uint e) {
