@@ -4,6 +4,7 @@
 #                                                           narrows::vulkan::shaders::NAME of HEADER
 find_program(GLSLC glslc REQUIRED)
 set(NARROWS_SHADERS "")
+set(NARROWS_GLSLC_OPTIMIZE -O)  # of the shaders that are added from there on
 set(NARROWS_SHADER_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${NARROWS_SHADER_FOLDER})
 
@@ -12,8 +13,8 @@ function(narrows_add_shader name file)
   list(TRANSFORM ARGN PREPEND -D)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
-  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num ${ARGN} -MD -MF ${words}.d
-                     -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -o ${words} ${source} DEPENDS ${source} DEPFILE ${words}.d
+  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} -Werror -mfmt=num ${ARGN}
+                     -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -o ${words} ${source} DEPENDS ${source} DEPFILE ${words}.d
                      COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
 endfunction()

@@ -1,0 +1,103 @@
+// elementwise_integers.glsl -- the functions of elementwise over integers and bool, of one element; see elementwise_functions.glsl.
+// The includer defines `const int FUNCTION` and
+//   INTEGER   the type in which it computes: int, uint, int64_t or uint64_t. 8 and 16 bits are widened to 32 when loaded; what is
+//             stored are the low bits, so that all wraps.
+//   UNSIGNED  the unsigned type of the same width
+//   WIDTH     bits of the dtype, 1 for bool (in a uint of 0 or 1)
+//   SIGNED    1 or 0
+#include "elementwise_numbers.glsl"
+
+INTEGER quotient(INTEGER a, INTEGER b) {
+  if (b == INTEGER(0)) return INTEGER(0);
+#if SIGNED
+  if (b == INTEGER(-1)) return INTEGER(UNSIGNED(0) - UNSIGNED(a));  // of the lowest number it wraps
+#endif
+  return a / b;
+}
+// GLSL leaves % of negative numbers undefined.
+INTEGER rest_of(INTEGER a, INTEGER b) { return b == INTEGER(0) ? INTEGER(0) : a - quotient(a, b) * b; }
+
+INTEGER remainder(INTEGER a, INTEGER b) {
+  const INTEGER r = rest_of(a, b);
+#if SIGNED
+  if (r != INTEGER(0) && (r < INTEGER(0)) != (b < INTEGER(0))) return r + b;
+#endif
+  return r;
+}
+
+INTEGER power(INTEGER a, INTEGER b) {
+#if SIGNED
+  if (b < INTEGER(0)) {
+    if (a == INTEGER(1)) return a;
+    return a != INTEGER(-1) ? INTEGER(0) : (b & INTEGER(1)) != INTEGER(0) ? a : INTEGER(1);
+  }
+#endif
+  UNSIGNED result = UNSIGNED(1), base = UNSIGNED(a);
+  for (UNSIGNED e = UNSIGNED(b); e != UNSIGNED(0); e >>= 1) {
+    if ((e & UNSIGNED(1)) != UNSIGNED(0)) result *= base;
+    base *= base;
+  }
+  return INTEGER(result);
+}
+
+// On the unsigned type: a negative b is a large one.
+bool is_shift(INTEGER b) { return UNSIGNED(b) < UNSIGNED(WIDTH); }
+INTEGER left_shift(INTEGER a, INTEGER b) { return is_shift(b) ? INTEGER(UNSIGNED(a) << int(b)) : INTEGER(0); }
+INTEGER right_shift(INTEGER a, INTEGER b) {
+  if (is_shift(b)) return a >> int(b);
+  return a < INTEGER(0) ? ~INTEGER(0) : INTEGER(0);
+}
+
+INTEGER sign_of(INTEGER a) { return a > INTEGER(0) ? INTEGER(1) : a == INTEGER(0) ? INTEGER(0) : ~INTEGER(0); }
+
+INTEGER apply_unary(INTEGER a) {
+  switch (FUNCTION) {
+    case NW_EW_NEG: return INTEGER(UNSIGNED(0) - UNSIGNED(a));
+    case NW_EW_ABS: return a < INTEGER(0) ? INTEGER(UNSIGNED(0) - UNSIGNED(a)) : a;
+    case NW_EW_SIGN: return sign_of(a);
+    case NW_EW_SQUARE: return INTEGER(UNSIGNED(a) * UNSIGNED(a));
+    case NW_EW_RELU: return a > INTEGER(0) ? a : INTEGER(0);
+    case NW_EW_BITWISE_NOT: return WIDTH == 1 ? INTEGER(1) - a : ~a;
+    default: return a;  // floor, ceil, round, trunc
+  }
+}
+
+INTEGER apply(INTEGER a, INTEGER b, INTEGER c) {
+  switch (FUNCTION) {
+    case NW_EW_ADD: return INTEGER(UNSIGNED(a) + UNSIGNED(b));
+    case NW_EW_SUB: return INTEGER(UNSIGNED(a) - UNSIGNED(b));
+    case NW_EW_MUL: return INTEGER(UNSIGNED(a) * UNSIGNED(b));
+    case NW_EW_DIV: return quotient(a, b);
+    case NW_EW_POW: return power(a, b);
+    case NW_EW_MAXIMUM: return max(a, b);
+    case NW_EW_MINIMUM: return min(a, b);
+    case NW_EW_FMOD: return rest_of(a, b);
+    case NW_EW_REMAINDER: return remainder(a, b);
+    case NW_EW_BITWISE_AND: return a & b;
+    case NW_EW_BITWISE_OR: return a | b;
+    case NW_EW_BITWISE_XOR: return a ^ b;
+    case NW_EW_BITWISE_LEFT_SHIFT: return left_shift(a, b);
+    case NW_EW_BITWISE_RIGHT_SHIFT: return right_shift(a, b);
+    case NW_EW_FMA: return INTEGER(UNSIGNED(a) * UNSIGNED(b) + UNSIGNED(c));
+    case NW_EW_CLAMP: return min(max(a, b), c);
+    default: return apply_unary(a);
+  }
+}
+
+bool holds(INTEGER a, INTEGER b) {
+  const INTEGER none = INTEGER(0);
+  switch (FUNCTION) {
+    case NW_EW_LOGICAL_NOT: return a == none;
+    case NW_EW_ISFINITE: return true;
+    case NW_EW_EQ: return a == b;
+    case NW_EW_NE: return a != b;
+    case NW_EW_LT: return a < b;
+    case NW_EW_LE: return a <= b;
+    case NW_EW_GT: return a > b;
+    case NW_EW_GE: return a >= b;
+    case NW_EW_LOGICAL_AND: return a != none && b != none;
+    case NW_EW_LOGICAL_OR: return a != none || b != none;
+    case NW_EW_LOGICAL_XOR: return (a != none) != (b != none);
+    default: return false;  // isnan, isinf
+  }
+}
