@@ -19,7 +19,7 @@ precise REAL sigmoid_slope(REAL a) {
 precise REAL gelu_slope(REAL a) {
   if (is_nan(a)) return a;
   if (size(a) > kGeluEnd) return is_negative(a) ? REAL(0) : REAL(1);
-  REAL cdf = REAL(0.5) * erfc_real(-a * kSqrtHalf);
+  REAL cdf = REAL(0.5) * erfc_real(-a * kSqrtHalf.x);
   return cdf + a * (kNormalDensity * exp_real(REAL(-0.5) * (a * a)));
 }
 precise REAL gelu_tanh_slope(REAL a) {
