@@ -59,8 +59,8 @@ precise float asin_tail(float z) {
 precise float erf_tail(float z) {
   return 0.128379166 + z * (-0.376126021 + z * (0.112827048 + z * (-0.02674862 + z * 0.00469888328)));
 }
-// ((1 + 2x)*e^(x^2)*erfc(x) - kErfcMiddle)/t in t = (x - 3)/(x + 3) for x in [1/2, 10.8]: a smooth function without a pole, after Shepherd and
-// Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
+// ((1 + 2x)*e^(x^2)*erfc(x) - kErfcMiddle)/t in t = (x - 3)/(x + 3) for x in [1/2, 10.8]: a smooth function without
+// a pole, after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
 const vec2 kErfcMiddle = vec2(1.25300801, 4.98532858e-08);  // at t = 0
 precise float erfc_tail(float t) {
   float p = 0.0683393255 + t * (-0.0237556212 + t * (0.00239170715 + t * (0.00182094704 + t * -0.000538502762)));
@@ -91,7 +91,8 @@ uint two_over_pi(int word, int shift) {
 }
 
 // x - quadrant*pi/2 in [-pi/4, pi/4] for a finite x >= pi/4, by Payne and Hanek's method ("Radian reduction for trigonometric
-// functions", SIGNUM Newsletter 18, 1983): of x*2/pi only the bits from 2^1 down to 2^-62 are formed; the higher ones are whole turns.
+// functions", SIGNUM Newsletter 18, 1983): of x*2/pi only the bits from 2^1 down to 2^-62 are formed; higher
+// ones are whole turns.
 precise vec2 reduce_angle(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), digits = (bits & kFraction) | kImplicit;
   const int offset = int(bits >> kDigits) - kBias - kDigits + 30, word = offset >> 5, shift = offset & 31;
