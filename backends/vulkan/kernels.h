@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "vk.h"
@@ -37,10 +38,14 @@ class Kernels {
 
  private:
   VkPipeline make(const Shader& shader, const std::vector<uint32_t>& constants);
+  void load_cache();
+  void save_cache() noexcept;
 
   Device& device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::string cache_file_;  // "": none
+  size_t was_kept_ = 0;     // bytes of it that were there
   std::mutex mutex_;
   std::map<std::pair<const Shader*, std::vector<uint32_t>>, VkPipeline> made_;
 };
