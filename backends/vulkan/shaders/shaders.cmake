@@ -32,3 +32,4 @@ function(narrows_embed_shaders target)
 endfunction()
 
 include(${CMAKE_CURRENT_SOURCE_DIR}/shaders/elementwise.cmake)
+include(${CMAKE_CURRENT_SOURCE_DIR}/shaders/lltm.cmake)
