@@ -33,3 +33,4 @@ endfunction()
 
 include(${CMAKE_CURRENT_SOURCE_DIR}/shaders/elementwise.cmake)
 include(${CMAKE_CURRENT_SOURCE_DIR}/shaders/lltm.cmake)
+include(${CMAKE_CURRENT_SOURCE_DIR}/shaders/conv1d.cmake)
