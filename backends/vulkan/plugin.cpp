@@ -13,7 +13,7 @@ namespace narrows::vulkan {
 namespace {
 
 constexpr const char* kName = "vulkan";
-constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &lltm};
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &lltm, &lltm_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }

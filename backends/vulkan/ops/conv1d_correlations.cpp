@@ -69,6 +69,7 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   if ((c.length > 1 && c.step != 1) || (c.taps > 1 && c.tap_step != 1)) return nullptr;
   if (std::max({c.length, c.taps, c.extent, c.origin, -c.origin, c.ins}) >= kMostExtent) return nullptr;
+  if (c.length < kPositionsOfFir / 4) return nullptr;  // mostly empty tiles
   const bool in_together = has_rows_together(problem.dtype, problem.in_align, c.in_position,
                                              {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
   const bool out_together =
@@ -87,7 +88,7 @@ std::unique_ptr<Part> plan_windows(const CorrelationProblem& problem) {
 
 // ---- gemm ----
 
-constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 16, 1, 2, 16},
+constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 2, 16},
                    kSmallF64 = {8, 16, 1, 1, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole() && kSmallF64.is_whole());
 

@@ -49,7 +49,11 @@ void main() {
   [[unroll]] for (int i = 0; i < kTaps; ++i) values[i * kThreads + thread] = sums[i];
   barrier();
   if (thread >= kTaps || tap + thread >= s.taps) return;
-  ACC sum = values[thread * kThreads];
-  for (int i = 1; i < kThreads; ++i) sum += values[thread * kThreads + i];
+  ACC sum = ACC(0);
+  for (int i = 0; i < kThreads; i += 8) {  // eight at a time: errors grow with the length of a chain
+    ACC part = values[thread * kThreads + i];
+    [[unroll]] for (int j = 1; j < 8; ++j) part += values[thread * kThreads + i + j];
+    sum += part;
+  }
   write_sum(slice, out_channel, channel, tap + thread, sum);
 }
