@@ -1,6 +1,7 @@
 // elementwise.cpp -- the functions and dtypes of elementwise by number. Step 5 of a tensor's path.
 #include "elementwise.h"
 
+#include <cmath>
 #include <iterator>
 
 namespace narrows::common {
@@ -140,6 +141,51 @@ const char* name_of(int dtype) { return kDataTypes[dtype - 1].name; }
 int bits_dtype(int dtype) {
   const int64_t size = size_of(dtype);
   return size == 1 ? NW_DTYPE_UINT8 : size == 2 ? NW_DTYPE_UINT16 : size == 4 ? NW_DTYPE_UINT32 : NW_DTYPE_UINT64;
+}
+
+// ---- numbers ----
+
+namespace {
+
+// x rounded to nearest even in a format of that many bits of significand.
+double rounded(double x, int precision, int least_exponent, double largest) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const int exponent = std::max(std::ilogb(x), least_exponent) - (precision - 1);
+  const double nearest = std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
+  return std::fabs(nearest) > largest ? std::copysign(HUGE_VAL, x) : nearest;
+}
+
+template <class T>
+uint64_t bits_of(T x) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(x));
+  return bits;
+}
+
+}  // namespace
+
+uint64_t number_of(int dtype, double real, int64_t integer) {
+  switch (dtype) {
+    case NW_DTYPE_FLOAT64: return bits_of(real);
+    case NW_DTYPE_FLOAT32: return bits_of(static_cast<float>(real));
+    case NW_DTYPE_FLOAT16: return bits_of(static_cast<float>(rounded(real, 11, -14, 65504)));
+    case NW_DTYPE_BFLOAT16: return bits_of(static_cast<float>(rounded(real, 8, -126, 0x1.fep127)));
+    case NW_DTYPE_BOOL: return integer != 0;
+    default: return bits_of(integer);  // little-endian: the low bytes are the number modulo two to the width
+  }
+}
+
+uint64_t stored_number_of(int dtype, double real, int64_t integer) {
+  const uint64_t bits = number_of(dtype, real, integer);
+  if (dtype == NW_DTYPE_BFLOAT16) return bits >> 16;
+  if (dtype != NW_DTYPE_FLOAT16) return bits;
+  const double x = std::fabs(rounded(real, 11, -14, 65504));
+  const uint64_t sign = std::signbit(real) ? 0x8000 : 0;
+  if (x != x) return 0x7E00;
+  if (x > 65504) return sign | 0x7C00;
+  const int exponent = x == 0 ? -14 : std::max(std::ilogb(x), -14);
+  const auto digits = static_cast<uint64_t>(std::ldexp(x, 10 - exponent));  // 1024 and more, but for a subnormal
+  return sign | ((static_cast<uint64_t>(exponent + 14) << 10) + digits);
 }
 
 // ---- a call ----

@@ -31,6 +31,13 @@ int compute_dtype(int dtype);  // f32 for halves, the dtype itself otherwise
 bool is_aligned(const nw_tensor_sig& tensor, int64_t size);
 int bits_dtype(int dtype);  // unsigned integers of the same width: all that a selection or a copy needs to know
 
+// ---- numbers that stand for operands ----
+
+// A real number, or an integer, taken in a dtype and then brought to the type that it is computed in.
+uint64_t number_of(int dtype, double real, int64_t integer);
+// The same as it is stored, for kernels that move bits alone.
+uint64_t stored_number_of(int dtype, double real, int64_t integer);
+
 // ---- a call ----
 
 // What elementwise reads: dtypes are checked against the function.

@@ -31,9 +31,34 @@ bool is_float_control(uint32_t capability) {
          capability == SpvCapabilityRoundingModeRTE;
 }
 
+// What a switch is over, if that is a specialization constant: its value. A module that serves many functions is cut down to one of
+// them before a driver sees it: drivers read, inline and simplify all that can be reached first, and forget most of it afterwards.
+class Choices {
+ public:
+  Choices(const Shader& shader, const std::vector<uint32_t>& constants) {
+    for_each_instruction(shader, [&](const Instruction& i) {
+      if (i.opcode() == SpvOpDecorate && i.words[2] == SpvDecorationSpecId && i.words[3] < constants.size())
+        values_[i.words[1]] = constants[i.words[3]];
+    });
+  }
+  // The label to go to; 0: `i` is no such switch.
+  uint32_t target(const Instruction& i) const {
+    if (i.opcode() != SpvOpSwitch) return 0;
+    const auto value = values_.find(i.words[1]);
+    if (value == values_.end()) return 0;
+    for (uint32_t w = 3; w + 1 < i.count; w += 2)
+      if (i.words[w] == value->second) return i.words[w + 1];
+    return i.words[2];
+  }
+
+ private:
+  std::map<uint32_t, uint32_t> values_;  // by id
+};
+
 // The module for this device: float controls that it lacks are left out, since they only ask for what the functions are written to
 // do without. A capability that it lacks otherwise is a refusal.
-std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader) {
+std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader, const std::vector<uint32_t>& constants) {
+  const Choices choices(shader, constants);
   std::vector<uint32_t> words(shader.words, shader.words + 5);
   std::vector<uint32_t> modes;  // float controls that stay, as capabilities
   const auto kept_mode = [&](const Instruction& i) { return device.has_float_control(i.words[2], i.words[3]); };
@@ -54,6 +79,8 @@ std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shad
     const bool is_control = i.opcode() == SpvOpExecutionMode && i.count == 4 && i.words[2] >= SpvExecutionModeDenormPreserve &&
                             i.words[2] <= SpvExecutionModeRoundingModeRTZ;
     if (is_control && !kept_mode(i)) return;
+    if (const uint32_t target = choices.target(i))
+      return void(words.insert(words.end(), {uint32_t{3} << 16 | SpvOpSwitch, i.words[1], target}));
     words.insert(words.end(), i.words, i.words + i.count);
   });
   return words;
@@ -86,7 +113,7 @@ Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants
 }
 
 VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& constants) {
-  const std::vector<uint32_t> words = words_for(device_.physical, shader);
+  const std::vector<uint32_t> words = words_for(device_.physical, shader, constants);
   VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   module_info.codeSize = words.size() * sizeof(uint32_t);
   module_info.pCode = words.data();

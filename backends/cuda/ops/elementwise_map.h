@@ -18,11 +18,6 @@ struct Slot {
   uint64_t number = 0;
 };
 
-// A real number, or an integer, taken in a dtype and then brought to the type that it is computed in.
-uint64_t number_of(int dtype, double real, int64_t integer);
-// The same as it is stored, for kernels that move bits alone.
-uint64_t stored_number_of(int dtype, double real, int64_t integer);
-
 Divider make_divider(int64_t divisor);
 
 struct MapRequest {

@@ -1,50 +1,68 @@
-// elementwise.cpp -- plans and records elementwise. Step 5 of a tensor's path.
-#include "common/elementwise.h"
-
-#include "backend.h"
-#include "common/space.h"
+// elementwise.cpp -- out = function(a, b, c), broadcast: which program, what stands in its slots. Step 5 of a tensor's path.
+#include "elementwise_map.h"
 
 namespace narrows::vulkan {
+
+// ---- programs ----
+
 namespace {
 
-constexpr const char* kKernels[] = {"vector", nullptr};
+bool is_signed(int dtype) { return dtype >= NW_DTYPE_INT8 && dtype <= NW_DTYPE_INT64; }
 
-struct Push {
-  Address a, b, c;
-  uint32_t count, padding;
-};
-
-class ElementwisePlan final : public DevicePlan {
- public:
-  ElementwisePlan(Device& device, const ElementwiseRequest& request) : DevicePlan(device) {
-    const nw_sig& sig = request.sig;
-    const nw_tensor_sig* operands[] = {&output(sig, 0), &input(sig, 0), &input(sig, 1)};
-    if (request.params.function != NW_EW_ADD || request.dtype != NW_DTYPE_FLOAT32 || !has_input(sig, 1))
-      refuse(NW_UNSUPPORTED, -1, "elementwise: this backend adds two f32 tensors so far");
-    const int64_t sizes[] = {4, 4, 4};
-    Space space;
-    collapse(output(sig, 0), operands, sizes, 3, 0, &space);
-    if (space.ndim > 1 || (space.ndim == 1 && (space.stride[0][0] != 4 || space.stride[1][0] != 4 || space.stride[2][0] != 4)))
-      refuse(NW_UNSUPPORTED, -1, "elementwise: this backend takes contiguous tensors so far");
-    count_ = is_empty(output(sig, 0)) ? 0 : space.ndim == 0 ? 1 : space.extent[0];
-    forced_kernel(sig, kKernels);
-    kernel = kKernels[0];
-    kernel_ = device.kernels().get(shaders::elementwise_add_f32);
-  }
-  void record(Recorder& recorder, const nw_call& call) const override {
-    const Push push{address(call.inputs[0]), address(call.inputs[1]), address(call.outputs[0]), static_cast<uint32_t>(count_), 0};
-    recorder.dispatch(kernel_, push, ceil_div(count_, 256));
-  }
-
- private:
-  int64_t count_ = 0;
-  Kernel kernel_;
-};
+const Shader& shader_for(int dtype) {
+  if (dtype == NW_DTYPE_FLOAT64) return shaders::elementwise_f64;
+  if (kind_of(dtype) == kFloat) return shaders::elementwise_f32;
+  if (size_of(dtype) == 8) return is_signed(dtype) ? shaders::elementwise_i64 : shaders::elementwise_u64;
+  return is_signed(dtype) ? shaders::elementwise_i32 : shaders::elementwise_u32;
+}
 
 }  // namespace
 
-const Op elementwise = {"elementwise", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
-                          return std::make_unique<ElementwisePlan>(instance.device(sig), read_elementwise(sig));
-                        }};
+Program cast_program(int from, int to) { return {&shaders::elementwise_cast, NW_EW_CAST, 0, 1, 0, from, from, to, false, 0}; }
+
+Program fill_program(int dtype) {
+  const int bits = bits_dtype(dtype);
+  return {&shader_for(bits), NW_EW_FLOOR, 0, 3, 0, bits, bits, bits, false, 0};
+}
+
+namespace {
+
+Program program_of(const ElementwiseRequest& r) {
+  const int function = r.function.number;
+  if (function == NW_EW_CAST) return cast_program(r.dtype, dtype_of(r.sig, r.sig.num_inputs));
+  if (function == NW_EW_WHERE) {
+    const int bits = bits_dtype(r.dtype);
+    return {&shader_for(bits), function, 0, 3, 0, NW_DTYPE_BOOL, bits, bits, false, 0};
+  }
+  const int out = r.function.to_bool ? NW_DTYPE_BOOL : r.dtype;
+  const bool heavy = r.function.heavy && kind_of(r.dtype) == kFloat;
+  return {&shader_for(r.dtype), function, 0, 3, 0, r.dtype, r.dtype, out, heavy, number_of(r.compute, r.params.alpha, 0)};
+}
+
+class ElementwisePlan final : public DevicePlan {
+ public:
+  ElementwisePlan(const MapRequest& request, int variant) : DevicePlan(request.device), map_(request, variant) {
+    kernel = kVariantNames[map_.variant()];
+  }
+  void record(Recorder& recorder, const nw_call& call) const override { map_.record(recorder, call); }
+
+ private:
+  Map map_;
+};
+
+std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& sig) {
+  const ElementwiseRequest r = read_elementwise(sig);
+  const Program program = program_of(r);
+  MapRequest request{instance.device(sig), sig, program, {}, static_cast<int>(sig.num_inputs), output(sig, 0)};
+  for (int k = 0; k < r.function.arity; ++k)
+    request.slots[k] = has_input(sig, static_cast<uint32_t>(k)) ? tensor_operand(k)
+                       : k == 1                                 ? number_operand(r.dtype, r.params.b_real, r.params.b_int)
+                                                                : number_operand(r.dtype, r.params.c_real, r.params.c_int);
+  return std::make_unique<ElementwisePlan>(request, forced_kernel(sig, kVariantNames));
+}
+
+}  // namespace
+
+const Op elementwise = {"elementwise", kVariantNames, plan_elementwise};
 
 }  // namespace narrows::vulkan

@@ -1,2 +1,12 @@
-# Modules of elementwise and its gradients.
-narrows_add_shader(elementwise_add_f32 elementwise.comp)
+# Modules of elementwise and its gradients. Not optimized: a driver does that once FUNCTION is known, and inlining all functions
+# into one another first makes modules several times as large.
+set(NARROWS_GLSLC_OPTIMIZE -O0)
+foreach(bits IN ITEMS 32 64)
+  narrows_add_shader(elementwise_f${bits} elementwise.comp REALS=${bits})
+  narrows_add_shader(elementwise_i${bits} elementwise.comp INTEGERS=${bits} SIGNED=1)
+  narrows_add_shader(elementwise_u${bits} elementwise.comp INTEGERS=${bits} SIGNED=0)
+  narrows_add_shader(elementwise_gradient_f${bits} elementwise.comp REALS=${bits} GRADIENT)
+  narrows_add_shader(elementwise_sum_f${bits} elementwise_sum.comp REALS=${bits})
+endforeach()
+narrows_add_shader(elementwise_cast elementwise_cast.comp)
+set(NARROWS_GLSLC_OPTIMIZE -O)

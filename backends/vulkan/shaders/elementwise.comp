@@ -1,17 +1,98 @@
-// elementwise.comp -- c = a + b over contiguous f32 tensors.
+// elementwise.comp -- out = FUNCTION(a, b, c), and with -DGRADIENT the gradient by one of them. Modules differ in the type that is
+// computed in, NUMBER: -DREALS=32 (f32, f16, bf16), =64, -DINTEGERS=32 (8 to 32 bits; bool too, among the unsigned), =64, with
+// -DSIGNED=1 or 0. Functions that move bits alone (where) are those of unsigned integers.
 #version 460
-#include "common.glsl"
+#ifdef GRADIENT
+#define SLOTS 4  // grad_out, a, b, c
+#else
+#define SLOTS 3
+#endif
+#ifdef REALS
+#if REALS == 64
+#define NARROWS_FLOAT64
+#endif
+#include "float_controls.glsl"
+#endif
+#include "elementwise_loop.glsl"
 
-layout(local_size_x = 256) in;
-layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out { float v[]; };
-layout(push_constant) uniform Push {
-  In a, b;
-  Out c;
-  uint count;
-};
+// ---- numbers ----
 
-void main() {
-  const uint i = flat_group() * 256 + gl_LocalInvocationID.x;
-  if (i < count) c.v[i] = a.v[i] + b.v[i];
+#ifdef REALS
+#include "elementwise_reals.glsl"
+#else
+#if INTEGERS == 64
+#define UNSIGNED uint64_t
+#if SIGNED
+#define INTEGER int64_t
+#else
+#define INTEGER uint64_t
+#endif
+INTEGER opened(uint64_t bits, uint dtype) { return INTEGER(bits); }
+uint64_t closed(INTEGER x, uint dtype) { return uint64_t(x); }
+#else
+#define UNSIGNED uint
+#if SIGNED
+#define INTEGER int
+#else
+#define INTEGER uint
+#endif
+INTEGER opened(uint64_t bits, uint dtype) { return bitfieldExtract(INTEGER(uint(bits)), 0, 8 * int(size_of_dtype(dtype))); }
+uint64_t closed(INTEGER x, uint dtype) { return uint64_t(uint(x)); }
+#endif
+#define NUMBER INTEGER
+#define WIDTH (T == BOOL ? 1 : 8 * int(size_of_dtype(T)))
+#include "elementwise_integers.glsl"
+#endif
+
+// ---- functions ----
+
+#ifdef GRADIENT
+#include "elementwise_gradients.glsl"
+
+uint dtype_of_slot(uint k) { return k == 1 ? A : T; }
+
+uint64_t result(uint64_t elements[SLOTS]) {
+  const NUMBER g = opened(elements[0], T);
+  if (FUNCTION == NW_EW_WHERE) return closed(gradient_of_where(g, elements[1] != 0ul), OUT);
+  const NUMBER b = FUNCTION == NW_EW_ELU ? opened(alpha, REAL_DTYPE) : opened(elements[2], T);
+  return closed(gradient(g, opened(elements[1], T), b, opened(elements[3], T)), OUT);
 }
+
+#else
+#ifdef REALS
+#include "elementwise_functions.glsl"
+#endif
+
+uint dtype_of_slot(uint k) { return k == 0 ? A : T; }
+
+bool gives_bool() {
+  switch (FUNCTION) {
+    case NW_EW_LOGICAL_NOT:
+    case NW_EW_ISNAN:
+    case NW_EW_ISINF:
+    case NW_EW_ISFINITE:
+    case NW_EW_EQ:
+    case NW_EW_NE:
+    case NW_EW_LT:
+    case NW_EW_LE:
+    case NW_EW_GT:
+    case NW_EW_GE:
+    case NW_EW_LOGICAL_AND:
+    case NW_EW_LOGICAL_OR:
+    case NW_EW_LOGICAL_XOR: return true;
+    default: return false;
+  }
+}
+
+uint64_t result(uint64_t elements[SLOTS]) {
+#ifndef REALS
+  if (FUNCTION == NW_EW_WHERE) return elements[0] != 0ul ? elements[1] : elements[2];
+#endif
+  const NUMBER a = opened(elements[0], T), b = opened(elements[1], T);
+  if (gives_bool()) return holds(a, b) ? 1ul : 0ul;
+#ifdef REALS
+  if (FUNCTION == NW_EW_ELU) return closed(apply(a, opened(alpha, REAL_DTYPE), a), OUT);
+#endif
+  return closed(apply(a, b, opened(elements[2], T)), OUT);
+}
+#endif

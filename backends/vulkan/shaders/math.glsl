@@ -14,8 +14,7 @@ precise PAIR exp_parts(PAIR x, out int n) {
   REAL whole = floor(x.x * kLog2E + REAL(0.5));
   n = int(whole);
   PAIR r = sum_of(x.x - whole * kLn2High, -(whole * kLn2Low));
-  r.y += x.y;
-  return expm1_reduced(r);
+  return expm1_reduced(sum_of(r.x, r.y + x.y));  // x.y may be large beside r.x
 }
 precise REAL exp_joined(PAIR p, int n) {
   PAIR s = ordered_sum(REAL(1), p.x);
@@ -404,7 +403,7 @@ precise REAL sigmoid_real(REAL a) {
   if (is_negative(a) && z < power_of_two(-kDigits - 3)) return z;
   return ratio(is_negative(a) ? z : REAL(1), REAL(1) + z);
 }
-// a * sigmoid(t) for a t in two parts with |t.x| <= kExpOver * 15; sigmoid(t) alone may be subnormal.
+// a * sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 precise REAL times_sigmoid(REAL a, PAIR t) {
   if (t.x < REAL(2) * kExpUnder) return zero(a);
   if (t.x > REAL(2) * kExpOver) return a;
@@ -415,7 +414,13 @@ precise REAL times_sigmoid(REAL a, PAIR t) {
   z *= power_of_two(n);
   return a * ratio(t.x < REAL(0) ? z : REAL(1), REAL(1) + z);
 }
-REAL silu_real(REAL a) { return is_nan(a) ? a : times_sigmoid(a, PAIR(a, REAL(0))); }
+// What a * sigmoid(a) and the like are where the sigmoid is 0 or 1 to every digit: an infinity times 0 is NaN.
+REAL far_activation(REAL a) { return !is_negative(a) ? a : is_inf(a) ? not_a_number() : zero(a); }
+
+REAL silu_real(REAL a) {
+  if (is_nan(a)) return a;
+  return is_inf(a) ? far_activation(a) : times_sigmoid(a, PAIR(a, REAL(0)));
+}
 
 // 2*sqrt(2/pi)*(a + 0.044715*a^3), whose error exp multiplies by its size: hence in two parts. |a| <= 30.
 precise PAIR gelu_tanh_argument(REAL a) {
@@ -426,14 +431,14 @@ precise PAIR gelu_tanh_argument(REAL a) {
 }
 REAL gelu_tanh_real(REAL a) {
   if (is_nan(a)) return a;
-  if (size(a) > REAL(30)) return is_negative(a) ? zero(a) : a;
+  if (size(a) > REAL(30)) return far_activation(a);
   return times_sigmoid(a, gelu_tanh_argument(a));
 }
 
 // a times the normal distribution function, erfc(-a/sqrt(2))/2: below 0 that is all tail.
 precise REAL gelu_real(REAL a) {
   if (is_nan(a)) return a;
-  if (size(a) > kGeluEnd) return is_negative(a) ? zero(a) : a;
+  if (size(a) > kGeluEnd) return far_activation(a);
   const REAL x = size(a) * kSqrtHalf;
   const REAL half_a = REAL(0.5) * a;
   if (x < REAL(0.5)) return half_a + half_a * erf_near(a * kSqrtHalf);

@@ -79,6 +79,12 @@ int quotient_rest(int rest, uint b) { return int(float(rest) / float(b)); }
 uint sqrt_estimate(uint m) { return uint(sqrt(float(m)) * 5792.6187514801984); }
 int sqrt_rest(int rest, uint root) { return int(float(rest) / (2.0 * float(root))); }
 
+uint product_of(uint a, uint b, out uint high) {
+  uint low;
+  umulExtended(a, b, high, low);
+  return low;
+}
+
 // ---- angles ----
 
 // The bits of 2/pi behind 32 zeros.
@@ -92,11 +98,11 @@ uint two_over_pi(int word, int shift) {
 precise vec2 reduce_angle(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), digits = (bits & kFraction) | kImplicit;
   const int offset = int(bits >> kDigits) - kBias - kDigits + 30, word = offset >> 5, shift = offset & 31;
-  uint high1, low1, high2, low2, carry;
-  umulExtended(digits, two_over_pi(word + 1, shift), high1, low1);
-  umulExtended(digits, two_over_pi(word + 2, shift), high2, low2);
-  uint low = uaddCarry(low1, high2, carry);
-  uint high = digits * two_over_pi(word, shift) + high1 + carry;
+  uint high1, high2;
+  const uint low1 = product_of(digits, two_over_pi(word + 1, shift), high1);
+  product_of(digits, two_over_pi(word + 2, shift), high2);
+  uint low = low1 + high2;
+  uint high = digits * two_over_pi(word, shift) + high1 + (low < low1 ? 1u : 0u);
   quadrant = int(high >> 30);
   high = (high << 2) | (low >> 30);
   low <<= 2;

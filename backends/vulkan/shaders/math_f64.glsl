@@ -136,6 +136,13 @@ precise uint64_t sqrt_estimate(uint64_t m) {
 }
 int64_t sqrt_rest(int64_t rest, uint64_t root) { return int64_t(double(rest) / (2.0lf * double(root))); }
 
+uint64_t product_of(uint64_t a, uint64_t b, out uint64_t high) {
+  const uint64_t al = a & 0xfffffffful, ah = a >> 32, bl = b & 0xfffffffful, bh = b >> 32;
+  const uint64_t low = al * bl, cross = ah * bl + (low >> 32), other = al * bh + (cross & 0xfffffffful);
+  high = ah * bh + (cross >> 32) + (other >> 32);
+  return (other << 32) | (low & 0xfffffffful);
+}
+
 // ---- angles ----
 
 // The bits of 2/pi behind 64 zeros.
@@ -148,12 +155,6 @@ const uint kTwoOverPi[40] =
 uint64_t two_over_pi(int word, int shift) {
   const uint64_t whole = (uint64_t(kTwoOverPi[word]) << 32) | kTwoOverPi[word + 1];
   return shift == 0 ? whole : (whole << shift) | (kTwoOverPi[word + 2] >> (32 - shift));
-}
-uint64_t product_of(uint64_t a, uint64_t b, out uint64_t high) {
-  const uint64_t al = a & 0xfffffffful, ah = a >> 32, bl = b & 0xfffffffful, bh = b >> 32;
-  const uint64_t low = al * bl, cross = ah * bl + (low >> 32), other = al * bh + (cross & 0xfffffffful);
-  high = ah * bh + (cross >> 32) + (other >> 32);
-  return (other << 32) | (low & 0xfffffffful);
 }
 
 // As in math_f32.glsl; here of the bits from 2^1 down to 2^-126.

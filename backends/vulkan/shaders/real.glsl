@@ -217,3 +217,74 @@ precise REAL ratio(REAL a, REAL b) {
   return q + ((a - p.x) - p.y) / b;
 #endif
 }
+
+// ---- a*b + c, rounded once ----
+
+const int kWord = kDigits == 23 ? 32 : 64;
+
+struct Wide {
+  BITS high, low;
+};
+Wide shifted_left(Wide x, int n) {  // 0 <= n < 2*kWord
+  if (n >= kWord) return Wide(x.low << (n - kWord), BITS(0));
+  return n == 0 ? x : Wide((x.high << n) | (x.low >> (kWord - n)), x.low << n);
+}
+// Of the bits that go the last one that stays tells.
+Wide shifted_right(Wide x, int n) {
+  if (n == 0) return x;
+  if (n >= 2 * kWord) return Wide(BITS(0), (x.high | x.low) != BITS(0) ? BITS(1) : BITS(0));
+  const Wide lost = shifted_left(x, 2 * kWord - n);
+  const BITS more = (lost.high | lost.low) != BITS(0) ? BITS(1) : BITS(0);
+  if (n >= kWord) return Wide(BITS(0), (x.high >> (n - kWord)) | more);
+  return Wide(x.high >> n, (x.low >> n) | (x.high << (kWord - n)) | more);
+}
+bool is_less(Wide a, Wide b) { return a.high < b.high || (a.high == b.high && a.low < b.low); }
+Wide sum_of(Wide a, Wide b) {
+  const BITS low = a.low + b.low;
+  return Wide(a.high + b.high + (low < a.low ? BITS(1) : BITS(0)), low);
+}
+Wide difference_of(Wide a, Wide b) { return Wide(a.high - b.high - (a.low < b.low ? BITS(1) : BITS(0)), a.low - b.low); }
+
+// By integers, of finite numbers that are not 0. Numbers are placed so that the highest bit but one is that of the exponent.
+REAL fma_by_digits(REAL a, REAL b, REAL c) {
+  int ea, eb, exponent;
+  BITS da, db, dc;
+  split(a, ea, da);
+  split(b, eb, db);
+  split(c, exponent, dc);
+  Wide p, s = shifted_left(Wide(BITS(0), dc), 2 * kWord - 2 - kDigits);
+  p.low = product_of(da, db, p.high);
+  p = shifted_left(p, 2 * kWord - 3 - 2 * kDigits);
+  const int ahead = ea + eb - kBias + 1 - exponent;
+  if (ahead > 0) {
+    s = shifted_right(s, ahead);
+    exponent += ahead;
+  } else {
+    p = shifted_right(p, -ahead);
+  }
+  REAL sign = from_bits((to_bits(a) ^ to_bits(b)) & kSignBit);
+  if (is_negative(sign) == is_negative(c)) {
+    p = sum_of(p, s);
+  } else if (is_less(p, s)) {
+    sign = c;
+    p = difference_of(s, p);
+  } else {
+    p = difference_of(p, s);
+  }
+  if ((p.high | p.low) == BITS(0)) return REAL(0);
+  const int top = p.high != BITS(0) ? kWord + msb_of(p.high) : msb_of(p.low), down = top - (kDigits + 2);
+  p = down >= 0 ? shifted_right(p, down) : shifted_left(p, -down);
+  return join(sign, exponent + top - (2 * kWord - 2), p.low);
+}
+// Vulkan's fma may round twice. Whether this device's does is seen by the rounding of a*b: where that comes out right, or there is
+// none, so does the sum.
+precise REAL fma_real(REAL a, REAL b, REAL c) {
+  if (!is_finite(a) || !is_finite(b)) return a * b + c;
+  if (!is_finite(c)) return c;
+  if (is_zero(a) || is_zero(b)) return a * b + c;
+  PAIR p = product(a, b);
+  const int e = exponent_of(a) + exponent_of(b);
+  const REAL rounding = fma(a, b, -p.x);
+  if (e < kBias - 2 && e > 2 * kDigits + 4 - kBias && rounding == p.y) return fma(a, b, c);
+  return is_zero(c) ? a * b : fma_by_digits(a, b, c);
+}

@@ -1,6 +1,7 @@
 # The modules of the vulkan backend: narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...]) compiles shaders/FILE by glslc; C++ finds
 # it as shaders::NAME of "shaders.h". narrows_embed_shaders(TARGET) puts all of them into TARGET.
 set(NARROWS_SHADERS "")
+set(NARROWS_GLSLC_OPTIMIZE -O)
 set(NARROWS_SHADER_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${NARROWS_SHADER_FOLDER})
 
@@ -9,7 +10,7 @@ function(narrows_add_shader name file)
   list(TRANSFORM ARGN PREPEND -D)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
-  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num ${ARGN} -MD -MF ${words}.d
+  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} -Werror -mfmt=num ${ARGN} -MD -MF ${words}.d
                      -o ${words} ${source} DEPENDS ${source} DEPFILE ${words}.d COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
 endfunction()

@@ -1,0 +1,217 @@
+// elementwise_map.cpp -- see elementwise_map.h.
+#include "elementwise_map.h"
+
+#include <cstdlib>
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr int64_t kVectorBytes = 16;  // of the widest operand
+
+uint64_t low_bytes(uint64_t bits, int64_t size) { return size == 8 ? bits : bits & ((uint64_t{1} << (8 * size)) - 1); }
+
+}  // namespace
+
+Operand tensor_operand(int tensor) { return {true, tensor, 0}; }
+Operand number_operand(int dtype, double real, int64_t integer) {
+  return {true, -1, low_bytes(stored_number_of(dtype, real, integer), size_of(dtype))};
+}
+
+uint32_t threads_of(const Device& device) {
+  const VkPhysicalDeviceLimits& limits = device.physical.properties.limits;
+  return std::min({512u, limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]});
+}
+
+// ---- planning ----
+
+Map::Map(const MapRequest& r, int variant) {
+  read(r);
+  choose(r, variant);
+  threads_ = threads_of(r.device);
+  const Program& p = r.program;
+  // A CPU has no latency to hide, and compiles the longer.
+  unroll_ = variant_ == kScalar || p.heavy || r.device.physical.is_cpu() ? 1 : 4;
+  const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
+  kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_,
+                                               word(vector_), word(unroll_), variant_ == kScalar, word(p.operand), flat_});
+  if (!empty_ && !flat_) plan_layout();
+}
+
+void Map::read(const MapRequest& r) {
+  slots_ = r.program.slots;
+  alpha_ = r.program.alpha;
+  num_inputs_ = r.sig.num_inputs;
+  empty_ = is_empty(r.shape);
+  const nw_tensor_sig* tensors[kMaxSlots + 1];
+  std::fill_n(tensor_, kMaxSlots + 1, -1);
+  for (int k = 0; k <= slots_; ++k) {
+    const int slot = k == slots_ ? kOut : k;
+    const Operand from = slot == kOut ? tensor_operand(r.out) : r.slots[k];
+    size_[slot] = size_of(r.program.dtype_of(slot));
+    tensor_[slot] = from.used ? from.tensor : -1;
+    tensors[k] = is_tensor(slot) ? &r.sig.tensors[from.tensor] : nullptr;
+    if (from.used) used_ |= 1u << slot;
+    if (is_tensor(slot)) {
+      align_[slot] = int64_t{1} << std::min<int>(tensors[k]->align_log2, 8);
+      bytewise_ |= align_[slot] < size(slot);
+    } else if (from.used) {
+      numbers_ |= 1u << slot;
+      number_[slot] = from.number;
+    }
+  }
+  used_ &= (1u << kOut) - 1;
+  int64_t sizes[kMaxSlots + 1];
+  for (int k = 0; k <= slots_; ++k) sizes[k] = size_[k == slots_ ? kOut : k];
+  collapse(r.shape, tensors, sizes, slots_ + 1, slots_, &space_);
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if (!is_tensor(slot)) continue;
+    if (space_.ndim == 0 || stride(slot, 0) == size(slot))
+      units_ |= 1u << slot;
+    else if (stride(slot, 0) == 0)
+      repeated_ |= 1u << slot;
+  }
+}
+
+// One run of elements, of which an operand has all or repeats one.
+bool Map::is_flat() const {
+  if (bytewise_ || space_.ndim > 1) return false;
+  for (int slot = 0; slot <= kOut; ++slot)
+    if (is_tensor(slot) && !((units_ | repeated_) >> slot & 1)) return false;
+  return true;
+}
+
+// Rows that are whole vectors, all of them aligned.
+bool Map::has_rows() const {
+  if (bytewise_ || !(units_ >> kOut & 1) || space_.ndim == 0 || space_.extent[0] % vector_ != 0) return false;
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if (!is_tensor(slot) || (repeated_ >> slot & 1)) continue;
+    const int64_t bytes = vector_ * size(slot);
+    if (!(units_ >> slot & 1) || align_[slot] < bytes || offset(slot) % bytes != 0) return false;
+    for (int d = 1; d < space_.ndim; ++d)
+      if (stride(slot, d) % bytes != 0) return false;
+  }
+  return true;
+}
+
+void Map::choose(const MapRequest& r, int variant) {
+  int64_t widest = 1;
+  for (int slot = 0; slot <= kOut; ++slot)
+    if (slot == kOut || (used_ >> slot & 1)) widest = std::max(widest, size(slot));
+  vector_ = kVectorBytes / widest;
+  flat_ = is_flat();
+  const bool vectors = empty_ || flat_ || has_rows();
+  if (variant == kVector && !vectors)
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
+  if (variant == kStrided && bytewise_)
+    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
+  variant_ = variant != kOwnChoice ? variant : vectors ? kVector : bytewise_ ? kScalar : kStrided;
+  if (variant_ == kVector) return;
+  vector_ = 1;
+  flat_ = false;
+}
+
+// The dimension beside the first one that a rectangle covers: one along which an input lies that is far apart along the first, else
+// the first that is long enough, else the longest.
+int Map::find_second_dim(bool* is_transposed) const {
+  for (int slot = 0; slot < slots_ && variant_ == kStrided; ++slot)
+    for (int d = 1; d < space_.ndim && is_tensor(slot); ++d) {
+      const int64_t across = std::abs(stride(slot, 0)), along = std::abs(stride(slot, d));
+      *is_transposed = along != 0 && along <= 2 * size(slot) && across >= 4 * along && space_.extent[d] >= 16;
+      if (*is_transposed) return d;
+    }
+  int longest = 1;
+  for (int d = 1; d < space_.ndim; ++d) {
+    if (space_.extent[d] >= threads_ * vector_ / space_.extent[0]) return d;
+    if (space_.extent[d] > space_.extent[longest]) longest = d;
+  }
+  return longest;
+}
+
+// The way of a group's threads through its rectangle. What is transposed is read along cache lines by a square of threads.
+void Map::plan_rectangle(int second, bool is_transposed, const int64_t* extent) {
+  constexpr int64_t kSide = 32;
+  int64_t width = 1;
+  while (width < extent[0] && width < (is_transposed ? kSide : threads_)) width *= 2;
+  const int64_t lines = threads_ / width;
+  const bool along_first = !is_transposed && (extent[0] >= threads_ * unroll_ || extent[1] == 1);
+  const int64_t apart[2] = {along_first ? width : 0, along_first ? 0 : lines};
+  const int64_t block[2] = {width * (along_first ? unroll_ : 1), lines * (along_first ? 1 : unroll_)};
+  layout_.width = static_cast<uint32_t>(width);
+  for (int d = 0; d < 2; ++d) {
+    layout_.apart[d] = static_cast<uint32_t>(apart[d]);
+    layout_.block[d] = static_cast<uint32_t>(block[d]);
+    layout_.extent[d] = static_cast<uint64_t>(extent[d]);
+  }
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if (!is_tensor(slot)) continue;
+    for (int d = 0; d < 2; ++d) {
+      const int from = d == 1 ? second : 0;
+      const int64_t step = from < space_.ndim ? stride(slot, from) * (d == 0 ? vector_ : 1) : 0;
+      layout_.inner[slot][d] = step;
+      layout_.step[slot] += apart[d] * step;
+    }
+  }
+}
+
+void Map::plan_layout() {
+  bool is_transposed = false;
+  const int second = find_second_dim(&is_transposed), ndim = std::max(space_.ndim, 2);
+  int64_t extent[NW_MAX_NDIM];
+  const auto source = [&](int d) { return d == 1 ? second : d == second ? 1 : d; };
+  for (int d = 0; d < ndim; ++d) extent[d] = source(d) < space_.ndim ? space_.extent[source(d)] : 1;
+  extent[0] /= vector_;
+  plan_rectangle(second, is_transposed, extent);
+  layout_.dims = static_cast<uint32_t>(ndim);
+  groups_ = 1;
+  for (int d = 0; d < ndim; ++d) {
+    const int64_t block = d < 2 ? layout_.block[d] : 1, blocks = ceil_div(extent[d], block);
+    if (blocks > UINT32_MAX / groups_)
+      refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
+    groups_ *= blocks;
+    layout_.blocks[d] = static_cast<uint32_t>(blocks);
+    for (int slot = 0; slot <= kOut; ++slot)
+      if (is_tensor(slot) && source(d) < space_.ndim)
+        layout_.stride[slot][d] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
+  }
+}
+
+// ---- recording ----
+
+Address Map::address(const nw_call& call, int slot) const {
+  const auto index = static_cast<uint32_t>(tensor_[slot]);
+  return vulkan::address(index < num_inputs_ ? call.inputs[index] : call.outputs[index - num_inputs_]) +
+         static_cast<Address>(offset(slot));
+}
+
+// The vectors begin where the widest operand has an aligned address; whether the others are aligned there shows in the addresses.
+void Map::record_run(Recorder& recorder, Push push) const {
+  int widest = kOut;
+  const auto at = [&](int slot) -> Address& { return slot == kOut ? push.out : push.operand[slot]; };
+  for (int slot = 0; slot < kOut; ++slot)
+    if ((units_ >> slot & 1) && size(slot) > size(widest)) widest = slot;
+  const int64_t lead = static_cast<int64_t>(at(widest) % static_cast<Address>(vector_ * size(widest))) / size(widest);
+  for (int slot = 0; slot <= kOut; ++slot) {
+    if (!(units_ >> slot & 1)) continue;
+    at(slot) -= static_cast<Address>(lead * size(slot));
+    push.is_misaligned |= at(slot) % static_cast<Address>(vector_ * size(slot)) != 0;
+  }
+  push.lead = static_cast<uint32_t>(lead);
+  push.count = static_cast<uint64_t>(space_.ndim == 0 ? 1 : space_.extent[0]);
+  recorder.dispatch(kernel_, push, ceil_div(static_cast<int64_t>(push.count) + lead, vector_ * unroll_ * threads_));
+}
+
+void Map::record(Recorder& recorder, const nw_call& call) const {
+  if (empty_) return;
+  Push push{};
+  for (int slot = 0; slot < slots_; ++slot) push.operand[slot] = is_tensor(slot) ? address(call, slot) : number_[slot];
+  push.out = address(call, kOut);
+  push.alpha = alpha_;
+  push.numbers = numbers_;
+  push.repeated = repeated_;
+  push.is_misaligned = bytewise_;
+  if (flat_) return record_run(recorder, push);
+  push.layout = recorder.params(layout_);
+  recorder.dispatch(kernel_, push, groups_);
+}
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,118 @@
+// elementwise_map.h -- one function applied to tensors of any strides: which of its pipelines, with which arguments. Step 5 of a
+// tensor's path.
+//   elementwise.cpp           elementwise: validate, plan, record; elementwise_backward.cpp: the same for elementwise_backward
+//   shaders/elementwise.comp  the functions, elementwise_cast.comp the casts, both over the loops of elementwise_loop.glsl
+#pragma once
+
+#include "backend.h"
+#include "common/elementwise.h"
+#include "common/space.h"
+
+namespace narrows::vulkan {
+
+constexpr int kMaxSlots = 4;
+constexpr int kOut = kMaxSlots;  // the output's place behind the slots
+
+enum Variant { kOwnChoice = -1, kVector, kStrided, kScalar };
+constexpr const char* kVariantNames[] = {"vector", "strided", "scalar", nullptr};
+
+// What a slot of a shader reads: a tensor of the signature, or a number's bits as they are stored.
+struct Operand {
+  bool used = false;
+  int tensor = -1;  // inputs, then outputs; -1: the number
+  uint64_t number = 0;
+};
+Operand tensor_operand(int tensor);
+Operand number_operand(int dtype, double real, int64_t integer);
+
+// A module and its specialization.
+struct Program {
+  const Shader* shader;
+  int function;  // NW_EW_*
+  int operand;   // of a gradient
+  int slots;
+  int a_slot;            // the slot of the operand a, which
+  int a, dtype, out;     // has a dtype of its own (NW_DTYPE_*); that of the other slots; the output's
+  bool heavy;            // one vector of a thread keeps it busy
+  uint64_t alpha;        // of elu, in the type that is computed in
+  int dtype_of(int slot) const { return slot == kOut ? out : slot == a_slot ? a : dtype; }
+};
+
+Program cast_program(int from, int to);
+Program fill_program(int dtype);  // out = slot 0, whose number's bits are the dtype's
+
+struct MapRequest {
+  Device& device;
+  const nw_sig& sig;
+  const Program& program;
+  Operand slots[kMaxSlots];
+  int out;                     // a tensor of the signature
+  const nw_tensor_sig& shape;  // that of the iteration
+};
+
+class Map {
+ public:
+  // Refuses a variant that the tensors do not suit; kOwnChoice suits all.
+  Map(const MapRequest& r, int variant);
+  void record(Recorder& recorder, const nw_call& call) const;
+  int variant() const { return variant_; }
+
+ private:
+  // As in shaders/elementwise_loop.glsl.
+  struct Push {
+    Address operand[kMaxSlots];
+    Address out;
+    uint64_t alpha;
+    Address layout;
+    uint64_t count;
+    uint32_t lead, numbers, repeated, is_misaligned;
+  };
+  struct Layout {
+    int64_t stride[kMaxSlots + 1][NW_MAX_NDIM];
+    int64_t inner[kMaxSlots + 1][2];
+    int64_t step[kMaxSlots + 1];
+    uint64_t extent[2];
+    uint32_t blocks[NW_MAX_NDIM];
+    uint32_t dims;
+    uint32_t width;
+    uint32_t apart[2];
+    uint32_t block[2];
+  };
+
+  void read(const MapRequest& r);
+  bool is_tensor(int slot) const { return tensor_[slot] >= 0; }
+  bool is_flat() const;
+  bool has_rows() const;
+  void choose(const MapRequest& r, int variant);
+  void plan_layout();
+  int find_second_dim(bool* is_transposed) const;
+  void plan_rectangle(int second, bool is_transposed, const int64_t* extent);
+  int64_t stride(int slot, int d) const { return space_.stride[slot == kOut ? slots_ : slot][d]; }
+  int64_t offset(int slot) const { return space_.offset[slot == kOut ? slots_ : slot]; }
+  int64_t size(int slot) const { return size_[slot]; }
+  Address address(const nw_call& call, int slot) const;
+  void record_run(Recorder& recorder, Push push) const;
+
+  int variant_ = kVector;
+  int slots_ = 0;
+  uint32_t num_inputs_ = 0;
+  int tensor_[kMaxSlots + 1];  // by slot; -1: a number, or not used
+  uint64_t number_[kMaxSlots] = {};
+  uint64_t alpha_ = 0;
+  int64_t size_[kMaxSlots + 1];   // bytes of an element
+  int64_t align_[kMaxSlots + 1];  // bytes
+  uint32_t used_ = 0, numbers_ = 0;
+  uint32_t units_ = 0;     // slots whose elements lie side by side along dimension 0
+  uint32_t repeated_ = 0;  // slots of which one element stands for all of dimension 0
+  Space space_;
+  bool empty_ = false, flat_ = false, bytewise_ = false;
+  int64_t threads_ = 1, vector_ = 1, unroll_ = 1;
+  int64_t groups_ = 0;
+  Layout layout_{};
+  Kernel kernel_;
+};
+
+// Threads of a work group: 512 where the device has as many.
+uint32_t threads_of(const Device& device);
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,173 @@
+// elementwise_loop.glsl -- which elements a thread has, their loads, and their stores. A thread takes UNROLL vectors of VECTOR
+// elements: all loads come first. The includer has SLOTS operands and defines
+//   uint dtype_of_slot(uint k)
+//   uint64_t result(uint64_t elements[SLOTS])   the output's bits from those of the operands
+#extension GL_EXT_control_flow_attributes : require
+#include "common.glsl"
+#include "elementwise_words.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const int FUNCTION = 0;  // NW_EW_*
+layout(constant_id = 2) const uint A = F32;      // dtype of the operand a
+layout(constant_id = 3) const uint T = F32;      // that of the other ones
+layout(constant_id = 4) const uint OUT = F32;
+layout(constant_id = 5) const uint USED = 0;    // bit k: slot k is read
+layout(constant_id = 6) const uint VECTOR = 1;  // elements
+layout(constant_id = 7) const uint UNROLL = 1;
+layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR and UNROLL are 1
+layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
+layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
+
+// Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
+// of the first two.
+const int OUTPUT = 4;  // behind the slots
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Layout {
+  int64_t stride[5][16];  // bytes between rectangles
+  int64_t inner[5][2];    // bytes between the vectors of a rectangle
+  int64_t step[5];        // bytes between the vectors of a thread
+  uint64_t extent[2];     // vectors
+  uint blocks[16];        // rectangles along each dimension
+  uint dims;
+  uint width;     // threads along the first dimension, a power of two
+  uint apart[2];  // a thread's vectors, along the two dimensions
+  uint block[2];  // extent of a rectangle
+};
+layout(push_constant) uniform Push {
+  uint64_t operand[4];  // addresses; of a number its bits
+  uint64_t out_;
+  uint64_t alpha;  // of elu, in the type that is computed in
+  uint64_t layout_;
+  uint64_t count;  // RUN: elements
+  uint lead;       // RUN: those of the first vector that are not there
+  uint numbers;   // bit k: slot k is a number
+  uint repeated;  // bit k: its elements along the first dimension are all the same one
+  uint is_misaligned;  // RUN: no access of more than one element; ANYWHERE: no access of more than a byte
+};
+
+uint dtype_of_slot(uint k);
+uint64_t result(uint64_t elements[SLOTS]);
+
+bool is_used(uint k) { return (USED >> k & 1) != 0; }
+uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
+
+// ---- places ----
+
+uint64_t place[SLOTS + 1];  // of the first vector; the output's last
+int64_t step_[SLOTS + 1];
+uint begin[UNROLL], end[UNROLL];  // the elements of a vector that there are
+
+void locate_in_run() {
+  const uint group = gl_WorkGroupSize.x * UNROLL;
+  const uint64_t first = uint64_t(flat_group()) * group;
+  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
+    const bool is_out = k == SLOTS;
+    if (!is_out && !is_used(k)) continue;
+    const uint bytes = VECTOR * (is_out ? size_of_dtype(OUT) : size_of_slot(k));
+    const bool is_fixed = !is_out && (repeated >> k & 1) != 0;
+    place[k] = is_out ? out_ : operand[k];
+    if (!is_fixed) place[k] += first * bytes + gl_LocalInvocationID.x * bytes;
+    step_[k] = is_fixed ? 0l : int64_t(gl_WorkGroupSize.x * bytes);
+  }
+  // Within a group 32 bits count the elements.
+  const int64_t before = int64_t(lead) - int64_t(first * VECTOR), behind = before + int64_t(count);
+  const int least = int(max(before, 0l)), most = int(clamp(behind, 0l, int64_t(group * VECTOR)));
+  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
+    const int at = int((gl_LocalInvocationID.x + e * gl_WorkGroupSize.x) * VECTOR);
+    begin[e] = uint(clamp(least - at, 0, int(VECTOR)));
+    end[e] = uint(clamp(most - at, 0, int(VECTOR)));
+  }
+}
+
+void locate_in_layout() {
+  Layout l = Layout(layout_);
+  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) place[k] = k == SLOTS ? out_ : operand[k];
+  uint left = flat_group();
+  uint64_t columns = l.extent[0], rows = l.extent[1];
+  [[dont_unroll]] for (uint d = 0; d < l.dims; ++d) {
+    const uint next = left / l.blocks[d], digit = left - next * l.blocks[d];
+    left = next;
+    if (d == 0) columns -= uint64_t(digit) * l.block[0];
+    if (d == 1) rows -= uint64_t(digit) * l.block[1];
+    [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
+      if (k == SLOTS || is_used(k)) place[k] += uint64_t(digit * l.stride[k == SLOTS ? OUTPUT : k][d]);
+  }
+  const uint x = gl_LocalInvocationID.x & (l.width - 1), y = gl_LocalInvocationID.x / l.width;
+  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
+    if (k != SLOTS && !is_used(k)) continue;
+    const uint from = k == SLOTS ? OUTPUT : k;
+    place[k] += uint64_t(x * l.inner[from][0] + y * l.inner[from][1]);
+    step_[k] = l.step[from];
+  }
+  const uint width = uint(min(columns, uint64_t(l.block[0]))), height = uint(min(rows, uint64_t(l.block[1])));
+  const bool is_past = left != 0;
+  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
+    begin[e] = 0;
+    end[e] = !is_past && x + e * l.apart[0] < width && y + e * l.apart[1] < height ? VECTOR : 0;
+  }
+}
+
+// ---- elements ----
+
+uvec4 load_slot(uint k, uint e) {
+  const uint size = size_of_slot(k);
+  const uint64_t at = place[k] + uint64_t(int64_t(e) * step_[k]);
+  if ((numbers >> k & 1) != 0) return repeated_element(operand[k], size);
+  if (begin[e] >= end[e]) return uvec4(0);
+  if (ANYWHERE) return uvec4(unpack32(is_misaligned != 0 ? load_bytes(at, size) : load_element(at, size)), 0, 0);
+  if (VECTOR == 1) return load_vector(at, size);
+  if ((repeated >> k & 1) != 0) return repeated_element(load_element(at, size), size);
+  if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) return load_vector(at, VECTOR * size);
+  uvec4 vector = uvec4(0);
+  [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i)
+    vector = with_element(vector, load_element(at + i * size, size), i, size);
+  return vector;
+}
+
+void store_out(uvec4 vector, uint e) {
+  const uint size = size_of_dtype(OUT);
+  const uint64_t at = place[SLOTS] + uint64_t(int64_t(e) * step_[SLOTS]);
+  if (begin[e] >= end[e]) return;
+  if (ANYWHERE) {
+    if (is_misaligned != 0)
+      store_bytes(at, pack64(vector.xy), size);
+    else
+      store_element(at, pack64(vector.xy), size);
+  } else if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) {
+    store_vector(at, vector, VECTOR * size);
+  } else {
+    [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i) store_element(at + i * size, element_of(vector, i, size), size);
+  }
+}
+
+bool is_whole() {
+  bool whole = numbers == 0 && repeated == 0 && is_misaligned == 0;
+  [[unroll]] for (uint e = 0; e < UNROLL; ++e) whole = whole && end[e] - begin[e] == VECTOR;
+  return whole;
+}
+
+void main() {
+  if (RUN)
+    locate_in_run();
+  else
+    locate_in_layout();
+  uvec4 vectors[SLOTS][UNROLL];
+  if (UNROLL > 1 && is_whole()) {  // no branch between the loads
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+      [[unroll]] for (uint e = 0; e < UNROLL; ++e)
+        if (is_used(k)) vectors[k][e] = load_vector(place[k] + uint64_t(int64_t(e) * step_[k]), VECTOR * size_of_slot(k));
+  } else {
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+      [[unroll]] for (uint e = 0; e < UNROLL; ++e)
+        if (is_used(k)) vectors[k][e] = load_slot(k, e);
+  }
+  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
+    if (begin[e] >= end[e]) continue;
+    uvec4 vector = uvec4(0);
+    for (uint i = 0; i < VECTOR; ++i) {
+      uint64_t elements[SLOTS];
+      [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k][e], i, size_of_slot(k)) : 0ul;
+      vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
+    }
+    store_out(vector, e);
+  }
+}
