@@ -1,5 +1,5 @@
-// conv1d.cpp -- plans and records conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The kernels
-// are in conv1d_correlations.cpp and conv1d_sums.cpp.
+// conv1d.cpp -- plans and records conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The
+// kernels are in conv1d_correlations.cpp and conv1d_sums.cpp.
 #include "conv1d.h"
 
 namespace narrows::vulkan {
@@ -176,8 +176,9 @@ class ConvBackwardPlan final : public DevicePlan {
     const bool bias = out == kGradBias;
     Strides3 to = strides3(output(*sig_, out));
     if (bias) to = {to.position, 0, 0};
-    const SumShape shape{g.batch,    g.groups,   g.outs(),   bias ? 1 : g.ins(), bias ? 1 : g.taps, g.out_length, g.stride,
-                         g.dilation, g.pad_left, g.length, g.x,                g.y,               to};
+    const SumShape shape{g.batch,      g.groups, g.outs(),   bias ? 1 : g.ins(), bias ? 1 : g.taps,
+                         g.out_length, g.stride, g.dilation, g.pad_left,         g.length,
+                         g.x,          g.y,      to};
     return {device, g.dtype, shape, bias, alignment(input(*sig_, kGradY)), alignment(input(*sig_, kX)), align_of_output(out)};
   }
   void plan_grad_w(const ConvGeometry& g) {
@@ -191,9 +192,9 @@ class ConvBackwardPlan final : public DevicePlan {
     if (grad_bias_.part == nullptr) grad_bias_.part = plan_sums_scalar(problem);
   }
 
-  const nw_sig* sig_;                // while planning
-  int first_ = 0, used_ = kScalar;   // variants: where the search begins, and the first that was found
-  Fill fill_[kNumOutputs];           // zeros that come first
+  const nw_sig* sig_;               // while planning
+  int first_ = 0, used_ = kScalar;  // variants: where the search begins, and the first that was found
+  Fill fill_[kNumOutputs];          // zeros that come first
   CorrelationShape grad_x_shape_;
   std::vector<std::unique_ptr<Part>> grad_x_;
   Sum grad_w_, grad_bias_;

@@ -76,7 +76,8 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
       c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
                                                       {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
   const int64_t outs = c.outs > 1 ? 4 : 1;
-  const Kernel kernel = problem.device.kernels().get(kFir.of(problem.dtype), {0, static_cast<uint32_t>(outs), in_together, out_together});
+  const Kernel kernel =
+      problem.device.kernels().get(kFir.of(problem.dtype), {0, static_cast<uint32_t>(outs), in_together, out_together});
   return plan_rows(problem, kernel, kPositionsOfFir, outs);
 }
 

@@ -28,9 +28,7 @@ Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, s
   return device.kernels().get(shader, constants);
 }
 
-void SliceSum::load(Device& device, Dtype dtype, bool bytewise) {
-  kernel = device.kernels().get(kSlices.of(dtype), {bytewise});
-}
+void SliceSum::load(Device& device, Dtype dtype, bool bytewise) { kernel = device.kernels().get(kSlices.of(dtype), {bytewise}); }
 void SliceSum::record(Recorder& recorder, Address partial, Address out, bool ordered) const {
   recorder.dispatch(kernel, push_of(partial, out, slices, extents, strides), ceil_div(size(), kThreads), ordered);
 }

@@ -12,9 +12,11 @@ struct ByDtype {
   const Shader* modules[4];
   const Shader& of(Dtype dtype) const { return *modules[static_cast<int>(dtype)]; }
 };
-#define NARROWS_BY_DTYPE(name) \
-  ByDtype { \
-    { &shaders::name##_f32, &shaders::name##_f64, &shaders::name##_f16, &shaders::name##_bf16 } \
+#define NARROWS_BY_DTYPE(name)                                                                \
+  ByDtype {                                                                                   \
+    {                                                                                         \
+      &shaders::name##_f32, &shaders::name##_f64, &shaders::name##_f16, &shaders::name##_bf16 \
+    }                                                                                         \
   }
 
 // Bytes at which the elements from `t` on are sure to lie.
@@ -41,8 +43,8 @@ struct GemmTile {
 // more: the constants of the module's own, from 7 on.
 Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, std::initializer_list<uint32_t> more = {});
 
-// Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are the
-// same on all. A CPU has no use for large tiles.
+// Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are
+// the same on all. A CPU has no use for large tiles.
 inline constexpr int64_t kManyGroups = 128;
 
 // ---- reductions in slices ----

@@ -1,6 +1,6 @@
 // lltm_backward.cpp -- plans and records lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, into the
-// workspace; then the products that spread it over inputs, weights and bias, side by side; then, where a long reduction was cut into
-// slices, their sums.
+// workspace; then the products that spread it over inputs, weights and bias, side by side; then, where a long reduction was cut
+// into slices, their sums.
 #include "lltm.h"
 
 namespace narrows::vulkan {
@@ -40,7 +40,7 @@ struct Product {
   uint32_t operand, to;
   int64_t operand_column, to_column;  // in elements of memory
   bool to_weights, together;          // together: the operand's columns can be read in fours
-  ProductPush push;  // but for the addresses
+  ProductPush push;                   // but for the addresses
   Kernel kernel{};
   int64_t groups = 0;
   uint64_t partial = 0;  // where the slices begin in the workspace, in bytes
@@ -78,7 +78,8 @@ class LltmBackwardPlan final : public DevicePlan {
     bool first = true;
     for (const Product& product : products_) {
       if (product.push.slices == 1) continue;
-      product.sum.record(recorder, workspace(call) + product.partial, column_of(call.outputs[product.to], product.to_column), first);
+      product.sum.record(recorder, workspace(call) + product.partial, column_of(call.outputs[product.to], product.to_column),
+                         first);
       first = false;
     }
   }
@@ -168,8 +169,8 @@ class LltmBackwardPlan final : public DevicePlan {
     push.slices = 1;
     const int64_t in_column = to == kDInput ? state_ : 0;
     const bool together = operand != kNumInputs && reads_rows_together(input(*sig_, operand), in_column);
-    products_.push_back({operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights, together,
-                         push});
+    products_.push_back(
+        {operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights, together, push});
   }
 
   void plan_scalar(Product& product) {
@@ -179,7 +180,9 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void plan_tiled(Product& product) {
     ProductPush& push = product.push;
-    const auto count = [&](const GemmTile& tile) { return ceil_div(push.rows, tile.rows()) * ceil_div(push.columns, tile.columns()); };
+    const auto count = [&](const GemmTile& tile) {
+      return ceil_div(push.rows, tile.rows()) * ceil_div(push.columns, tile.columns());
+    };
     GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
     const int64_t stages = ceil_div(push.depth, int64_t{tile.depth});
     // A tile that is mostly empty, or too few of them even in slices.
