@@ -131,7 +131,7 @@ Kernels::~Kernels() {
   device_.vk.vkDestroyPipelineLayout(device_.handle, layout_, nullptr);
 }
 
-Kernel Kernels::get(const Shader& shader, std::initializer_list<uint32_t> constants) {
+Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::lock_guard lock(mutex_);
   VkPipeline& pipeline = made_[{&shader, constants}];
   if (pipeline == VK_NULL_HANDLE) pipeline = make(shader, constants);

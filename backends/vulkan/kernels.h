@@ -1,7 +1,6 @@
 // kernels.h -- compute pipelines: made when a plan asks for one, kept until the device is closed. Step 5 of a tensor's path.
 #pragma once
 
-#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -33,7 +32,7 @@ class Kernels {
 
   // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe.
   // Refuses, with NW_UNSUPPORTED and the reason, a module that needs what the device lacks.
-  Kernel get(const Shader& shader, std::initializer_list<uint32_t> constants = {});
+  Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
 
  private:

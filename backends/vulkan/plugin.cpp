@@ -13,7 +13,7 @@ namespace narrows::vulkan {
 namespace {
 
 constexpr const char* kName = "vulkan";
-constexpr const Op* kOps[] = {&elementwise, &elementwise_backward};
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
