@@ -94,7 +94,7 @@ void Recorder::dispatch(Kernel kernel, const void* push, uint32_t size, int64_t 
   if (groups <= 0) return;
   const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
   const int64_t rows = ceil_div(groups, most[0]);
-  if (rows > most[1])
+  if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
            device_.physical.properties.deviceName, most[0], most[1]);
   const VolkDeviceTable& vk = device_.vk;
