@@ -147,6 +147,19 @@ def test_with_other_frameworks():
     assert isinstance(narrows.add(B, torch.ones(4)), jax.Array)
 
 
+def test_arrays_of_jax_are_never_written():
+    x = jnp.ones(3)
+    n = np.ones(3, "float32")
+    with pytest.raises(ValueError, match="read-only"):
+        narrows.add(n, 1, out=x)
+    t = narrows.from_dlpack(x)
+    assert t.read_only and not np.from_dlpack(t).flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        narrows.add(t, 1, out=t)
+    np.testing.assert_array_equal(narrows.add(t, 1).numpy(), 2)
+    np.testing.assert_array_equal(x, 1)
+
+
 def test_the_handlers_structs_are_jaxlibs():
     include = pathlib.Path(narrows.jax.ffi.include_dir())
     source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src"

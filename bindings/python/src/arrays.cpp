@@ -206,7 +206,7 @@ bool Array::read_buffer(PyObject* object) {
   return true;
 }
 
-bool Array::read_capsule(PyObject*, PyObject* capsule) {
+bool Array::read_capsule(PyObject* capsule) {
   const DLTensor* source = nullptr;
   if (!open_capsule(capsule, &managed_, &versioned_, &source, &read_only)) return false;
   return assign(*source);
@@ -223,7 +223,9 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     case Route::jax:
     case Route::dlpack: {
       const Ref capsule(dlpack_capsule(object, stream));
-      return capsule && read_capsule(object, capsule.get());
+      if (!capsule || !read_capsule(capsule.get())) return false;
+      read_only |= route.route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
+      return true;
     }
     default: break;
   }

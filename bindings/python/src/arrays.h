@@ -57,7 +57,7 @@ class Array {
  private:
   bool read_buffer(PyObject* object);
   bool read_bfloat16(PyObject* object);
-  bool read_capsule(PyObject* object, PyObject* capsule);
+  bool read_capsule(PyObject* capsule);
   void clear();
 
   int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];
