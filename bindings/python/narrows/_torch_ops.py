@@ -353,7 +353,7 @@ class _Functional(torch.autograd.Function):
         raise NotImplementedError(_NO_FORWARD_MODE.format(ctx.reg.op.op))
 
     @staticmethod
-    def vmap(info, in_dims, reg, params, *inputs):
+    def vmap(info, in_dims, reg, params, *inputs):  # pyright: ignore[reportIncompatibleMethodOverride]
         result, _ = reg.vmap(info, in_dims[2:], *inputs, **params)
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         return outputs, (0,) * len(outputs)
