@@ -136,7 +136,9 @@ def check(name, op, sample, counted):
 @pytest.mark.parametrize("name", OPS)
 def test_elementwise(name):
     op = OPS[name]
-    counted = dict.fromkeys(("compared", "refused", "gradients", "torch's own arguments", "integers, that torch divides as floats"), 0)
+    counted = dict.fromkeys(
+        ("compared", "refused", "gradients", "torch's own arguments", "integers, that torch divides as floats"), 0
+    )
     for dtype in DTYPES:
         if op.supports_dtype(dtype, "cpu"):
             for sample in samples(op, dtype):

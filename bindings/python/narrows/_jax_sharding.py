@@ -44,9 +44,7 @@ def split(call, run, arrays):
 
     try:
         whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
-        partitioned.def_partition(
-            partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole
-        )
+        partitioned.def_partition(partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
     except TypeError:  # before JAX 0.5 there was no sharding rule
         partitioned.def_partition(partition, infer)
     return partitioned(*arrays)
@@ -66,7 +64,9 @@ def _labels(call, arrays):
     inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
     mark = lambda dims: [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in dims]  # noqa: E731
     indices = [j for j, _ in call.outputs(arrays)]
-    return [mark(dims) for (dims, _), s in zip(inputs or (), shapes, strict=False) if s is not None], [mark(outputs[j]) for j in indices]
+    return [mark(dims) for (dims, _), s in zip(inputs or (), shapes, strict=False) if s is not None], [
+        mark(outputs[j]) for j in indices
+    ]
 
 
 def _broadcast(shapes):
@@ -125,7 +125,9 @@ def with_batches(call, run, again):
             outputs = again(*(_leading(a, b, size, rank) for a, b in zip(arrays, batched, strict=True)))
             outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
         else:
-            outputs = jax.lax.map(lambda rows: run(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b])
+            outputs = jax.lax.map(
+                lambda rows: run(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
+            )
         return outputs, (True,) * len(outputs)
 
     return wrapped
