@@ -89,9 +89,9 @@ def test_memory_of_outputs_is_given_back():
     for _ in range(3):
         narrows.add(x, 1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(50):
+    for _ in range(100):
         np.from_dlpack(narrows.add(x, 1))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 4096
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 4096  # of 400 MiB
 
 
 def test_threads():
@@ -183,13 +183,14 @@ def test_torch_has_the_ops_in_any_order(order):
     assert out == "[2.0, 2.0]\n[1.0, 1.0]\nFalse\n"
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="what NumPy imports is read-only")
 def test_cupy_by_its_specification():
     """There is no GPU here: a module of CuPy's names over NumPy shows which of them are called, and with what."""
     out = python("""
         import sys, types, numpy as np
         class ndarray:
             def __init__(self, data): self.data, self.dtype = data, data.dtype
-            def __dlpack__(self, **keywords): print("given", keywords["max_version"]); return self.data.__dlpack__(**keywords)
+            def __dlpack__(self, **keywords): print("given", keywords.get("max_version")); return self.data.__dlpack__(**keywords)
             def __dlpack_device__(self): return self.data.__dlpack_device__()
         def from_dlpack(x):
             x.__dlpack__(stream=7)  # whatever CuPy asks for, nothing has to wait

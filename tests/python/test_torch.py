@@ -244,6 +244,9 @@ def test_mixed_frameworks():
     assert narrows.add(np.ones(3, "float32"), p).requires_grad  # a gradient is never lost
     t = narrows.from_dlpack(x)
     assert type(narrows.add(t, x)) is narrows.Tensor
+    lazy = torch.complex(x, x).conj().imag  # that goes through the dispatcher, and comes back as the first input is
+    assert lazy.is_neg() and type(narrows.add(np.ones(3, "float32"), lazy)) is np.ndarray
+    assert type(narrows.add(t, lazy)) is narrows.Tensor and narrows.add(2, lazy)[0] == 1
     torch.testing.assert_close(torch.from_dlpack(narrows.add(t, x)), x + x)
 
 

@@ -1,11 +1,13 @@
 """JAX on several devices: along which axes a built-in op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
 
 An element-wise op is split along every axis, conv1d and lltm along their batch. A gradient that is summed over a split axis is
-summed over the devices (one all-reduce of its own size). A plugin's op runs on whole arrays: wrap it in ``jax.shard_map``.
+summed over the devices (one all-reduce of its own size). A plugin's op, and any op before JAX had sharding rules, runs on whole
+arrays: wrap it in ``jax.shard_map``.
 """
 
 import ast
 import functools
+import inspect
 
 import jax
 from jax.custom_batching import custom_vmap
@@ -15,13 +17,14 @@ from jax.sharding import PartitionSpec as P
 
 from narrows import _rules
 
+_HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 _EVERY = ("elementwise", "elementwise_backward")
 _BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "B"}  # the batch's name in the shape rule
 
 
 def may_be_split(op):
-    """Whether this module knows the op's axes, and there is more than one device."""
-    return (op.op in _EVERY or op.op in _BATCH) and jax.device_count() > 1
+    """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
+    return (op.op in _EVERY or op.op in _BATCH) and _HAS_RULES and jax.device_count() > 1
 
 
 def split(call, run, arrays):
@@ -29,9 +32,6 @@ def split(call, run, arrays):
     partitioned = custom_partitioning(run)
     inputs, outputs = _labels(call, arrays)
     plan = functools.partial(_plan, inputs, outputs)
-
-    def infer(mesh, arguments, results):
-        return plan(mesh, arguments, ())[1]
 
     def partition(mesh, arguments, results):
         given, returned, axes = plan(mesh, arguments, results)
@@ -42,11 +42,8 @@ def split(call, run, arrays):
 
         return mesh, on_one_device, returned, given
 
-    try:
-        whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
-        partitioned.def_partition(partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
-    except TypeError:  # before JAX 0.5 there was no sharding rule
-        partitioned.def_partition(partition, infer)
+    whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
+    partitioned.def_partition(partition, None, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
     return partitioned(*arrays)
 
 

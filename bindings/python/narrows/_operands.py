@@ -55,6 +55,8 @@ def like(array, tensor):
         from narrows import _cupy
 
         return _cupy.import_tensor(tensor)
+    if type(array).__module__ == "numpy":  # before NumPy 2 an array did not know its namespace
+        return tensor.numpy()
     if hasattr(array, "__array_namespace__"):
         return array.__array_namespace__().from_dlpack(tensor)
     return tensor

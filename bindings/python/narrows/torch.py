@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from narrows import _functions, _operands, _ops, _torch_ops, _when
+from narrows import _functions, _narrows, _operands, _ops, _torch_ops, _when
 from narrows._torch_ops import registered
 
 # ---- calls that the gate did not let through ----
@@ -64,6 +64,9 @@ def _eager(op, inputs, out, device):
 
 def _call(op, inputs, out, device):
     """Any other call that the C gate has sent here."""
+    first = next((x for x in inputs if x is not None and not _is_number(x)), None)
+    if out is None and not isinstance(first, torch.Tensor):
+        return _as_first(first, _call(op, _tensors(op, inputs)[0], None, None))
     inputs, numbers = _tensors(op, inputs)
     needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     if out is not None:
@@ -77,6 +80,17 @@ def _call(op, inputs, out, device):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
     return outputs[0] if reg.num_main == 1 else outputs
+
+
+def _as_first(first, result):
+    """Outputs of the first input's framework, unless torch has yet to do something with them."""
+    if isinstance(result, tuple):
+        return tuple(_as_first(first, y) for y in result)
+    if result.requires_grad or type(result) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
+        return result
+    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+        return result
+    return _operands.like(first, _narrows.from_dlpack(result))
 
 
 @functools.lru_cache(4096)
