@@ -214,11 +214,16 @@ def test_the_structs_and_numbers_are_numpys():
     for ours, (theirs, pairs) in fields.items():
         for pair in pairs.split():
             their_name, _, our_name = pair.partition(":")
-            lines.append(f"static_assert(offsetof(narrows::numpy::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));")
+            lines.append(
+                f"static_assert(offsetof(narrows::numpy::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
+            )
     numbers = {"kFloat": "NPY_FLOAT", "kDouble": "NPY_DOUBLE", "kHalf": "NPY_HALF", "kWriteable": "NPY_ARRAY_WRITEABLE", "0": "NPY_BOOL", "7": "NPY_LONG", "10": "NPY_ULONGLONG"}  # fmt: skip
     lines += [f"static_assert({ours} == {theirs});" for ours, theirs in numbers.items()]
     includes = [f"-I{np.get_include()}", f"-I{sysconfig.get_path('include')}", f"-I{source}"]
-    text = '#include <cstddef>\n#include "numpy_api.h"\n#include <numpy/ndarraytypes.h>\nusing namespace narrows::numpy;\n' + "\n".join(lines)
+    text = (
+        '#include <cstddef>\n#include "numpy_api.h"\n#include <numpy/ndarraytypes.h>\nusing namespace narrows::numpy;\n'
+        + "\n".join(lines)
+    )
     command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", *includes, "-"]
     subprocess.run(command, input=text, text=True, check=True)
     wrong = text.replace("NumpyArray, data)", "NumpyArray, ndim)")
