@@ -173,7 +173,7 @@ def test_a_producer_that_takes_the_outputs_away():
 
         def __dlpack__(self, **_):
             out.clear()
-            return np.zeros((1, 2), "float32").__dlpack__(max_version=(1, 0))
+            return np.zeros((1, 2), "float32").__dlpack__()
 
         def __dlpack_device__(self):
             return 1, 0

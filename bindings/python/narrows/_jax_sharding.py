@@ -33,6 +33,9 @@ def split(call, run, arrays):
     inputs, outputs = _labels(call, arrays)
     plan = functools.partial(_plan, inputs, outputs)
 
+    def infer(mesh, arguments, results):  # for the partitioner before Shardy
+        return plan(mesh, arguments, ())[1]
+
     def partition(mesh, arguments, results):
         given, returned, axes = plan(mesh, arguments, results)
 
@@ -43,7 +46,7 @@ def split(call, run, arrays):
         return mesh, on_one_device, returned, given
 
     whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
-    partitioned.def_partition(partition, None, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
+    partitioned.def_partition(partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
     return partitioned(*arrays)
 
 

@@ -30,6 +30,10 @@ def as_array(number, like) -> Any:
 
         from narrows import _device
 
+        if dtype in numpy.sctypeDict and numpy.dtype(dtype).kind in "iu":  # before NumPy 2 a number that does not fit wrapped
+            bounds = numpy.iinfo(dtype)
+            if not bounds.min <= number <= bounds.max:
+                raise OverflowError(f"expected {bounds.min} to {bounds.max}")
         if type(like).__module__ == "numpy":
             return numpy.asarray(number, dtype=like.dtype)
         return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
