@@ -90,8 +90,8 @@ run_with_versions() {
   logged "python-$1-install.log" python3 -m venv "$env"
   # shellcheck disable=SC2086 # the words of a list
   logged "python-$1-install.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir \
-    ${PYTHON_VERSIONS[$1]} pytest expecttest ml_dtypes "$(wheel)"
-  if ! (cd -- "$NARROWS_ROOT/tests/python" && env -u PYTHONPATH "$env/bin/python" -m pytest -q -p no:cacheprovider \
+    ${PYTHON_VERSIONS[$1]} pytest pytest-xdist expecttest ml_dtypes "$(wheel)"
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && env -u PYTHONPATH "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
     test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_torch.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed with ${PYTHON_VERSIONS[$1]}; the whole log is $log"
