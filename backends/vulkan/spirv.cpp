@@ -54,8 +54,8 @@ class Reach {
 
   const std::vector<Instruction>& list_;
   std::vector<bool> kept_;
-  std::map<uint32_t, uint32_t> values_;      // of specialization constants, by id
-  std::map<uint32_t, size_t> starts_;        // of functions and blocks, by id
+  std::map<uint32_t, uint32_t> values_;       // of specialization constants, by id
+  std::map<uint32_t, size_t> starts_;         // of functions and blocks, by id
   std::vector<uint32_t> functions_, blocks_;  // still to be visited
   std::set<std::pair<uint32_t, uint32_t>> edges_;
   std::set<uint32_t> defined_;
