@@ -206,13 +206,22 @@ void Backend::destroy(void* self) noexcept {
 
 int32_t Backend::device_count(const nw_host& host) {
   open(host);
-  return device_count_;
+  slot("device_count", [&](nw_error* error) {
+    int32_t count = 0;
+    const int32_t status = table_.device_count(self_, &count, error);
+    if (status == NW_OK) device_count_.store(count, std::memory_order_relaxed);
+    return status;
+  });
+  return device_count_.load(std::memory_order_relaxed);
 }
 
 std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
   try {
-    const int32_t count = device_count(host);
-    if (device.device_id >= 0 && device.device_id < count) return std::nullopt;
+    open(host);
+    const auto exists = [&](int32_t count) { return device.device_id >= 0 && device.device_id < count; };
+    if (exists(device_count_.load(std::memory_order_relaxed))) return std::nullopt;
+    const int32_t count = device_count(host);  // since create() a plugin may have been given more
+    if (exists(count)) return std::nullopt;
     return Failure{
         NW_INVALID, -1, 0,
         format("%s does not exist: %s has %d device%s", show_device(device).c_str(), name_.c_str(), count, count == 1 ? "" : "s")};

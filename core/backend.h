@@ -49,7 +49,7 @@ class Backend {
   // Makes the instance at the first call; throws Failure when it cannot be had, then and, unless memory ran out, ever after.
   // Thread-safe.
   void open(const nw_host& host);
-  int32_t device_count(const nw_host& host);  // opens
+  int32_t device_count(const nw_host& host);  // opens, asks
   // Opens; why it cannot serve the device, if that lets another plugin be asked: unavailable, or no device of that number.
   std::optional<Failure> lacks(const nw_host& host, DLDevice device);
   // Why open() failed, as a string that lives as long as this does.
@@ -101,7 +101,7 @@ class Backend {
   State state_ = State::closed;
   Failure failure_{};
   void* self_ = nullptr;
-  int32_t device_count_ = 0;
+  std::atomic<int32_t> device_count_{0};  // grows where an extension of the plugin's adds devices
   std::atomic<bool> forked_{false};
 };
 

@@ -29,7 +29,7 @@ new=$(mktemp -d "$abi/releases/.$version.XXXXXX")
 trap 'rm -rf -- "$new" "$new.golden"' EXIT
 chmod 755 "$new"
 mkdir -p "$new/include/narrows"
-for header in abi ops plugin narrows; do cp -- "$root/abi/include/narrows/$header.h" "$new/include/narrows/"; done
+for header in abi ops plugin narrows vulkan; do cp -- "$root/abi/include/narrows/$header.h" "$new/include/narrows/"; done
 cp -- "$abi/exports.txt" "$new/exports.txt"
 layout list >"$new/layout.txt"
 

@@ -69,6 +69,13 @@ golang-go | command go | a caller in Go
 binutils | command readelf | lists what the libraries export
 pahole | command pahole | lists the layout of every struct
 valgrind | command valgrind | runs a caller in C, and sees what it leaks'
+readonly NEEDS_vulkan='
+libvulkan-dev | header vulkan/vulkan.h | Vulkan: its headers and its loader
+libvulkan-volk-dev | header volk.c | volk: opens the loader at run time
+spirv-headers | header spirv/unified1/spirv.h | names what is in a shader
+glslc | command glslc | shaderc: compiles the shaders
+mesa-vulkan-drivers | vulkan_driver | lavapipe: runs Vulkan on the CPU
+vulkan-validationlayers | vulkan_layer | sees wrong uses of Vulkan'
 readonly NEEDS_hip_amd='
 hipcc | command hipcc | compiles the hip backend for AMD
 libamdhip64-dev | library amdhip64 | HIP: its headers, and the runtime that the plugin needs'
@@ -112,6 +119,14 @@ has_python_module() { has_command python3 && python3 -c "import $1" 2>/dev/null;
 has_python_header() {
   has_command python3 && python3 -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
 }
+# A manifest in one of the folders that Vulkan's loader reads.
+has_vulkan_manifest() {
+  local folder
+  for folder in /etc /usr/share /usr/local/share /usr/local/etc; do ! compgen -G "$folder/vulkan/$1" >/dev/null || return 0; done
+  return 1
+}
+has_vulkan_driver() { [ -n "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ] || has_vulkan_manifest 'icd.d/*.json'; }
+has_vulkan_layer() { [ -n "${VK_LAYER_PATH:-}" ] || has_vulkan_manifest 'explicit_layer.d/VkLayer_khronos_validation.json'; }
 has_dlpack_or_venv() { has_dlpack || has_python_module ensurepip; }
 
 # missing GROUP...: prints "package<TAB>why" for each thing that is not there.

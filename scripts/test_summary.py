@@ -15,6 +15,7 @@ REASONS = (
     re.compile(r"^\s*(?:--\s*)?skipped:[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE),
     re.compile(r"SKIPPED:\s*\n\s*explicitly with message:\s*\n\s*(\S.*)"),
     re.compile(r"^\s*skipped \d+ tests?: (\S.*)$", re.MULTILINE),
+    re.compile(r"^\s*\S+, \S+\.so: (?!is another backend)(\S.*)$", re.MULTILINE),  # after "no usable backend"
     re.compile(r"not here: (\S.*)$", re.MULTILINE),
 )
 CASES = (

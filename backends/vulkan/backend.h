@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
 #include "device.h"
@@ -11,7 +12,7 @@
 
 namespace narrows::vulkan {
 
-// A device, opened at its first use.
+// A device, opened at its first use, or adopted.
 struct Slot {
   explicit Slot(const PhysicalDevice& device) : physical(device) {}
   PhysicalDevice physical;
@@ -24,11 +25,22 @@ struct Instance {
   const nw_host* host;
   bool checked;  // NARROWS_CHECK=1
   std::shared_ptr<Loader> loader;
-  std::vector<std::unique_ptr<Slot>> slots;
 
-  Device& device(int32_t id) const;  // opens it if need be; refuses an id that is none
+  Slot& slot(int32_t id) const;      // refuses an id that is none
+  Device& device(int32_t id) const;  // opens it if need be
+  int32_t count() const;
+  int32_t add(std::unique_ptr<Slot> slot);
   Device& device(const nw_sig& sig) const { return device(sig.device.device_id); }
+
+  nw_vulkan extension;  // of this instance
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // none ever goes
 };
+
+// "vulkan/1" for an instance: extension.cpp.
+nw_vulkan make_extension(Instance& instance);
 
 using Op = common::Op<Instance>;
 extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;

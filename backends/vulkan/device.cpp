@@ -3,8 +3,37 @@
 
 namespace narrows::vulkan {
 
-Device::Device(const PhysicalDevice& physical_device, int32_t device_id, bool checked) : physical(physical_device), id(device_id) {
-  std::vector<float> priorities(physical.queue_count, 1.0f);
+void Queue::lock() {
+  mutex_.lock();
+  if (lock_ != nullptr) lock_(lock_ctx_);
+}
+
+void Queue::unlock() {
+  if (unlock_ != nullptr) unlock_(lock_ctx_);
+  mutex_.unlock();
+}
+
+Device::Device(Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id, bool checked,
+               const nw_vulkan_device* adopted)
+    : loader(its_loader), physical(physical_device), id(device_id), adopted_(adopted != nullptr) {
+  queues_ = std::make_unique<Queue[]>(physical.queue_count);
+  if (adopted != nullptr) {
+    handle = static_cast<VkDevice>(adopted->device);
+    volkLoadDeviceTable(&vk, handle);
+    queues_[0].handle = static_cast<VkQueue>(adopted->queue);
+    queues_[0].lock_ctx_ = adopted->lock_ctx;
+    queues_[0].lock_ = adopted->lock;
+    queues_[0].unlock_ = adopted->unlock;
+  } else {
+    open();
+  }
+  memory_ = std::make_unique<Memory>(*this, checked);
+  kernels_ = std::make_unique<Kernels>(*this);
+  default_stream_ = std::make_shared<Stream>(*this, next_queue());
+}
+
+void Device::open() {
+  const std::vector<float> priorities(physical.queue_count, 1.0f);
   VkDeviceQueueCreateInfo queues{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
   queues.queueFamilyIndex = physical.queue_family;
   queues.queueCount = physical.queue_count;
@@ -18,26 +47,32 @@ Device::Device(const PhysicalDevice& physical_device, int32_t device_id, bool ch
   features12.bufferDeviceAddressCaptureReplay = features12.bufferDeviceAddressMultiDevice = VK_FALSE;
   features.pNext = &features11;
   features11.pNext = &features12;
+  const std::vector<const char*> extensions = physical.wanted_extensions();
   VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
   info.pNext = &features;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queues;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   vulkan::check(vkCreateDevice(physical.handle, &info, nullptr, &handle), "opening a device");
   volkLoadDeviceTable(&vk, handle);
-  queues_ = std::make_unique<Queue[]>(physical.queue_count);
   for (uint32_t i = 0; i < physical.queue_count; ++i) vk.vkGetDeviceQueue(handle, physical.queue_family, i, &queues_[i].handle);
-  memory_ = std::make_unique<Memory>(*this, checked);
-  kernels_ = std::make_unique<Kernels>(*this);
-  default_stream_ = std::make_shared<Stream>(*this, next_queue());
 }
 
-Device::~Device() {
-  if (!is_lost()) (void)vk.vkDeviceWaitIdle(handle);
-  streams_.clear();
+Device::~Device() { close(); }
+
+void Device::close() {
+  const bool lost = is_lost();
+  if (!lost && !adopted_) (void)vk.vkDeviceWaitIdle(handle);
+  {
+    const std::lock_guard lock(streams_mutex_);
+    streams_.clear();  // each waits for its work
+  }
   default_stream_.reset();
   kernels_.reset();
   memory_.reset();
-  if (!is_lost()) vk.vkDestroyDevice(handle, nullptr);
+  if (!is_lost() && !adopted_) vk.vkDestroyDevice(handle, nullptr);
+  if (!lost) gone_.store("was released", std::memory_order_relaxed);
 }
 
 void Device::check(VkResult result, const char* doing) {
@@ -46,19 +81,20 @@ void Device::check(VkResult result, const char* doing) {
 }
 
 void Device::lose(const char* why) {
-  lost_.store(true, std::memory_order_relaxed);
+  gone_.store("was lost before; a new process may find it again", std::memory_order_relaxed);
   throw Refusal{NW_DEVICE_LOST, -1, std::string("vulkan: ") + physical.properties.deviceName + " is lost: " + why,
                 VK_ERROR_DEVICE_LOST};
 }
 
 void Device::refuse_if_lost() const {
-  if (is_lost())
-    refuse(NW_DEVICE_LOST, -1, "vulkan: %s was lost before; a new process may find it again", physical.properties.deviceName);
+  if (const char* const how = gone_.load(std::memory_order_relaxed))
+    refuse(NW_DEVICE_LOST, -1, "vulkan: device %d, %s, %s", id, physical.properties.deviceName, how);
 }
 
 Queue& Device::next_queue() { return queues_[next_queue_.fetch_add(1, std::memory_order_relaxed) % physical.queue_count]; }
 
 std::shared_ptr<Stream> Device::stream(void* stream) {
+  refuse_if_lost();
   if (stream == nullptr) return default_stream_;
   const std::shared_lock lock(streams_mutex_);
   const auto found = streams_.find(stream);
@@ -68,6 +104,7 @@ std::shared_ptr<Stream> Device::stream(void* stream) {
 }
 
 void* Device::add_stream() {
+  refuse_if_lost();
   auto made = std::make_shared<Stream>(*this, next_queue());
   void* const key = made.get();
   const std::lock_guard lock(streams_mutex_);

@@ -2,6 +2,8 @@
 // Locks, outermost first: a stream's, a queue's, the memory's or the kernels'.
 #pragma once
 
+#include <narrows/vulkan.h>
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -10,25 +12,38 @@
 #include <vector>
 
 #include "kernels.h"
+#include "loader.h"
 #include "memory.h"
 #include "physical.h"
 #include "stream.h"
 
 namespace narrows::vulkan {
 
-struct Queue {
-  std::mutex mutex;  // a VkQueue takes one thread at a time
+// A VkQueue takes one thread at a time. Of an adopted device the application's lock is taken too.
+class Queue {
+ public:
   VkQueue handle = VK_NULL_HANDLE;
+  void lock();
+  void unlock();
+
+ private:
+  friend class Device;
+  std::mutex mutex_;
+  void* lock_ctx_ = nullptr;
+  void (*lock_)(void*) = nullptr;
+  void (*unlock_)(void*) = nullptr;
 };
 
 class Device {
  public:
   // checked: NARROWS_CHECK=1, every allocation is a buffer of its own with a gap behind it.
-  Device(const PhysicalDevice& physical, int32_t id, bool checked);
+  // adopted: the application's device, which stays its own; nullptr: one is opened.
+  Device(Loader& loader, const PhysicalDevice& physical, int32_t id, bool checked, const nw_vulkan_device* adopted = nullptr);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  Loader& loader;
   const PhysicalDevice& physical;
   const int32_t id;
   VkDevice handle = VK_NULL_HANDLE;
@@ -39,11 +54,15 @@ class Device {
   void check(VkResult result, const char* doing);
   void lose(const char* why);
   void refuse_if_lost() const;
-  bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
+  bool is_adopted() const { return adopted_; }
+  bool is_lost() const { return gone_.load(std::memory_order_relaxed) != nullptr; }
+  // Waits for its work, destroys all that was made on it, and is as good as lost. Plans may outlive that.
+  void close();
 
   Memory& memory() { return *memory_; }
   Kernels& kernels() { return *kernels_; }
   Queue& next_queue();
+  VkQueue queue() const { return queues_[0].handle; }
 
   // The stream behind a handle of the ABI: NULL is the default one. Any other value than a live stream's is refused.
   std::shared_ptr<Stream> stream(void* handle);
@@ -51,9 +70,11 @@ class Device {
   void remove_stream(void* handle);
 
  private:
+  void open();
   std::unique_ptr<Queue[]> queues_;
   std::atomic<uint32_t> next_queue_{0};
-  std::atomic<bool> lost_{false};
+  std::atomic<const char*> gone_{nullptr};  // how it went; nullptr: it is there
+  const bool adopted_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Kernels> kernels_;
   mutable std::shared_mutex streams_mutex_;

@@ -2,27 +2,54 @@
 #include "kernels.h"
 
 #include "device.h"
+#include "pipeline_cache.h"
 #include "spirv.h"
 
 namespace narrows::vulkan {
+
 Kernels::Kernels(Device& device) : device_(device) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
   VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
   info.pushConstantRangeCount = 1;
   info.pPushConstantRanges = &range;
   device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &layout_), "creating a pipeline layout");
-  const VkPipelineCacheCreateInfo cache{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
-  device_.check(device_.vk.vkCreatePipelineCache(device_.handle, &cache, nullptr, &cache_), "creating a pipeline cache");
+  load_cache();
+}
+
+void Kernels::load_cache() {
+  cache_file_ = pipeline_cache_file(device_.physical);
+  const std::vector<char> kept = cache_file_.empty() ? std::vector<char>{} : read_pipeline_cache(cache_file_);
+  VkPipelineCacheCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  info.initialDataSize = kept.size();
+  info.pInitialData = kept.data();
+  device_.check(device_.vk.vkCreatePipelineCache(device_.handle, &info, nullptr, &cache_), "creating a pipeline cache");
+  was_kept_ = kept.size();
+}
+
+// Only what has grown is written.
+void Kernels::save_cache() noexcept {
+  if (cache_file_.empty() || made_.empty()) return;
+  try {
+    size_t size = 0;
+    if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &size, nullptr) < 0 || size <= was_kept_) return;
+    std::vector<char> data(size);
+    if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &size, data.data()) != VK_SUCCESS) return;
+    data.resize(size);
+    write_pipeline_cache(cache_file_, data);
+  } catch (const std::exception&) {
+    // Out of memory: the next process compiles again.
+  }
 }
 
 Kernels::~Kernels() {
   if (device_.is_lost()) return;
+  save_cache();
   for (const auto& [key, pipeline] : made_) device_.vk.vkDestroyPipeline(device_.handle, pipeline, nullptr);
   device_.vk.vkDestroyPipelineCache(device_.handle, cache_, nullptr);
   device_.vk.vkDestroyPipelineLayout(device_.handle, layout_, nullptr);
 }
 
-Kernel Kernels::get(const Shader& shader, std::initializer_list<uint32_t> constants) {
+Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::lock_guard lock(mutex_);
   VkPipeline& pipeline = made_[{&shader, constants}];
   if (pipeline == VK_NULL_HANDLE) pipeline = make(shader, constants);

@@ -1,9 +1,9 @@
 // kernels.h -- compute pipelines: made when a plan asks for one, kept until the device is closed. Step 5 of a tensor's path.
 #pragma once
 
-#include <initializer_list>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "vk.h"
@@ -32,15 +32,19 @@ class Kernels {
 
   // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe.
   // Refuses, with NW_UNSUPPORTED and the reason, a module that needs what the device lacks.
-  Kernel get(const Shader& shader, std::initializer_list<uint32_t> constants = {});
+  Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
 
  private:
   VkPipeline make(const Shader& shader, const std::vector<uint32_t>& constants);
+  void load_cache();
+  void save_cache() noexcept;
 
   Device& device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::string cache_file_;  // "": none
+  size_t was_kept_ = 0;     // bytes of it that were there
   std::mutex mutex_;
   std::map<std::pair<const Shader*, std::vector<uint32_t>>, VkPipeline> made_;
 };

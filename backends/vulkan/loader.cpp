@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
+#include <iterator>
+#include <string_view>
 
 namespace narrows::vulkan {
 namespace {
@@ -47,19 +48,72 @@ Loader::Loader() {
   if (volkGetInstanceVersion() < VK_API_VERSION_1_2)
     refuse(NW_UNAVAILABLE, -1, "vulkan: the loader is of Vulkan 1.%u; expected 1.2 or newer",
            VK_API_VERSION_MINOR(volkGetInstanceVersion()));
+  const char* const validation = std::getenv("NARROWS_VULKAN_VALIDATION");
+  create(validation != nullptr ? validation : "");
+  volkLoadInstanceOnly(instance_);
+  if (validation != nullptr && *validation != '\0') listen();
+}
+
+void Loader::create(const char* validation) {
+  const std::string_view mode = validation;
+  if (!mode.empty() && mode != "api" && mode != "gpu")
+    refuse(NW_UNAVAILABLE, -1, "NARROWS_VULKAN_VALIDATION is '%s'; expected 'api' or 'gpu'", validation);
   VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO};
   application.pEngineName = "Narrows";
   application.apiVersion = VK_API_VERSION_1_2;
   VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
   info.pApplicationInfo = &application;
+  const char* const layer = "VK_LAYER_KHRONOS_validation";
+  const char* const extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
+  const VkValidationFeatureEnableEXT gpu[] = {VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT};
+  VkValidationFeaturesEXT features{.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
+  features.enabledValidationFeatureCount = mode == "gpu" ? 1 : 0;
+  features.pEnabledValidationFeatures = gpu;
+  if (!mode.empty()) {
+    info.pNext = &features;
+    info.enabledLayerCount = 1;
+    info.ppEnabledLayerNames = &layer;
+    info.enabledExtensionCount = static_cast<uint32_t>(std::size(extensions));
+    info.ppEnabledExtensionNames = extensions;
+  }
   const VkResult result = vkCreateInstance(&info, nullptr, &instance_);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
     refuse(NW_UNAVAILABLE, -1, "vulkan: the loader found no driver; install the GPU's, or Mesa's (Debian: mesa-vulkan-drivers)");
+  if (result == VK_ERROR_LAYER_NOT_PRESENT || result == VK_ERROR_EXTENSION_NOT_PRESENT)
+    refuse(NW_UNAVAILABLE, -1, "NARROWS_VULKAN_VALIDATION is '%s', and the layer is not there; install it (Debian: %s)", validation,
+           "vulkan-validationlayers");
   check(result, "creating an instance");
-  volkLoadInstanceOnly(instance_);
 }
 
-Loader::~Loader() { vkDestroyInstance(instance_, nullptr); }
+void Loader::listen() {
+  VkDebugUtilsMessengerCreateInfoEXT info{.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
+  info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
+  info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
+  info.pfnUserCallback = [](VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                            const VkDebugUtilsMessengerCallbackDataEXT* said, void* self) -> VkBool32 {
+    static_cast<Loader*>(self)->add_message(said->pMessage);
+    return VK_FALSE;
+  };
+  info.pUserData = this;
+  check(vkCreateDebugUtilsMessengerEXT(instance_, &info, nullptr, &messenger_), "listening to the validation layer");
+}
+
+Loader::~Loader() {
+  if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
+  if (instance_ != VK_NULL_HANDLE) vkDestroyInstance(instance_, nullptr);
+}
+
+void Loader::add_message(const char* message) {
+  const std::lock_guard lock(message_mutex_);
+  if (!has_message_.exchange(true)) message_ = message;
+}
+
+void Loader::refuse_if_invalid() {
+  if (!has_message_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(message_mutex_);
+  has_message_.store(false);
+  refuse(NW_FAILED, -1, "vulkan: validation: %s", message_.c_str());
+}
 
 std::vector<VkPhysicalDevice> Loader::physical_devices() const {
   uint32_t count = 0;

@@ -1,7 +1,9 @@
 // loader.h -- Vulkan's loader and one VkInstance, shared by the runtimes of a process. Step 4 of a tensor's path.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,18 +12,32 @@
 namespace narrows::vulkan {
 
 // Opens libvulkan.so.1 and makes the instance; throws NW_UNAVAILABLE and what to install.
+// NARROWS_VULKAN_VALIDATION=api turns on Khronos's validation layer, =gpu its checks within shaders too. What it says is then an
+// error of the call during which it says so, or of the next one.
 class Loader {
  public:
   static std::shared_ptr<Loader> get();  // the process's one, made if there is none
   ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
 
   VkInstance instance() const { return instance_; }
   // Real GPUs first, then the order of the loader. NARROWS_VULKAN_DEVICE, if set, is the index of the only one that counts.
   std::vector<VkPhysicalDevice> physical_devices() const;
+  // Throws what the validation layer has said since the last call.
+  void refuse_if_invalid();
 
  private:
   Loader();
+  void create(const char* validation);
+  void listen();
+  void add_message(const char* message);
+
   VkInstance instance_ = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  std::atomic<bool> has_message_{false};
+  std::mutex message_mutex_;
+  std::string message_;  // the first since the last call
 };
 
 }  // namespace narrows::vulkan

@@ -21,6 +21,8 @@ constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CAC
 // A buffer, the pieces of it in use and the holes between them, by offset.
 struct Memory::Block {
   Buffer buffer;
+  bool foreign = false;  // the application's buffer
+  bool pooled = true;    // its memory may be cut anew; else it goes when its tensor goes
   std::map<uint64_t, uint64_t> used, holes;
 
   uint64_t cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t size) {
@@ -46,7 +48,8 @@ Memory::Memory(Device& device, bool checked) : device_(device), checked_(checked
 
 Memory::~Memory() {
   if (device_.is_lost()) return;
-  for (const auto& [address, block] : blocks_) destroy_buffer(block->buffer);
+  for (const auto& [address, block] : blocks_)
+    if (!block->foreign) destroy_buffer(block->buffer);
 }
 
 // ---- buffers ----
@@ -71,9 +74,23 @@ uint32_t Memory::type_for(uint32_t allowed, Side side) const {
   refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
 }
 
-Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap) {
+// Memory from or for elsewhere: what VkMemoryAllocateInfo's chain gets, and the memory types that it allows.
+struct Memory::External {
+  VkExternalMemoryHandleTypeFlagBits type;
+  const void* chain;
+  uint32_t types = ~0u;
+};
+
+Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap) { return create_buffer(size, side, gap, nullptr); }
+
+Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const External* external) {
   const VolkDeviceTable& vk = device_.vk;
+  VkExternalMemoryBufferCreateInfo elsewhere{.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
   VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+  if (external != nullptr) {
+    elsewhere.handleTypes = external->type;
+    info.pNext = &elsewhere;
+  }
   info.size = size;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
@@ -83,17 +100,20 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap) {
   try {
     VkMemoryRequirements needs;
     vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
-    const uint32_t type = type_for(needs.memoryTypeBits, side);
+    const uint32_t type = type_for(external != nullptr ? needs.memoryTypeBits & external->types : needs.memoryTypeBits, side);
     VkMemoryAllocateFlagsInfo flags{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+    flags.pNext = external != nullptr ? external->chain : nullptr;
     VkMemoryAllocateInfo allocation{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
     allocation.pNext = &flags;
-    allocation.allocationSize = needs.size + gap;
+    const bool imports_host = external != nullptr && external->type == VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    allocation.allocationSize = imports_host ? size : needs.size + gap;
     allocation.memoryTypeIndex = type;
     device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
     device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");
     const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[type].propertyFlags;
-    if (side == Side::device ? (has & kCached) == kCached : true)
+    // Memory behind a bus is never read from the host: that costs a thousand times what the device's copy does.
+    if (side != Side::device || (device_.physical.is_unified() && (has & kCached) == kCached))
       device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &buffer.mapped), "mapping memory");
     const VkBufferDeviceAddressInfo asked{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer.handle};
     buffer.address = vk.vkGetBufferDeviceAddress(device_.handle, &asked);
@@ -158,6 +178,9 @@ uint64_t Memory::retire(Address address) {
   if (found == live_.end())
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed; expected one that was allocated on device %d and not freed yet",
            static_cast<unsigned long long>(address), device_.id);
+  if (block_of(address)->foreign)
+    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
+           static_cast<unsigned long long>(address));
   const uint64_t size = found->second;
   live_.erase(found);
   return size;
@@ -176,7 +199,7 @@ void Memory::give_back(Address address) {
   block->give_back(address - block->buffer.address);
   if (!block->used.empty()) return;
   const uint64_t size = block->buffer.size;
-  if (!checked_ && empty_bytes_ + size <= kKeptEmpty) {
+  if (!checked_ && block->pooled && empty_bytes_ + size <= kKeptEmpty) {
     empty_bytes_ += size;
     return;
   }
@@ -195,6 +218,85 @@ void Memory::trim() {
     destroy_buffer(it->second->buffer);
     it = blocks_.erase(it);
   }
+}
+
+// ---- memory from elsewhere and for others ----
+
+// One live allocation over all of the buffer.
+Address Memory::add_whole(const Buffer& buffer, bool foreign) {
+  auto block = std::make_unique<Block>();
+  block->buffer = buffer;
+  block->foreign = foreign;
+  block->pooled = false;
+  block->used.emplace(0, buffer.size);
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(buffer.address, std::move(block));
+  live_.emplace(buffer.address, buffer.size);
+  return buffer.address;
+}
+
+void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto next = live_.lower_bound(address);
+    const bool hits_next = next != live_.end() && next->first < address + size;
+    const bool hits_last = next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+    if (hits_next || hits_last)
+      refuse(NW_INVALID, -1, "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already",
+             static_cast<unsigned long long>(address), static_cast<unsigned long long>(address + size), device_.id);
+  }
+  add_whole({buffer, VK_NULL_HANDLE, address, size, nullptr}, true);
+}
+
+void Memory::remove_foreign(Address address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || !found->second->foreign)
+    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is removed; expected one that add_memory() was given for device %d",
+           static_cast<unsigned long long>(address), device_.id);
+  live_.erase(address);
+  blocks_.erase(found);
+}
+
+// Nobody else checks pointer and size: where they do not fit, drivers take them, or refuse every later allocation too.
+Address Memory::import_host(void* pointer, uint64_t size) {
+  const uint64_t alignment = device_.physical.host_import_alignment;
+  if (alignment == 0 || device_.vk.vkGetMemoryHostPointerPropertiesEXT == nullptr)
+    refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot import host memory (VK_EXT_external_memory_host)",
+           device_.physical.properties.deviceName);
+  if (pointer == nullptr || size == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || size % alignment != 0)
+    refuse(NW_INVALID, -1, "vulkan: %llu bytes at %p are imported; expected multiples of %llu bytes",
+           static_cast<unsigned long long>(size), pointer, static_cast<unsigned long long>(alignment));
+  constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+  VkMemoryHostPointerPropertiesEXT properties{.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+  device_.check(device_.vk.vkGetMemoryHostPointerPropertiesEXT(device_.handle, kType, pointer, &properties),
+                "asking for a host pointer's memory types");
+  VkImportMemoryHostPointerInfoEXT chain{.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT};
+  chain.handleType = kType;
+  chain.pHostPointer = pointer;
+  const External external{kType, &chain, properties.memoryTypeBits};
+  return add_whole(create_buffer(size, Side::host, 0, &external), false);
+}
+
+Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation_size) {
+  if (device_.vk.vkGetMemoryFdKHR == nullptr)
+    refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export memory (VK_KHR_external_memory_fd)",
+           device_.physical.properties.deviceName);
+  constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  VkExportMemoryAllocateInfo chain{.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO};
+  chain.handleTypes = kType;
+  const External external{kType, &chain};
+  const Buffer buffer = create_buffer(size, Side::device, 0, &external);
+  VkMemoryRequirements needs;
+  device_.vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
+  VkMemoryGetFdInfoKHR info{.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
+  info.memory = buffer.memory;
+  info.handleType = kType;
+  const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, fd);
+  if (result < 0) destroy_buffer(buffer);
+  device_.check(result, "exporting memory");
+  *allocation_size = needs.size;
+  return add_whole(buffer, false);
 }
 
 // ---- addresses ----

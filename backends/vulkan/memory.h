@@ -47,6 +47,12 @@ class Memory {
   Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: memory behind it
   void destroy_buffer(const Buffer& buffer);
 
+  // A live allocation over the application's buffer, over host memory, or over memory that other APIs can have.
+  void add_foreign(VkBuffer buffer, Address address, uint64_t size);
+  void remove_foreign(Address address);
+  Address import_host(void* pointer, uint64_t size);
+  Address allocate_exportable(uint64_t size, int* fd, uint64_t* allocation_size);
+
   // `size` > 0 bytes aligned to 256; 0 if there is no room. Refuses what no allocation of this device can hold.
   Address allocate(uint64_t size);
   // Ends the life of an allocation: from now on its address is foreign. Gives its size; the memory stays until give_back().
@@ -64,6 +70,9 @@ class Memory {
  private:
   struct Block;
   uint32_t type_for(uint32_t allowed, Side side) const;
+  struct External;
+  Buffer create_buffer(uint64_t size, Side side, uint64_t gap, const External* external);
+  Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);
   Block* block_of(Address address);
 

@@ -37,6 +37,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceMemoryProperties(handle, &memory);
   vkGetPhysicalDeviceFeatures(handle, &features);
   queue_family = queue_count = 0;
+  host_import_alignment = 0;
   if (properties.apiVersion < VK_API_VERSION_1_2) return;  // the chains below are 1.2's; unfit() says it
   VkPhysicalDeviceProperties2 all_properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
   all_properties.pNext = &properties11;
@@ -52,11 +53,25 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   extensions.resize(count);
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
   pick_queues(*this);
+  if (!has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return;
+  VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{.sType =
+                                                           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+  all_properties.pNext = &host;
+  vkGetPhysicalDeviceProperties2(handle, &all_properties);
+  host_import_alignment = host.minImportedHostPointerAlignment;
 }
 
 bool PhysicalDevice::has(const char* extension) const {
   return std::any_of(extensions.begin(), extensions.end(),
                      [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, extension) == 0; });
+}
+
+std::vector<const char*> PhysicalDevice::wanted_extensions() const {
+  std::vector<const char*> wanted;
+  for (const char* name : {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME,
+                           VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME})
+    if (has(name)) wanted.push_back(name);
+  return wanted;
 }
 
 uint64_t PhysicalDevice::local_memory() const {

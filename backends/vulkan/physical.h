@@ -21,10 +21,12 @@ struct PhysicalDevice {
   VkPhysicalDeviceVulkan12Features features12;
   VkPhysicalDeviceMemoryProperties memory;
   std::vector<VkExtensionProperties> extensions;
-  uint32_t queue_family;  // one that computes, if there is one without graphics too: its submissions cost less
+  uint64_t host_import_alignment;  // bytes, of pointers and sizes; 0: host memory cannot be imported
+  uint32_t queue_family;           // one that computes, if there is one without graphics too: its submissions cost less
   uint32_t queue_count;
 
   bool has(const char* extension) const;
+  std::vector<const char*> wanted_extensions() const;  // those that this backend uses, as far as the device has them
   // A CPU that plays a device: its memory is the host's.
   bool is_cpu() const { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
   // GPU and host share the memory.

@@ -13,7 +13,7 @@ namespace narrows::vulkan {
 namespace {
 
 constexpr const char* kName = "vulkan";
-constexpr const Op* kOps[] = {&elementwise, &elementwise_backward};
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
@@ -36,12 +36,13 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       if (const std::string why = physical.unfit(); !why.empty())
         unfit += "; " + why;
       else
-        instance->slots.push_back(std::make_unique<Slot>(physical));
+        instance->add(std::make_unique<Slot>(physical));
     }
     if (!unfit.empty()) host->log(host->ctx, NW_LOG_DEBUG, ("vulkan" + unfit).c_str());
-    if (instance->slots.empty())
+    if (instance->count() == 0)
       refuse(NW_UNAVAILABLE, -1, "vulkan: there is no device%s; install the GPU's driver, or Mesa's (Debian: mesa-vulkan-drivers)",
              unfit.c_str());
+    instance->extension = make_extension(*instance);
     *self = instance.release();
   });
 }
@@ -49,20 +50,13 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
 void destroy(void* self) { delete &instance_of(self); }
 
 int32_t device_count(void* self, int32_t* count, nw_error*) {
-  *count = static_cast<int32_t>(instance_of(self).slots.size());
+  *count = instance_of(self).count();
   return NW_OK;
-}
-
-const PhysicalDevice& physical_of(void* self, int32_t id) {
-  const auto& slots = instance_of(self).slots;
-  if (id < 0 || static_cast<size_t>(id) >= slots.size())
-    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
-  return slots[static_cast<size_t>(id)]->physical;
 }
 
 int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
   return guarded(error, [&] {
-    const PhysicalDevice& device = physical_of(self, id);
+    const PhysicalDevice& device = instance_of(self).slot(id).physical;
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
@@ -193,6 +187,7 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
   return guarded(error, [&] {
     const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
     Device& device = planned.device;
+    device.refuse_if_lost();
     for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
       const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
       if (t != nullptr) check_tensor(device, device.memory(), *t, static_cast<int32_t>(i));
@@ -202,6 +197,10 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
              static_cast<unsigned long long>(planned.workspace_size), device.id);
     planned.launch(*call);
   });
+}
+
+const void* extension(void* self, const char* name) {
+  return std::string_view(name) == "vulkan/1" ? &instance_of(self).extension : nullptr;
 }
 
 // ---- the table ----
@@ -233,42 +232,12 @@ const nw_plugin* table() {
       .plan = plan,
       .plan_free = plan_free,
       .launch = launch,
-      .extension = nullptr,
+      .extension = extension,
   };
   return &plugin;
 }
 
 }  // namespace
-
-// ---- what the rest of the backend uses ----
-
-Device& Instance::device(int32_t id) const {
-  if (id < 0 || static_cast<size_t>(id) >= slots.size())
-    refuse(NW_INVALID, -1, "vulkan: device %d was asked for; there are %zu, from 0", id, slots.size());
-  Slot& slot = *slots[static_cast<size_t>(id)];
-  const std::lock_guard lock(slot.mutex);
-  if (slot.device == nullptr) slot.device = std::make_unique<Device>(slot.physical, id, checked);
-  return *slot.device;
-}
-
-const char* name_of(VkResult result) {
-  switch (result) {
-    case VK_ERROR_OUT_OF_HOST_MEMORY: return "out of host memory";
-    case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "out of device memory";
-    case VK_ERROR_INITIALIZATION_FAILED: return "initialization failed";
-    case VK_ERROR_DEVICE_LOST: return "device lost";
-    case VK_ERROR_MEMORY_MAP_FAILED: return "mapping memory failed";
-    case VK_ERROR_TOO_MANY_OBJECTS: return "too many objects";
-    case VK_ERROR_INVALID_EXTERNAL_HANDLE: return "invalid external handle";
-    default: return "an error of the driver";
-  }
-}
-
-void fail_with(VkResult result, const char* doing) {
-  const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
-  const int32_t status = memory ? NW_OUT_OF_MEMORY : result == VK_ERROR_DEVICE_LOST ? NW_DEVICE_LOST : NW_FAILED;
-  throw Refusal{status, -1, std::string("vulkan: ") + doing + ": " + name_of(result) + " (" + std::to_string(result) + ")", result};
-}
 
 }  // namespace narrows::vulkan
 

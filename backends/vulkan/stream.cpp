@@ -174,9 +174,11 @@ Batch& Stream::open_batch() {
 
 void Stream::end_op() {
   if (++open_->ops >= kMaxOps || timeline_->completed() == submitted_) flush();
+  device_.loader.refuse_if_invalid();
 }
 
-uint64_t Stream::flush(bool read_by_host) {
+uint64_t Stream::flush(bool read_by_host, const Point* signal) {
+  if (open_ == nullptr && !waits_.empty()) open_batch();  // a wait that no op has followed yet is work too
   if (open_ == nullptr) return submitted_;
   if (!open_->ended) {
     if (read_by_host || device_.physical.is_unified()) {  // a mapped pointer sees what was written only after this, and the wait
@@ -187,24 +189,27 @@ uint64_t Stream::flush(bool read_by_host) {
     if (device_.vk.vkEndCommandBuffer(open_->commands) < 0) device_.lose("a command buffer could not be ended");
     open_->ended = true;
   }
-  submit(*open_);
+  submit(*open_, signal);
   flying_.push_back(open_);
   open_ = nullptr;
   return submitted_;
 }
 
 // vkQueueSubmit rather than its successor, which is Vulkan 1.3 and costs the same.
-void Stream::submit(Batch& batch) {
+void Stream::submit(Batch& batch, const Point* signal) {
   std::vector<VkSemaphore> semaphores;
   std::vector<uint64_t> values;
-  for (const auto& [timeline, value] : batch.waits) semaphores.push_back(timeline->handle), values.push_back(value);
+  for (const Point& wait : batch.waits) semaphores.push_back(wait.semaphore), values.push_back(wait.value);
   const std::vector<VkPipelineStageFlags> stages(batch.waits.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
   const uint64_t next = submitted_ + 1;
+  const VkSemaphore signaled[] = {timeline_->handle, signal != nullptr ? signal->semaphore : VK_NULL_HANDLE};
+  const uint64_t signaled_values[] = {next, signal != nullptr ? signal->value : 0};
+  const uint32_t num_signaled = signal != nullptr ? 2 : 1;
   VkTimelineSemaphoreSubmitInfo timeline{.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
   timeline.waitSemaphoreValueCount = static_cast<uint32_t>(values.size());
   timeline.pWaitSemaphoreValues = values.data();
-  timeline.signalSemaphoreValueCount = 1;
-  timeline.pSignalSemaphoreValues = &next;
+  timeline.signalSemaphoreValueCount = num_signaled;
+  timeline.pSignalSemaphoreValues = signaled_values;
   VkSubmitInfo info{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO};
   info.pNext = &timeline;
   info.waitSemaphoreCount = static_cast<uint32_t>(semaphores.size());
@@ -212,10 +217,10 @@ void Stream::submit(Batch& batch) {
   info.pWaitDstStageMask = stages.data();
   info.commandBufferCount = 1;
   info.pCommandBuffers = &batch.commands;
-  info.signalSemaphoreCount = 1;
-  info.pSignalSemaphores = &timeline_->handle;
+  info.signalSemaphoreCount = num_signaled;
+  info.pSignalSemaphores = signaled;
   {
-    const std::lock_guard lock(queue_.mutex);
+    const std::lock_guard lock(queue_);
     device_.check(device_.vk.vkQueueSubmit(queue_.handle, 1, &info, VK_NULL_HANDLE), "submitting work");
   }
   batch.value = submitted_ = next;
@@ -245,20 +250,37 @@ void Stream::sync() {
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
   collect();
+  device_.loader.refuse_if_invalid();
 }
 
 void Stream::wait_for(Stream& signaler) {
   if (&signaler == this) return;
-  uint64_t value = 0;
-  {
-    const std::lock_guard lock(signaler.mutex_);
-    device_.refuse_if_lost();
-    value = signaler.flush();
-    if (signaler.timeline_->completed() >= value) return;
-  }
+  const Point point = signaler.point();
+  if (point.keep->completed() >= point.value) return;
   const std::lock_guard lock(mutex_);
   flush();  // what is on this stream already need not wait
-  waits_.emplace_back(signaler.timeline_, value);
+  waits_.push_back(point);
+}
+
+void Stream::wait_for(VkSemaphore semaphore, uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  device_.refuse_if_lost();
+  flush();
+  waits_.push_back({semaphore, value, nullptr});
+}
+
+void Stream::signal(VkSemaphore semaphore, uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  const Point point{semaphore, value, nullptr};
+  (void)open_batch();  // a submission that signals, even if there is no work
+  flush(false, &point);
+}
+
+Point Stream::point() {
+  const std::lock_guard lock(mutex_);
+  device_.refuse_if_lost();
+  const uint64_t value = flush();
+  return {timeline_->handle, value, timeline_};
 }
 
 // ---- stream: memory ----

@@ -14,7 +14,7 @@
 namespace narrows::vulkan {
 
 class Device;
-struct Queue;
+class Queue;
 
 // A timeline semaphore; value n: the stream's n-th submission is done. Shared by the submissions that wait for it.
 class Timeline {
@@ -31,6 +31,13 @@ class Timeline {
   Device& device_;
 };
 
+// A value of a timeline semaphore: a stream's, which is kept until nobody waits for it, or an application's.
+struct Point {
+  VkSemaphore semaphore;
+  uint64_t value;
+  std::shared_ptr<Timeline> keep;
+};
+
 // Commands on their way: being recorded, submitted, or done and ready for the next.
 struct Batch {
   VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -39,7 +46,7 @@ struct Batch {
   uint32_t ops = 0;
   bool ended = false;  // recorded to the end, but not submitted: the driver was out of memory
   uint64_t value = 0;  // of the stream's timeline
-  std::vector<std::pair<std::shared_ptr<Timeline>, uint64_t>> waits;
+  std::vector<Point> waits;
 };
 
 // What an op records with. Every command waits for all that was put on the stream before it.
@@ -90,6 +97,9 @@ class Stream {
   }
   void sync();
   void wait_for(Stream& signaler);  // from here on; the host does not wait
+  void wait_for(VkSemaphore semaphore, uint64_t value);
+  void signal(VkSemaphore semaphore, uint64_t value);  // when all that is on the stream now is done
+  Point point();                                       // at which all that is on the stream now is done
 
   Address allocate(uint64_t size);  // 0 where there is no room, even after waiting for this stream
   void free(Address address);
@@ -100,10 +110,10 @@ class Stream {
   Batch& open_batch();
   Batch* new_batch();
   void end_op();
-  uint64_t flush(bool read_by_host = false);  // the value that stands for all so far
-  void submit(Batch& batch);
+  uint64_t flush(bool read_by_host = false, const Point* signal = nullptr);  // the value that stands for all so far
+  void submit(Batch& batch, const Point* signal);
   void collect();
-  uint64_t pending_value() const { return open_ != nullptr ? submitted_ + 1 : submitted_; }
+  uint64_t pending_value() const { return submitted_ + (open_ != nullptr || !waits_.empty() ? 1 : 0); }
   Span span(Address begin, uint64_t size, const char* what) const;
   Buffer& staging();
 
@@ -121,7 +131,7 @@ class Stream {
   std::deque<Batch*> flying_;
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;
-  std::vector<std::pair<std::shared_ptr<Timeline>, uint64_t>> waits_;  // of the next batch
+  std::vector<Point> waits_;  // of the next batch
   std::deque<Freed> freed_;
   Buffer staging_;
   uint64_t submitted_ = 0;

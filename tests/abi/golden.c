@@ -13,6 +13,35 @@ extern "C" {
 
 /* Appended since the newest release. */
 
+/* vulkan.h */
+
+FIELD(nw_vulkan_device, struct_size, 0, uint32_t)
+FIELD(nw_vulkan_device, queue_family, 4, uint32_t)
+FIELD(nw_vulkan_device, instance, 8, void*)
+FIELD(nw_vulkan_device, physical_device, 16, void*)
+FIELD(nw_vulkan_device, device, 24, void*)
+FIELD(nw_vulkan_device, queue, 32, void*)
+FIELD(nw_vulkan_device, features, 40, const void*)
+FIELD(nw_vulkan_device, lock_ctx, 48, void*)
+SLOT(nw_vulkan_device, lock, 56, void, (void* lock_ctx))
+SLOT(nw_vulkan_device, unlock, 64, void, (void* lock_ctx))
+
+FIELD(nw_vulkan, struct_size, 0, uint32_t)
+FIELD(nw_vulkan, flags, 4, uint32_t)
+FIELD(nw_vulkan, self, 8, void*)
+SLOT(nw_vulkan, device, 16, int32_t, (void* self, int32_t device_id, nw_vulkan_device* out, nw_error* error))
+SLOT(nw_vulkan, adopt_device, 24, int32_t, (void* self, const nw_vulkan_device* device, int32_t* device_id, nw_error* error))
+SLOT(nw_vulkan, release_device, 32, int32_t, (void* self, int32_t device_id, nw_error* error))
+SLOT(nw_vulkan, add_memory, 40, int32_t, (void* self, int32_t device_id, uint64_t buffer, uint64_t address, uint64_t size, nw_error* error))
+SLOT(nw_vulkan, remove_memory, 48, int32_t, (void* self, int32_t device_id, uint64_t address, nw_error* error))
+SLOT(nw_vulkan, import_host, 56, int32_t, (void* self, int32_t device_id, void* pointer, uint64_t size, void** data, nw_error* error))
+SLOT(nw_vulkan, alloc_exportable, 64, int32_t, (void* self, int32_t device_id, uint64_t size, void** data, int32_t* fd, uint64_t* allocation_size, nw_error* error))
+SLOT(nw_vulkan, stream_point, 72, int32_t, (void* self, int32_t device_id, void* stream, uint64_t* semaphore, uint64_t* value, nw_error* error))
+SLOT(nw_vulkan, stream_signal, 80, int32_t, (void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error))
+SLOT(nw_vulkan, stream_wait, 88, int32_t, (void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error))
+SLOT(nw_vulkan, semaphore_create, 96, int32_t, (void* self, int32_t device_id, uint64_t* semaphore, int32_t* fd, nw_error* error))
+SLOT(nw_vulkan, semaphore_destroy, 104, int32_t, (void* self, int32_t device_id, uint64_t semaphore, nw_error* error))
+
 /* Now: exact sizes of what may grow. */
 
 SIZE(nw_sig, 64)
@@ -26,6 +55,8 @@ SIZE(nw_host, 32)
 SIZE(nw_plugin, 176)
 SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)
+SIZE(nw_vulkan_device, 72)
+SIZE(nw_vulkan, 112)
 VALUE(NW_ABI_MINOR, 0)
 
 #ifdef __cplusplus

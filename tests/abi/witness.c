@@ -3,6 +3,7 @@
  * would not see two of their fields change places. */
 #include <narrows/narrows.h>
 #include <narrows/plugin.h>
+#include <narrows/vulkan.h>
 
 #define WITNESS(type)                  \
   void witness_##type(const type* it); \
@@ -30,3 +31,7 @@ WITNESS(nw_plugin)
 /* narrows.h */
 WITNESS(nw_options)
 WITNESS(nw_backend_info)
+
+/* vulkan.h */
+WITNESS(nw_vulkan_device)
+WITNESS(nw_vulkan)

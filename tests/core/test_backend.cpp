@@ -36,6 +36,18 @@ TEST_CASE("a plugin that lacks the device's number is passed over") {
   }
 }
 
+TEST_CASE("a device that a plugin was given after it was opened is served") {
+  Loaded rt({"probe"});
+  Array a({3}, probe_device(3)), out({3}, probe_device(3));
+  Call("probe.noop/1", {&a}, {&out}).refused(rt, NW_INVALID, -1, {"12:3 does not exist", "probe has 3 devices"});
+  rt.probe("probe").more_devices = 1;
+  Call("probe.noop/1", {&a}, {&out}).ok(rt);
+  CHECK(rt.probe("probe").launches == 1);
+  CHECK(rt.runtime->backends()[0].device_count == 4);
+  Array beyond({3}, probe_device(4));
+  Call("probe.noop/1", {&beyond}, {&beyond}).refused(rt, NW_INVALID, -1, {"12:4 does not exist", "probe has 4 devices"});
+}
+
 TEST_CASE("device type 0 is no memory of a plugin that has neither pinned nor managed memory") {
   Loaded rt({"probecl"});
   for (const DLDevice device : {DLDevice{}, DLDevice{static_cast<DLDeviceType>(0), 1}}) {

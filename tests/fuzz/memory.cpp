@@ -36,7 +36,8 @@ void store_value(DType dtype, bool specials, uint64_t bits, unsigned char* to) {
   std::memcpy(to, &raw, static_cast<size_t>(test::item_size(dtype)));
 }
 
-// Every element's byte, counted from the first element's, in C order. Wide: with elements of 0 bits, strides of any size reach no byte.
+// Every element's byte, counted from the first element's, in C order. Wide: with elements of 0 bits, strides of any size reach no
+// byte.
 std::vector<int64_t> element_offsets(const TensorSpec& t, int64_t count) {
   const int64_t item = (int64_t{t.dtype.bits} * t.dtype.lanes + 7) / 8;
   std::vector<int64_t> offsets(static_cast<size_t>(count));

@@ -1,5 +1,5 @@
-// bits.glsl -- f16 and bf16 to f32 and back by integers alone: no capability is asked for, subnormal numbers and NaN come through on
-// every device, and the rounding is to nearest even. (packHalf2x16 leaves the rounding and subnormals to the device.)
+// bits.glsl -- f16 and bf16 to f32 and back by integers alone: no capability is asked for, subnormal numbers and NaN come through
+// on every device, and the rounding is to nearest even. (packHalf2x16 leaves the rounding and subnormals to the device.)
 #ifndef NARROWS_BITS
 #define NARROWS_BITS
 

@@ -1,10 +1,9 @@
 // elementwise_gradients.glsl -- grad_out times the derivative of a function by one operand. Subgradients and special values are
 // those of docs/ops.md, which are torch's. The includer defines the specialization constants `const int FUNCTION` (NW_EW_*) and
-// `const int OPERAND` (0, 1 or 2: of a, b or c) and includes math_f32.glsl or math_f64.glsl before;
-// GROUP is as in elementwise_functions.glsl.
+// `const int OPERAND` (0, 1 or 2: of a, b or c) and includes math_f32.glsl or math_f64.glsl before.
 //   gradient(g, a, b, c)  g is grad_out; operands that reads_a(), reads_b(), reads_c() deny are not looked at; of elu, b is alpha
 // where chooses between g and 0 by a bool: gradient_of_where(g, a). Functions that are constant almost everywhere give 0.
-#include "elementwise_groups.glsl"
+#include "elementwise_numbers.glsl"
 
 // ---- derivatives that take more than a line ----
 
@@ -19,7 +18,7 @@ precise REAL sigmoid_slope(REAL a) {
 precise REAL gelu_slope(REAL a) {
   if (is_nan(a)) return a;
   if (size(a) > kGeluEnd) return is_negative(a) ? REAL(0) : REAL(1);
-  REAL cdf = REAL(0.5) * erfc_real(-a * kSqrtHalf);
+  REAL cdf = REAL(0.5) * erfc_real(-a * kSqrtHalf.x);
   return cdf + a * (kNormalDensity * exp_real(REAL(-0.5) * (a * a)));
 }
 precise REAL gelu_tanh_slope(REAL a) {
@@ -67,20 +66,15 @@ REAL gradient_of_where(REAL g, bool a) { return a == (OPERAND == 1) ? g : REAL(0
 
 precise REAL gradient_unary(REAL g, REAL a) {
   switch (FUNCTION) {
-#if WITH(GROUP_BASIC)
     case NW_EW_NEG: return negated(g);
     case NW_EW_ABS: return g * sign_of(a);
     case NW_EW_SQUARE: return g * (a + a);
     case NW_EW_RELU: return less_equal(a, REAL(0)) ? REAL(0) : g;
     case NW_EW_CAST: return g;
-#endif
-#if WITH(GROUP_DIVISION)
     case NW_EW_SQRT: return quotient(g, REAL(2) * sqrt_real(a));
     case NW_EW_RSQRT: return quotient(quotient(REAL(-0.5) * g, sqrt_real(a)), a);
     case NW_EW_CBRT: return g * cbrt_slope(a);
     case NW_EW_RECIPROCAL: return negated(quotient(quotient(g, a), a));
-#endif
-#if WITH(GROUP_EXPONENTIALS)
     case NW_EW_EXP:
     case NW_EW_EXPM1: return g * exp_real(a);
     case NW_EW_EXP2: return g * (exp2_real(a) * kLn2.x);
@@ -91,8 +85,6 @@ precise REAL gradient_unary(REAL g, REAL a) {
     case NW_EW_GELU_TANH: return g * gelu_tanh_slope(a);
     case NW_EW_SILU: return g * silu_slope(a);
     case NW_EW_SOFTPLUS: return g * sigmoid_real(a);
-#endif
-#if WITH(GROUP_LOGARITHMS)
     case NW_EW_LOG: return quotient(g, a);
     case NW_EW_LOG2: return quotient(g, a * kLn2.x);
     case NW_EW_LOG10: return quotient(g, a * kLn10);
@@ -100,20 +92,15 @@ precise REAL gradient_unary(REAL g, REAL a) {
     case NW_EW_ASINH: return quotient(g, hypot_real(a, REAL(1)));
     case NW_EW_ACOSH: return g * acosh_slope(a);
     case NW_EW_ATANH: return quotient(g, (REAL(1) - a) * (REAL(1) + a));
-#endif
-#if WITH(GROUP_ANGLES)
     case NW_EW_SIN: return g * cos_real(a);
     case NW_EW_COS: return negated(g * sin_real(a));
     case NW_EW_TAN: return g * tan_slope(a);
     case NW_EW_ASIN: return quotient(g, sqrt_of_product(REAL(1) - a, REAL(1) + a));
     case NW_EW_ACOS: return negated(quotient(g, sqrt_of_product(REAL(1) - a, REAL(1) + a)));
     case NW_EW_ATAN: return quotient(g, REAL(1) + a * a);
-#endif
-#if WITH(GROUP_ERROR)
     case NW_EW_GELU: return g * gelu_slope(a);
     case NW_EW_ERF: return g * erf_slope(a);
     case NW_EW_ERFC: return negated(g * erf_slope(a));
-#endif
     default: return REAL(0);  // sign, floor, ceil, round, trunc
   }
 }
@@ -122,7 +109,6 @@ precise REAL gradient(REAL g, REAL a, REAL b, REAL c) {
   const bool first = OPERAND == 0;
   const REAL own = first ? a : b, other = first ? b : a;
   switch (FUNCTION) {
-#if WITH(GROUP_BASIC)
     case NW_EW_ADD: return g;
     case NW_EW_SUB: return first ? g : negated(g);
     case NW_EW_MUL: return g * other;
@@ -130,27 +116,18 @@ precise REAL gradient(REAL g, REAL a, REAL b, REAL c) {
     case NW_EW_MINIMUM: return won(g, equal(a, b), less(other, own));
     case NW_EW_COPYSIGN: return first ? g * (sign_of(a) * with_sign(REAL(1), b)) : REAL(0);
     case NW_EW_CLAMP: return gradient_of_clamp(g, a, b, c);
-#endif
-#if WITH(GROUP_DIVISION)
     case NW_EW_FMA: return OPERAND == 2 ? g : g * other;
     case NW_EW_DIV: return first ? quotient(g, b) : negated(g * quotient(quotient(a, b), b));
     case NW_EW_HYPOT: return g * quotient(own, hypot_real(a, b));
     case NW_EW_FMOD: return first ? g : negated(g * times_taken(a, fmod_real(a, b), b));
     case NW_EW_REMAINDER: return first ? g : negated(g * times_taken(a, remainder_real(a, b), b));
-#endif
-#if WITH(GROUP_EXPONENTIALS)
     case NW_EW_ELU: return less_equal(a, REAL(0)) ? g * b * exp_real(a) : g;
     case NW_EW_LOGADDEXP: return g * (equal(a, b) ? REAL(0.5) : sigmoid_real(own - other));
-#endif
-#if WITH(GROUP_LOGARITHMS)
     case NW_EW_POW: return g * (first ? pow_slope_a(a, b) : pow_slope_b(a, b));
-#endif
-#if WITH(GROUP_ANGLES)
     case NW_EW_ATAN2: {
       const REAL r = hypot_real(a, b);
       return (first ? g : negated(g)) * quotient(quotient(other, r), r);
     }
-#endif
     default: return gradient_unary(g, a);
   }
 }

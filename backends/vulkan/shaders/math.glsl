@@ -1,4 +1,4 @@
-// math.glsl -- the transcendental functions over REAL, within 2 units in the last place or so over the whole range, with the
+// math.glsl -- the transcendental functions over REAL, within 2.5 units in the last place over the whole range, with the
 // special values of C's Annex F and the array API. Made of sums, products, bits and polynomials: GLSL's own functions are looser
 // (sin: 2^-11). Included by math_f32.glsl and math_f64.glsl, which hold the polynomials and constants.
 
@@ -367,14 +367,18 @@ precise REAL atanh_real(REAL x) {
 // ---- erf ----
 
 // erfc(x) = 2^n * what is returned, for x in [1/2, kErfcEnd], with x^2 in two parts because exp multiplies its error by its size.
-precise REAL erfc_parts(REAL x, PAIR square, out int n) {
+precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
   PAIR p = exp_parts(-square, n);
-  REAL g = ratio(erfc_tail(ratio(x - REAL(3), x + REAL(3))), REAL(1) + (x + x));
-  return g + g * (p.x + p.y);
+  const REAL t = ratio(x.x - REAL(3), x.x + REAL(3));
+  PAIR g = ordered_sum(kErfcMiddle.x, kErfcMiddle.y + t * erfc_tail(t));
+  PAIR above = ordered_sum(g.x, g.x * p.x + (g.x * p.y + g.y));
+  PAIR below = sum_of(REAL(1), x.x + x.x);
+  below.y += x.y + x.y;
+  return ratio(above, below);
 }
 precise REAL erfc_far(REAL x) {
   int n;
-  const REAL y = erfc_parts(x, product(x, x), n);
+  const REAL y = erfc_parts(PAIR(x, REAL(0)), product(x, x), n);
   return scale(y, n);
 }
 precise REAL erf_near(REAL x) { return x + x * erf_tail(x * x); }
@@ -439,9 +443,10 @@ REAL gelu_tanh_real(REAL a) {
 precise REAL gelu_real(REAL a) {
   if (is_nan(a)) return a;
   if (size(a) > kGeluEnd) return far_activation(a);
-  const REAL x = size(a) * kSqrtHalf;
+  PAIR x = product(size(a), kSqrtHalf.x);
+  x.y += size(a) * kSqrtHalf.y;
   const REAL half_a = REAL(0.5) * a;
-  if (x < REAL(0.5)) return half_a + half_a * erf_near(a * kSqrtHalf);
+  if (x.x < REAL(0.5)) return half_a + half_a * erf_near(a * kSqrtHalf.x);
   int n;
   const REAL tail = erfc_parts(x, REAL(0.5) * product(a, a), n);
   return is_negative(a) ? scale(half_a * tail, n) : a - half_a * scale(tail, n);

@@ -27,7 +27,8 @@ const float kLog10Of2High = 0.301025391, kLog10Of2Low = 4.60503907e-06, kLog10E 
 const vec2 kTwoThirds = vec2(0.666666687, -1.98682155e-08);
 const vec2 kPi = vec2(3.14159274, -8.74227766e-08), kHalfPi = vec2(1.57079637, -4.37113883e-08);
 const vec2 kQuarterPi = vec2(0.785398185, -2.18556941e-08);
-const float kSqrtHalf = 0.707106769, kNormalDensity = 0.398942292, kTwoOverSqrtPi = 1.12837923, kLn10 = 2.30258512;
+const vec2 kSqrtHalf = vec2(0.707106769, 1.21016175e-08);
+const float kNormalDensity = 0.398942292, kTwoOverSqrtPi = 1.12837923, kLn10 = 2.30258512;
 const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.0713548139, 2.39883247e-09);
 
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
@@ -58,16 +59,12 @@ precise float asin_tail(float z) {
 precise float erf_tail(float z) {
   return 0.128379166 + z * (-0.376126021 + z * (0.112827048 + z * (-0.02674862 + z * 0.00469888328)));
 }
-// (1 + 2x)*e^(x^2)*erfc(x) in t = (x - 3)/(x + 3) for x in [1/2, 10.8]: a smooth function without a pole, after Shepherd and
-// Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
+// ((1 + 2x)*e^(x^2)*erfc(x) - kErfcMiddle)/t in t = (x - 3)/(x + 3) for x in [1/2, 10.8]: a smooth function without
+// a pole, after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
+const vec2 kErfcMiddle = vec2(1.25300801, 4.98532858e-08);  // at t = 0
 precise float erfc_tail(float t) {
-  return 1.25300801 +
-         t * (-0.135621041 +
-              t * (-0.0475622453 +
-                   t * (0.129642382 +
-                        t * (-0.119275004 +
-                             t * (0.0683393255 +
-                                  t * (-0.0237556212 + t * (0.00239170715 + t * (0.00182094704 + t * -0.000538502762))))))));
+  float p = 0.0683393255 + t * (-0.0237556212 + t * (0.00239170715 + t * (0.00182094704 + t * -0.000538502762)));
+  return -0.135621041 + t * (-0.0475622453 + t * (0.129642382 + t * (-0.119275004 + t * p)));
 }
 
 // ---- what a device's own division and square root are a start for; a and b in [1, 4) ----
@@ -94,7 +91,8 @@ uint two_over_pi(int word, int shift) {
 }
 
 // x - quadrant*pi/2 in [-pi/4, pi/4] for a finite x >= pi/4, by Payne and Hanek's method ("Radian reduction for trigonometric
-// functions", SIGNUM Newsletter 18, 1983): of x*2/pi only the bits from 2^1 down to 2^-62 are formed; the higher ones are whole turns.
+// functions", SIGNUM Newsletter 18, 1983): of x*2/pi only the bits from 2^1 down to 2^-62 are formed; higher
+// ones are whole turns.
 precise vec2 reduce_angle(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), digits = (bits & kFraction) | kImplicit;
   const int offset = int(bits >> kDigits) - kBias - kDigits + 30, word = offset >> 5, shift = offset & 31;

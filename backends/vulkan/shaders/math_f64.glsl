@@ -28,9 +28,11 @@ const double kLog2E = 1.4426950408889634lf, kLn2High = 0.6931471805601177lf, kLn
 const dvec2 kLn2 = dvec2(0.6931471805599453lf, 2.3190468138462996e-17lf);
 const double kLog10Of2High = 0.3010299956640665lf, kLog10Of2Low = -8.532344317057107e-14lf, kLog10E = 0.4342944819032518lf;
 const dvec2 kTwoThirds = dvec2(0.6666666666666666lf, 3.700743415417188e-17lf);
-const dvec2 kPi = dvec2(3.141592653589793lf, 1.2246467991473532e-16lf), kHalfPi = dvec2(1.5707963267948966lf, 6.123233995736766e-17lf);
+const dvec2 kPi = dvec2(3.141592653589793lf, 1.2246467991473532e-16lf);
+const dvec2 kHalfPi = dvec2(1.5707963267948966lf, 6.123233995736766e-17lf);
 const dvec2 kQuarterPi = dvec2(0.7853981633974483lf, 3.061616997868383e-17lf);
-const double kSqrtHalf = 0.7071067811865476lf, kNormalDensity = 0.3989422804014327lf, kTwoOverSqrtPi = 1.1283791670955126lf;
+const dvec2 kSqrtHalf = dvec2(0.7071067811865476lf, -4.833646656726457e-17lf);
+const double kNormalDensity = 0.3989422804014327lf, kTwoOverSqrtPi = 1.1283791670955126lf;
 const double kLn10 = 2.302585092994046lf;
 const dvec2 kGeluLinear = dvec2(1.5957691216057308lf, -9.96930880911092e-17lf);
 const dvec2 kGeluCubic = dvec2(0.07135481627260025lf, -6.175149918155315e-19lf);
@@ -101,16 +103,17 @@ precise double erf_tail(double z) {
   p = 0.1128379167095477lf + z * (-0.026866170644956056lf + z * (0.005223977621069994lf + z * p));
   return 0.1283791670955126lf + z * (-0.3761263890318375lf + z * p);
 }
-const double kErfcTail[23] =
-    double[23](1.2530080582697296lf, -0.1356211061245812lf, -0.04756229435345065lf, 0.12964515870276377lf, -0.11927366341531499lf,
-               0.06830802734387464lf, -0.02377051491843984lf, 0.002529391817605289lf, 0.0018886903548926911lf,
-               -0.000779832284216486lf, -0.00010515974625044156lf, 0.0001250994042279027lf, 4.949091979153357e-06lf,
-               -2.0100665540277207e-05lf, -7.297618884512706e-07lf, 3.4723070868385286e-06lf, 3.5199934258421066e-07lf,
-               -6.156447802218397e-07lf, -1.33306023298144e-07lf, 9.960185241237974e-08lf, 3.339330213682764e-08lf,
-               -1.0950214437273765e-08lf, -4.027122163944683e-09lf);
+const dvec2 kErfcMiddle = dvec2(1.2530080582697296lf, 4.4106922177065733e-17lf);
+const double kErfcTail[22] =
+    double[22](-0.1356211061245812lf, -0.04756229435345065lf, 0.12964515870276377lf, -0.11927366341531499lf, 0.06830802734387464lf,
+               -0.02377051491843984lf, 0.002529391817605289lf, 0.0018886903548926911lf, -0.000779832284216486lf,
+               -0.00010515974625044156lf, 0.0001250994042279027lf, 4.949091979153357e-06lf, -2.0100665540277207e-05lf,
+               -7.297618884512706e-07lf, 3.4723070868385286e-06lf, 3.5199934258421066e-07lf, -6.156447802218397e-07lf,
+               -1.33306023298144e-07lf, 9.960185241237974e-08lf, 3.339330213682764e-08lf, -1.0950214437273765e-08lf,
+               -4.027122163944683e-09lf);
 precise double erfc_tail(double t) {
-  double p = kErfcTail[22];
-  for (int i = 21; i >= 0; --i) p = kErfcTail[i] + t * p;
+  double p = kErfcTail[21];
+  for (int i = 20; i >= 0; --i) p = kErfcTail[i] + t * p;
   return p;
 }
 
@@ -147,11 +150,11 @@ uint64_t product_of(uint64_t a, uint64_t b, out uint64_t high) {
 
 // The bits of 2/pi behind 64 zeros.
 const uint kTwoOverPi[40] =
-    uint[40](0u, 0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu, 0xdebbc561u, 0xb7246e3au,
-             0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu, 0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u,
-             0x3991d639u, 0x835339f4u, 0x9c845f8bu, 0xbdf9283bu, 0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu,
-             0x27cb09b7u, 0x4f463f66u, 0x9e5fea2du, 0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u, 0x1f8d5d08u,
-             0x56033046u, 0xfc7b6babu);
+    uint[40](0u, 0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
+             0xfe5163abu, 0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
+             0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu, 0xbdf9283bu,
+             0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu, 0x27cb09b7u, 0x4f463f66u, 0x9e5fea2du,
+             0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u, 0x1f8d5d08u, 0x56033046u, 0xfc7b6babu);
 uint64_t two_over_pi(int word, int shift) {
   const uint64_t whole = (uint64_t(kTwoOverPi[word]) << 32) | kTwoOverPi[word + 1];
   return shift == 0 ? whole : (whole << shift) | (kTwoOverPi[word + 2] >> (32 - shift));

@@ -92,7 +92,8 @@ REAL join(REAL sign, int exponent, BITS digits) {
 // x * 2^n, rounded once.
 REAL scale(REAL x, int n) {
   if (is_zero(x) || !is_finite(x)) return x;
-  int exponent;
+  int exponent = int(size_of(x) >> kDigits);
+  if (exponent > 0 && exponent + n > 0 && exponent + n < kExpMax) return from_bits(to_bits(x) + (BITS(SBITS(n)) << kDigits));
   BITS digits;
   split(x, exponent, digits);
   return join(x, exponent + n, digits << 2);
@@ -205,18 +206,19 @@ precise PAIR product(PAIR a, PAIR b) {
   return ordered_sum(p.x, p.y);
 }
 // a/b to a little more than half a unit, for numbers that are far from overflow and underflow.
-precise REAL ratio(REAL a, REAL b) {
+precise REAL ratio(PAIR a, PAIR b) {
 #ifdef NARROWS_MATH_F64
-  const REAL y = reciprocal_estimate(b);
-  REAL q = a * y;
-  PAIR p = product(q, b);
-  return q + ((a - p.x) - p.y) * y;
+  const REAL y = reciprocal_estimate(b.x);
+  REAL q = a.x * y;
+  PAIR p = product(q, b.x);
+  return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) * y;
 #else
-  REAL q = a / b;
-  PAIR p = product(q, b);
-  return q + ((a - p.x) - p.y) / b;
+  REAL q = a.x / b.x;
+  PAIR p = product(q, b.x);
+  return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) / b.x;
 #endif
 }
+REAL ratio(REAL a, REAL b) { return ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
 
 // ---- a*b + c, rounded once ----
 

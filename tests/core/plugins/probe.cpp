@@ -71,8 +71,8 @@ void destroy(void* self) {
   if (instance->probe.on_destroy) instance->probe.on_destroy();
 }
 
-int32_t device_count(void*, int32_t* count, nw_error*) {
-  *count = PROBE_DEVICES;
+int32_t device_count(void* self, int32_t* count, nw_error*) {
+  *count = PROBE_DEVICES + probe_of(self).more_devices;
   return NW_OK;
 }
 

@@ -59,6 +59,7 @@ struct Probe {
   std::string message = "the probe was told to";
   std::atomic<int32_t> argument{-1};
   std::atomic<uint64_t> workspace_size{0};
+  std::atomic<int32_t> more_devices{0};  // since create()
   std::atomic<uint32_t> traits{NW_PLAN_CAPTURABLE};
   std::function<void(const nw_sig&)> on_plan;
   std::function<void(const nw_call&)> on_launch;

@@ -1,0 +1,216 @@
+// extension.cpp -- "vulkan/1": see abi/include/narrows/vulkan.h. Step 4 of a tensor's path.
+#include "backend.h"
+
+namespace narrows::vulkan {
+namespace {
+
+Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
+Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
+// Non-dispatchable handles are pointers on 64-bit machines.
+template <class Handle>
+uint64_t number(Handle handle) {
+  return reinterpret_cast<uint64_t>(handle);
+}
+VkSemaphore semaphore_of(uint64_t number) {
+  if (number == 0) refuse(NW_INVALID, -1, "vulkan: semaphore is 0; expected a VkSemaphore");
+  return reinterpret_cast<VkSemaphore>(number);
+}
+void need(const void* pointer, const char* argument) {
+  if (pointer == nullptr) refuse(NW_INVALID, -1, "vulkan: %s is NULL", argument);
+}
+
+// ---- devices ----
+
+int32_t device(void* self, int32_t id, nw_vulkan_device* out, nw_error* error) {
+  return guarded(error, [&] {
+    need(out, "out");
+    const Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    nw_vulkan_device info{};
+    info.queue_family = device.physical.queue_family;
+    info.instance = instance_of(self).loader->instance();
+    info.physical_device = device.physical.handle;
+    info.device = device.handle;
+    info.queue = device.queue();
+    write_sized(out, info);
+  });
+}
+
+// What the device was made with, out of a chain of the application's.
+void take_features(PhysicalDevice& physical, const void* chain) {
+  physical.features = {};
+  physical.features11 = {};
+  physical.features12 = {};
+  for (auto* link = static_cast<const VkBaseInStructure*>(chain); link != nullptr; link = link->pNext) {
+    switch (link->sType) {
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2:
+        physical.features = reinterpret_cast<const VkPhysicalDeviceFeatures2*>(link)->features;
+        break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES:
+        physical.features11 = *reinterpret_cast<const VkPhysicalDeviceVulkan11Features*>(link);
+        break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
+        physical.features12 = *reinterpret_cast<const VkPhysicalDeviceVulkan12Features*>(link);
+        break;
+      default: break;
+    }
+  }
+}
+
+int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_error* error) {
+  return guarded(error, [&] {
+    need(given, "device");
+    need(id, "device_id");
+    nw_vulkan_device device{};
+    std::memcpy(&device, given, std::min<size_t>(given->struct_size, sizeof(device)));
+    need(device.physical_device, "device->physical_device");
+    need(device.device, "device->device");
+    need(device.queue, "device->queue");
+    need(device.features, "device->features");
+    if ((device.lock == nullptr) != (device.unlock == nullptr))
+      refuse(NW_INVALID, -1, "vulkan: device->%s is NULL and the other of lock and unlock is not",
+             device.lock == nullptr ? "lock" : "unlock");
+    PhysicalDevice physical(static_cast<VkPhysicalDevice>(device.physical_device));
+    take_features(physical, device.features);
+    physical.queue_family = device.queue_family;
+    physical.queue_count = 1;
+    if (const std::string why = physical.unfit(); !why.empty())
+      refuse(NW_UNSUPPORTED, -1, "vulkan: device->features: %s", why.c_str());
+    Instance& instance = instance_of(self);
+    const int32_t added = instance.add(std::make_unique<Slot>(physical));
+    Slot& slot = instance.slot(added);
+    const std::lock_guard lock(slot.mutex);
+    slot.device = std::make_unique<Device>(*instance.loader, slot.physical, added, instance.checked, &device);
+    *id = added;
+  });
+}
+
+int32_t release_device(void* self, int32_t id, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    if (!device.is_adopted())
+      refuse(NW_INVALID, -1, "vulkan: device %d is released, which is the backend's own; expected an adopted one", id);
+    device.close();
+  });
+}
+
+// ---- memory ----
+
+int32_t add_memory(void* self, int32_t id, uint64_t buffer, uint64_t address, uint64_t size, nw_error* error) {
+  return guarded(error, [&] {
+    if (buffer == 0 || address == 0 || size == 0)
+      refuse(NW_INVALID, -1, "vulkan: %s is 0", buffer == 0 ? "buffer" : address == 0 ? "address" : "size");
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    device.memory().add_foreign(reinterpret_cast<VkBuffer>(buffer), address, size);
+  });
+}
+
+int32_t remove_memory(void* self, int32_t id, uint64_t address, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    device.memory().remove_foreign(address);
+  });
+}
+
+int32_t import_host(void* self, int32_t id, void* pointer, uint64_t size, void** data, nw_error* error) {
+  return guarded(error, [&] {
+    need(data, "data");
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    *data = reinterpret_cast<void*>(device.memory().import_host(pointer, size));
+  });
+}
+
+int32_t alloc_exportable(void* self, int32_t id, uint64_t size, void** data, int32_t* fd, uint64_t* allocation_size,
+                         nw_error* error) {
+  return guarded(error, [&] {
+    need(data, "data");
+    need(fd, "fd");
+    need(allocation_size, "allocation_size");
+    if (size == 0) refuse(NW_INVALID, -1, "vulkan: size is 0; expected a positive number of bytes");
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    *data = reinterpret_cast<void*>(device.memory().allocate_exportable(size, fd, allocation_size));
+  });
+}
+
+// ---- streams and semaphores ----
+
+int32_t stream_point(void* self, int32_t id, void* stream, uint64_t* semaphore, uint64_t* value, nw_error* error) {
+  return guarded(error, [&] {
+    need(semaphore, "semaphore");
+    need(value, "value");
+    const Point point = device_of(self, id).stream(stream)->point();
+    *semaphore = number(point.semaphore);
+    *value = point.value;
+  });
+}
+
+int32_t stream_signal(void* self, int32_t id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error) {
+  return guarded(error, [&] { device_of(self, id).stream(stream)->signal(semaphore_of(semaphore), value); });
+}
+
+int32_t stream_wait(void* self, int32_t id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error) {
+  return guarded(error, [&] { device_of(self, id).stream(stream)->wait_for(semaphore_of(semaphore), value); });
+}
+
+int32_t semaphore_create(void* self, int32_t id, uint64_t* semaphore, int32_t* fd, nw_error* error) {
+  return guarded(error, [&] {
+    need(semaphore, "semaphore");
+    need(fd, "fd");
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    if (device.vk.vkGetSemaphoreFdKHR == nullptr)
+      refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export semaphores (VK_KHR_external_semaphore_fd)",
+             device.physical.properties.deviceName);
+    VkExportSemaphoreCreateInfo exported{.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO};
+    exported.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+    VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    type.pNext = &exported;
+    VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
+    info.pNext = &type;
+    VkSemaphore made = VK_NULL_HANDLE;
+    device.check(device.vk.vkCreateSemaphore(device.handle, &info, nullptr, &made), "creating a semaphore");
+    VkSemaphoreGetFdInfoKHR wanted{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR};
+    wanted.semaphore = made;
+    wanted.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+    const VkResult result = device.vk.vkGetSemaphoreFdKHR(device.handle, &wanted, fd);
+    if (result < 0) device.vk.vkDestroySemaphore(device.handle, made, nullptr);
+    device.check(result, "exporting a semaphore");
+    *semaphore = number(made);
+  });
+}
+
+int32_t semaphore_destroy(void* self, int32_t id, uint64_t semaphore, nw_error* error) {
+  return guarded(error, [&] {
+    Device& device = device_of(self, id);
+    device.refuse_if_lost();
+    device.vk.vkDestroySemaphore(device.handle, semaphore_of(semaphore), nullptr);
+  });
+}
+
+}  // namespace
+
+nw_vulkan make_extension(Instance& instance) {
+  return {.struct_size = sizeof(nw_vulkan),
+          .flags = 0,
+          .self = &instance,
+          .device = device,
+          .adopt_device = adopt_device,
+          .release_device = release_device,
+          .add_memory = add_memory,
+          .remove_memory = remove_memory,
+          .import_host = import_host,
+          .alloc_exportable = alloc_exportable,
+          .stream_point = stream_point,
+          .stream_signal = stream_signal,
+          .stream_wait = stream_wait,
+          .semaphore_create = semaphore_create,
+          .semaphore_destroy = semaphore_destroy};
+}
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,141 @@
+// conv1d_correlations.cpp -- the kernels of a correlation. Step 5 of a tensor's path.
+#include <initializer_list>
+
+#include "conv1d.h"
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr ByDtype kScalar = NARROWS_BY_DTYPE(conv1d_scalar), kWindows = NARROWS_BY_DTYPE(conv1d_windows),
+                  kFir = NARROWS_BY_DTYPE(conv1d_fir), kGemm = NARROWS_BY_DTYPE(conv1d_gemm);
+
+// As in shaders/conv1d_correlation.glsl.
+struct Push {
+  Address x, w, bias, y, shape;
+  int64_t taps, outputs, origin;
+  uint32_t tiles, blocks;
+  int32_t columns, depth;
+  Divider by_taps, by_outputs;
+};
+
+class CorrelationPart final : public Part {
+ public:
+  CorrelationPart(const CorrelationProblem& problem, Kernel kernel, int64_t groups, Push push)
+      : kernel_(kernel), groups_(groups), push_(push) {
+    const Correlation& c = problem.c;
+    const int64_t size = size_of(problem.dtype);
+    push_.taps = c.taps, push_.outputs = c.length, push_.origin = c.origin;
+    push_.blocks = static_cast<uint32_t>(groups);
+    w_offset_ = static_cast<Address>(c.w_offset * size), out_offset_ = static_cast<Address>(c.out_offset * size);
+  }
+  void record(Recorder& recorder, const Operands& operands, Address, bool ordered) const override {
+    Push push = push_;
+    push.x = operands.a, push.w = operands.b + w_offset_, push.bias = operands.bias, push.y = operands.out + out_offset_;
+    push.shape = operands.shape;
+    recorder.dispatch(kernel_, push, groups_, ordered);
+  }
+
+ private:
+  Kernel kernel_;
+  int64_t groups_;
+  Push push_;
+  Address w_offset_, out_offset_;
+};
+
+// ---- direct ----
+
+constexpr int64_t kPositionsOfWindows = 64 * 4, kPositionsOfFir = 1024;
+
+// Tiles of `positions` outputs of each row; a row is `outs` output channels of a group.
+std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, Kernel kernel, int64_t positions, int64_t outs) {
+  const Correlation& c = problem.c;
+  const int64_t tiles = ceil_div(c.length, positions), rows = c.batch * c.groups * ceil_div(c.outs, outs);
+  if (tiles > kMostBlocks / rows) return nullptr;
+  Push push{};
+  push.tiles = static_cast<uint32_t>(tiles);
+  return std::make_unique<CorrelationPart>(problem, kernel, rows * tiles, push);
+}
+
+// Whether rows that are these strides apart start where four elements may be read at once. A stride over one row is never taken.
+struct RowStride {
+  int64_t count, stride;
+};
+bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initializer_list<RowStride> strides) {
+  return step == 1 && align >= std::min<int64_t>(16, kGroup * size_of(dtype)) &&
+         std::all_of(strides.begin(), strides.end(), [](RowStride s) { return s.count <= 1 || s.stride % kGroup == 0; });
+}
+
+std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
+  const Correlation& c = problem.c;
+  if ((c.length > 1 && c.step != 1) || (c.taps > 1 && c.tap_step != 1)) return nullptr;
+  if (std::max({c.length, c.taps, c.extent, c.origin, -c.origin, c.ins}) >= kMostExtent) return nullptr;
+  if (c.length < kPositionsOfFir / 4) return nullptr;  // mostly empty tiles
+  const bool in_together = has_rows_together(problem.dtype, problem.in_align, c.in_position,
+                                             {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
+  const bool out_together =
+      c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
+                                                      {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
+  const int64_t outs = c.outs > 1 ? 4 : 1;
+  const Kernel kernel =
+      problem.device.kernels().get(kFir.of(problem.dtype), {0, static_cast<uint32_t>(outs), in_together, out_together});
+  return plan_rows(problem, kernel, kPositionsOfFir, outs);
+}
+
+std::unique_ptr<Part> plan_windows(const CorrelationProblem& problem) {
+  const int64_t outs = problem.c.outs > 1 ? 8 : 1;
+  const Kernel kernel = problem.device.kernels().get(kWindows.of(problem.dtype), {0, static_cast<uint32_t>(outs)});
+  return plan_rows(problem, kernel, kPositionsOfWindows, outs);
+}
+
+// ---- gemm ----
+
+constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 2, 16},
+                   kSmallF64 = {8, 16, 1, 1, 16};
+static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole() && kSmallF64.is_whole());
+
+int64_t num_tiles(const Correlation& c, const GemmTile& tile) {
+  return c.groups * ceil_div(c.outs, tile.rows()) * ceil_div(c.batch * c.length, tile.columns());
+}
+
+// Large tiles where they are filled, and there are enough of them.
+GemmTile tile_of(const CorrelationProblem& problem) {
+  const bool f64 = problem.dtype == Dtype::f64;
+  const GemmTile large = f64 ? kLargeF64 : kLarge, small = f64 ? kSmallF64 : kSmall;
+  const bool fills = problem.c.outs > large.rows() / 2 && num_tiles(problem.c, large) >= kManyGroups;
+  return fills && !problem.device.physical.is_cpu() ? large : small;
+}
+
+}  // namespace
+
+std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) {
+  constexpr int64_t kThreads = 64;
+  const Correlation& c = problem.c;
+  const Kernel kernel = problem.device.kernels().get(kScalar.of(problem.dtype), {!problem.aligned()});
+  return std::make_unique<CorrelationPart>(problem, kernel, ceil_div(c.batch * c.groups * c.outs * c.length, kThreads), Push{});
+}
+
+std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem) {
+  if (!problem.aligned()) return nullptr;
+  std::unique_ptr<Part> part = plan_fir(problem);
+  return part != nullptr ? std::move(part) : plan_windows(problem);
+}
+
+std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
+  const Correlation& c = problem.c;
+  const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
+  if (!problem.aligned() || std::max({columns, depth, c.outs}) >= kMostExtent) return nullptr;
+  const GemmTile tile = tile_of(problem);
+  const int64_t tiles = num_tiles(c, tile);
+  if (tiles > kMostBlocks) return nullptr;
+  const bool filter_rows =
+      (c.w_in == c.taps || c.ins == 1) && c.w_offset == 0 &&
+      has_rows_together(problem.dtype, problem.w_align, c.taps == 1 ? 1 : c.w_tap, {{c.outs, c.w_out}, {c.groups, c.w_group}});
+  Push push{};
+  push.tiles = static_cast<uint32_t>(ceil_div(columns, tile.columns()));
+  push.columns = static_cast<int32_t>(columns), push.depth = static_cast<int32_t>(depth);
+  push.by_taps = Divider(c.taps), push.by_outputs = Divider(c.length);
+  const Kernel kernel = gemm_kernel(problem.device, kGemm.of(problem.dtype), tile, {filter_rows});
+  return std::make_unique<CorrelationPart>(problem, kernel, tiles, push);
+}
+
+}  // namespace narrows::vulkan

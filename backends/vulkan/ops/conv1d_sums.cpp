@@ -1,0 +1,102 @@
+// conv1d_sums.cpp -- the kernels of the gradients that are sums over batch and positions. Step 5 of a tensor's path. Long sums are
+// cut into slices by shape alone, whose results are added in order.
+#include "conv1d.h"
+
+namespace narrows::vulkan {
+namespace {
+
+constexpr ByDtype kSums = NARROWS_BY_DTYPE(conv1d_sums), kGradW = NARROWS_BY_DTYPE(conv1d_grad_w);
+
+// As in shaders/conv1d_sum.glsl.
+struct Push {
+  Address grad_y, x, to, partial, shape;
+  int64_t slice_length;
+  uint32_t slices, tap_blocks, blocks;
+  int32_t columns, depth, stages;
+  uint32_t row_tiles, column_tiles;
+  Divider by_taps, by_outputs;
+};
+
+class SumPart final : public Part {
+ public:
+  SumPart(const SumProblem& problem, Kernel kernel, int64_t groups, Push push) : kernel_(kernel), groups_(groups), push_(push) {
+    const SumShape& s = problem.shape;
+    push_.blocks = static_cast<uint32_t>(groups);
+    if (push_.slices == 1) return;
+    sum_ = {push_.slices, {s.groups * s.outs, s.ins, s.taps}, {s.to.outer, s.to.channel, s.to.position}, {}};
+    sum_.load(problem.device, problem.dtype, !problem.aligned());
+    workspace_size = sum_.bytes(problem.dtype);
+  }
+  void record(Recorder& recorder, const Operands& operands, Address workspace, bool ordered) const override {
+    Push push = push_;
+    push.grad_y = operands.a, push.x = operands.b, push.to = operands.out, push.partial = workspace, push.shape = operands.shape;
+    recorder.dispatch(kernel_, push, groups_, ordered);
+    if (push.slices > 1) sum_.record(recorder, workspace, operands.out, true);
+  }
+
+ private:
+  Kernel kernel_;
+  int64_t groups_;
+  Push push_;
+  SliceSum sum_;
+};
+
+// Enough work groups for a device, but hundreds of positions to each, and no more than some megabytes of sums.
+int64_t slices_of(const SumShape& s, int64_t tap_blocks) {
+  constexpr int64_t kBlocks = 2048, kPositions = 1024, kMostSums = int64_t{1} << 21;
+  const int64_t rows = s.groups * s.outs * s.ins, total = s.batch * s.outputs;
+  const int64_t wanted = std::min(ceil_div(kBlocks, rows * tap_blocks), kMostSums / (rows * s.taps));
+  return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(total / kPositions, 1));
+}
+
+std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps, bool sliced) {
+  const SumShape& s = problem.shape;
+  Push push{};
+  const int64_t total = s.batch * s.outputs, tap_blocks = ceil_div(s.taps, taps);
+  push.slice_length = ceil_div(total, sliced ? slices_of(s, tap_blocks) : 1);
+  push.slices = static_cast<uint32_t>(ceil_div(total, push.slice_length));
+  push.tap_blocks = static_cast<uint32_t>(tap_blocks);
+  const int64_t groups = s.groups * s.outs * s.ins * tap_blocks * push.slices;
+  const Kernel kernel =
+      problem.device.kernels().get(kSums.of(problem.dtype), {!problem.aligned(), static_cast<uint32_t>(taps), problem.bias});
+  return std::make_unique<SumPart>(problem, kernel, groups, push);
+}
+
+constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
+static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
+
+int64_t num_tiles(const SumShape& s, const GemmTile& tile) {
+  return s.groups * ceil_div(s.outs, tile.rows()) * ceil_div(s.ins * s.taps, tile.columns());
+}
+
+}  // namespace
+
+std::unique_ptr<Part> plan_sums_scalar(const SumProblem& problem) { return plan_sums(problem, 1, false); }
+
+std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem) {
+  const int64_t taps = problem.shape.taps;
+  if (!problem.aligned()) return nullptr;
+  return plan_sums(problem, taps == 1 ? 1 : taps <= 4 ? 4 : 16, true);
+}
+
+std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
+  const SumShape& s = problem.shape;
+  const int64_t columns = s.ins * s.taps, depth = s.batch * s.outputs;
+  if (!problem.aligned() || problem.bias || std::max({columns, depth, s.outs}) >= kMostExtent) return nullptr;
+  GemmTile tile = problem.dtype == Dtype::f64 ? kLargeF64 : kLarge;
+  // A tile that is mostly empty, or too few of them even in slices.
+  const int64_t stages = ceil_div(depth, int64_t{tile.depth});
+  if (problem.device.physical.is_cpu() || s.outs <= tile.rows() / 2 || num_tiles(s, tile) * stages < 4 * kManyGroups) tile = kSmall;
+  Push push{};
+  push.columns = static_cast<int32_t>(columns), push.depth = static_cast<int32_t>(depth);
+  push.stages = static_cast<int32_t>(stages);
+  push.row_tiles = static_cast<uint32_t>(ceil_div(s.outs, tile.rows()));
+  push.column_tiles = static_cast<uint32_t>(ceil_div(columns, tile.columns()));
+  push.slices = static_cast<uint32_t>(num_slices(num_tiles(s, tile), stages));
+  push.by_taps = Divider(s.taps), push.by_outputs = Divider(s.outputs);
+  const int64_t groups = num_tiles(s, tile) * push.slices;
+  if (groups > kMostBlocks) return nullptr;
+  return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.dtype), tile), groups, push);
+}
+
+}  // namespace narrows::vulkan

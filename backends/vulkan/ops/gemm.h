@@ -1,0 +1,80 @@
+// gemm.h -- what conv1d, lltm and their gradients share: the modules of a dtype, the tiles of shaders/gemm.glsl, the sums of a
+// reduction cut into slices, zeros. Step 5 of a tensor's path.
+#pragma once
+
+#include "backend.h"
+#include "common/float_dtype.h"
+
+namespace narrows::vulkan {
+
+// A module for each dtype, in the order of common::Dtype.
+struct ByDtype {
+  const Shader* modules[4];
+  const Shader& of(Dtype dtype) const { return *modules[static_cast<int>(dtype)]; }
+};
+#define NARROWS_BY_DTYPE(name)                                                                \
+  ByDtype {                                                                                   \
+    {                                                                                         \
+      &shaders::name##_f32, &shaders::name##_f64, &shaders::name##_f16, &shaders::name##_bf16 \
+    }                                                                                         \
+  }
+
+// Bytes at which the elements from `t` on are sure to lie.
+inline int64_t alignment(const nw_tensor_sig& t) { return int64_t{1} << t.align_log2; }
+// Whether every element of the tensor lies on a multiple of its size; so does a tensor that is absent.
+inline bool is_aligned(const nw_tensor_sig& t) { return t.ndim < 0 || alignment(t) >= t.dtype.bits / 8; }
+
+inline constexpr int64_t kGroup = 4;  // elements that a module reads at once, if they lie on a multiple of so many
+inline constexpr int64_t kMostExtent = int64_t{1} << 28;  // so that modules count in 32 bits, rounded up to tiles
+
+// ---- tiles ----
+
+// The constants of gemm.glsl. A thread has to have whole loads of both operands.
+struct GemmTile {
+  uint32_t thread_rows, thread_columns, row_groups, column_groups, depth;
+  constexpr uint32_t threads() const { return thread_rows * thread_columns; }
+  constexpr int64_t rows() const { return int64_t{4} * thread_rows * row_groups; }
+  constexpr int64_t columns() const { return int64_t{4} * thread_columns * column_groups; }
+  constexpr bool is_whole() const {
+    return depth % 8 == 0 && row_groups * depth % thread_columns == 0 && column_groups * depth % thread_rows == 0 &&
+           thread_rows % 8 == 0 && thread_columns % 4 == 0;
+  }
+};
+// more: the constants of the module's own, from 7 on.
+Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, std::initializer_list<uint32_t> more = {});
+
+// Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are
+// the same on all. A CPU has no use for large tiles.
+inline constexpr int64_t kManyGroups = 128;
+
+// ---- reductions in slices ----
+
+// Slices of `stages` so that `tiles` of them fill a device; none is shorter than 4 stages.
+inline int64_t num_slices(int64_t tiles, int64_t stages) {
+  if (tiles <= 0 || tiles >= kManyGroups) return 1;
+  return std::clamp<int64_t>(stages / 4, 1, std::max<int64_t>(2 * kManyGroups / tiles, 1));
+}
+
+// Adds partial[slice][i][j][k], of the accumulator's dtype, over the slices in their order, into out.
+struct SliceSum {
+  int64_t slices = 1, extents[3] = {}, strides[3] = {};  // of the result; strides in elements
+  Kernel kernel{};
+
+  int64_t size() const { return extents[0] * extents[1] * extents[2]; }
+  uint64_t bytes(Dtype dtype) const { return static_cast<uint64_t>(slices * size() * size_of(accumulate_dtype(dtype))); }
+  void load(Device& device, Dtype dtype, bool bytewise);
+  void record(Recorder& recorder, Address partial, Address out, bool ordered) const;
+};
+
+// ---- zeros ----
+
+// Zeros in all of an (outer, channel, position) tensor of elements of `size` bytes.
+struct Fill {
+  int64_t extents[3] = {}, strides[3] = {};
+  Kernel kernel{};
+
+  void load(Device& device, int64_t size, bool bytewise);
+  void record(Recorder& recorder, Address out) const;
+};
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,89 @@
+// lltm.cpp -- plans and records lltm. Step 5 of a tensor's path. Both variants are one kernel.
+#include "lltm.h"
+
+namespace narrows::vulkan {
+namespace {
+
+enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell, kNumInputs };
+enum Output : uint32_t { kNewH, kNewCell, kGates, kNumOutputs };
+enum Variant { kFused, kScalar };
+constexpr const char* kKernels[] = {"fused", "scalar", nullptr};
+constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kScalarModules = NARROWS_BY_DTYPE(lltm_scalar);
+
+// `column_groups` 3: one for each gate.
+constexpr GemmTile kLarge = {16, 16, 2, 3, 16}, kLargeF64 = {8, 16, 2, 3, 8}, kSmall = {8, 8, 1, 3, 16};
+static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
+constexpr int64_t kScalarThreads = 64;
+
+// As in shaders/lltm_forward.glsl.
+struct Shape {
+  int64_t batch, features, state;
+  Strides2 inputs[kNumInputs], outputs[kNumOutputs];
+};
+struct Push {
+  Address inputs[kNumInputs], outputs[kNumOutputs], shape;
+  int32_t state_tiles, padding;
+};
+
+class LltmPlan final : public DevicePlan {
+ public:
+  LltmPlan(Device& device, const nw_sig& sig) : DevicePlan(device), dtype_(float_dtype(sig, kInput)) {
+    shape_ = {input(sig, kInput).shape[0], input(sig, kInput).shape[1], input(sig, kOldH).shape[1], {}, {}};
+    for (uint32_t i = 0; i < kNumInputs; ++i) shape_.inputs[i] = strides2(input(sig, i));
+    for (uint32_t i = 0; i < kNumOutputs; ++i) shape_.outputs[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    const bool aligned = all_aligned(sig, [](uint32_t) { return true; });
+    const bool fits = aligned && std::max({shape_.batch, shape_.features, shape_.state}) < kMostExtent;
+    const int forced = forced_kernel(sig, kKernels);
+    if (forced == kFused && !fits)
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel 'fused' takes tensors that are aligned to their elements, of extents below 2^28");
+    const Variant variant = forced >= 0 ? static_cast<Variant>(forced) : fits ? kFused : kScalar;
+    kernel = kKernels[variant];
+    if (shape_.batch == 0 || shape_.state == 0) return;
+    if (variant == kFused)
+      plan_fused(sig);
+    else
+      plan_scalar(aligned);
+  }
+
+  void record(Recorder& recorder, const nw_call& call) const override {
+    if (groups_ == 0) return;
+    Push push{};
+    for (uint32_t i = 0; i < kNumInputs; ++i) push.inputs[i] = address(call.inputs[i]);
+    for (uint32_t i = 0; i < kNumOutputs; ++i) push.outputs[i] = i < call.num_outputs ? address(call.outputs[i]) : 0;
+    push.shape = recorder.params(shape_);
+    push.state_tiles = static_cast<int32_t>(state_tiles_);
+    recorder.dispatch(kernel_, push, groups_);
+  }
+
+ private:
+  void plan_fused(const nw_sig& sig) {
+    const bool together = reads_rows_together(input(sig, kInput), 0) && reads_rows_together(input(sig, kOldH), 0) &&
+                          reads_rows_together(input(sig, kWeights), shape_.state);
+    GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
+    if (device.physical.is_cpu() || count(tile) < kManyGroups) tile = kSmall;
+    groups_ = count(tile);
+    kernel_ = gemm_kernel(device, kFusedModules.of(dtype_), tile, {together});
+  }
+  int64_t count(const GemmTile& tile) {
+    state_tiles_ = ceil_div(shape_.state, tile.columns() / 3);
+    return ceil_div(shape_.batch, tile.rows()) * state_tiles_;
+  }
+  void plan_scalar(bool aligned) {
+    groups_ = ceil_div(shape_.batch * shape_.state, kScalarThreads);
+    kernel_ = device.kernels().get(kScalarModules.of(dtype_), {!aligned});
+  }
+
+  Dtype dtype_;
+  Shape shape_{};
+  int64_t groups_ = 0, state_tiles_ = 0;
+  Kernel kernel_;
+};
+
+}  // namespace
+
+const Op lltm = {"lltm", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                   check_params_tail(sig, 0);
+                   return std::make_unique<LltmPlan>(instance.device(sig), sig);
+                 }};
+
+}  // namespace narrows::vulkan

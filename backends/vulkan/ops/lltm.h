@@ -1,0 +1,26 @@
+// lltm.h -- what the plans of lltm and its gradients read of a signature. Step 5 of a tensor's path. The gates before activation
+// are G = [old_h, input] * weights^T + bias: input gate, output gate and candidate, each `state` wide. The left operand is never
+// built: the product is a sum of two, over the two column ranges of weights.
+#pragma once
+
+#include "common/lltm.h"
+#include "gemm.h"
+
+namespace narrows::vulkan {
+
+// Whether every present tensor that `counts` says so lies on its elements' size.
+template <class Counts>
+bool all_aligned(const nw_sig& sig, Counts&& counts) {
+  for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
+    if (counts(i) && !is_aligned(sig.tensors[i])) return false;
+  return true;
+}
+
+// Whether a matrix can be read four elements at a time along its rows, from column `first` on.
+inline bool reads_rows_together(const nw_tensor_sig& t, int64_t first) {
+  const Strides2 s = strides2(t);
+  return s.column == 1 && (s.row % kGroup == 0 || t.shape[0] == 1) && first % kGroup == 0 &&
+         alignment(t) >= std::min<int64_t>(16, kGroup * (t.dtype.bits / 8));
+}
+
+}  // namespace narrows::vulkan

@@ -1,0 +1,221 @@
+// lltm_backward.cpp -- plans and records lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, into the
+// workspace; then the products that spread it over inputs, weights and bias, side by side; then, where a long reduction was cut
+// into slices, their sums.
+#include "lltm.h"
+
+namespace narrows::vulkan {
+namespace {
+
+enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
+enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
+enum Variant { kTiled, kScalar };
+constexpr const char* kKernels[] = {"tiled", "scalar", nullptr};
+constexpr ByDtype kGateGrads = NARROWS_BY_DTYPE(lltm_gate_grads), kScalarProduct = NARROWS_BY_DTYPE(lltm_product_scalar),
+                  kTiledProduct = NARROWS_BY_DTYPE(lltm_product_tiled);
+constexpr int64_t kThreads = 64;  // of the modules without tiles
+constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
+static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
+
+// As in shaders/lltm_gate_grads.comp.
+struct GateGradsShape {
+  int64_t batch, state, pitch;
+  Strides2 grad_h, grad_cell, new_cell, gates, d_old_cell;
+};
+struct GateGradsPush {
+  Address grad_h, grad_cell, new_cell, gates, d_old_cell, gate_grads, shape;
+};
+
+// As in shaders/lltm_product.glsl.
+struct ProductPush {
+  Address gate_grads, operand, to, partial;
+  Strides2 operand_strides, to_strides;
+  int64_t pitch;
+  int64_t rows, columns, depth;
+  uint32_t slices, column_tiles, blocks;
+  int32_t stages;
+};
+
+// One product: which tensors of the call it works on (kNumInputs: no operand, but ones) and where in them.
+struct Product {
+  uint32_t operand, to;
+  int64_t operand_column, to_column;  // in elements of memory
+  bool to_weights, together;          // together: the operand's columns can be read in fours
+  ProductPush push;                   // but for the addresses
+  Kernel kernel{};
+  int64_t groups = 0;
+  uint64_t partial = 0;  // where the slices begin in the workspace, in bytes
+  SliceSum sum{};
+};
+
+// Only what is read or written counts.
+bool is_used(uint32_t tensor) { return tensor != kBias && tensor != kOldCell && tensor != kNewH; }
+
+class LltmBackwardPlan final : public DevicePlan {
+ public:
+  LltmBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), dtype_(float_dtype(sig, kInput)) {
+    batch_ = input(sig, kInput).shape[0], features_ = input(sig, kInput).shape[1], state_ = input(sig, kOldH).shape[1];
+    aligned_ = all_aligned(sig, is_used);
+    const bool fits = aligned_ && std::max({batch_, features_, state_}) < kMostExtent;
+    const int forced = forced_kernel(sig, kKernels);
+    if (forced == kTiled && !fits)
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
+    const Variant variant = forced >= 0 ? static_cast<Variant>(forced) : fits ? kTiled : kScalar;
+    kernel = kKernels[variant];
+    if ((!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || batch_ == 0 || state_ == 0)
+      fill_all();
+    else
+      plan_sums(variant);
+    sig_ = nullptr;
+  }
+
+  void record(Recorder& recorder, const nw_call& call) const override {
+    for (uint32_t i = 0; i < kNumOutputs; ++i)
+      if (fill_[i].kernel.pipeline != VK_NULL_HANDLE) fill_[i].record(recorder, address(call.outputs[i]));
+    if (gate_grads_groups_ == 0) return;
+    record_gate_grads(recorder, call);
+    for (const Product& product : products_) record_product(recorder, call, product, &product == products_.data());
+    bool first = true;
+    for (const Product& product : products_) {
+      if (product.push.slices == 1) continue;
+      product.sum.record(recorder, workspace(call) + product.partial, column_of(call.outputs[product.to], product.to_column),
+                         first);
+      first = false;
+    }
+  }
+
+ private:
+  // ---- recording ----
+
+  Address in(const nw_call& call, uint32_t i) const { return i < call.num_inputs ? address(call.inputs[i]) : 0; }
+  // Where a column begins whose distance from the first is given in elements.
+  Address column_of(const DLTensor* t, int64_t elements) const {
+    return address(t) + static_cast<Address>(elements * size_of(dtype_));
+  }
+
+  void record_gate_grads(Recorder& recorder, const nw_call& call) const {
+    const Address old_cell = kDOldCell < call.num_outputs ? address(call.outputs[kDOldCell]) : 0;
+    const GateGradsPush push{in(call, kGradH), in(call, kGradCell), in(call, kNewCell),     in(call, kGates),
+                             old_cell,         workspace(call),     recorder.params(shape_)};
+    recorder.dispatch(gate_grads_, push, gate_grads_groups_);
+  }
+  void record_product(Recorder& recorder, const nw_call& call, const Product& product, bool ordered) const {
+    ProductPush push = product.push;
+    push.gate_grads = workspace(call), push.partial = workspace(call) + product.partial;
+    push.operand = product.operand == kNumInputs ? 0 : column_of(call.inputs[product.operand], product.operand_column);
+    push.to = column_of(call.outputs[product.to], product.to_column);
+    recorder.dispatch(product.kernel, push, product.groups, ordered);
+  }
+
+  // ---- planning: zeros ----
+
+  void fill(uint32_t i, int64_t rows, int64_t columns) {
+    if (!has_output(*sig_, i) || rows == 0 || columns == 0) return;  // the other may be huge
+    const Strides2 strides = strides2(output(*sig_, i));
+    fill_[i] = {{1, rows, columns}, {0, strides.row, strides.column}, {}};
+    fill_[i].load(device, size_of(dtype_), !is_aligned(output(*sig_, i)));
+  }
+  void fill_all() {
+    fill(kDInput, batch_, features_), fill(kDWeights, 3 * state_, state_ + features_), fill(kDBias, 1, 3 * state_);
+    fill(kDOldH, batch_, state_), fill(kDOldCell, batch_, state_);
+  }
+
+  // ---- planning: sums ----
+
+  Strides2 strides_in(uint32_t i) const { return has_input(*sig_, i) ? strides2(input(*sig_, i)) : Strides2{}; }
+  Strides2 strides_out(uint32_t i) const { return has_output(*sig_, i) ? strides2(output(*sig_, i)) : Strides2{}; }
+
+  // Rows of whole fours, so that they may be read so.
+  void plan_gate_grads() {
+    const int64_t pitch = ceil_div(3 * state_, kGroup) * kGroup;
+    int64_t bytes;
+    if (__builtin_mul_overflow(pitch * size_of(accumulate_dtype(dtype_)), batch_, &bytes) || bytes > INT64_MAX / 4)
+      refuse(NW_OUT_OF_MEMORY, -1, "lltm_backward: the gradient of %lld x %lld gates is larger than any memory",
+             static_cast<long long>(batch_), static_cast<long long>(3 * state_));
+    workspace_size = round_up(static_cast<uint64_t>(bytes), NW_WORKSPACE_ALIGN);
+    shape_ = {batch_,
+              state_,
+              pitch,
+              strides_in(kGradH),
+              strides_in(kGradCell),
+              strides_in(kNewCell),
+              strides_in(kGates),
+              strides_out(kDOldCell)};
+    gate_grads_groups_ = ceil_div(batch_ * state_, kThreads);
+    gate_grads_ = device.kernels().get(kGateGrads.of(dtype_), {!aligned_});
+  }
+
+  void plan_sums(Variant variant) {
+    plan_gate_grads();
+    const int64_t gates = 3 * state_;
+    const auto wants = [&](uint32_t i) { return has_output(*sig_, i); };
+    if (wants(kDOldH)) add(kWeights, kDOldH, 0, batch_, state_, gates, false);
+    if (wants(kDInput)) add(kWeights, kDInput, 0, batch_, features_, gates, false);
+    if (wants(kDWeights)) add(kOldH, kDWeights, 0, gates, state_, batch_, true);
+    if (wants(kDWeights)) add(kInput, kDWeights, state_, gates, features_, batch_, true);
+    if (wants(kDBias)) add(kNumInputs, kDBias, 0, gates, 1, batch_, true);
+    for (Product& product : products_) variant == kTiled ? plan_tiled(product) : plan_scalar(product);
+  }
+
+  // out_column: where in d_weights the result begins.
+  void add(uint32_t operand, uint32_t to, int64_t out_column, int64_t rows, int64_t columns, int64_t depth, bool to_weights) {
+    if (columns == 0) return;
+    Strides2 to_strides = strides_out(to);
+    if (to == kDBias) to_strides.row = to_strides.column;  // results lie along its columns
+    ProductPush push{};
+    if (operand != kNumInputs) push.operand_strides = strides_in(operand);
+    push.to_strides = to_strides;
+    push.pitch = shape_.pitch, push.rows = rows, push.columns = columns, push.depth = depth;
+    push.slices = 1;
+    const int64_t in_column = to == kDInput ? state_ : 0;
+    const bool together = operand != kNumInputs && reads_rows_together(input(*sig_, operand), in_column);
+    products_.push_back(
+        {operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights, together, push});
+  }
+
+  void plan_scalar(Product& product) {
+    product.groups = ceil_div(product.push.rows * product.push.columns, kThreads);
+    product.kernel = device.kernels().get(kScalarProduct.of(dtype_), {!aligned_, product.to_weights});
+  }
+
+  void plan_tiled(Product& product) {
+    ProductPush& push = product.push;
+    const auto count = [&](const GemmTile& tile) {
+      return ceil_div(push.rows, tile.rows()) * ceil_div(push.columns, tile.columns());
+    };
+    GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
+    const int64_t stages = ceil_div(push.depth, int64_t{tile.depth});
+    // A tile that is mostly empty, or too few of them even in slices.
+    if (device.physical.is_cpu() || push.columns <= tile.columns() / 2 || count(tile) * stages < 8 * kManyGroups) tile = kSmall;
+    push.stages = static_cast<int32_t>(stages);
+    push.column_tiles = static_cast<uint32_t>(ceil_div(push.columns, tile.columns()));
+    push.slices = static_cast<uint32_t>(num_slices(count(tile), stages));
+    product.groups = count(tile) * push.slices;
+    push.blocks = static_cast<uint32_t>(product.groups);
+    product.kernel = gemm_kernel(device, kTiledProduct.of(dtype_), tile, {product.to_weights, product.together});
+    if (push.slices == 1) return;
+    product.partial = workspace_size;
+    product.sum = {push.slices, {1, push.rows, push.columns}, {0, push.to_strides.row, push.to_strides.column}, {}};
+    product.sum.load(device, dtype_, false);
+    workspace_size += round_up(product.sum.bytes(dtype_), NW_WORKSPACE_ALIGN);
+  }
+
+  const nw_sig* sig_;  // while planning
+  Dtype dtype_;
+  int64_t batch_, features_, state_;
+  bool aligned_;
+  Fill fill_[kNumOutputs];  // where all gradients are zeros
+  GateGradsShape shape_{};
+  int64_t gate_grads_groups_ = 0;
+  Kernel gate_grads_;
+  std::vector<Product> products_;
+};
+
+}  // namespace
+
+const Op lltm_backward = {"lltm_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+                            check_params_tail(sig, 0);
+                            return std::make_unique<LltmBackwardPlan>(instance.device(sig), sig);
+                          }};
+
+}  // namespace narrows::vulkan

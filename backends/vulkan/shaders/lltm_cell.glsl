@@ -1,0 +1,17 @@
+// lltm_cell.glsl -- the tensors of lltm, the activations, and the update of a cell from its gates before activation: input gate,
+// output gate, candidate. All activations come from exponentials of numbers that are not positive: nothing overflows, nothing
+// cancels.
+#ifdef DTYPE_F64
+#include "math_f64.glsl"
+#else
+#include "math_f32.glsl"
+#endif
+
+precise ACC elu(ACC z) { return is_nan(z) || z <= ACC(0) ? expm1_real(z) : z; }
+precise ACC elu_slope(ACC z) { return is_nan(z) || z <= ACC(0) ? exp_real(z) : ACC(1); }
+precise ACC sigmoid_slope(ACC z) {
+  const ACC e = exp_real(-size(z)), sum = ACC(1) + e;
+  return ratio(e, sum * sum);
+}
+// 1 - tanh^2
+precise ACC tanh_slope(ACC x) { return ACC(4) * sigmoid_slope(x + x); }

@@ -1,0 +1,37 @@
+# Shaders, compiled at build time by glslc and put into the binary as words:
+#   narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...])   compiles shaders/FILE
+#   narrows_embed_shaders(TARGET HEADER)                    puts all that were added into TARGET; C++ finds them as
+#                                                           narrows::vulkan::shaders::NAME of HEADER
+find_program(GLSLC glslc REQUIRED)
+set(NARROWS_SHADERS "")
+set(NARROWS_GLSLC_OPTIMIZE -O)  # of the shaders that are added from there on
+set(NARROWS_SHADER_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/shaders)
+file(MAKE_DIRECTORY ${NARROWS_SHADER_FOLDER})
+
+# -mfmt=num: the words as a list of numbers, which C++ includes. The depfile names the included .glsl files.
+function(narrows_add_shader name file)
+  list(TRANSFORM ARGN PREPEND -D)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
+  set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
+  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} -Werror -mfmt=num ${ARGN}
+                     -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -o ${words} ${source} DEPENDS ${source} DEPFILE ${words}.d
+                     COMMENT "glslc ${name}" VERBATIM)
+  set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
+endfunction()
+
+function(narrows_embed_shaders target header)
+  set(declarations "// Made by NarrowsShaders.cmake.\n#pragma once\n#include \"kernels.h\"\nnamespace narrows::vulkan::shaders {\n")
+  set(definitions "// Made by NarrowsShaders.cmake.\n#include \"${header}\"\nnamespace narrows::vulkan::shaders {\n")
+  set(words "")
+  foreach(name IN LISTS NARROWS_SHADERS)
+    string(APPEND declarations "extern const Shader ${name};\n")
+    string(APPEND definitions "static constexpr uint32_t ${name}_words[] = {\n#include \"${name}.inc\"\n};\n"
+                              "const Shader ${name} = {\"${name}\", ${name}_words, sizeof(${name}_words)};\n")
+    list(APPEND words ${NARROWS_SHADER_FOLDER}/${name}.inc)
+  endforeach()
+  file(CONFIGURE OUTPUT ${NARROWS_SHADER_FOLDER}/${header} CONTENT "${declarations}}  // namespace\n" @ONLY)
+  file(CONFIGURE OUTPUT ${NARROWS_SHADER_FOLDER}/${header}.cpp CONTENT "${definitions}}  // namespace\n" @ONLY)
+  set_source_files_properties(${NARROWS_SHADER_FOLDER}/${header}.cpp PROPERTIES OBJECT_DEPENDS "${words}")
+  target_sources(${target} PRIVATE ${NARROWS_SHADER_FOLDER}/${header}.cpp)
+  target_include_directories(${target} PUBLIC ${NARROWS_SHADER_FOLDER})
+endfunction()

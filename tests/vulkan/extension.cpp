@@ -1,0 +1,211 @@
+// "vulkan/1" through the public C API: what it refuses, host memory in place, memory and semaphores for others, an adopted device.
+#include <narrows/narrows.h>
+#include <narrows/ops.h>
+#include <narrows/vulkan.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "opened.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+struct Runtime {
+  Runtime() {
+    REQUIRE(nw_runtime_create(nullptr, &handle, nullptr) == NW_OK);
+    vulkan = static_cast<const nw_vulkan*>(nw_extension(handle, "vulkan", "vulkan/1"));
+    REQUIRE(vulkan != nullptr);
+  }
+  ~Runtime() { nw_runtime_destroy(handle); }
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  nw_runtime* handle = nullptr;
+  const nw_vulkan* vulkan = nullptr;
+};
+
+constexpr DLDevice on(int32_t id) { return {kDLVulkan, id}; }
+
+// out = a + b over n floats at addresses of the device; the status.
+int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, int64_t n, nw_error* error = nullptr,
+            void* stream = nullptr) {
+  DLTensor tensors[3];
+  void* const data[3] = {a, b, out};
+  for (int i = 0; i < 3; ++i) tensors[i] = {data[i], on(id), 1, {kDLFloat, 32, 1}, &n, nullptr, 0};
+  const DLTensor *inputs[] = {&tensors[0], &tensors[1]}, *outputs[] = {&tensors[2]};
+  nw_elementwise_params params{};
+  params.function = NW_EW_ADD;
+  nw_call call{};
+  call.struct_size = sizeof call;
+  call.op = "elementwise";
+  call.num_inputs = 2;
+  call.inputs = inputs;
+  call.num_outputs = 1;
+  call.outputs = outputs;
+  call.params = &params;
+  call.params_size = sizeof params;
+  call.stream = stream;
+  return nw_run(rt.handle, &call, error);
+}
+
+void* host_memory(size_t size) {
+  void* const memory = std::aligned_alloc(65536, size);
+  REQUIRE(memory != nullptr);
+  return memory;
+}
+
+TEST_CASE("addresses: foreign, freed, past the end, of the host or of another device", "[addresses]") {
+  const Runtime rt;
+  void *a = nullptr, *b = nullptr, *out = nullptr;
+  for (void** data : {&a, &b, &out}) REQUIRE(nw_alloc(rt.handle, on(0), 4000, nullptr, data, nullptr) == NW_OK);
+  const auto word = [](void* address, uintptr_t bytes) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) + bytes);
+  };
+  nw_error error;
+  CHECK(add(rt, 0, a, b, out, 1000) == NW_OK);
+  const auto refused = [&](int32_t argument, const char* words) {
+    CHECK(error.status == NW_INVALID);
+    CHECK(error.argument == argument);
+    INFO(error.message);
+    CHECK(std::strstr(error.message, words) != nullptr);
+  };
+  REQUIRE(add(rt, 0, a, b, out, 1001, &error) != NW_OK);
+  refused(0, "leave the allocation");
+  REQUIRE(add(rt, 0, a, word(b, 4), out, 1000, &error) != NW_OK);
+  refused(1, "leave the allocation");
+  float host[1000];
+  REQUIRE(add(rt, 0, a, host, out, 1000, &error) != NW_OK);
+  refused(1, "lie in no live allocation of device 0: a host pointer, an address of another device, or freed");
+  REQUIRE(add(rt, 0, word(nullptr, 64), b, out, 1000, &error) != NW_OK);
+  refused(0, "lie in no live allocation");
+  REQUIRE(nw_free(rt.handle, on(0), b, nullptr, nullptr) == NW_OK);
+  REQUIRE(add(rt, 0, a, b, out, 1000, &error) != NW_OK);
+  refused(1, "no live allocation");
+  int no_stream = 0;
+  REQUIRE(add(rt, 0, a, a, out, 1000, &error, &no_stream) == NW_INVALID);
+  CHECK(std::strstr(error.message, "is none of device 0's") != nullptr);
+  for (void* data : {a, out}) REQUIRE(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+}
+
+TEST_CASE("import_host: an op works in the host's own memory", "[extension]") {
+  const Runtime rt;
+  const nw_vulkan& vulkan = *rt.vulkan;
+  constexpr size_t kSize = 65536;
+  auto* const memory = static_cast<float*>(host_memory(kSize));
+  for (size_t i = 0; i < kSize / 4; ++i) memory[i] = static_cast<float>(i);
+  void* data = nullptr;
+  nw_error error;
+  REQUIRE(vulkan.import_host(vulkan.self, 0, memory, kSize, &data, &error) == NW_OK);
+  REQUIRE(add(rt, 0, data, data, data, kSize / 4) == NW_OK);
+  REQUIRE(nw_stream_sync(rt.handle, on(0), nullptr, nullptr) == NW_OK);
+  for (size_t i = 0; i < kSize / 4; ++i) REQUIRE(memory[i] == static_cast<float>(2 * i));
+  REQUIRE(nw_free(rt.handle, on(0), data, nullptr, &error) == NW_OK);
+  CHECK(vulkan.import_host(vulkan.self, 0, memory + 1, kSize, &data, &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "expected multiples of") != nullptr);
+  CHECK(vulkan.import_host(vulkan.self, 0, memory, kSize - 4, &data, &error) == NW_INVALID);
+  CHECK(vulkan.import_host(vulkan.self, 0, nullptr, kSize, &data, &error) == NW_INVALID);
+  CHECK(vulkan.import_host(vulkan.self, 9, memory, kSize, &data, &error) == NW_INVALID);
+  std::free(memory);
+}
+
+TEST_CASE("alloc_exportable, semaphore_create: file descriptors of the caller's", "[extension]") {
+  const Runtime rt;
+  const nw_vulkan& vulkan = *rt.vulkan;
+  void* data = nullptr;
+  int32_t fd = -1;
+  uint64_t size = 0;
+  nw_error error;
+  const int32_t status = vulkan.alloc_exportable(vulkan.self, 0, 4000, &data, &fd, &size, &error);
+  if (status == NW_UNSUPPORTED) {
+    CHECK(std::strstr(error.message, "cannot export memory") != nullptr);
+  } else {
+    REQUIRE(status == NW_OK);
+    CHECK(size >= 4000);
+    CHECK(close(fd) == 0);
+    CHECK(add(rt, 0, data, data, data, 1000) == NW_OK);
+    CHECK(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+  }
+  CHECK(vulkan.alloc_exportable(vulkan.self, 0, 0, &data, &fd, &size, &error) == NW_INVALID);
+  uint64_t semaphore = 0;
+  const int32_t made = vulkan.semaphore_create(vulkan.self, 0, &semaphore, &fd, &error);
+  if (made == NW_UNSUPPORTED) {
+    CHECK(std::strstr(error.message, "cannot export semaphores") != nullptr);
+  } else if (made == NW_OK) {
+    CHECK(close(fd) == 0);
+    CHECK(vulkan.stream_signal(vulkan.self, 0, nullptr, semaphore, 5, &error) == NW_OK);
+    CHECK(vulkan.stream_wait(vulkan.self, 0, nullptr, semaphore, 5, &error) == NW_OK);
+    CHECK(nw_stream_sync(rt.handle, on(0), nullptr, nullptr) == NW_OK);
+    CHECK(vulkan.semaphore_destroy(vulkan.self, 0, semaphore, &error) == NW_OK);
+  } else {
+    CHECK(std::strstr(error.message, "semaphore") != nullptr);  // a driver whose semaphores cannot be exported
+  }
+  CHECK(vulkan.stream_signal(vulkan.self, 0, nullptr, 0, 1, &error) == NW_INVALID);
+  CHECK(vulkan.stream_wait(vulkan.self, 0, nullptr, 0, 1, &error) == NW_INVALID);
+}
+
+TEST_CASE("adopt_device: a device of the application's, of which ids are not used again", "[extension]") {
+  Opened app;  // stands for the application: a VkDevice that Narrows did not make
+  const Runtime rt;
+  const nw_vulkan& vulkan = *rt.vulkan;
+  VkPhysicalDeviceVulkan12Features features12 = app.physical.features12;
+  VkPhysicalDeviceVulkan11Features features11 = app.physical.features11;
+  features11.pNext = &features12;
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, app.physical.features};
+  int locks = 0;
+  nw_vulkan_device mine{};
+  mine.struct_size = sizeof mine;
+  mine.queue_family = app.physical.queue_family;
+  mine.instance = app.loader->instance();
+  mine.physical_device = app.physical.handle;
+  mine.device = app->handle;
+  mine.queue = app->queue();
+  mine.features = &features;
+  mine.lock_ctx = &locks;
+  mine.lock = [](void* count) { ++*static_cast<int*>(count); };
+  nw_error error;
+  int32_t id = -1;
+  CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "unlock is NULL") != nullptr);
+  mine.unlock = [](void*) {};
+  features12.timelineSemaphore = VK_FALSE;
+  CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_UNSUPPORTED);
+  CHECK(std::strstr(error.message, "lacks the feature timelineSemaphore") != nullptr);
+  features12.timelineSemaphore = VK_TRUE;
+  REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_OK);
+
+  nw_vulkan_device seen{};
+  seen.struct_size = sizeof seen;
+  REQUIRE(vulkan.device(vulkan.self, id, &seen, &error) == NW_OK);
+  CHECK(seen.device == mine.device);
+  void* data = nullptr;
+  REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, &error) == NW_OK);
+  CHECK(add(rt, id, data, data, data, 1000) == NW_OK);
+  CHECK(add(rt, 0, data, data, data, 1000, &error) == NW_INVALID);  // an address means something on its device only
+  CHECK(nw_stream_sync(rt.handle, on(id), nullptr, nullptr) == NW_OK);
+  CHECK(locks > 0);
+
+  void* const handle = app->add_stream();
+  const Words words(*app.device, {7});
+  REQUIRE(vulkan.add_memory(vulkan.self, id,
+                            reinterpret_cast<uint64_t>(app->memory().find(words.address, words.address + 4)->buffer), words.address,
+                            4, &error) == NW_OK);
+  CHECK(vulkan.add_memory(vulkan.self, id, 1, words.address, 4, &error) == NW_INVALID);
+  CHECK(nw_free(rt.handle, on(id), reinterpret_cast<void*>(words.address), nullptr, &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "expected remove_memory()") != nullptr);
+  CHECK(vulkan.remove_memory(vulkan.self, id, words.address, &error) == NW_OK);
+  CHECK(vulkan.remove_memory(vulkan.self, id, words.address, &error) == NW_INVALID);
+  app->remove_stream(handle);
+
+  CHECK(vulkan.release_device(vulkan.self, 0, &error) == NW_INVALID);
+  REQUIRE(vulkan.release_device(vulkan.self, id, &error) == NW_OK);
+  CHECK(vulkan.release_device(vulkan.self, id, &error) == NW_DEVICE_LOST);
+  CHECK(add(rt, id, data, data, data, 1000, &error) == NW_DEVICE_LOST);
+  CHECK(std::strstr(error.message, "was released") != nullptr);
+  int32_t next = -1;
+  REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &next, &error) == NW_OK);
+  CHECK(next == id + 1);
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test

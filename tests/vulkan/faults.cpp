@@ -1,0 +1,125 @@
+// Faults: drivers that run out of memory, lose the device or stand still. A test puts its own function into the device's table.
+#include <cstdlib>
+
+#include "opened.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+struct EnvironmentVariable {
+  EnvironmentVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~EnvironmentVariable() { unsetenv(name_); }
+  const char* name_;
+};
+
+// The driver's function, and how many more calls of it succeed.
+int g_good_calls = 0;
+PFN_vkAllocateMemory g_allocate = nullptr;
+PFN_vkQueueSubmit g_submit = nullptr;
+
+VkResult VKAPI_PTR allocate_or_not(VkDevice device, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* callbacks,
+                                   VkDeviceMemory* memory) {
+  return g_good_calls-- > 0 ? g_allocate(device, info, callbacks, memory) : VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+VkResult VKAPI_PTR submit_or_not(VkQueue queue, uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
+  return g_good_calls-- > 0 ? g_submit(queue, count, infos, fence) : VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+VkResult VKAPI_PTR lose_submit(VkQueue, uint32_t, const VkSubmitInfo*, VkFence) { return VK_ERROR_DEVICE_LOST; }
+
+TEST_CASE("faults: out of memory is an error, and the next call works", "[faults]") {
+  Opened opened;
+  const Words one(*opened, {1});
+  g_allocate = opened->vk.vkAllocateMemory;
+  void* const stream = opened->add_stream();
+  for (int good = 0; good < 3; ++good) {
+    opened->vk.vkAllocateMemory = allocate_or_not;
+    g_good_calls = good;
+    int failed = 0;
+    for (int i = 0; i < 3; ++i) failed += opened->stream(stream)->allocate(100'000'000) == 0;
+    CHECK(failed == 3 - good);
+    opened->vk.vkAllocateMemory = g_allocate;
+    const Address address = opened->stream(stream)->allocate(100'000'000);
+    CHECK(address != 0);
+  }
+  opened->vk.vkAllocateMemory = allocate_or_not;
+  g_good_calls = 0;
+  void* const fresh = opened->add_stream();
+  CHECK(refusal([&] { step(*opened->stream(fresh), one, one); }).find("4: vulkan: allocating memory") == 0);
+  opened->vk.vkAllocateMemory = g_allocate;
+  step(*opened->stream(fresh), one, one);
+  CHECK(difference(one.read(*opened->stream(fresh)), std::vector<uint32_t>{2}) == "");
+}
+
+TEST_CASE("faults: what the driver has no memory to submit is submitted later", "[faults]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1}), words(*opened, std::vector<uint32_t>(100, 7));
+  g_submit = opened->vk.vkQueueSubmit;
+  opened->vk.vkQueueSubmit = submit_or_not;
+  g_good_calls = 0;
+  CHECK(refusal([&] { step(stream, words, one, 3); }).substr(0, 2) == "4:");
+  CHECK(refusal([&] { stream.sync(); }).find("submitting work: out of host memory") != std::string::npos);
+  opened->vk.vkQueueSubmit = g_submit;
+  step(stream, words, one, 3);
+  CHECK(difference(words.read(stream), std::vector<uint32_t>(100, 3 * 22 + 1)) == "");
+}
+
+TEST_CASE("faults: a lost device stays lost, and the process lives", "[faults]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1});
+  const auto submit = opened->vk.vkQueueSubmit;
+  opened->vk.vkQueueSubmit = lose_submit;
+  CHECK(refusal([&] { step(stream, one, one); }).find("7: vulkan: ") == 0);
+  opened->vk.vkQueueSubmit = submit;
+  CHECK(opened->is_lost());
+  CHECK(refusal([&] { step(stream, one, one); }).find("was lost before; a new process may find it again") != std::string::npos);
+  CHECK(refusal([&] { stream.sync(); }).substr(0, 2) == "7:");
+  CHECK(refusal([&] { (void)stream.allocate(4); }).substr(0, 2) == "7:");
+  uint32_t word = 0;
+  CHECK(refusal([&] { stream.copy_to_host(&word, one.address, 4); }).substr(0, 2) == "7:");
+  Opened another;
+  const Words two(*another, {2});
+  CHECK(difference(two.read(*another->stream(nullptr)), std::vector<uint32_t>{2}) == "");
+}
+
+TEST_CASE("faults: a device that makes no progress is lost after a while", "[faults]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1});
+  stream.sync();
+  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
+    *value = 0;
+    return VK_SUCCESS;
+  };
+  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_TIMEOUT; };
+  step(stream, one, one);
+  CHECK(refusal([&] { stream.sync(); }).find("7: vulkan: ") == 0);
+  CHECK(opened->is_lost());
+}
+
+// By hand and in an entry of its own: with validation in the shaders, a word past the end is reported by the call that waits.
+TEST_CASE("overrun: validation sees a word past a tensor's end", "[.][overrun]") {
+  Opened opened(false, true);
+  Stream& stream = *opened->stream(nullptr);
+  const Words words(*opened, std::vector<uint32_t>(1000));
+  const Kernel kernel = opened->kernels().get(shaders::wild);
+  const auto write_at = [&](uint32_t index) {
+    return refusal([&] {
+      const struct {
+        Address words;
+        uint32_t index, padding;
+      } push{words.address, index, 0};
+      stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+      stream.sync();
+    });
+  };
+  CHECK(write_at(999) == "");
+  const std::string said = write_at(1000);
+  INFO(said);
+  CHECK(said.find("6: vulkan: validation: ") == 0);
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test

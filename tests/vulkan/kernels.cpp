@@ -1,0 +1,53 @@
+// Kernels: specialization, features that a device lacks, float controls.
+#include "opened.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+TEST_CASE("kernels: one pipeline for each set of constants", "[kernels]") {
+  Opened opened;
+  Kernels& kernels = opened->kernels();
+  CHECK(kernels.get(shaders::steps, {3}).pipeline == kernels.get(shaders::steps, {3}).pipeline);
+  CHECK(kernels.get(shaders::steps, {3}).pipeline != kernels.get(shaders::steps, {4}).pipeline);
+}
+
+TEST_CASE("kernels: a feature that the device lacks is a refusal that names it", "[kernels]") {
+  Opened opened;
+  if (opened.physical.features.shaderFloat64 == VK_TRUE)
+    CHECK(opened->kernels().get(shaders::needs_f64).pipeline != VK_NULL_HANDLE);
+  opened.physical.features.shaderFloat64 = VK_FALSE;
+  Device device(*opened.loader, opened.physical, 0, false);
+  const std::string said = refusal([&] { (void)device.kernels().get(shaders::needs_f64); });
+  CHECK(said.substr(0, 2) == "2:");
+  CHECK(said.find("lacks shaderFloat64 (SPIR-V capability 10), which shader 'needs_f64' needs") != std::string::npos);
+}
+
+TEST_CASE("kernels: float controls that the device lacks are left out", "[kernels]") {
+  Opened opened;
+  for (const VkBool32 has : {VK_TRUE, VK_FALSE}) {
+    if (has == VK_FALSE) opened.physical.properties12.shaderSignedZeroInfNanPreserveFloat32 = VK_FALSE;
+    Device device(*opened.loader, opened.physical, 0, false);
+    const Words words(device, {0x3f800000});
+    const struct {
+      Address floats;
+    } push{words.address};
+    const Kernel kernel = device.kernels().get(shaders::controls);
+    Stream& stream = *device.stream(nullptr);
+    stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+    CHECK(difference(words.read(stream), std::vector<uint32_t>{0x40000000}) == "");
+  }
+}
+
+TEST_CASE("devices: what cannot serve says what it lacks", "[kernels]") {
+  Opened opened;
+  PhysicalDevice physical = opened.physical;
+  CHECK(physical.unfit().empty());
+  physical.features12.bufferDeviceAddress = VK_FALSE;
+  CHECK(physical.unfit().find("lacks the feature bufferDeviceAddress") != std::string::npos);
+  physical.properties.apiVersion = VK_API_VERSION_1_1;
+  CHECK(physical.unfit().find("has Vulkan 1.1; expected 1.2 or newer") != std::string::npos);
+  CHECK(opened.physical.lacks(5359) != nullptr);  // a capability of drawing
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test

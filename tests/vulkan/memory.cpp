@@ -1,0 +1,77 @@
+// Memory: allocations apart, addresses found and lost, blocks that go back.
+#include <catch2/generators/catch_generators.hpp>
+#include <map>
+#include <random>
+
+#include "opened.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+TEST_CASE("memory: live allocations are apart, aligned, and found by every address in them", "[memory]") {
+  const bool checked = GENERATE(false, true);
+  Opened opened(false, checked);
+  Memory& memory = opened->memory();
+  std::mt19937 random(1);
+  std::map<Address, uint64_t> live;
+  for (int round = 0; round < 2000; ++round) {
+    if (live.size() < 200 && random() % 3 != 0) {
+      const uint64_t size = 1 + random() % (round % 50 == 0 ? 20u << 20 : 5000u);
+      const Address address = memory.allocate(size);
+      REQUIRE(address != 0);
+      REQUIRE(address % NW_WORKSPACE_ALIGN == 0);
+      const auto next = live.lower_bound(address);
+      REQUIRE((next == live.end() || address + size <= next->first));
+      if (next != live.begin()) REQUIRE(std::prev(next)->first + std::prev(next)->second <= address);
+      live.emplace(address, size);
+    } else if (!live.empty()) {
+      const auto victim = std::next(live.begin(), static_cast<long>(random() % live.size()));
+      const auto [address, size] = *victim;
+      CHECK(memory.retire(address) == size);
+      CHECK_FALSE(memory.find(address, address + 1));
+      memory.give_back(address);
+      live.erase(victim);
+    }
+  }
+  for (const auto& [address, size] : live) {
+    CHECK(memory.find(address, address + size));
+    CHECK(memory.find(address + size - 1, address + size));
+    CHECK_FALSE(memory.find(address, address + size + 1));
+    CHECK_FALSE(memory.find(address - 1, address + 1));
+    CHECK(memory.near(address + size - 1) == std::pair(address, address + size));
+  }
+  CHECK_FALSE(memory.find(0x10, 0x20));
+  CHECK_FALSE(memory.find(~Address{0} - 8, ~Address{0}));
+  for (const auto& [address, size] : live) memory.retire(address), memory.give_back(address);
+}
+
+TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[memory]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Address address = stream.allocate(1000);
+  stream.free(address);
+  CHECK(refusal([&] { stream.free(address); }).find("is freed; expected one that was allocated on device 0") != std::string::npos);
+  CHECK(refusal([&] { stream.free(address + 4); }).substr(0, 2) == "1:");
+  CHECK(refusal([&] { (void)opened->memory().allocate(uint64_t{1} << 60); }).substr(0, 2) == "4:");
+}
+
+TEST_CASE("memory: a stream has at once what was freed on it, another one only when its work is done", "[memory]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  void* const other = opened->add_stream();
+  const Address first = stream.allocate(100'000'000);  // a block of its own
+  stream.free(first);
+  const Address again = stream.allocate(100'000'000);
+  CHECK(again == first);
+  const Words one(*opened, {1});
+  const Words many(*opened, std::vector<uint32_t>(1 << 20));
+  for (int i = 0; i < 40; ++i) step(stream, many, one);
+  stream.free(again);
+  const Address elsewhere = opened->stream(other)->allocate(100'000'000);
+  CHECK(elsewhere != first);
+  stream.sync();
+  opened->stream(other)->free(elsewhere);
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test

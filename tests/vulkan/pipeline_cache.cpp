@@ -1,0 +1,97 @@
+// The pipeline cache on disk: kept, found again, and never trusted.
+#include "pipeline_cache.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "opened.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An empty folder, named by NARROWS_VULKAN_CACHE.
+struct CacheFolder {
+  CacheFolder() : path(fs::temp_directory_path() / ("narrows-cache-" + std::to_string(getpid()))) {
+    fs::remove_all(path);
+    setenv("NARROWS_VULKAN_CACHE", path.c_str(), 1);
+  }
+  ~CacheFolder() {
+    unsetenv("NARROWS_VULKAN_CACHE");
+    fs::remove_all(path);
+  }
+  size_t files() const { return fs::exists(path) ? static_cast<size_t>(std::distance(fs::directory_iterator(path), {})) : 0; }
+  fs::path path;
+};
+
+// One pipeline on a device that is opened and closed.
+std::string use_a_pipeline() {
+  Opened opened;
+  (void)opened->kernels().get(shaders::steps, {3});
+  return pipeline_cache_file(opened.physical);
+}
+
+std::string bytes_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_CASE("pipeline cache: what is written is read", "[cache]") {
+  const CacheFolder folder;
+  const std::string file = (folder.path / "deep" / "file").string();
+  const std::vector<char> data{'a', '\0', 'b'};
+  CHECK(read_pipeline_cache(file).empty());
+  CHECK(write_pipeline_cache(file, data));
+  CHECK(read_pipeline_cache(file) == data);
+  CHECK(write_pipeline_cache(file, {'c'}));
+  CHECK(read_pipeline_cache(file) == std::vector<char>{'c'});
+  CHECK_FALSE(write_pipeline_cache("/proc/nowhere/file", data));
+}
+
+TEST_CASE("pipeline cache: a damaged file counts as none", "[cache]") {
+  const CacheFolder folder;
+  const std::string file = use_a_pipeline();
+  REQUIRE(folder.files() == 1);
+  const std::string good = bytes_of(file);
+  REQUIRE_FALSE(read_pipeline_cache(file).empty());
+  for (size_t at = 0; at <= good.size(); at += 1 + good.size() / 200) {
+    std::string cut = good.substr(0, at), flipped = good;
+    if (at < good.size()) flipped[at] = static_cast<char>(flipped[at] ^ 0x40);
+    for (const std::string& bad : {cut, flipped, good + "x"}) {
+      if (bad == good) continue;
+      std::ofstream(file, std::ios::binary | std::ios::trunc) << bad;
+      INFO(at);
+      REQUIRE(read_pipeline_cache(file).empty());
+    }
+  }
+  CHECK(use_a_pipeline() == file);  // and is replaced
+  CHECK_FALSE(read_pipeline_cache(file).empty());
+}
+
+TEST_CASE("pipeline cache: a full disk, a folder that is none, none wanted", "[cache]") {
+  const CacheFolder folder;
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{}, before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  limit = before;
+  limit.rlim_cur = 10;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  use_a_pipeline();
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(folder.files() == 0);  // nothing half written stays
+  setenv("NARROWS_VULKAN_CACHE", "/dev/null/folder", 1);
+  use_a_pipeline();
+  setenv("NARROWS_VULKAN_CACHE", "", 1);
+  CHECK(use_a_pipeline().empty());
+  unsetenv("NARROWS_VULKAN_CACHE");
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test
