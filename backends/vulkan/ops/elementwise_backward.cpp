@@ -82,7 +82,8 @@ void fill_operands(const Request& r, int operand, Operand* operands) {
 
 Program gradient_program(const Request& r, int operand, const Shader& shader) {
   const int a = r.function.number == NW_EW_WHERE ? NW_DTYPE_BOOL : r.dtype;
-  return {&shader, r.function.number, operand, kSlots, kA, a, r.dtype, r.dtype, r.function.heavy, number_of(r.compute, r.params.alpha, 0)};
+  return {&shader, r.function.number, operand, kSlots,           kA,
+          a,       r.dtype,           r.dtype, r.function.heavy, number_of(r.compute, r.params.alpha, 0)};
 }
 
 // ---- gradients that are summed ----
@@ -301,7 +302,8 @@ void BackwardPlan::plan_output(const Request& r, uint32_t k) {
 
 std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig) {
   const ElementwiseGradRequest read = read_elementwise_backward(sig);
-  return std::make_unique<BackwardPlan>(Request{read, instance.device(sig), forced_kernel(sig, kVariantNames), read.scalar_dtype()});
+  return std::make_unique<BackwardPlan>(
+      Request{read, instance.device(sig), forced_kernel(sig, kVariantNames), read.scalar_dtype()});
 }
 
 }  // namespace

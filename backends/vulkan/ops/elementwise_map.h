@@ -31,10 +31,10 @@ struct Program {
   int function;  // NW_EW_*
   int operand;   // of a gradient
   int slots;
-  int a_slot;            // the slot of the operand a, which
-  int a, dtype, out;     // has a dtype of its own (NW_DTYPE_*); that of the other slots; the output's
-  bool heavy;            // one vector of a thread keeps it busy
-  uint64_t alpha;        // of elu, in the type that is computed in
+  int a_slot;         // the slot of the operand a, which
+  int a, dtype, out;  // has a dtype of its own (NW_DTYPE_*); that of the other slots; the output's
+  bool heavy;         // one vector of a thread keeps it busy
+  uint64_t alpha;     // of elu, in the type that is computed in
   int dtype_of(int slot) const { return slot == kOut ? out : slot == a_slot ? a : dtype; }
 };
 
