@@ -39,7 +39,7 @@ Map::Map(const MapRequest& r, int variant) {
 
 void Map::read(const MapRequest& r) {
   slots_ = r.program.slots;
-  alpha_ = r.program.alpha;
+  push_.alpha = r.program.alpha;
   num_inputs_ = r.sig.num_inputs;
   empty_ = is_empty(r.shape);
   const nw_tensor_sig* tensors[kMaxSlots + 1];
@@ -55,8 +55,8 @@ void Map::read(const MapRequest& r) {
       align_[slot] = int64_t{1} << std::min<int>(tensors[k]->align_log2, 8);
       bytewise_ |= align_[slot] < size(slot);
     } else if (from.used) {
-      numbers_ |= 1u << slot;
-      number_[slot] = from.number;
+      push_.numbers |= 1u << slot;
+      push_.operand[slot] = from.number;
     }
   }
   used_ &= (1u << kOut) - 1;
@@ -68,7 +68,7 @@ void Map::read(const MapRequest& r) {
     if (space_.ndim == 0 || stride(slot, 0) == size(slot))
       units_ |= 1u << slot;
     else if (stride(slot, 0) == 0)
-      repeated_ |= 1u << slot;
+      push_.repeated |= 1u << slot;
   }
 }
 
@@ -76,7 +76,7 @@ void Map::read(const MapRequest& r) {
 bool Map::is_flat() const {
   if (bytewise_ || space_.ndim > 1) return false;
   for (int slot = 0; slot <= kOut; ++slot)
-    if (is_tensor(slot) && !((units_ | repeated_) >> slot & 1)) return false;
+    if (is_tensor(slot) && !((units_ | push_.repeated) >> slot & 1)) return false;
   return true;
 }
 
@@ -84,7 +84,7 @@ bool Map::is_flat() const {
 bool Map::has_rows() const {
   if (bytewise_ || !(units_ >> kOut & 1) || space_.ndim == 0 || space_.extent[0] % vector_ != 0) return false;
   for (int slot = 0; slot <= kOut; ++slot) {
-    if (!is_tensor(slot) || (repeated_ >> slot & 1)) continue;
+    if (!is_tensor(slot) || (push_.repeated >> slot & 1)) continue;
     const int64_t bytes = vector_ * size(slot);
     if (!(units_ >> slot & 1) || align_[slot] < bytes || offset(slot) % bytes != 0) return false;
     for (int d = 1; d < space_.ndim; ++d)
@@ -136,19 +136,19 @@ void Map::plan_rectangle(int second, bool is_transposed, const int64_t* extent) 
   const bool along_first = !is_transposed && (extent[0] >= threads_ * unroll_ || extent[1] == 1);
   const int64_t apart[2] = {along_first ? width : 0, along_first ? 0 : lines};
   const int64_t block[2] = {width * (along_first ? unroll_ : 1), lines * (along_first ? 1 : unroll_)};
-  layout_.width = static_cast<uint32_t>(width);
+  push_.width = static_cast<uint32_t>(width);
   for (int d = 0; d < 2; ++d) {
-    layout_.apart[d] = static_cast<uint32_t>(apart[d]);
-    layout_.block[d] = static_cast<uint32_t>(block[d]);
-    layout_.extent[d] = static_cast<uint64_t>(extent[d]);
+    push_.apart[d] = static_cast<uint32_t>(apart[d]);
+    push_.block[d] = static_cast<uint32_t>(block[d]);
+    push_.extent[d] = static_cast<uint64_t>(extent[d]);
   }
   for (int slot = 0; slot <= kOut; ++slot) {
     if (!is_tensor(slot)) continue;
     for (int d = 0; d < 2; ++d) {
       const int from = d == 1 ? second : 0;
       const int64_t step = from < space_.ndim ? stride(slot, from) * (d == 0 ? vector_ : 1) : 0;
-      layout_.steps[slot].within[d] = step;
-      layout_.steps[slot].of_thread += apart[d] * step;
+      layout_.within[slot].along[d] = step;
+      layout_.within[slot].of_thread += apart[d] * step;
     }
   }
 }
@@ -161,17 +161,17 @@ void Map::plan_layout() {
   for (int d = 0; d < ndim; ++d) extent[d] = source(d) < space_.ndim ? space_.extent[source(d)] : 1;
   extent[0] /= vector_;
   plan_rectangle(second, is_transposed, extent);
-  layout_.dims = static_cast<uint32_t>(ndim);
+  push_.dims = static_cast<uint32_t>(ndim);
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
-    const int64_t block = d < 2 ? layout_.block[d] : 1, blocks = ceil_div(extent[d], block);
+    const int64_t block = d < 2 ? push_.block[d] : 1, blocks = ceil_div(extent[d], block);
     if (blocks > UINT32_MAX / groups_)
       refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
     groups_ *= blocks;
-    layout_.blocks[d] = static_cast<uint32_t>(blocks);
+    layout_.dimension[d].blocks = static_cast<uint64_t>(blocks);
     for (int slot = 0; slot <= kOut; ++slot)
       if (is_tensor(slot) && source(d) < space_.ndim)
-        layout_.steps[slot].stride[d] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
+        layout_.dimension[d].stride[slot] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
   }
 }
 
@@ -195,19 +195,18 @@ void Map::record_run(Recorder& recorder, Push push) const {
     at(slot) -= static_cast<Address>(lead * size(slot));
     push.is_misaligned |= at(slot) % static_cast<Address>(vector_ * size(slot)) != 0;
   }
-  push.lead = static_cast<uint32_t>(lead);
-  push.count = static_cast<uint64_t>(space_.ndim == 0 ? 1 : space_.extent[0]);
-  recorder.dispatch(kernel_, push, ceil_div(static_cast<int64_t>(push.count) + lead, vector_ * unroll_ * threads_));
+  const int64_t count = space_.ndim == 0 ? 1 : space_.extent[0];
+  push.extent[0] = static_cast<uint64_t>(count);
+  push.extent[1] = static_cast<uint64_t>(lead);
+  recorder.dispatch(kernel_, push, ceil_div(count + lead, vector_ * unroll_ * threads_));
 }
 
 void Map::record(Recorder& recorder, const nw_call& call) const {
   if (empty_) return;
-  Push push{};
-  for (int slot = 0; slot < slots_; ++slot) push.operand[slot] = is_tensor(slot) ? address(call, slot) : number_[slot];
+  Push push = push_;
+  for (int slot = 0; slot < slots_; ++slot)
+    if (is_tensor(slot)) push.operand[slot] = address(call, slot);
   push.out = address(call, kOut);
-  push.alpha = alpha_;
-  push.numbers = numbers_;
-  push.repeated = repeated_;
   push.is_misaligned = bytewise_;
   if (flat_) return record_run(recorder, push);
   push.layout = recorder.params(layout_);

@@ -64,20 +64,22 @@ class Map {
     Address out;
     uint64_t alpha;
     Address layout;
-    uint64_t count;
-    uint32_t lead, numbers, repeated, is_misaligned;
-  };
-  struct Steps {
-    int64_t within[2], of_thread, padding;
-    int64_t stride[NW_MAX_NDIM];
-  };
-  struct Layout {
     uint64_t extent[2];
     uint32_t block[2], apart[2];
     uint32_t dims, width;
-    uint32_t blocks[NW_MAX_NDIM];
-    uint32_t padding[6];
-    Steps steps[kMaxSlots + 1];
+    uint32_t numbers, repeated, is_misaligned, padding;
+  };
+  struct Within {
+    int64_t along[2], of_thread, padding;
+  };
+  struct Dimension {
+    int64_t stride[kMaxSlots + 1];
+    uint64_t blocks;
+    uint64_t padding[2];
+  };
+  struct Layout {
+    Within within[kMaxSlots + 1];
+    Dimension dimension[NW_MAX_NDIM];
   };
 
   void read(const MapRequest& r);
@@ -97,18 +99,16 @@ class Map {
   int variant_ = kVector;
   int slots_ = 0;
   uint32_t num_inputs_ = 0;
-  int tensor_[kMaxSlots + 1];  // by slot; -1: a number, or not used
-  uint64_t number_[kMaxSlots] = {};
-  uint64_t alpha_ = 0;
+  int tensor_[kMaxSlots + 1];     // by slot; -1: a number, or not used
   int64_t size_[kMaxSlots + 1];   // bytes of an element
   int64_t align_[kMaxSlots + 1];  // bytes
-  uint32_t used_ = 0, numbers_ = 0;
-  uint32_t units_ = 0;     // slots whose elements lie side by side along dimension 0
-  uint32_t repeated_ = 0;  // slots of which one element stands for all of dimension 0
+  uint32_t used_ = 0;
+  uint32_t units_ = 0;  // slots whose elements lie side by side along dimension 0
   Space space_;
   bool empty_ = false, flat_ = false, bytewise_ = false;
   int64_t threads_ = 1, vector_ = 1, unroll_ = 1;
   int64_t groups_ = 0;
+  Push push_{};  // all but the addresses
   Layout layout_{};
   Kernel kernel_;
 };

@@ -20,31 +20,29 @@ layout(constant_id = 10) const bool RUN = false;      // elements side by side f
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
-const int OUTPUT = 4;  // behind the slots
-struct Steps {
-  i64vec4 within;     // bytes between the vectors of a rectangle along its two dimensions, and between those of a thread
-  int64_t stride[16];  // bytes between rectangles
+struct Dimension {
+  i64vec4 operands;  // bytes between rectangles
+  int64_t of_out;    // likewise
+  uint64_t blocks;   // rectangles
 };
 layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
-  u64vec2 extent;  // vectors, along the first two dimensions
-  uvec2 block;     // of a rectangle, likewise
-  uvec2 apart;     // a thread's vectors, likewise
-  uint dims;
-  uint width;       // threads along the first dimension, a power of two
-  uint blocks[16];  // rectangles along each dimension
-  uint padding[6];
-  Steps steps[5];
+  i64vec4 within[5];  // of each slot, then the output: bytes between vectors along the two dimensions, and between those of a thread
+  Dimension dimension[16];
 };
 layout(push_constant) uniform Push {
   uint64_t operand[4];  // addresses; of a number its bits
   uint64_t out_;
   uint64_t alpha;  // of elu, in the type that is computed in
   uint64_t layout_;
-  uint64_t count;  // RUN: elements
-  uint lead;       // RUN: those of the first vector that are not there
-  uint numbers;   // bit k: slot k is a number
-  uint repeated;  // bit k: its elements along the first dimension are all the same one
+  uint64_t extent[2];  // RUN: elements, and those of the first vector that are not there. Else vectors along the first two dimensions
+  uint block[2];       // of a rectangle, likewise
+  uint apart[2];       // a thread's vectors, likewise
+  uint dims;
+  uint width;         // threads along the first dimension, a power of two
+  uint numbers;       // bit k: slot k is a number
+  uint repeated;      // bit k: its elements along the first dimension are all the same one
   uint is_misaligned;  // RUN: no access of more than one element; ANYWHERE: no access of more than a byte
+  uint padding;
 };
 
 uint dtype_of_slot(uint k);
@@ -72,7 +70,7 @@ void locate_in_run() {
     step_[k] = is_fixed ? 0l : int64_t(gl_WorkGroupSize.x * bytes);
   }
   // Within a group 32 bits count the elements.
-  const int64_t before = int64_t(lead) - int64_t(first * VECTOR), behind = before + int64_t(count);
+  const int64_t before = int64_t(extent[1]) - int64_t(first * VECTOR), behind = before + int64_t(extent[0]);
   const int least = int(max(before, 0l)), most = int(clamp(behind, 0l, int64_t(group * VECTOR)));
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
     const int at = int((gl_LocalInvocationID.x + e * gl_WorkGroupSize.x) * VECTOR);
@@ -83,30 +81,31 @@ void locate_in_run() {
 
 void locate_in_layout() {
   Layout l = Layout(layout_);
-  const u64vec2 extent = l.extent;
-  const uvec2 block = l.block, apart = l.apart;
-  const uint dims = l.dims, width = l.width;
-  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) place[k] = k == SLOTS ? out_ : operand[k];
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k) place[k] = operand[k];
+  place[SLOTS] = out_;
   uint left = flat_group();
-  u64vec2 there = extent;  // vectors from the rectangle's first on
+  uint64_t columns = extent[0], rows = extent[1];  // from the rectangle's first on
   [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
-    const uint blocks = l.blocks[d], next = left / blocks, digit = left - next * blocks;
+    const Dimension dimension = l.dimension[d];
+    const uint blocks = uint(dimension.blocks), next = left / blocks, digit = left - next * blocks;
     left = next;
-    if (d < 2) there[d] -= uint64_t(digit) * block[d];
-    [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
-      if (k == SLOTS || is_used(k)) place[k] += uint64_t(digit * l.steps[k == SLOTS ? OUTPUT : k].stride[d]);
+    if (d == 0) columns -= uint64_t(digit) * block[0];
+    if (d == 1) rows -= uint64_t(digit) * block[1];
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+      if (is_used(k)) place[k] += uint64_t(digit * dimension.operands[k]);
+    place[SLOTS] += uint64_t(digit * dimension.of_out);
   }
-  const uvec2 at = uvec2(gl_LocalInvocationID.x & (width - 1), gl_LocalInvocationID.x / width);
+  const uint x = gl_LocalInvocationID.x & (width - 1), y = gl_LocalInvocationID.x / width;
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
     if (k != SLOTS && !is_used(k)) continue;
-    const i64vec4 within = l.steps[k == SLOTS ? OUTPUT : k].within;
-    place[k] += uint64_t(at.x * within.x + at.y * within.y);
+    const i64vec4 within = l.within[k == SLOTS ? 4 : k];
+    place[k] += uint64_t(x * within.x + y * within.y);
     step_[k] = within.z;
   }
-  const uint width_there = uint(min(there.x, uint64_t(block.x))), height_there = uint(min(there.y, uint64_t(block.y)));
+  const uint last_x = uint(min(columns, uint64_t(block[0]))), last_y = uint(min(rows, uint64_t(block[1])));
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
     begin[e] = 0;
-    end[e] = left == 0 && at.x + e * apart.x < width_there && at.y + e * apart.y < height_there ? VECTOR : 0;
+    end[e] = left == 0 && x + e * apart[0] < last_x && y + e * apart[1] < last_y ? VECTOR : 0;
   }
 }
 
