@@ -206,13 +206,10 @@ void Backend::destroy(void* self) noexcept {
 
 int32_t Backend::device_count(const nw_host& host) {
   open(host);
-  slot("device_count", [&](nw_error* error) {
-    int32_t count = 0;
-    const int32_t status = table_.device_count(self_, &count, error);
-    if (status == NW_OK) device_count_.store(count, std::memory_order_relaxed);
-    return status;
-  });
-  return device_count_.load(std::memory_order_relaxed);
+  int32_t count = 0;
+  slot("device_count", [&](nw_error* error) { return table_.device_count(self_, &count, error); });
+  device_count_.store(count, std::memory_order_relaxed);
+  return count;
 }
 
 std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
