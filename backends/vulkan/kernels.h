@@ -1,7 +1,9 @@
-// kernels.h -- compute pipelines: made when a plan asks for one, kept until the device is closed. Step 5 of a tensor's path.
+// kernels.h -- compute pipelines: made when a plan asks for one, kept while a plan or work on its way has it, and some longer. Step
+// 5 of a tensor's path.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@ struct Shader {
 // A pipeline, and the layout that all share: 128 bytes of push constants, which every device has, and no descriptors.
 struct Kernel {
   VkPipeline pipeline = VK_NULL_HANDLE;
+  std::shared_ptr<const void> use;  // while it lives the pipeline does, until the device is closed
 };
 inline constexpr uint32_t kPushBytes = 128;
 
@@ -34,9 +37,15 @@ class Kernels {
   // Refuses, with NW_UNSUPPORTED and the reason, a module that needs what the device lacks.
   Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
+  size_t count();  // pipelines that there are
 
  private:
+  struct Made {
+    Kernel kernel;
+    uint64_t last_asked;
+  };
   VkPipeline make(const Shader& shader, const std::vector<uint32_t>& constants);
+  void forget_old();
   void load_cache();
   void save_cache() noexcept;
 
@@ -46,7 +55,8 @@ class Kernels {
   std::string cache_file_;  // "": none
   size_t was_kept_ = 0;     // bytes of it that were there
   std::mutex mutex_;
-  std::map<std::pair<const Shader*, std::vector<uint32_t>>, VkPipeline> made_;
+  std::map<std::pair<const Shader*, std::vector<uint32_t>>, Made> made_;
+  uint64_t asked_ = 0;  // calls of get()
 };
 
 }  // namespace narrows::vulkan

@@ -86,6 +86,11 @@ std::string PhysicalDevice::unfit() const {
   if (properties.apiVersion < VK_API_VERSION_1_2)
     return device + " has Vulkan 1." + std::to_string(VK_API_VERSION_MINOR(properties.apiVersion)) + "; expected 1.2 or newer";
   if (queue_count == 0) return device + " has no queue that computes";
+  const VkPhysicalDeviceLimits& limits = properties.limits;
+  if (limits.maxComputeSharedMemorySize < kSharedMemory || limits.maxComputeWorkGroupInvocations < kGroupThreads)
+    return device + " runs work groups of " + std::to_string(limits.maxComputeWorkGroupInvocations) + " threads with " +
+           std::to_string(limits.maxComputeSharedMemorySize) + " bytes of shared memory; expected " +
+           std::to_string(kGroupThreads) + " and " + std::to_string(kSharedMemory);
   const struct {
     VkBool32 has;
     const char* name;

@@ -8,6 +8,10 @@
 
 namespace narrows::vulkan {
 
+// What every shader may count on: more than Vulkan promises, less than any GPU of ten years has.
+inline constexpr uint32_t kSharedMemory = 32 << 10;  // bytes of a work group
+inline constexpr uint32_t kGroupThreads = 256;
+
 // Immutable once read.
 struct PhysicalDevice {
   explicit PhysicalDevice(VkPhysicalDevice device);

@@ -90,15 +90,16 @@ Address Recorder::params(const void* block, uint64_t size) {
   return address;
 }
 
-void Recorder::dispatch(Kernel kernel, const void* push, uint32_t size, int64_t groups, bool ordered) {
+void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered) {
   if (groups <= 0) return;
   const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
   const int64_t rows = ceil_div(groups, most[0]);
-  if (rows > most[1])
+  if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
            device_.physical.properties.deviceName, most[0], most[1]);
   const VolkDeviceTable& vk = device_.vk;
   if (ordered) barrier();
+  batch_.kernels.push_back(kernel.use);
   vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
   vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, size, push);
   vk.vkCmdDispatch(batch_.commands, static_cast<uint32_t>(ceil_div(groups, rows)), static_cast<uint32_t>(rows), 1);
@@ -231,6 +232,7 @@ void Stream::collect() {
   const uint64_t done = timeline_->completed();
   while (!flying_.empty() && flying_.front()->value <= done) {
     flying_.front()->waits.clear();
+    flying_.front()->kernels.clear();
     idle_.push_back(flying_.front());
     flying_.pop_front();
   }

@@ -47,6 +47,7 @@ struct Batch {
   bool ended = false;  // recorded to the end, but not submitted: the driver was out of memory
   uint64_t value = 0;  // of the stream's timeline
   std::vector<Point> waits;
+  std::vector<std::shared_ptr<const void>> kernels;  // in use until it is done
 };
 
 // What an op records with. Every command waits for all that was put on the stream before it.
@@ -62,7 +63,7 @@ class Recorder {
   // Runs `groups` work groups, numbered by flat_group() of shaders/common.glsl, of which there may be more: those past the last
   // have to return. ordered = false: does not wait for the op's own commands before it.
   template <class Push>
-  void dispatch(Kernel kernel, const Push& push, int64_t groups, bool ordered = true) {
+  void dispatch(const Kernel& kernel, const Push& push, int64_t groups, bool ordered = true) {
     static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
     dispatch(kernel, &push, sizeof(Push), groups, ordered);
   }
@@ -74,7 +75,7 @@ class Recorder {
  private:
   friend class Stream;
   Recorder(Device& device, Batch& batch) : device_(device), batch_(batch) {}
-  void dispatch(Kernel kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
+  void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
   void barrier();
 
   Device& device_;

@@ -8,8 +8,8 @@
 
 namespace narrows::test {
 
-// Runs the call twice in each of several runtimes, of 1, 2 and 5 threads, with NW_DETERMINISTIC, and compares all bytes of the
-// outputs; for every kernel variant that takes it.
+// Runs the call twice in each of several runtimes, of 1, 2 and 5 threads (on another device than the CPU: in one), with
+// NW_DETERMINISTIC, and compares all bytes of the outputs; for every kernel variant that takes it.
 void expect_same_bits(const char* op, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
                       const Blob& params);
 

@@ -164,6 +164,27 @@ def test_a_used_capsule_is_refused():
         narrows.add(liar, 1)
 
 
+def test_a_producer_that_takes_the_outputs_away():
+    """While the inputs are read, anything may happen to the list of outputs."""
+    out = [np.zeros((1, 2), "float32"), np.zeros((1, 2), "float32")]
+
+    class Thief:
+        shape = 1, 2
+
+        def __dlpack__(self, **_):
+            out.clear()
+            return np.zeros((1, 2), "float32").__dlpack__()
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    zeros = np.zeros((1, 2), "float32")
+    for _ in range(50):
+        out[:] = [np.zeros((1, 2), "float32") for _ in range(2)]
+        narrows.lltm(Thief(), np.zeros((6, 4), "float32"), np.ones(6, "float32"), zeros, zeros, out=out)
+        assert out == []
+
+
 def test_an_old_producer_without_keywords():
     class Old:
         def __dlpack__(self, stream=None):

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import narrows  # noqa: E402
 import narrows.jax  # noqa: E402
+from narrows import _jax_sharding  # noqa: E402
 
 try:
     from jax import shard_map
@@ -73,16 +74,17 @@ def test_conv1d_and_its_gradient():
     close(narrows.conv1d(x, w), lax_conv1d(x, w))
 
 
-def test_lltm_and_its_gradient():
-    def reference(x, w, b, h, c):
-        i, o, z = jnp.split(jnp.concatenate([h, x], 1) @ w.T + b, 3, 1)
-        cell = c + jax.nn.elu(z) * jax.nn.sigmoid(i)
-        return jnp.tanh(cell) * jax.nn.sigmoid(o), cell
+def lltm_reference(x, w, b, h, c):
+    i, o, z = jnp.split(jnp.concatenate([h, x], 1) @ w.T + b, 3, 1)
+    cell = c + jax.nn.elu(z) * jax.nn.sigmoid(i)
+    return jnp.tanh(cell) * jax.nn.sigmoid(o), cell
 
+
+def test_lltm_and_its_gradient():
     inputs = [jax.random.normal(KEY, s) for s in ((2, 3), (12, 7), (1, 12), (2, 4), (2, 4))]
-    close(narrows.lltm(*inputs), reference(*inputs))
+    close(narrows.lltm(*inputs), lltm_reference(*inputs))
     gradient = lambda f: jax.grad(lambda *a: sum(y.sum() for y in f(*a)), argnums=(0, 1, 2, 3, 4))(*inputs)  # noqa: E731
-    close(gradient(narrows.lltm), gradient(reference))
+    close(gradient(narrows.lltm), gradient(lltm_reference))
 
 
 def test_vmap():
@@ -118,6 +120,72 @@ def test_shard_map_does_not_gather():
     close(function(x / 32), jnp.exp(x / 16))
 
 
+def sharded(x, *spec):
+    return jax.device_put(x, NamedSharding(Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b")), P(*spec)))
+
+
+def compiled_text(function, *arrays):
+    return jax.jit(function).lower(*arrays).compile().as_text()
+
+
+GATHERS = ("all-gather", "all-to-all", "collective-permute", "dynamic-slice")
+
+
+def normal(*shape):
+    return jax.random.normal(jax.random.PRNGKey(sum(shape)), shape)
+
+
+SPLIT = {
+    "both axes": (lambda x, y: narrows.exp(narrows.add(x, y)), lambda x, y: jnp.exp(x + y),
+                  ((normal(8, 4), "a", "b"), (normal(8, 4), "a", "b"))),
+    "broadcast": (narrows.multiply, jnp.multiply, ((normal(8, 4), ("a", "b"), None), (normal(4),))),
+    "a number": (lambda x: narrows.add(x, 1), lambda x: x + 1, ((normal(8), ("a", "b")),)),
+    "conv1d": (lambda x, w: narrows.conv1d(x, w), lambda x, w: lax_conv1d(x, w), ((normal(8, 3, 9), ("a", "b")), (normal(4, 3, 3),))),
+    "lltm": (lambda *a: narrows.lltm(*a)[1], lambda x, w, b, h, c: lltm_reference(x, w, b, h, c)[1],
+             ((normal(8, 3), "b"), (normal(12, 7),), (normal(12),), (normal(8, 4), "b"), (normal(8, 4), "b"))),
+}  # fmt: skip
+
+
+needs_rules = pytest.mark.skipif(not _jax_sharding._HAS_RULES, reason="this JAX has no sharding rules")
+
+
+@needs_rules
+@pytest.mark.parametrize("ours, theirs, inputs", SPLIT.values(), ids=SPLIT)
+def test_sharded_arrays_are_not_gathered(ours, theirs, inputs):
+    assert len(jax.devices()) == 4
+    whole, parts = [x for x, *_ in inputs], [sharded(*x) for x in inputs]
+    text = compiled_text(ours, *parts)
+    assert "narrows" in text and not any(word in text for word in GATHERS)
+    result = jax.jit(ours)(*parts)
+    close(result, theirs(*whole))
+    assert result.sharding.spec == P(*inputs[0][1:]) or result.sharding.is_equivalent_to(parts[0].sharding, result.ndim)
+    every = tuple(range(len(whole)))
+    gradient = lambda f: lambda *a: jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=every)(*a)  # noqa: E731
+    text = compiled_text(gradient(ours), *parts)
+    assert not any(word in text for word in GATHERS)
+    close(jax.jit(gradient(ours))(*parts), gradient(theirs)(*whole))
+
+
+def test_what_cannot_be_split_is_still_right(scale_plugin):
+    x, w = normal(8, 3, 9), normal(4, 3, 3)
+    along_length = sharded(normal(2, 4, 12), None, "a", "b")
+    close(jax.jit(narrows.conv1d)(along_length, normal(3, 4, 3)), lax_conv1d(normal(2, 4, 12), normal(3, 4, 3)))
+    close(jax.jit(narrows.conv1d)(sharded(x, "a"), sharded(w, "b")), lax_conv1d(x, w))
+    close(jax.jit(narrows.add)(sharded(normal(8, 4), "a", "b"), sharded(normal(8, 4), "b", "a")), 2 * normal(8, 4))
+    close(jax.jit(lambda x: scale_plugin.scale(x, factor=3.0))(sharded(normal(8, 4), "a")), 3 * normal(8, 4))
+    close(jax.jit(lambda a: narrows.add(a, 2))(sharded(normal(8, 4), "a")), 2 + normal(8, 4))
+
+
+@needs_rules
+def test_vmap_of_sharded_arrays():
+    x = normal(8, 6, 4)
+    for f, g in ((narrows.tanh, jnp.tanh), (lambda a: narrows.multiply(a, B), lambda a: a * B)):
+        text = compiled_text(jax.vmap(f), sharded(x, "a", "b"))
+        assert not any(word in text for word in GATHERS)
+        close(jax.jit(jax.vmap(f))(sharded(x, "a", "b")), g(x))
+        close(jax.jit(jax.vmap(jax.grad(lambda a, f=f: f(a).sum())))(x), jax.vmap(jax.grad(lambda a, g=g: g(a).sum()))(x))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="do not broadcast"):
         narrows.add(A, jnp.ones(5))
@@ -131,6 +199,8 @@ def test_errors():
         narrows.add(jnp.ones(4, "int32"), 1.5)
     with pytest.raises((TypeError, ValueError)):
         jax.jvp(narrows.exp, (A,), (A,))
+    with pytest.raises((NotImplementedError, ValueError), match=r"[Dd]ifferentiat"):
+        jax.grad(jax.grad(narrows.exp))(1.0 + A[0, 0])
 
 
 def test_an_error_at_run_time(scale_plugin):
@@ -145,6 +215,19 @@ def test_with_other_frameworks():
     assert isinstance(jax.jit(lambda b: narrows.add(n, b))(B), jax.Array)  # a tracer decides for the whole call
     torch = pytest.importorskip("torch")
     assert isinstance(narrows.add(B, torch.ones(4)), jax.Array)
+
+
+def test_arrays_of_jax_are_never_written():
+    x = jnp.ones(3)
+    n = np.ones(3, "float32")
+    with pytest.raises(ValueError, match="read-only"):
+        narrows.add(n, 1, out=x)
+    t = narrows.from_dlpack(x)
+    assert t.read_only and memoryview(t).readonly
+    with pytest.raises(ValueError, match="read-only"):
+        narrows.add(t, 1, out=t)
+    np.testing.assert_array_equal(narrows.add(t, 1).numpy(), 2)
+    np.testing.assert_array_equal(x, 1)
 
 
 def test_the_handlers_structs_are_jaxlibs():

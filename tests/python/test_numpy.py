@@ -1,7 +1,11 @@
 """NumPy in and out: layouts, dtypes, out=, device=, against NumPy's own results; and narrows.Tensor."""
 
 import gc
+import pathlib
 import pickle
+import re
+import subprocess
+import sysconfig
 
 import numpy as np
 import pytest
@@ -200,3 +204,30 @@ def test_stream_and_device():
     for bad in ("cuda:x", "planet"):
         with pytest.raises(ValueError, match="expected one of"):
             narrows.Device(bad)
+
+
+def test_the_structs_and_numbers_are_numpys():
+    source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src"
+    fields = {"NumpyArray": ("PyArrayObject_fields", "data nd:ndim dimensions:shape strides base descr:descriptor flags"),
+              "Descriptor": ("PyArray_Descr", "typeobj:type kind type:type_char byteorder:byte_order type_num:type_number")}  # fmt: skip
+    lines = []
+    for ours, (theirs, pairs) in fields.items():
+        for pair in pairs.split():
+            their_name, _, our_name = pair.partition(":")
+            lines.append(
+                f"static_assert(offsetof(narrows::numpy::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
+            )
+    numbers = {"kFloat": "NPY_FLOAT", "kDouble": "NPY_DOUBLE", "kHalf": "NPY_HALF", "kWriteable": "NPY_ARRAY_WRITEABLE", "0": "NPY_BOOL", "7": "NPY_LONG", "10": "NPY_ULONGLONG"}  # fmt: skip
+    lines += [f"static_assert({ours} == {theirs});" for ours, theirs in numbers.items()]
+    includes = [f"-I{np.get_include()}", f"-I{sysconfig.get_path('include')}", f"-I{source}"]
+    text = (
+        '#include <cstddef>\n#include "numpy_api.h"\n#include <numpy/ndarraytypes.h>\nusing namespace narrows::numpy;\n'
+        + "\n".join(lines)
+    )
+    command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", *includes, "-"]
+    subprocess.run(command, input=text, text=True, check=True)
+    wrong = text.replace("NumpyArray, data)", "NumpyArray, ndim)")
+    assert wrong != text and subprocess.run(command, input=wrong, text=True, capture_output=True).returncode != 0
+    table = (pathlib.Path(np.get_include()) / "numpy" / "__multiarray_api.h").read_text()
+    assert re.search(r"#define PyArray_New \\\n.*\n\s*PyArray_API\[93\]\)", table)
+    assert "PyArray_Type (*(PyTypeObject *)PyArray_API[2])" in table

@@ -1,4 +1,5 @@
-"""torch's own samples (OpInfo) for every op that we have too: the same results, gradients, and refusals instead of wrong results."""
+"""torch's own samples (OpInfo) for every op that we have too: the same values and gradients, and where torch would promote dtypes in
+silence a refusal with words. Nothing is passed over without a reason that is counted here."""
 
 import warnings
 
@@ -8,13 +9,13 @@ torch = pytest.importorskip("torch")
 common = pytest.importorskip("torch.testing._internal.common_methods_invocations")
 
 import narrows  # noqa: E402
+from narrows import _functions  # noqa: E402
 
 # Of torch's names, those that are spelled otherwise here.
 NAMES = {
     "neg": "negative",
     "sub": "subtract",
     "mul": "multiply",
-    "true_divide": "divide",
     "div": "divide",
     "bitwise_not": "bitwise_invert",
     "eq": "equal",
@@ -23,62 +24,145 @@ NAMES = {
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
-    "special.log1p": "log1p",
-    "special.erfc": "erfc",
+    "clamp": "clip",
     "nn.functional.relu": "relu",
     "nn.functional.silu": "silu",
+    "nn.functional.elu": "elu",
+    "nn.functional.gelu": "gelu",
+    "nn.functional.softplus": "softplus",
+    "addcmul": "fma",
 }
-SKIPPED = {"sign", "round", "where", "clip", "equal", "empty"}  # other arguments, other samples, or another thing of that name
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8)
-OPS = [
-    o
+WITHOUT = {"cbrt", "gelu_tanh"}  # torch has no such op; the second is its gelu with an argument, and tried there
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.bool)
+OPS = {
+    NAMES.get(o.name, o.name): o
     for o in common.op_db
-    if o.variant_test_name == "" and (NAMES.get(o.name, o.name) in narrows.__all__) and o.name not in SKIPPED
-]
+    if o.variant_test_name in ("", "no_rounding_mode") and NAMES.get(o.name, o.name) in _functions._TABLE
+}
+
+
+def adapted(name, sample):
+    """(function, tensors and numbers) of a sample in our order; None: a keyword that we do not have."""
+    arguments, kwargs = [sample.input, *sample.args], dict(sample.kwargs)
+    function = getattr(narrows, name)
+    if name == "where":  # torch's samples are self, condition, other
+        arguments = [arguments[1], arguments[0], arguments[2]]
+    elif name == "fma":  # input + value * a * b
+        if kwargs.pop("value", 1) != 1:
+            return None
+        arguments = [arguments[1], arguments[2], arguments[0]]
+    elif name == "clip":
+        low, high = (kwargs.pop(k, None) for k in ("min", "max"))
+        arguments = [*arguments, low, high][:3] if len(arguments) < 3 else arguments
+        if any(a is None for a in arguments):
+            return None
+    elif name == "elu":
+        alpha = kwargs.pop("alpha", 1.0)
+        function = lambda a: narrows.elu(a, alpha=alpha)  # noqa: E731
+    elif name == "gelu" and kwargs.pop("approximate", "none") == "tanh":
+        function = narrows.gelu_tanh
+    return None if kwargs or any(isinstance(a, complex) for a in arguments) else (function, arguments)
+
+
+def refusal(name, arguments):
+    """The words of the error that these arguments have to give; None: none."""
+    kinds, tensors = _functions._TABLE[name][2], [a for a in arguments if isinstance(a, torch.Tensor)]
+    operands = [a for i, a in enumerate(tensors) if not (name == "where" and i == 0 and a is arguments[0])]
+    if not tensors:
+        return "no input is an array"
+    if not operands:
+        return "dtype|expected an integer"  # where() of two numbers: the condition's dtype is the only one
+    dtype = operands[-1].dtype
+    allowed = {"F": "f", "N": "fi", "B": "ib", "I": "i", "A": "fib"}[kinds]
+    kind = "b" if dtype == torch.bool else "f" if dtype.is_floating_point else "i"
+    if any(a.dtype != dtype for a in operands) or kind not in allowed:
+        return "dtype"
+    numbers = [a for a in arguments if not isinstance(a, torch.Tensor)]
+    if kind != "f" and any(isinstance(a, float) for a in numbers):
+        return "expected an integer"
+    if any(isinstance(a, int) and kind == "i" and not torch.iinfo(dtype).min <= a <= torch.iinfo(dtype).max for a in numbers):
+        return "does not fit"
+    return None
 
 
 def same(ours, theirs, dtype):
     tolerance = {torch.float32: 1e-5, torch.bfloat16: 2e-2}.get(dtype, 1e-9)
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, tolerance, tolerance, equal_nan=True):  # this one is quick
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@pytest.mark.parametrize("op", OPS, ids=[o.name for o in OPS])
-def test_elementwise(op):
-    function = getattr(narrows, NAMES.get(op.name, op.name))
-    compared = 0
+def samples(op, dtype):
+    """torch's samples, and those with which torch compares itself to NumPy: all layouts, extremal values, numbers."""
+    grad = dtype == torch.float64 and op.supports_autograd
+    yield from op.sample_inputs("cpu", dtype, requires_grad=grad)
+    if dtype == torch.float32:
+        yield from op.reference_inputs("cpu", dtype)
+
+
+def check(name, op, sample, counted):
+    if name == "softplus":
+        sample.kwargs = {}  # beta and threshold
+    adaptation = adapted(name, sample)
+    if adaptation is None:
+        counted["torch's own arguments"] += 1
+        return
+    function, arguments = adaptation
+    words = refusal(name, arguments)
+    if words is not None:
+        counted["refused"] += 1
+        with pytest.raises((ValueError, TypeError), match=words):
+            function(*arguments)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = op.op(sample.input, *sample.args, **sample.kwargs)
+    result = function(*arguments)
+    if name == "sign":  # NaN stays NaN, as the array API has it
+        expected = torch.where(sample.input.isnan(), sample.input, expected)
+    if name == "divide" and not result.is_floating_point():
+        counted["integers, that torch divides as floats"] += 1
+        return
+    assert result.dtype == expected.dtype
+    same(result.detach(), expected.detach(), sample.input.dtype if isinstance(sample.input, torch.Tensor) else result.dtype)
+    counted["compared"] += 1
+    tensors = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+    if tensors and expected.requires_grad:
+        ours, theirs = (torch.autograd.grad(y, tensors, expected.detach().sin(), allow_unused=True) for y in (result, expected))
+        for a, b in zip(ours, theirs, strict=True):
+            same(a, torch.zeros_like(a) if b is None else b, torch.float64)
+        counted["gradients"] += 1
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_elementwise(name):
+    op = OPS[name]
+    counted = dict.fromkeys(
+        ("compared", "refused", "gradients", "torch's own arguments", "integers, that torch divides as floats"), 0
+    )
     for dtype in DTYPES:
-        if not op.supports_dtype(dtype, "cpu"):
-            continue
-        for sample in op.sample_inputs("cpu", dtype):
-            arguments = (sample.input, *sample.args)
-            if sample.kwargs or any(isinstance(a, complex) for a in arguments):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                expected = op.op(*arguments)
-            try:
-                result = function(*arguments)
-            except (ValueError, TypeError):
-                continue  # dtypes are never promoted in silence, nor integers taken as floats
-            if result.dtype != expected.dtype or (not result.dtype.is_floating_point and op.name in ("div", "true_divide")):
-                continue
-            compared += 1
-            same(result, expected, dtype)
-    assert compared > 0
+        if op.supports_dtype(dtype, "cpu"):
+            for sample in samples(op, dtype):
+                check(name, op, sample, counted)
+    assert counted["compared"] > 0, counted
+    floating = _functions._TABLE[name][2] in "FN" and "as bool" not in _functions._TABLE[name][3]
+    assert counted["gradients"] > 0 or not floating or not op.supports_autograd, counted
+
+
+def test_every_function_has_samples():
+    assert set(_functions._TABLE) - set(OPS) == WITHOUT
 
 
 def test_conv1d():
     op = next(o for o in common.op_db if o.name == "nn.functional.conv1d")
     compared = 0
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         for sample in op.sample_inputs("cpu", dtype, requires_grad=dtype == torch.float64):
             expected = op.op(sample.input, *sample.args, **sample.kwargs)
             names = ("weight", "bias", "stride", "padding", "dilation", "groups")
             given = {**dict(zip(names, sample.args, strict=False)), **sample.kwargs}
-            given = {k: v[0] if isinstance(v, tuple) else v for k, v in given.items()}
             w, bias = given.pop("weight"), given.pop("bias", None)
             result = narrows.conv1d(sample.input, w, bias, **given)
-            same(result, expected, dtype)
+            same(result, expected, torch.bfloat16 if dtype == torch.float16 else dtype)
             compared += 1
             if dtype == torch.float64:
                 tensors = [t for t in (sample.input, w, bias) if t is not None]
@@ -86,3 +170,14 @@ def test_conv1d():
                 for a, b in zip(ours, theirs, strict=True):
                     same(a, b, dtype)
     assert compared > 10
+
+
+def test_conv1d_refuses_what_torch_refuses():
+    op = next(o for o in common.op_db if o.name == "nn.functional.conv1d")
+    refused = 0
+    for error in op.error_inputs("cpu"):
+        sample = error.sample_input
+        with pytest.raises((ValueError, TypeError, NotImplementedError)):
+            narrows.conv1d(sample.input, *sample.args, **sample.kwargs)
+        refused += 1
+    assert refused > 3

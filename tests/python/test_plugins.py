@@ -69,6 +69,19 @@ def test_torch_with_a_backward(scale_plugin):
     torch.testing.assert_close(g, 2 * a.detach())
 
 
+def test_a_second_derivative_where_it_is_declared(scale_plugin):
+    torch = pytest.importorskip("torch")
+    x, a, _ = (torch.from_numpy(n).requires_grad_() for n in arrays("float64"))
+    scale = scale_plugin.scale
+    for call in (lambda x: scale(x, factor=2.5), lambda x: torch.ops.narrows.test_scale_1(x, factor=2.5)):
+        assert torch.autograd.gradgradcheck(call, (x,))
+        cube = lambda x, call=call: (call(x) ** 3).sum()  # noqa: E731
+        second = torch.func.grad(lambda x, cube=cube: torch.func.grad(cube)(x).sum())(x.detach())
+        torch.testing.assert_close(second, 6 * 2.5**3 * x.detach())
+    with pytest.raises(NotImplementedError, match=r"test\.affine_backward/1 declares no backward op, so there is no second"):
+        torch.autograd.gradgradcheck(scale_plugin.affine, (x, a))
+
+
 def test_torch_sees_dynamic_sizes_through_the_rule(scale_plugin):
     torch = pytest.importorskip("torch")
     from torch._dynamo.testing import CompileCounterWithBackend

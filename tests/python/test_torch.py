@@ -69,11 +69,44 @@ def test_lltm_gradients():
     assert torch.autograd.gradcheck(lambda *a: narrows.lltm(*a)[0], inputs)
 
 
-def test_a_second_derivative_is_refused():
+EXPS = {"narrows": narrows.exp, "torch.ops": lambda a: torch.ops.narrows.elementwise(a, function="exp")}
+
+
+@pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)
+def test_a_second_derivative_is_refused_and_not_zero(exp):
     x = double(3)
-    (g,) = torch.autograd.grad(narrows.exp(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
-        g.sum().backward()
+    (g,) = torch.autograd.grad(exp(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(g, x.exp())
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        (g.sum() + x.sum()).backward()  # there is another way to x: a penalty on the gradient must not be lost
+    grad, plain = torch.func.grad, x.detach()
+    for twice in (
+        lambda: grad(lambda a: grad(lambda b: exp(b).sum())(a).sum())(plain),
+        lambda: torch.func.jacrev(torch.func.jacrev(exp))(plain),
+        lambda: torch.vmap(grad(grad(exp)))(plain),
+    ):
+        with pytest.raises(NotImplementedError, match="no second derivative"):
+            twice()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lltm_as_the_tutorial_checks_it(dtype):
+    """Its own formula, written with torch's functions: the same values forward, the same gradients backward."""
+
+    def reference(x, w, b, h, c):
+        gates = F.linear(torch.cat([h, x], 1), w, b.reshape(-1))
+        i, o, z = gates.chunk(3, 1)
+        cell = c + torch.sigmoid(i) * F.elu(z)
+        return torch.tanh(cell) * torch.sigmoid(o), cell
+
+    torch.manual_seed(0)
+    shapes = (3, 17), (3 * 5, 17 + 5), (1, 3 * 5), (3, 5), (3, 5)
+    inputs = [torch.randn(*s, dtype=dtype, requires_grad=True) for s in shapes]
+    results = [f(*inputs) for f in (narrows.lltm, reference)]
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-12}
+    torch.testing.assert_close(*results, **tolerance)
+    gradients = [torch.autograd.grad(h.sum() + (c * c).sum(), inputs) for h, c in results]
+    torch.testing.assert_close(*gradients, **tolerance)
 
 
 def test_what_was_saved_may_not_change():
@@ -106,13 +139,22 @@ def test_parameters_and_no_grad():
         torch.testing.assert_close(narrows.add(torch.ones(2), 1), torch.full((2,), 2.0))
 
 
-def test_forward_mode_is_refused_and_not_ignored():
+@pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)
+def test_forward_mode_is_refused_and_not_ignored(exp):
+    x = torch.ones(3)
     with forward_ad.dual_level():
-        x = forward_ad.make_dual(torch.ones(3), torch.ones(3))
+        torch.testing.assert_close(exp(x), x.exp())  # no tangent, nothing to lose
         with pytest.raises(NotImplementedError, match="forward-mode"):
-            narrows.exp(x)
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        torch.func.jvp(narrows.exp, (torch.ones(3),), (torch.ones(3),))
+            exp(forward_ad.make_dual(x, x))
+    for forward in (
+        lambda: torch.func.jvp(exp, (x,), (x,)),
+        lambda: torch.func.jacfwd(exp)(x),
+        lambda: torch.func.hessian(lambda a: exp(a).sum())(x),
+        lambda: torch.func.linearize(exp, x)[1](x),
+        lambda: torch.autograd.gradcheck(exp, (double(3),), check_forward_ad=True),
+    ):
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            forward()
 
 
 def test_fake_and_meta_tensors():
@@ -222,6 +264,9 @@ def test_mixed_frameworks():
     assert narrows.add(np.ones(3, "float32"), p).requires_grad  # a gradient is never lost
     t = narrows.from_dlpack(x)
     assert type(narrows.add(t, x)) is narrows.Tensor
+    lazy = torch.complex(x, x).conj().imag  # that goes through the dispatcher, and comes back as the first input is
+    assert lazy.is_neg() and type(narrows.add(np.ones(3, "float32"), lazy)) is np.ndarray
+    assert type(narrows.add(t, lazy)) is narrows.Tensor and narrows.add(2, lazy)[0] == 1
     torch.testing.assert_close(torch.from_dlpack(narrows.add(t, x)), x + x)
 
 
@@ -240,14 +285,21 @@ def test_vmap():
     torch.testing.assert_close(torch.vmap(lambda a: ops(a, b, function="mul"))(a), a * b)
 
 
-def test_transforms_compose():
-    f = lambda a, b: narrows.multiply(narrows.tanh(a), b).sum()  # noqa: E731
+@pytest.mark.parametrize("call", ["narrows", "torch.ops"])
+def test_transforms_compose(call):
+    ops = torch.ops.narrows.elementwise
+    f = {
+        "narrows": lambda a, b: narrows.multiply(narrows.tanh(a), b).sum(),
+        "torch.ops": lambda a, b: ops(ops(a, function="tanh"), b, function="mul").sum(),
+    }[call]
     g = lambda a, b: (torch.tanh(a) * b).sum()  # noqa: E731
     a, b = torch.randn(5, 3, 4), torch.randn(4)
     for transform in (
         lambda f: torch.func.grad(f, argnums=(0, 1)),
         lambda f: torch.vmap(torch.func.grad(f, argnums=(0, 1)), in_dims=(0, None)),
         lambda f: torch.func.jacrev(f),
+        lambda f: lambda a, b: torch.func.vjp(f, a, b)[1](torch.tensor(2.0)),
+        lambda f: torch.func.grad(lambda a, b: torch.vmap(f, in_dims=(0, None))(a, b).sum(), argnums=(0, 1)),
     ):
         for ours, theirs in zip(transform(f)(a, b), transform(g)(a, b), strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -296,6 +348,22 @@ def test_compile_sees_operands_and_outputs_of_every_kind():
     for s in (0.5, 0.75, 2.5):
         x = torch.randn(2, 3)
         torch.testing.assert_close(compiled(x, s), f(x, s))
+
+
+def test_inductor_runs_it():
+    torch._dynamo.reset()
+    x, w = torch.randn(2, 3, 9, requires_grad=True), torch.randn(5, 3, 3)
+    compiled = torch.compile(lambda x, w: torch.sin(steps(x, w)).sum(), fullgraph=True)
+    expected = torch.sin(steps(x, w)).sum()
+    torch.testing.assert_close(compiled(x, w), expected)
+    for a, b in zip(torch.autograd.grad(compiled(x, w), x), torch.autograd.grad(expected, x), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_graphs_name_the_op_as_users_do():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    assert "torch.ops.narrows.elementwise.default(" in make_fx(lambda a: narrows.exp(a))(torch.ones(3)).code
 
 
 def test_opcheck():

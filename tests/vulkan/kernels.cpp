@@ -11,6 +11,22 @@ TEST_CASE("kernels: one pipeline for each set of constants", "[kernels]") {
   CHECK(kernels.get(shaders::steps, {3}).pipeline != kernels.get(shaders::steps, {4}).pipeline);
 }
 
+TEST_CASE("kernels: some that nobody has are forgotten, and none that is in use", "[kernels]") {
+  Opened opened;
+  Kernels& kernels = opened->kernels();
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1}), words(*opened, std::vector<uint32_t>(100, 7));
+  const Kernel kept = kernels.get(shaders::steps, {3});
+  uint32_t expected = 7;
+  for (uint32_t factor = 10; factor < 1200; ++factor) {
+    step(stream, words, one, factor);  // the kernel is in use by the stream alone
+    expected = expected * factor + 1;
+  }
+  CHECK(kernels.get(shaders::steps, {3}).pipeline == kept.pipeline);
+  CHECK(kernels.count() < 700);
+  CHECK(difference(words.read(stream), std::vector<uint32_t>(100, expected)) == "");
+}
+
 TEST_CASE("kernels: a feature that the device lacks is a refusal that names it", "[kernels]") {
   Opened opened;
   if (opened.physical.features.shaderFloat64 == VK_TRUE)

@@ -1,5 +1,5 @@
-// lltm_fused.comp -- lltm as one tiled product: a tile holds the three gates of the same states side by side, so the thread that has
-// summed a cell's gates also updates the cell. k counts the states, rounded up to whole stages, and then the features.
+// lltm_fused.comp -- lltm as one tiled product: a tile holds the three gates of the same states side by side, so the thread that
+// has summed a cell's gates also updates the cell. k counts the states, rounded up to whole stages, and then the features.
 #version 460
 #define ALIGNED
 #include "common.glsl"

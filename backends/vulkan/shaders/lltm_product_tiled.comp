@@ -27,9 +27,9 @@ ACC4 left(int row, int k) {
 }
 
 ACC4 right(int column, int k) {
-  if (p.operand != 0)
-    return load_group(Matrix(p.operand, p.operand_column, p.operand_row, int(p.columns), int(p.depth)), column, k, false, kTogether);
-  return k < p.depth ? ACC4(1) : ACC4(0);
+  if (p.operand == 0) return k < p.depth ? ACC4(1) : ACC4(0);
+  const Matrix operand = Matrix(p.operand, p.operand_column, p.operand_row, int(p.columns), int(p.depth));
+  return load_group(operand, column, k, false, kTogether);
 }
 
 void main() {

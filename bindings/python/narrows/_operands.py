@@ -30,6 +30,10 @@ def as_array(number, like) -> Any:
 
         from narrows import _device
 
+        if dtype in numpy.sctypeDict and numpy.dtype(dtype).kind in "iu":  # before NumPy 2 a number that does not fit wrapped
+            bounds = numpy.iinfo(dtype)
+            if not bounds.min <= number <= bounds.max:
+                raise OverflowError(f"expected {bounds.min} to {bounds.max}")
         if type(like).__module__ == "numpy":
             return numpy.asarray(number, dtype=like.dtype)
         return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
@@ -55,6 +59,8 @@ def like(array, tensor):
         from narrows import _cupy
 
         return _cupy.import_tensor(tensor)
+    if type(array).__module__ == "numpy":  # before NumPy 2 an array did not know its namespace
+        return tensor.numpy()
     if hasattr(array, "__array_namespace__"):
         return array.__array_namespace__().from_dlpack(tensor)
     return tensor

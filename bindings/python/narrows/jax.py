@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from narrows import _narrows, _operands, _ops
+from narrows import _jax_sharding, _narrows, _operands, _ops
 
 try:
     from jax import ffi
@@ -89,6 +89,15 @@ def _equal_ranks(arrays):
     return [a.reshape((1,) * (rank - a.ndim) + a.shape) for a in arrays]
 
 
+def _on_devices(call, aliases, *arrays):
+    """Split over the devices where the arrays are and the op may be, else on whole arrays."""
+    if aliases or not _jax_sharding.may_be_split(call.op):
+        return _on_platform(call, aliases, *arrays)
+    run = functools.partial(_on_platform, call, ())
+    again = functools.partial(_on_devices, call, ())
+    return _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)(*arrays)
+
+
 def _on_platform(call, aliases, *arrays):
     _register()
     if call.op.flags & 2 and len({a.ndim for a in arrays}) > 1:
@@ -110,12 +119,12 @@ def _platforms():
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _differentiable(call, *arrays):
-    return _on_platform(call, (), *arrays)
+    return _on_devices(call, (), *arrays)
 
 
 def _forward(call, *arrays):
     every = _Call(call.op, call.present, (1 << len(call.op.outputs)) - 1)  # what exists for backward only, too
-    outputs = _on_platform(every, (), *arrays)
+    outputs = _on_devices(every, (), *arrays)
     indices = [j for j, _ in every.outputs(arrays)]
     kept = tuple(y for j, y in zip(indices, outputs, strict=True) if call.op.saved >> (32 + j) & 1)
     return tuple(y for j, y in zip(indices, outputs, strict=True) if call.wanted >> j & 1), (arrays, kept)
@@ -138,7 +147,7 @@ def _backward(call, saved, gradients):
     floating = [i for i in places if jnp.issubdtype(given[i].dtype, jnp.floating)]
     present = sum(1 << i for i, x in enumerate(inputs) if x is not None)
     wanted = _Call(backward, present, sum(1 << i for i in floating))
-    found = dict(zip(floating, _on_platform(wanted, (), *(x for x in inputs if x is not None)), strict=True))
+    found = dict(zip(floating, _on_devices(wanted, (), *(x for x in inputs if x is not None)), strict=True))
     zero = lambda x: np.zeros(x.shape, jax.dtypes.float0)  # noqa: E731
     return tuple(found[i].reshape(given[i].shape) if i in found else zero(given[i]) for i in places)
 
@@ -151,7 +160,7 @@ def _jitted(call, aliases, donated):
     if call.op.backward is not None and not aliases:
         function = functools.partial(_differentiable, call)
     else:
-        function = functools.partial(_on_platform, call, aliases)
+        function = functools.partial(_on_devices, call, aliases)
     return jax.jit(function, donate_argnums=donated)
 
 

@@ -1,4 +1,4 @@
-// arrays.cpp -- how arrays are read: the route of each type, the buffer protocol, DLPack capsules; and allocation.
+// arrays.cpp -- how arrays are read: the route of each type, DLPack capsules; and allocation. numpy.cpp and torch.cpp have theirs.
 #include "arrays.h"
 
 #include <atomic>
@@ -67,65 +67,6 @@ TypeRoute classify(PyObject* object) {
   return {Route::refused, "no array: it has no __dlpack__"};
 }
 
-// ---- dtypes of the buffer protocol ----
-
-DLDataType buffer_dtype(const char* format) {
-  if (*format == '<' || *format == '=' || *format == '@' || *format == '|') ++format;
-  if (*format == '\0' || format[1] != '\0') return {};
-  switch (*format) {
-    case '?': return {kDLBool, 8, 1};
-    case 'b': return {kDLInt, 8, 1};
-    case 'B': return {kDLUInt, 8, 1};
-    case 'h': return {kDLInt, 16, 1};
-    case 'H': return {kDLUInt, 16, 1};
-    case 'i': return {kDLInt, 32, 1};
-    case 'I': return {kDLUInt, 32, 1};
-    case 'l':
-    case 'q': return {kDLInt, 64, 1};
-    case 'L':
-    case 'Q': return {kDLUInt, 64, 1};
-    case 'e': return {kDLFloat, 16, 1};
-    case 'f': return {kDLFloat, 32, 1};
-    case 'd': return {kDLFloat, 64, 1};
-    default: return {};
-  }
-}
-
-// "numpy.float32" of numpy.dtype(...), for messages.
-std::string describe_dtype(PyObject* object) {
-  const Ref dtype(PyObject_GetAttrString(object, "dtype"));
-  const Ref text(dtype ? PyObject_Str(dtype.get()) : nullptr);
-  const char* const utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-  PyErr_Clear();
-  return utf8 == nullptr ? "unknown" : utf8;
-}
-
-// numpy.dtype of each NW_DTYPE_*; a reference that is kept. NULL: exception set.
-PyObject* numpy_dtype(const nw_spec& spec) {
-  const char* const name = dtype_name(spec.dtype);
-  if (spec.dtype.code == kDLBfloat) {
-    static PyObject* const bfloat16 = import_attribute("ml_dtypes", "bfloat16").release();
-    if (bfloat16 == nullptr && !PyErr_Occurred())
-      PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
-    return bfloat16;
-  }
-  const Ref numpy(PyImport_ImportModule("numpy"));
-  const Ref dtype(numpy ? PyObject_CallMethod(numpy.get(), "dtype", "s", name) : nullptr);
-  return dtype.get() == nullptr ? nullptr : Ref::borrow(dtype.get()).release();
-}
-
-PyObject* numpy_empty(const OutputSpec& output) {
-  const nw_spec& spec = output.spec;
-  static PyObject* const empty = import_attribute("numpy", "empty").release();
-  static PyObject* dtypes[6][4] = {};  // by code and log2(bytes): built-in dtypes live as long as NumPy
-  if (empty == nullptr) return nullptr;
-  const int code = spec.dtype.code == kDLBool ? 5 : spec.dtype.code;
-  PyObject*& dtype = dtypes[code > 5 ? 3 : code][spec.dtype.bits == 64 ? 3 : spec.dtype.bits / 16];
-  if (dtype == nullptr) dtype = numpy_dtype(spec);
-  if (dtype == nullptr) return nullptr;
-  return PyObject_CallFunctionObjArgs(empty, output.shape.get(), dtype, nullptr);
-}
-
 // A framework's own functions in Python: narrows._cupy.
 PyObject* cupy_function(const char* name) { return import_attribute("narrows._cupy", name).release(); }
 
@@ -164,49 +105,7 @@ bool Array::assign(const DLTensor& source) {
   return true;
 }
 
-bool Array::read_bfloat16(PyObject* object) {
-  static PyObject* const uint16 = import_attribute("numpy", "uint16").release();
-  const Ref view(uint16 == nullptr ? nullptr : PyObject_CallMethod(object, "view", "O", uint16));
-  if (!view || !read_buffer(view.get())) return false;
-  tensor.dtype = {kDLBfloat, 16, 1};
-  return true;
-}
-
-bool Array::read_buffer(PyObject* object) {
-  if (PyObject_GetBuffer(object, &view_, PyBUF_RECORDS_RO) != 0) {
-    PyErr_Clear();
-    const std::string dtype = describe_dtype(object);
-    if (dtype == "bfloat16") return read_bfloat16(object);
-    PyErr_Format(PyExc_TypeError, "a NumPy array of dtype %s; expected numbers or bool", dtype.c_str());
-    return false;
-  }
-  has_view_ = true;
-  read_only = view_.readonly != 0;
-  const DLDataType dtype = buffer_dtype(view_.format == nullptr ? "B" : view_.format);
-  if (dtype.bits == 0 || view_.itemsize * 8 != dtype.bits) {
-    const char* const order = view_.format != nullptr && (*view_.format == '>' || *view_.format == '!') ? ", big-endian" : "";
-    PyErr_Format(PyExc_TypeError, "a NumPy array of dtype %s%s; expected little-endian numbers or bool",
-                 describe_dtype(object).c_str(), order);
-    return false;
-  }
-  if (view_.ndim > NW_MAX_NDIM) {
-    PyErr_Format(PyExc_ValueError, "a NumPy array of %d dimensions; expected %d at most", view_.ndim, NW_MAX_NDIM);
-    return false;
-  }
-  for (int i = 0; i < view_.ndim; ++i) {
-    shape_[i] = view_.shape[i];
-    strides_[i] = view_.strides[i] / view_.itemsize;
-    if (strides_[i] * view_.itemsize != view_.strides[i] && shape_[i] > 1) {
-      PyErr_Format(PyExc_ValueError, "a NumPy array with a stride of %zd bytes; expected a multiple of the item size, %zd",
-                   view_.strides[i], view_.itemsize);
-      return false;
-    }
-  }
-  tensor = {view_.buf, {kDLCPU, 0}, view_.ndim, dtype, shape_, strides_, 0};
-  return true;
-}
-
-bool Array::read_capsule(PyObject*, PyObject* capsule) {
+bool Array::read_capsule(PyObject* capsule) {
   const DLTensor* source = nullptr;
   if (!open_capsule(capsule, &managed_, &versioned_, &source, &read_only)) return false;
   return assign(*source);
@@ -216,14 +115,16 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
   clear();
   switch (route.route) {
     case Route::own: read_only = own_read_only(object); return assign(*own_tensor(object));
-    case Route::numpy: return read_buffer(object);
+    case Route::numpy: return read_numpy(object);
     case Route::torch:
     case Route::torch_other: return read_torch(object, this);
     case Route::cupy:
     case Route::jax:
     case Route::dlpack: {
       const Ref capsule(dlpack_capsule(object, stream));
-      return capsule && read_capsule(object, capsule.get());
+      if (!capsule || !read_capsule(capsule.get())) return false;
+      read_only |= route.route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
+      return true;
     }
     default: break;
   }
@@ -233,9 +134,7 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
 }
 
 void Array::clear() {
-  if (has_view_) PyBuffer_Release(&view_);
   if (managed_ != nullptr) release_managed(managed_, versioned_);
-  has_view_ = false;
   managed_ = nullptr;
   read_only = false;
 }

@@ -11,7 +11,7 @@ enum class Route : uint8_t {
   none,         // an absent input
   number,       // a scalar operand
   own,          // narrows.Tensor
-  numpy,        // the buffer protocol
+  numpy,        // NumPy's C struct
   torch,        // exactly Tensor or Parameter: the gate decides, then the C exchange API
   torch_other,  // FakeTensor and other subclasses: always torch's dispatcher
   jax,          // a jitted call, never read
@@ -36,6 +36,7 @@ struct OutputSpec {
 
   nw_spec spec;
   Ref shape, strides;
+  Ref torch_arguments;  // what torch_empty() calls torch with on the CPU; set by the first call that needs it
 };
 
 // One tensor of a call, with its own copy of shape and strides, so that nothing moves when the GIL is released.
@@ -55,15 +56,13 @@ class Array {
   bool read_only = false;
 
  private:
-  bool read_buffer(PyObject* object);
-  bool read_bfloat16(PyObject* object);
-  bool read_capsule(PyObject* object, PyObject* capsule);
+  bool read_numpy(PyObject* object);
+  bool read_capsule(PyObject* capsule);
   void clear();
 
   int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];
-  Py_buffer view_;
   void* managed_ = nullptr;  // a DLManagedTensorVersioned, or a DLManagedTensor
-  bool has_view_ = false, versioned_ = false;
+  bool versioned_ = false;
 };
 
 // ---- torch ----
@@ -77,7 +76,13 @@ bool read_torch(PyObject* object, Array* out);
 // Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.
 Route torch_route(PyTypeObject* type);
 bool torch_stream(DLDevice device, void** stream);
+// output.torch_arguments; a new reference. NULL: exception set.
+PyObject* torch_empty_arguments(const OutputSpec& output);
 PyObject* torch_empty(const OutputSpec& output, DLDevice device);
+
+// ---- NumPy ----
+
+PyObject* numpy_empty(const OutputSpec& output);
 
 // The framework's current stream on a device, as a native handle. False: exception set.
 bool current_stream(Route route, DLDevice device, void** stream);

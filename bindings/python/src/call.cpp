@@ -1,176 +1,12 @@
-// call.cpp -- one call of an op: the arguments, the route of each array, outputs, nw_run without the GIL. What cannot be done here
-// (torch's dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params
-// bound. Steps 1 and 2 of a tensor's path meet in launch().
-#include <algorithm>
-#include <cstring>
-#include <new>
+// call.cpp -- one call of an op: the route of each array, outputs, nw_run without the GIL. What cannot be done here (torch's
+// dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params bound.
+// Steps 1 and 2 of a tensor's path meet in launch().
+#include "call.h"
 
-#include "op.h"
+#include <cstring>
 
 namespace narrows::python {
 namespace {
-
-constexpr size_t kBlob = 256;  // bytes that a call keeps on the stack
-constexpr uint64_t kAll = ~uint64_t{0};
-
-// As many elements as the op has tensors, without the heap; none beyond those is touched.
-template <class T>
-class Stack {
- public:
-  explicit Stack(uint32_t count) : count_(count < NW_MAX_TENSORS ? count : NW_MAX_TENSORS) {
-    for (uint32_t i = 0; i < count_; ++i) new (get() + i) T;
-  }
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-  ~Stack() {
-    for (uint32_t i = 0; i < count_; ++i) get()[i].~T();
-  }
-  T* get() { return reinterpret_cast<T*>(storage_); }
-  T& operator[](uint32_t i) { return get()[i]; }
-  const T& operator[](uint32_t i) const { return reinterpret_cast<const T*>(storage_)[i]; }
-
- private:
-  alignas(T) unsigned char storage_[NW_MAX_TENSORS * sizeof(T)];
-  uint32_t count_;
-};
-
-// The arguments of one call. Objects are borrowed from the caller.
-struct Call {
-  explicit Call(Op* op) : op(op), declaration(*op->declaration) {
-    const uint64_t size = declaration.op->params_size;
-    if (size > kBlob) large.reset(new unsigned char[size]);
-    blob = size > kBlob ? large.get() : small;
-    if (size != 0) std::memcpy(blob, op->blob, size);
-  }
-
-  Op* op;
-  const Declaration& declaration;
-  unsigned char* blob;
-  unsigned char small[kBlob];
-  std::unique_ptr<unsigned char[]> large;
-
-  PyObject* objects[NW_MAX_TENSORS] = {};  // inputs, then outputs
-  Route routes[NW_MAX_TENSORS] = {};
-  const char* reasons[NW_MAX_TENSORS];
-  uint32_t num_inputs = 0, num_outputs = 0;
-  int lead = -1;  // the first input that is an array: outputs are of its framework
-
-  PyObject *out = nullptr, *stream_object = nullptr, *device = nullptr;
-  const char *backend = nullptr, *kernel = nullptr;
-  uint32_t flags = 0;
-  uint64_t wanted = kAll;  // bit j: output j
-
-  Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
-  void* stream = nullptr;
-  DLDevice where{kDLCPU, 0};
-};
-
-// ---- arguments ----
-
-bool add_input(Call& c, uint32_t index, PyObject* object) {
-  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
-    PyErr_Format(PyExc_TypeError, "%s takes %d tensors; %d were given", c.declaration.op->name,
-                 static_cast<int>(c.declaration.inputs.size()), static_cast<int>(index) + 1);
-    return false;
-  }
-  if (c.objects[index] != nullptr) {
-    PyErr_Format(PyExc_TypeError, "%s: %U is given twice", c.declaration.op->name, c.declaration.inputs[index]);
-    return false;
-  }
-  c.objects[index] = object;
-  if (index >= c.num_inputs) c.num_inputs = index + 1;
-  return true;
-}
-
-const char* text_of(PyObject* value, const char* what) {
-  if (value == Py_None) return nullptr;
-  const char* const text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
-  if (text == nullptr && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is %R; expected a str", what, value);
-  return text;
-}
-
-// How the call is made, whatever the op.
-enum Option { kOut, kStream, kDevice, kBackend, kKernel, kDeterministic, kNoOption };
-Option find_option(PyObject* name, bool exactly) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("out"),    PyUnicode_InternFromString("stream"),
-                                    PyUnicode_InternFromString("device"), PyUnicode_InternFromString("backend"),
-                                    PyUnicode_InternFromString("kernel"), PyUnicode_InternFromString("deterministic")};
-  for (int i = 0; i < kNoOption; ++i)
-    if (names[i] == name || (!exactly && PyUnicode_Compare(names[i], name) == 0)) return static_cast<Option>(i);
-  return kNoOption;
-}
-
-bool set_option(Call& c, Option option, PyObject* value) {
-  PyObject* const given = value == Py_None ? nullptr : value;
-  switch (option) {
-    case kOut: c.out = given; break;
-    case kStream: c.stream_object = given; break;
-    case kDevice: c.device = given; break;
-    case kBackend: c.backend = text_of(value, "backend"); break;
-    case kKernel: c.kernel = text_of(value, "kernel"); break;
-    default: c.flags = PyObject_IsTrue(value) == 1 ? NW_DETERMINISTIC : 0;
-  }
-  return !PyErr_Occurred();
-}
-
-// Names are interned, and so are those of a call in source code: the second round is for the others.
-bool set_keyword(Call& c, PyObject* name, PyObject* value) {
-  for (const bool exactly : {true, false}) {
-    for (uint32_t i = 0; i < c.declaration.inputs.size(); ++i) {
-      PyObject* const input = c.declaration.inputs[i];
-      if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
-    }
-    if (const int field = find_field(c.declaration, name, exactly); field >= 0)
-      return set_field(c.declaration, field, value, c.blob);
-    if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
-  }
-  PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);
-  return false;
-}
-
-// `out` is an array, or for several outputs a sequence of arrays and None.
-bool set_outputs(Call& c) {
-  const uint32_t count = c.declaration.op->num_outputs;
-  PyObject** const outputs = c.objects + c.num_inputs;
-  if (c.num_inputs + count > NW_MAX_TENSORS) {
-    PyErr_Format(PyExc_TypeError, "%s: more than %d tensors", c.declaration.op->name, NW_MAX_TENSORS);
-    return false;
-  }
-  c.num_outputs = count;
-  if (c.out == nullptr) return true;
-  if (!PyTuple_Check(c.out) && !PyList_Check(c.out)) {
-    outputs[0] = c.out;
-    if (count - c.declaration.op->num_aux == 1) return true;
-    PyErr_Format(PyExc_TypeError, "%s: out is one array; expected a tuple of %d", c.declaration.op->name,
-                 static_cast<int>(count - c.declaration.op->num_aux));
-    return false;
-  }
-  const Py_ssize_t given = PySequence_Size(c.out);
-  if (given > count || given < static_cast<Py_ssize_t>(count - c.declaration.op->num_aux)) {
-    PyErr_Format(PyExc_TypeError, "%s: out has %zd arrays; expected %d", c.declaration.op->name, given, static_cast<int>(count));
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < given; ++i) {
-    const Ref item(PySequence_GetItem(c.out, i));  // the sequence keeps it alive; this thread keeps the sequence
-    outputs[i] = item.get() == Py_None ? nullptr : item.get();
-  }
-  return true;
-}
-
-bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  for (Py_ssize_t i = 0; i < count; ++i)
-    if (!add_input(c, static_cast<uint32_t>(i), arguments[i])) return false;
-  const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
-  for (Py_ssize_t i = 0; i < named; ++i)
-    if (!set_keyword(c, PyTuple_GetItem(keywords, i), arguments[count + i])) return false;
-  for (int32_t i = 0; i < c.op->operands; ++i) {
-    if (c.objects[i] != nullptr && c.objects[i] != Py_None) continue;
-    PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands,
-                 c.declaration.inputs[static_cast<uint32_t>(i)]);
-    return false;
-  }
-  return set_outputs(c);
-}
 
 void find_routes(Call& c) {
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
@@ -265,8 +101,6 @@ bool read_one(Call& c, uint32_t i) {
   return false;
 }
 
-bool is_array(const Call& c, uint32_t i) { return c.objects[i] != nullptr && c.routes[i] > Route::number; }
-
 bool find_stream(Call& c) {
   if (c.stream_object != nullptr) {
     const Ref handle(PyObject_HasAttrString(c.stream_object, "handle") ? PyObject_GetAttrString(c.stream_object, "handle")
@@ -286,7 +120,7 @@ bool find_stream(Call& c) {
 bool check_streams(Call& c) {
   if (c.where.device_type == kDLCPU || c.stream_object != nullptr) return true;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
-    if (!is_array(c, i) || c.routes[i] == Route::dlpack) continue;  // a producer orders itself on the stream that it is told
+    if (!c.is_array(i) || c.routes[i] == Route::dlpack) continue;  // a producer orders itself on the stream that it is told
     void* other = c.stream;
     if (c.routes[i] == Route::own)
       other = own_stream(c.objects[i]);
@@ -309,7 +143,7 @@ bool read_inputs(Call& c) {
   if (!find_stream(c)) return false;
   DLDataType dtype = c.arrays[lead].tensor.dtype;
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
-    if (!is_array(c, i)) continue;
+    if (!c.is_array(i)) continue;
     if (i != lead && !read_one(c, i)) return false;
     dtype = c.arrays[i].tensor.dtype;  // of the last one: the condition of a `where` comes before its operands
   }
@@ -321,68 +155,6 @@ bool read_inputs(Call& c) {
   return check_streams(c);
 }
 
-void fill(Call& c, nw_call& call, const DLTensor** pointers) {
-  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) pointers[i] = is_array(c, i) ? &c.arrays[i].tensor : nullptr;
-  call = {};
-  call.struct_size = sizeof call;
-  call.flags = c.flags;
-  call.num_inputs = c.num_inputs;
-  call.num_outputs = c.num_outputs;
-  call.op = c.declaration.op->name;
-  call.inputs = pointers;
-  call.outputs = pointers + c.num_inputs;
-  call.params = c.declaration.op->params_size == 0 ? nullptr : c.blob;
-  call.params_size = c.declaration.op->params_size;
-  call.stream = c.stream;
-  call.backend = c.backend;
-  call.kernel = c.kernel;
-}
-
-// All that inference may depend on, as words, and their hash.
-void describe(const Call& c, SpecKey& key) {
-  key.size = 0;
-  const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
-  for (uint32_t i = 0; i < c.num_inputs; ++i) {
-    if (!is_array(c, i)) {
-      add(~uint64_t{0});
-      continue;
-    }
-    const DLTensor& t = c.arrays[i].tensor;
-    const uint64_t address = reinterpret_cast<uint64_t>(t.data) + t.byte_offset;
-    uint64_t dtype = 0;
-    std::memcpy(&dtype, &t.dtype, sizeof t.dtype);
-    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address | 256)) << 40 |
-        uint64_t{t.strides != nullptr} << 48);
-    uint64_t device = 0;
-    std::memcpy(&device, &t.device, sizeof t.device);
-    add(device);
-    for (int32_t d = 0; d < t.ndim; ++d) add(static_cast<uint64_t>(t.shape[d]));
-    for (int32_t d = 0; t.strides != nullptr && d < t.ndim; ++d) add(static_cast<uint64_t>(t.strides[d]));
-  }
-  for (uint64_t at = 0; at < c.declaration.op->params_size; at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, c.declaration.op->params_size - at));
-    add(word);
-  }
-  key.hash = key.size;
-  for (size_t i = 0; i < key.size; ++i) key.hash = (key.hash ^ key.words[i]) * 0x9E3779B97F4A7C15u, key.hash ^= key.hash >> 32;
-}
-
-bool infer(Call& c, const nw_call& call, OutputSpec* outputs) {
-  SpecKey key;
-  const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
-  if (plain) describe(c, key);
-  if (plain && c.op->cache->find(key, outputs, c.num_outputs)) return true;
-  nw_spec specs[NW_MAX_TENSORS];
-  nw_error error{};
-  const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
-  if (status != NW_OK) return raise(status, error) != nullptr;
-  for (uint32_t j = 0; j < c.num_outputs; ++j)
-    if (!outputs[j].assign(specs[j])) return false;
-  if (plain) c.op->cache->put(key, outputs, c.num_outputs);
-  return true;
-}
-
 // ---- outputs ----
 
 // The arrays that a call returns, where they were allocated here.
@@ -390,7 +162,7 @@ using Outputs = Stack<Ref>;
 
 bool read_given_outputs(Call& c) {
   for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
-    if (!is_array(c, i) && c.objects[i] == nullptr) continue;
+    if (!c.is_array(i) && c.objects[i] == nullptr) continue;
     if (!read_one(c, i)) return false;
     if (!c.arrays[i].read_only) continue;
     PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name);
@@ -421,7 +193,7 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
 bool is_tiny(const Call& c) {
   constexpr int64_t kElements = 1024;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
-    if (!is_array(c, i)) continue;
+    if (!c.is_array(i)) continue;
     int64_t count = 1;
     for (int32_t d = 0; d < c.arrays[i].tensor.ndim && count <= kElements; ++d) count *= c.arrays[i].tensor.shape[d];
     if (count > kElements) return false;
@@ -543,62 +315,6 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
     if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i]))
       return nullptr;
   return run(c);
-}
-
-// op._infer([(dtype, shape) | None, ...], device_type): [(dtype, shape) | None, ...]. Reads no memory.
-PyObject* op_infer(PyObject* self, PyObject* arguments) {
-  PyObject* inputs = nullptr;
-  int device_type = kDLCPU;
-  if (!PyArg_ParseTuple(arguments, "O|i", &inputs, &device_type)) return nullptr;
-  Call c(reinterpret_cast<Op*>(self));
-  const Py_ssize_t count = PySequence_Size(inputs);
-  if (count < 0 || runtime() == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const Ref input(PySequence_GetItem(inputs, i));
-    if (!input || !add_input(c, static_cast<uint32_t>(i), input.get())) return nullptr;
-    if (input.get() == Py_None) continue;
-    PyObject *dtype = nullptr, *shape = nullptr;
-    int64_t extents[NW_MAX_NDIM];
-    DLTensor t{};
-    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape) || !parse_dtype(dtype, &t.dtype)) return nullptr;
-    t.ndim = static_cast<int32_t>(PyTuple_Size(shape));
-    if (t.ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%d dimensions; expected 16 at most", t.ndim);
-    for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
-    if (PyErr_Occurred()) return nullptr;
-    t.device = {static_cast<DLDeviceType>(device_type), 0};
-    t.data = pointer(256);  // never read: its alignment is what counts
-    t.shape = extents;
-    c.routes[i] = Route::own;
-    if (!c.arrays[i].assign(t)) return nullptr;
-  }
-  if (!set_outputs(c)) return nullptr;
-  const DLTensor* pointers[NW_MAX_TENSORS];
-  nw_call call;
-  Stack<OutputSpec> specs(c.num_outputs);
-  fill(c, call, pointers);
-  if (!infer(c, call, specs.get())) return nullptr;
-  Ref list(PyList_New(c.num_outputs));
-  for (uint32_t j = 0; list && j < c.num_outputs; ++j)
-    PyList_SetItem(list.get(), j,
-                   specs[j].spec.ndim < 0 ? Ref::borrow(Py_None).release()
-                                          : Py_BuildValue("sO", dtype_name(specs[j].spec.dtype), specs[j].shape.get()));
-  return list.release();
-}
-
-bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
-  const Guard guard(mutex_);
-  if (entries_ == nullptr) return false;
-  const Entry& entry = entries_[key.hash % kEntries];
-  if (entry.specs.size() != count || entry.key.size() != key.size || !std::equal(entry.key.begin(), entry.key.end(), key.words))
-    return false;
-  std::copy(entry.specs.begin(), entry.specs.end(), specs);
-  return true;
-}
-
-void SpecCache::put(const SpecKey& key, const OutputSpec* specs, uint32_t count) {
-  const Guard guard(mutex_);
-  if (entries_ == nullptr) entries_ = std::make_unique<Entry[]>(kEntries);
-  entries_[key.hash % kEntries] = {{key.words, key.words + key.size}, {specs, specs + count}};
 }
 
 }  // namespace narrows::python

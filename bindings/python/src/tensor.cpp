@@ -86,12 +86,12 @@ void release_export(Managed* managed) {
   delete managed;
 }
 
-PyObject* export_tensor(PyObject* self, bool versioned) {
+PyObject* export_tensor(PyObject* self, bool versioned, bool copied) {
   Tensor* const t = as_tensor(self);
   Py_INCREF(self);
   void* managed = nullptr;
   if (versioned) {
-    const uint64_t flags = t->read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    const uint64_t flags = (t->read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) | (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
     managed = new DLManagedTensorVersioned{{1, 3}, self, release_export<DLManagedTensorVersioned>, flags, t->dl};
   } else {
     managed = new DLManagedTensor{t->dl, self, release_export<DLManagedTensor>};
@@ -103,17 +103,34 @@ PyObject* export_tensor(PyObject* self, bool versioned) {
 
 bool is_none(PyObject* object) { return object == nullptr || object == Py_None; }
 
-// Work on the consumer's stream waits for what is on ours; -1: the consumer sees to it.
+// Work on the consumer's stream waits for what is on ours; -1: the consumer sees to it. The CPU has no streams.
 bool order_export(const Tensor* t, PyObject* stream) {
-  if (t->dl.device.device_type == kDLCPU) return true;
-  const long long number = is_none(stream) ? (t->dl.device.device_type == kDLROCM ? 0 : 1) : PyLong_AsLongLong(stream);
+  const bool cpu = t->dl.device.device_type == kDLCPU;
+  const long long number = !is_none(stream) ? PyLong_AsLongLong(stream) : cpu ? -1 : t->dl.device.device_type == kDLROCM ? 0 : 1;
   if (PyErr_Occurred()) return false;
   if (number == -1) return true;
+  if (cpu) return PyErr_Format(PyExc_RuntimeError, "stream = %lld for a tensor on the CPU; expected None", number), false;
   void* const consumer = stream_from_number(t->dl.device.device_type, number);
   if (consumer == t->stream) return true;
   nw_error error{};
   const int32_t status = nw_stream_wait(runtime(), t->dl.device, consumer, t->stream, &error);
   return status == NW_OK || raise(status, error) != nullptr;
+}
+
+// What __dlpack__ exports: the tensor itself, or a copy where one is asked for, here or on the CPU. NULL: exception set.
+PyObject* export_source(PyObject* self, PyObject* device, PyObject* copy) {
+  const DLDevice own = as_tensor(self)->dl.device;
+  int type = own.device_type, id = own.device_id;
+  if (!is_none(device) && !PyArg_ParseTuple(device, "ii", &type, &id)) return nullptr;
+  const int wanted = is_none(copy) ? -1 : PyObject_IsTrue(copy);
+  if (wanted < 0 && PyErr_Occurred()) return nullptr;
+  const bool moves = type != own.device_type || id != own.device_id;
+  if (moves && (type != kDLCPU || wanted == 0))
+    return PyErr_Format(PyExc_BufferError, "the tensor is on another device; expected that one, or the CPU and copy=None or True");
+  if (!moves && wanted != 1) return Ref::borrow(self).release();
+  const Ref to(import_attribute("narrows._device", "to")), target(import_attribute("narrows._device", "Device"));
+  const Ref where(to && target ? PyObject_CallFunction(target.get(), "ii", type, id) : nullptr);
+  return where ? PyObject_CallFunctionObjArgs(to.get(), self, where.get(), nullptr) : nullptr;
 }
 
 PyObject* tensor_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -122,15 +139,13 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords)
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
                                    &device, &copy))
     return nullptr;
-  const Tensor* const t = as_tensor(self);
-  int type = 0, id = 0, major = 0, minor = 0;
-  if (!is_none(device) && !PyArg_ParseTuple(device, "ii", &type, &id)) return nullptr;
-  if (!is_none(device) && (type != t->dl.device.device_type || id != t->dl.device.device_id))
-    return PyErr_Format(PyExc_BufferError, "the tensor is on another device; use .to()");
-  if (!is_none(copy) && PyObject_IsTrue(copy)) return PyErr_Format(PyExc_BufferError, "copy=True; use .to() with the same device");
+  int major = 0, minor = 0;
   if (!is_none(max_version) && !PyArg_ParseTuple(max_version, "ii", &major, &minor)) return nullptr;
+  const Ref source(export_source(self, device, copy));
+  if (!source) return nullptr;
+  const Tensor* const t = as_tensor(source.get());
   if (major < 1 && t->read_only) return PyErr_Format(PyExc_BufferError, "a read-only tensor needs DLPack 1.0 or later");
-  return order_export(t, stream) ? export_tensor(self, major >= 1) : nullptr;
+  return order_export(t, stream) ? export_tensor(source.get(), major >= 1, source.get() != self) : nullptr;
 }
 
 PyObject* tensor_dlpack_device(PyObject* self, PyObject*) {
@@ -336,6 +351,7 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
     return PyErr_Format(PyExc_NotImplementedError, "dtype of code %d, %d bits, %d lanes", source->dtype.code, source->dtype.bits,
                         source->dtype.lanes);
   own_layout(t, checked.tensor);
+  t->read_only |= route_of(object).route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
   t->stream = stream;
   return result.release();
 }

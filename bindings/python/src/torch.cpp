@@ -17,6 +17,7 @@ struct Torch {
   PyObject *empty_cpu = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   bool (*grad_enabled)() = nullptr;
+  int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
   const DLPackExchangeAPI* api = nullptr;
   PyObject* dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -56,6 +57,8 @@ Torch* load() {
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+  if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
   t->api = exchange_api(t->tensor);
   return t.release();
 }
@@ -78,7 +81,7 @@ long number(PyObject* function) {
 
 // Neither a mode, nor forward-mode differentiation, nor, for an op that heeds it, autocast is on.
 int nothing_is_traced(const Torch& t, bool autocast) {
-  const long modes = number(t.dispatch_modes);
+  const int64_t modes = t.mode_count != nullptr ? t.mode_count() : number(t.dispatch_modes);
   if (modes != 0) return modes < 0 ? -1 : 0;
   PyObject* const level = PyDict_GetItemWithError(t.forward_ad, t.current_level);
   if (level == nullptr || PyLong_AsLong(level) >= 0) return PyErr_Occurred() ? -1 : 0;
@@ -186,12 +189,18 @@ bool torch_stream(DLDevice device, void** stream) {
   return !PyErr_Occurred();
 }
 
+PyObject* torch_empty_arguments(const OutputSpec& output) {
+  Torch* const t = torch();
+  PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
+  return dtype == nullptr ? nullptr : PyTuple_Pack(3, output.shape.get(), output.strides.get(), dtype);
+}
+
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
   PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
   if (dtype == nullptr) return nullptr;
-  if (device.device_type == kDLCPU && t->empty_cpu != nullptr)
-    return PyObject_CallFunctionObjArgs(t->empty_cpu, output.shape.get(), output.strides.get(), dtype, nullptr);
+  if (device.device_type == kDLCPU && t->empty_cpu != nullptr && output.torch_arguments)
+    return PyObject_CallObject(t->empty_cpu, output.torch_arguments.get());
   const char* const type = device.device_type == kDLCPU ? "cpu" : "cuda";  // torch names ROCm's devices so too
   const Ref where(PyObject_CallFunction(t->device, "si", type, device.device_id));
   const Ref keywords(where ? Py_BuildValue("{sOsO}", "dtype", dtype, "device", where.get()) : nullptr);

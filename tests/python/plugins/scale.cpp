@@ -1,5 +1,5 @@
 // A plugin's own ops with a backward, for f32 and f64: test.scale/1 is y = factor*x, and test.affine/1 is y = a*x + b with an
-// optional b, of which backward reads x and a.
+// optional b, of which backward reads x and a. The backward of test.scale/1 has a backward too.
 #include <narrows/plugin.hpp>
 
 using narrows::plugin::dtype;
@@ -25,6 +25,19 @@ void scale_backward(const Launch& call) {  // grad_y?, x, y? -> grad_x
   const bool zero = !call.has_input(0);
   call.out(0).dtype.bits == 32 ? run_scale(call, zero ? nullptr : call.input<float>(0))
                                : run_scale(call, zero ? nullptr : call.input<double>(0));
+}
+
+template <class T>
+void run_scale_twice(const Launch& call) {
+  for (uint32_t j = 1; j < 3; ++j) {  // the gradient of grad_y alone depends on the incoming one
+    if (!call.has_output(j)) continue;
+    T* const out = call.output<T>(j);
+    call.parallel_for(call.size(j), [=](int64_t i) { out[i] = 0; });
+  }
+  if (call.has_output(0)) run_scale(call, call.has_input(0) ? call.input<T>(0) : nullptr);
+}
+void scale_backward_backward(const Launch& call) {  // grad_grad_x?, grad_y?, x, y?, grad_x? -> grad_grad_y?, grad_x?, grad_y?
+  call.in(2).dtype.bits == 32 ? run_scale_twice<float>(call) : run_scale_twice<double>(call);
 }
 
 template <class T>
@@ -67,6 +80,15 @@ NARROWS_PLUGIN("test",
                 .outputs = {"grad_x?"},
                 .shape_rule = "like 1",
                 .kernel = scale_backward,
+                .params = kScale,
+                .params_size = sizeof(Scale),
+                .dtypes = kFloats,
+                .backward = "test.scale_backward_backward/1"},
+               {.name = "test.scale_backward_backward/1",
+                .inputs = {"grad_grad_x?", "grad_y?", "x", "y?", "grad_x?"},
+                .outputs = {"grad_grad_y?", "grad_of_x?", "grad_of_y?"},
+                .shape_rule = "like 2 ; like 2 ; like 2",
+                .kernel = scale_backward_backward,
                 .params = kScale,
                 .params_size = sizeof(Scale),
                 .dtypes = kFloats},

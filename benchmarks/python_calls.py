@@ -1,0 +1,139 @@
+"""What a call from Python costs, beside the framework's own: best of many short rounds that alternate, so compare within a row.
+
+    PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1]
+
+A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+
+import narrows
+
+HERE = pathlib.Path(__file__).parent
+
+TUTORIAL = """
+#include <torch/extension.h>
+// The cell of PyTorch's C++ extension tutorial in ATen's functions.
+using T = at::Tensor;
+std::vector<T> forward(T x, T w, T b, T h, T c) {
+  T X = at::cat({h, x}, 1), gates = at::addmm(b, X, w.t());
+  auto parts = gates.chunk(3, 1);
+  T i = at::sigmoid(parts[0]), o = at::sigmoid(parts[1]), z = at::elu(parts[2]), cell = c + z * i;
+  return {at::tanh(cell) * o, cell, i, o, z, X, gates};
+}
+T d_sigmoid(T z) { T s = at::sigmoid(z); return (1 - s) * s; }
+T d_tanh(T z) { return 1 - z.tanh().pow(2); }
+T d_elu(T z) { T e = z.exp(); return (z > 0).type_as(z) + (z < 0).type_as(z) * e; }
+std::vector<T> backward(T gh, T gc, T cell, T i, T o, T z, T X, T gates, T w) {
+  T dO = at::tanh(cell) * gh, d_cell = d_tanh(cell) * (o * gh) + gc, dI = z * d_cell, dZ = i * d_cell;
+  auto parts = gates.chunk(3, 1);
+  T d_gates = at::cat({dI * d_sigmoid(parts[0]), dO * d_sigmoid(parts[1]), dZ * d_elu(parts[2])}, 1);
+  T d_w = d_gates.t().mm(X), d_b = d_gates.sum(0, true), d_X = d_gates.mm(w);
+  const auto state = gh.size(1);
+  return {d_X.slice(1, 0, state), d_X.slice(1, state), d_w, d_b, d_cell};
+}
+"""
+
+
+def torch_rows(torch):
+    torch.set_num_threads(1)
+    a, b, c = (torch.rand(4, 4) for _ in range(3))
+    add = {"torch": torch.add, "narrows": narrows.add}
+    yield "torch add(out=), goal 0.9", add, (a, b), {"out": c}
+    yield "torch add, goal 1.0", add, (a, b)
+    yield "torch add a number", add, (a, 2)
+    w = torch.rand(4, 4, 3)
+    x = torch.rand(1, 4, 32)
+    yield "torch conv1d", {"torch": torch.nn.functional.conv1d, "narrows": narrows.conv1d}, (x, w)
+
+
+def noop_rows(torch):
+    import tvm_ffi
+
+    narrows.load(narrows.build(HERE / "noop_plugin.c"))
+    noop, other = narrows.op("bench.noop/1"), tvm_ffi.get_global_func("testing.nop")
+    a, b, c = (torch.rand(4, 4) for _ in range(3))
+    yield "bound no-op, 3 torch tensors, goal 1.0", {"tvm-ffi": lambda: other(a, b, c), "narrows": lambda: noop(a, b, out=c)}, ()
+
+
+def numpy_rows(numpy):
+    a, b, c = (numpy.random.rand(4, 4).astype("float32") for _ in range(3))
+    add = {"numpy": numpy.add, "narrows": narrows.add}
+    yield "numpy add, goal 1.5", add, (a, b)
+    yield "numpy add(out=)", add, (a, b), {"out": c}
+
+
+def jax_rows(jax):
+    a = jax.numpy.ones(16)
+    ours, theirs = jax.jit(lambda a: narrows.add(a, a)), jax.jit(lambda a: jax.numpy.add(a, a))
+    ready = lambda f: lambda: f(a).block_until_ready()  # noqa: E731
+    yield "jax.jit add, goal 1.2", {"jax": ready(theirs), "narrows": ready(ours)}, ()
+
+
+def lltm_rows(torch):
+    from torch.utils import cpp_extension
+
+    module = cpp_extension.load_inline("lltm_tutorial", TUTORIAL, functions=["forward", "backward"])
+
+    class Cell(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w, b, h, c):
+            outputs = module.forward(x, w, b, h, c)
+            ctx.save_for_backward(*outputs[1:], w)
+            return tuple(outputs[:2])
+
+        @staticmethod
+        def backward(ctx, gh, gc):
+            dh, dx, dw, db, dc = module.backward(gh.contiguous(), gc.contiguous(), *ctx.saved_tensors)
+            return dx, dw, db, dh, dc
+
+    batch, features, state = 16, 32, 128
+    x, h, c = torch.rand(batch, features), torch.rand(batch, state), torch.rand(batch, state)
+    w = (torch.rand(3 * state, state + features) - 0.5).requires_grad_()
+    bias = torch.rand(1, 3 * state, requires_grad=True)
+
+    incoming = torch.rand(batch, state), torch.rand(batch, state)
+
+    def both(cell):
+        return lambda: torch.autograd.grad(cell(x, w, bias, h, c), (w, bias), incoming)
+
+    no_grad = lambda f: torch.no_grad()(lambda: f(x, w, bias, h, c))  # noqa: E731
+    yield f"LLTM forward, B{batch} F{features} S{state}", {"tutorial": no_grad(Cell.apply), "narrows": no_grad(narrows.lltm)}, ()
+    yield "LLTM forward and backward, goal 0.5", {"tutorial": both(Cell.apply), "narrows": both(narrows.lltm)}, ()
+
+
+def import_seconds():
+    code = "import time; t = time.perf_counter(); import narrows; print(time.perf_counter() - t)"
+    return min(
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(10)
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each side of a row")
+    options = parser.parse_args()
+    groups = (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows))
+    for framework, rows in groups:
+        try:
+            found = list(rows(__import__(framework)))
+        except ImportError as error:
+            print(f"left out: {error}")
+            continue
+        for name, functions, arguments, *keywords in found:
+            if options.only in name:
+                times = narrows.bench(functions, *arguments, seconds=options.seconds, **(keywords[0] if keywords else {}))
+                (first, theirs), (_, ours) = times.items()
+                print(
+                    f"{name:42} {first} {theirs * 1e9:9,.0f} ns   narrows {ours * 1e9:9,.0f} ns   ratio {ours / theirs:.2f}",
+                    flush=True,
+                )
+    if options.only in "import narrows, goal 40 ms":
+        print(f"{'import narrows, goal 40 ms':42} {import_seconds() * 1e3:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

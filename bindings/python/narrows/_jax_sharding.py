@@ -1,0 +1,145 @@
+"""JAX on several devices: along which axes a built-in op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
+
+An element-wise op is split along every axis, conv1d and lltm along their batch. A gradient that is summed over a split axis is
+summed over the devices (one all-reduce of its own size). A plugin's op, and any op before JAX had sharding rules, runs on whole
+arrays: wrap it in ``jax.shard_map``.
+"""
+
+import ast
+import functools
+import inspect
+
+import jax
+from jax.custom_batching import custom_vmap
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from narrows import _rules
+
+_HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
+_EVERY = ("elementwise", "elementwise_backward")
+_BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "B"}  # the batch's name in the shape rule
+
+
+def may_be_split(op):
+    """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
+    return (op.op in _EVERY or op.op in _BATCH) and _HAS_RULES and jax.device_count() > 1
+
+
+def split(call, run, arrays):
+    """run(*arrays), each device with its own part."""
+    partitioned = custom_partitioning(run)
+    inputs, outputs = _labels(call, arrays)
+    plan = functools.partial(_plan, inputs, outputs)
+
+    def infer(mesh, arguments, results):  # for the partitioner before Shardy
+        return plan(mesh, arguments, ())[1]
+
+    def partition(mesh, arguments, results):
+        given, returned, axes = plan(mesh, arguments, results)
+
+        def on_one_device(*parts):
+            ys = run(*parts)
+            return tuple(_summed(y, axes, labels) for y, labels in zip(ys, outputs, strict=True))
+
+        return mesh, on_one_device, returned, given
+
+    whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
+    partitioned.def_partition(partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
+    return partitioned(*arrays)
+
+
+def _labels(call, arrays):
+    """A label of each axis of each input and output; axes of one label are split alike, "whole..." are not."""
+    given = iter(arrays)
+    shapes = [tuple(next(given).shape) if call.present >> i & 1 else None for i in range(len(call.op.inputs))]
+    results = [spec.shape for _, spec in call.outputs(arrays)]
+    count = iter(range(1_000_000))
+    if call.op.op in _EVERY:
+        full = _broadcast([s for s in shapes if s is not None])
+        of_shape = functools.partial(_aligned, full, count)
+        return [of_shape(s) for s in shapes if s is not None], [of_shape(s) for s in results]
+    batch = _BATCH[call.op.op]
+    inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
+    mark = lambda dims: [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in dims]  # noqa: E731
+    indices = [j for j, _ in call.outputs(arrays)]
+    return [mark(dims) for (dims, _), s in zip(inputs or (), shapes, strict=False) if s is not None], [
+        mark(outputs[j]) for j in indices
+    ]
+
+
+def _broadcast(shapes):
+    rank = max(map(len, shapes))
+    return tuple(max(s[d - rank] for s in shapes if len(s) >= rank - d) for d in range(rank))
+
+
+def _aligned(full, count, shape):
+    offset = len(full) - len(shape)
+    return [f"d{offset + i}" if n == full[offset + i] and n != 1 else f"whole{next(count)}" for i, n in enumerate(shape)]
+
+
+def _rule(inputs, outputs):
+    side = lambda tensors: ", ".join(" ".join(labels) for labels in tensors)  # noqa: E731
+    return f"{side(inputs)} -> {side(outputs)}"
+
+
+def _plan(inputs, outputs, mesh, arguments, results):
+    """(shardings of the inputs, of the outputs, mesh axes of each label): as the arrays already lie, where that is possible."""
+    axes: dict[str, tuple[str, ...]] = {}
+    for shape, labels in [*zip(arguments, inputs, strict=True), *zip(results, outputs, strict=False)]:
+        if isinstance(shape.sharding, NamedSharding):
+            for label, extent, part in zip(labels, shape.shape, (*shape.sharding.spec, *(None,) * len(labels)), strict=False):
+                _add(axes, label, extent, part, mesh)
+    sharding = lambda labels: NamedSharding(mesh, P(*(axes.get(label) for label in labels)))  # noqa: E731
+    return tuple(map(sharding, inputs)), tuple(map(sharding, outputs)), axes
+
+
+def _add(axes, label, extent, part, mesh):
+    """Takes over how an axis lies, unless its mesh axes are used for another, or it cannot be split evenly."""
+    part = () if part is None or part is P.UNCONSTRAINED else part if isinstance(part, tuple) else (part,)
+    parts = 1
+    for name in part:
+        parts *= mesh.shape[name]
+    used = {name for names in axes.values() for name in names}
+    if part and not label.startswith("whole") and label not in axes and not used & set(part) and extent % parts == 0:
+        axes[label] = part
+
+
+def _summed(y, axes, labels):
+    """A gradient's parts, each of a part of the batch, are summed."""
+    names = tuple(name for label, part in axes.items() if label not in labels for name in part)
+    return jax.lax.psum(y, names) if names else y
+
+
+def with_batches(call, run, again):
+    """run, under vmap as well: a partitioned call has no batching of its own. `again` is run for a batch of element-wise calls."""
+    wrapped = custom_vmap(run)
+
+    @wrapped.def_vmap
+    def rule(size, batched, *arrays):
+        batched = list(batched)
+        if call.op.flags & 2:
+            rank = max(a.ndim - b for a, b in zip(arrays, batched, strict=True))
+            shapes = [spec.shape for _, spec in call.outputs([a[0] if b else a for a, b in zip(arrays, batched, strict=True)])]
+            outputs = again(*(_leading(a, b, size, rank) for a, b in zip(arrays, batched, strict=True)))
+            outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
+        else:
+            outputs = jax.lax.map(
+                lambda rows: run(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
+            )
+        return outputs, (True,) * len(outputs)
+
+    return wrapped
+
+
+def _leading(a, batched, size, rank):
+    """A batch of arrays of that rank."""
+    rest = a.shape[1:] if batched else a.shape
+    a = a.reshape(size if batched else 1, *(1,) * (rank - len(rest)), *rest)
+    return jax.numpy.broadcast_to(a, (size, *a.shape[1:]))
+
+
+def _rows(arrays, batched, rows):
+    rows = iter(rows)
+    return [next(rows) if b else a for a, b in zip(arrays, batched, strict=True)]

@@ -1,0 +1,399 @@
+"""torch.ops.narrows: how an op is registered with torch's dispatcher, all of it made from the op's declaration: schema, kernels, fake
+kernel, autograd, and what torch.func's transforms do with it. ``narrows.torch`` has the calls that users make.
+"""
+
+import functools
+import threading
+from typing import Any
+
+import torch
+
+from narrows import _ops, _rules
+
+_library = torch.library.Library("narrows", "FRAGMENT")
+
+
+# ---- registration ----
+
+
+class _Registered:
+    """An op of torch, and what its declaration says of it."""
+
+    def __init__(self, op):
+        self.op = op
+        self.name = _torch_name(op.op)
+        self.inputs = op.inputs
+        self.outputs = op.outputs
+        self.params = [f[0] for f in op.fields]
+        self.num_main = len(op.outputs) - op.num_aux
+        self.masked = any(name.endswith("?") for name in op.outputs[: self.num_main])  # gradients: only those that are wanted
+        self.backward: Any = None  # the _Registered of the backward op
+        _library.define(self.schema())
+        for key in ("CPU", "CUDA"):
+            _library.impl(self.name, self.run, key)
+        _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
+        _library.impl(self.name, self.transformed, "FuncTorchDynamicLayerFrontMode")
+        torch.library.register_fake(f"narrows::{self.name}", self.fake, lib=_library)
+        self.call = getattr(torch.ops.narrows, self.name).default
+        if op.backward is not None:
+            self.backward = registered(op.backward)
+            forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
+            self.kept_inputs = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
+            self.kept_outputs = [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
+
+    def schema(self):
+        """As torch writes it."""
+        arguments = []
+        last = max((i for i, name in enumerate(self.inputs) if not name.endswith("?")), default=-1)
+        for i, name in enumerate(self.inputs):  # no default may stand before an input that is required
+            default = "=None" if i > last else ""
+            arguments.append(f"Tensor? {name[:-1]}{default}" if name.endswith("?") else f"Tensor {name}")
+        arguments.append("*") if self.params or self.masked else None
+        for name, kind, lanes, values, initial in self.op.fields:
+            kind = "str" if values is not None else kind
+            default = f'"{initial}"' if isinstance(initial, str) else '""' if values is not None else initial
+            default = "[" + ", ".join(map(str, initial)) + "]" if lanes > 1 else default
+            arguments.append(f"{kind}{f'[{lanes}]' if lanes > 1 else ''} {name}={default}")
+        if self.masked:
+            arguments.append("int wanted=-1")
+        tensors = ", ".join(["Tensor"] * len(self.outputs))
+        result = "Tensor[]" if self.masked else f"({tensors})" if len(self.outputs) != 1 else "Tensor"
+        return f"{self.name}({', '.join(arguments)}) -> {result}"
+
+    def bound(self, params):
+        """The op with these values, without `wanted`; and that."""
+        wanted = params.pop("wanted", -1)
+        if not params:
+            return self.op, wanted
+        return _bound(self.op, tuple((n, v) for n, v in params.items() if v != "")), wanted
+
+    # ---- kernels ----
+
+    def run(self, *inputs, **params):
+        """Below the dispatcher, on real tensors."""
+        op, wanted = self.bound(params)
+        if self.masked:
+            return _gradients(op, inputs, _mask(wanted, len(self.outputs)))
+        outputs = op._run(inputs, _mask(wanted, len(self.outputs)))
+        return outputs if len(outputs) != 1 else outputs[0]
+
+    def fake(self, *inputs, **params):
+        """Shapes and dtypes without memory."""
+        op, wanted = self.bound(params)
+        device = next(x.device for x in inputs if x is not None)
+        specs = specs_of(op, inputs)
+        mask = _mask(wanted, len(specs))
+        outputs = []
+        for j, spec in enumerate(specs):
+            if spec is None or not mask >> j & 1:
+                outputs.append(None)
+            else:
+                outputs.append(torch.empty(tuple(spec[1]), dtype=getattr(torch, spec[0]), device=device))
+        if self.masked:
+            return [y for y in outputs if y is not None]
+        return tuple(outputs) if len(outputs) != 1 else outputs[0]
+
+    def vmap(self, info, in_dims, *inputs, **params):
+        """One call where the declaration says that a leading axis is a batch, else one for each."""
+        in_dims = in_dims[: len(inputs)] if isinstance(in_dims, (tuple, list)) else (in_dims,)
+        batched = _batched if self.op.flags & 2 else _one_by_one
+        return batched(self, info.batch_size, in_dims, inputs, params)
+
+    # ---- autograd ----
+
+    def differentiable(self, keyset, *inputs, **params):
+        """At torch's autograd key: records the call where an input needs a gradient, and lets no tangent be lost."""
+        refuse_tangents(self.op, inputs)
+        if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in inputs):
+            return self.below_autograd(keyset, inputs, params)
+        return self.as_returned(_Dispatched.apply(self, keyset, params, *self.filled(inputs)))
+
+    def below_autograd(self, keyset, inputs, params):
+        """The kernel, or what else stands below."""
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.call.redispatch(keyset & torch._C._after_autograd_keyset, *inputs, **params)
+
+    def transformed(self, *inputs, **params):
+        """Under torch.func: one autograd.Function that knows every transform."""
+        return self.as_returned(_Functional.apply(self, params, *self.filled(inputs)))
+
+    def filled(self, inputs):
+        """Every input; torch leaves out trailing ones that have their default."""
+        return (*inputs, *[None] * (len(self.inputs) - len(inputs)))
+
+    def as_returned(self, outputs):
+        """A tuple of tensors as what the schema says."""
+        return list(outputs) if self.masked else outputs[0] if len(outputs) == 1 else outputs
+
+    def keep(self, ctx, inputs, outputs):
+        """Saves what backward reads, and no more."""
+        ctx.shapes = [None if x is None else x.shape for x in inputs]
+        ctx.set_materialize_grads(False)
+        if self.op.num_aux or not outputs[0].is_floating_point():
+            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= self.num_main or not y.is_floating_point()))
+        if self.backward is not None:
+            kept = [x if k else None for x, k in zip(inputs, self.kept_inputs, strict=True)]
+            kept += [y if k else None for y, k in zip(self.spread(outputs, ctx), self.kept_outputs, strict=True)]
+            ctx.save_for_backward(*kept)
+
+    def spread(self, outputs, ctx):
+        """One for each declared output: of gradients only those that were wanted are there."""
+        if len(outputs) == len(self.outputs):
+            return outputs
+        given = iter(outputs)
+        return [next(given) if ctx.wanted >> j & 1 else None for j in range(len(self.outputs))]
+
+    def gradients(self, ctx, gradients, needed, params, call):
+        """A gradient for each input by the declared backward op; None where it is not wanted."""
+        if self.backward is None:
+            what = "second derivative" if self.masked else "derivative"
+            raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
+        wanted = [i for i, shape in enumerate(ctx.shapes) if needed[i] and shape is not None]
+        gradients = self.spread(gradients, ctx)[: self.num_main]
+        if not wanted or all(g is None for g in gradients):
+            return (None,) * len(ctx.shapes)
+        mask = sum(1 << i for i in wanted)
+        found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
+        result: list[Any] = [None] * len(ctx.shapes)
+        for i, gradient in zip(wanted, found, strict=True):
+            result[i] = gradient if gradient.shape == ctx.shapes[i] else gradient.reshape(ctx.shapes[i])
+        return tuple(result)
+
+
+@functools.lru_cache(4096)
+def _bound(op, params):
+    return op.bind(**dict(params))
+
+
+def _mask(wanted, count):
+    return wanted & ((1 << count) - 1)
+
+
+def _torch_name(name):
+    return name.replace(".", "_").replace("/", "_")
+
+
+_registered: dict[str, _Registered] = {}
+_being_registered: set[str] = set()  # torch looks the name up while it defines it
+_lock = threading.RLock()
+
+
+def registered(name):
+    """The op of that name in torch, registered now if it was not."""
+    found = _registered.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        if name not in _registered:
+            _being_registered.add(_torch_name(name))
+            _registered[name] = _Registered(_ops.op(name))
+        return _registered[name]
+
+
+def find(name):
+    """Registers the op that torch calls by that name, if there is one."""
+    if name not in _being_registered:
+        for full in _ops.names():
+            if _torch_name(full) == name:
+                registered(full)
+                break
+
+
+# ---- shapes ----
+
+
+class _Symbolic(_rules.Numbers):
+    maximum: Any = staticmethod(torch.sym_max)
+    minimum: Any = staticmethod(torch.sym_min)
+    check: Any = staticmethod(torch._check)
+
+
+def _hint(extent):
+    """A size that may stand for a symbolic one; every unknown one is 64."""
+    if isinstance(extent, int):
+        return extent
+    hint = extent.node.hint if extent.node.has_hint() else None
+    return int(hint) if isinstance(hint, int) else 64
+
+
+def specs_of(op, inputs) -> list[Any]:
+    """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
+    present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
+    concrete = [None if p is None else (p[0], tuple(map(_hint, p[1]))) for p in present]
+    if all(isinstance(n, int) for p in present if p is not None for n in p[1]):
+        return op._infer(concrete)
+    specs = op._infer(concrete)
+    if op.shape_rule is not None:
+        shapes = _rules.evaluate(op, [None if p is None else p[1] for p in present], _Symbolic)
+        return [None if spec is None else (spec[0], shape) for spec, shape in zip(specs, shapes, strict=True)]
+    context = torch.library.get_ctx()
+    return [None if s is None else (s[0], tuple(context.new_dynamic_size() for _ in s[1])) for s in specs]
+
+
+def dtype_of(x):
+    return str(x.dtype).removeprefix("torch.")
+
+
+# ---- vmap ----
+
+
+def _single_shapes(reg, size, in_dims, inputs, params):
+    """Shapes of one example's outputs."""
+    op, _ = reg.bound(dict(params))
+    examples = [
+        x if d is None else x.select(d, 0) if size else x.new_empty(_without(x.shape, d))
+        for x, d in zip(inputs, in_dims, strict=True)
+    ]
+    return specs_of(op, examples)
+
+
+def _without(shape, d):
+    return tuple(shape[:d]) + tuple(shape[d % len(shape) + 1 :])
+
+
+def _batched(reg, size, in_dims, inputs, params):
+    specs = _single_shapes(reg, size, in_dims, inputs, params)
+    rank = max(x.dim() - (d is not None) for x, d in zip(inputs, in_dims, strict=True) if x is not None)
+    moved = []
+    for x, d in zip(inputs, in_dims, strict=True):
+        if x is not None:
+            x = x.movedim(d, 0) if d is not None else x.unsqueeze(0).expand(size, *x.shape)
+            x = x.reshape(size, *(1,) * (rank - x.dim() + 1), *x.shape[1:])
+        moved.append(x)
+    result = reg.call(*moved, **params)
+    mask = _mask(params.get("wanted", -1), len(specs))
+    shapes = [s[1] for j, s in enumerate(specs) if s is not None and mask >> j & 1]
+    if isinstance(result, torch.Tensor):
+        return result.reshape(size, *shapes[0]), 0
+    result = type(result)(y.reshape(size, *shape) for y, shape in zip(result, shapes, strict=True))
+    return result, type(result)(0 for _ in result)
+
+
+def _one_by_one(reg, size, in_dims, inputs, params):
+    if size == 0:
+        raise NotImplementedError(f"{reg.op.op}: vmap over an axis of 0 elements")
+    results = [
+        reg.call(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)), **params) for i in range(size)
+    ]
+    if isinstance(results[0], torch.Tensor):
+        return torch.stack(results), 0
+    kind = type(results[0])
+    return kind(torch.stack(ys) for ys in zip(*results, strict=True)), kind(0 for _ in results[0])
+
+
+# ---- autograd ----
+
+
+def refuse_tangents(op, inputs):
+    """The declarations have no forward-mode derivative, and dropping a tangent would be wrong in silence."""
+    if torch.autograd.forward_ad._current_level < 0:
+        return
+    for x in inputs:
+        if isinstance(x, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
+            raise NotImplementedError(_NO_FORWARD_MODE.format(op.op))
+
+
+_NO_FORWARD_MODE = "{}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode"
+
+
+class Eager(torch.autograd.Function):
+    """Plain tensors of which one needs a gradient: no dispatcher at all, but for a derivative of the derivative."""
+
+    @staticmethod
+    def forward(ctx, reg, op, *inputs):
+        outputs = op._run(inputs, (1 << len(reg.outputs)) - 1)
+        reg.keep(ctx, inputs, outputs)
+        ctx.reg, ctx.op = reg, op
+        return outputs
+
+    @staticmethod
+    def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
+        reg, needed = ctx.reg, ctx.needs_input_grad[2:]
+        if torch.is_grad_enabled():
+            return None, None, *reg.gradients(ctx, gradients, needed, differing(ctx.op), reg.backward.call)
+        return None, None, *reg.gradients(ctx, gradients, needed, {}, functools.partial(_run_backward, reg, ctx.op))
+
+
+class _Dispatched(torch.autograd.Function):
+    """A call of torch.ops.narrows.<op>."""
+
+    @staticmethod
+    def forward(ctx, reg, keyset, params, *inputs):
+        result = reg.below_autograd(keyset, inputs, params)
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        ctx.reg, ctx.params, ctx.wanted = reg, _without_wanted(params), params.get("wanted", -1)
+        reg.keep(ctx, inputs, outputs)
+        return outputs
+
+    @staticmethod
+    def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
+        return None, None, None, *_dispatched_gradients(ctx, gradients, ctx.needs_input_grad[3:])
+
+
+class _Functional(torch.autograd.Function):
+    """Under torch.func: vmap, grad, jacrev and their compositions."""
+
+    @staticmethod
+    def forward(reg, params, *inputs):
+        result = reg.call(*inputs, **params)
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.reg, params, *tensors = inputs
+        ctx.params, ctx.wanted = _without_wanted(params), params.get("wanted", -1)
+        ctx.reg.keep(ctx, tensors, output)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, None, *_dispatched_gradients(ctx, gradients, ctx.needs_input_grad[2:])
+
+    @staticmethod
+    def jvp(ctx, *tangents):  # pyright: ignore
+        raise NotImplementedError(_NO_FORWARD_MODE.format(ctx.reg.op.op))
+
+    @staticmethod
+    def vmap(info, in_dims, reg, params, *inputs):  # pyright: ignore[reportIncompatibleMethodOverride]
+        result, _ = reg.vmap(info, in_dims[2:], *inputs, **params)
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        return outputs, (0,) * len(outputs)
+
+
+def _without_wanted(params):
+    return {k: v for k, v in params.items() if k != "wanted"}
+
+
+def _dispatched_gradients(ctx, gradients, needed):
+    reg = ctx.reg
+    return reg.gradients(ctx, gradients, needed, ctx.params, None if reg.backward is None else reg.backward.call)
+
+
+def _run_backward(reg, op, *inputs, wanted):
+    """The backward op with the forward's params, straight."""
+    return _gradients(_with_params_of(reg.backward.op, op), inputs, wanted)
+
+
+def _gradients(op, inputs, wanted):
+    """The wanted outputs of a backward op. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
+    try:
+        outputs = op._run(inputs, wanted)
+    except NotImplementedError:
+        if all(x is None or x.is_contiguous() for x in inputs):
+            raise
+        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted)
+    return [y for y in outputs if y is not None]
+
+
+@functools.lru_cache(4096)
+def _with_params_of(backward, op):
+    return backward.bind(**op.params) if op.fields else backward
+
+
+@functools.lru_cache(4096)
+def _differing(op):
+    return {name: op.params[name] for name, _, _, _, initial in op.fields if op.params[name] != initial}
+
+
+def differing(op):
+    """The params that are not what the schema has as default."""
+    return dict(_differing(op))

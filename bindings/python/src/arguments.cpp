@@ -1,0 +1,115 @@
+// arguments.cpp -- the arguments of a call: inputs by place or name, params by keyword, how the call is made, and its outputs.
+#include "call.h"
+
+namespace narrows::python {
+namespace {
+
+const char* text_of(PyObject* value, const char* what) {
+  if (value == Py_None) return nullptr;
+  const char* const text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
+  if (text == nullptr && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is %R; expected a str", what, value);
+  return text;
+}
+
+// How the call is made, whatever the op.
+enum Option { kOut, kStream, kDevice, kBackend, kKernel, kDeterministic, kNoOption };
+Option find_option(PyObject* name, bool exactly) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("out"),    PyUnicode_InternFromString("stream"),
+                                    PyUnicode_InternFromString("device"), PyUnicode_InternFromString("backend"),
+                                    PyUnicode_InternFromString("kernel"), PyUnicode_InternFromString("deterministic")};
+  for (int i = 0; i < kNoOption; ++i)
+    if (names[i] == name || (!exactly && PyUnicode_Compare(names[i], name) == 0)) return static_cast<Option>(i);
+  return kNoOption;
+}
+
+bool set_option(Call& c, Option option, PyObject* value) {
+  PyObject* const given = value == Py_None ? nullptr : value;
+  switch (option) {
+    case kOut: c.out = given; break;
+    case kStream: c.stream_object = given; break;
+    case kDevice: c.device = given; break;
+    case kBackend: c.backend = text_of(value, "backend"); break;
+    case kKernel: c.kernel = text_of(value, "kernel"); break;
+    default: c.flags = PyObject_IsTrue(value) == 1 ? NW_DETERMINISTIC : 0;
+  }
+  return !PyErr_Occurred();
+}
+
+// Names are interned, and so are those of a call in source code: the second round is for the others.
+bool set_keyword(Call& c, PyObject* name, PyObject* value) {
+  for (const bool exactly : {true, false}) {
+    for (uint32_t i = 0; i < c.declaration.inputs.size(); ++i) {
+      PyObject* const input = c.declaration.inputs[i];
+      if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
+    }
+    if (const int field = find_field(c.declaration, name, exactly); field >= 0)
+      return set_field(c.declaration, field, value, c.blob);
+    if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
+  }
+  PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);
+  return false;
+}
+
+}  // namespace
+
+bool add_input(Call& c, uint32_t index, PyObject* object) {
+  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
+    PyErr_Format(PyExc_TypeError, "%s takes %d tensors; %d were given", c.declaration.op->name,
+                 static_cast<int>(c.declaration.inputs.size()), static_cast<int>(index) + 1);
+    return false;
+  }
+  if (c.objects[index] != nullptr) {
+    PyErr_Format(PyExc_TypeError, "%s: %U is given twice", c.declaration.op->name, c.declaration.inputs[index]);
+    return false;
+  }
+  c.objects[index] = object;
+  if (index >= c.num_inputs) c.num_inputs = index + 1;
+  return true;
+}
+
+bool set_outputs(Call& c) {
+  const uint32_t count = c.declaration.op->num_outputs;
+  PyObject** const outputs = c.objects + c.num_inputs;
+  if (c.num_inputs + count > NW_MAX_TENSORS) {
+    PyErr_Format(PyExc_TypeError, "%s: more than %d tensors", c.declaration.op->name, NW_MAX_TENSORS);
+    return false;
+  }
+  c.num_outputs = count;
+  if (c.out == nullptr) return true;
+  if (!PyTuple_Check(c.out) && !PyList_Check(c.out)) {
+    outputs[0] = c.out;
+    if (count - c.declaration.op->num_aux == 1) return true;
+    PyErr_Format(PyExc_TypeError, "%s: out is one array; expected a tuple of %d", c.declaration.op->name,
+                 static_cast<int>(count - c.declaration.op->num_aux));
+    return false;
+  }
+  c.out_items = Ref(PySequence_Tuple(c.out));
+  if (!c.out_items) return false;
+  const Py_ssize_t given = PyTuple_Size(c.out_items.get());
+  if (given > count || given < static_cast<Py_ssize_t>(count - c.declaration.op->num_aux)) {
+    PyErr_Format(PyExc_TypeError, "%s: out has %zd arrays; expected %d", c.declaration.op->name, given, static_cast<int>(count));
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < given; ++i) {
+    PyObject* const item = PyTuple_GetItem(c.out_items.get(), i);
+    outputs[i] = item == Py_None ? nullptr : item;
+  }
+  return true;
+}
+
+bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!add_input(c, static_cast<uint32_t>(i), arguments[i])) return false;
+  const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
+  for (Py_ssize_t i = 0; i < named; ++i)
+    if (!set_keyword(c, PyTuple_GetItem(keywords, i), arguments[count + i])) return false;
+  for (int32_t i = 0; i < c.op->operands; ++i) {
+    if (c.objects[i] != nullptr && c.objects[i] != Py_None) continue;
+    PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands,
+                 c.declaration.inputs[static_cast<uint32_t>(i)]);
+    return false;
+  }
+  return set_outputs(c);
+}
+
+}  // namespace narrows::python

@@ -1,0 +1,87 @@
+// call.h -- one call of an op while it is made: shared by arguments.cpp, inference.cpp and call.cpp.
+#ifndef NARROWS_PYTHON_CALL_H
+#define NARROWS_PYTHON_CALL_H
+
+#include "op.h"
+
+#include <cstring>
+#include <new>
+
+namespace narrows::python {
+
+constexpr size_t kBlob = 256;  // bytes that a call keeps on the stack
+constexpr uint64_t kAll = ~uint64_t{0};
+
+// As many elements as the op has tensors, without the heap; none beyond those is touched.
+template <class T>
+class Stack {
+ public:
+  explicit Stack(uint32_t count) : count_(count < NW_MAX_TENSORS ? count : NW_MAX_TENSORS) {
+    for (uint32_t i = 0; i < count_; ++i) new (get() + i) T;
+  }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  ~Stack() {
+    for (uint32_t i = 0; i < count_; ++i) get()[i].~T();
+  }
+  T* get() { return reinterpret_cast<T*>(storage_); }
+  T& operator[](uint32_t i) { return get()[i]; }
+  const T& operator[](uint32_t i) const { return reinterpret_cast<const T*>(storage_)[i]; }
+
+ private:
+  alignas(T) unsigned char storage_[NW_MAX_TENSORS * sizeof(T)];
+  uint32_t count_;
+};
+
+// The arguments of one call. Objects are borrowed from the caller.
+struct Call {
+  explicit Call(Op* op) : op(op), declaration(*op->declaration) {
+    const uint64_t size = declaration.op->params_size;
+    if (size > kBlob) large.reset(new unsigned char[size]);
+    blob = size > kBlob ? large.get() : small;
+    if (size != 0) std::memcpy(blob, op->blob, size);
+  }
+
+  Op* op;
+  const Declaration& declaration;
+  unsigned char* blob;
+  unsigned char small[kBlob];
+  std::unique_ptr<unsigned char[]> large;
+
+  PyObject* objects[NW_MAX_TENSORS] = {};  // inputs, then outputs
+  Route routes[NW_MAX_TENSORS] = {};
+  const char* reasons[NW_MAX_TENSORS];
+  uint32_t num_inputs = 0, num_outputs = 0;
+  int lead = -1;  // the first input that is an array: outputs are of its framework
+
+  Ref out_items;  // keeps the outputs alive that `out`, a list, holds
+  PyObject *out = nullptr, *stream_object = nullptr, *device = nullptr;
+  const char *backend = nullptr, *kernel = nullptr;
+  uint32_t flags = 0;
+  uint64_t wanted = kAll;  // bit j: output j
+
+  Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
+  void* stream = nullptr;
+  DLDevice where{kDLCPU, 0};
+
+  bool is_array(uint32_t i) const { return objects[i] != nullptr && routes[i] > Route::number; }
+};
+
+// ---- arguments.cpp: False: exception set ----
+
+// The input of that index is object.
+bool add_input(Call& call, uint32_t index, PyObject* object);
+// Positional arguments and keywords, as vectorcall has them.
+bool parse(Call& call, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords);
+// Takes `out` apart, an array or a sequence of arrays and None; the outputs follow the inputs.
+bool set_outputs(Call& call);
+
+// ---- inference.cpp ----
+
+// The C API's view of the call; `pointers` has room for all tensors.
+void fill(Call& call, nw_call& to, const DLTensor** pointers);
+// The outputs' specs, remembered for calls alike. False: exception set.
+bool infer(Call& call, const nw_call& filled, OutputSpec* outputs);
+
+}  // namespace narrows::python
+#endif

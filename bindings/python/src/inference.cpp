@@ -1,0 +1,141 @@
+// inference.cpp -- what outputs a call has: asked of the library once for each combination of shapes, dtypes, layouts and params,
+// and remembered by the op.
+#include <algorithm>
+#include <cstring>
+
+#include "call.h"
+
+namespace narrows::python {
+namespace {
+
+// All that inference may depend on, as words, and their hash.
+void describe(const Call& c, SpecKey& key) {
+  key.size = 0;
+  const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
+  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+    if (!c.is_array(i)) {
+      add(~uint64_t{0});
+      continue;
+    }
+    const DLTensor& t = c.arrays[i].tensor;
+    const uint64_t address = reinterpret_cast<uint64_t>(t.data) + t.byte_offset;
+    uint64_t dtype = 0;
+    std::memcpy(&dtype, &t.dtype, sizeof t.dtype);
+    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address | 256)) << 40 |
+        uint64_t{t.strides != nullptr} << 48);
+    uint64_t device = 0;
+    std::memcpy(&device, &t.device, sizeof t.device);
+    add(device);
+    for (int32_t d = 0; d < t.ndim; ++d) add(static_cast<uint64_t>(t.shape[d]));
+    for (int32_t d = 0; t.strides != nullptr && d < t.ndim; ++d) add(static_cast<uint64_t>(t.strides[d]));
+  }
+  for (uint64_t at = 0; at < c.declaration.op->params_size; at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, c.declaration.op->params_size - at));
+    add(word);
+  }
+  key.hash = key.size;
+  for (size_t i = 0; i < key.size; ++i) key.hash = (key.hash ^ key.words[i]) * 0x9E3779B97F4A7C15u, key.hash ^= key.hash >> 32;
+}
+
+bool has_torch_arguments(const OutputSpec* outputs, uint32_t count) {
+  return std::all_of(outputs, outputs + count, [](const OutputSpec& o) { return o.spec.ndim < 0 || o.torch_arguments; });
+}
+
+}  // namespace
+
+void fill(Call& c, nw_call& call, const DLTensor** pointers) {
+  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) pointers[i] = c.is_array(i) ? &c.arrays[i].tensor : nullptr;
+  call = {};
+  call.struct_size = sizeof call;
+  call.flags = c.flags;
+  call.num_inputs = c.num_inputs;
+  call.num_outputs = c.num_outputs;
+  call.op = c.declaration.op->name;
+  call.inputs = pointers;
+  call.outputs = pointers + c.num_inputs;
+  call.params = c.declaration.op->params_size == 0 ? nullptr : c.blob;
+  call.params_size = c.declaration.op->params_size;
+  call.stream = c.stream;
+  call.backend = c.backend;
+  call.kernel = c.kernel;
+}
+
+bool infer(Call& c, const nw_call& call, OutputSpec* outputs) {
+  SpecKey key;
+  const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
+  if (plain) describe(c, key);
+  const bool torch = c.lead >= 0 && c.routes[c.lead] == Route::torch;
+  if (plain && c.op->cache->find(key, outputs, c.num_outputs) && (!torch || has_torch_arguments(outputs, c.num_outputs)))
+    return true;
+  nw_spec specs[NW_MAX_TENSORS];
+  nw_error error{};
+  const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
+  if (status != NW_OK) return raise(status, error) != nullptr;
+  for (uint32_t j = 0; j < c.num_outputs; ++j) {
+    if (!outputs[j].assign(specs[j])) return false;
+    if (!torch || specs[j].ndim < 0) continue;
+    outputs[j].torch_arguments = Ref(torch_empty_arguments(outputs[j]));
+    if (!outputs[j].torch_arguments) return false;
+  }
+  if (plain) c.op->cache->put(key, outputs, c.num_outputs);
+  return true;
+}
+
+// op._infer([(dtype, shape) | None, ...], device_type): [(dtype, shape) | None, ...]. Reads no memory.
+PyObject* op_infer(PyObject* self, PyObject* arguments) {
+  PyObject* inputs = nullptr;
+  int device_type = kDLCPU;
+  if (!PyArg_ParseTuple(arguments, "O|i", &inputs, &device_type)) return nullptr;
+  Call c(reinterpret_cast<Op*>(self));
+  const Py_ssize_t count = PySequence_Size(inputs);
+  if (count < 0 || runtime() == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref input(PySequence_GetItem(inputs, i));
+    if (!input || !add_input(c, static_cast<uint32_t>(i), input.get())) return nullptr;
+    if (input.get() == Py_None) continue;
+    PyObject *dtype = nullptr, *shape = nullptr;
+    int64_t extents[NW_MAX_NDIM];
+    DLTensor t{};
+    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape) || !parse_dtype(dtype, &t.dtype)) return nullptr;
+    t.ndim = static_cast<int32_t>(PyTuple_Size(shape));
+    if (t.ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%d dimensions; expected 16 at most", t.ndim);
+    for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    if (PyErr_Occurred()) return nullptr;
+    t.device = {static_cast<DLDeviceType>(device_type), 0};
+    t.data = pointer(256);  // never read: its alignment is what counts
+    t.shape = extents;
+    c.routes[i] = Route::own;
+    if (!c.arrays[i].assign(t)) return nullptr;
+  }
+  if (!set_outputs(c)) return nullptr;
+  const DLTensor* pointers[NW_MAX_TENSORS];
+  nw_call call;
+  Stack<OutputSpec> specs(c.num_outputs);
+  fill(c, call, pointers);
+  if (!infer(c, call, specs.get())) return nullptr;
+  Ref list(PyList_New(c.num_outputs));
+  for (uint32_t j = 0; list && j < c.num_outputs; ++j)
+    PyList_SetItem(list.get(), j,
+                   specs[j].spec.ndim < 0 ? Ref::borrow(Py_None).release()
+                                          : Py_BuildValue("sO", dtype_name(specs[j].spec.dtype), specs[j].shape.get()));
+  return list.release();
+}
+
+bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
+  const Guard guard(mutex_);
+  if (entries_ == nullptr) return false;
+  const Entry& entry = entries_[key.hash % kEntries];
+  if (entry.specs.size() != count || entry.key.size() != key.size || !std::equal(entry.key.begin(), entry.key.end(), key.words))
+    return false;
+  std::copy(entry.specs.begin(), entry.specs.end(), specs);
+  return true;
+}
+
+void SpecCache::put(const SpecKey& key, const OutputSpec* specs, uint32_t count) {
+  const Guard guard(mutex_);
+  if (entries_ == nullptr) entries_ = std::make_unique<Entry[]>(kEntries);
+  entries_[key.hash % kEntries] = {{key.words, key.words + key.size}, {specs, specs + count}};
+}
+
+}  // namespace narrows::python
