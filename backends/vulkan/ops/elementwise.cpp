@@ -27,16 +27,63 @@ Program fill_program(int dtype) {
 
 namespace {
 
+// ---- fewer pipelines: functions that are the same one ----
+
+// a > b is b < a.
+bool is_mirrored(int function) { return function == NW_EW_GT || function == NW_EW_GE; }
+
+int canonical_function(int function, int dtype) {
+  const bool whole = kind_of(dtype) != kFloat;
+  switch (function) {
+    case NW_EW_GT: return NW_EW_LT;
+    case NW_EW_GE: return NW_EW_LE;
+    case NW_EW_CEIL:
+    case NW_EW_ROUND:
+    case NW_EW_TRUNC: return whole ? NW_EW_FLOOR : function;
+    case NW_EW_ISINF: return whole ? NW_EW_ISNAN : function;
+    default: return function;
+  }
+}
+
+// The unsigned dtype for an integer or bool, where a function looks at bits alone.
+int canonical_dtype(int function, int dtype) {
+  if (kind_of(dtype) == kFloat) return dtype;
+  switch (function) {
+    case NW_EW_BITWISE_NOT: return kind_of(dtype) == kBool ? dtype : bits_dtype(dtype);
+    case NW_EW_NEG:
+    case NW_EW_SQUARE:
+    case NW_EW_FLOOR:
+    case NW_EW_LOGICAL_NOT:
+    case NW_EW_ISNAN:
+    case NW_EW_ISFINITE:
+    case NW_EW_ADD:
+    case NW_EW_SUB:
+    case NW_EW_MUL:
+    case NW_EW_EQ:
+    case NW_EW_NE:
+    case NW_EW_LOGICAL_AND:
+    case NW_EW_LOGICAL_OR:
+    case NW_EW_LOGICAL_XOR:
+    case NW_EW_BITWISE_AND:
+    case NW_EW_BITWISE_OR:
+    case NW_EW_BITWISE_XOR:
+    case NW_EW_BITWISE_LEFT_SHIFT:
+    case NW_EW_FMA: return bits_dtype(dtype);
+    default: return dtype;
+  }
+}
+
 Program program_of(const ElementwiseRequest& r) {
-  const int function = r.function.number;
+  const int function = canonical_function(r.function.number, r.dtype), dtype = canonical_dtype(function, r.dtype);
   if (function == NW_EW_CAST) return cast_program(r.dtype, dtype_of(r.sig, r.sig.num_inputs));
   if (function == NW_EW_WHERE) {
     const int bits = bits_dtype(r.dtype);
     return {&shader_for(bits), function, 0, 3, 0, NW_DTYPE_BOOL, bits, bits, false, 0};
   }
-  const int out = r.function.to_bool ? NW_DTYPE_BOOL : r.dtype;
+  const int out = r.function.to_bool ? NW_DTYPE_BOOL : dtype;
   const bool heavy = r.function.heavy && kind_of(r.dtype) == kFloat;
-  return {&shader_for(r.dtype), function, 0, 3, 0, r.dtype, r.dtype, out, heavy, number_of(r.compute, r.params.alpha, 0)};
+  const uint64_t alpha = number_of(r.compute, r.params.alpha, 0);
+  return {&shader_for(dtype), function, 0, 3, 0, dtype, dtype, out, heavy, alpha};
 }
 
 class ElementwisePlan final : public DevicePlan {
@@ -58,6 +105,7 @@ std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& s
     request.slots[k] = has_input(sig, static_cast<uint32_t>(k)) ? tensor_operand(k)
                        : k == 1                                 ? number_operand(r.dtype, r.params.b_real, r.params.b_int)
                                                                 : number_operand(r.dtype, r.params.c_real, r.params.c_int);
+  if (is_mirrored(r.function.number)) std::swap(request.slots[0], request.slots[1]);
   return std::make_unique<ElementwisePlan>(request, forced_kernel(sig, kVariantNames));
 }
 

@@ -19,7 +19,9 @@ Operand number_operand(int dtype, double real, int64_t integer) {
 
 uint32_t threads_of(const Device& device) {
   const VkPhysicalDeviceLimits& limits = device.physical.properties.limits;
-  return std::min({512u, limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]});
+  uint32_t threads = 512;
+  while (threads > limits.maxComputeWorkGroupInvocations || threads > limits.maxComputeWorkGroupSize[0]) threads /= 2;
+  return threads;
 }
 
 // ---- planning ----
@@ -128,7 +130,7 @@ int Map::find_second_dim(bool* is_transposed) const {
 }
 
 // The way of a group's threads through its rectangle. What is transposed is read along cache lines by a square of threads.
-void Map::plan_rectangle(int second, bool is_transposed, const int64_t* extent) {
+void Map::plan_rectangle(bool is_transposed, const int64_t* extent) {
   constexpr int64_t kSide = 32;
   int64_t width = 1;
   while (width < extent[0] && width < (is_transposed ? kSide : threads_)) width *= 2;
@@ -142,15 +144,6 @@ void Map::plan_rectangle(int second, bool is_transposed, const int64_t* extent) 
     push_.block[d] = static_cast<uint32_t>(block[d]);
     push_.extent[d] = static_cast<uint64_t>(extent[d]);
   }
-  for (int slot = 0; slot <= kOut; ++slot) {
-    if (!is_tensor(slot)) continue;
-    for (int d = 0; d < 2; ++d) {
-      const int from = d == 1 ? second : 0;
-      const int64_t step = from < space_.ndim ? stride(slot, from) * (d == 0 ? vector_ : 1) : 0;
-      layout_.within[slot].along[d] = step;
-      layout_.within[slot].of_thread += apart[d] * step;
-    }
-  }
 }
 
 void Map::plan_layout() {
@@ -160,7 +153,7 @@ void Map::plan_layout() {
   const auto source = [&](int d) { return d == 1 ? second : d == second ? 1 : d; };
   for (int d = 0; d < ndim; ++d) extent[d] = source(d) < space_.ndim ? space_.extent[source(d)] : 1;
   extent[0] /= vector_;
-  plan_rectangle(second, is_transposed, extent);
+  plan_rectangle(is_transposed, extent);
   push_.dims = static_cast<uint32_t>(ndim);
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
@@ -169,9 +162,11 @@ void Map::plan_layout() {
       refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
     groups_ *= blocks;
     layout_.dimension[d].blocks = static_cast<uint64_t>(blocks);
-    for (int slot = 0; slot <= kOut; ++slot)
-      if (is_tensor(slot) && source(d) < space_.ndim)
-        layout_.dimension[d].stride[slot] = stride(slot, source(d)) * block * (d == 0 ? vector_ : 1);
+    for (int slot = 0; slot <= kOut; ++slot) {
+      if (!is_tensor(slot) || source(d) >= space_.ndim) continue;
+      layout_.dimension[d].stride[slot] = stride(slot, source(d)) * (d == 0 ? vector_ : 1);
+      if (d < 2) layout_.step[slot] += layout_.dimension[d].stride[slot] * push_.apart[d];
+    }
   }
 }
 

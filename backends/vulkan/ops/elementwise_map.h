@@ -69,16 +69,14 @@ class Map {
     uint32_t dims, width;
     uint32_t numbers, repeated, is_misaligned, padding;
   };
-  struct Within {
-    int64_t along[2], of_thread, padding;
-  };
   struct Dimension {
     int64_t stride[kMaxSlots + 1];
     uint64_t blocks;
     uint64_t padding[2];
   };
   struct Layout {
-    Within within[kMaxSlots + 1];
+    int64_t step[kMaxSlots + 1];
+    int64_t padding[3];
     Dimension dimension[NW_MAX_NDIM];
   };
 
@@ -89,7 +87,7 @@ class Map {
   void choose(const MapRequest& r, int variant);
   void plan_layout();
   int find_second_dim(bool* is_transposed) const;
-  void plan_rectangle(int second, bool is_transposed, const int64_t* extent);
+  void plan_rectangle(bool is_transposed, const int64_t* extent);
   int64_t stride(int slot, int d) const { return space_.stride[slot == kOut ? slots_ : slot][d]; }
   int64_t offset(int slot) const { return space_.offset[slot == kOut ? slots_ : slot]; }
   int64_t size(int slot) const { return size_[slot]; }
@@ -113,7 +111,7 @@ class Map {
   Kernel kernel_;
 };
 
-// Threads of a work group: 512 where the device has as many.
+// Threads of a work group, a power of two: 512 where the device has as many.
 uint32_t threads_of(const Device& device);
 
 }  // namespace narrows::vulkan

@@ -21,12 +21,13 @@ layout(constant_id = 10) const bool RUN = false;      // elements side by side f
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
 struct Dimension {
-  i64vec4 operands;  // bytes between rectangles
+  i64vec4 operands;  // bytes from one vector to the next
   int64_t of_out;    // likewise
   uint64_t blocks;   // rectangles
 };
 layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
-  i64vec4 within[5];  // of each slot, then the output: bytes between vectors along the two dimensions, and between those of a thread
+  i64vec4 step;  // bytes between the vectors of a thread
+  int64_t step_of_out;
   Dimension dimension[16];
 };
 layout(push_constant) uniform Push {
@@ -84,36 +85,35 @@ void locate_in_layout() {
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) place[k] = operand[k];
   place[SLOTS] = out_;
   uint left = flat_group();
-  uint64_t columns = extent[0], rows = extent[1];  // from the rectangle's first on
+  uint64_t column = 0ul, row = 0ul;
   [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
     const Dimension dimension = l.dimension[d];
-    const uint blocks = uint(dimension.blocks), next = left / blocks, digit = left - next * blocks;
+    const uint blocks = uint(dimension.blocks), next = left / blocks;
+    uint64_t position = left - next * blocks;
     left = next;
-    if (d == 0) columns -= uint64_t(digit) * block[0];
-    if (d == 1) rows -= uint64_t(digit) * block[1];
+    if (d == 0) column = position = position * block[0] + (gl_LocalInvocationID.x & (width - 1));
+    if (d == 1) row = position = position * block[1] + gl_LocalInvocationID.x / width;
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-      if (is_used(k)) place[k] += uint64_t(digit * dimension.operands[k]);
-    place[SLOTS] += uint64_t(digit * dimension.of_out);
+      if (is_used(k)) place[k] += position * uint64_t(dimension.operands[k]);
+    place[SLOTS] += position * uint64_t(dimension.of_out);
   }
-  const uint x = gl_LocalInvocationID.x & (width - 1), y = gl_LocalInvocationID.x / width;
-  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
-    if (k != SLOTS && !is_used(k)) continue;
-    const i64vec4 within = l.within[k == SLOTS ? 4 : k];
-    place[k] += uint64_t(x * within.x + y * within.y);
-    step_[k] = within.z;
+  if (UNROLL > 1) {
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k) step_[k] = l.step[k];
+    step_[SLOTS] = l.step_of_out;
   }
-  const uint last_x = uint(min(columns, uint64_t(block[0]))), last_y = uint(min(rows, uint64_t(block[1])));
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
     begin[e] = 0;
-    end[e] = left == 0 && x + e * apart[0] < last_x && y + e * apart[1] < last_y ? VECTOR : 0;
+    end[e] = left == 0 && column + e * apart[0] < extent[0] && row + e * apart[1] < extent[1] ? VECTOR : 0;
   }
 }
+
+uint64_t place_of(uint k, uint e) { return e == 0 ? place[k] : place[k] + uint64_t(int64_t(e) * step_[k]); }
 
 // ---- elements ----
 
 uvec4 load_slot(uint k, uint e) {
   const uint size = size_of_slot(k);
-  const uint64_t at = place[k] + uint64_t(int64_t(e) * step_[k]);
+  const uint64_t at = place_of(k, e);
   if ((numbers >> k & 1) != 0) return repeated_element(operand[k], size);
   if (begin[e] >= end[e]) return uvec4(0);
   if (ANYWHERE) return uvec4(unpack32(is_misaligned != 0 ? load_bytes(at, size) : load_element(at, size)), 0, 0);
@@ -128,7 +128,7 @@ uvec4 load_slot(uint k, uint e) {
 
 void store_out(uvec4 vector, uint e) {
   const uint size = size_of_dtype(OUT);
-  const uint64_t at = place[SLOTS] + uint64_t(int64_t(e) * step_[SLOTS]);
+  const uint64_t at = place_of(SLOTS, e);
   if (begin[e] >= end[e]) return;
   if (ANYWHERE) {
     if (is_misaligned != 0)
@@ -157,7 +157,7 @@ void main() {
   if (UNROLL > 1 && is_whole()) {  // no branch between the loads
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       [[unroll]] for (uint e = 0; e < UNROLL; ++e)
-        if (is_used(k)) vectors[k][e] = load_vector(place[k] + uint64_t(int64_t(e) * step_[k]), VECTOR * size_of_slot(k));
+        if (is_used(k)) vectors[k][e] = load_vector(place_of(k, e), VECTOR * size_of_slot(k));
   } else {
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       [[unroll]] for (uint e = 0; e < UNROLL; ++e)
