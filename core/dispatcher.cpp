@@ -165,9 +165,14 @@ std::vector<Backend*> candidates(const nw_runtime& runtime, const nw_call& call,
        show_device(device).c_str());
 }
 
-// Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped.
+// Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped. An
+// input that the call lacks altogether has no index there; that place is an output's.
 Failure in_terms_of_call(Failure failure, uint32_t num_inputs) {
-  if (failure.argument >= kOutputArgument) failure.argument += static_cast<int32_t>(num_inputs) - kOutputArgument;
+  const auto inputs = static_cast<int32_t>(num_inputs);
+  if (failure.argument >= kOutputArgument)
+    failure.argument += inputs - kOutputArgument;
+  else if (failure.argument >= inputs)
+    failure.argument = -1;
   return failure;
 }
 

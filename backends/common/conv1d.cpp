@@ -4,6 +4,7 @@
 namespace narrows::common {
 
 Strides3 strides3(const nw_tensor_sig& t) {
+  if (!has_elements(t)) return {};
   const auto stride = [&](int32_t from_end) { return from_end <= t.ndim ? t.strides[t.ndim - from_end] : 0; };
   return {stride(3), stride(2), stride(1)};
 }

@@ -9,9 +9,10 @@
 
 namespace narrows::common {
 
-// Strides in elements of a tensor of rank 3; the leading ones of a tensor of a lower rank are 0.
+// Strides in elements of a tensor of rank 3; the leading ones of a tensor of a lower rank are 0, and all of them for a tensor
+// without elements, whose address may be NULL: nothing is ever added to it.
 struct Strides3 {
-  int64_t outer, channel, position;
+  int64_t outer = 0, channel = 0, position = 0;
 };
 
 // What conv1d and conv1d_backward read of a signature. `y` is the output, or its gradient.

@@ -96,6 +96,7 @@ inline const nw_tensor_sig& input(const nw_sig& sig, uint32_t i) { return sig.te
 inline const nw_tensor_sig& output(const nw_sig& sig, uint32_t i) { return sig.tensors[sig.num_inputs + i]; }
 inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs && sig.tensors[i].ndim >= 0; }
 inline bool has_output(const nw_sig& sig, uint32_t i) { return i < sig.num_outputs && output(sig, i).ndim >= 0; }
+inline bool has_elements(const nw_tensor_sig& t) { return std::count(t.shape, t.shape + std::max(t.ndim, 0), 0) == 0; }
 inline bool is(DLDataType t, uint8_t code, uint8_t bits) { return t.code == code && t.bits == bits; }
 
 // Address of a tensor's first element. NULL for an absent tensor. Of a tensor without elements it may be any number, so it is

@@ -213,7 +213,7 @@ TEST_CASE("conv1d bad input: too many, too few, absent tensors", "[conv1d][bad]"
   Good g;
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, 3,
                  {"4 inputs", "expected", "3"});
-  expect_refused(run("conv1d", {&g.x}, {&g.y}, g.params.blob()), NW_INVALID, kW, {"w ", "absent", "expected"});
+  expect_refused(run("conv1d", {&g.x}, {&g.y}, g.params.blob()), NW_INVALID, -1, {"w ", "absent", "expected"});
   expect_refused(run("conv1d", {nullptr, &g.w, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, kX, {"x ", "absent", "expected"});
   expect_refused(run("conv1d", {&g.x, nullptr, &g.bias}, {&g.y}, g.params.blob()), NW_INVALID, kW, {"w ", "absent", "expected"});
   expect_refused(run("conv1d", {&g.x, &g.w, &g.bias}, {nullptr}, g.params.blob()), NW_INVALID, kY, {"y ", "NULL", "expected"});
@@ -261,7 +261,7 @@ TEST_CASE("conv1d_backward bad input", "[conv1d][backward][bad]") {
   Tensor longer = zeros(DType::f32, {2, 6, 9}), f64 = zeros(DType::f64, {2, 6, 8});
   expect_refused(backward({&longer, &g.x, &g.w}, {&gx, &gw, &gbias}), NW_INVALID, 0, {"grad_y", "(2, 6, 9)", "expected", "8"});
   expect_refused(backward({&gy, nullptr, &g.w}, {&gx, &gw, &gbias}), NW_INVALID, 1, {"x ", "absent"});
-  expect_refused(backward({&gy, &g.x}, {&gx, &gw, &gbias}), NW_INVALID, 2, {"w ", "absent"});
+  expect_refused(backward({&gy, &g.x}, {&gx, &gw, &gbias}), NW_INVALID, -1, {"w ", "absent"});
   const Result mixed = backward({&f64, &g.x, &g.w}, {&gx, &gw, &gbias});
   CHECK(mixed.status == NW_INVALID);
   CHECK(std::string(mixed.error.message).find("float64") != std::string::npos);

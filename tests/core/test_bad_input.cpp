@@ -40,7 +40,7 @@ const Bad kBad[] = {
     {"very many inputs", [](Strict& s) { s.call.raw.num_inputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
     {"very many outputs", [](Strict& s) { s.call.raw.num_outputs = UINT32_MAX; }, -1, {"4294967295", "32"}},
     {"33 tensors", [](Strict& s) { s.call.raw.num_inputs = 17, s.call.raw.num_outputs = 16; }, -1, {"17", "16", "32"}},
-    {"an input too few", [](Strict& s) { s.call.raw.num_inputs = 1; }, 1, {"absent"}},
+    {"an input too few, which has no index", [](Strict& s) { s.call.raw.num_inputs = 1; }, -1, {"strict/1: b is absent"}},
     {"an input NULL", [](Strict& s) { s.call.inputs[0] = nullptr; }, 0, {"NULL"}},
     {"the last input NULL", [](Strict& s) { s.call.inputs[1] = nullptr; }, 1, {"NULL"}},
     {"all inputs NULL", [](Strict& s) { s.call.inputs[0] = s.call.inputs[1] = nullptr; }, 0, {"NULL"}},

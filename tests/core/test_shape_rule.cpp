@@ -116,7 +116,7 @@ const Bad kBad[] = {
     {"shapes.matmul/1", {{{2, 3}}, {{5, 4}}}, {}, 1, {"b", "(5, 4)", "3"}},
     {"shapes.matmul/1", {{{2, 3, 1}}, {{3, 4}}}, {}, 0, {"a", "(2, 3, 1)", "N, C"}},
     {"shapes.matmul/1", {{{2, 3}}, {{3}}}, {}, 1, {"b", "(3,)", "C, M"}},
-    {"shapes.matmul/1", {{{2, 3}}}, {}, 1, {"b", "absent"}},
+    {"shapes.matmul/1", {{{2, 3}}}, {}, -1, {"b", "absent"}},
     {"shapes.matmul/1", {kAbsent, {{2, 3}}}, {}, 0, {"a", "absent"}},
     {"shapes.ranks/1", {{Extents{}}}, {}, 0, {"a", "N, C, L", "expected"}},
     {"shapes.ranks/1", {{{1, 2, 3, 4}}}, {}, 0, {"a", "(1, 2, 3, 4)"}},
