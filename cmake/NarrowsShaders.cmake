@@ -1,5 +1,6 @@
 # Shaders, compiled at build time by glslc and put into the binary as words:
 #   narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...])   compiles shaders/FILE
+#   narrows_write_numbers(FILE HEADER PREFIX)               writes HEADER's #define PREFIX... lines to FILE, which shaders include
 #   narrows_embed_shaders(TARGET HEADER)                    puts all that were added into TARGET; C++ finds them as
 #                                                           narrows::vulkan::shaders::NAME of HEADER
 find_program(GLSLC glslc REQUIRED)
@@ -14,9 +15,18 @@ function(narrows_add_shader name file)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
   add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} -Werror -mfmt=num ${ARGN}
-                     -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -o ${words} ${source} DEPENDS ${source} DEPFILE ${words}.d
+                     -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -I ${NARROWS_SHADER_FOLDER} -o ${words} ${source}
+                     DEPENDS ${source} DEPFILE ${words}.d
                      COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
+endfunction()
+
+# GLSL cannot read a C header, and what both must agree on is written down once.
+function(narrows_write_numbers file header prefix)
+  file(STRINGS ${header} lines REGEX "^#define ${prefix}")
+  list(JOIN lines "\n" text)
+  file(CONFIGURE OUTPUT ${NARROWS_SHADER_FOLDER}/${file} CONTENT "// Made by NarrowsShaders.cmake.\n${text}\n" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
 endfunction()
 
 function(narrows_embed_shaders target header)

@@ -65,10 +65,9 @@ Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants
   return found->second.kernel;
 }
 
-// A CPU that plays a device keeps megabytes for a pipeline. Of those that nobody has, the older half goes.
+// Of those that nobody has, the older half goes.
 void Kernels::forget_old() {
-  constexpr size_t kMost = 512;
-  if (made_.size() < kMost) return;
+  if (made_.size() < most) return;
   std::vector<decltype(made_)::iterator> idle;
   for (auto it = made_.begin(); it != made_.end(); ++it)
     if (it->second.kernel.use.use_count() == 1) idle.push_back(it);

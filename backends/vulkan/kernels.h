@@ -38,6 +38,8 @@ class Kernels {
   Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
   size_t count();  // pipelines that there are
+  // So many are made before some are forgotten. A GPU's driver keeps some ten KB for one, lavapipe 1.5 MB.
+  size_t most = 4096;
 
  private:
   struct Made {

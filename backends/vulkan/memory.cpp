@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <mutex>
+#include <span>
 
 #include "device.h"
 
@@ -63,9 +64,10 @@ uint32_t Memory::type_for(uint32_t allowed, Side side) const {
   };
   const bool unified = device_.physical.is_unified();
   const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}, {0, 0}};
-  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}, {kVisible, 0}};
-  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}, {kVisible, 0}};
-  const auto& wishes = side == Side::device ? device_wishes : side == Side::host ? host_wishes : upload_wishes;
+  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}};
+  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}};
+  std::span<const Wish> wishes = device_wishes;
+  if (side != Side::device) wishes = side == Side::host ? host_wishes : upload_wishes;
   for (const Wish& wish : wishes)
     for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
       const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;

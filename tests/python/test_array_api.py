@@ -9,7 +9,9 @@ import re
 import numpy as np
 import pytest
 
-stubs = pytest.importorskip("array_api_stubs._2021_12.elementwise_functions")
+stubs = pytest.importorskip(
+    "array_api_stubs._2021_12.elementwise_functions", reason="the array API's stubs are not installed; ./run python installs them"
+)
 
 import narrows  # noqa: E402
 from narrows import _functions  # noqa: E402
@@ -134,7 +136,7 @@ def test_the_standard_was_read():
 @pytest.mark.parametrize("name, line, applies, holds", CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
 def test_special_case(name, line, applies, holds, dtype):
     if dtype == "bfloat16":
-        dtype = pytest.importorskip("ml_dtypes").bfloat16
+        dtype = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 from ml_dtypes, which is not installed").bfloat16
     operands = _functions._TABLE[name][1]
     grid = [np.array(v, dtype) for v in zip(*itertools.product(SAMPLES, repeat=operands), strict=True)]
     result = getattr(narrows, name)(*grid)

@@ -6,12 +6,12 @@ import types
 import numpy as np
 import pytest
 
-theirs = pytest.importorskip("numpy._core.tests.test_dlpack")
+theirs = pytest.importorskip("numpy._core.tests.test_dlpack", reason="this NumPy is older than 2 or came without its tests")
 
 import narrows  # noqa: E402
 
 if not hasattr(theirs.TestDLPack, "test_device"):
-    pytest.skip("a NumPy whose tests are others", allow_module_level=True)
+    pytest.skip("this NumPy's DLPack tests are others than those adapted here (2.1 and newer)", allow_module_level=True)
 
 
 class NumpyThroughNarrows(types.ModuleType):

@@ -155,7 +155,8 @@ def test_the_stub_has_the_same_names():
 )
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):
-        pytest.importorskip(module.partition(".")[2])
+        framework = module.partition(".")[2]
+        pytest.importorskip(framework, reason=f"{framework} is not installed; ./run python installs it")
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0 and result.failed == 0
 

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("ml_dtypes")
-backend_tests = pytest.importorskip("onnx.backend.test")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed; ./run python installs it")
+pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; ./run python installs it")
+backend_tests = pytest.importorskip("onnx.backend.test", reason="this onnx came without its backend tests")
 from onnx import helper, numpy_helper  # noqa: E402
 
 import narrows  # noqa: E402

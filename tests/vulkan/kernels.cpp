@@ -16,6 +16,7 @@ TEST_CASE("kernels: some that nobody has are forgotten, and none that is in use"
   Kernels& kernels = opened->kernels();
   Stream& stream = *opened->stream(nullptr);
   const Words one(*opened, {1}), words(*opened, std::vector<uint32_t>(100, 7));
+  kernels.most = 512;
   const Kernel kept = kernels.get(shaders::steps, {3});
   uint32_t expected = 7;
   for (uint32_t factor = 10; factor < 1200; ++factor) {
