@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import mmap
 import os
 import pathlib
 import platform
@@ -21,7 +22,8 @@ import time
 import harness
 import report
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
 
 # What each library reads, so that all of them stay within a tier. torch's plain build is x86-64's baseline; MKL and oneDNN are inside torch.
 TIERS = {
@@ -36,14 +38,28 @@ TIERS = {
 # ---- a worker: one number of threads, one instruction set ----
 
 
-class Copy:
-    """The floor: bytes per second that glibc's memcpy reads and writes, each thread its share, all at once; it streams past the caches when
-    the share is larger than they are. Neither library takes part in it."""
+def compiled_copy():
+    """stream_copy.c as a library; each worker may be the first, so it is put in place whole."""
+    source, library = HERE / "stream_copy.c", ROOT / "build/bench/stream_copy.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        own = library.with_suffix(f".{os.getpid()}")
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", own], check=True)
+        own.replace(library)
+    function = ctypes.CDLL(str(library)).stream_copy
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], None
+    return function  # ctypes releases the GIL around it
 
-    def __init__(self, threads, share=128 << 20):
-        self.threads, self.share, self.nbytes = threads, share // threads, 2 * (share // threads) * threads
-        self.source, self.target = (ctypes.create_string_buffer(share) for _ in range(2))
-        ctypes.memset(self.source, 1, share)
+
+class Copy:
+    """The floor: bytes per second that stream_copy reads and writes, each thread its share, all at once. Neither library takes part in it."""
+
+    def __init__(self, threads, size=128 << 20):
+        self.copy, self.share = compiled_copy(), size // threads // 64 * 64
+        self.nbytes = 2 * self.share * threads
+        self.buffers = [mmap.mmap(-1, size) for _ in range(2)]
+        self.to, self.source = (ctypes.addressof(ctypes.c_char.from_buffer(b)) for b in self.buffers)
+        ctypes.memset(self.source, 1, size)
         self.work, self.done = queue.SimpleQueue(), queue.SimpleQueue()
         self.helpers = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads - 1)]
         for helper in self.helpers:
@@ -51,17 +67,16 @@ class Copy:
 
     def _serve(self):
         while True:
-            self._copy(self.work.get())
+            self._part(self.work.get())
             self.done.put(None)
 
-    def _copy(self, i):
-        at = i * self.share
-        ctypes.memmove(ctypes.addressof(self.target) + at, ctypes.addressof(self.source) + at, self.share)  # without the GIL
+    def _part(self, i):
+        self.copy(self.to + i * self.share, self.source + i * self.share, self.share)
 
     def __call__(self):
-        for i in range(1, self.threads):
+        for i, _ in enumerate(self.helpers, start=1):
             self.work.put(i)
-        self._copy(0)
+        self._part(0)
         for _ in self.helpers:
             self.done.get()
 
