@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import queue
+import shlex
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ TIERS = {
     "avx512": {"NARROWS_CPU_TARGET": "avx512", "ATEN_CPU_CAPABILITY": "avx512"},
     "avx2": {"NARROWS_CPU_TARGET": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     "sse4": {"NARROWS_CPU_TARGET": "sse4", "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+    "neon": {"NARROWS_CPU_TARGET": "neon"},
     "baseline": {"NARROWS_CPU_TARGET": "baseline", "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
 }  # fmt: skip
 
@@ -115,7 +117,7 @@ def worker(threads):
     import cpu_cases
 
     cases = {c.name: c for c in cpu_cases.cases()}
-    arch = narrows.devices()[0].info["arch"]
+    arch = narrows.devices()[0].info["arch"].split(",")[0]
     print(
         json.dumps({"arch": arch, "torch": torch.backends.cpu.get_cpu_capability(), "torch_version": torch.__version__}),
         file=channel,
@@ -123,7 +125,6 @@ def worker(threads):
     )
     for line in sys.stdin:
         request = json.loads(line)
-        torch.set_grad_enabled("backward" in request["name"])
         try:
             row = harness.run_case(cases[request["name"]], harness.Effort(**request["effort"]), copy)
         except Exception as error:
@@ -154,19 +155,21 @@ class Worker:
 
 
 def machine():
-    model = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine()
-    )
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
     return {"cpu": model, "cores": len(PINNED), "system": platform.system(), "date": time.strftime("%Y-%m-%d")}
 
 
-def chosen(options):
+def all_names():
     import cpu_cases
 
-    words = options.filter.split()
-    found = [c.name for c in cpu_cases.cases() if all(w in f"{c.name} | {c.family}" for w in words)]
-    part, parts = map(int, options.part.split("/"))
-    return [name for i, name in enumerate(found) if i * parts // len(found) == part - 1]
+    return [(c.name, c.family) for c in cpu_cases.cases()]
+
+
+def chosen(options):
+    """Every so-many-th of them is a part: slow ones stand together."""
+    words, (part, parts) = shlex.split(options.filter), map(int, options.part.split("/"))
+    return [name for name, family in all_names() if all(w in f"{name} | {family}" for w in words)][part - 1 :: parts]
 
 
 def numbers(text):
@@ -175,46 +178,47 @@ def numbers(text):
 
 def parse():
     parser = argparse.ArgumentParser(prog="./run bench --", description=__doc__.splitlines()[0])
-    parser.add_argument("--filter", default="", help="cases whose name or family has all of these words")
-    parser.add_argument(
-        "--threads", type=numbers, default=sorted({1, len(PINNED)}), help="1,2: each of these numbers (default: one and all)"
-    )
-    parser.add_argument(
-        "--isa", default="native", help="avx512,avx2,sse4,baseline: each of these tiers (default: what each library chooses)"
-    )
-    parser.add_argument("--quick", action="store_true", help="a quarter of the time for each row")
-    parser.add_argument("--part", default="1/1", help="2/5: the second fifth of the cases")
-    parser.add_argument(
-        "--json", default=str(ROOT / "build/bench/cpu.json"), help="results are merged into this file (default: %(default)s)"
-    )
-    parser.add_argument("--list", action="store_true", help="the names of the cases")
-    parser.add_argument("--report", action="store_true", help="measure nothing: the table of what is in the file")
-    parser.add_argument(
-        "--write", metavar="FILE", help="write the table into FILE, between its two markers, and a picture beside it"
-    )
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    add = parser.add_argument
+    add("--filter", default="", help="""cases whose name or family has all of these words; 'add "64 M"'""")
+    add("--threads", type=numbers, default=sorted({1, len(PINNED)}), help="1,2: on each of these (default: on one, and on all)")
+    add("--isa", default="native", help="avx512,avx2,sse4: each of these tiers (default: what each library chooses)")
+    add("--quick", action="store_true", help="a fifth of the time for each row")
+    add("--part", default="1/1", help="2/5: the second of five parts of the cases")
+    add("--json", default=str(ROOT / "build/bench/cpu.json"), help="the results join this file (default: %(default)s)")
+    add("--list", action="store_true", help="the names of the cases, and nothing else")
+    add("--report", action="store_true", help="measure nothing: the table of all that is in the file")
+    add("--write", metavar="PAGE", help="write all that is in the file into a page, between its markers, and a picture beside it")
+    add("--worker", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    unknown = set(options.isa.split(",")) - set(TIERS)
+    return options if not unknown else parser.error(f"--isa {','.join(unknown)}; expected some of {', '.join(TIERS)}")
+
+
+def progress(text):
+    """On a terminal one line that changes, else one for each row."""
+    print(f"\r\033[K{text}"[: 3 + 130] if sys.stdout.isatty() else text, end="" if sys.stdout.isatty() else "\n", flush=True)
 
 
 def run(options):
+    """Returns the rows, failed ones included; the good ones are in the file."""
     names, effort = chosen(options), harness.QUICK if options.quick else harness.Effort()
     if not names:
         raise SystemExit(f"no case has all of these words: '{options.filter}'")
     workers = [Worker(threads, isa) for isa in options.isa.split(",") for threads in options.threads]
-    about = {
-        **machine(),
-        "torch": workers[0].about["torch_version"],
-        "arch": {w.isa: [w.about["arch"], w.about["torch"]] for w in workers},
-    }
-    failures = 0
+    arch = {w.isa: [w.about["arch"], w.about["torch"]] for w in workers}
+    rows, order = [], [name for name, _ in all_names()]
     for name in names:
-        rows = [w.row(name, effort) for w in workers]
-        for row in rows:
-            failures += report.live(row, max(options.threads))
+        new = [w.row(name, effort) for w in workers]
+        for row in new:
+            progress(report.live(row))
+        rows += new
         results = harness.load(options.json)
-        about["arch"] = {**results["machine"].get("arch", {}), **about["arch"]}
-        harness.save(options.json, harness.merge(results, [r for r in rows if "failed" not in r], about))
-    return failures
+        known = results["machine"].get("arch", {})
+        about = {**machine(), "torch": workers[0].about["torch_version"], "arch": {**known, **arch}}
+        good = [r for r in new if "failed" not in r]
+        harness.save(options.json, harness.merge(results, good, about, order))
+    progress("")
+    return rows
 
 
 def main():
@@ -223,15 +227,17 @@ def main():
         return worker(options.worker)
     if options.list:
         return print(*chosen(options), sep="\n")
-    failures = 0 if options.report else run(options)
+    rows = [] if options.report else run(options)
+    failed = [row for row in rows if "failed" in row]
     results = harness.load(options.json)
-    if options.report:
-        print(report.table(results))
-    print(report.summary(results))
+    shown = [r for r in results["rows"] if options.report or harness.key(r) in {harness.key(row) for row in rows}]
+    print(report.table({**results, "rows": shown}))
+    for row in failed:
+        print(report.live(row))
     if options.write:
         report.write(results, options.write)
-    return sys.exit(1 if failures else 0)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

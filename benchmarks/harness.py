@@ -42,6 +42,9 @@ class Case:
     make: object  # () -> Problem
     goals: tuple = ()
     beyond_cache: bool = False  # then a copy is timed beside it
+    gradients: bool = False  # torch's grad mode
+    line: str = ""  # where a page shows several cases as one line, its name and the case's column
+    column: str = ""
 
 
 @dataclasses.dataclass
@@ -91,13 +94,12 @@ def _calls_for(timer, seconds):
 
 
 def _block(timer, calls, effort):
-    """The samples of one turn."""
+    """The samples of one turn. A call that lasts longer than the warm-up needs none."""
     time.sleep(effort.pause)
-    end = time.perf_counter() + effort.warm
-    timer.timeit(1)
-    while time.perf_counter() < end:
-        timer.timeit(calls)
+    begin = time.perf_counter()
     samples = [timer.timeit(calls) / calls]
+    while time.perf_counter() < begin + effort.warm:
+        samples = [timer.timeit(calls) / calls]
     end = time.perf_counter() + effort.block
     while time.perf_counter() < end:
         samples.append(timer.timeit(calls) / calls)
@@ -150,7 +152,13 @@ def check(statement, problem):
 
 def run_case(case, effort, copy=None, sync=None):
     """One row, as JSON keeps it. Raises WrongResult before anything is timed if ours is wrong; that theirs is off is only noted."""
-    problem = case.make()
+    import torch
+
+    with torch.set_grad_enabled(case.gradients):
+        return _run_problem(case, case.make(), effort, copy, sync)
+
+
+def _run_problem(case, problem, effort, copy, sync):
     errors = {"ours": check(case.ours, problem), "theirs": check(case.theirs, problem)}
     if not errors["ours"] <= 1:
         raise WrongResult(f"{case.name}: '{case.ours}' is off by {errors['ours']:.3g} times what is allowed")
@@ -158,9 +166,15 @@ def run_case(case, effort, copy=None, sync=None):
     if case.beyond_cache and copy is not None:
         statements["copy"] = "copy()"
     times = measure(statements, {**problem.names, "copy": copy}, effort, sync)
-    row = {"name": case.name, "family": case.family, "statements": [case.ours, case.theirs], "bytes": problem.nbytes,
-           "operations": problem.operations, "goals": [[g.measure, g.least] for g in case.goals],
-           "errors": errors, **{side: dataclasses.asdict(t) for side, t in times.items()}}  # fmt: skip
+    row = {
+        **{k: getattr(case, k) for k in ("name", "family", "line", "column")},
+        "statements": [case.ours, case.theirs],
+        "bytes": problem.nbytes,
+        "operations": problem.operations,
+        "goals": [[g.measure, g.least] for g in case.goals],
+        "errors": errors,
+        **{side: dataclasses.asdict(t) for side, t in times.items()},
+    }
     if "copy" in times:
         row["copy_rate"] = copy.nbytes / times["copy"].median
     return row
@@ -201,11 +215,13 @@ def load(path):
     return json.loads(path.read_text()) if path.exists() else {"machine": {}, "rows": []}
 
 
-def merge(results, rows, machine):
-    """The newer of each row; order of the first appearance."""
+def merge(results, rows, machine, names=()):
+    """The newer of each row, in the order of the names; others at the end."""
     kept = {key(r): r for r in results["rows"]}
     kept.update({key(r): r for r in rows})
-    return {"machine": {**results["machine"], **machine}, "rows": list(kept.values())}
+    place = {name: i for i, name in enumerate(names)}
+    ordered = sorted(kept.values(), key=lambda r: place.get(r["name"], len(place)))
+    return {"machine": {**results["machine"], **machine}, "rows": ordered}
 
 
 def save(path, results):

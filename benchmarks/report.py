@@ -1,104 +1,282 @@
-"""What the results of a benchmark look like: on the terminal, in a Markdown page, as a picture."""
+"""What the results of a benchmark look like: a table on the terminal, a block of a Markdown page, a picture.
+
+Goals are about the rows on most threads; those on one thread say how far threads help."""
+
+import pathlib
+import statistics
 
 import harness
 
+BEGIN, END = "<!-- bench: written by ./run bench -- --write -->", "<!-- bench: end -->"
+
+
+# ---- a row ----
+
 
 def seconds(value):
-    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6)):
-        if value * factor >= 1:
-            return f"{value * factor:.3g} {unit}" if value * factor < 1000 else f"{value * factor:.0f} {unit}"
-    return f"{value * 1e9:.0f} ns"
+    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if value * factor >= 1 or unit == "ns":
+            return f"{value * factor:.0f} {unit}" if value * factor >= 100 else f"{value * factor:.3g} {unit}"
 
 
 def rate(row):
-    """Operations per second where arithmetic is what a case is about, else bytes."""
-    ours = row["ours"]["median"]
-    if row["family"].startswith("element-wise"):
-        return f"{row['bytes'] / ours / 1e9:.1f} GB/s"
-    return f"{row['operations'] / ours / 1e9:.1f} GFLOP/s"
+    """Of arithmetic where a case is about that, else of bytes."""
+    what, unit = ("bytes", "GB/s") if row["family"].startswith("element-wise") else ("operations", "GFLOP/s")
+    return f"{row[what] / row['ours']['median'] / 1e9:.1f} {unit}"
 
 
 def spread(side):
-    """Half the distance of the quartiles, of the median."""
+    """Half the distance between the quartiles, as a part of the median."""
     return f"{(side['high'] - side['low']) / 2 / side['median']:.0%}"
 
 
-def alone_of(rows):
-    return {(r["name"], r["isa"]): r for r in rows if r["threads"] == 1}
+def slow(row, alone):
+    return bool(alone) and alone is not row and harness.slower_with_threads(row, alone)
 
 
-COLUMNS = ("case", "narrows", "±", "torch", "±", "ratio", "goal", "", "rate", "of copy", "1 thread", "")
+def verdict(row, alone=None):
+    """ "met", or what was missed; nothing where there is no goal."""
+    found = harness.verdicts(row, alone)
+    missed = [f"{measure} {value:.2f} of {least:g}" for measure, least, value, met in found if not met]
+    if slow(row, alone):
+        missed.append("slower with threads")
+    return "MISSED " + ", ".join(missed) if missed else "met" if found else ""
 
 
-def cells(row, alone):
-    found = {m: (least, value, met) for m, least, value, met in harness.verdicts(row, alone)}
-    goal, ratio, met = found.get("ratio", (None, harness.reached(row, "ratio"), None))
-    copied, scaling = harness.reached(row, "copy"), harness.reached(row, "scaling", alone)
-    wrong = " (off)" if row["errors"]["theirs"] > 1 else ""
-
-    def mark(measure):
-        return "" if measure not in found else " met" if found[measure][2] else " MISSED"
-
-    slow = " slower with threads" if alone and alone is not row and harness.slower_with_threads(row, alone) else ""
-    return (row["name"], seconds(row["ours"]["median"]), spread(row["ours"]), seconds(row["theirs"]["median"]) + wrong, spread(row["theirs"]),
-            f"{ratio:.2f}", f"{goal:.1f}" if goal is not None else "", mark("ratio").strip(), rate(row),
-            f"{copied:.2f}{mark('copy')}" if copied is not None else "", f"{scaling:.2f} x{mark('scaling')}" if scaling is not None else "", slow.strip())  # fmt: skip
+COLUMNS = ("case", "narrows", "±", "torch", "±", "ratio", "goal", "rate", "of copy", "threads", "verdict")
 
 
-def live(row, most):
-    """One row as it comes; 1 if it failed."""
-    if "failed" in row:
-        print(f"  {row['name']:46} {row['threads']} threads, {row['isa']}: {row['failed']}", flush=True)
-        return 1
-    ratio = harness.reached(row, "ratio")
-    verdict = " ".join(f"{m} {v:.2f} of {least:g} {'met' if met else 'MISSED'}" for m, least, v, met in harness.verdicts(row))
-    print(f"  {row['name']:46} {row['isa']:7} {row['threads']}t  narrows {seconds(row['ours']['median']):>8} {spread(row['ours']):>4}  "
-          f"torch {seconds(row['theirs']['median']):>8} {spread(row['theirs']):>4}  {ratio:5.2f} x  {rate(row):>14}  {verdict}", flush=True)  # fmt: skip
-    return 0
+def cells(row, alone=None):
+    goal = dict(row["goals"]).get("ratio")
+    of_copy, scaling = harness.reached(row, "copy"), harness.reached(row, "scaling", alone)
+    return (
+        row["name"],
+        seconds(row["ours"]["median"]),
+        spread(row["ours"]),
+        seconds(row["theirs"]["median"]) + ("*" if row["errors"]["theirs"] > 1 else ""),
+        spread(row["theirs"]),
+        f"{harness.reached(row, 'ratio'):.2f} x",
+        f"{goal:g}" if goal is not None else "",
+        rate(row),
+        f"{of_copy:.2f}" if of_copy is not None else "",
+        f"{scaling:.2f} x" if scaling is not None else "",
+        verdict(row, alone),
+    )
+
+
+# ---- all rows ----
 
 
 def judged(results):
-    """The rows that goals are about: of each case and instruction set the one on most threads; with the one on a single thread."""
-    alone, best = alone_of(results["rows"]), {}
+    """[(row, the same on one thread or None)]: of each case and tier the row on most threads."""
+    alone, most = {}, {}
     for row in results["rows"]:
         k = row["name"], row["isa"]
-        if k not in best or row["threads"] > best[k]["threads"]:
-            best[k] = row
-    return [(row, alone.get(k)) for k, row in best.items()]
+        if row["threads"] == 1:
+            alone[k] = row
+        if k not in most or row["threads"] > most[k]["threads"]:
+            most[k] = row
+    return [(row, alone.get(k)) for k, row in most.items()]
 
 
 def sections(results):
+    """{(family, tier, threads): rows}"""
     found = {}
     for row, alone in judged(results):
         found.setdefault((row["family"], row["isa"], row["threads"]), []).append((row, alone))
     return found
 
 
-def arch(results, isa):
+def tier(results, isa):
     ours, theirs = results["machine"].get("arch", {}).get(isa, [isa, isa])
     return f"narrows {ours}, torch {theirs}"
 
 
+def counts(pairs):
+    """How many goals were met, how many measured."""
+    found = [met for row, alone in pairs for *_, met in harness.verdicts(row, alone)]
+    return sum(found), len(found)
+
+
+def headline(results):
+    pairs = judged(results)
+    met, goals = counts(pairs)
+    return f"{len(pairs)} rows; {met} of {goals} goals met; {sum(slow(*p) for p in pairs)} rows slower with threads than without"
+
+
+def missed(results):
+    return [(row, alone) for row, alone in judged(results) if verdict(row, alone).startswith("MISSED")]
+
+
+# ---- on the terminal ----
+
+
+def aligned(lines):
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    ends = (0, len(widths) - 1)
+    return [
+        "  "
+        + "  ".join(c.ljust(w) if i in ends else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines
+    ]
+
+
 def table(results):
     lines = []
-    for (family, isa, threads), rows in sections(results).items():
-        lines += ["", f"{family}: {threads} threads, {arch(results, isa)}"]
-        body = [cells(*pair) for pair in rows]
-        widths = [max(len(c) for c in column) for column in zip(COLUMNS, *body, strict=True)]
-        for line in (COLUMNS, *body):
-            lines.append(
-                "  "
-                + "  ".join(
-                    c.ljust(w) if i in (0, 7, 11) else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-                ).rstrip()
-            )
-    return "\n".join(lines)
+    for (family, isa, threads), pairs in sections(results).items():
+        lines += ["", f"{family}   {threads} thread{'s' * (threads > 1)}, {tier(results, isa)}"]
+        lines += aligned([COLUMNS, *(cells(*pair) for pair in pairs)])
+    if any(row["errors"]["theirs"] > 1 for row in results["rows"]):
+        lines += ["", "  * its result is further off than what is allowed to ours"]
+    return "\n".join([*lines, "", headline(results)])
 
 
-def summary(results):
-    pairs = judged(results)
-    goals = [(row, *v) for row, alone in pairs for v in harness.verdicts(row, alone)]
-    slower = [row for row, alone in pairs if alone and alone is not row and harness.slower_with_threads(row, alone)]
-    lines = ["", f"{len(pairs)} rows, {len(goals)} goals measured: {sum(g[-1] for g in goals)} met, {sum(not g[-1] for g in goals)} missed; "
-             f"{len(slower)} rows slower with threads than without"]  # fmt: skip
-    return "\n".join(lines)
+def live(row):
+    """One line for a row that has just been measured."""
+    where = f"{row['isa']:8} {row['threads']} thread{'s' * (row['threads'] > 1)}"
+    if "failed" in row:
+        return f"{row['name']:48} {where:18} FAILED  {row['failed']}"
+    _, ours, _, theirs, _, ratio, _, fast, of_copy, _, judgement = cells(row)
+    return f"{row['name']:48} {where:18} {ours:>8}  torch {theirs:>8}  {ratio:>8}  {fast:>14} {of_copy:>5}  {judgement}".rstrip()
+
+
+# ---- in a page ----
+
+
+def markdown_table(lines):
+    head, *body = lines
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
+
+
+def grid(pairs):
+    """Cases that share a line, by their columns: ratios, in bold where a goal was missed."""
+    columns = list(dict.fromkeys(row["column"] for row, _ in pairs))
+    lines = {}
+    for row, alone in pairs:
+        ratio = f"{harness.reached(row, 'ratio'):.2f}"
+        bold = verdict(row, alone).startswith("MISSED")
+        lines.setdefault(row["line"], {})[row["column"]] = f"**{ratio}**" if bold else ratio
+    return markdown_table([["", *columns], *([name, *(found.get(c, "") for c in columns)] for name, found in lines.items())])
+
+
+def listing(pairs):
+    body = []
+    for row, alone in pairs:
+        name, ours, _, theirs, _, ratio, goal, fast, _, scaling, judgement = cells(row, alone)
+        body.append([name, ours, theirs, f"**{ratio}**" if judgement.startswith("MISSED") else ratio, goal, fast, scaling])
+    return markdown_table([["", "narrows", "torch", "ratio", "goal", "rate", "1 thread to all"], *body])
+
+
+def tiers(results):
+    """For each family and tier: goals met and the median ratio."""
+    found = sections(results)
+    isas = list(dict.fromkeys(isa for _, isa, _ in found))
+    lines = {}
+    for (family, isa, _), pairs in found.items():
+        ratios = [harness.reached(row, "ratio") for row, _ in pairs]
+        met, goals = counts(pairs)
+        lines.setdefault(family, {})[isa] = f"{statistics.median(ratios):.2f} x, {met} of {goals}"
+    return markdown_table(
+        [["median ratio, goals met", *isas], *([name, *(f.get(i, "") for i in isas)] for name, f in lines.items())]
+    )
+
+
+def main_tier(results):
+    isas = [row["isa"] for row in results["rows"]]
+    return "native" if "native" in isas else isas[0]
+
+
+def block(results, picture):
+    machine, main = results["machine"], main_tier(results)
+    parts = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}.",
+        f"**{headline(results)}.**",
+        f"![What add reaches at each size, and every row beside its goal]({picture})",
+    ]
+    for (family, isa, threads), pairs in sections(results).items():
+        if isa == main:
+            parts += [f"### {family}, {threads} threads", grid(pairs) if all(row["line"] for row, _ in pairs) else listing(pairs)]
+    if len({row["isa"] for row in results["rows"]}) > 1:
+        parts += ["### Every instruction set", "Each beside the same tier of torch.", tiers(results)]
+    return "\n\n".join(parts)
+
+
+def between_markers(text, new):
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the markers '{BEGIN}' and '{END}'")
+    return f"{head}{BEGIN}\n\n{new}\n\n{END}{tail}"
+
+
+def write(results, page):
+    """The block of the page, and the picture beside it."""
+    page = pathlib.Path(page)
+    picture = page.with_suffix(".svg")
+    text = between_markers(page.read_text(), block(results, picture.name))
+    draw(results, picture)
+    page.write_text(text)
+
+
+# ---- the picture ----
+
+INK, OURS, THEIRS, MISSED = "#24292f", "#1a7f64", "#9a6700", "#cf222e"
+
+
+def draw(results, path):
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "narrows", "font.size": 9, "axes.spines.top": False,
+                         "axes.spines.right": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK})  # fmt: skip
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), width_ratios=(2, 3), layout="constrained")
+    pairs = [(row, alone) for row, alone in judged(results) if row["isa"] == main_tier(results)]
+    draw_sizes(left, [row for row, _ in pairs if row["line"] == "add f32" and row["family"].endswith("contiguous")])
+    draw_goals(right, pairs)
+    figure.savefig(path, metadata={"Date": None, "Creator": "benchmarks/report.py"})
+    plt.close(figure)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line.rstrip() for line in lines) + "\n")
+
+
+def draw_sizes(axes, rows):
+    rows = sorted(rows, key=lambda row: row["operations"])
+    sizes = [row["operations"] for row in rows]
+    for side, name, color in (("theirs", "torch", THEIRS), ("ours", "narrows", OURS)):
+        rates = {q: [row["bytes"] / row[side][q] / 1e9 for row in rows] for q in ("median", "low", "high")}
+        axes.fill_between(sizes, rates["high"], rates["low"], color=color, alpha=0.15, linewidth=0)
+        axes.plot(sizes, rates["median"], color=color, marker="o", markersize=3.5, label=name)
+    copies = [(row["operations"], row["copy_rate"] / 1e9) for row in rows if "copy_rate" in row]
+    if copies:
+        axes.plot(*zip(*copies, strict=True), color=INK, linestyle=(0, (2, 2)), label="a copy of memory")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [row["column"] for row in rows], rotation=45)
+    axes.set_ylim(bottom=0)
+    axes.set(title="add f32, GB/s", xlabel="elements")
+    axes.legend(frameon=False)
+
+
+def draw_goals(axes, pairs):
+    families = list(dict.fromkeys(row["family"] for row, _ in pairs))
+    for i, family in enumerate(reversed(families)):
+        values = [
+            v / least
+            for row, alone in pairs
+            if row["family"] == family
+            for m, least, v, _ in harness.verdicts(row, alone)
+            if m == "ratio"
+        ]
+        heights = [i + 0.28 * ((7 * j) % 11 - 5) / 5 for j in range(len(values))]  # apart from each other, the same every time
+        colors = [OURS if v >= 1 else MISSED for v in values]
+        axes.scatter(values, heights, s=14, c=colors, alpha=0.7, linewidths=0)
+    axes.axvline(1, color=INK, linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    low, high = axes.get_xlim()
+    ticks = [t for t in (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if low <= t <= high]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axes.set_yticks(range(len(families)), list(reversed(families)))
+    axes.set(title="torch's time over narrows', as a multiple of the goal: each dot a row")
+    axes.grid(axis="x", color=INK, alpha=0.12, linewidth=0.6)
