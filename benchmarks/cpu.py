@@ -8,6 +8,7 @@ merged into a JSON file, so that parts may be measured one after another; the ta
 import argparse
 import contextlib
 import ctypes
+import dataclasses
 import json
 import mmap
 import os
@@ -183,6 +184,7 @@ def parse():
     add("--threads", type=numbers, default=sorted({1, len(PINNED)}), help="1,2: on each of these (default: on one, and on all)")
     add("--isa", default="native", help="avx512,avx2,sse4: each of these tiers (default: what each library chooses)")
     add("--quick", action="store_true", help="a fifth of the time for each row")
+    add("--tries", type=int, default=3, help="how often a row is measured if other processes disturb it (default: 3)")
     add("--part", default="1/1", help="2/5: the second of five parts of the cases")
     add("--json", default=str(ROOT / "build/bench/cpu.json"), help="the results join this file (default: %(default)s)")
     add("--list", action="store_true", help="the names of the cases, and nothing else")
@@ -201,7 +203,8 @@ def progress(text):
 
 def run(options):
     """Returns the rows, failed ones included; the good ones are in the file."""
-    names, effort = chosen(options), harness.QUICK if options.quick else harness.Effort()
+    names = chosen(options)
+    effort = dataclasses.replace(harness.QUICK if options.quick else harness.Effort(), tries=options.tries)
     if not names:
         raise SystemExit(f"no case has all of these words: '{options.filter}'")
     workers = [Worker(threads, isa) for isa in options.isa.split(",") for threads in options.threads]

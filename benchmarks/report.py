@@ -40,7 +40,8 @@ def verdict(row, alone=None):
     missed = [f"{measure} {value:.2f} of {least:g}" for measure, least, value, met in found if not met]
     if slow(row, alone):
         missed.append("slower with threads")
-    return "MISSED " + ", ".join(missed) if missed else "met" if found else ""
+    disturbed = " (disturbed)" if max(row["others"], alone["others"] if alone else 0) >= harness.DISTURBED else ""
+    return ("MISSED " + ", ".join(missed) if missed else "met" if found else "") + disturbed
 
 
 COLUMNS = ("case", "narrows", "±", "torch", "±", "ratio", "goal", "rate", "of copy", "threads", "verdict")
