@@ -37,7 +37,7 @@ def slow(row, alone):
 def verdict(row, alone=None):
     """ "met", or what was missed; nothing where there is no goal."""
     found = harness.verdicts(row, alone)
-    missed = [f"{measure} {value:.2f} of {least:g}" for measure, least, value, met in found if not met]
+    missed = [f"{measure} {value:.3g} of {least:g}" for measure, least, value, met in found if not met]
     if slow(row, alone):
         missed.append("slower with threads")
     disturbed = " (disturbed)" if max(row["others"], alone["others"] if alone else 0) >= harness.DISTURBED else ""
