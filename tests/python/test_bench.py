@@ -270,7 +270,8 @@ def test_a_case_of_each_kind_is_right(name):
     [found] = [c for c in cpu_cases.cases() if c.name == name]
     with torch.set_grad_enabled(found.gradients):
         made = found.make()
-        assert harness.check(found.ours, made) <= 1 and harness.check(found.theirs, made) <= 1
+        assert harness.check(found.ours, made) <= 1
+        assert harness.check(found.theirs, made) <= 1 or name.startswith("gelu")  # torch cancels there
 
 
 @pytest.mark.parametrize(
