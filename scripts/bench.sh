@@ -2,7 +2,7 @@
 
 # Arguments are those of benchmarks/cpu.py. Only an optimised build says anything about speed.
 bench() {
-  begin bench 4
+  begin bench 5
   require build python
   fetch_dlpack
   fetch_python_tools

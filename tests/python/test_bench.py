@@ -78,6 +78,15 @@ def test_neighbours_are_seen():
     assert "disturbed" in report.verdict({**found, "others": 0.5}) and "disturbed" not in report.verdict(found)
 
 
+def test_our_own_time_is_no_neighbour(monkeypatch):
+    ours = iter([0.0, -100.0])
+    monkeypatch.setattr(harness.time, "process_time", lambda: next(ours))
+    neighbours = harness.Neighbours()
+    with neighbours:
+        time.sleep(0.1)
+    assert neighbours.cores() > 100
+
+
 def test_a_disturbed_row_is_measured_again(monkeypatch):
     counts = iter([0.9, 0.5, 0.01, 0.9])
     real = harness.measure
@@ -85,6 +94,14 @@ def test_a_disturbed_row_is_measured_again(monkeypatch):
     assert harness.run_case(case(), SHORT)["others"] == 0.01 and next(counts) == 0.9
     counts = iter([0.9, 0.5])
     assert harness.run_case(case(), dataclasses.replace(SHORT, tries=2))["others"] == 0.5
+
+
+def test_a_sample_is_seconds_per_call():
+    class TwoSeconds:
+        def timeit(self, calls):
+            return 2.0 * calls
+
+    assert set(harness._block(TwoSeconds(), 5, dataclasses.replace(SHORT, warm=0.001))) == {2.0}
 
 
 def test_sync_is_timed_with_every_call():
@@ -115,6 +132,12 @@ def test_a_right_case_gives_a_row():
 def test_what_is_wrong_is_not_measured(ours):
     with pytest.raises(harness.WrongResult):
         harness.run_case(case(ours), SHORT)
+
+
+def test_what_an_output_held_before_does_not_count():
+    made = problem()
+    made.names["y"].copy_(made.names["a"] * 2)
+    assert harness.check("y", made) > 1
 
 
 def test_a_peer_that_is_off_is_noted():
