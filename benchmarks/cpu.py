@@ -167,10 +167,15 @@ def all_names():
     return [(c.name, c.family) for c in cpu_cases.cases()]
 
 
+def fits(name, family, wanted):
+    """Has it all words of one of the alternatives? Words of several parts stand in quotation marks."""
+    return any(all(word in f"{name}\n{family}" for word in shlex.split(words)) for words in wanted.split("|"))
+
+
 def chosen(options):
     """Every so-many-th of them is a part: slow ones stand together."""
-    words, (part, parts) = shlex.split(options.filter), map(int, options.part.split("/"))
-    return [name for name, family in all_names() if all(w in f"{name} | {family}" for w in words)][part - 1 :: parts]
+    part, parts = map(int, options.part.split("/"))
+    return [name for name, family in all_names() if fits(name, family, options.filter)][part - 1 :: parts]
 
 
 def numbers(text):
@@ -180,7 +185,7 @@ def numbers(text):
 def parse():
     parser = argparse.ArgumentParser(prog="./run bench --", description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--filter", default="", help="""cases whose name or family has all of these words; 'add "64 M"'""")
+    add("--filter", default="", help="""cases whose name or family has all of these words; '"add f32 4 K" | LLTM f64'""")
     add("--threads", type=numbers, default=sorted({1, len(PINNED)}), help="1,2: on each of these (default: on one, and on all)")
     add("--isa", default="native", help="avx512,avx2,sse4: each of these tiers (default: what each library chooses)")
     add("--quick", action="store_true", help="a fifth of the time for each row")

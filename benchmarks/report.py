@@ -150,23 +150,33 @@ def markdown_table(lines):
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
 
 
+def bold_if_missed(row, alone, measure, suffix=""):
+    """What was reached of a measure; nothing if it was not measured."""
+    value = harness.reached(row, measure, alone)
+    missed = any(m == measure and not met for m, *_, met in harness.verdicts(row, alone))
+    text = "" if value is None else f"{value:.2f}{suffix}"
+    return f"**{text}**" if missed else text
+
+
 def grid(pairs):
-    """Cases that share a line, by their columns: ratios, in bold where a goal was missed."""
+    """Cases that share a line, by their columns: the ratio, and after a slash what else they have a goal for."""
     columns = list(dict.fromkeys(row["column"] for row, _ in pairs))
     lines = {}
     for row, alone in pairs:
-        ratio = f"{harness.reached(row, 'ratio'):.2f}"
-        bold = verdict(row, alone).startswith("MISSED")
-        lines.setdefault(row["line"], {})[row["column"]] = f"**{ratio}**" if bold else ratio
+        measures = ["ratio", *(m for m, _ in row["goals"] if m != "ratio")]
+        found = [text for m in measures if (text := bold_if_missed(row, alone, m))]
+        lines.setdefault(row["line"], {})[row["column"]] = " / ".join(found)
     return markdown_table([["", *columns], *([name, *(found.get(c, "") for c in columns)] for name, found in lines.items())])
 
 
 def listing(pairs):
     body = []
     for row, alone in pairs:
-        name, ours, _, theirs, _, ratio, goal, fast, _, scaling, judgement = cells(row, alone)
-        body.append([name, ours, theirs, f"**{ratio}**" if judgement.startswith("MISSED") else ratio, goal, fast, scaling])
-    return markdown_table([["", "narrows", "torch", "ratio", "goal", "rate", "1 thread to all"], *body])
+        name, ours, _, theirs, _, _, goal, fast, *_ = cells(row, alone)
+        body.append(
+            [name, ours, theirs, bold_if_missed(row, alone, "ratio", " x"), goal, fast, bold_if_missed(row, alone, "scaling", " x")]
+        )
+    return markdown_table([["", "narrows", "torch", "ratio", "goal", "rate", "gain from threads"], *body])
 
 
 def tiers(results):
@@ -193,7 +203,7 @@ def block(results, picture):
     parts = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}.",
         f"**{headline(results)}.**",
-        f"![What add reaches at each size, and every row beside its goal]({picture})",
+        f"![What add reaches at each size; every row beside its goal]({picture})",
     ]
     for (family, isa, threads), pairs in sections(results).items():
         if isa == main:
@@ -279,5 +289,5 @@ def draw_goals(axes, pairs):
     ticks = [t for t in (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if low <= t <= high]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.set_yticks(range(len(families)), list(reversed(families)))
-    axes.set(title="torch's time over narrows', as a multiple of the goal: each dot a row")
+    axes.set(title="torch's time over narrows', divided by its goal")
     axes.grid(axis="x", color=INK, alpha=0.12, linewidth=0.6)

@@ -247,12 +247,14 @@ def test_the_page_gets_the_table_and_the_picture(tmp_path):
     page = tmp_path / "performance.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     conv = row("conv1d K3", family="conv1d", line="", column="")
-    slow = row("add f32 4 K", ours=9.0, column="4 K", copy_rate=4e9)
+    slow = row("add f32 4 K", ours=9.0, column="4 K", copy_rate=1e8, goals=(("ratio", 1.0), ("copy", 0.95)))
     found = results(row(), slow, conv, row(isa="avx2"))
     report.write(found, page)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| add f32 | 2.00 | **0.22** |" in text and "| conv1d K3 | 1 s | 2 s | 2.00 x | 1.5 |" in text and "1 of 1" in text
+    assert (
+        "| add f32 | 2.00 | **0.22** / 3.33 |" in text and "| conv1d K3 | 1 s | 2 s | 2.00 x | 1.5 |" in text and "1 of 1" in text
+    )
     assert (tmp_path / "performance.svg").read_text().count("<svg") == 1
     before = text, (tmp_path / "performance.svg").read_text()
     report.write(found, page)
@@ -274,6 +276,16 @@ def test_the_tables_of_cases():
     assert len({c.name for c in cases}) == len(cases) > 300
     assert {g.measure for c in cases for g in c.goals} == {"ratio", "copy", "scaling"}
     assert all("out=y" in c.theirs or c.family in ("conv1d", "conv1d backward", "LLTM") for c in cases)
+
+
+def test_the_words_of_a_filter():
+    import cpu
+
+    name, family = "add f32 4 K", "element-wise, contiguous"
+    for wanted in ("", "f32 add", "contiguous", '"f32 4 K"', "LLTM | add"):
+        assert cpu.fits(name, family, wanted)
+    for wanted in ("f64", "add LLTM", '"4 K f32"', "LLTM | f64"):
+        assert not cpu.fits(name, family, wanted)
 
 
 @pytest.mark.parametrize(
