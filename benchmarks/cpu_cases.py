@@ -86,7 +86,7 @@ def contiguous(function, dtype_name, n):
 
 def elementwise_case(function, dtype_name, n, family, small, large):
     operands = PEERS[function][1]
-    beyond = (operands + 1) * n * DTYPES[dtype_name].itemsize > 2 * CACHE
+    beyond = (operands + 1) * n * DTYPES[dtype_name].itemsize > CACHE
     goals = [Goal("ratio", small if n <= 4 * K else large)]
     if family == PLAIN and beyond:
         goals.append(Goal("copy", 0.95))
