@@ -40,8 +40,7 @@ def verdict(row, alone=None):
     missed = [f"{measure} {value:.3g} of {least:g}" for measure, least, value, met in found if not met]
     if slow(row, alone):
         missed.append("slower with threads")
-    disturbed = " (disturbed)" if max(row["others"], alone["others"] if alone else 0) >= harness.DISTURBED else ""
-    return ("MISSED " + ", ".join(missed) if missed else "met" if found else "") + disturbed
+    return ("MISSED " + ", ".join(missed) if missed else "met" if found else "") + (" (disturbed)" if disturbed(row, alone) else "")
 
 
 COLUMNS = ("case", "narrows", "±", "torch", "±", "ratio", "goal", "rate", "of copy", "threads", "verdict")
@@ -99,10 +98,17 @@ def counts(pairs):
     return sum(found), len(found)
 
 
+def disturbed(row, alone=None):
+    """Others were busy while it, or the row on one thread that it is compared with, was measured."""
+    return max(row["others"], alone["others"] if alone else 0) >= harness.DISTURBED
+
+
 def headline(results):
     pairs = judged(results)
     met, goals = counts(pairs)
-    return f"{len(pairs)} rows; {met} of {goals} goals met; {sum(slow(*p) for p in pairs)} rows slower with threads than without"
+    text = f"{len(pairs)} rows; {met} of {goals} goals met; {sum(slow(*p) for p in pairs)} rows slower with threads than without"
+    busy = sum(disturbed(*p) for p in pairs)
+    return text + (f"; other processes disturbed {busy} rows" if busy else "")
 
 
 def missed(results):

@@ -76,6 +76,7 @@ def test_neighbours_are_seen():
     assert neighbours.cores() > 0.2
     found = row()
     assert "disturbed" in report.verdict({**found, "others": 0.5}) and "disturbed" not in report.verdict(found)
+    assert report.headline(results(found, row("b", others=0.5))).endswith("; other processes disturbed 1 rows")
 
 
 def test_our_own_time_is_no_neighbour(monkeypatch):
