@@ -106,7 +106,7 @@ def disturbed(row, alone=None):
 def headline(results):
     pairs = judged(results)
     met, goals = counts(pairs)
-    text = f"{len(pairs)} rows; {met} of {goals} goals met; {sum(slow(*p) for p in pairs)} rows slower with threads than without"
+    text = f"{len(pairs)} rows; {met} of {goals} goals met; slower with threads than without: {sum(slow(*p) for p in pairs)}"
     busy = sum(disturbed(*p) for p in pairs)
     return text + (f"; other processes disturbed {busy} rows" if busy else "")
 
