@@ -44,10 +44,12 @@ TEST_CASE("memory: allocations are aligned to 256 bytes, and hold what is copied
     REQUIRE(data != nullptr);
     if (has_addresses()) CHECK(reinterpret_cast<uintptr_t>(data) % NW_WORKSPACE_ALIGN == 0);
     std::vector<unsigned char> there(size), back(size);
-    for (unsigned char& byte : there) byte = static_cast<unsigned char>(rng.bits());
+    for (unsigned char& byte : there) byte = static_cast<unsigned char>(rng.bits() | 1);  // no byte is 0, as fresh memory may be
+    const std::vector<unsigned char> before = there;
     REQUIRE(nw_copy(runtime(), device(), data, kHost, there.data(), size, nullptr, &error) == NW_OK);
     REQUIRE(nw_copy(runtime(), kHost, back.data(), device(), data, size, nullptr, &error) == NW_OK);
-    CHECK(back == there);
+    CHECK(there == before);
+    CHECK(back == before);
     CHECK(nw_free(runtime(), device(), data, nullptr, &error) == NW_OK);
   }
 }

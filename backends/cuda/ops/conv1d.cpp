@@ -31,9 +31,8 @@ const Variant* variants() {
 // Many outputs and a long sum: a product beats sliding windows.
 bool prefers_product(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
 
-// The variant where the search for a call's own kernel begins. wgmma is taken by name only: it has not passed every case of the
-// conformance suite on a device yet.
-Kernel first_choice(const ConvGeometry& g) { return prefers_product(g) ? kMma : kDirect; }
+// The variant where the search for a call's own kernel begins.
+Kernel first_choice(const ConvGeometry& g) { return prefers_product(g) ? kWgmma : kDirect; }
 
 // ---- conv1d ----
 

@@ -154,7 +154,7 @@ def judge_one(place: Place, mutant: Mutant) -> int:
 
 
 def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
-    """A line for each mutant that is not caught or not judged, and one for all."""
+    """A line for each mutant as its verdict is in, and one for all."""
     looked = [place.narrows, "conform", "--plugin", place.plugin("naive"), "--list"]
     found = subprocess.run(looked, env=place.environment("none"), capture_output=True, text=True, errors="replace")
     if found.returncode != 0:
@@ -172,7 +172,8 @@ def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
         for done in concurrent.futures.as_completed(reports):
             if wrong := verdict(reports[done], done.result()):
                 missed += 1
-                print(f"NOT CAUGHT: {reports[done].name}: {wrong}", flush=True)
+            name = reports[done].name
+            print(f"NOT CAUGHT: {name}: {wrong}" if wrong else f"as it should be: {name}", flush=True)
     print(f"{len(judged)} judged, {len(judged) - missed} as they should be, {missed} not caught; {len(alone)} not judged")
     return 1 if missed else 0
 
