@@ -30,7 +30,7 @@ struct TestResult {
 
 struct Measured {
   std::string name, kernel;
-  double seconds = 0, spread = 0, bytes = 0, operations = 0;
+  double seconds = 0, spread = 0, bytes = 0, operations = 0, ceiling = 0;
   int64_t runs = 0;
 };
 

@@ -37,7 +37,8 @@ Json run_json(const ConformOptions& options, const Verdict& v, const Run& run) {
                                 {"spread", m.spread},
                                 {"runs", m.runs},
                                 {"bytes", m.bytes},
-                                {"operations", m.operations}});
+                                {"operations", m.operations},
+                                {"ceiling", m.ceiling}});
   return json;
 }
 

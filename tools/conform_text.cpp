@@ -119,6 +119,15 @@ std::string rate(const Measured& m) {
   return text;
 }
 
+// Beside what the device reaches otherwise, where that was measured.
+std::string of_ceiling(const Measured& m) {
+  if (m.ceiling == 0) return "";
+  char text[48];
+  const double reached = (m.operations > 0 ? m.operations : m.bytes) / m.seconds;
+  std::snprintf(text, sizeof text, "  %3.0f %% of %s", 100 * reached / m.ceiling, m.operations > 0 ? "cuBLAS" : "a copy");
+  return text;
+}
+
 // "yes", "no" or nothing to ask, for each dtype.
 std::string cells(const SupportRow& row) {
   std::string text;
@@ -169,9 +178,9 @@ void print_measured(const Verdict& v) {
         "%s\n",
         bold(printable(v.subject.backend + (run.environment.empty() ? "" : " " + run.environment) + ", " + run.arch)).c_str());
     for (const Measured& m : run.measured)
-      std::printf("  %-52s %-10s %12s  %s  +-%.0f %%\n", printable(m.name).c_str(),
+      std::printf("  %-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
                   printable(m.kernel.empty() ? "(chosen)" : m.kernel).c_str(), duration(m.seconds).c_str(), rate(m).c_str(),
-                  m.spread * 100);
+                  m.spread * 100, of_ceiling(m).c_str());
   }
 }
 

@@ -17,12 +17,14 @@ struct Measurement {
   int64_t runs = 0;          // calls in all
   double bytes = 0;          // read and written by one call, each element once; 0: not told
   double operations = 0;     // floating-point, of one call; 0: bound by its bytes
+  double ceiling = 0;        // what the device reaches, per second, by ceilings.h: of operations if there are any, else of bytes; 0: not told
 };
 
 // Where measurements go; the reporter sets it. Without one they are printed.
 void set_bench_sink(std::function<void(const Measurement&)> sink);
 
-// Runs the call, which has succeeded before, for about half a second by one plan, and reports it.
+// Runs the call, which has succeeded before, for about half a second by one plan, and reports it. On a CUDA device a graph of it is
+// replayed, so that what the host takes for a launch is in no figure.
 void measure(const std::string& name, const Call& call, double bytes, double operations);
 
 }  // namespace narrows::test

@@ -74,7 +74,8 @@ class Events final : public Catch::StreamingReporterBase {
              {"spread", m.spread},
              {"runs", m.runs},
              {"bytes", m.bytes},
-             {"operations", m.operations}});
+             {"operations", m.operations},
+             {"ceiling", m.ceiling}});
     });
   }
   void testCaseStarting(const Catch::TestCaseInfo& test) override {

@@ -126,8 +126,8 @@ struct Where {
 
 // ---- floating point ----
 
-NARROWS_FUNCTION1(Sqrt, kCheap, return std::sqrt(a);)
-NARROWS_FUNCTION1(Rsqrt, kCheap, return C(1) / std::sqrt(a);)
+NARROWS_FUNCTION1(Sqrt, kCheap, return square_root(a);)
+NARROWS_FUNCTION1(Rsqrt, kCheap, return C(1) / square_root(a);)
 NARROWS_FUNCTION1(Cbrt, kCostly, return std::cbrt(a);)
 NARROWS_FUNCTION1(Exp, kCheap, return std::exp(a);)
 NARROWS_FUNCTION1(Exp2, kCheap, return std::exp2(a);)

@@ -11,7 +11,7 @@ namespace narrows::gpu {
 
 template <class C>
 __device__ __forceinline__ C sqrt_of_product(C a, C b) {  // which itself may overflow
-  return std::sqrt(a) * std::sqrt(b);
+  return square_root(a) * square_root(b);
 }
 template <class C>
 __device__ __forceinline__ C acosh_slope(C a) {
@@ -70,8 +70,8 @@ __device__ __forceinline__ C won(C g, bool tie, bool lost) {
   };
 NARROWS_GRADIENT2(GradAbs, kCheap, return g * sign_of(a);)
 NARROWS_GRADIENT2(GradSquare, kCheap, return g * (a + a);)
-NARROWS_GRADIENT2(GradSqrt, kCheap, return g / (C(2) * std::sqrt(a));)
-NARROWS_GRADIENT2(GradRsqrt, kCheap, return C(-0.5) * g / std::sqrt(a) / a;)
+NARROWS_GRADIENT2(GradSqrt, kCheap, return g / (C(2) * square_root(a));)
+NARROWS_GRADIENT2(GradRsqrt, kCheap, return C(-0.5) * g / square_root(a) / a;)
 NARROWS_GRADIENT2(GradCbrt, kCostly, {
   const C root = std::cbrt(a);
   return g / (C(3) * (root * root));

@@ -19,6 +19,9 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
   const uint32_t bits = __float_as_uint(x);
   out.bits = x == x ? static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16) : uint16_t{0x7fff};
 }
+// Rounded correctly, which is what clang makes of sqrt for AMD's GPUs unless it is told otherwise.
+__device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double square_root(double x) { return sqrt(x); }
 // 16 bytes as one store.
 using Words4 = uint32_t __attribute__((ext_vector_type(4)));
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) { *static_cast<Words4*>(to) = Words4{v.x, v.y, v.z, v.w}; }
