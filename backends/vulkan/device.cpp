@@ -71,7 +71,7 @@ void Device::close() {
   default_stream_.reset();
   kernels_.reset();
   memory_.reset();
-  if (!is_lost() && !adopted_) vk.vkDestroyDevice(handle, nullptr);
+  if (!adopted_) is_lost() ? loader.keep_instance() : vk.vkDestroyDevice(handle, nullptr);
   if (!lost) gone_.store("was released", std::memory_order_relaxed);
 }
 
