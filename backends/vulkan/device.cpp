@@ -113,14 +113,14 @@ bool Device::runs_long_loops() {
   return !loops_end_early_;
 }
 
-void Device::check_loops(int64_t iterations) {
-  constexpr int64_t kFewest = 65535;  // that any driver ends them after
+void Device::check_loops(double iterations) {
+  constexpr double kFewest = 65535;  // that any driver ends them after
   if (iterations < kFewest || runs_long_loops()) return;
   refuse(NW_UNSUPPORTED, -1,
-         "vulkan: a thread's loops take %lld iterations here, and %s (%s) ends them before; use a newer driver (of Mesa 25 it is "
+         "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of Mesa 25 it is "
          "known "
          "not to)",
-         static_cast<long long>(iterations), physical.properties.deviceName, physical.properties12.driverInfo);
+         iterations, physical.properties.deviceName, physical.properties12.driverInfo);
 }
 
 Queue& Device::next_queue() { return queues_[next_queue_.fetch_add(1, std::memory_order_relaxed) % physical.queue_count]; }

@@ -61,7 +61,7 @@ class Device {
 
   // Refuses work of which a thread takes so many iterations of loops, counted together, where the driver ends them before: Mesa's
   // llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
-  void check_loops(int64_t iterations);
+  void check_loops(double iterations);
 
   Memory& memory() { return *memory_; }
   Kernels& kernels() { return *kernels_; }

@@ -74,7 +74,7 @@ class Ones {
 TEST_CASE("loops: a sum of many terms has them all, or is refused", "[loops]") {
   const bool all_run = [] {
     Opened opened;
-    return refusal([&] { opened->check_loops(int64_t{1} << 40); }).empty();
+    return refusal([&] { opened->check_loops(1e12); }).empty();
   }();
   for (const int64_t n : {20'000, 65'000, 70'001, 1'000'000}) {
     const struct {

@@ -84,7 +84,7 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
 }
 
 // Of those, and of the plain loops.
-int64_t loops_of_windows(const Correlation& c) { return c.ins * (c.taps + 2) + 1; }
+double loops_of_windows(const Correlation& c) { return static_cast<double>(c.ins) * (static_cast<double>(c.taps) + 2) + 1; }
 
 std::unique_ptr<Part> plan_windows(const CorrelationProblem& problem) {
   problem.device.check_loops(loops_of_windows(problem.c));

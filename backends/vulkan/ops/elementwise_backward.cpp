@@ -114,15 +114,15 @@ class Sum {
     uint32_t is_wide;
   };
   static constexpr int64_t kThreads = 128;
-  static constexpr int64_t kMostLoopsOfTerm = 192;  // fmod's: 11 of 2,100 digits at a time
+  static constexpr uint32_t kMostLoopsOfTerm = 192;  // fmod's: 11 of 2,100 digits at a time
 
   void read(const Request& r, int operand, const Operand* operands);
   void sort_dims(const Space& space);
   void divide(bool first_is_kept);
   // Iterations of a thread's loops; of_term: of the derivative.
-  int64_t loops(int64_t of_term) const {
-    const auto of_slice = ceil_div(static_cast<int64_t>(push_.summed), push_.slices);
-    return ceil_div(of_slice, layout_.rows) * (2 + of_term + layout_.dims - layout_.kept_dims) + layout_.dims + 16;
+  double loops(uint32_t of_term) const {
+    const double of_slice = static_cast<double>(push_.summed) / push_.slices + 1;
+    return (of_slice / layout_.rows + 1) * (2 + of_term + layout_.dims - layout_.kept_dims) + layout_.dims + 16;
   }
   int64_t groups(const Layout& layout) const { return ceil_div(static_cast<int64_t>(push_.kept), layout.lanes); }
 
