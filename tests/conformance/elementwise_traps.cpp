@@ -184,7 +184,8 @@ TEST_CASE("trap: comparisons that take subnormals for 0", "[elementwise][trap]")
     for (const int32_t number : {NW_EW_MAXIMUM, NW_EW_MINIMUM, NW_EW_ATAN2, NW_EW_ELU, NW_EW_RELU, NW_EW_SIGN, NW_EW_EQ, NW_EW_NE,
                                  NW_EW_LT, NW_EW_LE, NW_EW_GT, NW_EW_GE, NW_EW_LOGICAL_AND, NW_EW_LOGICAL_XOR}) {
       const Function& f = function(number);
-      const std::vector<const Tensor*> operands = f.operands == 1 ? std::vector<const Tensor*>{&x} : std::vector<const Tensor*>{&x, &y};
+      const std::vector<const Tensor*> operands =
+          f.operands == 1 ? std::vector<const Tensor*>{&x} : std::vector<const Tensor*>{&x, &y};
       Tensor out(f.gives_bool ? DType::boolean : dtype, {n});
       for (const char* kernel : kernels("elementwise"))
         if (const Result r = run_function(f, operands, out, kernel); !r.was_declined())
