@@ -1,6 +1,8 @@
 // device.cpp -- see device.h.
 #include "device.h"
 
+#include "shaders.h"
+
 namespace narrows::vulkan {
 
 void Queue::lock() {
@@ -71,7 +73,7 @@ void Device::close() {
   default_stream_.reset();
   kernels_.reset();
   memory_.reset();
-  if (!is_lost() && !adopted_) vk.vkDestroyDevice(handle, nullptr);
+  if (!adopted_) is_lost() ? loader.keep_instance() : vk.vkDestroyDevice(handle, nullptr);
   if (!lost) gone_.store("was released", std::memory_order_relaxed);
 }
 
@@ -89,6 +91,36 @@ void Device::lose(const char* why) {
 void Device::refuse_if_lost() const {
   if (const char* const how = gone_.load(std::memory_order_relaxed))
     refuse(NW_DEVICE_LOST, -1, "vulkan: device %d, %s, %s", id, physical.properties.deviceName, how);
+}
+
+// Tried, not looked up: drivers have no version by which all of their builds could be told.
+bool Device::runs_long_loops() {
+  constexpr uint32_t kCount = 1 << 17;
+  std::call_once(loops_tried_, [&] {
+    uint32_t expected = 1, got = 0;
+    for (uint32_t i = 0; i < kCount; ++i) expected = expected * 1664525 + 1013904223;
+    const struct {
+      Address to;
+      uint32_t count, padding;
+    } push{default_stream_->allocate(sizeof got), kCount, 0};
+    if (push.to == 0) refuse(NW_OUT_OF_MEMORY, -1, "vulkan: there is no room on device %d to try how long its loops run", id);
+    const Kernel kernel = kernels_->get(shaders::long_loop);
+    default_stream_->record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+    default_stream_->copy_to_host(&got, push.to, sizeof got);
+    default_stream_->free(push.to);
+    loops_end_early_ = got != expected;
+  });
+  return !loops_end_early_;
+}
+
+void Device::check_loops(double iterations) {
+  constexpr double kFewest = 65535;  // that any driver ends them after
+  if (iterations < kFewest || runs_long_loops()) return;
+  refuse(NW_UNSUPPORTED, -1,
+         "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of Mesa 25 it is "
+         "known "
+         "not to)",
+         iterations, physical.properties.deviceName, physical.properties12.driverInfo);
 }
 
 Queue& Device::next_queue() { return queues_[next_queue_.fetch_add(1, std::memory_order_relaxed) % physical.queue_count]; }

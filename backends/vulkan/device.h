@@ -59,6 +59,10 @@ class Device {
   // Waits for its work, destroys all that was made on it, and is as good as lost. Plans may outlive that.
   void close();
 
+  // Refuses work of which a thread takes so many iterations of loops, counted together, where the driver ends them before: Mesa's
+  // llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
+  void check_loops(double iterations);
+
   Memory& memory() { return *memory_; }
   Kernels& kernels() { return *kernels_; }
   Queue& next_queue();
@@ -71,6 +75,7 @@ class Device {
 
  private:
   void open();
+  bool runs_long_loops();
   std::unique_ptr<Queue[]> queues_;
   std::atomic<uint32_t> next_queue_{0};
   std::atomic<const char*> gone_{nullptr};  // how it went; nullptr: it is there
@@ -80,6 +85,8 @@ class Device {
   mutable std::shared_mutex streams_mutex_;
   std::map<void*, std::shared_ptr<Stream>> streams_;
   std::shared_ptr<Stream> default_stream_;
+  std::once_flag loops_tried_;
+  bool loops_end_early_ = false;
 };
 
 }  // namespace narrows::vulkan

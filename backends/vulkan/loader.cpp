@@ -100,7 +100,7 @@ void Loader::listen() {
 
 Loader::~Loader() {
   if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
-  if (instance_ != VK_NULL_HANDLE) vkDestroyInstance(instance_, nullptr);
+  if (instance_ != VK_NULL_HANDLE && !keeps_instance_) vkDestroyInstance(instance_, nullptr);
 }
 
 void Loader::add_message(const char* message) {

@@ -24,6 +24,8 @@ class Loader {
   VkInstance instance() const { return instance_; }
   // Real GPUs first, then the order of the loader. NARROWS_VULKAN_DEVICE, if set, is the index of the only one that counts.
   std::vector<VkPhysicalDevice> physical_devices() const;
+  // A device was lost and stays undestroyed: so does the instance, whose end unmaps the driver under that device's threads.
+  void keep_instance() { keeps_instance_.store(true); }
   // Throws what the validation layer has said since the last call.
   void refuse_if_invalid();
 
@@ -35,6 +37,7 @@ class Loader {
 
   VkInstance instance_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  std::atomic<bool> keeps_instance_{false};
   std::atomic<bool> has_message_{false};
   std::mutex message_mutex_;
   std::string message_;  // the first since the last call

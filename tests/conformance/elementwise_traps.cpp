@@ -170,6 +170,30 @@ TEST_CASE("trap: fast-math that flushes subnormals or loses NaN and signed zero"
   }
 }
 
+TEST_CASE("trap: comparisons that take subnormals for 0", "[elementwise][trap]") {
+  for (const DType dtype : kFloatDTypes) {
+    const Exact tiny = smallest_subnormal(dtype), below = std::ldexp(Exact(1), float_format(dtype).min_exponent) - tiny;
+    const std::vector<Exact> values = {tiny, 3 * tiny, below, -tiny, -3 * tiny, -below, 0};
+    std::vector<Exact> a, b;
+    for (const Exact x : values)
+      for (const Exact y : values) a.push_back(x), b.push_back(y);
+    const auto n = static_cast<int64_t>(a.size());
+    Tensor x(dtype, {n}), y(dtype, {n});
+    x.set(a);
+    y.set(b);
+    for (const int32_t number : {NW_EW_MAXIMUM, NW_EW_MINIMUM, NW_EW_ATAN2, NW_EW_ELU, NW_EW_RELU, NW_EW_SIGN, NW_EW_EQ, NW_EW_NE,
+                                 NW_EW_LT, NW_EW_LE, NW_EW_GT, NW_EW_GE, NW_EW_LOGICAL_AND, NW_EW_LOGICAL_XOR}) {
+      const Function& f = function(number);
+      const std::vector<const Tensor*> operands =
+          f.operands == 1 ? std::vector<const Tensor*>{&x} : std::vector<const Tensor*>{&x, &y};
+      Tensor out(f.gives_bool ? DType::boolean : dtype, {n});
+      for (const char* kernel : kernels("elementwise"))
+        if (const Result r = run_function(f, operands, out, kernel); !r.was_declined())
+          expect_close(r, out, expected(f, operands, {n}), tolerance(f, dtype));
+    }
+  }
+}
+
 TEST_CASE("trap: f16 arithmetic rounded after every step instead of once", "[elementwise][trap]") {
   // a*b is 1 + 2^-9 + 2^-20; rounded to f16 it is 1 + 2^-9, and nothing is left when c is added.
   Tensor a(DType::f16, {9}), b(DType::f16, {9}), c(DType::f16, {9}), out(DType::f16, {9});

@@ -1,5 +1,6 @@
 // Faults: drivers that run out of memory, lose the device or stand still. A test puts its own function into the device's table.
 #include <cstdlib>
+#include <utility>
 
 #include "opened.h"
 
@@ -81,6 +82,25 @@ TEST_CASE("faults: a lost device stays lost, and the process lives", "[faults]")
   Opened another;
   const Words two(*another, {2});
   CHECK(difference(two.read(*another->stream(nullptr)), std::vector<uint32_t>{2}) == "");
+}
+
+// What is left of a lost device runs on in the driver's threads: with NVIDIA's, the end of the instance is then a crash.
+TEST_CASE("faults: the instance stays where a lost device was left, and goes otherwise", "[faults]") {
+  for (const bool lost : {false, true}) {
+    static int ends = 0;
+    static PFN_vkDestroyInstance end = nullptr;
+    {
+      Opened opened;
+      ends = 0;
+      end = std::exchange(vkDestroyInstance, [](VkInstance instance, const VkAllocationCallbacks* callbacks) {
+        ++ends;
+        end(instance, callbacks);
+      });
+      if (lost) CHECK(refusal([&] { opened->lose("a test says so"); }).substr(0, 2) == "7:");
+    }
+    vkDestroyInstance = end;
+    CHECK(ends == (lost ? 0 : 1));
+  }
 }
 
 TEST_CASE("faults: a device that makes no progress is lost after a while", "[faults]") {

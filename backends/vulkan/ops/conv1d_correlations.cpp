@@ -75,13 +75,19 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   const bool out_together =
       c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
                                                       {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
+  constexpr int64_t kTapsAtATime = 256;
+  problem.device.check_loops(c.ins * (2 + 16 * ceil_div(c.taps, kTapsAtATime) + c.taps / 4));
   const int64_t outs = c.outs > 1 ? 4 : 1;
   const Kernel kernel =
       problem.device.kernels().get(kFir.of(problem.dtype), {0, static_cast<uint32_t>(outs), in_together, out_together});
   return plan_rows(problem, kernel, kPositionsOfFir, outs);
 }
 
+// Of those, and of the plain loops.
+double loops_of_windows(const Correlation& c) { return static_cast<double>(c.ins) * (static_cast<double>(c.taps) + 2) + 1; }
+
 std::unique_ptr<Part> plan_windows(const CorrelationProblem& problem) {
+  problem.device.check_loops(loops_of_windows(problem.c));
   const int64_t outs = problem.c.outs > 1 ? 8 : 1;
   const Kernel kernel = problem.device.kernels().get(kWindows.of(problem.dtype), {0, static_cast<uint32_t>(outs)});
   return plan_rows(problem, kernel, kPositionsOfWindows, outs);
@@ -110,6 +116,7 @@ GemmTile tile_of(const CorrelationProblem& problem) {
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) {
   constexpr int64_t kThreads = 64;
   const Correlation& c = problem.c;
+  problem.device.check_loops(loops_of_windows(c));
   const Kernel kernel = problem.device.kernels().get(kScalar.of(problem.dtype), {!problem.aligned()});
   return std::make_unique<CorrelationPart>(problem, kernel, ceil_div(c.batch * c.groups * c.outs * c.length, kThreads), Push{});
 }
@@ -127,6 +134,7 @@ std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   const GemmTile tile = tile_of(problem);
   const int64_t tiles = num_tiles(c, tile);
   if (tiles > kMostBlocks) return nullptr;
+  problem.device.check_loops(gemm_loops(tile, depth));
   const bool filter_rows =
       (c.w_in == c.taps || c.ins == 1) && c.w_offset == 0 &&
       has_rows_together(problem.dtype, problem.w_align, c.taps == 1 ? 1 : c.w_tap, {{c.outs, c.w_out}, {c.groups, c.w_group}});

@@ -56,6 +56,8 @@ std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps, bool sl
   push.slice_length = ceil_div(total, sliced ? slices_of(s, tap_blocks) : 1);
   push.slices = static_cast<uint32_t>(ceil_div(total, push.slice_length));
   push.tap_blocks = static_cast<uint32_t>(tap_blocks);
+  constexpr int64_t kThreads = 64;
+  problem.device.check_loops(2 * ceil_div(push.slice_length, kThreads) + push.slice_length / s.outputs + 16);
   const int64_t groups = s.groups * s.outs * s.ins * tap_blocks * push.slices;
   const Kernel kernel =
       problem.device.kernels().get(kSums.of(problem.dtype), {!problem.aligned(), static_cast<uint32_t>(taps), problem.bias});
@@ -96,6 +98,7 @@ std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
   push.by_taps = Divider(s.taps), push.by_outputs = Divider(s.outputs);
   const int64_t groups = num_tiles(s, tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
+  problem.device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
   return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.dtype), tile), groups, push);
 }
 

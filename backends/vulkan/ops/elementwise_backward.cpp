@@ -114,10 +114,16 @@ class Sum {
     uint32_t is_wide;
   };
   static constexpr int64_t kThreads = 128;
+  static constexpr uint32_t kMostLoopsOfTerm = 192;  // fmod's: 11 of 2,100 digits at a time
 
   void read(const Request& r, int operand, const Operand* operands);
   void sort_dims(const Space& space);
   void divide(bool first_is_kept);
+  // Iterations of a thread's loops; of_term: of the derivative.
+  double loops(uint32_t of_term) const {
+    const double of_slice = static_cast<double>(push_.summed) / push_.slices + 1;
+    return (of_slice / layout_.rows + 1) * (2 + of_term + layout_.dims - layout_.kept_dims) + layout_.dims + 16;
+  }
   int64_t groups(const Layout& layout) const { return ceil_div(static_cast<int64_t>(push_.kept), layout.lanes); }
 
   int tensor_[kSlots];  // an input; -1: a number, or not read
@@ -216,7 +222,9 @@ Sum::Sum(const Request& r, int operand, uint64_t* workspace_size) : output_(stat
     return r.device.kernels().get(
         shader, {word(kThreads), word(function), word(p.a), word(p.dtype), word(p.out), slots, 1, unroll, 0, word(operand)});
   };
-  kernel_ = kernel(p.function, used, p.heavy || r.device.physical.is_cpu() ? 1 : 4);
+  const uint32_t unroll = p.heavy || r.device.physical.is_cpu() ? 1 : 4;
+  r.device.check_loops(loops(p.heavy ? kMostLoopsOfTerm : 0));
+  kernel_ = kernel(p.function, used, unroll);
   if (push_.slices == 1) return;
   finish_ = kernel(0, 0, 1);
   workspace_ = *workspace_size;

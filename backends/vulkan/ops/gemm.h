@@ -47,6 +47,11 @@ Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, s
 // the same on all. A CPU has no use for large tiles.
 inline constexpr int64_t kManyGroups = 128;
 
+// Iterations of the loops of gemm.glsl's multiply(), and some of its caller's.
+inline int64_t gemm_loops(const GemmTile& tile, int64_t depth) {
+  return (ceil_div(depth, tile.depth) + 1) * (tile.depth + 2) + 256;
+}
+
 // ---- reductions in slices ----
 
 // Slices of `stages` so that `tiles` of them fill a device; none is shorter than 4 stages.

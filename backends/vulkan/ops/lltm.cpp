@@ -62,6 +62,7 @@ class LltmPlan final : public DevicePlan {
     GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
     if (device.physical.is_cpu() || count(tile) < kManyGroups) tile = kSmall;
     groups_ = count(tile);
+    device.check_loops(gemm_loops(tile, shape_.state + tile.depth + shape_.features));
     kernel_ = gemm_kernel(device, kFusedModules.of(dtype_), tile, {together});
   }
   int64_t count(const GemmTile& tile) {
@@ -69,6 +70,7 @@ class LltmPlan final : public DevicePlan {
     return ceil_div(shape_.batch, tile.rows()) * state_tiles_;
   }
   void plan_scalar(bool aligned) {
+    device.check_loops(shape_.state + shape_.features + 64);
     groups_ = ceil_div(shape_.batch * shape_.state, kScalarThreads);
     kernel_ = device.kernels().get(kScalarModules.of(dtype_), {!aligned});
   }

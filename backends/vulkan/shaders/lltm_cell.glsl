@@ -7,8 +7,8 @@
 #include "math_f32.glsl"
 #endif
 
-precise ACC elu(ACC z) { return is_nan(z) || z <= ACC(0) ? expm1_real(z) : z; }
-precise ACC elu_slope(ACC z) { return is_nan(z) || z <= ACC(0) ? exp_real(z) : ACC(1); }
+precise ACC elu(ACC z) { return less(ACC(0), z) ? z : expm1_real(z); }
+precise ACC elu_slope(ACC z) { return less(ACC(0), z) ? ACC(1) : exp_real(z); }
 precise ACC sigmoid_slope(ACC z) {
   const ACC e = exp_real(-size(z)), sum = ACC(1) + e;
   return ratio(e, sum * sum);

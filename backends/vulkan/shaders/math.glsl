@@ -236,7 +236,7 @@ REAL tan_real(REAL x) {
 
 // base + atan(t) for t >= 0, t as a fraction: past tan(pi/8) by atan(t) = pi/4 + atan((t - 1)/(t + 1)), past 1 by the reciprocal.
 precise REAL atan_fraction(REAL numerator, REAL denominator) {
-  const bool turned = numerator > denominator;
+  const bool turned = less(denominator, numerator);
   REAL t = turned ? quotient(denominator, numerator) : quotient(numerator, denominator);
   PAIR base = PAIR(REAL(0));
   if (t > REAL(0.41421356)) {
@@ -458,8 +458,8 @@ precise REAL softplus_real(REAL a) {
 }
 precise REAL logaddexp_real(REAL a, REAL b) {
   if (is_nan(a) || is_nan(b)) return not_a_number();
-  if (a == b) return a + kLn2.x;  // of two equal infinities the difference is NaN
+  if (equal(a, b)) return a + kLn2.x;  // of two equal infinities the difference is NaN
   REAL rest = log1p_real(exp_real(-size(a - b)));
-  return (a > b ? a : b) + rest;
+  return larger(a, b) + rest;
 }
-precise REAL elu_real(REAL a, REAL alpha) { return a > REAL(0) ? a : alpha * expm1_real(a); }
+precise REAL elu_real(REAL a, REAL alpha) { return less(REAL(0), a) ? a : alpha * expm1_real(a); }

@@ -1,8 +1,9 @@
 // real.glsl -- REAL by its bits: classes, order, rounding to integers, and the operations that Vulkan leaves looser than the ops
 // need: division and square root correctly rounded, fmod exact; sums and products in two parts. Included by math_f32.glsl and
 // math_f64.glsl. Whatever tells NaN, infinity and subnormal numbers apart looks at bits: no compiler folds that away, and a device
-// that flushes subnormal numbers in its arithmetic still orders and selects them rightly. `precise` on a function keeps what its
-// result depends on as it is written: no contraction, no rearrangement.
+// that flushes subnormal numbers in its arithmetic still orders and selects them rightly. GLSL's own comparisons are for normal
+// constants only: NVIDIA's take subnormal numbers for 0 even where sums and products keep them. `precise` on a function keeps what
+// its result depends on as it is written: no contraction, no rearrangement.
 
 // ---- classes ----
 

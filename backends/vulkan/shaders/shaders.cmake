@@ -2,3 +2,4 @@
 include(${CMAKE_CURRENT_LIST_DIR}/elementwise.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/lltm.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/conv1d.cmake)
+narrows_add_shader(long_loop long_loop.comp)
