@@ -173,16 +173,10 @@ class LltmBackwardPlan final : public DevicePlan {
         {operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights, together, push});
   }
 
-  // A stage is a run of terms that one thread sums without losing many digits.
   void plan_scalar(Product& product) {
-    constexpr int64_t kRun = 256;
-    ProductPush& push = product.push;
-    const int64_t results = push.rows * push.columns, stages = ceil_div(push.depth, kRun);
-    push.slices = static_cast<uint32_t>(num_slices(ceil_div(results, kThreads), stages));
-    device.check_loops(ceil_div(push.depth, push.slices) + 2);
-    product.groups = ceil_div(results * push.slices, kThreads);
+    device.check_loops(product.push.depth + 2);
+    product.groups = ceil_div(product.push.rows * product.push.columns, kThreads);
     product.kernel = device.kernels().get(kScalarProduct.of(dtype_), {!aligned_, product.to_weights});
-    add_slices(product);
   }
 
   void plan_tiled(Product& product) {
@@ -201,15 +195,10 @@ class LltmBackwardPlan final : public DevicePlan {
     push.blocks = static_cast<uint32_t>(product.groups);
     product.kernel = gemm_kernel(device, kTiledProduct.of(dtype_), tile, {product.to_weights, product.together});
     device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
-    add_slices(product);
-  }
-
-  void add_slices(Product& product) {
-    const ProductPush& push = product.push;
     if (push.slices == 1) return;
     product.partial = workspace_size;
     product.sum = {push.slices, {1, push.rows, push.columns}, {0, push.to_strides.row, push.to_strides.column}, {}};
-    product.sum.load(device, dtype_, !aligned_);
+    product.sum.load(device, dtype_, false);
     workspace_size += round_up(product.sum.bytes(dtype_), NW_WORKSPACE_ALIGN);
   }
 
