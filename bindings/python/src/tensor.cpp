@@ -218,6 +218,27 @@ PyObject* get_device(PyObject* self, void*) {
               : nullptr;
 }
 
+// The stream that a copy runs on: where there are two, each waits for the other, since the source's memory is freed on its own.
+struct CopyStreams {
+  DLDevice device;
+  void *copy, *source;
+};
+
+CopyStreams copy_streams(const Tensor* to, PyObject* source, const DLTensor& from) {
+  const bool own = own_tensor(source) != nullptr && from.device.device_type != kDLCPU;
+  if (!own) return {to->dl.device, to->stream, to->stream};
+  if (to->dl.device.device_type == kDLCPU) return {from.device, own_stream(source), own_stream(source)};
+  return {to->dl.device, to->stream, own_stream(source)};
+}
+
+int32_t copy_in_order(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams, nw_error* error) {
+  const bool two = streams.copy != streams.source;
+  int32_t status = two ? nw_stream_wait(rt, streams.device, streams.copy, streams.source, error) : NW_OK;
+  if (status == NW_OK) status = nw_copy(rt, to.device, address(to), from.device, address(from), bytes_of(to), streams.copy, error);
+  if (status == NW_OK && two) status = nw_stream_wait(rt, from.device, streams.source, streams.copy, error);
+  return status;
+}
+
 // Bytes of `source`, contiguous, into this contiguous tensor; both may be on any device.
 PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
   Tensor* const to = as_tensor(self);
@@ -232,11 +253,11 @@ PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
     return PyErr_Format(PyExc_ValueError, "expected a contiguous source of %lld bytes", static_cast<long long>(bytes_of(to->dl)));
   nw_runtime* const rt = runtime();
   if (rt == nullptr || bytes_of(to->dl) == 0) return Ref::borrow(PyErr_Occurred() ? nullptr : Py_None).release();
+  const CopyStreams streams = copy_streams(to, source, layout->dl);
   nw_error error{};
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status =
-      nw_copy(rt, to->dl.device, address(to->dl), layout->dl.device, address(layout->dl), bytes_of(to->dl), to->stream, &error);
+  status = copy_in_order(rt, to->dl, layout->dl, streams, &error);
   Py_END_ALLOW_THREADS;
   return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
 }
