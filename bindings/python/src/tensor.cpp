@@ -14,7 +14,8 @@ struct Tensor {
   PyObject ob_base;
   DLTensor dl;
   int64_t shape[NW_MAX_NDIM], strides[NW_MAX_NDIM];
-  void* stream;     // that the memory was made on
+  void* stream;     // that the memory was made on, and is freed on
+  PyObject* keeps;  // the object that would destroy the stream; NULL: nobody does
   void* managed;    // borrowed through DLPack; NULL: see owner
   PyObject* owner;  // the tensor that this is a view of; NULL and managed NULL: memory of our own
   bool versioned, read_only, owns;
@@ -60,6 +61,7 @@ void tensor_dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   if (t->managed != nullptr) release_managed(t->managed, t->versioned);
   if (t->owns) nw_free(runtime(), t->dl.device, t->dl.data, t->stream, nullptr);
+  Py_XDECREF(t->keeps);
   Py_XDECREF(t->owner);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
@@ -341,8 +343,9 @@ int add_tensor_type(PyObject* module) {
 const DLTensor* own_tensor(PyObject* object) { return Py_TYPE(object) == tensor_type ? &as_tensor(object)->dl : nullptr; }
 bool own_read_only(PyObject* object) { return as_tensor(object)->read_only; }
 void* own_stream(PyObject* object) { return as_tensor(object)->stream; }
+PyObject* own_stream_object(PyObject* object) { return as_tensor(object)->keeps; }
 
-PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
+PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream, PyObject* stream_object) {
   nw_runtime* const rt = runtime();
   Tensor* const t = rt == nullptr ? nullptr : new_object();
   if (t == nullptr) return nullptr;
@@ -353,6 +356,7 @@ PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
       return PyErr_Format(PyExc_ValueError, "a tensor of more than 2^64 bytes");
   own_layout(t, {nullptr, device, spec.ndim, spec.dtype, const_cast<int64_t*>(spec.shape), nullptr, 0});
   t->stream = stream;
+  if (stream_object != nullptr) t->keeps = Ref::borrow(stream_object).release();
   nw_error error{};
   const int32_t status = nw_alloc(rt, device, size, stream, &t->dl.data, &error);
   if (status != NW_OK) return raise(status, error);
