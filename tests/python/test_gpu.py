@@ -23,8 +23,8 @@ def torch():
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
     importlib.import_module("narrows.torch")
-    torch.backends.cudnn.allow_tf32 = False
-    yield torch
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
+        yield torch
     torch.cuda.synchronize()
 
 
@@ -260,7 +260,7 @@ def test_a_call_runs_on_cupys_current_stream(cupy):
         spin((1,), (1,), (400_000_000,))
         x.fill(1)
         y = narrows.add(x, 1)
-        assert not stream.done and cupy.cuda.Stream.null.done
+        assert not stream.done
     stream.synchronize()
     np.testing.assert_array_equal(cupy.asnumpy(y), 2)
 
@@ -314,11 +314,27 @@ def test_results_stay_on_the_first_inputs_stream(torch):
     t = narrows.from_dlpack(X).to("cuda", stream)
     y = narrows.add(narrows.add(t, 1), t)
     assert y.stream == t.stream == stream.handle
-    np.testing.assert_allclose(y.numpy(), 2 * X + 1, rtol=1e-6)
+    np.testing.assert_allclose(y.numpy(), 2 * X + 1, rtol=1e-6, atol=1e-6)
     stream.sync()
     other = narrows.Stream("cuda")
     other.wait(stream)
-    np.testing.assert_allclose(narrows.add(t, 1, stream=other).numpy(), X + 1, rtol=1e-6)
+    np.testing.assert_allclose(narrows.add(t, 1, stream=other).numpy(), X + 1, rtol=1e-6, atol=1e-6)
+
+
+def test_a_stream_lives_as_long_as_what_was_made_on_it(cupy):
+    stream = narrows.Stream("cuda")
+    t = narrows.empty(1 << 20, device="cuda", stream=stream)
+    y = narrows.add(t, 1)
+    del stream, t
+    gc.collect()
+    del y
+    with cupy.cuda.Stream(non_blocking=True):
+        y = narrows.add(cupy.asarray(X), 1)
+    gc.collect()
+    cupy.cuda.runtime.deviceSynchronize()
+    np.testing.assert_allclose(cupy.asnumpy(y), X + 1, rtol=1e-6, atol=1e-6)
+    del y
+    assert narrows.empty(8, device="cuda").numpy().shape == (8,)
 
 
 # ---- several frameworks in one call ----

@@ -16,15 +16,17 @@ import narrows.torch  # noqa: E402
 from narrows import _functions, _rules  # noqa: E402
 
 torch.set_num_threads(1)
-torch.backends.cudnn.allow_tf32 = False  # torch's own results are the reference
 
 
 @pytest.fixture(autouse=True, params=present.of_torch(torch))
 def device(request):
     """Each test runs on each device: there torch makes its tensors."""
-    if request.param != "cpu":
-        torch.set_default_device(request.param)
-    yield request.param
+    if request.param == "cpu":
+        yield request.param
+        return
+    torch.set_default_device(request.param)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
+        yield request.param
     torch.set_default_device(None)
 
 
