@@ -1,6 +1,6 @@
 """What a call from Python costs, beside the framework's own: best of many short rounds that alternate, so compare within a row.
 
-    PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1]
+    PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda]
 
 A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
 
@@ -58,6 +58,28 @@ def noop_rows(torch):
     yield "bound no-op, 3 torch tensors, goal 1.0", {"tvm-ffi": lambda: other(a, b, c), "narrows": lambda: noop(a, b, out=c)}, ()
 
 
+def torch_gpu_rows(torch):
+    """What a call costs until it is on the stream; a round ends when the GPU is done with it."""
+    sync = torch.cuda.synchronize
+    a, b, c = (torch.rand(4, 4, device="cuda") for _ in range(3))
+    add = {"torch": torch.add, "narrows": narrows.add}
+    yield "torch add on CUDA, goal 0.7", add, (a, b), {"sync": sync}
+    yield "torch add(out=) on CUDA", add, (a, b), {"out": c, "sync": sync}
+    yield "torch add a number on CUDA", add, (a, 2), {"sync": sync}
+    x, w = torch.rand(1, 4, 32, device="cuda"), torch.rand(4, 4, 3, device="cuda")
+    yield "torch conv1d on CUDA", {"torch": torch.nn.functional.conv1d, "narrows": narrows.conv1d}, (x, w), {"sync": sync}
+    g = torch.rand(4, 4, device="cuda", requires_grad=True)
+    both = lambda f: lambda: torch.autograd.grad(f(g, b), g, a)  # noqa: E731
+    yield "torch multiply, both ways, on CUDA", {"torch": both(torch.mul), "narrows": both(narrows.multiply)}, (), {"sync": sync}
+
+
+def cupy_rows(cupy):
+    a, b, c = (cupy.random.rand(4, 4, dtype="float32") for _ in range(3))
+    add, sync = {"cupy": cupy.add, "narrows": narrows.add}, cupy.cuda.runtime.deviceSynchronize
+    yield "cupy add", add, (a, b), {"sync": sync}
+    yield "cupy add(out=)", add, (a, b), {"out": c, "sync": sync}
+
+
 def numpy_rows(numpy):
     a, b, c = (numpy.random.rand(4, 4).astype("float32") for _ in range(3))
     add = {"numpy": numpy.add, "narrows": narrows.add}
@@ -70,6 +92,14 @@ def jax_rows(jax):
     ours, theirs = jax.jit(lambda a: narrows.add(a, a)), jax.jit(lambda a: jax.numpy.add(a, a))
     ready = lambda f: lambda: f(a).block_until_ready()  # noqa: E731
     yield "jax.jit add, goal 1.2", {"jax": ready(theirs), "narrows": ready(ours)}, ()
+
+
+def lltm_gpu_rows(torch):
+    """The same rows, of tensors that are made on the GPU."""
+    torch.set_default_device("cuda")
+    rows = [(name, functions, arguments, {"sync": torch.cuda.synchronize}) for name, functions, arguments in lltm_rows(torch)]
+    torch.set_default_device("cpu")
+    return rows
 
 
 def lltm_rows(torch):
@@ -111,13 +141,19 @@ def import_seconds():
     )
 
 
+GROUPS = {
+    "cpu": (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows)),
+    "cuda": (("torch", torch_gpu_rows), ("cupy", cupy_rows), ("torch", lltm_gpu_rows), ("jax", jax_rows)),
+}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each side of a row")
+    parser.add_argument("--device", default="cpu", choices=GROUPS, help="where torch's, CuPy's and JAX's arrays are")
     options = parser.parse_args()
-    groups = (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows))
-    for framework, rows in groups:
+    for framework, rows in GROUPS[options.device]:
         try:
             found = list(rows(__import__(framework)))
         except ImportError as error:

@@ -69,30 +69,47 @@ declare -rA PYTHON_VERSIONS=(
   [newest]='torch jax jaxlib numpy'
 )
 
-# Arguments name some of PYTHON_VERSIONS; else all.
+# Arguments name some of PYTHON_VERSIONS; else all. While one is tested the next is installed, which takes as long.
 python_versions() {
-  local names=("$@")
+  local names=("$@") name i installing
   [ $# -gt 0 ] || names=(oldest middle newest)
   begin python-versions $((${#names[@]} + 4))
+  for name in "${names[@]}"; do
+    [ -n "${PYTHON_VERSIONS[$name]-}" ] || fail "no versions are named '$name'; expected oldest, middle or newest" 2
+  done
   require build
   fetch_dlpack
   fetch_python_tools
+  install_versions "${names[0]}" &
+  installing=$!
   build_wheel
-  local name
-  for name in "${names[@]}"; do run_with_versions "$name"; done
+  for ((i = 0; i < ${#names[@]}; ++i)); do
+    step "${names[i]}"
+    wait "$installing" || exit 1
+    if [ -n "${names[i + 1]-}" ]; then
+      install_versions "${names[i + 1]}" &
+      installing=$!
+    fi
+    test_versions "${names[i]}"
+  done
 }
 
-run_with_versions() {
-  local env=$DEPS/pyenv-$1 log=$LOG/python-$1.log
-  step "$1"
-  [ -n "${PYTHON_VERSIONS[$1]-}" ] || fail "no versions are named '$1'; expected oldest, middle or newest"
+install_versions() {
+  local env=$DEPS/pyenv-$1
   rm -rf -- "$env"
   logged "python-$1-install.log" python3 -m venv "$env"
   # shellcheck disable=SC2086 # the words of a list
-  logged "python-$1-install.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir \
-    ${PYTHON_VERSIONS[$1]} pytest pytest-xdist expecttest ml_dtypes "$(wheel)"
-  if ! (cd -- "$NARROWS_ROOT/tests/python" && env -u PYTHONPATH "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
-    test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_torch.py) </dev/null >"$log" 2>&1; then
+  logged "python-$1-install.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-compile \
+    ${PYTHON_VERSIONS[$1]} pytest pytest-xdist expecttest ml_dtypes
+}
+
+# Every route and every interface of the frameworks; what computes values only, and 100,000 calls of each route, `./run python` has.
+test_versions() {
+  local env=$DEPS/pyenv-$1 log=$LOG/python-$1.log
+  logged "python-$1-wheel.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-deps "$(wheel)"
+  if ! (cd -- "$NARROWS_ROOT/tests/python" &&
+    env -u PYTHONPATH NARROWS_TEST_CALLS=10000 "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
+      test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_torch.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed with ${PYTHON_VERSIONS[$1]}; the whole log is $log"
   fi

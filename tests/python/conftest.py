@@ -5,6 +5,12 @@ import pathlib
 
 import pytest
 
+import present
+
+# JAX reads these when it is imported: the CPU first, since a plugin's op may be for that alone.
+os.environ.setdefault("JAX_PLATFORMS", ",".join(present.of_jax()))
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 

@@ -14,6 +14,7 @@ stubs = pytest.importorskip(
 )
 
 import narrows  # noqa: E402
+import present  # noqa: E402
 from narrows import _functions  # noqa: E402
 
 OURS = [name for name in _functions._TABLE if hasattr(stubs, name)]
@@ -132,14 +133,15 @@ def test_the_standard_was_read():
     assert len(CASES) > 180 and len({c[0] for c in CASES}) > 30
 
 
+@pytest.mark.parametrize("device", present.DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name, line, applies, holds", CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
-def test_special_case(name, line, applies, holds, dtype):
+def test_special_case(name, line, applies, holds, dtype, device):
     if dtype == "bfloat16":
         dtype = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 from ml_dtypes, which is not installed").bfloat16
     operands = _functions._TABLE[name][1]
     grid = [np.array(v, dtype) for v in zip(*itertools.product(SAMPLES, repeat=operands), strict=True)]
-    result = getattr(narrows, name)(*grid)
+    result = present.brought(getattr(narrows, name)(*(present.sent(g, device) for g in grid)))
     tried = 0
     for y, *values in zip(result.tolist(), *(g.tolist() for g in grid), strict=True):
         if applies(*values):

@@ -81,11 +81,17 @@ class TestOf:
 
     dlpack_deleter_exception = theirs.TestDLPack.dlpack_deleter_exception
     test_dunder_dlpack_refcount = theirs.TestDLPack.test_dunder_dlpack_refcount
-    test_dunder_dlpack_stream = theirs.TestDLPack.test_dunder_dlpack_stream
     test_dunder_dlpack_copy = theirs.TestDLPack.test_dunder_dlpack_copy
     test_dlpack_destructor_exception = theirs.TestDLPack.test_dlpack_destructor_exception
     test_copy = theirs.TestDLPack.test_copy
     test_device = theirs.TestDLPack.test_device
+
+    def test_dunder_dlpack_stream(self):
+        """NumPy 2.5 raises ValueError there, before it was RuntimeError."""
+        x = NumpyOfTensors.arange(5)
+        x.__dlpack__(stream=None)
+        with pytest.raises(RuntimeError, match="stream = 1"):
+            x.__dlpack__(stream=1)
 
     @pytest.fixture(autouse=True)
     def of_tensors(self, monkeypatch):

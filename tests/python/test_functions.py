@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import narrows
+import present
 from narrows import _functions
 
 erf = np.vectorize(math.erf, otypes=[float])
@@ -71,16 +72,17 @@ def operands(name, dtype, rng):
     return arrays
 
 
+@pytest.mark.parametrize("device", present.DEVICES)
 @pytest.mark.parametrize("name", _functions._TABLE)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
-def test_against_numpy(name, dtype):
+def test_against_numpy(name, dtype, device):
     kinds = _functions._TABLE[name][2]
     if {"f": "FNA", "i": "NBIA", "u": "NBIA", "b": "BA"}[np.dtype(dtype).kind].find(kinds) < 0:
         with pytest.raises(ValueError, match="dtype"):
             getattr(narrows, name)(*operands(name, dtype, np.random.default_rng(1)))
         return
     arrays = operands(name, dtype, np.random.default_rng(1))
-    result = getattr(narrows, name)(*arrays)
+    result = present.brought(getattr(narrows, name)(*(present.sent(a, device) for a in arrays)))
     with np.errstate(all="ignore"):
         expected = reference(name)(*(a.astype("float64") if a.dtype.kind == "f" else a for a in arrays))
     assert result.shape == expected.shape

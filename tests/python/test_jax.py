@@ -2,7 +2,6 @@
 
 import os
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 
 import ctypes
@@ -18,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import narrows  # noqa: E402
+import present  # noqa: E402
 import narrows.jax  # noqa: E402
 from narrows import _jax_sharding  # noqa: E402
 
@@ -25,6 +25,27 @@ try:
     from jax import shard_map
 except ImportError:
     from jax.experimental.shard_map import shard_map
+
+jax.config.update("jax_default_matmul_precision", "highest")  # JAX's own results are the reference
+
+
+@pytest.fixture(autouse=True, params=present.of_jax())
+def device(request):
+    """Each test runs on each platform: there JAX makes its arrays."""
+    if request.param == "cpu":
+        yield jax.devices("cpu")[0]
+        return
+    with jax.default_device(jax.devices(request.param)[0]) as found:
+        yield found or jax.devices(request.param)[0]
+
+
+@pytest.fixture
+def cpus(device):
+    """Four CPU devices, that XLA_FLAGS asks for."""
+    if device.platform != "cpu":
+        pytest.skip("one GPU")
+    assert len(jax.devices("cpu")) == 4
+
 
 KEY = jax.random.PRNGKey(0)
 A = jax.random.uniform(KEY, (3, 4), minval=0.2, maxval=0.9)
@@ -41,13 +62,14 @@ def close(ours, theirs):
 
 @pytest.mark.parametrize("name", ["exp", "tanh", "add", "subtract", "multiply", "maximum", "pow", "hypot", "equal", "sigmoid"])
 @pytest.mark.parametrize("jit", [False, True])
-def test_functions(name, jit):
+def test_functions(name, jit, device):
     reference = jax.nn.sigmoid if name == "sigmoid" else getattr(jnp, name)
     ours = getattr(narrows, name)
     arguments = (A, B)[: 1 if name in ("exp", "tanh", "sigmoid") else 2]
     function = jax.jit(lambda *a: ours(*a)) if jit else ours
     result = function(*arguments)
     assert isinstance(result, jax.Array) and result.dtype == reference(*arguments).dtype
+    assert result.devices() == {device}
     close(result, reference(*arguments))
     if name != "equal":
         every = tuple(range(len(arguments)))
@@ -110,11 +132,10 @@ def test_donation():
     close(y, 2 * jnp.ones(64))
 
 
-def test_shard_map_does_not_gather():
+def test_shard_map_does_not_gather(cpus):
     mesh = Mesh(np.array(jax.devices()), ("d",))
     x = jax.device_put(jnp.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("d")))
     function = jax.jit(shard_map(lambda a: narrows.exp(narrows.add(a, a)), mesh=mesh, in_specs=P("d"), out_specs=P("d")))
-    assert len(jax.devices()) == 4
     text = function.lower(x).compile().as_text()
     assert "narrows" in text and "all-gather" not in text
     close(function(x / 32), jnp.exp(x / 16))
@@ -151,8 +172,7 @@ needs_rules = pytest.mark.skipif(not _jax_sharding._HAS_RULES, reason="this JAX 
 
 @needs_rules
 @pytest.mark.parametrize("ours, theirs, inputs", SPLIT.values(), ids=SPLIT)
-def test_sharded_arrays_are_not_gathered(ours, theirs, inputs):
-    assert len(jax.devices()) == 4
+def test_sharded_arrays_are_not_gathered(cpus, ours, theirs, inputs):
     whole, parts = [x for x, *_ in inputs], [sharded(*x) for x in inputs]
     text = compiled_text(ours, *parts)
     assert "narrows" in text and not any(word in text for word in GATHERS)
@@ -166,7 +186,7 @@ def test_sharded_arrays_are_not_gathered(ours, theirs, inputs):
     close(jax.jit(gradient(ours))(*parts), gradient(theirs)(*whole))
 
 
-def test_what_cannot_be_split_is_still_right(scale_plugin):
+def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     x, w = normal(8, 3, 9), normal(4, 3, 3)
     along_length = sharded(normal(2, 4, 12), None, "a", "b")
     close(jax.jit(narrows.conv1d)(along_length, normal(3, 4, 3)), lax_conv1d(normal(2, 4, 12), normal(3, 4, 3)))
@@ -177,7 +197,7 @@ def test_what_cannot_be_split_is_still_right(scale_plugin):
 
 
 @needs_rules
-def test_vmap_of_sharded_arrays():
+def test_vmap_of_sharded_arrays(cpus):
     x = normal(8, 6, 4)
     for f, g in ((narrows.tanh, jnp.tanh), (lambda a: narrows.multiply(a, B), lambda a: a * B)):
         text = compiled_text(jax.vmap(f), sharded(x, "a", "b"))
@@ -203,7 +223,7 @@ def test_errors():
         jax.grad(jax.grad(narrows.exp))(1.0 + A[0, 0])
 
 
-def test_an_error_at_run_time(scale_plugin):
+def test_an_error_at_run_time(cpus, scale_plugin):
     with pytest.raises(Exception, match="mode 2 always fails"):
         jax.block_until_ready(scale_plugin.scale(A, mode=2))
 
@@ -217,7 +237,7 @@ def test_with_other_frameworks():
     assert isinstance(narrows.add(B, torch.ones(4)), jax.Array)
 
 
-def test_arrays_of_jax_are_never_written():
+def test_arrays_of_jax_are_never_written(cpus):
     x = jnp.ones(3)
     n = np.ones(3, "float32")
     with pytest.raises(ValueError, match="read-only"):

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sysconfig
+import weakref
 
 import numpy as np
 import pytest
@@ -204,6 +205,20 @@ def test_stream_and_device():
     for bad in ("cuda:x", "planet"):
         with pytest.raises(ValueError, match="expected one of"):
             narrows.Device(bad)
+
+
+def test_a_stream_lives_as_long_as_what_was_made_on_it():
+    stream = narrows.Stream("cpu")
+    alive = weakref.ref(stream)
+    made = [narrows.empty(3, stream=stream), narrows.from_dlpack(np.ones(3, "float32")).to("cpu", stream)]
+    made += [narrows.add(made[0], 1), narrows.add(narrows.empty(3), 1, stream=stream)]
+    del stream
+    while made:
+        gc.collect()
+        assert alive() is not None
+        made.pop(0)
+    gc.collect()
+    assert alive() is None
 
 
 def test_the_structs_and_numbers_are_numpys():

@@ -13,6 +13,7 @@ backend_tests = pytest.importorskip("onnx.backend.test", reason="this onnx came 
 from onnx import helper, numpy_helper  # noqa: E402
 
 import narrows  # noqa: E402
+import present  # noqa: E402
 
 
 def chained(function):
@@ -129,14 +130,15 @@ def array(x):
     return np.asarray(numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x)
 
 
-def run(model, inputs):
+def run(model, inputs, device):
     node = model.graph.node[0]
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if attributes.pop("broadcast", 0):  # before opset 7 broadcasting was asked for
         attributes.pop("axis", None)
     given = dict(zip([i.name for i in model.graph.input], map(array, inputs), strict=False))
     given |= {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
-    return OPS[node.op_type](*(given.get(name) if name else None for name in node.input), **attributes)
+    arrays = (present.sent(given.get(name), device) if name else None for name in node.input)
+    return present.brought(OPS[node.op_type](*arrays, **attributes))
 
 
 def same(result, expected, rtol, atol):
@@ -149,8 +151,9 @@ def same(result, expected, rtol, atol):
         np.testing.assert_allclose(result.astype("float64"), expected.astype("float64"), rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize("device", present.DEVICES)
 @pytest.mark.parametrize("name, model, sets, rtol, atol", CASES, ids=[c[0] for c in CASES])
-def test_node(name, model, sets, rtol, atol):
+def test_node(name, model, sets, rtol, atol, device):
     for part, reason in DIFFERENT.items():
         if part in name:
             pytest.skip(reason)
@@ -159,9 +162,9 @@ def test_node(name, model, sets, rtol, atol):
     for inputs, outputs in sets:
         if words is not None:
             with pytest.raises((ValueError, TypeError, NotImplementedError), match=words):
-                run(model, inputs)
+                run(model, inputs, "cpu")  # whatever the device, nothing gets there
         else:
-            same(run(model, inputs), outputs[0], rtol, atol)
+            same(run(model, inputs, device), outputs[0], rtol, atol)
 
 
 def test_the_package_has_what_we_look_for():

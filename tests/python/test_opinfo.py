@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 common = pytest.importorskip("torch.testing._internal.common_methods_invocations")
 
 import narrows  # noqa: E402
+import present  # noqa: E402
 from narrows import _functions  # noqa: E402
 
 # Of torch's names, those that are spelled otherwise here.
@@ -33,6 +34,7 @@ NAMES = {
     "addcmul": "fma",
 }
 WITHOUT = {"cbrt", "gelu_tanh"}  # torch has no such op; the second is its gelu with an argument, and tried there
+DEVICES = present.of_torch(torch)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.bool)
 OPS = {
     NAMES.get(o.name, o.name): o
@@ -91,12 +93,12 @@ def same(ours, theirs, dtype):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def samples(op, dtype):
+def samples(op, dtype, device):
     """torch's samples, and those with which torch compares itself to NumPy: all layouts, extremal values, numbers."""
     grad = dtype == torch.float64 and op.supports_autograd
-    yield from op.sample_inputs("cpu", dtype, requires_grad=grad)
+    yield from op.sample_inputs(device, dtype, requires_grad=grad)
     if dtype == torch.float32:
-        yield from op.reference_inputs("cpu", dtype)
+        yield from op.reference_inputs(device, dtype)
 
 
 def check(name, op, sample, counted):
@@ -133,15 +135,16 @@ def check(name, op, sample, counted):
         counted["gradients"] += 1
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", OPS)
-def test_elementwise(name):
+def test_elementwise(name, device):
     op = OPS[name]
     counted = dict.fromkeys(
         ("compared", "refused", "gradients", "torch's own arguments", "integers, that torch divides as floats"), 0
     )
     for dtype in DTYPES:
-        if op.supports_dtype(dtype, "cpu"):
-            for sample in samples(op, dtype):
+        if op.supports_dtype(dtype, device):
+            for sample in samples(op, dtype, device):
                 check(name, op, sample, counted)
     assert counted["compared"] > 0, counted
     floating = _functions._TABLE[name][2] in "FN" and "as bool" not in _functions._TABLE[name][3]
@@ -152,12 +155,14 @@ def test_every_function_has_samples():
     assert set(_functions._TABLE) - set(OPS) == WITHOUT
 
 
-def test_conv1d():
+@pytest.mark.parametrize("device", DEVICES)
+def test_conv1d(device):
     op = next(o for o in common.op_db if o.name == "nn.functional.conv1d")
     compared = 0
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-        for sample in op.sample_inputs("cpu", dtype, requires_grad=dtype == torch.float64):
-            expected = op.op(sample.input, *sample.args, **sample.kwargs)
+        for sample in op.sample_inputs(device, dtype, requires_grad=dtype == torch.float64):
+            with torch.backends.cudnn.flags(enabled=device != "cpu", allow_tf32=False):  # torch's own results are the reference
+                expected = op.op(sample.input, *sample.args, **sample.kwargs)
             names = ("weight", "bias", "stride", "padding", "dilation", "groups")
             given = {**dict(zip(names, sample.args, strict=False)), **sample.kwargs}
             w, bias = given.pop("weight"), given.pop("bias", None)
@@ -172,10 +177,11 @@ def test_conv1d():
     assert compared > 10
 
 
-def test_conv1d_refuses_what_torch_refuses():
+@pytest.mark.parametrize("device", DEVICES)
+def test_conv1d_refuses_what_torch_refuses(device):
     op = next(o for o in common.op_db if o.name == "nn.functional.conv1d")
     refused = 0
-    for error in op.error_inputs("cpu"):
+    for error in op.error_inputs(device):
         sample = error.sample_input
         with pytest.raises((ValueError, TypeError, NotImplementedError)):
             narrows.conv1d(sample.input, *sample.args, **sample.kwargs)

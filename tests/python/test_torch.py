@@ -11,10 +11,25 @@ import torch.autograd.forward_ad as forward_ad  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import narrows  # noqa: E402
+import present  # noqa: E402
 import narrows.torch  # noqa: E402
 from narrows import _functions, _rules  # noqa: E402
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, params=present.of_torch(torch))
+def device(request):
+    """Each test runs on each device: there torch makes its tensors."""
+    if request.param == "cpu":
+        yield request.param
+        return
+    torch.set_default_device(request.param)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
+        yield request.param
+    torch.set_default_device(None)
+
+
 NAMES = {"astype": None, "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda a: F.gelu(a, approximate="tanh"), "silu": F.silu,
          "softplus": F.softplus, "equal": torch.eq, "bitwise_invert": torch.bitwise_not, "cbrt": lambda a: a.sign() * a.abs() ** (1 / 3),
          "fma": lambda a, b, c: a * b + c, "divide": torch.div}  # fmt: skip
@@ -169,7 +184,9 @@ def test_fake_and_meta_tensors():
 
 
 @pytest.mark.parametrize("kind", ["sparse", "nested", "quantised", "mkldnn"])
-def test_tensors_that_are_not_strided(kind):
+def test_tensors_that_are_not_strided(kind, device):
+    if kind == "mkldnn" and device != "cpu":
+        pytest.skip("MKL-DNN's tensors are the CPU's")
     x = torch.ones(2, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -194,7 +211,7 @@ class Wrapped(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        wrapped = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapped = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
         wrapped.inner = inner
         return wrapped
 
@@ -256,7 +273,9 @@ def test_dtypes_and_strides(dtype):
     torch.testing.assert_close(narrows.astype(x, torch.float64), x.to(torch.float64))
 
 
-def test_mixed_frameworks():
+def test_mixed_frameworks(device):
+    if device != "cpu":
+        pytest.skip("test_gpu.py has it: there NumPy's arrays are elsewhere")
     x = torch.ones(3)
     assert type(narrows.add(x, np.ones(3, "float32"))) is torch.Tensor
     assert type(narrows.add(np.ones(3, "float32"), x)) is np.ndarray
@@ -390,14 +409,14 @@ def test_export():
     torch.testing.assert_close(program.module()(x), model(x))
 
 
-def test_autocast():
+def test_autocast(device):
     x, w = torch.randn(2, 3, 9, requires_grad=True), torch.randn(4, 3, 3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(device, dtype=torch.bfloat16):
         y = narrows.conv1d(x, w)
         assert y.dtype == torch.bfloat16 and narrows.add(x, 1).dtype == torch.float32
     (g,) = torch.autograd.grad(y.float().sum(), x)
     assert g.dtype == torch.float32
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16):
         assert narrows.conv1d(x, w).dtype == torch.bfloat16
 
 

@@ -6,9 +6,9 @@ from narrows import _narrows
 
 
 def current_stream(device_id):
-    """The native handle of CuPy's current stream on that device."""
+    """CuPy's current stream on that device; its handle is ``ptr``."""
     with cupy.cuda.Device(device_id):
-        return cupy.cuda.get_current_stream().ptr
+        return cupy.cuda.get_current_stream()
 
 
 def import_tensor(tensor):

@@ -98,7 +98,7 @@ def empty(shape, dtype="float32", device="cpu", stream=None):
     """
     device = Device(device)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0)
+    return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0, stream)
 
 
 def from_dlpack(x, device=None, copy=None):

@@ -112,9 +112,15 @@ def _on_platform(call, aliases, *arrays):
 
 @functools.cache
 def _platforms():
-    names = {"gpu": "cuda"}
-    found = {names.get(d.platform, d.platform) for d in jax.devices()}
-    return frozenset({"cpu", *found})
+    """Those that a program may run on, and not the default one alone: ``jax.devices()`` has no other."""
+    return frozenset(name for name in _DEVICE_TYPES if _has(name))
+
+
+def _has(platform):
+    try:
+        return bool(jax.devices(platform))
+    except RuntimeError:
+        return False
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

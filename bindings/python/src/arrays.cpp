@@ -141,14 +141,16 @@ void Array::clear() {
 
 // ---- allocation and streams ----
 
-bool current_stream(Route route, DLDevice device, void** stream) {
+bool current_stream(Route route, DLDevice device, void** stream, Ref* object) {
   *stream = nullptr;
   if (device.device_type == kDLCPU) return true;
   if (route == Route::torch || route == Route::torch_other) return torch_stream(device, stream);
   if (route != Route::cupy) return true;
   const Ref function(cupy_function("current_stream"));
-  const Ref handle(function ? PyObject_CallFunction(function.get(), "i", device.device_id) : nullptr);
+  Ref current(function ? PyObject_CallFunction(function.get(), "i", device.device_id) : nullptr);
+  const Ref handle(current ? PyObject_GetAttrString(current.get(), "ptr") : nullptr);
   if (handle) *stream = PyLong_AsVoidPtr(handle.get());
+  if (object != nullptr) *object = Ref(current.release());
   return !PyErr_Occurred();
 }
 
@@ -166,10 +168,10 @@ bool OutputSpec::assign(const nw_spec& from) {
   return shape && strides && !PyErr_Occurred();
 }
 
-PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream) {
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream, PyObject* stream_object) {
   if (route == Route::numpy) return numpy_empty(output);
   if (route == Route::torch || route == Route::torch_other) return torch_empty(output, device);
-  Ref out(new_tensor(output.spec, device, stream));
+  Ref out(new_tensor(output.spec, device, stream, stream_object));
   if (route == Route::own || !out) return out.release();
   const Ref function(import_attribute("narrows._operands", "like"));
   return function ? PyObject_CallFunctionObjArgs(function.get(), like, out.get(), nullptr) : nullptr;

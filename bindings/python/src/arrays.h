@@ -79,15 +79,18 @@ bool torch_stream(DLDevice device, void** stream);
 // output.torch_arguments; a new reference. NULL: exception set.
 PyObject* torch_empty_arguments(const OutputSpec& output);
 PyObject* torch_empty(const OutputSpec& output, DLDevice device);
+// On the CPU without Python. False: there is no such way; else *result is the tensor, or NULL and an exception is set.
+bool torch_empty_cpu(const nw_spec& spec, PyObject** result);
 
 // ---- NumPy ----
 
 PyObject* numpy_empty(const OutputSpec& output);
 
 // The framework's current stream on a device, as a native handle. False: exception set.
-bool current_stream(Route route, DLDevice device, void** stream);
+// `object`, where it is not NULL, becomes what would destroy that stream, if there is such an object.
+bool current_stream(Route route, DLDevice device, void** stream, Ref* object = nullptr);
 // A new array like those of `route`, contiguous; `like` is an array of that framework. NULL: exception set.
-PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream);
+PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream, PyObject* stream_object);
 
 // ---- DLPack, shared with tensor.cpp ----
 
@@ -101,10 +104,12 @@ bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTe
 void release_managed(void* managed, bool versioned);
 
 // A contiguous narrows.Tensor of our own memory. NULL: exception set. (tensor.cpp)
-PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream);
+// stream_object, which may be NULL, lives as long as the tensor: the memory is freed on its stream.
+PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream, PyObject* stream_object);
 // The DLTensor of a narrows.Tensor, alive as long as the object; NULL if it is not one. No exception.
 const DLTensor* own_tensor(PyObject* object);
 void* own_stream(PyObject* object);
+PyObject* own_stream_object(PyObject* object);  // borrowed; NULL: none
 bool own_read_only(PyObject* object);
 
 }  // namespace narrows::python

@@ -106,14 +106,16 @@ bool find_stream(Call& c) {
     const Ref handle(PyObject_HasAttrString(c.stream_object, "handle") ? PyObject_GetAttrString(c.stream_object, "handle")
                                                                        : Ref::borrow(c.stream_object).release());
     c.stream = handle ? PyLong_AsVoidPtr(handle.get()) : nullptr;
+    c.stream_keeper = Ref::borrow(c.stream_object);
     return !PyErr_Occurred();
   }
   const Route route = c.routes[c.lead];
   if (route == Route::own) {
     c.stream = own_stream(c.objects[c.lead]);
+    c.stream_keeper = Ref::borrow(own_stream_object(c.objects[c.lead]));
     return true;
   }
-  return current_stream(route, c.where, &c.stream);
+  return current_stream(route, c.where, &c.stream, &c.stream_keeper);
 }
 
 // On a GPU two frameworks have two streams: refused, unless both are on the same one.
@@ -179,7 +181,7 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
     const bool skip = c.wanted == kAll ? j >= aux : (c.wanted >> j & 1) == 0;
     if (skip || specs[j].spec.ndim < 0) continue;
     const uint32_t i = c.num_inputs + j;
-    out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream));
+    out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream, c.stream_keeper.get()));
     c.objects[i] = out[j].get();
     if (c.objects[i] == nullptr) return false;
     c.routes[i] = route_of(c.objects[i]).route;
@@ -225,7 +227,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   const bool own = info.workspace_size == 0 || (route != Route::torch && route != Route::cupy);
   const Ref memory(own || !bytes.assign({{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(info.workspace_size)}})
                        ? nullptr
-                       : allocate(route, c.objects[c.lead], bytes, c.where, c.stream));
+                       : allocate(route, c.objects[c.lead], bytes, c.where, c.stream, c.stream_keeper.get()));
   *raised = PyErr_Occurred() || (memory && !workspace.read(memory.get(), route_of(memory.get()), c.stream));
   if (!*raised) {
     if (memory) call.workspace = workspace.tensor.data, call.workspace_size = info.workspace_size;

@@ -62,6 +62,7 @@ struct Call {
 
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
+  Ref stream_keeper;  // what would destroy that stream; NULL: nobody does
   DLDevice where{kDLCPU, 0};
 
   bool is_array(uint32_t i) const { return objects[i] != nullptr && routes[i] > Route::number; }

@@ -138,13 +138,13 @@ PyObject* stream(PyObject*, PyObject* arguments) {
   return status == NW_OK ? PyLong_FromVoidPtr(native) : raise(status, error);
 }
 
-// empty(shape, dtype, device type, id, stream)
+// empty(shape, dtype, device type, id, stream's handle, the object that would destroy the stream)
 PyObject* empty(PyObject*, PyObject* arguments) {
-  PyObject *shape = nullptr, *dtype = nullptr;
+  PyObject *shape = nullptr, *dtype = nullptr, *stream_object = nullptr;
   int type = 0, id = 0;
   unsigned long long handle = 0;
   nw_spec spec{};
-  if (!PyArg_ParseTuple(arguments, "O!Oii|K", &PyTuple_Type, &shape, &dtype, &type, &id, &handle)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "O!Oii|KO", &PyTuple_Type, &shape, &dtype, &type, &id, &handle, &stream_object)) return nullptr;
   if (!parse_dtype(dtype, &spec.dtype)) return nullptr;
   const Py_ssize_t ndim = PyTuple_Size(shape);
   if (ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%zd dimensions; expected %d at most", ndim, NW_MAX_NDIM);
@@ -154,7 +154,7 @@ PyObject* empty(PyObject*, PyObject* arguments) {
     if (PyErr_Occurred()) return nullptr;
     if (spec.shape[i] < 0) return PyErr_Format(PyExc_ValueError, "shape = %R; expected extents of 0 or more", shape);
   }
-  return new_tensor(spec, device_of(type, id), pointer(handle));
+  return new_tensor(spec, device_of(type, id), pointer(handle), stream_object);
 }
 
 PyObject* from_dlpack(PyObject*, PyObject* object) {

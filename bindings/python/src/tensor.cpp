@@ -14,7 +14,8 @@ struct Tensor {
   PyObject ob_base;
   DLTensor dl;
   int64_t shape[NW_MAX_NDIM], strides[NW_MAX_NDIM];
-  void* stream;     // that the memory was made on
+  void* stream;     // that the memory was made on, and is freed on
+  PyObject* keeps;  // the object that would destroy the stream; NULL: nobody does
   void* managed;    // borrowed through DLPack; NULL: see owner
   PyObject* owner;  // the tensor that this is a view of; NULL and managed NULL: memory of our own
   bool versioned, read_only, owns;
@@ -60,6 +61,7 @@ void tensor_dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   if (t->managed != nullptr) release_managed(t->managed, t->versioned);
   if (t->owns) nw_free(runtime(), t->dl.device, t->dl.data, t->stream, nullptr);
+  Py_XDECREF(t->keeps);
   Py_XDECREF(t->owner);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
@@ -218,6 +220,27 @@ PyObject* get_device(PyObject* self, void*) {
               : nullptr;
 }
 
+// The stream that a copy runs on: where there are two, each waits for the other, since the source's memory is freed on its own.
+struct CopyStreams {
+  DLDevice device;
+  void *copy, *source;
+};
+
+CopyStreams copy_streams(const Tensor* to, PyObject* source, const DLTensor& from) {
+  const bool own = own_tensor(source) != nullptr && from.device.device_type != kDLCPU;
+  if (!own) return {to->dl.device, to->stream, to->stream};
+  if (to->dl.device.device_type == kDLCPU) return {from.device, own_stream(source), own_stream(source)};
+  return {to->dl.device, to->stream, own_stream(source)};
+}
+
+int32_t copy_in_order(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams, nw_error* error) {
+  const bool two = streams.copy != streams.source;
+  int32_t status = two ? nw_stream_wait(rt, streams.device, streams.copy, streams.source, error) : NW_OK;
+  if (status == NW_OK) status = nw_copy(rt, to.device, address(to), from.device, address(from), bytes_of(to), streams.copy, error);
+  if (status == NW_OK && two) status = nw_stream_wait(rt, from.device, streams.source, streams.copy, error);
+  return status;
+}
+
 // Bytes of `source`, contiguous, into this contiguous tensor; both may be on any device.
 PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
   Tensor* const to = as_tensor(self);
@@ -232,11 +255,11 @@ PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
     return PyErr_Format(PyExc_ValueError, "expected a contiguous source of %lld bytes", static_cast<long long>(bytes_of(to->dl)));
   nw_runtime* const rt = runtime();
   if (rt == nullptr || bytes_of(to->dl) == 0) return Ref::borrow(PyErr_Occurred() ? nullptr : Py_None).release();
+  const CopyStreams streams = copy_streams(to, source, layout->dl);
   nw_error error{};
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status =
-      nw_copy(rt, to->dl.device, address(to->dl), layout->dl.device, address(layout->dl), bytes_of(to->dl), to->stream, &error);
+  status = copy_in_order(rt, to->dl, layout->dl, streams, &error);
   Py_END_ALLOW_THREADS;
   return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
 }
@@ -320,8 +343,9 @@ int add_tensor_type(PyObject* module) {
 const DLTensor* own_tensor(PyObject* object) { return Py_TYPE(object) == tensor_type ? &as_tensor(object)->dl : nullptr; }
 bool own_read_only(PyObject* object) { return as_tensor(object)->read_only; }
 void* own_stream(PyObject* object) { return as_tensor(object)->stream; }
+PyObject* own_stream_object(PyObject* object) { return as_tensor(object)->keeps; }
 
-PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
+PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream, PyObject* stream_object) {
   nw_runtime* const rt = runtime();
   Tensor* const t = rt == nullptr ? nullptr : new_object();
   if (t == nullptr) return nullptr;
@@ -332,6 +356,7 @@ PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream) {
       return PyErr_Format(PyExc_ValueError, "a tensor of more than 2^64 bytes");
   own_layout(t, {nullptr, device, spec.ndim, spec.dtype, const_cast<int64_t*>(spec.shape), nullptr, 0});
   t->stream = stream;
+  if (stream_object != nullptr) t->keeps = Ref::borrow(stream_object).release();
   nw_error error{};
   const int32_t status = nw_alloc(rt, device, size, stream, &t->dl.data, &error);
   if (status != NW_OK) return raise(status, error);

@@ -14,10 +14,11 @@ namespace {
 struct Torch {
   PyObject *tensor = nullptr, *parameter = nullptr;
   PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
-  PyObject *empty_cpu = nullptr, *empty = nullptr, *device = nullptr;
+  PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
+  int8_t (*current_gpu)() = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
   PyObject* dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -55,6 +56,9 @@ Torch* load() {
   if (PyErr_Occurred()) return nullptr;
   t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
+  t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
+  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->current_gpu = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda14current_deviceEv"));
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY))
@@ -189,6 +193,17 @@ bool torch_stream(DLDevice device, void** stream) {
   return !PyErr_Occurred();
 }
 
+namespace {
+
+// torch's shortest way to a new tensor on that device; NULL: there is none.
+PyObject* quick_empty(const Torch& t, DLDevice device) {
+  if (device.device_type == kDLCPU) return t.empty_cpu;
+  if (device.device_type != kDLCUDA || t.current_gpu == nullptr) return nullptr;
+  return t.current_gpu() == device.device_id ? t.empty_cuda : nullptr;
+}
+
+}  // namespace
+
 PyObject* torch_empty_arguments(const OutputSpec& output) {
   Torch* const t = torch();
   PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
@@ -197,10 +212,12 @@ PyObject* torch_empty_arguments(const OutputSpec& output) {
 
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
+  PyObject* made = nullptr;
+  if (t != nullptr && t->api != nullptr && device.device_type == kDLCPU && torch_empty_cpu(output.spec, &made)) return made;
   PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
   if (dtype == nullptr) return nullptr;
-  if (device.device_type == kDLCPU && t->empty_cpu != nullptr && output.torch_arguments)
-    return PyObject_CallObject(t->empty_cpu, output.torch_arguments.get());
+  PyObject* const quick = output.torch_arguments ? quick_empty(*t, device) : nullptr;
+  if (quick != nullptr) return PyObject_CallObject(quick, output.torch_arguments.get());
   const char* const type = device.device_type == kDLCPU ? "cpu" : "cuda";  // torch names ROCm's devices so too
   const Ref where(PyObject_CallFunction(t->device, "si", type, device.device_id));
   const Ref keywords(where ? Py_BuildValue("{sOsO}", "dtype", dtype, "device", where.get()) : nullptr);

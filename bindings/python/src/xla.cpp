@@ -97,6 +97,11 @@ int32_t ordinal(const CallFrame* frame) {
   return get.ordinal;
 }
 
+void* aligned(void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  return reinterpret_cast<void*>((address + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN);
+}
+
 // Runs on XLA's stream with XLA's memory as workspace.
 XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
   StreamGet stream{sizeof stream, nullptr, frame->context, nullptr};
@@ -108,16 +113,18 @@ XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
   nw_error error{};
   int32_t status = nw_plan_get(runtime(), &call, &plan, &info, &error);
   if (status != NW_OK) return refuse(frame, code_of(status), error.message);
-  MemoryAllocate memory{sizeof memory, nullptr, frame->context, info.workspace_size, NW_WORKSPACE_ALIGN, nullptr};
+  constexpr size_t kXlaAlign = 16;  // the most that XLA promises, so the rest is asked for as size
+  const size_t size = info.workspace_size + NW_WORKSPACE_ALIGN - kXlaAlign;
+  MemoryAllocate memory{sizeof memory, nullptr, frame->context, size, kXlaAlign, nullptr};
   XlaError* failure = info.workspace_size == 0 ? nullptr : frame->api->memory_allocate(&memory);
   if (failure == nullptr) {
-    call.workspace = memory.data;
+    call.workspace = aligned(memory.data);
     call.workspace_size = memory.data == nullptr ? 0 : info.workspace_size;
     status = nw_launch(plan, &call, &error);
     if (status != NW_OK) failure = refuse(frame, code_of(status), error.message);
   }
   if (memory.data != nullptr) {
-    MemoryFree release{sizeof release, nullptr, frame->context, info.workspace_size, memory.data};
+    MemoryFree release{sizeof release, nullptr, frame->context, size, memory.data};
     frame->api->memory_free(&release);
   }
   nw_plan_release(plan);

@@ -1,0 +1,410 @@
+"""On an NVIDIA GPU: current streams, graphs, CuPy, memory of our own, several frameworks in one call. What only computes values is in
+the other files, on every device. Skipped where there is no GPU, or not the framework that a test is about."""
+
+import gc
+import importlib
+import threading
+
+import numpy as np
+import pytest
+
+import narrows
+import present
+
+if not present.GPU:
+    pytest.skip("the cuda backend has no GPU here", allow_module_level=True)
+
+X = np.linspace(-2, 2, 4096, dtype="float32")
+
+
+@pytest.fixture
+def torch():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    importlib.import_module("narrows.torch")
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
+        yield torch
+    torch.cuda.synchronize()
+
+
+@pytest.fixture
+def cupy():
+    cupy = pytest.importorskip("cupy")
+    yield cupy
+    cupy.cuda.runtime.deviceSynchronize()
+
+
+@pytest.fixture
+def jax():
+    jax = pytest.importorskip("jax")
+    if "cuda" not in present.of_jax():
+        pytest.skip("this JAX has no CUDA")
+    return jax
+
+
+def busy(torch):
+    """The current stream has something to do for some tenths of a second."""
+    torch.cuda._sleep(400_000_000)
+
+
+# ---- NumPy's data there and back ----
+
+
+def test_numpy_goes_there_and_comes_back():
+    np.testing.assert_allclose(narrows.exp(X, device="cuda"), np.exp(X), rtol=1e-6)
+    x, w = np.random.default_rng(0).normal(size=(2, 8, 300)).astype("float32"), np.ones((4, 8, 5), "float32")
+    np.testing.assert_allclose(narrows.conv1d(x, w, device="cuda"), narrows.conv1d(x, w), rtol=1e-4, atol=1e-4)
+    with pytest.raises((ValueError, RuntimeError)):
+        narrows.add(X, 1, device="cuda:63")
+
+
+def test_what_does_not_fit_is_a_memory_error():
+    with pytest.raises(MemoryError):
+        narrows.empty((1 << 45,), "uint8", device="cuda")
+    assert narrows.empty((8,), device="cuda").numpy().shape == (8,)
+
+
+# ---- torch ----
+
+
+def test_a_call_runs_on_torchs_current_stream(torch):
+    x, out = torch.zeros(4096, device="cuda"), torch.zeros(4096, device="cuda")
+    narrows.add(x, x, out=out)  # all is loaded now
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        busy(torch)
+        x.fill_(1)
+        y = narrows.add(x, 1)  # allocated here
+        narrows.multiply(y, y, out=out)
+        assert not stream.query() and torch.cuda.default_stream().query()
+    stream.synchronize()
+    assert y.device == x.device and bool((y == 2).all()) and bool((out == 4).all())
+
+
+def test_every_way_into_torch_runs_on_the_current_stream(torch):
+    x = torch.zeros(4096, device="cuda", requires_grad=True)
+    cell = [torch.randn(*s, device="cuda") for s in ((4, 8), (24, 16), (24,), (4, 8), (4, 8))]
+    expected = narrows.lltm(*cell)
+    ways = {
+        "autograd": lambda: narrows.exp(x),
+        "dispatcher": lambda: torch.ops.narrows.elementwise(x.detach(), function="exp"),
+        "functional": lambda: torch.func.grad(lambda a: narrows.exp(a).sum())(x.detach()),
+        "vmap": lambda: torch.vmap(narrows.exp)(x.detach()),
+    }
+    for name, way in ways.items():
+        way()
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            busy(torch)
+            with torch.no_grad():
+                x.fill_(1)
+            y = way()
+            assert not stream.query(), name
+        stream.synchronize()
+        torch.testing.assert_close(y.detach(), torch.full_like(y, np.e), msg=name)
+        with torch.no_grad():
+            x.zero_()
+    torch.testing.assert_close(narrows.lltm(*cell), expected)
+
+
+def test_backward_runs_on_the_stream_of_forward(torch):
+    x = torch.ones(4096, device="cuda", requires_grad=True)
+    narrows.exp(x).sum().backward()
+    torch.cuda.synchronize()
+    x.grad, stream = None, torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        y = narrows.multiply(narrows.exp(x), 3).sum()
+        busy(torch)
+        y.backward()
+        assert not stream.query()
+    stream.synchronize()
+    torch.testing.assert_close(x.grad, 3 * x.detach().exp())
+
+
+def test_outputs_and_workspace_are_torchs_memory(torch):
+    x, w = torch.randn(8, 64, 4096, device="cuda"), torch.randn(64, 64, 9, device="cuda")
+    narrows.conv1d(x, w)
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    y = narrows.conv1d(x, w)
+    assert torch.cuda.memory_allocated() - before >= y.nbytes
+    del y
+    assert torch.cuda.memory_allocated() == before
+    y = narrows.add(x, 1)
+    assert y.untyped_storage().resizable()
+
+
+def test_calls_are_captured_into_a_graph(torch):
+    x, w = torch.randn(4, 16, 256, device="cuda"), torch.randn(16, 16, 5, device="cuda")
+    cell = [torch.randn(*s, device="cuda") for s in ((32, 16), (96, 48), (96,), (32, 32), (32, 32))]
+    noise = torch.randn_like(x)
+
+    def work():
+        y = narrows.relu(narrows.add(narrows.conv1d(x, w, padding=2), noise))
+        return y, *narrows.lltm(*cell)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = work()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        for t in (x, w, *cell):
+            t.copy_(torch.randn_like(t))
+        graph.replay()
+        torch.testing.assert_close(results, work())
+
+
+def test_gradients_are_captured_into_a_graph(torch):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = narrows.torch.Conv1d(8, 8, 3, padding=1)
+
+        def forward(self, x):
+            return narrows.tanh(self.conv(x))
+
+    net = Net().cuda()
+    sample = torch.randn(4, 8, 64, device="cuda", requires_grad=True)
+    plain = [p.detach().clone() for p in torch.autograd.grad(net(sample).square().sum(), list(net.parameters()))]
+    graphed = torch.cuda.make_graphed_callables(net, (torch.randn_like(sample).requires_grad_(),))
+    for _ in range(2):
+        torch.testing.assert_close(torch.autograd.grad(graphed(sample).square().sum(), list(net.parameters())), tuple(plain))
+
+
+def test_compile_with_graphs(torch):
+    torch._dynamo.reset()
+    x, w = torch.randn(4, 8, 64, device="cuda"), torch.randn(8, 8, 3, device="cuda")
+    steps = lambda x, w: torch.sin(narrows.add(narrows.conv1d(x, w, padding=1), 1)) * 2  # noqa: E731
+    compiled = torch.compile(steps, fullgraph=True, mode="reduce-overhead")
+    for _ in range(4):
+        x = torch.randn_like(x)
+        torch.testing.assert_close(compiled(x, w).clone(), steps(x, w))
+
+
+def test_autocast_to_half(torch):
+    x, w = torch.randn(2, 8, 64, device="cuda"), torch.randn(8, 8, 3, device="cuda")
+    with torch.autocast("cuda", dtype=torch.float16):
+        y = narrows.conv1d(x, w)
+    torch.testing.assert_close(y, torch.nn.functional.conv1d(x, w).half(), rtol=1e-2, atol=1e-2)
+
+
+def test_threads_each_with_a_stream(torch):
+    failures = []
+
+    def work(seed):
+        x = torch.full((10_000 + seed,), float(seed), device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for i in range(200):
+                y = narrows.multiply(narrows.add(x, i), 2)
+                if i % 20 == 0 and not bool((y == 2 * (seed + i)).all()):
+                    failures.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+
+
+def test_tensors_of_two_devices_are_refused(torch):
+    x, y = torch.ones(3, device="cuda"), torch.ones(3)
+    for arguments in ((x, y), (y, x), (x, y.numpy()), (y.numpy(), x)):
+        with pytest.raises((ValueError, RuntimeError), match="device"):
+            narrows.add(*arguments)
+    with pytest.raises((ValueError, RuntimeError), match="device"):
+        narrows.add(x, 1, out=torch.empty(3))
+
+
+# ---- CuPy ----
+
+
+def test_cupy(cupy):
+    x = cupy.asarray(X)
+    y = narrows.exp(x)
+    assert type(y) is cupy.ndarray and y.dtype == x.dtype
+    np.testing.assert_allclose(cupy.asnumpy(y), np.exp(X), rtol=1e-6)
+    np.testing.assert_allclose(cupy.asnumpy(narrows.subtract(3, x)), 3 - X, rtol=1e-6)
+    out = cupy.empty_like(x)
+    assert narrows.add(x, x, out=out) is out
+    np.testing.assert_allclose(cupy.asnumpy(out), X + X)
+    signal, w = cupy.random.standard_normal((2, 3, 50), dtype="float32"), cupy.ones((4, 3, 5), "float32")
+    expected = narrows.conv1d(cupy.asnumpy(signal), cupy.asnumpy(w), stride=2)
+    np.testing.assert_allclose(cupy.asnumpy(narrows.conv1d(signal, w, stride=2)), expected, rtol=1e-4, atol=1e-5)
+    h, c = narrows.lltm(*(cupy.zeros(s, "float32") for s in ((2, 3), (12, 7), (12,), (2, 4), (2, 4))))
+    assert type(h) is type(c) is cupy.ndarray and h.shape == (2, 4)
+    strided = cupy.asarray(X).reshape(64, 64).T
+    np.testing.assert_allclose(cupy.asnumpy(narrows.add(strided, 1)), X.reshape(64, 64).T + 1)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        narrows.add(x, cupy.ones(3, "float32"))
+
+
+def test_a_call_runs_on_cupys_current_stream(cupy):
+    spin = cupy.RawKernel(
+        'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }', "spin"
+    )
+    x = cupy.zeros(4096, "float32")
+    spin((1,), (1,), (1,))
+    narrows.add(x, 1)
+    cupy.cuda.runtime.deviceSynchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        spin((1,), (1,), (400_000_000,))
+        x.fill(1)
+        y = narrows.add(x, 1)
+        assert not stream.done
+    stream.synchronize()
+    np.testing.assert_array_equal(cupy.asnumpy(y), 2)
+
+
+# ---- memory of our own ----
+
+
+def test_tensors_go_from_framework_to_framework(torch, cupy, jax):
+    t = narrows.from_dlpack(X, "cuda")
+    of_torch, of_cupy = torch.from_dlpack(t), cupy.from_dlpack(t)
+    assert of_torch.data_ptr() == of_cupy.data.ptr == t.data_ptr
+    of_jax = jax.dlpack.from_dlpack(t)
+    assert of_jax.devices() == {jax.devices("cuda")[0]}
+    for array in (of_torch, of_cupy, of_jax):
+        back = narrows.from_dlpack(array)
+        assert back.device == t.device
+        np.testing.assert_array_equal(back.numpy(), X)
+        np.testing.assert_array_equal(np.from_dlpack(back.to("cpu")), X)
+    np.testing.assert_array_equal(np.from_dlpack(t, device="cpu"), X)
+    narrows.add(t, 1, out=t)
+    np.testing.assert_array_equal(of_torch.cpu().numpy(), X + 1)
+
+
+@pytest.mark.parametrize("to", ["cpu", "cuda"])
+def test_a_copy_waits_for_the_tensors_own_stream(torch, to):
+    stream = narrows.Stream("cuda")
+    t = narrows.empty(1 << 20, "float32", "cuda", stream)
+    view = torch.from_dlpack(t)
+    view.zero_()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream.handle)):
+        busy(torch)
+        view.fill_(7)
+    np.testing.assert_array_equal(t.to(to).numpy(), 7)
+
+
+def test_an_export_waits_for_the_tensors_own_stream(torch):
+    stream = narrows.Stream("cuda")
+    t = narrows.empty(1 << 20, "float32", "cuda", stream)
+    inner = torch.from_dlpack(t)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream.handle)):
+        inner.zero_()
+        busy(torch)
+        inner.fill_(7)
+    assert bool((torch.from_dlpack(t) == 7).all())  # on torch's default stream
+
+
+def test_results_stay_on_the_first_inputs_stream(torch):
+    stream = narrows.Stream("cuda")
+    t = narrows.from_dlpack(X).to("cuda", stream)
+    y = narrows.add(narrows.add(t, 1), t)
+    assert y.stream == t.stream == stream.handle
+    np.testing.assert_allclose(y.numpy(), 2 * X + 1, rtol=1e-6, atol=1e-6)
+    stream.sync()
+    other = narrows.Stream("cuda")
+    other.wait(stream)
+    np.testing.assert_allclose(narrows.add(t, 1, stream=other).numpy(), X + 1, rtol=1e-6, atol=1e-6)
+
+
+def test_a_stream_lives_as_long_as_what_was_made_on_it(cupy):
+    stream = narrows.Stream("cuda")
+    t = narrows.empty(1 << 20, device="cuda", stream=stream)
+    y = narrows.add(t, 1)
+    del stream, t
+    gc.collect()
+    del y
+    with cupy.cuda.Stream(non_blocking=True):
+        y = narrows.add(cupy.asarray(X), 1)
+    gc.collect()
+    cupy.cuda.runtime.deviceSynchronize()
+    np.testing.assert_allclose(cupy.asnumpy(y), X + 1, rtol=1e-6, atol=1e-6)
+    del y
+    assert narrows.empty(8, device="cuda").numpy().shape == (8,)
+
+
+# ---- several frameworks in one call ----
+
+
+def test_frameworks_on_one_stream_may_be_mixed(torch, cupy):
+    a, b = torch.from_numpy(X).cuda(), cupy.asarray(X)
+    torch.cuda.synchronize()
+    y = narrows.add(a, b)
+    assert type(y) is torch.Tensor
+    torch.testing.assert_close(y, a + a)
+    y = narrows.add(b, a)
+    assert type(y) is cupy.ndarray
+    np.testing.assert_array_equal(cupy.asnumpy(y), X + X)
+    t = narrows.from_dlpack(X, "cuda")
+    assert type(narrows.add(t, a)) is narrows.Tensor and type(narrows.add(a, t)) is torch.Tensor
+
+
+def test_frameworks_on_two_streams_are_refused_unless_one_is_named(torch, cupy):
+    a, b = torch.from_numpy(X).cuda(), cupy.asarray(X)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for arguments in ((a, b), (b, a), (narrows.from_dlpack(X, "cuda"), a)):
+            with pytest.raises(ValueError, match="several frameworks whose current streams differ"):
+                narrows.add(*arguments)
+        y = narrows.add(a, b, stream=stream.cuda_stream)
+        with cupy.cuda.ExternalStream(stream.cuda_stream):
+            torch.testing.assert_close(narrows.add(a, b), y)
+    stream.synchronize()
+    torch.testing.assert_close(y, a + a)
+
+
+def test_jax_decides_where_it_is_first(jax, torch):
+    a, b = jax.device_put(X, jax.devices("cuda")[0]), torch.from_numpy(X).cuda()
+    y = narrows.add(a, b)
+    assert isinstance(y, jax.Array) and y.devices() == a.devices()
+    np.testing.assert_array_equal(np.asarray(y), X + X)
+
+
+# ---- memory and references ----
+
+
+def routes(torch, cupy):
+    x, out, g = (torch.ones(256, device="cuda") for _ in range(3))
+    g.requires_grad_()
+    signal, w = torch.randn(2, 8, 128, device="cuda"), torch.randn(8, 8, 3, device="cuda")
+    t, c = narrows.from_dlpack(X, "cuda"), cupy.asarray(X)
+    yield "torch", lambda: narrows.add(x, x)
+    yield "torch out", lambda: narrows.add(x, 2, out=out)
+    yield "torch conv1d", lambda: narrows.conv1d(signal, w)
+    yield "torch autograd", lambda: torch.autograd.grad(narrows.multiply(g, x).sum(), g)
+    yield "own", lambda: narrows.add(t, t)
+    yield "numpy", lambda: narrows.add(X, 2, device="cuda")
+    yield "cupy", lambda: narrows.add(c, c)
+    yield "torch to own", lambda: narrows.from_dlpack(x)
+
+
+def test_memory_of_the_gpu_stays_flat(torch, cupy):
+    for name, call in routes(torch, cupy):
+        for _ in range(50):
+            call()
+        torch.cuda.synchronize()
+        gc.collect()
+        before = torch.cuda.memory_allocated(), cupy.get_default_memory_pool().used_bytes(), torch.cuda.mem_get_info()[0]
+        for _ in range(5_000):
+            call()
+        torch.cuda.synchronize()
+        gc.collect()
+        after = torch.cuda.memory_allocated(), cupy.get_default_memory_pool().used_bytes(), torch.cuda.mem_get_info()[0]
+        assert after[:2] == before[:2], name
+        # others may use the GPU too: this says only that it was not 5,000 times the output
+        assert before[2] - after[2] < 1 << 30, name
