@@ -2,7 +2,7 @@
 //   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
-//   elementwise_{f32,f64,int,cast,grad_f32,grad_f64}.cpp and *-inl.h  kernels, compiled for each instruction set
+//   elementwise_{f32,f64,half,int,cast,grad_f32,grad_f64}.cpp and *-inl.h  kernels, compiled for each instruction set
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,32 @@
 
 namespace narrows::cpu {
 
-// ---- kernels: n elements of contiguous, naturally aligned operands of one compute type. `out` may be exactly an input. ----
+// ---- kernels ----
 
-using Kernel = void (*)(const void* const* in, void* out, int64_t n, double alpha);
+constexpr int64_t kSplatBytes = 64;  // a vector of any instruction set
 
-// The kernel of a function for operands of a compute type; nullptr: there is none.
+// What a kernel works on: n elements of contiguous, naturally aligned operands. `out` may be exactly an input. An input that is
+// constant has one element, repeated over kSplatBytes.
+struct Run {
+  const void* in[4] = {};
+  bool constant[4] = {};
+  void* out = nullptr;
+  int64_t n = 0;
+  double alpha = 0;
+  bool streamed = false;  // the output goes past the caches
+};
+using Kernel = void (*)(const Run& run);
+
+// The kernel of a function for operands of a dtype; nullptr: there is none.
 Kernel f32_kernel(const Instance& instance, int function);
 Kernel f64_kernel(const Instance& instance, int function);
+Kernel half_kernel(const Instance& instance, int function, int dtype);
 Kernel int_kernel(const Instance& instance, int function, int dtype);
 // Any dtype to any dtype.
 Kernel cast_kernel(const Instance& instance, int from, int to);
 
-// in = grad_out, a, b, c; out = the gradient of operand 0, 1 or 2. Of the inputs it looks at those in `reads` (bits 0 to 3).
+// in = grad_out, a, b, c, none of them constant; out = the gradient of operand 0, 1 or 2. Of the inputs it looks at those in
+// `reads` (bits 0 to 3).
 struct Gradient {
   Kernel kernel;  // nullptr: there is none
   unsigned reads;
@@ -45,6 +59,7 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 // ---- blocks ----
 
 constexpr int64_t kTileBytes = 4096;
+constexpr int64_t kColumnsAcross = 16;  // of a block in which an operand is contiguous along the rows' dimension
 
 // The iteration space, of two dimensions at least. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
 // most the elements that fit a tile, unless every operand can be used where it lies.
@@ -89,14 +104,24 @@ struct Tiles {
   alignas(64) unsigned char computed[kTileBytes];
 };
 
+// `element` of `size` bytes over kSplatBytes; gives `to`.
+const void* splat(const void* element, int64_t size, unsigned char* to);
+
 // The elements of an input within a block as a contiguous run of the compute type: in place, or in `tiles`.
 const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles);
 // A tile of one number, for a constant operand.
 const void* load_constant(const Operand& operand, const char* address, Tiles& tiles);
-// Where the kernel writes an output, and, after it, the way to memory. `streamed`: by non-temporal stores.
-void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
-                  Tiles& tiles);
+// Where the kernel writes an output, and, after it, the way to memory.
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles);
 void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
-           bool streamed, Tiles& tiles);
+           Tiles& tiles);
+
+// The rows of operand k of a block, without a conversion: row i is a run at data + i*step, or one element there.
+struct Rows {
+  char* data;
+  int64_t step;
+  bool constant;
+};
+Rows reach(const Operand& operand, const Block& block, int k, const int64_t* stride, bool by_rows, bool is_output, Tiles& tiles);
 
 }  // namespace narrows::cpu

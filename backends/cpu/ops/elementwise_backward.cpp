@@ -145,8 +145,7 @@ Operand input_operand(const Request& r, uint32_t index) {
   // A number stands for it, taken in the operands' dtype.
   const int dtype = r.scalar_dtype();
   const Scalar stored = make_scalar(r.instance, dtype, index == 2 ? r.params.b_real : r.params.c_real, 0);
-  const void* in = stored.bytes;
-  cast_kernel(r.instance, dtype, r.compute)(&in, operand.scalar.bytes, 1, 0);
+  cast_kernel(r.instance, dtype, r.compute)({.in = {stored.bytes}, .out = operand.scalar.bytes, .n = 1});
   operand.size = operand.compute_size;
   operand.constant = true;
   return operand;
@@ -297,26 +296,29 @@ std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig)
 struct BackwardPlan::Loader {
   Loader(const BackwardPlan& plan, const Blocks& blocks, unsigned reads, char* const* base)
       : plan(plan), blocks(blocks), base(base), moving(0) {
+    run.alpha = plan.alpha;
     for (int k = 0; k < kInputs; ++k) {
       if (!(reads >> k & 1)) continue;
       const int64_t* stride = blocks.stride[k];
       if (std::all_of(stride, stride + blocks.ndim, [](int64_t s) { return s == 0; }))
-        in[k] = load_constant(plan.inputs[k], base[k], tiles[k]);
+        run.in[k] = load_constant(plan.inputs[k], base[k], tiles[k]);
       else
         moving |= 1u << k;
     }
   }
-  const void* const* load_block(const Block& block) {
+  Run load_block(const Block& block, void* out) {
     for (int k = 0; k < kInputs; ++k)
-      if (moving >> k & 1) in[k] = load(plan.inputs[k], block.address[k], block.rows, block.columns, blocks.stride[k], tiles[k]);
-    return in;
+      if (moving >> k & 1) run.in[k] = load(plan.inputs[k], block.address[k], block.rows, block.columns, blocks.stride[k], tiles[k]);
+    run.out = out;
+    run.n = block.rows * block.columns;
+    return run;
   }
 
   const BackwardPlan& plan;
   const Blocks& blocks;
   char* const* base;
   unsigned moving;
-  const void* in[kInputs] = {};
+  Run run;
   Tiles tiles[kInputs];
 };
 
@@ -327,13 +329,13 @@ void BackwardPlan::run_map(char* const* base, int64_t begin, int64_t end) const 
   Tiles tiles;
   for (int64_t index = begin; index < end; ++index) {
     const Block block = locate(map.blocks, kInputs + map.num_outputs, base, index);
-    const void* const* in = loader.load_block(block);
+    Run run = loader.load_block(block, nullptr);
     for (int o = 0; o < map.num_outputs; ++o) {
       const int64_t* stride = map.blocks.stride[kInputs + o];
       char* address = block.address[kInputs + o];
-      void* out = destination(map.outputs[o], address, block.rows, block.columns, stride, false, tiles);
-      map.gradients[o].kernel(in, out, block.rows * block.columns, alpha);
-      store(map.outputs[o], out, address, block.rows, block.columns, stride, false, tiles);
+      run.out = destination(map.outputs[o], address, block.rows, block.columns, stride, tiles);
+      map.gradients[o].kernel(run);
+      store(map.outputs[o], run.out, address, block.rows, block.columns, stride, tiles);
     }
   }
 }
@@ -344,7 +346,7 @@ void BackwardPlan::sum_slice(const SumPass& pass, Loader& loader, Tiles& tiles, 
   sums.clear(pass.blocks.rows * pass.blocks.columns);
   for (int64_t index = first; index < last; ++index) {
     const Block block = locate(pass.blocks, kInputs, loader.base, pass.block_index(keep, index));
-    pass.gradient.kernel(loader.load_block(block), tiles.computed, block.rows * block.columns, alpha);
+    pass.gradient.kernel(loader.load_block(block, tiles.computed));
     (in_f64 ? accumulate<double> : accumulate<float>)(sums, tiles.computed, block.rows, block.columns, pass.kept[1], pass.kept[0]);
   }
 }
@@ -377,7 +379,7 @@ void BackwardPlan::finish_sum(const SumPass& pass, char* const* base, const doub
         for (int64_t i = 0; i < n; ++i) add(sums, i, partial[(slice * pass.kept_blocks + keep) * kMostSums + i]);
     }
     for (int64_t i = 0; i < n; ++i) sums.sum[i] = sums.total(i);
-    store(pass.output, sums.sum, block.address[kInputs], rows, columns, pass.blocks.stride[kInputs], false, tiles);
+    store(pass.output, sums.sum, block.address[kInputs], rows, columns, pass.blocks.stride[kInputs], tiles);
   }
 }
 
@@ -387,7 +389,7 @@ void BackwardPlan::fill_zeros(int z, char* base) const {
   std::fill_n(tiles.computed, kTileBytes, static_cast<unsigned char>(0));  // 0 in every dtype
   for (int64_t index = 0; index < blocks.count; ++index) {
     const Block block = locate(blocks, 1, &base, index);
-    store(zero_outputs[z], tiles.computed, block.address[0], block.rows, block.columns, blocks.stride[0], false, tiles);
+    store(zero_outputs[z], tiles.computed, block.address[0], block.rows, block.columns, blocks.stride[0], tiles);
   }
 }
 

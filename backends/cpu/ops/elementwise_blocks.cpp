@@ -1,7 +1,5 @@
 // elementwise_blocks.cpp -- strided, broadcast, misaligned tensors as blocks of contiguous elements: the space is collapsed once,
 // while planning; a launch then locates blocks and copies only what a kernel cannot use where it lies. Step 5 of a tensor's path.
-#include <hwy/cache_control.h>
-
 #include <cstdlib>
 #include <utility>
 
@@ -51,7 +49,7 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
       if (s0 > operand.size && blocks->extent[d] > 1 && std::abs(blocks->stride[k][d]) == operand.size) across = d;
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
-  constexpr int64_t kShortRow = 128, kColumnsAcross = 16, kInPlace = 16384;
+  constexpr int64_t kShortRow = 128, kInPlace = 16384;
   if (!tiles) return blocks->set_block(1, kInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);
@@ -129,21 +127,17 @@ bool usable_in_place(const Operand& operand, int64_t rows, int64_t columns, cons
   return operand.aligned && (columns == 1 || stride[0] == operand.size) && (rows == 1 || stride[1] == columns * operand.size);
 }
 
-// Non-temporal stores of whole 16-byte words; the ends as usual.
-void stream_copy(char* to, const unsigned char* from, int64_t size) {
-#if HWY_ARCH_X86
-  const int64_t head = std::min<int64_t>(size, -reinterpret_cast<intptr_t>(to) & 15);
-  std::memcpy(to, from, static_cast<size_t>(head));
-  int64_t i = head;
-  for (; i + 16 <= size; i += 16)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-  std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
-#else
-  std::memcpy(to, from, static_cast<size_t>(size));
-#endif
+void convert(const Operand& operand, const void* from, void* to, int64_t n) {
+  operand.convert({.in = {from}, .out = to, .n = n});
 }
 
 }  // namespace
+
+const void* splat(const void* element, int64_t size, unsigned char* to) {
+  std::memcpy(to, element, static_cast<size_t>(size));
+  repeat(to, size, kSplatBytes);
+  return to;
+}
 
 const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles) {
   const void* run = address;
@@ -156,7 +150,7 @@ const void* load(const Operand& operand, const char* address, int64_t rows, int6
     run = tiles.stored;
   }
   if (operand.convert == nullptr) return run;
-  operand.convert(&run, tiles.computed, rows * columns, 0);
+  convert(operand, run, tiles.computed, rows * columns);
   return tiles.computed;
 }
 
@@ -167,7 +161,7 @@ const void* load_constant(const Operand& operand, const char* address, Tiles& ti
     std::memcpy(tiles.stored, address, static_cast<size_t>(operand.size));
     const void* element = tiles.stored;
     if (operand.convert != nullptr)
-      operand.convert(&element, tiles.computed, 1, 0);
+      convert(operand, element, tiles.computed, 1);
     else
       std::memcpy(tiles.computed, element, static_cast<size_t>(operand.size));
   }
@@ -175,26 +169,34 @@ const void* load_constant(const Operand& operand, const char* address, Tiles& ti
   return tiles.computed;
 }
 
-void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
-                  Tiles& tiles) {
-  const bool direct = !streamed && operand.convert == nullptr && usable_in_place(operand, rows, columns, stride);
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles) {
+  const bool direct = operand.convert == nullptr && usable_in_place(operand, rows, columns, stride);
   return direct ? address : static_cast<void*>(tiles.computed);
 }
 
 void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
-           bool streamed, Tiles& tiles) {
+           Tiles& tiles) {
   if (computed == address) return;
   const bool in_place = usable_in_place(operand, rows, columns, stride);
   const void* run = computed;
   if (operand.convert != nullptr) {
-    void* to = in_place && !streamed ? address : static_cast<void*>(tiles.stored);
-    operand.convert(&run, to, rows * columns, 0);
+    void* to = in_place ? address : static_cast<void*>(tiles.stored);
+    convert(operand, run, to, rows * columns);
     if (to == address) return;
     run = to;
   }
   const int64_t size = operand.size;
-  if (in_place && streamed) return stream_copy(address, static_cast<const unsigned char*>(run), rows * columns * size);
   copy_block(size, address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
+}
+
+Rows reach(const Operand& operand, const Block& block, int k, const int64_t* stride, bool by_rows, bool is_output, Tiles& tiles) {
+  char* address = block.address[k];
+  if (by_rows && operand.aligned && stride[0] == operand.size) return {address, stride[1], false};
+  if (by_rows && stride[0] == 0 && !is_output) return {address, stride[1], true};
+  const int64_t step = block.columns * operand.size;
+  if (is_output) return {static_cast<char*>(destination(operand, address, block.rows, block.columns, stride, tiles)), step, false};
+  const void* run = load(operand, address, block.rows, block.columns, stride, tiles);
+  return {static_cast<char*>(const_cast<void*>(run)), step, false};
 }
 
 }  // namespace narrows::cpu

@@ -51,16 +51,16 @@ HWY_INLINE To cast_element(From x) {
     return cast_element<To>(static_cast<uint8_t>(x.byte != 0));
   else if constexpr (std::is_same_v<To, Bool>)
     return Bool{static_cast<uint8_t>(x != 0)};
-  else if constexpr (is_float<To>)
+  else if constexpr (std::is_floating_point_v<To>)
     return static_cast<To>(x);
-  else if constexpr (is_float<From>)
+  else if constexpr (std::is_floating_point_v<From>)
     return float_to_int<To>(x);
   else
     return int_to_int<To>(x);
 }
 
 template <class From, class To>
-void cast_loop(const void* const* in, void* out, int64_t n, double) {
+void cast_loop(const void* const* in, void* out, int64_t n) {
   const auto* a = static_cast<const From*>(in[0]);
   auto* o = static_cast<To*>(out);
   NARROWS_INDEPENDENT
@@ -68,7 +68,7 @@ void cast_loop(const void* const* in, void* out, int64_t n, double) {
 }
 
 template <size_t Size>
-void copy_loop(const void* const* in, void* out, int64_t n, double) {
+void copy_loop(const void* const* in, void* out, int64_t n) {
   if (in[0] != out) std::memcpy(out, in[0], static_cast<size_t>(n) * Size);
 }
 
@@ -161,30 +161,30 @@ HWY_INLINE float to_odd_float(From x) {
   }
 }
 
-constexpr int64_t kPiece = 512;
+constexpr int64_t kHalfPiece = 512;
 
 template <class Half, class To>
-void widen_loop(const void* const* in, void* out, int64_t n, double) {
+void widen_loop(const void* const* in, void* out, int64_t n) {
   const Half* a = static_cast<const Half*>(in[0]);
   To* o = static_cast<To*>(out);
   if constexpr (std::is_same_v<To, float>) return widen_all(a, o, n);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
     widen_all(a + i, piece, size);
     const void* from = piece;
-    cast_loop<float, To>(&from, o + i, size, 0);
+    cast_loop<float, To>(&from, o + i, size);
   }
 }
 
 template <class From, class Half>
-void narrow_loop(const void* const* in, void* out, int64_t n, double) {
+void narrow_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   Half* o = static_cast<Half*>(out);
   if constexpr (std::is_same_v<From, float>) return narrow_all(a, o, n);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
     NARROWS_INDEPENDENT
     for (int64_t j = 0; j < size; ++j) piece[j] = to_odd_float(a[i + j]);
     narrow_all(piece, o + i, size);
@@ -192,12 +192,12 @@ void narrow_loop(const void* const* in, void* out, int64_t n, double) {
 }
 
 template <class From, class To>
-void half_loop(const void* const* in, void* out, int64_t n, double) {
+void half_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   To* o = static_cast<To*>(out);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
     widen_all(a + i, piece, size);
     narrow_all(piece, o + i, size);
   }
@@ -209,7 +209,7 @@ template <class T>
 constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
 template <class From, class To>
-constexpr Kernel choose_cast() {
+constexpr Loop choose_cast() {
   if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
     return copy_loop<sizeof(From)>;
   else if constexpr (is_half<From> && is_half<To>)
@@ -222,6 +222,11 @@ constexpr Kernel choose_cast() {
     return cast_loop<From, To>;
 }
 
+template <class From, class To>
+void cast_by(const Run& run) {
+  kernel<choose_cast<From, To>(), To, From>(run);
+}
+
 // In the order of NW_DTYPE_*, from 1.
 using Types =
     std::tuple<float, double, Float16, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Bool>;
@@ -230,7 +235,7 @@ constexpr size_t kNumTypes = std::tuple_size_v<Types>;
 template <size_t... I>
 Kernel find_cast(size_t index, std::index_sequence<I...>) {
   static constexpr Kernel kCasts[] = {
-      choose_cast<std::tuple_element_t<I / kNumTypes, Types>, std::tuple_element_t<I % kNumTypes, Types>>()...};
+      cast_by<std::tuple_element_t<I / kNumTypes, Types>, std::tuple_element_t<I % kNumTypes, Types>>...};
   return kCasts[index];
 }
 

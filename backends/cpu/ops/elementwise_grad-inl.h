@@ -15,12 +15,6 @@ namespace narrows::cpu::HWY_NAMESPACE {
 
 // ---- derivatives that take more than a line ----
 
-template <class V>
-HWY_INLINE V sign_(V a) {
-  const V zero = set<V>(0);
-  const V sign = pick(hn::Gt(a, zero), set<V>(1), pick(hn::Lt(a, zero), set<V>(-1), zero));
-  return pick(hn::IsNaN(a), a, sign);
-}
 // sigmoid'(a), from exp(-|a|): no cancellation.
 template <class V>
 HWY_INLINE V sigmoid_slope(V a) {
@@ -75,10 +69,12 @@ HWY_INLINE V won(V g, M tie, M lost) {
 // ---- kernels: in = grad_out, a, b, c, of which those in `Reads` (bits 0 to 3) are looked at ----
 
 template <unsigned Reads, class T, class F>
-HWY_INLINE void map_gradient(const void* const* in, void* out, int64_t n, F f) {
+HWY_INLINE void map_gradient(const Run& run, F f) {
   constexpr Tag<T> d;
+  const void* const* in = run.in;
+  const int64_t n = run.n;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  T* o = static_cast<T*>(out);
+  T* o = static_cast<T*>(run.out);
   Vector<T> v[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -107,8 +103,8 @@ struct GradientEntry {
   template <class T>                                                                       \
   struct Name {                                                                            \
     static constexpr unsigned kReads = reads;                                              \
-    static void kernel(const void* const* in, void* out, int64_t n, double alpha) {        \
-      map_gradient<kReads, T>(in, out, n, [alpha](const Vector<T>* v) HWY_ATTR {           \
+    static void kernel(const Run& run) {                                                   \
+      map_gradient<kReads, T>(run, [alpha = run.alpha](const Vector<T>* v) HWY_ATTR {      \
         using V = Vector<T>;                                                               \
         const V g = v[0], a = v[1], b = v[2], c = v[3], zero = set<V>(0), one = set<V>(1); \
         (void)alpha, (void)g, (void)a, (void)b, (void)c, (void)zero, (void)one;            \

@@ -135,6 +135,24 @@ HWY_INLINE V per_lane(V a, V b, F f) {
   return hn::Load(d, x);
 }
 
+// ---- one instruction or a few ----
+
+template <class V>
+HWY_INLINE V sign_(V a) {
+  const V zero = set<V>(0);
+  const V sign = pick(hn::Gt(a, zero), set<V>(1), pick(hn::Lt(a, zero), set<V>(-1), zero));
+  return pick(hn::IsNaN(a), a, sign);
+}
+// NaN from either side goes through.
+template <class V>
+HWY_INLINE V maximum_(V a, V b) {
+  return pick(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+}
+template <class V>
+HWY_INLINE V minimum_(V a, V b) {
+  return pick(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
+}
+
 // ---- sums and products with their rounding errors ----
 
 template <class V>
