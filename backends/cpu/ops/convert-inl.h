@@ -69,7 +69,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundBF16(D d, hn::Vec<D> x) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
   // Ne(x, x) would not do: on x86 Highway's is false for NaN.
-  return hn::BitCast(du, hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, hn::Or(bits, hn::Set(du, 0x400000u))), hn::BitCast(d, rounded)));
+  return hn::BitCast(du,
+                     hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, hn::Or(bits, hn::Set(du, 0x400000u))), hn::BitCast(d, rounded)));
 }
 template <class D>
 HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {

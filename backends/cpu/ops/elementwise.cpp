@@ -42,7 +42,7 @@ class ElementwisePlan : public Plan {
   int64_t grain;  // elements that are worth a thread
 
  private:
-  Run start(char* const* base, Tiles* tiles) const;
+  Run start(char* const* base) const;
   void run_flat(char* const* base, int64_t begin, int64_t end) const;
   void run_blocks(char* const* base, int64_t begin, int64_t end) const;
 };
@@ -74,6 +74,7 @@ Operand input_operand(const Request& r, int k) {
     return operand;
   }
   operand.aligned = is_aligned(input(r.sig, index), operand.size);
+  operand.copy = copy_kernel(r.instance, operand.size);
   return operand;
 }
 
@@ -82,6 +83,7 @@ Operand output_operand(const Request& r) {
   operand.size = operand.compute_size = size_of(dtype_of(r.sig, r.sig.num_inputs));
   operand.present = true;
   operand.aligned = is_aligned(output(r.sig, 0), operand.size);
+  operand.copy = copy_kernel(r.instance, operand.size);
   return operand;
 }
 
@@ -99,7 +101,8 @@ void plan_rows(ElementwisePlan* plan) {
   Blocks& blocks = plan->blocks;
   const int n = plan->num_inputs;
   int64_t most = kElements;
-  plan->flat = blocks.extent[0] > 1 && std::all_of(blocks.extent + 1, blocks.extent + blocks.ndim, [](int64_t e) { return e == 1; });
+  plan->flat =
+      blocks.extent[0] > 1 && std::all_of(blocks.extent + 1, blocks.extent + blocks.ndim, [](int64_t e) { return e == 1; });
   for (int k = 0; k <= n; ++k) {
     if (plan->operand[k].constant || is_run(*plan, k)) continue;
     plan->flat = false;
@@ -109,11 +112,11 @@ void plan_rows(ElementwisePlan* plan) {
   if (plan->by_rows) blocks.set_block(most / std::min(most, blocks.extent[0]), most);
 }
 
-// Writing past the caches saves reading what will be overwritten. It pays where the call's bytes are more than a core can hope for of
-// the last cache (measured on Zen 4 with 32 MB: from 12 to 16 MB on, up to 1.5 times as fast; half as fast below 8), and where the
-// output is a good part of them. What is computed in place is in the caches already.
+// Writing past the caches saves reading what will be overwritten. It pays where the call's bytes are more than the last cache holds
+// (measured on Zen 4 with 32 MB: half as fast up to 24 MB, the same at 40, then up to 1.5 times as fast), and where the output is a
+// good part of them. What is computed in place is in the caches already.
 bool worth_streaming(const Request& r, const ElementwisePlan& plan) {
-  constexpr int64_t kBytes = 16 << 20;
+  constexpr int64_t kBytes = 32 << 20;
   const auto bytes = [&](int k) {
     int64_t total = plan.operand[k].size;
     for (int d = 0; d < plan.blocks.ndim; ++d)
@@ -137,7 +140,7 @@ void plan_variant(const Request& r, ElementwisePlan* plan) {
     plan->flat = plan->by_rows = false;
   }
   plan->kernel = kKernels[plan->streamed ? kStream : forced == kScalar ? kScalar : kVector];
-  plan->grain = r.function.heavy ? 2048 : 16384;
+  plan->grain = r.function.heavy ? 8192 : 16384;
 }
 
 std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& sig) {
@@ -168,21 +171,20 @@ std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& s
 // ---- launch ----
 
 // A run's constants; the rest of it is for the caller to fill.
-Run ElementwisePlan::start(char* const* base, Tiles* tiles) const {
+Run ElementwisePlan::start(char* const* base) const {
   Run run;
   run.alpha = alpha;
   run.streamed = streamed;
   for (int k = 0; k < num_inputs; ++k) {
     run.constant[k] = operand[k].constant;
-    if (run.constant[k]) run.in[k] = splat(operand[k].present ? static_cast<const void*>(base[k]) : operand[k].scalar.bytes, operand[k].size, tiles[k].stored);
+    if (run.constant[k]) run.in[k] = operand[k].present ? static_cast<const void*>(base[k]) : operand[k].scalar.bytes;
   }
   return run;
 }
 
 // Elements [begin, end), on one thread.
 void ElementwisePlan::run_flat(char* const* base, int64_t begin, int64_t end) const {
-  Tiles tiles[3];
-  Run run = start(base, tiles);
+  Run run = start(base);
   for (int k = 0; k < num_inputs; ++k)
     if (!run.constant[k]) run.in[k] = base[k] + blocks.offset[k] + begin * operand[k].size;
   run.out = base[num_inputs] + blocks.offset[num_inputs] + begin * operand[num_inputs].size;
@@ -194,7 +196,7 @@ void ElementwisePlan::run_flat(char* const* base, int64_t begin, int64_t end) co
 // Blocks [begin, end), on one thread.
 void ElementwisePlan::run_blocks(char* const* base, int64_t begin, int64_t end) const {
   Tiles tiles[4];
-  const Run constants = start(base, tiles);
+  const Run constants = start(base);
   const int n = num_inputs;
   Rows rows[4];
   Block before{};
@@ -215,7 +217,6 @@ void ElementwisePlan::run_blocks(char* const* base, int64_t begin, int64_t end) 
         if (constants.constant[k]) continue;
         run.in[k] = rows[k].data + row * rows[k].step;
         run.constant[k] = rows[k].constant;
-        if (rows[k].constant) run.in[k] = splat(run.in[k], operand[k].size, tiles[k].stored);
       }
       run.out = rows[n].data + row * rows[n].step;
       function(run);
@@ -236,9 +237,8 @@ void ElementwisePlan::launch(const nw_call& call) const {
     constexpr int64_t kUnit = 256;  // pieces of whole cache lines
     const int64_t n = blocks.extent[0];
     if (n <= grain) return run_flat(base, 0, n);
-    instance->parallel_for(ceil_div(n, kUnit), grain / kUnit, [&](int64_t begin, int64_t end) {
-      run_flat(base, begin * kUnit, std::min(end * kUnit, n));
-    });
+    instance->parallel_for(ceil_div(n, kUnit), grain / kUnit,
+                           [&](int64_t begin, int64_t end) { run_flat(base, begin * kUnit, std::min(end * kUnit, n)); });
   } else {
     const int64_t worthwhile = std::max<int64_t>(1, grain / (blocks.rows * blocks.columns));
     if (blocks.count <= worthwhile) return run_blocks(base, 0, blocks.count);

@@ -88,33 +88,6 @@ Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t 
 
 namespace {
 
-// Copies rows x columns elements of Size bytes; strides in bytes. The loop over the side that is contiguous in memory, or else
-// over the longer one, is the inner one.
-template <size_t Size>
-void copy_elements(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                   int64_t rows, int64_t columns) {
-  const bool rows_inside = (std::abs(from_row) < std::abs(from_column) && from_row != 0) ||
-                           (std::abs(to_row) < std::abs(to_column)) || (columns < 8 && rows > columns);
-  if (rows_inside) {
-    std::swap(rows, columns);
-    std::swap(to_row, to_column);
-    std::swap(from_row, from_column);
-  }
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) std::memcpy(to + i * to_row + j * to_column, from + i * from_row + j * from_column, Size);
-}
-
-void copy_block(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                int64_t rows, int64_t columns) {
-  if (to_column == size && from_column == size && columns >= 8) {
-    for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_row, from + i * from_row, static_cast<size_t>(columns * size));
-    return;
-  }
-  using Copy = void (*)(char*, int64_t, int64_t, const char*, int64_t, int64_t, int64_t, int64_t);
-  constexpr Copy kCopies[] = {copy_elements<1>, copy_elements<2>, copy_elements<4>, copy_elements<8>};
-  kCopies[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3](to, to_row, to_column, from, from_row, from_column, rows, columns);
-}
-
 // Repeats the first `have` bytes of a tile until `want` are there.
 void repeat(unsigned char* tile, int64_t have, int64_t want) {
   for (int64_t next; have < want; have += next) {
@@ -127,25 +100,16 @@ bool usable_in_place(const Operand& operand, int64_t rows, int64_t columns, cons
   return operand.aligned && (columns == 1 || stride[0] == operand.size) && (rows == 1 || stride[1] == columns * operand.size);
 }
 
-void convert(const Operand& operand, const void* from, void* to, int64_t n) {
-  operand.convert({.in = {from}, .out = to, .n = n});
-}
+void convert(const Operand& operand, const void* from, void* to, int64_t n) { operand.convert({.in = {from}, .out = to, .n = n}); }
 
 }  // namespace
-
-const void* splat(const void* element, int64_t size, unsigned char* to) {
-  std::memcpy(to, element, static_cast<size_t>(size));
-  repeat(to, size, kSplatBytes);
-  return to;
-}
 
 const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles) {
   const void* run = address;
   if (!usable_in_place(operand, rows, columns, stride)) {
     const int64_t size = operand.size;
     const int64_t own_rows = stride[1] == 0 ? 1 : rows, own_columns = stride[0] == 0 && own_rows == 1 ? 1 : columns;
-    copy_block(size, reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows,
-               own_columns);
+    operand.copy(reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows, own_columns);
     repeat(tiles.stored, own_rows * own_columns * size, rows * columns * size);
     run = tiles.stored;
   }
@@ -186,7 +150,7 @@ void store(const Operand& operand, const void* computed, char* address, int64_t 
     run = to;
   }
   const int64_t size = operand.size;
-  copy_block(size, address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
+  operand.copy(address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
 }
 
 Rows reach(const Operand& operand, const Block& block, int k, const int64_t* stride, bool by_rows, bool is_output, Tiles& tiles) {

@@ -14,14 +14,14 @@ namespace narrows::cpu::HWY_NAMESPACE {
 // What gives a bool goes through f32 in pieces, on which the loops for it work.
 template <class S, int64_t Inputs, Kernel wide_kernel>
 void widen_pieces(const Run& run) {
-  constexpr int64_t kPiece = 512, kSplat = kSplatBytes / sizeof(float);
+  constexpr int64_t kPiece = 512;
   alignas(64) float wide[Inputs][kPiece];
   Run piece = run;
   for (int64_t i = 0; i < run.n; i += kPiece) {
     piece.n = std::min(kPiece, run.n - i);
     for (int64_t k = 0; k < Inputs; ++k) {
       const S* from = static_cast<const S*>(run.in[k]);
-      LoadRow(run.constant[k] ? from : from + i, 1, run.constant[k] ? kSplat : piece.n, wide[k]);
+      LoadRow(run.constant[k] ? from : from + i, 1, run.constant[k] ? 1 : piece.n, wide[k]);
       piece.in[k] = wide[k];
     }
     piece.out = static_cast<bool*>(run.out) + i;
@@ -33,7 +33,7 @@ template <class S, size_t... I>
 Kernel find_predicate(int function, std::index_sequence<I...>) {
   constexpr auto& wide = kPredicates<float>;
   static constexpr Entry kEntries[] = {
-      {wide[I].function, widen_pieces<S, wide[I].function < NW_EW_ADD ? 1 : 2, wide[I].kernel>}...};
+      {wide[I].function, widen_pieces < S, wide[I].function < NW_EW_ADD ? 1 : 2, wide[I].kernel > }...};
   return find_kernel(kEntries, function);
 }
 

@@ -54,24 +54,35 @@ HWY_INLINE void stream_bytes(const uint8_t* from, uint8_t* to, int64_t size) {
   std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
 }
 
+// One element of Size bytes, over and over: n of them, and more up to a whole vector.
+template <size_t Size>
+HWY_INLINE void repeat_element(const void* element, int64_t n, void* to) {
+  using Bits = hwy::UnsignedFromSize<Size>;
+  constexpr hn::ScalableTag<Bits> d;
+  Bits bits;
+  std::memcpy(&bits, element, Size);
+  const auto same = hn::Set(d, bits);
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(same, d, static_cast<Bits*>(to) + i);
+}
+
 // A loop knows arrays in memory alone: what is constant is repeated in one, and what is streamed goes through one, which stay in
 // the first cache.
 template <Loop body, class Out, class... In>
 void kernel(const Run& run) {
-  constexpr int64_t kInputs = sizeof...(In), kSizes[] = {sizeof(In)...};
+  constexpr size_t kInputs = sizeof...(In);
+  constexpr int64_t kSizes[] = {sizeof(In)...};
   bool pieces = run.streamed;
-  for (int64_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
+  for (size_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
   if (!pieces) return body(run.in, run.out, run.n);
   constexpr int64_t kPiece = 256;
   alignas(64) uint8_t same[kInputs][kPiece * 8], result[kPiece * 8];
   const void* in[kInputs];
-  for (int64_t k = 0; k < kInputs; ++k)
-    for (int64_t i = 0; run.constant[k] && i < std::min(kPiece, run.n) * kSizes[k]; i += kSplatBytes)
-      std::memcpy(same[k] + i, run.in[k], kSplatBytes);
+  size_t input = 0;
+  (..., (run.constant[input] ? repeat_element<sizeof(In)>(run.in[input], std::min(kPiece, run.n), same[input]) : void(), ++input));
   uint8_t* out = static_cast<uint8_t*>(run.out);
   for (int64_t i = 0, n; i < run.n; i += n) {
     n = std::min(kPiece, run.n - i);
-    for (int64_t k = 0; k < kInputs; ++k)
+    for (size_t k = 0; k < kInputs; ++k)
       in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
     uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
     body(in, run.streamed ? result : to, n);
@@ -144,12 +155,16 @@ NARROWS_UNARY(LogicalNot, bool, { return a == 0; })
 NARROWS_UNARY(BitwiseNot, T, { return static_cast<T>(~a); })
 NARROWS_UNARY(IsNan, bool, { return a != a; })
 NARROWS_UNARY(IsInf, bool, {
-  if constexpr (std::is_integral_v<T>) return false;
-  else return std::abs(a) == std::numeric_limits<T>::infinity();
+  if constexpr (std::is_integral_v<T>)
+    return false;
+  else
+    return std::abs(a) == std::numeric_limits<T>::infinity();
 })
 NARROWS_UNARY(IsFinite, bool, {
-  if constexpr (std::is_integral_v<T>) return true;
-  else return std::abs(a) < std::numeric_limits<T>::infinity();
+  if constexpr (std::is_integral_v<T>)
+    return true;
+  else
+    return std::abs(a) < std::numeric_limits<T>::infinity();
 })
 
 NARROWS_BINARY(Add, T, { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); })
