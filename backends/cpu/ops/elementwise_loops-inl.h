@@ -82,8 +82,7 @@ void kernel(const Run& run) {
   uint8_t* out = static_cast<uint8_t*>(run.out);
   for (int64_t i = 0, n; i < run.n; i += n) {
     n = std::min(kPiece, run.n - i);
-    for (size_t k = 0; k < kInputs; ++k)
-      in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
+    for (size_t k = 0; k < kInputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
     uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
     body(in, run.streamed ? result : to, n);
     if (run.streamed) stream_bytes(result, to, n * static_cast<int64_t>(sizeof(Out)));

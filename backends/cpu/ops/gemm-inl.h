@@ -194,7 +194,7 @@ HWY_INLINE void TransposeSquare(D d, const T* const* column, int64_t position, A
 // Columns j0 .. j0 + N of `length` consecutive ki from `inner` on, at consecutive addresses.
 template <int N, class T, class A>
 void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, A* dst, int64_t ld) {
-  const T* column[N];  // its element at `inner`
+  const T* column[N];              // its element at `inner`
   int64_t low = 0, high = length;  // where every column is inside
   int64_t position[N];
   for (int c = 0; c < N; ++c) {
@@ -226,12 +226,14 @@ void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t len
 
 // Columns in squares of N, what is left in smaller ones.
 template <int N, class T, class A>
-void PackSquares(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, int64_t count, A* dst, int64_t ld) {
+void PackSquares(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, int64_t count, A* dst,
+                 int64_t ld) {
   int64_t j = 0;
   for (; j + N <= count; j += N) PackColumns<N, T>(view, outer, inner, length, j0 + j, dst + j, ld);
   if constexpr (N > 1)
     if (j < count)
-      PackSquares<(N > 16 / static_cast<int>(sizeof(A)) ? N / 2 : 1), T>(view, outer, inner, length, j0 + j, count - j, dst + j, ld);
+      PackSquares<(N > 16 / static_cast<int>(sizeof(A)) ? N / 2 : 1), T>(view, outer, inner, length, j0 + j, count - j, dst + j,
+                                                                         ld);
 }
 
 // Column by column: for depth that lies contiguous.
