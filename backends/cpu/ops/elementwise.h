@@ -2,8 +2,8 @@
 //   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
-//   elementwise_{f32,f64,half,int,cast,copy,grad_f32,grad_f64,grad_half}.cpp and *-inl.h  kernels, compiled for each instruction
-//   set
+//   elementwise_copy.cpp     those blocks between memory and tiles
+//   elementwise_{f32,f64,half,int,cast,grad_f32,grad_f64,grad_half}.cpp and *-inl.h  kernels, compiled for each instruction set
 #pragma once
 
 #include <algorithm>

@@ -13,6 +13,7 @@ namespace {
 enum Variant { kVector, kScalar };
 constexpr const char* kKernels[] = {"vector", "scalar", nullptr};
 constexpr int kInputs = 4;  // grad_out, a, b, c
+
 // ---- plan ----
 
 // The gradients that are not summed: all of them in one pass.
