@@ -61,16 +61,21 @@ HWY_INLINE hn::Vec<HalfBits<D>> NarrowF16(D d, hn::Vec<D> x) {
   }
 }
 
+// Rounded to bf16, which are the upper halves of the lanes.
 template <class D>
-HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundBF16(D d, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> du;
-  const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(du, x);
-  const auto upper = hn::ShiftRight<16>(bits);
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), hn::And(upper, hn::Set(du, 1u))));
-  const auto quiet = hn::Or(upper, hn::Set(du, 0x40u));
-  const auto nan = hn::RebindMask(du, hn::Ne(x, x));
-  return hn::DemoteTo(HalfBits<D>(), hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded)));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  // Ne(x, x) would not do: on x86 Highway's is false for NaN.
+  return hn::BitCast(du,
+                     hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, hn::Or(bits, hn::Set(du, 0x400000u))), hn::BitCast(d, rounded)));
+}
+template <class D>
+HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  return hn::DemoteTo(HalfBits<D>(), hn::BitCast(di, hn::ShiftRight<16>(RoundBF16(d, x))));
 }
 
 // Lanes(d) contiguous elements at p.
@@ -102,6 +107,31 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> x, T* p) {
     hn::StoreU(NarrowBF16(d, x), HalfBits<D>(), reinterpret_cast<uint16_t*>(p));
   } else {
     hn::StoreU(x, d, p);
+  }
+#endif
+}
+
+// A whole vector of memory: one of d's for f32 and f64, two for f16 and bf16.
+template <class T>
+inline constexpr int64_t kVectorsStored = HWY_TARGET != HWY_SCALAR && sizeof(T) == 2 ? 2 : 1;
+
+// Stores x[0 .. kVectorsStored). Streamed: past the caches; p is aligned to what is stored.
+template <bool Streamed, class D, class T>
+HWY_INLINE void StoreWhole(D d, const hn::Vec<D>* x, T* p) {
+#if HWY_TARGET == HWY_SCALAR
+  StoreAs(d, x[0], p);
+#else
+  if constexpr (kVectorsStored<T> == 2) {
+    const hn::Repartition<uint16_t, D> du;
+    hn::Vec<decltype(du)> halves;
+    if constexpr (std::is_same_v<T, f16>)
+      halves = hn::Combine(du, NarrowF16(d, x[1]), NarrowF16(d, x[0]));
+    else
+      halves = hn::ConcatOdd(du, hn::BitCast(du, RoundBF16(d, x[1])), hn::BitCast(du, RoundBF16(d, x[0])));
+    auto* bits = reinterpret_cast<uint16_t*>(p);
+    Streamed ? hn::Stream(halves, du, bits) : hn::StoreU(halves, du, bits);
+  } else {
+    Streamed ? hn::Stream(x[0], d, p) : hn::StoreU(x[0], d, p);
   }
 #endif
 }

@@ -2,7 +2,8 @@
 //   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
-//   elementwise_{f32,f64,int,cast,grad_f32,grad_f64}.cpp and *-inl.h  kernels, compiled for each instruction set
+//   elementwise_copy.cpp     those blocks between memory and tiles
+//   elementwise_{f32,f64,half,int,cast,grad_f32,grad_f64,grad_half}.cpp and *-inl.h  kernels, compiled for each instruction set
 #pragma once
 
 #include <algorithm>
@@ -15,24 +16,64 @@
 
 namespace narrows::cpu {
 
-// ---- kernels: n elements of contiguous, naturally aligned operands of one compute type. `out` may be exactly an input. ----
+// ---- kernels ----
 
-using Kernel = void (*)(const void* const* in, void* out, int64_t n, double alpha);
+// What a kernel works on: n elements of contiguous, naturally aligned operands. `out` may be exactly an input. An input that is
+// constant has one element, which need not be aligned.
+struct Run {
+  const void* in[4] = {};
+  bool constant[4] = {};
+  void* out = nullptr;
+  int64_t n = 0;
+  double alpha = 0;
+  bool streamed = false;  // the output goes past the caches
+};
+using Kernel = void (*)(const Run& run);
 
-// The kernel of a function for operands of a compute type; nullptr: there is none.
+// The kernel of a function for operands of a dtype; nullptr: there is none.
 Kernel f32_kernel(const Instance& instance, int function);
 Kernel f64_kernel(const Instance& instance, int function);
+Kernel half_kernel(const Instance& instance, int function, int dtype);
 Kernel int_kernel(const Instance& instance, int function, int dtype);
 // Any dtype to any dtype.
 Kernel cast_kernel(const Instance& instance, int from, int to);
 
-// in = grad_out, a, b, c; out = the gradient of operand 0, 1 or 2. Of the inputs it looks at those in `reads` (bits 0 to 3).
+// in = grad_out, a, b, c, none of them constant; out = the gradient of operand 0, 1 or 2. Of the inputs it looks at those in
+// `reads` (bits 0 to 3).
 struct Gradient {
   Kernel kernel;  // nullptr: there is none
   unsigned reads;
+  bool same;  // it is grad_out
 };
 Gradient f32_gradient(const Instance& instance, int function, int operand);
 Gradient f64_gradient(const Instance& instance, int function, int operand);
+Gradient half_gradient(const Instance& instance, int function, int operand, int dtype);
+
+// Copies rows x columns elements, whatever their strides (in bytes) and alignment.
+using Copy = void (*)(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
+                      int64_t rows, int64_t columns);
+Copy copy_kernel(const Instance& instance, int64_t size);
+
+// ---- sums ----
+
+constexpr int64_t kTileBytes = 4096;
+constexpr int64_t kMostSums = kTileBytes / 4;
+
+// A sum per element that is kept of a block, with what rounding took from it. Adding up f32 in f64 takes nothing worth keeping.
+struct Sums {
+  alignas(64) double sum[kMostSums], lost[kMostSums];
+};
+inline void add(double& sum, double&, float x) { sum += static_cast<double>(x); }
+inline void add(double& sum, double& lost, double x) {
+  const double before = sum, after = before + x, back = after - before;
+  lost += (before - (after - back)) + (x - back);
+  sum = after;
+}
+
+// Adds a block of rows x columns contiguous elements to the sums of what is kept of it.
+using Accumulator = void (*)(Sums& sums, const void* block, int64_t rows, int64_t columns, bool keep_rows, bool keep_columns);
+Accumulator f32_accumulator(const Instance& instance);
+Accumulator f64_accumulator(const Instance& instance);
 
 // ---- numbers ----
 
@@ -44,7 +85,7 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 
 // ---- blocks ----
 
-constexpr int64_t kTileBytes = 4096;
+constexpr int64_t kColumnsAcross = 16;  // of a block in which an operand is contiguous along the rows' dimension
 
 // The iteration space, of two dimensions at least. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
 // most the elements that fit a tile, unless every operand can be used where it lies.
@@ -65,6 +106,7 @@ struct Operand {
   bool aligned = true;       // to its element size; else it is only touched by memcpy
   bool present = false;      // false: `scalar` stands for it, in the compute type
   bool constant = false;     // every element is the same one
+  Copy copy = nullptr;       // between its memory and a tile; of one that is present
   Kernel convert = nullptr;  // stored to computed (input) or computed to stored (output); nullptr: they are the same
   Scalar scalar{};
 };
@@ -93,10 +135,17 @@ struct Tiles {
 const void* load(const Operand& operand, const char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles);
 // A tile of one number, for a constant operand.
 const void* load_constant(const Operand& operand, const char* address, Tiles& tiles);
-// Where the kernel writes an output, and, after it, the way to memory. `streamed`: by non-temporal stores.
-void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
-                  Tiles& tiles);
+// Where the kernel writes an output, and, after it, the way to memory.
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles);
 void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
-           bool streamed, Tiles& tiles);
+           Tiles& tiles);
+
+// The rows of operand k of a block, without a conversion: row i is a run at data + i*step, or one element there.
+struct Rows {
+  char* data;
+  int64_t step;
+  bool constant;
+};
+Rows reach(const Operand& operand, const Block& block, int k, const int64_t* stride, bool by_rows, bool is_output, Tiles& tiles);
 
 }  // namespace narrows::cpu

@@ -1,6 +1,8 @@
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Sums are in f64 whatever the dtype (compensated if that is f64), and their order is a matter of
 // shapes alone. Step 5 of a tensor's path.
+#include <hwy/cache_control.h>
+
 #include <cmath>
 
 #include "elementwise.h"
@@ -11,60 +13,14 @@ namespace {
 enum Variant { kVector, kScalar };
 constexpr const char* kKernels[] = {"vector", "scalar", nullptr};
 constexpr int kInputs = 4;  // grad_out, a, b, c
-constexpr int64_t kMostSums = kTileBytes / 4;
-
-// ---- sums ----
-
-// A sum per element that is kept of a block, with what rounding took from it.
-struct Sums {
-  alignas(64) double sum[kMostSums], lost[kMostSums];
-
-  void clear(int64_t n) {
-    std::fill_n(sum, n, 0.0);
-    std::fill_n(lost, n, 0.0);
-  }
-  double total(int64_t i) const { return std::isfinite(lost[i]) ? sum[i] + lost[i] : sum[i]; }
-};
-
-template <class T>
-void add(Sums& sums, int64_t i, T x) {
-  if constexpr (sizeof(T) < sizeof(double)) {
-    sums.sum[i] += static_cast<double>(x);
-  } else {
-    const double before = sums.sum[i], after = before + x, back = after - before;
-    sums.lost[i] += (before - (after - back)) + (x - back);
-    sums.sum[i] = after;
-  }
-}
-
-template <class T>
-double sum_of_row(const T* x, int64_t n) {
-  constexpr int64_t kParts = 8;
-  double part[kParts] = {};
-  int64_t i = 0;
-  for (; i + kParts <= n; i += kParts)
-    for (int64_t k = 0; k < kParts; ++k) part[k] += static_cast<double>(x[i + k]);
-  for (; i < n; ++i) part[0] += static_cast<double>(x[i]);
-  return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-}
-
-// Adds a tile of rows x columns elements to the sums of what is kept of it.
-template <class T>
-void accumulate(Sums& sums, const void* tile, int64_t rows, int64_t columns, bool keep_rows, bool keep_columns) {
-  const T* x = static_cast<const T*>(tile);
-  for (int64_t i = 0; i < rows; ++i, x += columns) {
-    const int64_t first = keep_rows ? (keep_columns ? i * columns : i) : 0;
-    if (keep_columns)
-      for (int64_t j = 0; j < columns; ++j) add(sums, first + j, x[j]);
-    else
-      add(sums, first, sum_of_row(x, columns));
-  }
-}
 
 // ---- plan ----
 
 // The gradients that are not summed: all of them in one pass.
 struct MapPass {
+  int dtype;  // of its kernels: the tensors' own, if they have one
+  Operand inputs[kInputs];
+  bool streamed;  // past the caches
   int num_outputs = 0;
   int operand_of[3];  // which gradient an output is
   Operand outputs[3];
@@ -80,6 +36,7 @@ struct SumPass {
   Gradient gradient;
   Blocks blocks;  // operands: the inputs, then the output
   bool kept[NW_MAX_NDIM];
+  int64_t num_sums;  // of a block
   int64_t kept_blocks, summed_blocks, slices;
   int64_t grain;       // kept blocks that are worth a thread
   uint64_t workspace;  // where in it the slices' sums begin
@@ -104,8 +61,8 @@ class BackwardPlan : public Plan {
   void launch(const nw_call& call) const override;
 
   const Instance* instance;
-  Operand inputs[kInputs];
-  bool in_f64;
+  Operand inputs[kInputs];  // of the sums
+  Accumulator accumulate;
   double alpha;
   MapPass map;
   int num_sums = 0;
@@ -131,22 +88,22 @@ struct Request : ElementwiseGradRequest {
 
 // ---- validate and plan ----
 
-Operand input_operand(const Request& r, uint32_t index) {
+Operand input_operand(const Request& r, uint32_t index, int compute) {
   Operand operand;
-  operand.compute_size = size_of(r.compute);
+  operand.compute_size = size_of(compute);
   operand.present = has_input(r.sig, index);
   if (operand.present) {
     const int dtype = dtype_of(r.sig, index);
     operand.size = size_of(dtype);
     operand.aligned = is_aligned(input(r.sig, index), operand.size);
-    if (dtype != r.compute) operand.convert = cast_kernel(r.instance, dtype, r.compute);
+    operand.copy = copy_kernel(r.instance, operand.size);
+    if (dtype != compute) operand.convert = cast_kernel(r.instance, dtype, compute);
     return operand;
   }
   // A number stands for it, taken in the operands' dtype.
   const int dtype = r.scalar_dtype();
   const Scalar stored = make_scalar(r.instance, dtype, index == 2 ? r.params.b_real : r.params.c_real, 0);
-  const void* in = stored.bytes;
-  cast_kernel(r.instance, dtype, r.compute)(&in, operand.scalar.bytes, 1, 0);
+  cast_kernel(r.instance, dtype, compute)({.in = {stored.bytes}, .out = operand.scalar.bytes, .n = 1});
   operand.size = operand.compute_size;
   operand.constant = true;
   return operand;
@@ -160,13 +117,28 @@ Operand output_operand(const Request& r, int k, int compute) {
   operand.compute_size = size_of(compute);
   operand.present = true;
   operand.aligned = is_aligned(r.sig.tensors[index], operand.size);
+  operand.copy = copy_kernel(r.instance, operand.size);
   if (dtype != compute) operand.convert = cast_kernel(r.instance, compute, dtype);
   return operand;
 }
 
-Gradient find_gradient(const Request& r, int k) {
-  const auto find = r.compute == NW_DTYPE_FLOAT64 ? f64_gradient : f32_gradient;
-  const Gradient gradient = find(r.instance, r.function.number, k);
+// The dtype that all tensors have, of f16 and bf16: what is not summed need not go through f32 in memory. Else that of the sums.
+int map_dtype(const Request& r) {
+  const auto is_half = [](int dtype) { return dtype == NW_DTYPE_FLOAT16 || dtype == NW_DTYPE_BFLOAT16; };
+  if (!has_input(r.sig, 0) || !is_half(dtype_of(r.sig, 0))) return r.compute;
+  const int dtype = dtype_of(r.sig, 0);
+  for (uint32_t i = 0; i < r.sig.num_inputs + 3; ++i) {
+    if (i < r.sig.num_inputs ? !has_input(r.sig, i) : !has_output(r.sig, i - r.sig.num_inputs)) continue;
+    if (const int other = dtype_of(r.sig, i); other != dtype && other != NW_DTYPE_BOOL) return r.compute;
+  }
+  return dtype;
+}
+
+Gradient find_gradient(const Request& r, int k, int dtype) {
+  const int f = r.function.number;
+  const Gradient gradient = dtype == NW_DTYPE_FLOAT64   ? f64_gradient(r.instance, f, k)
+                            : dtype == NW_DTYPE_FLOAT32 ? f32_gradient(r.instance, f, k)
+                                                        : half_gradient(r.instance, f, k, dtype);
   if (gradient.kernel == nullptr)
     refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op,
            r.function.name, k);
@@ -174,10 +146,10 @@ Gradient find_gradient(const Request& r, int k) {
 }
 
 // The inputs as collapse() wants them; what no kernel reads takes no part.
-void list_inputs(const Request& r, const BackwardPlan& plan, unsigned reads, const nw_tensor_sig** tensors, Operand* access) {
+void list_inputs(const Request& r, const Operand* inputs, unsigned reads, const nw_tensor_sig** tensors, Operand* access) {
   for (int k = 0; k < kInputs; ++k) {
     const bool read = reads >> k & 1;
-    access[k] = plan.inputs[k];
+    access[k] = inputs[k];
     if (!read) access[k].convert = nullptr;
     tensors[k] = read && access[k].present ? &input(r.sig, static_cast<uint32_t>(k)) : nullptr;
   }
@@ -205,13 +177,28 @@ void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Op
 
 bool forced_scalar(const Request& r) { return forced_kernel(r.sig, kKernels) == kScalar; }
 
+// As in elementwise: see there.
+bool worth_streaming(const Request& r, const MapPass& map, const nw_tensor_sig* const* tensors) {
+  constexpr int64_t kBytes = 16 << 20;
+  int64_t elements = 1, bytes = 0, out = 0;
+  for (int d = 0; d < map.blocks.ndim; ++d) elements *= map.blocks.extent[d];
+  for (int k = 0; k < kInputs + map.num_outputs; ++k) {
+    if (tensors[k] == nullptr) continue;
+    const int64_t size = elements * size_of(dtype_of(r.sig, static_cast<uint32_t>(tensors[k] - r.sig.tensors)));
+    bytes += size;
+    if (k >= kInputs) out += size;
+    if (k >= kInputs && tensors[k]->alias_of >= 0) return false;
+  }
+  return bytes >= kBytes && out >= bytes / 4;
+}
+
 void plan_map(const Request& r, BackwardPlan* plan) {
   MapPass& map = plan->map;
   const nw_tensor_sig* tensors[kMaxOperands];
   Operand access[kMaxOperands];
   unsigned reads = 0;
   for (int o = 0; o < map.num_outputs; ++o) reads |= map.gradients[o].reads;
-  list_inputs(r, *plan, reads, tensors, access);
+  list_inputs(r, map.inputs, reads, tensors, access);
   for (int o = 0; o < map.num_outputs; ++o) {
     tensors[kInputs + o] = &output(r.sig, static_cast<uint32_t>(map.operand_of[o]));
     access[kInputs + o] = map.outputs[o];
@@ -219,23 +206,28 @@ void plan_map(const Request& r, BackwardPlan* plan) {
   const int n = kInputs + map.num_outputs;
   plan_blocks(r, tensors, access, n, n, &map.blocks);
   if (forced_scalar(r)) map.blocks.set_block(1, 1);
-  map.grain = std::max<int64_t>(1, (r.function.heavy ? 2048 : 8192) / (map.blocks.rows * map.blocks.columns));
+  map.streamed = HWY_ARCH_X86 && worth_streaming(r, map, tensors);
+  map.grain = std::max<int64_t>(1, (r.function.heavy ? 8192 : 16384) / (map.blocks.rows * map.blocks.columns));
 }
 
 void plan_sum(const Request& r, BackwardPlan* plan, SumPass* pass) {
   const nw_tensor_sig* tensors[kMaxOperands];
   Operand access[kMaxOperands];
-  list_inputs(r, *plan, pass->gradient.reads, tensors, access);
+  list_inputs(r, plan->inputs, pass->gradient.reads, tensors, access);
   tensors[kInputs] = &output(r.sig, static_cast<uint32_t>(pass->operand));
   access[kInputs] = pass->output;
   plan_blocks(r, tensors, access, kInputs + 1, kInputs, &pass->blocks);
   Blocks& blocks = pass->blocks;
-  const int64_t most = kTileBytes / size_of(r.compute);
-  if (blocks.rows * blocks.columns > most) blocks.set_block(1, most);
+  for (int d = 0; d < blocks.ndim; ++d) pass->kept[d] = blocks.stride[kInputs][d] != 0;
+  constexpr int64_t kInPlace = 16384;
+  const Operand& grad = plan->inputs[0];
+  const bool in_place = pass->gradient.same && grad.convert == nullptr && grad.aligned && blocks.stride[0][0] == grad.size;
+  const int64_t most = in_place && !pass->kept[0] ? kInPlace : kTileBytes / size_of(r.compute);
+  if (blocks.rows == 1 || blocks.rows * blocks.columns > most) blocks.set_block(1, most);
   if (forced_scalar(r)) blocks.set_block(1, 1);
+  pass->num_sums = (pass->kept[1] ? blocks.rows : 1) * (pass->kept[0] ? blocks.columns : 1);
   pass->kept_blocks = pass->summed_blocks = 1;
   for (int d = 0; d < blocks.ndim; ++d) {
-    pass->kept[d] = blocks.stride[kInputs][d] != 0;
     (pass->kept[d] ? pass->kept_blocks : pass->summed_blocks) *= pass->digits(d);
   }
   // Enough pieces for any number of threads, few enough to be added up in no time; by shapes alone.
@@ -246,7 +238,7 @@ void plan_sum(const Request& r, BackwardPlan* plan, SumPass* pass) {
   pass->grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(cost, 1));
   pass->workspace = plan->workspace_size;
   if (pass->slices > 1)
-    plan->workspace_size += static_cast<uint64_t>(pass->slices * pass->kept_blocks * kMostSums) * sizeof(double);
+    plan->workspace_size += static_cast<uint64_t>(pass->slices * pass->kept_blocks * pass->num_sums) * sizeof(double);
 }
 
 void plan_zero(const Request& r, BackwardPlan* plan, int k) {
@@ -259,13 +251,15 @@ void plan_zero(const Request& r, BackwardPlan* plan, int k) {
 }
 
 void plan_output(const Request& r, BackwardPlan* plan, int k) {
-  const Gradient gradient = find_gradient(r, k);
-  if (!has_input(r.sig, 0) || is_empty(input(r.sig, 0))) return plan_zero(r, plan, k);
-  if (!is_broadcast(input(r.sig, 0), output(r.sig, static_cast<uint32_t>(k)))) {
+  const bool absent = !has_input(r.sig, 0) || is_empty(input(r.sig, 0));
+  const bool summed = !absent && is_broadcast(input(r.sig, 0), output(r.sig, static_cast<uint32_t>(k)));
+  const Gradient gradient = find_gradient(r, k, summed ? r.compute : plan->map.dtype);
+  if (absent) return plan_zero(r, plan, k);
+  if (!summed) {
     const int o = plan->map.num_outputs++;
     plan->map.operand_of[o] = k;
     plan->map.gradients[o] = gradient;
-    plan->map.outputs[o] = output_operand(r, k, r.compute);
+    plan->map.outputs[o] = output_operand(r, k, plan->map.dtype);
     return;
   }
   SumPass& pass = plan->sums[plan->num_sums++];
@@ -280,9 +274,13 @@ std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig)
   auto plan = std::make_unique<BackwardPlan>();
   plan->instance = &instance;
   plan->alpha = r.params.alpha;
-  plan->in_f64 = r.compute == NW_DTYPE_FLOAT64;
+  plan->accumulate = (r.compute == NW_DTYPE_FLOAT64 ? f64_accumulator : f32_accumulator)(instance);
+  plan->map.dtype = map_dtype(r);
   plan->kernel = kKernels[forced_scalar(r) ? kScalar : kVector];
-  for (uint32_t k = 0; k < kInputs; ++k) plan->inputs[k] = input_operand(r, k);
+  for (uint32_t k = 0; k < kInputs; ++k) {
+    plan->inputs[k] = input_operand(r, k, r.compute);
+    plan->map.inputs[k] = input_operand(r, k, plan->map.dtype);
+  }
   for (int k = 0; k < 3; ++k) {
     if (!has_output(sig, static_cast<uint32_t>(k))) continue;
     plan_output(r, plan.get(), k);
@@ -295,75 +293,86 @@ std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig)
 
 // Brings the inputs that kernels read of a block into contiguous runs.
 struct BackwardPlan::Loader {
-  Loader(const BackwardPlan& plan, const Blocks& blocks, unsigned reads, char* const* base)
-      : plan(plan), blocks(blocks), base(base), moving(0) {
+  Loader(const Operand* inputs, double alpha, const Blocks& blocks, unsigned reads, char* const* base)
+      : inputs(inputs), blocks(blocks), base(base), moving(0) {
+    run.alpha = alpha;
     for (int k = 0; k < kInputs; ++k) {
       if (!(reads >> k & 1)) continue;
       const int64_t* stride = blocks.stride[k];
       if (std::all_of(stride, stride + blocks.ndim, [](int64_t s) { return s == 0; }))
-        in[k] = load_constant(plan.inputs[k], base[k], tiles[k]);
+        run.in[k] = load_constant(inputs[k], base[k], tiles[k]);
       else
         moving |= 1u << k;
     }
   }
-  const void* const* load_block(const Block& block) {
+  Run load_block(const Block& block, void* out) {
     for (int k = 0; k < kInputs; ++k)
-      if (moving >> k & 1) in[k] = load(plan.inputs[k], block.address[k], block.rows, block.columns, blocks.stride[k], tiles[k]);
-    return in;
+      if (moving >> k & 1) run.in[k] = load(inputs[k], block.address[k], block.rows, block.columns, blocks.stride[k], tiles[k]);
+    run.out = out;
+    run.n = block.rows * block.columns;
+    return run;
   }
 
-  const BackwardPlan& plan;
+  const Operand* inputs;
   const Blocks& blocks;
   char* const* base;
   unsigned moving;
-  const void* in[kInputs] = {};
+  Run run;
   Tiles tiles[kInputs];
 };
 
 void BackwardPlan::run_map(char* const* base, int64_t begin, int64_t end) const {
   unsigned reads = 0;
   for (int o = 0; o < map.num_outputs; ++o) reads |= map.gradients[o].reads;
-  Loader loader(*this, map.blocks, reads, base);
+  Loader loader(map.inputs, alpha, map.blocks, reads, base);
   Tiles tiles;
   for (int64_t index = begin; index < end; ++index) {
     const Block block = locate(map.blocks, kInputs + map.num_outputs, base, index);
-    const void* const* in = loader.load_block(block);
+    Run run = loader.load_block(block, nullptr);
     for (int o = 0; o < map.num_outputs; ++o) {
       const int64_t* stride = map.blocks.stride[kInputs + o];
       char* address = block.address[kInputs + o];
-      void* out = destination(map.outputs[o], address, block.rows, block.columns, stride, false, tiles);
-      map.gradients[o].kernel(in, out, block.rows * block.columns, alpha);
-      store(map.outputs[o], out, address, block.rows, block.columns, stride, false, tiles);
+      run.out = destination(map.outputs[o], address, block.rows, block.columns, stride, tiles);
+      run.streamed = map.streamed && run.out == address;
+      map.gradients[o].kernel(run);
+      store(map.outputs[o], run.out, address, block.rows, block.columns, stride, tiles);
     }
   }
+  if (map.streamed) hwy::FlushStream();
 }
+
+void clear(Sums& sums, int64_t n) {
+  std::fill_n(sums.sum, n, 0.0);
+  std::fill_n(sums.lost, n, 0.0);
+}
+double total(const Sums& sums, int64_t i) { return std::isfinite(sums.lost[i]) ? sums.sum[i] + sums.lost[i] : sums.sum[i]; }
 
 // Sums slice `slice` of what is kept as block `keep`.
 void BackwardPlan::sum_slice(const SumPass& pass, Loader& loader, Tiles& tiles, int64_t slice, int64_t keep, Sums& sums) const {
   const int64_t first = slice * pass.summed_blocks / pass.slices, last = (slice + 1) * pass.summed_blocks / pass.slices;
-  sums.clear(pass.blocks.rows * pass.blocks.columns);
+  clear(sums, pass.num_sums);
   for (int64_t index = first; index < last; ++index) {
     const Block block = locate(pass.blocks, kInputs, loader.base, pass.block_index(keep, index));
-    pass.gradient.kernel(loader.load_block(block), tiles.computed, block.rows * block.columns, alpha);
-    (in_f64 ? accumulate<double> : accumulate<float>)(sums, tiles.computed, block.rows, block.columns, pass.kept[1], pass.kept[0]);
+    const Run run = loader.load_block(block, tiles.computed);
+    if (!pass.gradient.same) pass.gradient.kernel(run);
+    accumulate(sums, pass.gradient.same ? run.in[0] : run.out, block.rows, block.columns, pass.kept[1], pass.kept[0]);
   }
 }
 
 // Sums for kept blocks [begin, end), slice by slice into `partial`, whose piece s*kept_blocks + k holds slice s of kept block k.
 void BackwardPlan::run_slices(const SumPass& pass, char* const* base, double* partial, int64_t begin, int64_t end) const {
-  Loader loader(*this, pass.blocks, pass.gradient.reads, base);
+  Loader loader(inputs, alpha, pass.blocks, pass.gradient.reads, base);
   Tiles tiles;
   Sums sums;
   for (int64_t piece = begin; piece < end; ++piece) {
     sum_slice(pass, loader, tiles, piece / pass.kept_blocks, piece % pass.kept_blocks, sums);
-    const int64_t n = pass.blocks.rows * pass.blocks.columns;
-    for (int64_t i = 0; i < n; ++i) partial[piece * kMostSums + i] = sums.total(i);
+    for (int64_t i = 0; i < pass.num_sums; ++i) partial[piece * pass.num_sums + i] = total(sums, i);
   }
 }
 
 // Writes the gradient's kept blocks [begin, end): from the slices' sums, or, if there is one slice only, by summing it now.
 void BackwardPlan::finish_sum(const SumPass& pass, char* const* base, const double* partial, int64_t begin, int64_t end) const {
-  Loader loader(*this, pass.blocks, pass.gradient.reads, base);
+  Loader loader(inputs, alpha, pass.blocks, pass.gradient.reads, base);
   Tiles tiles;
   Sums sums;
   for (int64_t keep = begin; keep < end; ++keep) {
@@ -372,12 +381,13 @@ void BackwardPlan::finish_sum(const SumPass& pass, char* const* base, const doub
     if (partial == nullptr) {
       sum_slice(pass, loader, tiles, 0, keep, sums);
     } else {
-      sums.clear(n);
+      clear(sums, n);
       for (int64_t slice = 0; slice < pass.slices; ++slice)
-        for (int64_t i = 0; i < n; ++i) add(sums, i, partial[(slice * pass.kept_blocks + keep) * kMostSums + i]);
+        for (int64_t i = 0; i < n; ++i)
+          add(sums.sum[i], sums.lost[i], partial[(slice * pass.kept_blocks + keep) * pass.num_sums + i]);
     }
-    for (int64_t i = 0; i < n; ++i) sums.sum[i] = sums.total(i);
-    store(pass.output, sums.sum, block.address[kInputs], rows, columns, pass.blocks.stride[kInputs], false, tiles);
+    for (int64_t i = 0; i < n; ++i) sums.sum[i] = total(sums, i);
+    store(pass.output, sums.sum, block.address[kInputs], rows, columns, pass.blocks.stride[kInputs], tiles);
   }
 }
 
@@ -387,7 +397,7 @@ void BackwardPlan::fill_zeros(int z, char* base) const {
   std::fill_n(tiles.computed, kTileBytes, static_cast<unsigned char>(0));  // 0 in every dtype
   for (int64_t index = 0; index < blocks.count; ++index) {
     const Block block = locate(blocks, 1, &base, index);
-    store(zero_outputs[z], tiles.computed, block.address[0], block.rows, block.columns, blocks.stride[0], false, tiles);
+    store(zero_outputs[z], tiles.computed, block.address[0], block.rows, block.columns, blocks.stride[0], tiles);
   }
 }
 

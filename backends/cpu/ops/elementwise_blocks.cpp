@@ -1,7 +1,5 @@
 // elementwise_blocks.cpp -- strided, broadcast, misaligned tensors as blocks of contiguous elements: the space is collapsed once,
 // while planning; a launch then locates blocks and copies only what a kernel cannot use where it lies. Step 5 of a tensor's path.
-#include <hwy/cache_control.h>
-
 #include <cstdlib>
 #include <utility>
 
@@ -51,7 +49,7 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
       if (s0 > operand.size && blocks->extent[d] > 1 && std::abs(blocks->stride[k][d]) == operand.size) across = d;
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
-  constexpr int64_t kShortRow = 128, kColumnsAcross = 16, kInPlace = 16384;
+  constexpr int64_t kShortRow = 128, kInPlace = 16384;
   if (!tiles) return blocks->set_block(1, kInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);
@@ -90,33 +88,6 @@ Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t 
 
 namespace {
 
-// Copies rows x columns elements of Size bytes; strides in bytes. The loop over the side that is contiguous in memory, or else
-// over the longer one, is the inner one.
-template <size_t Size>
-void copy_elements(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                   int64_t rows, int64_t columns) {
-  const bool rows_inside = (std::abs(from_row) < std::abs(from_column) && from_row != 0) ||
-                           (std::abs(to_row) < std::abs(to_column)) || (columns < 8 && rows > columns);
-  if (rows_inside) {
-    std::swap(rows, columns);
-    std::swap(to_row, to_column);
-    std::swap(from_row, from_column);
-  }
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) std::memcpy(to + i * to_row + j * to_column, from + i * from_row + j * from_column, Size);
-}
-
-void copy_block(int64_t size, char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
-                int64_t rows, int64_t columns) {
-  if (to_column == size && from_column == size && columns >= 8) {
-    for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_row, from + i * from_row, static_cast<size_t>(columns * size));
-    return;
-  }
-  using Copy = void (*)(char*, int64_t, int64_t, const char*, int64_t, int64_t, int64_t, int64_t);
-  constexpr Copy kCopies[] = {copy_elements<1>, copy_elements<2>, copy_elements<4>, copy_elements<8>};
-  kCopies[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3](to, to_row, to_column, from, from_row, from_column, rows, columns);
-}
-
 // Repeats the first `have` bytes of a tile until `want` are there.
 void repeat(unsigned char* tile, int64_t have, int64_t want) {
   for (int64_t next; have < want; have += next) {
@@ -129,19 +100,7 @@ bool usable_in_place(const Operand& operand, int64_t rows, int64_t columns, cons
   return operand.aligned && (columns == 1 || stride[0] == operand.size) && (rows == 1 || stride[1] == columns * operand.size);
 }
 
-// Non-temporal stores of whole 16-byte words; the ends as usual.
-void stream_copy(char* to, const unsigned char* from, int64_t size) {
-#if HWY_ARCH_X86
-  const int64_t head = std::min<int64_t>(size, -reinterpret_cast<intptr_t>(to) & 15);
-  std::memcpy(to, from, static_cast<size_t>(head));
-  int64_t i = head;
-  for (; i + 16 <= size; i += 16)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-  std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
-#else
-  std::memcpy(to, from, static_cast<size_t>(size));
-#endif
-}
+void convert(const Operand& operand, const void* from, void* to, int64_t n) { operand.convert({.in = {from}, .out = to, .n = n}); }
 
 }  // namespace
 
@@ -150,13 +109,12 @@ const void* load(const Operand& operand, const char* address, int64_t rows, int6
   if (!usable_in_place(operand, rows, columns, stride)) {
     const int64_t size = operand.size;
     const int64_t own_rows = stride[1] == 0 ? 1 : rows, own_columns = stride[0] == 0 && own_rows == 1 ? 1 : columns;
-    copy_block(size, reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows,
-               own_columns);
+    operand.copy(reinterpret_cast<char*>(tiles.stored), columns * size, size, address, stride[1], stride[0], own_rows, own_columns);
     repeat(tiles.stored, own_rows * own_columns * size, rows * columns * size);
     run = tiles.stored;
   }
   if (operand.convert == nullptr) return run;
-  operand.convert(&run, tiles.computed, rows * columns, 0);
+  convert(operand, run, tiles.computed, rows * columns);
   return tiles.computed;
 }
 
@@ -167,7 +125,7 @@ const void* load_constant(const Operand& operand, const char* address, Tiles& ti
     std::memcpy(tiles.stored, address, static_cast<size_t>(operand.size));
     const void* element = tiles.stored;
     if (operand.convert != nullptr)
-      operand.convert(&element, tiles.computed, 1, 0);
+      convert(operand, element, tiles.computed, 1);
     else
       std::memcpy(tiles.computed, element, static_cast<size_t>(operand.size));
   }
@@ -175,26 +133,34 @@ const void* load_constant(const Operand& operand, const char* address, Tiles& ti
   return tiles.computed;
 }
 
-void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, bool streamed,
-                  Tiles& tiles) {
-  const bool direct = !streamed && operand.convert == nullptr && usable_in_place(operand, rows, columns, stride);
+void* destination(const Operand& operand, char* address, int64_t rows, int64_t columns, const int64_t* stride, Tiles& tiles) {
+  const bool direct = operand.convert == nullptr && usable_in_place(operand, rows, columns, stride);
   return direct ? address : static_cast<void*>(tiles.computed);
 }
 
 void store(const Operand& operand, const void* computed, char* address, int64_t rows, int64_t columns, const int64_t* stride,
-           bool streamed, Tiles& tiles) {
+           Tiles& tiles) {
   if (computed == address) return;
   const bool in_place = usable_in_place(operand, rows, columns, stride);
   const void* run = computed;
   if (operand.convert != nullptr) {
-    void* to = in_place && !streamed ? address : static_cast<void*>(tiles.stored);
-    operand.convert(&run, to, rows * columns, 0);
+    void* to = in_place ? address : static_cast<void*>(tiles.stored);
+    convert(operand, run, to, rows * columns);
     if (to == address) return;
     run = to;
   }
   const int64_t size = operand.size;
-  if (in_place && streamed) return stream_copy(address, static_cast<const unsigned char*>(run), rows * columns * size);
-  copy_block(size, address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
+  operand.copy(address, stride[1], stride[0], static_cast<const char*>(run), columns * size, size, rows, columns);
+}
+
+Rows reach(const Operand& operand, const Block& block, int k, const int64_t* stride, bool by_rows, bool is_output, Tiles& tiles) {
+  char* address = block.address[k];
+  if (by_rows && operand.aligned && stride[0] == operand.size) return {address, stride[1], false};
+  if (by_rows && stride[0] == 0 && !is_output) return {address, stride[1], true};
+  const int64_t step = block.columns * operand.size;
+  if (is_output) return {static_cast<char*>(destination(operand, address, block.rows, block.columns, stride, tiles)), step, false};
+  const void* run = load(operand, address, block.rows, block.columns, stride, tiles);
+  return {static_cast<char*>(const_cast<void*>(run)), step, false};
 }
 
 }  // namespace narrows::cpu

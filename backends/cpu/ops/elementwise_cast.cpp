@@ -9,11 +9,11 @@
 #include <tuple>
 #include <utility>
 
+#include "convert-inl.h"
 #include "elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- one element between two of the types that C++ has ----
 
@@ -51,16 +51,16 @@ HWY_INLINE To cast_element(From x) {
     return cast_element<To>(static_cast<uint8_t>(x.byte != 0));
   else if constexpr (std::is_same_v<To, Bool>)
     return Bool{static_cast<uint8_t>(x != 0)};
-  else if constexpr (is_float<To>)
+  else if constexpr (std::is_floating_point_v<To>)
     return static_cast<To>(x);
-  else if constexpr (is_float<From>)
+  else if constexpr (std::is_floating_point_v<From>)
     return float_to_int<To>(x);
   else
     return int_to_int<To>(x);
 }
 
 template <class From, class To>
-void cast_loop(const void* const* in, void* out, int64_t n, double) {
+void cast_loop(const void* const* in, void* out, int64_t n) {
   const auto* a = static_cast<const From*>(in[0]);
   auto* o = static_cast<To*>(out);
   NARROWS_INDEPENDENT
@@ -68,152 +68,151 @@ void cast_loop(const void* const* in, void* out, int64_t n, double) {
 }
 
 template <size_t Size>
-void copy_loop(const void* const* in, void* out, int64_t n, double) {
+void copy_loop(const void* const* in, void* out, int64_t n) {
   if (in[0] != out) std::memcpy(out, in[0], static_cast<size_t>(n) * Size);
 }
 
 // ---- halves and f32 ----
 
-struct Float16 {
-  uint16_t bits;
-};
-struct BFloat16 {
-  uint16_t bits;
-};
-
-HWY_INLINE float widen(BFloat16 h) { return std::bit_cast<float>(static_cast<uint32_t>(h.bits) << 16); }
-HWY_INLINE float widen(Float16 h) {
-  const uint32_t size = h.bits & 0x7FFFu, sign = static_cast<uint32_t>(h.bits & 0x8000u) << 16;
-  const uint32_t scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(size << 13) * 0x1p112f);  // subnormals become normal
-  return std::bit_cast<float>(scaled | (size >= 0x7C00u ? 0x7F800000u : 0u) | sign);
-}
-
-HWY_INLINE void narrow(float x, BFloat16* h) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x), rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  h->bits = static_cast<uint16_t>(x != x ? (bits >> 16) | 0x40u : rounded);
-}
-HWY_INLINE void narrow(float x, Float16* h) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x), size = bits & 0x7FFFFFFFu;
-  const uint32_t normal = (size + 0xFFFu + ((size >> 13) & 1u) - (112u << 23)) >> 13;
-  // An ulp of 1/2 is the least subnormal of f16: the addition rounds as it should.
-  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  const uint32_t finite = size < 0x38800000u ? subnormal : normal;
-  const uint32_t infinite = size > 0x7F800000u ? 0x7E00u | ((size >> 13) & 0x3FFu) : 0x7C00u;
-  h->bits = static_cast<uint16_t>((size >= 0x47800000u ? infinite : finite) | ((bits >> 16) & 0x8000u));
-}
-
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-constexpr bool kHasFloat16 = true;  // the instruction set converts
-#else
-constexpr bool kHasFloat16 = false;
-#endif
-
 template <class Half>
-HWY_INLINE void widen_all(const Half* a, float* o, int64_t n) {
+void narrow_all(const float* a, Half* o, int64_t n) {
+  constexpr hn::ScalableTag<float> d;
+  constexpr int64_t kWhole = kVectorsStored<Half>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
-  if constexpr (kHasFloat16 && std::is_same_v<Half, Float16>) {
-    constexpr hn::ScalableTag<float> d;
-    constexpr hn::Rebind<hwy::float16_t, decltype(d)> dh;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= n; i += lanes)
-      hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(a + i))), d, o + i);
+  for (; i + kWhole * lanes <= n; i += kWhole * lanes) {
+    hn::Vec<decltype(d)> x[kWhole];
+    for (int64_t w = 0; w < kWhole; ++w) x[w] = hn::LoadU(d, a + i + w * lanes);
+    StoreWhole<false>(d, x, o + i);
   }
-  NARROWS_INDEPENDENT
-  for (int64_t j = i; j < n; ++j) o[j] = widen(a[j]);
-}
-
-template <class Half>
-HWY_INLINE void narrow_all(const float* a, Half* o, int64_t n) {
-  int64_t i = 0;
-  if constexpr (kHasFloat16 && std::is_same_v<Half, Float16>) {
-    constexpr hn::ScalableTag<float> d;
-    constexpr hn::Rebind<hwy::float16_t, decltype(d)> dh;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (; i + lanes <= n; i += lanes)
-      hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, a + i)), dh, reinterpret_cast<hwy::float16_t*>(o + i));
-  }
-  NARROWS_INDEPENDENT
-  for (int64_t j = i; j < n; ++j) narrow(a[j], o + j);
+  for (; i < n; ++i) write(o + i, a[i]);
 }
 
 // ---- halves and the rest, by f32 ----
 
-// To f32 such that rounding it again rounds once: what is not exact ends in an odd bit.
+// A number that rounds to Half as x does, and that f32 holds: what is cut off is kept as a last bit that is set, two bits below
+// those that Half has.
+template <class Half>
 HWY_INLINE float to_odd_float(double x) {
-  const float f = static_cast<float>(x);
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  const bool exact = static_cast<double>(f) == x, away = std::abs(static_cast<double>(f)) > std::abs(x);
-  return exact || x != x ? f : std::bit_cast<float>((bits - (away ? 1u : 0u)) | 1u);
+  constexpr int kKept = (std::is_same_v<Half, f16> ? 10 : 7) + 2;
+  constexpr uint64_t kUnit = uint64_t{1} << (52 - kKept), kCut = kUnit - 1;
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  return static_cast<float>(std::bit_cast<double>((bits & ~kCut) | (((bits & kCut) + kCut) & kUnit)));
 }
-template <class From>
+template <class Half, class From>
 HWY_INLINE float to_odd_float(From x) {
-  if constexpr (std::is_same_v<From, Bool>)
+  if constexpr (std::is_same_v<From, Bool>) {
     return x.byte != 0 ? 1.0f : 0.0f;
-  else if constexpr (std::is_same_v<From, float> || sizeof(From) <= 2)
+  } else if constexpr (sizeof(From) <= 2) {
     return static_cast<float>(x);
-  else if constexpr (sizeof(From) == 4)
-    return to_odd_float(static_cast<double>(x));
-  else {  // 53 bits at most, the last one odd if any below it is set
+  } else if constexpr (std::is_same_v<From, int32_t>) {  // below 2^24 exact; from there on a multiple of 128, odd if it is not x
+    const int32_t odd = (x & ~127) | (((x & 127) + 127) & 128);
+    return static_cast<float>(static_cast<uint32_t>(x) + (1u << 24) > (1u << 25) ? odd : x);
+  } else if constexpr (sizeof(From) == 4) {
+    return to_odd_float<Half>(static_cast<double>(x));
+  } else {  // 53 bits at most, the last one odd if any below it is set
     constexpr From exact = From{1} << 53;
     const bool wide = std::is_signed_v<From> ? x > exact || x < From{0} - exact : x > exact;
     const From odd = static_cast<From>((x & ~From{2047}) | ((x & 2047) != 0 ? From{2048} : From{0}));
-    return to_odd_float(static_cast<double>(wide ? odd : x));
+    return to_odd_float<Half>(static_cast<double>(wide ? odd : x));
   }
 }
 
-constexpr int64_t kPiece = 512;
+constexpr int64_t kHalfPiece = 512;
 
 template <class Half, class To>
-void widen_loop(const void* const* in, void* out, int64_t n, double) {
+void widen_loop(const void* const* in, void* out, int64_t n) {
   const Half* a = static_cast<const Half*>(in[0]);
   To* o = static_cast<To*>(out);
-  if constexpr (std::is_same_v<To, float>) return widen_all(a, o, n);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
-    widen_all(a + i, piece, size);
+  if constexpr (std::is_same_v<To, float>) return LoadRow(a, 1, n, o);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
+    LoadRow(a + i, 1, size, piece);
     const void* from = piece;
-    cast_loop<float, To>(&from, o + i, size, 0);
+    cast_loop<float, To>(&from, o + i, size);
   }
 }
 
 template <class From, class Half>
-void narrow_loop(const void* const* in, void* out, int64_t n, double) {
+void narrow_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   Half* o = static_cast<Half*>(out);
   if constexpr (std::is_same_v<From, float>) return narrow_all(a, o, n);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
     NARROWS_INDEPENDENT
-    for (int64_t j = 0; j < size; ++j) piece[j] = to_odd_float(a[i + j]);
+    for (int64_t j = 0; j < size; ++j) piece[j] = to_odd_float<Half>(a[i + j]);
     narrow_all(piece, o + i, size);
   }
 }
 
 template <class From, class To>
-void half_loop(const void* const* in, void* out, int64_t n, double) {
+void half_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   To* o = static_cast<To*>(out);
-  alignas(64) float piece[kPiece];
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t size = std::min(kPiece, n - i);
-    widen_all(a + i, piece, size);
+  alignas(64) float piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
+    LoadRow(a + i, 1, size, piece);
     narrow_all(piece, o + i, size);
+  }
+}
+
+// ---- floating point to integers, by vectors ----
+
+// To int32, or int64 from f64: Highway's conversions saturate, those that it emulates not at every limit.
+template <class From, class To>
+void whole_loop(const void* const* in, void* out, int64_t n) {
+  const From* a = static_cast<const From*>(in[0]);
+  To* o = static_cast<To*>(out);
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  using T = Accumulate<From>;
+  constexpr hn::ScalableTag<T> d;
+  constexpr hn::Rebind<To, decltype(d)> di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = LoadAs(d, a + i), number = hn::IfThenZeroElse(hn::IsNaN(x), x);
+    if constexpr (sizeof(To) < sizeof(T))
+      hn::StoreU(hn::DemoteTo(di, number), di, o + i);
+    else
+      hn::StoreU(hn::ConvertTo(di, number), di, o + i);
+  }
+#endif
+  for (; i < n; ++i) o[i] = cast_element<To>(read(a + i));
+}
+
+// To what is narrower than int32, of which saturating twice is saturating once.
+template <class From, class To>
+void small_loop(const void* const* in, void* out, int64_t n) {
+  alignas(64) int32_t piece[kHalfPiece];
+  for (int64_t i = 0; i < n; i += kHalfPiece) {
+    const int64_t size = std::min(kHalfPiece, n - i);
+    const void *from = static_cast<const From*>(in[0]) + i, *whole = piece;
+    whole_loop<From, int32_t>(&from, piece, size);
+    cast_loop<int32_t, To>(&whole, static_cast<To*>(out) + i, size);
   }
 }
 
 // ---- the table ----
 
 template <class T>
-constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 template <class From, class To>
-constexpr Kernel choose_cast() {
+constexpr Loop choose_cast() {
   if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
     return copy_loop<sizeof(From)>;
   else if constexpr (is_half<From> && is_half<To>)
     return half_loop<From, To>;
+  else if constexpr ((is_half<From> || std::is_floating_point_v<From>) && std::is_same_v<To, int32_t>)
+    return whole_loop<From, To>;
+  else if constexpr (std::is_same_v<From, double> && std::is_same_v<To, int64_t>)
+    return whole_loop<From, To>;
+  else if constexpr ((is_half<From> || std::is_floating_point_v<From>) && std::is_integral_v<To> && sizeof(To) <= 2)
+    return small_loop<From, To>;
   else if constexpr (is_half<From>)
     return widen_loop<From, To>;
   else if constexpr (is_half<To>)
@@ -222,15 +221,19 @@ constexpr Kernel choose_cast() {
     return cast_loop<From, To>;
 }
 
+template <class From, class To>
+void cast_by(const Run& run) {
+  kernel<choose_cast<From, To>(), To, From>(run);
+}
+
 // In the order of NW_DTYPE_*, from 1.
-using Types =
-    std::tuple<float, double, Float16, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Bool>;
+using Types = std::tuple<float, double, f16, bf16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Bool>;
 constexpr size_t kNumTypes = std::tuple_size_v<Types>;
 
 template <size_t... I>
 Kernel find_cast(size_t index, std::index_sequence<I...>) {
   static constexpr Kernel kCasts[] = {
-      choose_cast<std::tuple_element_t<I / kNumTypes, Types>, std::tuple_element_t<I % kNumTypes, Types>>()...};
+      cast_by<std::tuple_element_t<I / kNumTypes, Types>, std::tuple_element_t<I % kNumTypes, Types>>...};
   return kCasts[index];
 }
 

@@ -1,4 +1,4 @@
-// elementwise_f32.cpp -- the kernels of elementwise for f32, in which f16 and bf16 compute too. Step 5 of a tensor's path.
+// elementwise_f32.cpp -- the kernels of elementwise for f32. Step 5 of a tensor's path.
 #include "../targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise_f32.cpp"

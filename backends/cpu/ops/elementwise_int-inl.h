@@ -47,8 +47,6 @@ NARROWS_BINARY(Pow, T, {
     result *= e & 1 ? base : 1;
   return static_cast<T>(result);
 })
-NARROWS_UNARY(Never, bool, { return a != a; })
-NARROWS_UNARY(Always, bool, { return a == a; })
 template <class T>
 constexpr unsigned kWidth = sizeof(T) * 8;
 NARROWS_BINARY(LeftShift, T, {
@@ -62,19 +60,25 @@ NARROWS_BINARY(RightShift, T, {
   return inside ? shifted : a < 0 ? static_cast<T>(-1) : T{0};
 })
 
-// What integers have beyond kLoops.
 template <class T>
 constexpr Entry kIntLoops[] = {
+    {NW_EW_NEG, loop<T, Neg>},
+    {NW_EW_ABS, loop<T, Abs>},
+    {NW_EW_SIGN, loop<T, Sign>},
+    {NW_EW_SQUARE, loop<T, Square>},
+    {NW_EW_RELU, loop<T, Relu>},
     {NW_EW_FLOOR, loop<T, Identity>},
     {NW_EW_CEIL, loop<T, Identity>},
     {NW_EW_ROUND, loop<T, Identity>},
     {NW_EW_TRUNC, loop<T, Identity>},
-    {NW_EW_ISNAN, loop<T, Never>},
-    {NW_EW_ISINF, loop<T, Never>},
-    {NW_EW_ISFINITE, loop<T, Always>},
     {NW_EW_BITWISE_NOT, loop<T, BitwiseNot>},
+    {NW_EW_ADD, loop<T, Add>},
+    {NW_EW_SUB, loop<T, Sub>},
+    {NW_EW_MUL, loop<T, Mul>},
     {NW_EW_DIV, loop<T, Div>},
     {NW_EW_POW, loop<T, Pow>},
+    {NW_EW_MAXIMUM, loop<T, Maximum>},
+    {NW_EW_MINIMUM, loop<T, Minimum>},
     {NW_EW_FMOD, loop<T, Fmod>},
     {NW_EW_REMAINDER, loop<T, Remainder>},
     {NW_EW_BITWISE_AND, loop<T, BitwiseAnd>},
@@ -82,12 +86,14 @@ constexpr Entry kIntLoops[] = {
     {NW_EW_BITWISE_XOR, loop<T, BitwiseXor>},
     {NW_EW_BITWISE_LEFT_SHIFT, loop<T, LeftShift>},
     {NW_EW_BITWISE_RIGHT_SHIFT, loop<T, RightShift>},
-    {NW_EW_WHERE, where_loop<std::make_unsigned_t<T>>},
+    {NW_EW_FMA, loop<T, Fma>},
+    {NW_EW_WHERE, kernel<where_body<std::make_unsigned_t<T>>, T, uint8_t, T, T>},
+    {NW_EW_CLAMP, loop<T, Clamp>},
 };
 
 template <class T>
 Kernel int_lookup(int function) {
-  const Kernel kernel = find_kernel(kLoops<T>, function);
+  const Kernel kernel = find_kernel(kPredicates<T>, function);
   return kernel != nullptr ? kernel : find_kernel(kIntLoops<T>, function);
 }
 

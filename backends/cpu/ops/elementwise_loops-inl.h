@@ -1,4 +1,4 @@
-// elementwise_loops-inl.h -- functions of one line, for integers and floating point: plain loops, which the compiler vectorises
+// elementwise_loops-inl.h -- integer functions of one line, and whatever gives a bool: plain loops, which the compiler vectorises
 // for each target. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_LOOPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_LOOPS_INL_H
@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -24,6 +25,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 // One row of a table of kernels.
 struct Entry {
@@ -38,8 +40,57 @@ Kernel find_kernel(const Entry (&table)[N], int function) {
   return nullptr;
 }
 
+// ---- plain loops as kernels ----
+
+using Loop = void (*)(const void* const* in, void* out, int64_t n);
+
+// Past the caches, by whole vectors; the ends as usual.
+HWY_INLINE void stream_bytes(const uint8_t* from, uint8_t* to, int64_t size) {
+  constexpr hn::ScalableTag<uint8_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = std::min(size, -static_cast<int64_t>(reinterpret_cast<uintptr_t>(to)) & (lanes - 1));
+  std::memcpy(to, from, static_cast<size_t>(i));
+  for (; i + lanes <= size; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
+}
+
+// One element of Size bytes, over and over: n of them, and more up to a whole vector.
+template <size_t Size>
+HWY_INLINE void repeat_element(const void* element, int64_t n, void* to) {
+  using Bits = hwy::UnsignedFromSize<Size>;
+  constexpr hn::ScalableTag<Bits> d;
+  Bits bits;
+  std::memcpy(&bits, element, Size);
+  const auto same = hn::Set(d, bits);
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(same, d, static_cast<Bits*>(to) + i);
+}
+
+// A loop knows arrays in memory alone: what is constant is repeated in one, and what is streamed goes through one, which stay in
+// the first cache.
+template <Loop body, class Out, class... In>
+void kernel(const Run& run) {
+  constexpr size_t kInputs = sizeof...(In);
+  constexpr int64_t kSizes[] = {sizeof(In)...};
+  bool pieces = run.streamed;
+  for (size_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
+  if (!pieces) return body(run.in, run.out, run.n);
+  constexpr int64_t kPiece = 256;
+  alignas(64) uint8_t same[kInputs][kPiece * 8], result[kPiece * 8];
+  const void* in[kInputs];
+  size_t input = 0;
+  (..., (run.constant[input] ? repeat_element<sizeof(In)>(run.in[input], std::min(kPiece, run.n), same[input]) : void(), ++input));
+  uint8_t* out = static_cast<uint8_t*>(run.out);
+  for (int64_t i = 0, n; i < run.n; i += n) {
+    n = std::min(kPiece, run.n - i);
+    for (size_t k = 0; k < kInputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
+    uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
+    body(in, run.streamed ? result : to, n);
+    if (run.streamed) stream_bytes(result, to, n * static_cast<int64_t>(sizeof(Out)));
+  }
+}
+
 template <class T, class F>
-void loop(const void* const* in, void* out, int64_t n, double) {
+void loop_body(const void* const* in, void* out, int64_t n) {
   const F f{};
   const T* a = static_cast<const T*>(in[0]);
   if constexpr (std::is_invocable_v<F, T>) {
@@ -58,20 +109,21 @@ void loop(const void* const* in, void* out, int64_t n, double) {
     for (int64_t i = 0; i < n; ++i) o[i] = f(a[i], b[i], c[i]);
   }
 }
+template <class T, class F>
+void loop(const Run& run) {
+  if constexpr (std::is_invocable_v<F, T>)
+    kernel<loop_body<T, F>, decltype(F()(T())), T>(run);
+  else if constexpr (std::is_invocable_v<F, T, T>)
+    kernel<loop_body<T, F>, decltype(F()(T(), T())), T, T>(run);
+  else
+    kernel<loop_body<T, F>, decltype(F()(T(), T(), T())), T, T, T>(run);
+}
 
-// Arithmetic that wraps: on an unsigned type that is not promoted to int; floating point as it is.
-template <class T, bool = std::is_floating_point_v<T>>
-struct WrapOf {
-  using type = T;
-};
+// ---- functions ----
+
+// Arithmetic that wraps: on an unsigned type that is not promoted to int.
 template <class T>
-struct WrapOf<T, false> {
-  using type = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
-};
-template <class T>
-using Wrap = typename WrapOf<T>::type;
-template <class T>
-constexpr bool is_float = std::is_floating_point_v<T>;
+using Wrap = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
 #define NARROWS_UNARY(Name, R, ...)                \
   struct Name {                                    \
@@ -89,36 +141,36 @@ constexpr bool is_float = std::is_floating_point_v<T>;
     HWY_INLINE R operator()(T a, T b, T c) const __VA_ARGS__ \
   };
 
-NARROWS_UNARY(Neg, T, {
-  if constexpr (is_float<T>) return -a;
-  return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(a));
-})
+NARROWS_UNARY(Neg, T, { return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(a)); })
 NARROWS_UNARY(Abs, T, {
-  if constexpr (is_float<T>) return std::abs(a);
   if constexpr (std::is_unsigned_v<T>) return a;
   return a < 0 ? Neg{}(a) : a;
 })
-NARROWS_UNARY(Sign, T, {
-  const T sign = static_cast<T>((a > 0) - (a < 0));
-  if constexpr (is_float<T>) return a != a ? a : sign;
-  return sign;
-})
+NARROWS_UNARY(Sign, T, { return static_cast<T>((a > 0) - (a < 0)); })
 NARROWS_UNARY(Square, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(a)); })
-NARROWS_UNARY(Relu, T, {
-  if constexpr (is_float<T>) return a != a || a > 0 ? a : T{0};
-  return a > 0 ? a : T{0};
-})
+NARROWS_UNARY(Relu, T, { return a > 0 ? a : T{0}; })
 NARROWS_UNARY(Identity, T, { return a; })
 NARROWS_UNARY(LogicalNot, bool, { return a == 0; })
 NARROWS_UNARY(BitwiseNot, T, { return static_cast<T>(~a); })
 NARROWS_UNARY(IsNan, bool, { return a != a; })
+NARROWS_UNARY(IsInf, bool, {
+  if constexpr (std::is_integral_v<T>)
+    return false;
+  else
+    return std::abs(a) == std::numeric_limits<T>::infinity();
+})
+NARROWS_UNARY(IsFinite, bool, {
+  if constexpr (std::is_integral_v<T>)
+    return true;
+  else
+    return std::abs(a) < std::numeric_limits<T>::infinity();
+})
 
 NARROWS_BINARY(Add, T, { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Sub, T, { return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Mul, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); })
-// NaN from either side goes through.
-NARROWS_BINARY(Maximum, T, { return a > b || a != a ? a : b; })
-NARROWS_BINARY(Minimum, T, { return a < b || a != a ? a : b; })
+NARROWS_BINARY(Maximum, T, { return a > b ? a : b; })
+NARROWS_BINARY(Minimum, T, { return a < b ? a : b; })
 NARROWS_BINARY(Equal, bool, { return a == b; })
 NARROWS_BINARY(NotEqual, bool, { return a != b; })
 NARROWS_BINARY(Less, bool, { return a < b; })
@@ -132,36 +184,29 @@ NARROWS_BINARY(BitwiseAnd, T, { return static_cast<T>(a & b); })
 NARROWS_BINARY(BitwiseOr, T, { return static_cast<T>(a | b); })
 NARROWS_BINARY(BitwiseXor, T, { return static_cast<T>(a ^ b); })
 
-NARROWS_TERNARY(Fma, T, {
-  if constexpr (is_float<T>) return std::fma(a, b, c);
-  return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b) + static_cast<Wrap<T>>(c));
-})
+NARROWS_TERNARY(Fma, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b) + static_cast<Wrap<T>>(c)); })
 NARROWS_TERNARY(Clamp, T, { return Minimum{}(Maximum{}(a, b), c); })
 
 // a ? b : c, by the width of b and c alone.
 template <class Bits>
-void where_loop(const void* const* in, void* out, int64_t n, double) {
+void where_body(const void* const* in, void* out, int64_t n) {
   const auto* a = static_cast<const uint8_t*>(in[0]);
   const auto *b = static_cast<const Bits*>(in[1]), *c = static_cast<const Bits*>(in[2]);
   auto* o = static_cast<Bits*>(out);
   NARROWS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) o[i] = a[i] != 0 ? b[i] : c[i];
+  for (int64_t i = 0; i < n; ++i) {  // without a choice, for which the compiler finds no vectors of 16 bits
+    const auto mask = static_cast<Bits>(-static_cast<Bits>(a[i] != 0));
+    o[i] = static_cast<Bits>((b[i] & mask) | (c[i] & static_cast<Bits>(~mask)));
+  }
 }
 
-// What integers and floating point have in common.
+// What gives a bool, of integers and floating point.
 template <class T>
-constexpr Entry kLoops[] = {
-    {NW_EW_NEG, loop<T, Neg>},
-    {NW_EW_ABS, loop<T, Abs>},
-    {NW_EW_SIGN, loop<T, Sign>},
-    {NW_EW_SQUARE, loop<T, Square>},
-    {NW_EW_RELU, loop<T, Relu>},
+inline constexpr Entry kPredicates[] = {
     {NW_EW_LOGICAL_NOT, loop<T, LogicalNot>},
-    {NW_EW_ADD, loop<T, Add>},
-    {NW_EW_SUB, loop<T, Sub>},
-    {NW_EW_MUL, loop<T, Mul>},
-    {NW_EW_MAXIMUM, loop<T, Maximum>},
-    {NW_EW_MINIMUM, loop<T, Minimum>},
+    {NW_EW_ISNAN, loop<T, IsNan>},
+    {NW_EW_ISINF, loop<T, IsInf>},
+    {NW_EW_ISFINITE, loop<T, IsFinite>},
     {NW_EW_EQ, loop<T, Equal>},
     {NW_EW_NE, loop<T, NotEqual>},
     {NW_EW_LT, loop<T, Less>},
@@ -171,8 +216,6 @@ constexpr Entry kLoops[] = {
     {NW_EW_LOGICAL_AND, loop<T, LogicalAnd>},
     {NW_EW_LOGICAL_OR, loop<T, LogicalOr>},
     {NW_EW_LOGICAL_XOR, loop<T, LogicalXor>},
-    {NW_EW_FMA, loop<T, Fma>},
-    {NW_EW_CLAMP, loop<T, Clamp>},
 };
 
 }  // namespace narrows::cpu::HWY_NAMESPACE

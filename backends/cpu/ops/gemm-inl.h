@@ -50,6 +50,76 @@ HWY_INLINE void PackRun(const GemmView& view, const T* base, int64_t position, i
   }
 }
 
+// Lanes(d) elements at p[0], p[kStep], ...; none past the last is read.
+template <int kStep, class D, class T>
+HWY_INLINE hn::Vec<D> LoadSteps(D d, const T* p, bool last) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kStep == 2) {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto low = LoadAs(d, p);
+    if (!last) return hn::ConcatEven(d, LoadAs(d, p + lanes), low);
+    const auto high = LoadAs(d, p + lanes - 1);
+    return hn::ConcatUpperLower(d, hn::ConcatOdd(d, high, high), hn::ConcatEven(d, low, low));
+  }
+#endif
+  (void)last;
+  return LoadAs(d, p);
+}
+
+// Panels side by side: panel p of `width` columns lies at dst + p * panel_stride, rows ld apart.
+template <class A>
+struct PanelRow {
+  A* dst;
+  int64_t panels, width, ld, panel_stride;
+};
+
+// Panels of kVectors whole vectors, all of one run. A row of all of them at a time: reads are long, and reach a page once.
+template <int kStep, size_t kVectors, class T, class D, class A = hn::TFromD<D>>
+void PackVectors(D d, const GemmView& view, int64_t k0, int64_t depth, const Run& run, PanelRow<A> out) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), last = (run.count - 1) * kStep;
+  int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
+  for (int64_t k = 0; k < depth; ++k, out.dst += out.ld) {
+    const T* row = static_cast<const T*>(view.base) + outer * view.depth_outer + run.offset;
+    int64_t position = inner * view.depth_step + view.origin + run.position;
+    const bool inside = view.extent == kUnbounded || (position >= 0 && position + last < view.extent);
+    A* dst = out.dst;
+    for (int64_t p = 0; p < out.panels; ++p, dst += out.panel_stride, position += kStep * out.width) {
+      if (!inside) {
+        PackRun(view, row, position, out.width, dst);
+        continue;
+      }
+      HWY_UNROLL(3)
+      for (size_t v = 0; v < kVectors; ++v) {
+        const int64_t at = static_cast<int64_t>(v) * lanes;
+        hn::StoreU(LoadSteps<kStep>(d, row + position + kStep * at, v + 1 == kVectors), d, dst + at);
+      }
+    }
+    if (++inner == view.depth_inner) inner = 0, ++outer;
+  }
+}
+
+// True where a panel's width is whole vectors, and the panels were packed.
+template <int kStep, class T, class A>
+bool PackWhole(const GemmView& view, int64_t k0, int64_t depth, const Run& run, const PanelRow<A>& out) {
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (out.width == 3 * lanes) return PackVectors<kStep, 3, T>(d, view, k0, depth, run, out), true;
+  if (out.width == 2 * lanes) return PackVectors<kStep, 2, T>(d, view, k0, depth, run, out), true;
+  if (out.width == lanes) return PackVectors<kStep, 1, T>(d, view, k0, depth, run, out), true;
+  if constexpr (hn::MaxLanes(d) * sizeof(A) > 16)
+    if (out.width * 2 == lanes) return PackVectors<kStep, 1, T>(hn::Half<decltype(d)>(), view, k0, depth, run, out), true;
+  return false;
+}
+
+// The same for panels of any run: those of one run are packed together, none where a panel has two.
+template <class T, class A>
+bool PackWholePanels(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, const PanelRow<A>& out) {
+  if (view.stride != 1 || (view.width_step != 1 && view.width_step != 2)) return false;
+  const Run run = {0, out.panels * out.width, j0 / view.width_inner * view.width_outer, j0 % view.width_inner * view.width_step};
+  if (j0 % view.width_inner + run.count > view.width_inner) return false;
+  return view.width_step == 1 ? PackWhole<1, T>(view, k0, depth, run, out) : PackWhole<2, T>(view, k0, depth, run, out);
+}
+
 // Row by row: for columns that lie close together.
 template <class T, class A>
 void PackRows(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
@@ -67,93 +137,155 @@ void PackRows(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Four (f32) or two (f64) rows of as many elements, transposed.
-template <class T>
-HWY_INLINE void Transpose(const T* const* p, float* dst, int64_t ld) {
-  const hn::FixedTag<float, 4> d;
-  const auto a = LoadAs(d, p[0]), b = LoadAs(d, p[1]), e = LoadAs(d, p[2]), f = LoadAs(d, p[3]);
-  const auto ab0 = hn::InterleaveLower(d, a, b), ab1 = hn::InterleaveUpper(d, a, b);
-  const auto ef0 = hn::InterleaveLower(d, e, f), ef1 = hn::InterleaveUpper(d, e, f);
-  hn::StoreU(hn::ConcatLowerLower(d, ef0, ab0), d, dst);
-  hn::StoreU(hn::ConcatUpperUpper(d, ef0, ab0), d, dst + ld);
-  hn::StoreU(hn::ConcatLowerLower(d, ef1, ab1), d, dst + 2 * ld);
-  hn::StoreU(hn::ConcatUpperUpper(d, ef1, ab1), d, dst + 3 * ld);
+// Vectors are made of blocks of 16 bytes: of kBlock elements.
+template <class A>
+inline constexpr size_t kBlock = 16 / sizeof(A);
+
+// v[c], c in [0, kBlock): in every block the elements of column c. Afterwards those of depth c.
+template <class D>
+HWY_INLINE void TransposeInBlocks(D d, hn::Vec<D>* v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    const auto a = v[0], b = v[1];
+    v[0] = hn::InterleaveLower(d, a, b), v[1] = hn::InterleaveUpper(d, a, b);
+  } else {
+    const hn::Repartition<double, D> pairs;
+    const auto ab0 = hn::BitCast(pairs, hn::InterleaveLower(d, v[0], v[1]));
+    const auto ab1 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[0], v[1]));
+    const auto ce0 = hn::BitCast(pairs, hn::InterleaveLower(d, v[2], v[3]));
+    const auto ce1 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[2], v[3]));
+    v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, ab0, ce0)), v[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab0, ce0));
+    v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, ab1, ce1)), v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab1, ce1));
+  }
 }
-HWY_INLINE void Transpose(const double* const* p, double* dst, int64_t ld) {
-  const hn::FixedTag<double, 2> d;
-  const auto a = hn::LoadU(d, p[0]), b = hn::LoadU(d, p[1]);
-  hn::StoreU(hn::InterleaveLower(d, a, b), d, dst);
-  hn::StoreU(hn::InterleaveUpper(d, a, b), d, dst + ld);
+
+// One, two or four vectors kBlock apart, of as many blocks: block j of vector i to block i of vector j.
+template <size_t kBlocks, class D>
+HWY_INLINE void TransposeBlocks(D d, hn::Vec<D>* v) {
+  constexpr size_t kStep = kBlock<hn::TFromD<D>>;
+  if constexpr (kBlocks == 2) {
+    const auto a = v[0], b = v[kStep];
+    v[0] = hn::ConcatLowerLower(d, b, a), v[kStep] = hn::ConcatUpperUpper(d, b, a);
+  } else if constexpr (kBlocks == 4) {
+    const auto a = v[0], b = v[kStep], c = v[2 * kStep], e = v[3 * kStep];
+    const auto ac0 = hn::ConcatLowerLower(d, c, a), ac1 = hn::ConcatUpperUpper(d, c, a);
+    const auto be0 = hn::ConcatLowerLower(d, e, b), be1 = hn::ConcatUpperUpper(d, e, b);
+    v[0] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(be0), ac0), v[kStep] = hn::OddEvenBlocks(be0, hn::SwapAdjacentBlocks(ac0));
+    v[2 * kStep] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(be1), ac1);
+    v[3 * kStep] = hn::OddEvenBlocks(be1, hn::SwapAdjacentBlocks(ac1));
+  }
+}
+
+// A square of as many columns as a vector has lanes: column[c][0 .. lanes) to dst[0 .. lanes)[c].
+template <class T, class D, class A = hn::TFromD<D>>
+HWY_INLINE void TransposeSquare(D d, const T* const* column, int64_t position, A* dst, int64_t ld) {
+  constexpr size_t kLanes = hn::MaxLanes(D()), kBlocks = kLanes / kBlock<A>;
+  hn::Vec<D> v[kLanes];
+  HWY_UNROLL(16)
+  for (size_t c = 0; c < kLanes; ++c) v[c] = LoadAs(d, column[c] + position);
+  HWY_UNROLL(4)
+  for (size_t b = 0; b < kBlocks; ++b) TransposeInBlocks(d, v + b * kBlock<A>);
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < kBlock<A>; ++i) TransposeBlocks<kBlocks>(d, v + i);
+  HWY_UNROLL(16)
+  for (size_t k = 0; k < kLanes; ++k) hn::StoreU(v[k], d, dst + static_cast<int64_t>(k) * ld);
 }
 #endif
 
 // Columns j0 .. j0 + N of `length` consecutive ki from `inner` on, at consecutive addresses.
 template <int N, class T, class A>
-HWY_INLINE void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, A* dst, int64_t ld) {
-  const T* column[N];  // its position 0
-  int64_t position[N];
+void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, A* dst, int64_t ld) {
+  const T* column[N];              // its element at `inner`
   int64_t low = 0, high = length;  // where every column is inside
+  int64_t position[N];
   for (int c = 0; c < N; ++c) {
     const int64_t jo = (j0 + c) / view.width_inner, ji = (j0 + c) % view.width_inner;
     position[c] = inner * view.depth_step + ji * view.width_step + view.origin;
-    column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer;
+    column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer + position[c];
     if (view.extent == kUnbounded) continue;
     low = std::max(low, -position[c]);
     high = std::min(high, view.extent - position[c]);
   }
   const auto element = [&](int64_t i, int c) {
     const bool inside = view.extent == kUnbounded || (position[c] + i >= 0 && position[c] + i < view.extent);
-    dst[i * ld + c] = inside ? read(column[c] + (position[c] + i)) : A{0};
+    dst[i * ld + c] = inside ? read(column[c] + i) : A{0};
   };
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  if constexpr (N == 16 / sizeof(A)) {
+  if constexpr (N > 1) {
     for (; i < std::min(low, length); ++i)
       for (int c = 0; c < N; ++c) element(i, c);
-    for (; i + N <= high; i += N) {
-      const T* p[N];
-      for (int c = 0; c < N; ++c) p[c] = column[c] + (position[c] + i);
-      Transpose(p, dst + i * ld, ld);
-    }
+    for (; i + N <= high; i += N) TransposeSquare<T>(hn::CappedTag<A, N>(), column, i, dst + i * ld, ld);
+    constexpr int kSmall = static_cast<int>(kBlock<A>);
+    for (; N > kSmall && i + kSmall <= high; i += kSmall)
+      for (int c = 0; c < N; c += kSmall) TransposeSquare<T>(hn::CappedTag<A, kSmall>(), column + c, i, dst + i * ld + c, ld);
   }
 #endif
   for (; i < length; ++i)
     for (int c = 0; c < N; ++c) element(i, c);
 }
 
+// Columns in squares of N, what is left in smaller ones.
+template <int N, class T, class A>
+void PackSquares(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, int64_t count, A* dst,
+                 int64_t ld) {
+  int64_t j = 0;
+  for (; j + N <= count; j += N) PackColumns<N, T>(view, outer, inner, length, j0 + j, dst + j, ld);
+  if constexpr (N > 1)
+    if (j < count)
+      PackSquares<(N > 16 / static_cast<int>(sizeof(A)) ? N / 2 : 1), T>(view, outer, inner, length, j0 + j, count - j, dst + j,
+                                                                         ld);
+}
+
 // Column by column: for depth that lies contiguous.
 template <class T, class A>
 void PackTransposed(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
-  constexpr int kBlock = 16 / sizeof(A);
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<A>()));
   int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
   for (int64_t k = 0, length; k < depth; k += length, inner = 0, ++outer) {
     length = std::min(depth - k, view.depth_inner - inner);
-    int64_t j = 0;
-    for (; j + kBlock <= count; j += kBlock) PackColumns<kBlock, T>(view, outer, inner, length, j0 + j, dst + k * ld + j, ld);
-    for (; j < count; ++j) PackColumns<1, T>(view, outer, inner, length, j0 + j, dst + k * ld + j, ld);
+    PackSquares<kLanes, T>(view, outer, inner, length, j0, count, dst + k * ld, ld);
   }
   for (int64_t k = 0; count < width && k < depth; ++k)
     for (int64_t j = count; j < width; ++j) dst[k * ld + j] = A{0};
 }
 
-template <class T, class A = Accumulate<T>>
-void PackAs(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
+// One panel: columns j0 .. j0 + count, and zeros up to `width`.
+template <class T, class A>
+void PackPanel(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
   const bool rows_contiguous = view.width_step == 1 && view.stride == 1 && view.width_inner >= std::min<int64_t>(count, 8);
   const bool depth_contiguous = view.depth_step == 1 && view.stride == 1;
   if (depth_contiguous && !rows_contiguous && view.depth_inner >= 8) {
     PackTransposed<T>(view, k0, depth, j0, count, width, dst, ld);
-  } else {
+  } else if (count < width || !PackWholePanels<T>(view, k0, depth, j0, PanelRow<A>{dst, 1, width, ld, 0})) {
     PackRows<T>(view, k0, depth, j0, count, width, dst, ld);
   }
 }
 
-inline void Pack(const GemmView& v, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, float* dst, int64_t ld) {
-  if (v.dtype == Dtype::f16) return PackAs<f16>(v, k0, depth, j0, count, width, dst, ld);
-  if (v.dtype == Dtype::bf16) return PackAs<bf16>(v, k0, depth, j0, count, width, dst, ld);
-  PackAs<float>(v, k0, depth, j0, count, width, dst, ld);
+// Columns j0 .. j0 + count in panels of out.width; the last one may hold fewer, and is filled with zeros.
+template <class T, class A = Accumulate<T>>
+void PackAs(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, PanelRow<A> out) {
+  const auto lanes = std::min(out.width, static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>())));
+  while (count > 0) {
+    // As many whole panels as lie in one run.
+    const int64_t left = view.width_inner - j0 % view.width_inner;
+    out.panels = std::min(count, left) / out.width;
+    if (out.panels < 2 || !PackWholePanels<T>(view, k0, depth, j0, out)) {
+      // The last one ends with its last vector.
+      PackPanel<T>(view, k0, depth, j0, std::min(count, out.width), std::min(out.width, round_up(count, lanes)), out.dst, out.ld);
+      out.panels = 1;
+    }
+    const int64_t done = out.panels * out.width;
+    j0 += done, count -= done, out.dst += out.panels * out.panel_stride;
+  }
 }
-inline void Pack(const GemmView& v, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, double* dst, int64_t ld) {
-  PackAs<double>(v, k0, depth, j0, count, width, dst, ld);
+
+inline void Pack(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, const PanelRow<float>& out) {
+  if (view.dtype == Dtype::f16) return PackAs<f16>(view, k0, depth, j0, count, out);
+  if (view.dtype == Dtype::bf16) return PackAs<bf16>(view, k0, depth, j0, count, out);
+  PackAs<float>(view, k0, depth, j0, count, out);
+}
+inline void Pack(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, const PanelRow<double>& out) {
+  PackAs<double>(view, k0, depth, j0, count, out);
 }
 
 // ---- micro-kernel: tile (+)= a panel * b panel, every element one chain of multiply-adds in the order of k

@@ -1,9 +1,7 @@
 // gemm.cpp -- how a product is cut into tasks, and what one task does. Step 5 of a tensor's path.
-// A task is a block of rows by a group of column panels: it packs its rows of a, then one panel of b after the other, and
-// multiplies. Tasks share nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
+// A task is a block of rows by a group of column panels: it packs its rows of a and its panels of b, and multiplies. Tasks share
+// nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
 #include "gemm.h"
-
-#include <numeric>
 
 #include "../targets.h"
 
@@ -16,42 +14,36 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
+// dst[i * stride] = row[i] + bias.
+template <class T, class A = Accumulate<T>>
+HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t stride) {
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  if (stride == 1)
+    for (; i + lanes <= count; i += lanes) StoreAs(d, hn::Add(hn::LoadU(d, row + i), hn::Set(d, bias)), dst + i);
+  for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
+}
+
 template <class T>
-void StoreTile(const GemmProblem& problem, void* tile_data, int64_t row, int64_t rows, int64_t panel, int64_t ld) {
+void StoreTile(const GemmProblem& problem, const void* tile_data, int64_t row, int64_t rows, int64_t panel, int64_t ld) {
+  using A = Accumulate<T>;
   const GemmOutput& out = problem.output;
-  auto* tile = static_cast<Accumulate<T>*>(tile_data);
+  const auto* tile = static_cast<const A*>(tile_data);
   const int64_t column = panel * ld, columns = std::min(ld, problem.columns - column);
-  for (int64_t r = 0; r < rows; ++r, tile += ld) {
-    if (out.bias != nullptr) {
-      const auto bias = read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
-      for (int64_t j = 0; j < columns; ++j) tile[j] += bias;
-    }
-    T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
-    for (int64_t j = 0, count; j < columns; j += count) {
-      const int64_t outer = (column + j) / out.column_inner, inner = (column + j) % out.column_inner;
-      count = std::min(columns - j, out.column_inner - inner);
-      StoreRow(tile + j, count, base + outer * out.column_outer_stride + inner * out.column_stride, out.column_stride);
+  for (int64_t j = 0, count; j < columns; j += count) {
+    const int64_t outer = (column + j) / out.column_inner, inner = (column + j) % out.column_inner;
+    count = std::min(columns - j, out.column_inner - inner);
+    T* base = static_cast<T*>(out.base) + outer * out.column_outer_stride + inner * out.column_stride;
+    for (int64_t r = 0; r < rows; ++r) {
+      // Without a bias -0, not 0, is what leaves every sum as it is.
+      const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
+      StoreSums(tile + r * ld + j, bias, count, base + (row + r) * out.row_stride, out.column_stride);
     }
   }
 }
 
-// Vectors of a panel that hold columns: the first column and the number of columns of each. `together` of them are neighbours
-// and packed at once.
-struct PanelVectors {
-  int64_t num = 0, together = 1, first[3], count[3];
-  PanelVectors(const GemmProblem& problem, int64_t panel, int64_t lanes) {
-    for (int64_t v = 0; v < 3; ++v) {
-      first[v] = problem.interleaved ? v * problem.columns + panel * lanes : (panel * 3 + v) * lanes;
-      const int64_t end = problem.interleaved ? (v + 1) * problem.columns : problem.columns;
-      count[v] = std::clamp<int64_t>(end - first[v], 0, lanes);
-      if (count[v] > 0) num = v + 1;
-    }
-    if (!problem.interleaved) together = num;
-  }
-  int64_t Columns(int64_t v) const { return together == 1 ? count[v] : std::accumulate(count, count + together, int64_t{0}); }
-};
-
-// One task's view of its scratch: packed rows of a, a packed panel of b, and sums, tile after tile.
+// One task's view of its scratch: packed rows of a, packed panels of b, and sums, tile after tile.
 template <class A>
 class Task {
  public:
@@ -86,24 +78,33 @@ class Task {
   static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
 
   void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first, bool last) {
-    for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
-      const int64_t rows = std::min(kTileRows, row_end_ - row);
-      Pack(segment.a, k, depth, row, rows, Height(rows), a_ + (row - row_begin_) * depth, Height(rows));
-    }
-    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) {
-      const PanelVectors vectors(problem_, panel, lanes());
-      for (int64_t v = 0; v < vectors.num; v += vectors.together)
-        Pack(segment.b, k, depth, vectors.first[v], vectors.Columns(v), vectors.together * lanes(), b_ + v * lanes(), ld());
-      MultiplyPanel(panel, vectors.num, depth, first, last);
-    }
+    PackRowsOfA(segment.a, k, depth);
+    PackPanelsOfB(segment.b, k, depth);
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first, last);
   }
 
-  void MultiplyPanel(int64_t panel, int64_t vectors, int64_t depth, bool first, bool last) {
+  void PackRowsOfA(const GemmView& view, int64_t k, int64_t depth) {
+    const int64_t rows = row_end_ - row_begin_, whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
+    Pack(view, k, depth, row_begin_, whole, {a_, 0, kTileRows, kTileRows, kTileRows * depth});
+    if (whole < rows) Pack(view, k, depth, row_begin_ + whole, rows - whole, {a_ + whole * depth, 0, height, height, 0});
+  }
+
+  void PackPanelsOfB(const GemmView& view, int64_t k, int64_t depth) {
+    const int64_t width = problem_.interleaved ? lanes() : ld(), first = panel_begin_ * width;
+    const int64_t count = std::min(panel_end_ * width, problem_.columns) - first;
+    for (int64_t range = 0; range < (problem_.interleaved ? 3 : 1); ++range)
+      Pack(view, k, depth, range * problem_.columns + first, count, {b_ + range * lanes(), 0, width, ld(), depth * ld()});
+  }
+
+  void MultiplyPanel(int64_t panel, int64_t depth, bool first, bool last) {
+    const int64_t index = panel - panel_begin_;
+    const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
     for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
       const int64_t rows = std::min(kTileRows, row_end_ - row);
       A* tile = sums_;
-      if (layout_.split_depth) tile += ((panel - panel_begin_) * layout_.block_rows + row - row_begin_) * ld();
-      ChooseMicroKernel<A>(Height(rows), vectors)(a_ + (row - row_begin_) * depth, b_, depth, tile, !first);
+      if (layout_.split_depth) tile += (index * layout_.block_rows + row - row_begin_) * ld();
+      const A *a = a_ + (row - row_begin_) * depth, *b = b_ + index * depth * ld();
+      ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, !first);
       if (last) Store(tile, row, rows, panel);
     }
   }
@@ -146,13 +147,15 @@ namespace {
 HWY_EXPORT(GemmTask);
 HWY_EXPORT(TileOf);
 
-// A task's block is at most this big: packing then costs little beside multiplying, and sums stay in a second-level cache.
-constexpr int64_t kBlockRows = 192, kGroupColumns = 480;
+// A task's block is at most this big: packing then costs little beside multiplying, and its packed columns and its sums stay in a
+// second-level cache.
+constexpr int64_t kBlockRows = 256, kGroupColumns = 480, kGroupBytes = 512 * 1024;
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive.
-void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
+void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t threads) {
   l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
-  l.group_panels = std::max<int64_t>(1, kGroupColumns / l.tile.columns);
+  const int64_t column_bytes = (depth + (l.split_depth ? l.block_rows : 0)) * size_of(l.accumulate);
+  l.group_panels = std::max<int64_t>(1, std::min(kGroupColumns, kGroupBytes / column_bytes) / l.tile.columns);
   l.group_panels = ceil_div(panels, ceil_div(panels, l.group_panels));
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
   while (threads > 1 && tasks() < 3 * threads) {
@@ -179,12 +182,12 @@ GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t probl
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
-  cut(l, rows, panels, instance.num_threads());
   l.split_depth = ceil_div(depth0, kDepthBlock) + ceil_div(depth1, kDepthBlock) > 1;
   const int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(accumulate);
+  cut(l, rows, panels, block, instance.num_threads());
   const int64_t tiles = l.split_depth ? l.block_rows * l.group_panels : l.tile.rows;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
-  l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.tile.columns * block * size));
+  l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
   l.task_cost = static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
   l.workspace_size =

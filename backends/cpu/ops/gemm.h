@@ -14,7 +14,7 @@ namespace narrows::cpu {
 inline constexpr int64_t kUnbounded = -1;
 
 // Longest range of k that is packed at once; longer sums are cut evenly.
-inline constexpr int64_t kDepthBlock = 384;
+inline constexpr int64_t kDepthBlock = 256;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
 // k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at
