@@ -106,14 +106,17 @@ TEST_CASE("bench: conv1d", "[.bench][conv1d]") {
       bench_conv1d(("signal K" + std::to_string(taps)).c_str(), {.length = length, .taps = taps, .pad_right = taps - 1}, dtype, 1);
     if (on_cpu()) {
       bench_conv1d("depthwise B4 C256 L4096 K4",
-                   {.batch = 4, .channels = 256, .length = 4096, .filters = 256, .taps = 4, .groups = 256, .pad_left = 3}, dtype, 3);
+                   {.batch = 4, .channels = 256, .length = 4096, .filters = 256, .taps = 4, .groups = 256, .pad_left = 3}, dtype,
+                   3);
       bench_conv1d("dense B4 C64->64 L4096 K3",
                    {.batch = 4, .channels = 64, .length = 4096, .filters = 64, .taps = 3, .pad_left = 1, .pad_right = 1}, dtype, 3);
     } else {
       bench_conv1d("depthwise B8 C2048 L2048 K4",
-                   {.batch = 8, .channels = 2048, .length = 2048, .filters = 2048, .taps = 4, .groups = 2048, .pad_left = 3}, dtype, 3);
+                   {.batch = 8, .channels = 2048, .length = 2048, .filters = 2048, .taps = 4, .groups = 2048, .pad_left = 3}, dtype,
+                   3);
       bench_conv1d("dense B16 C256->256 L4096 K3",
-                   {.batch = 16, .channels = 256, .length = 4096, .filters = 256, .taps = 3, .pad_left = 1, .pad_right = 1}, dtype, 3);
+                   {.batch = 16, .channels = 256, .length = 4096, .filters = 256, .taps = 3, .pad_left = 1, .pad_right = 1}, dtype,
+                   3);
     }
   }
 }

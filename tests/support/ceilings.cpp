@@ -95,7 +95,8 @@ double measure_matrix(DType dtype) {
   const auto [data, compute] = types->second;
   const double seconds = seconds_of(stream, 4, [&, data = data, compute = compute] {
     return cublas("cublasGemmEx", handle, 0, 0, kSide, kSide, kSide, alpha, static_cast<const void*>(a.dl()->data), data, kSide,
-                  static_cast<const void*>(a.dl()->data), data, kSide, beta, static_cast<void*>(c.dl()->data), data, kSide, compute, -1);
+                  static_cast<const void*>(a.dl()->data), data, kSide, beta, static_cast<void*>(c.dl()->data), data, kSide, compute,
+                  -1);
   });
   cublas("cublasDestroy_v2", handle);
   return seconds == 0 ? 0 : 2.0 * kSide * kSide * kSide / seconds;
