@@ -98,8 +98,8 @@ int32_t ordinal(const CallFrame* frame) {
 }
 
 void* aligned(void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  return reinterpret_cast<void*>((address + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN);
+  const auto past = reinterpret_cast<uintptr_t>(data) % NW_WORKSPACE_ALIGN;
+  return static_cast<char*>(data) + (past == 0 ? 0 : NW_WORKSPACE_ALIGN - past);
 }
 
 // Runs on XLA's stream with XLA's memory as workspace.
