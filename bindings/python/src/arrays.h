@@ -79,8 +79,6 @@ bool torch_stream(DLDevice device, void** stream);
 // output.torch_arguments; a new reference. NULL: exception set.
 PyObject* torch_empty_arguments(const OutputSpec& output);
 PyObject* torch_empty(const OutputSpec& output, DLDevice device);
-// On the CPU without Python. False: there is no such way; else *result is the tensor, or NULL and an exception is set.
-bool torch_empty_cpu(const nw_spec& spec, PyObject** result);
 
 // ---- NumPy ----
 

@@ -212,8 +212,6 @@ PyObject* torch_empty_arguments(const OutputSpec& output) {
 
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
-  PyObject* made = nullptr;
-  if (t != nullptr && t->api != nullptr && device.device_type == kDLCPU && torch_empty_cpu(output.spec, &made)) return made;
   PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
   if (dtype == nullptr) return nullptr;
   PyObject* const quick = output.torch_arguments ? quick_empty(*t, device) : nullptr;
