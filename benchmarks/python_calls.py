@@ -96,10 +96,8 @@ def jax_rows(jax):
 
 def lltm_gpu_rows(torch):
     """The same rows, of tensors that are made on the GPU."""
-    torch.set_default_device("cuda")
-    rows = [(name, functions, arguments, {"sync": torch.cuda.synchronize}) for name, functions, arguments in lltm_rows(torch)]
-    torch.set_default_device("cpu")
-    return rows
+    with torch.device("cuda"):
+        return [(name, functions, arguments, {"sync": torch.cuda.synchronize}) for name, functions, arguments in lltm_rows(torch)]
 
 
 def lltm_rows(torch):

@@ -30,7 +30,12 @@ struct Instance {
   Device& device(int32_t id) const;  // opens it if need be
   int32_t count() const;
   int32_t add(std::unique_ptr<Slot> slot);
-  Device& device(const nw_sig& sig) const { return device(sig.device.device_id); }
+  // That a call is planned on; refused if it is gone.
+  Device& device(const nw_sig& sig) const {
+    Device& found = device(sig.device.device_id);
+    found.refuse_if_lost();
+    return found;
+  }
 
   nw_vulkan extension;  // of this instance
 

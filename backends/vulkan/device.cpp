@@ -65,7 +65,8 @@ Device::~Device() { close(); }
 
 void Device::close() {
   const bool lost = is_lost();
-  if (!lost && !adopted_) (void)vk.vkDeviceWaitIdle(handle);
+  if (!lost && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
+    gone_.store("was lost before", std::memory_order_relaxed);
   {
     const std::lock_guard lock(streams_mutex_);
     streams_.clear();  // each waits for its work
@@ -99,12 +100,12 @@ bool Device::runs_long_loops() {
   std::call_once(loops_tried_, [&] {
     uint32_t expected = 1, got = 0;
     for (uint32_t i = 0; i < kCount; ++i) expected = expected * 1664525 + 1013904223;
+    const Kernel kernel = kernels_->get(shaders::long_loop);
     const struct {
       Address to;
       uint32_t count, padding;
     } push{default_stream_->allocate(sizeof got), kCount, 0};
     if (push.to == 0) refuse(NW_OUT_OF_MEMORY, -1, "vulkan: there is no room on device %d to try how long its loops run", id);
-    const Kernel kernel = kernels_->get(shaders::long_loop);
     default_stream_->record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
     default_stream_->copy_to_host(&got, push.to, sizeof got);
     default_stream_->free(push.to);
@@ -115,11 +116,10 @@ bool Device::runs_long_loops() {
 
 void Device::check_loops(double iterations) {
   constexpr double kFewest = 65535;  // that any driver ends them after
-  if (iterations < kFewest || runs_long_loops()) return;
+  if (iterations < kFewest || !physical.is_cpu() || runs_long_loops()) return;
   refuse(NW_UNSUPPORTED, -1,
-         "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of Mesa 25 it is "
-         "known "
-         "not to)",
+         "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of "
+         "Mesa 25 it is known not to)",
          iterations, physical.properties.deviceName, physical.properties12.driverInfo);
 }
 

@@ -212,6 +212,7 @@ def test_a_stream_lives_as_long_as_what_was_made_on_it():
     alive = weakref.ref(stream)
     made = [narrows.empty(3, stream=stream), narrows.from_dlpack(np.ones(3, "float32")).to("cpu", stream)]
     made += [narrows.add(made[0], 1), narrows.add(narrows.empty(3), 1, stream=stream)]
+    made += [made[0].view("int32"), narrows.add(made[0].view("int32"), 1)]
     del stream
     while made:
         gc.collect()

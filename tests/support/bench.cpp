@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBatchSeconds = 0.01, kTotalSeconds = 0.5;
 constexpr size_t kFewestBatches = 5;
-constexpr int64_t kMostRuns = 5000;  // of a graph: its nodes
+constexpr int64_t kMostRuns = 100'000, kMostNodes = 5000;  // of a batch; of a graph
 
 std::function<void(const Measurement&)>& sink() {
   static std::function<void(const Measurement&)> set;
@@ -87,7 +87,7 @@ void measure(const std::string& name, const Call& call, double bytes, double ope
   Repeated repeated(call.raw);
   repeated.batch();
   const double once = std::max(repeated.batch(), 1e-9);
-  const auto runs = std::clamp<int64_t>(static_cast<int64_t>(kBatchSeconds / once), 1, kMostRuns);
+  const auto runs = std::clamp<int64_t>(static_cast<int64_t>(kBatchSeconds / once), 1, device().device_type == kDLCUDA ? kMostNodes : kMostRuns);
   repeated.prepare(runs);
   repeated.batch();
   std::vector<double> seconds;

@@ -202,6 +202,7 @@ TEST_CASE("adopt_device: a device of the application's, of which ids are not use
   CHECK(vulkan.release_device(vulkan.self, id, &error) == NW_DEVICE_LOST);
   CHECK(add(rt, id, data, data, data, 1000, &error) == NW_DEVICE_LOST);
   CHECK(std::strstr(error.message, "was released") != nullptr);
+  CHECK(add(rt, id, data, data, data, 999, &error) == NW_DEVICE_LOST);  // nor is anything planned on it
   int32_t next = -1;
   REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &next, &error) == NW_OK);
   CHECK(next == id + 1);

@@ -116,16 +116,10 @@ void plan_rows(ElementwisePlan* plan) {
 // (measured on Zen 4 with 32 MB: half as fast up to 24 MB, the same at 40, then up to 1.5 times as fast), and where the output is a
 // good part of them. What is computed in place is in the caches already.
 bool worth_streaming(const Request& r, const ElementwisePlan& plan) {
-  constexpr int64_t kBytes = 32 << 20;
-  const auto bytes = [&](int k) {
-    int64_t total = plan.operand[k].size;
-    for (int d = 0; d < plan.blocks.ndim; ++d)
-      if (plan.blocks.stride[k][d] != 0) total *= plan.blocks.extent[d];
-    return total;
-  };
+  const auto bytes = [&](int k) { return touched_bytes(plan.blocks, k, plan.operand[k].size); };
   int64_t total = 0;
   for (int k = 0; k <= plan.num_inputs; ++k) total += bytes(k);
-  return total >= kBytes && bytes(plan.num_inputs) >= total / 4 && output(r.sig, 0).alias_of < 0;
+  return total >= kBytesWorthStreaming && bytes(plan.num_inputs) >= total / 4 && output(r.sig, 0).alias_of < 0;
 }
 
 void plan_variant(const Request& r, ElementwisePlan* plan) {
@@ -133,7 +127,7 @@ void plan_variant(const Request& r, ElementwisePlan* plan) {
   const bool can_stream = HWY_ARCH_X86 && (plan->flat || plan->by_rows) && is_run(*plan, plan->num_inputs);
   if (forced == kStream && plan->blocks.count > 0 && !can_stream)
     refuse(NW_UNSUPPORTED, static_cast<int32_t>(r.sig.num_inputs),
-           "%s: kernel 'stream' needs x86-64 and an aligned output with rows of 64 elements or more", r.sig.op);
+           "%s: kernel 'stream' needs x86-64 and an aligned output that is one run, or has rows of 64 elements or more and no transposed operand", r.sig.op);
   plan->streamed = forced == kStream || (forced < 0 && can_stream && worth_streaming(r, *plan));
   if (forced == kScalar) {
     plan->blocks.set_block(1, 1);

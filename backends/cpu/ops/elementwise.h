@@ -57,6 +57,7 @@ Copy copy_kernel(const Instance& instance, int64_t size);
 // ---- sums ----
 
 constexpr int64_t kTileBytes = 4096;
+constexpr int64_t kBytesWorthStreaming = 32 << 20;  // of a call: elementwise.cpp says why
 constexpr int64_t kMostSums = kTileBytes / 4;
 
 // A sum per element that is kept of a block, with what rounding took from it. Adding up f32 in f64 takes nothing worth keeping.
@@ -124,6 +125,9 @@ struct Block {
   char* address[kMaxOperands];
 };
 Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t index);
+
+// Bytes of operand k, of elements of so many bytes: along a dimension that it is broadcast along, one element.
+int64_t touched_bytes(const Blocks& blocks, int k, int64_t size);
 
 // Two tiles for one operand: as stored, and as computed.
 struct Tiles {

@@ -179,17 +179,14 @@ bool forced_scalar(const Request& r) { return forced_kernel(r.sig, kKernels) == 
 
 // As in elementwise: see there.
 bool worth_streaming(const Request& r, const MapPass& map, const nw_tensor_sig* const* tensors) {
-  constexpr int64_t kBytes = 16 << 20;
-  int64_t elements = 1, bytes = 0, out = 0;
-  for (int d = 0; d < map.blocks.ndim; ++d) elements *= map.blocks.extent[d];
+  int64_t bytes = 0, out = 0;
   for (int k = 0; k < kInputs + map.num_outputs; ++k) {
     if (tensors[k] == nullptr) continue;
-    const int64_t size = elements * size_of(dtype_of(r.sig, static_cast<uint32_t>(tensors[k] - r.sig.tensors)));
-    bytes += size;
-    if (k >= kInputs) out += size;
-    if (k >= kInputs && tensors[k]->alias_of >= 0) return false;
+    const int64_t size = size_of(dtype_of(r.sig, static_cast<uint32_t>(tensors[k] - r.sig.tensors)));
+    bytes += touched_bytes(map.blocks, k, size);
+    if (k >= kInputs) out += touched_bytes(map.blocks, k, size);
   }
-  return bytes >= kBytes && out >= bytes / 4;
+  return bytes >= kBytesWorthStreaming && out >= bytes / 4;
 }
 
 void plan_map(const Request& r, BackwardPlan* plan) {
@@ -219,10 +216,7 @@ void plan_sum(const Request& r, BackwardPlan* plan, SumPass* pass) {
   plan_blocks(r, tensors, access, kInputs + 1, kInputs, &pass->blocks);
   Blocks& blocks = pass->blocks;
   for (int d = 0; d < blocks.ndim; ++d) pass->kept[d] = blocks.stride[kInputs][d] != 0;
-  constexpr int64_t kInPlace = 16384;
-  const Operand& grad = plan->inputs[0];
-  const bool in_place = pass->gradient.same && grad.convert == nullptr && grad.aligned && blocks.stride[0][0] == grad.size;
-  const int64_t most = in_place && !pass->kept[0] ? kInPlace : kTileBytes / size_of(r.compute);
+  const int64_t most = kTileBytes / size_of(r.compute);  // in place too: alignment must not change the order of a sum
   if (blocks.rows == 1 || blocks.rows * blocks.columns > most) blocks.set_block(1, most);
   if (forced_scalar(r)) blocks.set_block(1, 1);
   pass->num_sums = (pass->kept[1] ? blocks.rows : 1) * (pass->kept[0] ? blocks.columns : 1);

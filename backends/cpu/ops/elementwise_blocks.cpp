@@ -86,6 +86,12 @@ Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t 
   return block;
 }
 
+int64_t touched_bytes(const Blocks& blocks, int k, int64_t size) {
+  for (int d = 0; d < blocks.ndim; ++d)
+    if (blocks.stride[k][d] != 0) size *= blocks.extent[d];
+  return size;
+}
+
 namespace {
 
 // Repeats the first `have` bytes of a tile until `want` are there.

@@ -162,7 +162,8 @@ void half_loop(const void* const* in, void* out, int64_t n) {
 
 // ---- floating point to integers, by vectors ----
 
-// To int32, or int64 from f64: Highway's conversions saturate, those that it emulates not at every limit.
+// To int32, or int64 from f64: Highway's conversions saturate; those that it emulates do not at every limit, and
+// there the plain loop does all.
 template <class From, class To>
 void whole_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);

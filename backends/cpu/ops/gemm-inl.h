@@ -264,13 +264,14 @@ void PackPanel(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int6
 // Columns j0 .. j0 + count in panels of out.width; the last one may hold fewer, and is filled with zeros.
 template <class T, class A = Accumulate<T>>
 void PackAs(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, PanelRow<A> out) {
-  const auto lanes = std::min(out.width, static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>())));
+  // Of a every row is multiplied, of b whole vectors are.
+  const auto lanes = out.width <= kTileRows ? out.width : static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>()));
   while (count > 0) {
     // As many whole panels as lie in one run.
     const int64_t left = view.width_inner - j0 % view.width_inner;
     out.panels = std::min(count, left) / out.width;
     if (out.panels < 2 || !PackWholePanels<T>(view, k0, depth, j0, out)) {
-      // The last one ends with its last vector.
+      // The last one ends with what is multiplied.
       PackPanel<T>(view, k0, depth, j0, std::min(count, out.width), std::min(out.width, round_up(count, lanes)), out.dst, out.ld);
       out.panels = 1;
     }

@@ -69,6 +69,8 @@ def devices():
 class Stream:
     """A stream of a device, made and destroyed here. ``handle`` is the native one; on the CPU it is 0 and all is done at once."""
 
+    __slots__ = ("__weakref__", "device", "handle")
+
     def __init__(self, device="cpu"):
         self.device = Device(device)
         self.handle = _narrows.stream("create", self.device.type, self.device.id) or 0

@@ -36,7 +36,7 @@ struct OutputSpec {
 
   nw_spec spec;
   Ref shape, strides;
-  Ref torch_arguments;  // what torch_empty() calls torch with on the CPU; set by the first call that needs it
+  Ref torch_arguments;  // what torch_empty() calls torch with; set by the first call that needs it
 };
 
 // One tensor of a call, with its own copy of shape and strides, so that nothing moves when the GIL is released.

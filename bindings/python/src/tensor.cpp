@@ -233,7 +233,16 @@ CopyStreams copy_streams(const Tensor* to, PyObject* source, const DLTensor& fro
   return {to->dl.device, to->stream, own_stream(source)};
 }
 
+// Streams wait for each other on one device; between two the host waits.
+int32_t copy_between_devices(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams, nw_error* error) {
+  int32_t status = streams.copy == streams.source ? NW_OK : nw_stream_sync(rt, from.device, streams.source, error);
+  if (status == NW_OK) status = nw_copy(rt, to.device, address(to), from.device, address(from), bytes_of(to), streams.copy, error);
+  return status == NW_OK ? nw_stream_sync(rt, to.device, streams.copy, error) : status;
+}
+
 int32_t copy_in_order(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams, nw_error* error) {
+  if (to.device.device_type == from.device.device_type && to.device.device_id != from.device.device_id)
+    return copy_between_devices(rt, to, from, streams, error);
   const bool two = streams.copy != streams.source;
   int32_t status = two ? nw_stream_wait(rt, streams.device, streams.copy, streams.source, error) : NW_OK;
   if (status == NW_OK) status = nw_copy(rt, to.device, address(to), from.device, address(from), bytes_of(to), streams.copy, error);
@@ -277,6 +286,7 @@ PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
   own_layout(view, t->dl);
   view->dl.dtype = dtype;
   view->stream = t->stream;
+  view->keeps = t->keeps == nullptr ? nullptr : Ref::borrow(t->keeps).release();
   view->read_only = t->read_only;
   view->owner = Ref::borrow(self).release();
   return reinterpret_cast<PyObject*>(view);

@@ -18,7 +18,7 @@ struct Torch {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
-  int8_t (*current_gpu)() = nullptr;  // where empty_cuda allocates
+  int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
   PyObject* dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -58,7 +58,7 @@ Torch* load() {
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
   if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
-    t->current_gpu = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda14current_deviceEv"));
+    t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY))
@@ -199,7 +199,8 @@ namespace {
 PyObject* quick_empty(const Torch& t, DLDevice device) {
   if (device.device_type == kDLCPU) return t.empty_cpu;
   if (device.device_type != kDLCUDA || t.current_gpu == nullptr) return nullptr;
-  return t.current_gpu() == device.device_id ? t.empty_cuda : nullptr;
+  int8_t current = -1;
+  return t.current_gpu(&current) == 0 && current == device.device_id ? t.empty_cuda : nullptr;
 }
 
 }  // namespace
