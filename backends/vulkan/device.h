@@ -59,8 +59,8 @@ class Device {
   // Waits for its work, destroys all that was made on it, and is as good as lost. Plans may outlive that.
   void close();
 
-  // On a CPU that plays the device: refuses work of which a thread takes so many iterations of loops, counted together, where the driver ends them before: Mesa's
-  // llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
+  // On a CPU that plays the device: refuses work of which a thread takes so many iterations of loops, counted together, where the
+  // driver ends them before: Mesa's llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
   void check_loops(double iterations);
 
   Memory& memory() { return *memory_; }

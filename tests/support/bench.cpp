@@ -87,7 +87,8 @@ void measure(const std::string& name, const Call& call, double bytes, double ope
   Repeated repeated(call.raw);
   repeated.batch();
   const double once = std::max(repeated.batch(), 1e-9);
-  const auto runs = std::clamp<int64_t>(static_cast<int64_t>(kBatchSeconds / once), 1, device().device_type == kDLCUDA ? kMostNodes : kMostRuns);
+  const auto runs =
+      std::clamp<int64_t>(static_cast<int64_t>(kBatchSeconds / once), 1, device().device_type == kDLCUDA ? kMostNodes : kMostRuns);
   repeated.prepare(runs);
   repeated.batch();
   std::vector<double> seconds;

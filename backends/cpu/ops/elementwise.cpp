@@ -127,7 +127,9 @@ void plan_variant(const Request& r, ElementwisePlan* plan) {
   const bool can_stream = HWY_ARCH_X86 && (plan->flat || plan->by_rows) && is_run(*plan, plan->num_inputs);
   if (forced == kStream && plan->blocks.count > 0 && !can_stream)
     refuse(NW_UNSUPPORTED, static_cast<int32_t>(r.sig.num_inputs),
-           "%s: kernel 'stream' needs x86-64 and an aligned output that is one run, or has rows of 64 elements or more and no transposed operand", r.sig.op);
+           "%s: kernel 'stream' needs x86-64 and an aligned output that is one run, or has rows of 64 elements or more and no "
+           "transposed operand",
+           r.sig.op);
   plan->streamed = forced == kStream || (forced < 0 && can_stream && worth_streaming(r, *plan));
   if (forced == kScalar) {
     plan->blocks.set_block(1, 1);

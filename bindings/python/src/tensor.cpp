@@ -234,7 +234,8 @@ CopyStreams copy_streams(const Tensor* to, PyObject* source, const DLTensor& fro
 }
 
 // Streams wait for each other on one device; between two the host waits.
-int32_t copy_between_devices(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams, nw_error* error) {
+int32_t copy_between_devices(nw_runtime* rt, const DLTensor& to, const DLTensor& from, const CopyStreams& streams,
+                             nw_error* error) {
   int32_t status = streams.copy == streams.source ? NW_OK : nw_stream_sync(rt, from.device, streams.source, error);
   if (status == NW_OK) status = nw_copy(rt, to.device, address(to), from.device, address(from), bytes_of(to), streams.copy, error);
   return status == NW_OK ? nw_stream_sync(rt, to.device, streams.copy, error) : status;

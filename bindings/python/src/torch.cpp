@@ -17,7 +17,7 @@ struct Torch {
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
+  int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
   PyObject* dtypes[8][5] = {};  // by code and bytes / 2
