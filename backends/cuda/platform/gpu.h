@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -69,9 +70,9 @@ __device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
 __device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ void narrow(float x, f16& out) { out = __float2half_rn(x); }  // to nearest even
 __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloat16_rn(x); }
-// Rounded correctly.
-__device__ __forceinline__ float square_root(float x) { return __fsqrt_rn(x); }
-__device__ __forceinline__ double square_root(double x) { return __dsqrt_rn(x); }
+// Rounded correctly, as nvcc makes it.
+__device__ __forceinline__ float square_root(float x) { return std::sqrt(x); }
+__device__ __forceinline__ double square_root(double x) { return std::sqrt(x); }
 // 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) {
   asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
