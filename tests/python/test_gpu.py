@@ -4,6 +4,7 @@ the other files, on every device. Skipped where there is no GPU, or not the fram
 import gc
 import importlib
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -323,11 +324,15 @@ def test_results_stay_on_the_first_inputs_stream(torch):
 
 def test_a_stream_lives_as_long_as_what_was_made_on_it(cupy):
     stream = narrows.Stream("cuda")
+    alive = weakref.ref(stream)
     t = narrows.empty(1 << 20, device="cuda", stream=stream)
     y = narrows.add(t, 1)
     del stream, t
     gc.collect()
+    assert alive() is not None
     del y
+    gc.collect()
+    assert alive() is None
     with cupy.cuda.Stream(non_blocking=True):
         y = narrows.add(cupy.asarray(X), 1)
     gc.collect()

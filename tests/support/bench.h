@@ -17,8 +17,7 @@ struct Measurement {
   int64_t runs = 0;          // calls in all
   double bytes = 0;          // read and written by one call, each element once; 0: not told
   double operations = 0;     // floating-point, of one call; 0: bound by its bytes
-  double ceiling =
-      0;  // what the device reaches, per second, by ceilings.h: of operations if there are any, else of bytes; 0: not told
+  double ceiling = 0;        // what ceilings.h reaches per second, of operations if there are any, else of bytes; 0: not told
 };
 
 // Where measurements go; the reporter sets it. Without one they are printed.
