@@ -85,7 +85,7 @@ Listing ask(const ConformOptions& o) {
     throw StatusError(NW_UNAVAILABLE, end.printed.empty() ? "the suite " + end.how : end.printed);
   if (listing.tests.empty())
     throw StatusError(NW_INVALID, "no test matches " + (patterns.empty() ? std::string("the options") : "'" + patterns + "'") +
-                                      "; `narrows conform --list` shows them");
+                                      "; --list shows them");
   return listing;
 }
 
@@ -102,8 +102,9 @@ TestResult read_result(const Json& event) {
 // One environment: as many processes as it takes.
 class Runner {
  public:
-  Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions, Progress& progress, int& done)
-      : options_(options), exclusions_(exclusions), progress_(progress), done_(done) {
+  Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions, const Told& told,
+         Progress& progress, int& done)
+      : options_(options), exclusions_(exclusions), told_(told), progress_(progress), done_(done) {
     run_.environment = std::move(environment);
   }
 
@@ -181,6 +182,7 @@ class Runner {
     } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
                                event.at("operations"), event.at("ceiling"), event.at("runs")});
+      if (told_) told_(run_.measured.back());
     } else if (kind == "end") {
       for (const std::string variant : event.at("variants")) run_.variants.insert(variant);
       for (size_t i = 0; i < exclusions_.size(); ++i) {
@@ -204,6 +206,7 @@ class Runner {
 
   const ConformOptions& options_;
   std::vector<Exclusion>& exclusions_;
+  const Told& told_;
   Progress& progress_;
   int& done_;
   Run run_;
@@ -271,7 +274,7 @@ bool Verdict::passed() const { return complaints.empty() && count("failed") == 0
 
 std::vector<Listed> list_tests(const ConformOptions& options) { return ask(options).tests; }
 
-Verdict judge(const ConformOptions& options) {
+Verdict judge(const ConformOptions& options, const Told& told) {
   const double start = now();
   Listing listing = ask(options);
   Verdict v;
@@ -289,7 +292,7 @@ Verdict judge(const ConformOptions& options) {
   Progress progress(listing.subject.backend, static_cast<int>(names.size() * environments.size()));
   int done = 0;
   for (const std::string& environment : environments) {
-    v.runs.push_back(Runner(options, environment, v.exclusions, progress, done).run(names));
+    v.runs.push_back(Runner(options, environment, v.exclusions, told, progress, done).run(names));
     if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
   hold_to_account(v, about_the_judge);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -82,8 +83,10 @@ struct Verdict {
   bool passed() const;
 };
 
-// Runs what the options ask for. Throws StatusError: NW_UNAVAILABLE where there is nothing to judge, NW_INVALID for a bad request.
-Verdict judge(const ConformOptions& options);
+// Runs what the options ask for; what is measured is told to `told` at once, if there is one. Throws StatusError: NW_UNAVAILABLE
+// where there is nothing to judge, NW_INVALID for a bad request.
+using Told = std::function<void(const Measured&)>;
+Verdict judge(const ConformOptions& options, const Told& told = nullptr);
 std::vector<Listed> list_tests(const ConformOptions& options);
 
 // The pattern that one test matches, and no other.
@@ -92,7 +95,7 @@ std::string exactly(const std::string& test);
 std::string repeat_command(const ConformOptions& options, const Verdict& verdict, const Run& run, const std::string& test);
 
 void print_verdict(const ConformOptions& options, const Verdict& verdict);
-void print_measured(const Verdict& verdict);
+void print_measured(const Measured& measured);
 std::string verdict_json(const ConformOptions& options, const Verdict& verdict);
 std::string verdict_junit(const ConformOptions& options, const Verdict& verdict);
 // A table in Markdown of the ops and dtypes that the backend supports, found by asking it.

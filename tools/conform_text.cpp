@@ -143,8 +143,10 @@ std::string exactly(const std::string& test) {
   return pattern + '"';
 }
 
+static const char* subcommand(const ConformOptions& o) { return o.bench ? "bench" : "conform"; }
+
 std::string repeat_command(const ConformOptions& o, const Verdict& v, const Run& run, const std::string& test) {
-  std::string command = quoted(o.program) + " conform";
+  std::string command = quoted(o.program) + " " + subcommand(o);
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) command += std::string(" ") + name + " " + quoted(value);
   };
@@ -172,16 +174,11 @@ void print_verdict(const ConformOptions& options, const Verdict& v) {
               v.count("failed") + static_cast<int>(v.complaints.size()), v.count("skipped"), duration(v.seconds).c_str());
 }
 
-void print_measured(const Verdict& v) {
-  for (const Run& run : v.runs) {
-    std::printf(
-        "%s\n",
-        bold(printable(v.subject.backend + (run.environment.empty() ? "" : " " + run.environment) + ", " + run.arch)).c_str());
-    for (const Measured& m : run.measured)
-      std::printf("  %-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
-                  printable(m.kernel.empty() ? "(chosen)" : m.kernel).c_str(), duration(m.seconds).c_str(), rate(m).c_str(),
-                  m.spread * 100, of_ceiling(m).c_str());
-  }
+void print_measured(const Measured& m) {
+  std::printf("%-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
+              printable(m.kernel.empty() ? "(chosen)" : m.kernel).c_str(), duration(m.seconds).c_str(), rate(m).c_str(),
+              m.spread * 100, of_ceiling(m).c_str());
+  std::fflush(stdout);  // some cases take seconds
 }
 
 std::string support_markdown(const ConformOptions& o) {
@@ -226,12 +223,10 @@ static int conform(const ConformOptions& o) {
   std::ofstream junit;  // opened before anything is run
   if (!o.junit.empty() && (junit.open(o.junit), !junit))
     throw StatusError(NW_INVALID, o.junit + " cannot be written: " + std::strerror(errno));
-  const Verdict v = judge(o);
+  const Verdict v = judge(o, o.bench && !o.json ? print_measured : Told());
   if (o.json)
     std::fputs(verdict_json(o, v).c_str(), stdout);
-  else if (o.bench && v.passed())
-    print_measured(v);
-  else
+  else if (!o.bench || !v.passed())
     print_verdict(o, v);
   if (!o.junit.empty() && !(junit << verdict_junit(o, v)).flush()) throw StatusError(NW_FAILED, o.junit + " cannot be written");
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw StatusError(NW_FAILED, "the verdict cannot be printed");
@@ -242,10 +237,10 @@ int run_conform(const ConformOptions& options) {
   try {
     return conform(options);
   } catch (const StatusError& e) {
-    std::fprintf(stderr, "narrows conform: %s\n", e.what());
+    std::fprintf(stderr, "narrows %s: %s\n", subcommand(options), e.what());
     return e.status == NW_UNAVAILABLE ? kUnavailable : e.status == NW_INVALID ? kBadUsage : kFailed;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "narrows conform: %s\n", printable(e.what()).c_str());
+    std::fprintf(stderr, "narrows %s: %s\n", subcommand(options), printable(e.what()).c_str());
     return kFailed;
   }
 }

@@ -48,9 +48,16 @@ constexpr const char* kConformExamples =
     "  narrows conform --backend cpu --environment avx2   one environment of the manifest\n"
     "  narrows conform '[conv1d][trap]' 'lltm*'           tests by tag and by name\n"
     "  narrows conform --list                             what there is\n"
-    "  narrows conform --bench '*conv1d*'                 checks, then measures\n"
     "  narrows conform --support                          which op takes which dtype, as a table in Markdown\n"
     "The suite runs in a process of its own: a crash or a hang of the plugin fails one test. docs/conformance.md has the rest.\n";
+
+constexpr const char* kBenchExamples =
+    "PATTERN ...: the cases to measure, as `narrows conform` takes tests; by default all.\n"
+    "Examples:\n"
+    "  narrows bench --backend cuda                      every case, each first checked, on every kernel that takes it\n"
+    "  narrows bench --backend cuda '[conv1d]'           by tag\n"
+    "  narrows bench --plugin ./narrows_mine.so --json   for a program\n"
+    "On a CUDA device graphs are replayed; rates stand beside the device's own copy and, of operations, cuBLAS.\n";
 
 void add_plugin_path(CLI::App* command, std::string& target) {
   command->add_option("--plugin-path", target, "Absolute folders with plugins, ':' between; instead of NARROWS_PLUGIN_PATH")
@@ -94,32 +101,44 @@ const CLI::Validator kWholeNumber(
     },
     "");
 
-CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
-  CLI::App* conform = app.add_subcommand("conform", "Judges a backend or a plugin by the conformance suite");
-  conform->allow_extras();  // the patterns: CLI11 would take "[tag]" for a list
-  conform->add_option("--plugin", o.plugin, "The plugin to judge")->type_name("FILE")->check(kNotEmpty);
-  conform->add_option("--backend", o.backend, "The backend to judge, by name; else the first that serves the device")
+// What conform and bench share: which backend, where, and how the suite is run.
+void add_suite_options(CLI::App* command, ConformOptions& o) {
+  command->allow_extras();  // the patterns: CLI11 would take "[tag]" for a list
+  command->add_option("--plugin", o.plugin, "The plugin to run")->type_name("FILE")->check(kNotEmpty);
+  command->add_option("--backend", o.backend, "The backend to run, by name; else the first that serves the device")
       ->type_name("NAME")
       ->check(kNotEmpty);
-  conform->add_option("--device", o.device, "DLDeviceType:id, such as 2:0; else the backend's first device")->type_name("TYPE:ID");
-  conform->add_option("--manifest", o.manifest, "What the backend may decline and why; else the file beside the plugin")
+  command->add_option("--device", o.device, "DLDeviceType:id, such as 2:0; else the backend's first device")->type_name("TYPE:ID");
+  command->add_option("--manifest", o.manifest, "What the backend may decline and why; else the file beside the plugin")
       ->type_name("FILE");
-  conform->add_option("--environment", o.environments, "One of the manifest's environments; by default each in turn")
+  command->add_option("--environment", o.environments, "One of the manifest's environments; by default each in turn")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  conform->add_option("--seed", o.seed, "Of all random cases")->check(kWholeNumber)->capture_default_str();
-  conform->add_option("--timeout", o.timeout, "Seconds without a sign of life after which the test under way has failed")
+  command->add_option("--seed", o.seed, "Of all random cases")->check(kWholeNumber)->capture_default_str();
+  command->add_option("--timeout", o.timeout, "Seconds without a sign of life after which the test under way has failed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  add_plugin_path(command, o.plugin_path);
+  auto* list = command->add_flag("--list", o.list, "List the tests instead");
+  command->add_flag("--json", o.json, "JSON instead of text")->excludes(list);
+}
+
+CLI::App* add_bench(CLI::App& app, ConformOptions& o) {
+  CLI::App* bench = app.add_subcommand("bench", "Measures a backend's kernels, after checking them");
+  o.bench = true;
+  add_suite_options(bench, o);
+  bench->footer(std::string(kBenchExamples) + kExitCodes);
+  return bench;
+}
+
+CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
+  CLI::App* conform = app.add_subcommand("conform", "Judges a backend or a plugin by the conformance suite");
+  add_suite_options(conform, o);
   conform->add_flag("--huge", o.huge, "Tensors of more than 2^31 elements too: 10 GiB of memory");
-  auto* list = conform->add_flag("--list", o.list, "List the tests instead");
-  auto* bench = conform->add_flag("--bench", o.bench, "Run the benchmarks instead");
   auto* support = conform->add_flag("--support", o.support, "Print the table of ops and dtypes instead");
-  auto* json = conform->add_flag("--json", o.json, "JSON instead of text");
   auto* junit = conform->add_option("--junit", o.junit, "Write the results as JUnit XML too")->type_name("FILE");
-  bench->excludes(list), support->excludes(list), support->excludes(bench);
-  for (auto* verdict : {json, static_cast<CLI::Option*>(junit)}) verdict->excludes(list), verdict->excludes(support);
-  add_plugin_path(conform, o.plugin_path);
+  for (const char* instead : {"--list", "--json"}) support->excludes(instead);
+  for (const char* instead : {"--list", "--support"}) junit->excludes(instead);
   conform->footer(std::string(kConformExamples) + kExitCodes);
   return conform;
 }
@@ -144,19 +163,24 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("narrows ") + nw_version());
   InfoOptions info_options;
   DemoOptions demo_options;
-  ConformOptions conform_options;
+  ConformOptions conform_options, bench_options;
   const CLI::App* info = add_info(app, info_options);
-  CLI::App* conform = add_conform(app, conform_options);
+  const std::pair<CLI::App*, ConformOptions*> suites[] = {{add_conform(app, conform_options), &conform_options},
+                                                          {add_bench(app, bench_options), &bench_options}};
   add_demo(app, demo_options);
   try {
     app.parse(argc, argv);
-    conform_options.patterns = conform->remaining();
-    if (std::strchr(argv[0], '/') != nullptr) conform_options.program = argv[0];
-    for (const std::string& word : conform_options.patterns)
-      if (word.starts_with("-")) throw CLI::ExtrasError(conform->get_name(), {word});
+    for (const auto& [command, options] : suites) {
+      options->patterns = command->remaining();
+      if (std::strchr(argv[0], '/') != nullptr) options->program = argv[0];
+      for (const std::string& word : options->patterns)
+        if (word.starts_with("-")) throw CLI::ExtrasError(command->get_name(), {word});
+    }
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error, argc > 1 ? argv[1] : nullptr);
   }
   if (info->parsed()) return run_info(info_options);
-  return conform->parsed() ? run_conform(conform_options) : run_demo(demo_options);
+  for (const auto& [command, options] : suites)
+    if (command->parsed()) return run_conform(*options);
+  return run_demo(demo_options);
 }

@@ -1,4 +1,4 @@
-// bench.h -- timing of a call, for the bench cases of the suite: `narrows conform --bench`. Nothing is measured that was not
+// bench.h -- timing of a call, for the bench cases of the suite: `narrows bench`. Nothing is measured that was not
 // checked.
 #pragma once
 

@@ -80,7 +80,8 @@ def case_refused():
             (("no such test",), 2, "no test matches 'no such test'"),
             (("--frobnicate",), 2, "--frobnicate"),
             (("--timeout", "0"), 2, "--timeout"),
-            (("--list", "--bench"), 2, "--bench"),
+            (("--list", "--support"), 2, "--support"),
+            (("--bench",), 2, "--bench"),
             (("--backend", "abacus"), 3, "no usable backend 'abacus'"),
             (("--plugin", "/nowhere/narrows_x.so"), 3, "/nowhere/narrows_x.so"),
             (("--plugin", __file__), 3, __file__),
@@ -191,11 +192,16 @@ def case_ends_badly(plugin):
 
 
 def case_bench():
-    verdict, _ = conform("--bench", "bench: smallest")
+    out, _ = run("bench", "--backend", "cpu", "--json", "bench: smallest")
+    verdict = json.loads(out)
     measured = verdict["runs"][0]["measured"]
     assert measured and all(m["seconds"] > 0 and m["runs"] > 0 and m["bytes"] + m["operations"] > 0 for m in measured), measured
-    out, _ = run("conform", "--bench", "bench: smallest")
+    out, _ = run("bench", "--backend", "cpu", "bench: smallest")
     assert "GB/s" in out and "GFLOP/s" in out, out
+    out, _ = run("bench", "--list")
+    assert "bench: smallest" in out and all(line.startswith("bench: ") for line in out.splitlines()), out
+    _, err = run("bench", "--backend", "cpu", "conv1d: *", expect=2)
+    assert "no test matches" in err, err
 
 
 def case_support(docs):

@@ -153,7 +153,7 @@ def judge_one(place: Place, mutant: Mutant) -> int:
     return 0
 
 
-def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
+def judge_several(place: Place, mutants: list[Mutant], jobs: int) -> int:
     """A line for each mutant as its verdict is in, and one for all."""
     looked = [place.narrows, "conform", "--plugin", place.plugin("naive"), "--list"]
     found = subprocess.run(looked, env=place.environment("none"), capture_output=True, text=True, errors="replace")
@@ -180,22 +180,22 @@ def judge_all(place: Place, mutants: list[Mutant], jobs: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mutant", nargs="?", help="<family>.<fault>, as in faults.txt")
+    parser.add_argument("mutants", nargs="*", metavar="mutant", help="<family>.<fault>, as in faults.txt")
     parser.add_argument("--all", action="store_true", help="every line of faults.txt")
-    parser.add_argument("--jobs", type=int, default=1, help="with --all: processes side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="of several: processes side by side")
     parser.add_argument("--narrows", required=True, help="the narrows command")
     parser.add_argument("--plugins", required=True, help="the folder that has a folder for each plugin")
     parser.add_argument("--real", default="", help="the plugin on whose device the mutants work; else it is the CPU")
     parser.add_argument("--tests", help="what is run instead of what faults.txt says, beside the right test")
     arguments = parser.parse_args()
     mutants = read_table()
-    if arguments.all == bool(arguments.mutant) or not (arguments.all or arguments.mutant in mutants):
-        parser.error("expected --all, or one fault of faults.txt")
+    if arguments.all == bool(arguments.mutants) or not mutants.keys() >= set(arguments.mutants):
+        parser.error("expected --all, or faults of faults.txt")
     place = Place(arguments.narrows, arguments.plugins, arguments.real)
-    if arguments.all:
-        return judge_all(place, list(mutants.values()), arguments.jobs)
-    mutant = mutants[arguments.mutant]
-    return judge_one(place, mutant._replace(tests=arguments.tests) if arguments.tests else mutant)
+    chosen = [mutants[name] for name in arguments.mutants or mutants]
+    if arguments.tests:
+        chosen = [mutant._replace(tests=arguments.tests) for mutant in chosen]
+    return judge_one(place, chosen[0]) if len(chosen) == 1 else judge_several(place, chosen, arguments.jobs)
 
 
 if __name__ == "__main__":
