@@ -20,7 +20,8 @@ __host__ __device__ __forceinline__ int64_t blocks_of_row(int64_t state) { retur
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) lltm_cells_kernel(LltmForward p) {
-  const int64_t b = blockIdx.x / blocks_of_row(p.state), s = blockIdx.x % blocks_of_row(p.state) * kThreads + threadIdx.x;
+  const auto of_row = static_cast<unsigned>(blocks_of_row(p.state));
+  const int64_t b = blockIdx.x / of_row, s = int64_t{blockIdx.x % of_row} * kThreads + threadIdx.x;
   if (s >= p.state) return;
   const float* gates = reinterpret_cast<const float*>(p.workspace) + b * 3 * p.state + s;
   update_cell<T, true>(p, b, s, {gates[0], gates[p.state], gates[2 * p.state]});

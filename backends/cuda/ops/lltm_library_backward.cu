@@ -10,15 +10,12 @@ namespace narrows::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 2048;  // of kernels whose threads take several elements
+constexpr int64_t kMostSplitBlocks = 2048;
 
 // What undoes the scale, and the 0 that is the library's other factor.
 struct Factors {
   float unscale, zero;
 };
-
-__device__ __forceinline__ int64_t thread_index() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
-__device__ __forceinline__ int64_t num_threads() { return static_cast<int64_t>(gridDim.x) * kThreads; }
 
 // Two neighbours, the first in the lower bits.
 template <class T>
@@ -40,8 +37,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t i = threadIdx.x; i < num_largest; i += kThreads) most = fmaxf(most, largest[i]);
     scale = scale_for(largest_of_block<kThreads>(most, found));
   }
-  if (thread_index() == 0) *factors = {scale.down, 0};
-  for (int64_t i = 4 * thread_index(); i < count; i += 4 * num_threads()) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (thread == 0) *factors = {scale.down, 0};
+  for (int64_t i = 4 * thread; i < count; i += int64_t{4} * gridDim.x * kThreads) {
     const float4 x = *reinterpret_cast<const float4*>(grads + i);
     const Halves<T> h[4] = {split<T>(x.x * scale.up), split<T>(x.y * scale.up), split<T>(x.z * scale.up), split<T>(x.w * scale.up)};
     *reinterpret_cast<uint2*>(halves + i) = {pack(h[0].first, h[1].first), pack(h[2].first, h[3].first)};
@@ -49,29 +47,29 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// stacked = [X; X] with X = [old_h, input]. What is not finite stands in the first alone: the products of first parts have its
-// infinities and NaN, and those of second parts, of any sign, must not take them away.
+// stacked = [X; X] with X = [old_h, input], a block for each of X's rows. What is not finite stands in the first alone: the
+// products of first parts have its infinities and NaN, and those of second parts, of any sign, must not take them away.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     stack_kernel(Matrix old_h, Matrix input, int64_t batch, int64_t state, int64_t features, T* stacked) {
-  const int64_t columns = state + features;
-  for (int64_t i = thread_index(); i < batch * columns; i += num_threads()) {
-    const int64_t b = i / columns, k = i % columns;
+  const int64_t b = blockIdx.x, columns = state + features;
+  for (int64_t k = threadIdx.x; k < columns; k += kThreads) {
     const float x = k < state ? read<T, true>(old_h, b, k) : read<T, true>(input, b, k - state);
-    stacked[i] = narrowed<T>(x);
-    stacked[batch * columns + i] = narrowed<T>(is_finite(x) ? x : 0);
+    stacked[b * columns + k] = narrowed<T>(x);
+    stacked[(batch + b) * columns + k] = narrowed<T>(is_finite(x) ? x : 0);
   }
 }
 
-// The sums of both halves, of the columns [first, first + columns) of [old_h, input].
+// The sums of both halves, of the columns [first, first + columns) of [old_h, input], a block for each row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_halves_kernel(const float* sums, const Factors* factors, int64_t batch, int64_t state, int64_t first, int64_t columns,
                       Matrix d_old_h, Matrix d_input) {
+  const int64_t b = blockIdx.x;
   const float unscale = factors->unscale;
-  for (int64_t i = thread_index(); i < batch * columns; i += num_threads()) {
-    const int64_t b = i / columns, k = first + i % columns;
-    const float sum = unscale * add_second(sums[i], sums[batch * columns + i]);
+  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
+    const int64_t k = first + i;
+    const float sum = unscale * add_second(sums[b * columns + i], sums[(batch + b) * columns + i]);
     if (k < state)
       write<T, true>(d_old_h, b, k, sum);
     else
@@ -83,8 +81,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(const float* in, int64_t rows, int64_t columns, int64_t slice_rows, Matrix out) {
-  const int64_t column_blocks = (columns + kThreads - 1) / kThreads;
-  const int64_t slice = blockIdx.x / column_blocks, column = blockIdx.x % column_blocks * kThreads + threadIdx.x;
+  const auto column_blocks = static_cast<unsigned>((columns + kThreads - 1) / kThreads);
+  const int64_t slice = blockIdx.x / column_blocks, column = int64_t{blockIdx.x % column_blocks} * kThreads + threadIdx.x;
   if (column >= columns) return;
   const int64_t begin = slice * slice_rows, end = begin + slice_rows < rows ? begin + slice_rows : rows;
   float sum = 0;
@@ -94,8 +92,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // ---- the plan ----
-
-int64_t num_blocks(int64_t elements) { return std::min(ceil_div(elements, kThreads), kMostBlocks); }
 
 template <class T>
 class Products final : public LltmLibraryProducts {
@@ -147,13 +143,12 @@ class Products final : public LltmLibraryProducts {
     auto* halves = reinterpret_cast<T*>(t.workspace + halves_);
     auto* factors = reinterpret_cast<Factors*>(t.workspace + factors_);
     if (toward_inputs_ != nullptr || toward_weights_ != nullptr)
-      launch_kernel(split_kernel<T>, num_blocks(z_.batch * gates_ / 4), kThreads, 0, stream, grads, z_.batch * gates_,
-                    reinterpret_cast<const float*>(t.largest), num_largest, halves, factors);
+      launch_kernel(split_kernel<T>, std::min(ceil_div(z_.batch * gates_ / 4, kThreads), kMostSplitBlocks), kThreads, 0, stream,
+                    grads, z_.batch * gates_, reinterpret_cast<const float*>(t.largest), num_largest, halves, factors);
     if (toward_inputs_ != nullptr) launch_toward_inputs(t, halves, factors, stream);
     if (toward_weights_ != nullptr) {
       auto* stacked = reinterpret_cast<T*>(t.workspace + stacked_);
-      launch_kernel(stack_kernel<T>, num_blocks(z_.batch * (z_.state + z_.features)), kThreads, 0, stream, t.old_h, t.input,
-                    z_.batch, z_.state, z_.features, stacked);
+      launch_kernel(stack_kernel<T>, z_.batch, kThreads, 0, stream, t.old_h, t.input, z_.batch, z_.state, z_.features, stacked);
       toward_weights_->launch(&factors->unscale, halves, stacked, &factors->zero, t.d_weights.base, t.workspace + gemm_, stream);
     }
     if (wanted_.d_bias) launch_bias(t, grads, stream);
@@ -165,8 +160,8 @@ class Products final : public LltmLibraryProducts {
     auto* sums = reinterpret_cast<float*>(t.workspace + sums_);
     toward_inputs_->launch(&kOne, halves, reinterpret_cast<const T*>(t.weights.base) + first_, &kZero, sums, t.workspace + gemm_,
                            stream);
-    launch_kernel(add_halves_kernel<T>, num_blocks(z_.batch * columns_), kThreads, 0, stream, sums, factors, z_.batch, z_.state,
-                  first_, columns_, t.d_old_h, t.d_input);
+    launch_kernel(add_halves_kernel<T>, z_.batch, kThreads, 0, stream, sums, factors, z_.batch, z_.state, first_, columns_,
+                  t.d_old_h, t.d_input);
   }
 
   // Of the gradients themselves, and in two steps: a column alone would keep too few threads busy.
