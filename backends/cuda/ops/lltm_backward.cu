@@ -89,6 +89,9 @@ class LltmBackwardPlan final : public Plan {
       refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
     all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
+    if (all_zero_ && (forced == kLibrary || forced == kMma))
+      refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel '%s' has nothing to multiply where both gradients are absent or empty",
+             kKernels[forced]);
     if (all_zero_)
       load_kernel(fill_zero_kernel);
     else
