@@ -134,9 +134,7 @@ def case_stale_exclusion():
         path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "arch": "Z80", "reason": "no doubles"}])
         conform("--manifest", path, "conv1d: puzzle*")  # it holds elsewhere
         for libraries, code in ((["libnowhere.so.1"], 1), (["libnowhere.so.1", "libc.so.6"], 0)):  # none of them; one that is there
-            path = manifest(
-                folder, exclusions=[{"op": "conv1d", "dtype": "f64", "without": libraries, "reason": "no doubles"}]
-            )
+            path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "without": libraries, "reason": "no doubles"}])
             conform("--manifest", path, "conv1d: puzzle*", expect=code)
 
 

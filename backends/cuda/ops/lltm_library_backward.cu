@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = 4 * thread; i < count; i += int64_t{4} * gridDim.x * kThreads) {
     const float4 x = *reinterpret_cast<const float4*>(grads + i);
     const Halves<T> h[4] = {split<T>(x.x * scale.up), split<T>(x.y * scale.up), split<T>(x.z * scale.up), split<T>(x.w * scale.up)};
-    *reinterpret_cast<uint2*>(halves + i) = {pack(h[0].first, h[1].first), pack(h[2].first, h[3].first)};
-    *reinterpret_cast<uint2*>(halves + count + i) = {pack(h[0].second, h[1].second), pack(h[2].second, h[3].second)};
+    *reinterpret_cast<uint2*>(halves + i) = make_uint2(pack(h[0].first, h[1].first), pack(h[2].first, h[3].first));
+    *reinterpret_cast<uint2*>(halves + count + i) = make_uint2(pack(h[0].second, h[1].second), pack(h[2].second, h[3].second));
   }
 }
 
