@@ -190,7 +190,7 @@ def compare(narrows, name, shape, options):
     torch_us = graph_us(lambda: cell(*problem.inputs))
     torch_error = error(cell(*problem.inputs), exact)
     label = f"{name:5} B{shape[0]} F{shape[1]} S{shape[2]}"
-    for kernel in [None, *(["wgmma", "mma", "pipelined", "fused"] if options.kernels else [])]:
+    for kernel in [None, *(["cublaslt", "wgmma", "mma", "pipelined", "fused"] if options.kernels else [])]:
         forward = problem.forward(narrows, kernel)
         if forward is None:
             continue
@@ -200,10 +200,14 @@ def compare(narrows, name, shape, options):
               f"(torch {torch_error:.1e})", flush=True)  # fmt: skip
         for t in problem.outputs:
             t.fill_(torch.nan)
-    if options.backward:
-        forward, backward = problem.forward(narrows, training=True), problem.backward(narrows)
-        torch_us = graph_us(problem.torch_backward)
-        us, backward_us = graph_us(lambda: (forward(), backward())), graph_us(backward)
+    if not options.backward:
+        return
+    torch_us = graph_us(problem.torch_backward)
+    for kernel in [None, *(["cublaslt", "mma", "tiled"] if options.kernels else [])]:
+        forward, backward = problem.forward(narrows, training=True), problem.backward(narrows, kernel)
+        if backward is None:
+            continue
+        us, backward_us = graph_us(lambda f=forward, b=backward: (f(), b())), graph_us(backward)
         print(f"{label} training torch {torch_us:8.2f}  {backward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  backward alone "
               f"{backward_us:.2f}  error {error(problem.d_inputs, exact_grads):.1e} "
               f"(torch {error(problem.torch_backward(), exact_grads):.1e})", flush=True)  # fmt: skip

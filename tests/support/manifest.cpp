@@ -46,12 +46,18 @@ Exclusion read_exclusion(const std::string& path, const Json& entry) {
                {"out_dtype", &e.out_dtype},
                {"kernel", &e.kernel},
                {"arch", &e.arch},
+               {"without", nullptr},
                {"reason", &e.reason}});
   if (e.op.empty()) fail(path, "an exclusion without 'op': " + entry.dump());
   if (e.reason.empty()) fail(path, "an exclusion without 'reason': " + entry.dump());
   for (const std::string& dtype : {e.dtype, e.out_dtype})
     if (!dtype.empty() && !is_dtype_name(dtype))
       fail(path, "unknown dtype '" + dtype + "'; expected f32, f64, f16, bf16, i8, …, u64 or bool");
+  try {
+    e.without = entry.value("without", e.without);
+  } catch (const Json::exception&) {
+    fail(path, "in " + entry.dump() + " 'without' has to be a list of libraries' names");
+  }
   return e;
 }
 

@@ -17,6 +17,8 @@ struct Exclusion {
   std::string out_dtype;  // of the first present output
   std::string kernel;     // a listed variant that never runs here; a call without a kernel is not meant
   std::string arch;       // where it holds: how nw_device_info.arch begins; "": everywhere
+  // It holds only where none of these libraries can be opened; empty: everywhere.
+  std::vector<std::string> without;
   std::string reason;
   bool applies = true;                 // on the device under test
   int64_t declined = 0, accepted = 0;  // calls of this class in the test under way

@@ -105,6 +105,7 @@ def case_refused():
             ({"reason": "x"}, "without 'op'"),
             ({"op": 3, "reason": "x"}, "'op' is 3; expected a string"),
             ({"op": "lltm", "reason": "x", "dtypes": "f64"}, "unknown key 'dtypes'"),
+            ({"op": "lltm", "reason": "x", "without": "libm.so.6"}, "'without' has to be a list of libraries' names"),
             ({"op": "lltm", "reason": "x", "dtype": "float64"}, "unknown dtype 'float64'"),
         ):
             _, err = run("conform", "--manifest", manifest(folder, exclusions=[entry]), expect=3)
@@ -133,6 +134,9 @@ def case_stale_exclusion():
         assert re.search(r"stale exclusion: \d+ calls were accepted as conv1d f64 \(no doubles\)", verdict["complaints"][0])
         path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "arch": "Z80", "reason": "no doubles"}])
         conform("--manifest", path, "conv1d: puzzle*")  # it holds elsewhere
+        for libraries, code in ((["libnowhere.so.1"], 1), (["libnowhere.so.1", "libc.so.6"], 0)):  # none of them; one that is there
+            path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "without": libraries, "reason": "no doubles"}])
+            conform("--manifest", path, "conv1d: puzzle*", expect=code)
 
 
 def case_own_ops(plugin):

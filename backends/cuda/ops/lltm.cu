@@ -1,6 +1,7 @@
-// lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant is one kernel of one
-// signature, so a plan is a kernel and a grid.
+// lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant of our own is one
+// kernel of one signature, so a plan is a kernel and a grid.
 #include "lltm_cell.h"
+#include "lltm_library.h"
 #include "lltm_native.h"
 
 namespace narrows::gpu {
@@ -43,9 +44,9 @@ LltmChoice wgmma(const LltmRequest& request) {
 }
 
 using Variant = LltmChoice (*)(const LltmRequest&);
-constexpr const char* kKernels[] = {"wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
-constexpr Variant kVariants[] = {wgmma, mma, pipelined, lltm_fused,
-                                 lltm_scalar};  // in the order in which they are tried; the last takes all
+constexpr const char* kKernels[] = {"cublaslt", "wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
+// In the order in which they are tried; the last takes all.
+constexpr Variant kVariants[] = {lltm_cublaslt, wgmma, mma, pipelined, lltm_fused, lltm_scalar};
 
 class LltmPlan final : public Plan {
  public:
@@ -65,8 +66,9 @@ class LltmPlan final : public Plan {
     };
     const auto in = [&](uint32_t i) { return matrix(call.inputs[i], inputs_[i]); };
     const auto out = [&](uint32_t i) { return matrix(i < call.num_outputs ? call.outputs[i] : nullptr, outputs_[i]); };
-    const LltmForward tensors{sizes_.batch,  sizes_.features,  sizes_.state, in(kLltmInput), in(kLltmWeights), in(kLltmBias),
-                              in(kLltmOldH), in(kLltmOldCell), out(kNewH),   out(kNewCell),  out(kGates)};
+    const LltmForward tensors{sizes_.batch,     sizes_.features, sizes_.state,  in(kLltmInput),
+                              in(kLltmWeights), in(kLltmBias),   in(kLltmOldH), in(kLltmOldCell),
+                              out(kNewH),       out(kNewCell),   out(kGates),   static_cast<char*>(call.workspace)};
     if (choice_.launch != nullptr) return choice_.launch(choice_, tensors, stream_of(call));
     const auto kernel_of_tensors = reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice_.kernel));
     launch_kernel(kernel_of_tensors, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
@@ -84,9 +86,11 @@ class LltmPlan final : public Plan {
     choice_ = kVariants[variant](request);
     while (choice_.kernel == nullptr && forced < 0) choice_ = kVariants[++variant](request);
     if (choice_.kernel == nullptr)
-      refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' does not take these dtypes, strides or alignments, or not on this device",
-             kKernels[variant]);
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm: kernel '%s' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
+             kKernels[variant], choice_.reason.empty() ? "" : ": ", choice_.reason.c_str());
     kernel = kKernels[variant];
+    workspace_size = choice_.workspace_size;
     if (sizes_.batch == 0 || sizes_.state == 0) choice_.blocks = 0;
     load_kernel(choice_.kernel, choice_.shared);
   }

@@ -3,6 +3,9 @@
 // wide. The left operand is never built: the product is a sum of two, over the two column ranges of weights.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "common/lltm.h"
 #include "dtype.h"
 
@@ -25,6 +28,7 @@ struct LltmForward {
   int64_t batch, features, state;
   Matrix input, weights, bias, old_h, old_cell;  // bias is one row
   Matrix new_h, new_cell, gates;                 // gates are of the accumulator's dtype
+  char* workspace;                               // of a variant that asks for it
 };
 
 // What a variant is asked with; `aligned`: every tensor to its element's size; `forced`: this variant or none.
@@ -35,6 +39,7 @@ struct LltmRequest {
   bool aligned, forced;
 };
 // A variant's answer; kernel nullptr: it isn't made for this request.
+struct LltmGemms;
 struct LltmChoice {
   const void* kernel = nullptr;
   int64_t blocks = 0;
@@ -42,6 +47,9 @@ struct LltmChoice {
   size_t shared = 0;  // dynamic
   // What puts it on a stream; nullptr: the kernel takes the tensors as they are.
   void (*launch)(const LltmChoice& choice, const LltmForward& tensors, gpuStream_t stream) = nullptr;
+  uint64_t workspace_size = 0;
+  std::shared_ptr<const LltmGemms> gemms = nullptr;  // of lltm_library.cu
+  std::string reason = {};                           // why there is no kernel, if the sizes, strides and alignments aren't it
 };
 inline const void* kernel_address(void (*kernel)(LltmForward)) { return reinterpret_cast<const void*>(kernel); }
 enum LltmInput : uint32_t { kLltmInput, kLltmWeights, kLltmBias, kLltmOldH, kLltmOldCell };

@@ -3,6 +3,7 @@
 #include "lltm_backward.h"
 
 #include "lltm_cell.h"
+#include "lltm_library.h"
 #include "lltm_native.h"
 #include "tile_gemm.h"
 
@@ -10,11 +11,15 @@ namespace narrows::gpu {
 namespace {
 
 constexpr int kThreads = 256;
+// Blocks of the gradient of the gates where the library needs the largest of each, and its bytes.
+constexpr int64_t kMostLargest = 1024;
+constexpr uint64_t kLargestSize = kMostLargest * sizeof(float);
 
 // One thread for each cell.
 template <class T, bool Aligned>
 __global__ void __launch_bounds__(kThreads) gate_grads_kernel(LltmGateGrads p) {
   using A = Accumulate<T>;
+  A largest = 0;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.batch * p.state; i += step) {
     const int64_t b = i / p.state, s = i % p.state;
@@ -24,11 +29,21 @@ __global__ void __launch_bounds__(kThreads) gate_grads_kernel(LltmGateGrads p) {
     const A grad_cell = p.grad_cell.base != nullptr ? read<T, Aligned>(p.grad_cell, b, s) : A{0};
     const A d_cell = tanh_slope(new_cell) * sigmoid(z_out) * grad_h + grad_cell;
     A* out = at<A>(p.gate_grads, b, s);
-    out[0] = elu(z_candidate) * d_cell * sigmoid_slope(z_in);
-    out[p.state] = hyperbolic_tangent(new_cell) * grad_h * sigmoid_slope(z_out);
-    out[2 * p.state] = sigmoid(z_in) * d_cell * elu_slope(z_candidate);
+    const A grads[3] = {elu(z_candidate) * d_cell * sigmoid_slope(z_in),
+                        hyperbolic_tangent(new_cell) * grad_h * sigmoid_slope(z_out),
+                        sigmoid(z_in) * d_cell * elu_slope(z_candidate)};
+#pragma unroll
+    for (int which = 0; which < 3; ++which) {
+      out[which * p.state] = grads[which];
+      const A size = magnitude(grads[which]);
+      if (size > largest && size < static_cast<A>(INFINITY)) largest = size;
+    }
     if (p.d_old_cell.base != nullptr) write<T, Aligned>(p.d_old_cell, b, s, d_cell);
   }
+  if (p.largest == nullptr) return;
+  __shared__ A shared[kThreads];
+  largest = largest_of_block<kThreads>(largest, shared);
+  if (threadIdx.x == 0) reinterpret_cast<A*>(p.largest)[blockIdx.x] = largest;
 }
 
 // One product, one thread for each result.
@@ -56,8 +71,8 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
   }
 }
 
-constexpr const char* kKernels[] = {"mma", "tiled", "scalar", nullptr};
-enum Kernel { kMma, kTiled, kScalar };
+constexpr const char* kKernels[] = {"cublaslt", "mma", "tiled", "scalar", nullptr};
+enum Kernel { kLibrary, kMma, kTiled, kScalar };
 enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
 enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
 
@@ -74,6 +89,9 @@ class LltmBackwardPlan final : public Plan {
       refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
     all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
+    if (all_zero_ && (forced == kLibrary || forced == kMma))
+      refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel '%s' has nothing to multiply where both gradients are absent or empty",
+             kKernels[forced]);
     if (all_zero_)
       load_kernel(fill_zero_kernel);
     else
@@ -85,13 +103,16 @@ class LltmBackwardPlan final : public Plan {
     if (all_zero_) return fill_zero(call);
     const gpuStream_t stream = stream_of(call);
     const Matrix grads{static_cast<char*>(call.workspace), pitch_, 1};
-    const int64_t cells = sizes_.batch * sizes_.state;
-    launch_kernel(gate_grads_, std::min(ceil_div(cells, kThreads), kMaxBlocks), kThreads, 0, stream,
+    char* const behind_grads = static_cast<char*>(call.workspace) + gate_grads_size_;
+    const bool by_library = choice_ == kLibrary;
+    const int64_t blocks = std::min(ceil_div(sizes_.batch * sizes_.state, kThreads), by_library ? kMostLargest : kMaxBlocks);
+    launch_kernel(gate_grads_, blocks, kThreads, 0, stream,
                   LltmGateGrads{sizes_.batch, sizes_.state, in(call, kGradH), in(call, kGradCell), in(call, kNewCell),
-                                in(call, kGates), out(call, kDOldCell), grads});
+                                in(call, kGates), out(call, kDOldCell), grads, by_library ? behind_grads : nullptr});
+    if (by_library) return library_->launch(library_tensors(call, grads, behind_grads), blocks, stream);
     LltmProducts products = products_;
     products.gate_grads = grads;
-    products.partials = static_cast<char*>(call.workspace) + gate_grads_size_;
+    products.partials = behind_grads;
     for (int i = 0; i < products.count; ++i) bind(call, i, &products.list[i]);
     if (products.count == 0) return;
     if (choice_ == kScalar) return launch_scalar(products, stream);
@@ -125,6 +146,7 @@ class LltmBackwardPlan final : public Plan {
   void plan_sums(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     add_products();
     reserve_gate_grads();
+    if (forced ? choice_ == kLibrary : choice_ == kTiled) plan_library(device, sig, aligned, forced);
     if (forced ? choice_ == kMma : choice_ == kTiled) plan_mma(device, sig, aligned, forced);
     with_dtype(sizes_.dtype, [&]<class T>(T) {
       gate_grads_ = aligned ? gate_grads_kernel<T, true> : gate_grads_kernel<T, false>;
@@ -132,11 +154,31 @@ class LltmBackwardPlan final : public Plan {
       constexpr int64_t kUnit = kGroup<Accumulate<T>>;
       if (choice_ == kTiled) tiled_ = lltm_tiled_products(device, sizes_.dtype, has_rows_of(sig, kUnit), &products_);
     });
-    workspace_size = gate_grads_size_ + tiled_.partials_size;
     load_kernel(gate_grads_);
+    if (choice_ == kLibrary) {
+      workspace_size = gate_grads_size_ + kLargestSize + library_->workspace_size;
+      return;
+    }
+    workspace_size = gate_grads_size_ + tiled_.partials_size;
     if (choice_ == kScalar) return load_kernel(scalar_);
     if (products_.count != 0) load_kernel(tiled_.products, tiled_.shared);
     if (tiled_.sums != nullptr) load_kernel(tiled_.sums);
+  }
+
+  // The vendor's library, if it takes the call; unless forced, only where it is faster.
+  void plan_library(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
+    std::string reason;
+    const bool to_inputs = wanted_[kDOldH] || wanted_[kDInput];
+    if (is_for_library(sizes_, Direction::backward, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
+        (!to_inputs || has_library_rows(input(sig, kWeights))) && (!wanted_[kDWeights] || has_library_rows(output(sig, kDWeights))))
+      library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput], wanted_[kDBias]},
+                                           inputs_[kWeights].row, wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);
+    if (library_ != nullptr)
+      choice_ = kLibrary;
+    else if (forced)
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm_backward: kernel 'cublaslt' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
+             reason.empty() ? "" : ": ", reason.c_str());
   }
 
   // The matrix units, if they take the call; unless forced, only where there is enough for them to do.
@@ -195,6 +237,21 @@ class LltmBackwardPlan final : public Plan {
 
   // ---- launching ----
 
+  LltmLibraryGradients library_tensors(const nw_call& call, Matrix grads, char* largest) const {
+    Matrix d_bias = out(call, kDBias);
+    d_bias.row = 0;  // it is one row, whatever its rank
+    return {grads,
+            largest,
+            in(call, kInput),
+            in(call, kWeights),
+            in(call, kOldH),
+            out(call, kDInput),
+            out(call, kDWeights),
+            out(call, kDOldH),
+            d_bias,
+            largest + kLargestSize};
+  }
+
   void bind(const nw_call& call, int i, LltmProduct* product) const {
     switch (roles_[i]) {
       case kDOldHProduct: product->operand = in(call, kWeights), product->out = out(call, kDOldH); break;
@@ -240,6 +297,7 @@ class LltmBackwardPlan final : public Plan {
   Role roles_[kMaxLltmProducts];
   LltmProducts products_;
   LltmProductsChoice tiled_;
+  std::unique_ptr<const LltmLibraryProducts> library_;
   void (*gate_grads_)(LltmGateGrads) = nullptr;
   void (*scalar_)(LltmProduct, Matrix) = nullptr;
 };

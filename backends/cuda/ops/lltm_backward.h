@@ -12,6 +12,7 @@ struct LltmGateGrads {
   int64_t batch, state;
   Matrix grad_h, grad_cell, new_cell, gates, d_old_cell;  // both gradients and d_old_cell may be absent
   Matrix gate_grads;                                      // (batch, 3 * state) of the accumulator's dtype
+  char* largest;                                          // each block's largest finite magnitude among them; nullptr: unwanted
 };
 
 // out[i, j] = sum over k of gate_grads * operand: toward the inputs gate_grads[i, k] * operand[k, j], toward the weights

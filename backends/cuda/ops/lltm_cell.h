@@ -73,6 +73,19 @@ __device__ __forceinline__ A tanh_slope(A x) {
   return ratio(4 * e, (1 + e) * (1 + e));
 }
 
+// The largest of one number of every thread of the block, none of them NaN. `shared`: room for them.
+template <int Threads, class A>
+__device__ __forceinline__ A largest_of_block(A mine, A (&shared)[Threads]) {
+  shared[threadIdx.x] = mine;
+#pragma unroll
+  for (unsigned half = Threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half && shared[threadIdx.x + half] > shared[threadIdx.x]) shared[threadIdx.x] = shared[threadIdx.x + half];
+  }
+  __syncthreads();
+  return shared[0];
+}
+
 // ---- cells ----
 
 template <class A>

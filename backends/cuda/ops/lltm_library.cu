@@ -1,0 +1,96 @@
+// lltm_library.cu -- lltm in f16 and bf16 with the vendor's library: two products into the workspace, of old_h and of input, then a
+// kernel of cells. Step 5 of a tensor's path.
+#include "lltm_library.h"
+
+#include "lltm_cell.h"
+
+namespace narrows::gpu {
+
+struct LltmGemms {
+  std::unique_ptr<const Gemm> states, features;  // features nullptr: there are none
+  uint64_t gates_size;
+};
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// A block has kThreads states of one row.
+__host__ __device__ __forceinline__ int64_t blocks_of_row(int64_t state) { return (state + kThreads - 1) / kThreads; }
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) lltm_cells_kernel(LltmForward p) {
+  const auto of_row = static_cast<unsigned>(blocks_of_row(p.state));
+  const int64_t b = blockIdx.x / of_row, s = int64_t{blockIdx.x % of_row} * kThreads + threadIdx.x;
+  if (s >= p.state) return;
+  const float* gates = reinterpret_cast<const float*>(p.workspace) + b * 3 * p.state + s;
+  update_cell<T, true>(p, b, s, {gates[0], gates[p.state], gates[2 * p.state]});
+}
+
+void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) {
+  constexpr float kZero = 0, kOne = 1;
+  const LltmGemms& gemms = *choice.gemms;
+  char* const gemm_workspace = p.workspace + gemms.gates_size;
+  gemms.states->launch(&kOne, p.old_h.base, p.weights.base, &kZero, p.workspace, gemm_workspace, stream);
+  if (gemms.features != nullptr)
+    gemms.features->launch(&kOne, p.input.base, p.weights.base + p.state * 2, &kOne, p.workspace, gemm_workspace, stream);
+  launch_kernel(reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice.kernel)), choice.blocks, choice.threads, 0, stream,
+                p);
+}
+
+}  // namespace
+
+bool is_for_library(const LltmSizes& sizes, Direction direction, bool forced) {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const int64_t unit = kGemmAlignment / 2;  // of elements of 16 bits
+  if (size_of(sizes.dtype) != 2 || sizes.batch == 0 || sizes.state == 0 || sizes.state % unit != 0 || sizes.features % unit != 0 ||
+      sizes.batch >= kMost || sizes.state >= kMost || sizes.features >= kMost)
+    return false;
+  const double multiply_adds =
+      3.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state) * static_cast<double>(sizes.state + sizes.features);
+  return forced || multiply_adds >= static_cast<double>(least_for_library(direction));
+}
+
+bool has_library_rows(const nw_tensor_sig& tensor) {
+  const Strides2 strides = strides2(tensor);
+  return strides.column == 1 && strides.row >= tensor.shape[1] && strides.row * 2 % kGemmAlignment == 0 &&
+         int64_t{1} << tensor.align_log2 >= kGemmAlignment;
+}
+
+LltmChoice lltm_cublaslt(const LltmRequest& request) {
+  const LltmSizes& z = request.sizes;
+  const int64_t blocks = z.batch * blocks_of_row(z.state);
+  const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
+  if (!is_for_library(z, Direction::forward, request.forced) || !request.aligned || !has_rows(kLltmOldH) ||
+      !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
+    return {};
+  LltmChoice choice;
+  auto gemms = std::make_shared<LltmGemms>();
+  const auto plan = [&](uint32_t operand, int64_t depth) {
+    const GemmShape shape = {z.dtype,
+                             Dtype::f32,
+                             z.batch,
+                             3 * z.state,
+                             depth,
+                             {strides2(input(request.sig, operand)).row, false},
+                             {strides2(input(request.sig, kLltmWeights)).row, true},
+                             {3 * z.state, false},
+                             false};
+    auto gemm = plan_gemm(request.device.id, shape, &choice.reason);
+    if (gemm != nullptr) choice.reason = rehearse(*gemm, shape);
+    return gemm;
+  };
+  gemms->states = plan(kLltmOldH, z.state);
+  if (!choice.reason.empty()) return choice;
+  if (z.features != 0) gemms->features = plan(kLltmInput, z.features);
+  if (!choice.reason.empty()) return choice;
+  gemms->gates_size = static_cast<uint64_t>(ceil_div(z.batch * 3 * z.state * 4, 256) * 256);
+  choice.workspace_size =
+      gemms->gates_size + std::max(gemms->states->workspace_size, gemms->features ? gemms->features->workspace_size : 0);
+  choice.kernel = kernel_address(z.dtype == Dtype::f16 ? lltm_cells_kernel<f16> : lltm_cells_kernel<bf16>);
+  choice.blocks = blocks, choice.threads = kThreads, choice.launch = launch;
+  choice.gemms = std::move(gemms);
+  return choice;
+}
+
+}  // namespace narrows::gpu

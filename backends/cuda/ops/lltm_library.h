@@ -1,0 +1,49 @@
+// lltm_library.h -- the variants of lltm and lltm_backward in f16 and bf16 whose products are the vendor's library's. Step 5 of a
+// tensor's path.
+#pragma once
+
+#include "gemm_library.h"
+#include "lltm_backward.h"
+
+namespace narrows::gpu {
+
+// From how many multiply-adds on (of one of backward's two products) the library is faster than the kernels here: what it needs
+// around its products takes some microseconds.
+enum class Direction { forward, backward };
+constexpr int64_t least_for_library(Direction direction) { return int64_t{1} << (direction == Direction::forward ? 33 : 29); }
+
+// Whether the library is asked at all, by dtype and sizes alone.
+bool is_for_library(const LltmSizes& sizes, Direction direction, bool forced);
+// Whether it can read or write a tensor of 16-bit elements.
+bool has_library_rows(const nw_tensor_sig& tensor);
+
+LltmChoice lltm_cublaslt(const LltmRequest& request);
+
+// ---- backward ----
+
+// Matrix units take 16 bits, and the gradient of a gate has 24: it is split into the sum of two elements (lltm_split.h). With
+// G = [first parts; second parts], (2 * batch, 3 * state), and X = [old_h, input], [d_old_h, d_input] are both halves of G *
+// weights, added, and d_weights = G^T * [X; X]: a product each. d_bias is summed up from f32.
+struct LltmLibraryGradients {
+  Matrix gate_grads;  // f32, without gaps
+  char* largest;      // f32: each block's largest finite magnitude among them
+  Matrix input, weights, old_h;
+  Matrix d_input, d_weights, d_old_h, d_bias;  // only what is wanted is read
+  char* workspace;
+};
+
+// A planned call's part after the gradient of the gates. Immutable.
+class LltmLibraryProducts {
+ public:
+  struct Wanted {
+    bool d_old_h, d_input, d_bias;
+  };
+  // The pitches are those of weights and, 0 if it is unwanted, of d_weights. nullptr: the library declines, and *reason says why.
+  static std::unique_ptr<const LltmLibraryProducts> plan(const Device& device, const LltmSizes& sizes, Wanted wanted,
+                                                         int64_t weights_pitch, int64_t d_weights_pitch, std::string* reason);
+  virtual ~LltmLibraryProducts() = default;
+  virtual void launch(const LltmLibraryGradients& tensors, int64_t num_largest, gpuStream_t stream) const = 0;
+  uint64_t workspace_size = 0;
+};
+
+}  // namespace narrows::gpu

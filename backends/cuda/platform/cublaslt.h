@@ -1,0 +1,70 @@
+// cublaslt.h -- the little of cuBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
+// build. Names, numbers and layouts are those of cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13, where they are the
+// same: NVIDIA keeps them within a library's major version, which is in its file's name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace narrows::gpu::cublaslt {
+
+using Handle = void*;  // cublasLtHandle_t
+using Status = int;    // cublasStatus_t
+constexpr Status kSuccess = 0;
+
+// cudaDataType_t
+enum DataType : int { kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14 };
+// cublasComputeType_t: CUBLAS_COMPUTE_32F
+enum ComputeType : int { kCompute32F = 68 };
+// cublasLtMatmulDescAttributes_t, all of int32_t
+enum DescAttribute : int { kPointerMode = 2, kTransA = 3, kTransB = 4 };
+// cublasLtPointerMode_t
+constexpr int32_t kPointersToDevice = 1;
+// cublasOperation_t
+constexpr int32_t kTransposed = 1;
+// cublasLtMatmulPreferenceAttributes_t: of uint64_t, then of uint32_t
+enum PreferenceAttribute : int {
+  kMaxWorkspaceBytes = 1,
+  kReductionSchemeMask = 3,
+  kMinAlignmentA = 5,
+  kMinAlignmentB = 6,
+  kMinAlignmentC = 7,
+  kMinAlignmentD = 8
+};
+// cublasLtReductionScheme_t: parts of a sum are kept in the workspace, and added in a step of their own
+constexpr uint32_t kReducedInWorkspace = 2;
+
+struct Algorithm {  // cublasLtMatmulAlgo_t
+  uint64_t data[8];
+};
+struct HeuristicResult {  // cublasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace_size;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(HeuristicResult) == 96);
+
+using Desc = struct DescOpaque*;              // cublasLtMatmulDesc_t
+using Layout = struct LayoutOpaque*;          // cublasLtMatrixLayout_t
+using Preference = struct PreferenceOpaque*;  // cublasLtMatmulPreference_t
+
+// The functions, each by its name in the library.
+struct Functions {
+  Status (*create)(Handle*);
+  Status (*desc_create)(Desc*, ComputeType, DataType scale);
+  Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
+  Status (*desc_destroy)(Desc);
+  Status (*layout_create)(Layout*, DataType, uint64_t rows, uint64_t columns, int64_t pitch);  // column-major
+  Status (*layout_destroy)(Layout);
+  Status (*preference_create)(Preference*);
+  Status (*preference_set)(Preference, PreferenceAttribute, const void* value, size_t size);
+  Status (*preference_destroy)(Preference);
+  Status (*choose)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult* found,
+                   int* count);
+  Status (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
+                   Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
+};
+
+}  // namespace narrows::gpu::cublaslt

@@ -1,0 +1,20 @@
+// relaxed_capture.h -- planning while a stream is being captured. Step 5 of a tensor's path.
+#pragma once
+
+#include "gpu.h"
+
+namespace narrows::gpu {
+
+// While it lives, this thread may do what a capture under way would forbid it, such as allocate. What is captured does not change.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then what it was before
+};
+
+}  // namespace narrows::gpu
