@@ -123,7 +123,9 @@ struct Copies {
     constexpr int kAtOnce = kTileThreads * 4;  // floats
     const uint32_t to = address_of(stage), x = to + Tile::kWeights * 4;
 #pragma unroll
-    for (int i = 0; i < Tile::kWeights / kAtOnce; ++i) copy_16_bytes(to + threadIdx.x * 16 + i * (kAtOnce * 4), packed + i * kAtOnce);
+    for (int i = 0; i < Tile::kWeights; i += kAtOnce)
+      if (i + kAtOnce <= Tile::kWeights || i + static_cast<int>(threadIdx.x) * 4 < Tile::kWeights)
+        copy_16_bytes(to + threadIdx.x * 16 + i * 4, packed + i);
     packed += Tile::kWeights;
     column.template copy<Tile::kChannels / kStep, kStep>(s, x + (channel() * Tile::kPitch + place()) * 4);
     if (Tile::kHalo > 0 && has_halo())
