@@ -222,6 +222,19 @@ bool counts_in_32_bits(const ConvGeometry& g) {
                  std::abs(static_cast<double>(g.pad_left)) < kLimit;
 }
 
+// The fewest slices that leave the least of `slots` blocks at once idle, within a hundredth; none is shorter than 4 stages.
+int64_t slices_that_fill(int64_t slots, int64_t tiles, int64_t stages) {
+  const int64_t most = std::min(stages / 4, 4 * slots / tiles);
+  int64_t best = 1;
+  double best_filled = 0;
+  for (int64_t slices = 1; slices <= most; ++slices) {
+    const int64_t blocks = tiles * slices;
+    const double filled = static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, slots) * slots);
+    if (filled > 1.01 * best_filled) best = slices, best_filled = filled;
+  }
+  return best;
+}
+
 template <class Tile>
 class SlidesPart final : public Part {
  public:
@@ -233,7 +246,7 @@ class SlidesPart final : public Part {
     s_.runs = g.taps / Tile::kTaps;
     s_.chunks = static_cast<int>(ceil_div(g.out_length, kDepth)), s_.stages = static_cast<int>(g.batch * s_.chunks);
     const int64_t tiles = g.groups * s_.row_tiles * s_.channel_tiles * s_.runs;
-    s_.slices = num_slices(tiles, s_.stages, problem.device->multiprocessors);
+    s_.slices = slices_that_fill(problem.device->multiprocessors * Tile::kBlocksAtOnce, tiles, s_.stages);
     s_.blocks = tiles * s_.slices;
     if (!fits()) return;
     load_kernel(grad_w_slides<Tile>, Tile::kShared);
@@ -278,7 +291,7 @@ std::unique_ptr<Part> plan_grad_w_gemm_pipelined(const SumProblem& problem) {
     if (g.taps % 5 == 0) return plan_slides<5, 3, 2>(problem);
     if (g.taps % 4 == 0) return plan_slides<4, 4, 2>(problem);
     if (g.taps % 7 == 0) return plan_slides<7, 2, 1>(problem);
-    if (g.taps % 3 == 0) return plan_slides<3, 5, 3>(problem);
+    if (g.taps % 3 == 0) return plan_slides<3, 5, 4>(problem);
     if (g.taps % 2 == 0) return plan_slides<2, 8, 4>(problem);
   }
   return plan_slides<1, 16, 5>(problem);

@@ -12,25 +12,23 @@
 namespace narrows::gpu {
 namespace {
 
-#ifndef GF32_WIDE
-#define GF32_WIDE 8
-#endif
-#ifndef GF32_UNROLL
-#define GF32_UNROLL 0
-#endif
-
 constexpr int kTileThreads = 256, kRows = 128, kStages = 3;
 
-// A thread has 8 x Wide sums.
-template <int Taps, int Wide>
-struct RunTile {
-  static constexpr int kTaps = Taps, kWide = Wide, kColumns = 16 * Wide;
+template <int Taps>
+struct Run {
+  static constexpr int kTaps = Taps, kHalo = Taps - 1;
   static constexpr int kChannels = Taps == 1 ? 16 : Taps < 7 ? 8 : 4;  // of a stage
-  static constexpr int kHalo = Taps - 1;
-  static constexpr int kPitch = kColumns + (kHalo + 3) / 4 * 4;
-  static constexpr int kWeights = kChannels * Taps * kRows, kStageFloats = kWeights + kChannels * kPitch;
+  static constexpr int kWeights = kChannels * Taps * kRows;            // likewise
+};
+
+// 16 x 16 threads of 8 x Wide sums.
+template <int Taps, int Wide>
+struct RunTile : Run<Taps> {
+  using Base = Run<Taps>;
+  static constexpr int kWide = Wide, kColumns = 16 * Wide, kPitch = kColumns + (Base::kHalo + 3) / 4 * 4;
+  static constexpr int kStageFloats = Base::kWeights + Base::kChannels * kPitch;
   static constexpr size_t kShared = kStages * kStageFloats * sizeof(float);
-  static constexpr int kBlocksAtOnce = Wide == 8 ? 2 : 1;
+  static constexpr int kBlocksAtOnce = Wide > 8 ? 1 : 2;
 };
 
 struct RunShape {
@@ -45,20 +43,20 @@ struct RunShape {
 using Four = detail::Group<float>;
 
 // packed[group][row tile][run][channel][tap of the run][row]
-template <class Tile>
+template <class Run>
 __global__ void pack_rows(const RunShape s, const float* w, float* packed) {
   const int64_t total = s.c.groups * s.packed_group;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
-    const int row = static_cast<int>(i % kRows), channels = s.chunks * Tile::kChannels;
+    const int row = static_cast<int>(i % kRows), channels = s.chunks * Run::kChannels;
     int64_t rest = i / kRows;
-    const int tap = static_cast<int>(rest % Tile::kTaps);
-    rest /= Tile::kTaps;
+    const int tap = static_cast<int>(rest % Run::kTaps);
+    rest /= Run::kTaps;
     const int64_t channel = rest % channels;
     rest /= channels;
     const int64_t run = rest % s.runs, tile = rest / s.runs;
     const int64_t m = tile % s.row_tiles * kRows + row, group = tile / s.row_tiles;
     const bool there = m < s.c.outs && channel < s.c.ins;
-    packed[i] = there ? w[group * s.c.w_group + m * s.c.w_out + channel * s.c.w_in + (run * Tile::kTaps + tap) * s.c.w_tap] : 0.0f;
+    packed[i] = there ? w[group * s.c.w_group + m * s.c.w_out + channel * s.c.w_in + (run * Run::kTaps + tap) * s.c.w_tap] : 0.0f;
   }
 }
 
@@ -144,7 +142,7 @@ struct RunSums {
   }
 
   __device__ __forceinline__ void add(const float* stage) {
-    constexpr int kUnroll = GF32_UNROLL > 0 ? GF32_UNROLL : Tile::kTaps == 1 ? 8 : Tile::kTaps == 2 ? 4 : 2;
+    constexpr int kUnroll = Tile::kTaps == 1 ? 8 : Tile::kTaps == 2 ? 4 : 2;  // within the cache of instructions
     const Four* a = reinterpret_cast<const Four*>(stage + row());
     const Four* b = reinterpret_cast<const Four*>(stage + Tile::kWeights + column());
 #pragma unroll kUnroll
@@ -232,7 +230,7 @@ class RunsPart final : public Part {
     if (!fits()) return;
     s_.packed_group = s_.row_tiles * s_.runs * s_.chunks * Tile::kWeights;
     workspace_size = static_cast<uint64_t>(c.groups * s_.packed_group) * sizeof(float);
-    load_kernel(pack_rows<Tile>);
+    load_kernel(pack_rows<typename Tile::Base>);
     load_kernel(correlate_runs<Tile>, Tile::kShared);
   }
   // Channels that are not there, and columns between batches, may cost a half more.
@@ -242,7 +240,7 @@ class RunsPart final : public Part {
   }
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* packed = static_cast<float*>(workspace);
-    launch_kernel(pack_rows<Tile>, grid_of(s_.c.groups * s_.packed_group), kThreads, 0, stream, s_,
+    launch_kernel(pack_rows<typename Tile::Base>, grid_of(s_.c.groups * s_.packed_group), kThreads, 0, stream, s_,
                   static_cast<const float*>(p.b) + s_.c.w_offset, packed);
     launch_kernel(correlate_runs<Tile>, s_.blocks, kTileThreads, Tile::kShared, stream, s_, p, static_cast<const float*>(packed));
   }
@@ -251,10 +249,19 @@ class RunsPart final : public Part {
   RunShape s_{};
 };
 
+template <class Tile>
+std::unique_ptr<Part> plan_tile(const CorrelationProblem& problem) {
+  auto part = std::make_unique<RunsPart<Tile>>(problem);
+  return part->fits() ? std::move(part) : nullptr;
+}
+
+// The wide tile reads less of shared memory for a sum, where there are tiles for every multiprocessor.
 template <int Taps>
 std::unique_ptr<Part> plan_runs(const CorrelationProblem& problem) {
-  auto part = std::make_unique<RunsPart<RunTile<Taps, GF32_WIDE>>>(problem);
-  return part->fits() ? std::move(part) : nullptr;
+  using Wide = RunTile<Taps, 16>;
+  const Correlation& c = problem.c;
+  const int64_t tiles = c.groups * ceil_div(c.outs, kRows) * ceil_div(c.batch * (c.length + Wide::kHalo), Wide::kColumns);
+  return tiles >= problem.device->multiprocessors ? plan_tile<Wide>(problem) : plan_tile<RunTile<Taps, 8>>(problem);
 }
 
 }  // namespace
