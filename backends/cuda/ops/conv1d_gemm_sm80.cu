@@ -12,51 +12,52 @@
 namespace narrows::gpu {
 namespace {
 
-constexpr int kTileThreads = 256, kRows = 128, kStages = 3;
+constexpr int kTileThreads = 256, kStages = 3;
 
-template <int Taps>
-struct Run {
-  static constexpr int kTaps = Taps, kHalo = Taps - 1;
-  static constexpr int kChannels = Taps == 1 ? 16 : Taps < 7 ? 8 : 4;  // of a stage
-  static constexpr int kWeights = kChannels * Taps * kRows;            // likewise
-};
-
-// 16 x 16 threads of 8 x Wide sums.
-template <int Taps, int Wide>
-struct RunTile : Run<Taps> {
-  using Base = Run<Taps>;
-  static constexpr int kWide = Wide, kColumns = 16 * Wide, kPitch = kColumns + (Base::kHalo + 3) / 4 * 4;
-  static constexpr int kStageFloats = Base::kWeights + Base::kChannels * kPitch;
+// ThreadRows x (256 / ThreadRows) threads of 4 RowBlocks x Wide sums.
+template <int Taps, int ThreadRows, int RowBlocks, int Wide>
+struct RunTile {
+  static constexpr int kTaps = Taps, kHalo = Taps - 1, kWide = Wide, kThreadRows = ThreadRows, kRowBlocks = RowBlocks;
+  static constexpr int kRows = ThreadRows * RowBlocks * 4, kColumns = kTileThreads / ThreadRows * Wide;
+  static constexpr int kPitch = kColumns + (kHalo + 3) / 4 * 4;
+  static constexpr int kChannels = Taps == 1 && kColumns <= 256 ? 16 : Taps < 7 ? 8 : 4;  // of a stage
+  static constexpr int kWeights = kChannels * Taps * kRows, kStageFloats = kWeights + kChannels * kPitch;
   static constexpr size_t kShared = kStages * kStageFloats * sizeof(float);
-  static constexpr int kBlocksAtOnce = Wide > 8 ? 1 : 2;
+  static constexpr int kBlocksAtOnce = RowBlocks * Wide > 16 ? 1 : 2;
 };
+template <int Taps>
+using SmallTile = RunTile<Taps, 16, 2, 8>;  // 128 x 128, twice on a multiprocessor
+template <int Taps>
+using LargeTile = RunTile<Taps, 16, 2, 16>;  // 128 x 256
+template <int Taps>
+using FlatTile = RunTile<Taps, 4, 5, 8>;  // 80 x 512
 
 struct RunShape {
   Correlation c;
   int64_t pitch, columns;  // from batch to batch; of all
   int64_t row_tiles, column_tiles, blocks;
-  int64_t packed_group;  // elements of a group's packed weights
-  int runs, chunks;      // chunks: stages of a run
-  bool vectors;          // four outputs of a row, from a multiple of four on, are 16 aligned bytes
+  int64_t packed_group;            // elements of a group's packed weights
+  int rows, run_taps, channels;    // of a tile; channels of a stage
+  int runs, chunks;                // chunks: stages of a run
+  bool vectors;                    // four outputs of a row, from a multiple of four on, are 16 aligned bytes
 };
 
 using Four = detail::Group<float>;
 
 // packed[group][row tile][run][channel][tap of the run][row]
-template <class Run>
 __global__ void pack_rows(const RunShape s, const float* w, float* packed) {
   const int64_t total = s.c.groups * s.packed_group;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
-    const int row = static_cast<int>(i % kRows), channels = s.chunks * Run::kChannels;
-    int64_t rest = i / kRows;
-    const int tap = static_cast<int>(rest % Run::kTaps);
-    rest /= Run::kTaps;
+    const int row = static_cast<int>(i % s.rows), channels = s.chunks * s.channels;
+    int64_t rest = i / s.rows;
+    const int tap = static_cast<int>(rest % s.run_taps);
+    rest /= s.run_taps;
     const int64_t channel = rest % channels;
     rest /= channels;
     const int64_t run = rest % s.runs, tile = rest / s.runs;
-    const int64_t m = tile % s.row_tiles * kRows + row, group = tile / s.row_tiles;
+    const int64_t m = tile % s.row_tiles * s.rows + row, group = tile / s.row_tiles;
     const bool there = m < s.c.outs && channel < s.c.ins;
-    packed[i] = there ? w[group * s.c.w_group + m * s.c.w_out + channel * s.c.w_in + (run * Run::kTaps + tap) * s.c.w_tap] : 0.0f;
+    packed[i] = there ? w[group * s.c.w_group + m * s.c.w_out + channel * s.c.w_in + (run * s.run_taps + tap) * s.c.w_tap] : 0.0f;
   }
 }
 
@@ -66,9 +67,10 @@ struct Line {
   const float* batch;  // position 0 of the first channel
   int64_t position;    // what tap 0 of run 0 reads
   int ins;             // channels from the first on; 0: there is no such column
-  const float* from = nullptr;
-  int left = 0;  // channels from `from` on; 0: outside the signal
+  const float* from;
+  int left;  // channels from `from` on; 0: outside the signal
 
+  Line() = default;
   __device__ __forceinline__ Line(const RunShape& s, const float* in, int64_t column, int first_channel) {
     const int64_t n = column / s.pitch;
     const bool there = column < s.columns;
@@ -95,25 +97,29 @@ struct Line {
 // One thread's part of the copies.
 template <class Tile>
 struct Copies {
-  static constexpr int kStep = kTileThreads / Tile::kColumns;  // channels that the block's threads copy at once
+  static constexpr int kColumns = Tile::kColumns < kTileThreads ? Tile::kColumns : kTileThreads;  // that the threads copy at once
+  static constexpr int kLines = Tile::kColumns / kColumns, kStep = kTileThreads / kColumns;       // kStep: channels at once
   const float* packed;
-  Line<Tile> column, halo;
+  Line<Tile> line[kLines], halo;
   int run = 0, chunk = 0;
 
-  __device__ __forceinline__ static int channel() { return static_cast<int>(threadIdx.x) / Tile::kColumns; }
-  __device__ __forceinline__ static int place() { return static_cast<int>(threadIdx.x) % Tile::kColumns; }
+  __device__ __forceinline__ static int channel() { return static_cast<int>(threadIdx.x) / kColumns; }
+  __device__ __forceinline__ static int place() { return static_cast<int>(threadIdx.x) % kColumns; }
   __device__ __forceinline__ static bool has_halo() { return static_cast<int>(threadIdx.x) < Tile::kChannels * Tile::kHalo; }
   __device__ __forceinline__ static int halo_channel() { return static_cast<int>(threadIdx.x) % Tile::kChannels; }
   __device__ __forceinline__ static int halo_place() { return Tile::kColumns + static_cast<int>(threadIdx.x) / Tile::kChannels; }
 
   __device__ __forceinline__ Copies(const RunShape& s, const float* in, const float* weights, int64_t column0)
-      : packed(weights + threadIdx.x * 4),
-        column(s, in, column0 + place(), channel()),
-        halo(s, in, has_halo() ? column0 + halo_place() : s.columns, halo_channel()) {}
+      : packed(weights + threadIdx.x * 4) {
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) line[i] = Line<Tile>(s, in, column0 + i * kColumns + place(), channel());
+    halo = Line<Tile>(s, in, has_halo() ? column0 + halo_place() : s.columns, halo_channel());
+  }
 
   __device__ __forceinline__ void start_stage(const RunShape& s, float* stage) {
     if (chunk == 0) {
-      column.start_run(s, run);
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) line[i].start_run(s, run);
       if (Tile::kHalo > 0) halo.start_run(s, run);
       ++run;
     }
@@ -125,7 +131,9 @@ struct Copies {
       if (i + kAtOnce <= Tile::kWeights || i + static_cast<int>(threadIdx.x) * 4 < Tile::kWeights)
         copy_16_bytes(to + threadIdx.x * 16 + i * 4, packed + i);
     packed += Tile::kWeights;
-    column.template copy<Tile::kChannels / kStep, kStep>(s, x + (channel() * Tile::kPitch + place()) * 4);
+#pragma unroll
+    for (int i = 0; i < kLines; ++i)
+      line[i].template copy<Tile::kChannels / kStep, kStep>(s, x + (channel() * Tile::kPitch + i * kColumns + place()) * 4);
     if (Tile::kHalo > 0 && has_halo())
       halo.template copy<1, 1>(s, x + (halo_channel() * Tile::kPitch + halo_place()) * 4);
   }
@@ -134,11 +142,18 @@ struct Copies {
 template <class Tile>
 struct RunSums {
   static constexpr int kWindow = (Tile::kWide + Tile::kHalo + 3) / 4;  // vectors
-  float at[8][Tile::kWide] = {};
-  // Threads of a warp form a rectangle of 8 x 4, warps one of 2 x 4; a thread has two blocks of 4 rows, in adjacent columns.
-  static __device__ int row() { return static_cast<int>(threadIdx.x) / 128 * 32 + static_cast<int>(threadIdx.x) % 32 / 4 * 4; }
+  static constexpr int kRows = Tile::kRowBlocks * 4, kRowStep = Tile::kThreadRows * 4;  // from block to block
+  float at[kRows][Tile::kWide] = {};
+  // Threads of a warp form a rectangle, of 8 x 4 if there are rows enough, and warps one.
+  static constexpr int kLaneRows = Tile::kThreadRows < 8 ? Tile::kThreadRows : 8, kLaneColumns = 32 / kLaneRows;
+  static constexpr int kWarpColumns = kTileThreads / 32 / (Tile::kThreadRows / kLaneRows);
+  static __device__ int row() {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return (warp / kWarpColumns * kLaneRows + lane / kLaneColumns) * 4;
+  }
   static __device__ int column() {
-    return (static_cast<int>(threadIdx.x) / 32 % 4 * 4 + static_cast<int>(threadIdx.x) % 4) * Tile::kWide;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return (warp % kWarpColumns * kLaneColumns + lane % kLaneColumns) * Tile::kWide;
   }
 
   __device__ __forceinline__ void add(const float* stage) {
@@ -146,18 +161,20 @@ struct RunSums {
     const Four* a = reinterpret_cast<const Four*>(stage + row());
     const Four* b = reinterpret_cast<const Four*>(stage + Tile::kWeights + column());
 #pragma unroll kUnroll
-    for (int channel = 0; channel < Tile::kChannels; ++channel, a += Tile::kTaps * (kRows / 4), b += Tile::kPitch / 4) {
+    for (int channel = 0; channel < Tile::kChannels; ++channel, a += Tile::kTaps * (Tile::kRows / 4), b += Tile::kPitch / 4) {
       Four x[kWindow];
 #pragma unroll
       for (int i = 0; i < kWindow; ++i) x[i] = b[i];
 #pragma unroll
       for (int tap = 0; tap < Tile::kTaps; ++tap) {
-        const Four a0 = a[tap * (kRows / 4)], a1 = a[tap * (kRows / 4) + 16];
+        Four w[Tile::kRowBlocks];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < Tile::kRowBlocks; ++i) w[i] = a[tap * (Tile::kRows / 4) + i * (kRowStep / 4)];
+#pragma unroll
+        for (int i = 0; i < kRows; ++i)
 #pragma unroll
           for (int j = 0; j < Tile::kWide; ++j)
-            at[i][j] = fmaf(i < 4 ? a0.at[i] : a1.at[i - 4], x[(j + tap) / 4].at[(j + tap) % 4], at[i][j]);
+            at[i][j] = fmaf(w[i / 4].at[i % 4], x[(j + tap) / 4].at[(j + tap) % 4], at[i][j]);
       }
     }
   }
@@ -170,7 +187,7 @@ __global__ void __launch_bounds__(kTileThreads, Tile::kBlocksAtOnce)
   float* const stages = memory[0].at;
   const Correlation& c = s.c;
   const int64_t row_tile = blockIdx.x % s.row_tiles, rest = blockIdx.x / s.row_tiles;
-  const int64_t column0 = rest % s.column_tiles * Tile::kColumns, group = rest / s.column_tiles, m0 = row_tile * kRows;
+  const int64_t column0 = rest % s.column_tiles * Tile::kColumns, group = rest / s.column_tiles, m0 = row_tile * Tile::kRows;
   const int total = s.runs * s.chunks;
   Copies<Tile> copies(s, static_cast<const float*>(p.a) + group * c.in_group,
                       packed + group * s.packed_group + row_tile * total * Tile::kWeights, column0);
@@ -194,8 +211,8 @@ __global__ void __launch_bounds__(kTileThreads, Tile::kBlocksAtOnce)
   for (int j = 0; j < Tile::kWide; j += 4) {
     const int64_t column = column0 + RunSums<Tile>::column() + j;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int64_t m = m0 + RunSums<Tile>::row() + i / 4 * 64 + i % 4;
+    for (int i = 0; i < RunSums<Tile>::kRows; ++i) {
+      const int64_t m = m0 + RunSums<Tile>::row() + i / 4 * RunSums<Tile>::kRowStep + i % 4;
       if (m >= c.outs) continue;
       const float add = p.bias == nullptr ? 0.0f : static_cast<const float*>(p.bias)[(group * c.outs + m) * c.bias_stride];
       float* const to = out + m * c.out_channel;
@@ -224,13 +241,14 @@ class RunsPart final : public Part {
     s_.pitch = c.length + Tile::kHalo;
     if (s_.vectors) s_.pitch = ceil_div(s_.pitch, 4) * 4;
     s_.columns = c.batch * s_.pitch;
-    s_.row_tiles = ceil_div(c.outs, kRows), s_.column_tiles = ceil_div(s_.columns, Tile::kColumns);
+    s_.row_tiles = ceil_div(c.outs, Tile::kRows), s_.column_tiles = ceil_div(s_.columns, Tile::kColumns);
     s_.blocks = c.groups * s_.row_tiles * s_.column_tiles;
+    s_.rows = Tile::kRows, s_.run_taps = Tile::kTaps, s_.channels = Tile::kChannels;
     s_.runs = static_cast<int>(c.taps / Tile::kTaps), s_.chunks = static_cast<int>(ceil_div(c.ins, Tile::kChannels));
     if (!fits()) return;
     s_.packed_group = s_.row_tiles * s_.runs * s_.chunks * Tile::kWeights;
     workspace_size = static_cast<uint64_t>(c.groups * s_.packed_group) * sizeof(float);
-    load_kernel(pack_rows<typename Tile::Base>);
+    load_kernel(pack_rows);
     load_kernel(correlate_runs<Tile>, Tile::kShared);
   }
   // Channels that are not there, and columns between batches, may cost a half more.
@@ -240,7 +258,7 @@ class RunsPart final : public Part {
   }
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* packed = static_cast<float*>(workspace);
-    launch_kernel(pack_rows<typename Tile::Base>, grid_of(s_.c.groups * s_.packed_group), kThreads, 0, stream, s_,
+    launch_kernel(pack_rows, grid_of(s_.c.groups * s_.packed_group), kThreads, 0, stream, s_,
                   static_cast<const float*>(p.b) + s_.c.w_offset, packed);
     launch_kernel(correlate_runs<Tile>, s_.blocks, kTileThreads, Tile::kShared, stream, s_, p, static_cast<const float*>(packed));
   }
@@ -255,13 +273,15 @@ std::unique_ptr<Part> plan_tile(const CorrelationProblem& problem) {
   return part->fits() ? std::move(part) : nullptr;
 }
 
-// The wide tile reads less of shared memory for a sum, where there are tiles for every multiprocessor.
+// Tiles of more sums read less of shared memory for each, where there are enough of them for every multiprocessor.
 template <int Taps>
 std::unique_ptr<Part> plan_runs(const CorrelationProblem& problem) {
-  using Wide = RunTile<Taps, 16>;
   const Correlation& c = problem.c;
-  const int64_t tiles = c.groups * ceil_div(c.outs, kRows) * ceil_div(c.batch * (c.length + Wide::kHalo), Wide::kColumns);
-  return tiles >= problem.device->multiprocessors ? plan_tile<Wide>(problem) : plan_tile<RunTile<Taps, 8>>(problem);
+  const auto rows = [&](int of_tile) { return ceil_div(c.outs, of_tile) * of_tile; };
+  const int64_t least = problem.device->multiprocessors * int64_t{LargeTile<Taps>::kRows} * LargeTile<Taps>::kColumns;
+  if (c.groups * c.outs * c.batch * c.length < least) return plan_tile<SmallTile<Taps>>(problem);
+  if (rows(FlatTile<Taps>::kRows) < rows(LargeTile<Taps>::kRows)) return plan_tile<FlatTile<Taps>>(problem);
+  return plan_tile<LargeTile<Taps>>(problem);
 }
 
 }  // namespace
@@ -269,7 +289,7 @@ std::unique_ptr<Part> plan_runs(const CorrelationProblem& problem) {
 std::unique_ptr<Part> plan_gemm_pipelined(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   if (problem.device->compute_capability < 80 || problem.dtype != Dtype::f32 || c.ins == 0) return nullptr;
-  if (c.taps > (1 << 20) || c.ins > (1 << 20) || c.ins * c.taps > (1 << 28) || c.outs <= kRows / 2) return nullptr;
+  if (c.taps > (1 << 20) || c.ins > (1 << 20) || c.ins * c.taps > (1 << 28) || c.outs <= 64) return nullptr;
   if (c.tap_step == c.step || c.taps == 1) {
     if (c.taps % 5 == 0) return plan_runs<5>(problem);
     if (c.taps % 4 == 0) return plan_runs<4>(problem);
