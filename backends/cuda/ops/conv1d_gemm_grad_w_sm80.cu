@@ -1,7 +1,8 @@
 // conv1d_gemm_grad_w_sm80.cu -- grad_w of f32 as a product by plain multiply-adds whose operands arrive asynchronously (cp.async),
 // stages ahead. Step 5 of a tensor's path. Both operands lie in shared memory as they do in memory, along the positions, and are
-// read four positions at once. Taps that slide along the positions come in runs of `Taps`: the same few elements of x, in registers,
-// serve the run. The sum over batch and positions is cut into slices, by shape and device alone, whose results are added in order.
+// read four positions at once. Taps that slide along the positions come in runs of `Taps`: the same few elements of x, in
+// registers, serve the run. The sum over batch and positions is cut into slices, by shape and device alone, whose results are added
+// in order.
 #include "conv1d_native.h"
 #include "conv1d_product.h"
 #include "copy_async_sm80.h"
@@ -40,14 +41,14 @@ struct Copies {
   const SlideShape& s;
   int y_row, y_place, x_row, x_place, halo_row, halo_place;  // in the tiles
   int outs, ins, halo_ins;                                   // channels from the thread's first on
-  int shift;                                                 // the position of x that position 0 meets with the first tap of the run
-  const float *y0, *x0, *halo0;                              // at batch 0 and position 0
+  int shift;                     // the position of x that position 0 meets with the first tap of the run
+  const float *y0, *x0, *halo0;  // at batch 0 and position 0
   int n, chunk;
   const float *y, *x, *halo;  // what the next stage begins with
   int y_at, x_at, halo_at;    // its positions
 
-  __device__ __forceinline__ Copies(const SlideShape& shape, const float* grad_y, const float* in, int64_t outs_left, int64_t ins_left,
-                                    int64_t tap0)
+  __device__ __forceinline__ Copies(const SlideShape& shape, const float* grad_y, const float* in, int64_t outs_left,
+                                    int64_t ins_left, int64_t tap0)
       : s(shape) {
     const int thread = static_cast<int>(threadIdx.x);
     y_row = s.vectors ? thread / 4 : thread / 16, y_place = s.vectors ? thread % 4 * 4 : thread % 16;
@@ -168,8 +169,8 @@ __global__ void __launch_bounds__(kTileThreads, Tile::kBlocksAtOnce)
   const int end = static_cast<int>(slice_begin(s.stages, s.slices, slice + 1));
 
   Copies<Tile> copies(s, static_cast<const float*>(p.a) + (group * g.outs() + row0) * g.y.channel,
-                      static_cast<const float*>(p.b) + (group * g.ins() + channel0) * g.x.channel, g.outs() - row0, g.ins() - channel0,
-                      tap0);
+                      static_cast<const float*>(p.b) + (group * g.ins() + channel0) * g.x.channel, g.outs() - row0,
+                      g.ins() - channel0, tap0);
   copies.start_at(begin / s.chunks, begin % s.chunks);
   const uint32_t first_stage = address_of(stages);
   for (int i = 0; i < kStages - 1; ++i) {
@@ -219,7 +220,8 @@ bool counts_in_32_bits(const ConvGeometry& g) {
   const auto last = static_cast<double>(g.out_length + 2 * kDepth);
   return static_cast<double>(g.length) < kLimit && static_cast<double>(g.batch) * last < kLimit &&
          last * static_cast<double>(g.stride) + static_cast<double>(g.taps) * static_cast<double>(g.dilation) +
-                 std::abs(static_cast<double>(g.pad_left)) < kLimit;
+                 std::abs(static_cast<double>(g.pad_left)) <
+             kLimit;
 }
 
 // The fewest slices that leave the least of `slots` blocks at once idle, within a hundredth; none is shorter than 4 stages.

@@ -20,26 +20,23 @@ struct RunTile {
   static constexpr int kTaps = Taps, kHalo = Taps - 1, kWide = Wide, kThreadRows = ThreadRows, kRowBlocks = RowBlocks;
   static constexpr int kRows = ThreadRows * RowBlocks * 4, kColumns = kTileThreads / ThreadRows * Wide;
   static constexpr int kPitch = kColumns + (kHalo + 3) / 4 * 4;
-  static constexpr int kChannels = Taps == 1 && kColumns <= 256 ? 16 : Taps < 7 ? 8 : 4;  // of a stage
+  static constexpr int kChannels = Taps == 1 ? 16 : Taps < 7 ? 8 : 4;  // of a stage
   static constexpr int kWeights = kChannels * Taps * kRows, kStageFloats = kWeights + kChannels * kPitch;
   static constexpr size_t kShared = kStages * kStageFloats * sizeof(float);
-  static constexpr int kBlocksAtOnce = RowBlocks * Wide > 16 ? 1 : 2;
 };
 template <int Taps>
-using SmallTile = RunTile<Taps, 16, 2, 8>;  // 128 x 128, twice on a multiprocessor
+using SquareTile = RunTile<Taps, 16, 2, 8>;  // 128 x 128
 template <int Taps>
-using LargeTile = RunTile<Taps, 16, 2, 16>;  // 128 x 256
-template <int Taps>
-using FlatTile = RunTile<Taps, 4, 5, 8>;  // 80 x 512
+using FlatTile = RunTile<Taps, 4, 5, 4>;  // 80 x 256
 
 struct RunShape {
   Correlation c;
   int64_t pitch, columns;  // from batch to batch; of all
   int64_t row_tiles, column_tiles, blocks;
-  int64_t packed_group;            // elements of a group's packed weights
-  int rows, run_taps, channels;    // of a tile; channels of a stage
-  int runs, chunks;                // chunks: stages of a run
-  bool vectors;                    // four outputs of a row, from a multiple of four on, are 16 aligned bytes
+  int64_t packed_group;          // elements of a group's packed weights
+  int rows, run_taps, channels;  // of a tile; channels of a stage
+  int runs, chunks;              // chunks: stages of a run
+  bool vectors;                  // four outputs of a row, from a multiple of four on, are 16 aligned bytes
 };
 
 using Four = detail::Group<float>;
@@ -134,14 +131,13 @@ struct Copies {
 #pragma unroll
     for (int i = 0; i < kLines; ++i)
       line[i].template copy<Tile::kChannels / kStep, kStep>(s, x + (channel() * Tile::kPitch + i * kColumns + place()) * 4);
-    if (Tile::kHalo > 0 && has_halo())
-      halo.template copy<1, 1>(s, x + (halo_channel() * Tile::kPitch + halo_place()) * 4);
+    if (Tile::kHalo > 0 && has_halo()) halo.template copy<1, 1>(s, x + (halo_channel() * Tile::kPitch + halo_place()) * 4);
   }
 };
 
 template <class Tile>
 struct RunSums {
-  static constexpr int kWindow = (Tile::kWide + Tile::kHalo + 3) / 4;  // vectors
+  static constexpr int kWindow = (Tile::kWide + Tile::kHalo + 3) / 4;                   // vectors
   static constexpr int kRows = Tile::kRowBlocks * 4, kRowStep = Tile::kThreadRows * 4;  // from block to block
   float at[kRows][Tile::kWide] = {};
   // Threads of a warp form a rectangle, of 8 x 4 if there are rows enough, and warps one.
@@ -173,16 +169,14 @@ struct RunSums {
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
 #pragma unroll
-          for (int j = 0; j < Tile::kWide; ++j)
-            at[i][j] = fmaf(w[i / 4].at[i % 4], x[(j + tap) / 4].at[(j + tap) % 4], at[i][j]);
+          for (int j = 0; j < Tile::kWide; ++j) at[i][j] = fmaf(w[i / 4].at[i % 4], x[(j + tap) / 4].at[(j + tap) % 4], at[i][j]);
       }
     }
   }
 };
 
 template <class Tile>
-__global__ void __launch_bounds__(kTileThreads, Tile::kBlocksAtOnce)
-    correlate_runs(const RunShape s, const Operands p, const float* packed) {
+__global__ void __launch_bounds__(kTileThreads, 2) correlate_runs(const RunShape s, const Operands p, const float* packed) {
   extern __shared__ Four memory[];
   float* const stages = memory[0].at;
   const Correlation& c = s.c;
@@ -273,15 +267,11 @@ std::unique_ptr<Part> plan_tile(const CorrelationProblem& problem) {
   return part->fits() ? std::move(part) : nullptr;
 }
 
-// Tiles of more sums read less of shared memory for each, where there are enough of them for every multiprocessor.
 template <int Taps>
 std::unique_ptr<Part> plan_runs(const CorrelationProblem& problem) {
-  const Correlation& c = problem.c;
-  const auto rows = [&](int of_tile) { return ceil_div(c.outs, of_tile) * of_tile; };
-  const int64_t least = problem.device->multiprocessors * int64_t{LargeTile<Taps>::kRows} * LargeTile<Taps>::kColumns;
-  if (c.groups * c.outs * c.batch * c.length < least) return plan_tile<SmallTile<Taps>>(problem);
-  if (rows(FlatTile<Taps>::kRows) < rows(LargeTile<Taps>::kRows)) return plan_tile<FlatTile<Taps>>(problem);
-  return plan_tile<LargeTile<Taps>>(problem);
+  const auto rows = [&](int of_tile) { return ceil_div(problem.c.outs, of_tile) * of_tile; };
+  const bool flat = rows(FlatTile<Taps>::kRows) < rows(SquareTile<Taps>::kRows);
+  return flat ? plan_tile<FlatTile<Taps>>(problem) : plan_tile<SquareTile<Taps>>(problem);
 }
 
 }  // namespace
