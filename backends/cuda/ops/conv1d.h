@@ -75,6 +75,7 @@ std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);
 // The same in a vendor's own instructions: platform/conv1d_native.cpp has the table. nullptr where there is none.
 struct NativeConv1d {
   PlanCorrelation fir = nullptr, gemm = nullptr;  // what `direct` and `gemm` ask first
+  PlanSum grad_w_gemm = nullptr;                  // likewise
   PlanCorrelation mma = nullptr;
   PlanSum grad_w_mma = nullptr;
   PlanCorrelation wgmma = nullptr;

@@ -80,6 +80,8 @@ class GradWPart final : public Part {
 
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
   if (!problem.aligned()) return nullptr;
+  if (conv1d_native().grad_w_gemm != nullptr)
+    if (std::unique_ptr<Part> part = conv1d_native().grad_w_gemm(problem)) return part;
   auto part = std::make_unique<GradWPart>(problem);
   return part->fits() ? std::move(part) : nullptr;
 }

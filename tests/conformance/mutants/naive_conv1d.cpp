@@ -63,7 +63,9 @@ double product(DType t, double x, double w) {
 double output(const Conv& s, int64_t n, int64_t o, int64_t t) {
   double sum = s.bias && !fault(Fault::bias_ignored) ? s.bias.real(s.bias.at(o)) : 0;
   if (fault(Fault::nan_bias_skipped) && std::isnan(sum)) sum = 0;
-  const int64_t taps = fault(Fault::taps_in_one_block) ? std::min<int64_t>(s.taps(), 32) : s.taps();
+  int64_t taps = s.taps();
+  if (fault(Fault::taps_in_one_block)) taps = std::min<int64_t>(taps, 32);
+  if (fault(Fault::taps_in_one_run) && s.y.shape[1] > 64) taps = std::min<int64_t>(taps, 5);
   for (int64_t c = 0; c < s.group_channels(); ++c)
     for (int64_t k = 0; k < taps; ++k) {
       const int64_t l = s.position(t, k), tap = fault(Fault::flipped_taps) ? taps - 1 - k : k;
