@@ -169,7 +169,7 @@ class LltmBackwardPlan final : public Plan {
   void plan_library(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     std::string reason;
     const bool to_inputs = wanted_[kDOldH] || wanted_[kDInput];
-    if (is_for_library(sizes_, Direction::backward, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
+    if (is_for_library(sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
         (!to_inputs || has_library_rows(input(sig, kWeights))) && (!wanted_[kDWeights] || has_library_rows(output(sig, kDWeights))))
       library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput], wanted_[kDBias]},
                                            inputs_[kWeights].row, wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);
@@ -184,7 +184,8 @@ class LltmBackwardPlan final : public Plan {
   // The matrix units, if they take the call; unless forced, only where there is enough for them to do.
   void plan_mma(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     constexpr LltmTileSize kTile = {128, 128, 32};
-    if (!forced && num_stages(products_, kTile) < 8 * device.multiprocessors) return;
+    const int64_t least = sizes_.dtype == Dtype::f64 ? 1 : 8;  // of stages for each multiprocessor; f64's own units gain sooner
+    if (!forced && num_stages(products_, kTile) < least * device.multiprocessors) return;
     if (aligned && lltm_native().products != nullptr)
       tiled_ = lltm_native().products(device, sizes_.dtype, has_rows_of(sig, 16 / size_of(sizes_.dtype)), &products_);
     if (tiled_.products != nullptr)

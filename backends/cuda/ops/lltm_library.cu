@@ -38,9 +38,16 @@ void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) 
                 p);
 }
 
+// wgmma's tiles of 128 rows and 64 states, in pairs, just fill a Hopper GPU: no other way is faster then.
+bool is_one_wave(const LltmRequest& request) {
+  const int64_t blocks = ceil_div(request.sizes.batch, 128) * ceil_div(request.sizes.state, 128) * 2;
+  const int64_t all = request.device.multiprocessors;
+  return request.device.compute_capability == 90 && blocks <= all && blocks >= all * 9 / 10;
+}
+
 }  // namespace
 
-bool is_for_library(const LltmSizes& sizes, Direction direction, bool forced) {
+bool is_for_library(const LltmSizes& sizes, bool forced) {
   constexpr int64_t kMost = int64_t{1} << 28;
   const int64_t unit = kGemmAlignment / 2;  // of elements of 16 bits
   if (size_of(sizes.dtype) != 2 || sizes.batch == 0 || sizes.state == 0 || sizes.state % unit != 0 || sizes.features % unit != 0 ||
@@ -48,7 +55,7 @@ bool is_for_library(const LltmSizes& sizes, Direction direction, bool forced) {
     return false;
   const double multiply_adds =
       3.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state) * static_cast<double>(sizes.state + sizes.features);
-  return forced || multiply_adds >= static_cast<double>(least_for_library(direction));
+  return forced || multiply_adds >= static_cast<double>(kLeastForLibrary);
 }
 
 bool has_library_rows(const nw_tensor_sig& tensor) {
@@ -61,7 +68,7 @@ LltmChoice lltm_cublaslt(const LltmRequest& request) {
   const LltmSizes& z = request.sizes;
   const int64_t blocks = z.batch * blocks_of_row(z.state);
   const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
-  if (!is_for_library(z, Direction::forward, request.forced) || !request.aligned || !has_rows(kLltmOldH) ||
+  if (!is_for_library(z, request.forced) || (!request.forced && is_one_wave(request)) || !request.aligned || !has_rows(kLltmOldH) ||
       !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
     return {};
   LltmChoice choice;

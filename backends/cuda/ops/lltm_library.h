@@ -7,13 +7,12 @@
 
 namespace narrows::gpu {
 
-// From how many multiply-adds on (of one of backward's two products) the library is faster than the kernels here: what it needs
-// around its products takes some microseconds.
-enum class Direction { forward, backward };
-constexpr int64_t least_for_library(Direction direction) { return int64_t{1} << (direction == Direction::forward ? 33 : 29); }
+// From how many multiply-adds on (of one of backward's two products) the library is faster than the kernels here, measured on an
+// H200: what it needs around its products takes some microseconds.
+constexpr int64_t kLeastForLibrary = int64_t{1} << 28;
 
 // Whether the library is asked at all, by dtype and sizes alone.
-bool is_for_library(const LltmSizes& sizes, Direction direction, bool forced);
+bool is_for_library(const LltmSizes& sizes, bool forced);
 // Whether it can read or write a tensor of 16-bit elements.
 bool has_library_rows(const nw_tensor_sig& tensor);
 
