@@ -60,8 +60,9 @@ int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
-    std::snprintf(info.arch, sizeof(info.arch), "Vulkan %u.%u, %.90s", VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version),
-                  device.properties12.driverName);
+    std::snprintf(info.arch, sizeof(info.arch), "%sVulkan %u.%u, %.80s",
+                  device.matrix_unit && shaders::conv1d_coopmat.is_there() ? "matrix unit, " : "", VK_API_VERSION_MAJOR(version),
+                  VK_API_VERSION_MINOR(version), device.properties12.driverName);
     std::memcpy(info.uuid, device.properties11.deviceUUID, sizeof(info.uuid));
     info.total_memory = device.local_memory();
     write_sized(out, info);
