@@ -9,8 +9,6 @@
 namespace narrows::vulkan {
 namespace {
 
-constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativeMatrixKHR, which older headers lack
-
 // The family that computes, one without graphics first, and how many queues of it are used.
 void pick_queues(PhysicalDevice& d) {
   constexpr uint32_t kMostQueues = 8;
@@ -31,7 +29,9 @@ void pick_queues(PhysicalDevice& d) {
 // Subgroups of one size alone: how many make up a work group is known then.
 MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
   if (!d.has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) || !d.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
-  VkPhysicalDeviceCooperativeMatrixFeaturesKHR feature{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+  VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR feature{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+                                                       .pNext = &full};
   VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
   features.pNext = &feature;
   vkGetPhysicalDeviceFeatures2(d.handle, &features);
@@ -43,8 +43,8 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
       vkGetInstanceProcAddr(volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   constexpr uint32_t kSubgroups = 8, kLargest = 16;  // as gemm_coopmat.glsl counts on
-  if (feature.cooperativeMatrix == VK_FALSE || list == nullptr || subgroup.minSubgroupSize != subgroup.maxSubgroupSize ||
-      kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
+  if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
+      subgroup.minSubgroupSize != subgroup.maxSubgroupSize || kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
     return {};
   uint32_t count = 0;
   check(list(d.handle, &count, nullptr), "counting kinds of matrices");
@@ -109,7 +109,8 @@ std::vector<const char*> PhysicalDevice::wanted_extensions() const {
   for (const char* name : {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME,
                            VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME})
     if (has(name)) wanted.push_back(name);
-  if (matrix_unit) wanted.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  if (matrix_unit)
+    wanted.insert(wanted.end(), {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME});
   return wanted;
 }
 

@@ -12,6 +12,8 @@ namespace narrows::vulkan {
 inline constexpr uint32_t kSharedMemory = 32 << 10;  // bytes of a work group
 inline constexpr uint32_t kGroupThreads = 256;
 
+inline constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativeMatrixKHR, which older headers lack
+
 // What the device multiplies by a unit of its own: matrices of m x k and k x n elements of f16, each held by a subgroup, with sums
 // in f32.
 struct MatrixUnit {
