@@ -1,5 +1,7 @@
 # Shaders, compiled at build time by glslc and put into the binary as words:
 #   narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...])   compiles shaders/FILE
+#   narrows_add_matrix_shader(NAME FILE [DEFINITION...])    one with cooperative matrices, by glslc, or by glslang where glslc is too old
+#                                                           to know them; without either the shader is there without words
 #   narrows_write_numbers(FILE HEADER PREFIX)               writes HEADER's #define PREFIX... lines to FILE, which shaders include
 #   narrows_embed_shaders(TARGET HEADER)                    puts all that were added into TARGET; C++ finds them as
 #                                                           narrows::vulkan::shaders::NAME of HEADER
@@ -19,6 +21,46 @@ function(narrows_add_shader name file)
                      DEPENDS ${source} DEPFILE ${words}.d
                      COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
+endfunction()
+
+# What compiles cooperative matrices: a command and its options, to which come a file for dependences, definitions, folders, -o and the
+# source; empty: there is nothing.
+function(narrows_find_matrix_compiler)
+  find_program(GLSLANG glslang HINTS ${PROJECT_SOURCE_DIR}/.deps/venv/bin)
+  set(probe ${NARROWS_SHADER_FOLDER}/matrix_probe.comp)
+  file(WRITE ${probe} "#version 460\n#extension GL_KHR_cooperative_matrix : require\nvoid main() {}\n")
+  set(glslc ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -MD -MF)
+  set(glslang ${GLSLANG} -V --quiet --target-env vulkan1.2 -x "-P#extension GL_GOOGLE_include_directive : require" --depfile)
+  foreach(compiler IN ITEMS glslc glslang)
+    execute_process(COMMAND ${${compiler}} ${probe}.d -o ${probe}.inc ${probe} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(failed EQUAL 0)
+      message(STATUS "Cooperative matrices: compiled by ${compiler}")
+      set_property(GLOBAL PROPERTY narrows_matrix_compiler ${${compiler}})
+      return()
+    endif()
+  endforeach()
+  message(STATUS "Cooperative matrices: left out; ${GLSLC} does not know them, and there is no glslang of 13 or newer (GLSLANG)")
+  set_property(GLOBAL PROPERTY narrows_matrix_compiler "")
+endfunction()
+get_property(known GLOBAL PROPERTY narrows_matrix_compiler SET)
+if(NOT known)
+  narrows_find_matrix_compiler()
+endif()
+
+function(narrows_add_matrix_shader name file)
+  set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
+  set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
+  get_property(compiler GLOBAL PROPERTY narrows_matrix_compiler)
+  if(NOT compiler)
+    file(CONFIGURE OUTPUT ${words} CONTENT "0\n" @ONLY)
+    return()
+  endif()
+  list(TRANSFORM ARGN PREPEND -D)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
+  add_custom_command(OUTPUT ${words} COMMAND ${compiler} ${words}.d ${ARGN} -I${PROJECT_SOURCE_DIR}/backends/vulkan/shaders
+                     -I${NARROWS_SHADER_FOLDER} -o ${words} ${source}
+                     DEPENDS ${source} DEPFILE ${words}.d
+                     COMMENT "glslang ${name}" VERBATIM)
 endfunction()
 
 # GLSL cannot read a C header, and what both must agree on is written down once.

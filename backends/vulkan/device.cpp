@@ -49,6 +49,11 @@ void Device::open() {
   features12.bufferDeviceAddressCaptureReplay = features12.bufferDeviceAddressMultiDevice = VK_FALSE;
   features.pNext = &features11;
   features11.pNext = &features12;
+  VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  full.computeFullSubgroups = VK_TRUE;
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &full, .cooperativeMatrix = VK_TRUE};
+  if (physical.matrix_unit) features12.pNext = &matrices;
   const std::vector<const char*> extensions = physical.wanted_extensions();
   VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
   info.pNext = &features;

@@ -41,8 +41,9 @@ void take_features(PhysicalDevice& physical, const void* chain) {
   physical.features = {};
   physical.features11 = {};
   physical.features12 = {};
+  bool has_matrices = false, has_full_subgroups = false;
   for (auto* link = static_cast<const VkBaseInStructure*>(chain); link != nullptr; link = link->pNext) {
-    switch (link->sType) {
+    switch (static_cast<uint32_t>(link->sType)) {  // with types that older headers lack
       case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2:
         physical.features = reinterpret_cast<const VkPhysicalDeviceFeatures2*>(link)->features;
         break;
@@ -52,9 +53,20 @@ void take_features(PhysicalDevice& physical, const void* chain) {
       case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
         physical.features12 = *reinterpret_cast<const VkPhysicalDeviceVulkan12Features*>(link);
         break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
+        has_matrices = reinterpret_cast<const VkPhysicalDeviceCooperativeMatrixFeaturesKHR*>(link)->cooperativeMatrix == VK_TRUE;
+        break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES:
+        has_full_subgroups =
+            reinterpret_cast<const VkPhysicalDeviceSubgroupSizeControlFeatures*>(link)->computeFullSubgroups == VK_TRUE;
+        break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
+        has_full_subgroups = reinterpret_cast<const VkPhysicalDeviceVulkan13Features*>(link)->computeFullSubgroups == VK_TRUE;
+        break;
       default: break;
     }
   }
+  if (!has_matrices || !has_full_subgroups) physical.matrix_unit = {};
 }
 
 int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_error* error) {

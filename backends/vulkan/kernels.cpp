@@ -101,6 +101,7 @@ VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& cons
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = "main";
+  if (uses_matrices(words)) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.pSpecializationInfo = &specialization;
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;

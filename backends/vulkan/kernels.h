@@ -19,6 +19,8 @@ struct Shader {
   const char* name;
   const uint32_t* words;
   size_t size;  // bytes
+  // Not where the build's compilers did not know what it is written in.
+  bool is_there() const { return size > sizeof(uint32_t); }
 };
 
 // A pipeline, and the layout that all share: 128 bytes of push constants, which every device has, and no descriptors.

@@ -26,6 +26,43 @@ void pick_queues(PhysicalDevice& d) {
   d.queue_family = d.queue_count = 0;
 }
 
+// Subgroups of one size alone: how many make up a work group is known then.
+MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
+  if (!d.has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) || !d.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
+  VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR feature{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+                                                       .pNext = &full};
+  VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+  features.pNext = &feature;
+  vkGetPhysicalDeviceFeatures2(d.handle, &features);
+  VkPhysicalDeviceSubgroupSizeControlProperties subgroup{.sType =
+                                                             VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
+  VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+  properties.pNext = &subgroup;
+  vkGetPhysicalDeviceProperties2(d.handle, &properties);
+  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+      vkGetInstanceProcAddr(volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  constexpr uint32_t kSubgroups = 8, kLargest = 16;  // as gemm_coopmat.glsl counts on
+  if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
+      subgroup.minSubgroupSize != subgroup.maxSubgroupSize || kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
+    return {};
+  uint32_t count = 0;
+  check(list(d.handle, &count, nullptr), "counting kinds of matrices");
+  std::vector<VkCooperativeMatrixPropertiesKHR> kinds(count, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR});
+  check(list(d.handle, &count, kinds.data()), "listing kinds of matrices");
+  MatrixUnit best;
+  for (const auto& kind : kinds) {
+    const bool fits = kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR && kind.BType == kind.AType &&
+                      kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && kind.ResultType == kind.CType &&
+                      kind.scope == VK_SCOPE_SUBGROUP_KHR && kind.saturatingAccumulation == VK_FALSE;
+    const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
+    if (fits && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
+        kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
+      best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
+  }
+  return best;
+}
+
 }  // namespace
 
 PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
@@ -53,6 +90,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   extensions.resize(count);
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
   pick_queues(*this);
+  matrix_unit = find_matrix_unit(*this);
   if (!has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return;
   VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{.sType =
                                                            VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
@@ -71,6 +109,8 @@ std::vector<const char*> PhysicalDevice::wanted_extensions() const {
   for (const char* name : {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME,
                            VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME})
     if (has(name)) wanted.push_back(name);
+  if (matrix_unit)
+    wanted.insert(wanted.end(), {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME});
   return wanted;
 }
 
@@ -127,6 +167,7 @@ const char* PhysicalDevice::lacks(uint32_t capability) const {
     case SpvCapabilityUniformAndStorageBuffer8BitAccess:
       return unless(features12.uniformAndStorageBuffer8BitAccess, "uniformAndStorageBuffer8BitAccess");
     case SpvCapabilityVulkanMemoryModel: return unless(features12.vulkanMemoryModel, "vulkanMemoryModel");
+    case kCooperativeMatrix: return unless(matrix_unit ? VK_TRUE : VK_FALSE, "matrices of f16 with sums in f32");
     case SpvCapabilityGroupNonUniform: return subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT, "subgroup operations");
     case SpvCapabilityGroupNonUniformArithmetic: return subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT, "subgroup arithmetic");
     case SpvCapabilityGroupNonUniformShuffle: return subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT, "subgroup shuffles");

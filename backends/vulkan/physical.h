@@ -12,6 +12,16 @@ namespace narrows::vulkan {
 inline constexpr uint32_t kSharedMemory = 32 << 10;  // bytes of a work group
 inline constexpr uint32_t kGroupThreads = 256;
 
+inline constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativeMatrixKHR, which older headers lack
+
+// What the device multiplies by a unit of its own: matrices of m x k and k x n elements of f16, each held by a subgroup, with sums
+// in f32.
+struct MatrixUnit {
+  uint32_t m = 0, n = 0, k = 0;  // 0: there is none that this backend can use
+  uint32_t subgroup = 0;         // threads
+  explicit operator bool() const { return m != 0; }
+};
+
 // Immutable once read.
 struct PhysicalDevice {
   explicit PhysicalDevice(VkPhysicalDevice device);
@@ -23,6 +33,7 @@ struct PhysicalDevice {
   VkPhysicalDeviceFeatures features;
   VkPhysicalDeviceVulkan11Features features11;
   VkPhysicalDeviceVulkan12Features features12;
+  MatrixUnit matrix_unit;
   VkPhysicalDeviceMemoryProperties memory;
   std::vector<VkExtensionProperties> extensions;
   uint64_t host_import_alignment;  // bytes, of pointers and sizes; 0: host memory cannot be imported

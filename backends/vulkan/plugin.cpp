@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "backend.h"
+#include "copy.h"
 
 namespace narrows::vulkan {
 namespace {
@@ -60,8 +61,9 @@ int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
-    std::snprintf(info.arch, sizeof(info.arch), "Vulkan %u.%u, %.90s", VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version),
-                  device.properties12.driverName);
+    std::snprintf(info.arch, sizeof(info.arch), "%sVulkan %u.%u, %.80s",
+                  device.matrix_unit && shaders::conv1d_coopmat.is_there() ? "matrix unit, " : "", VK_API_VERSION_MAJOR(version),
+                  VK_API_VERSION_MINOR(version), device.properties12.driverName);
     std::memcpy(info.uuid, device.properties11.deviceUUID, sizeof(info.uuid));
     info.total_memory = device.local_memory();
     write_sized(out, info);
@@ -89,19 +91,6 @@ int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* 
     const auto on = device.stream(stream);
     if (data != nullptr) on->free(address_of(data));
   });
-}
-
-void copy_within(Device& device, Stream& stream, Address to, Address from, uint64_t size) {
-  const auto span = [&](Address begin, const char* which) {
-    const auto found = device.memory().find(begin, begin + size);
-    if (!found)
-      refuse(NW_INVALID, -1, "vulkan: copy: %s [0x%llx, 0x%llx) lies in no live allocation of device %d", which,
-             static_cast<unsigned long long>(begin), static_cast<unsigned long long>(begin + size), device.id);
-    return *found;
-  };
-  const Span source = span(from, "src"), target = span(to, "dst");
-  if (from < to + size && to < from + size) refuse(NW_INVALID, -1, "vulkan: copy: dst and src overlap; expected memory apart");
-  stream.record([&](Recorder& recorder) { recorder.copy(target, source, size); });
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {

@@ -193,6 +193,12 @@ bool is_annotation(uint32_t op) {
 
 }  // namespace
 
+bool uses_matrices(const std::vector<uint32_t>& words) {
+  for (size_t i = kHeader; i + 1 < words.size() && (words[i] & 0xffff) == SpvOpCapability; i += words[i] >> 16)
+    if (words[i + 1] == kCooperativeMatrix) return true;
+  return false;
+}
+
 std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::vector<Instruction> list = instructions_of(shader);
   const Reach reach(list, constants);

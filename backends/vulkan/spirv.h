@@ -14,4 +14,7 @@ namespace narrows::vulkan {
 // of milliseconds for one of them. `constants`: as in Kernels::get().
 std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader, const std::vector<uint32_t>& constants);
 
+// Whether a module uses cooperative matrices; only work groups of whole subgroups run it then.
+bool uses_matrices(const std::vector<uint32_t>& words);
+
 }  // namespace narrows::vulkan

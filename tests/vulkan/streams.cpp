@@ -3,6 +3,7 @@
 #include <numeric>
 #include <thread>
 
+#include "copy.h"
 #include "opened.h"
 
 namespace narrows::vulkan::test {
@@ -130,6 +131,26 @@ TEST_CASE("copies: through staging and by the host itself, of every size around 
 
 // Validation does not see the order of accesses through addresses, and lavapipe runs one command after another: only a GPU shows
 // what barriers are for. With them right, and without them wrong, or the first half would prove nothing.
+TEST_CASE("copies: within the device, by its own means and by the shader, of sizes around a work group's", "[copies]") {
+  for (const bool as_discrete : {false, true}) {  // a CPU's copy is its own
+    Opened opened(as_discrete);
+    Stream& stream = *opened->stream(nullptr);
+    std::vector<uint32_t> values(40000);
+    for (uint32_t i = 0; i < values.size(); ++i) values[i] = i * 2654435761u;
+    const Words from(*opened, values);
+    for (const uint64_t first : {0, 4, 1})
+      for (const uint64_t count : {1, 4, 1020, 1024, 1028, 4099, 32768}) {
+        const Words to(*opened, std::vector<uint32_t>(values.size(), 7));
+        copy_within(*opened, stream, to.address + 4 * first, from.address + 4 * first, 4 * count);
+        std::vector<uint32_t> expected(values.size(), 7);
+        for (uint64_t i = first; i < first + count; ++i) expected[i] = values[i];
+        CHECK(difference(to.read(stream), expected) == "");
+      }
+    CHECK(refusal([&] { copy_within(*opened, stream, from.address, from.address + 16, 32); }).find("overlap") != std::string::npos);
+    CHECK(refusal([&] { copy_within(*opened, stream, from.address, 16, 32); }).find("no live allocation") != std::string::npos);
+  }
+}
+
 TEST_CASE("barriers: commands of one op wait for each other where they ask for it", "[streams][barriers]") {
   Opened opened;
   Stream& stream = *opened->stream(nullptr);

@@ -12,14 +12,19 @@ struct Variant {
   PlanCorrelation correlation;
   PlanSum grad_w;
 };
-enum Kind { kGemm, kDirect, kScalar };
-constexpr const char* kKernels[] = {"gemm", "direct", "scalar", nullptr};
-constexpr Variant kVariants[] = {{kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
+enum Kind { kCoopmat, kGemm, kDirect, kScalar };
+constexpr const char* kKernels[] = {"coopmat", "gemm", "direct", "scalar", nullptr};
+constexpr Variant kVariants[] = {{kKernels[kCoopmat], plan_coopmat, [](const SumProblem&) { return std::unique_ptr<Part>(); }},
+                                 {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
                                  {kKernels[kDirect], plan_direct, plan_sums_direct},
                                  {kKernels[kScalar], plan_scalar, plan_sums_scalar}};
 
-// The variant where the search for a call's own kernel begins. Many outputs and a long sum: a product beats sliding windows.
-Kind first_choice(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8 ? kGemm : kDirect; }
+// The variant where the search for a call's own kernel begins. Many outputs and a long sum: a product beats sliding windows, if
+// need be one of stages that are mostly empty. A CPU's matrix unit is a loop.
+Kind first_choice(const Device& device, const ConvGeometry& g) {
+  if (g.outs() < 8 || g.ins() * g.taps < 8) return kDirect;
+  return g.ins() >= kMatrixDepth / 4 && !device.physical.is_cpu() ? kCoopmat : kGemm;
+}
 
 [[noreturn]] void decline(const nw_sig& sig) {
   refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
@@ -35,7 +40,7 @@ class ConvPlan final : public DevicePlan {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
     const int forced = forced_kernel(sig, kKernels);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
-    const int first = forced >= 0 ? forced : first_choice(g);
+    const int first = forced >= 0 ? forced : first_choice(device, g);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
@@ -80,7 +85,7 @@ class ConvBackwardPlan final : public DevicePlan {
   ConvBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), grad_x_shape_(Correlation{}) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
     const int forced = forced_kernel(sig, kKernels);
-    first_ = forced >= 0 ? forced : first_choice(g);
+    first_ = forced >= 0 ? forced : first_choice(device, g);
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
       fill_all(g);
     } else {

@@ -111,6 +111,37 @@ GemmTile tile_of(const CorrelationProblem& problem) {
   return fills && !problem.device.physical.is_cpu() ? large : small;
 }
 
+// ---- coopmat ----
+
+constexpr MatrixTile kLargeMatrices = {2, 4, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
+
+// First the weights are packed into the workspace.
+class MatrixPart final : public Part {
+ public:
+  MatrixPart(const CorrelationProblem& problem, Kernel pack, Push packing, Kernel kernel, int64_t groups, Push push)
+      : pack_(pack), packing_(packing), product_(problem, kernel, groups, push),
+        w_offset_(static_cast<Address>(problem.c.w_offset * size_of(problem.dtype))) {
+    packing_.taps = problem.c.taps;
+    workspace_size = uint64_t{packing.blocks} * 16;
+  }
+  void record(Recorder& recorder, const Operands& operands, Address workspace, bool) const override {
+    constexpr int64_t kThreads = 64;
+    Push packing = packing_;
+    packing.w = operands.b + w_offset_, packing.y = workspace, packing.shape = operands.shape;
+    // Ordered even within a call: residues of grad_x share the workspace.
+    recorder.dispatch(pack_, packing, ceil_div(packing.blocks, kThreads), true);
+    Operands packed = operands;
+    packed.b = workspace - w_offset_;  // which the product adds
+    product_.record(recorder, packed, workspace, true);
+  }
+
+ private:
+  Kernel pack_;
+  Push packing_;
+  CorrelationPart product_;
+  Address w_offset_;
+};
+
 }  // namespace
 
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) {
@@ -144,6 +175,39 @@ std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   push.by_taps = Divider(c.taps), push.by_outputs = Divider(c.length);
   const Kernel kernel = gemm_kernel(problem.device, kGemm.of(problem.dtype), tile, {filter_rows});
   return std::make_unique<CorrelationPart>(problem, kernel, tiles, push);
+}
+
+std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
+  const Correlation& c = problem.c;
+  Device& device = problem.device;
+  const MatrixUnit& unit = device.physical.matrix_unit;
+  if (!has_matrix_unit(device, shaders::conv1d_coopmat, problem.dtype) || !problem.aligned()) return nullptr;
+  const int64_t stages = ceil_div(c.ins, kMatrixDepth) * c.taps;
+  if (std::max({c.length, c.outs, c.ins, stages * kMatrixDepth, c.batch}) >= kMostExtent) return nullptr;
+  const auto num_tiles = [&](const MatrixTile& tile) {
+    return c.batch * c.groups * ceil_div(c.outs, tile.rows(unit)) * ceil_div(c.length, tile.columns(unit));
+  };
+  const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups / 2;
+  const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
+  const int64_t row_tiles = ceil_div(c.outs, tile.rows(unit)), tiles = num_tiles(tile);
+  const int64_t packed = c.groups * row_tiles * stages * tile.rows(unit) * (kMatrixDepth / 8);
+  if (tiles > kMostBlocks || packed > kMostBlocks) return nullptr;
+  device.check_loops(3 * stages + 1024);
+
+  // The input is read once for all taps where they reach no further than shared memory has room for.
+  constexpr int64_t kMostShift = 16;
+  const int64_t reach = (c.taps - 1) * std::abs(c.tap_step);
+  const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
+  Push push{};
+  push.tiles = static_cast<uint32_t>(ceil_div(c.length, tile.columns(unit)));
+  push.depth = static_cast<int32_t>(stages);
+  push.by_taps = Divider(c.taps);
+  Push packing = push;
+  packing.blocks = static_cast<uint32_t>(packed);
+  packing.columns = static_cast<int32_t>(row_tiles);
+  const Kernel kernel = matrix_kernel(device, shaders::conv1d_coopmat, tile, slides ? reach : 0, {slides, c.tap_step < 0});
+  const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, static_cast<uint32_t>(tile.rows(unit))});
+  return std::make_unique<MatrixPart>(problem, pack, packing, kernel, tiles, push);
 }
 
 }  // namespace narrows::vulkan

@@ -28,6 +28,24 @@ Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, s
   return device.kernels().get(shader, constants);
 }
 
+Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift,
+                     std::initializer_list<uint32_t> more) {
+  const MatrixUnit& unit = device.physical.matrix_unit;
+  std::vector<uint32_t> constants{0,
+                                  tile.subgroups() * unit.subgroup,
+                                  unit.subgroup,
+                                  unit.m,
+                                  unit.n,
+                                  unit.k,
+                                  tile.subgroup_rows,
+                                  tile.subgroup_columns,
+                                  tile.row_matrices,
+                                  tile.column_matrices,
+                                  static_cast<uint32_t>(most_shift)};
+  constants.insert(constants.end(), more);
+  return device.kernels().get(shader, constants);
+}
+
 void SliceSum::load(Device& device, Dtype dtype, bool bytewise) { kernel = device.kernels().get(kSlices.of(dtype), {bytewise}); }
 void SliceSum::record(Recorder& recorder, Address partial, Address out, bool ordered) const {
   recorder.dispatch(kernel, push_of(partial, out, slices, extents, strides), ceil_div(size(), kThreads), ordered);

@@ -43,6 +43,22 @@ struct GemmTile {
 // more: the constants of the module's own, from 7 on.
 Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, std::initializer_list<uint32_t> more = {});
 
+// The constants of gemm_coopmat.glsl.
+struct MatrixTile {
+  uint32_t subgroup_rows, subgroup_columns, row_matrices, column_matrices;
+  constexpr uint32_t subgroups() const { return subgroup_rows * subgroup_columns; }
+  int64_t rows(const MatrixUnit& unit) const { return int64_t{subgroup_rows} * row_matrices * unit.m; }
+  int64_t columns(const MatrixUnit& unit) const { return int64_t{subgroup_columns} * column_matrices * unit.n; }
+};
+inline constexpr int64_t kMatrixDepth = 32;  // of a stage
+// most_shift: columns of the right operand beyond the tile's. more: the constants of the module's own, from 11 on.
+Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift,
+                     std::initializer_list<uint32_t> more);
+// Whether the dtype's products can run on the device's matrix unit at all.
+inline bool has_matrix_unit(const Device& device, const Shader& shader, Dtype dtype) {
+  return dtype == Dtype::f16 && device.physical.matrix_unit && shader.is_there();
+}
+
 // Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are
 // the same on all. A CPU has no use for large tiles.
 inline constexpr int64_t kManyGroups = 128;

@@ -1,4 +1,4 @@
-// lltm.cpp -- plans and records lltm. Step 5 of a tensor's path. Both variants are one kernel.
+// lltm.cpp -- plans and records lltm. Step 5 of a tensor's path. Every variant is one kernel.
 #include "lltm.h"
 
 namespace narrows::vulkan {
@@ -6,13 +6,15 @@ namespace {
 
 enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell, kNumInputs };
 enum Output : uint32_t { kNewH, kNewCell, kGates, kNumOutputs };
-enum Variant { kFused, kScalar };
-constexpr const char* kKernels[] = {"fused", "scalar", nullptr};
+enum Variant { kCoopmat, kFused, kScalar };
+constexpr const char* kKernels[] = {"coopmat", "fused", "scalar", nullptr};
 constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kScalarModules = NARROWS_BY_DTYPE(lltm_scalar);
 
 // `column_groups` 3: one for each gate.
 constexpr GemmTile kLarge = {16, 16, 2, 3, 16}, kLargeF64 = {8, 16, 2, 3, 8}, kSmall = {8, 8, 1, 3, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
+// Likewise 3 matrices across.
+constexpr MatrixTile kLargeMatrices = {2, 4, 4, 3}, kSmallMatrices = {2, 2, 1, 3};
 constexpr int64_t kScalarThreads = 64;
 
 // As in shaders/lltm_forward.glsl.
@@ -36,13 +38,21 @@ class LltmPlan final : public DevicePlan {
     const int forced = forced_kernel(sig, kKernels);
     if (forced == kFused && !fits)
       refuse(NW_UNSUPPORTED, -1, "lltm: kernel 'fused' takes tensors that are aligned to their elements, of extents below 2^28");
-    const Variant variant = forced >= 0 ? static_cast<Variant>(forced) : fits ? kFused : kScalar;
+    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_coopmat, dtype_);
+    if (forced == kCoopmat && !has_unit)
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm: kernel 'coopmat' takes what 'fused' does, of f16 alone, on a device with cooperative matrices of f16");
+    const Variant variant = forced >= 0                             ? static_cast<Variant>(forced)
+                            : has_unit && !device.physical.is_cpu() ? kCoopmat
+                            : fits                                  ? kFused
+                                                                    : kScalar;
     kernel = kKernels[variant];
     if (shape_.batch == 0 || shape_.state == 0) return;
-    if (variant == kFused)
-      plan_fused(sig);
-    else
-      plan_scalar(aligned);
+    switch (variant) {
+      case kCoopmat: plan_coopmat(sig); break;
+      case kFused: plan_fused(sig); break;
+      case kScalar: plan_scalar(aligned); break;
+    }
   }
 
   void record(Recorder& recorder, const nw_call& call) const override {
@@ -56,9 +66,24 @@ class LltmPlan final : public DevicePlan {
   }
 
  private:
+  // Whether the operands of the product can be read so many elements at a time.
+  bool reads_together(const nw_sig& sig, int64_t group) const {
+    return reads_rows_together(input(sig, kInput), 0, group) && reads_rows_together(input(sig, kOldH), 0, group) &&
+           reads_rows_together(input(sig, kWeights), shape_.state, group);
+  }
+  void plan_coopmat(const nw_sig& sig) {
+    const MatrixUnit& unit = device.physical.matrix_unit;
+    const auto count = [&](const MatrixTile& tile) {
+      state_tiles_ = ceil_div(shape_.state, tile.columns(unit) / 3);
+      return ceil_div(shape_.batch, tile.rows(unit)) * state_tiles_;
+    };
+    const MatrixTile& tile = count(kLargeMatrices) < kManyGroups / 2 ? kSmallMatrices : kLargeMatrices;
+    groups_ = count(tile);
+    device.check_loops(3 * (ceil_div(shape_.state, kMatrixDepth) + ceil_div(shape_.features, kMatrixDepth)) + 1024);
+    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, {reads_together(sig, 8)});
+  }
   void plan_fused(const nw_sig& sig) {
-    const bool together = reads_rows_together(input(sig, kInput), 0) && reads_rows_together(input(sig, kOldH), 0) &&
-                          reads_rows_together(input(sig, kWeights), shape_.state);
+    const bool together = reads_together(sig, kGroup);
     GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
     if (device.physical.is_cpu() || count(tile) < kManyGroups) tile = kSmall;
     groups_ = count(tile);

@@ -16,11 +16,11 @@ bool all_aligned(const nw_sig& sig, Counts&& counts) {
   return true;
 }
 
-// Whether a matrix can be read four elements at a time along its rows, from column `first` on.
-inline bool reads_rows_together(const nw_tensor_sig& t, int64_t first) {
+// Whether a matrix can be read `group` elements at a time along its rows, from column `first` on.
+inline bool reads_rows_together(const nw_tensor_sig& t, int64_t first, int64_t group = kGroup) {
   const Strides2 s = strides2(t);
-  return s.column == 1 && (s.row % kGroup == 0 || t.shape[0] == 1) && first % kGroup == 0 &&
-         alignment(t) >= std::min<int64_t>(16, kGroup * (t.dtype.bits / 8));
+  return s.column == 1 && (s.row % group == 0 || t.shape[0] == 1) && first % group == 0 &&
+         alignment(t) >= std::min<int64_t>(16, group * (t.dtype.bits / 8));
 }
 
 }  // namespace narrows::vulkan

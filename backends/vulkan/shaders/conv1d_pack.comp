@@ -1,0 +1,31 @@
+// conv1d_pack.comp -- the weights of a correlation as conv1d_coopmat.comp reads them: for each tile of rows and each stage (32
+// channels of one tap) the rows one after the other, zeros where there is no channel or row. Elements are aligned.
+#version 460
+#define ALIGNED
+#include "common.glsl"
+#include "gemm_elements.glsl"
+#include "conv1d_correlation.glsl"
+
+layout(constant_id = 1) const int kTileRows = 128;
+const int kEights = 4;  // of a stage
+
+layout(local_size_x = 64) in;
+
+// p.y: where it goes; p.blocks: eights in all; p.columns: tiles of rows; p.depth: stages.
+void main() {
+  Shape s = p.shape;
+  const uint i = flat_group() * 64 + gl_LocalInvocationID.x;
+  if (i >= p.blocks) return;
+  uint rest = i / kEights;
+  const int64_t row = rest % kTileRows;
+  rest /= kTileRows;
+  const int64_t stage = rest % p.depth;
+  rest /= p.depth;
+  const int64_t m = rest % p.columns * kTileRows + row, group = rest / p.columns;
+  const int64_t channel = stage / p.taps * (8 * kEights) + i % kEights * 8, tap = stage % p.taps;
+  const uint64_t at = p.w + bytes(group * s.w_group + m * s.w_out + tap * s.w_tap);
+  uvec4 values = uvec4(0);
+  [[unroll]] for (int j = 0; j < 8; ++j)
+    if (m < s.outs && channel + j < s.ins) values[j / 2] |= bits_16(at + bytes((channel + j) * s.w_in)) << (j % 2 * 16);
+  FourWords(p.y + uint64_t(i) * 16).v = values;
+}

@@ -1,0 +1,119 @@
+// gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of f16 matrices with sums
+// in f32. Modules define what the operands are before they include it:
+//
+//   uvec4 left(int row, int stage, int k), right(int column, int stage, int k)   the bits of eight elements along k, 0 outside
+//   bool is_new(int stage)   whether the stage's right operand is another one than that of the stage before
+//   int shift(int stage)     how many of the right operand's columns the stage leaves out at first, at most kMostShift
+//
+// A stage is kDepth products of every sum; k counts within it. Several stages may thus use one right operand, each shifted: the taps of a
+// filter. Rows and columns are those of multiply()'s tile; kRightAlongDepth says which way the right operand lies in memory.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+
+// Constants from 1 on; 0 is gemm_elements.glsl's. Subgroups: rows x columns of them, each with row x column matrices of sums.
+layout(local_size_x_id = 1) in;
+layout(constant_id = 2) const int kSubgroupThreads = 32;
+layout(constant_id = 3) const int kM = 16;  // the unit's: m x k times k x n
+layout(constant_id = 4) const int kN = 16;
+layout(constant_id = 5) const int kK = 16;
+layout(constant_id = 6) const int kSubgroupRows = 2;
+layout(constant_id = 7) const int kSubgroupColumns = 4;
+layout(constant_id = 8) const int kRowMatrices = 4;
+layout(constant_id = 9) const int kColumnMatrices = 4;
+layout(constant_id = 10) const int kMostShift = 0;
+
+const int kDepth = 32;
+const int kSubgroups = kSubgroupRows * kSubgroupColumns, kThreads = kSubgroups * kSubgroupThreads;
+const int kTileRows = kSubgroupRows * kRowMatrices * kM, kTileColumns = kSubgroupColumns * kColumnMatrices * kN;
+const int kEights = kDepth / 8;  // of a row of a stage
+const int kLeftLoads = kTileRows * kEights / kThreads;  // of a thread: whole
+const int kRightColumns = kTileColumns + kMostShift, kRightLoads = (kRightColumns * kEights + kThreads - 1) / kThreads;
+
+// A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
+// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup and slot.
+const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch, kPatch = kM * kN / 4;
+const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kSlots * kPatch;
+shared uvec4 stage_memory[kStageSize > kPatchesSize ? kStageSize : kPatchesSize];
+
+uvec4 left_held[kLeftLoads], right_held[kRightLoads];  // the next stage on its way
+coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator> sums[kRowMatrices * kColumnMatrices];
+
+// Where this subgroup's rows and columns begin in the tile.
+int subgroup_row() { return int(gl_SubgroupID) / kSubgroupColumns * kRowMatrices * kM; }
+int subgroup_column() { return int(gl_SubgroupID) % kSubgroupColumns * kColumnMatrices * kN; }
+
+// Row, and which eight of it, of a thread's i-th load. Along the depth neighbours share a row, else an eight.
+ivec2 place(int i, int rows, bool along_depth) {
+  const int load = i * kThreads + int(gl_LocalInvocationID.x);
+  return along_depth ? ivec2(load / kEights, load % kEights) : ivec2(load % rows, load / rows);
+}
+
+void fetch_left(int stage) {
+  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+    const ivec2 at = place(i, kTileRows, true);
+    left_held[i] = left(at.x, stage, at.y * 8);
+  }
+}
+void fetch_right(int stage) {
+  [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
+    const ivec2 at = place(i, kRightColumns, kRightAlongDepth);
+    if (at.x < kRightColumns && at.y < kEights) right_held[i] = right(at.x, stage, at.y * 8);
+  }
+}
+void put_left() {
+  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+    const ivec2 at = place(i, kTileRows, true);
+    stage_memory[at.x * kPitch + at.y] = left_held[i];
+  }
+}
+void put_right() {
+  [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
+    const ivec2 at = place(i, kRightColumns, kRightAlongDepth);
+    if (at.x < kRightColumns && at.y < kEights) stage_memory[kRightBegin + at.x * kPitch + at.y] = right_held[i];
+  }
+}
+
+void accumulate(int shift) {
+  const int row = subgroup_row() * kPitch, column = kRightBegin + (subgroup_column() + shift) * kPitch;
+  [[unroll]] for (int k = 0; k < kDepth; k += kK) {
+    coopmat<float16_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
+    [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
+      coopMatLoad(a[i], stage_memory, row + i * kM * kPitch + k / 8, kPitch, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
+      coopmat<float16_t, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> b;
+      coopMatLoad(b, stage_memory, column + j * kN * kPitch + k / 8, kPitch, gl_CooperativeMatrixLayoutColumnMajor);
+      [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
+        sums[i * kColumnMatrices + j] = coopMatMulAdd(a[i], b, sums[i * kColumnMatrices + j]);
+    }
+  }
+}
+
+// The sums of stages [0, stages). All threads of the work group call it.
+void multiply(int stages) {
+  [[unroll]] for (int i = 0; i < kRowMatrices * kColumnMatrices; ++i)
+    sums[i] = coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator>(0.0);
+  if (stages > 0) {
+    fetch_left(0);
+    fetch_right(0);
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    put_left();
+    if (is_new(stage)) put_right();
+    barrier();
+    if (stage + 1 < stages) {
+      fetch_left(stage + 1);
+      if (is_new(stage + 1)) fetch_right(stage + 1);
+    }
+    accumulate(shift(stage));
+    barrier();
+  }
+}
+
+// Matrix i, j of the subgroup's sums goes to its patch `slot`, from where any of its threads reads it after subgroupBarrier().
+int patch_of(int slot) { return (int(gl_SubgroupID) * kSlots + slot) * kPatch; }
+void lay_out(int slot, int i, int j) {
+  coopMatStore(sums[i * kColumnMatrices + j], stage_memory, patch_of(slot), kN / 4, gl_CooperativeMatrixLayoutRowMajor);
+}
+float laid_out(int slot, int place) { return uintBitsToFloat(stage_memory[patch_of(slot) + place / 4][place % 4]); }

@@ -1,0 +1,444 @@
+// gpu.cpp -- the ops on each backend of one GPU, by the same calls in one run: what a stream does in microseconds, what that moves
+// or computes per second, and, of tiny ops, what the host waits for.
+//   bench_gpu [--backend NAME]... [--quick] [WORDS]     default: --backend cuda --backend vulkan; WORDS: in the names of rows
+// The first backend that is there is what the others' results are compared with (which has no part in the times): a row whose
+// results differ says so, and the exit code is 1. --quick: small tensors, to see that it runs; the times mean nothing.
+#include <narrows/narrows.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+nw_runtime* runtime = nullptr;
+
+void need(int32_t status, const nw_error& error) {
+  if (status == NW_OK) return;
+  std::fprintf(stderr, "bench_gpu: %s\n", error.message);
+  std::exit(2);
+}
+double now_us() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// ---- numbers: f16 as bits, the same on every backend ----
+
+uint16_t half(float x) {  // of size 2^-14 to 2^15, truncated: these are inputs
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  const int exponent = static_cast<int>(bits >> 23 & 255) - 112;
+  if (exponent <= 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 | (bits >> 13 & 0x3ff));
+}
+double number(uint16_t h) {
+  const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+  if (exponent == 31) return fraction == 0 ? HUGE_VAL : std::nan("");
+  const double size = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  return (h & 0x8000) != 0 ? -size : size;
+}
+
+// ---- calls ----
+
+struct Shaped {
+  std::vector<int64_t> shape;  // empty: the tensor is absent
+  double size = 1;             // inputs are uniform in [-size, size]
+  int64_t count() const {
+    int64_t n = shape.empty() ? 0 : 1;
+    for (const int64_t extent : shape) n *= extent;
+    return n;
+  }
+};
+
+struct Row {
+  std::string name, op;
+  int bits;  // 32: f32, 16: f16
+  std::vector<Shaped> inputs, outputs;
+  std::vector<int64_t> params;  // the blob
+  double operations = 0;        // 0: bound by the bytes that it moves
+  double bytes() const {
+    int64_t elements = 0;
+    for (const auto* list : {&inputs, &outputs})
+      for (const Shaped& t : *list) elements += t.count();
+    return static_cast<double>(elements * bits / 8);
+  }
+};
+
+class Backend {
+ public:
+  Backend(std::string its_name, DLDevice where) : name(std::move(its_name)), device(where) {
+    nw_error error;
+    need(nw_stream_create(runtime, device, &stream, &error), error);
+  }
+  ~Backend() { nw_stream_destroy(runtime, device, stream, nullptr); }
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  void sync() const {
+    nw_error error;
+    need(nw_stream_sync(runtime, device, stream, &error), error);
+  }
+  const std::string name;
+  const DLDevice device;
+  void* stream = nullptr;
+};
+
+class Memory {
+ public:
+  Memory(const Backend& backend, uint64_t size) : backend_(backend) {
+    nw_error error;
+    need(nw_alloc(runtime, backend.device, size, nullptr, &data, &error), error);
+  }
+  ~Memory() { nw_free(runtime, backend_.device, data, nullptr, nullptr); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* data = nullptr;
+
+ private:
+  const Backend& backend_;
+};
+
+// A row's call on a backend, with memory, workspace and stream of its own.
+class Call {
+ public:
+  Call(const Backend& backend, const Row& row) : backend_(backend), row_(row), shaped_(row.inputs) {
+    shaped_.insert(shaped_.end(), row.outputs.begin(), row.outputs.end());
+    tensors_.resize(shaped_.size());
+    for (size_t i = 0; i < shaped_.size(); ++i) add_tensor(i);
+    call_.struct_size = sizeof call_;
+    call_.op = row.op.c_str();
+    call_.num_inputs = static_cast<uint32_t>(row.inputs.size());
+    call_.num_outputs = static_cast<uint32_t>(row.outputs.size());
+    call_.inputs = pointers_.data();
+    call_.outputs = pointers_.data() + row.inputs.size();
+    call_.params = row.params.empty() ? nullptr : row.params.data();
+    call_.params_size = row.params.size() * sizeof(int64_t);
+    call_.stream = backend.stream;
+    call_.backend = backend.name.c_str();
+    nw_plan_info info{};
+    info.struct_size = sizeof info;
+    nw_error error;
+    need(nw_plan_get(runtime, &call_, nullptr, &info, &error), error);
+    kernel = info.kernel == nullptr ? "" : info.kernel;
+    memory_.push_back(std::make_unique<Memory>(backend, std::max<uint64_t>(info.workspace_size, 1)));
+    call_.workspace = memory_.back()->data;
+    call_.workspace_size = info.workspace_size;
+  }
+
+  void run() {
+    nw_error error;
+    need(nw_run(runtime, &call_, &error), error);
+  }
+  void sync() const { backend_.sync(); }
+
+  std::vector<double> output() const {
+    const DLTensor& t = tensors_[row_.inputs.size()];
+    const auto n = static_cast<size_t>(row_.outputs[0].count());
+    std::vector<char> bytes(n * static_cast<size_t>(row_.bits) / 8);
+    nw_error error;
+    need(nw_copy(runtime, {kDLCPU, 0}, bytes.data(), t.device, t.data, bytes.size(), backend_.stream, &error), error);
+    backend_.sync();
+    std::vector<double> values(n);
+    for (size_t i = 0; i < n; ++i) {
+      float wide;
+      uint16_t narrow;
+      if (row_.bits == 32)
+        std::memcpy(&wide, &bytes[4 * i], 4), values[i] = wide;
+      else
+        std::memcpy(&narrow, &bytes[2 * i], 2), values[i] = number(narrow);
+    }
+    return values;
+  }
+
+  std::string kernel;
+
+ private:
+  void add_tensor(size_t i) {
+    const Shaped& s = shaped_[i];
+    if (s.shape.empty()) {
+      pointers_.push_back(nullptr);
+      return;
+    }
+    const auto n = static_cast<size_t>(s.count());
+    const size_t size = static_cast<size_t>(row_.bits) / 8;
+    std::vector<char> bytes(n * size, static_cast<char>(0xff));  // of outputs: NaN
+    uint32_t random = 1 + static_cast<uint32_t>(i);
+    for (size_t j = 0; i < row_.inputs.size() && j < n; ++j) {
+      random = random * 1664525 + 1013904223;
+      const auto x = static_cast<float>((static_cast<double>(random) / 2147483648.0 - 1) * s.size);
+      const uint16_t narrow = half(x);
+      std::memcpy(&bytes[j * size], size == 4 ? static_cast<const void*>(&x) : &narrow, size);
+    }
+    memory_.push_back(std::make_unique<Memory>(backend_, bytes.size()));
+    nw_error error;
+    need(nw_copy(runtime, backend_.device, memory_.back()->data, {kDLCPU, 0}, bytes.data(), bytes.size(), backend_.stream, &error),
+         error);
+    backend_.sync();
+    tensors_[i] = {memory_.back()->data,
+                   backend_.device,
+                   static_cast<int32_t>(s.shape.size()),
+                   {kDLFloat, static_cast<uint8_t>(row_.bits), 1},
+                   shaped_[i].shape.data(),
+                   nullptr,
+                   0};
+    pointers_.push_back(&tensors_[i]);
+  }
+
+  const Backend& backend_;
+  const Row& row_;
+  std::vector<Shaped> shaped_;
+  std::vector<DLTensor> tensors_;
+  std::vector<const DLTensor*> pointers_;
+  std::vector<std::unique_ptr<Memory>> memory_;
+  nw_call call_{};
+};
+
+// ---- times ----
+
+struct Options {
+  std::vector<std::string> backends, words;
+  bool quick = false;
+  bool wants(const std::string& name) const {
+    return std::all_of(words.begin(), words.end(), [&](const std::string& w) { return name.find(w) != std::string::npos; });
+  }
+};
+
+// Microseconds of one of many on a stream, until the host knows that the last is done: the median of samples of some 20 ms.
+template <class Enqueue>
+double chain_us(const Options& options, const Backend& backend, Enqueue enqueue) {
+  const double sample_us = options.quick ? 500 : 20000;
+  const auto sample = [&](int times) {
+    backend.sync();
+    const double start = now_us();
+    for (int i = 0; i < times; ++i) enqueue();
+    backend.sync();
+    return (now_us() - start) / times;
+  };
+  sample(1);
+  const double estimate = sample(options.quick ? 2 : 20);
+  const int times = std::clamp(static_cast<int>(sample_us / estimate), options.quick ? 1 : 10, 20000);
+  std::vector<double> samples(options.quick ? 3 : 15);
+  for (double& s : samples) s = sample(times);
+  return median(samples);
+}
+
+// The farthest apart that two results are, in parts of their size: the norm of the difference over the norm.
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), size += a[i] * a[i];
+  return std::sqrt(difference / size);
+}
+
+// Whether all backends agree.
+bool measure_row(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& row, double copied) {
+  if (!options.wants(row.name)) return true;
+  bool agree = true;
+  std::vector<double> reference;
+  double first_us = 0;
+  for (const auto& backend : backends) {
+    Call call(*backend, row);
+    call.run();
+    std::vector<double> result = call.output();
+    const double us = chain_us(options, *backend, [&] { call.run(); });
+    std::printf("%-36s %-7s %-10s %10.2f us", row.name.c_str(), backend->name.c_str(), call.kernel.c_str(), us);
+    if (row.operations > 0)
+      std::printf("  %7.2f TFLOP/s        ", row.operations / us * 1e-6);
+    else
+      std::printf("  %7.3f TB/s, %.3f of copy", row.bytes() / us * 1e-6, row.bytes() / us / copied);
+    if (reference.empty()) {
+      first_us = us;
+      reference = std::move(result);
+      std::printf("\n");
+    } else {
+      const double apart = distance(reference, result);
+      const bool same = apart < (row.bits == 16 ? 2e-3 : 1e-5);  // false for NaN
+      agree = agree && same;
+      std::printf("  %5.2f of %s's rate  %s %.1e\n", first_us / us, backends.front()->name.c_str(), same ? "apart" : "WRONG: apart",
+                  apart);
+    }
+    std::fflush(stdout);
+  }
+  return agree;
+}
+
+// Of a tiny op: the call on an idle stream, which puts it on the device at once; and that until the host knows that it is done.
+void measure_latency(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& tiny) {
+  for (const auto& backend : backends) {
+    Call call(*backend, tiny);
+    std::vector<double> launched(options.quick ? 5 : 2000), seen(launched.size());
+    for (size_t i = 0; i < launched.size(); ++i) {
+      backend->sync();
+      const double start = now_us();
+      call.run();
+      launched[i] = now_us() - start;
+      backend->sync();
+      seen[i] = now_us() - start;
+    }
+    if (options.wants("tiny op, launched on an idle stream"))
+      std::printf("%-36s %-7s %-10s %10.2f us\n", "tiny op, launched on an idle stream", backend->name.c_str(), "",
+                  median(launched));
+    if (options.wants("tiny op, until the host sees it"))
+      std::printf("%-36s %-7s %-10s %10.2f us\n", "tiny op, until the host sees it", backend->name.c_str(), "", median(seen));
+  }
+}
+
+// Bytes per microsecond, read and written, of the fastest backend's copy within the device.
+double measure_copy(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends) {
+  double best = 0;
+  const uint64_t size = options.quick ? 1 << 20 : 256 << 20;
+  const std::vector<char> ones(size, 1);
+  for (const auto& backend : backends) {
+    const Memory to(*backend, size), from(*backend, size);
+    nw_error error;
+    need(nw_copy(runtime, backend->device, from.data, {kDLCPU, 0}, ones.data(), size, backend->stream, &error), error);
+    const double us = chain_us(options, *backend, [&] {
+      need(nw_copy(runtime, backend->device, to.data, backend->device, from.data, size, backend->stream, &error), error);
+    });
+    const double rate = 2.0 * static_cast<double>(size) / us;
+    std::printf("%-36s %-7s %-10s %10.2f us  %7.3f TB/s\n", "copy within the device", backend->name.c_str(), "nw_copy", us,
+                rate * 1e-6);
+    best = std::max(best, rate);
+  }
+  return best;
+}
+
+// ---- rows ----
+
+std::vector<int64_t> elementwise_params(int64_t function) { return {function}; }  // little-endian: function, out_dtype 0
+
+Row add(const char* name, int bits, int64_t side) {
+  const Shaped t{{side, side}};
+  return {name, "elementwise", bits, {t, t}, {t}, elementwise_params(NW_EW_ADD)};
+}
+
+struct Convolution {
+  int64_t batch, channels, length, filters, taps, groups, pad_left, pad_right;
+};
+Row conv1d(const char* name, int bits, const Convolution& c, bool dense) {
+  const int64_t outputs = c.length + c.pad_left + c.pad_right - c.taps + 1, ins = c.channels / c.groups;
+  Row row{name,
+          "conv1d",
+          bits,
+          {{{c.batch, c.channels, c.length}}, {{c.filters, ins, c.taps}, 1 / std::sqrt(static_cast<double>(ins * c.taps))}},
+          {{{c.batch, c.filters, outputs}}},
+          {1, 1, c.groups, c.pad_left, c.pad_right, 0}};
+  if (dense) row.operations = 2.0 * static_cast<double>(c.batch * c.filters * outputs * ins * c.taps);
+  return row;
+}
+Row lltm(const char* name, int bits, int64_t batch, int64_t features, int64_t states) {
+  const double size = 1 / std::sqrt(static_cast<double>(states + features));
+  Row row{name,
+          "lltm",
+          bits,
+          {{{batch, features}}, {{3 * states, states + features}, size}, {{3 * states}}, {{batch, states}}, {{batch, states}}},
+          {{{batch, states}}, {{batch, states}}, {}},
+          {}};
+  row.operations = 6.0 * static_cast<double>(batch * states * (states + features));
+  return row;
+}
+
+std::vector<Row> rows(bool quick) {
+  if (quick)
+    return {add("add f32 64^2", 32, 64),
+            add("add f16 64^2", 16, 64),
+            conv1d("conv1d 1 channel 2^12 f32 K4", 32, {1, 1, 1 << 12, 1, 4, 1, 0, 0}, false),
+            conv1d("conv1d depthwise f16 K4", 16, {2, 8, 512, 8, 4, 8, 3, 0}, false),
+            conv1d("conv1d dense f16", 16, {2, 64, 256, 64, 3, 1, 1, 1}, true),
+            lltm("lltm f32", 32, 16, 32, 64),
+            lltm("lltm f16", 16, 64, 64, 64)};
+  std::vector<Row> all;
+  for (const int64_t side : {1024, 2048, 4096, 8192, 16384})
+    for (const int bits : {32, 16})
+      all.push_back(add(("add f" + std::to_string(bits) + " " + std::to_string(side) + "^2").c_str(), bits, side));
+  for (const int64_t taps : {4, 31, 127})
+    all.push_back(conv1d(("conv1d 1 channel 2^24 f32 K" + std::to_string(taps)).c_str(), 32,
+                         {1, 1, 1 << 24, 1, taps, 1, taps / 2, taps - 1 - taps / 2}, false));
+  all.push_back(conv1d("conv1d depthwise B8 C2048 L2048 f32", 32, {8, 2048, 2048, 2048, 4, 2048, 3, 0}, false));
+  all.push_back(conv1d("conv1d depthwise B8 C2048 L2048 f16", 16, {8, 2048, 2048, 2048, 4, 2048, 3, 0}, false));
+  for (const int bits : {16, 32}) {
+    const std::string dtype = bits == 16 ? "f16" : "f32";
+    all.push_back(conv1d(("conv1d dense N16 256 L4096 K3 " + dtype).c_str(), bits, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
+    all.push_back(conv1d(("conv1d dense N32 80-384 L3000 K3 " + dtype).c_str(), bits, {32, 80, 3000, 384, 3, 1, 1, 1}, true));
+    all.push_back(conv1d(("conv1d dense N64 512 L1024 K5 " + dtype).c_str(), bits, {64, 512, 1024, 512, 5, 1, 2, 2}, true));
+    all.push_back(lltm(("lltm B16 F32 S128 " + dtype).c_str(), bits, 16, 32, 128));
+    all.push_back(lltm(("lltm B64 F256 S256 " + dtype).c_str(), bits, 64, 256, 256));
+    all.push_back(lltm(("lltm B256 F1024 S1024 " + dtype).c_str(), bits, 256, 1024, 1024));
+    all.push_back(lltm(("lltm B2048 F2048 S2048 " + dtype).c_str(), bits, 2048, 2048, 2048));
+    all.push_back(lltm(("lltm B512 F4096 S4096 " + dtype).c_str(), bits, 512, 4096, 4096));
+  }
+  return all;
+}
+
+// ---- ----
+
+// The device of a plugin of that name; the plugin's reason goes to stdout where it has none.
+std::optional<DLDevice> device_of(const std::string& name) {
+  for (uint32_t i = 0; i < nw_backend_count(runtime); ++i) {
+    nw_backend_info info{};
+    info.struct_size = sizeof info;
+    nw_error error;
+    need(nw_backend(runtime, i, &info, &error), error);
+    if (name != info.name || (info.flags & NW_BACKEND_SHADOWED) != 0) continue;
+    const DLDevice device{static_cast<DLDeviceType>(info.device_type), 0};
+    nw_device_info found{};
+    found.struct_size = sizeof found;
+    if (info.status != NW_OK || nw_device(runtime, device, &found, &error) != NW_OK) {
+      std::printf("%s: left out: %s\n", name.c_str(), info.status != NW_OK ? info.reason : error.message);
+      return std::nullopt;
+    }
+    std::printf("%s: %s, %s\n", name.c_str(), found.name, found.arch);
+    return device;
+  }
+  std::printf("%s: left out: no such backend\n", name.c_str());
+  return std::nullopt;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (word == "--backend" && i + 1 < argc) {
+      options.backends.push_back(argv[++i]);
+    } else if (word.rfind("--", 0) == 0) {
+      std::fprintf(stderr, "usage: bench_gpu [--backend NAME]... [--quick] [WORDS]\n");
+      std::exit(2);
+    } else {
+      options.words.push_back(word);
+    }
+  }
+  if (options.backends.empty()) options.backends = {"cuda", "vulkan"};
+  return options;
+}
+
+int run(const Options& options) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const std::string& name : options.backends)
+    if (const auto device = device_of(name)) backends.push_back(std::make_unique<Backend>(name, *device));
+  if (backends.empty()) return 2;
+  const double copied = measure_copy(options, backends);
+  const Row tiny = add("tiny op of a chain", 32, 16);
+  bool agree = measure_row(options, backends, tiny, copied);
+  measure_latency(options, backends, tiny);
+  for (const Row& row : rows(options.quick)) agree = measure_row(options, backends, row, copied) && agree;
+  return agree ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  nw_error error;
+  need(nw_runtime_create(nullptr, &runtime, &error), error);
+  const int code = run(options);
+  nw_runtime_destroy(runtime);
+  return code;
+}
