@@ -13,7 +13,7 @@ enum class Route : uint8_t {
   own,          // narrows.Tensor
   numpy,        // NumPy's C struct
   torch,        // exactly Tensor or Parameter: the gate decides, then the C exchange API
-  torch_other,  // FakeTensor and other subclasses: always torch's dispatcher
+  torch_other,  // FakeTensor and other subclasses, proxies of torch.fx: always torch's dispatcher
   jax,          // a jitted call, never read
   jax_traced,   // a tracer, which decides for the whole call
   cupy,         // __dlpack__ on its current stream

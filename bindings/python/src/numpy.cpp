@@ -2,6 +2,8 @@
 // and its C API's table. tests/python/test_numpy.py compares offsets and numbers with NumPy's own headers.
 #include "numpy_api.h"
 
+#include <atomic>
+
 #include "arrays.h"
 
 namespace narrows::python {
@@ -33,7 +35,8 @@ int number_of(DLDataType dtype) {
 
 // NumPy's table of functions. NULL: exception set.
 void* const* table() {
-  static void* const* found = nullptr;
+  static std::atomic<void* const*> known;
+  void* const* found = known.load(std::memory_order_acquire);
   if (found != nullptr) return found;
   Ref capsule = import_attribute("numpy._core._multiarray_umath", "_ARRAY_API");
   if (!capsule) {  // before NumPy 2
@@ -41,6 +44,7 @@ void* const* table() {
     capsule = import_attribute("numpy.core._multiarray_umath", "_ARRAY_API");
   }
   if (capsule) found = static_cast<void* const*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+  known.store(found, std::memory_order_release);
   return found;
 }
 
@@ -64,13 +68,14 @@ DLDataType other_dtype(PyObject* object, const Descriptor& d) {
 }
 
 PyObject* empty_of_other_dtype(const OutputSpec& output) {
-  static PyObject* const bfloat16 = import_attribute("ml_dtypes", "bfloat16").release();
-  if (bfloat16 == nullptr) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
+  const Ref bfloat16 = import_attribute("ml_dtypes", "bfloat16");
+  if (!bfloat16) {
+    if (PyErr_ExceptionMatches(PyExc_ImportError))
+      PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
     return nullptr;
   }
-  static PyObject* const empty = import_attribute("numpy", "empty").release();
-  return empty == nullptr ? nullptr : PyObject_CallFunctionObjArgs(empty, output.shape.get(), bfloat16, nullptr);
+  const Ref empty = import_attribute("numpy", "empty");
+  return empty ? PyObject_CallFunctionObjArgs(empty.get(), output.shape.get(), bfloat16.get(), nullptr) : nullptr;
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "arrays.h"
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace narrows::python {
@@ -30,16 +29,6 @@ struct SpecKey {
   size_t size;
   uint64_t hash;
 };
-
-#ifdef Py_GIL_DISABLED
-using Mutex = std::mutex;
-using Guard = std::lock_guard<std::mutex>;
-#else  // the GIL is held wherever these are used
-struct Mutex {};
-struct Guard {
-  explicit Guard(Mutex&) {}
-};
-#endif
 
 // Specs of outputs. An entry is replaced by the next one of its slot.
 class SpecCache {

@@ -20,7 +20,7 @@ struct Torch {
   int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
-  PyObject* dtypes[8][5] = {};  // by code and bytes / 2
+  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -133,9 +133,12 @@ int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
 }
 
 PyObject* torch_dtype(Torch& t, DLDataType dtype) {
-  PyObject*& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
-  if (known == nullptr) known = import_attribute("torch", dtype_name(dtype)).release();
-  return known;
+  std::atomic<PyObject*>& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
+  PyObject* found = known.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  found = import_attribute("torch", dtype_name(dtype)).release();
+  known.store(found, std::memory_order_release);
+  return found;
 }
 
 }  // namespace
