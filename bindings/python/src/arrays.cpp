@@ -1,6 +1,7 @@
 // arrays.cpp -- how arrays are read: the route of each type, DLPack capsules; and allocation. numpy.cpp and torch.cpp have theirs.
 #include "arrays.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -103,6 +104,11 @@ bool Array::assign(const DLTensor& source) {
   tensor.shape = shape_;
   tensor.strides = source.strides == nullptr ? nullptr : strides_;
   return true;
+}
+
+void Array::assign(const nw_spec& spec, void* data, DLDevice device) {
+  std::copy(spec.shape, spec.shape + spec.ndim, shape_);
+  tensor = {data, device, spec.ndim, spec.dtype, shape_, nullptr, 0};
 }
 
 bool Array::read_capsule(PyObject* capsule) {

@@ -41,7 +41,7 @@ class SpecCache {
     std::vector<uint64_t> key;
     std::vector<OutputSpec> specs;
   };
-  static constexpr size_t kEntries = 64;
+  static constexpr size_t kEntries = 64, kShift = 58;  // by the high bits of a hash
   [[no_unique_address]] Mutex mutex_;
   std::unique_ptr<Entry[]> entries_;  // made by the first put()
 };
