@@ -458,7 +458,10 @@ def test_symbolic_trace(scale_plugin):
 
 
 def test_symbolic_trace_of_modules():
-    convolution = [narrows.torch.Conv1d(4, 4, 3, padding="same", dilation=2), narrows.torch.Conv1d(4, 2, 3, padding=1, padding_mode="circular")]
+    convolution = [
+        narrows.torch.Conv1d(4, 4, 3, padding="same", dilation=2),
+        narrows.torch.Conv1d(4, 2, 3, padding=1, padding_mode="circular"),
+    ]
     net, x = torch.nn.Sequential(*convolution), torch.randn(2, 4, 11)
     torch.testing.assert_close(torch.fx.symbolic_trace(net)(x), net(x))
     cell, h = narrows.torch.LLTM(4, 3), torch.randn(2, 3)

@@ -239,7 +239,9 @@ def _padding(padding, w, dilation):
     if isinstance(padding, str):
         fx = sys.modules.get("torch.fx")
         if fx is not None and isinstance(w, fx.Proxy):
-            raise NotImplementedError(f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown")
+            raise NotImplementedError(
+                f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown"
+            )
         whole = dilation * (w.shape[-1] - 1)
         known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
         if padding not in known:

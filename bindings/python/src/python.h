@@ -46,7 +46,8 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-// Guards what threads share. Python's own mutex, where there is no GIL: who waits for it does not keep others from stopping the world.
+// Guards what threads share. Python's own mutex, where there is no GIL: who waits for it does not keep others from stopping the
+// world.
 #ifdef Py_GIL_DISABLED
 class Mutex {
  public:

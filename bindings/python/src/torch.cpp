@@ -56,7 +56,8 @@ Torch* load() {
   t->detach = PyUnicode_InternFromString("detach");
   if (PyErr_Occurred()) return nullptr;
   t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
-  if (t->get_requires_grad == nullptr) return PyErr_SetString(PyExc_RuntimeError, "torch.Tensor.requires_grad is no descriptor"), nullptr;
+  if (t->get_requires_grad == nullptr)
+    return PyErr_SetString(PyExc_RuntimeError, "torch.Tensor.requires_grad is no descriptor"), nullptr;
   t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
