@@ -6,6 +6,7 @@ import pty
 import resource
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 import wave
@@ -155,6 +156,7 @@ def test_threads():
     assert not failures
 
 
+@pytest.mark.skipif(sysconfig.get_config_var("Py_GIL_DISABLED") == 1, reason="this Python has no GIL")
 def test_the_gil_is_released():
     w = np.ones((64, 64, 9), "float32")
     x = np.ones((8, 64, 4096), "float32")
