@@ -21,7 +21,7 @@ test_python() {
   local log=$LOG/test-python.log
   step tests
   if ! (cd -- "$NARROWS_ROOT/tests/python" &&
-    PYTHONPATH="$NARROWS_ROOT/build/cpu/python" NARROWS_WHEEL="$(wheel)" \
+    PYTHONPATH="$NARROWS_ROOT/build/cpu/python" NARROWS_WHEEL="$(wheel build/dist)" \
       "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile "$@") </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
@@ -29,19 +29,22 @@ test_python() {
   done_with "$(tail -n 1 "$log"); the whole log is ${log#"$PWD/"}"
 }
 
-wheel() { find "$NARROWS_ROOT/build/dist" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
+wheel() { find "$NARROWS_ROOT/$1" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
 
-# The wheel carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
+# build_wheel ENVIRONMENT FOLDER: for that environment's Python. It carries what the cpu backend needs (Highway, SLEEF): it installs
+# where those are not.
 build_wheel() {
+  local env=$1 folder=$NARROWS_ROOT/$2 launcher=() built
   step wheel
-  local launcher=()
   ! has_command ccache || launcher=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  rm -f -- "$NARROWS_ROOT"/build/dist/narrows-*.whl
-  logged wheel.log "$PYENV/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
-    --wheel-dir "$NARROWS_ROOT/build/dist" ${launcher[@]+"${launcher[@]}"}
-  PATH=$PYENV/bin:$PATH logged auditwheel.log "$PYENV/bin/python" -m auditwheel repair "$(wheel)" --wheel-dir "$NARROWS_ROOT/build/dist"
-  rm -f -- "$NARROWS_ROOT"/build/dist/narrows-*-linux_*.whl
-  done_with "$(basename "$(wheel)"), $(($(wc -c <"$(wheel)") / 1024)) KiB"
+  rm -f -- "$folder"/narrows-*.whl
+  # The names that the presets' builds have: ccache knows what those compiled.
+  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
+    --wheel-dir "$folder" ${launcher[@]+"${launcher[@]}"}
+  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
+  rm -f -- "$folder"/narrows-*-linux_*.whl
+  built=$(wheel "$2")
+  done_with "$(basename "$built"), $(($(wc -c <"$built") / 1024)) KiB"
 }
 
 check_types() {
@@ -58,7 +61,7 @@ python_package() {
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
   build cpu narrows_command narrows_cpu narrows_python
   check_types
-  build_wheel
+  build_wheel "$PYENV" build/dist
   test_python "$@"
 }
 
@@ -71,27 +74,33 @@ declare -rA PYTHON_VERSIONS=(
 
 # Arguments name some of PYTHON_VERSIONS; else all. While one is tested the next is installed, which takes as long.
 python_versions() {
-  local names=("$@") name i installing
+  local names=("$@") name i
   [ $# -gt 0 ] || names=(oldest middle newest)
   begin python-versions $((${#names[@]} + 4))
   for name in "${names[@]}"; do
     [ -n "${PYTHON_VERSIONS[$name]-}" ] || fail "no versions are named '$name'; expected oldest, middle or newest" 2
   done
-  require build
+  require build python
   fetch_dlpack
   fetch_python_tools
-  install_versions "${names[0]}" &
-  installing=$!
-  build_wheel
+  start_installing "${names[0]}"
+  build_wheel "$PYENV" build/dist
   for ((i = 0; i < ${#names[@]}; ++i)); do
     step "${names[i]}"
     wait "$installing" || exit 1
-    if [ -n "${names[i + 1]-}" ]; then
-      install_versions "${names[i + 1]}" &
-      installing=$!
-    fi
+    [ -z "${names[i + 1]-}" ] || start_installing "${names[i + 1]}"
     test_versions "${names[i]}"
   done
+}
+
+# In the background, in a process group of its own: however ./run ends, pip ends with it.
+installing=
+start_installing() {
+  set -m
+  install_versions "$1" &
+  set +m
+  installing=$!
+  trap 'kill -- "-$installing" 2>/dev/null || true' EXIT
 }
 
 install_versions() {
@@ -106,10 +115,10 @@ install_versions() {
 # Every route and every interface of the frameworks; what computes values only, and 100,000 calls of each route, `./run python` has.
 test_versions() {
   local env=$DEPS/pyenv-$1 log=$LOG/python-$1.log
-  logged "python-$1-wheel.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-deps "$(wheel)"
+  logged "python-$1-wheel.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-deps "$(wheel build/dist)"
   if ! (cd -- "$NARROWS_ROOT/tests/python" &&
     env -u PYTHONPATH NARROWS_TEST_CALLS=10000 "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
-      test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_torch.py) </dev/null >"$log" 2>&1; then
+      test_bad_input.py test_dlpack.py test_jax.py test_numpy.py test_plugins.py test_process.py test_threads.py test_torch.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed with ${PYTHON_VERSIONS[$1]}; the whole log is $log"
   fi

@@ -206,6 +206,7 @@ int main(void) {
   for (int i = 0; i < 3; ++i) check(vulkan->remove_memory(vulkan->self, id, shared[i]->address, &error), &error);
   check(vulkan->release_device(vulkan->self, id, &error), &error);
   nw_runtime_destroy(runtime);
+  vkDeviceWaitIdle(app.device); /* a value that has been reached does not say that the driver has let go of the semaphore */
   for (int i = 0; i < 3; ++i) drop_block(&app, *shared[i]);
   drop_block(&app, seen);
   vkDestroySemaphore(app.device, timeline, NULL);

@@ -2,11 +2,14 @@
 
 import gc
 import os
+import pty
 import resource
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
+import wave
 
 import numpy as np
 import pytest
@@ -153,6 +156,7 @@ def test_threads():
     assert not failures
 
 
+@pytest.mark.skipif(sysconfig.get_config_var("Py_GIL_DISABLED") == 1, reason="this Python has no GIL")
 def test_the_gil_is_released():
     w = np.ones((64, 64, 9), "float32")
     x = np.ones((8, 64, 4096), "float32")
@@ -320,3 +324,24 @@ def test_bench():
 def test_the_command():
     done = subprocess.run([sys.executable, "-m", "narrows", "info"], capture_output=True, text=True)
     assert done.returncode == 0 and "cpu" in done.stdout
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_demo_shows_its_progress_on_a_terminal_only(terminal, tmp_path):
+    sound = np.int16(9000 * np.sin(np.arange(3 * 8000) ** 1.1 / 9))
+    with wave.open(str(tmp_path / "tone.wav"), "wb") as f:
+        f.setparams((1, 2, 8000, len(sound), "NONE", ""))
+        f.writeframes(sound.tobytes())
+    command = [sys.executable, "-m", "narrows", "demo", "--wav", "tone.wav", "--epochs", "2"]
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # a terminal whose other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() in (0, 1)  # 1: the tone was not learnt
+    assert ("█".encode() in shown and b"%" in shown) if terminal else shown == b""

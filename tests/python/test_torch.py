@@ -1,5 +1,6 @@
 """torch: the gate, the dispatcher, autograd, functorch, compile, export, autocast, modules; against torch's own ops."""
 
+import pickle
 import warnings
 from typing import ClassVar
 
@@ -430,6 +431,57 @@ def test_symbolic_rules_agree_with_the_library():
         _rules.evaluate(add, [(5, 2), (3,)])
     with pytest.raises(ValueError, match="fit none"):
         _rules.evaluate(op, [(2, 3), (4,), None])
+
+
+# ---- torch.fx ----
+
+
+def test_symbolic_trace(scale_plugin):
+    every_second = narrows.op("conv1d", stride=2)
+
+    def call(x, w, state):
+        y = narrows.clip(narrows.add(narrows.exp(x), 2), 0.5, x) - narrows.astype(x, "int8")
+        y = every_second(y, w) + narrows.conv1d(x, w, stride=2)
+        new_h, new_cell = narrows.lltm(x[0, :, :3], state[0], state[1], state[2], state[2])
+        return scale_plugin.scale(y, factor=3.0), new_h * new_cell
+
+    x, w, state = torch.randn(1, 4, 9), torch.randn(2, 4, 3), [torch.randn(6, 5), torch.randn(6), torch.randn(4, 2)]
+    traced = torch.fx.symbolic_trace(call)
+    torch.testing.assert_close(traced(x, w, state), call(x, w, state))
+    targets = {node.target for node in traced.graph.nodes if node.op == "call_function"}
+    assert {narrows.add, torch.ops.narrows.conv1d.default, torch.ops.narrows.test_scale_1.default} <= targets
+    kept = pickle.loads(pickle.dumps(traced))
+    torch.testing.assert_close(kept(x, w, state), call(x, w, state))
+    leaves = [t.clone().requires_grad_() for t in (x, w)]
+    gradients = [torch.autograd.grad(f(*leaves, state)[0].sum(), leaves) for f in (traced, call)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_symbolic_trace_of_modules():
+    convolution = [
+        narrows.torch.Conv1d(4, 4, 3, padding="same", dilation=2),
+        narrows.torch.Conv1d(4, 2, 3, padding=1, padding_mode="circular"),
+    ]
+    net, x = torch.nn.Sequential(*convolution), torch.randn(2, 4, 11)
+    torch.testing.assert_close(torch.fx.symbolic_trace(net)(x), net(x))
+    cell, h = narrows.torch.LLTM(4, 3), torch.randn(2, 3)
+    torch.testing.assert_close(torch.fx.symbolic_trace(cell)(x[..., 0], (h, h)), cell(x[..., 0], (h, h)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: narrows.add(x, 1, out=torch.empty(3)),
+        lambda x: narrows.add(torch.ones(3), 1, out=x),
+        lambda x: narrows.op("elementwise", function="add")(x, 2),
+        lambda x: narrows.conv1d(x, x, padding="same"),
+        lambda x: narrows.add(x, 1, device="cpu"),
+        lambda x: narrows.op("elementwise", function="exp")(x, kernel="scalar"),
+    ],
+)
+def test_symbolic_trace_refuses_what_a_graph_cannot_hold(call):
+    with pytest.raises((NotImplementedError, TypeError), match=r"symbolic_trace|calls that go straight|device= is for NumPy"):
+        torch.fx.symbolic_trace(call)
 
 
 # ---- modules ----

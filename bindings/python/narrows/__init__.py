@@ -62,8 +62,7 @@ def __getattr__(name):
         return importlib.import_module(f"narrows.{name}")
     else:
         raise AttributeError(f"module 'narrows' has no attribute '{name}'")
-    globals()[name] = value
-    return value
+    return globals().setdefault(name, value)
 
 
 def __dir__():

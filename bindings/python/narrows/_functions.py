@@ -1,5 +1,7 @@
 """The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
 
+import sys
+
 from narrows import _narrows, _ops
 
 _DTYPES = {
@@ -228,15 +230,18 @@ _made: dict = {}
 
 
 def _op_of(name):
-    if name not in _made:
-        _made[name] = _ops.op(name)
-    return _made[name]
+    return _made.get(name) or _made.setdefault(name, _ops.op(name))
 
 
 def _padding(padding, w, dilation):
     if isinstance(padding, int):
         return padding, padding
     if isinstance(padding, str):
+        fx = sys.modules.get("torch.fx")
+        if fx is not None and isinstance(w, fx.Proxy):
+            raise NotImplementedError(
+                f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown"
+            )
         whole = dilation * (w.shape[-1] - 1)
         known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
         if padding not in known:

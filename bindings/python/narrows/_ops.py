@@ -27,11 +27,11 @@ def op(name, **params):
     Without a version, ``vendor.name`` is the newest that is present. ValueError: no such op.
     """
     made = _narrows.Op(_newest(name), **params)
-    if made not in _known:
-        _known[made] = made
+    kept = _known.setdefault(made, made)
+    if kept is made:
         for listener in _listeners:
             listener(made)
-    return _known[made]
+    return kept
 
 
 def listen(function):
@@ -126,9 +126,8 @@ def load(path):
     """
     _narrows.load(os.path.realpath(path))
     for space in [ops, *_namespaces.values()]:
-        prefix = space._prefix
-        vars(space).clear()
-        space._prefix = prefix
+        for known in set(vars(space)) - {"_prefix"}:
+            vars(space).pop(known, None)
     if _listeners:
         fill()
 

@@ -174,7 +174,7 @@ def _torch_name(name):
 
 
 _registered: dict[str, _Registered] = {}
-_being_registered: set[str] = set()  # torch looks the name up while it defines it
+_being_registered: set[str] = set()  # torch looks the name up while it defines it, in this thread; others wait for the lock
 _lock = threading.RLock()
 
 
@@ -192,11 +192,12 @@ def registered(name):
 
 def find(name):
     """Registers the op that torch calls by that name, if there is one."""
-    if name not in _being_registered:
-        for full in _ops.names():
-            if _torch_name(full) == name:
-                registered(full)
-                break
+    with _lock:
+        if name not in _being_registered:
+            for full in _ops.names():
+                if _torch_name(full) == name:
+                    registered(full)
+                    break
 
 
 # ---- shapes ----

@@ -64,6 +64,8 @@ def _eager(op, inputs, out, device):
 
 def _call(op, inputs, out, device):
     """Any other call that the C gate has sent here."""
+    if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
+        return _traced(op, inputs, out)
     first = next((x for x in inputs if x is not None and not _is_number(x)), None)
     if out is None and not isinstance(first, torch.Tensor):
         return _as_first(first, _call(op, _tensors(op, inputs)[0], None, None))
@@ -91,6 +93,22 @@ def _as_first(first, result):
     if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
         return result
     return _operands.like(first, _narrows.from_dlpack(result))
+
+
+def _traced(op, inputs, out):
+    """Under torch.fx.symbolic_trace: a node for the call; narrows.add and the like by that name, other ops as torch.ops.narrows.<op>."""
+    if out is not None:
+        raise NotImplementedError(f"{op.op}: out= under torch.fx.symbolic_trace; expected none")
+    proxy = next(x for x in inputs if isinstance(x, torch.fx.Proxy))
+    if op.__name__ in _functions.NAMES and _functions.public(op.__name__) is op:
+        return proxy.tracer.create_proxy("call_function", op, tuple(inputs[: op._operands]), {})
+    if any(map(_is_number, inputs)):
+        raise NotImplementedError(f"{op.op}: a number as operand under torch.fx.symbolic_trace; expected narrows.add and the like")
+    reg = registered(op.op)
+    outputs: Any = proxy.tracer.create_proxy("call_function", reg.call, tuple(inputs), _torch_ops.differing(op))
+    if len(op.outputs) == 1:
+        return outputs
+    return outputs[0] if reg.num_main == 1 else tuple(outputs[i] for i in range(reg.num_main))
 
 
 @functools.lru_cache(4096)
@@ -175,7 +193,7 @@ class Conv1d(torch.nn.Conv1d):
     """
 
     def _conv_forward(self, input, weight, bias):
-        padding: Any = self.padding if isinstance(self.padding, str) else self.padding[0]
+        padding: Any = tuple(self._reversed_padding_repeated_twice)  # (left, right), also where self.padding is a name
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
@@ -207,7 +225,8 @@ class LLTM(torch.nn.Module):
 
     def forward(self, input, state):
         """One step."""
-        return _functions.lltm(input, self.weights, self.bias, *state)
+        old_h, old_cell = state
+        return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
 
     def extra_repr(self):
         """As torch's own modules show theirs."""

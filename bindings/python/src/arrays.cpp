@@ -1,9 +1,9 @@
 // arrays.cpp -- how arrays are read: the route of each type, DLPack capsules; and allocation. numpy.cpp and torch.cpp have theirs.
 #include "arrays.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 
 namespace narrows::python {
 namespace {
@@ -20,8 +20,8 @@ std::atomic<const KnownType*> known_types[kTypes];
 size_t slot_of(PyTypeObject* type) { return (reinterpret_cast<uintptr_t>(type) >> 4) * 0x9E3779B97F4A7C15u >> 56; }
 
 void remember(PyTypeObject* type, TypeRoute route) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  const Guard guard(mutex);
   for (size_t i = 0, at = slot_of(type); i < kTypes; ++i, at = (at + 1) % kTypes) {
     if (known_types[at].load(std::memory_order_relaxed) != nullptr) continue;
     Py_INCREF(reinterpret_cast<PyObject*>(type));  // so that no other type can ever have this address
@@ -56,6 +56,7 @@ TypeRoute classify(PyObject* object) {
   if (own_tensor(object) != nullptr) return {Route::own, nullptr};
   if (PyLong_Check(object) || PyFloat_Check(object)) return {Route::number, nullptr};
   if (const Route torch = torch_route(Py_TYPE(object)); torch != Route::none) return {torch, nullptr};
+  if (is_instance(object, "torch.fx", "Proxy")) return {Route::torch_other, nullptr};  // stands for a tensor under symbolic_trace
   if (const TypeRoute numpy = numpy_route(object); numpy.route != Route::none) return numpy;
   if (is_instance(object, "jax.core", "Tracer")) return {Route::jax_traced, nullptr};
   if (is_instance(object, "jax", "Array")) return {Route::jax, nullptr};
@@ -103,6 +104,11 @@ bool Array::assign(const DLTensor& source) {
   tensor.shape = shape_;
   tensor.strides = source.strides == nullptr ? nullptr : strides_;
   return true;
+}
+
+void Array::assign(const nw_spec& spec, void* data, DLDevice device) {
+  std::copy(spec.shape, spec.shape + spec.ndim, shape_);
+  tensor = {data, device, spec.ndim, spec.dtype, shape_, nullptr, 0};
 }
 
 bool Array::read_capsule(PyObject* capsule) {

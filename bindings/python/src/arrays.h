@@ -13,7 +13,7 @@ enum class Route : uint8_t {
   own,          // narrows.Tensor
   numpy,        // NumPy's C struct
   torch,        // exactly Tensor or Parameter: the gate decides, then the C exchange API
-  torch_other,  // FakeTensor and other subclasses: always torch's dispatcher
+  torch_other,  // FakeTensor and other subclasses, proxies of torch.fx: always torch's dispatcher
   jax,          // a jitted call, never read
   jax_traced,   // a tracer, which decides for the whole call
   cupy,         // __dlpack__ on its current stream
@@ -49,6 +49,8 @@ class Array {
 
   // Reads object. `stream`: the native handle that the call uses, for producers that have to be told. False: exception set.
   bool read(PyObject* object, TypeRoute route, void* stream);
+  // A contiguous array that was just made to that spec: only where it is is news.
+  void assign(const nw_spec& spec, void* data, DLDevice device);
   // Takes shape and strides from elsewhere.
   bool assign(const DLTensor& source);
 
@@ -83,6 +85,7 @@ PyObject* torch_empty(const OutputSpec& output, DLDevice device);
 // ---- NumPy ----
 
 PyObject* numpy_empty(const OutputSpec& output);
+void* numpy_data(PyObject* object);
 
 // The framework's current stream on a device, as a native handle. False: exception set.
 // `object`, where it is not NULL, becomes what would destroy that stream, if there is such an object.

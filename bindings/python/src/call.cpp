@@ -14,6 +14,7 @@ void find_routes(Call& c) {
     const TypeRoute found = route_of(c.objects[i]);
     c.routes[i] = found.route;
     c.reasons[i] = found.reason;
+    c.routes_seen |= 1u << static_cast<unsigned>(found.route);
     if (i < c.num_inputs && c.lead < 0 && found.route > Route::number) c.lead = static_cast<int>(i);
   }
 }
@@ -38,12 +39,9 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
                                       c.device == nullptr ? Py_None : c.device, nullptr);
 }
 
-bool has_route(const Call& c, Route route) {
-  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i)
-    if (c.routes[i] == route) return true;
-  return false;
-}
+bool has_route(const Call& c, Route route) { return (c.routes_seen >> static_cast<unsigned>(route) & 1) != 0; }
 bool number_is_required(const Call& c) {
+  if (!has_route(c, Route::number)) return false;
   for (uint32_t i = 0; i < c.num_inputs; ++i)
     if (c.routes[i] == Route::number && !c.declaration.optional[i]) return true;
   return false;
@@ -149,7 +147,7 @@ bool read_inputs(Call& c) {
     if (i != lead && !read_one(c, i)) return false;
     dtype = c.arrays[i].tensor.dtype;  // of the last one: the condition of a `where` comes before its operands
   }
-  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+  for (uint32_t i = 0; has_route(c, Route::number) && i < c.num_inputs; ++i) {
     if (c.routes[i] != Route::number) continue;
     if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return false;
     c.objects[i] = nullptr;
@@ -173,6 +171,15 @@ bool read_given_outputs(Call& c) {
   return true;
 }
 
+// An output that was allocated here.
+bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
+  const Route lead = c.routes[c.lead];
+  const bool known = lead == Route::numpy || lead == Route::torch;
+  c.routes[i] = known ? lead : route_of(c.objects[i]).route;
+  if (lead == Route::numpy) return c.arrays[i].assign(spec, numpy_data(c.objects[i]), c.where), true;
+  return lead == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i);
+}
+
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
   Stack<OutputSpec> specs(c.num_outputs);
   if (!infer(c, call, specs.get())) return false;
@@ -184,8 +191,7 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
     out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream, c.stream_keeper.get()));
     c.objects[i] = out[j].get();
     if (c.objects[i] == nullptr) return false;
-    c.routes[i] = route_of(c.objects[i]).route;
-    if (!(c.routes[i] == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i))) return false;
+    if (!read_new(c, i, specs[j].spec)) return false;
     pointers[i] = &c.arrays[i].tensor;
   }
   return true;

@@ -52,7 +52,8 @@ struct Call {
   Route routes[NW_MAX_TENSORS] = {};
   const char* reasons[NW_MAX_TENSORS];
   uint32_t num_inputs = 0, num_outputs = 0;
-  int lead = -1;  // the first input that is an array: outputs are of its framework
+  uint32_t routes_seen = 0;  // bit r: one of the objects has Route r
+  int lead = -1;             // the first input that is an array: outputs are of its framework
 
   Ref out_items;  // keeps the outputs alive that `out`, a list, holds
   PyObject *out = nullptr, *stream_object = nullptr, *device = nullptr;

@@ -12,6 +12,9 @@ namespace {
 void describe(const Call& c, SpecKey& key) {
   key.size = 0;
   const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
+  const uint64_t size = c.declaration.op->params_size;
+  const bool bound = std::memcmp(c.blob, c.op->blob, size) == 0;  // the op's own params, which every key of its cache implies
+  add(uint64_t{c.num_inputs} << 1 | uint64_t{bound});
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!c.is_array(i)) {
       add(~uint64_t{0});
@@ -29,13 +32,15 @@ void describe(const Call& c, SpecKey& key) {
     for (int32_t d = 0; d < t.ndim; ++d) add(static_cast<uint64_t>(t.shape[d]));
     for (int32_t d = 0; t.strides != nullptr && d < t.ndim; ++d) add(static_cast<uint64_t>(t.strides[d]));
   }
-  for (uint64_t at = 0; at < c.declaration.op->params_size; at += 8) {
+  for (uint64_t at = 0; !bound && at < size; at += 8) {
     uint64_t word = 0;
-    std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, c.declaration.op->params_size - at));
+    std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, size - at));
     add(word);
   }
-  key.hash = key.size;
-  for (size_t i = 0; i < key.size; ++i) key.hash = (key.hash ^ key.words[i]) * 0x9E3779B97F4A7C15u, key.hash ^= key.hash >> 32;
+  // Products that do not wait for each other; their high bits depend on all words.
+  key.hash = 0;
+  uint64_t factor = 0x9E3779B97F4A7C15u;
+  for (size_t i = 0; i < key.size; ++i, factor += 0x6A09E667F3BCC908u) key.hash += key.words[i] * factor;
 }
 
 bool has_torch_arguments(const OutputSpec* outputs, uint32_t count) {
@@ -125,7 +130,7 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
 bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
   const Guard guard(mutex_);
   if (entries_ == nullptr) return false;
-  const Entry& entry = entries_[key.hash % kEntries];
+  const Entry& entry = entries_[key.hash >> kShift];
   if (entry.specs.size() != count || entry.key.size() != key.size || !std::equal(entry.key.begin(), entry.key.end(), key.words))
     return false;
   std::copy(entry.specs.begin(), entry.specs.end(), specs);
@@ -135,7 +140,7 @@ bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
 void SpecCache::put(const SpecKey& key, const OutputSpec* specs, uint32_t count) {
   const Guard guard(mutex_);
   if (entries_ == nullptr) entries_ = std::make_unique<Entry[]>(kEntries);
-  entries_[key.hash % kEntries] = {{key.words, key.words + key.size}, {specs, specs + count}};
+  entries_[key.hash >> kShift] = {{key.words, key.words + key.size}, {specs, specs + count}};
 }
 
 }  // namespace narrows::python

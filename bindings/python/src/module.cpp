@@ -183,15 +183,15 @@ PyObject* abi(PyObject*, PyObject*) { return Py_BuildValue("sI", nw_version(), n
 }  // namespace
 
 nw_runtime* runtime() {
-  static nw_runtime* const made = [] {
-    nw_runtime* out = nullptr;
+  struct Made {
+    Made() { status = nw_runtime_create(nullptr, &runtime, &error); }
+    nw_runtime* runtime = nullptr;
     nw_error error{};
-    const int32_t status = nw_runtime_create(nullptr, &out, &error);
-    if (status != NW_OK) raise(status, error);
-    return out;
-  }();
-  if (made == nullptr && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the runtime could not be made");
-  return made;
+    int32_t status;
+  };
+  static const Made made;  // nothing of Python in there, for which a thread that waits here would have to give way
+  if (made.status != NW_OK) raise(made.status, made.error);
+  return made.runtime;
 }
 
 PyObject* raise(int32_t status, const nw_error& error) {

@@ -2,6 +2,9 @@
 // and its C API's table. tests/python/test_numpy.py compares offsets and numbers with NumPy's own headers.
 #include "numpy_api.h"
 
+#include <atomic>
+#include <bit>
+
 #include "arrays.h"
 
 namespace narrows::python {
@@ -33,7 +36,8 @@ int number_of(DLDataType dtype) {
 
 // NumPy's table of functions. NULL: exception set.
 void* const* table() {
-  static void* const* found = nullptr;
+  static std::atomic<void* const*> known;
+  void* const* found = known.load(std::memory_order_acquire);
   if (found != nullptr) return found;
   Ref capsule = import_attribute("numpy._core._multiarray_umath", "_ARRAY_API");
   if (!capsule) {  // before NumPy 2
@@ -41,6 +45,7 @@ void* const* table() {
     capsule = import_attribute("numpy.core._multiarray_umath", "_ARRAY_API");
   }
   if (capsule) found = static_cast<void* const*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+  known.store(found, std::memory_order_release);
   return found;
 }
 
@@ -64,13 +69,14 @@ DLDataType other_dtype(PyObject* object, const Descriptor& d) {
 }
 
 PyObject* empty_of_other_dtype(const OutputSpec& output) {
-  static PyObject* const bfloat16 = import_attribute("ml_dtypes", "bfloat16").release();
-  if (bfloat16 == nullptr) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
+  const Ref bfloat16 = import_attribute("ml_dtypes", "bfloat16");
+  if (!bfloat16) {
+    if (PyErr_ExceptionMatches(PyExc_ImportError))
+      PyErr_SetString(PyExc_NotImplementedError, "NumPy has no bfloat16; install ml_dtypes for it");
     return nullptr;
   }
-  static PyObject* const empty = import_attribute("numpy", "empty").release();
-  return empty == nullptr ? nullptr : PyObject_CallFunctionObjArgs(empty, output.shape.get(), bfloat16, nullptr);
+  const Ref empty = import_attribute("numpy", "empty");
+  return empty ? PyObject_CallFunctionObjArgs(empty.get(), output.shape.get(), bfloat16.get(), nullptr) : nullptr;
 }
 
 }  // namespace
@@ -86,10 +92,11 @@ bool Array::read_numpy(PyObject* object) {
     return false;
   }
   const int64_t size = dtype.bits / 8;
+  const int log2 = std::countr_zero(static_cast<unsigned>(size));
   for (int i = 0; i < a->ndim; ++i) {
     shape_[i] = a->shape[i];
-    strides_[i] = a->strides[i] / size;
-    if (strides_[i] * size == a->strides[i] || shape_[i] <= 1) continue;
+    strides_[i] = a->strides[i] >> log2;  // a division here takes as long as all the rest
+    if ((a->strides[i] & (size - 1)) == 0 || shape_[i] <= 1) continue;
     PyErr_Format(PyExc_ValueError, "a NumPy array with a stride of %zd bytes; expected a multiple of the item size, %d",
                  static_cast<Py_ssize_t>(a->strides[i]), static_cast<int>(size));
     return false;
@@ -98,6 +105,8 @@ bool Array::read_numpy(PyObject* object) {
   tensor = {a->data, {kDLCPU, 0}, a->ndim, dtype, shape_, strides_, 0};
   return true;
 }
+
+void* numpy_data(PyObject* object) { return reinterpret_cast<const NumpyArray*>(object)->data; }
 
 PyObject* numpy_empty(const OutputSpec& output) {
   const int number = number_of(output.spec.dtype);

@@ -26,9 +26,9 @@ std::string without_mark(const char* name) {
 
 // One Declaration per nw_op; kept as long as the process, as the runtime is.
 const Declaration* declaration_of(const nw_op* op) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& known = *new std::map<const nw_op*, std::unique_ptr<Declaration>>;
-  const std::lock_guard lock(mutex);
+  const Guard guard(mutex);
   std::unique_ptr<Declaration>& found = known[op];
   if (found == nullptr) found = std::make_unique<Declaration>(op);
   return found.get();

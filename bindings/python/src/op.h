@@ -5,7 +5,6 @@
 #include "arrays.h"
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace narrows::python {
@@ -31,16 +30,6 @@ struct SpecKey {
   uint64_t hash;
 };
 
-#ifdef Py_GIL_DISABLED
-using Mutex = std::mutex;
-using Guard = std::lock_guard<std::mutex>;
-#else  // the GIL is held wherever these are used
-struct Mutex {};
-struct Guard {
-  explicit Guard(Mutex&) {}
-};
-#endif
-
 // Specs of outputs. An entry is replaced by the next one of its slot.
 class SpecCache {
  public:
@@ -52,7 +41,7 @@ class SpecCache {
     std::vector<uint64_t> key;
     std::vector<OutputSpec> specs;
   };
-  static constexpr size_t kEntries = 64;
+  static constexpr size_t kEntries = 64, kShift = 58;  // by the high bits of a hash
   [[no_unique_address]] Mutex mutex_;
   std::unique_ptr<Entry[]> entries_;  // made by the first put()
 };

@@ -9,6 +9,7 @@
 #include <narrows/narrows.h>
 
 #include <bit>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,25 @@ class Ref {
  private:
   PyObject* object_ = nullptr;
 };
+
+// Guards what threads share. Python's own mutex, where there is no GIL: who waits for it does not keep others from stopping the
+// world.
+#ifdef Py_GIL_DISABLED
+class Mutex {
+ public:
+  void lock() { PyMutex_Lock(&mutex_); }
+  void unlock() { PyMutex_Unlock(&mutex_); }
+
+ private:
+  PyMutex mutex_{};
+};
+#else  // the GIL is held, and not let go, wherever these are used
+struct Mutex {
+  void lock() {}
+  void unlock() {}
+};
+#endif
+using Guard = std::lock_guard<Mutex>;
 
 // A native handle or address that Python has as a number.
 inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }

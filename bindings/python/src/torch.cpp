@@ -16,11 +16,12 @@ struct Torch {
   PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
+  descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
-  PyObject* dtypes[8][5] = {};  // by code and bytes / 2
+  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -49,11 +50,14 @@ Torch* load() {
   t->device = import_attribute("torch", "device").release();
   const Ref forward_ad(PyImport_ImportModule("torch.autograd.forward_ad"));
   if (forward_ad) t->forward_ad = Ref::borrow(PyModule_GetDict(forward_ad.get())).release();
-  t->requires_grad = PyUnicode_InternFromString("requires_grad");
+  t->requires_grad = t->tensor == nullptr ? nullptr : PyObject_GetAttrString(t->tensor, "requires_grad");
   t->is_neg = PyUnicode_InternFromString("is_neg");
   t->current_level = PyUnicode_InternFromString("_current_level");
   t->detach = PyUnicode_InternFromString("detach");
   if (PyErr_Occurred()) return nullptr;
+  t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
+  if (t->get_requires_grad == nullptr)
+    return PyErr_SetString(PyExc_RuntimeError, "torch.Tensor.requires_grad is no descriptor"), nullptr;
   t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
@@ -100,7 +104,7 @@ int needs_grad(const Torch& t, PyObject* const* objects, const Route* routes, ui
   if (grad_mode <= 0) return static_cast<int>(grad_mode);
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
-    const Ref flag(PyObject_GetAttr(objects[i], t.requires_grad));
+    const Ref flag(t.get_requires_grad(t.requires_grad, objects[i], reinterpret_cast<PyObject*>(Py_TYPE(objects[i]))));
     if (!flag) return -1;
     if (flag.get() == Py_True) return 1;
   }
@@ -133,9 +137,12 @@ int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
 }
 
 PyObject* torch_dtype(Torch& t, DLDataType dtype) {
-  PyObject*& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
-  if (known == nullptr) known = import_attribute("torch", dtype_name(dtype)).release();
-  return known;
+  std::atomic<PyObject*>& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
+  PyObject* found = known.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  found = import_attribute("torch", dtype_name(dtype)).release();
+  known.store(found, std::memory_order_release);
+  return found;
 }
 
 }  // namespace
@@ -213,10 +220,11 @@ PyObject* torch_empty_arguments(const OutputSpec& output) {
 
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
-  PyObject* const dtype = t == nullptr ? nullptr : torch_dtype(*t, output.spec.dtype);
-  if (dtype == nullptr) return nullptr;
+  if (t == nullptr) return nullptr;
   PyObject* const quick = output.torch_arguments ? quick_empty(*t, device) : nullptr;
   if (quick != nullptr) return PyObject_CallObject(quick, output.torch_arguments.get());
+  PyObject* const dtype = torch_dtype(*t, output.spec.dtype);
+  if (dtype == nullptr) return nullptr;
   const char* const type = device.device_type == kDLCPU ? "cpu" : "cuda";  // torch names ROCm's devices so too
   const Ref where(PyObject_CallFunction(t->device, "si", type, device.device_id));
   const Ref keywords(where ? Py_BuildValue("{sOsO}", "dtype", dtype, "device", where.get()) : nullptr);
