@@ -8,6 +8,11 @@
 #include "spirv.h"
 
 namespace narrows::vulkan {
+namespace {
+
+constexpr uint32_t kConvertsHalves = 31;  // the specialization constant of shaders/bits.glsl
+
+}  // namespace
 
 Kernels::Kernels(Device& device) : device_(device) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
@@ -94,8 +99,11 @@ VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& cons
 
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
-  const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(), constants.size() * 4,
-                                            constants.data()};
+  std::vector<uint32_t> values = constants;
+  entries.push_back({kConvertsHalves, static_cast<uint32_t>(values.size()) * 4, 4});
+  values.push_back(device_.physical.converts_halves);
+  const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(), values.size() * 4,
+                                            values.data()};
   VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
   info.stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO};
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;

@@ -9,6 +9,8 @@
 namespace narrows::vulkan {
 namespace {
 
+constexpr uint32_t kNvidia = 0x10de;
+
 // The family that computes, one without graphics first, and how many queues of it are used.
 void pick_queues(PhysicalDevice& d) {
   constexpr uint32_t kMostQueues = 8;
@@ -67,6 +69,7 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
 
 PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
+  converts_halves = properties.vendorID == kNvidia;
   properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
   properties12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   features11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};

@@ -39,6 +39,9 @@ struct PhysicalDevice {
   uint64_t host_import_alignment;  // bytes, of pointers and sizes; 0: host memory cannot be imported
   uint32_t queue_family;           // one that computes, if there is one without graphics too: its submissions cost less
   uint32_t queue_count;
+  // packHalf2x16() rounds to nearest even, and it and its inverse keep subnormal numbers: Vulkan cannot be asked, it is known of
+  // vendors.
+  bool converts_halves;
 
   bool has(const char* extension) const;
   std::vector<const char*> wanted_extensions() const;  // those that this backend uses, as far as the device has them

@@ -96,6 +96,7 @@ TEST_CASE("loops: a sum of many terms has them all, or is refused", "[loops]") {
         {"conv1d_backward", "scalar", {{n, 1, 1}, {n, 1, 1}, {1, 1, 1}}, {{}, {1, 1, 1}, {}}, 1, n},
         {"elementwise_backward", nullptr, {{n}, {n}, {1}}, {{}, {1}, {}}, 1, n},
         {"lltm", "fused", {{1, n}, {3, n + 1}, {3}, {1, 1}, {1, 1}}, {{1, 1}, {1, 1}, {1, 3}}, 2, n + 2},
+        {"lltm", "dots", {{1, n}, {3, n + 1}, {3}, {1, 1}, {1, 1}}, {{1, 1}, {1, 1}, {1, 3}}, 2, n + 2},
         {"lltm", "scalar", {{1, n}, {3, n + 1}, {3}, {1, 1}, {1, 1}}, {{1, 1}, {1, 1}, {1, 3}}, 2, n + 2},
     };
     Ones ones(3 * (n + 1));

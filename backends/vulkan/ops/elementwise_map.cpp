@@ -32,10 +32,13 @@ Map::Map(const MapRequest& r, int variant) {
   threads_ = threads_of(r.device);
   const Program& p = r.program;
   // A CPU has no latency to hide, and compiles the longer.
-  unroll_ = variant_ == kScalar || p.heavy || r.device.physical.is_cpu() ? 1 : 4;
+  const bool plain = variant_ == kScalar || p.heavy || r.device.physical.is_cpu();
+  unroll_ = plain || flat_ ? 1 : 4;  // of a run, 16 bytes a thread keep the memory busy
+  const int64_t together = plain ? 1 : vector_;
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
-  kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_,
-                                               word(vector_), word(unroll_), variant_ == kScalar, word(p.operand), flat_});
+  kernel_ = r.device.kernels().get(
+      *p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(unroll_),
+                  variant_ == kScalar, word(p.operand), flat_, word(together)});
   if (!empty_ && !flat_) plan_layout();
 }
 

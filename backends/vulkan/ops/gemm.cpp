@@ -28,7 +28,7 @@ Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, s
   return device.kernels().get(shader, constants);
 }
 
-Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift,
+Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift, int64_t depth,
                      std::initializer_list<uint32_t> more) {
   const MatrixUnit& unit = device.physical.matrix_unit;
   std::vector<uint32_t> constants{0,
@@ -41,7 +41,8 @@ Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& til
                                   tile.subgroup_columns,
                                   tile.row_matrices,
                                   tile.column_matrices,
-                                  static_cast<uint32_t>(most_shift)};
+                                  static_cast<uint32_t>(most_shift),
+                                  static_cast<uint32_t>(depth)};
   constants.insert(constants.end(), more);
   return device.kernels().get(shader, constants);
 }

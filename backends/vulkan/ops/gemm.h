@@ -51,8 +51,8 @@ struct MatrixTile {
   int64_t columns(const MatrixUnit& unit) const { return int64_t{subgroup_columns} * column_matrices * unit.n; }
 };
 inline constexpr int64_t kMatrixDepth = 32;  // of a stage
-// most_shift: columns of the right operand beyond the tile's. more: the constants of the module's own, from 11 on.
-Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift,
+// most_shift: columns of the right operand beyond the tile's. more: the constants of the module's own, from 12 on.
+Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift, int64_t depth,
                      std::initializer_list<uint32_t> more);
 // Whether the dtype's products can run on the device's matrix unit at all.
 inline bool has_matrix_unit(const Device& device, const Shader& shader, Dtype dtype) {

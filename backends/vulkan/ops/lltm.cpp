@@ -6,15 +6,16 @@ namespace {
 
 enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell, kNumInputs };
 enum Output : uint32_t { kNewH, kNewCell, kGates, kNumOutputs };
-enum Variant { kCoopmat, kFused, kScalar };
-constexpr const char* kKernels[] = {"coopmat", "fused", "scalar", nullptr};
-constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kScalarModules = NARROWS_BY_DTYPE(lltm_scalar);
+enum Variant { kCoopmat, kFused, kDots, kScalar };
+constexpr const char* kKernels[] = {"coopmat", "fused", "dots", "scalar", nullptr};
+constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kDotsModules = NARROWS_BY_DTYPE(lltm_dots),
+                  kScalarModules = NARROWS_BY_DTYPE(lltm_scalar);
 
 // `column_groups` 3: one for each gate.
 constexpr GemmTile kLarge = {16, 16, 2, 3, 16}, kLargeF64 = {8, 16, 2, 3, 8}, kSmall = {8, 8, 1, 3, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
 // Likewise 3 matrices across.
-constexpr MatrixTile kLargeMatrices = {2, 4, 4, 3}, kSmallMatrices = {2, 2, 1, 3};
+constexpr MatrixTile kLargeMatrices = {2, 4, 4, 3}, kMiddleMatrices = {2, 2, 2, 3}, kSmallMatrices = {2, 2, 1, 3};
 constexpr int64_t kScalarThreads = 64;
 
 // As in shaders/lltm_forward.glsl.
@@ -36,13 +37,15 @@ class LltmPlan final : public DevicePlan {
     const bool aligned = all_aligned(sig, [](uint32_t) { return true; });
     const bool fits = aligned && std::max({shape_.batch, shape_.features, shape_.state}) < kMostExtent;
     const int forced = forced_kernel(sig, kKernels);
-    if (forced == kFused && !fits)
-      refuse(NW_UNSUPPORTED, -1, "lltm: kernel 'fused' takes tensors that are aligned to their elements, of extents below 2^28");
+    if ((forced == kFused || forced == kDots) && !fits)
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' takes tensors that are aligned to their elements, of extents below 2^28",
+             kKernels[forced]);
     const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_coopmat, dtype_);
     if (forced == kCoopmat && !has_unit)
       refuse(NW_UNSUPPORTED, -1,
              "lltm: kernel 'coopmat' takes what 'fused' does, of f16 alone, on a device with cooperative matrices of f16");
     const Variant variant = forced >= 0                             ? static_cast<Variant>(forced)
+                            : fits && prefers_dots()                ? kDots
                             : has_unit && !device.physical.is_cpu() ? kCoopmat
                             : fits                                  ? kFused
                                                                     : kScalar;
@@ -51,6 +54,7 @@ class LltmPlan final : public DevicePlan {
     switch (variant) {
       case kCoopmat: plan_coopmat(sig); break;
       case kFused: plan_fused(sig); break;
+      case kDots: plan_dots(sig); break;
       case kScalar: plan_scalar(aligned); break;
     }
   }
@@ -77,10 +81,12 @@ class LltmPlan final : public DevicePlan {
       state_tiles_ = ceil_div(shape_.state, tile.columns(unit) / 3);
       return ceil_div(shape_.batch, tile.rows(unit)) * state_tiles_;
     };
-    const MatrixTile& tile = count(kLargeMatrices) < kManyGroups / 2 ? kSmallMatrices : kLargeMatrices;
+    const bool large = count(kLargeMatrices) >= kManyGroups / 2;
+    const MatrixTile& tile = large ? kLargeMatrices : shape_.batch > kSmallMatrices.rows(unit) ? kMiddleMatrices : kSmallMatrices;
     groups_ = count(tile);
-    device.check_loops(3 * (ceil_div(shape_.state, kMatrixDepth) + ceil_div(shape_.features, kMatrixDepth)) + 1024);
-    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, {reads_together(sig, 8)});
+    const int64_t depth = large ? kMatrixDepth : 2 * kMatrixDepth;  // few groups wait the less, the fewer stages there are
+    device.check_loops(3 * (ceil_div(shape_.state, depth) + ceil_div(shape_.features, depth)) + 1024);
+    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, depth, {reads_together(sig, 8)});
   }
   void plan_fused(const nw_sig& sig) {
     const bool together = reads_together(sig, kGroup);
@@ -93,6 +99,29 @@ class LltmPlan final : public DevicePlan {
   int64_t count(const GemmTile& tile) {
     state_tiles_ = ceil_div(shape_.state, tile.columns() / 3);
     return ceil_div(shape_.batch, tile.rows()) * state_tiles_;
+  }
+  // Products few enough that waiting is what takes the time; a CPU waits for nothing.
+  bool prefers_dots() const {
+    constexpr double kMost = 1 << 23;
+    const auto number = [](int64_t x) { return static_cast<double>(x); };
+    return !device.physical.is_cpu() &&
+           number(shape_.batch) * number(shape_.state) * number(shape_.state + shape_.features) <= kMost;
+  }
+  void plan_dots(const nw_sig& sig) {
+    constexpr int64_t kTeams = 4, kManyCells = 16384, kMostTiles = int64_t{1} << 30;  // of a work group; of all
+    // Fewer loads for a product, as far as enough teams are left, and shared memory.
+    const bool many = shape_.batch * shape_.state >= kManyCells;
+    const int64_t rows = many && dtype_ != Dtype::f64 ? 8 : 4, states = many ? 2 : 1;
+    state_tiles_ = ceil_div(shape_.state, states);
+    const int64_t tiles = ceil_div(shape_.batch, rows);
+    if (tiles > kMostTiles / state_tiles_)
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel 'dots' takes up to %lld cells; this call has a batch of %lld and a state of %lld",
+             static_cast<long long>(kMostTiles * rows * states), static_cast<long long>(shape_.batch),
+             static_cast<long long>(shape_.state));
+    groups_ = ceil_div(state_tiles_ * tiles, kTeams);
+    device.check_loops(ceil_div(shape_.state, 128) + ceil_div(shape_.features, 128) + 64);
+    kernel_ = device.kernels().get(kDotsModules.of(dtype_),
+                                   {0, reads_together(sig, kGroup), static_cast<uint32_t>(rows), static_cast<uint32_t>(states)});
   }
   void plan_scalar(bool aligned) {
     device.check_loops(shape_.state + shape_.features + 64);

@@ -1,7 +1,10 @@
 // bits.glsl -- f16 and bf16 to f32 and back by integers alone: no capability is asked for, subnormal numbers and NaN come through
-// on every device, and the rounding is to nearest even. (packHalf2x16 leaves the rounding and subnormals to the device.)
+// on every device, and the rounding is to nearest even. packHalf2x16 leaves the rounding and subnormals to the device: it is used
+// where the device is known to do the same.
 #ifndef NARROWS_BITS
 #define NARROWS_BITS
+
+layout(constant_id = 31) const bool kConvertsHalves = false;  // PhysicalDevice::converts_halves
 
 float f32_from_bf16(uint bits) { return uintBitsToFloat(bits << 16); }
 
@@ -12,6 +15,7 @@ uint bf16_from_f32(float x) {
 }
 
 float f32_from_f16(uint bits) {
+  if (kConvertsHalves) return unpackHalf2x16(bits).x;
   const uint sign = (bits & 0x8000u) << 16;
   uint exponent = (bits >> 10) & 0x1fu, fraction = bits & 0x3ffu;
   if (exponent == 0u) {
@@ -25,6 +29,7 @@ float f32_from_f16(uint bits) {
 }
 
 uint f16_from_f32(float x) {
+  if (kConvertsHalves) return packHalf2x16(vec2(x, 0));
   const uint bits = floatBitsToUint(x), size = bits & 0x7fffffffu, sign = (bits >> 16) & 0x8000u;
   if (size > 0x7f800000u) return sign | 0x7e00u;
   if (size >= 0x47800000u) return sign | 0x7c00u;  // 2^16 and more

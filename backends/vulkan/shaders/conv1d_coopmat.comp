@@ -8,15 +8,20 @@
 #include "conv1d_correlation.glsl"
 #include "conv1d_divide.glsl"
 
-layout(constant_id = 11) const bool kSlides = false;  // all taps of a channel are shifts of one right operand
-layout(constant_id = 12) const bool kBackwards = false;  // the taps' step is negative
+layout(constant_id = 12) const bool kSlides = false;  // all taps of a channel are shifts of one right operand
+layout(constant_id = 13) const bool kBackwards = false;  // the taps' step is negative
+layout(constant_id = 14) const int kBlock = 1;  // 4: rows of x are contiguous and start where load4() may read, and the step is 1
+layout(constant_id = 15) const int kReach = 0;  // kSlides: of all taps, in positions
+layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are contiguous
 
-const bool kRightAlongDepth = false;
+const bool kRightAlongDepth = kBlock == 4;
 const int kSlots = 1;
 uint64_t x, w;  // of the group and batch; of the tile of rows, packed
 int q0;
-uvec4 left(int row, int stage, int k);
-uvec4 right(int column, int stage, int k);
+int ins, tap_step;
+int64_t extent, step, in_channel, in_position;  // the last two in bytes
+uvec4 left(int i, int row, int stage, int k);
+void right(int i, int column, int stage, int k);
 bool is_new(int stage);
 int shift(int stage);
 #include "gemm_coopmat.glsl"
@@ -24,24 +29,67 @@ int shift(int stage);
 int channels_of(int stage) { return divide(stage, p.taps_multiplier, p.taps_shift); }  // in stages' depths
 int tap_of(int stage) { return stage - channels_of(stage) * int(p.taps); }
 
-bool is_new(int stage) { return !kSlides || tap_of(stage) == 0; }
-int shift(int stage) { return kSlides ? tap_of(stage) * int(p.shape.tap_step) + (kBackwards ? kMostShift : 0) : 0; }
+// The position of the first column that the stage needs; blocks begin kLead before, at a multiple of 4.
+int64_t first_of(int stage) { return q0 * step + p.origin + (kSlides ? (kBackwards ? -kReach : 0) : tap_of(stage) * p.shape.tap_step); }
+int lead_of(int64_t first) { return kBlock == 4 ? int(first & 3) : 0; }
 
-uvec4 left(int row, int stage, int k) {
+bool is_new(int stage) { return !kSlides || tap_of(stage) == 0; }
+int shift(int stage) {
+  const int lead = lead_of(first_of(stage));
+  return kSlides ? tap_of(stage) * tap_step + (kBackwards ? kReach : 0) + lead : lead;
+}
+
+uvec4 left(int i, int row, int stage, int k) {
   return FourWords(w + uint64_t(stage) * (kTileRows * kDepth * 2) + uint64_t((row * kDepth + k) * 2)).v;
 }
 
-uvec4 right(int column, int stage, int k) {
-  Shape s = p.shape;
+// Four positions of eight channels, of which `left` are there, as four eights along the channels.
+void load_block(int i, uint64_t at, int64_t position, int left) {
+  uvec2 rows[8];
+  if (position >= 0 && position + 4 <= extent) {
+    if (left >= 8) {
+      [[unroll]] for (int j = 0; j < 8; ++j) rows[j] = TwoWords(at + uint64_t(j * in_channel)).v;
+    } else {
+      [[unroll]] for (int j = 0; j < 8; ++j) rows[j] = j < left ? TwoWords(at + uint64_t(j * in_channel)).v : uvec2(0);
+    }
+  } else {
+    [[unroll]] for (int j = 0; j < 8; ++j) {
+      rows[j] = uvec2(0);
+      [[unroll]] for (int b = 0; b < 4; ++b)
+        if (j < left && is_inside(position + b)) rows[j][b / 2] |= bits_16(at + uint64_t(j * in_channel + b * 2)) << (b % 2 * 16);
+    }
+  }
+  [[unroll]] for (int b = 0; b < 4; ++b)
+    [[unroll]] for (int j = 0; j < 4; ++j) {
+      const uint low = rows[2 * j][b / 2], high = rows[2 * j + 1][b / 2];
+      right_held[kBlock == 4 ? i * 4 + b : i][j] = b % 2 == 0 ? (low & 0xffffu) | (high << 16) : (low >> 16) | (high & 0xffff0000u);
+    }
+}
+
+void right(int i, int column, int stage, int k) {
   const int channel = channels_of(stage) * kDepth + k;
-  const int64_t reach = kSlides ? (kBackwards ? -kMostShift : 0) : tap_of(stage) * s.tap_step;
-  const int64_t position = (q0 + column) * s.step + reach + p.origin;
-  const int left = is_inside(position) ? int(s.ins) - channel : 0;
-  const uint64_t at = x + bytes(channel * s.in_channel + position * s.in_position), step = bytes(s.in_channel);
+  const int64_t first = first_of(stage), position = first - lead_of(first) + column * step;
+  const uint64_t at = x + uint64_t(channel * in_channel + position * in_position);
+  if (kBlock == 4) {
+    load_block(i, at, position, ins - channel);
+    return;
+  }
+  const int left = is_inside(position) ? ins - channel : 0;
   uvec4 values = uvec4(0);
   [[unroll]] for (int j = 0; j < 8; ++j)
-    if (j < left) values[j / 2] |= bits_16(at + j * step) << (j % 2 * 16);
-  return values;
+    if (j < left) values[j / 2] |= bits_16(at + uint64_t(j * in_channel)) << (j % 2 * 16);
+  right_held[i * kBlock] = values;
+}
+
+// Eight sums of a row.
+void write_eight(uint64_t y, int m, int q, int e, ACC bias) {
+  const vec4 low = four_laid_out(0, e) + bias, high = four_laid_out(0, e + 4) + bias;
+  if (kOutTogether && q + 8 <= p.outputs) {
+    store8(y + bytes(q), low, high);
+  } else {
+    [[unroll]] for (int i = 0; i < 8; ++i)
+      if (q + i < p.outputs) store(y + bytes((q + i) * p.shape.out_position), i < 4 ? low[i % 4] : high[i % 4]);
+  }
 }
 
 void main() {
@@ -53,6 +101,8 @@ void main() {
   q0 = int(rest % p.tiles) * kTileColumns;
   rest /= p.tiles;
   const int64_t n = rest % uint(s.batch), group = rest / uint(s.batch);
+  ins = int(s.ins), tap_step = int(s.tap_step), extent = s.extent, step = s.step;
+  in_channel = s.in_channel * kSize, in_position = s.in_position * kSize;
   x = p.x + bytes(n * s.in_batch + group * s.in_group);
   w = p.w + uint64_t(group * row_tiles + row_tile) * uint64_t(p.depth) * (kTileRows * kDepth * 2);
   multiply(p.depth);
@@ -63,9 +113,9 @@ void main() {
       lay_out(0, i, j);
       subgroupBarrier();
       const int row0 = int(row_tile) * kTileRows + subgroup_row() + i * kM, column0 = q0 + subgroup_column() + j * kN;
-      [[dont_unroll]] for (int e = int(gl_SubgroupInvocationID); e < kM * kN; e += kSubgroupThreads) {
-        const int m = row0 + e / kN, q = column0 + e % kN;
-        if (m < s.outs && q < p.outputs) store(y + bytes(m * s.out_channel + q * s.out_position), laid_out(0, e) + bias_of(group, m));
+      [[dont_unroll]] for (int e = int(gl_SubgroupInvocationID) * 8; e < kM * kN; e += kSubgroupThreads * 8) {
+        const int m = row0 + e / kN;
+        if (m < s.outs) write_eight(y + bytes(m * s.out_channel), m, column0 + e % kN, e, bias_of(group, m));
       }
       subgroupBarrier();
     }

@@ -17,6 +17,7 @@ layout(constant_id = 7) const uint UNROLL = 1;
 layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR and UNROLL are 1
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
+layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
@@ -49,6 +50,8 @@ layout(push_constant) uniform Push {
 uint dtype_of_slot(uint k);
 uint64_t result(uint64_t elements[SLOTS]);
 
+const uint kMostUnroll = 4;  // arrays of a length that is specialized might stay in memory
+
 bool is_used(uint k) { return (USED >> k & 1) != 0; }
 uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
@@ -56,7 +59,21 @@ uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
 uint64_t place[SLOTS + 1];  // of the first vector; the output's last
 int64_t step_[SLOTS + 1];
-uint begin[UNROLL], end[UNROLL];  // the elements of a vector that there are
+uint begin[kMostUnroll], end[kMostUnroll];  // the elements of a vector that there are
+
+// Whether all of the work group's vectors are whole, and loaded and stored at once: the same for all of its threads.
+bool is_whole_group() {
+  const uint64_t elements = gl_WorkGroupSize.x * UNROLL * VECTOR, first = flat_group() * elements;
+  return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
+}
+void locate_in_whole_group() {
+  const uint64_t first = uint64_t(flat_group()) * (gl_WorkGroupSize.x * UNROLL);
+  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
+    const uint bytes = VECTOR * (k == SLOTS ? size_of_dtype(OUT) : size_of_slot(k));
+    place[k] = (k == SLOTS ? out_ : operand[k]) + first * bytes + gl_LocalInvocationID.x * bytes;
+    step_[k] = int64_t(gl_WorkGroupSize.x * bytes);
+  }
+}
 
 void locate_in_run() {
   const uint group = gl_WorkGroupSize.x * UNROLL;
@@ -149,12 +166,15 @@ bool is_whole() {
 }
 
 void main() {
-  if (RUN)
+  const bool whole = RUN && is_whole_group();
+  if (whole)
+    locate_in_whole_group();
+  else if (RUN)
     locate_in_run();
   else
     locate_in_layout();
-  uvec4 vectors[SLOTS][UNROLL];
-  if (UNROLL > 1 && is_whole()) {  // no branch between the loads
+  uvec4 vectors[SLOTS][kMostUnroll];
+  if (whole || (UNROLL > 1 && is_whole())) {  // no branch between the loads
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       [[unroll]] for (uint e = 0; e < UNROLL; ++e)
         if (is_used(k)) vectors[k][e] = load_vector(place_of(k, e), VECTOR * size_of_slot(k));
@@ -164,13 +184,18 @@ void main() {
         if (is_used(k)) vectors[k][e] = load_slot(k, e);
   }
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
-    if (begin[e] >= end[e]) continue;
+    if (!whole && begin[e] >= end[e]) continue;
     uvec4 vector = uvec4(0);
-    for (uint i = 0; i < VECTOR; ++i) {
-      uint64_t elements[SLOTS];
-      [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k][e], i, size_of_slot(k)) : 0ul;
-      vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
-    }
-    store_out(vector, e);
+    for (uint first = 0; first < VECTOR; first += TOGETHER)
+      [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
+        const uint i = first + j;
+        uint64_t elements[SLOTS];
+        [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k][e], i, size_of_slot(k)) : 0ul;
+        vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
+      }
+    if (whole)
+      store_vector(place_of(SLOTS, e), vector, VECTOR * size_of_dtype(OUT));
+    else
+      store_out(vector, e);
   }
 }

@@ -1,12 +1,14 @@
 // gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of f16 matrices with sums
 // in f32. Modules define what the operands are before they include it:
 //
-//   uvec4 left(int row, int stage, int k), right(int column, int stage, int k)   the bits of eight elements along k, 0 outside
+//   uvec4 left(int i, int row, int stage, int k)   the bits of eight elements along k, 0 outside; the thread's i-th load of a stage, whose
+//                                                  row and k are the same in all stages
+//   void right(int i, int column, int stage, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...]
 //   bool is_new(int stage)   whether the stage's right operand is another one than that of the stage before
 //   int shift(int stage)     how many of the right operand's columns the stage leaves out at first, at most kMostShift
 //
 // A stage is kDepth products of every sum; k counts within it. Several stages may thus use one right operand, each shifted: the taps of a
-// filter. Rows and columns are those of multiply()'s tile; kRightAlongDepth says which way the right operand lies in memory.
+// filter. Rows and columns are those of multiply()'s tile; kRightAlongDepth: neighbouring threads share the right operand's columns.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -23,13 +25,14 @@ layout(constant_id = 7) const int kSubgroupColumns = 4;
 layout(constant_id = 8) const int kRowMatrices = 4;
 layout(constant_id = 9) const int kColumnMatrices = 4;
 layout(constant_id = 10) const int kMostShift = 0;
+layout(constant_id = 11) const int kDepth = 32;
 
-const int kDepth = 32;
 const int kSubgroups = kSubgroupRows * kSubgroupColumns, kThreads = kSubgroups * kSubgroupThreads;
 const int kTileRows = kSubgroupRows * kRowMatrices * kM, kTileColumns = kSubgroupColumns * kColumnMatrices * kN;
 const int kEights = kDepth / 8;  // of a row of a stage
 const int kLeftLoads = kTileRows * kEights / kThreads;  // of a thread: whole
-const int kRightColumns = kTileColumns + kMostShift, kRightLoads = (kRightColumns * kEights + kThreads - 1) / kThreads;
+const int kRightColumns = kTileColumns + kMostShift, kRightBlocks = kRightColumns / kBlock;
+const int kRightLoads = (kRightBlocks * kEights + kThreads - 1) / kThreads;
 
 // A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
 // banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup and slot.
@@ -37,7 +40,7 @@ const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch, kPatch = kM * 
 const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kSlots * kPatch;
 shared uvec4 stage_memory[kStageSize > kPatchesSize ? kStageSize : kPatchesSize];
 
-uvec4 left_held[kLeftLoads], right_held[kRightLoads];  // the next stage on its way
+uvec4 left_held[kLeftLoads], right_held[kRightLoads * kBlock];  // the next stage on its way
 coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator> sums[kRowMatrices * kColumnMatrices];
 
 // Where this subgroup's rows and columns begin in the tile.
@@ -53,13 +56,13 @@ ivec2 place(int i, int rows, bool along_depth) {
 void fetch_left(int stage) {
   [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
     const ivec2 at = place(i, kTileRows, true);
-    left_held[i] = left(at.x, stage, at.y * 8);
+    left_held[i] = left(i, at.x, stage, at.y * 8);
   }
 }
 void fetch_right(int stage) {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    const ivec2 at = place(i, kRightColumns, kRightAlongDepth);
-    if (at.x < kRightColumns && at.y < kEights) right_held[i] = right(at.x, stage, at.y * 8);
+    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+    if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, stage, at.y * 8);
   }
 }
 void put_left() {
@@ -70,8 +73,10 @@ void put_left() {
 }
 void put_right() {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    const ivec2 at = place(i, kRightColumns, kRightAlongDepth);
-    if (at.x < kRightColumns && at.y < kEights) stage_memory[kRightBegin + at.x * kPitch + at.y] = right_held[i];
+    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+    if (at.x < kRightBlocks && at.y < kEights)
+      [[unroll]] for (int b = 0; b < kBlock; ++b)
+        stage_memory[kRightBegin + (at.x * kBlock + b) * kPitch + at.y] = right_held[i * kBlock + b];
   }
 }
 
@@ -117,3 +122,4 @@ void lay_out(int slot, int i, int j) {
   coopMatStore(sums[i * kColumnMatrices + j], stage_memory, patch_of(slot), kN / 4, gl_CooperativeMatrixLayoutRowMajor);
 }
 float laid_out(int slot, int place) { return uintBitsToFloat(stage_memory[patch_of(slot) + place / 4][place % 4]); }
+vec4 four_laid_out(int slot, int place) { return uintBitsToFloat(stage_memory[patch_of(slot) + place / 4]); }

@@ -103,9 +103,10 @@ ACC4 load4(uint64_t at) {
   const uvec2 bits = TwoWords(at).v;
   return ACC4(widened(bits.x & 0xffffu), widened(bits.x >> 16), widened(bits.y & 0xffffu), widened(bits.y >> 16));
 }
-void store4(uint64_t at, ACC4 x) {
-  TwoWords(at).v = uvec2(narrowed(x.x) | narrowed(x.y) << 16, narrowed(x.z) | narrowed(x.w) << 16);
-}
+uvec2 narrowed4(ACC4 x) { return uvec2(narrowed(x.x) | narrowed(x.y) << 16, narrowed(x.z) | narrowed(x.w) << 16); }
+void store4(uint64_t at, ACC4 x) { TwoWords(at).v = narrowed4(x); }
+#define TWO_BYTES
+void store8(uint64_t at, ACC4 x, ACC4 y) { FourWords(at).v = uvec4(narrowed4(x), narrowed4(y)); }  // a multiple of 16
 #else
 const int kSize = kAccSize;
 ACC load(uint64_t at) { return load_acc(at); }

@@ -5,48 +5,56 @@
 #define ALIGNED
 #include "common.glsl"
 #include "gemm_elements.glsl"
-#include "gemm_matrix.glsl"
 #include "lltm_forward.glsl"
 
-layout(constant_id = 11) const bool kTogether = false;  // both operands are read eight elements at a time
+layout(constant_id = 12) const bool kTogether = false;  // both operands are read eight elements at a time
 
 const bool kRightAlongDepth = true;
-const int kSlots = 3;
+const int kSlots = 3, kBlock = 1;
 int row0, state0, turn;  // of the tile; the features' first stage
-uvec4 left(int row, int stage, int k);
-uvec4 right(int column, int stage, int k);
+uvec4 left(int i, int row, int stage, int k);
+void right(int i, int column, int stage, int k);
 bool is_new(int stage) { return true; }
 int shift(int stage) { return 0; }
 #include "gemm_coopmat.glsl"
 
-// Eight elements of a row from k on, whose last ones may be missing.
-uvec4 load_eight(Matrix m, int row, int k) {
-  const int left = row < m.rows ? m.depth_extent - k : 0;
-  const uint64_t at = m.base + uint64_t((row * m.row + k * m.depth) * kSize), step = uint64_t(m.depth * kSize);
+// Where the thread's loads are at. What lies past the last batch or state is not used: there the last one is read again.
+uint64_t left_at[kLeftLoads], right_at[kRightLoads];
+int states, features;
+int64_t left_step, right_step;  // bytes from one element along k to the next
+
+// Eight elements, of which `left` are there.
+uvec4 load_eight(uint64_t at, int64_t step, int left) {
   if (kTogether && left >= 8) return FourWords(at).v;
   uvec4 values = uvec4(0);
   [[unroll]] for (int j = 0; j < 8; ++j)
-    if (j < left) values[j / 2] |= bits_16(at + j * step) << (j % 2 * 16);
+    if (j < left) values[j / 2] |= bits_16(at + uint64_t(j * step)) << (j % 2 * 16);
   return values;
 }
+int left_of(int stage, int k) { return stage < turn ? states - stage * kDepth - k : features - (stage - turn) * kDepth - k; }
 
-uvec4 left(int row, int stage, int k) {
-  Shape shape = p.shape;
-  Matrix m = Matrix(p.old_h, shape.old_h.row, shape.old_h.column, int(shape.batch), int(shape.state));
-  if (stage >= turn) m = Matrix(p.inputs, shape.inputs.row, shape.inputs.column, m.rows, int(shape.features));
-  return load_eight(m, row0 + row, (stage < turn ? stage : stage - turn) * kDepth + k);
+uvec4 left(int i, int row, int stage, int k) {
+  if (stage == 0 || stage == turn) {
+    Shape shape = p.shape;
+    const int64_t b = min(row0 + row, int(shape.batch) - 1);
+    left_step = (stage < turn ? shape.old_h.column : shape.inputs.column) * kSize;
+    left_at[i] = stage < turn ? at(p.old_h, shape.old_h, b, k, kSize) : at(p.inputs, shape.inputs, b, k, kSize);
+  }
+  const uint64_t from = left_at[i];
+  left_at[i] += uint64_t(left_step * kDepth);
+  return load_eight(from, left_step, left_of(stage, k));
 }
 
 // Column: of a subgroup, then the gate, then the state.
-uvec4 right(int column, int stage, int k) {
-  Shape shape = p.shape;
-  const int s = state0 + column / (3 * kN) * kN + column % kN, row = column / kN % 3 * int(shape.state) + s;
-  Matrix m = Matrix(p.weights, shape.weights.row, shape.weights.column, s < shape.state ? row + 1 : 0, int(shape.state));
-  if (stage >= turn) {
-    m.base += uint64_t(shape.state * m.depth * kSize);
-    m.depth_extent = int(shape.features);
+void right(int i, int column, int stage, int k) {
+  if (stage == 0 || stage == turn) {
+    Shape shape = p.shape;
+    const int s = min(state0 + column / (3 * kN) * kN + column % kN, states - 1);
+    right_step = shape.weights.column * kSize;
+    right_at[i] = at(p.weights, shape.weights, column / kN % 3 * states + s, k + (stage < turn ? 0 : states), kSize);
   }
-  return load_eight(m, row, (stage < turn ? stage : stage - turn) * kDepth + k);
+  right_held[i] = load_eight(right_at[i], right_step, left_of(stage, k));
+  right_at[i] += uint64_t(right_step * kDepth);
 }
 
 void main() {
@@ -55,7 +63,9 @@ void main() {
   row0 = group / p.state_tiles * kTileRows;
   state0 = group % p.state_tiles * (kTileColumns / 3);
   if (row0 >= shape.batch) return;
-  turn = (int(shape.state) + kDepth - 1) / kDepth;
+  states = int(shape.state);
+  features = int(shape.features);
+  turn = (states + kDepth - 1) / kDepth;
   multiply(turn + (int(shape.features) + kDepth - 1) / kDepth);
   [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
     [[unroll]] for (int gate = 0; gate < 3; ++gate) lay_out(gate, i, gate);
