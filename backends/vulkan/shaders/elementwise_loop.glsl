@@ -61,20 +61,6 @@ uint64_t place[SLOTS + 1];  // of the first vector; the output's last
 int64_t step_[SLOTS + 1];
 uint begin[kMostUnroll], end[kMostUnroll];  // the elements of a vector that there are
 
-// Whether all of the work group's vectors are whole, and loaded and stored at once: the same for all of its threads.
-bool is_whole_group() {
-  const uint64_t elements = gl_WorkGroupSize.x * UNROLL * VECTOR, first = flat_group() * elements;
-  return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
-}
-void locate_in_whole_group() {
-  const uint64_t first = uint64_t(flat_group()) * (gl_WorkGroupSize.x * UNROLL);
-  [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
-    const uint bytes = VECTOR * (k == SLOTS ? size_of_dtype(OUT) : size_of_slot(k));
-    place[k] = (k == SLOTS ? out_ : operand[k]) + first * bytes + gl_LocalInvocationID.x * bytes;
-    step_[k] = int64_t(gl_WorkGroupSize.x * bytes);
-  }
-}
-
 void locate_in_run() {
   const uint group = gl_WorkGroupSize.x * UNROLL;
   const uint64_t first = uint64_t(flat_group()) * group;
@@ -165,37 +151,55 @@ bool is_whole() {
   return whole;
 }
 
+uvec4 results(uvec4 vectors[SLOTS]) {
+  uvec4 vector = uvec4(0);
+  for (uint first = 0; first < VECTOR; first += TOGETHER)
+    [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
+      const uint i = first + j;
+      uint64_t elements[SLOTS];
+      [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k], i, size_of_slot(k)) : 0ul;
+      vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
+    }
+  return vector;
+}
+
+// Whether all of the work group's vectors are whole, and loaded and stored at once: the same for all of its threads.
+bool is_whole_group() {
+  if (!RUN || UNROLL != 1) return false;
+  const uint64_t elements = gl_WorkGroupSize.x * VECTOR, first = flat_group() * elements;
+  return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
+}
+
+// One vector a thread, and nothing else: what most of a large run is made of.
+void compute_whole_group() {
+  const uint64_t i = uint64_t(flat_group()) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+  uvec4 vectors[SLOTS];
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+    if (is_used(k)) vectors[k] = load_vector(operand[k] + i * (VECTOR * size_of_slot(k)), VECTOR * size_of_slot(k));
+  store_vector(out_ + i * (VECTOR * size_of_dtype(OUT)), results(vectors), VECTOR * size_of_dtype(OUT));
+}
+
 void main() {
-  const bool whole = RUN && is_whole_group();
-  if (whole)
-    locate_in_whole_group();
-  else if (RUN)
+  if (is_whole_group()) {
+    compute_whole_group();
+    return;
+  }
+  if (RUN)
     locate_in_run();
   else
     locate_in_layout();
-  uvec4 vectors[SLOTS][kMostUnroll];
-  if (whole || (UNROLL > 1 && is_whole())) {  // no branch between the loads
+  uvec4 vectors[kMostUnroll][SLOTS];
+  if (UNROLL > 1 && is_whole()) {  // no branch between the loads
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       [[unroll]] for (uint e = 0; e < UNROLL; ++e)
-        if (is_used(k)) vectors[k][e] = load_vector(place_of(k, e), VECTOR * size_of_slot(k));
+        if (is_used(k)) vectors[e][k] = load_vector(place_of(k, e), VECTOR * size_of_slot(k));
   } else {
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       [[unroll]] for (uint e = 0; e < UNROLL; ++e)
-        if (is_used(k)) vectors[k][e] = load_slot(k, e);
+        if (is_used(k)) vectors[e][k] = load_slot(k, e);
   }
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
-    if (!whole && begin[e] >= end[e]) continue;
-    uvec4 vector = uvec4(0);
-    for (uint first = 0; first < VECTOR; first += TOGETHER)
-      [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
-        const uint i = first + j;
-        uint64_t elements[SLOTS];
-        [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k][e], i, size_of_slot(k)) : 0ul;
-        vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
-      }
-    if (whole)
-      store_vector(place_of(SLOTS, e), vector, VECTOR * size_of_dtype(OUT));
-    else
-      store_out(vector, e);
+    if (begin[e] >= end[e]) continue;
+    store_out(results(vectors[e]), e);
   }
 }
