@@ -30,6 +30,13 @@ Kind first_choice(const Device& device, const ConvGeometry& g) {
   refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
 }
 
+// Forced, it is declined wherever it could not run, also where there is nothing for it to do.
+int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype) {
+  const int forced = forced_kernel(sig, kKernels);
+  if (forced == kCoopmat && !has_coopmat(device, dtype)) decline(sig);
+  return forced;
+}
+
 // ---- conv1d ----
 
 enum Input : uint32_t { kX, kW, kBias };
@@ -38,7 +45,7 @@ class ConvPlan final : public DevicePlan {
  public:
   ConvPlan(Device& device, const nw_sig& sig) : DevicePlan(device), shape_(Correlation{}) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
-    const int forced = forced_kernel(sig, kKernels);
+    const int forced = forced_variant(device, sig, g.dtype);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
     const int first = forced >= 0 ? forced : first_choice(device, g);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
@@ -84,7 +91,7 @@ class ConvBackwardPlan final : public DevicePlan {
  public:
   ConvBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), grad_x_shape_(Correlation{}) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
-    const int forced = forced_kernel(sig, kKernels);
+    const int forced = forced_variant(device, sig, g.dtype);
     first_ = forced >= 0 ? forced : first_choice(device, g);
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
       fill_all(g);

@@ -185,11 +185,13 @@ std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   return std::make_unique<CorrelationPart>(problem, kernel, tiles, push);
 }
 
+bool has_coopmat(const Device& device, Dtype dtype) { return has_matrix_unit(device, shaders::conv1d_coopmat, dtype); }
+
 std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   Device& device = problem.device;
   const MatrixUnit& unit = device.physical.matrix_unit;
-  if (!has_matrix_unit(device, shaders::conv1d_coopmat, problem.dtype) || !problem.aligned()) return nullptr;
+  if (!has_coopmat(device, problem.dtype) || !problem.aligned()) return nullptr;
   const int64_t stages = ceil_div(c.ins, kMatrixDepth) * c.taps;
   if (std::max({c.length, c.outs, c.ins, stages * kMatrixDepth, c.batch}) >= kMostExtent) return nullptr;
   const auto num_tiles = [&](const MatrixTile& tile) {
