@@ -126,6 +126,9 @@ def check(name, op, sample, counted):
     result = function(*arguments)
     if name == "sign":  # NaN stays NaN, as the array API has it
         expected = torch.where(sample.input.isnan(), sample.input, expected)
+    if name in ("fmod", "remainder") and expected.dtype == torch.bfloat16:  # torch 2.11 has NaN where a quotient overflows
+        wide = [a.double() if isinstance(a, torch.Tensor) else a for a in (sample.input, *sample.args)]
+        expected = op.op(*wide).bfloat16()
     if name == "divide" and not result.is_floating_point():
         counted["integers, that torch divides as floats"] += 1
         return
