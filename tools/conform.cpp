@@ -102,9 +102,9 @@ TestResult read_result(const Json& event) {
 // One environment: as many processes as it takes.
 class Runner {
  public:
-  Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions, const Told& told,
-         Progress& progress, int& done)
-      : options_(options), exclusions_(exclusions), told_(told), progress_(progress), done_(done) {
+  Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions,
+         std::function<void(const Run&)> told, Progress& progress, int& done)
+      : options_(options), exclusions_(exclusions), told_(std::move(told)), progress_(progress), done_(done) {
     run_.environment = std::move(environment);
   }
 
@@ -182,7 +182,7 @@ class Runner {
     } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
                                event.at("operations"), event.at("ceiling"), event.at("runs")});
-      if (told_) told_(run_.measured.back());
+      if (told_) told_(run_);
     } else if (kind == "end") {
       for (const std::string variant : event.at("variants")) run_.variants.insert(variant);
       for (size_t i = 0; i < exclusions_.size(); ++i) {
@@ -206,7 +206,7 @@ class Runner {
 
   const ConformOptions& options_;
   std::vector<Exclusion>& exclusions_;
-  const Told& told_;
+  std::function<void(const Run&)> told_;
   Progress& progress_;
   int& done_;
   Run run_;
@@ -291,8 +291,13 @@ Verdict judge(const ConformOptions& options, const Told& told) {
   }
   Progress progress(listing.subject.backend, static_cast<int>(names.size() * environments.size()));
   int done = 0;
+  const auto tell = [&](const Run& run) {
+    progress.clear();
+    told(listing.subject, run);
+  };
   for (const std::string& environment : environments) {
-    v.runs.push_back(Runner(options, environment, v.exclusions, told, progress, done).run(names));
+    v.runs.push_back(
+        Runner(options, environment, v.exclusions, told ? tell : std::function<void(const Run&)>(), progress, done).run(names));
     if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
   hold_to_account(v, about_the_judge);

@@ -83,9 +83,9 @@ struct Verdict {
   bool passed() const;
 };
 
-// Runs what the options ask for; what is measured is told to `told` at once, if there is one. Throws StatusError: NW_UNAVAILABLE
-// where there is nothing to judge, NW_INVALID for a bad request.
-using Told = std::function<void(const Measured&)>;
+// Runs what the options ask for; of what is measured `told` hears at once, if there is one: the last of the run's. Throws
+// StatusError: NW_UNAVAILABLE where there is nothing to judge, NW_INVALID for a bad request.
+using Told = std::function<void(const Subject&, const Run&)>;
 Verdict judge(const ConformOptions& options, const Told& told = nullptr);
 std::vector<Listed> list_tests(const ConformOptions& options);
 
@@ -95,7 +95,7 @@ std::string exactly(const std::string& test);
 std::string repeat_command(const ConformOptions& options, const Verdict& verdict, const Run& run, const std::string& test);
 
 void print_verdict(const ConformOptions& options, const Verdict& verdict);
-void print_measured(const Measured& measured);
+void print_measured(const Subject& subject, const Run& run);
 std::string verdict_json(const ConformOptions& options, const Verdict& verdict);
 std::string verdict_junit(const ConformOptions& options, const Verdict& verdict);
 // A table in Markdown of the ops and dtypes that the backend supports, found by asking it.

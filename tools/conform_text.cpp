@@ -174,8 +174,13 @@ void print_verdict(const ConformOptions& options, const Verdict& v) {
               v.count("failed") + static_cast<int>(v.complaints.size()), v.count("skipped"), duration(v.seconds).c_str());
 }
 
-void print_measured(const Measured& m) {
-  std::printf("%-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
+void print_measured(const Subject& subject, const Run& run) {
+  const Measured& m = run.measured.back();
+  if (run.measured.size() == 1)
+    std::printf(
+        "%s\n",
+        bold(printable(subject.backend + (run.environment.empty() ? "" : " " + run.environment) + ", " + run.arch)).c_str());
+  std::printf("  %-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
               printable(m.kernel.empty() ? "(chosen)" : m.kernel).c_str(), duration(m.seconds).c_str(), rate(m).c_str(),
               m.spread * 100, of_ceiling(m).c_str());
   std::fflush(stdout);  // some cases take seconds

@@ -32,9 +32,7 @@ inline std::string yellow(const std::string& text) { return coloured("33", text)
 class Progress {
  public:
   Progress(std::string label, int total) : label_(std::move(label)), total_(std::max(total, 1)), shown_(isatty(STDERR_FILENO)) {}
-  ~Progress() {
-    if (shown_ && permille_ >= 0) std::fprintf(stderr, "\r\033[K");
-  }
+  ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -49,6 +47,12 @@ class Progress {
     std::fprintf(stderr, "\r\033[K%s %s %3d %%  %s", label_.c_str(), bar.c_str(), permille / 10,
                  note.substr(0, kNoteWidth).c_str());
     std::fflush(stderr);
+  }
+
+  // Takes the bar away, for what is printed in its place; the next update brings it back.
+  void clear() {
+    if (shown_ && permille_ >= 0) std::fprintf(stderr, "\r\033[K");
+    permille_ = -1;
   }
 
  private:

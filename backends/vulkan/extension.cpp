@@ -66,7 +66,8 @@ void take_features(PhysicalDevice& physical, const void* chain) {
       default: break;
     }
   }
-  if (!has_matrices || !has_full_subgroups) physical.matrix_unit = {};
+  const bool can_compile = physical.features12.shaderFloat16 == VK_TRUE && physical.features12.vulkanMemoryModel == VK_TRUE;
+  if (!has_matrices || !has_full_subgroups || !can_compile) physical.matrix_unit = {};
 }
 
 int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_error* error) {

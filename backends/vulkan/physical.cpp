@@ -9,8 +9,6 @@
 namespace narrows::vulkan {
 namespace {
 
-constexpr uint32_t kNvidia = 0x10de;
-
 // The family that computes, one without graphics first, and how many queues of it are used.
 void pick_queues(PhysicalDevice& d) {
   constexpr uint32_t kMostQueues = 8;
@@ -45,6 +43,7 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
       vkGetInstanceProcAddr(volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   constexpr uint32_t kSubgroups = 8, kLargest = 16;  // as gemm_coopmat.glsl counts on
+  if (d.features12.shaderFloat16 == VK_FALSE || d.features12.vulkanMemoryModel == VK_FALSE) return {};  // what the shaders need
   if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
       subgroup.minSubgroupSize != subgroup.maxSubgroupSize || kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
     return {};
@@ -58,7 +57,8 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
                       kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && kind.ResultType == kind.CType &&
                       kind.scope == VK_SCOPE_SUBGROUP_KHR && kind.saturatingAccumulation == VK_FALSE;
     const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
-    if (fits && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
+    const bool shares_loads = kind.MSize * 2 % subgroup.maxSubgroupSize == 0;  // 16 bytes of weights each, of the smallest tile's
+    if (fits && shares_loads && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
         kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
       best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
   }
@@ -69,7 +69,7 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
 
 PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
-  converts_halves = properties.vendorID == kNvidia;
+  converts_halves = false;
   properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
   properties12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   features11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
@@ -83,6 +83,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   all_properties.pNext = &properties11;
   properties11.pNext = &properties12;
   vkGetPhysicalDeviceProperties2(handle, &all_properties);
+  converts_halves = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   VkPhysicalDeviceFeatures2 all_features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
   all_features.pNext = &features11;
   features11.pNext = &features12;

@@ -40,7 +40,7 @@ struct PhysicalDevice {
   uint32_t queue_family;           // one that computes, if there is one without graphics too: its submissions cost less
   uint32_t queue_count;
   // packHalf2x16() rounds to nearest even, and it and its inverse keep subnormal numbers: Vulkan cannot be asked, it is known of
-  // vendors.
+  // drivers.
   bool converts_halves;
 
   bool has(const char* extension) const;

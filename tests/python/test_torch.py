@@ -228,6 +228,25 @@ def test_subclasses_see_the_call():
     assert "narrows.elementwise.default" in Wrapped.calls
 
 
+class Plain(torch.Tensor):
+    """A subclass that changes nothing."""
+
+
+def test_outputs_of_plain_subclasses():
+    x = torch.randn(2, 3, 8)
+    w = torch.randn(4, 3, 3)
+    torch.testing.assert_close(narrows.add(x.as_subclass(Plain), 1).as_subclass(torch.Tensor), x + 1)
+    ours = x.as_subclass(Plain).requires_grad_()
+    y = narrows.conv1d(ours, w)
+    (gradient,) = torch.autograd.grad(y.sum(), ours)
+    theirs = x.clone().requires_grad_()
+    expected = torch.nn.functional.conv1d(theirs, w)
+    torch.testing.assert_close(y.detach().as_subclass(torch.Tensor), expected.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        gradient.as_subclass(torch.Tensor), torch.autograd.grad(expected.sum(), theirs)[0], rtol=1e-5, atol=1e-5
+    )
+
+
 def test_modes_see_the_call():
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -55,7 +55,8 @@ bool is_for_library(const LltmSizes& sizes, bool forced) {
     return false;
   const double multiply_adds =
       3.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state) * static_cast<double>(sizes.state + sizes.features);
-  return forced || multiply_adds >= static_cast<double>(kLeastForLibrary);
+  const double gates_size = 12.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state);
+  return forced || (multiply_adds >= static_cast<double>(kLeastForLibrary) && gates_size <= static_cast<double>(kMostForLibrary));
 }
 
 bool has_library_rows(const nw_tensor_sig& tensor) {

@@ -11,6 +11,10 @@ namespace narrows::gpu {
 // H200: what it needs around its products takes some microseconds.
 constexpr int64_t kLeastForLibrary = int64_t{1} << 28;
 
+// Of the gates in f32, which the library's products go through and the kernels here do not: no call shall run out of memory for
+// speed.
+constexpr int64_t kMostForLibrary = int64_t{1} << 31;  // bytes
+
 // Whether the library is asked at all, by dtype and sizes alone.
 bool is_for_library(const LltmSizes& sizes, bool forced);
 // Whether it can read or write a tensor of 16-bit elements.

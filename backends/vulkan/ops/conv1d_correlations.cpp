@@ -202,6 +202,8 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const int64_t row_tiles = ceil_div(c.outs, tile.rows(unit)), tiles = num_tiles(tile);
   const int64_t packed = c.groups * row_tiles * stages * tile.rows(unit) * (kMatrixDepth / 8);
   if (tiles > kMostBlocks || packed > kMostBlocks) return nullptr;
+  // Weights that packing would blow up, of many small groups: not for speed's sake.
+  if (packed * 8 > (int64_t{1} << 24) && packed / 2 > c.groups * c.outs * c.ins * c.taps) return nullptr;
   device.check_loops(3 * stages + 1024);
 
   // The input is read once for all taps where they reach no further than shared memory has room for.

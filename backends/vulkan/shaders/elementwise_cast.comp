@@ -1,5 +1,6 @@
 // elementwise_cast.comp -- out = a in another dtype: any of the 13 to any, by the specialization constants A and OUT. It works on
-// bits alone: rounding is to nearest even and happens once, nothing depends on a device's own conversions, f64 needs no shaderFloat64.
+// bits alone, but for f16 where the device's own conversion is known: rounding is to nearest even and happens once, f64 needs no
+// shaderFloat64.
 #version 460
 #define SLOTS 1
 #include "elementwise_loop.glsl"

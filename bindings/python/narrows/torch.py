@@ -193,7 +193,8 @@ class Conv1d(torch.nn.Conv1d):
     """
 
     def _conv_forward(self, input, weight, bias):
-        padding: Any = tuple(self._reversed_padding_repeated_twice)  # (left, right), also where self.padding is a name
+        by_name = isinstance(self.padding, str)  # then its numbers, (left, right), were found when the module was made
+        padding: Any = tuple(self._reversed_padding_repeated_twice) if by_name else self.padding[0]
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0

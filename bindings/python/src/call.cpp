@@ -177,7 +177,7 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
   const bool known = lead == Route::numpy || lead == Route::torch;
   c.routes[i] = known ? lead : route_of(c.objects[i]).route;
   if (lead == Route::numpy) return c.arrays[i].assign(spec, numpy_data(c.objects[i]), c.where), true;
-  return lead == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i);
+  return c.routes[i] == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i);
 }
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
