@@ -81,7 +81,6 @@ def case_refused():
             (("--frobnicate",), 2, "--frobnicate"),
             (("--timeout", "0"), 2, "--timeout"),
             (("--list", "--support"), 2, "--support"),
-            (("--bench",), 2, "--bench"),
             (("--backend", "abacus"), 3, "no usable backend 'abacus'"),
             (("--plugin", "/nowhere/narrows_x.so"), 3, "/nowhere/narrows_x.so"),
             (("--plugin", __file__), 3, __file__),
