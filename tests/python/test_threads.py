@@ -103,49 +103,44 @@ def test_binding_and_naming_ops():
     assert len({id(op) for ops in found for op in ops}) == 50
 
 
+def first_uses(preparation, body):
+    """Runs body in every thread of a new interpreter, begun at once, after preparation; what failed, as text."""
+    return python(
+        f"import threading\nbegin, failed = threading.Barrier({THREADS}), []\n"
+        + textwrap.dedent(preparation)
+        + "\ndef work():\n    begin.wait()\n    try:\n"
+        + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8)
+        + "\n    except BaseException as error:\n        failed.append(repr(error))\n"
+        + f"threads = [threading.Thread(target=work) for _ in range({THREADS})]\n"
+        + "[t.start() for t in threads]\n[t.join() for t in threads]\nprint(failed)\n"
+    )
+
+
 def test_the_first_use_of_everything():
     for _ in range(3):
-        out = python(f"""
-            import threading, numpy as np
-            x, begin, failed = np.ones(5, "float32"), threading.Barrier({THREADS}), []
-            def work(index):
-                begin.wait()
-                try:
-                    import narrows
-                    assert narrows.exp(narrows.add(x, x)).shape == (5,)
-                    assert narrows.conv1d(x, x).tolist() == [5] and narrows.ops.conv1d(x, x).tolist() == [5]
-                    assert narrows.info()["backends"] and narrows.devices()
-                except BaseException as error:
-                    failed.append(repr(error))
-            threads = [threading.Thread(target=work, args=(i,)) for i in range({THREADS})]
-            [t.start() for t in threads]
-            [t.join() for t in threads]
-            print(failed)
-        """)
+        out = first_uses(
+            'import numpy as np\nx = np.ones(5, "float32")',
+            """
+            import narrows
+            assert narrows.exp(narrows.add(x, x)).shape == (5,)
+            assert narrows.conv1d(x, x).tolist() == [5] and narrows.ops.conv1d(x, x).tolist() == [5]
+            assert narrows.info()["backends"] and narrows.devices()
+            """,
+        )
         assert out == "[]\n"
 
 
 def test_the_first_use_of_torchs_ops():
     pytest.importorskip("torch")
-    out = python(f"""
-        import threading, torch, narrows
-        torch.set_num_threads(1)
-        x, begin, failed = torch.ones(5), threading.Barrier({THREADS}), []
-        g = torch.ones(5, requires_grad=True)
-        def work(index):
-            begin.wait()
-            try:
-                assert torch.ops.narrows.elementwise(x, x, function="add").tolist() == [2] * 5
-                assert torch.ops.narrows.conv1d(x, x).tolist() == [5]
-                assert torch.autograd.grad(narrows.multiply(g, x).sum(), g)[0].tolist() == [1] * 5
-                assert torch.func.vmap(narrows.exp)(x).shape == (5,)
-            except BaseException as error:
-                failed.append(repr(error))
-        threads = [threading.Thread(target=work, args=(i,)) for i in range({THREADS})]
-        [t.start() for t in threads]
-        [t.join() for t in threads]
-        print(failed)
-    """)
+    out = first_uses(
+        "import torch, narrows\ntorch.set_num_threads(1)\nx, g = torch.ones(5), torch.ones(5, requires_grad=True)",
+        """
+        assert torch.ops.narrows.elementwise(x, x, function="add").tolist() == [2] * 5
+        assert torch.ops.narrows.conv1d(x, x).tolist() == [5]
+        assert torch.autograd.grad(narrows.multiply(g, x).sum(), g)[0].tolist() == [1] * 5
+        assert torch.func.vmap(narrows.exp)(x).shape == (5,)
+        """,
+    )
     assert out == "[]\n"
 
 
