@@ -2,29 +2,23 @@
 // arrives (cp.async) while the other is computed. See conv1d_fir.h. Step 5 of a tensor's path.
 #include "conv1d_fir.h"
 #include "conv1d_native.h"
+#include "copy_async_sm80.h"
 
 namespace narrows::gpu {
 namespace {
 
 using Group4 = detail::Group<float>;
 
-// 16 bytes from global to shared memory, asynchronously; zeros past `bytes`.
-__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(bytes));
-}
-__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
 // Starts the copies of positions [first, first + 4 * groups) of a row, zeros outside [0, extent). `first` is a multiple of 4.
 template <int Threads>
 __device__ __forceinline__ void fetch(const float* row, int64_t extent, int64_t first, int groups, Group4* tile) {
   if (first >= 0 && first + 4 * groups <= extent) {
-    for (int i = threadIdx.x; i < groups; i += Threads) copy_async(tile + i, row + first + 4 * i, 16);
+    for (int i = threadIdx.x; i < groups; i += Threads) copy_16_bytes(shared_address(tile + i), row + first + 4 * i);
   } else {
     for (int i = threadIdx.x; i < groups; i += Threads) {
       const int64_t position = first + 4 * i, left = extent - position;
       const int bytes = position < 0 || left <= 0 ? 0 : left < 4 ? static_cast<int>(left) * 4 : 16;
-      copy_async(tile + i, bytes > 0 ? row + position : row, bytes);
+      copy_part_of_16_bytes(shared_address(tile + i), bytes > 0 ? row + position : row, bytes);
     }
   }
 }

@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kTileThreads, Tile::kBlocksAtOnce)
                       static_cast<const float*>(p.b) + (group * g.ins() + channel0) * g.x.channel, g.outs() - row0,
                       g.ins() - channel0, tap0);
   copies.start_at(begin / s.chunks, begin % s.chunks);
-  const uint32_t first_stage = address_of(stages);
+  const uint32_t first_stage = shared_address(stages);
   for (int i = 0; i < kStages - 1; ++i) {
     if (begin + i < end) copies.start_stage(first_stage + i * Tile::kStageBytes);
     end_stage();

@@ -122,7 +122,7 @@ struct Copies {
     }
     if (++chunk == s.chunks) chunk = 0;
     constexpr int kAtOnce = kTileThreads * 4;  // floats
-    const uint32_t to = address_of(stage), x = to + Tile::kWeights * 4;
+    const uint32_t to = shared_address(stage), x = to + Tile::kWeights * 4;
 #pragma unroll
     for (int i = 0; i < Tile::kWeights; i += kAtOnce)
       if (i + kAtOnce <= Tile::kWeights || i + static_cast<int>(threadIdx.x) * 4 < Tile::kWeights)

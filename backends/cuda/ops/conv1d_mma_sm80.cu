@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) correlate_mma(const MmaShape s
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int unit = i * kMmaThreads + tid;
-      copy_async16(a + buffer * kStageBytes + by_depth(unit / 4, unit % 4),
+      copy_16_bytes(a + buffer * kStageBytes + by_depth(unit / 4, unit % 4),
                    packed + int64_t{stage} * (kMmaRows * kMmaDepth) + unit * 8);
     }
   };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conv1d_product.h"
+#include "copy_async_sm80.h"
 
 namespace narrows::gpu {
 
@@ -16,8 +17,6 @@ struct MmaSums {
   static __device__ int row(int i, int e) { return threadIdx.x / 128 * 64 + i * 16 + threadIdx.x % 32 / 4 + e / 2 * 8; }
   static __device__ int column(int j, int e) { return threadIdx.x / 32 % 4 * 32 + j * 8 + threadIdx.x % 4 * 2 + e % 2; }
 };
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 template <bool kTranspose>
 __device__ __forceinline__ void load_matrices(uint32_t address, uint32_t (&out)[4]) {
@@ -77,10 +76,6 @@ __device__ __forceinline__ void multiply_stage(uint32_t a, uint32_t b, MmaSums& 
   }
 }
 
-__device__ __forceinline__ void copy_async16(uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ __forceinline__ void store_shared(uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }

@@ -175,7 +175,7 @@ __device__ void multiply(const GradWgmmaShape& s, const Memory& m, const Place& 
 template <class T, int kTaps>
 __global__ void __launch_bounds__(kBlockThreads, 1) grad_w_wgmma(const __grid_constant__ GradWgmmaShape s) {
   extern __shared__ uint8_t bytes[];
-  const Memory m(address_of(bytes));
+  const Memory m(shared_address(bytes));
   if (threadIdx.x == 0) m.init_barriers();
   __syncthreads();
   const Place at(s);

@@ -345,7 +345,7 @@ struct Products {
 template <class T, bool kResident, bool kCopyOut>
 __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid_constant__ WgmmaShape s) {
   extern __shared__ uint8_t bytes[];
-  const Memory m(address_of(bytes));
+  const Memory m(shared_address(bytes));
   if (threadIdx.x == 0) m.init_barriers();
   __syncthreads();
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup, warp = static_cast<int>(threadIdx.x) / 32;

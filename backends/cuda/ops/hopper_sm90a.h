@@ -1,16 +1,16 @@
-// hopper_sm90a.h -- Hopper's own instructions, and the transposition of a tile of x, for the kernels of conv1d. Step 5 of a
-// tensor's path.
+// hopper_sm90a.h -- Hopper's own instructions; for the kernels of conv1d also the transposition of a tile of x and its maps. Step 5
+// of a tensor's path.
 #pragma once
 
 #include <cuda.h>
 
+#include "copy_async_sm80.h"
 #include "dtype.h"
 
 namespace narrows::gpu {
 
 // ---- instructions ----
 
-__device__ __forceinline__ uint32_t address_of(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 __device__ __forceinline__ void init_barrier(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
 }

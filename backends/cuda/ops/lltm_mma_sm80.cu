@@ -47,7 +47,7 @@ struct CellCopier {
 #pragma unroll
     for (int r = 0; r < Z::kTileRows; r += kRowStep)
       if (Z::kTileRows % kRowStep == 0 || r + row < Z::kTileRows)
-        copy_async(to + static_cast<uint32_t>(r * Tile::kUnits * 16), x + r * source.row, inside && row0 + r + row < p.batch);
+        copy_16_bytes(to + static_cast<uint32_t>(r * Tile::kUnits * 16), x + r * source.row, inside && row0 + r + row < p.batch);
 #pragma unroll
     for (int gate = 0; gate < 3; ++gate) {
       const T* w = at<const T>(p.weights, gate * p.state + state0 + row, 0) + k;
@@ -55,7 +55,7 @@ struct CellCopier {
 #pragma unroll
       for (int r = 0; r < Z::kTileStates; r += kRowStep)
         if (Z::kTileStates % kRowStep == 0 || r + row < Z::kTileStates)
-          copy_async(gate_to + static_cast<uint32_t>(r * Tile::kUnits * 16), w + r * p.weights.row,
+          copy_16_bytes(gate_to + static_cast<uint32_t>(r * Tile::kUnits * 16), w + r * p.weights.row,
                      inside && state0 + r + row < p.state);
     }
   }

@@ -50,7 +50,7 @@ struct Copier {
 #pragma unroll
     for (int r = 0; r < Z::kTileRows; r += kRowStep)
       if (Z::kTileRows % kRowStep == 0 || r + row < Z::kTileRows)
-        copy_async(to + static_cast<uint32_t>(r * Z::kPitch * 16), x + r * source.row, inside && row0 + r + row < p.batch);
+        copy_16_bytes(to + static_cast<uint32_t>(r * Z::kPitch * 16), x + r * source.row, inside && row0 + r + row < p.batch);
 #pragma unroll
     for (int gate = 0; gate < 3; ++gate) {
       const float* w = reinterpret_cast<const float*>(p.weights.base) + ((gate * p.state + state0 + row) * p.weights.row + k);
@@ -58,7 +58,7 @@ struct Copier {
 #pragma unroll
       for (int r = 0; r < Z::kTileStates; r += kRowStep)
         if (Z::kTileStates % kRowStep == 0 || r + row < Z::kTileStates)
-          copy_async(gate_to + static_cast<uint32_t>(r * Z::kPitch * 16), w + r * p.weights.row,
+          copy_16_bytes(gate_to + static_cast<uint32_t>(r * Z::kPitch * 16), w + r * p.weights.row,
                      inside && state0 + r + row < p.state);
     }
   }
@@ -149,7 +149,7 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
 #pragma unroll
   for (int i = 0; i < Z::kStages - 1; ++i) {
     if (begin + i < end) copier.fetch(begin + i, i);
-    end_copies();
+    end_stage();
   }
   // This thread's share of the cells, once the sums are split no more.
   constexpr int kShare = Z::kTileRows * Z::kTileStates / Z::kCluster, kCells = (kShare + Z::kThreads - 1) / Z::kThreads;
@@ -167,10 +167,10 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
   int stage = 0, next = Z::kStages - 1;
 #pragma unroll 1
   for (int64_t chunk = begin; chunk < end; ++chunk) {
-    wait_for_copies<Z::kStages - 2>();
+    wait_for_stage<Z::kStages - 2>();
     __syncthreads();  // the chunk is there for all, and all are done with the stage that the next fetch overwrites
     if (chunk + Z::kStages - 1 < end) copier.fetch(chunk + Z::kStages - 1, next);
-    end_copies();
+    end_stage();
     accumulate<Z>(shared + stage * Z::kStageUnits, place, sums);
     stage = stage + 1 == Z::kStages ? 0 : stage + 1;
     next = next + 1 == Z::kStages ? 0 : next + 1;
@@ -186,7 +186,7 @@ __global__ void NARROWS_CLUSTER(Z::kCluster) __launch_bounds__(Z::kThreads, 1) l
         if (b < p.batch && s < p.state) update_cell<float, true>(p, b, s, {sums[0][i][j], sums[1][i][j], sums[2][i][j]});
       }
   } else {
-    wait_for_copies<0>();
+    wait_for_stage<0>();
     __syncthreads();
     float* partial = reinterpret_cast<float*>(shared);
     store_sums<Z>(partial, place, sums);

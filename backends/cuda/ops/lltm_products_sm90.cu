@@ -43,7 +43,7 @@ struct OperandTile {
       const int result = AlongDepth ? outer : inner, k = AlongDepth ? inner : outer;
       const bool inside = result0 + result < results && k0 + k < depth;
       const int64_t at = AlongDepth ? (result0 + result) * pitch + (k0 + k) : (k0 + k) * pitch + (result0 + result);
-      copy_async(shared_address(to + place<AlongDepth>(result, k)), base + at, inside);
+      copy_16_bytes(shared_address(to + place<AlongDepth>(result, k)), base + at, inside);
     }
   }
 };
@@ -106,20 +106,20 @@ __device__ __forceinline__ void multiply_slice(const LltmProducts& p, const Lltm
 #pragma unroll
   for (int i = 0; i < kStages - 1; ++i) {
     if (begin + i < end) fetch((begin + i) * P::kDepth, shared + i * P::kStageBytes);
-    end_copies();
+    end_stage();
   }
   int stage = 0, next = kStages - 1;
 #pragma unroll 1
   for (int64_t i = begin; i < end; ++i) {
-    wait_for_copies<kStages - 2>();
+    wait_for_stage<kStages - 2>();
     __syncthreads();  // the stage is there for all, and all are done with the one that the next fetch overwrites
     if (i + kStages - 1 < end) fetch((i + kStages - 1) * P::kDepth, shared + next * P::kStageBytes);
-    end_copies();
+    end_stage();
     accumulate<T, ToWeights>(shared + stage * P::kStageBytes, sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
     next = next + 1 == kStages ? 0 : next + 1;
   }
-  wait_for_copies<0>();
+  wait_for_stage<0>();
 }
 
 // The sums of the gate gradients' columns, which d_bias is: one thread for each.

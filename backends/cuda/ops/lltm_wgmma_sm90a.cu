@@ -6,8 +6,7 @@
 //
 // A stage: rows of [old_h, input], then of weights, 64 elements of k each: 128 bytes, with the 128-byte swizzle that the copy
 // engine writes and wgmma reads. The states' part of k is rounded up to whole stages; what lies past an operand's edge comes as 0.
-#include <cuda.h>
-
+#include "hopper_sm90a.h"
 #include "lltm_cell.h"
 #include "lltm_cluster_sm80.h"
 #include "lltm_native.h"
@@ -35,26 +34,11 @@ struct WgmmaTensors {
 
 // ---- instructions ----
 
-__device__ __forceinline__ uint32_t address_of(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-__device__ __forceinline__ void init_barrier(uint32_t barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
-}
-__device__ __forceinline__ void expect_bytes(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
 __device__ __forceinline__ void arrive_at(uint32_t barrier, int rank) {  // the same barrier of block `rank` of the cluster
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier),
       "r"(rank)
       : "memory");
-}
-__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done = 0;
-  while (done == 0)
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
 }
 __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap* map, uint32_t barrier, int k, int row) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
@@ -72,9 +56,7 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
 }
 
 // Of rows of 128 swizzled bytes along k.
-__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
-}
+__device__ __forceinline__ uint64_t rows_descriptor(uint32_t address) { return descriptor(address, 16, 1024, 1); }
 
 // Accumulate: adds to the sums; else they start here.
 #define NARROWS_SUMS8(i)                                                                                                           \
@@ -129,7 +111,7 @@ template <class Z>
 struct Memory {
   uint32_t stages, barriers;
   __device__ explicit Memory(const void* shared)
-      : stages((address_of(shared) + 1023) / 1024 * 1024), barriers(stages + Z::kStages * Z::kStageBytes) {}
+      : stages((shared_address(shared) + 1023) / 1024 * 1024), barriers(stages + Z::kStages * Z::kStageBytes) {}
   __device__ uint32_t rows(int stage) const { return stages + static_cast<uint32_t>(stage * Z::kStageBytes); }
   __device__ uint32_t weights(int stage) const { return rows(stage) + Z::kRows * kRowBytes; }
   __device__ uint32_t full(int stage) const { return barriers + static_cast<uint32_t>(8 * stage); }
@@ -182,8 +164,8 @@ __device__ __forceinline__ void release(const Memory<Z>& memory, int stage) {
 template <class Z, bool First>
 __device__ __forceinline__ void multiply_stage(const Memory<Z>& memory, int stage, int warpgroup,
                                                float (&sums)[Z::kRowTiles][Z::kColumns / 2]) {
-  const uint64_t a = descriptor(memory.rows(stage) + static_cast<uint32_t>(warpgroup * Z::kRowTiles * 64 * kRowBytes));
-  const uint64_t b = descriptor(memory.weights(stage));
+  const uint64_t a = rows_descriptor(memory.rows(stage) + static_cast<uint32_t>(warpgroup * Z::kRowTiles * 64 * kRowBytes));
+  const uint64_t b = rows_descriptor(memory.weights(stage));
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const auto step = [&]<bool Accumulate>(int k, std::bool_constant<Accumulate>) {  // 16 k are 32 bytes, two units of an address
 #pragma unroll
@@ -314,18 +296,6 @@ __global__ void __cluster_dims__(Z::kCluster, 1, 1) __launch_bounds__(Z::kThread
 }
 
 // ---- the choice of a shape, and the launch ----
-
-using Encode = decltype(&cuTensorMapEncodeTiled);
-Encode find_encode() {
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
-  }();
-  return encode;
-}
 
 // Of `rows` rows of `columns` elements from column `first` on, in boxes of 64 columns and `box_rows` rows.
 template <class T>

@@ -14,32 +14,10 @@
 // are the operands of one or two instructions.
 #pragma once
 
+#include "copy_async_sm80.h"
 #include "dtype.h"
 
 namespace narrows::gpu {
-
-// ---- copies to shared memory that run on their own ----
-
-__device__ __forceinline__ uint32_t shared_address(const void* shared) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-}
-// 16 bytes; unwanted: zeros, and nothing is read.
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool wanted) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0));
-#endif
-}
-__device__ __forceinline__ void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int Pending>
-__device__ __forceinline__ void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-#endif
-}
 
 // ---- the instructions ----
 
@@ -70,18 +48,14 @@ struct MmaOperands {
 };
 
 __device__ __forceinline__ void mma(f16, float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[4], int half) {
-#if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0][half]), "r"(a[1][half]), "r"(a[0][half + 1]), "r"(a[1][half + 1]), "r"(b[half]), "r"(b[half + 1]));
-#endif
 }
 __device__ __forceinline__ void mma(bf16, float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[4], int half) {
-#if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0][half]), "r"(a[1][half]), "r"(a[0][half + 1]), "r"(a[1][half + 1]), "r"(b[half]), "r"(b[half + 1]));
-#endif
 }
 __device__ __forceinline__ void multiply_units(double (&c)[4], const double (&a)[2][4], const double (&b)[4]) {
 #if __CUDA_ARCH__ >= 900
@@ -177,20 +151,20 @@ __device__ __forceinline__ void multiply_mma(const Fetch& fetch, int64_t begin, 
 #pragma unroll
   for (int i = 0; i < Stages - 1; ++i) {
     if (begin + i < end) fetch(begin + i, shared + i * Tile::kStageUnits);
-    end_copies();
+    end_stage();
   }
   int stage = 0, next = Stages - 1;
 #pragma unroll 1
   for (int64_t chunk = begin; chunk < end; ++chunk) {
-    wait_for_copies<Stages - 2>();
+    wait_for_stage<Stages - 2>();
     __syncthreads();  // the chunk is there for all, and all are done with the stage that the next fetch overwrites
     if (chunk + Stages - 1 < end) fetch(chunk + Stages - 1, shared + next * Tile::kStageUnits);
-    end_copies();
+    end_stage();
     accumulate_mma<Tile>(shared + stage * Tile::kStageUnits, sums);
     stage = stage + 1 == Stages ? 0 : stage + 1;
     next = next + 1 == Stages ? 0 : next + 1;
   }
-  wait_for_copies<0>();
+  wait_for_stage<0>();
   __syncthreads();
 }
 
