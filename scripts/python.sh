@@ -40,7 +40,7 @@ build_wheel() {
   rm -f -- "$folder"/narrows-*.whl
   # The names that the presets' builds have: ccache knows what those compiled.
   CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
-    --wheel-dir "$folder" ${launcher[@]+"${launcher[@]}"}
+    --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${launcher[@]+"${launcher[@]}"}
   PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
   rm -f -- "$folder"/narrows-*-linux_*.whl
   built=$(wheel "$2")

@@ -174,8 +174,8 @@ void plan_sum(const Request& r, const GradientRow& row, uint32_t k, BackwardPlan
   pass.num_slots = row.map.slots;
   pass.output = k;
   const int n = pass.num_slots;
-  const nw_tensor_sig* tensors[kMaxSlots + 1];
-  int64_t sizes[kMaxSlots + 1];
+  const nw_tensor_sig* tensors[kMaxSlots + 1] = {};
+  int64_t sizes[kMaxSlots + 1] = {};
   for (int s = 0; s <= n; ++s) {
     const Slot slot = s == n ? Slot{static_cast<int>(r.sig.num_inputs + k), 0} : slot_of(r, row.slots[s]);
     sizes[s] = row.map.size[s == n ? kOut : s];

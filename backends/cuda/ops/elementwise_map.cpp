@@ -167,7 +167,7 @@ void Map::plan_rows() {
   one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = false;  // what is broadcast is read again
   std::copy_n(number_, kMaxSlots, one.args.number);
-  int64_t extent[NW_MAX_NDIM];
+  int64_t extent[NW_MAX_NDIM] = {};
   std::copy_n(space_.extent, space_.ndim, extent);
   extent[0] /= vector;
   cut(extent, space_.ndim, [&](const int64_t* part, int ndim, const int64_t* start) {
