@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "gemm-inl.h"
+#include "gemm_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -43,13 +44,75 @@ void StoreTile(const GemmProblem& problem, const void* tile_data, int64_t row, i
   }
 }
 
-// One task's view of its scratch: packed rows of a, packed panels of b, and sums, tile after tile.
+// Operands packed in the dtype of the sums.
 template <class A>
+class WidePacking {
+ public:
+  using Packed = A;
+  explicit WidePacking(const GemmLayout& layout) : ld_(layout.tile.columns) {}
+
+  // What a packed row or column holds of a range of depths.
+  static int64_t Units(int64_t depth) { return depth; }
+
+  void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, A* dst) {
+    const int64_t whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
+    Pack(view, k, depth, row, whole, {dst, 0, kTileRows, kTileRows, kTileRows * depth});
+    if (whole < rows) Pack(view, k, depth, row + whole, rows - whole, {dst + whole * depth, 0, height, height, 0});
+  }
+  // `width` columns of every panel.
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t width, A* dst) {
+    Pack(view, k, depth, column, count, {dst, 0, width, ld_, depth * ld_});
+  }
+  // All that was packed, once it is.
+  void Inspect(const A*, int64_t, const A*, int64_t, int64_t) {}
+  // For a tile of so many rows and vectors.
+  MicroKernelFn<A> Kernel(int64_t, int64_t rows, int64_t, int64_t vectors) const {
+    return ChooseMicroKernel<A>(Height(rows), vectors);
+  }
+
+ private:
+  int64_t ld_;
+};
+
+#if HWY_TARGET == HWY_AVX3
+// bf16 as pairs, with the exponents that say which tiles may be multiplied so.
+class PairPacking {
+ public:
+  using Packed = Pair;
+  explicit PairPacking(const GemmLayout& layout) : products_(layout.pairs), registers_(layout.pairs) {}
+
+  static int64_t Units(int64_t depth) { return PairsOf(depth); }
+
+  void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, Pair* dst) {
+    for (int64_t i = 0; i < rows; i += kSquare, dst += kSquare * Units(depth))
+      PackPairsOfA(view, k, depth, row + i, std::min(rows - i, kSquare), dst);
+  }
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t width, Pair* dst) {
+    for (int64_t i = 0; i < count; i += width, dst += kPanel * Units(depth))
+      PackPairsOfB(view, k, depth, column + i, std::min(count - i, width), width, dst);
+  }
+  void Inspect(const Pair* a, int64_t row_tiles, const Pair* b, int64_t panels, int64_t units) {
+    for (int64_t i = 0; i < row_tiles; ++i) row_exponents_[i] = SmallestExponent(a + i * kSquare * units, kSquare * units);
+    for (int64_t i = 0; i < panels; ++i) panel_exponents_[i] = SmallestExponent(b + i * kPanel * units, kPanel * units);
+  }
+  PairKernel Kernel(int64_t row_tile, int64_t, int64_t panel, int64_t) const {
+    return ChoosePairKernel(products_, row_exponents_[row_tile], panel_exponents_[panel]);
+  }
+
+ private:
+  Bf16Products products_;
+  TileRegisters registers_;
+  int row_exponents_[kBlockRows / kSquare], panel_exponents_[kGroupColumns / kPanel];
+};
+#endif
+
+// One task's view of its scratch: packed rows of a, packed panels of b, and sums, tile after tile.
+template <class A, class Packing>
 class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
-      : layout_(layout), problem_(problem), a_(static_cast<A*>(scratch)), b_(a_ + layout.a_bytes / sizeof(A)),
-        sums_(b_ + layout.b_bytes / sizeof(A)) {
+      : layout_(layout), problem_(problem), packing_(layout), a_(static_cast<Packed*>(scratch)),
+        b_(a_ + layout.a_bytes / sizeof(Packed)), sums_(reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed))) {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
     const int64_t per_panel = problem.interleaved ? lanes() : ld();
@@ -73,38 +136,33 @@ class Task {
   }
 
  private:
+  using Packed = typename Packing::Packed;
+
   int64_t lanes() const { return layout_.tile.lanes; }
   int64_t ld() const { return layout_.tile.columns; }
   static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
 
   void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first, bool last) {
-    PackRowsOfA(segment.a, k, depth);
-    PackPanelsOfB(segment.b, k, depth);
-    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first, last);
-  }
-
-  void PackRowsOfA(const GemmView& view, int64_t k, int64_t depth) {
-    const int64_t rows = row_end_ - row_begin_, whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
-    Pack(view, k, depth, row_begin_, whole, {a_, 0, kTileRows, kTileRows, kTileRows * depth});
-    if (whole < rows) Pack(view, k, depth, row_begin_ + whole, rows - whole, {a_ + whole * depth, 0, height, height, 0});
-  }
-
-  void PackPanelsOfB(const GemmView& view, int64_t k, int64_t depth) {
-    const int64_t width = problem_.interleaved ? lanes() : ld(), first = panel_begin_ * width;
-    const int64_t count = std::min(panel_end_ * width, problem_.columns) - first;
+    packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_);
+    const int64_t width = problem_.interleaved ? lanes() : ld(), column = panel_begin_ * width;
+    const int64_t count = std::min(panel_end_ * width, problem_.columns) - column;
     for (int64_t range = 0; range < (problem_.interleaved ? 3 : 1); ++range)
-      Pack(view, k, depth, range * problem_.columns + first, count, {b_ + range * lanes(), 0, width, ld(), depth * ld()});
+      packing_.PackPanels(segment.b, k, depth, range * problem_.columns + column, count, width, b_ + range * lanes());
+    const int64_t row_tiles = ceil_div(row_end_ - row_begin_, layout_.tile.rows);
+    packing_.Inspect(a_, row_tiles, b_, panel_end_ - panel_begin_, Packing::Units(depth));
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first, last);
   }
 
   void MultiplyPanel(int64_t panel, int64_t depth, bool first, bool last) {
     const int64_t index = panel - panel_begin_;
     const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
-    for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
-      const int64_t rows = std::min(kTileRows, row_end_ - row);
+    const int64_t height = layout_.tile.rows, units = Packing::Units(depth);
+    for (int64_t row = row_begin_; row < row_end_; row += height) {
+      const int64_t rows = std::min(height, row_end_ - row), at = (row - row_begin_) / height;
       A* tile = sums_;
       if (layout_.split_depth) tile += (index * layout_.block_rows + row - row_begin_) * ld();
-      const A *a = a_ + (row - row_begin_) * depth, *b = b_ + index * depth * ld();
-      ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, !first);
+      const Packed *a = a_ + at * height * units, *b = b_ + index * units * ld();
+      packing_.Kernel(at, rows, index, vectors)(a, b, units, tile, !first);
       if (last) Store(tile, row, rows, panel);
     }
   }
@@ -119,19 +177,28 @@ class Task {
 
   const GemmLayout& layout_;
   const GemmProblem& problem_;
-  A *a_, *b_, *sums_;
+  Packing packing_;
+  Packed *a_, *b_;
+  A* sums_;
   int64_t row_begin_, row_end_, panel_begin_, panel_end_;
 };
 
 void GemmTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch) {
-  if (layout.accumulate == Dtype::f64) {
-    Task<double>(layout, problem, row_block, panel_group, scratch).Run();
-  } else {
-    Task<float>(layout, problem, row_block, panel_group, scratch).Run();
-  }
+  const auto run = [&]<class A, class Packing>(A, Packing*) {
+    Task<A, Packing>(layout, problem, row_block, panel_group, scratch).Run();
+  };
+#if HWY_TARGET == HWY_AVX3
+  if (layout.pairs != Bf16Products::f32) return run(float{}, static_cast<PairPacking*>(nullptr));
+#endif
+  layout.accumulate == Dtype::f64 ? run(double{}, static_cast<WidePacking<double>*>(nullptr))
+                                  : run(float{}, static_cast<WidePacking<float>*>(nullptr));
 }
 
-GemmTile TileOf(Dtype accumulate) {
+GemmTile TileOf(Dtype accumulate, Bf16Products pairs) {
+#if HWY_TARGET == HWY_AVX3
+  if (pairs != Bf16Products::f32) return {kSquare, kSquare, kPanel};
+#endif
+  (void)pairs;
   const auto lanes =
       static_cast<int64_t>(accumulate == Dtype::f64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
   return {kTileRows, lanes, 3 * lanes};
@@ -147,9 +214,7 @@ namespace {
 HWY_EXPORT(GemmTask);
 HWY_EXPORT(TileOf);
 
-// A task's block is at most this big: packing then costs little beside multiplying, and its packed columns and its sums stay in a
-// second-level cache.
-constexpr int64_t kBlockRows = 256, kGroupColumns = 480, kGroupBytes = 512 * 1024;
+constexpr int64_t kGroupBytes = 512 * 1024;  // of a task's packed columns and sums, which then stay in a second-level cache
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive.
 void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t threads) {
@@ -174,16 +239,18 @@ void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t thr
 
 }  // namespace
 
-GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns,
-                       bool interleaved, int64_t depth0, int64_t depth1) {
+GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
+                       int64_t depth0, int64_t depth1) {
   GemmLayout l{};
-  l.accumulate = accumulate;
-  l.tile = NARROWS_DISPATCH(instance, TileOf)(accumulate);
+  l.accumulate = accumulate_dtype(dtype);
+  if (dtype == Dtype::bf16) l.pairs = instance.bf16_products;
+  l.tile = NARROWS_DISPATCH(instance, TileOf)(l.accumulate, l.pairs);
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
   l.split_depth = ceil_div(depth0, kDepthBlock) + ceil_div(depth1, kDepthBlock) > 1;
-  const int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(accumulate);
+  int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
+  if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
   cut(l, rows, panels, block, instance.num_threads());
   const int64_t tiles = l.split_depth ? l.block_rows * l.group_panels : l.tile.rows;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
