@@ -26,20 +26,28 @@ HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t s
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
 }
 
-template <class T>
-void StoreTile(const GemmProblem& problem, const void* tile_data, int64_t row, int64_t rows, int64_t panel, int64_t ld) {
-  using A = Accumulate<T>;
+// The finished sums of a task: row r of panel p, `ld` columns, lies at sums + (p * panel_rows + r) * ld.
+template <class A>
+struct FinishedSums {
+  const A* sums;
+  int64_t panel_rows, ld;
+};
+
+// Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written.
+template <class T, class A>
+void StoreRows(const GemmProblem& problem, const FinishedSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   const GemmOutput& out = problem.output;
-  const auto* tile = static_cast<const A*>(tile_data);
-  const int64_t column = panel * ld, columns = std::min(ld, problem.columns - column);
-  for (int64_t j = 0, count; j < columns; j += count) {
-    const int64_t outer = (column + j) / out.column_inner, inner = (column + j) % out.column_inner;
-    count = std::min(columns - j, out.column_inner - inner);
-    T* base = static_cast<T*>(out.base) + outer * out.column_outer_stride + inner * out.column_stride;
-    for (int64_t r = 0; r < rows; ++r) {
-      // Without a bias -0, not 0, is what leaves every sum as it is.
-      const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
-      StoreSums(tile + r * ld + j, bias, count, base + (row + r) * out.row_stride, out.column_stride);
+  for (int64_t r = 0; r < rows; ++r) {
+    // Without a bias -0, not 0, is what leaves every sum as it is.
+    const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
+    T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
+    int64_t outer = begin / out.column_inner, inner = begin % out.column_inner;
+    for (int64_t j = begin, count; j < end; j += count) {
+      const int64_t panel = (j - begin) / from.ld, lane = (j - begin) % from.ld;
+      count = std::min({end - j, out.column_inner - inner, from.ld - lane});
+      T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
+      StoreSums(from.sums + (panel * from.panel_rows + r) * from.ld + lane, bias, count, to, out.column_stride);
+      if ((inner += count) == out.column_inner) inner = 0, ++outer;
     }
   }
 }
@@ -59,15 +67,16 @@ class WidePacking {
     Pack(view, k, depth, row, whole, {dst, 0, kTileRows, kTileRows, kTileRows * depth});
     if (whole < rows) Pack(view, k, depth, row + whole, rows - whole, {dst + whole * depth, 0, height, height, 0});
   }
-  // `width` columns of every panel.
-  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t width, A* dst) {
-    Pack(view, k, depth, column, count, {dst, 0, width, ld_, depth * ld_});
+  // Panels of ld columns: of as many from `column` on, or of ld / `ranges` from each range, the next one being `range` columns on.
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t ranges, int64_t range,
+                  A* dst) {
+    const int64_t width = ld_ / ranges;
+    for (int64_t r = 0; r < ranges; ++r)
+      Pack(view, k, depth, r * range + column, count, {dst + r * width, 0, width, ld_, depth * ld_});
   }
-  // All that was packed, once it is.
-  void Inspect(const A*, int64_t, const A*, int64_t, int64_t) {}
-  // For a tile of so many rows and vectors.
-  MicroKernelFn<A> Kernel(int64_t, int64_t rows, int64_t, int64_t vectors) const {
-    return ChooseMicroKernel<A>(Height(rows), vectors);
+  // The row_tile-th tile of so many rows by so many vectors of a panel.
+  void Multiply(int64_t, int64_t rows, const A* a, int64_t, int64_t vectors, const A* b, int64_t depth, A* tile, bool add) const {
+    ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, add);
   }
 
  private:
@@ -75,7 +84,7 @@ class WidePacking {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// bf16 as pairs, with the exponents that say which tiles may be multiplied so.
+// bf16 as pairs, with what says which tiles may be multiplied so.
 class PairPacking {
  public:
   using Packed = Pair;
@@ -84,25 +93,35 @@ class PairPacking {
   static int64_t Units(int64_t depth) { return PairsOf(depth); }
 
   void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, Pair* dst) {
-    for (int64_t i = 0; i < rows; i += kSquare, dst += kSquare * Units(depth))
-      PackPairsOfA(view, k, depth, row + i, std::min(rows - i, kSquare), dst);
+    const int64_t size = kSquare * Units(depth);
+    for (int64_t i = 0; i * kSquare < rows; ++i, dst += size) {
+      PackPairsOfA(view, k, depth, row + i * kSquare, std::min(rows - i * kSquare, kSquare), dst);
+      row_exponent_[i] = SmallestExponent(dst, size);
+    }
   }
-  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t width, Pair* dst) {
-    for (int64_t i = 0; i < count; i += width, dst += kPanel * Units(depth))
-      PackPairsOfB(view, k, depth, column + i, std::min(count - i, width), width, dst);
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t ranges, int64_t range,
+                  Pair* dst) {
+    const int64_t size = kPanel * Units(depth), width = kPanel / ranges;
+    for (int64_t i = 0; i * width < count; ++i, dst += size) {
+      const int64_t first = column + i * width, columns = std::min(count - i * width, width);
+      for (int64_t r = 0; r < ranges; ++r) PackPairsOfB(view, k, depth, r * range + first, columns, width, dst + r * width);
+      panel_exponent_[i] = SmallestExponent(dst, size);
+    }
   }
-  void Inspect(const Pair* a, int64_t row_tiles, const Pair* b, int64_t panels, int64_t units) {
-    for (int64_t i = 0; i < row_tiles; ++i) row_exponents_[i] = SmallestExponent(a + i * kSquare * units, kSquare * units);
-    for (int64_t i = 0; i < panels; ++i) panel_exponents_[i] = SmallestExponent(b + i * kPanel * units, kPanel * units);
-  }
-  PairKernel Kernel(int64_t row_tile, int64_t, int64_t panel, int64_t) const {
-    return ChoosePairKernel(products_, row_exponents_[row_tile], panel_exponents_[panel]);
+  // A tile whose sums may hold subnormal numbers is never again given to what takes them for 0.
+  void Multiply(int64_t row_tile, int64_t, const Pair* a, int64_t panel, int64_t, const Pair* b, int64_t pairs, float* tile,
+                bool add) {
+    bool& widened = widened_[row_tile][panel];
+    widened = Flushes(row_exponent_[row_tile], panel_exponent_[panel]) || (add && widened);
+    if (widened) return MultiplyWidened(a, b, pairs, tile, add);
+    products_ == Bf16Products::tiles ? MultiplyTiles(a, b, pairs, tile, add) : MultiplyDots(a, b, pairs, tile, add);
   }
 
  private:
   Bf16Products products_;
   TileRegisters registers_;
-  int row_exponents_[kBlockRows / kSquare], panel_exponents_[kGroupColumns / kPanel];
+  int row_exponent_[kBlockRows / kSquare], panel_exponent_[kGroupColumns / kPanel];
+  bool widened_[kBlockRows / kSquare][kGroupColumns / kPanel];
 };
 #endif
 
@@ -124,15 +143,16 @@ class Task {
     if (row_begin_ >= row_end_ || panel_begin_ >= panel_end_) return;
     int64_t blocks = 0, done = 0;
     for (int s = 0; s < problem_.num_segments; ++s) blocks += Blocks(problem_.segments[s]);
-    if (blocks == 0) return Multiply(problem_.segments[0], 0, 0, true, true);  // an empty sum
+    if (blocks == 0) Multiply(problem_.segments[0], 0, 0, true);  // an empty sum
     for (int s = 0; s < problem_.num_segments; ++s) {
       const GemmSegment& segment = problem_.segments[s];
       const int64_t count = Blocks(segment), length = segment.end - segment.begin;
       for (int64_t i = 0; i < count; ++i, ++done) {
         const int64_t begin = length * i / count, end = length * (i + 1) / count;
-        Multiply(segment, segment.begin + begin, end - begin, done == 0, done + 1 == blocks);
+        Multiply(segment, segment.begin + begin, end - begin, done == 0);
       }
     }
+    Store();
   }
 
  private:
@@ -142,37 +162,43 @@ class Task {
   int64_t ld() const { return layout_.tile.columns; }
   static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
 
-  void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first, bool last) {
+  void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first) {
     packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_);
     const int64_t width = problem_.interleaved ? lanes() : ld(), column = panel_begin_ * width;
     const int64_t count = std::min(panel_end_ * width, problem_.columns) - column;
-    for (int64_t range = 0; range < (problem_.interleaved ? 3 : 1); ++range)
-      packing_.PackPanels(segment.b, k, depth, range * problem_.columns + column, count, width, b_ + range * lanes());
-    const int64_t row_tiles = ceil_div(row_end_ - row_begin_, layout_.tile.rows);
-    packing_.Inspect(a_, row_tiles, b_, panel_end_ - panel_begin_, Packing::Units(depth));
-    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first, last);
+    packing_.PackPanels(segment.b, k, depth, column, count, problem_.interleaved ? 3 : 1, problem_.columns, b_);
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first);
   }
 
-  void MultiplyPanel(int64_t panel, int64_t depth, bool first, bool last) {
-    const int64_t index = panel - panel_begin_;
+  void MultiplyPanel(int64_t panel, int64_t depth, bool first) {
+    const int64_t index = panel - panel_begin_, height = layout_.tile.rows, units = Packing::Units(depth);
     const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
-    const int64_t height = layout_.tile.rows, units = Packing::Units(depth);
     for (int64_t row = row_begin_; row < row_end_; row += height) {
-      const int64_t rows = std::min(height, row_end_ - row), at = (row - row_begin_) / height;
-      A* tile = sums_;
-      if (layout_.split_depth) tile += (index * layout_.block_rows + row - row_begin_) * ld();
-      const Packed *a = a_ + at * height * units, *b = b_ + index * units * ld();
-      packing_.Kernel(at, rows, index, vectors)(a, b, units, tile, !first);
-      if (last) Store(tile, row, rows, panel);
+      const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
+      const Packed *a = a_ + tile * height * units, *b = b_ + index * units * ld();
+      packing_.Multiply(tile, rows, a, index, vectors, b, units, Tile(panel, row), !first);
     }
   }
 
-  void Store(A* tile, int64_t row, int64_t rows, int64_t panel) {
-    if (problem_.store != nullptr) return problem_.store(problem_, tile, row, rows, panel);
-    if constexpr (std::is_same_v<A, double>) return StoreTile<double>(problem_, tile, row, rows, panel, ld());
-    if (problem_.output.dtype == Dtype::f16) return StoreTile<f16>(problem_, tile, row, rows, panel, ld());
-    if (problem_.output.dtype == Dtype::bf16) return StoreTile<bf16>(problem_, tile, row, rows, panel, ld());
-    StoreTile<float>(problem_, tile, row, rows, panel, ld());
+  A* Tile(int64_t panel, int64_t row) { return sums_ + ((panel - panel_begin_) * layout_.block_rows + row - row_begin_) * ld(); }
+
+  void Store() {
+    if (problem_.store == nullptr) return StoreOutput();
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel)
+      for (int64_t row = row_begin_; row < row_end_; row += layout_.tile.rows)
+        problem_.store(problem_, Tile(panel, row), row, std::min(layout_.tile.rows, row_end_ - row), panel);
+  }
+  void StoreOutput() {
+    const int64_t begin = panel_begin_ * ld(), end = std::min(panel_end_ * ld(), problem_.columns), rows = row_end_ - row_begin_;
+    const auto store = [&]<class T>(T) {
+      StoreRows<T>(problem_, FinishedSums<A>{sums_, layout_.block_rows, ld()}, row_begin_, rows, begin, end);
+    };
+    if constexpr (std::is_same_v<A, double>) return store(double{});
+    if constexpr (std::is_same_v<A, float>) {
+      if (problem_.output.dtype == Dtype::f16) return store(f16{});
+      if (problem_.output.dtype == Dtype::bf16) return store(bf16{});
+      store(float{});
+    }
   }
 
   const GemmLayout& layout_;
@@ -216,14 +242,14 @@ HWY_EXPORT(TileOf);
 
 constexpr int64_t kGroupBytes = 512 * 1024;  // of a task's packed columns and sums, which then stay in a second-level cache
 
-// Halves blocks until every thread has some tasks, but not below what makes packing expensive.
+// Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.
 void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t threads) {
   l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
-  const int64_t column_bytes = (depth + (l.split_depth ? l.block_rows : 0)) * size_of(l.accumulate);
+  const int64_t column_bytes = (depth + l.block_rows) * size_of(l.accumulate);
   l.group_panels = std::max<int64_t>(1, std::min(kGroupColumns, kGroupBytes / column_bytes) / l.tile.columns);
   l.group_panels = ceil_div(panels, ceil_div(panels, l.group_panels));
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
-  while (threads > 1 && tasks() < 3 * threads) {
+  while (threads > 1 && tasks() < 2 * threads) {
     const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
     if ((rows_longer || l.group_panels == 1) && l.block_rows > 4 * l.tile.rows) {
       l.block_rows = round_up(l.block_rows / 2, l.tile.rows);
@@ -248,11 +274,10 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
-  l.split_depth = ceil_div(depth0, kDepthBlock) + ceil_div(depth1, kDepthBlock) > 1;
   int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
   if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
   cut(l, rows, panels, block, instance.num_threads());
-  const int64_t tiles = l.split_depth ? l.block_rows * l.group_panels : l.tile.rows;
+  const int64_t tiles = l.block_rows * l.group_panels;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
   l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));

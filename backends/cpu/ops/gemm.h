@@ -94,7 +94,6 @@ struct GemmLayout {
   Bf16Products pairs;  // not f32: both operands are bf16, and packed as gemm_pairs-inl.h says
   GemmTile tile;
   int64_t problems, row_blocks, block_rows, panel_groups, group_panels;
-  bool split_depth;  // more than one block of k: sums wait in scratch
   double task_cost;
   uint64_t a_bytes, b_bytes, slot_bytes, workspace_size;
 };

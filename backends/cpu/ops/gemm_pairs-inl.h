@@ -185,12 +185,9 @@ inline bool Flushes(int a_exponent, int b_exponent) { return a_exponent < 1 || b
 
 // ---- micro-kernels: tile (+)= 16 rows of a * a panel of b
 
-using PairKernel = void (*)(const Pair* a, const Pair* b, int64_t pairs, float* tile, bool add);
-
 // By rows of kHalf, for which there are registers. step(sum, a's pair in all lanes, b's pairs) adds to a sum.
 inline constexpr int64_t kHalf = 8;
 
-// Sums are added by plain additions, which flush nothing.
 HWY_INLINE void StoreSum(hn::Vec<Sums> sum, float* at, bool add) {
   hn::Store(add ? hn::Add(hn::Load(Sums(), at), sum) : sum, Sums(), at);
 }
@@ -250,14 +247,19 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-__attribute__((target("amx-tile,amx-bf16"))) inline void MultiplyTiles(const Pair* a, const Pair* b, int64_t pairs, float* tile,
-                                                                       bool add) {
+// Not inlined: to some compilers a load of a tile reads no memory that was stored to before.
+__attribute__((target("amx-tile,amx-bf16"), noinline)) inline void MultiplyTiles(const Pair* a, const Pair* b, int64_t pairs,
+                                                                                 float* tile, bool add) {
   constexpr int64_t kRow = kPanel * sizeof(float);
-  alignas(64) float fresh[kSquare * kPanel];
-  float* to = add ? fresh : tile;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
+  if (add) {
+    _tile_loadd(0, tile, kRow);
+    _tile_loadd(1, tile + kSquare, kRow);
+    _tile_loadd(2, tile + 2 * kSquare, kRow);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+  }
   for (int64_t k = 0; k < pairs; k += kSquare, a += kSquare * kSquare, b += kSquare * kPanel) {
     _tile_loadd(3, a, 64);
     _tile_loadd(4, b, kRow);
@@ -267,10 +269,9 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void MultiplyTiles(const Pai
     _tile_loadd(6, b + 2 * kSquare, kRow);
     _tile_dpbf16ps(2, 3, 6);
   }
-  _tile_stored(0, to, kRow);
-  _tile_stored(1, to + kSquare, kRow);
-  _tile_stored(2, to + 2 * kSquare, kRow);
-  for (int64_t i = 0; add && i < kSquare * kPanel; i += kSquare) StoreSum(hn::Load(Sums(), fresh + i), tile + i, true);
+  _tile_stored(0, tile, kRow);
+  _tile_stored(1, tile + kSquare, kRow);
+  _tile_stored(2, tile + 2 * kSquare, kRow);
 }
 
 // While it lives this thread has tile registers. They are given back, since the system saves those that are in use.
@@ -292,11 +293,6 @@ class TileRegisters {
   __attribute__((target("amx-tile"))) static void Release() { _tile_release(); }
   bool used_;
 };
-
-inline PairKernel ChoosePairKernel(Bf16Products products, int a_exponent, int b_exponent) {
-  if (Flushes(a_exponent, b_exponent)) return MultiplyWidened;
-  return products == Bf16Products::tiles ? MultiplyTiles : MultiplyDots;
-}
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
