@@ -26,16 +26,18 @@ HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t s
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
 }
 
-// The finished sums of a task: row r of panel p, `ld` columns, lies at sums + (p * panel_rows + r) * ld.
+// The sums of a task, tile by tile: those of the same rows side by side.
 template <class A>
-struct FinishedSums {
-  const A* sums;
-  int64_t panel_rows, ld;
+struct TaskSums {
+  A* base;
+  int64_t panels, height, ld;
+
+  A* at(int64_t panel, int64_t row) const { return base + ((row / height * panels + panel) * height + row % height) * ld; }
 };
 
 // Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written.
 template <class T, class A>
-void StoreRows(const GemmProblem& problem, const FinishedSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   const GemmOutput& out = problem.output;
   for (int64_t r = 0; r < rows; ++r) {
     // Without a bias -0, not 0, is what leaves every sum as it is.
@@ -46,7 +48,7 @@ void StoreRows(const GemmProblem& problem, const FinishedSums<A>& from, int64_t 
       const int64_t panel = (j - begin) / from.ld, lane = (j - begin) % from.ld;
       count = std::min({end - j, out.column_inner - inner, from.ld - lane});
       T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
-      StoreSums(from.sums + (panel * from.panel_rows + r) * from.ld + lane, bias, count, to, out.column_stride);
+      StoreSums(from.at(panel, r) + lane, bias, count, to, out.column_stride);
       if ((inner += count) == out.column_inner) inner = 0, ++outer;
     }
   }
@@ -131,7 +133,8 @@ class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
       : layout_(layout), problem_(problem), packing_(layout), a_(static_cast<Packed*>(scratch)),
-        b_(a_ + layout.a_bytes / sizeof(Packed)), sums_(reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed))) {
+        b_(a_ + layout.a_bytes / sizeof(Packed)), sums_{reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed)),
+                                                        layout.group_panels, layout.tile.rows, layout.tile.columns} {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
     const int64_t per_panel = problem.interleaved ? lanes() : ld();
@@ -160,7 +163,7 @@ class Task {
 
   int64_t lanes() const { return layout_.tile.lanes; }
   int64_t ld() const { return layout_.tile.columns; }
-  static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
+  int64_t Blocks(const GemmSegment& segment) const { return ceil_div(segment.end - segment.begin, layout_.depth_block); }
 
   void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first) {
     packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_);
@@ -180,7 +183,7 @@ class Task {
     }
   }
 
-  A* Tile(int64_t panel, int64_t row) { return sums_ + ((panel - panel_begin_) * layout_.block_rows + row - row_begin_) * ld(); }
+  A* Tile(int64_t panel, int64_t row) const { return sums_.at(panel - panel_begin_, row - row_begin_); }
 
   void Store() {
     if (problem_.store == nullptr) return StoreOutput();
@@ -190,9 +193,7 @@ class Task {
   }
   void StoreOutput() {
     const int64_t begin = panel_begin_ * ld(), end = std::min(panel_end_ * ld(), problem_.columns), rows = row_end_ - row_begin_;
-    const auto store = [&]<class T>(T) {
-      StoreRows<T>(problem_, FinishedSums<A>{sums_, layout_.block_rows, ld()}, row_begin_, rows, begin, end);
-    };
+    const auto store = [&]<class T>(T) { StoreRows<T>(problem_, sums_, row_begin_, rows, begin, end); };
     if constexpr (std::is_same_v<A, double>) return store(double{});
     if constexpr (std::is_same_v<A, float>) {
       if (problem_.output.dtype == Dtype::f16) return store(f16{});
@@ -205,7 +206,7 @@ class Task {
   const GemmProblem& problem_;
   Packing packing_;
   Packed *a_, *b_;
-  A* sums_;
+  TaskSums<A> sums_;
   int64_t row_begin_, row_end_, panel_begin_, panel_end_;
 };
 
@@ -274,7 +275,8 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
-  int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
+  l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : kDepthBlock;
+  int64_t block = std::min(l.depth_block, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
   if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
   cut(l, rows, panels, block, instance.num_threads());
   const int64_t tiles = l.block_rows * l.group_panels;

@@ -13,8 +13,8 @@ namespace narrows::cpu {
 
 inline constexpr int64_t kUnbounded = -1;
 
-// Longest range of k that is packed at once; longer sums are cut evenly.
-inline constexpr int64_t kDepthBlock = 256;
+// Longest range of k that is packed at once, so that most of a panel stays in a first-level cache; longer sums are cut evenly.
+inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfPairs = 256;
 // A task's block of the result is at most this big: packing then costs little beside multiplying.
 inline constexpr int64_t kBlockRows = 256, kGroupColumns = 480;
 
@@ -91,6 +91,7 @@ struct GemmTile {
 // How a number of problems of one size is cut into tasks. Depends on the thread count, but no sum's order does.
 struct GemmLayout {
   Dtype accumulate;
+  int64_t depth_block;
   Bf16Products pairs;  // not f32: both operands are bf16, and packed as gemm_pairs-inl.h says
   GemmTile tile;
   int64_t problems, row_blocks, block_rows, panel_groups, group_panels;
