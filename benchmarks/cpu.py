@@ -30,7 +30,8 @@ ROOT = HERE.parent
 # What each library reads, so that all of them stay within a tier. torch's plain build is x86-64's baseline; MKL and oneDNN are inside torch.
 TIERS = {
     "native": {},
-    "avx512": {"NARROWS_CPU_TARGET": "avx512", "ATEN_CPU_CAPABILITY": "avx512"},
+    "avx512_bf16": {"NARROWS_CPU_TARGET": "avx512_bf16", "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
+    "avx512": {"NARROWS_CPU_TARGET": "avx512", "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
     "avx2": {"NARROWS_CPU_TARGET": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     "sse4": {"NARROWS_CPU_TARGET": "sse4", "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
     "neon": {"NARROWS_CPU_TARGET": "neon"},

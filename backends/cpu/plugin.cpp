@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <narrows/plugin.h>
 #include <strings.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,9 @@
 
 #include "backend.h"
 #include "targets.h"
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#endif
 
 namespace narrows::cpu {
 namespace {
@@ -31,8 +35,12 @@ struct Target {
   const char* name;  // as in NARROWS_CPU_TARGET
   const char* label;
   int64_t bits;
+  Bf16Products bf16_products = Bf16Products::f32;
 };
 constexpr Target kTargets[] = {
+    // the best first
+    {"amx", "AVX-512 with AMX", HWY_AVX3, Bf16Products::tiles},
+    {"avx512_bf16", "AVX-512 with BF16", HWY_AVX3, Bf16Products::dots},
     {"avx512", "AVX-512", HWY_AVX3},
     {"avx2", "AVX2", HWY_AVX2},
     {"sse4", "SSE4", HWY_SSE4},
@@ -44,26 +52,38 @@ constexpr Target kTargets[] = {
     {"baseline", "baseline", HWY_STATIC_TARGET},
 };
 
-int64_t usable_targets() { return (HWY_SUPPORTED_TARGETS & HWY_TARGETS) | HWY_STATIC_TARGET; }
-
-const char* target_label(int64_t bit) {
-  for (const Target& target : kTargets)
-    if (target.bits & bit) return target.label;
-  return hwy::TargetName(bit);
+// Asked of the CPU by ourselves: Highway's older versions do not know them.
+bool multiplies(Bf16Products products) {
+#if HWY_ARCH_X86_64
+  unsigned eax, ebx, ecx, edx;
+  if (products == Bf16Products::dots) return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1) != 0;
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24;  // bf16, tiles
+  if (products == Bf16Products::tiles && (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & kAmx) != kAmx)) return false;
+  // Linux lets a process use tiles once it has asked; it may refuse.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return products != Bf16Products::tiles || syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return products == Bf16Products::f32;
+#endif
 }
 
-// The bit of the target to use; of several the best, which is the lowest.
-int64_t choose_target() {
-  const int64_t usable = usable_targets();
+// Highway's bit of a target, the best (lowest) of several; 0 where this CPU or this build lacks it.
+int64_t usable_bit(const Target& target) {
+  const int64_t bits = target.bits & ((HWY_SUPPORTED_TARGETS & HWY_TARGETS) | HWY_STATIC_TARGET);
+  return bits != 0 && multiplies(target.bf16_products) ? bits & -bits : 0;
+}
+
+// The target to use: what NARROWS_CPU_TARGET says, else the first that is usable. The baseline always is.
+const Target& choose_target() {
   const char* wanted = std::getenv("NARROWS_CPU_TARGET");
-  if (wanted == nullptr || *wanted == '\0') return usable & -usable;
+  const bool any = wanted == nullptr || *wanted == '\0';
   std::string valid;
   for (const Target& target : kTargets) {
-    const int64_t bits = target.bits & usable;
-    if (bits == 0) continue;
-    if (strcasecmp(wanted, target.name) == 0) return bits & -bits;
-    valid += valid.empty() ? target.name : std::string(", ") + target.name;
+    if (!any && strcasecmp(wanted, target.name) != 0) continue;
+    if (usable_bit(target) != 0) return target;
   }
+  for (const Target& target : kTargets)
+    if (usable_bit(target) != 0) valid += valid.empty() ? target.name : std::string(", ") + target.name;
   refuse(NW_UNAVAILABLE, -1, "NARROWS_CPU_TARGET is '%s'; this CPU and this build know %s", wanted, valid.c_str());
 }
 
@@ -74,7 +94,7 @@ int index_of_target(int64_t bit) {
 }
 
 struct CpuInstance : Instance {
-  int64_t target;
+  const Target* target;
 };
 const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstance*>(self); }
 
@@ -83,8 +103,8 @@ const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstan
 int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
-    const int64_t target = choose_target();
-    *self = new CpuInstance{{host, index_of_target(target)}, target};
+    const Target& target = choose_target();
+    *self = new CpuInstance{{host, index_of_target(usable_bit(target)), target.bf16_products}, &target};
   });
 }
 
@@ -114,8 +134,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     nw_device_info info{};
     const long long threads = instance.num_threads();
     std::snprintf(info.name, sizeof(info.name), "%s", cpu_model().c_str());
-    std::snprintf(info.arch, sizeof(info.arch), "%s, %lld thread%s", target_label(instance.target), threads,
-                  threads == 1 ? "" : "s");
+    std::snprintf(info.arch, sizeof(info.arch), "%s, %lld thread%s", instance.target->label, threads, threads == 1 ? "" : "s");
     info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     write_sized(out, info);
   });

@@ -185,12 +185,31 @@ TEST_CASE("conv1d trap: results are rounded once, to nearest even", "[conv1d][tr
   check_values(DType::bf16, {1 + 0x1p-7, -0x1p-8}, {1, 1}, {1});
 }
 
+// Products that are subnormal in f32, of operands that are not, in the first 10 channels; so are their sums. All is exact.
+void check_small_products(DType dtype, int64_t channels) {
+  const Conv1d s{.channels = channels, .length = 70, .filters = 20, .taps = 3, .pad_left = 1, .pad_right = 1};
+  const Conv1dCase c{.shape = s, .dtype = dtype};
+  Tensor x(dtype, c.x_dims()), w(dtype, c.w_dims()), y(dtype, c.y_dims());
+  Values signal(static_cast<size_t>(channels * s.length), 0.0);
+  std::fill(signal.begin(), signal.begin() + 10 * s.length, 0x1p-66);
+  x.set(signal);
+  w.set(Values(static_cast<size_t>(s.filters * channels * s.taps), 0x1p-66));
+  const Values reference = narrows::reference::conv1d(s, x.values(), w.values(), {});
+  for (const char* kernel : kernels("conv1d")) {
+    const Result result = run("conv1d", {&x, &w}, {&y}, c.params(), kernel, 0, c.note());
+    if (!result.was_declined()) expect_close(result, y, reference, kExact);
+  }
+}
+
 TEST_CASE("conv1d trap: denormals are flushed to zero", "[conv1d][trap]") {
   check_values(DType::f32, Values(100, 0x1p-149), {1}, Values(100, 0x1p-149));
   check_values(DType::f32, Values(100, 0x1p-100), {0x1p-40}, Values(100, 0x1p-140));
   check_values(DType::f64, Values(100, 0x1p-1074), {1}, Values(100, 0x1p-1074));
   check_values(DType::bf16, Values(100, 0x1p-133), {1}, Values(100, 0x1p-133));
   check_values(DType::f16, Values(100, 0x1p-24), {1}, Values(100, 0x1p-24));
+  // Instructions that multiply several at once may do so; also to a sum that later terms, 0 here, are added to.
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t channels : {40, 400}) check_small_products(dtype, channels);
 }
 
 TEST_CASE("conv1d trap: a NaN or an infinity reaches the outputs that read it, and no others", "[conv1d][trap]") {

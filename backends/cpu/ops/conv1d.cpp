@@ -45,7 +45,7 @@ class ConvPlan final : public Plan {
       direct_ = direct_layout(instance, dtype_, 1, c);
       workspace_size = direct_.workspace_size;
     } else if (choice_ == kGemm) {
-      gemm_ = gemm_layout(instance, accumulate_dtype(dtype_), c.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
+      gemm_ = gemm_layout(instance, dtype_, c.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
       workspace_size = gemm_.workspace_size;
     }
   }

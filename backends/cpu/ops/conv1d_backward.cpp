@@ -48,7 +48,7 @@ struct GradWProduct {
     const int64_t elements = g.out_channels * g.ins() * g.taps, sum = g.batch * g.out_length;
     if (elements > 0) splits = std::clamp<int64_t>(kFewElements / elements, 1, std::max<int64_t>(1, sum / kShortSum));
     const Dtype accumulate = accumulate_dtype(g.dtype);
-    layout = gemm_layout(instance, accumulate, g.groups * splits, g.outs(), g.ins() * g.taps, false, ceil_div(sum, splits));
+    layout = gemm_layout(instance, g.dtype, g.groups * splits, g.outs(), g.ins() * g.taps, false, ceil_div(sum, splits));
     if (splits > 1) partial_bytes = aligned_bytes(static_cast<uint64_t>(splits * elements * size_of(accumulate)));
     workspace_size = partial_bytes + layout.workspace_size;
   }
@@ -77,6 +77,7 @@ struct GradWProduct {
       p.output.base = advance(grad_w, group * g.outs() * s.outer, g.dtype), p.output.dtype = g.dtype;
       p.output.row_stride = s.outer, p.output.column_inner = g.taps;
       p.output.column_outer_stride = s.channel, p.output.column_stride = s.position;
+      p.output = merged(p.output);
       if (splits == 1) return p;
       p.output = {};  // [split][o][c][tap]
       p.output.dtype = accumulate_dtype(g.dtype);
@@ -137,7 +138,7 @@ class ConvBackwardPlan final : public Plan {
     if (has_output(sig, kGradX) && phases_ > 0) {
       const Correlation c = largest_phase(g);
       if (choice_ == kGemm) {
-        gemm_ = gemm_layout(instance_, accumulate_dtype(g.dtype), phases_ * g.groups, c.outs, c.batch * c.length, false,
+        gemm_ = gemm_layout(instance_, g.dtype, phases_ * g.groups, c.outs, c.batch * c.length, false,
                             c.ins * c.taps);
       } else {
         direct_ = direct_layout(instance_, g.dtype, phases_, c);

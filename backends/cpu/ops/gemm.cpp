@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "gemm-inl.h"
+#include "gemm_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -25,31 +26,115 @@ HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t s
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
 }
 
-template <class T>
-void StoreTile(const GemmProblem& problem, const void* tile_data, int64_t row, int64_t rows, int64_t panel, int64_t ld) {
-  using A = Accumulate<T>;
+// The sums of a task, tile by tile: those of the same rows side by side.
+template <class A>
+struct TaskSums {
+  A* base;
+  int64_t panels, height, ld;
+
+  A* at(int64_t panel, int64_t row) const { return base + ((row / height * panels + panel) * height + row % height) * ld; }
+};
+
+// Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written.
+template <class T, class A>
+void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   const GemmOutput& out = problem.output;
-  const auto* tile = static_cast<const A*>(tile_data);
-  const int64_t column = panel * ld, columns = std::min(ld, problem.columns - column);
-  for (int64_t j = 0, count; j < columns; j += count) {
-    const int64_t outer = (column + j) / out.column_inner, inner = (column + j) % out.column_inner;
-    count = std::min(columns - j, out.column_inner - inner);
-    T* base = static_cast<T*>(out.base) + outer * out.column_outer_stride + inner * out.column_stride;
-    for (int64_t r = 0; r < rows; ++r) {
-      // Without a bias -0, not 0, is what leaves every sum as it is.
-      const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
-      StoreSums(tile + r * ld + j, bias, count, base + (row + r) * out.row_stride, out.column_stride);
+  for (int64_t r = 0; r < rows; ++r) {
+    // Without a bias -0, not 0, is what leaves every sum as it is.
+    const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
+    T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
+    int64_t outer = begin / out.column_inner, inner = begin % out.column_inner;
+    for (int64_t j = begin, count; j < end; j += count) {
+      const int64_t panel = (j - begin) / from.ld, lane = (j - begin) % from.ld;
+      count = std::min({end - j, out.column_inner - inner, from.ld - lane});
+      T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
+      StoreSums(from.at(panel, r) + lane, bias, count, to, out.column_stride);
+      if ((inner += count) == out.column_inner) inner = 0, ++outer;
     }
   }
 }
 
-// One task's view of its scratch: packed rows of a, packed panels of b, and sums, tile after tile.
+// Operands packed in the dtype of the sums.
 template <class A>
+class WidePacking {
+ public:
+  using Packed = A;
+  explicit WidePacking(const GemmLayout& layout) : ld_(layout.tile.columns) {}
+
+  // What a packed row or column holds of a range of depths.
+  static int64_t Units(int64_t depth) { return depth; }
+
+  void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, A* dst) {
+    const int64_t whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
+    Pack(view, k, depth, row, whole, {dst, 0, kTileRows, kTileRows, kTileRows * depth});
+    if (whole < rows) Pack(view, k, depth, row + whole, rows - whole, {dst + whole * depth, 0, height, height, 0});
+  }
+  // Panels of ld columns: of as many from `column` on, or of ld / `ranges` from each range, the next one being `range` columns on.
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t ranges, int64_t range,
+                  A* dst) {
+    const int64_t width = ld_ / ranges;
+    for (int64_t r = 0; r < ranges; ++r)
+      Pack(view, k, depth, r * range + column, count, {dst + r * width, 0, width, ld_, depth * ld_});
+  }
+  // The row_tile-th tile of so many rows by so many vectors of a panel.
+  void Multiply(int64_t, int64_t rows, const A* a, int64_t, int64_t vectors, const A* b, int64_t depth, A* tile, bool add) const {
+    ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, add);
+  }
+
+ private:
+  int64_t ld_;
+};
+
+#if HWY_TARGET == HWY_AVX3
+// bf16 as pairs, with what says which tiles may be multiplied so.
+class PairPacking {
+ public:
+  using Packed = Pair;
+  explicit PairPacking(const GemmLayout& layout) : products_(layout.pairs), registers_(layout.pairs) {}
+
+  static int64_t Units(int64_t depth) { return PairsOf(depth); }
+
+  void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, Pair* dst) {
+    const int64_t size = kSquare * Units(depth);
+    for (int64_t i = 0; i * kSquare < rows; ++i, dst += size) {
+      PackPairsOfA(view, k, depth, row + i * kSquare, std::min(rows - i * kSquare, kSquare), dst);
+      row_exponent_[i] = SmallestExponent(dst, size);
+    }
+  }
+  void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t ranges, int64_t range,
+                  Pair* dst) {
+    const int64_t size = kPanel * Units(depth), width = kPanel / ranges;
+    for (int64_t i = 0; i * width < count; ++i, dst += size) {
+      const int64_t first = column + i * width, columns = std::min(count - i * width, width);
+      for (int64_t r = 0; r < ranges; ++r) PackPairsOfB(view, k, depth, r * range + first, columns, width, dst + r * width);
+      panel_exponent_[i] = SmallestExponent(dst, size);
+    }
+  }
+  // A tile whose sums may hold subnormal numbers is never again given to what takes them for 0.
+  void Multiply(int64_t row_tile, int64_t, const Pair* a, int64_t panel, int64_t, const Pair* b, int64_t pairs, float* tile,
+                bool add) {
+    bool& widened = widened_[row_tile][panel];
+    widened = Flushes(row_exponent_[row_tile], panel_exponent_[panel]) || (add && widened);
+    if (widened) return MultiplyWidened(a, b, pairs, tile, add);
+    products_ == Bf16Products::tiles ? MultiplyTiles(a, b, pairs, tile, add) : MultiplyDots(a, b, pairs, tile, add);
+  }
+
+ private:
+  Bf16Products products_;
+  TileRegisters registers_;
+  int row_exponent_[kBlockRows / kSquare], panel_exponent_[kGroupColumns / kPanel];
+  bool widened_[kBlockRows / kSquare][kGroupColumns / kPanel];
+};
+#endif
+
+// One task's view of its scratch: packed rows of a, packed panels of b, and sums, tile after tile.
+template <class A, class Packing>
 class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
-      : layout_(layout), problem_(problem), a_(static_cast<A*>(scratch)), b_(a_ + layout.a_bytes / sizeof(A)),
-        sums_(b_ + layout.b_bytes / sizeof(A)) {
+      : layout_(layout), problem_(problem), packing_(layout), a_(static_cast<Packed*>(scratch)),
+        b_(a_ + layout.a_bytes / sizeof(Packed)), sums_{reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed)),
+                                                        layout.group_panels, layout.tile.rows, layout.tile.columns} {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
     const int64_t per_panel = problem.interleaved ? lanes() : ld();
@@ -61,77 +146,86 @@ class Task {
     if (row_begin_ >= row_end_ || panel_begin_ >= panel_end_) return;
     int64_t blocks = 0, done = 0;
     for (int s = 0; s < problem_.num_segments; ++s) blocks += Blocks(problem_.segments[s]);
-    if (blocks == 0) return Multiply(problem_.segments[0], 0, 0, true, true);  // an empty sum
+    if (blocks == 0) Multiply(problem_.segments[0], 0, 0, true);  // an empty sum
     for (int s = 0; s < problem_.num_segments; ++s) {
       const GemmSegment& segment = problem_.segments[s];
       const int64_t count = Blocks(segment), length = segment.end - segment.begin;
       for (int64_t i = 0; i < count; ++i, ++done) {
         const int64_t begin = length * i / count, end = length * (i + 1) / count;
-        Multiply(segment, segment.begin + begin, end - begin, done == 0, done + 1 == blocks);
+        Multiply(segment, segment.begin + begin, end - begin, done == 0);
       }
     }
+    Store();
   }
 
  private:
+  using Packed = typename Packing::Packed;
+
   int64_t lanes() const { return layout_.tile.lanes; }
   int64_t ld() const { return layout_.tile.columns; }
-  static int64_t Blocks(const GemmSegment& segment) { return ceil_div(segment.end - segment.begin, kDepthBlock); }
+  int64_t Blocks(const GemmSegment& segment) const { return ceil_div(segment.end - segment.begin, layout_.depth_block); }
 
-  void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first, bool last) {
-    PackRowsOfA(segment.a, k, depth);
-    PackPanelsOfB(segment.b, k, depth);
-    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first, last);
+  void Multiply(const GemmSegment& segment, int64_t k, int64_t depth, bool first) {
+    packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_);
+    const int64_t width = problem_.interleaved ? lanes() : ld(), column = panel_begin_ * width;
+    const int64_t count = std::min(panel_end_ * width, problem_.columns) - column;
+    packing_.PackPanels(segment.b, k, depth, column, count, problem_.interleaved ? 3 : 1, problem_.columns, b_);
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first);
   }
 
-  void PackRowsOfA(const GemmView& view, int64_t k, int64_t depth) {
-    const int64_t rows = row_end_ - row_begin_, whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
-    Pack(view, k, depth, row_begin_, whole, {a_, 0, kTileRows, kTileRows, kTileRows * depth});
-    if (whole < rows) Pack(view, k, depth, row_begin_ + whole, rows - whole, {a_ + whole * depth, 0, height, height, 0});
-  }
-
-  void PackPanelsOfB(const GemmView& view, int64_t k, int64_t depth) {
-    const int64_t width = problem_.interleaved ? lanes() : ld(), first = panel_begin_ * width;
-    const int64_t count = std::min(panel_end_ * width, problem_.columns) - first;
-    for (int64_t range = 0; range < (problem_.interleaved ? 3 : 1); ++range)
-      Pack(view, k, depth, range * problem_.columns + first, count, {b_ + range * lanes(), 0, width, ld(), depth * ld()});
-  }
-
-  void MultiplyPanel(int64_t panel, int64_t depth, bool first, bool last) {
-    const int64_t index = panel - panel_begin_;
+  void MultiplyPanel(int64_t panel, int64_t depth, bool first) {
+    const int64_t index = panel - panel_begin_, height = layout_.tile.rows, units = Packing::Units(depth);
     const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
-    for (int64_t row = row_begin_; row < row_end_; row += kTileRows) {
-      const int64_t rows = std::min(kTileRows, row_end_ - row);
-      A* tile = sums_;
-      if (layout_.split_depth) tile += (index * layout_.block_rows + row - row_begin_) * ld();
-      const A *a = a_ + (row - row_begin_) * depth, *b = b_ + index * depth * ld();
-      ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, !first);
-      if (last) Store(tile, row, rows, panel);
+    for (int64_t row = row_begin_; row < row_end_; row += height) {
+      const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
+      const Packed *a = a_ + tile * height * units, *b = b_ + index * units * ld();
+      packing_.Multiply(tile, rows, a, index, vectors, b, units, Tile(panel, row), !first);
     }
   }
 
-  void Store(A* tile, int64_t row, int64_t rows, int64_t panel) {
-    if (problem_.store != nullptr) return problem_.store(problem_, tile, row, rows, panel);
-    if constexpr (std::is_same_v<A, double>) return StoreTile<double>(problem_, tile, row, rows, panel, ld());
-    if (problem_.output.dtype == Dtype::f16) return StoreTile<f16>(problem_, tile, row, rows, panel, ld());
-    if (problem_.output.dtype == Dtype::bf16) return StoreTile<bf16>(problem_, tile, row, rows, panel, ld());
-    StoreTile<float>(problem_, tile, row, rows, panel, ld());
+  A* Tile(int64_t panel, int64_t row) const { return sums_.at(panel - panel_begin_, row - row_begin_); }
+
+  void Store() {
+    if (problem_.store == nullptr) return StoreOutput();
+    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel)
+      for (int64_t row = row_begin_; row < row_end_; row += layout_.tile.rows)
+        problem_.store(problem_, Tile(panel, row), row, std::min(layout_.tile.rows, row_end_ - row), panel);
+  }
+  void StoreOutput() {
+    const int64_t begin = panel_begin_ * ld(), end = std::min(panel_end_ * ld(), problem_.columns), rows = row_end_ - row_begin_;
+    const auto store = [&]<class T>(T) { StoreRows<T>(problem_, sums_, row_begin_, rows, begin, end); };
+    if constexpr (std::is_same_v<A, double>) return store(double{});
+    if constexpr (std::is_same_v<A, float>) {
+      if (problem_.output.dtype == Dtype::f16) return store(f16{});
+      if (problem_.output.dtype == Dtype::bf16) return store(bf16{});
+      store(float{});
+    }
   }
 
   const GemmLayout& layout_;
   const GemmProblem& problem_;
-  A *a_, *b_, *sums_;
+  Packing packing_;
+  Packed *a_, *b_;
+  TaskSums<A> sums_;
   int64_t row_begin_, row_end_, panel_begin_, panel_end_;
 };
 
 void GemmTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch) {
-  if (layout.accumulate == Dtype::f64) {
-    Task<double>(layout, problem, row_block, panel_group, scratch).Run();
-  } else {
-    Task<float>(layout, problem, row_block, panel_group, scratch).Run();
-  }
+  const auto run = [&]<class A, class Packing>(A, Packing*) {
+    Task<A, Packing>(layout, problem, row_block, panel_group, scratch).Run();
+  };
+#if HWY_TARGET == HWY_AVX3
+  if (layout.pairs != Bf16Products::f32) return run(float{}, static_cast<PairPacking*>(nullptr));
+#endif
+  layout.accumulate == Dtype::f64 ? run(double{}, static_cast<WidePacking<double>*>(nullptr))
+                                  : run(float{}, static_cast<WidePacking<float>*>(nullptr));
 }
 
-GemmTile TileOf(Dtype accumulate) {
+GemmTile TileOf(Dtype accumulate, Bf16Products pairs) {
+#if HWY_TARGET == HWY_AVX3
+  if (pairs != Bf16Products::f32) return {kSquare, kSquare, kPanel};
+#endif
+  (void)pairs;
   const auto lanes =
       static_cast<int64_t>(accumulate == Dtype::f64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>()));
   return {kTileRows, lanes, 3 * lanes};
@@ -147,18 +241,16 @@ namespace {
 HWY_EXPORT(GemmTask);
 HWY_EXPORT(TileOf);
 
-// A task's block is at most this big: packing then costs little beside multiplying, and its packed columns and its sums stay in a
-// second-level cache.
-constexpr int64_t kBlockRows = 256, kGroupColumns = 480, kGroupBytes = 512 * 1024;
+constexpr int64_t kGroupBytes = 512 * 1024;  // of a task's packed columns and sums, which then stay in a second-level cache
 
-// Halves blocks until every thread has some tasks, but not below what makes packing expensive.
+// Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.
 void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t threads) {
   l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
-  const int64_t column_bytes = (depth + (l.split_depth ? l.block_rows : 0)) * size_of(l.accumulate);
+  const int64_t column_bytes = (depth + l.block_rows) * size_of(l.accumulate);
   l.group_panels = std::max<int64_t>(1, std::min(kGroupColumns, kGroupBytes / column_bytes) / l.tile.columns);
   l.group_panels = ceil_div(panels, ceil_div(panels, l.group_panels));
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
-  while (threads > 1 && tasks() < 3 * threads) {
+  while (threads > 1 && tasks() < 2 * threads) {
     const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
     if ((rows_longer || l.group_panels == 1) && l.block_rows > 4 * l.tile.rows) {
       l.block_rows = round_up(l.block_rows / 2, l.tile.rows);
@@ -174,18 +266,20 @@ void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t thr
 
 }  // namespace
 
-GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns,
-                       bool interleaved, int64_t depth0, int64_t depth1) {
+GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
+                       int64_t depth0, int64_t depth1) {
   GemmLayout l{};
-  l.accumulate = accumulate;
-  l.tile = NARROWS_DISPATCH(instance, TileOf)(accumulate);
+  l.accumulate = accumulate_dtype(dtype);
+  if (dtype == Dtype::bf16) l.pairs = instance.bf16_products;
+  l.tile = NARROWS_DISPATCH(instance, TileOf)(l.accumulate, l.pairs);
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
-  l.split_depth = ceil_div(depth0, kDepthBlock) + ceil_div(depth1, kDepthBlock) > 1;
-  const int64_t block = std::min(kDepthBlock, std::max<int64_t>({depth0, depth1, 1})), size = size_of(accumulate);
+  l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : kDepthBlock;
+  int64_t block = std::min(l.depth_block, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
+  if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
   cut(l, rows, panels, block, instance.num_threads());
-  const int64_t tiles = l.split_depth ? l.block_rows * l.group_panels : l.tile.rows;
+  const int64_t tiles = l.block_rows * l.group_panels;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
   l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));

@@ -13,8 +13,10 @@ namespace narrows::cpu {
 
 inline constexpr int64_t kUnbounded = -1;
 
-// Longest range of k that is packed at once; longer sums are cut evenly.
-inline constexpr int64_t kDepthBlock = 256;
+// Longest range of k that is packed at once, so that most of a panel stays in a first-level cache; longer sums are cut evenly.
+inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfPairs = 256;
+// A task's block of the result is at most this big: packing then costs little beside multiplying.
+inline constexpr int64_t kBlockRows = 256, kGroupColumns = 480;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
 // k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at
@@ -59,6 +61,12 @@ struct GemmOutput {
   int64_t bias_stride = 0;
 };
 
+// The same for a result: long contiguous runs are stored faster.
+inline GemmOutput merged(GemmOutput output) {
+  if (output.column_outer_stride == output.column_inner * output.column_stride) output.column_inner = INT64_MAX;
+  return output;
+}
+
 struct GemmProblem;
 // Takes a finished tile: `rows` rows from `row` on by the columns of `panel`, row-major, GemmTile::columns apart.
 using GemmStore = void (*)(const GemmProblem& problem, void* tile, int64_t row, int64_t rows, int64_t panel);
@@ -75,7 +83,7 @@ struct GemmProblem {
   const void* store_arg = nullptr;
 };
 
-// The micro-kernel's tile: `rows` broadcast, `columns` = 3 vectors of `lanes`.
+// The micro-kernel's tile: `rows`, and `columns` = 3 vectors of `lanes`.
 struct GemmTile {
   int64_t rows, lanes, columns;
 };
@@ -83,16 +91,18 @@ struct GemmTile {
 // How a number of problems of one size is cut into tasks. Depends on the thread count, but no sum's order does.
 struct GemmLayout {
   Dtype accumulate;
+  int64_t depth_block;
+  Bf16Products pairs;  // not f32: both operands are bf16, and packed as gemm_pairs-inl.h says
   GemmTile tile;
   int64_t problems, row_blocks, block_rows, panel_groups, group_panels;
-  bool split_depth;  // more than one block of k: sums wait in scratch
   double task_cost;
   uint64_t a_bytes, b_bytes, slot_bytes, workspace_size;
 };
 
-// Sizes are upper bounds over all problems; `depths` are the lengths of the segments.
-GemmLayout gemm_layout(const Instance& instance, Dtype accumulate, int64_t problems, int64_t rows, int64_t columns,
-                       bool interleaved, int64_t depth0, int64_t depth1 = 0);
+// dtype: of both operands; where they differ, that of the sums. Sizes are upper bounds over all problems; `depths` are the lengths
+// of the segments.
+GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
+                       int64_t depth0, int64_t depth1 = 0);
 
 // Computes every problem; describe(arg, i) makes the i-th one.
 void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, GemmProblem (*describe)(const void* arg, int64_t i),
