@@ -23,7 +23,7 @@ struct Torch {
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
-  void (*to_dlpack)(const void* tensor, DLTensor*) = nullptr;
+  void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
@@ -71,7 +71,7 @@ Torch* load() {
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
     t->to_dlpack =
-        reinterpret_cast<void (*)(const void*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
+        reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
