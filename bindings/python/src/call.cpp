@@ -209,7 +209,8 @@ bool is_tiny(const Call& c) {
   return !c.declaration.has_vendor;
 }
 
-// On a GPU the workspace is the framework's memory: planned first, then launched, unless calls alike have needed none.
+// On a GPU the workspace is the framework's memory: planned first, then launched, unless calls alike, of inputs aligned alike too,
+// have needed none. A plugin that was loaded since may need one all the same, which a stream that is being captured does not give.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   nw_runtime* const rt = runtime();
   int32_t status = NW_OK;
@@ -219,7 +220,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
     Py_END_ALLOW_THREADS;
-    return status;
+    if (on_cpu || status != NW_NOT_CAPTURABLE) return status;
   }
   nw_plan* plan = nullptr;
   nw_plan_info info{};

@@ -96,8 +96,8 @@ Torch* torch() {
 void* const* direct(Torch& t, PyObject* object) {
   void* const* const tensor = reinterpret_cast<void* const*>(object + 1);
   int layout = t.layout.load(std::memory_order_relaxed);
+  if (layout < 0 || *tensor == nullptr) return nullptr;
   if (layout > 0) return tensor;
-  if (layout < 0) return nullptr;
   const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
   const bool found = implementation && PyLong_AsVoidPtr(implementation.get()) == *tensor;
   PyErr_Clear();
