@@ -5,9 +5,12 @@
 A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
 
 import argparse
+import os
 import pathlib
 import subprocess
 import sys
+
+os.environ.setdefault("NARROWS_NUM_THREADS", "1")  # as torch has below
 
 import narrows
 

@@ -41,24 +41,31 @@ fetch_free_threaded_python() {
   done_with "$("$(free_threaded_python)" -VV | tr '\n' ' ')in $((SECONDS - step_start)) s"
 }
 
+no_free_threaded_python() { fail "no free-threaded Python is there, and $1; install python3.14t or python3.13t, on PATH by that name" 3; }
+
 # Into FOLDER, by apt through lists of our own, from the mirror that the machine already uses.
 download_free_threaded_source() {
-  local dir codename options sources
-  has_command apt-get || fail "no free-threaded Python is there (python3.14t, python3.13t), and no apt-get to fetch its source by" 3
+  local dir codename options sources log=$LOG/python-free-threaded-source.log
+  has_command apt-get || no_free_threaded_python "no apt-get to fetch its source by"
+  # shellcheck disable=SC1091 # a description of the machine
+  [ "$(. /etc/os-release && printf '%s' "${ID:-}")" = debian ] ||
+    no_free_threaded_python "its source is fetched on Debian only"
   dir=$(mktemp -d)
   chmod 755 "$dir" # apt downloads as a user of its own
   mkdir -p "$dir/sources" "$dir/lists/partial" "$dir/download"
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
   backports_sources "$codename" "$dir/sources" ||
-    fail "no free-threaded Python is there (python3.14t, python3.13t), and the apt sources name no Debian mirror that could have its source" 3
+    no_free_threaded_python "the apt sources name no Debian mirror that could have its source"
   sources=$(echo "$dir/sources"/narrows.*)
   sed -i -E "s/^Types: .*/Types: deb-src/; s/^Suites: .*/Suites: $FREE_THREADED_SUITE/
     /-backports main/d; s/^deb (.*) $codename main/deb-src \\1 $FREE_THREADED_SUITE main/" "$sources"
   options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$dir/sources" -o "Dir::State::Lists=$dir/lists"
     -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
-  logged python-free-threaded-source.log apt-get -q "${options[@]}" update
-  (cd -- "$dir/download" &&
-    logged python-free-threaded-source.log apt-get -q "${options[@]}" source --download-only --tar-only "$FREE_THREADED_SOURCE")
+  if ! apt-get -q "${options[@]}" update >"$log" 2>&1 || ! (cd -- "$dir/download" &&
+    apt-get -q "${options[@]}" source --download-only --tar-only "$FREE_THREADED_SOURCE") >>"$log" 2>&1; then
+    show_tail "$log"
+    no_free_threaded_python "the mirror of the apt sources gave no source of $FREE_THREADED_SOURCE in $FREE_THREADED_SUITE"
+  fi
   tar -xf "$dir/download/$FREE_THREADED_SOURCE"_*.orig.tar.xz -C "$1" --strip-components 1
   rm -rf -- "$dir"
 }
@@ -91,6 +98,11 @@ test_free_threaded() {
     fail "a test failed; the whole log is $log"
   fi
   done_with "$(tail -n 1 "$log"); the whole log is ${log#"$PWD/"}"
+}
+
+# What a change has to pass, in some minutes: what differs without a GIL. The rest computes the same, in twice the time.
+python_free_threaded_short() {
+  python_free_threaded test_threads.py test_process.py test_numpy.py test_plugins.py "$@"
 }
 
 python_free_threaded() {

@@ -1,12 +1,12 @@
 """Which devices are here. The tests of values run on each: the CPU always, an NVIDIA GPU where the cuda backend and the framework
-can use one. On a machine with a GPU `./run python` is therefore the same tests, on both."""
+can use one, and Vulkan's first device, by NumPy, where that backend is found (NARROWS_PLUGIN_PATH)."""
 
 import importlib.util
 import pkgutil
 
 import narrows
 
-DEVICES = [str(d) for d in narrows.devices() if str(d) in ("cpu", "cuda:0")]
+DEVICES = [str(d) for d in narrows.devices() if str(d) in ("cpu", "cuda:0", "vulkan:0")]
 GPU = "cuda:0" in DEVICES
 
 

@@ -164,6 +164,20 @@ def test_calls_are_captured_into_a_graph(torch):
         torch.testing.assert_close(results, work())
 
 
+def test_what_was_learned_of_aligned_arrays_is_not_taken_for_others(torch):
+    base = torch.randn(4 * 16 * 256 + 1, device="cuda", dtype=torch.float16)
+    w = torch.randn(16, 16, 5, device="cuda", dtype=torch.float16)
+    aligned, other = (base[i : i + 4 * 16 * 256].view(4, 16, 256) for i in (0, 1))
+    for _ in range(3):
+        narrows.conv1d(aligned, w, padding=2)
+    expected = narrows.conv1d(other, w, padding=2, out=torch.empty_like(aligned))  # loads its kernel; of out= nothing is remembered
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # where a workspace of our own cannot be allocated
+        y = narrows.conv1d(other, w, padding=2)
+    graph.replay()
+    torch.testing.assert_close(y, expected)
+
+
 def test_gradients_are_captured_into_a_graph(torch):
     class Net(torch.nn.Module):
         def __init__(self):

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+import sysconfig
 import venv
 import wave
 import zipfile
@@ -25,8 +26,12 @@ def test_what_the_wheel_holds():
     with zipfile.ZipFile(WHEEL) as archive:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
-    assert re.search(r"narrows-[0-9.]+-cp311-abi3-.*linux_\w+\.whl$", WHEEL)
-    for name in ("_narrows.abi3.so", "lib/libnarrows.so.1", "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
+    module, tags = "_narrows.abi3.so", "cp311-abi3"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):  # for this version alone
+        module = "_narrows" + sysconfig.get_config_var("EXT_SUFFIX")
+        tags = "cp{0}{1}-cp{0}{1}t".format(*sys.version_info)
+    assert re.search(rf"narrows-[0-9.]+-{tags}-.*linux_\w+\.whl$", WHEEL)
+    for name in (module, "lib/libnarrows.so.1", "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
                  "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/dlpack/dlpack.h"):  # fmt: skip
         assert f"narrows/{name}" in names
     assert "Requires-Dist" not in metadata

@@ -137,6 +137,21 @@ def test_load_inline(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("*.so"))) == 2
 
 
+def test_the_newest_version_is_the_one_without_a_number(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for version in (2, 10, 9):  # by number, not by letter, and not the last to be loaded
+        text = SOURCE.replace("inline.scale/1", f"versions.scale/{version}").replace("1.0", f"{version}.0")
+        source = tmp_path / f"v{version}.cpp"
+        source.write_text(text.replace('PLUGIN("inline"', f'PLUGIN("v{version}"'))  # of one name, the last would hide the others
+        narrows.load(narrows.build(source))
+    x = np.ones(2, "float32")
+    assert narrows.op("versions.scale").op == narrows.ops.versions.scale.op == "versions.scale/10"
+    for version in (2, 9, 10):
+        np.testing.assert_array_equal(narrows.ops[f"versions.scale/{version}"](x), version * x)
+    torch = pytest.importorskip("torch")
+    assert torch.ops.narrows.versions_scale_9(torch.ones(2)).tolist() == [9, 9]
+
+
 def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
     bad = tmp_path / "bad.cpp"
     bad.write_text("int x = nothing_of_that_name;")

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+import weakref
 from typing import ClassVar
 
 import numpy as np
@@ -153,6 +154,16 @@ def test_parameters_and_no_grad():
         assert not narrows.add(p, 1).requires_grad
     with torch.inference_mode():
         torch.testing.assert_close(narrows.add(torch.ones(2), 1), torch.full((2,), 2.0))
+
+
+def test_a_tensor_that_only_torch_held():
+    x = torch.ones(3, requires_grad=True)
+    weak, y = weakref.ref(x), (x * x).sum()
+    del x
+    assert narrows.add(weak(), 1).requires_grad  # back from y's graph
+    with torch.no_grad():
+        torch.testing.assert_close(narrows.add(weak(), 1), torch.full((3,), 2.0))
+    y.backward()
 
 
 @pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)

@@ -181,8 +181,8 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
 }
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
-  Stack<OutputSpec> specs(c.num_outputs);
-  if (!infer(c, call, specs.get())) return false;
+  if (!infer(c, call)) return false;
+  const std::vector<OutputSpec>& specs = c.inferred->outputs;
   const uint32_t aux = c.num_outputs - c.declaration.op->num_aux;
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     const bool skip = c.wanted == kAll ? j >= aux : (c.wanted >> j & 1) == 0;
@@ -209,16 +209,18 @@ bool is_tiny(const Call& c) {
   return !c.declaration.has_vendor;
 }
 
-// On a GPU the workspace is the framework's memory: planned first, then launched.
+// On a GPU the workspace is the framework's memory: planned first, then launched, unless calls alike, of inputs aligned alike too,
+// have needed none. A plugin that was loaded since may need one all the same, which a stream that is being captured does not give.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   nw_runtime* const rt = runtime();
   int32_t status = NW_OK;
-  if (c.where.device_type == kDLCPU && is_tiny(c)) return nw_run(rt, &call, error);
-  if (c.where.device_type == kDLCPU) {
+  const bool on_cpu = c.where.device_type == kDLCPU;
+  if (on_cpu && is_tiny(c)) return nw_run(rt, &call, error);
+  if (on_cpu || (c.inferred != nullptr && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
     Py_END_ALLOW_THREADS;
-    return status;
+    if (on_cpu || status != NW_NOT_CAPTURABLE) return status;
   }
   nw_plan* plan = nullptr;
   nw_plan_info info{};
@@ -227,6 +229,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   status = nw_plan_get(rt, &call, &plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
+  if (c.inferred != nullptr && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
   OutputSpec bytes;
   Array workspace;
   const Route route = c.routes[c.lead];

@@ -61,6 +61,7 @@ struct Call {
   uint32_t flags = 0;
   uint64_t wanted = kAll;  // bit j: output j
 
+  std::shared_ptr<Inferred> inferred;  // where outputs are allocated here
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does
@@ -82,8 +83,8 @@ bool set_outputs(Call& call);
 
 // The C API's view of the call; `pointers` has room for all tensors.
 void fill(Call& call, nw_call& to, const DLTensor** pointers);
-// The outputs' specs, remembered for calls alike. False: exception set.
-bool infer(Call& call, const nw_call& filled, OutputSpec* outputs);
+// Sets call.inferred, remembered for calls alike. False: exception set.
+bool infer(Call& call, const nw_call& filled);
 
 }  // namespace narrows::python
 #endif

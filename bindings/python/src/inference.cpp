@@ -43,8 +43,9 @@ void describe(const Call& c, SpecKey& key) {
   for (size_t i = 0; i < key.size; ++i, factor += 0x6A09E667F3BCC908u) key.hash += key.words[i] * factor;
 }
 
-bool has_torch_arguments(const OutputSpec* outputs, uint32_t count) {
-  return std::all_of(outputs, outputs + count, [](const OutputSpec& o) { return o.spec.ndim < 0 || o.torch_arguments; });
+bool has_torch_arguments(const Inferred& inferred) {
+  return std::all_of(inferred.outputs.begin(), inferred.outputs.end(),
+                     [](const OutputSpec& o) { return o.spec.ndim < 0 || o.torch_arguments; });
 }
 
 }  // namespace
@@ -66,24 +67,29 @@ void fill(Call& c, nw_call& call, const DLTensor** pointers) {
   call.kernel = c.kernel;
 }
 
-bool infer(Call& c, const nw_call& call, OutputSpec* outputs) {
+bool infer(Call& c, const nw_call& call) {
   SpecKey key;
   const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
   if (plain) describe(c, key);
   const bool torch = c.lead >= 0 && c.routes[c.lead] == Route::torch;
-  if (plain && c.op->cache->find(key, outputs, c.num_outputs) && (!torch || has_torch_arguments(outputs, c.num_outputs)))
-    return true;
+  if (plain) c.inferred = c.op->cache->find(key);
+  if (c.inferred != nullptr && (!torch || has_torch_arguments(*c.inferred))) return true;
   nw_spec specs[NW_MAX_TENSORS];
   nw_error error{};
   const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
   if (status != NW_OK) return raise(status, error) != nullptr;
+  c.inferred = std::make_shared<Inferred>();
+  c.inferred->outputs.resize(c.num_outputs);
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
-    if (!outputs[j].assign(specs[j])) return false;
+    OutputSpec& output = c.inferred->outputs[j];
+    if (!output.assign(specs[j])) return false;
     if (!torch || specs[j].ndim < 0) continue;
-    outputs[j].torch_arguments = Ref(torch_empty_arguments(outputs[j]));
-    if (!outputs[j].torch_arguments) return false;
+    output.torch_arguments = Ref(torch_empty_arguments(output));
+    if (!output.torch_arguments) return false;
   }
-  if (plain) c.op->cache->put(key, outputs, c.num_outputs);
+  if (!plain) return true;
+  c.inferred->key.assign(key.words, key.words + key.size);
+  c.op->cache->put(key, c.inferred);
   return true;
 }
 
@@ -116,9 +122,9 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
   if (!set_outputs(c)) return nullptr;
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
-  Stack<OutputSpec> specs(c.num_outputs);
   fill(c, call, pointers);
-  if (!infer(c, call, specs.get())) return nullptr;
+  if (!infer(c, call)) return nullptr;
+  const std::vector<OutputSpec>& specs = c.inferred->outputs;
   Ref list(PyList_New(c.num_outputs));
   for (uint32_t j = 0; list && j < c.num_outputs; ++j)
     PyList_SetItem(list.get(), j,
@@ -127,20 +133,20 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
   return list.release();
 }
 
-bool SpecCache::find(const SpecKey& key, OutputSpec* specs, uint32_t count) {
+std::shared_ptr<Inferred> SpecCache::find(const SpecKey& key) {
   const Guard guard(mutex_);
-  if (entries_ == nullptr) return false;
-  const Entry& entry = entries_[key.hash >> kShift];
-  if (entry.specs.size() != count || entry.key.size() != key.size || !std::equal(entry.key.begin(), entry.key.end(), key.words))
-    return false;
-  std::copy(entry.specs.begin(), entry.specs.end(), specs);
-  return true;
+  if (entries_ == nullptr) return nullptr;
+  const std::shared_ptr<Inferred>& entry = entries_[key.hash >> kShift];
+  if (entry == nullptr || entry->key.size() != key.size || !std::equal(entry->key.begin(), entry->key.end(), key.words))
+    return nullptr;
+  return entry;
 }
 
-void SpecCache::put(const SpecKey& key, const OutputSpec* specs, uint32_t count) {
+void SpecCache::put(const SpecKey& key, const std::shared_ptr<Inferred>& entry) {
+  std::shared_ptr<Inferred> replaced = entry;  // dropped after the lock: what Python does then is its own affair
   const Guard guard(mutex_);
-  if (entries_ == nullptr) entries_ = std::make_unique<Entry[]>(kEntries);
-  entries_[key.hash >> kShift] = {{key.words, key.words + key.size}, {specs, specs + count}};
+  if (entries_ == nullptr) entries_ = std::make_unique<std::shared_ptr<Inferred>[]>(kEntries);
+  entries_[key.hash >> kShift].swap(replaced);
 }
 
 }  // namespace narrows::python

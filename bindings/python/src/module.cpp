@@ -205,6 +205,9 @@ PyObject* imported(const char* name) {
 }
 
 Ref import_attribute(const char* module, const char* name) {
+  PyObject* const known = imported(module);  // which takes a tenth of the time of an import that finds it
+  if (Ref attribute(known == nullptr ? nullptr : PyObject_GetAttrString(known, name)); attribute) return attribute;
+  PyErr_Clear();  // another thread is still importing it
   const Ref found(PyImport_ImportModule(module));
   return Ref(found ? PyObject_GetAttrString(found.get(), name) : nullptr);
 }

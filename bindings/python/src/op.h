@@ -4,6 +4,7 @@
 
 #include "arrays.h"
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -30,20 +31,23 @@ struct SpecKey {
   uint64_t hash;
 };
 
-// Specs of outputs. An entry is replaced by the next one of its slot.
+// What calls alike have in common; shared by those under way.
+struct Inferred {
+  std::vector<uint64_t> key;
+  std::vector<OutputSpec> outputs;
+  std::atomic<bool> no_workspace = false;  // their plan needs none, where outputs were allocated here
+};
+
+// An entry is replaced by the next one of its slot.
 class SpecCache {
  public:
-  bool find(const SpecKey& key, OutputSpec* specs, uint32_t count);
-  void put(const SpecKey& key, const OutputSpec* specs, uint32_t count);
+  std::shared_ptr<Inferred> find(const SpecKey& key);  // null: none
+  void put(const SpecKey& key, const std::shared_ptr<Inferred>& entry);
 
  private:
-  struct Entry {
-    std::vector<uint64_t> key;
-    std::vector<OutputSpec> specs;
-  };
   static constexpr size_t kEntries = 64, kShift = 58;  // by the high bits of a hash
   [[no_unique_address]] Mutex mutex_;
-  std::unique_ptr<Entry[]> entries_;  // made by the first put()
+  std::unique_ptr<std::shared_ptr<Inferred>[]> entries_;  // made by the first put()
 };
 
 using Vectorcall = PyObject* (*)(PyObject*, PyObject* const*, size_t, PyObject*);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <exception>
 #include <memory>
 
 namespace narrows::python {
@@ -21,6 +22,10 @@ struct Torch {
   int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   const DLPackExchangeAPI* api = nullptr;
+  // What the exchange API and requires_grad come to, of the tensor that direct() finds.
+  void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
+  bool (*impl_requires_grad)(const void* impl) = nullptr;
+  std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
 
@@ -63,10 +68,15 @@ Torch* load() {
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
   if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
-  if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY))
+  if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
-  if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->to_dlpack =
+        reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
+  }
+  if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
+    t->impl_requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(library, "_ZNK3c1010TensorImpl13requires_gradEv"));
+  }
   t->api = exchange_api(t->tensor);
   return t.release();
 }
@@ -79,6 +89,34 @@ Torch* torch() {
   t = load();
   if (t != nullptr) loaded.store(t, std::memory_order_release);
   return t;
+}
+
+// The at::Tensor of a Python object: a pointer to its implementation, which stands right behind the object's header in torch 2.11
+// and later. Looked at in the first tensor that comes: there has to be its _cdata. nullptr: torch's own getters are asked.
+void* const* direct(Torch& t, PyObject* object) {
+  void* const* const tensor = reinterpret_cast<void* const*>(object + 1);
+  int layout = t.layout.load(std::memory_order_relaxed);
+  if (layout < 0 || *tensor == nullptr) return nullptr;
+  if (layout > 0) return tensor;
+  const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
+  const bool found = implementation && PyLong_AsVoidPtr(implementation.get()) == *tensor;
+  PyErr_Clear();
+  layout = found && t.to_dlpack != nullptr && t.impl_requires_grad != nullptr ? 1 : -1;
+  t.layout.store(layout, std::memory_order_relaxed);
+  return layout > 0 ? tensor : nullptr;
+}
+
+// What the exchange API's function does, without its detour by reference counts. False: exception set, such as for a sparse tensor.
+bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
+  void* const* const tensor = direct(t, object);
+  if (tensor == nullptr) return t.api->dltensor_from_py_object_no_sync(object, out) == 0;
+  try {
+    t.to_dlpack(tensor, out);
+    return true;
+  } catch (const std::exception& error) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, error.what());
+    return false;
+  }
 }
 
 // Calls a function without arguments that gives a number or bool; -1: exception set.
@@ -99,11 +137,15 @@ int nothing_is_traced(const Torch& t, bool autocast) {
   return enabled < 0 ? -1 : enabled == 0;
 }
 
-int needs_grad(const Torch& t, PyObject* const* objects, const Route* routes, uint32_t count) {
+int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t count) {
   const long grad_mode = t.grad_enabled != nullptr ? t.grad_enabled() : number(t.grad_mode);
   if (grad_mode <= 0) return static_cast<int>(grad_mode);
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
+    if (void* const* const tensor = direct(t, objects[i])) {
+      if (t.impl_requires_grad(*tensor)) return 1;
+      continue;
+    }
     const Ref flag(t.get_requires_grad(t.requires_grad, objects[i], reinterpret_cast<PyObject*>(Py_TYPE(objects[i]))));
     if (!flag) return -1;
     if (flag.get() == Py_True) return 1;
@@ -168,7 +210,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
     DLTensor x;
-    if (t->api->dltensor_from_py_object_no_sync(objects[i], &x) != 0) {
+    if (!to_dltensor(*t, objects[i], &x)) {
       PyErr_Clear();
       return 0;
     }
@@ -183,7 +225,7 @@ bool read_torch(PyObject* object, Array* out) {
   Torch* const t = torch();
   if (t == nullptr) return false;
   DLTensor x;
-  if (t->api != nullptr) return t->api->dltensor_from_py_object_no_sync(object, &x) == 0 && out->assign(x);
+  if (t->api != nullptr) return to_dltensor(*t, object, &x) && out->assign(x);
   const Ref detached(PyObject_CallMethodObjArgs(object, t->detach, nullptr));
   return detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
 }
