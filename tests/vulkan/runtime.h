@@ -26,7 +26,7 @@ constexpr DLDevice on(int32_t id) { return {kDLVulkan, id}; }
 
 // out = a + b over n floats at addresses of the device; the status.
 inline int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, int64_t n, nw_error* error = nullptr,
-            void* stream = nullptr) {
+                   void* stream = nullptr) {
   DLTensor tensors[3];
   void* const data[3] = {a, b, out};
   for (int i = 0; i < 3; ++i) tensors[i] = {data[i], on(id), 1, {kDLFloat, 32, 1}, &n, nullptr, 0};
