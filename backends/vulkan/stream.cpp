@@ -174,7 +174,8 @@ Batch& Stream::open_batch() {
 }
 
 void Stream::end_op() {
-  if (++open_->ops >= kMaxOps || timeline_->completed() == submitted_) flush();
+  const bool idle = flying_.empty() || timeline_->completed() == submitted_;
+  if (++open_->ops >= kMaxOps || idle) flush();
   device_.loader.refuse_if_invalid();
 }
 
@@ -229,6 +230,7 @@ void Stream::submit(Batch& batch, const Point* signal) {
 
 // Takes back what is done.
 void Stream::collect() {
+  if (flying_.empty() && freed_.empty()) return;
   const uint64_t done = timeline_->completed();
   while (!flying_.empty() && flying_.front()->value <= done) {
     flying_.front()->waits.clear();

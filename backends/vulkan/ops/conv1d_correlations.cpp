@@ -7,7 +7,8 @@ namespace narrows::vulkan {
 namespace {
 
 constexpr ByDtype kScalar = NARROWS_BY_DTYPE(conv1d_scalar), kWindows = NARROWS_BY_DTYPE(conv1d_windows),
-                  kFir = NARROWS_BY_DTYPE(conv1d_fir), kGemm = NARROWS_BY_DTYPE(conv1d_gemm);
+                  kShort = NARROWS_BY_DTYPE(conv1d_short), kFir = NARROWS_BY_DTYPE(conv1d_fir),
+                  kGemm = NARROWS_BY_DTYPE(conv1d_gemm);
 
 // As in shaders/conv1d_correlation.glsl.
 struct Push {
@@ -56,13 +57,74 @@ std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, Kernel kernel
   return std::make_unique<CorrelationPart>(problem, kernel, rows * tiles, push);
 }
 
-// Whether rows that are these strides apart start where four elements may be read at once. A stride over one row is never taken.
+// Whether rows that are these strides apart start where so many elements may be read at once. A stride over one row is never taken.
 struct RowStride {
   int64_t count, stride;
 };
-bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initializer_list<RowStride> strides) {
-  return step == 1 && align >= std::min<int64_t>(16, kGroup * size_of(dtype)) &&
-         std::all_of(strides.begin(), strides.end(), [](RowStride s) { return s.count <= 1 || s.stride % kGroup == 0; });
+bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initializer_list<RowStride> strides, int64_t group = kGroup) {
+  return step == 1 && align >= std::min<int64_t>(16, group * size_of(dtype)) &&
+         std::all_of(strides.begin(), strides.end(), [=](RowStride s) { return s.count <= 1 || s.stride % group == 0; });
+}
+
+// As in shaders/conv1d_short.comp.
+struct ShortPush {
+  Address x, w, bias, y;
+  int64_t x_row, y_row, w_row, w_tap, bias_step;
+  int32_t extent, outputs, origin;
+  uint32_t tiles, blocks, filters;
+};
+
+class ShortPart final : public Part {
+ public:
+  ShortPart(const CorrelationProblem& problem, Kernel kernel, int64_t tiles, ShortPush push) : kernel_(kernel), push_(push) {
+    const Correlation& c = problem.c;
+    const int64_t size = size_of(problem.dtype);
+    const auto of_rows = [&](int64_t batch, int64_t group) { return (c.groups > 1 ? group : batch) * size; };
+    push_.x_row = of_rows(c.in_batch, c.in_group), push_.y_row = of_rows(c.out_batch, c.out_group);
+    push_.w_row = c.w_group * size, push_.w_tap = c.w_tap * size, push_.bias_step = c.bias_stride * size;
+    push_.extent = static_cast<int32_t>(c.extent), push_.outputs = static_cast<int32_t>(c.length);
+    push_.origin = static_cast<int32_t>(c.origin);
+    push_.tiles = static_cast<uint32_t>(tiles), push_.blocks = static_cast<uint32_t>(c.batch * c.groups * tiles);
+    push_.filters = static_cast<uint32_t>(c.groups);
+    w_offset_ = static_cast<Address>(c.w_offset * size), out_offset_ = static_cast<Address>(c.out_offset * size);
+  }
+  void record(Recorder& recorder, const Operands& operands, Address, bool ordered) const override {
+    ShortPush push = push_;
+    push.x = operands.a, push.w = operands.b + w_offset_, push.bias = operands.bias, push.y = operands.out + out_offset_;
+    recorder.dispatch(kernel_, push, push.blocks, ordered);
+  }
+
+ private:
+  Kernel kernel_;
+  ShortPush push_;
+  Address w_offset_, out_offset_;
+};
+
+// One channel to one, of rows that lie equally far apart.
+std::unique_ptr<Part> plan_short(const CorrelationProblem& problem) {
+  constexpr int64_t kMostTaps = 8;
+  const Correlation& c = problem.c;
+  if (c.ins != 1 || c.outs != 1 || c.taps > kMostTaps || c.taps < 1 || (c.length > 1 && c.step != 1) ||
+      (c.taps > 1 && c.tap_step != 1))
+    return nullptr;
+  if (std::max({c.length, c.extent, c.origin, -c.origin, c.batch, c.groups}) >= kMostExtent) return nullptr;
+  const bool both = c.batch > 1 && c.groups > 1;
+  if (both && (c.in_batch != c.groups * c.in_group || c.out_batch != c.groups * c.out_group)) return nullptr;
+  const int64_t run = size_of(problem.dtype) == 2 ? 8 : 4;
+  if (!has_rows_together(problem.dtype, problem.in_align, c.in_position, {{c.batch, c.in_batch}, {c.groups, c.in_group}}, run) ||
+      !has_rows_together(problem.dtype, problem.out_align, c.out_position, {{c.batch, c.out_batch}, {c.groups, c.out_group}},
+                         run) ||
+      c.out_offset % run != 0)
+    return nullptr;
+  constexpr int64_t kThreads = 128;
+  const int64_t runs = run == 8 ? 1 : 2, positions = kThreads * runs * run;
+  if (c.length < positions / 4) return nullptr;  // mostly empty tiles
+  const int64_t tiles = ceil_div(c.length, positions);
+  if (tiles > kMostBlocks / (c.batch * c.groups)) return nullptr;
+  const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
+  const Kernel kernel = problem.device.kernels().get(
+      kShort.of(problem.dtype), {0, word(kThreads), word(c.taps), word(c.origin & (run - 1)), word(runs), c.extent % run != 0});
+  return std::make_unique<ShortPart>(problem, kernel, tiles, ShortPush{});
 }
 
 std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
@@ -70,10 +132,10 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   if ((c.length > 1 && c.step != 1) || (c.taps > 1 && c.tap_step != 1)) return nullptr;
   if (std::max({c.length, c.taps, c.extent, c.origin, -c.origin, c.ins}) >= kMostExtent) return nullptr;
   // Short runs of a thread where memory is what limits, long ones where the products are.
-  const bool outs_together = c.outs > 1, halves = size_of(problem.dtype) == 2;
   constexpr int64_t kFewTaps = 64;
-  const int64_t runs = c.taps <= kFewTaps && !halves ? 2 : 1;
-  const int64_t fours = runs == 2 ? 1 : c.taps <= kFewTaps || outs_together ? 2 : 4;
+  const bool outs_together = c.outs > 1;
+  const int64_t runs = c.taps <= kFewTaps || outs_together ? 2 : 1;
+  const int64_t fours = runs == 2 ? 1 : problem.dtype == Dtype::f64 ? 3 : 5;
   const int64_t positions = kThreadsOfFir * runs * fours * 4;
   if (c.length < positions / 4) return nullptr;  // mostly empty tiles
   const bool in_together = has_rows_together(problem.dtype, problem.in_align, c.in_position,
@@ -121,7 +183,7 @@ GemmTile tile_of(const CorrelationProblem& problem) {
 
 // ---- coopmat ----
 
-constexpr MatrixTile kLargeMatrices = {2, 4, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
+constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
 
 // First the weights are packed into the workspace.
 class MatrixPart final : public Part {
@@ -162,7 +224,8 @@ std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) {
 
 std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem) {
   if (!problem.aligned()) return nullptr;
-  std::unique_ptr<Part> part = plan_fir(problem);
+  std::unique_ptr<Part> part = plan_short(problem);
+  if (part == nullptr) part = plan_fir(problem);
   return part != nullptr ? std::move(part) : plan_windows(problem);
 }
 
@@ -197,7 +260,7 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const auto num_tiles = [&](const MatrixTile& tile) {
     return c.batch * c.groups * ceil_div(c.outs, tile.rows(unit)) * ceil_div(c.length, tile.columns(unit));
   };
-  const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups / 2;
+  const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups;
   const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
   const int64_t row_tiles = ceil_div(c.outs, tile.rows(unit)), tiles = num_tiles(tile);
   const int64_t packed = c.groups * row_tiles * stages * tile.rows(unit) * (kMatrixDepth / 8);

@@ -15,7 +15,7 @@ constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kDotsModules = N
 constexpr GemmTile kLarge = {16, 16, 2, 3, 16}, kLargeF64 = {8, 16, 2, 3, 8}, kSmall = {8, 8, 1, 3, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
 // Likewise 3 matrices across.
-constexpr MatrixTile kLargeMatrices = {2, 4, 4, 3}, kMiddleMatrices = {2, 2, 2, 3}, kSmallMatrices = {2, 2, 1, 3};
+constexpr MatrixTile kLargeMatrices = {2, 4, 4, 3}, kMiddleMatrices = {4, 2, 1, 3}, kSmallMatrices = {2, 2, 1, 3};
 constexpr int64_t kScalarThreads = 64;
 
 // As in shaders/lltm_forward.glsl.
@@ -75,6 +75,13 @@ class LltmPlan final : public DevicePlan {
     return reads_rows_together(input(sig, kInput), 0, group) && reads_rows_together(input(sig, kOldH), 0, group) &&
            reads_rows_together(input(sig, kWeights), shape_.state, group);
   }
+  // Whether the operands are whole stages, and 32 bits count their bytes.
+  bool has_whole_stages(int64_t depth) const {
+    constexpr int64_t kMost = int64_t{1} << 30;  // elements
+    const auto fits = [](int64_t rows, int64_t stride) { return stride == 0 || rows <= kMost / stride; };
+    return shape_.state % depth == 0 && shape_.features % depth == 0 && fits(shape_.batch, shape_.inputs[kInput].row) &&
+           fits(shape_.batch, shape_.inputs[kOldH].row) && fits(3 * shape_.state, shape_.inputs[kWeights].row);
+  }
   void plan_coopmat(const nw_sig& sig) {
     const MatrixUnit& unit = device.physical.matrix_unit;
     const auto count = [&](const MatrixTile& tile) {
@@ -86,7 +93,8 @@ class LltmPlan final : public DevicePlan {
     groups_ = count(tile);
     const int64_t depth = large ? kMatrixDepth : 2 * kMatrixDepth;  // few groups wait the less, the fewer stages there are
     device.check_loops(3 * (ceil_div(shape_.state, depth) + ceil_div(shape_.features, depth)) + 1024);
-    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, depth, {reads_together(sig, 8)});
+    const bool together = reads_together(sig, 8), whole = together && has_whole_stages(depth);
+    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, depth, {together, whole});
   }
   void plan_fused(const nw_sig& sig) {
     const bool together = reads_together(sig, kGroup);

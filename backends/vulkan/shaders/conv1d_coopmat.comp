@@ -15,15 +15,16 @@ layout(constant_id = 15) const int kReach = 0;  // kSlides: of all taps, in posi
 layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are contiguous
 
 const bool kRightAlongDepth = kBlock == 4;
-const int kSlots = 1;
 uint64_t x, w;  // of the group and batch; of the tile of rows, packed
 int q0;
 int ins, tap_step;
 int64_t extent, step, in_channel, in_position;  // the last two in bytes
 uvec4 left(int i, int row, int stage, int k);
 void right(int i, int column, int stage, int k);
+uvec4 right_eight(int i, int b);
 bool is_new(int stage);
 int shift(int stage);
+#define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
 #include "gemm_coopmat.glsl"
 
 int channels_of(int stage) { return divide(stage, p.taps_multiplier, p.taps_shift); }  // in stages' depths
@@ -43,7 +44,7 @@ uvec4 left(int i, int row, int stage, int k) {
   return FourWords(w + uint64_t(stage) * (kTileRows * kDepth * 2) + uint64_t((row * kDepth + k) * 2)).v;
 }
 
-// Four positions of eight channels, of which `left` are there, as four eights along the channels.
+// Four positions of eight channels, of which `left` are there, two channels to a uvec4.
 void load_block(int i, uint64_t at, int64_t position, int left) {
   uvec2 rows[8];
   if (position >= 0 && position + 4 <= extent) {
@@ -59,11 +60,17 @@ void load_block(int i, uint64_t at, int64_t position, int left) {
         if (j < left && is_inside(position + b)) rows[j][b / 2] |= bits_16(at + uint64_t(j * in_channel + b * 2)) << (b % 2 * 16);
     }
   }
-  [[unroll]] for (int b = 0; b < 4; ++b)
-    [[unroll]] for (int j = 0; j < 4; ++j) {
-      const uint low = rows[2 * j][b / 2], high = rows[2 * j + 1][b / 2];
-      right_held[kBlock == 4 ? i * 4 + b : i][j] = b % 2 == 0 ? (low & 0xffffu) | (high << 16) : (low >> 16) | (high & 0xffff0000u);
-    }
+  [[unroll]] for (int j = 0; j < 4; ++j) right_held[kBlock == 4 ? i * 4 + j : i] = uvec4(rows[2 * j], rows[2 * j + 1]);
+}
+uvec4 right_eight(int i, int b) {
+  if (kBlock == 1) return right_held[i];
+  uvec4 eight;
+  [[unroll]] for (int j = 0; j < 4; ++j) {
+    const uvec4 pair = right_held[kBlock == 4 ? i * 4 + j : i];
+    const uint low = pair[b / 2], high = pair[2 + b / 2];
+    eight[j] = b % 2 == 0 ? (low & 0xffffu) | (high << 16) : (low >> 16) | (high & 0xffff0000u);
+  }
+  return eight;
 }
 
 void right(int i, int column, int stage, int k) {
@@ -81,14 +88,35 @@ void right(int i, int column, int stage, int k) {
   right_held[i * kBlock] = values;
 }
 
-// Eight sums of a row.
-void write_eight(uint64_t y, int m, int q, int e, ACC bias) {
-  const vec4 low = four_laid_out(0, e) + bias, high = four_laid_out(0, e + 4) + bias;
+// Eight sums of a row, of which the first is at the patch's row and column.
+void write_eight(uint64_t y, int q, int row, int column, ACC bias) {
+  const vec4 low = four_laid_out(row, column) + bias, high = four_laid_out(row, column + 4) + bias;
   if (kOutTogether && q + 8 <= p.outputs) {
     store8(y + bytes(q), low, high);
   } else {
     [[unroll]] for (int i = 0; i < 8; ++i)
       if (q + i < p.outputs) store(y + bytes((q + i) * p.shape.out_position), i < 4 ? low[i % 4] : high[i % 4]);
+  }
+}
+
+// The sums of a row of matrices, kSlots at a time: neighbouring threads write neighbouring eights.
+const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;  // of a thread
+const int kMostWrites = 4;
+void write_matrices(uint64_t y, int i, int m0, int first, int64_t group) {
+  ACC biases[kMostWrites];
+  int row[kMostWrites], column[kMostWrites];
+  [[unroll]] for (int t = 0; t < kWrites; ++t) {
+    const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID);
+    row[t] = e / (kSlots * kN / 8), column[t] = e % (kSlots * kN / 8) * 8;
+    biases[t] = row[t] < kM && m0 + row[t] < p.shape.outs ? bias_of(group, m0 + row[t]) : ACC(0);
+  }
+  [[unroll]] for (int j = 0; j < kColumnMatrices; j += kSlots) {
+    [[unroll]] for (int slot = 0; slot < kSlots; ++slot) lay_out(slot, i, j + slot);
+    subgroupBarrier();
+    [[unroll]] for (int t = 0; t < kWrites; ++t)
+      if (row[t] < kM && m0 + row[t] < p.shape.outs)
+        write_eight(y + bytes((m0 + row[t]) * p.shape.out_channel), first + j * kN + column[t], row[t], column[t], biases[t]);
+    subgroupBarrier();
   }
 }
 
@@ -109,14 +137,5 @@ void main() {
 
   const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group);
   [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
-    [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
-      lay_out(0, i, j);
-      subgroupBarrier();
-      const int row0 = int(row_tile) * kTileRows + subgroup_row() + i * kM, column0 = q0 + subgroup_column() + j * kN;
-      [[dont_unroll]] for (int e = int(gl_SubgroupInvocationID) * 8; e < kM * kN; e += kSubgroupThreads * 8) {
-        const int m = row0 + e / kN;
-        if (m < s.outs) write_eight(y + bytes(m * s.out_channel), m, column0 + e % kN, e, bias_of(group, m));
-      }
-      subgroupBarrier();
-    }
+    write_matrices(y, i, int(row_tile) * kTileRows + subgroup_row() + i * kM, q0 + subgroup_column(), group);
 }

@@ -3,7 +3,8 @@
 //
 //   uvec4 left(int i, int row, int stage, int k)   the bits of eight elements along k, 0 outside; the thread's i-th load of a stage, whose
 //                                                  row and k are the same in all stages
-//   void right(int i, int column, int stage, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...]
+//   void right(int i, int column, int stage, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
+//   uvec4 right_eight(int i, int b)                eight elements of column b of these: called a stage later, when they have arrived
 //   bool is_new(int stage)   whether the stage's right operand is another one than that of the stage before
 //   int shift(int stage)     how many of the right operand's columns the stage leaves out at first, at most kMostShift
 //
@@ -35,9 +36,11 @@ const int kRightColumns = kTileColumns + kMostShift, kRightBlocks = kRightColumn
 const int kRightLoads = (kRightBlocks * kEights + kThreads - 1) / kThreads;
 
 // A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
-// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup and slot.
-const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch, kPatch = kM * kN / 4;
-const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kSlots * kPatch;
+// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side and
+// again more than is used.
+const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch;
+const int kPatchPitch = kSlots * kN / 4 + 2, kPatch = kM * kPatchPitch;
+const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kPatch;
 shared uvec4 stage_memory[kStageSize > kPatchesSize ? kStageSize : kPatchesSize];
 
 uvec4 left_held[kLeftLoads], right_held[kRightLoads * kBlock];  // the next stage on its way
@@ -76,7 +79,7 @@ void put_right() {
     const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
     if (at.x < kRightBlocks && at.y < kEights)
       [[unroll]] for (int b = 0; b < kBlock; ++b)
-        stage_memory[kRightBegin + (at.x * kBlock + b) * kPitch + at.y] = right_held[i * kBlock + b];
+        stage_memory[kRightBegin + (at.x * kBlock + b) * kPitch + at.y] = right_eight(i, b);
   }
 }
 
@@ -116,10 +119,13 @@ void multiply(int stages) {
   }
 }
 
-// Matrix i, j of the subgroup's sums goes to its patch `slot`, from where any of its threads reads it after subgroupBarrier().
-int patch_of(int slot) { return (int(gl_SubgroupID) * kSlots + slot) * kPatch; }
+// Matrix i, j of the subgroup's sums goes to `slot` of its patch, from where any of its threads reads it after subgroupBarrier().
 void lay_out(int slot, int i, int j) {
-  coopMatStore(sums[i * kColumnMatrices + j], stage_memory, patch_of(slot), kN / 4, gl_CooperativeMatrixLayoutRowMajor);
+  coopMatStore(sums[i * kColumnMatrices + j], stage_memory, int(gl_SubgroupID) * kPatch + slot * (kN / 4), kPatchPitch,
+               gl_CooperativeMatrixLayoutRowMajor);
 }
-float laid_out(int slot, int place) { return uintBitsToFloat(stage_memory[patch_of(slot) + place / 4][place % 4]); }
-vec4 four_laid_out(int slot, int place) { return uintBitsToFloat(stage_memory[patch_of(slot) + place / 4]); }
+// Four sums of a row of the patch, from a column on that is a multiple of 4.
+vec4 four_laid_out(int row, int column) {
+  return uintBitsToFloat(stage_memory[int(gl_SubgroupID) * kPatch + row * kPatchPitch + column / 4]);
+}
+float laid_out(int row, int column) { return four_laid_out(row, column)[column % 4]; }

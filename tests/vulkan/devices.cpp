@@ -1,0 +1,155 @@
+// Several devices: lavapipe's manifest under two names stands for two drivers, and each of them has a physical device.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "opened.h"
+#include "runtime.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An environment variable for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::string lavapipe_manifest() {
+  for (const char* folder : {"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"}) {
+    std::error_code error;
+    for (const auto& file : fs::directory_iterator(folder, error))
+      if (file.path().filename().string().rfind("lvp_icd", 0) == 0) return file.path();
+  }
+  return "";
+}
+
+// A loader that begins while it lives finds two drivers.
+class TwoDrivers {
+ public:
+  TwoDrivers() : folder_(fs::temp_directory_path() / ("narrows-drivers-" + std::to_string(getpid()))) {
+    const std::string manifest = lavapipe_manifest();
+    if (manifest.empty()) SKIP("Mesa's lavapipe is not installed");
+    fs::create_directory(folder_);
+    const fs::path one = folder_ / "one.json", two = folder_ / "two.json";
+    fs::copy_file(manifest, one);
+    fs::copy_file(manifest, two);
+    files_.emplace("VK_DRIVER_FILES", one.string() + ":" + two.string());
+    names_.emplace("VK_ICD_FILENAMES", one.string() + ":" + two.string());  // of loaders before 1.3.207
+  }
+  ~TwoDrivers() { fs::remove_all(folder_); }
+  TwoDrivers(const TwoDrivers&) = delete;
+  TwoDrivers& operator=(const TwoDrivers&) = delete;
+
+ private:
+  const fs::path folder_;
+  std::optional<Variable> files_, names_;
+};
+
+// 1000 floats on a device.
+class Floats {
+ public:
+  Floats(const Runtime& rt, int32_t id, float value) : rt_(rt), id_(id) {
+    const std::vector<float> values(1000, value);
+    REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, nullptr) == NW_OK);
+    REQUIRE(nw_copy(rt.handle, on(id), data, {kDLCPU, 0}, values.data(), 4000, nullptr, nullptr) == NW_OK);
+    REQUIRE(nw_stream_sync(rt.handle, on(id), nullptr, nullptr) == NW_OK);  // before the values go
+  }
+  ~Floats() { nw_free(rt_.handle, on(id_), data, nullptr, nullptr); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  bool are(float value) const {
+    std::vector<float> values(1000);
+    REQUIRE(nw_copy(rt_.handle, {kDLCPU, 0}, values.data(), on(id_), data, 4000, nullptr, nullptr) == NW_OK);
+    REQUIRE(nw_stream_sync(rt_.handle, on(id_), nullptr, nullptr) == NW_OK);
+    return values == std::vector<float>(1000, value);
+  }
+  void* data = nullptr;
+
+ private:
+  const Runtime& rt_;
+  const int32_t id_;
+};
+
+TEST_CASE("devices: each of two has memory and streams of its own", "[devices]") {
+  const TwoDrivers drivers;
+  const Runtime rt;
+  nw_error error;
+  nw_vulkan_device seen[2]{};
+  for (int32_t id : {0, 1}) {
+    seen[id].struct_size = sizeof seen[id];
+    REQUIRE(rt.vulkan->device(rt.vulkan->self, id, &seen[id], &error) == NW_OK);
+  }
+  CHECK(seen[0].device != seen[1].device);
+  CHECK(seen[0].physical_device != seen[1].physical_device);
+  CHECK(rt.vulkan->device(rt.vulkan->self, 2, &seen[0], &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "device 2 was asked for; there are 2, from 0") != nullptr);
+
+  const Floats first(rt, 0, 1), second(rt, 1, 10);
+  CHECK(add(rt, 0, first.data, first.data, first.data, 1000) == NW_OK);
+  CHECK(add(rt, 1, second.data, second.data, second.data, 1000) == NW_OK);
+  CHECK(first.are(2));
+  CHECK(second.are(20));
+
+  const auto refused = [&](int32_t status, int32_t argument, const char* words) {
+    CHECK(error.status == status);
+    CHECK(error.argument == argument);
+    INFO(error.message);
+    CHECK(std::strstr(error.message, words) != nullptr);
+  };
+  CHECK(add(rt, 0, first.data, second.data, first.data, 1000, &error) != NW_OK);
+  refused(NW_INVALID, 1, "lie in no live allocation of device 0: a host pointer, an address of another device, or freed");
+  CHECK(add(rt, 1, second.data, second.data, first.data, 1000, &error) != NW_OK);
+  refused(NW_INVALID, 2, "lie in no live allocation of device 1");
+  CHECK(nw_free(rt.handle, on(0), second.data, nullptr, &error) != NW_OK);
+  CHECK(error.status == NW_INVALID);
+  CHECK(nw_copy(rt.handle, on(1), second.data, on(0), first.data, 4000, nullptr, &error) != NW_OK);
+  refused(NW_UNSUPPORTED, -1, "a copy from device 0 to device 1; copy through host memory");
+
+  void* stream = nullptr;
+  REQUIRE(nw_stream_create(rt.handle, on(1), &stream, &error) == NW_OK);
+  CHECK(add(rt, 1, second.data, second.data, second.data, 1000, &error, stream) == NW_OK);
+  CHECK(add(rt, 0, first.data, first.data, first.data, 1000, &error, stream) != NW_OK);
+  refused(NW_INVALID, -1, "is none of device 0's");
+  CHECK(nw_stream_wait(rt.handle, on(0), nullptr, stream, &error) != NW_OK);
+  refused(NW_INVALID, -1, "is none of device 0's");
+  CHECK(nw_stream_destroy(rt.handle, on(1), stream, &error) == NW_OK);
+  CHECK(first.are(2));
+  CHECK(second.are(40));
+}
+
+TEST_CASE("devices: NARROWS_VULKAN_DEVICE leaves one of two, as number 0", "[devices]") {
+  const TwoDrivers drivers;
+  const auto loader = Loader::get();
+  const std::vector<VkPhysicalDevice> all = loader->physical_devices();
+  REQUIRE(all.size() == 2);
+  for (const size_t index : {0, 1}) {
+    const Variable chosen("NARROWS_VULKAN_DEVICE", std::to_string(index));
+    CHECK(loader->physical_devices() == std::vector<VkPhysicalDevice>{all[index]});
+    const Runtime rt;
+    nw_vulkan_device seen{};
+    seen.struct_size = sizeof seen;
+    CHECK(rt.vulkan->device(rt.vulkan->self, 0, &seen, nullptr) == NW_OK);
+    CHECK(rt.vulkan->device(rt.vulkan->self, 1, &seen, nullptr) == NW_INVALID);
+  }
+  const Variable chosen("NARROWS_VULKAN_DEVICE", "2");
+  CHECK(refusal([&] { (void)loader->physical_devices(); }).find("expected an index below 2") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test

@@ -1,0 +1,49 @@
+// runtime.h -- a runtime of the public C API, as an application has it, and a call on a device of it.
+#pragma once
+
+#include <narrows/narrows.h>
+#include <narrows/ops.h>
+#include <narrows/vulkan.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+namespace narrows::vulkan::test {
+
+struct Runtime {
+  Runtime() {
+    REQUIRE(nw_runtime_create(nullptr, &handle, nullptr) == NW_OK);
+    vulkan = static_cast<const nw_vulkan*>(nw_extension(handle, "vulkan", "vulkan/1"));
+    REQUIRE(vulkan != nullptr);
+  }
+  ~Runtime() { nw_runtime_destroy(handle); }
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  nw_runtime* handle = nullptr;
+  const nw_vulkan* vulkan = nullptr;
+};
+
+constexpr DLDevice on(int32_t id) { return {kDLVulkan, id}; }
+
+// out = a + b over n floats at addresses of the device; the status.
+inline int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, int64_t n, nw_error* error = nullptr,
+                   void* stream = nullptr) {
+  DLTensor tensors[3];
+  void* const data[3] = {a, b, out};
+  for (int i = 0; i < 3; ++i) tensors[i] = {data[i], on(id), 1, {kDLFloat, 32, 1}, &n, nullptr, 0};
+  const DLTensor *inputs[] = {&tensors[0], &tensors[1]}, *outputs[] = {&tensors[2]};
+  nw_elementwise_params params{};
+  params.function = NW_EW_ADD;
+  nw_call call{};
+  call.struct_size = sizeof call;
+  call.op = "elementwise";
+  call.num_inputs = 2;
+  call.inputs = inputs;
+  call.num_outputs = 1;
+  call.outputs = outputs;
+  call.params = &params;
+  call.params_size = sizeof params;
+  call.stream = stream;
+  return nw_run(rt.handle, &call, error);
+}
+
+}  // namespace narrows::vulkan::test
