@@ -138,8 +138,7 @@ class ConvBackwardPlan final : public Plan {
     if (has_output(sig, kGradX) && phases_ > 0) {
       const Correlation c = largest_phase(g);
       if (choice_ == kGemm) {
-        gemm_ = gemm_layout(instance_, g.dtype, phases_ * g.groups, c.outs, c.batch * c.length, false,
-                            c.ins * c.taps);
+        gemm_ = gemm_layout(instance_, g.dtype, phases_ * g.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
       } else {
         direct_ = direct_layout(instance_, g.dtype, phases_, c);
       }
