@@ -68,9 +68,8 @@ void slide(int j, const int count) {
       [[unroll]] for (int i = 0; i < count; ++i)
         [[unroll]] for (int f = 0; f < kFours; ++f) {
           const int e = kLead + f * 4 + i, sum = (m * kRuns + r) * kFours + f;
-          sums[sum] = fma(ACC4(window[e / 4][e % 4], window[(e + 1) / 4][(e + 1) % 4], window[(e + 2) / 4][(e + 2) % 4],
-                               window[(e + 3) / 4][(e + 3) % 4]),
-                          ACC4(tap[i / 4][i % 4]), sums[sum]);
+          sums[sum] += ACC4(window[e / 4][e % 4], window[(e + 1) / 4][(e + 1) % 4], window[(e + 2) / 4][(e + 2) % 4],
+                            window[(e + 3) / 4][(e + 3) % 4]) * tap[i / 4][i % 4];
         }
     }
   }

@@ -101,7 +101,7 @@ void main() {
       sums[i] = ACC(0);
       [[unroll]] for (int j = 0; j < kTaps; ++j) {
         const int e = kLead + i + j;
-        sums[i] = fma(element(words[r][e / kRun], e % kRun), taps[j], sums[i]);
+        sums[i] += element(words[r][e / kRun], e % kRun) * taps[j];
       }
       sums[i] += bias;
     }

@@ -85,7 +85,7 @@ void accumulate() {
     [[unroll]] for (int g = 0; g < kRowGroups; ++g) a[g] = left_stage[k * kLeftPitch + g * kThreadRows + thread_row()];
     [[unroll]] for (int g = 0; g < kColumnGroups; ++g) b[g] = right_stage[k * kRightPitch + g * kThreadColumns + thread_column()];
     [[unroll]] for (int i = 0; i < 4 * kRowGroups; ++i)
-      [[unroll]] for (int g = 0; g < kColumnGroups; ++g) sums[i * kColumnGroups + g] = fma(ACC4(a[i / 4][i % 4]), b[g], sums[i * kColumnGroups + g]);
+      [[unroll]] for (int g = 0; g < kColumnGroups; ++g) sums[i * kColumnGroups + g] += a[i / 4][i % 4] * b[g];
   }
 }
 

@@ -60,7 +60,7 @@ void main() {
       }
       [[unroll]] for (int c = 0; c < kStates * 3; ++c)
         [[unroll]] for (int r = 0; r < kRows; ++r)
-          [[unroll]] for (int i = 0; i < 4; ++i) sums[r * kStates * 3 + c] = fma(a[r][i], b[c][i], sums[r * kStates * 3 + c]);
+          [[unroll]] for (int i = 0; i < 4; ++i) sums[r * kStates * 3 + c] += a[r][i] * b[c][i];
     }
   }
   [[unroll]] for (int i = 0; i < kSums; ++i) partial[i * kThreads + thread] = sums[i];
