@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) correlate_mma(const MmaShape s
     for (int i = 0; i < 2; ++i) {
       const int unit = i * kMmaThreads + tid;
       copy_16_bytes(a + buffer * kStageBytes + by_depth(unit / 4, unit % 4),
-                   packed + int64_t{stage} * (kMmaRows * kMmaDepth) + unit * 8);
+                    packed + int64_t{stage} * (kMmaRows * kMmaDepth) + unit * 8);
     }
   };
   const auto store_windows = [&](int buffer, const uint4& v0, const uint4& v1) {

@@ -56,7 +56,7 @@ struct CellCopier {
       for (int r = 0; r < Z::kTileStates; r += kRowStep)
         if (Z::kTileStates % kRowStep == 0 || r + row < Z::kTileStates)
           copy_16_bytes(gate_to + static_cast<uint32_t>(r * Tile::kUnits * 16), w + r * p.weights.row,
-                     inside && state0 + r + row < p.state);
+                        inside && state0 + r + row < p.state);
     }
   }
 };
