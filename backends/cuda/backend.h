@@ -17,6 +17,7 @@ using namespace common;
 struct Device {
   int id;
   int compute_capability;  // 90 for sm_90; 0 on another vendor's device
+  int generation;          // the newest of those that the kernels were compiled for which runs here, by its code or its PTX
   int multiprocessors;
   int threads_per_multiprocessor;
   int warp_size;

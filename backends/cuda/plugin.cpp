@@ -56,6 +56,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       check(gpuGetDeviceProperties(&properties, id), "reading a device's properties");
       instance->devices.push_back({.id = id,
                                    .compute_capability = compute_capability(properties),
+                                   .generation = generation(properties),
                                    .multiprocessors = properties.multiProcessorCount,
                                    .threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
                                    .warp_size = properties.warpSize,

@@ -208,7 +208,8 @@ void Memory::give_back(Address address) {
   block->give_back(address - block->buffer.address);
   if (!block->used.empty()) return;
   const uint64_t size = block->buffer.size;
-  if (!checked_ && block->pooled && empty_bytes_ + size <= kKeptEmpty) {
+  if (!checked_ && block->pooled && size <= kKeptEmpty) {
+    if (empty_bytes_ + size > kKeptEmpty) drop_empty(block);  // what was freed last is what will be asked for
     empty_bytes_ += size;
     return;
   }
@@ -218,8 +219,12 @@ void Memory::give_back(Address address) {
 
 void Memory::trim() {
   const std::lock_guard lock(mutex_);
+  drop_empty(nullptr);
+}
+
+void Memory::drop_empty(const Block* kept) {
   for (auto it = blocks_.begin(); it != blocks_.end();) {
-    if (!it->second->used.empty()) {
+    if (!it->second->used.empty() || it->second.get() == kept) {
       ++it;
       continue;
     }

@@ -75,6 +75,7 @@ class Memory {
   Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);
   Block* block_of(Address address);
+  void drop_empty(const Block* kept);  // but not that one; under the lock
 
   Device& device_;
   const bool checked_;

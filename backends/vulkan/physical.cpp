@@ -58,7 +58,8 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
                       kind.scope == VK_SCOPE_SUBGROUP_KHR && kind.saturatingAccumulation == VK_FALSE;
     const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
     const bool shares_loads = kind.MSize * 2 % subgroup.maxSubgroupSize == 0;  // 16 bytes of weights each, of the smallest tile's
-    if (fits && shares_loads && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
+    const bool shares_stores = kind.MSize * kind.NSize <= 16 * subgroup.maxSubgroupSize;  // conv1d_coopmat.comp: kMostWrites
+    if (fits && shares_loads && shares_stores && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
         kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
       best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
   }

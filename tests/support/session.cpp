@@ -2,6 +2,8 @@
 #include "session.h"
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -94,6 +96,12 @@ std::vector<std::string> cpu_features() {
     for (std::string word; rest >> word;) words.push_back(word);
     break;
   }
+#if defined(__x86_64__)
+  // AMX's tiles are there for a process that the system lets have them.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
+    std::erase_if(words, [](const std::string& word) { return word.rfind("amx", 0) == 0; });
+#endif
   return words;
 }
 

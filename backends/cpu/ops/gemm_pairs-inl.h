@@ -185,12 +185,8 @@ inline bool Flushes(int a_exponent, int b_exponent) { return a_exponent < 1 || b
 
 // ---- micro-kernels: tile (+)= 16 rows of a * a panel of b
 
-// By rows of kHalf, for which there are registers. step(sum, a's pair in all lanes, b's pairs) adds to a sum.
+// By rows of kHalf, for which there are registers.
 inline constexpr int64_t kHalf = 8;
-
-HWY_INLINE void StoreSum(hn::Vec<Sums> sum, float* at, bool add) {
-  hn::Store(add ? hn::Add(hn::Load(Sums(), at), sum) : sum, Sums(), at);
-}
 
 // The halves of pairs as f32. Nothing is flushed.
 inline void MultiplyWidened(const Pair* a, const Pair* b, int64_t pairs, float* tile, bool add) {
@@ -213,11 +209,14 @@ inline void MultiplyWidened(const Pair* a, const Pair* b, int64_t pairs, float* 
       }
     }
     for (int64_t r = 0; r < kHalf; ++r)
-      for (int64_t v = 0; v < 3; ++v) StoreSum(sum[r][v], tile + (first + r) * kPanel + v * kSquare, add);
+      for (int64_t v = 0; v < 3; ++v) {
+        float* at = tile + (first + r) * kPanel + v * kSquare;
+        hn::Store(add ? hn::Add(hn::Load(Sums(), at), sum[r][v]) : sum[r][v], Sums(), at);
+      }
   }
 }
 
-// AVX512_BF16.
+// AVX512_BF16. By intrinsics alone: clang inlines none of Highway's functions where one more instruction set is allowed.
 __attribute__((target("avx512bf16"))) inline void MultiplyDots(const Pair* a, const Pair* b, int64_t pairs, float* tile, bool add) {
   for (int64_t first = 0; first < kSquare; first += kHalf) {
     __m512 sum[kHalf][3];
@@ -236,7 +235,10 @@ __attribute__((target("avx512bf16"))) inline void MultiplyDots(const Pair* a, co
         }
       }
     for (int64_t r = 0; r < kHalf; ++r)
-      for (int64_t v = 0; v < 3; ++v) StoreSum(hn::Vec<Sums>{sum[r][v]}, tile + (first + r) * kPanel + v * kSquare, add);
+      for (int64_t v = 0; v < 3; ++v) {
+        float* at = tile + (first + r) * kPanel + v * kSquare;
+        _mm512_store_ps(at, add ? _mm512_add_ps(_mm512_load_ps(at), sum[r][v]) : sum[r][v]);
+      }
   }
 }
 

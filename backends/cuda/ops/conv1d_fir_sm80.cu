@@ -133,7 +133,7 @@ class FirAsyncPart final : public Part {
 std::unique_ptr<Part> plan_fir_async(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   constexpr int64_t kMostTaps = 512;  // more would leave a multiprocessor too few blocks
-  if (problem.device->compute_capability < 80 || problem.dtype != Dtype::f32 || c.ins != 1 || c.taps > kMostTaps) return nullptr;
+  if (problem.device->generation < 80 || problem.dtype != Dtype::f32 || c.ins != 1 || c.taps > kMostTaps) return nullptr;
   if (c.in_position != 1 || c.out_position != 1 || c.out_offset % 4 != 0 || problem.in_align < 4 || problem.out_align < 4)
     return nullptr;
   const auto aligned = [](int64_t extent, int64_t stride) { return extent <= 1 || stride % 4 == 0; };

@@ -288,7 +288,7 @@ std::unique_ptr<Part> plan_slides(const SumProblem& problem) {
 
 std::unique_ptr<Part> plan_grad_w_gemm_pipelined(const SumProblem& problem) {
   const ConvGeometry& g = problem.g;
-  if (problem.device->compute_capability < 80 || g.dtype != Dtype::f32 || g.ins() == 0 || g.outs() <= kRows / 2) return nullptr;
+  if (problem.device->generation < 80 || g.dtype != Dtype::f32 || g.ins() == 0 || g.outs() <= kRows / 2) return nullptr;
   if (g.dilation == g.stride || g.taps == 1) {
     if (g.taps % 5 == 0) return plan_slides<5, 3, 2>(problem);
     if (g.taps % 4 == 0) return plan_slides<4, 4, 2>(problem);

@@ -278,7 +278,7 @@ std::unique_ptr<Part> plan_runs(const CorrelationProblem& problem) {
 
 std::unique_ptr<Part> plan_gemm_pipelined(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
-  if (problem.device->compute_capability < 80 || problem.dtype != Dtype::f32 || c.ins == 0) return nullptr;
+  if (problem.device->generation < 80 || problem.dtype != Dtype::f32 || c.ins == 0) return nullptr;
   if (c.taps > (1 << 20) || c.ins > (1 << 20) || c.ins * c.taps > (1 << 28) || c.outs <= 64) return nullptr;
   if (c.tap_step == c.step || c.taps == 1) {
     if (c.taps % 5 == 0) return plan_runs<5>(problem);

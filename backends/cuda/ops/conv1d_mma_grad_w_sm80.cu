@@ -163,7 +163,7 @@ class MmaGradWPart final : public Part {
 }  // namespace
 
 std::unique_ptr<Part> plan_grad_w_mma(const SumProblem& problem) {
-  if (problem.device->compute_capability < 80 || size_of(problem.g.dtype) != 2 || !problem.aligned()) return nullptr;
+  if (problem.device->generation < 80 || size_of(problem.g.dtype) != 2 || !problem.aligned()) return nullptr;
   auto part = std::make_unique<MmaGradWPart>(problem);
   return part->fits() ? std::move(part) : nullptr;
 }

@@ -171,7 +171,7 @@ LltmChoice choose(const LltmRequest& request) {
   if (sizes.batch == 0 || sizes.state == 0) return choice<Small<T>>(sizes);
   const auto fills = [&]<class Z>(Z) {
     return num_blocks<Z>(sizes) >= request.device.multiprocessors * 9 / 10 && Z::kShared <= request.device.shared_memory &&
-           (Z::kCluster == 1 || request.device.compute_capability >= 90);
+           (Z::kCluster == 1 || request.device.generation >= 90);
   };
   if (fills(Large<T>())) return choice<Large<T>>(sizes);
   if (fills(Wide<T>())) return choice<Wide<T>>(sizes);
@@ -183,15 +183,16 @@ LltmChoice choose(const LltmRequest& request) {
 }  // namespace
 
 LltmChoice lltm_mma(const LltmRequest& request) {
-  const int capability = request.device.compute_capability;
+  const bool is_sm80 = request.device.generation >= 80;
+  const bool is_sm90 = request.device.generation == 90 && request.device.compute_capability == 90;
   if (!request.aligned) return {};
   switch (request.sizes.dtype) {
-    case Dtype::f16: return capability >= 80 ? choose<f16>(request) : LltmChoice{};
-    case Dtype::bf16: return capability >= 80 ? choose<bf16>(request) : LltmChoice{};
+    case Dtype::f16: return is_sm80 ? choose<f16>(request) : LltmChoice{};
+    case Dtype::bf16: return is_sm80 ? choose<bf16>(request) : LltmChoice{};
     // Elsewhere than on sm_90 the f64 units are slower than plain multiply-adds of f32, or lack these instructions; and a few cells
     // are made sooner by lltm_pipelined.
-    case Dtype::f32: return capability == 90 ? choose<float>(request) : LltmChoice{};
-    default: return capability == 90 ? choose<double>(request) : LltmChoice{};
+    case Dtype::f32: return is_sm90 ? choose<float>(request) : LltmChoice{};
+    default: return is_sm90 ? choose<double>(request) : LltmChoice{};
   }
 }
 

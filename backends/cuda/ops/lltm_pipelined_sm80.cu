@@ -240,11 +240,11 @@ bool has_copyable_rows(const LltmRequest& request) {
 LltmChoice lltm_pipelined(const LltmRequest& request) {
   const LltmSizes& sizes = request.sizes;
   const Device& device = request.device;
-  if (sizes.dtype != Dtype::f32 || device.compute_capability < 80 || !request.aligned || !has_copyable_rows(request)) return {};
+  if (sizes.dtype != Dtype::f32 || device.generation < 80 || !request.aligned || !has_copyable_rows(request)) return {};
   if (sizes.batch == 0 || sizes.state == 0) return choice<Latency>(sizes);
   const auto fills = [&]<class Z>(Z) {
     return num_blocks<Z>(sizes) >= device.multiprocessors * 9 / 10 && Z::kShared <= device.shared_memory &&
-           (Z::kCluster == 1 || device.compute_capability >= 90);
+           (Z::kCluster == 1 || device.generation >= 90);
   };
   if (fills(Large())) return choice<Large>(sizes);
   if (fills(Wide())) return choice<Wide>(sizes);

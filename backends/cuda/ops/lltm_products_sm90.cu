@@ -186,7 +186,7 @@ bool has_whole_units(const LltmProducts& products) {
 }  // namespace
 
 LltmProductsChoice lltm_products_sm90(const Device& device, Dtype dtype, bool copyable, LltmProducts* products) {
-  if (device.compute_capability != 90 || !copyable) return {};
+  if (device.generation != 90 || device.compute_capability != 90 || !copyable) return {};
   return with_dtype(dtype, [&]<class T>(T) -> LltmProductsChoice {
     using P = Product90<T>;
     constexpr LltmTileSize kTile = {kRows, kColumns, P::kDepth};

@@ -62,6 +62,12 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
   std::snprintf(out, size, "sm_%d%d", properties.major, properties.minor);
 }
 int compute_capability(const gpuDeviceProp& properties) { return properties.major * 10 + properties.minor; }
+int generation(const gpuDeviceProp& properties) {
+  int newest = 0;
+  for (const int compiled : {NARROWS_CUDA_GENERATIONS})
+    if (compiled <= compute_capability(properties)) newest = std::max(newest, compiled);
+  return newest;
+}
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
 void write_uuid(int, const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }
 

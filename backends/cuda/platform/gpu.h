@@ -111,6 +111,7 @@ int32_t status_of(gpuError_t error);
 void write_arch(const gpuDeviceProp& properties, char* out, size_t size);
 // 90 for sm_90. 0 for another vendor's device.
 int compute_capability(const gpuDeviceProp& properties);
+int generation(const gpuDeviceProp& properties);
 // Dynamic shared memory that a block may ask for, in bytes.
 size_t max_shared_memory(int device, const gpuDeviceProp& properties);
 void write_uuid(int device, const gpuDeviceProp& properties, uint8_t* out);

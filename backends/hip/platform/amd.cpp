@@ -27,6 +27,7 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
   std::snprintf(out, size, "%.*s", static_cast<int>(target.size()), target.data());
 }
 int compute_capability(const gpuDeviceProp&) { return 0; }
+int generation(const gpuDeviceProp&) { return 0; }
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlock; }
 
 void write_uuid(int device, const gpuDeviceProp&, uint8_t* out) {

@@ -19,6 +19,7 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
   std::snprintf(out, size, "sm_%d%d", properties.major, properties.minor);
 }
 int compute_capability(const gpuDeviceProp& properties) { return properties.major * 10 + properties.minor; }
+int generation(const gpuDeviceProp&) { return 0; }  // none of their kernels is here
 
 size_t max_shared_memory(int device, const gpuDeviceProp& properties) {
   int size = 0;

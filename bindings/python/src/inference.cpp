@@ -32,6 +32,7 @@ void describe(const Call& c, SpecKey& key) {
     for (int32_t d = 0; d < t.ndim; ++d) add(static_cast<uint64_t>(t.shape[d]));
     for (int32_t d = 0; t.strides != nullptr && d < t.ndim; ++d) add(static_cast<uint64_t>(t.strides[d]));
   }
+  add(c.wanted);
   for (uint64_t at = 0; !bound && at < size; at += 8) {
     uint64_t word = 0;
     std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, size - at));

@@ -180,6 +180,14 @@ PyObject* op_from_blob(PyObject*, PyObject* arguments) {
 
 PyObject* abi(PyObject*, PyObject*) { return Py_BuildValue("sI", nw_version(), nw_abi_major()); }
 
+// False of a module that some thread is still importing.
+bool is_complete(PyObject* module) {
+  const Ref spec(PyObject_GetAttrString(module, "__spec__"));
+  const Ref initializing(spec ? PyObject_GetAttrString(spec.get(), "_initializing") : nullptr);
+  PyErr_Clear();
+  return !initializing || PyObject_IsTrue(initializing.get()) == 0;
+}
+
 }  // namespace
 
 nw_runtime* runtime() {
@@ -206,8 +214,7 @@ PyObject* imported(const char* name) {
 
 Ref import_attribute(const char* module, const char* name) {
   PyObject* const known = imported(module);  // which takes a tenth of the time of an import that finds it
-  if (Ref attribute(known == nullptr ? nullptr : PyObject_GetAttrString(known, name)); attribute) return attribute;
-  PyErr_Clear();  // another thread is still importing it
+  if (known != nullptr && is_complete(known)) return Ref(PyObject_GetAttrString(known, name));
   const Ref found(PyImport_ImportModule(module));
   return Ref(found ? PyObject_GetAttrString(found.get(), name) : nullptr);
 }

@@ -23,7 +23,7 @@ struct Declaration {
   bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
 };
 
-// What outputs are inferred from: of every input dtype, device, alignment, shape and strides; and the params.
+// What calls alike have in common: of every input dtype, device, alignment, shape and strides; the outputs wanted; and the params.
 struct SpecKey {
   static constexpr size_t kWords = NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + 32;
   uint64_t words[kWords];
