@@ -199,8 +199,7 @@ class MmaPart final : public Part {
 }  // namespace
 
 std::unique_ptr<Part> plan_mma(const CorrelationProblem& problem) {
-  if (problem.device->generation < 80 || size_of(problem.dtype) != 2 || !problem.aligned() || problem.c.ins == 0)
-    return nullptr;
+  if (problem.device->generation < 80 || size_of(problem.dtype) != 2 || !problem.aligned() || problem.c.ins == 0) return nullptr;
   auto part = std::make_unique<MmaPart>(problem);
   return part->fits() ? std::move(part) : nullptr;
 }
