@@ -1,11 +1,11 @@
 // Several devices: lavapipe's manifest under two names stands for two drivers, and each of them has a physical device.
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 
+#include "environment.h"
 #include "opened.h"
 #include "runtime.h"
 
@@ -13,22 +13,6 @@ namespace narrows::vulkan::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-// An environment variable for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 std::string lavapipe_manifest() {
   for (const char* folder : {"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"}) {
@@ -44,7 +28,7 @@ class TwoDrivers {
  public:
   TwoDrivers() : folder_(fs::temp_directory_path() / ("narrows-drivers-" + std::to_string(getpid()))) {
     const std::string manifest = lavapipe_manifest();
-    if (manifest.empty()) SKIP("Mesa's lavapipe is not installed");
+    if (manifest.empty()) SKIP("two drivers are made of Mesa's lavapipe, which is not installed (mesa-vulkan-drivers)");
     fs::create_directory(folder_);
     const fs::path one = folder_ / "one.json", two = folder_ / "two.json";
     fs::copy_file(manifest, one);
@@ -58,7 +42,7 @@ class TwoDrivers {
 
  private:
   const fs::path folder_;
-  std::optional<Variable> files_, names_;
+  std::optional<EnvironmentVariable> files_, names_;
 };
 
 // 1000 floats on a device.
@@ -139,7 +123,7 @@ TEST_CASE("devices: NARROWS_VULKAN_DEVICE leaves one of two, as number 0", "[dev
   const std::vector<VkPhysicalDevice> all = loader->physical_devices();
   REQUIRE(all.size() == 2);
   for (const size_t index : {0, 1}) {
-    const Variable chosen("NARROWS_VULKAN_DEVICE", std::to_string(index));
+    const EnvironmentVariable chosen("NARROWS_VULKAN_DEVICE", std::to_string(index));
     CHECK(loader->physical_devices() == std::vector<VkPhysicalDevice>{all[index]});
     const Runtime rt;
     nw_vulkan_device seen{};
@@ -147,7 +131,7 @@ TEST_CASE("devices: NARROWS_VULKAN_DEVICE leaves one of two, as number 0", "[dev
     CHECK(rt.vulkan->device(rt.vulkan->self, 0, &seen, nullptr) == NW_OK);
     CHECK(rt.vulkan->device(rt.vulkan->self, 1, &seen, nullptr) == NW_INVALID);
   }
-  const Variable chosen("NARROWS_VULKAN_DEVICE", "2");
+  const EnvironmentVariable chosen("NARROWS_VULKAN_DEVICE", "2");
   CHECK(refusal([&] { (void)loader->physical_devices(); }).find("expected an index below 2") != std::string::npos);
 }
 

@@ -1,17 +1,11 @@
 // Faults: drivers that run out of memory, lose the device or stand still. A test puts its own function into the device's table.
-#include <cstdlib>
 #include <utility>
 
+#include "environment.h"
 #include "opened.h"
 
 namespace narrows::vulkan::test {
 namespace {
-
-struct EnvironmentVariable {
-  EnvironmentVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~EnvironmentVariable() { unsetenv(name_); }
-  const char* name_;
-};
 
 // The driver's function, and how many more calls of it succeed.
 int g_good_calls = 0;
