@@ -141,7 +141,8 @@ def load_versions(folder, vendor, versions):
     for version in versions:
         text = SOURCE.replace("inline.scale/1", f"{vendor}.scale/{version}").replace("1.0", f"{version}.0")
         source = folder / f"v{version}.cpp"
-        source.write_text(text.replace('PLUGIN("inline"', f'PLUGIN("{vendor}{version}"'))  # of one name, the last would hide the others
+        # Of one name, the last would hide the others.
+        source.write_text(text.replace('PLUGIN("inline"', f'PLUGIN("{vendor}{version}"'))
         narrows.load(narrows.build(source))
 
 
