@@ -55,7 +55,13 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
       for (int64_t w = 0; w < kWhole; ++w) {
         V v[kInputs] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
         for (size_t k = 0; k < kInputs; ++k)
-          if (Reads >> k & 1) v[k] = LoadAs(d, a[k] + (i + w * lanes) * step[k]);
+          if (Reads >> k & 1) {
+            if (w == 0) __builtin_prefetch(a[k] + (i + PF / int64_t(sizeof(S))) * step[k]);
+            v[k] = LoadAs(d, a[k] + (i + w * lanes) * step[k]);
+          }
+#ifdef PFW
+        if (!streamed && w == 0) __builtin_prefetch(o + i + PF / int64_t(sizeof(S)), 1);
+#endif
         result[w] = f(v);
       }
       StoreWhole<streamed()>(d, result, o + i);
