@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -271,8 +272,8 @@ HWY_INLINE V polynomial_part(const double (&c)[N], const V* power) {
 }
 template <size_t N, class V>
 HWY_INLINE V polynomial(const double (&c)[N], V x) {
-  V power[4] = {x};
-  for (size_t i = 1; i < 4; ++i) power[i] = hn::Mul(power[i - 1], power[i - 1]);
+  V power[5] = {x};
+  for (size_t i = 1; i < 5; ++i) power[i] = hn::Mul(power[i - 1], power[i - 1]);
   return polynomial_part<0, 1>(c, power);
 }
 
@@ -289,11 +290,11 @@ constexpr Terms<N> stretched(const double (&c)[N]) {
   return terms;
 }
 
-// exp(hx) = 2^n (1 + r*slope), where hx = n ln(2) + hr, h = Halves/2: adding and taking away 1.5 * 2^kBits rounds to n and leaves it
+// exp(hx) = 2^n (1 + hr + r^2 rest), where hx = n ln(2) + hr, h = Halves/2: adding and taking away 1.5 * 2^kBits rounds to n and leaves it
 // in the low bits of `shifted`.
 template <class V>
 struct Exponential {
-  V shifted, r, slope;
+  V shifted, r, rest;
 };
 template <int Halves, class K, class V, class... Low>
 HWY_INLINE Exponential<V> reduce_exp(V x, Low... low) {
@@ -307,7 +308,7 @@ HWY_INLINE Exponential<V> reduce_exp(V x, Low... low) {
   else
     r = hn::NegMulAdd(n, set<V>(K::kLn2Low / kFactor), hn::NegMulAdd(n, set<V>(K::kLn2High / kFactor), x));
   (..., (r = hn::Add(r, low)));
-  return {shifted, r, hn::MulAdd(r, polynomial(kTerms.c, r), set<V>(kFactor))};
+  return {shifted, r, polynomial(kTerms.c, r)};
 }
 template <class K, class V>
 HWY_INLINE V times_power_of_2(V a, V shifted) {
@@ -318,7 +319,8 @@ HWY_INLINE V times_power_of_2(V a, V shifted) {
 template <int Halves, class K, class V, class... Low>
 HWY_INLINE V exp_near(V x, Low... low) {
   const Exponential<V> e = reduce_exp<Halves, K>(x, low...);
-  return times_power_of_2<K>(hn::MulAdd(e.r, e.slope, set<V>(1)), e.shifted);
+  const V slope = hn::MulAdd(e.r, e.rest, set<V>(Halves * 0.5));
+  return times_power_of_2<K>(hn::MulAdd(e.r, slope, set<V>(1)), e.shifted);
 }
 template <class S = void, class V>
 HWY_INLINE V exp_(V a) {
@@ -328,19 +330,25 @@ HWY_INLINE V exp_(V a) {
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::exp_(a));
 }
 
-// tanh(|a|) = -e/(e + 2), e = exp(-2|a|) - 1 = 2^n r*slope + (2^n - 1).
+// exp(hx) - 1 = 2^n (hr + r^2 rest) + (2^n - 1), in the same range.
+template <int Halves, class K, class V>
+HWY_INLINE V expm1_near(V x) {
+  const V one = set<V>(1);
+  const Exponential<V> e = reduce_exp<Halves, K>(x);
+  const V power = times_power_of_2<K>(one, e.shifted);
+  const V near_0 = hn::MulAdd(hn::Mul(e.r, e.r), e.rest, hn::Mul(e.r, set<V>(Halves * 0.5)));
+  return hn::MulAdd(power, near_0, hn::Sub(power, one));
+}
+// tanh(|a|) = -e/(e + 2), e = exp(-2|a|) - 1.
 template <class S = void, class V>
 HWY_INLINE V tanh_(V a) {
   using K = FitOf<S, V>;
-  const V size = hn::Abs(a), limit = set<V>(K::kTanhOne), one = set<V>(1);
-  const Exponential<V> e = reduce_exp<-4, K>(pick(hn::Gt(size, limit), limit, size));
-  const V power = times_power_of_2<K>(one, e.shifted);
-  const V minus_1 = hn::MulAdd(power, hn::Mul(e.r, e.slope), hn::Sub(power, one));
-  return hn::CopySign(hn::Div(minus_1, hn::Add(minus_1, set<V>(2))), a);
+  const V size = hn::Abs(a), limit = set<V>(K::kTanhOne);
+  const V e = expm1_near<-4, K>(pick(hn::Gt(size, limit), limit, size));
+  return hn::CopySign(hn::Div(e, hn::Add(e, set<V>(2))), a);
 }
 
-// A number = 2^n (1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1, for one that is `near`: normal and positive. n is read from the
-// exponent of the number over sqrt(1/2), as the low bits of 2^kBits + n + bias.
+// A number = 2^n (1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1, for one that is `near`: normal and positive.
 template <class V>
 struct Split {
   V n, f;
@@ -349,17 +357,20 @@ struct Split {
 template <class V>
 HWY_INLINE Split<V> split_exponent(V a) {
   using T = Lane<V>;
-  using Bits = hwy::UnsignedFromSize<sizeof(T)>;
-  constexpr hn::RebindToUnsigned<TagOf<V>> du;
+  using Bits = hwy::SignedFromSize<sizeof(T)>;
+  using Limits = std::numeric_limits<T>;
+  constexpr TagOf<V> d;
+  constexpr hn::RebindToSigned<TagOf<V>> di;
   constexpr int kBits = Fit<T>::kBits;
-  constexpr T kOne = 1, kRoot = static_cast<T>(0.707106781186547524400844362105L), kWhole = kBits == 23 ? 0x1p23 : 0x1p52;
-  constexpr Bits one = std::bit_cast<Bits>(kOne), root = std::bit_cast<Bits>(kRoot), fraction = (Bits{1} << kBits) - 1;
-  const auto quotient = hn::Add(hn::BitCast(du, a), hn::Set(du, one - root));
-  const auto exponent = hn::Or(hn::ShiftRight<kBits>(quotient), hn::Set(du, std::bit_cast<Bits>(kWhole)));
-  const auto mantissa = hn::Add(hn::And(quotient, hn::Set(du, fraction)), hn::Set(du, root));
-  const auto near = hn::And(hn::Ge(a, set<V>(std::numeric_limits<T>::min())), hn::Le(a, set<V>(std::numeric_limits<T>::max())));
-  return {hn::Sub(hn::BitCast(TagOf<V>(), exponent), hn::Set(TagOf<V>(), kWhole + static_cast<T>(one >> kBits))),
-          hn::Sub(hn::BitCast(TagOf<V>(), mantissa), set<V>(1)), near};
+  constexpr Bits kRoot = std::bit_cast<Bits>(static_cast<T>(0.707106781186547524400844362105L)), kExponent = -(Bits{1} << kBits);
+  const auto bits = hn::BitCast(di, a), quotient = hn::Sub(bits, hn::Set(di, kRoot));  // its exponent is n
+  const V whole = hn::ConvertTo(d, hn::ShiftRight<kBits>(quotient));
+  const V fraction = hn::BitCast(d, hn::Sub(bits, hn::And(quotient, hn::Set(di, kExponent))));
+  // In one comparison: sums wrap, and that of the least normal number becomes the least.
+  constexpr Bits kNormal = std::bit_cast<Bits>(Limits::min()), kInfinity = std::bit_cast<Bits>(Limits::infinity());
+  const auto wrapped = hn::Add(bits, hn::Set(di, std::numeric_limits<Bits>::max() - kNormal + 1));
+  const auto near = hn::Lt(wrapped, hn::Set(di, std::numeric_limits<Bits>::min() + (kInfinity - kNormal)));
+  return {whole, hn::Sub(fraction, set<V>(1)), hn::RebindMask(d, near)};
 }
 // log(1 + f) = 2 artanh(s), s = f/(2 + f); as f - s(f - ...), in which the part that is exact is the largest.
 template <class S = void, class V>
@@ -401,13 +412,20 @@ HWY_INLINE V cos_(V a) {
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
 }
 
+// erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial. For f64 that would be long: a quotient of polynomials.
 template <class S = void, class V>
 HWY_INLINE V erf_(V a) {
   using K = FitOf<S, V>;
-  const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size), z = hn::Mul(y, y);
-  const V over = hn::Mul(y, polynomial(K::kErfOver, z));
-  return hn::CopySign(hn::Div(over, polynomial(K::kErfUnder, z)), a);
+  const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size);
+  if constexpr (K::kBits == 52) {
+    const V z = hn::Mul(y, y), over = hn::MulAdd(y, polynomial(K::kErfOver, z), y);
+    return hn::CopySign(hn::Div(over, polynomial(K::kErfUnder, z)), a);
+  } else {
+    const V w = hn::NegMulSub(y, polynomial(K::kErf, y), y);
+    return hn::CopySign(expm1_near<2, K>(w), a);
+  }
 }
+
 // A product with its rounding error, of few instructions if they are fused.
 template <class V>
 HWY_INLINE Pair<V> fused_product(V a, V b) {
@@ -534,7 +552,7 @@ HWY_INLINE Normal<V> normal(V a) {
   const V w = hn::Div(set<V>(0.5), hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(K::kShift)));
   V tail = hn::Mul(hn::Mul(e, w), polynomial(K::kTail, hn::NegMulAdd(set<V>(4 * K::kShift), w, set<V>(1))));
   if constexpr (sizeof(Lane<V>) == 8) {  // near 0 it is some units off, which f32 forgives
-    const V slope = hn::Mul(polynomial(K::kErf, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
+    const V slope = hn::Mul(polynomial(K::kErfSmall, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
     tail = pick(hn::Lt(x, set<V>(0.75)), hn::NegMulAdd(x, slope, set<V>(0.5)), tail);
   }
   return {tail, e, hn::Le(x, set<V>(K::kErfcNear * kSqrt2))};
