@@ -412,18 +412,12 @@ HWY_INLINE V cos_(V a) {
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
 }
 
-// erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial. For f64 that would be long: a quotient of polynomials.
+// erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial.
 template <class S = void, class V>
 HWY_INLINE V erf_(V a) {
   using K = FitOf<S, V>;
   const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size);
-  if constexpr (K::kBits == 52) {
-    const V z = hn::Mul(y, y), over = hn::MulAdd(y, polynomial(K::kErfOver, z), y);
-    return hn::CopySign(hn::Div(over, polynomial(K::kErfUnder, z)), a);
-  } else {
-    const V w = hn::NegMulSub(y, polynomial(K::kErf, y), y);
-    return hn::CopySign(expm1_near<2, K>(w), a);
-  }
+  return hn::CopySign(expm1_near<2, K>(hn::NegMulSub(y, polynomial(K::kErf, y), y)), a);
 }
 
 // A product with its rounding error, of few instructions if they are fused.
