@@ -7,6 +7,7 @@
 #define NARROWS_ELEMENTWISE_MAP_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "convert-inl.h"
@@ -60,7 +61,7 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
         for (size_t k = 0; k < kInputs; ++k)
           if (Reads >> k & 1) {
             const S* p = a[k] + (i + w * lanes) * step[k];
-            if (Long && w == 0) hn::Prefetch(p + kAhead * step[k]);
+            if (Long && w == 0) hwy::Prefetch(p + kAhead * step[k]);
             v[k] = LoadAs(d, p);
           }
         result[w] = f(v);
