@@ -15,33 +15,33 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Kernels of functions of vectors.
-#define NARROWS_MAP1(Name, length, expression)                        \
-  template <class S>                                                  \
-  void Name(const Run& run) {                                         \
-    using V = Vector<Accumulate<S>>;                                  \
+#define NARROWS_MAP1(Name, length, expression)                                \
+  template <class S>                                                          \
+  void Name(const Run& run) {                                                 \
+    using V = Vector<Accumulate<S>>;                                          \
     map_vectors<1, S, length>(run, [alpha = run.alpha](const V* v) HWY_ATTR { \
-      const V a = v[0], zero = set<V>(0), one = set<V>(1);            \
-      (void)alpha, (void)zero, (void)one;                             \
-      return expression;                                              \
-    });                                                               \
+      const V a = v[0], zero = set<V>(0), one = set<V>(1);                    \
+      (void)alpha, (void)zero, (void)one;                                     \
+      return expression;                                                      \
+    });                                                                       \
   }
 #define NARROWS_MAP2(Name, length, expression)               \
-  template <class S>                                 \
-  void Name(const Run& run) {                        \
-    using V = Vector<Accumulate<S>>;                 \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = Vector<Accumulate<S>>;                         \
     map_vectors<3, S, length>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1];                    \
-      return expression;                             \
-    });                                              \
+      const V a = v[0], b = v[1];                            \
+      return expression;                                     \
+    });                                                      \
   }
 #define NARROWS_MAP3(Name, length, expression)               \
-  template <class S>                                 \
-  void Name(const Run& run) {                        \
-    using V = Vector<Accumulate<S>>;                 \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = Vector<Accumulate<S>>;                         \
     map_vectors<7, S, length>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1], c = v[2];          \
-      return expression;                             \
-    });                                              \
+      const V a = v[0], b = v[1], c = v[2];                  \
+      return expression;                                     \
+    });                                                      \
   }
 #define NARROWS_BY_STORAGE(name)    \
   [&]() HWY_ATTR {                  \

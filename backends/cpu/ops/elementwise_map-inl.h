@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Applies f to vectors of the inputs whose bits are in Reads, from left to right; the others are 0. S is how an element is stored;
-// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, so few vectors are
-// under way at once that each would wait for memory: the inputs are fetched ahead, which is work for nothing where f is an
+// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, so few vectors
+// are under way at once that each would wait for memory: the inputs are fetched ahead, which is work for nothing where f is an
 // instruction or two.
 constexpr bool kShort = false, kLong = true;
 template <unsigned Reads, class S, bool Long = kShort, class F>

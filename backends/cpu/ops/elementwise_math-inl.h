@@ -290,8 +290,8 @@ constexpr Terms<N> stretched(const double (&c)[N]) {
   return terms;
 }
 
-// exp(hx) = 2^n (1 + hr + r^2 rest), where hx = n ln(2) + hr, h = Halves/2: adding and taking away 1.5 * 2^kBits rounds to n and leaves it
-// in the low bits of `shifted`.
+// exp(hx) = 2^n (1 + hr + r^2 rest), where hx = n ln(2) + hr, h = Halves/2: adding and taking away 1.5 * 2^kBits rounds to n and
+// leaves it in the low bits of `shifted`.
 template <class V>
 struct Exponential {
   V shifted, r, rest;
@@ -319,8 +319,11 @@ HWY_INLINE V times_power_of_2(V a, V shifted) {
 template <int Halves, class K, class V, class... Low>
 HWY_INLINE V exp_near(V x, Low... low) {
   const Exponential<V> e = reduce_exp<Halves, K>(x, low...);
-  const V slope = hn::MulAdd(e.r, e.rest, set<V>(Halves * 0.5));
-  return times_power_of_2<K>(hn::MulAdd(e.r, slope, set<V>(1)), e.shifted);
+  const V h = set<V>(Halves * 0.5), one = set<V>(1);
+  // The second form is for where a product is rounded before it is added: of what is added to 1, less is.
+  const V p = HWY_NATIVE_FMA ? hn::MulAdd(e.r, hn::MulAdd(e.r, e.rest, h), one)
+                             : hn::Add(hn::MulAdd(hn::Mul(e.r, e.r), e.rest, hn::Mul(e.r, h)), one);
+  return times_power_of_2<K>(p, e.shifted);
 }
 template <class S = void, class V>
 HWY_INLINE V exp_(V a) {
@@ -430,8 +433,8 @@ HWY_INLINE Pair<V> fused_product(V a, V b) {
   return product(a, b);
 #endif
 }
-// 2^(b log2(a)). The logarithm has to be exact to as many bits more as the power's exponent has: f32 has it in two parts, where half
-// precision has bits to spare, and f64 leaves it to SLEEF.
+// 2^(b log2(a)). The logarithm has to be exact to as many bits more as the power's exponent has: f32 has it in two parts, where
+// half precision has bits to spare, and f64 leaves it to SLEEF.
 template <class S = void, class V>
 HWY_INLINE V pow_(V a, V b) {
   using K = FitOf<S, V>;
