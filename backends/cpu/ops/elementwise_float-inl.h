@@ -15,33 +15,33 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Kernels of functions of vectors.
-#define NARROWS_MAP1(Name, expression)                                \
-  template <class S>                                                  \
-  void Name(const Run& run) {                                         \
-    using V = Vector<Accumulate<S>>;                                  \
-    map_vectors<1, S>(run, [alpha = run.alpha](const V* v) HWY_ATTR { \
-      const V a = v[0], zero = set<V>(0), one = set<V>(1);            \
-      (void)alpha, (void)zero, (void)one;                             \
-      return expression;                                              \
-    });                                                               \
+#define NARROWS_MAP1(Name, length, expression)                                \
+  template <class S>                                                          \
+  void Name(const Run& run) {                                                 \
+    using V = Vector<Accumulate<S>>;                                          \
+    map_vectors<1, S, length>(run, [alpha = run.alpha](const V* v) HWY_ATTR { \
+      const V a = v[0], zero = set<V>(0), one = set<V>(1);                    \
+      (void)alpha, (void)zero, (void)one;                                     \
+      return expression;                                                      \
+    });                                                                       \
   }
-#define NARROWS_MAP2(Name, expression)               \
-  template <class S>                                 \
-  void Name(const Run& run) {                        \
-    using V = Vector<Accumulate<S>>;                 \
-    map_vectors<3, S>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1];                    \
-      return expression;                             \
-    });                                              \
+#define NARROWS_MAP2(Name, length, expression)               \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = Vector<Accumulate<S>>;                         \
+    map_vectors<3, S, length>(run, [](const V* v) HWY_ATTR { \
+      const V a = v[0], b = v[1];                            \
+      return expression;                                     \
+    });                                                      \
   }
-#define NARROWS_MAP3(Name, expression)               \
-  template <class S>                                 \
-  void Name(const Run& run) {                        \
-    using V = Vector<Accumulate<S>>;                 \
-    map_vectors<7, S>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1], c = v[2];          \
-      return expression;                             \
-    });                                              \
+#define NARROWS_MAP3(Name, length, expression)               \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = Vector<Accumulate<S>>;                         \
+    map_vectors<7, S, length>(run, [](const V* v) HWY_ATTR { \
+      const V a = v[0], b = v[1], c = v[2];                  \
+      return expression;                                     \
+    });                                                      \
   }
 #define NARROWS_BY_STORAGE(name)    \
   [&]() HWY_ATTR {                  \
@@ -50,61 +50,61 @@ namespace narrows::cpu::HWY_NAMESPACE {
     else                            \
       return sleef::name##_(a);     \
   }()
-NARROWS_MAP1(map_neg, hn::Neg(a))
-NARROWS_MAP1(map_abs, hn::Abs(a))
-NARROWS_MAP1(map_sign, sign_(a))
-NARROWS_MAP1(map_square, hn::Mul(a, a))
-NARROWS_MAP1(map_relu, pick(hn::Le(a, zero), zero, a))
-NARROWS_MAP1(map_floor, rounded(a, hn::Floor(a)))
-NARROWS_MAP1(map_ceil, rounded(a, hn::Ceil(a)))
-NARROWS_MAP1(map_round, rounded(a, hn::Round(a)))
-NARROWS_MAP1(map_trunc, rounded(a, hn::Trunc(a)))
-NARROWS_MAP1(map_reciprocal, hn::Div(one, a))
-NARROWS_MAP2(map_add, hn::Add(a, b))
-NARROWS_MAP2(map_sub, hn::Sub(a, b))
-NARROWS_MAP2(map_mul, hn::Mul(a, b))
-NARROWS_MAP2(map_div, hn::Div(a, b))
-NARROWS_MAP2(map_maximum, maximum_(a, b))
-NARROWS_MAP2(map_minimum, minimum_(a, b))
-NARROWS_MAP2(map_copysign, hn::CopySign(a, b))
-NARROWS_MAP3(map_fma, hn::MulAdd(a, b, c))
-NARROWS_MAP3(map_clamp, minimum_(maximum_(a, b), c))
-NARROWS_MAP1(map_sqrt, hn::Sqrt(a))
-NARROWS_MAP1(map_rsqrt, hn::Div(one, hn::Sqrt(a)))
-NARROWS_MAP1(map_cbrt, sleef::cbrt_(a))
-NARROWS_MAP1(map_exp, exp_(a))
-NARROWS_MAP1(map_exp2, sleef::exp2_(a))
-NARROWS_MAP1(map_expm1, sleef::expm1_(a))
-NARROWS_MAP1(map_log, NARROWS_BY_STORAGE(log))
-NARROWS_MAP1(map_log2, sleef::log2_(a))
-NARROWS_MAP1(map_log10, sleef::log10_(a))
-NARROWS_MAP1(map_log1p, log1p_(a))
-NARROWS_MAP1(map_sin, NARROWS_BY_STORAGE(sin))
-NARROWS_MAP1(map_cos, NARROWS_BY_STORAGE(cos))
-NARROWS_MAP1(map_tan, NARROWS_BY_STORAGE(tan))
-NARROWS_MAP1(map_asin, NARROWS_BY_STORAGE(asin))
-NARROWS_MAP1(map_acos, NARROWS_BY_STORAGE(acos))
-NARROWS_MAP1(map_atan, NARROWS_BY_STORAGE(atan))
-NARROWS_MAP1(map_sinh, sinh_(a))
-NARROWS_MAP1(map_cosh, cosh_(a))
-NARROWS_MAP1(map_tanh, NARROWS_BY_STORAGE(tanh))
-NARROWS_MAP1(map_asinh, asinh_(a))
-NARROWS_MAP1(map_acosh, acosh_(a))
-NARROWS_MAP1(map_atanh, sleef::atanh_(a))
-NARROWS_MAP1(map_sigmoid, sigmoid(a))
-NARROWS_MAP1(map_elu, elu(a, set<V>(alpha)))
-NARROWS_MAP1(map_gelu, gelu(a))
-NARROWS_MAP1(map_gelu_tanh, gelu_tanh(a))
-NARROWS_MAP1(map_silu, silu(a))
-NARROWS_MAP1(map_softplus, softplus(a))
-NARROWS_MAP1(map_erf, erf_(a))
-NARROWS_MAP1(map_erfc, sleef::erfc_(a))
-NARROWS_MAP2(map_pow, pow_(a, b))
-NARROWS_MAP2(map_atan2, sleef::atan2_(a, b))
-NARROWS_MAP2(map_hypot, sleef::hypot_(a, b))
-NARROWS_MAP2(map_fmod, fmod_(a, b))
-NARROWS_MAP2(map_remainder, remainder_(a, b))
-NARROWS_MAP2(map_logaddexp, logaddexp(a, b))
+NARROWS_MAP1(map_neg, kShort, hn::Neg(a))
+NARROWS_MAP1(map_abs, kShort, hn::Abs(a))
+NARROWS_MAP1(map_sign, kShort, sign_(a))
+NARROWS_MAP1(map_square, kShort, hn::Mul(a, a))
+NARROWS_MAP1(map_relu, kShort, pick(hn::Le(a, zero), zero, a))
+NARROWS_MAP1(map_floor, kShort, rounded(a, hn::Floor(a)))
+NARROWS_MAP1(map_ceil, kShort, rounded(a, hn::Ceil(a)))
+NARROWS_MAP1(map_round, kShort, rounded(a, hn::Round(a)))
+NARROWS_MAP1(map_trunc, kShort, rounded(a, hn::Trunc(a)))
+NARROWS_MAP1(map_reciprocal, kShort, hn::Div(one, a))
+NARROWS_MAP2(map_add, kShort, hn::Add(a, b))
+NARROWS_MAP2(map_sub, kShort, hn::Sub(a, b))
+NARROWS_MAP2(map_mul, kShort, hn::Mul(a, b))
+NARROWS_MAP2(map_div, kShort, hn::Div(a, b))
+NARROWS_MAP2(map_maximum, kShort, maximum_(a, b))
+NARROWS_MAP2(map_minimum, kShort, minimum_(a, b))
+NARROWS_MAP2(map_copysign, kShort, hn::CopySign(a, b))
+NARROWS_MAP3(map_fma, kShort, hn::MulAdd(a, b, c))
+NARROWS_MAP3(map_clamp, kShort, minimum_(maximum_(a, b), c))
+NARROWS_MAP1(map_sqrt, kShort, hn::Sqrt(a))
+NARROWS_MAP1(map_rsqrt, kShort, hn::Div(one, hn::Sqrt(a)))
+NARROWS_MAP1(map_cbrt, kLong, sleef::cbrt_(a))
+NARROWS_MAP1(map_exp, kLong, exp_<S>(a))
+NARROWS_MAP1(map_exp2, kLong, sleef::exp2_(a))
+NARROWS_MAP1(map_expm1, kLong, sleef::expm1_(a))
+NARROWS_MAP1(map_log, kLong, log_<S>(a))
+NARROWS_MAP1(map_log2, kLong, sleef::log2_(a))
+NARROWS_MAP1(map_log10, kLong, sleef::log10_(a))
+NARROWS_MAP1(map_log1p, kLong, log1p_(a))
+NARROWS_MAP1(map_sin, kLong, sin_<S>(a))
+NARROWS_MAP1(map_cos, kLong, cos_<S>(a))
+NARROWS_MAP1(map_tan, kLong, NARROWS_BY_STORAGE(tan))
+NARROWS_MAP1(map_asin, kLong, NARROWS_BY_STORAGE(asin))
+NARROWS_MAP1(map_acos, kLong, NARROWS_BY_STORAGE(acos))
+NARROWS_MAP1(map_atan, kLong, NARROWS_BY_STORAGE(atan))
+NARROWS_MAP1(map_sinh, kLong, sinh_(a))
+NARROWS_MAP1(map_cosh, kLong, cosh_(a))
+NARROWS_MAP1(map_tanh, kLong, tanh_<S>(a))
+NARROWS_MAP1(map_asinh, kLong, asinh_(a))
+NARROWS_MAP1(map_acosh, kLong, acosh_(a))
+NARROWS_MAP1(map_atanh, kLong, sleef::atanh_(a))
+NARROWS_MAP1(map_sigmoid, kLong, sigmoid<S>(a))
+NARROWS_MAP1(map_elu, kLong, elu(a, set<V>(alpha)))
+NARROWS_MAP1(map_gelu, kLong, gelu<S>(a))
+NARROWS_MAP1(map_gelu_tanh, kLong, gelu_tanh(a))
+NARROWS_MAP1(map_silu, kLong, silu(a))
+NARROWS_MAP1(map_softplus, kLong, softplus(a))
+NARROWS_MAP1(map_erf, kLong, erf_<S>(a))
+NARROWS_MAP1(map_erfc, kLong, sleef::erfc_(a))
+NARROWS_MAP2(map_pow, kLong, pow_<S>(a, b))
+NARROWS_MAP2(map_atan2, kLong, sleef::atan2_(a, b))
+NARROWS_MAP2(map_hypot, kLong, sleef::hypot_(a, b))
+NARROWS_MAP2(map_fmod, kLong, fmod_(a, b))
+NARROWS_MAP2(map_remainder, kLong, remainder_(a, b))
+NARROWS_MAP2(map_logaddexp, kLong, logaddexp(a, b))
 #undef NARROWS_BY_STORAGE
 #undef NARROWS_MAP1
 #undef NARROWS_MAP2

@@ -37,7 +37,8 @@ template <class V>
 HWY_INLINE V gelu_slope(V a) {
   const V weight = hn::Mul(a, set<V>(0.398942280401432677939946059934));  // a/sqrt(2 pi)
   const Normal<V> n = normal(a);
-  const V usual = hn::MulAdd(weight, n.density, n.cdf);
+  const V cdf = pick(hn::Lt(a, set<V>(0)), n.tail, hn::Sub(set<V>(1), n.tail));
+  const V usual = hn::MulAdd(weight, n.density, cdf);
   if (hn::AllTrue(TagOf<V>(), n.near)) return usual;
   const V density = exp_(hn::Mul(hn::Mul(a, a), set<V>(-0.5)));
   return pick(n.near, usual, hn::Add(hn::Mul(set<V>(0.5), twice_normal_cdf(a)), hn::Mul(weight, density)));
@@ -57,7 +58,7 @@ HWY_INLINE V pow_slope_a(V a, V b) {
 }
 template <class V>
 HWY_INLINE V pow_slope_b(V a, V b) {
-  const V zero = set<V>(0), slope = hn::Mul(pow_(a, b), sleef::log_(a));
+  const V zero = set<V>(0), slope = hn::Mul(pow_(a, b), log_(a));
   return pick(hn::And(hn::Eq(a, zero), hn::Ge(b, zero)), zero, slope);
 }
 // The whole number of times that b was taken from a.
@@ -167,8 +168,8 @@ NARROWS_GRADIENT(GradLog, kG | kA, hn::Div(g, a))
 NARROWS_GRADIENT(GradLog2, kG | kA, hn::Div(g, hn::Mul(a, set<V>(kLn2))))
 NARROWS_GRADIENT(GradLog10, kG | kA, hn::Div(g, hn::Mul(a, set<V>(2.30258509299404568401799145468))))
 NARROWS_GRADIENT(GradLog1p, kG | kA, hn::Div(g, hn::Add(one, a)))
-NARROWS_GRADIENT(GradSin, kG | kA, hn::Mul(g, sleef::cos_(a)))
-NARROWS_GRADIENT(GradCos, kG | kA, hn::Neg(hn::Mul(g, sleef::sin_(a))))
+NARROWS_GRADIENT(GradSin, kG | kA, hn::Mul(g, cos_(a)))
+NARROWS_GRADIENT(GradCos, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
 NARROWS_GRADIENT(GradTan, kG | kA, hn::Mul(g, hn::Add(one, hn::Mul(sleef::tan_(a), sleef::tan_(a)))))
 NARROWS_GRADIENT(GradAsin, kG | kA, hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a))))
 NARROWS_GRADIENT(GradAcos, kG | kA, hn::Neg(hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a)))))

@@ -7,6 +7,7 @@
 #define NARROWS_ELEMENTWISE_MAP_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "convert-inl.h"
@@ -16,8 +17,11 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Applies f to vectors of the inputs whose bits are in Reads, from left to right; the others are 0. S is how an element is stored;
-// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack.
-template <unsigned Reads, class S, class F>
+// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, so few vectors
+// are under way at once that each would wait for memory: the inputs are fetched ahead, which is work for nothing where f is an
+// instruction or two.
+constexpr bool kShort = false, kLong = true;
+template <unsigned Reads, class S, bool Long = kShort, class F>
 HWY_INLINE void map_vectors(const Run& run, F f) {
   using T = Accumulate<S>;
   constexpr hn::ScalableTag<T> d;
@@ -47,7 +51,7 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
       std::copy_n(last, count, o + begin);
     }
   };
-  constexpr int64_t kWhole = kVectorsStored<S>;
+  constexpr int64_t kWhole = kVectorsStored<S>, kAhead = 2048 / static_cast<int64_t>(sizeof(S));
   int64_t i = 0;
   const auto map_wholes = [&](auto streamed) HWY_ATTR {
     for (; i + kWhole * lanes <= n; i += kWhole * lanes) {
@@ -55,7 +59,11 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
       for (int64_t w = 0; w < kWhole; ++w) {
         V v[kInputs] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
         for (size_t k = 0; k < kInputs; ++k)
-          if (Reads >> k & 1) v[k] = LoadAs(d, a[k] + (i + w * lanes) * step[k]);
+          if (Reads >> k & 1) {
+            const S* p = a[k] + (i + w * lanes) * step[k];
+            if (Long && w == 0) hwy::Prefetch(p + kAhead * step[k]);
+            v[k] = LoadAs(d, p);
+          }
         result[w] = f(v);
       }
       StoreWhole<streamed()>(d, result, o + i);

@@ -1,5 +1,6 @@
 // elementwise_math-inl.h -- vectors of f32 or f64: SLEEF's functions for each instruction set, mended where they leave their
-// domain; exp, erf and what is built on them inline, which is faster. A few ULP over the whole range. Step 5 of a tensor's path.
+// domain; exp, log, sin, cos, tanh, erf, pow and what is built on them inline, which is faster, from the tables of
+// elementwise_fits-inl.h. A few ULP over the whole range. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_MATH_INL_H
 #undef NARROWS_ELEMENTWISE_MATH_INL_H
@@ -9,10 +10,13 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
+
+#include "elementwise_fits-inl.h"
 
 // SLEEF's names: function, vector, bound of the error, instruction set. Declared here because sleef.h shows those of the
 // compiler's own instruction set only.
@@ -101,7 +105,6 @@ NARROWS_SLEEF1(acos_, acos, u10)
 NARROWS_SLEEF1(atan_, atan, u10)
 NARROWS_SLEEF1(sinh_, sinh, u10)
 NARROWS_SLEEF1(cosh_, cosh, u10)
-NARROWS_SLEEF1(tanh_, tanh, u10)
 NARROWS_SLEEF1(asinh_, asinh, u10)
 NARROWS_SLEEF1(acosh_, acosh, u10)
 NARROWS_SLEEF1(atanh_, atanh, u10)
@@ -116,14 +119,10 @@ NARROWS_SLEEF2(hypot_, hypot, u05)
 #define NARROWS_SLEEF_HALF(name)                                             \
   extern "C" RawF NARROWS_SLEEF_F32(name, u35)(RawF) __attribute__((const)); \
   HWY_INLINE F name##_half(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, u35)(same_bits<RawF>(a))); }
-NARROWS_SLEEF_HALF(log)
-NARROWS_SLEEF_HALF(sin)
-NARROWS_SLEEF_HALF(cos)
 NARROWS_SLEEF_HALF(tan)
 NARROWS_SLEEF_HALF(asin)
 NARROWS_SLEEF_HALF(acos)
 NARROWS_SLEEF_HALF(atan)
-NARROWS_SLEEF_HALF(tanh)
 #undef NARROWS_SLEEF_HALF
 }  // namespace sleef
 
@@ -248,69 +247,12 @@ HWY_INLINE V acosh_(V a) {
   const auto far = hn::Gt(a, set<V>(kLarge<V> * 0x1p-20));
   return any<V>(far) ? pick(far, hn::Add(sleef::log_(a), set<V>(kLn2)), usual) : usual;
 }
-template <class V>
-HWY_INLINE V pow_(V a, V b) {  // SLEEF's overflows for the largest a to the power of 1
-  return pick(hn::Eq(b, set<V>(1)), a, sleef::pow_(a, b));
-}
 
-// ---- exp and erf ----
+// ---- exp, log, sin, cos, tanh, erf and pow ----
 
-// The polynomials interpolate at Chebyshev's nodes, fitted with 60 digits; from the constant term on.
-template <class T>
-struct Fit;
-template <>
-struct Fit<float> {
-  static constexpr int kBits = 23;
-  static constexpr double kExpNear = 86;  // |x| at which exp(x) is normal by far
-  static constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
-  // (exp(x) - 1 - x)/x^2 on +-ln(2)/2; of exp(x) it is within 1e-8.
-  static constexpr double kExp[] = {0.5, 0.16666576989698775683, 0.041666554617204574203, 0.0083631790527225773704,
-                                    0.0013926183587713494542};
-  // (y + kShift) erfc(y) exp(y^2) on 0..9.4, in (y - kShift)/(y + kShift), within 5.1e-8.
-  static constexpr double kShift = 2;
-  static constexpr double kTail[] = {1.0215827527678612792,    -0.68716093058388715098,    0.27946927526140724938,
-                                     -0.036435891865681237525, -0.021481830991706122265,   0.0064404491541952232810,
-                                     0.0029775059905789182455, -0.00075875056120095187347, -0.00046290516760754898978};
-  static constexpr double kErfcNear = 9.25, kErfOne = 4;  // erf is 1 from here on
-  // erf(y)/y on +-1, in y^2, within 1.3e-9.
-  static constexpr double kErf[] = {1.1283791658483509460,     -0.37612626666720331023,  0.11283594715160217732,
-                                    -0.026854212010626412443,  0.0051890874234339739861, -0.00080168642871658695293,
-                                    0.000078758750626854883411};
-};
-template <>
-struct Fit<double> {
-  static constexpr int kBits = 52;
-  static constexpr double kExpNear = 707;
-  static constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;
-  // Within 1.7e-17.
-  static constexpr double kExp[] = {0.5,
-                                    0.16666666666666667453,
-                                    0.041666666666624127873,
-                                    0.0083333333333300618325,
-                                    0.0013888888917213716901,
-                                    0.00019841269863053616878,
-                                    0.000024801521295954375131,
-                                    2.7557268459997064772e-6,
-                                    2.7620088445409748161e-7,
-                                    2.5100385495510319078e-8};
-  // On 0..26.7, within 4.6e-17.
-  static constexpr double kShift = 3.75;
-  static constexpr double kTail[] = {
-      1.0919229095627890783,      -0.95874157665290954515,   0.73631892522174033243,     -0.49047029120768154550,
-      0.27906204903438334195,     -0.13195540117833510051,   0.049118778602909242896,    -0.012535880046534033320,
-      0.00098633820997180531504,  0.00079482317347338218704, -0.00034864764952752326069, 0.000010593438928041029217,
-      0.000037474689107166638519, -8.9015126179951736742e-6, -3.2963769712462554079e-6,  1.6495245463749851491e-6,
-      2.8954430924441952371e-7,   -2.5314966090746730432e-7, -3.4193006399120216345e-8,  3.0584644531456013014e-8,
-      5.1959874167461485550e-9,   -1.1321607759997182775e-9};
-  static constexpr double kErfcNear = 26.5, kErfOne = 6;
-  // Within 8.1e-18.
-  static constexpr double kErf[] = {1.1283791670955125665,     -0.37612638903183540438,     0.11283791670945006266,
-                                    -0.026866170643237770360,  0.0052239776071164227321,    -0.00085483259753896920806,
-                                    0.00012055294904839707917, -0.000014924736907419660338, 1.6447424703317362410e-6,
-                                    -1.6208483801871705902e-7, 1.3720064546777685604e-8,    -7.7958988270021422416e-10};
-};
-template <class V>
-using FitOf = Fit<Lane<V>>;
+// How an element is stored says how exact a function has to be: S, or a lane of V.
+template <class S, class V>
+using FitOf = Fit<std::conditional_t<std::is_void_v<S>, Lane<V>, S>>;
 
 // The sum of c[First + i*Step] x^i; x squared again and again is in `power`. Halves that do not wait for each other (Estrin): one
 // after the other, the steps of a long polynomial leave a core idle.
@@ -330,64 +272,218 @@ HWY_INLINE V polynomial_part(const double (&c)[N], const V* power) {
 }
 template <size_t N, class V>
 HWY_INLINE V polynomial(const double (&c)[N], V x) {
-  V power[4] = {x};
-  for (size_t i = 1; i < 4; ++i) power[i] = hn::Mul(power[i - 1], power[i - 1]);
+  V power[5] = {x};
+  for (size_t i = 1; i < 5; ++i) power[i] = hn::Mul(power[i - 1], power[i - 1]);
   return polynomial_part<0, 1>(c, power);
 }
 
-// exp(x + low) for |x| up to kExpNear and a tiny low; what is more, and NaN, gives anything. x = n ln(2) + r, where adding and
-// taking away 1.5 * 2^kBits rounds to n and leaves it in the low bits.
-template <class V>
-HWY_INLINE V exp_near(V x, V low) {
-  using K = FitOf<V>;
-  const hn::RebindToSigned<TagOf<V>> di;
-  const V magic = set<V>(K::kBits == 23 ? 0x1.8p23 : 0x1.8p52);
-  const V shifted = hn::MulAdd(x, set<V>(1.44269504088896340735992468100), magic), n = hn::Sub(shifted, magic);
-  const V r = hn::NegMulAdd(n, set<V>(K::kLn2Low), hn::NegMulAdd(n, set<V>(K::kLn2High), x));
-  const V s = hn::Add(r, low);
-  const V p = hn::Add(hn::MulAdd(hn::Mul(s, s), polynomial(K::kExp, s), s), set<V>(1));
-  return hn::BitCast(TagOf<V>(), hn::Add(hn::BitCast(di, p), hn::ShiftLeft<K::kBits>(hn::BitCast(di, shifted))));
+// The terms of c, which begins with x^2, as a polynomial of 2x/Halves.
+template <size_t N>
+struct Terms {
+  double c[N];
+};
+template <int Halves, size_t N>
+constexpr Terms<N> stretched(const double (&c)[N]) {
+  Terms<N> terms{};
+  double power = Halves * 0.5 * Halves * 0.5;
+  for (size_t i = 0; i < N; ++i, power *= Halves * 0.5) terms.c[i] = c[i] * power;
+  return terms;
 }
+
+// exp(hx) = 2^n (1 + hr + r^2 rest), where hx = n ln(2) + hr, h = Halves/2: adding and taking away 1.5 * 2^kBits rounds to n and
+// leaves it in the low bits of `shifted`.
 template <class V>
+struct Exponential {
+  V shifted, r, rest;
+};
+template <int Halves, class K, class V, class... Low>
+HWY_INLINE Exponential<V> reduce_exp(V x, Low... low) {
+  constexpr double kFactor = Halves * 0.5, kLn2 = 0.693147180559945309417232121458;
+  static constexpr auto kTerms = stretched<Halves>(K::kExp);
+  const V magic = set<V>(K::kBits == 23 ? 0x1.8p23 : 0x1.8p52);
+  const V shifted = hn::MulAdd(x, set<V>(1.44269504088896340735992468100 * kFactor), magic), n = hn::Sub(shifted, magic);
+  V r;
+  if constexpr (K::kHalf)
+    r = hn::NegMulAdd(n, set<V>(kLn2 / kFactor), x);
+  else
+    r = hn::NegMulAdd(n, set<V>(K::kLn2Low / kFactor), hn::NegMulAdd(n, set<V>(K::kLn2High / kFactor), x));
+  (..., (r = hn::Add(r, low)));
+  return {shifted, r, polynomial(kTerms.c, r)};
+}
+template <class K, class V>
+HWY_INLINE V times_power_of_2(V a, V shifted) {
+  const hn::RebindToSigned<TagOf<V>> di;
+  return hn::BitCast(TagOf<V>(), hn::Add(hn::BitCast(di, a), hn::ShiftLeft<K::kBits>(hn::BitCast(di, shifted))));
+}
+// exp(h(x + low)), for |hx| up to kExpNear and a tiny low; what is more, and NaN, gives anything.
+template <int Halves, class K, class V, class... Low>
+HWY_INLINE V exp_near(V x, Low... low) {
+  const Exponential<V> e = reduce_exp<Halves, K>(x, low...);
+  const V h = set<V>(Halves * 0.5), one = set<V>(1);
+  // The second form is for where a product is rounded before it is added: of what is added to 1, less is.
+  const V p = HWY_NATIVE_FMA ? hn::MulAdd(e.r, hn::MulAdd(e.r, e.rest, h), one)
+                             : hn::Add(hn::MulAdd(hn::Mul(e.r, e.r), e.rest, hn::Mul(e.r, h)), one);
+  return times_power_of_2<K>(p, e.shifted);
+}
+template <class S = void, class V>
 HWY_INLINE V exp_(V a) {
-  const auto near = hn::Le(hn::Abs(a), set<V>(FitOf<V>::kExpNear));
-  const V usual = exp_near(a, set<V>(0));
+  using K = FitOf<S, V>;
+  const auto near = hn::Le(hn::Abs(a), set<V>(K::kExpNear));
+  const V usual = exp_near<2, K>(a);
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::exp_(a));
 }
 
-// A square with its rounding error.
+// exp(hx) - 1 = 2^n (hr + r^2 rest) + (2^n - 1), in the same range.
+template <int Halves, class K, class V>
+HWY_INLINE V expm1_near(V x) {
+  const V one = set<V>(1);
+  const Exponential<V> e = reduce_exp<Halves, K>(x);
+  const V power = times_power_of_2<K>(one, e.shifted);
+  const V near_0 = hn::MulAdd(hn::Mul(e.r, e.r), e.rest, hn::Mul(e.r, set<V>(Halves * 0.5)));
+  return hn::MulAdd(power, near_0, hn::Sub(power, one));
+}
+// tanh(|a|) = -e/(e + 2), e = exp(-2|a|) - 1.
+template <class S = void, class V>
+HWY_INLINE V tanh_(V a) {
+  using K = FitOf<S, V>;
+  const V size = hn::Abs(a), limit = set<V>(K::kTanhOne);
+  const V e = expm1_near<-4, K>(pick(hn::Gt(size, limit), limit, size));
+  return hn::CopySign(hn::Div(e, hn::Add(e, set<V>(2))), a);
+}
+
+// A number = 2^n (1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1, for one that is `near`: normal and positive.
 template <class V>
-HWY_INLINE Pair<V> square(V a) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-  const V s = hn::Mul(a, a);
-  return {s, hn::MulSub(a, a, s)};
+struct Split {
+  V n, f;
+  decltype(hn::Lt(V(), V())) near;
+};
+template <class V>
+HWY_INLINE Split<V> split_exponent(V a) {
+  using T = Lane<V>;
+  using Bits = hwy::SignedFromSize<sizeof(T)>;
+  using Limits = std::numeric_limits<T>;
+  constexpr TagOf<V> d;
+  constexpr hn::RebindToSigned<TagOf<V>> di;
+  constexpr int kBits = Fit<T>::kBits;
+  constexpr Bits kRoot = std::bit_cast<Bits>(static_cast<T>(0.707106781186547524400844362105L)), kExponent = -(Bits{1} << kBits);
+  const auto bits = hn::BitCast(di, a), quotient = hn::Sub(bits, hn::Set(di, kRoot));  // its exponent is n
+  const V whole = hn::ConvertTo(d, hn::ShiftRight<kBits>(quotient));
+  const V fraction = hn::BitCast(d, hn::Sub(bits, hn::And(quotient, hn::Set(di, kExponent))));
+  // In one comparison: sums wrap, and that of the least normal number becomes the least.
+  constexpr Bits kNormal = std::bit_cast<Bits>(Limits::min()), kInfinity = std::bit_cast<Bits>(Limits::infinity());
+  const auto wrapped = hn::Add(bits, hn::Set(di, std::numeric_limits<Bits>::max() - kNormal + 1));
+  const auto near = hn::Lt(wrapped, hn::Set(di, std::numeric_limits<Bits>::min() + (kInfinity - kNormal)));
+  return {whole, hn::Sub(fraction, set<V>(1)), hn::RebindMask(d, near)};
+}
+// log(1 + f) = 2 artanh(s), s = f/(2 + f); as f - s(f - ...), in which the part that is exact is the largest.
+template <class S = void, class V>
+HWY_INLINE V log_(V a) {
+  using K = FitOf<S, V>;
+  const Split<V> x = split_exponent(a);
+  const V s = hn::Div(x.f, hn::Add(x.f, set<V>(2))), z = hn::Mul(s, s);
+  const V part = hn::Mul(s, hn::NegMulAdd(z, polynomial(K::kLog, z), x.f));
+  const V usual = hn::MulAdd(x.n, set<V>(K::kLn2High), hn::Sub(x.f, hn::NegMulAdd(x.n, set<V>(K::kLn2Low), part)));
+  return hn::AllTrue(TagOf<V>(), x.near) ? usual : pick(x.near, usual, sleef::log_(a));
+}
+
+// sin(|a|), or cos(a): |a| = n pi + r, or (n + 1/2) pi + r, by parts of pi (Cody and Waite). The parity of n is a sign.
+template <bool Cos, class K, class V>
+HWY_INLINE V sin_near(V size) {
+  constexpr hn::RebindToUnsigned<TagOf<V>> du;
+  const V magic = set<V>(K::kBits == 23 ? 0x1.8p23 : 0x1.8p52), over_pi = set<V>(0.318309886183790671537767526745);
+  const V shifted = Cos ? hn::Add(hn::MulAdd(size, over_pi, set<V>(-0.5)), magic) : hn::MulAdd(size, over_pi, magic);
+  V n = hn::Sub(shifted, magic);
+  if constexpr (Cos) n = hn::Add(n, set<V>(0.5));
+  V r = hn::NegMulAdd(n, set<V>(K::kPi[1]), hn::NegMulAdd(n, set<V>(K::kPi[0]), size));
+  if constexpr (!K::kHalf) r = hn::NegMulAdd(n, set<V>(K::kPi[2]), r);
+  const V z = hn::Mul(r, r), sine = hn::MulAdd(hn::Mul(r, z), polynomial(K::kSin, z), r);
+  const V sign = hn::BitCast(TagOf<V>(), hn::ShiftLeft<sizeof(Lane<V>) * 8 - 1>(hn::BitCast(du, shifted)));
+  return Cos ? hn::Neg(hn::Xor(sine, sign)) : hn::Xor(sine, sign);
+}
+template <class S = void, class V>
+HWY_INLINE V sin_(V a) {
+  using K = FitOf<S, V>;
+  const V size = hn::Abs(a), usual = hn::Xor(sin_near<false, K>(size), hn::And(a, hn::SignBit(TagOf<V>())));
+  const auto near = hn::Le(size, set<V>(K::kSinNear));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::sin_(a));
+}
+template <class S = void, class V>
+HWY_INLINE V cos_(V a) {
+  using K = FitOf<S, V>;
+  const V size = hn::Abs(a), usual = sin_near<true, K>(size);
+  const auto near = hn::Le(size, set<V>(K::kSinNear));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
+}
+
+// erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial.
+template <class S = void, class V>
+HWY_INLINE V erf_(V a) {
+  using K = FitOf<S, V>;
+  const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size);
+  return hn::CopySign(expm1_near<2, K>(hn::NegMulSub(y, polynomial(K::kErf, y), y)), a);
+}
+
+// A product with its rounding error, of few instructions if they are fused.
+template <class V>
+HWY_INLINE Pair<V> fused_product(V a, V b) {
+#if HWY_NATIVE_FMA
+  const V p = hn::Mul(a, b);
+  return {p, hn::MulSub(a, b, p)};
 #else
-  return product(a, a);
+  return product(a, b);
 #endif
 }
-// erfc(y) from e = exp(-y^2) and v = 1/(y + kShift): for y from 0 on, and up to where e is normal.
-template <class V>
-HWY_INLINE V erfc_tail(V e, V v) {
-  using K = FitOf<V>;
-  return hn::Mul(hn::Mul(e, v), polynomial(K::kTail, hn::NegMulAdd(set<V>(2 * K::kShift), v, set<V>(1))));
-}
-template <class V>
-HWY_INLINE V erf_(V a) {
-  using K = FitOf<V>;
-  const V size = hn::Abs(a), one = set<V>(1), limit = set<V>(K::kErfOne);
-  const V small = hn::Mul(a, polynomial(K::kErf, hn::Mul(a, a)));
-  const V y = pick(hn::Gt(size, limit), limit, size);
-  const V e = exp_near(hn::Neg(hn::Mul(y, y)), set<V>(0));
-  const V large = hn::CopySign(hn::Sub(one, erfc_tail(e, hn::Div(one, hn::Add(y, set<V>(K::kShift))))), a);
-  return pick(hn::Gt(size, one), large, small);
+// 2^(b log2(a)). The logarithm has to be exact to as many bits more as the power's exponent has: f32 has it in two parts, where
+// half precision has bits to spare, and f64 leaves it to SLEEF.
+template <class S = void, class V>
+HWY_INLINE V pow_(V a, V b) {
+  using K = FitOf<S, V>;
+  const auto far_ = [](V x, V y) HWY_ATTR {  // SLEEF's overflows for the largest a to the power of 1
+    return pick(hn::Eq(y, set<V>(1)), x, sleef::pow_(x, y));
+  };
+  if constexpr (K::kBits == 52) {
+    return far_(a, b);
+  } else {
+    constexpr double kLog2E = 1.44269504088896340735992468100, kLn2 = 0.693147180559945309417232121458;
+    const Split<V> x = split_exponent(a);
+    const V two = set<V>(2), magic = set<V>(0x1.8p23), under = hn::Add(x.f, two);
+    V log, low = hn::Zero(TagOf<V>());
+    if constexpr (K::kHalf) {
+      const V s = hn::Div(x.f, under), z = hn::Mul(s, s);
+      log = hn::MulAdd(s, hn::MulAdd(z, hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)), set<V>(2 * kLog2E)), x.n);
+    } else {
+      const V v = hn::Div(set<V>(1), under), s = hn::Mul(x.f, v), z = hn::Mul(s, s);
+      const Pair<V> back = fused_product(s, under);
+      const V under_low = hn::Sub(x.f, hn::Sub(under, two));
+      const V rest = hn::Sub(hn::Sub(x.f, back.high), hn::MulAdd(s, under_low, back.low));  // f - s(2 + f)
+      const Pair<V> c = constant<V>(2.885390081777926814719849362003784L), main = fused_product(s, c.high);
+      const V series = hn::Mul(hn::Mul(s, z), hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)));
+      const V main_low = hn::Add(main.low, hn::MulAdd(s, c.low, hn::MulAdd(hn::Mul(rest, v), c.high, series)));
+      log = hn::Add(x.n, main.high);
+      low = hn::Add(hn::Sub(main.high, hn::Sub(log, x.n)), main_low);
+    }
+    const Pair<V> p = fused_product(b, log);
+    const V shifted = hn::Add(p.high, magic);
+    V r = hn::Sub(p.high, hn::Sub(shifted, magic));
+    if constexpr (!K::kHalf) r = hn::Add(r, hn::MulAdd(b, low, p.low));
+    const V t = hn::Mul(r, set<V>(kLn2)), slope = hn::MulAdd(t, polynomial(K::kExp, t), set<V>(1));
+    const V usual = times_power_of_2<K>(hn::MulAdd(t, slope, set<V>(1)), shifted);
+    const auto near = hn::And(x.near, hn::Le(hn::Abs(p.high), set<V>(125)));
+    return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_(a, b));
+  }
 }
 
 // ---- functions made of them ----
 
-template <class V>
-HWY_INLINE V sigmoid(V a) {  // from exp(-|a|), so that neither side overflows nor cancels
-  const V one = set<V>(1), z = exp_(hn::Neg(hn::Abs(a)));
-  return hn::Div(pick(hn::Lt(a, set<V>(0)), z, one), hn::Add(one, z));
+template <class S = void, class V>
+HWY_INLINE V sigmoid(V a) {  // far from 0 from exp(-|a|), so that neither side overflows nor cancels
+  using K = FitOf<S, V>;
+  const V one = set<V>(1), size = hn::Abs(a);
+  const auto near = hn::Le(size, set<V>(K::kExpNear));
+  const V usual = hn::Div(one, hn::Add(one, exp_near<-2, K>(a)));
+  if (hn::AllTrue(TagOf<V>(), near)) return usual;
+  const V z = exp_(hn::Neg(size));
+  return pick(near, usual, hn::Div(pick(hn::Lt(a, set<V>(0)), z, one), hn::Add(one, z)));
 }
 // a*sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 template <class V>
@@ -407,7 +503,7 @@ template <class V>
 HWY_INLINE V silu(V a) {
   const V one = set<V>(1), zero = set<V>(0), size = hn::Abs(a);
   const auto near = hn::Le(size, set<V>(kExpLimit<V> - 8));
-  const V z = exp_near(hn::Neg(size), zero);
+  const V z = exp_near<-2, FitOf<void, V>>(size);
   const V usual = hn::Div(hn::Mul(a, pick(hn::Lt(a, zero), z, one)), hn::Add(one, z));
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, times_sigmoid(a, Pair<V>{a, zero}));
 }
@@ -437,31 +533,31 @@ HWY_INLINE V twice_normal_cdf(V a) {
   if (!any<V>(tail)) return usual;
   return pick(tail, hn::Sub(usual, hn::Mul(usual, hn::Mul(hn::Add(x.high, x.high), x.low))), usual);
 }
-// The normal distribution function and its density times sqrt(2 pi), exp(-a^2/2), within `near`.
+// The normal distribution's tail beyond |a|, erfc(|a|/sqrt(2))/2, and its density times sqrt(2 pi), exp(-a^2/2), within `near`.
 template <class V>
 struct Normal {
-  V cdf, density;
+  V tail, density;
   decltype(hn::Le(V(), V())) near;
 };
-template <class V>
+template <class S = void, class V>
 HWY_INLINE Normal<V> normal(V a) {
-  constexpr double kSqrt2 = 1.41421356237309504880168872421, kShift = FitOf<V>::kShift;
-  const V x = hn::Abs(a), minus_half = set<V>(-0.5), one = set<V>(1);
-  const Pair<V> s = square(x);
-  const V e = exp_near(hn::Mul(s.high, minus_half), hn::Mul(s.low, minus_half));
-  const V v = hn::Div(one, hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(kShift)));
-  const V upper = erfc_tail(hn::Mul(e, set<V>(0.5)), v);
-  V cdf = pick(hn::Lt(a, set<V>(0)), upper, hn::Sub(one, upper));
-  if constexpr (sizeof(Lane<V>) == 8) {  // near 0 the tail is some units off, which f32 forgives
-    const V slope = hn::Mul(polynomial(FitOf<V>::kErf, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
-    cdf = pick(hn::Lt(x, set<V>(0.75)), hn::MulAdd(a, slope, set<V>(0.5)), cdf);
+  using K = FitOf<S, V>;
+  constexpr double kSqrt2 = 1.41421356237309504880168872421;
+  const V x = hn::Abs(a);
+  const Pair<V> s = fused_product(a, a);
+  const V e = K::kHalf ? exp_near<-1, K>(s.high) : exp_near<-1, K>(s.high, s.low);
+  const V w = hn::Div(set<V>(0.5), hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(K::kShift)));
+  V tail = hn::Mul(hn::Mul(e, w), polynomial(K::kTail, hn::NegMulAdd(set<V>(4 * K::kShift), w, set<V>(1))));
+  if constexpr (sizeof(Lane<V>) == 8) {  // near 0 it is some units off, which f32 forgives
+    const V slope = hn::Mul(polynomial(K::kErfSmall, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
+    tail = pick(hn::Lt(x, set<V>(0.75)), hn::NegMulAdd(x, slope, set<V>(0.5)), tail);
   }
-  return {cdf, e, hn::Le(x, set<V>(FitOf<V>::kErfcNear * kSqrt2))};
+  return {tail, e, hn::Le(x, set<V>(K::kErfcNear * kSqrt2))};
 }
-template <class V>
-HWY_INLINE V gelu(V a) {
-  const Normal<V> n = normal(a);
-  const V usual = hn::Mul(a, n.cdf);
+template <class S = void, class V>
+HWY_INLINE V gelu(V a) {  // a itself where it is positive, less |a| times the tail
+  const Normal<V> n = normal<S>(a);
+  const V usual = hn::NegMulAdd(hn::Abs(a), n.tail, hn::IfThenZeroElse(hn::Lt(a, set<V>(0)), a));
   if (hn::AllTrue(TagOf<V>(), n.near)) return usual;
   return pick(n.near, usual, hn::Mul(hn::Mul(a, set<V>(0.5)), twice_normal_cdf(a)));
 }
