@@ -205,7 +205,8 @@ void check_small_products(DType dtype, int64_t channels) {
 void check_small_gradients(DType dtype) {
   const Conv1d s{.channels = 20, .length = 70, .filters = 40, .taps = 3, .pad_left = 1, .pad_right = 1};
   const Conv1dCase c{.shape = s, .dtype = dtype};
-  Tensor grad_y(dtype, c.y_dims()), x(dtype, c.x_dims()), w(dtype, c.w_dims()), grad_x(dtype, c.x_dims()), grad_w(dtype, c.w_dims());
+  Tensor grad_y(dtype, c.y_dims()), x(dtype, c.x_dims()), w(dtype, c.w_dims()), grad_x(dtype, c.x_dims()),
+      grad_w(dtype, c.w_dims());
   Values gradient(static_cast<size_t>(grad_y.size()), 0.0);
   std::fill(gradient.begin(), gradient.begin() + 10 * s.length, 0x1p-66);
   grad_y.set(gradient);

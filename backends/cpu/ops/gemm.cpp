@@ -275,7 +275,9 @@ GemmTile TileOf(Dtype accumulate, Bf16Products pairs) {
   return {kTileRows, lanes, 3 * lanes};
 }
 
-bool MultipliesInPlace(Dtype accumulate) { return accumulate == Dtype::f64 ? kMultipliesInPlace<double> : kMultipliesInPlace<float>; }
+bool MultipliesInPlace(Dtype accumulate) {
+  return accumulate == Dtype::f64 ? kMultipliesInPlace<double> : kMultipliesInPlace<float>;
+}
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -322,8 +324,8 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
   l.tile = NARROWS_DISPATCH(instance, TileOf)(l.accumulate, l.pairs);
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
-  l.b_in_place = b_by_depth && dtype == l.accumulate && few_rows(l, rows) &&
-                 NARROWS_DISPATCH(instance, MultipliesInPlace)(l.accumulate);
+  l.b_in_place =
+      b_by_depth && dtype == l.accumulate && few_rows(l, rows) && NARROWS_DISPATCH(instance, MultipliesInPlace)(l.accumulate);
   if (l.b_in_place) l.tile.rows = l.tile.lanes;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
   l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : kDepthBlock;

@@ -102,7 +102,8 @@ struct GemmLayout {
 };
 
 // dtype: of both operands; where they differ, that of the sums. Sizes are upper bounds over all problems; `depths` are the lengths
-// of the segments. b_by_depth: b is a plain matrix of `dtype` in which depths are contiguous; few rows are then multiplied by it in place.
+// of the segments. b_by_depth: b is a plain matrix of `dtype` in which depths are contiguous; few rows are then multiplied by it in
+// place.
 GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
                        int64_t depth0, int64_t depth1 = 0, bool b_by_depth = false);
 
