@@ -201,7 +201,7 @@ void check_small_products(DType dtype, int64_t channels) {
   }
 }
 
-// The same of the gradients: x and w have 10 positions and filters that count, grad_y small ones and zeros everywhere.
+// The same of the gradients: grad_y is small in the first 10 channels, and 0 in the others.
 void check_small_gradients(DType dtype) {
   const Conv1d s{.channels = 20, .length = 70, .filters = 40, .taps = 3, .pad_left = 1, .pad_right = 1};
   const Conv1dCase c{.shape = s, .dtype = dtype};

@@ -1,5 +1,6 @@
 // gemm.cpp -- how a product is cut into tasks, and what one task does. Step 5 of a tensor's path.
-// A task is a block of rows by a group of column panels: it packs its rows of a and its panels of b, and multiplies. Tasks share
+// A task is a block of rows by a group of column panels: it packs its rows of a and its panels of b (or
+// reads b where it lies: for few rows packing would cost as much as multiplying), and multiplies. Tasks share
 // nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
 #include "gemm.h"
 
