@@ -201,6 +201,26 @@ void check_small_products(DType dtype, int64_t channels) {
   }
 }
 
+// The same of the gradients: grad_y is small in the first 10 channels, and 0 in the others.
+void check_small_gradients(DType dtype) {
+  const Conv1d s{.channels = 20, .length = 70, .filters = 40, .taps = 3, .pad_left = 1, .pad_right = 1};
+  const Conv1dCase c{.shape = s, .dtype = dtype};
+  Tensor grad_y(dtype, c.y_dims()), x(dtype, c.x_dims()), w(dtype, c.w_dims()), grad_x(dtype, c.x_dims()),
+      grad_w(dtype, c.w_dims());
+  Values gradient(static_cast<size_t>(grad_y.size()), 0.0);
+  std::fill(gradient.begin(), gradient.begin() + 10 * s.length, 0x1p-66);
+  grad_y.set(gradient);
+  x.set(Values(static_cast<size_t>(x.size()), 0x1p-66));
+  w.set(Values(static_cast<size_t>(w.size()), 0x1p-66));
+  const auto reference = narrows::reference::conv1d_backward(s, gradient, x.values(), w.values());
+  for (const char* kernel : kernels("conv1d_backward")) {
+    const Result result = run("conv1d_backward", {&grad_y, &x, &w}, {&grad_x, &grad_w, nullptr}, c.params(), kernel, 0, c.note());
+    if (result.was_declined()) continue;
+    expect_close(result, grad_x, reference.x, kExact);
+    expect_close(result, grad_w, reference.w, kExact);
+  }
+}
+
 TEST_CASE("conv1d trap: denormals are flushed to zero", "[conv1d][trap]") {
   check_values(DType::f32, Values(100, 0x1p-149), {1}, Values(100, 0x1p-149));
   check_values(DType::f32, Values(100, 0x1p-100), {0x1p-40}, Values(100, 0x1p-140));
@@ -210,6 +230,7 @@ TEST_CASE("conv1d trap: denormals are flushed to zero", "[conv1d][trap]") {
   // Instructions that multiply several at once may do so; also to a sum that later terms, 0 here, are added to.
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t channels : {40, 400}) check_small_products(dtype, channels);
+  for (const DType dtype : {DType::f32, DType::bf16}) check_small_gradients(dtype);
 }
 
 TEST_CASE("conv1d trap: a NaN or an infinity reaches the outputs that read it, and no others", "[conv1d][trap]") {

@@ -318,3 +318,17 @@ TEST_CASE("lltm trap: activations saved in 16 bits spoil the derivatives", "[llt
     check_lltm_backward({.shape = {1, 1, 200}, .dtype = dtype}, rng);
   }
 }
+
+// Gates that are subnormal in f32, of operands that are not. The gates that are saved are f32, and show them.
+TEST_CASE("lltm trap: products of bf16 that are subnormal are flushed to zero", "[lltm][trap]") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* kernel : kernels("lltm")) {
+      Rng rng("lltm subnormal products");
+      LltmTensors t({.shape = {20, 40, 24}, .dtype = dtype}, rng);
+      for (Tensor* small : {&t.input, &t.old_h, &t.weights}) small->set(Values(static_cast<size_t>(small->size()), 0x1p-68));
+      for (Tensor* zero : {&t.bias, &t.old_cell}) zero->set(Values(static_cast<size_t>(zero->size()), 0.0));
+      const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, &t.gates}, {}, kernel);
+      if (result.was_declined()) continue;
+      expect_close(result, t.gates, Values(static_cast<size_t>(t.gates.size()), 64 * 0x1p-136), kExact);
+    }
+}

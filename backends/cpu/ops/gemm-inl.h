@@ -357,6 +357,49 @@ void MicroKernel(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t depth
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// The same where b is not packed: a's panel has as many rows as a vector lanes, and b's columns are contiguous along k, `stride`
+// apart; those from `columns` on are not read. The result is transposed on its way to the tile, whose rows are ld apart.
+template <class A>
+void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t stride, int64_t columns, int64_t depth,
+                     A* HWY_RESTRICT tile, int64_t ld, bool add) {
+  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<A>()), kUnroll = 4;
+  const hn::CappedTag<A, kLanes> d;
+  hn::Vec<decltype(d)> sum[kLanes];
+  HWY_UNROLL(16)
+  for (auto& column : sum) column = hn::Zero(d);
+  int64_t k = 0;
+  for (; columns == kLanes && k + kUnroll <= depth; k += kUnroll) {
+    const A* column = b + k;
+    HWY_UNROLL(16)
+    for (int64_t c = 0; c < kLanes; c += kUnroll, column += kUnroll * stride) {
+      asm("" : "+r"(column));  // hides the steps: compilers make a pointer of each, and have no registers for them
+      HWY_UNROLL(4)
+      for (int64_t i = 0; i < kUnroll; ++i, a += kLanes) {
+        const auto row = hn::Load(d, a);
+        HWY_UNROLL(4)
+        for (int64_t e = 0; e < kUnroll; ++e) sum[c + e] = hn::MulAdd(hn::Set(d, column[e * stride + i]), row, sum[c + e]);
+      }
+      a -= kUnroll * kLanes;
+    }
+    a += kUnroll * kLanes;
+  }
+  for (; k < depth; ++k, a += kLanes) {
+    HWY_UNROLL(16)
+    for (int64_t c = 0; c < kLanes; ++c)
+      sum[c] = hn::MulAdd(hn::Set(d, b[k + std::min(c, columns - 1) * stride]), hn::Load(d, a), sum[c]);
+  }
+  HWY_ALIGN A by_column[kLanes * kLanes], by_row[kLanes * kLanes];
+  const A* column[kLanes];
+  HWY_UNROLL(16)
+  for (int64_t c = 0; c < kLanes; ++c) column[c] = by_column + c * kLanes, hn::Store(sum[c], d, by_column + c * kLanes);
+  if (!add) return TransposeSquare<A>(d, column, 0, tile, ld);
+  TransposeSquare<A>(d, column, 0, by_row, kLanes);
+  for (int64_t r = 0; r < kLanes; ++r)
+    hn::Store(hn::Add(hn::Load(d, tile + r * ld), hn::Load(d, by_row + r * kLanes)), d, tile + r * ld);
+}
+#endif
+
 // Height of the tile that computes `rows` rows: a power of two, so that few kernels serve all edges.
 inline int64_t Height(int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
 

@@ -1,5 +1,6 @@
 // gemm.cpp -- how a product is cut into tasks, and what one task does. Step 5 of a tensor's path.
-// A task is a block of rows by a group of column panels: it packs its rows of a and its panels of b, and multiplies. Tasks share
+// A task is a block of rows by a group of column panels: it packs its rows of a and its panels of b (or
+// reads b where it lies: for few rows packing would cost as much as multiplying), and multiplies. Tasks share
 // nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
 #include "gemm.h"
 
@@ -84,6 +85,44 @@ class WidePacking {
  private:
   int64_t ld_;
 };
+
+// Vectors this long are as many sums as a micro-kernel needs at once, one for each column.
+template <class A>
+inline constexpr bool kMultipliesInPlace = hn::MaxLanes(hn::ScalableTag<A>()) >= 8;
+
+#if HWY_TARGET != HWY_SCALAR
+// Rows of a packed in the dtype of the sums, b left where it lies.
+template <class A>
+class PlacePacking {
+ public:
+  using Packed = A;
+  explicit PlacePacking(const GemmLayout& layout) : tile_(layout.tile) {}
+
+  static int64_t Units(int64_t depth) { return depth; }
+
+  void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, A* dst) {
+    Pack(view, k, depth, row, rows, {dst, 0, tile_.lanes, tile_.lanes, tile_.lanes * depth});
+  }
+  void PackPanels(const GemmView& view, int64_t k, int64_t, int64_t column, int64_t count, int64_t ranges, int64_t range, A*) {
+    stride_ = view.width_step, count_ = count;
+    panel_step_ = tile_.columns / ranges, within_step_ = ranges == 1 ? tile_.lanes : 0, range_ = ranges == 1 ? tile_.lanes : range;
+    first_ = static_cast<const A*>(view.base) + k + column * stride_;
+  }
+  void Multiply(int64_t, int64_t, const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* tile, bool add) const {
+    for (int64_t v = 0; v < vectors; ++v) {
+      const int64_t column = panel * panel_step_, columns = std::min(count_ - column - v * within_step_, tile_.lanes);
+      const A* b = first_ + (column + v * range_) * stride_;
+      MultiplyInPlace(a, b, stride_, columns, depth, tile + v * tile_.lanes, tile_.columns, add);
+    }
+  }
+
+ private:
+  GemmTile tile_;
+  const A* first_;
+  // Columns: how far apart, how many; to the next panel; to a panel's next vector, within the range and in all.
+  int64_t stride_, count_, panel_step_, within_step_, range_;
+};
+#endif
 
 #if HWY_TARGET == HWY_AVX3
 // bf16 as pairs, with what says which tiles may be multiplied so.
@@ -217,8 +256,14 @@ void GemmTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_
 #if HWY_TARGET == HWY_AVX3
   if (layout.pairs != Bf16Products::f32) return run(float{}, static_cast<PairPacking*>(nullptr));
 #endif
-  layout.accumulate == Dtype::f64 ? run(double{}, static_cast<WidePacking<double>*>(nullptr))
-                                  : run(float{}, static_cast<WidePacking<float>*>(nullptr));
+  const auto run_wide = [&]<class A>(A) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kMultipliesInPlace<A>)
+      if (layout.b_in_place) return run(A{}, static_cast<PlacePacking<A>*>(nullptr));
+#endif
+    run(A{}, static_cast<WidePacking<A>*>(nullptr));
+  };
+  layout.accumulate == Dtype::f64 ? run_wide(double{}) : run_wide(float{});
 }
 
 GemmTile TileOf(Dtype accumulate, Bf16Products pairs) {
@@ -231,6 +276,10 @@ GemmTile TileOf(Dtype accumulate, Bf16Products pairs) {
   return {kTileRows, lanes, 3 * lanes};
 }
 
+bool MultipliesInPlace(Dtype accumulate) {
+  return accumulate == Dtype::f64 ? kMultipliesInPlace<double> : kMultipliesInPlace<float>;
+}
+
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -240,15 +289,17 @@ namespace {
 
 HWY_EXPORT(GemmTask);
 HWY_EXPORT(TileOf);
+HWY_EXPORT(MultipliesInPlace);
 
-constexpr int64_t kGroupBytes = 512 * 1024;  // of a task's packed columns and sums, which then stay in a second-level cache
+// b in place: not for so few rows that most of a vector of them would be zeros, nor for so many that packing b pays. Measured with
+// LLTM F32 S128, f32 on AVX-512, one thread: 16 rows 25.1 us packed and 19.2 in place, 32 rows (F64 S256) 138 and 127, 4 rows 13.4
+// and 16.0.
+bool few_rows(const GemmLayout& l, int64_t rows) { return 2 * rows >= l.tile.lanes && rows <= 2 * l.tile.lanes; }
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.
-void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t threads) {
+void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
   l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
-  const int64_t column_bytes = (depth + l.block_rows) * size_of(l.accumulate);
-  l.group_panels = std::max<int64_t>(1, std::min(kGroupColumns, kGroupBytes / column_bytes) / l.tile.columns);
-  l.group_panels = ceil_div(panels, ceil_div(panels, l.group_panels));
+  l.group_panels = ceil_div(panels, ceil_div(panels, kGroupColumns / l.tile.columns));
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
   while (threads > 1 && tasks() < 2 * threads) {
     const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
@@ -267,21 +318,24 @@ void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t depth, int64_t thr
 }  // namespace
 
 GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
-                       int64_t depth0, int64_t depth1) {
+                       int64_t depth0, int64_t depth1, bool b_by_depth) {
   GemmLayout l{};
   l.accumulate = accumulate_dtype(dtype);
   if (dtype == Dtype::bf16) l.pairs = instance.bf16_products;
   l.tile = NARROWS_DISPATCH(instance, TileOf)(l.accumulate, l.pairs);
   l.problems = rows > 0 && columns > 0 ? problems : 0;
   if (l.problems == 0) return l;
+  l.b_in_place =
+      b_by_depth && dtype == l.accumulate && few_rows(l, rows) && NARROWS_DISPATCH(instance, MultipliesInPlace)(l.accumulate);
+  if (l.b_in_place) l.tile.rows = l.tile.lanes;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
   l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : kDepthBlock;
   int64_t block = std::min(l.depth_block, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
   if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
-  cut(l, rows, panels, block, instance.num_threads());
+  cut(l, rows, panels, instance.num_threads());
   const int64_t tiles = l.block_rows * l.group_panels;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
-  l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
+  if (!l.b_in_place) l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
   l.task_cost = static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
   l.workspace_size =

@@ -16,7 +16,8 @@ inline constexpr int64_t kUnbounded = -1;
 // Longest range of k that is packed at once, so that most of a panel stays in a first-level cache; longer sums are cut evenly.
 inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfPairs = 256;
 // A task's block of the result is at most this big: packing then costs little beside multiplying.
-inline constexpr int64_t kBlockRows = 256, kGroupColumns = 480;
+// Packed rows stay in a second-level cache, from which every panel reads them; panels and sums go by once for each range of k.
+inline constexpr int64_t kBlockRows = 512, kGroupColumns = 528;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
 // k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at
@@ -93,6 +94,7 @@ struct GemmLayout {
   Dtype accumulate;
   int64_t depth_block;
   Bf16Products pairs;  // not f32: both operands are bf16, and packed as gemm_pairs-inl.h says
+  bool b_in_place;     // b is not packed, but read where it lies
   GemmTile tile;
   int64_t problems, row_blocks, block_rows, panel_groups, group_panels;
   double task_cost;
@@ -100,9 +102,10 @@ struct GemmLayout {
 };
 
 // dtype: of both operands; where they differ, that of the sums. Sizes are upper bounds over all problems; `depths` are the lengths
-// of the segments.
+// of the segments. b_by_depth: b is a plain matrix of `dtype` in which depths are contiguous; few rows are then multiplied by it in
+// place.
 GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, int64_t rows, int64_t columns, bool interleaved,
-                       int64_t depth0, int64_t depth1 = 0);
+                       int64_t depth0, int64_t depth1 = 0, bool b_by_depth = false);
 
 // Computes every problem; describe(arg, i) makes the i-th one.
 void gemm(const Instance& instance, const GemmLayout& layout, void* workspace, GemmProblem (*describe)(const void* arg, int64_t i),

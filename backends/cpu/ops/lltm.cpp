@@ -73,7 +73,8 @@ class LltmPlan final : public Plan {
     kernel = kKernels[choice_];
     if (choice_ == kScalar) return;
     store_ = NARROWS_DISPATCH(instance, CellStore)(sizes_.dtype);
-    layout_ = gemm_layout(instance, sizes_.dtype, 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features);
+    layout_ = gemm_layout(instance, sizes_.dtype, 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features,
+                          inputs_[kWeights].column == 1);
     workspace_size = layout_.workspace_size;
   }
 
