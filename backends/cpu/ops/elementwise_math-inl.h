@@ -548,7 +548,7 @@ HWY_INLINE Normal<V> normal(V a) {
   const V e = K::kHalf ? exp_near<-1, K>(s.high) : exp_near<-1, K>(s.high, s.low);
   const V w = hn::Div(set<V>(0.5), hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(K::kShift)));
   V tail = hn::Mul(hn::Mul(e, w), polynomial(K::kTail, hn::NegMulAdd(set<V>(4 * K::kShift), w, set<V>(1))));
-  if constexpr (sizeof(Lane<V>) == 8) {  // near 0 it is some units off, which f32 forgives
+  if constexpr (K::kBits == 52 || !(HWY_NATIVE_FMA || K::kHalf)) {  // near 0 it is some units off, which f32 mostly forgives
     const V slope = hn::Mul(polynomial(K::kErfSmall, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
     tail = pick(hn::Lt(x, set<V>(0.75)), hn::NegMulAdd(x, slope, set<V>(0.5)), tail);
   }
