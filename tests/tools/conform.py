@@ -3,6 +3,7 @@
 usage: conform.py NARROWS CASE [ARGUMENT ...]
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -213,6 +214,26 @@ def case_bench():
     assert "bench: smallest" in out and all(line.startswith("bench: ") for line in out.splitlines()), out
     _, err = run("bench", "--backend", "cpu", "conv1d: *", expect=2)
     assert "no test matches" in err, err
+
+
+def case_bench_cuda():
+    """On a GPU each rate stands beside one that the device reached in the same run: a copy's, and cuBLAS's where it is installed."""
+    out, err = run("bench", "--backend", "cuda", "--json", "bench: smallest", expect=None)
+    if found := re.search(r"the NVIDIA driver (is missing|sees no GPU)[^\n]*", err):
+        print(f"skipped: {found[0]}")
+        sys.exit(77)
+    measured = json.loads(out)["runs"][0]["measured"]
+    copies = [m for m in measured if m["bytes"] > 0]
+    products = [m for m in measured if m["operations"] > 0]
+    assert copies and products and all(m["seconds"] > 0 for m in measured), measured
+    assert all(m["ceiling"] > 1e11 for m in copies), copies
+    for library in ("libcublas.so.13", "libcublas.so.12"):
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        assert all(m["ceiling"] > 1e11 for m in products), products
+        break
 
 
 def case_support(docs):
