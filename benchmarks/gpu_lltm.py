@@ -3,12 +3,14 @@
     python3 benchmarks/gpu_lltm.py [--library build/cuda/lib/libnarrows.so] [--plugins build/cuda/lib/narrows/backends]
                                    [--kernels] [--backward] [--eager] [--only f32:512x4096x4096 ...]
 
---kernels times every variant by name. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
+--kernels times every variant by name. --eager times single calls too, beside torch's operators and beside a CUDA extension for torch
+(lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
 both sides. torch runs without TF32."""
 
 import argparse
 import ctypes as c
 import os
+import pathlib
 import statistics
 import time
 
@@ -221,8 +223,66 @@ def compare_eager(narrows, shape=(16, 32, 128)):
     torch_us, us = eager_us(lambda: cell(*problem.inputs)), eager_us(forward.again)
     print(f"eager B{shape[0]} F{shape[1]} S{shape[2]}: forward torch {torch_us:.1f}, one nw_run by ctypes {us:.2f} us, "
           f"{torch_us / us:.1f} x")  # fmt: skip
-    torch_us, us = eager_us(problem.torch_backward, 200), eager_us(lambda: (training.again(), backward.again()))
-    print(f"eager: forward and backward torch {torch_us:.1f}, two nw_run {us:.2f} us, {torch_us / us:.1f} x")
+    both_us = eager_us(lambda: (training.again(), backward.again()))
+    torch_us = eager_us(problem.torch_backward, 200)
+    print(f"eager: forward and backward torch {torch_us:.1f}, two nw_run {both_us:.2f} us, {torch_us / both_us:.1f} x")
+    compare_with_extension(problem, us, both_us)
+
+
+def compare_with_extension(problem, us, both_us):
+    from torch.utils import cpp_extension
+
+    extension = cpp_extension.load("lltm_extension", [str(pathlib.Path(__file__).with_name("lltm_extension.cu"))])
+    theirs = autograd_function(extension)
+    exact, exact_grads = problem.exact()
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in problem.inputs]
+        grads = torch.autograd.grad(theirs(*leaves), leaves, problem.grads)
+    wrong = max(error(theirs(*problem.inputs), exact), error(grads, exact_grads))
+    if wrong > 1e-5:
+        raise RuntimeError(f"the extension is wrong by {wrong:.1e}")
+
+    def training(function):
+        def step():
+            with torch.enable_grad():
+                torch.autograd.grad(function(*leaves), leaves, problem.grads)
+
+        return step
+
+    forward_us = eager_us(lambda: extension.forward(*problem.inputs))
+    _, new_cell, activated, stacked = extension.forward(*problem.inputs)
+    backward_us = eager_us(lambda: extension.backward(*problem.grads, new_cell, activated, stacked, problem.inputs[1]))
+    both = forward_us + backward_us
+    print(f"eager: forward, the extension's own call {forward_us:.1f}, one nw_run {us:.2f} us, {forward_us / us:.1f} x")
+    print(f"eager: forward and backward, the extension's own calls {both:.1f}, two nw_run {both_us:.2f} us, {both / both_us:.1f} x")
+    try:
+        import narrows as package
+    except ImportError as reason:
+        print(f"eager: with autograd: not measured, since narrows cannot be imported ({reason})")
+        return
+    got = [o.detach() for o in package.lltm(*problem.inputs)]
+    if error(got, exact) > 1e-5:
+        raise RuntimeError("narrows.lltm is wrong")
+    theirs_us, ours_us = eager_us(lambda: theirs(*problem.inputs)), eager_us(lambda: package.lltm(*problem.inputs))
+    print(f"eager: forward from Python, the extension {theirs_us:.1f}, narrows.lltm {ours_us:.1f} us, {theirs_us / ours_us:.1f} x")
+    theirs_us, ours_us = eager_us(training(theirs), 200), eager_us(training(package.lltm), 200)
+    print(f"eager: forward and backward by autograd, the extension {theirs_us:.1f}, narrows.lltm {ours_us:.1f} us, "
+          f"{theirs_us / ours_us:.1f} x")  # fmt: skip
+
+
+def autograd_function(extension):
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weights, bias, old_h, old_cell):
+            new_h, new_cell, activated, stacked = extension.forward(x, weights, bias, old_h, old_cell)
+            ctx.save_for_backward(new_cell, activated, stacked, weights)
+            return new_h, new_cell
+
+        @staticmethod
+        def backward(ctx, grad_h, grad_cell):
+            return tuple(extension.backward(grad_h.contiguous(), grad_cell.contiguous(), *ctx.saved_tensors))
+
+    return Function.apply
 
 
 def main():

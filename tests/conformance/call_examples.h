@@ -31,7 +31,7 @@ std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channel
 std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t columns);  // b is broadcast along the rows
 std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features, int64_t states);
 
-// One of each kind, large enough for threads and workspaces.
+// One of each kind, large enough for threads and workspaces; of integers element-wise ones alone.
 std::vector<Example> large_examples(DType dtype);
 
 }  // namespace narrows::test

@@ -1,5 +1,6 @@
 // huge.cpp -- more than 2^31 elements in real memory, behind `narrows conform --huge`: what a 32-bit index anywhere breaks. Memory
 // is the device's own, filled and read through a window; the harness's tensors remember every element and would not fit.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <functional>
@@ -11,6 +12,8 @@ using namespace narrows::test;
 namespace {
 
 constexpr int64_t kMany = (int64_t{1} << 31) + 1029;
+constexpr int64_t kStep = kMany / 16 - 64;  // elements 5, kStep + 5, ..., 16 * kStep + 5, which is beyond 2^31
+bool is_marked(int64_t i) { return i % kStep == 5; }
 constexpr uint64_t kWindow = uint64_t{1} << 26;  // bytes
 
 constexpr int kLowest = -256, kHighest = 511;  // of the values used here: all of them integers
@@ -39,6 +42,12 @@ class Huge {
     const auto item = static_cast<size_t>(item_size(dtype_));
     each_window([&](std::vector<unsigned char>& bytes, int64_t first, int64_t count) {
       for (int64_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * item, code(at(first + i)), item);
+      copy(bytes, first, count, true);
+    });
+  }
+  void poison() {
+    each_window([&](std::vector<unsigned char>& bytes, int64_t first, int64_t count) {
+      std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0xC3));
       copy(bytes, first, count, true);
     });
   }
@@ -87,11 +96,24 @@ class Huge {
   unsigned char codes_[kHighest - kLowest + 1][8] = {};
 };
 
-// Runs it on every variant that takes it, the backend's choice first; check() looks at the outputs.
-void run_huge(const char* op, std::vector<const DLTensor*> inputs, std::vector<const DLTensor*> outputs, const Blob& params,
+// An output, in its own memory or in the harness's; nullptr: not wanted.
+struct Output {
+  Output(std::nullptr_t) {}
+  Output(Huge* large) : dl(&large->dl), poison([large] { large->poison(); }) {}
+  Output(Tensor* small) : dl(small->dl()), poison([small] { small->poison(); }) {}
+  const DLTensor* dl = nullptr;
+  std::function<void()> poison = [] {};
+};
+
+// Runs it on every variant that takes it, the backend's choice first; check() looks at the outputs. Says which those were.
+void run_huge(const char* op, std::vector<const DLTensor*> inputs, const std::vector<Output>& written, const Blob& params,
               const std::function<void()>& check) {
   expect_offered(op);
+  std::string ran;
+  std::vector<const DLTensor*> outputs;
+  for (const Output& output : written) outputs.push_back(output.dl);
   for (const char* kernel : kernels(op)) {
+    for (const Output& output : written) output.poison();
     Call call(op, {}, {}, params);
     call.note = "more than 2^31 elements";
     call.raw.kernel = kernel;
@@ -100,9 +122,38 @@ void run_huge(const char* op, std::vector<const DLTensor*> inputs, std::vector<c
     const Result result = call.run();
     if (result.was_declined()) continue;
     expect_ok(result);
+    ran += std::string(" ") + (kernel == nullptr ? "-" : kernel);
     INFO("kernel " << (kernel == nullptr ? "-" : kernel));
     check();
   }
+  WARN(op << " ran on:" << ran);
+}
+
+// What a tensor of the harness holds.
+void expect_values(const Tensor& got, const std::vector<double>& expected) {
+  const std::string text = difference(got, expected, kExact);
+  INFO(text);
+  CHECK(text.empty());
+}
+
+// y[n, f, l] = x[n, channel(f), l + 2] by a tap of 1 among zeros: every output shows which input it read.
+void check_dense(int64_t channels, int64_t filters) {
+  constexpr int64_t kLength = 1 << 20, kTaps = 3;
+  const int64_t batch = kMany / (std::max(channels, filters) * kLength) + 1;
+  const auto channel = [=](int64_t f) { return (f * 5 + 3) % channels; };
+  Huge x(DType::f16, {batch, channels, kLength}), y(DType::f16, {batch, filters, kLength});
+  x.fill([](int64_t i) { return i % 509; });
+  Tensor w(DType::f16, {filters, channels, kTaps});
+  std::vector<double> taps(static_cast<size_t>(w.size()), 0);
+  for (int64_t f = 0; f < filters; ++f) taps[static_cast<size_t>((f * channels + channel(f)) * kTaps + 2)] = 1;
+  w.set(taps);
+  nw_conv1d_params p{};
+  p.pad_right = kTaps - 1;
+  const auto expected = [=](int64_t i) {
+    const int64_t l = i % kLength, row = i / kLength, n = row / filters, f = row % filters;
+    return l + 2 < kLength ? ((n * channels + channel(f)) * kLength + l + 2) % 509 : 0;
+  };
+  run_huge("conv1d", {&x.dl, w.dl()}, {&y}, p, [&] { CHECK(y.wrong(expected) == 0); });
 }
 
 }  // namespace
@@ -113,7 +164,7 @@ TEST_CASE("huge: elementwise over more than 2^31 bytes", "[.huge][elementwise]")
   nw_elementwise_params p{};
   p.function = NW_EW_ADD;
   p.b_int = 1;
-  run_huge("elementwise", {&a.dl, nullptr}, {&out.dl}, p, [&] { CHECK(out.wrong([](int64_t i) { return i % 251 - 124; }) == 0); });
+  run_huge("elementwise", {&a.dl, nullptr}, {&out}, p, [&] { CHECK(out.wrong([](int64_t i) { return i % 251 - 124; }) == 0); });
 }
 
 TEST_CASE("huge: elementwise on a transposed matrix of more than 2^31 elements", "[.huge][elementwise]") {
@@ -125,7 +176,7 @@ TEST_CASE("huge: elementwise on a transposed matrix of more than 2^31 elements",
   turned.shape = shape, turned.strides = strides;
   nw_elementwise_params p{};
   p.function = NW_EW_NEG;
-  run_huge("elementwise", {&turned}, {&out.dl}, p,
+  run_huge("elementwise", {&turned}, {&out}, p,
            [&] { CHECK(out.wrong([](int64_t i) { return i / kColumns % 113 - i % kColumns % 127; }) == 0); });
 }
 
@@ -136,8 +187,97 @@ TEST_CASE("huge: conv1d of a signal of more than 2^31 elements", "[.huge][conv1d
   w.set(std::vector<double>{1, 2});
   nw_conv1d_params p{};
   p.pad_right = 1;
-  run_huge("conv1d", {&x.dl, w.dl()}, {&y.dl}, p,
+  run_huge("conv1d", {&x.dl, w.dl()}, {&y}, p,
            [&] { CHECK(y.wrong([](int64_t i) { return i % 61 + (i + 1 < kMany ? 2 * ((i + 1) % 61) : 0); }) == 0); });
+}
+
+TEST_CASE("huge: dense conv1d of more than 2^31 inputs", "[.huge][conv1d]") { check_dense(64, 8); }
+TEST_CASE("huge: dense conv1d of more than 2^31 outputs", "[.huge][conv1d]") { check_dense(8, 64); }
+
+TEST_CASE("huge: conv1d_backward of a signal of more than 2^31 elements", "[.huge][conv1d][backward]") {
+  const auto grad = [](int64_t i) -> int64_t { return i >= 0 && is_marked(i) ? 1 : 0; };
+  const auto signal = [](int64_t i) -> int64_t { return i < kMany ? i % 7 : 0; };
+  Huge grad_y(DType::bf16, {kMany}), x(DType::bf16, {kMany}), grad_x(DType::bf16, {kMany});
+  grad_y.fill(grad);
+  x.fill(signal);
+  Tensor w(DType::bf16, {2}), grad_w(DType::bf16, {2}), grad_bias(DType::bf16, {1});
+  w.set(std::vector<double>{1, 2});
+  nw_conv1d_params p{};
+  p.pad_right = 1;
+  std::vector<double> sums(2, 0);  // y[i] = x[i] + 2 x[i + 1]
+  double count = 0;
+  for (int64_t i = 5; i < kMany; i += kStep) {
+    sums[0] += static_cast<double>(signal(i)), sums[1] += static_cast<double>(signal(i + 1));
+    ++count;
+  }
+  run_huge("conv1d_backward", {&grad_y.dl, &x.dl, w.dl()}, {&grad_x, &grad_w, &grad_bias}, p, [&] {
+    CHECK(grad_x.wrong([&](int64_t i) { return grad(i) + 2 * grad(i - 1); }) == 0);
+    expect_values(grad_w, sums);
+    expect_values(grad_bias, {count});
+  });
+}
+
+// mul: the gradient of b, one row for all, is a sum over rows.
+TEST_CASE("huge: elementwise_backward, a sum over a matrix of more than 2^31 elements", "[.huge][elementwise][backward]") {
+  constexpr int64_t kColumns = 32768, kRows = kMany / kColumns + 1;
+  const auto grad = [](int64_t i) -> int64_t { return i / kColumns % (kRows / 8) == 0 ? 1 : 0; };
+  const auto value = [](int64_t i) { return (i / kColumns + i % kColumns) % 7; };
+  Huge grad_out(DType::bf16, {kRows, kColumns}), a(DType::bf16, {kRows, kColumns}), grad_a(DType::bf16, {kRows, kColumns});
+  grad_out.fill(grad);
+  a.fill(value);
+  Tensor b(DType::bf16, {kColumns}), grad_b(DType::bf16, {kColumns});
+  b.set(std::vector<double>(kColumns, 2));
+  nw_elementwise_params p{};
+  p.function = NW_EW_MUL;
+  std::vector<double> sums(kColumns, 0);
+  for (int64_t row = 0; row < kRows; row += kRows / 8)
+    for (int64_t column = 0; column < kColumns; ++column)
+      sums[static_cast<size_t>(column)] += static_cast<double>(value(row * kColumns + column));
+  run_huge("elementwise_backward", {&grad_out.dl, &a.dl, b.dl(), nullptr, nullptr}, {&grad_a, &grad_b, nullptr}, p, [&] {
+    CHECK(grad_a.wrong([&](int64_t i) { return 2 * grad(i); }) == 0);
+    expect_values(grad_b, sums);
+  });
+}
+
+// Both gates are open and elu passes the candidate on: the gradient of the new cell goes to the candidate's row as it is.
+TEST_CASE("huge: lltm_backward with an input of more than 2^31 elements", "[.huge][lltm][backward]") {
+  constexpr int64_t kFeatures = 64, kBatch = kMany / kFeatures + 1, kEvery = kBatch / 16;
+  const auto marked = [](int64_t row) { return row % kEvery == 5 || row == kBatch - 1; };
+  const auto value = [](int64_t i) { return i % kFeatures == 0 || i % kFeatures == kFeatures - 1 ? i / kFeatures % 7 : 0; };
+  Huge grad_cell(DType::f16, {kBatch, 1}), input(DType::f16, {kBatch, kFeatures}), old_h(DType::f16, {kBatch, 1}),
+      new_cell(DType::f16, {kBatch, 1}), gates(DType::f32, {kBatch, 3});
+  grad_cell.fill([&](int64_t i) { return marked(i) ? 1 : 0; });
+  input.fill(value);
+  old_h.fill([](int64_t i) { return i % 3; });
+  new_cell.fill([](int64_t) { return 1; });
+  gates.fill([](int64_t i) { return i % 3 == 2 ? 1 : 200; });
+  Tensor weights(DType::f16, {3, 1 + kFeatures});
+  std::vector<double> w(static_cast<size_t>(weights.size()), 0);
+  constexpr int64_t kCandidate = 2 * (1 + kFeatures);
+  w[kCandidate] = 3, w[kCandidate + 1] = 1, w[kCandidate + kFeatures] = 2;
+  weights.set(w);
+  Huge d_input(DType::f16, {kBatch, kFeatures}), d_old_h(DType::f16, {kBatch, 1}), d_old_cell(DType::f16, {kBatch, 1});
+  Tensor d_weights(DType::f16, {3, 1 + kFeatures}), d_bias(DType::f16, {3});
+  std::vector<double> dw(w.size(), 0), db(3, 0);
+  for (int64_t row = 0; row < kBatch; ++row) {
+    if (!marked(row)) continue;
+    db[2] += 1;
+    dw[kCandidate] += static_cast<double>(row % 3);
+    for (const int64_t column : {int64_t{0}, kFeatures - 1})
+      dw[static_cast<size_t>(kCandidate + 1 + column)] += static_cast<double>(value(row * kFeatures + column));
+  }
+  run_huge("lltm_backward",
+           {nullptr, &grad_cell.dl, &input.dl, weights.dl(), nullptr, &old_h.dl, nullptr, nullptr, &new_cell.dl, &gates.dl},
+           {&d_input, &d_weights, &d_bias, &d_old_h, &d_old_cell}, {}, [&] {
+             CHECK(d_input.wrong([&](int64_t i) -> int64_t {
+               const int64_t column = i % kFeatures;
+               return !marked(i / kFeatures) ? 0 : column == 0 ? 1 : column == kFeatures - 1 ? 2 : 0;
+             }) == 0);
+             CHECK(d_old_h.wrong([&](int64_t i) { return marked(i) ? 3 : 0; }) == 0);
+             CHECK(d_old_cell.wrong([&](int64_t i) { return marked(i) ? 1 : 0; }) == 0);
+             expect_values(d_weights, dw);
+             expect_values(d_bias, db);
+           });
 }
 
 TEST_CASE("huge: lltm with an input of more than 2^31 elements", "[.huge][lltm]") {
@@ -151,6 +291,6 @@ TEST_CASE("huge: lltm with an input of more than 2^31 elements", "[.huge][lltm]"
   w[2 * (1 + kFeatures) + 1] = 1;  // the candidate is input[:, 0]; both gates are open
   weights.set(w);
   bias.set(std::vector<double>{100, 100, 0});
-  run_huge("lltm", {&input.dl, weights.dl(), bias.dl(), &state.dl, &state.dl}, {&new_h.dl, &new_cell.dl, nullptr}, {},
+  run_huge("lltm", {&input.dl, weights.dl(), bias.dl(), &state.dl, &state.dl}, {&new_h, &new_cell, nullptr}, {},
            [&] { CHECK(new_cell.wrong([](int64_t i) { return i % 7; }) == 0); });
 }

@@ -7,6 +7,7 @@
 namespace narrows::test {
 
 std::vector<Example> examples(DType dtype) {
+  if (!is_float(dtype)) return elementwise_examples(dtype, 31, 1670);
   std::vector<Example> all = conv1d_examples(dtype, 2, 1, 1, 5003, 9, 1);
   const auto add = [&](std::vector<Example> more) {
     for (Example& e : more) all.push_back(std::move(e));
@@ -39,6 +40,17 @@ Addition::Addition(DLDevice where, void* a, void* b, void* out, int64_t n)
   call.params = &params;
   call.params_size = sizeof params;
   call.backend = backend();
+}
+
+void expect_all_variants(const std::set<std::string>& ran) {
+  for (uint32_t i = 0; i < tested().num_ops; ++i) {
+    const char* const op = tested().ops[i]->name;
+    for (const char* kernel : kernels(op)) {
+      if (kernel == nullptr || !manifest().covering({op, "", "", "", kernel}).empty()) continue;
+      INFO(op << ", kernel " << kernel << " never ran");
+      CHECK(ran.count(std::string(op) + "/" + kernel) == 1);
+    }
+  }
 }
 
 void expect_status(int32_t got, const nw_error& error, int32_t status, std::initializer_list<const char*> words) {

@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "conformance/call_examples.h"
@@ -46,7 +48,7 @@ class Buffer {
   void* data_ = nullptr;
 };
 
-// One call of each op, forward and backward, in each of its kinds.
+// One call of each op, forward and backward, in each of its kinds; of integers element-wise ones alone.
 std::vector<Example> examples(DType dtype);
 
 // out = a + b over n f32 numbers, at any addresses and devices.
@@ -63,6 +65,9 @@ struct Addition {
   nw_elementwise_params params{};
   nw_call call{};
 };
+
+// Every kernel variant that the backend lists is among those that ran ("op/kernel"), but for those that its manifest excludes here.
+void expect_all_variants(const std::set<std::string>& ran);
 
 // The call was refused with that status, and its message has every word.
 void expect_status(int32_t got, const nw_error& error, int32_t status, std::initializer_list<const char*> words);

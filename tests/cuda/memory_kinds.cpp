@@ -1,7 +1,10 @@
 // memory_kinds.cpp -- managed, pinned and device memory in one call; with NARROWS_CHECK=1, memory that is not what it is said to
 // be.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <set>
 
 #include "cuda.h"
 
@@ -15,6 +18,69 @@ constexpr DLDevice kManaged{kDLCUDAManaged, 0}, kPinned{kDLCUDAHost, 0};
 bool is_checked() {
   const char* const value = std::getenv("NARROWS_CHECK");
   return value != nullptr && std::string(value) == "1";
+}
+
+// Memory of CUDA's own, of one kind, that holds what a tensor holds.
+class Placed {
+ public:
+  Placed(const Tensor& t, DLDeviceType kind) : size_(static_cast<size_t>(t.size() * item_size(t.dtype()))), dl_(*t.dl()) {
+    const size_t size = std::max<size_t>(size_, 1);
+    kind_ = kind;
+    CUDA_OK(kind == kDLCUDAHost      ? cudaMallocHost(&data_, size)
+            : kind == kDLCUDAManaged ? cudaMallocManaged(&data_, size, cudaMemAttachGlobal)
+                                     : cudaMalloc(&data_, size));
+    const std::vector<unsigned char> bytes = t.element_bytes();
+    if (size_ > 0) CUDA_OK(cudaMemcpy(data_, bytes.data(), size_, cudaMemcpyDefault));
+    dl_.data = data_, dl_.strides = nullptr, dl_.byte_offset = 0;
+    dl_.device.device_type = kind;
+  }
+  ~Placed() { (void)(kind_ == kDLCUDAHost ? cudaFreeHost(data_) : cudaFree(data_)); }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+  const DLTensor* dl() const { return &dl_; }
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> all(size_);
+    if (size_ > 0) CUDA_OK(cudaMemcpy(all.data(), data_, size_, cudaMemcpyDefault));
+    return all;
+  }
+
+ private:
+  size_t size_;
+  DLTensor dl_;
+  DLDeviceType kind_;
+  void* data_ = nullptr;
+};
+
+// The example's call with its tensors in these kinds of memory, taken in turn; its outputs' bytes.
+std::vector<unsigned char> run_placed(const Example& e, const char* kernel, std::vector<DLDeviceType> kinds) {
+  std::vector<std::unique_ptr<Placed>> placed;
+  std::vector<const DLTensor*> pointers;
+  size_t turn = 0;
+  const auto place = [&](const Tensor* t) {
+    placed.push_back(t == nullptr ? nullptr : std::make_unique<Placed>(*t, kinds[turn++ % kinds.size()]));
+    pointers.push_back(t == nullptr ? nullptr : placed.back()->dl());
+  };
+  for (const auto& t : e.inputs) place(t.get());
+  for (const auto& t : e.outputs) {
+    if (t != nullptr) t->poison();
+    place(t.get());
+  }
+  Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+  call.raw.kernel = kernel;
+  call.raw.device = device();  // pinned tensors alone would be the CPU's
+  call.raw.inputs = pointers.data(), call.raw.outputs = pointers.data() + e.inputs.size();
+  nw_error error{};
+  const int32_t status = nw_run(runtime(), &call.raw, &error);
+  INFO(error.message);
+  REQUIRE(status == NW_OK);
+  CUDA_OK(cudaDeviceSynchronize());
+  std::vector<unsigned char> all;
+  for (size_t i = e.inputs.size(); i < placed.size(); ++i) {
+    if (placed[i] == nullptr) continue;
+    const auto more = placed[i]->bytes();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 struct Three {
@@ -47,6 +113,27 @@ TEST_CASE("memory: managed and pinned tensors take part where they lie", "[kinds
   CHECK(managed[21] == 42);
   CUDA_OK(cudaFree(managed));
   CUDA_OK(cudaFreeHost(pinned));
+}
+
+// What kernels do with addresses differs: plain loads, asynchronous copies, the tensor memory accelerator, a library.
+TEST_CASE("memory: every op and kernel on managed and pinned memory gives the bits that it gives on the device's", "[kinds]") {
+  const std::vector<std::vector<DLDeviceType>> all_kinds = {
+      {kDLCUDAManaged}, {kDLCUDAHost}, {kDLCUDAManaged, kDLCUDAHost, kDLCUDA}, {kDLCUDA, kDLCUDAManaged, kDLCUDAHost}};
+  std::set<std::string> ran;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32})
+    for (const Example& e : examples(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        const Result result = e.run(kernel);
+        if (result.was_declined()) continue;
+        expect_ok(result);
+        const std::vector<unsigned char> expected = e.bytes();
+        for (size_t i = 0; i < all_kinds.size(); ++i) {
+          INFO(e.what << ", kernel " << (kernel == nullptr ? "-" : kernel) << ", kinds " << i);
+          CHECK(run_placed(e, kernel, all_kinds[i]) == expected);
+        }
+        if (kernel != nullptr) ran.insert(std::string(e.op) + "/" + kernel);
+      }
+  expect_all_variants(ran);
 }
 
 TEST_CASE("memory: a tensor of another kind than its device type says is refused", "[kinds][checked]") {

@@ -107,7 +107,10 @@ Result Call::run() {
   Result result;
   result.what = describe();
   result.forced = raw.kernel != nullptr;
-  const int32_t would = nw_plan_get(runtime(), &raw, nullptr, nullptr, nullptr);
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  const int32_t would = nw_plan_get(runtime(), &raw, nullptr, &info, nullptr);
+  result.traits = info.traits;
   result.status = nw_run(runtime(), &raw, &result.error);
   if (result.status == NW_OK) {
     nw_error sync_error{};
@@ -126,16 +129,16 @@ Result Call::run() {
 // against the exclusion.
 void Call::count(Result& result) const {
   const std::string op = raw.op == nullptr ? "" : raw.op, kernel = raw.kernel == nullptr ? "" : raw.kernel;
-  Exclusion* const exclusion = manifest().find(
+  const std::vector<Exclusion*> exclusions = manifest().covering(
       {op, function_name(raw), dtype_of_first(raw.inputs, raw.num_inputs), dtype_of_first(raw.outputs, raw.num_outputs), kernel});
   const nw_op* known = nullptr;
   result.offered = offers(op.c_str()) || nw_find_op(runtime(), op.c_str(), &known, nullptr) != NW_OK;
   const std::lock_guard<std::mutex> hold(tally_lock);
   if (result.status == NW_UNSUPPORTED && !result.offered) {
     result.declined = std::string(backend()) + " does not offer " + op;
-  } else if (result.status == NW_UNSUPPORTED && exclusion != nullptr) {
-    result.declined = "excluded, " + exclusion->text() + ": " + exclusion->reason;
-    ++exclusion->declined;
+  } else if (result.status == NW_UNSUPPORTED && !exclusions.empty()) {
+    result.declined = "excluded, " + exclusions[0]->text() + ": " + exclusions[0]->reason;
+    for (Exclusion* e : exclusions) ++e->declined;
   }
   if (!result.declined.empty()) {
     tally.declined.insert(result.declined);
@@ -143,7 +146,7 @@ void Call::count(Result& result) const {
     ++tally.refused;
   } else {
     ++tally.accepted;
-    if (exclusion != nullptr) ++exclusion->accepted;
+    for (Exclusion* e : exclusions) ++e->accepted;
     if (raw.kernel != nullptr) tally.variants.insert(op + "/" + kernel);
   }
 }

@@ -145,9 +145,12 @@ struct Result {
   nw_error error{};
   std::string what;      // op, tensors, layouts, kernel, seed: the head of every failure message
   bool forced = false;   // a kernel was named
+  uint32_t traits = 0;   // of its plan, NW_PLAN_*
   bool offered = true;   // the plugin lists the op, or nobody knows it
   std::string declined;  // why the plugin may decline the call: it lists no such op, or the manifest excludes it; "": it may not
   bool ok() const { return status == NW_OK; }
+  // The same call has to give the same bits again.
+  bool promises_same_bits() const { return ok() && (traits & NW_PLAN_NONDETERMINISTIC) == 0; }
   // The plugin did not run it, and may: a variant that is not made for this call, or Result::declined.
   bool was_declined() const { return (forced && status == NW_UNSUPPORTED) || !declined.empty(); }
 };

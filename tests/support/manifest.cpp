@@ -1,9 +1,11 @@
 // manifest.cpp -- see manifest.h.
 #include "manifest.h"
 
+#include <dlfcn.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -45,8 +47,9 @@ Exclusion read_exclusion(const std::string& path, const Json& entry) {
                {"dtype", &e.dtype},
                {"out_dtype", &e.out_dtype},
                {"kernel", &e.kernel},
-               {"arch", &e.arch},
+               {"arch", nullptr},
                {"without", nullptr},
+               {"variables", nullptr},
                {"reason", &e.reason}});
   if (e.op.empty()) fail(path, "an exclusion without 'op': " + entry.dump());
   if (e.reason.empty()) fail(path, "an exclusion without 'reason': " + entry.dump());
@@ -54,9 +57,14 @@ Exclusion read_exclusion(const std::string& path, const Json& entry) {
     if (!dtype.empty() && !is_dtype_name(dtype))
       fail(path, "unknown dtype '" + dtype + "'; expected f32, f64, f16, bf16, i8, …, u64 or bool");
   try {
+    e.arch = entry.value("arch", e.arch);
     e.without = entry.value("without", e.without);
+    e.variables = entry.value("variables", e.variables);
   } catch (const Json::exception&) {
-    fail(path, "in " + entry.dump() + " 'without' has to be a list of libraries' names");
+    fail(path,
+         "in " + entry.dump() +
+             " 'arch' has to be a list of how names of devices begin, 'without' one of libraries' names, 'variables' an object of "
+             "strings");
   }
   return e;
 }
@@ -75,6 +83,14 @@ Environment read_environment(const std::string& path, const Json& entry) {
   return e;
 }
 
+// As the backend would open it. It stays open: it may be of those that do not go again.
+bool is_installed(const std::string& library) { return dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr; }
+
+bool is_set(const std::pair<const std::string, std::string>& variable) {
+  const char* const value = std::getenv(variable.first.c_str());
+  return value != nullptr && value == variable.second;
+}
+
 bool fits(const std::string& wanted, const std::string& is) { return wanted.empty() || wanted == is; }
 
 }  // namespace
@@ -90,12 +106,19 @@ std::string Exclusion::text() const {
   return out_dtype.empty() ? words : words + " -> " + out_dtype;
 }
 
-Exclusion* Manifest::find(const CallClass& call) {
+bool Exclusion::holds(const std::string& device_arch) const {
+  const auto begins_so = [&](const std::string& begin) { return device_arch.rfind(begin, 0) == 0; };
+  return (arch.empty() || std::any_of(arch.begin(), arch.end(), begins_so)) &&
+         std::none_of(without.begin(), without.end(), is_installed) && std::all_of(variables.begin(), variables.end(), is_set);
+}
+
+std::vector<Exclusion*> Manifest::covering(const CallClass& call) {
+  std::vector<Exclusion*> found;
   for (Exclusion& e : exclusions)
     if (e.applies && e.op == call.op && fits(e.function, call.function) && fits(e.dtype, call.dtype) &&
         fits(e.out_dtype, call.out_dtype) && fits(e.kernel, call.kernel))
-      return &e;
-  return nullptr;
+      found.push_back(&e);
+  return found;
 }
 
 const Environment* Manifest::environment(const std::string& name) const {

@@ -16,15 +16,18 @@ struct Exclusion {
   std::string dtype;      // of the first present input: "f64"
   std::string out_dtype;  // of the first present output
   std::string kernel;     // a listed variant that never runs here; a call without a kernel is not meant
-  std::string arch;       // where it holds: how nw_device_info.arch begins; "": everywhere
-  // It holds only where none of these libraries can be opened; empty: everywhere.
-  std::vector<std::string> without;
   std::string reason;
+  // Where it holds; empty: everywhere.
+  std::vector<std::string> arch;                 // nw_device_info.arch begins with one of these
+  std::vector<std::string> without;              // none of these libraries can be opened
+  std::map<std::string, std::string> variables;  // these variables are set so
+
   bool applies = true;                 // on the device under test
   int64_t declined = 0, accepted = 0;  // calls of this class in the test under way
 
   std::string text() const;     // "elementwise erf f64"
   std::string variant() const;  // "op/kernel" if it excludes all calls of a variant; else ""
+  bool holds(const std::string& device_arch) const;
 };
 
 // Variables under which the suite is run once more, as "NARROWS_CPU_TARGET=avx2".
@@ -46,8 +49,8 @@ struct Manifest {
   std::vector<Environment> environments;
   std::vector<Exclusion> exclusions;
 
-  // The exclusion that covers the call; nullptr: none.
-  Exclusion* find(const CallClass& call);
+  // The exclusions that cover the call on the device under test.
+  std::vector<Exclusion*> covering(const CallClass& call);
   const Environment* environment(const std::string& name) const;
 };
 

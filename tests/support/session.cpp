@@ -1,7 +1,6 @@
 // session.cpp -- see session.h.
 #include "session.h"
 
-#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -112,9 +111,6 @@ void enter(const Environment& environment) {
   for (const auto& [name, value] : environment.variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
-// As the backend would open it. It stays open: it may be of those that do not go again.
-bool is_installed(const std::string& library) { return dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr; }
-
 // The environment is set before the instance exists that reads it, so its backend's file is looked for in another runtime, which
 // makes no instance of a backend that needs one.
 std::string manifest_of(const Options& options) {
@@ -147,8 +143,7 @@ void open_session(const Options& options) {
   made->device = device;
   session = made.release();
   const std::string is = arch();
-  for (Exclusion& e : session->manifest.exclusions)
-    e.applies = is.rfind(e.arch, 0) == 0 && std::none_of(e.without.begin(), e.without.end(), is_installed);
+  for (Exclusion& e : session->manifest.exclusions) e.applies = e.holds(is);
   // A setting that nobody reads would judge one thing several times.
   if (environment != nullptr && is.rfind(environment->arch, 0) != 0)
     fail("in the environment '" + environment->name + "' the device says '" + is + "'; expected '" + environment->arch + "…'");

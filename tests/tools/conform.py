@@ -3,6 +3,7 @@
 usage: conform.py NARROWS CASE [ARGUMENT ...]
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -104,7 +105,9 @@ def case_refused():
             ({"reason": "x"}, "without 'op'"),
             ({"op": 3, "reason": "x"}, "'op' is 3; expected a string"),
             ({"op": "lltm", "reason": "x", "dtypes": "f64"}, "unknown key 'dtypes'"),
-            ({"op": "lltm", "reason": "x", "without": "libm.so.6"}, "'without' has to be a list of libraries' names"),
+            ({"op": "lltm", "reason": "x", "without": "libm.so.6"}, "'without' one of libraries' names"),
+            ({"op": "lltm", "reason": "x", "arch": "AVX2"}, "'arch' has to be a list"),
+            ({"op": "lltm", "reason": "x", "variables": ["A"]}, "'variables' an object of strings"),
             ({"op": "lltm", "reason": "x", "dtype": "float64"}, "unknown dtype 'float64'"),
         ):
             _, err = run("conform", "--manifest", manifest(folder, exclusions=[entry]), expect=3)
@@ -131,11 +134,17 @@ def case_stale_exclusion():
         verdict, _ = conform("--manifest", path, "conv1d: puzzle*", expect=1)
         assert verdict["failed"] == 0 and verdict["verdict"] == "failed"
         assert re.search(r"stale exclusion: \d+ calls were accepted as conv1d f64 \(no doubles\)", verdict["complaints"][0])
-        path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "arch": "Z80", "reason": "no doubles"}])
-        conform("--manifest", path, "conv1d: puzzle*")  # it holds elsewhere
-        for libraries, code in ((["libnowhere.so.1"], 1), (["libnowhere.so.1", "libc.so.6"], 0)):  # none of them; one that is there
-            path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "without": libraries, "reason": "no doubles"}])
-            conform("--manifest", path, "conv1d: puzzle*", expect=code)
+        for where, code in (
+            ({"arch": ["Z80"]}, 0),  # it holds elsewhere
+            ({"arch": ["Z80", ""]}, 1),
+            ({"without": ["libnowhere.so.1"]}, 1),
+            ({"without": ["libnowhere.so.1", "libc.so.6"]}, 0),  # one of them is there
+            ({"variables": {"NARROWS_NOTHING": "0"}}, 0),
+            ({"variables": {"NARROWS_SOMETHING": "0"}}, 1),
+            ({"variables": {"NARROWS_SOMETHING": "1"}}, 0),
+        ):
+            path = manifest(folder, exclusions=[{"op": "conv1d", "dtype": "f64", "reason": "no doubles"} | where])
+            conform("--manifest", path, "conv1d: puzzle*", expect=code, environment={"NARROWS_SOMETHING": "0"})
 
 
 def case_own_ops(plugin):
@@ -205,6 +214,26 @@ def case_bench():
     assert "bench: smallest" in out and all(line.startswith("bench: ") for line in out.splitlines()), out
     _, err = run("bench", "--backend", "cpu", "conv1d: *", expect=2)
     assert "no test matches" in err, err
+
+
+def case_bench_cuda():
+    """On a GPU each rate stands beside one that the device reached in the same run: a copy's, and cuBLAS's where it is installed."""
+    out, err = run("bench", "--backend", "cuda", "--json", "bench: smallest", expect=None)
+    if found := re.search(r"the NVIDIA driver (is missing|sees no GPU)[^\n]*", err):
+        print(f"skipped: {found[0]}")
+        sys.exit(77)
+    measured = json.loads(out)["runs"][0]["measured"]
+    copies = [m for m in measured if m["bytes"] > 0]
+    products = [m for m in measured if m["operations"] > 0]
+    assert copies and products and all(m["seconds"] > 0 for m in measured), measured
+    assert all(m["ceiling"] > 1e11 for m in copies), copies
+    for library in ("libcublas.so.13", "libcublas.so.12"):
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        assert all(m["ceiling"] > 1e11 for m in products), products
+        break
 
 
 def case_support(docs):

@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "cublaslt.h"
 #include "relaxed_capture.h"
@@ -30,29 +32,13 @@ void expect(Status status, const char* doing) {
   if (status != kSuccess) throw Failure{std::string(doing) + " failed (cuBLAS status " + std::to_string(status) + ")"};
 }
 
-// One that the process has already, torch's for instance, before one that would be a second.
-void* open_file() {
-  for (const char* file : kFiles)
-    if (void* found = dlopen(file, RTLD_NOW | RTLD_NOLOAD)) return found;
-  std::string errors;
-  for (const char* file : kFiles) {
-    if (void* found = dlopen(file, RTLD_NOW)) return found;
-    const char* const error = dlerror();
-    errors += (errors.empty() ? "" : "; ") + std::string(error != nullptr ? error : file);
-  }
-  throw Failure{errors};
-}
-
 template <class Function>
 void find(void* file, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(file, name));
   if (*function == nullptr) throw Failure{std::string("libcublasLt has no ") + name};
 }
 
-Functions open_library() {
-  const char* const wanted = std::getenv("NARROWS_CUBLASLT");
-  if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{"NARROWS_CUBLASLT is 0"};
-  void* const file = open_file();  // stays open: its threads and exit handlers may outlive us
+Functions functions_of(void* file) {
   Functions f{};
   find(file, "cublasLtCreate", &f.create);
   find(file, "cublasLtMatmulDescCreate", &f.desc_create);
@@ -68,52 +54,70 @@ Functions open_library() {
   return f;
 }
 
-// Made once; a failure too, so that nobody searches the disk for every plan.
-template <class Value, class Make>
-const Value& once(std::once_flag& made, Value& value, std::string& failure, Make&& make) {
-  std::call_once(made, [&] {
-    try {
-      value = make();
-    } catch (const Failure& f) {
-      failure = f.what;
+// The library, and its state for a device.
+struct Library {
+  Functions functions{};
+  Handle handle = nullptr;
+};
+
+// One that the process has already, torch's for instance, before one that would be a second; the next one where one does not work:
+// the newer may ask for a newer driver. What was opened stays open: its threads and exit handlers may outlive us.
+Library open_library() {
+  const char* const wanted = std::getenv("NARROWS_CUBLASLT");
+  if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{"NARROWS_CUBLASLT is 0"};
+  std::string errors;
+  const auto failed = [&](const std::string& what) { errors += (errors.empty() ? "" : "; ") + what; };
+  std::vector<void*> tried;
+  for (const int only_loaded : {RTLD_NOLOAD, 0})
+    for (const char* name : kFiles) {
+      void* const file = dlopen(name, RTLD_NOW | only_loaded);
+      if (file == nullptr && only_loaded == 0) {
+        const char* const error = dlerror();
+        failed(error != nullptr ? error : name);
+      }
+      if (file == nullptr || std::find(tried.begin(), tried.end(), file) != tried.end()) continue;
+      tried.push_back(file);
+      try {
+        Library library{functions_of(file)};
+        expect(library.functions.create(&library.handle), "cublasLtCreate");
+        return library;
+      } catch (const Failure& failure) {
+        failed(std::string(name) + ": " + failure.what);
+      }
     }
-  });
-  if (!failure.empty()) throw Failure{failure};
-  return value;
+  throw Failure{errors};
 }
 
-const Functions& library() {
-  static std::once_flag made;
-  static Functions functions;
-  static std::string& failure = *new std::string;
-  return once(made, functions, failure, open_library);
-}
-
-// The library's state for a device. Never destroyed: a captured graph may use what it holds.
-Handle handle_of(int device) {
+// Opened when it is first asked for, for each device; a failure too is kept, so that nobody searches the disk for every plan. Never
+// destroyed: a captured graph may use what it holds.
+const Library& library_of(int device) {
   struct Slot {
     std::once_flag made;
-    Handle handle = nullptr;
+    Library library;
     std::string failure;
   };
   constexpr int kMost = 64;
   static Slot* const slots = new Slot[kMost];
   if (device < 0 || device >= kMost) throw Failure{"device " + std::to_string(device) + " is beyond the 64 that are known"};
   Slot& slot = slots[device];
-  return once(slot.made, slot.handle, slot.failure, [] {
-    Handle handle = nullptr;
-    expect(library().create(&handle), "cublasLtCreate");
-    return handle;
+  std::call_once(slot.made, [&] {
+    try {
+      slot.library = open_library();
+    } catch (const Failure& failure) {
+      slot.failure = failure.what;
+    }
   });
+  if (!slot.failure.empty()) throw Failure{slot.failure};
+  return slot.library;
 }
 
 // A descriptor of the library's.
 template <class T, Status (*Functions::*Destroy)(T)>
 class Owned {
  public:
-  Owned() = default;
+  explicit Owned(const Functions& functions) : functions_(functions) {}
   ~Owned() {
-    if (value_ != nullptr) (void)(library().*Destroy)(value_);
+    if (value_ != nullptr) (void)(functions_.*Destroy)(value_);
   }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
@@ -121,6 +125,7 @@ class Owned {
   operator T() const { return value_; }
 
  private:
+  const Functions& functions_;
   T value_ = nullptr;
 };
 
@@ -129,15 +134,14 @@ DataType type_of(Dtype dtype) { return dtype == Dtype::f16 ? kFloat16 : dtype ==
 // The library's matrices are column-major, so ours are their transposes: out^T = right^T * left^T, its A being `right`.
 class CublasLtGemm final : public Gemm {
  public:
-  CublasLtGemm(int device, const GemmShape& s) : handle_(handle_of(device)) {
-    const Functions& f = library();
-    expect(f.desc_create(desc_.place(), kCompute32F, kFloat32), "cublasLtMatmulDescCreate");
+  CublasLtGemm(int device, const GemmShape& s) : library_(library_of(device)) {
+    expect(f_.desc_create(desc_.place(), kCompute32F, kFloat32), "cublasLtMatmulDescCreate");
     if (s.right.transposed) set(kTransA, kTransposed);
     if (s.left.transposed) set(kTransB, kTransposed);
     if (s.factors_on_device) set(kPointerMode, kPointersToDevice);
     const auto lay = [&](auto& layout, Dtype dtype, const GemmMatrix& m, int64_t rows, int64_t columns) {
       if (m.transposed) std::swap(rows, columns);
-      expect(f.layout_create(layout.place(), type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), m.pitch),
+      expect(f_.layout_create(layout.place(), type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), m.pitch),
              "cublasLtMatrixLayoutCreate");
     };
     lay(left_, s.dtype, s.left, s.rows, s.depth);
@@ -148,24 +152,23 @@ class CublasLtGemm final : public Gemm {
 
   void launch(const float* alpha, const void* left, const void* right, const float* beta, void* out, void* workspace,
               gpuStream_t stream) const override {
-    const Status status = library().matmul(handle_, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
-                                           &algorithm_, workspace, workspace_size, stream);
+    const Status status = f_.matmul(library_.handle, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
+                                    &algorithm_, workspace, workspace_size, stream);
     if (status != kSuccess)
       throw Refusal{NW_FAILED, -1, "cublasLtMatmul failed (cuBLAS status " + std::to_string(status) + ")", status};
   }
 
  private:
   void set(DescAttribute attribute, int32_t value) {
-    expect(library().desc_set(desc_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    expect(f_.desc_set(desc_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   }
 
   // Never a reduction whose order is left to chance.
   void choose_algorithm() {
-    const Functions& f = library();
-    Owned<Preference, &Functions::preference_destroy> preference;
-    expect(f.preference_create(preference.place()), "cublasLtMatmulPreferenceCreate");
+    Owned<Preference, &Functions::preference_destroy> preference(f_);
+    expect(f_.preference_create(preference.place()), "cublasLtMatmulPreferenceCreate");
     const auto prefer = [&](PreferenceAttribute attribute, auto value) {
-      expect(f.preference_set(preference, attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+      expect(f_.preference_set(preference, attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(kMaxWorkspaceBytes, kMostWorkspace);
     prefer(kReductionSchemeMask, kReducedInWorkspace);
@@ -173,16 +176,18 @@ class CublasLtGemm final : public Gemm {
       prefer(alignment, static_cast<uint32_t>(kGemmAlignment));
     HeuristicResult found{};
     int count = 0;
-    expect(f.choose(handle_, desc_, right_, left_, out_, out_, preference, 1, &found, &count), "cublasLtMatmulAlgoGetHeuristic");
+    expect(f_.choose(library_.handle, desc_, right_, left_, out_, out_, preference, 1, &found, &count),
+           "cublasLtMatmulAlgoGetHeuristic");
     if (count < 1) throw Failure{"cuBLASLt has no algorithm for this product"};
     expect(found.state, "the algorithm that cuBLASLt chose");
     algorithm_ = found.algorithm;
     workspace_size = found.workspace_size;
   }
 
-  Handle handle_;
-  Owned<Desc, &Functions::desc_destroy> desc_;
-  Owned<Layout, &Functions::layout_destroy> left_, right_, out_;
+  const Library& library_;
+  const Functions& f_ = library_.functions;
+  Owned<Desc, &Functions::desc_destroy> desc_{f_};
+  Owned<Layout, &Functions::layout_destroy> left_{f_}, right_{f_}, out_{f_};
   Algorithm algorithm_{};
 };
 

@@ -6,6 +6,7 @@ the table says "passes", nothing may have failed and something must have been ru
 
   judge.py conv1d.flipped_taps --narrows .../narrows --plugins DIR                                      one fault, on the CPU
   judge.py --all --jobs 16 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so       all of them, on a GPU
+  judge.py suite.none --jobs 14 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so  the correct one, in 14 parts
 
 Exit codes: 0 judged well, 1 not caught, 3 no such plugin or device (as narrows conform says it), 77 the fault is the CPU's alone.
 """
@@ -153,10 +154,22 @@ def judge_one(place: Place, mutant: Mutant) -> int:
     return 0
 
 
+def in_parts(mutant: Mutant, tests: list[str], count: int) -> list[Mutant]:
+    """The whole suite in so many parts, each of every count-th test: for a plugin that must pass, since its loops are slow."""
+    if mutant.tests != WHOLE or mutant.right != PASSES:
+        return [mutant]
+    shares = [tests[i::count] for i in range(min(count, len(tests)))]
+    return [
+        mutant._replace(name=f"{mutant.name}, part {i + 1} of {len(shares)}", tests=",".join(map(escaped, share)))
+        for i, share in enumerate(shares)
+    ]
+
+
 def judge_several(place: Place, mutants: list[Mutant], jobs: int) -> int:
     """A line for each mutant as its verdict is in, and one for all."""
     looked = [place.narrows, "conform", "--plugin", place.plugin("naive"), "--list"]
     found = subprocess.run(looked, env=place.environment("none"), capture_output=True, text=True, errors="replace")
+    tests = [re.sub(r"( \[[^\]]+\])+$", "", line) for line in found.stdout.splitlines()]
     if found.returncode != 0:
         print(found.stdout + found.stderr, end="")
         return found.returncode
@@ -165,6 +178,8 @@ def judge_several(place: Place, mutants: list[Mutant], jobs: int) -> int:
         print(f"not judged: {mutant.name}: {mutant.cpu_alone}")
     judged = [mutant for mutant in mutants if mutant not in alone]
     judged.sort(key=lambda mutant: mutant.tests != WHOLE)  # the long ones begin first
+    if place.real:  # on the CPU it is judged whole: then what no single test can tell is judged too
+        judged = [part for mutant in judged for part in in_parts(mutant, tests, jobs)]
     os.environ.setdefault("NARROWS_NUM_THREADS", str(max(2, (os.cpu_count() or 2) // jobs)))
     missed = 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -195,7 +210,7 @@ def main() -> int:
     chosen = [mutants[name] for name in arguments.mutants or mutants]
     if arguments.tests:
         chosen = [mutant._replace(tests=arguments.tests) for mutant in chosen]
-    return judge_one(place, chosen[0]) if len(chosen) == 1 else judge_several(place, chosen, arguments.jobs)
+    return judge_one(place, chosen[0]) if len(chosen) == arguments.jobs == 1 else judge_several(place, chosen, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-/* fake_cublaslt.c -- a libcublasLt.so.13 that works on host memory, for machines without a GPU, and that fails where it is told to:
- * FAKE_CUBLASLT_FAILS names the function. Its numbers are taken from NVIDIA's headers, not from ours. */
+/* fake_cublaslt.c -- a libcublasLt.so.13, and a .12, that works on host memory, for machines without a GPU, and that fails where it
+ * is told to: FAKE_CUBLASLT_FAILS names the function, FAKE_CUBLASLT_FILE the one library that fails (12 or 13; else both do). Its
+ * numbers are taken from NVIDIA's headers, not from ours. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ typedef struct {
 } result;
 
 static int fails(const char* function) {
-  const char* named = getenv("FAKE_CUBLASLT_FAILS");
+  const char *named = getenv("FAKE_CUBLASLT_FAILS"), *file = getenv("FAKE_CUBLASLT_FILE");
+  if (file != NULL && atoi(file) != FAKE_CUBLASLT_VERSION) return 0;
   return named != NULL && strcmp(named, function) == 0;
 }
 

@@ -1,0 +1,97 @@
+// kernels.cpp -- the kernel variants by name: those of elementwise that LeetCUDA names, and the same bits twice from each variant
+// of each op on calls that take many blocks and several parts of a sum.
+#include <cstring>
+#include <set>
+
+#include "cuda.h"
+
+using namespace narrows::test;
+
+namespace {
+
+// The bytes of an example's outputs after a launch; they are contiguous, and were all ones before.
+std::vector<unsigned char> launched(const Example& e, const Call& call) {
+  const auto size_of = [](const Tensor& t) { return static_cast<size_t>(t.size() * item_size(t.dtype())); };
+  std::vector<unsigned char> all;
+  for (const auto& t : e.outputs)
+    if (t != nullptr) CUDA_OK(cudaMemset(t->dl()->data, 0xFF, size_of(*t)));
+  nw_error error{};
+  const int32_t status = nw_run(runtime(), &call.raw, &error);
+  INFO(error.message);
+  REQUIRE(status == NW_OK);
+  CUDA_OK(cudaDeviceSynchronize());
+  for (const auto& t : e.outputs) {
+    if (t == nullptr) continue;
+    const size_t before = all.size();
+    all.resize(before + size_of(*t));
+    CUDA_OK(cudaMemcpy(all.data() + before, t->dl()->data, size_of(*t), cudaMemcpyDeviceToHost));
+  }
+  return all;
+}
+
+std::vector<Example> many_blocks(DType dtype) {
+  std::vector<Example> all = elementwise_examples(dtype, 1024, 1032);
+  if (!is_float(dtype)) return all;
+  const auto add = [&](std::vector<Example> more) {
+    for (Example& e : more) all.push_back(std::move(e));
+  };
+  add(conv1d_examples(dtype, 1, 1, 1, 1 << 20, 31, 1));
+  add(conv1d_examples(dtype, 2, 256, 256, 2048, 3, 1));
+  add(conv1d_examples(dtype, 4, 256, 256, 2048, 4, 256));
+  add(lltm_examples(dtype, 256, 512, 512));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("kernels: elementwise has LeetCUDA's six by their names", "[kernels]") {
+  for (const auto& [name, dtype] : {std::pair{"f32", DType::f32},
+                                    {"f32x4", DType::f32},
+                                    {"f16", DType::f16},
+                                    {"f16x2", DType::f16},
+                                    {"f16x8", DType::f16},
+                                    {"f16x8_pack", DType::f16}}) {
+    INFO(name);
+    std::set<std::string> listed;
+    for (const char* kernel : kernels("elementwise")) listed.insert(kernel == nullptr ? "" : kernel);
+    CHECK(listed.count(name) == 1);
+    Rng rng(name);
+    Tensor a(dtype, {64, 128}), b(dtype, {64, 128}), out(dtype, {64, 128});
+    a.fill_uniform(rng, -1, 1);
+    b.fill_uniform(rng, -1, 1);
+    nw_elementwise_params p{};
+    p.function = NW_EW_ADD;
+    expect_ok(run("elementwise", {&a, &b}, {&out}, p));
+    const auto expected = out.element_bytes();
+    Call call("elementwise", {&a, &b}, {&out}, p);
+    call.raw.kernel = name;
+    expect_ok(call.run());
+    CHECK(out.element_bytes() == expected);
+    nw_plan_info info{};
+    info.struct_size = sizeof info;
+    REQUIRE(nw_plan_get(runtime(), &call.raw, nullptr, &info, nullptr) == NW_OK);
+    CHECK(std::string(info.kernel) == name);
+  }
+}
+
+TEST_CASE("kernels: each gives the same bits twice, in calls of many blocks", "[kernels]") {
+  std::set<std::string> ran;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32})
+    for (const Example& e : many_blocks(dtype))
+      for (const char* kernel : kernels(e.op)) {
+        Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+        call.raw.kernel = kernel;
+        nw_plan_info info{};
+        info.struct_size = sizeof info;
+        const int32_t status = nw_plan_get(runtime(), &call.raw, nullptr, &info, nullptr);
+        if (kernel != nullptr && status == NW_UNSUPPORTED) continue;
+        INFO(e.what << ", kernel " << (kernel == nullptr ? "-" : kernel));
+        REQUIRE(status == NW_OK);
+        if ((info.traits & NW_PLAN_NONDETERMINISTIC) != 0) continue;
+        const std::vector<unsigned char> once = launched(e, call);
+        const bool same = launched(e, call) == once;
+        CHECK(same);
+        if (kernel != nullptr) ran.insert(std::string(e.op) + "/" + kernel);
+      }
+  expect_all_variants(ran);
+}
