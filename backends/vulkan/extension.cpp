@@ -89,12 +89,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     physical.queue_count = 1;
     if (const std::string why = physical.unfit(); !why.empty())
       refuse(NW_UNSUPPORTED, -1, "vulkan: device->features: %s", why.c_str());
-    Instance& instance = instance_of(self);
-    const int32_t added = instance.add(std::make_unique<Slot>(physical));
-    Slot& slot = instance.slot(added);
-    const std::lock_guard lock(slot.mutex);
-    slot.device = std::make_unique<Device>(*instance.loader, slot.physical, added, instance.checked, &device);
-    *id = added;
+    *id = instance_of(self).add(physical, &device);
   });
 }
 

@@ -38,11 +38,14 @@ std::shared_ptr<Loader> Loader::get() {
   static std::weak_ptr<Loader> last;
   const std::lock_guard lock(mutex);
   std::shared_ptr<Loader> loader = last.lock();
-  if (loader == nullptr) last = loader = std::shared_ptr<Loader>(new Loader);
+  if (loader != nullptr) return loader;
+  loader.reset(new Loader);
+  loader->open();
+  last = loader;
   return loader;
 }
 
-Loader::Loader() {
+void Loader::open() {
   if (volkInitialize() != VK_SUCCESS)
     refuse(NW_UNAVAILABLE, -1, "vulkan: there is no libvulkan.so.1; install the Vulkan loader (Debian: libvulkan1) and a driver");
   if (volkGetInstanceVersion() < VK_API_VERSION_1_2)

@@ -30,7 +30,8 @@ class Loader {
   void refuse_if_invalid();
 
  private:
-  Loader();
+  Loader() = default;
+  void open();
   void create(const char* validation);
   void listen();
   void add_message(const char* message);

@@ -34,20 +34,25 @@ struct Memory::Block {
   }
   uint64_t cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t size) {
     const auto [offset, room] = *hole;
-    holes.erase(hole);
-    if (room > size) holes.emplace(offset + size, room - size);
     used.emplace(offset, size);
+    auto rest = holes.extract(hole);
+    if (room == size) return offset;
+    rest.key() += size;
+    rest.mapped() -= size;
+    holes.insert(std::move(rest));
     return offset;
   }
+  // The piece's entry becomes the hole's: giving back takes no memory.
   void give_back(uint64_t offset) {
-    const auto piece = used.find(offset);
-    uint64_t begin = offset, end = offset + piece->second;
-    used.erase(piece);
-    auto next = holes.lower_bound(begin);
-    if (next != holes.end() && next->first == end) end += next->second, next = holes.erase(next);
+    auto piece = used.extract(offset);
+    auto next = holes.lower_bound(offset);
+    if (next != holes.end() && next->first == offset + piece.mapped()) piece.mapped() += next->second, next = holes.erase(next);
     if (next != holes.begin())
-      if (const auto before = std::prev(next); before->first + before->second == begin) begin = before->first;
-    holes[begin] = end - begin;
+      if (const auto before = std::prev(next); before->first + before->second == offset) {
+        before->second += piece.mapped();
+        return;
+      }
+    holes.insert(std::move(piece));
   }
 };
 
@@ -143,16 +148,22 @@ void Memory::destroy_buffer(const Buffer& buffer) {
 // nullptr: the driver has no room.
 Memory::Block* Memory::add_block(uint64_t size) {
   auto block = std::make_unique<Block>();
+  block->holes.emplace(0, size);
   try {
     block->buffer = create_buffer(size, Side::device, checked_ || size > kLargest ? kGap : 0);
   } catch (const Refusal& refusal) {
     if (refusal.status != NW_OUT_OF_MEMORY) throw;
     return nullptr;
   }
-  block->holes.emplace(0, size);
-  empty_bytes_ += size;
-  const Address address = block->buffer.address;
-  return blocks_.emplace(address, std::move(block)).first->second.get();
+  const Buffer buffer = block->buffer;
+  try {
+    Block* const added = blocks_.emplace(buffer.address, std::move(block)).first->second.get();
+    empty_bytes_ += size;
+    return added;
+  } catch (...) {
+    destroy_buffer(buffer);
+    throw;
+  }
 }
 
 Address Memory::allocate(uint64_t size) {
@@ -175,13 +186,20 @@ Address Memory::allocate(uint64_t size) {
     if (block == nullptr) return 0;
     best = block->holes.begin();
   }
-  if (block->used.empty()) empty_bytes_ -= block->buffer.size;
-  const Address address = block->buffer.address + block->cut(best, piece);
-  live_.emplace(address, size);
+  const Address address = block->buffer.address + best->first;
+  const bool was_empty = block->used.empty();
+  live_.emplace(address, Pieces{{address, size, 0}});
+  try {
+    block->cut(best, piece);
+  } catch (...) {
+    live_.erase(address);
+    throw;
+  }
+  if (was_empty) empty_bytes_ -= block->buffer.size;
   return address;
 }
 
-uint64_t Memory::retire(Address address) {
+void Memory::retire(Address address, uint64_t value, Pieces& to) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(address);
   if (found == live_.end())
@@ -190,14 +208,16 @@ uint64_t Memory::retire(Address address) {
   if (block_of(address)->foreign)
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
            static_cast<unsigned long long>(address));
-  const uint64_t size = found->second;
+  found->second.front().value = value;
+  to.splice(to.end(), found->second);
   live_.erase(found);
-  return size;
 }
 
-void Memory::revive(Address address, uint64_t size) {
+void Memory::revive(Pieces& from, Pieces::iterator piece, uint64_t size) {
   const std::lock_guard lock(mutex_);
-  live_.emplace(address, size);
+  Pieces& live = live_[piece->address];
+  piece->size = size;
+  live.splice(live.end(), from, piece);
 }
 
 Memory::Block* Memory::block_of(Address address) { return std::prev(blocks_.upper_bound(address))->second.get(); }
@@ -238,14 +258,20 @@ void Memory::drop_empty(const Block* kept) {
 
 // One live allocation over all of the buffer.
 Address Memory::add_whole(const Buffer& buffer, bool foreign) {
-  auto block = std::make_unique<Block>();
-  block->buffer = buffer;
-  block->foreign = foreign;
-  block->pooled = false;
-  block->used.emplace(0, buffer.size);
   const std::lock_guard lock(mutex_);
-  blocks_.emplace(buffer.address, std::move(block));
-  live_.emplace(buffer.address, buffer.size);
+  try {
+    auto block = std::make_unique<Block>();
+    block->buffer = buffer;
+    block->foreign = foreign;
+    block->pooled = false;
+    block->used.emplace(0, buffer.size);
+    blocks_.emplace(buffer.address, std::move(block));
+    live_.emplace(buffer.address, Pieces{{buffer.address, buffer.size, 0}});
+  } catch (...) {
+    blocks_.erase(buffer.address);
+    if (!foreign) destroy_buffer(buffer);
+    throw;
+  }
   return buffer.address;
 }
 
@@ -254,7 +280,7 @@ void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
     const std::shared_lock lock(mutex_);
     const auto next = live_.lower_bound(address);
     const bool hits_next = next != live_.end() && next->first < address + size;
-    const bool hits_last = next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+    const bool hits_last = next != live_.begin() && end_of(*std::prev(next)) > address;
     if (hits_next || hits_last)
       refuse(NW_INVALID, -1, "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already",
              static_cast<unsigned long long>(address), static_cast<unsigned long long>(address + size), device_.id);
@@ -303,14 +329,19 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   const Buffer buffer = create_buffer(size, Side::device, 0, &external);
   VkMemoryRequirements needs;
   device_.vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
+  *allocation_size = needs.size;
+  const Address address = add_whole(buffer, false);
   VkMemoryGetFdInfoKHR info{.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
   info.memory = buffer.memory;
   info.handleType = kType;
   const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, fd);
-  if (result < 0) destroy_buffer(buffer);
+  if (result < 0) {
+    Pieces freed;
+    retire(address, 0, freed);
+    give_back(address);
+  }
   device_.check(result, "exporting memory");
-  *allocation_size = needs.size;
-  return add_whole(buffer, false);
+  return address;
 }
 
 // ---- addresses ----
@@ -320,7 +351,7 @@ std::optional<Span> Memory::find(Address begin, Address end) const {
   auto found = live_.upper_bound(begin);
   if (found == live_.begin()) return std::nullopt;
   --found;
-  if (end > found->first + found->second || end < begin) return std::nullopt;
+  if (end > end_of(*found) || end < begin) return std::nullopt;
   const Buffer& buffer = std::prev(blocks_.upper_bound(begin))->second->buffer;
   const uint64_t offset = begin - buffer.address;
   return Span{buffer.handle, offset, buffer.mapped == nullptr ? nullptr : static_cast<char*>(buffer.mapped) + offset};
@@ -330,7 +361,7 @@ std::optional<std::pair<Address, Address>> Memory::near(Address address) const {
   const std::shared_lock lock(mutex_);
   const auto found = live_.upper_bound(address);
   if (found == live_.begin()) return std::nullopt;
-  return std::pair(std::prev(found)->first, std::prev(found)->first + std::prev(found)->second);
+  return std::pair(std::prev(found)->first, end_of(*std::prev(found)));
 }
 
 }  // namespace narrows::vulkan

@@ -2,6 +2,7 @@
 // path. An address is a VkDeviceAddress, which means something within one VkDevice only.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,14 @@ enum class Side {
   upload,  // mapped, written by the host in order and read by the device: parameters
 };
 
+// An allocation. Its entry of a list is made with it and goes from list to list, so that freeing takes no memory.
+struct Piece {
+  Address address;
+  uint64_t size;
+  uint64_t value;  // once it is freed: of the stream's timeline, after which no work uses it
+};
+using Pieces = std::list<Piece>;
+
 // Live bytes: an allocation, or a part of one.
 struct Span {
   VkBuffer buffer;
@@ -55,12 +64,12 @@ class Memory {
 
   // `size` > 0 bytes aligned to 256; 0 if there is no room. Refuses what no allocation of this device can hold.
   Address allocate(uint64_t size);
-  // Ends the life of an allocation: from now on its address is foreign. Gives its size; the memory stays until give_back().
-  // Refuses an address that alloc() did not give.
-  uint64_t retire(Address address);
-  void revive(Address address, uint64_t size);  // a retired allocation lives again
-  void give_back(Address address);              // a retired allocation's memory may be cut anew; no work uses it any more
-  void trim();                                  // empty blocks go back to the driver
+  // Ends the life of an allocation, which joins the list `to`: from now on its address is foreign; the memory stays until
+  // give_back(). Refuses an address that allocate() did not give.
+  void retire(Address address, uint64_t value, Pieces& to);
+  void revive(Pieces& from, Pieces::iterator piece, uint64_t size);  // a retired allocation lives again
+  void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
+  void trim();                      // empty blocks go back to the driver
 
   // The live allocation that holds all of [begin, end), begin < end; nothing if there is none.
   std::optional<Span> find(Address begin, Address end) const;
@@ -75,13 +84,14 @@ class Memory {
   Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);
   Block* block_of(Address address);
+  static Address end_of(const std::pair<const Address, Pieces>& live) { return live.first + live.second.front().size; }
   void drop_empty(const Block* kept);  // but not that one; under the lock
 
   Device& device_;
   const bool checked_;
   mutable std::shared_mutex mutex_;
   std::map<Address, std::unique_ptr<Block>> blocks_;  // by first address
-  std::map<Address, uint64_t> live_;                  // sizes, by first address
+  std::map<Address, Pieces> live_;                    // one piece each, by first address
   uint64_t empty_bytes_ = 0;                          // of blocks without an allocation
 };
 

@@ -37,7 +37,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       if (const std::string why = physical.unfit(); !why.empty())
         unfit += "; " + why;
       else
-        instance->add(std::make_unique<Slot>(physical));
+        instance->add(physical);
     }
     if (!unfit.empty()) host->log(host->ctx, NW_LOG_DEBUG, ("vulkan" + unfit).c_str());
     if (instance->count() == 0)

@@ -118,11 +118,6 @@ class Stream {
   Span span(Address begin, uint64_t size, const char* what) const;
   Buffer& staging();
 
-  struct Freed {
-    Address address;
-    uint64_t size;
-    uint64_t value;
-  };
   Device& device_;
   Queue& queue_;
   std::mutex mutex_;
@@ -133,7 +128,7 @@ class Stream {
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Point> waits_;  // of the next batch
-  std::deque<Freed> freed_;
+  Pieces freed_;
   Buffer staging_;
   uint64_t submitted_ = 0;
 };

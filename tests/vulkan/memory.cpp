@@ -27,7 +27,10 @@ TEST_CASE("memory: live allocations are apart, aligned, and found by every addre
     } else if (!live.empty()) {
       const auto victim = std::next(live.begin(), static_cast<long>(random() % live.size()));
       const auto [address, size] = *victim;
-      CHECK(memory.retire(address) == size);
+      Pieces freed;
+      memory.retire(address, 0, freed);
+      REQUIRE(freed.size() == 1);
+      CHECK(freed.front().size == size);
       CHECK_FALSE(memory.find(address, address + 1));
       memory.give_back(address);
       live.erase(victim);
@@ -42,7 +45,8 @@ TEST_CASE("memory: live allocations are apart, aligned, and found by every addre
   }
   CHECK_FALSE(memory.find(0x10, 0x20));
   CHECK_FALSE(memory.find(~Address{0} - 8, ~Address{0}));
-  for (const auto& [address, size] : live) memory.retire(address), memory.give_back(address);
+  Pieces freed;
+  for (const auto& [address, size] : live) memory.retire(address, 0, freed), memory.give_back(address);
 }
 
 TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[memory]") {

@@ -9,9 +9,13 @@
 
 namespace narrows::vulkan::test {
 
+// The copy of the backend that the test program itself holds, as a plugin for a Runtime; a Driver stands under it.
+inline const char* here() { return NARROWS_TEST_HERE; }
+
 struct Runtime {
-  Runtime() {
+  explicit Runtime(const char* plugin = nullptr) {
     REQUIRE(nw_runtime_create(nullptr, &handle, nullptr) == NW_OK);
+    if (plugin != nullptr) REQUIRE(nw_load(handle, plugin, nullptr) == NW_OK);
     vulkan = static_cast<const nw_vulkan*>(nw_extension(handle, "vulkan", "vulkan/1"));
     REQUIRE(vulkan != nullptr);
   }
