@@ -3,6 +3,7 @@
 #include "loader.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
@@ -72,7 +73,9 @@ void Loader::create(const char* validation) {
   VkValidationFeaturesEXT features{.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
   features.enabledValidationFeatureCount = mode == "gpu" ? 1 : 0;
   features.pEnabledValidationFeatures = gpu;
+  const VkDebugUtilsMessengerCreateInfoEXT at_the_end = listener();  // and at the beginning, of the instance itself
   if (!mode.empty()) {
+    features.pNext = &at_the_end;
     info.pNext = &features;
     info.enabledLayerCount = 1;
     info.ppEnabledLayerNames = &layer;
@@ -88,7 +91,7 @@ void Loader::create(const char* validation) {
   check(result, "creating an instance");
 }
 
-void Loader::listen() {
+VkDebugUtilsMessengerCreateInfoEXT Loader::listener() {
   VkDebugUtilsMessengerCreateInfoEXT info{.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
   info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
   info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
@@ -98,12 +101,18 @@ void Loader::listen() {
     return VK_FALSE;
   };
   info.pUserData = this;
+  return info;
+}
+
+void Loader::listen() {
+  const VkDebugUtilsMessengerCreateInfoEXT info = listener();
   check(vkCreateDebugUtilsMessengerEXT(instance_, &info, nullptr, &messenger_), "listening to the validation layer");
 }
 
 Loader::~Loader() {
   if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
   if (instance_ != VK_NULL_HANDLE && !keeps_instance_) vkDestroyInstance(instance_, nullptr);
+  if (has_message_) std::fprintf(stderr, "narrows: vulkan: validation, after the last call: %s\n", message_.c_str());
 }
 
 void Loader::add_message(const char* message) {

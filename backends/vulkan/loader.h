@@ -13,7 +13,7 @@ namespace narrows::vulkan {
 
 // Opens libvulkan.so.1 and makes the instance; throws NW_UNAVAILABLE and what to install.
 // NARROWS_VULKAN_VALIDATION=api turns on Khronos's validation layer, =gpu its checks within shaders too. What it says is then an
-// error of the call during which it says so, or of the next one.
+// error of the call during which it says so, or of the next one; what no call has said by the end goes to stderr.
 class Loader {
  public:
   static std::shared_ptr<Loader> get();  // the process's one, made if there is none
@@ -34,6 +34,7 @@ class Loader {
   void open();
   void create(const char* validation);
   void listen();
+  VkDebugUtilsMessengerCreateInfoEXT listener();
   void add_message(const char* message);
 
   VkInstance instance_ = VK_NULL_HANDLE;

@@ -1,6 +1,7 @@
 // memory.cpp -- see memory.h.
 #include "memory.h"
 
+#include <algorithm>
 #include <mutex>
 #include <span>
 
@@ -120,7 +121,9 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
     VkMemoryAllocateInfo allocation{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
     allocation.pNext = &flags;
     const bool imports_host = external != nullptr && external->type == VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
-    allocation.allocationSize = imports_host ? size : needs.size + gap;
+    // The gap gives way to the largest allocation that is sure to be had.
+    const uint64_t largest = std::max(needs.size, uint64_t{device_.physical.properties11.maxMemoryAllocationSize});
+    allocation.allocationSize = imports_host ? size : std::min(needs.size + gap, largest);
     allocation.memoryTypeIndex = type;
     device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
     device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");

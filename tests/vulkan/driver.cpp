@@ -11,19 +11,21 @@ namespace narrows::vulkan::test {
 namespace {
 
 // Functions of a device that can fail, and of which calls are counted.
-#define NARROWS_FALLIBLE(X)                                                                                                     \
-  X(vkCreateBuffer) X(vkAllocateMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkCreatePipelineLayout) X(vkCreatePipelineCache) \
-  X(vkCreateShaderModule) X(vkCreateComputePipelines) X(vkCreateCommandPool) X(vkAllocateCommandBuffers)                        \
-  X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit) X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR)                      \
-  X(vkGetMemoryHostPointerPropertiesEXT)
+#define NARROWS_FALLIBLE(X)                                                                                        \
+  X(vkCreateBuffer)                                                                                                \
+  X(vkAllocateMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkCreatePipelineLayout) X(vkCreatePipelineCache)      \
+      X(vkCreateShaderModule) X(vkCreateComputePipelines) X(vkCreateCommandPool) X(vkAllocateCommandBuffers)       \
+          X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit) X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR) \
+              X(vkGetMemoryHostPointerPropertiesEXT)
 // Those that fail only where they are named: what they say ends a device, or they are asked over and over.
 #define NARROWS_NAMED(X) X(vkEndCommandBuffer) X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) X(vkDeviceWaitIdle)
 // Functions that destroy what another one created, and those that are only counted.
-#define NARROWS_DESTROYING(X)                                                                                                 \
-  X(vkDestroyBuffer, vkCreateBuffer) X(vkFreeMemory, vkAllocateMemory) X(vkDestroyPipelineLayout, vkCreatePipelineLayout)     \
-  X(vkDestroyPipelineCache, vkCreatePipelineCache) X(vkDestroyShaderModule, vkCreateShaderModule)                             \
-  X(vkDestroyPipeline, vkCreateComputePipelines) X(vkDestroyCommandPool, vkCreateCommandPool)                                 \
-  X(vkDestroySemaphore, vkCreateSemaphore)
+#define NARROWS_DESTROYING(X)                                                                         \
+  X(vkDestroyBuffer, vkCreateBuffer)                                                                  \
+  X(vkFreeMemory, vkAllocateMemory) X(vkDestroyPipelineLayout, vkCreatePipelineLayout)                \
+      X(vkDestroyPipelineCache, vkCreatePipelineCache) X(vkDestroyShaderModule, vkCreateShaderModule) \
+          X(vkDestroyPipeline, vkCreateComputePipelines) X(vkDestroyCommandPool, vkCreateCommandPool) \
+              X(vkDestroySemaphore, vkCreateSemaphore)
 #define NARROWS_COUNTED(X) X(vkCmdPipelineBarrier) X(vkCmdDispatch) X(vkCmdCopyBuffer)
 
 struct State {
@@ -32,6 +34,7 @@ struct State {
   VkResult result = VK_SUCCESS;
   std::string name;
   bool has_failed = false;
+  uint64_t largest = 0;
   std::set<std::string> failed;
   // Of every function, so that counting takes no memory: a test may count that too.
   std::map<std::string, int, std::less<>> calls, made;
@@ -52,6 +55,14 @@ void count(const char* name, int n) {
   g.made.find(name)->second += n;
 }
 
+template <class... Arguments>
+bool is_too_large(const Arguments&...) {
+  return false;
+}
+bool is_too_large(VkDevice, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks*, VkDeviceMemory*) {
+  return g.largest != 0 && info->allocationSize > g.largest;
+}
+
 enum class Kind { fallible, named, counted };
 
 // One function of the driver: `of` tells those of one type apart.
@@ -66,6 +77,8 @@ struct Hand<Of, Result(VKAPI_PTR*)(Arguments...)> {
       ++g.calls.find(Of::name)->second;
     } else if (fails(Of::name, Of::kind == Kind::named)) {
       return g.result;
+    } else if (is_too_large(arguments...)) {
+      return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
     if constexpr (std::is_void_v<Result>) {
       real(arguments...);
@@ -96,36 +109,38 @@ bool is_destroyed(const char* creates) {
   return std::strcmp(creates, "vkCreateDevice") == 0;
 }
 
-#define OF(function, its_kind)                                    \
-  struct Of_##function {                                          \
-    static constexpr const char* name = #function;                \
-    static constexpr Kind kind = Kind::its_kind;                  \
-    inline static const bool creates = is_destroyed(#function);   \
+#define OF(function, its_kind)                                  \
+  struct Of_##function {                                        \
+    static constexpr const char* name = #function;              \
+    static constexpr Kind kind = Kind::its_kind;                \
+    inline static const bool creates = is_destroyed(#function); \
   };
 #define X(function) OF(function, fallible)
 NARROWS_FALLIBLE(X)
-X(vkCreateDevice) X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
+X(vkCreateDevice)
+X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
 #undef X
 #define X(function) OF(function, named)
-NARROWS_NAMED(X)
+    NARROWS_NAMED(X)
 #undef X
 #define X(function) OF(function, counted)
-NARROWS_COUNTED(X)
+        NARROWS_COUNTED(X)
 #undef X
 #define X(function, creator)                            \
   struct Of_##function {                                \
     static constexpr const char* created_by = #creator; \
   };
-NARROWS_DESTROYING(X)
+            NARROWS_DESTROYING(X)
 #undef X
 
-struct Real {
+                struct Real {
   PFN_vkGetDeviceProcAddr get;
   PFN_vkCreateDevice create_device;
   PFN_vkDestroyDevice destroy_device;
   PFN_vkEnumeratePhysicalDevices enumerate;
   PFN_vkEnumerateDeviceExtensionProperties extensions;
   PFN_vkGetPhysicalDeviceProperties properties;
+  PFN_vkGetPhysicalDeviceProperties2 properties2;
 } real;
 
 template <class Its, class Function>
@@ -160,27 +175,38 @@ void VKAPI_PTR discrete_properties(VkPhysicalDevice device, VkPhysicalDeviceProp
   properties->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
+void VKAPI_PTR limited_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
+  real.properties2(device, properties);
+  for (auto* link = static_cast<VkBaseOutStructure*>(properties->pNext); link != nullptr; link = link->pNext)
+    if (link->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)
+      reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(link)->maxMemoryAllocationSize = g.largest;
+}
+
 }  // namespace
 
-Driver::Driver(bool as_discrete) : loader_(Loader::get()) {
+Driver::Driver(bool as_discrete, uint64_t largest) : loader_(Loader::get()) {
+  g.largest = largest;
 #define X(function) g.calls[#function] = g.made[#function] = 0;
   NARROWS_FALLIBLE(X)
   NARROWS_NAMED(X)
   NARROWS_COUNTED(X)
-  X(vkCreateDevice) X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
+  X(vkCreateDevice)
+  X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
 #undef X
-  g.failed.clear();
+      g.failed.clear();
   calm();
   real.get = std::exchange(vkGetDeviceProcAddr, get);
-#define X(function, its)                                                           \
-  its = std::exchange(function, Hand<Of_##function, PFN_##function>::call);        \
+#define X(function, its)                                                    \
+  its = std::exchange(function, Hand<Of_##function, PFN_##function>::call); \
   Hand<Of_##function, PFN_##function>::real = its;
   X(vkCreateDevice, real.create_device)
   X(vkEnumeratePhysicalDevices, real.enumerate)
   X(vkEnumerateDeviceExtensionProperties, real.extensions)
 #undef X
   real.properties = vkGetPhysicalDeviceProperties;
+  real.properties2 = vkGetPhysicalDeviceProperties2;
   if (as_discrete) vkGetPhysicalDeviceProperties = discrete_properties;
+  if (largest != 0) vkGetPhysicalDeviceProperties2 = limited_properties;
 }
 
 Driver::~Driver() {
@@ -190,6 +216,7 @@ Driver::~Driver() {
   vkEnumeratePhysicalDevices = real.enumerate;
   vkEnumerateDeviceExtensionProperties = real.extensions;
   vkGetPhysicalDeviceProperties = real.properties;
+  vkGetPhysicalDeviceProperties2 = real.properties2;
 }
 
 void Driver::fail(int call, VkResult result, const std::string& name) {

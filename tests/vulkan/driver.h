@@ -15,13 +15,14 @@ namespace narrows::vulkan::test {
 class Driver {
  public:
   // as_discrete: the device says that it is a discrete GPU, so that copies are staged.
-  explicit Driver(bool as_discrete = false);
+  // largest: bytes of the largest allocation, as of the device's limit, beyond which the driver has no memory; 0: its own limit.
+  explicit Driver(bool as_discrete = false, uint64_t largest = 0);
   ~Driver();
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // Of the functions that create, allocate, record or submit, the call number `call` from now on (0: the next) gives `result` instead.
-  // name: of these alone; "": of any.
+  // Of the functions that create, allocate, record or submit, the call number `call` from now on (0: the next) gives `result`
+  // instead. name: of these alone; "": of any.
   void fail(int call, VkResult result = VK_ERROR_OUT_OF_HOST_MEMORY, const std::string& name = "");
   bool has_failed();  // that call was made; from then on, as after calm(), all are the driver's own again
   void calm();

@@ -49,6 +49,79 @@ TEST_CASE("addresses: foreign, freed, past the end, of the host or of another de
   for (void* data : {a, out}) REQUIRE(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
 }
 
+TEST_CASE("addresses: strides and offsets that leave the allocation, either way, and a workspace that is the host's",
+          "[addresses]") {
+  const Runtime rt;
+  constexpr int64_t kCount = 1000;
+  // The output lies below the inputs, and what a wrong input reaches is no overlap of the two, which would be refused as such.
+  void *out = nullptr, *a = nullptr, *b = nullptr, *last = nullptr;
+  for (void** data : {&out, &a, &b, &last}) REQUIRE(nw_alloc(rt.handle, on(0), 4 * kCount, nullptr, data, nullptr) == NW_OK);
+  const FloatTensor good_a{a, 100}, good_b{b, 100}, good_out{out, 100};
+  nw_error error;
+  const auto try_b = [&](const FloatTensor& bad) { return add(rt, 0, good_a, bad, good_out, &error); };
+  CHECK(try_b({b, 100, 10}) == NW_OK);         // the last element is number 990
+  CHECK(try_b({b, 100, 10, 36}) == NW_OK);     // 999
+  CHECK(try_b({b, 100, -10, 3960}) == NW_OK);  // from 990 to 0
+  CHECK(try_b({b, 100, 0, 3996}) == NW_OK);
+  const FloatTensor bad[] = {{b, 100, 10, 40},     // one past the end
+                             {b, 100, 11},         // by stride
+                             {b, 100, -10, 3956},  // one before the beginning
+                             {b, 100, -1},         // the same
+                             {b, 100, 0, 4000},    // from the end on
+                             {b, 100, 1, 3700},    // by offset
+                             {b, 100, int64_t{1} << 40}};
+  for (const FloatTensor& tensor : bad) {
+    INFO("stride " << tensor.stride << ", offset " << tensor.byte_offset);
+    CHECK(try_b(tensor) == NW_INVALID);
+    CHECK(error.argument == 1);
+    INFO(error.message);
+    const bool said =
+        std::strstr(error.message, "leave the allocation [0x") || std::strstr(error.message, "lie in no live allocation");
+    CHECK(said);
+    CHECK(add(rt, 0, tensor, good_b, good_out, &error) == NW_INVALID);
+    CHECK(error.argument == 0);
+  }
+  CHECK(add(rt, 0, good_a, good_b, {last, 100, 11}, &error) == NW_INVALID);
+  CHECK(error.argument == 2);
+
+  // The gradient of a broadcast operand is a sum, and takes a workspace.
+  int64_t many = 1 << 22, one = 1, none = 0;
+  DLTensor tensors[] = {{a, on(0), 1, {kDLFloat, 32, 1}, &many, &none, 0},
+                        {a, on(0), 1, {kDLFloat, 32, 1}, &many, &none, 0},
+                        {b, on(0), 1, {kDLFloat, 32, 1}, &one, nullptr, 0},
+                        {out, on(0), 1, {kDLFloat, 32, 1}, &one, nullptr, 0}};
+  const DLTensor *inputs[] = {&tensors[0], &tensors[1], &tensors[2]}, *outputs[] = {nullptr, &tensors[3], nullptr};
+  nw_elementwise_params params{};
+  params.function = NW_EW_MUL;
+  nw_call call{};
+  call.struct_size = sizeof call;
+  call.op = "elementwise_backward";
+  call.num_inputs = 3, call.inputs = inputs, call.num_outputs = 3, call.outputs = outputs;
+  call.params = &params, call.params_size = sizeof params;
+  nw_plan* plan = nullptr;
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  const int32_t planned = nw_plan_get(rt.handle, &call, &plan, &info, &error);
+  INFO(error.message);
+  REQUIRE(planned == NW_OK);
+  REQUIRE(info.workspace_size > 0);
+  void* const host = host_memory(65536);
+  call.workspace = host, call.workspace_size = 65536;
+  CHECK(nw_launch(plan, &call, &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "elementwise_backward: workspace 0x") != nullptr);
+  CHECK(std::strstr(error.message, "lies in no live allocation of device 0") != nullptr);
+  void* room = nullptr;
+  REQUIRE(nw_alloc(rt.handle, on(0), info.workspace_size, nullptr, &room, nullptr) == NW_OK);
+  call.workspace = room,
+  call.workspace_size = info.workspace_size + 4096;  // said to be more than is there: only what is needed counts
+  CHECK(nw_launch(plan, &call, &error) == NW_OK);
+  CHECK(nw_free(rt.handle, on(0), room, nullptr, nullptr) == NW_OK);
+  CHECK(nw_launch(plan, &call, &error) == NW_INVALID);  // freed
+  nw_plan_release(plan);
+  CHECK(nw_stream_sync(rt.handle, on(0), nullptr, nullptr) == NW_OK);
+  std::free(host);
+}
+
 TEST_CASE("import_host: an op works in the host's own memory", "[extension]") {
   const Runtime rt;
   const nw_vulkan& vulkan = *rt.vulkan;

@@ -113,6 +113,16 @@ TEST_CASE("faults: a device that makes no progress is lost after a while", "[fau
   CHECK(opened->is_lost());
 }
 
+// In an entry of its own: what the layer says when no call is left to fail is printed.
+TEST_CASE("leak: validation sees an object that outlives its device", "[.][leak]") {
+  Opened opened;
+  VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+  info.size = 4;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+  VkBuffer left = VK_NULL_HANDLE;
+  REQUIRE(opened->vk.vkCreateBuffer(opened->handle, &info, nullptr, &left) == VK_SUCCESS);
+}
+
 // By hand and in an entry of its own: with validation in the shaders, a word past the end is reported by the call that waits.
 TEST_CASE("overrun: validation sees a word past a tensor's end", "[.][overrun]") {
   Opened opened(false, true);

@@ -1,9 +1,12 @@
 // Memory: allocations apart, addresses found and lost, blocks that go back.
 #include <catch2/generators/catch_generators.hpp>
+#include <cstring>
 #include <map>
 #include <random>
 
+#include "driver.h"
 #include "opened.h"
+#include "runtime.h"
 
 namespace narrows::vulkan::test {
 namespace {
@@ -57,6 +60,26 @@ TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[m
   CHECK(refusal([&] { stream.free(address); }).find("is freed; expected one that was allocated on device 0") != std::string::npos);
   CHECK(refusal([&] { stream.free(address + 4); }).substr(0, 2) == "1:");
   CHECK(refusal([&] { (void)opened->memory().allocate(uint64_t{1} << 60); }).substr(0, 2) == "4:");
+}
+
+TEST_CASE("memory: the largest allocation that the device grants is had, and one more byte is refused with that number",
+          "[memory]") {
+  constexpr uint64_t kLargest = 100 << 20;
+  const Driver driver(false, kLargest);
+  const Runtime rt(here());
+  void* data = nullptr;
+  for (const uint64_t less : {uint64_t{0}, uint64_t{256}, uint64_t{40'000}, uint64_t{64} << 10, uint64_t{100'000}}) {
+    INFO(less);
+    REQUIRE(nw_alloc(rt.handle, on(0), kLargest - less, nullptr, &data, nullptr) == NW_OK);
+    REQUIRE(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+  }
+  nw_error error{};
+  CHECK(nw_alloc(rt.handle, on(0), kLargest + 1, nullptr, &data, &error) == NW_OUT_OF_MEMORY);
+  INFO(error.message);
+  CHECK(std::strstr(error.message, "104857601 bytes are not to be had on device 0; it allocates up to 104857600 at once for sure"));
+  CHECK(nw_alloc(rt.handle, on(0), uint64_t{1} << 60, nullptr, &data, &error) == NW_OUT_OF_MEMORY);
+  CHECK(std::strstr(error.message, "1152921504606846976 bytes were asked for; ") != nullptr);
+  CHECK(nw_alloc(rt.handle, on(0), 4, nullptr, &data, nullptr) == NW_OK);
 }
 
 TEST_CASE("memory: a stream has at once what was freed on it, another one only when its work is done", "[memory]") {

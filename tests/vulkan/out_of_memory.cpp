@@ -130,21 +130,22 @@ void live(Driver& driver, const Scarcity& scarcity) {
   const auto alloc = [&](int32_t id, uint64_t size) {
     void* data = nullptr;
     // Where there is no room for a block, a smaller one may be had.
-    life.pass("nw_alloc", [&](nw_error* e) { return nw_alloc(rt.handle, on(id), size, nullptr, &data, e); },
-              [&] { nw_free(rt.handle, on(id), data, nullptr, nullptr); });
+    life.pass(
+        "nw_alloc", [&](nw_error* e) { return nw_alloc(rt.handle, on(id), size, nullptr, &data, e); },
+        [&] { nw_free(rt.handle, on(id), data, nullptr, nullptr); });
     return data;
   };
   void *sum = alloc(0, kCount * 4), *step = alloc(0, kCount * 4), *stream = nullptr;
   const int made = life.pass("nw_stream_create", [&](nw_error* e) { return nw_stream_create(rt.handle, on(0), &stream, e); });
   CHECK(made > 0);
   std::vector<float> ones(kCount, 1), got(kCount);
-  life.pass("nw_copy", [&](nw_error* e) {
-    return nw_copy(rt.handle, on(0), step, {kDLCPU, 0}, ones.data(), kCount * 4, stream, e);
-  });
+  life.pass("nw_copy",
+            [&](nw_error* e) { return nw_copy(rt.handle, on(0), step, {kDLCPU, 0}, ones.data(), kCount * 4, stream, e); });
   life.pass("nw_run", [&](nw_error* e) { return add(rt, 0, step, step, sum, kCount, e, stream); });
   for (int i = 0; i < 150; ++i) life.pass("nw_run", [&](nw_error* e) { return add(rt, 0, step, step, sum, kCount, e, stream); });
   life.pass("nw_stream_wait", [&](nw_error* e) { return nw_stream_wait(rt.handle, on(0), nullptr, stream, e); });
-  life.pass("nw_copy", [&](nw_error* e) { return nw_copy(rt.handle, {kDLCPU, 0}, got.data(), on(0), sum, kCount * 4, nullptr, e); });
+  life.pass("nw_copy",
+            [&](nw_error* e) { return nw_copy(rt.handle, {kDLCPU, 0}, got.data(), on(0), sum, kCount * 4, nullptr, e); });
   life.pass("nw_stream_sync", [&](nw_error* e) { return nw_stream_sync(rt.handle, on(0), nullptr, e); });
   CHECK(got == std::vector<float>(kCount, 2));
 
