@@ -11,15 +11,10 @@
 namespace narrows::vulkan {
 namespace {
 
-int rank_of(VkPhysicalDevice device) {
+VkPhysicalDeviceType type_of(VkPhysicalDevice device) {
   VkPhysicalDeviceProperties properties;
   vkGetPhysicalDeviceProperties(device, &properties);
-  switch (properties.deviceType) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
-    default: return 3;
-  }
+  return properties.deviceType;
 }
 
 // The one that NARROWS_VULKAN_DEVICE names.
@@ -33,6 +28,15 @@ VkPhysicalDevice chosen(const std::vector<VkPhysicalDevice>& devices, const char
 }
 
 }  // namespace
+
+int rank_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
+    default: return 3;
+  }
+}
 
 std::shared_ptr<Loader> Loader::get() {
   static std::mutex mutex;
@@ -133,7 +137,8 @@ std::vector<VkPhysicalDevice> Loader::physical_devices() const {
   std::vector<VkPhysicalDevice> devices(count);
   check(vkEnumeratePhysicalDevices(instance_, &count, devices.data()), "listing devices");
   devices.resize(count);
-  std::stable_sort(devices.begin(), devices.end(), [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(type_of(a)) < rank_of(type_of(b)); });
   if (const char* text = std::getenv("NARROWS_VULKAN_DEVICE"); text != nullptr && *text != '\0') devices = {chosen(devices, text)};
   return devices;
 }

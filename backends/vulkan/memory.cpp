@@ -2,6 +2,8 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <span>
 
@@ -17,10 +19,36 @@ constexpr uint64_t kKeptEmpty = uint64_t{256} << 20;  // empty blocks that stay 
 // Behind every buffer where memory is checked; and behind what has a block of its own, since tensors whose memory lies a power of
 // two apart may share a device's banks: an H200 added some at 0.4 of its rate.
 constexpr uint64_t kGap = 64 << 10;
+constexpr uint64_t kGuard = 4 << 10;  // of the gap: a bus reads it slowly
+constexpr char kGuardByte = 0x5a;
 constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 }  // namespace
+
+// Drivers list the best type of a kind first.
+std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, bool unified, uint32_t allowed, Side side) {
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  struct Wish {
+    VkMemoryPropertyFlags with, without;
+  };
+  const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}};
+  const Wish guarded_wishes[] = {{kLocal | kCached, 0}, {kLocal | kVisible, 0}};
+  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}};
+  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}};
+  const std::span<const Wish> by_side[] = {device_wishes, guarded_wishes, host_wishes, upload_wishes};
+  std::vector<uint32_t> found;
+  for (const Wish& wish : by_side[static_cast<size_t>(side)])
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
+      const bool fits = (allowed >> i & 1) != 0 && (has & wish.with) == wish.with && (has & wish.without) == 0;
+      if (fits && std::find(found.begin(), found.end(), i) == found.end()) found.push_back(i);
+    }
+  if (found.empty() && side == Side::device)  // a device that calls none its own
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+      if ((allowed >> i & 1) != 0) found.push_back(i);
+  return found;
+}
 
 // A buffer, the pieces of it in use and the holes between them, by offset.
 struct Memory::Block {
@@ -67,27 +95,6 @@ Memory::~Memory() {
 
 // ---- buffers ----
 
-// Drivers list the best type of a kind first.
-uint32_t Memory::type_for(uint32_t allowed, Side side) const {
-  const VkPhysicalDeviceMemoryProperties& memory = device_.physical.memory;
-  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-  struct Wish {
-    VkMemoryPropertyFlags with, without;
-  };
-  const bool unified = device_.physical.is_unified();
-  const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}, {0, 0}};
-  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}};
-  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}};
-  std::span<const Wish> wishes = device_wishes;
-  if (side != Side::device) wishes = side == Side::host ? host_wishes : upload_wishes;
-  for (const Wish& wish : wishes)
-    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-      const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
-      if ((allowed >> i & 1) != 0 && (has & wish.with) == wish.with && (has & wish.without) == 0) return i;
-    }
-  refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
-}
-
 // Memory from or for elsewhere: what VkMemoryAllocateInfo's chain gets, and the memory types that it allows.
 struct Memory::External {
   VkExternalMemoryHandleTypeFlagBits type;
@@ -114,7 +121,10 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
   try {
     VkMemoryRequirements needs;
     vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
-    const uint32_t type = type_for(external != nullptr ? needs.memoryTypeBits & external->types : needs.memoryTypeBits, side);
+    const uint32_t allowed = external != nullptr ? needs.memoryTypeBits & external->types : needs.memoryTypeBits;
+    const std::vector<uint32_t> types = memory_types(device_.physical.memory, device_.physical.is_unified(), allowed, side);
+    if (types.empty())
+      refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
     VkMemoryAllocateFlagsInfo flags{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
     flags.pNext = external != nullptr ? external->chain : nullptr;
@@ -124,13 +134,22 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
     // The gap gives way to the largest allocation that is sure to be had.
     const uint64_t largest = std::max(needs.size, uint64_t{device_.physical.properties11.maxMemoryAllocationSize});
     allocation.allocationSize = imports_host ? size : std::min(needs.size + gap, largest);
-    allocation.memoryTypeIndex = type;
-    device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
-    device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");
-    const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[type].propertyFlags;
+    VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    for (size_t i = 0; i < types.size() && result == VK_ERROR_OUT_OF_DEVICE_MEMORY; ++i) {
+      allocation.memoryTypeIndex = types[i];
+      result = vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory);
+    }
+    device_.check(result, "allocating memory");
+    const uint64_t front = side == Side::guarded ? kGap : 0;
+    device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, front), "binding memory to a buffer");
+    const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[allocation.memoryTypeIndex].propertyFlags;
     // Memory behind a bus is never read from the host: that costs a thousand times what the device's copy does.
+    const bool is_devices = side == Side::device || side == Side::guarded;
+    void* mapped = nullptr;
     if (side != Side::device || (device_.physical.is_unified() && (has & kCached) == kCached))
-      device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &buffer.mapped), "mapping memory");
+      device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory");
+    if (side == Side::guarded) mapped = buffer.guards = static_cast<char*>(mapped) + kGap;
+    if (!is_devices || (device_.physical.is_unified() && (has & kCached) == kCached)) buffer.mapped = mapped;
     const VkBufferDeviceAddressInfo asked{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer.handle};
     buffer.address = vk.vkGetBufferDeviceAddress(device_.handle, &asked);
   } catch (...) {
@@ -148,12 +167,50 @@ void Memory::destroy_buffer(const Buffer& buffer) {
 
 // ---- allocations ----
 
+// A buffer of exactly that size between two gaps, of which the parts beside it are guards. Where the host cannot see enough of the
+// device's memory there are no guards.
+Buffer Memory::create_guarded(uint64_t size) {
+  try {
+    if (size + 3 * kGap <= device_.physical.properties11.maxMemoryAllocationSize) {
+      const Buffer buffer = create_buffer(size, Side::guarded, 2 * kGap);
+      std::memset(buffer.guards - kGuard, kGuardByte, kGuard);
+      std::memset(buffer.guards + size, kGuardByte, kGuard);
+      return buffer;
+    }
+  } catch (const Refusal&) {
+    device_.refuse_if_lost();
+  }
+  return create_buffer(size, Side::device, kGap);
+}
+
+void Memory::check_guards() {
+  if (!checked_) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, block] : blocks_) check_guards(block->buffer);
+}
+
+// What was written is told once.
+void Memory::check_guards(const Buffer& buffer) {
+  if (buffer.guards == nullptr) return;
+  for (char* const guard : {buffer.guards - kGuard, buffer.guards + buffer.size}) {
+    char* const end = guard + kGuard;
+    char* const bad = std::find_if(guard, end, [](char byte) { return byte != kGuardByte; });
+    if (bad == end) continue;
+    char said[256];
+    std::snprintf(said, sizeof said, "a guard of allocation [0x%llx, 0x%llx) was written to, at byte %lld",
+                  static_cast<unsigned long long>(buffer.address), static_cast<unsigned long long>(buffer.address + buffer.size),
+                  static_cast<long long>(bad - buffer.guards));
+    device_.loader.add_message(said);
+    std::memset(guard, kGuardByte, kGuard);
+  }
+}
+
 // nullptr: the driver has no room.
 Memory::Block* Memory::add_block(uint64_t size) {
   auto block = std::make_unique<Block>();
   block->holes.emplace(0, size);
   try {
-    block->buffer = create_buffer(size, Side::device, checked_ || size > kLargest ? kGap : 0);
+    block->buffer = checked_ ? create_guarded(size) : create_buffer(size, Side::device, size > kLargest ? kGap : 0);
   } catch (const Refusal& refusal) {
     if (refusal.status != NW_OUT_OF_MEMORY) throw;
     return nullptr;
@@ -229,6 +286,7 @@ void Memory::give_back(Address address) {
   const std::lock_guard lock(mutex_);
   Block* const block = block_of(address);
   block->give_back(address - block->buffer.address);
+  check_guards(block->buffer);
   if (!block->used.empty()) return;
   const uint64_t size = block->buffer.size;
   if (!checked_ && block->pooled && size <= kKeptEmpty) {

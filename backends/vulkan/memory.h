@@ -24,14 +24,20 @@ struct Buffer {
   Address address = 0;
   uint64_t size = 0;
   void* mapped = nullptr;  // where the host sees it, coherently; nullptr: it does not
+  char* guards = nullptr;  // of checked memory: where the host sees its first byte, with guards before it and behind it
 };
 
 // Whose side of the memory a buffer is for.
 enum class Side {
-  device,  // the device's own; mapped where the host reads it as fast as its own memory
-  host,    // mapped, cached by the host: staging
-  upload,  // mapped, written by the host in order and read by the device: parameters
+  device,   // the device's own; mapped where the host reads it as fast as its own memory
+  guarded,  // the device's own, and mapped: with guards, in checked memory
+  host,     // mapped, cached by the host: staging
+  upload,   // mapped, written by the host in order and read by the device: parameters
 };
+
+// The memory types that a buffer of this kind may lie in, of those in the bit set `allowed`, best first: where the heap of one is
+// full, the next is tried. A device's own memory is never replaced by the host's.
+std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, bool unified, uint32_t allowed, Side side);
 
 // An allocation. Its entry of a list is made with it and goes from list to list, so that freeing takes no memory.
 struct Piece {
@@ -53,7 +59,7 @@ class Memory {
   Memory(Device& device, bool checked);
   ~Memory();
 
-  Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: memory behind it
+  Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: more memory
   void destroy_buffer(const Buffer& buffer);
 
   // A live allocation over the application's buffer, over host memory, or over memory that other APIs can have.
@@ -70,6 +76,8 @@ class Memory {
   void revive(Pieces& from, Pieces::iterator piece, uint64_t size);  // a retired allocation lives again
   void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
   void trim();                      // empty blocks go back to the driver
+  bool is_checked() const { return checked_; }
+  void check_guards();  // of checked memory: tells the loader, as the validation layer does, of guards that were written to
 
   // The live allocation that holds all of [begin, end), begin < end; nothing if there is none.
   std::optional<Span> find(Address begin, Address end) const;
@@ -78,9 +86,10 @@ class Memory {
 
  private:
   struct Block;
-  uint32_t type_for(uint32_t allowed, Side side) const;
   struct External;
   Buffer create_buffer(uint64_t size, Side side, uint64_t gap, const External* external);
+  Buffer create_guarded(uint64_t size);
+  void check_guards(const Buffer& buffer);
   Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);
   Block* block_of(Address address);

@@ -75,9 +75,11 @@ void Timeline::wait(uint64_t value) const {
 // ---- recorder ----
 
 // Its first scope is all that was submitted to the queue before: that makes a stream in order.
-void Recorder::barrier() {
-  const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, kWrites | kReads};
-  device_.vk.vkCmdPipelineBarrier(batch_.commands, kStages, kStages, 0, 1, &memory, 0, nullptr, 0, nullptr);
+void Recorder::barrier(bool to_host) {
+  const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites,
+                               to_host ? VkAccessFlags{VK_ACCESS_HOST_READ_BIT} : kWrites | kReads};
+  const VkPipelineStageFlags next = to_host ? VkPipelineStageFlags{VK_PIPELINE_STAGE_HOST_BIT} : kStages;
+  device_.vk.vkCmdPipelineBarrier(batch_.commands, kStages, next, 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
 Address Recorder::params(const void* block, uint64_t size) {
@@ -189,10 +191,8 @@ uint64_t Stream::flush(bool read_by_host, const Point* signal) {
   if (open_ == nullptr && !waits_.empty()) open_batch();  // a wait that no op has followed yet is work too
   if (open_ == nullptr) return submitted_;
   if (!open_->ended) {
-    if (read_by_host || device_.physical.is_unified()) {  // a mapped pointer sees what was written only after this, and the wait
-      const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, VK_ACCESS_HOST_READ_BIT};
-      device_.vk.vkCmdPipelineBarrier(open_->commands, kStages, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &memory, 0, nullptr, 0, nullptr);
-    }
+    // A mapped pointer sees what was written only after this, and the wait.
+    if (read_by_host || device_.physical.is_unified() || device_.memory().is_checked()) Recorder(device_, *open_).barrier(true);
     // What was recorded is gone if this fails: the stream's results can be no one's.
     if (device_.vk.vkEndCommandBuffer(open_->commands) < 0) device_.lose("a command buffer could not be ended");
     open_->ended = true;
@@ -265,6 +265,7 @@ void Stream::sync() {
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
   collect();
+  device_.memory().check_guards();
   device_.loader.refuse_if_invalid();
 }
 

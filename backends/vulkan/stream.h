@@ -76,7 +76,7 @@ class Recorder {
   friend class Stream;
   Recorder(Device& device, Batch& batch) : device_(device), batch_(batch) {}
   void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
-  void barrier();
+  void barrier(bool to_host = false);
 
   Device& device_;
   Batch& batch_;
