@@ -11,21 +11,23 @@ namespace narrows::vulkan::test {
 namespace {
 
 // Functions of a device that can fail, and of which calls are counted.
-#define NARROWS_FALLIBLE(X)                                                                                                       \
-  X(vkCreateBuffer)                                                                                                               \
-  X(vkAllocateMemory)                                                                                                             \
-  X(vkBindBufferMemory) X(vkMapMemory) X(vkCreatePipelineLayout) X(vkCreatePipelineCache) X(vkCreateShaderModule)                 \
-      X(vkCreateComputePipelines) X(vkCreateCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkCreateSemaphore) \
-          X(vkQueueSubmit) X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR) X(vkGetMemoryHostPointerPropertiesEXT)
+#define NARROWS_FALLIBLE(X)                                                                                             \
+  X(vkCreateBuffer)                                                                                                     \
+  X(vkAllocateMemory)                                                                                                   \
+  X(vkBindBufferMemory)                                                                                                 \
+  X(vkMapMemory) X(vkCreatePipelineLayout) X(vkCreatePipelineCache) X(vkCreateShaderModule) X(vkCreateComputePipelines) \
+      X(vkCreateCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit)  \
+          X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR) X(vkGetMemoryHostPointerPropertiesEXT)
 // Those that fail only where they are named: what they say ends a device, or they are asked over and over.
 #define NARROWS_NAMED(X) X(vkEndCommandBuffer) X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) X(vkDeviceWaitIdle)
 // Functions that destroy what another one created, and those that are only counted.
-#define NARROWS_DESTROYING(X)                                                                         \
-  X(vkDestroyBuffer, vkCreateBuffer)                                                                  \
-  X(vkFreeMemory, vkAllocateMemory)                                                                   \
-  X(vkDestroyPipelineLayout, vkCreatePipelineLayout) X(vkDestroyPipelineCache, vkCreatePipelineCache) \
-      X(vkDestroyShaderModule, vkCreateShaderModule) X(vkDestroyPipeline, vkCreateComputePipelines)   \
-          X(vkDestroyCommandPool, vkCreateCommandPool) X(vkDestroySemaphore, vkCreateSemaphore)
+#define NARROWS_DESTROYING(X)                                                                     \
+  X(vkDestroyBuffer, vkCreateBuffer)                                                              \
+  X(vkFreeMemory, vkAllocateMemory)                                                               \
+  X(vkDestroyPipelineLayout, vkCreatePipelineLayout)                                              \
+  X(vkDestroyPipelineCache, vkCreatePipelineCache) X(vkDestroyShaderModule, vkCreateShaderModule) \
+      X(vkDestroyPipeline, vkCreateComputePipelines) X(vkDestroyCommandPool, vkCreateCommandPool) \
+          X(vkDestroySemaphore, vkCreateSemaphore)
 #define NARROWS_COUNTED(X) X(vkCmdPipelineBarrier) X(vkCmdDispatch) X(vkCmdCopyBuffer)
 
 struct State {
@@ -122,19 +124,19 @@ X(vkEnumeratePhysicalDevices)
 X(vkEnumerateDeviceExtensionProperties)
 #undef X
 #define X(function) OF(function, named)
-    NARROWS_NAMED(X)
+NARROWS_NAMED(X)
 #undef X
 #define X(function) OF(function, counted)
-        NARROWS_COUNTED(X)
+NARROWS_COUNTED(X)
 #undef X
 #define X(function, creator)                            \
   struct Of_##function {                                \
     static constexpr const char* created_by = #creator; \
   };
-            NARROWS_DESTROYING(X)
+NARROWS_DESTROYING(X)
 #undef X
 
-                struct Real {
+struct Real {
   PFN_vkGetDeviceProcAddr get;
   PFN_vkCreateDevice create_device;
   PFN_vkDestroyDevice destroy_device;
@@ -195,7 +197,7 @@ Driver::Driver(bool as_discrete, uint64_t largest) : loader_(Loader::get()) {
   X(vkEnumeratePhysicalDevices)
   X(vkEnumerateDeviceExtensionProperties)
 #undef X
-      g.failed.clear();
+  g.failed.clear();
   calm();
   real.get = std::exchange(vkGetDeviceProcAddr, get);
 #define X(function, its)                                                    \

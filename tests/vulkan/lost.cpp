@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "driver.h"
+#include "opened.h"
 #include "runtime.h"
 
 namespace narrows::vulkan::test {
@@ -17,11 +18,7 @@ struct Blocked {
     REQUIRE(rt.vulkan->device(rt.vulkan->self, 0, &device, nullptr) == NW_OK);
     handle = static_cast<VkDevice>(device.device);
     volkLoadDeviceTable(&vk, handle);
-    VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
-    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-    VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
-    info.pNext = &type;
-    REQUIRE(vk.vkCreateSemaphore(handle, &info, nullptr, &semaphore) == VK_SUCCESS);
+    semaphore = new_timeline(vk, handle);
     REQUIRE(nw_alloc(rt.handle, on(0), 4000, nullptr, &data, nullptr) == NW_OK);
     REQUIRE(run() == NW_OK);
     REQUIRE(nw_stream_sync(rt.handle, on(0), nullptr, nullptr) == NW_OK);
@@ -30,10 +27,7 @@ struct Blocked {
   }
   int32_t run() { return add(rt, 0, data, data, data, 1000, &error); }
   // A lost device's objects are nobody's any more, but the driver's own threads end.
-  void release() {
-    const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, semaphore, 1};
-    CHECK(vk.vkSignalSemaphore(handle, &info) == VK_SUCCESS);
-  }
+  void release() { set_timeline(vk, handle, semaphore, 1); }
   Runtime rt{here()};
   VkDevice handle = VK_NULL_HANDLE;
   VolkDeviceTable vk{};
@@ -98,15 +92,14 @@ TEST_CASE("lost: nw_runtime_destroy comes back, and the next runtime opens the d
     std::optional<Blocked> b(std::in_place);
     driver.fail(0, VK_ERROR_DEVICE_LOST, *function != '\0' ? function : "vkWaitSemaphores");
     if (*function == '\0') CHECK(nw_stream_sync(b->rt.handle, on(0), nullptr, nullptr) == NW_DEVICE_LOST);  // lost before
-    const Blocked* const last = &*b;
-    const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, last->semaphore, 1};
-    const VolkDeviceTable vk = last->vk;
-    const VkDevice device = last->handle;
+    const VolkDeviceTable vk = b->vk;
+    const VkDevice device = b->handle;
+    const VkSemaphore semaphore = b->semaphore;
     b.reset();
     CHECK(driver.has_failed());
     driver.calm();
     CHECK(driver.left_over().at("vkCreateDevice") == 1);  // a lost device is left alone
-    CHECK(vk.vkSignalSemaphore(device, &info) == VK_SUCCESS);
+    set_timeline(vk, device, semaphore, 1);
     const Runtime rt(here());
     void* data = nullptr;
     REQUIRE(nw_alloc(rt.handle, on(0), 4000, nullptr, &data, nullptr) == NW_OK);

@@ -5,27 +5,15 @@
 namespace narrows::vulkan::test {
 namespace {
 
-// A timeline semaphore of the test's.
-class Gate {
- public:
-  explicit Gate(Device& device) : device_(device) {
-    VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
-    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-    VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
-    info.pNext = &type;
-    REQUIRE(device.vk.vkCreateSemaphore(device.handle, &info, nullptr, &handle) == VK_SUCCESS);
-  }
-  ~Gate() { device_.vk.vkDestroySemaphore(device_.handle, handle, nullptr); }
+// Work behind it waits until it is opened.
+struct Gate {
+  explicit Gate(Device& its_device) : device(its_device), handle(new_timeline(device.vk, device.handle)) {}
+  ~Gate() { device.vk.vkDestroySemaphore(device.handle, handle, nullptr); }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  void open() {
-    const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, handle, 1};
-    REQUIRE(device_.vk.vkSignalSemaphore(device_.handle, &info) == VK_SUCCESS);
-  }
-  VkSemaphore handle = VK_NULL_HANDLE;
-
- private:
-  Device& device_;
+  void open() { set_timeline(device.vk, device.handle, handle, 1); }
+  Device& device;
+  VkSemaphore handle;
 };
 
 TEST_CASE("submissions: at once on an idle stream, by 64 ops on a busy one, the rest where somebody waits",
