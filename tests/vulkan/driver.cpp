@@ -11,23 +11,24 @@ namespace narrows::vulkan::test {
 namespace {
 
 // Functions of a device that can fail, and of which calls are counted.
-#define NARROWS_FALLIBLE(X)                                                                                             \
-  X(vkCreateBuffer)                                                                                                     \
-  X(vkAllocateMemory)                                                                                                   \
-  X(vkBindBufferMemory)                                                                                                 \
-  X(vkMapMemory) X(vkCreatePipelineLayout) X(vkCreatePipelineCache) X(vkCreateShaderModule) X(vkCreateComputePipelines) \
-      X(vkCreateCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit)  \
-          X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR) X(vkGetMemoryHostPointerPropertiesEXT)
+#define NARROWS_FALLIBLE(X)                                                                                                     \
+  X(vkCreateBuffer)                                                                                                             \
+  X(vkAllocateMemory)                                                                                                           \
+  X(vkBindBufferMemory)                                                                                                         \
+  X(vkMapMemory)                                                                                                                \
+  X(vkCreatePipelineLayout) X(vkCreatePipelineCache) X(vkCreateShaderModule) X(vkCreateComputePipelines) X(vkCreateCommandPool) \
+      X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit) X(vkGetMemoryFdKHR)             \
+          X(vkGetSemaphoreFdKHR) X(vkGetMemoryHostPointerPropertiesEXT)
 // Those that fail only where they are named: what they say ends a device, or they are asked over and over.
 #define NARROWS_NAMED(X) X(vkEndCommandBuffer) X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) X(vkDeviceWaitIdle)
 // Functions that destroy what another one created, and those that are only counted.
-#define NARROWS_DESTROYING(X)                                                                     \
-  X(vkDestroyBuffer, vkCreateBuffer)                                                              \
-  X(vkFreeMemory, vkAllocateMemory)                                                               \
-  X(vkDestroyPipelineLayout, vkCreatePipelineLayout)                                              \
-  X(vkDestroyPipelineCache, vkCreatePipelineCache) X(vkDestroyShaderModule, vkCreateShaderModule) \
-      X(vkDestroyPipeline, vkCreateComputePipelines) X(vkDestroyCommandPool, vkCreateCommandPool) \
-          X(vkDestroySemaphore, vkCreateSemaphore)
+#define NARROWS_DESTROYING(X)                                                                   \
+  X(vkDestroyBuffer, vkCreateBuffer)                                                            \
+  X(vkFreeMemory, vkAllocateMemory)                                                             \
+  X(vkDestroyPipelineLayout, vkCreatePipelineLayout)                                            \
+  X(vkDestroyPipelineCache, vkCreatePipelineCache)                                              \
+  X(vkDestroyShaderModule, vkCreateShaderModule) X(vkDestroyPipeline, vkCreateComputePipelines) \
+      X(vkDestroyCommandPool, vkCreateCommandPool) X(vkDestroySemaphore, vkCreateSemaphore)
 #define NARROWS_COUNTED(X) X(vkCmdPipelineBarrier) X(vkCmdDispatch) X(vkCmdCopyBuffer)
 
 struct State {
@@ -37,6 +38,7 @@ struct State {
   std::string name;
   bool has_failed = false;
   uint64_t largest = 0;
+  size_t kept_pipelines = 0;
   std::set<std::string> failed;
   // Of every function, so that counting takes no memory: a test may count that too.
   std::map<std::string, int, std::less<>> calls, made;
@@ -65,6 +67,12 @@ bool is_too_large(VkDevice, const VkMemoryAllocateInfo* info, const VkAllocation
   return g.largest != 0 && info->allocationSize > g.largest;
 }
 
+template <class... Arguments>
+void look_at(const Arguments&...) {}
+void look_at(VkDevice, const VkPipelineCacheCreateInfo* info, const VkAllocationCallbacks*, VkPipelineCache*) {
+  g.kept_pipelines = info->initialDataSize;
+}
+
 enum class Kind { fallible, named, counted };
 
 // One function of the driver: `of` tells those of one type apart.
@@ -82,6 +90,7 @@ struct Hand<Of, Result(VKAPI_PTR*)(Arguments...)> {
     } else if (is_too_large(arguments...)) {
       return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
+    look_at(arguments...);
     if constexpr (std::is_void_v<Result>) {
       real(arguments...);
     } else {
@@ -249,6 +258,8 @@ std::set<std::string> Driver::functions() {
   return {NARROWS_FALLIBLE(X) "vkCreateDevice", "vkEnumeratePhysicalDevices", "vkEnumerateDeviceExtensionProperties"};
 #undef X
 }
+
+size_t Driver::kept_pipelines() const { return g.kept_pipelines; }
 
 int Driver::calls(const std::string& name) const {
   const std::lock_guard lock(g.mutex);

@@ -29,6 +29,7 @@ class Driver {
   const std::set<std::string>& failed() const;  // the functions of which a call has failed so far
   static std::set<std::string> functions();     // those that can be made to fail
 
+  size_t kept_pipelines() const;                 // bytes that the last pipeline cache began with
   int calls(const std::string& name) const;      // of a function, so far
   std::map<std::string, int> left_over() const;  // what was created and not destroyed, by the creating function, where not 0
 

@@ -82,6 +82,37 @@ TEST_CASE("memory: the largest allocation that the device grants is had, and one
   CHECK(nw_alloc(rt.handle, on(0), 4, nullptr, &data, nullptr) == NW_OK);
 }
 
+TEST_CASE(
+    "memory: the driver is asked once for what is allocated over and over; what is empty is kept to a limit, and goes by trim()",
+    "[memory]") {
+  const Driver driver;
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const auto had = [&] { return driver.left_over()["vkAllocateMemory"]; };
+  const int asked = driver.calls("vkAllocateMemory"), before = had();
+  for (int i = 0; i < 1000; ++i) {
+    const Address small = stream.allocate(1000 + static_cast<uint64_t>(i)), middle = stream.allocate(1 << 20);
+    stream.free(small);
+    stream.free(middle);
+    if (i % 100 == 0) stream.sync();
+  }
+  CHECK(driver.calls("vkAllocateMemory") == asked + 1);  // one block
+  constexpr uint64_t kLarge = 40 << 20;                  // has a block of its own
+  for (int i = 0; i < 100; ++i) stream.free(stream.allocate(kLarge)), stream.sync();
+  CHECK(driver.calls("vkAllocateMemory") == asked + 2);
+  std::vector<Address> many;
+  for (int i = 0; i < 10; ++i) many.push_back(stream.allocate(kLarge));
+  CHECK(had() == before + 11);
+  for (const Address address : many) stream.free(address);
+  stream.sync();
+  CHECK(had() <= before + 6);  // 256 MiB of empty blocks, the one of 64 MiB among them
+  CHECK(had() >= before + 4);
+  opened->memory().trim();
+  CHECK(had() == before);
+  stream.free(stream.allocate(1000));
+  CHECK(had() == before + 1);
+}
+
 TEST_CASE("memory: a stream has at once what was freed on it, another one only when its work is done", "[memory]") {
   Opened opened;
   Stream& stream = *opened->stream(nullptr);
