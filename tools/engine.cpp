@@ -1,6 +1,8 @@
 // engine.cpp -- a thin owner of what the C API hands out. See engine.h.
 #include "engine.h"
 
+#include <narrows/plugin.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -65,9 +67,22 @@ Runtime::Runtime(const std::string& plugin_path, Warnings warnings) {
   nw_options options{};
   options.struct_size = sizeof options;
   options.plugin_path = plugin_path.empty() ? nullptr : plugin_path.c_str();
-  if (warnings == Warnings::told_by_caller) options.log = [](void*, int32_t, const char*) {};
+  options.log_ctx = this;
+  if (warnings == Warnings::told_by_caller) {
+    options.log = [](void* self, int32_t level, const char* message) {
+      if (level != NW_LOG_INFO) return;
+      auto& runtime = *static_cast<Runtime*>(self);
+      const std::lock_guard lock(runtime.mutex_);
+      runtime.notes_.emplace_back(message);
+    };
+  }
   nw_error error{};
   check(nw_runtime_create(&options, &runtime_, &error), error);
+}
+
+std::vector<std::string> Runtime::notes() const {
+  const std::lock_guard lock(mutex_);
+  return notes_;
 }
 
 std::vector<nw_backend_info> Runtime::backends() const {

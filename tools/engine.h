@@ -9,6 +9,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -34,8 +35,12 @@ class Runtime {
 
   std::vector<nw_backend_info> backends() const;
   nw_device_info device(DLDevice device) const;
+  // What plugins have said by the way, as of devices that they leave out; where warnings are told by the caller.
+  std::vector<std::string> notes() const;
 
  private:
+  mutable std::mutex mutex_;  // a plugin may speak from any thread
+  std::vector<std::string> notes_;
   nw_runtime* runtime_ = nullptr;
 };
 

@@ -159,6 +159,7 @@ Info gather_info(const Runtime& runtime, const std::string& plugin_path) {
       if (std::strchr(backend.ops[i]->name, '.') != nullptr) info.own_ops.emplace_back(backend.name, backend.ops[i]);
   }
   info.missing = missing_devices(info);
+  info.notes = runtime.notes();
   return info;
 }
 
@@ -174,7 +175,7 @@ std::string info_json(const Info& info) {
   for (const MissingDevice& m : info.missing) missing.push_back({{"device_type", m.device_type}, {"how", m.how}});
   const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()}, {"search", folders},
                {"plugins", plugins},      {"devices", devices},          {"ops", ops},
-               {"own_ops", own},          {"missing", missing}};
+               {"own_ops", own},          {"missing", missing},          {"notes", info.notes}};
   return j.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

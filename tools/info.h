@@ -33,6 +33,7 @@ struct Info {
   std::vector<std::pair<std::string, std::vector<OpSupport>>> ops;  // by backend
   std::vector<std::pair<std::string, const nw_op*>> own_ops;        // by backend
   std::vector<MissingDevice> missing;
+  std::vector<std::string> notes;  // of the plugins
 };
 
 inline bool usable(const nw_backend_info& b) { return b.status == NW_OK && !(b.flags & NW_BACKEND_SHADOWED); }

@@ -143,7 +143,8 @@ void print_own_op(const std::string& backend, const nw_op& op) {
 
 void print_missing(const Info& info) {
   heading("Missing");
-  if (info.missing.empty()) std::printf("  nothing\n");
+  if (info.missing.empty() && info.notes.empty()) std::printf("  nothing\n");
+  for (const std::string& note : info.notes) std::printf("  %s\n", printable(note).c_str());
   for (const MissingDevice& m : info.missing) std::printf("  %s%s\n", padded(m.device_type, 10).c_str(), printable(m.how).c_str());
   heading("Searched for plugins (narrows_*.so), in this order");
   for (const SearchFolder& f : info.folders)

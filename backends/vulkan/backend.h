@@ -29,7 +29,8 @@ struct Instance {
   Slot& slot(int32_t id) const;      // refuses an id that is none
   Device& device(int32_t id) const;  // opens it if need be
   int32_t count() const;
-  int32_t add(std::unique_ptr<Slot> slot);
+  // One more device; its number. adopted: the application's, which is opened at once; where that fails nothing is added.
+  int32_t add(const PhysicalDevice& physical, const nw_vulkan_device* adopted = nullptr);
   // That a call is planned on; refused if it is gone.
   Device& device(const nw_sig& sig) const {
     Device& found = device(sig.device.device_id);

@@ -15,23 +15,28 @@ void Queue::unlock() {
   mutex_.unlock();
 }
 
+Device::Device(bool is_adopted, Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id)
+    : loader(its_loader), physical(physical_device), id(device_id), adopted_(is_adopted) {
+  queues_ = std::make_unique<Queue[]>(physical.queue_count);
+}
+
+// Where this throws, the destructor runs, since the other constructor is through.
 Device::Device(Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id, bool checked,
                const nw_vulkan_device* adopted)
-    : loader(its_loader), physical(physical_device), id(device_id), adopted_(adopted != nullptr) {
-  queues_ = std::make_unique<Queue[]>(physical.queue_count);
-  if (adopted != nullptr) {
-    handle = static_cast<VkDevice>(adopted->device);
-    volkLoadDeviceTable(&vk, handle);
-    queues_[0].handle = static_cast<VkQueue>(adopted->queue);
-    queues_[0].lock_ctx_ = adopted->lock_ctx;
-    queues_[0].lock_ = adopted->lock;
-    queues_[0].unlock_ = adopted->unlock;
-  } else {
-    open();
-  }
+    : Device(adopted != nullptr, its_loader, physical_device, device_id) {
+  adopted != nullptr ? adopt(*adopted) : open();
   memory_ = std::make_unique<Memory>(*this, checked);
   kernels_ = std::make_unique<Kernels>(*this);
   default_stream_ = std::make_shared<Stream>(*this, next_queue());
+}
+
+void Device::adopt(const nw_vulkan_device& device) {
+  handle = static_cast<VkDevice>(device.device);
+  volkLoadDeviceTable(&vk, handle);
+  queues_[0].handle = static_cast<VkQueue>(device.queue);
+  queues_[0].lock_ctx_ = device.lock_ctx;
+  queues_[0].lock_ = device.lock;
+  queues_[0].unlock_ = device.unlock;
 }
 
 void Device::open() {
@@ -69,6 +74,7 @@ void Device::open() {
 Device::~Device() { close(); }
 
 void Device::close() {
+  if (handle == VK_NULL_HANDLE) return;  // it could not be opened
   const bool lost = is_lost();
   if (!lost && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
     gone_.store("was lost before", std::memory_order_relaxed);
@@ -111,8 +117,13 @@ bool Device::runs_long_loops() {
       uint32_t count, padding;
     } push{default_stream_->allocate(sizeof got), kCount, 0};
     if (push.to == 0) refuse(NW_OUT_OF_MEMORY, -1, "vulkan: there is no room on device %d to try how long its loops run", id);
-    default_stream_->record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
-    default_stream_->copy_to_host(&got, push.to, sizeof got);
+    try {
+      default_stream_->record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+      default_stream_->copy_to_host(&got, push.to, sizeof got);
+    } catch (...) {
+      default_stream_->free(push.to);
+      throw;
+    }
     default_stream_->free(push.to);
     loops_end_early_ = got != expected;
   });

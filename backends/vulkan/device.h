@@ -74,7 +74,9 @@ class Device {
   void remove_stream(void* handle);
 
  private:
+  Device(bool is_adopted, Loader& loader, const PhysicalDevice& physical, int32_t id);  // not opened yet
   void open();
+  void adopt(const nw_vulkan_device& device);
   bool runs_long_loops();
   std::unique_ptr<Queue[]> queues_;
   std::atomic<uint32_t> next_queue_{0};

@@ -89,12 +89,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     physical.queue_count = 1;
     if (const std::string why = physical.unfit(); !why.empty())
       refuse(NW_UNSUPPORTED, -1, "vulkan: device->features: %s", why.c_str());
-    Instance& instance = instance_of(self);
-    const int32_t added = instance.add(std::make_unique<Slot>(physical));
-    Slot& slot = instance.slot(added);
-    const std::lock_guard lock(slot.mutex);
-    slot.device = std::make_unique<Device>(*instance.loader, slot.physical, added, instance.checked, &device);
-    *id = added;
+    *id = instance_of(self).add(physical, &device);
   });
 }
 
@@ -170,14 +165,25 @@ int32_t stream_wait(void* self, int32_t id, void* stream, uint64_t semaphore, ui
   return guarded(error, [&] { device_of(self, id).stream(stream)->wait_for(semaphore_of(semaphore), value); });
 }
 
+bool exports_timelines(VkPhysicalDevice device) {
+  VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkPhysicalDeviceExternalSemaphoreInfo info{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_SEMAPHORE_INFO};
+  info.pNext = &type;
+  info.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+  VkExternalSemaphoreProperties properties{.sType = VK_STRUCTURE_TYPE_EXTERNAL_SEMAPHORE_PROPERTIES};
+  vkGetPhysicalDeviceExternalSemaphoreProperties(device, &info, &properties);
+  return (properties.externalSemaphoreFeatures & VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT) != 0;
+}
+
 int32_t semaphore_create(void* self, int32_t id, uint64_t* semaphore, int32_t* fd, nw_error* error) {
   return guarded(error, [&] {
     need(semaphore, "semaphore");
     need(fd, "fd");
     Device& device = device_of(self, id);
     device.refuse_if_lost();
-    if (device.vk.vkGetSemaphoreFdKHR == nullptr)
-      refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export semaphores (VK_KHR_external_semaphore_fd)",
+    if (device.vk.vkGetSemaphoreFdKHR == nullptr || !exports_timelines(device.physical.handle))
+      refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export timeline semaphores (VK_KHR_external_semaphore_fd)",
              device.physical.properties.deviceName);
     VkExportSemaphoreCreateInfo exported{.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO};
     exported.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;

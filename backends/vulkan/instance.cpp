@@ -22,10 +22,13 @@ int32_t Instance::count() const {
   return static_cast<int32_t>(slots_.size());
 }
 
-int32_t Instance::add(std::unique_ptr<Slot> slot) {
+int32_t Instance::add(const PhysicalDevice& physical, const nw_vulkan_device* adopted) {
+  auto slot = std::make_unique<Slot>(physical);
   const std::lock_guard lock(mutex_);
+  const auto id = static_cast<int32_t>(slots_.size());
+  if (adopted != nullptr) slot->device = std::make_unique<Device>(*loader, slot->physical, id, checked, adopted);
   slots_.push_back(std::move(slot));
-  return static_cast<int32_t>(slots_.size()) - 1;
+  return id;
 }
 
 const char* name_of(VkResult result) {

@@ -20,7 +20,12 @@ Kernels::Kernels(Device& device) : device_(device) {
   info.pushConstantRangeCount = 1;
   info.pPushConstantRanges = &range;
   device_.check(device_.vk.vkCreatePipelineLayout(device_.handle, &info, nullptr, &layout_), "creating a pipeline layout");
-  load_cache();
+  try {
+    load_cache();
+  } catch (...) {
+    device_.vk.vkDestroyPipelineLayout(device_.handle, layout_, nullptr);
+    throw;
+  }
 }
 
 void Kernels::load_cache() {
@@ -63,8 +68,13 @@ Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants
   auto found = made_.find(key);
   if (found == made_.end()) {
     forget_old();
-    const VkPipeline pipeline = make(shader, constants);
-    found = made_.emplace(key, Made{{pipeline, std::make_shared<int>()}, 0}).first;
+    found = made_.emplace(key, Made{{VK_NULL_HANDLE, std::make_shared<int>()}, 0}).first;
+    try {
+      found->second.kernel.pipeline = make(shader, constants);
+    } catch (...) {
+      made_.erase(found);
+      throw;
+    }
   }
   found->second.last_asked = ++asked_;
   return found->second.kernel;
@@ -91,12 +101,6 @@ size_t Kernels::count() {
 
 VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::vector<uint32_t> words = words_for(device_.physical, shader, constants);
-  VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-  module_info.codeSize = words.size() * sizeof(uint32_t);
-  module_info.pCode = words.data();
-  VkShaderModule module = VK_NULL_HANDLE;
-  device_.check(device_.vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module), "creating a shader module");
-
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   std::vector<uint32_t> values = constants;
@@ -104,6 +108,12 @@ VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& cons
   values.push_back(device_.physical.converts_halves);
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(), values.size() * 4,
                                             values.data()};
+
+  VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  module_info.codeSize = words.size() * sizeof(uint32_t);
+  module_info.pCode = words.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  device_.check(device_.vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module), "creating a shader module");
   VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
   info.stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO};
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;

@@ -3,6 +3,7 @@
 #include "loader.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
@@ -10,15 +11,10 @@
 namespace narrows::vulkan {
 namespace {
 
-int rank_of(VkPhysicalDevice device) {
+VkPhysicalDeviceType type_of(VkPhysicalDevice device) {
   VkPhysicalDeviceProperties properties;
   vkGetPhysicalDeviceProperties(device, &properties);
-  switch (properties.deviceType) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
-    default: return 3;
-  }
+  return properties.deviceType;
 }
 
 // The one that NARROWS_VULKAN_DEVICE names.
@@ -33,16 +29,28 @@ VkPhysicalDevice chosen(const std::vector<VkPhysicalDevice>& devices, const char
 
 }  // namespace
 
+int rank_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
+    default: return 3;
+  }
+}
+
 std::shared_ptr<Loader> Loader::get() {
   static std::mutex mutex;
   static std::weak_ptr<Loader> last;
   const std::lock_guard lock(mutex);
   std::shared_ptr<Loader> loader = last.lock();
-  if (loader == nullptr) last = loader = std::shared_ptr<Loader>(new Loader);
+  if (loader != nullptr) return loader;
+  loader.reset(new Loader);
+  loader->open();
+  last = loader;
   return loader;
 }
 
-Loader::Loader() {
+void Loader::open() {
   if (volkInitialize() != VK_SUCCESS)
     refuse(NW_UNAVAILABLE, -1, "vulkan: there is no libvulkan.so.1; install the Vulkan loader (Debian: libvulkan1) and a driver");
   if (volkGetInstanceVersion() < VK_API_VERSION_1_2)
@@ -69,7 +77,9 @@ void Loader::create(const char* validation) {
   VkValidationFeaturesEXT features{.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
   features.enabledValidationFeatureCount = mode == "gpu" ? 1 : 0;
   features.pEnabledValidationFeatures = gpu;
+  const VkDebugUtilsMessengerCreateInfoEXT at_the_end = listener();  // and at the beginning, of the instance itself
   if (!mode.empty()) {
+    features.pNext = &at_the_end;
     info.pNext = &features;
     info.enabledLayerCount = 1;
     info.ppEnabledLayerNames = &layer;
@@ -85,7 +95,7 @@ void Loader::create(const char* validation) {
   check(result, "creating an instance");
 }
 
-void Loader::listen() {
+VkDebugUtilsMessengerCreateInfoEXT Loader::listener() {
   VkDebugUtilsMessengerCreateInfoEXT info{.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
   info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
   info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
@@ -95,12 +105,18 @@ void Loader::listen() {
     return VK_FALSE;
   };
   info.pUserData = this;
+  return info;
+}
+
+void Loader::listen() {
+  const VkDebugUtilsMessengerCreateInfoEXT info = listener();
   check(vkCreateDebugUtilsMessengerEXT(instance_, &info, nullptr, &messenger_), "listening to the validation layer");
 }
 
 Loader::~Loader() {
   if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
   if (instance_ != VK_NULL_HANDLE && !keeps_instance_) vkDestroyInstance(instance_, nullptr);
+  if (has_message_) std::fprintf(stderr, "narrows: vulkan: validation, after the last call: %s\n", message_.c_str());
 }
 
 void Loader::add_message(const char* message) {
@@ -121,7 +137,8 @@ std::vector<VkPhysicalDevice> Loader::physical_devices() const {
   std::vector<VkPhysicalDevice> devices(count);
   check(vkEnumeratePhysicalDevices(instance_, &count, devices.data()), "listing devices");
   devices.resize(count);
-  std::stable_sort(devices.begin(), devices.end(), [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(type_of(a)) < rank_of(type_of(b)); });
   if (const char* text = std::getenv("NARROWS_VULKAN_DEVICE"); text != nullptr && *text != '\0') devices = {chosen(devices, text)};
   return devices;
 }

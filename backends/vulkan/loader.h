@@ -11,9 +11,12 @@
 
 namespace narrows::vulkan {
 
+// Real GPUs come first: their place among devices, which keep the loader's order within one.
+int rank_of(VkPhysicalDeviceType type);
+
 // Opens libvulkan.so.1 and makes the instance; throws NW_UNAVAILABLE and what to install.
 // NARROWS_VULKAN_VALIDATION=api turns on Khronos's validation layer, =gpu its checks within shaders too. What it says is then an
-// error of the call during which it says so, or of the next one.
+// error of the call during which it says so, or of the next one; what no call has said by the end goes to stderr.
 class Loader {
  public:
   static std::shared_ptr<Loader> get();  // the process's one, made if there is none
@@ -26,14 +29,16 @@ class Loader {
   std::vector<VkPhysicalDevice> physical_devices() const;
   // A device was lost and stays undestroyed: so does the instance, whose end unmaps the driver under that device's threads.
   void keep_instance() { keeps_instance_.store(true); }
-  // Throws what the validation layer has said since the last call.
+  void add_message(const char* message);  // that something was invalid
+  // Throws what the validation layer, or who else, has said since the last call.
   void refuse_if_invalid();
 
  private:
-  Loader();
+  Loader() = default;
+  void open();
   void create(const char* validation);
   void listen();
-  void add_message(const char* message);
+  VkDebugUtilsMessengerCreateInfoEXT listener();
 
   VkInstance instance_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;

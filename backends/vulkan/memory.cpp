@@ -1,6 +1,9 @@
 // memory.cpp -- see memory.h.
 #include "memory.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <span>
 
@@ -16,10 +19,36 @@ constexpr uint64_t kKeptEmpty = uint64_t{256} << 20;  // empty blocks that stay 
 // Behind every buffer where memory is checked; and behind what has a block of its own, since tensors whose memory lies a power of
 // two apart may share a device's banks: an H200 added some at 0.4 of its rate.
 constexpr uint64_t kGap = 64 << 10;
+constexpr uint64_t kGuard = 4 << 10;  // of the gap: a bus reads it slowly
+constexpr char kGuardByte = 0x5a;
 constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 }  // namespace
+
+// Drivers list the best type of a kind first.
+std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, bool unified, uint32_t allowed, Side side) {
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  struct Wish {
+    VkMemoryPropertyFlags with, without;
+  };
+  const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}};
+  const Wish guarded_wishes[] = {{kLocal | kCached, 0}, {kLocal | kVisible, 0}};
+  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}};
+  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}};
+  const std::span<const Wish> by_side[] = {device_wishes, guarded_wishes, host_wishes, upload_wishes};
+  std::vector<uint32_t> found;
+  for (const Wish& wish : by_side[static_cast<size_t>(side)])
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
+      const bool fits = (allowed >> i & 1) != 0 && (has & wish.with) == wish.with && (has & wish.without) == 0;
+      if (fits && std::find(found.begin(), found.end(), i) == found.end()) found.push_back(i);
+    }
+  if (found.empty() && side == Side::device)  // a device that calls none its own
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+      if ((allowed >> i & 1) != 0) found.push_back(i);
+  return found;
+}
 
 // A buffer, the pieces of it in use and the holes between them, by offset.
 struct Memory::Block {
@@ -34,20 +63,25 @@ struct Memory::Block {
   }
   uint64_t cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t size) {
     const auto [offset, room] = *hole;
-    holes.erase(hole);
-    if (room > size) holes.emplace(offset + size, room - size);
     used.emplace(offset, size);
+    auto rest = holes.extract(hole);
+    if (room == size) return offset;
+    rest.key() += size;
+    rest.mapped() -= size;
+    holes.insert(std::move(rest));
     return offset;
   }
+  // The piece's entry becomes the hole's: giving back takes no memory.
   void give_back(uint64_t offset) {
-    const auto piece = used.find(offset);
-    uint64_t begin = offset, end = offset + piece->second;
-    used.erase(piece);
-    auto next = holes.lower_bound(begin);
-    if (next != holes.end() && next->first == end) end += next->second, next = holes.erase(next);
+    auto piece = used.extract(offset);
+    auto next = holes.lower_bound(offset);
+    if (next != holes.end() && next->first == offset + piece.mapped()) piece.mapped() += next->second, next = holes.erase(next);
     if (next != holes.begin())
-      if (const auto before = std::prev(next); before->first + before->second == begin) begin = before->first;
-    holes[begin] = end - begin;
+      if (const auto before = std::prev(next); before->first + before->second == offset) {
+        before->second += piece.mapped();
+        return;
+      }
+    holes.insert(std::move(piece));
   }
 };
 
@@ -60,27 +94,6 @@ Memory::~Memory() {
 }
 
 // ---- buffers ----
-
-// Drivers list the best type of a kind first.
-uint32_t Memory::type_for(uint32_t allowed, Side side) const {
-  const VkPhysicalDeviceMemoryProperties& memory = device_.physical.memory;
-  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-  struct Wish {
-    VkMemoryPropertyFlags with, without;
-  };
-  const bool unified = device_.physical.is_unified();
-  const Wish device_wishes[] = {unified ? Wish{kLocal | kCached, 0} : Wish{kLocal, kVisible}, {kLocal, 0}, {0, 0}};
-  const Wish host_wishes[] = {{kCached, 0}, {kVisible, 0}};
-  const Wish upload_wishes[] = {{kLocal | kVisible, 0}, {kVisible, 0}};
-  std::span<const Wish> wishes = device_wishes;
-  if (side != Side::device) wishes = side == Side::host ? host_wishes : upload_wishes;
-  for (const Wish& wish : wishes)
-    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-      const VkMemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
-      if ((allowed >> i & 1) != 0 && (has & wish.with) == wish.with && (has & wish.without) == 0) return i;
-    }
-  refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
-}
 
 // Memory from or for elsewhere: what VkMemoryAllocateInfo's chain gets, and the memory types that it allows.
 struct Memory::External {
@@ -108,21 +121,35 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
   try {
     VkMemoryRequirements needs;
     vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
-    const uint32_t type = type_for(external != nullptr ? needs.memoryTypeBits & external->types : needs.memoryTypeBits, side);
+    const uint32_t allowed = external != nullptr ? needs.memoryTypeBits & external->types : needs.memoryTypeBits;
+    const std::vector<uint32_t> types = memory_types(device_.physical.memory, device_.physical.is_unified(), allowed, side);
+    if (types.empty())
+      refuse(NW_FAILED, -1, "vulkan: %s has no memory type for a buffer of this kind", device_.physical.properties.deviceName);
     VkMemoryAllocateFlagsInfo flags{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
     flags.pNext = external != nullptr ? external->chain : nullptr;
     VkMemoryAllocateInfo allocation{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
     allocation.pNext = &flags;
     const bool imports_host = external != nullptr && external->type == VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
-    allocation.allocationSize = imports_host ? size : needs.size + gap;
-    allocation.memoryTypeIndex = type;
-    device_.check(vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory), "allocating memory");
-    device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, 0), "binding memory to a buffer");
-    const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[type].propertyFlags;
+    // The gap gives way to the largest allocation that is sure to be had.
+    const uint64_t largest = std::max(needs.size, uint64_t{device_.physical.properties11.maxMemoryAllocationSize});
+    allocation.allocationSize = imports_host ? size : std::min(needs.size + gap, largest);
+    VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    for (size_t i = 0; i < types.size() && result == VK_ERROR_OUT_OF_DEVICE_MEMORY; ++i) {
+      allocation.memoryTypeIndex = types[i];
+      result = vk.vkAllocateMemory(device_.handle, &allocation, nullptr, &buffer.memory);
+    }
+    device_.check(result, "allocating memory");
+    const uint64_t front = side == Side::guarded ? kGap : 0;
+    device_.check(vk.vkBindBufferMemory(device_.handle, buffer.handle, buffer.memory, front), "binding memory to a buffer");
+    const VkMemoryPropertyFlags has = device_.physical.memory.memoryTypes[allocation.memoryTypeIndex].propertyFlags;
     // Memory behind a bus is never read from the host: that costs a thousand times what the device's copy does.
+    const bool is_devices = side == Side::device || side == Side::guarded;
+    void* mapped = nullptr;
     if (side != Side::device || (device_.physical.is_unified() && (has & kCached) == kCached))
-      device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &buffer.mapped), "mapping memory");
+      device_.check(vk.vkMapMemory(device_.handle, buffer.memory, 0, VK_WHOLE_SIZE, 0, &mapped), "mapping memory");
+    if (side == Side::guarded) mapped = buffer.guards = static_cast<char*>(mapped) + kGap;
+    if (!is_devices || (device_.physical.is_unified() && (has & kCached) == kCached)) buffer.mapped = mapped;
     const VkBufferDeviceAddressInfo asked{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, buffer.handle};
     buffer.address = vk.vkGetBufferDeviceAddress(device_.handle, &asked);
   } catch (...) {
@@ -140,19 +167,63 @@ void Memory::destroy_buffer(const Buffer& buffer) {
 
 // ---- allocations ----
 
+// A buffer of exactly that size between two gaps, of which the parts beside it are guards. Where the host cannot see enough of the
+// device's memory there are no guards.
+Buffer Memory::create_guarded(uint64_t size) {
+  try {
+    if (size + 3 * kGap <= device_.physical.properties11.maxMemoryAllocationSize) {
+      const Buffer buffer = create_buffer(size, Side::guarded, 2 * kGap);
+      std::memset(buffer.guards - kGuard, kGuardByte, kGuard);
+      std::memset(buffer.guards + size, kGuardByte, kGuard);
+      return buffer;
+    }
+  } catch (const Refusal&) {
+    device_.refuse_if_lost();
+  }
+  return create_buffer(size, Side::device, kGap);
+}
+
+void Memory::check_guards() {
+  if (!checked_) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, block] : blocks_) check_guards(block->buffer);
+}
+
+// What was written is told once.
+void Memory::check_guards(const Buffer& buffer) {
+  if (buffer.guards == nullptr) return;
+  for (char* const guard : {buffer.guards - kGuard, buffer.guards + buffer.size}) {
+    char* const end = guard + kGuard;
+    char* const bad = std::find_if(guard, end, [](char byte) { return byte != kGuardByte; });
+    if (bad == end) continue;
+    char said[256];
+    std::snprintf(said, sizeof said, "a guard of allocation [0x%llx, 0x%llx) was written to, at byte %lld",
+                  static_cast<unsigned long long>(buffer.address), static_cast<unsigned long long>(buffer.address + buffer.size),
+                  static_cast<long long>(bad - buffer.guards));
+    device_.loader.add_message(said);
+    std::memset(guard, kGuardByte, kGuard);
+  }
+}
+
 // nullptr: the driver has no room.
 Memory::Block* Memory::add_block(uint64_t size) {
   auto block = std::make_unique<Block>();
+  block->holes.emplace(0, size);
   try {
-    block->buffer = create_buffer(size, Side::device, checked_ || size > kLargest ? kGap : 0);
+    block->buffer = checked_ ? create_guarded(size) : create_buffer(size, Side::device, size > kLargest ? kGap : 0);
   } catch (const Refusal& refusal) {
     if (refusal.status != NW_OUT_OF_MEMORY) throw;
     return nullptr;
   }
-  block->holes.emplace(0, size);
-  empty_bytes_ += size;
-  const Address address = block->buffer.address;
-  return blocks_.emplace(address, std::move(block)).first->second.get();
+  const Buffer buffer = block->buffer;
+  try {
+    Block* const added = blocks_.emplace(buffer.address, std::move(block)).first->second.get();
+    empty_bytes_ += size;
+    return added;
+  } catch (...) {
+    destroy_buffer(buffer);
+    throw;
+  }
 }
 
 Address Memory::allocate(uint64_t size) {
@@ -175,13 +246,20 @@ Address Memory::allocate(uint64_t size) {
     if (block == nullptr) return 0;
     best = block->holes.begin();
   }
-  if (block->used.empty()) empty_bytes_ -= block->buffer.size;
-  const Address address = block->buffer.address + block->cut(best, piece);
-  live_.emplace(address, size);
+  const Address address = block->buffer.address + best->first;
+  const bool was_empty = block->used.empty();
+  live_.emplace(address, Pieces{{address, size, 0}});
+  try {
+    block->cut(best, piece);
+  } catch (...) {
+    live_.erase(address);
+    throw;
+  }
+  if (was_empty) empty_bytes_ -= block->buffer.size;
   return address;
 }
 
-uint64_t Memory::retire(Address address) {
+void Memory::retire(Address address, uint64_t value, Pieces& to) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(address);
   if (found == live_.end())
@@ -190,14 +268,16 @@ uint64_t Memory::retire(Address address) {
   if (block_of(address)->foreign)
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
            static_cast<unsigned long long>(address));
-  const uint64_t size = found->second;
+  found->second.front().value = value;
+  to.splice(to.end(), found->second);
   live_.erase(found);
-  return size;
 }
 
-void Memory::revive(Address address, uint64_t size) {
+void Memory::revive(Pieces& from, Pieces::iterator piece, uint64_t size) {
   const std::lock_guard lock(mutex_);
-  live_.emplace(address, size);
+  Pieces& live = live_[piece->address];
+  piece->size = size;
+  live.splice(live.end(), from, piece);
 }
 
 Memory::Block* Memory::block_of(Address address) { return std::prev(blocks_.upper_bound(address))->second.get(); }
@@ -206,6 +286,7 @@ void Memory::give_back(Address address) {
   const std::lock_guard lock(mutex_);
   Block* const block = block_of(address);
   block->give_back(address - block->buffer.address);
+  check_guards(block->buffer);
   if (!block->used.empty()) return;
   const uint64_t size = block->buffer.size;
   if (!checked_ && block->pooled && size <= kKeptEmpty) {
@@ -238,14 +319,20 @@ void Memory::drop_empty(const Block* kept) {
 
 // One live allocation over all of the buffer.
 Address Memory::add_whole(const Buffer& buffer, bool foreign) {
-  auto block = std::make_unique<Block>();
-  block->buffer = buffer;
-  block->foreign = foreign;
-  block->pooled = false;
-  block->used.emplace(0, buffer.size);
   const std::lock_guard lock(mutex_);
-  blocks_.emplace(buffer.address, std::move(block));
-  live_.emplace(buffer.address, buffer.size);
+  try {
+    auto block = std::make_unique<Block>();
+    block->buffer = buffer;
+    block->foreign = foreign;
+    block->pooled = false;
+    block->used.emplace(0, buffer.size);
+    blocks_.emplace(buffer.address, std::move(block));
+    live_.emplace(buffer.address, Pieces{{buffer.address, buffer.size, 0}});
+  } catch (...) {
+    blocks_.erase(buffer.address);
+    if (!foreign) destroy_buffer(buffer);
+    throw;
+  }
   return buffer.address;
 }
 
@@ -254,7 +341,7 @@ void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
     const std::shared_lock lock(mutex_);
     const auto next = live_.lower_bound(address);
     const bool hits_next = next != live_.end() && next->first < address + size;
-    const bool hits_last = next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+    const bool hits_last = next != live_.begin() && end_of(*std::prev(next)) > address;
     if (hits_next || hits_last)
       refuse(NW_INVALID, -1, "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already",
              static_cast<unsigned long long>(address), static_cast<unsigned long long>(address + size), device_.id);
@@ -303,14 +390,19 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   const Buffer buffer = create_buffer(size, Side::device, 0, &external);
   VkMemoryRequirements needs;
   device_.vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
+  *allocation_size = needs.size;
+  const Address address = add_whole(buffer, false);
   VkMemoryGetFdInfoKHR info{.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
   info.memory = buffer.memory;
   info.handleType = kType;
   const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, fd);
-  if (result < 0) destroy_buffer(buffer);
+  if (result < 0) {
+    Pieces freed;
+    retire(address, 0, freed);
+    give_back(address);
+  }
   device_.check(result, "exporting memory");
-  *allocation_size = needs.size;
-  return add_whole(buffer, false);
+  return address;
 }
 
 // ---- addresses ----
@@ -320,7 +412,7 @@ std::optional<Span> Memory::find(Address begin, Address end) const {
   auto found = live_.upper_bound(begin);
   if (found == live_.begin()) return std::nullopt;
   --found;
-  if (end > found->first + found->second || end < begin) return std::nullopt;
+  if (end > end_of(*found) || end < begin) return std::nullopt;
   const Buffer& buffer = std::prev(blocks_.upper_bound(begin))->second->buffer;
   const uint64_t offset = begin - buffer.address;
   return Span{buffer.handle, offset, buffer.mapped == nullptr ? nullptr : static_cast<char*>(buffer.mapped) + offset};
@@ -330,7 +422,7 @@ std::optional<std::pair<Address, Address>> Memory::near(Address address) const {
   const std::shared_lock lock(mutex_);
   const auto found = live_.upper_bound(address);
   if (found == live_.begin()) return std::nullopt;
-  return std::pair(std::prev(found)->first, std::prev(found)->first + std::prev(found)->second);
+  return std::pair(std::prev(found)->first, end_of(*std::prev(found)));
 }
 
 }  // namespace narrows::vulkan

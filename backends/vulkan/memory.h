@@ -2,6 +2,7 @@
 // path. An address is a VkDeviceAddress, which means something within one VkDevice only.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,14 +24,28 @@ struct Buffer {
   Address address = 0;
   uint64_t size = 0;
   void* mapped = nullptr;  // where the host sees it, coherently; nullptr: it does not
+  char* guards = nullptr;  // of checked memory: where the host sees its first byte, with guards before it and behind it
 };
 
 // Whose side of the memory a buffer is for.
 enum class Side {
-  device,  // the device's own; mapped where the host reads it as fast as its own memory
-  host,    // mapped, cached by the host: staging
-  upload,  // mapped, written by the host in order and read by the device: parameters
+  device,   // the device's own; mapped where the host reads it as fast as its own memory
+  guarded,  // the device's own, and mapped: with guards, in checked memory
+  host,     // mapped, cached by the host: staging
+  upload,   // mapped, written by the host in order and read by the device: parameters
 };
+
+// The memory types that a buffer of this kind may lie in, of those in the bit set `allowed`, best first: where the heap of one is
+// full, the next is tried. A device's own memory is never replaced by the host's.
+std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, bool unified, uint32_t allowed, Side side);
+
+// An allocation. Its entry of a list is made with it and goes from list to list, so that freeing takes no memory.
+struct Piece {
+  Address address;
+  uint64_t size;
+  uint64_t value;  // once it is freed: of the stream's timeline, after which no work uses it
+};
+using Pieces = std::list<Piece>;
 
 // Live bytes: an allocation, or a part of one.
 struct Span {
@@ -44,7 +59,7 @@ class Memory {
   Memory(Device& device, bool checked);
   ~Memory();
 
-  Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: memory behind it
+  Buffer create_buffer(uint64_t size, Side side, uint64_t gap = 0);  // throws NW_OUT_OF_MEMORY; gap: more memory
   void destroy_buffer(const Buffer& buffer);
 
   // A live allocation over the application's buffer, over host memory, or over memory that other APIs can have.
@@ -55,12 +70,14 @@ class Memory {
 
   // `size` > 0 bytes aligned to 256; 0 if there is no room. Refuses what no allocation of this device can hold.
   Address allocate(uint64_t size);
-  // Ends the life of an allocation: from now on its address is foreign. Gives its size; the memory stays until give_back().
-  // Refuses an address that alloc() did not give.
-  uint64_t retire(Address address);
-  void revive(Address address, uint64_t size);  // a retired allocation lives again
-  void give_back(Address address);              // a retired allocation's memory may be cut anew; no work uses it any more
-  void trim();                                  // empty blocks go back to the driver
+  // Ends the life of an allocation, which joins the list `to`: from now on its address is foreign; the memory stays until
+  // give_back(). Refuses an address that allocate() did not give.
+  void retire(Address address, uint64_t value, Pieces& to);
+  void revive(Pieces& from, Pieces::iterator piece, uint64_t size);  // a retired allocation lives again
+  void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
+  void trim();                      // empty blocks go back to the driver
+  bool is_checked() const { return checked_; }
+  void check_guards();  // of checked memory: tells the loader, as the validation layer does, of guards that were written to
 
   // The live allocation that holds all of [begin, end), begin < end; nothing if there is none.
   std::optional<Span> find(Address begin, Address end) const;
@@ -69,19 +86,21 @@ class Memory {
 
  private:
   struct Block;
-  uint32_t type_for(uint32_t allowed, Side side) const;
   struct External;
   Buffer create_buffer(uint64_t size, Side side, uint64_t gap, const External* external);
+  Buffer create_guarded(uint64_t size);
+  void check_guards(const Buffer& buffer);
   Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);
   Block* block_of(Address address);
+  static Address end_of(const std::pair<const Address, Pieces>& live) { return live.first + live.second.front().size; }
   void drop_empty(const Block* kept);  // but not that one; under the lock
 
   Device& device_;
   const bool checked_;
   mutable std::shared_mutex mutex_;
   std::map<Address, std::unique_ptr<Block>> blocks_;  // by first address
-  std::map<Address, uint64_t> live_;                  // sizes, by first address
+  std::map<Address, Pieces> live_;                    // one piece each, by first address
   uint64_t empty_bytes_ = 0;                          // of blocks without an allocation
 };
 

@@ -9,21 +9,12 @@
 namespace narrows::vulkan {
 namespace {
 
-// The family that computes, one without graphics first, and how many queues of it are used.
-void pick_queues(PhysicalDevice& d) {
-  constexpr uint32_t kMostQueues = 8;
+std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
   uint32_t count = 0;
-  vkGetPhysicalDeviceQueueFamilyProperties(d.handle, &count, nullptr);
+  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
-  vkGetPhysicalDeviceQueueFamilyProperties(d.handle, &count, families.data());
-  for (const VkQueueFlags unwanted : {VkQueueFlags{VK_QUEUE_GRAPHICS_BIT}, VkQueueFlags{0}})
-    for (uint32_t i = 0; i < count; ++i)
-      if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && (families[i].queueFlags & unwanted) == 0) {
-        d.queue_family = i;
-        d.queue_count = std::min(families[i].queueCount, kMostQueues);
-        return;
-      }
-  d.queue_family = d.queue_count = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  return families;
 }
 
 // Subgroups of one size alone: how many make up a work group is known then.
@@ -68,6 +59,15 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
 
 }  // namespace
 
+Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
+  constexpr uint32_t kMost = 8;
+  for (const VkQueueFlags unwanted : {VkQueueFlags{VK_QUEUE_GRAPHICS_BIT}, VkQueueFlags{0}})
+    for (uint32_t i = 0; i < families.size(); ++i)
+      if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && (families[i].queueFlags & unwanted) == 0)
+        return {i, std::min(families[i].queueCount, kMost)};
+  return {};
+}
+
 PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
   converts_halves = false;
@@ -94,7 +94,8 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr), "counting a device's extensions");
   extensions.resize(count);
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
-  pick_queues(*this);
+  const Queues queues = pick_queues(queue_families(handle));
+  queue_family = queues.family, queue_count = queues.count;
   matrix_unit = find_matrix_unit(*this);
   if (!has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return;
   VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{.sType =

@@ -22,6 +22,12 @@ struct MatrixUnit {
   explicit operator bool() const { return m != 0; }
 };
 
+// A queue family that computes, one without graphics first, and how many of its queues are used; 0: there is none.
+struct Queues {
+  uint32_t family = 0, count = 0;
+};
+Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families);
+
 // Immutable once read.
 struct PhysicalDevice {
   explicit PhysicalDevice(VkPhysicalDevice device);

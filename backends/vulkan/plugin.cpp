@@ -35,11 +35,11 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     for (const VkPhysicalDevice handle : instance->loader->physical_devices()) {
       const PhysicalDevice physical(handle);
       if (const std::string why = physical.unfit(); !why.empty())
-        unfit += "; " + why;
+        unfit += (unfit.empty() ? ": " : "; ") + why;
       else
-        instance->add(std::make_unique<Slot>(physical));
+        instance->add(physical);
     }
-    if (!unfit.empty()) host->log(host->ctx, NW_LOG_DEBUG, ("vulkan" + unfit).c_str());
+    if (!unfit.empty()) host->log(host->ctx, NW_LOG_INFO, ("vulkan leaves out" + unfit).c_str());
     if (instance->count() == 0)
       refuse(NW_UNAVAILABLE, -1, "vulkan: there is no device%s; install the GPU's driver, or Mesa's (Debian: mesa-vulkan-drivers)",
              unfit.c_str());

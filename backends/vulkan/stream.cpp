@@ -75,9 +75,11 @@ void Timeline::wait(uint64_t value) const {
 // ---- recorder ----
 
 // Its first scope is all that was submitted to the queue before: that makes a stream in order.
-void Recorder::barrier() {
-  const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, kWrites | kReads};
-  device_.vk.vkCmdPipelineBarrier(batch_.commands, kStages, kStages, 0, 1, &memory, 0, nullptr, 0, nullptr);
+void Recorder::barrier(bool to_host) {
+  const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites,
+                               to_host ? VkAccessFlags{VK_ACCESS_HOST_READ_BIT} : kWrites | kReads};
+  const VkPipelineStageFlags next = to_host ? VkPipelineStageFlags{VK_PIPELINE_STAGE_HOST_BIT} : kStages;
+  device_.vk.vkCmdPipelineBarrier(batch_.commands, kStages, next, 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
 Address Recorder::params(const void* block, uint64_t size) {
@@ -124,8 +126,11 @@ Stream::~Stream() {
   if (device_.is_lost()) return;
   try {
     sync();
-  } catch (const Refusal&) {
-    return;  // lost just now
+  } catch (...) {
+    if (device_.is_lost()) return;
+    // Out of memory: what was not submitted is dropped.
+    const std::lock_guard lock(queue_);
+    if (device_.vk.vkQueueWaitIdle(queue_.handle) < 0) return;
   }
   for (const auto& batch : batches_) device_.memory().destroy_buffer(batch->params);
   device_.memory().destroy_buffer(staging_);
@@ -133,6 +138,8 @@ Stream::~Stream() {
 }
 
 Batch* Stream::new_batch() {
+  batches_.reserve(batches_.size() + 1);
+  idle_.reserve(batches_.size() + 1);  // for all of them: taking one back needs no memory
   auto batch = std::make_unique<Batch>();
   VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
   info.commandPool = pool_;
@@ -162,15 +169,16 @@ Batch& Stream::open_batch() {
     batch = idle_.back();
     idle_.pop_back();
   }
+  VkCommandBufferBeginInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  const VkResult result = device_.vk.vkBeginCommandBuffer(batch->commands, &info);
+  if (result < 0) idle_.push_back(batch);
+  device_.check(result, "beginning a command buffer");
   batch->params_used = batch->ops = 0;
   batch->ended = false;
   batch->waits = std::move(waits_);
   waits_.clear();
-  open_ = batch;
-  VkCommandBufferBeginInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  device_.check(device_.vk.vkBeginCommandBuffer(batch->commands, &info), "beginning a command buffer");
-  return *batch;
+  return *(open_ = batch);
 }
 
 void Stream::end_op() {
@@ -183,16 +191,19 @@ uint64_t Stream::flush(bool read_by_host, const Point* signal) {
   if (open_ == nullptr && !waits_.empty()) open_batch();  // a wait that no op has followed yet is work too
   if (open_ == nullptr) return submitted_;
   if (!open_->ended) {
-    if (read_by_host || device_.physical.is_unified()) {  // a mapped pointer sees what was written only after this, and the wait
-      const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, kWrites, VK_ACCESS_HOST_READ_BIT};
-      device_.vk.vkCmdPipelineBarrier(open_->commands, kStages, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &memory, 0, nullptr, 0, nullptr);
-    }
+    // A mapped pointer sees what was written only after this, and the wait.
+    if (read_by_host || device_.physical.is_unified() || device_.memory().is_checked()) Recorder(device_, *open_).barrier(true);
     // What was recorded is gone if this fails: the stream's results can be no one's.
     if (device_.vk.vkEndCommandBuffer(open_->commands) < 0) device_.lose("a command buffer could not be ended");
     open_->ended = true;
   }
-  submit(*open_, signal);
-  flying_.push_back(open_);
+  flying_.push_back(open_);  // first: this may find no memory
+  try {
+    submit(*open_, signal);
+  } catch (...) {
+    flying_.pop_back();
+    throw;
+  }
   open_ = nullptr;
   return submitted_;
 }
@@ -254,6 +265,7 @@ void Stream::sync() {
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
   collect();
+  device_.memory().check_guards();
   device_.loader.refuse_if_invalid();
 }
 
@@ -296,12 +308,10 @@ Address Stream::allocate(uint64_t size) {
   const uint64_t piece = round_up(size, NW_WORKSPACE_ALIGN);
   // What was freed on this stream may be used by what comes after on it at once.
   const auto again = std::find_if(freed_.begin(), freed_.end(),
-                                  [&](const Freed& f) { return round_up(f.size, NW_WORKSPACE_ALIGN) == piece && f.size >= size; });
+                                  [&](const Piece& p) { return round_up(p.size, NW_WORKSPACE_ALIGN) == piece && p.size >= size; });
   if (again != freed_.end()) {
-    const Address address = again->address;
-    freed_.erase(again);
-    device_.memory().revive(address, size);
-    return address;
+    device_.memory().revive(freed_, again, size);
+    return again->address;
   }
   if (const Address address = device_.memory().allocate(size)) return address;
   timeline_->wait(flush());
@@ -312,8 +322,7 @@ Address Stream::allocate(uint64_t size) {
 
 void Stream::free(Address address) {
   const std::lock_guard lock(mutex_);
-  const uint64_t size = device_.memory().retire(address);
-  freed_.push_back({address, size, pending_value()});
+  device_.memory().retire(address, pending_value(), freed_);
   if (!device_.is_lost()) collect();
 }
 

@@ -76,7 +76,7 @@ class Recorder {
   friend class Stream;
   Recorder(Device& device, Batch& batch) : device_(device), batch_(batch) {}
   void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
-  void barrier();
+  void barrier(bool to_host = false);
 
   Device& device_;
   Batch& batch_;
@@ -118,11 +118,6 @@ class Stream {
   Span span(Address begin, uint64_t size, const char* what) const;
   Buffer& staging();
 
-  struct Freed {
-    Address address;
-    uint64_t size;
-    uint64_t value;
-  };
   Device& device_;
   Queue& queue_;
   std::mutex mutex_;
@@ -133,7 +128,7 @@ class Stream {
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Point> waits_;  // of the next batch
-  std::deque<Freed> freed_;
+  Pieces freed_;
   Buffer staging_;
   uint64_t submitted_ = 0;
 };

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
+#include "driver.h"
 #include "environment.h"
 #include "opened.h"
 #include "runtime.h"
@@ -133,6 +135,40 @@ TEST_CASE("devices: NARROWS_VULKAN_DEVICE leaves one of two, as number 0", "[dev
   }
   const EnvironmentVariable chosen("NARROWS_VULKAN_DEVICE", "2");
   CHECK(refusal([&] { (void)loader->physical_devices(); }).find("expected an index below 2") != std::string::npos);
+}
+
+TEST_CASE("devices: drivers without a device, or with none that is fit, make the backend unavailable", "[devices]") {
+  const Driver driver;
+  nw_error error;
+  nw_device_info info{};
+  info.struct_size = sizeof info;
+  const auto asked = [&] {
+    nw_runtime* rt = nullptr;
+    REQUIRE(nw_runtime_create(nullptr, &rt, nullptr) == NW_OK);
+    REQUIRE(nw_load(rt, here(), nullptr) == NW_OK);
+    const int32_t status = nw_device(rt, on(0), &info, &error);
+    nw_runtime_destroy(rt);
+    return status;
+  };
+  const auto enumerate = std::exchange(vkEnumeratePhysicalDevices, [](VkInstance, uint32_t* count, VkPhysicalDevice*) -> VkResult {
+    *count = 0;
+    return VK_SUCCESS;
+  });
+  CHECK(asked() == NW_UNAVAILABLE);
+  INFO(error.message);
+  CHECK(std::strstr(error.message, "there is no device; install the GPU's driver") != nullptr);
+  vkEnumeratePhysicalDevices = enumerate;
+  CHECK(asked() == NW_OK);
+  static PFN_vkGetPhysicalDeviceFeatures features = nullptr;
+  features = std::exchange(vkGetPhysicalDeviceFeatures, [](VkPhysicalDevice device, VkPhysicalDeviceFeatures* has) {
+    features(device, has);
+    has->shaderInt16 = VK_FALSE;
+  });
+  CHECK(asked() == NW_UNAVAILABLE);
+  vkGetPhysicalDeviceFeatures = features;
+  INFO(error.message);
+  CHECK(std::strstr(error.message, "there is no device: ") != nullptr);
+  CHECK(std::strstr(error.message, " lacks the feature shaderInt16; install") != nullptr);
 }
 
 }  // namespace

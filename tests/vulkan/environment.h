@@ -9,9 +9,10 @@ namespace narrows::vulkan::test {
 
 class EnvironmentVariable {
  public:
-  EnvironmentVariable(const char* name, const std::string& value) : name_(name) {
+  // std::nullopt: it is not set.
+  EnvironmentVariable(const char* name, const std::optional<std::string>& value) : name_(name) {
     if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
+    value ? setenv(name, value->c_str(), 1) : unsetenv(name);
   }
   ~EnvironmentVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
   EnvironmentVariable(const EnvironmentVariable&) = delete;

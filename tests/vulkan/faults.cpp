@@ -113,6 +113,64 @@ TEST_CASE("faults: a device that makes no progress is lost after a while", "[fau
   CHECK(opened->is_lost());
 }
 
+TEST_CASE("guards: in checked memory a byte before a tensor, or behind it, is reported by the call that waits",
+          "[faults][guards]") {
+  for (const bool as_discrete : {false, true}) {
+    Opened opened(as_discrete, true);
+    Stream& stream = *opened->stream(nullptr);
+    const Words words(*opened, std::vector<uint32_t>(1000)), others(*opened, {7});
+    if (memory_types(opened.physical.memory, opened.physical.is_unified(), ~0u, Side::guarded).empty())
+      SKIP("the host does not see enough of this device's memory");
+    const Address odd = stream.allocate(1001);
+    const Kernel kernel = opened->kernels().get(shaders::wild);
+    const auto write_at = [&](Address address, uint32_t index) {
+      return refusal([&] {
+        const struct {
+          Address words;
+          uint32_t index, padding;
+        } push{address, index, 0};
+        stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+        stream.sync();
+      });
+    };
+    CHECK(write_at(words.address, 0) == "");
+    CHECK(write_at(words.address, 999) == "");
+    const auto reports = [](const std::string& said, const char* at) {
+      INFO(said);
+      CHECK(said.find("6: vulkan: validation: a guard of allocation [0x") == 0);
+      CHECK(said.find(at) != std::string::npos);
+    };
+    reports(write_at(words.address, 1000), "was written to, at byte 4000");
+    CHECK(refusal([&] { stream.sync(); }) == "");  // once
+    reports(write_at(words.address, 1000 + 900), "at byte 7600");
+    reports(write_at(words.address - 4, 0), "at byte -4");
+    CHECK(write_at(odd, 249) == "");
+    reports(write_at(odd, 250), "at byte 1001");
+    CHECK(difference(others.read(stream), std::vector<uint32_t>{7}) == "");
+    // Of memory that is freed before anybody waits too.
+    const struct {
+      Address words;
+      uint32_t index, padding;
+    } push{odd, 300, 0};
+    const std::string said = refusal([&] {
+      stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+      stream.free(odd);
+      stream.sync();
+    });
+    reports(said, "at byte 1200");
+  }
+}
+
+// In an entry of its own: what the layer says when no call is left to fail is printed.
+TEST_CASE("leak: validation sees an object that outlives its device", "[.][leak]") {
+  Opened opened;
+  VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+  info.size = 4;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+  VkBuffer left = VK_NULL_HANDLE;
+  REQUIRE(opened->vk.vkCreateBuffer(opened->handle, &info, nullptr, &left) == VK_SUCCESS);
+}
+
 // By hand and in an entry of its own: with validation in the shaders, a word past the end is reported by the call that waits.
 TEST_CASE("overrun: validation sees a word past a tensor's end", "[.][overrun]") {
   Opened opened(false, true);
@@ -133,6 +191,7 @@ TEST_CASE("overrun: validation sees a word past a tensor's end", "[.][overrun]")
   const std::string said = write_at(1000);
   INFO(said);
   CHECK(said.find("6: vulkan: validation: ") == 0);
+  CHECK(said.find("a guard of") == std::string::npos);  // which needs no layer
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Memory: allocations apart, addresses found and lost, blocks that go back.
 #include <catch2/generators/catch_generators.hpp>
+#include <cstring>
 #include <map>
 #include <random>
 
+#include "driver.h"
 #include "opened.h"
+#include "runtime.h"
 
 namespace narrows::vulkan::test {
 namespace {
@@ -27,7 +30,10 @@ TEST_CASE("memory: live allocations are apart, aligned, and found by every addre
     } else if (!live.empty()) {
       const auto victim = std::next(live.begin(), static_cast<long>(random() % live.size()));
       const auto [address, size] = *victim;
-      CHECK(memory.retire(address) == size);
+      Pieces freed;
+      memory.retire(address, 0, freed);
+      REQUIRE(freed.size() == 1);
+      CHECK(freed.front().size == size);
       CHECK_FALSE(memory.find(address, address + 1));
       memory.give_back(address);
       live.erase(victim);
@@ -42,7 +48,8 @@ TEST_CASE("memory: live allocations are apart, aligned, and found by every addre
   }
   CHECK_FALSE(memory.find(0x10, 0x20));
   CHECK_FALSE(memory.find(~Address{0} - 8, ~Address{0}));
-  for (const auto& [address, size] : live) memory.retire(address), memory.give_back(address);
+  Pieces freed;
+  for (const auto& [address, size] : live) memory.retire(address, 0, freed), memory.give_back(address);
 }
 
 TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[memory]") {
@@ -53,6 +60,57 @@ TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[m
   CHECK(refusal([&] { stream.free(address); }).find("is freed; expected one that was allocated on device 0") != std::string::npos);
   CHECK(refusal([&] { stream.free(address + 4); }).substr(0, 2) == "1:");
   CHECK(refusal([&] { (void)opened->memory().allocate(uint64_t{1} << 60); }).substr(0, 2) == "4:");
+}
+
+TEST_CASE("memory: the largest allocation that the device grants is had, and one more byte is refused with that number",
+          "[memory]") {
+  constexpr uint64_t kLargest = 100 << 20;
+  const Driver driver(false, kLargest);
+  const Runtime rt(here());
+  void* data = nullptr;
+  for (const uint64_t less : {uint64_t{0}, uint64_t{256}, uint64_t{40'000}, uint64_t{64} << 10, uint64_t{100'000}}) {
+    INFO(less);
+    REQUIRE(nw_alloc(rt.handle, on(0), kLargest - less, nullptr, &data, nullptr) == NW_OK);
+    REQUIRE(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+  }
+  nw_error error{};
+  CHECK(nw_alloc(rt.handle, on(0), kLargest + 1, nullptr, &data, &error) == NW_OUT_OF_MEMORY);
+  INFO(error.message);
+  CHECK(std::strstr(error.message, "104857601 bytes are not to be had on device 0; it allocates up to 104857600 at once for sure"));
+  CHECK(nw_alloc(rt.handle, on(0), uint64_t{1} << 60, nullptr, &data, &error) == NW_OUT_OF_MEMORY);
+  CHECK(std::strstr(error.message, "1152921504606846976 bytes were asked for; ") != nullptr);
+  CHECK(nw_alloc(rt.handle, on(0), 4, nullptr, &data, nullptr) == NW_OK);
+}
+
+TEST_CASE(
+    "memory: the driver is asked once for what is allocated over and over; what is empty is kept to a limit, and goes by trim()",
+    "[memory]") {
+  const Driver driver;
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const auto had = [&] { return driver.left_over()["vkAllocateMemory"]; };
+  const int asked = driver.calls("vkAllocateMemory"), before = had();
+  for (int i = 0; i < 1000; ++i) {
+    const Address small = stream.allocate(1000 + static_cast<uint64_t>(i)), middle = stream.allocate(1 << 20);
+    stream.free(small);
+    stream.free(middle);
+    if (i % 100 == 0) stream.sync();
+  }
+  CHECK(driver.calls("vkAllocateMemory") == asked + 1);  // one block
+  constexpr uint64_t kLarge = 40 << 20;                  // has a block of its own
+  for (int i = 0; i < 100; ++i) stream.free(stream.allocate(kLarge)), stream.sync();
+  CHECK(driver.calls("vkAllocateMemory") == asked + 2);
+  std::vector<Address> many;
+  for (int i = 0; i < 10; ++i) many.push_back(stream.allocate(kLarge));
+  CHECK(had() == before + 11);
+  for (const Address address : many) stream.free(address);
+  stream.sync();
+  CHECK(had() <= before + 6);  // 256 MiB of empty blocks, the one of 64 MiB among them
+  CHECK(had() >= before + 4);
+  opened->memory().trim();
+  CHECK(had() == before);
+  stream.free(stream.allocate(1000));
+  CHECK(had() == before + 1);
 }
 
 TEST_CASE("memory: a stream has at once what was freed on it, another one only when its work is done", "[memory]") {

@@ -41,6 +41,28 @@ void step(Stream& stream, const Words& words, const Words& by, uint32_t factor) 
   stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, ceil_div(static_cast<int64_t>(words.count), 64)); });
 }
 
+void keep_drivers_under_tsan() {
+#ifdef __SANITIZE_THREAD__
+  static const auto* const kept = new std::shared_ptr<Loader>(Loader::get());
+  (void)kept;
+#endif
+}
+
+VkSemaphore new_timeline(const VolkDeviceTable& vk, VkDevice device) {
+  VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
+  info.pNext = &type;
+  VkSemaphore made = VK_NULL_HANDLE;
+  REQUIRE(vk.vkCreateSemaphore(device, &info, nullptr, &made) == VK_SUCCESS);
+  return made;
+}
+
+void set_timeline(const VolkDeviceTable& vk, VkDevice device, VkSemaphore timeline, uint64_t value) {
+  const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, timeline, value};
+  REQUIRE(vk.vkSignalSemaphore(device, &info) == VK_SUCCESS);
+}
+
 std::string difference(const std::vector<uint32_t>& got, const std::vector<uint32_t>& expected) {
   if (got.size() != expected.size()) return std::to_string(got.size()) + " words, expected " + std::to_string(expected.size());
   for (size_t i = 0; i < got.size(); ++i)

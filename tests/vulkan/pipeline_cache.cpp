@@ -9,7 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <set>
 
+#include "driver.h"
+#include "environment.h"
 #include "opened.h"
 
 namespace narrows::vulkan::test {
@@ -41,6 +45,58 @@ std::string use_a_pipeline() {
 std::string bytes_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_CASE("pipeline cache: in the user's cache folder, one file for each device and driver", "[cache]") {
+  const Opened opened;
+  const EnvironmentVariable none("NARROWS_VULKAN_CACHE", std::nullopt), home("HOME", "/home/of-a-test");
+  const auto folder = [&] { return fs::path(pipeline_cache_file(opened.physical)).parent_path().string(); };
+  {
+    const EnvironmentVariable cache("XDG_CACHE_HOME", "/cache/of-a-test");
+    CHECK(folder() == "/cache/of-a-test/narrows");
+    const EnvironmentVariable given("NARROWS_VULKAN_CACHE", "/given");
+    CHECK(folder() == "/given");
+  }
+  for (const std::optional<std::string>& no_cache : {std::optional<std::string>(), std::optional<std::string>("relative")}) {
+    const EnvironmentVariable cache("XDG_CACHE_HOME", no_cache);
+    CHECK(folder() == "/home/of-a-test/.cache/narrows");
+    const EnvironmentVariable homeless("HOME", std::nullopt);
+    CHECK(pipeline_cache_file(opened.physical).empty());
+  }
+  std::set<std::string> files;
+  PhysicalDevice device = opened.physical;
+  files.insert(pipeline_cache_file(device));
+  ++device.properties.driverVersion;
+  files.insert(pipeline_cache_file(device));
+  device.properties.pipelineCacheUUID[VK_UUID_SIZE - 1] ^= 1;
+  files.insert(pipeline_cache_file(device));
+  ++device.properties.deviceID;
+  files.insert(pipeline_cache_file(device));
+  ++device.properties.vendorID;
+  files.insert(pipeline_cache_file(device));
+  CHECK(files.size() == 5);
+}
+
+// Run by the next test, in a process of its own.
+TEST_CASE("pipeline cache: this process begins with what another one has left", "[.][kept]") {
+  const Driver driver;
+  use_a_pipeline();
+  CHECK(driver.kept_pipelines() > 0);
+}
+
+TEST_CASE("pipeline cache: another process has what this one made", "[cache]") {
+  const CacheFolder folder;
+  const std::string other = "'" + fs::read_symlink("/proc/self/exe").string() + "' '[kept]' > /dev/null 2>&1";
+  CHECK(std::system(other.c_str()) != 0);  // there is none yet; it leaves one
+  REQUIRE(folder.files() == 1);
+  CHECK(std::system(other.c_str()) == 0);
+  const Driver driver;
+  use_a_pipeline();
+  CHECK(driver.kept_pipelines() > 0);
+  const std::string file = use_a_pipeline();
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << "damaged";
+  use_a_pipeline();
+  CHECK(driver.kept_pipelines() == 0);
 }
 
 TEST_CASE("pipeline cache: what is written is read", "[cache]") {

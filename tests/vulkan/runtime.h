@@ -9,9 +9,13 @@
 
 namespace narrows::vulkan::test {
 
+// The copy of the backend that the test program itself holds, as a plugin for a Runtime; a Driver stands under it.
+inline const char* here() { return NARROWS_TEST_HERE; }
+
 struct Runtime {
-  Runtime() {
+  explicit Runtime(const char* plugin = nullptr) {
     REQUIRE(nw_runtime_create(nullptr, &handle, nullptr) == NW_OK);
+    if (plugin != nullptr) REQUIRE(nw_load(handle, plugin, nullptr) == NW_OK);
     vulkan = static_cast<const nw_vulkan*>(nw_extension(handle, "vulkan", "vulkan/1"));
     REQUIRE(vulkan != nullptr);
   }
@@ -24,12 +28,23 @@ struct Runtime {
 
 constexpr DLDevice on(int32_t id) { return {kDLVulkan, id}; }
 
-// out = a + b over n floats at addresses of the device; the status.
-inline int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, int64_t n, nw_error* error = nullptr,
-                   void* stream = nullptr) {
+// A float tensor of one dimension on a device.
+struct FloatTensor {
+  void* data;
+  int64_t size, stride = 1;
+  uint64_t byte_offset = 0;
+};
+
+// out = a + b; the status. The tensors are of one size.
+inline int32_t add(const Runtime& rt, int32_t id, const FloatTensor& a, const FloatTensor& b, const FloatTensor& out,
+                   nw_error* error = nullptr, void* stream = nullptr) {
+  const FloatTensor given[] = {a, b, out};
   DLTensor tensors[3];
-  void* const data[3] = {a, b, out};
-  for (int i = 0; i < 3; ++i) tensors[i] = {data[i], on(id), 1, {kDLFloat, 32, 1}, &n, nullptr, 0};
+  int64_t sizes[3], strides[3];
+  for (int i = 0; i < 3; ++i) {
+    sizes[i] = given[i].size, strides[i] = given[i].stride;
+    tensors[i] = {given[i].data, on(id), 1, {kDLFloat, 32, 1}, &sizes[i], &strides[i], given[i].byte_offset};
+  }
   const DLTensor *inputs[] = {&tensors[0], &tensors[1]}, *outputs[] = {&tensors[2]};
   nw_elementwise_params params{};
   params.function = NW_EW_ADD;
@@ -44,6 +59,12 @@ inline int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, i
   call.params_size = sizeof params;
   call.stream = stream;
   return nw_run(rt.handle, &call, error);
+}
+
+// The same of n floats each, side by side.
+inline int32_t add(const Runtime& rt, int32_t id, void* a, void* b, void* out, int64_t n, nw_error* error = nullptr,
+                   void* stream = nullptr) {
+  return add(rt, id, FloatTensor{a, n}, FloatTensor{b, n}, FloatTensor{out, n}, error, stream);
 }
 
 }  // namespace narrows::vulkan::test

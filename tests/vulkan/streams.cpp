@@ -64,7 +64,8 @@ TEST_CASE("streams: a handle that is none is refused", "[streams]") {
   CHECK(refusal([&] { opened->remove_stream(nullptr); }).find("nobody destroys") != std::string::npos);
 }
 
-TEST_CASE("streams: many threads on streams of their own and on a shared one", "[streams]") {
+TEST_CASE("streams: many threads on streams of their own and on a shared one", "[streams][threads]") {
+  keep_drivers_under_tsan();
   Opened opened;
   const Words one(*opened, {1}), shared(*opened, std::vector<uint32_t>(1000));
   constexpr int kThreads = 8, kRounds = 50;

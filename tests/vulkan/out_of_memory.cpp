@@ -1,0 +1,206 @@
+// Out of memory at every allocation, the driver's and the backend's own: each call of an application's life is repeated until it
+// gets through, and fails one allocation later each time. It says so, and the next call works.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+
+#include "driver.h"
+#include "opened.h"
+#include "runtime.h"
+
+// The program's functions lie between these.
+extern "C" const char __executable_start, etext;
+
+namespace {
+
+thread_local int g_good_news = -1;  // calls of operator new from the program's own code before the one that fails; -1: none does
+thread_local bool g_new_has_failed = false;
+
+void* allocate(size_t size, const void* caller) {
+  const bool is_ours = caller >= &__executable_start && caller < &etext;
+  if (g_good_news >= 0 && is_ours && g_good_news-- == 0) {
+    g_new_has_failed = true;
+    throw std::bad_alloc();
+  }
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return allocate(size, __builtin_return_address(0)); }
+void* operator new[](size_t size) { return allocate(size, __builtin_return_address(0)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace narrows::vulkan::test {
+namespace {
+
+// What runs out of memory: at its call number `call` from now on; whether it has since.
+struct Scarcity {
+  void (*begin)(Driver&, int call);
+  bool (*end)(Driver&);
+};
+const Scarcity kDriver = {[](Driver& driver, int call) { driver.fail(call); },
+                          [](Driver& driver) {
+                            const bool failed = driver.has_failed();
+                            driver.calm();
+                            return failed;
+                          }};
+const Scarcity kNew = {[](Driver&, int call) { g_new_has_failed = false, g_good_news = call; },
+                       [](Driver&) {
+                         g_good_news = -1;
+                         return g_new_has_failed;
+                       }};
+
+class Life {
+ public:
+  Life(Driver& driver, const Scarcity& scarcity) : driver_(driver), scarcity_(scarcity) {}
+
+  // Calls until nothing fails within the call; the number of failures. undo: of what may go well in spite of one.
+  template <class Call>
+  int pass(const char* what, Call&& call, const std::function<void()>& undo = nullptr) {
+    for (int failures = 0;; ++failures) {
+      nw_error error{};
+      scarcity_.begin(driver_, failures);
+      const int32_t status = call(&error);
+      const bool failed = scarcity_.end(driver_);
+      INFO(what << ", allocation " << failures << ": " << error.message);
+      if (!failed) {
+        REQUIRE(status == NW_OK);
+        return failures;
+      }
+      if (status == NW_OK && undo != nullptr) {
+        undo();
+        continue;
+      }
+      REQUIRE(status == NW_OUT_OF_MEMORY);
+      CHECK(std::strlen(error.message) > 10);
+    }
+  }
+
+ private:
+  Driver& driver_;
+  const Scarcity& scarcity_;
+};
+
+// An application's own device as nw_vulkan_device has it.
+struct Application {
+  Application() : features11(opened.physical.features11), features12(opened.physical.features12) {
+    features11.pNext = &features12;
+    features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, opened.physical.features};
+    device.struct_size = sizeof device;
+    device.queue_family = opened.physical.queue_family;
+    device.instance = opened.loader->instance();
+    device.physical_device = opened.physical.handle;
+    device.device = opened->handle;
+    device.queue = opened->queue();
+    device.features = &features;
+  }
+  Opened opened;
+  VkPhysicalDeviceVulkan11Features features11;
+  VkPhysicalDeviceVulkan12Features features12;
+  VkPhysicalDeviceFeatures2 features{};
+  nw_vulkan_device device{};
+};
+
+// A device opened, memory, a stream, a chain of more than a batch, copies, a plan, memory and semaphores for others, an adopted
+// device; and the way back.
+void live(Driver& driver, const Scarcity& scarcity) {
+  Life life(driver, scarcity);
+  Application app;
+  {
+    nw_runtime* first = nullptr;
+    REQUIRE(nw_runtime_create(nullptr, &first, nullptr) == NW_OK);
+    REQUIRE(nw_load(first, here(), nullptr) == NW_OK);
+    nw_device_info info{};
+    info.struct_size = sizeof info;
+    const int found = life.pass("nw_device", [&](nw_error* e) { return nw_device(first, on(0), &info, e); });
+    CHECK(found > 0);
+    nw_runtime_destroy(first);
+  }
+  const Runtime rt(here());
+  const nw_vulkan& vulkan = *rt.vulkan;
+  constexpr int64_t kCount = 1000;
+  const auto alloc = [&](int32_t id, uint64_t size) {
+    void* data = nullptr;
+    // Where there is no room for a block, a smaller one may be had.
+    life.pass(
+        "nw_alloc", [&](nw_error* e) { return nw_alloc(rt.handle, on(id), size, nullptr, &data, e); },
+        [&] { nw_free(rt.handle, on(id), data, nullptr, nullptr); });
+    return data;
+  };
+  void *sum = alloc(0, kCount * 4), *step = alloc(0, kCount * 4), *stream = nullptr;
+  const int made = life.pass("nw_stream_create", [&](nw_error* e) { return nw_stream_create(rt.handle, on(0), &stream, e); });
+  CHECK(made > 0);
+  std::vector<float> ones(kCount, 1), got(kCount);
+  life.pass("nw_copy",
+            [&](nw_error* e) { return nw_copy(rt.handle, on(0), step, {kDLCPU, 0}, ones.data(), kCount * 4, stream, e); });
+  life.pass("nw_run", [&](nw_error* e) { return add(rt, 0, step, step, sum, kCount, e, stream); });
+  for (int i = 0; i < 150; ++i) life.pass("nw_run", [&](nw_error* e) { return add(rt, 0, step, step, sum, kCount, e, stream); });
+  life.pass("nw_stream_wait", [&](nw_error* e) { return nw_stream_wait(rt.handle, on(0), nullptr, stream, e); });
+  life.pass("nw_copy",
+            [&](nw_error* e) { return nw_copy(rt.handle, {kDLCPU, 0}, got.data(), on(0), sum, kCount * 4, nullptr, e); });
+  life.pass("nw_stream_sync", [&](nw_error* e) { return nw_stream_sync(rt.handle, on(0), nullptr, e); });
+  CHECK(got == std::vector<float>(kCount, 2));
+
+  void* data = nullptr;
+  int32_t fd = -1, id = -1;
+  uint64_t size = 0, semaphore = 0;
+  if (vulkan.alloc_exportable(vulkan.self, 0, 4000, &data, &fd, &size, nullptr) == NW_OK) {
+    close(fd);
+    nw_free(rt.handle, on(0), data, nullptr, nullptr);
+    life.pass("alloc_exportable", [&](nw_error* e) { return vulkan.alloc_exportable(vulkan.self, 0, 4000, &data, &fd, &size, e); });
+    close(fd);
+    nw_free(rt.handle, on(0), data, nullptr, nullptr);
+  }
+  if (vulkan.semaphore_create(vulkan.self, 0, &semaphore, &fd, nullptr) == NW_OK) {
+    close(fd);
+    vulkan.semaphore_destroy(vulkan.self, 0, semaphore, nullptr);
+    life.pass("semaphore_create", [&](nw_error* e) { return vulkan.semaphore_create(vulkan.self, 0, &semaphore, &fd, e); });
+    close(fd);
+    vulkan.semaphore_destroy(vulkan.self, 0, semaphore, nullptr);
+  }
+  const std::unique_ptr<void, void (*)(void*)> host(std::aligned_alloc(65536, 65536), std::free);
+  if (app.opened.physical.host_import_alignment != 0) {
+    life.pass("import_host", [&](nw_error* e) { return vulkan.import_host(vulkan.self, 0, host.get(), 65536, &data, e); });
+    nw_free(rt.handle, on(0), data, nullptr, nullptr);
+  }
+  const int adopted = life.pass("adopt_device", [&](nw_error* e) { return vulkan.adopt_device(vulkan.self, &app.device, &id, e); });
+  CHECK(adopted > 0);
+  CHECK(id == 1);  // those that failed have left none behind
+  data = alloc(id, kCount * 4);
+  life.pass("nw_run", [&](nw_error* e) { return add(rt, id, data, data, data, kCount, e); });
+  CHECK(life.pass("nw_free", [&](nw_error* e) { return nw_free(rt.handle, on(id), data, nullptr, e); }) == 0);
+  life.pass("release_device", [&](nw_error* e) { return vulkan.release_device(vulkan.self, id, e); });
+  for (void* freed : {sum, step})  // what gives memory back needs none
+    CHECK(life.pass("nw_free", [&](nw_error* e) { return nw_free(rt.handle, on(0), freed, stream, e); }) == 0);
+  life.pass("nw_stream_destroy", [&](nw_error* e) { return nw_stream_destroy(rt.handle, on(0), stream, e); });
+}
+
+TEST_CASE("out of memory: the driver's, at each of its calls", "[faults][memory]") {
+  for (const bool as_discrete : {true, false}) {
+    Driver driver(as_discrete);
+    live(driver, kDriver);
+    for (const auto& [name, count] : driver.left_over()) FAIL_CHECK(count << " left of " << name);
+    std::set<std::string> missed = Driver::functions();
+    for (const std::string& name : driver.failed()) missed.erase(name);
+    for (const char* optional : {"vkGetMemoryFdKHR", "vkGetSemaphoreFdKHR", "vkGetMemoryHostPointerPropertiesEXT"})
+      if (driver.calls(optional) == 0) missed.erase(optional);
+    for (const std::string& name : missed) FAIL_CHECK(name << " has never failed");
+  }
+}
+
+TEST_CASE("out of memory: the host's, at each operator new of the backend", "[faults][memory]") {
+  Driver driver(true);
+  live(driver, kNew);
+  for (const auto& [name, count] : driver.left_over()) FAIL_CHECK(count << " left of " << name);
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test
