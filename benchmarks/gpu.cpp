@@ -1,8 +1,9 @@
 // gpu.cpp -- the ops on each backend of one GPU, by the same calls in one run: what a stream does in microseconds, what that moves
 // or computes per second, and, of tiny ops, what the host waits for.
 //   bench_gpu [--backend NAME]... [--quick] [WORDS]     default: --backend cuda --backend vulkan; WORDS: in the names of rows
-// The first backend that is there is what the others' results are compared with (which has no part in the times): a row whose
-// results differ says so, and the exit code is 1. --quick: small tensors, to see that it runs; the times mean nothing.
+// Each is timed on the device that the first backend has first. That backend is what the others' results are compared with (which
+// has no part in the times): a row whose results differ says so, and the exit code is 1. --quick: small tensors, to see that it
+// runs; the times mean nothing.
 #include <narrows/narrows.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -378,23 +380,42 @@ std::vector<Row> rows(bool quick) {
 
 // ---- ----
 
-// The device of a plugin of that name; the plugin's reason goes to stdout where it has none.
-std::optional<DLDevice> device_of(const std::string& name) {
+struct Found {
+  DLDevice device;
+  nw_device_info info;
+};
+
+bool is_known(const nw_device_info& info) {
+  return std::any_of(std::begin(info.uuid), std::end(info.uuid), [](uint8_t byte) { return byte != 0; });
+}
+
+// Of a backend's devices the one that `first` is too, by its UUID, or the first one; where there is none, the reason goes to
+// stdout.
+std::optional<Found> device_of(const nw_backend_info& backend, const nw_device_info* first) {
+  if (backend.status != NW_OK) {
+    std::printf("%s: left out: %s\n", backend.name, backend.reason);
+    return std::nullopt;
+  }
+  for (int32_t id = 0; id < backend.device_count; ++id) {
+    Found found{{static_cast<DLDeviceType>(backend.device_type), id}, {}};
+    found.info.struct_size = sizeof found.info;
+    nw_error error;
+    need(nw_device(runtime, found.device, &found.info, &error), error);
+    if (first != nullptr && (!is_known(*first) || std::memcmp(first->uuid, found.info.uuid, sizeof first->uuid) != 0)) continue;
+    std::printf("%s %d: %s, %s\n", backend.name, id, found.info.name, found.info.arch);
+    return found;
+  }
+  std::printf("%s: left out: none of its %d devices has the UUID of the first backend's\n", backend.name, backend.device_count);
+  return std::nullopt;
+}
+
+std::optional<Found> device_of(const std::string& name, const nw_device_info* first) {
   for (uint32_t i = 0; i < nw_backend_count(runtime); ++i) {
     nw_backend_info info{};
     info.struct_size = sizeof info;
     nw_error error;
     need(nw_backend(runtime, i, &info, &error), error);
-    if (name != info.name || (info.flags & NW_BACKEND_SHADOWED) != 0) continue;
-    const DLDevice device{static_cast<DLDeviceType>(info.device_type), 0};
-    nw_device_info found{};
-    found.struct_size = sizeof found;
-    if (info.status != NW_OK || nw_device(runtime, device, &found, &error) != NW_OK) {
-      std::printf("%s: left out: %s\n", name.c_str(), info.status != NW_OK ? info.reason : error.message);
-      return std::nullopt;
-    }
-    std::printf("%s: %s, %s\n", name.c_str(), found.name, found.arch);
-    return device;
+    if (name == info.name && (info.flags & NW_BACKEND_SHADOWED) == 0) return device_of(info, first);
   }
   std::printf("%s: left out: no such backend\n", name.c_str());
   return std::nullopt;
@@ -421,8 +442,13 @@ Options parse(int argc, char** argv) {
 
 int run(const Options& options) {
   std::vector<std::unique_ptr<Backend>> backends;
-  for (const std::string& name : options.backends)
-    if (const auto device = device_of(name)) backends.push_back(std::make_unique<Backend>(name, *device));
+  nw_device_info first{};
+  for (const std::string& name : options.backends) {
+    const auto found = device_of(name, backends.empty() ? nullptr : &first);
+    if (!found) continue;
+    if (backends.empty()) first = found->info;
+    backends.push_back(std::make_unique<Backend>(name, found->device));
+  }
   if (backends.empty()) return 2;
   const double copied = measure_copy(options, backends);
   const Row tiny = add("tiny op of a chain", 32, 16);

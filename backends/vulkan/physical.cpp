@@ -70,7 +70,7 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
 
 PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
-  converts_halves = false;
+  converts_halves = fuses_unasked = false;
   properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
   properties12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   features11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
@@ -84,7 +84,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   all_properties.pNext = &properties11;
   properties11.pNext = &properties12;
   vkGetPhysicalDeviceProperties2(handle, &all_properties);
-  converts_halves = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  converts_halves = fuses_unasked = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   VkPhysicalDeviceFeatures2 all_features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
   all_features.pNext = &features11;
   features11.pNext = &features12;

@@ -48,6 +48,9 @@ struct PhysicalDevice {
   // packHalf2x16() rounds to nearest even, and it and its inverse keep subnormal numbers: Vulkan cannot be asked, it is known of
   // drivers.
   bool converts_halves;
+  // Makes one instruction of a product and a sum only in modules that do not ask for SignedZeroInfNanPreserve, and preserves all of
+  // these there too: likewise known of drivers.
+  bool fuses_unasked;
 
   bool has(const char* extension) const;
   std::vector<const char*> wanted_extensions() const;  // those that this backend uses, as far as the device has them

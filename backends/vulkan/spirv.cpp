@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 namespace narrows::vulkan {
 namespace {
@@ -143,10 +144,14 @@ bool is_float_control(const Instruction& i) {
          i[2] <= SpvExecutionModeRoundingModeRTZ;
 }
 
+// Modules of long sums: all but elementwise's.
+bool is_of_sums(const Shader& shader) { return std::string_view(shader.name).substr(0, 11) != "elementwise"; }
+
 // Capabilities that only float controls need, and that those which the device has do need.
 class FloatControls {
  public:
-  FloatControls(const PhysicalDevice& device, const std::vector<Instruction>& list) : device_(device) {
+  FloatControls(const PhysicalDevice& device, const Shader& shader, const std::vector<Instruction>& list)
+      : device_(device), fuses_(device.fuses_unasked && is_of_sums(shader)) {
     for (const Instruction& i : list) {
       if (!is_float_control(i) || !keeps(i)) continue;
       if (i[2] == SpvExecutionModeDenormPreserve) needed_.insert(SpvCapabilityDenormPreserve);
@@ -155,6 +160,7 @@ class FloatControls {
     }
   }
   bool keeps(const Instruction& i) const {
+    if (is_float_control(i) && i[2] == SpvExecutionModeSignedZeroInfNanPreserve && fuses_) return false;
     if (is_float_control(i)) return device_.has_float_control(i[2], i[3]);
     if (i.opcode() != SpvOpCapability) return true;
     const bool is_for_control = i[1] == SpvCapabilityDenormPreserve || i[1] == SpvCapabilitySignedZeroInfNanPreserve ||
@@ -164,6 +170,7 @@ class FloatControls {
 
  private:
   const PhysicalDevice& device_;
+  const bool fuses_;
   std::set<uint32_t> needed_;
 };
 
@@ -202,7 +209,7 @@ bool uses_matrices(const std::vector<uint32_t>& words) {
 std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::vector<Instruction> list = instructions_of(shader);
   const Reach reach(list, constants);
-  const FloatControls controls(device, list);
+  const FloatControls controls(device, shader, list);
   std::vector<uint32_t> words(shader.words, shader.words + kHeader);
   uint32_t block = 0;
   for (size_t n = 0; n < list.size(); ++n) {

@@ -16,20 +16,23 @@ ACC sums[kTaps];
 // Adds to sums[i] for taps from `tap` on what the positions [begin, end) give.
 void add_slice(uint64_t grad_y, uint64_t x, int64_t tap, int64_t begin, int64_t end) {
   Shape s = p.shape;
-  int64_t n = begin / s.outputs, t = begin % s.outputs + gl_LocalInvocationID.x;
-  const uint64_t tap_bytes = bytes(s.dilation * s.x.position);
+  // Read once: in the loop each would be read again, since nothing says that no store changes them.
+  const int64_t outputs = s.outputs, taps = s.taps - tap, stride = s.stride, dilation = s.dilation, x_outer = s.x.outer,
+                x_position = s.x.position, y_outer = s.y.outer, y_position = s.y.position, origin = tap * s.dilation - s.pad_left;
+  const uint64_t extent = uint64_t(s.extent), tap_bytes = bytes(dilation * x_position);
+  int64_t n = begin / outputs, t = begin % outputs + gl_LocalInvocationID.x;
   for (int64_t left = end - begin - gl_LocalInvocationID.x; left > 0; left -= kThreads, t += kThreads) {
-    while (t >= s.outputs) t -= s.outputs, ++n;
-    const ACC factor = load(grad_y + bytes(n * s.y.outer + t * s.y.position));
+    while (t >= outputs) t -= outputs, ++n;
+    const ACC factor = load(grad_y + bytes(n * y_outer + t * y_position));
     if (kBias) {
       sums[0] += factor;
       continue;
     }
-    int64_t position = t * s.stride + tap * s.dilation - s.pad_left;
-    uint64_t at = x + bytes(n * s.x.outer + position * s.x.position);
+    int64_t position = t * stride + origin;
+    uint64_t at = x + bytes(n * x_outer + position * x_position);
     [[unroll]] for (int i = 0; i < kTaps; ++i) {
-      if (tap + i < s.taps && is_inside(position)) sums[i] += factor * load(at);
-      position += s.dilation;
+      if (i < taps && uint64_t(position) < extent) sums[i] += factor * load(at);
+      position += dilation;
       at += tap_bytes;
     }
   }

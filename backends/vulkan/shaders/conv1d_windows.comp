@@ -29,19 +29,26 @@ void main() {
     from[i] = x + bytes(start[i] * s.in_position);
     [[unroll]] for (int m = 0; m < kOuts; ++m) sums[m * kPositions + i] = ACC(0);
   }
-  for (int64_t channel = 0; channel < s.ins; ++channel)
+  // Read once: in the loops each would be read again, since nothing says that no store changes them.
+  const int64_t ins = s.ins, tap_step = s.tap_step;
+  const uint64_t extent = uint64_t(s.extent), w_out = bytes(s.w_out), w_tap = bytes(s.w_tap), w_channel = bytes(s.w_in),
+                 x_tap = bytes(s.tap_step * s.in_position), x_channel = bytes(s.in_channel);
+  uint64_t w_row = w, x_row = 0;
+  for (int64_t channel = 0; channel < ins; ++channel) {
+    uint64_t tap = w_row, shift = x_row;
+    int64_t reach = 0;
     for (int64_t j = 0; j < p.taps; ++j) {
-      const uint64_t tap = w + bytes(channel * s.w_in + j * s.w_tap);
-      const int64_t reach = j * s.tap_step;
-      const uint64_t shift = bytes(channel * s.in_channel + reach * s.in_position);
       ACC factor[kOuts];
-      [[unroll]] for (int m = 0; m < kOuts; ++m) factor[m] = m < outs ? load(tap + bytes(m * s.w_out)) : ACC(0);
+      [[unroll]] for (int m = 0; m < kOuts; ++m) factor[m] = m < outs ? load(tap + m * w_out) : ACC(0);
       [[unroll]] for (int i = 0; i < kPositions; ++i) {
-        if (!is_inside(start[i] + reach)) continue;
+        if (uint64_t(start[i] + reach) >= extent) continue;
         const ACC value = load(from[i] + shift);
         [[unroll]] for (int m = 0; m < kOuts; ++m) sums[m * kPositions + i] += value * factor[m];
       }
+      tap += w_tap, shift += x_tap, reach += tap_step;
     }
+    w_row += w_channel, x_row += x_channel;
+  }
   const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group + m0 * s.out_channel);
   [[unroll]] for (int m = 0; m < kOuts; ++m) {
     if (m >= outs) continue;
