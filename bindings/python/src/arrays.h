@@ -74,6 +74,8 @@ class Array {
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
+// One that torch_empty() just made.
+bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out);
 
 // Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.
 Route torch_route(PyTypeObject* type);

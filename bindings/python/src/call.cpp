@@ -121,6 +121,7 @@ bool check_streams(Call& c) {
   if (c.where.device_type == kDLCPU || c.stream_object != nullptr) return true;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i) || c.routes[i] == Route::dlpack) continue;  // a producer orders itself on the stream that it is told
+    if (c.routes[i] == c.routes[c.lead] && c.routes[i] != Route::own) continue;  // its stream is the call's
     void* other = c.stream;
     if (c.routes[i] == Route::own)
       other = own_stream(c.objects[i]);
@@ -177,7 +178,7 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
   const bool known = lead == Route::numpy || lead == Route::torch;
   c.routes[i] = known ? lead : route_of(c.objects[i]).route;
   if (lead == Route::numpy) return c.arrays[i].assign(spec, numpy_data(c.objects[i]), c.where), true;
-  return c.routes[i] == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i);
+  return c.routes[i] == Route::torch ? read_new_torch(c.objects[i], spec, c.where, &c.arrays[i]) : read_one(c, i);
 }
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {

@@ -11,6 +11,14 @@
 namespace narrows::python {
 namespace {
 
+constexpr uint8_t kTorchCuda = 1;  // c10::DeviceType::CUDA
+
+// torch's c10::cuda::CUDAStream.
+struct Stream {
+  uint8_t device_type, device;
+  int64_t id;  // 0: the device's default stream
+};
+
 // What is looked up in torch once; references are kept.
 struct Torch {
   PyObject *tensor = nullptr, *parameter = nullptr;
@@ -19,12 +27,15 @@ struct Torch {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
-  int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
+  int64_t (*mode_count)() = nullptr;                  // what dispatch_modes calls
+  int (*current_gpu)(int8_t*) = nullptr;              // where empty_cuda allocates
+  bool one_gpu = false;                               // which then is the current one
+  Stream (*current_stream)(int8_t device) = nullptr;  // what the exchange API asks, before it looks the handle up
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
+  int32_t (*data_of)(void* const* tensor, void**) = nullptr;
   std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -66,10 +77,15 @@ Torch* load() {
   t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
-  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
+  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
+    t->current_stream = reinterpret_cast<Stream (*)(int8_t)>(dlsym(library, "_ZN3c104cuda20getCurrentCUDAStreamEa"));
+    const auto count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
+    t->one_gpu = count != nullptr && count() == 1;
+  }
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+    t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
   }
@@ -230,9 +246,25 @@ bool read_torch(PyObject* object, Array* out) {
   return detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
 }
 
+bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out) {
+  Torch* const t = torch();
+  const bool here = device.device_type == kDLCPU || device.device_type == kDLCUDA;  // of pinned memory outputs are elsewhere
+  void* const* const tensor = !here || t == nullptr || t->data_of == nullptr ? nullptr : direct(*t, object);
+  void* data = nullptr;
+  if (tensor == nullptr || t->data_of(tensor, &data) != 0) return read_torch(object, out);
+  out->assign(spec, data, device);
+  return true;
+}
+
 bool torch_stream(DLDevice device, void** stream) {
   Torch* const t = torch();
   if (t == nullptr) return false;
+  if (t->current_stream != nullptr &&
+      device.device_type == kDLCUDA) {  // without the two guards of the device that the handle takes
+    const Stream current = t->current_stream(static_cast<int8_t>(device.device_id));
+    *stream = nullptr;
+    if (current.id == 0 && current.device_type == kTorchCuda && current.device == device.device_id) return true;
+  }
   if (t->api != nullptr)
     return t->api->current_work_stream(static_cast<DLDeviceType>(device.device_type), device.device_id, stream) == 0;
   const Ref function(import_attribute("torch.cuda", "current_stream"));
@@ -248,6 +280,7 @@ namespace {
 PyObject* quick_empty(const Torch& t, DLDevice device) {
   if (device.device_type == kDLCPU) return t.empty_cpu;
   if (device.device_type != kDLCUDA || t.current_gpu == nullptr) return nullptr;
+  if (t.one_gpu) return t.empty_cuda;
   int8_t current = -1;
   return t.current_gpu(&current) == 0 && current == device.device_id ? t.empty_cuda : nullptr;
 }
