@@ -3,6 +3,7 @@
 import array
 import ctypes
 import decimal
+import importlib.util
 
 import numpy as np
 import pytest
@@ -207,3 +208,41 @@ def test_attributes_that_raise():
         narrows.op("conv1d", stride=Nasty())
     with pytest.raises((TypeError, ValueError)):
         narrows.op("elementwise", function=Nasty())
+
+
+def test_how_a_call_is_made_is_never_ignored():
+    """stream=, backend=, kernel= and deterministic= are for calls that go straight to the library; elsewhere they are refused."""
+    ways = [{"stream": 7}, {"backend": "cpu"}, {"kernel": "x"}, {"deterministic": True}]
+    calls = [lambda **how: narrows.add(X, X, device="cpu", **how), lambda **how: narrows.subtract(2, X, **how)]
+    signal, w = np.ones(8, "float32"), np.ones(3, "float32")
+    cell = [np.zeros(s, "float32") for s in ((1, 2), (6, 4), 6, (1, 2), (1, 2))]
+    calls += [lambda **how: narrows.conv1d(signal, w, device="cpu", **how), lambda **how: narrows.lltm(*cell, device="cpu", **how)]
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        t = torch.ones(3, requires_grad=True)
+        calls += [lambda **how: narrows.add(t, t.detach(), **how), lambda **how: narrows.add(torch._neg_view(t.detach()), 1, **how)]
+        calls += [lambda **how: narrows.conv1d(torch.ones(8), t, **how)]
+    if importlib.util.find_spec("jax"):
+        import jax
+
+        a = jax.numpy.ones(3)
+        calls += [lambda **how: narrows.add(a, a, **how), lambda **how: jax.jit(lambda a: narrows.add(a, a, **how))(a)]
+    for call in calls:
+        call()
+        for how in ways:
+            with pytest.raises(NotImplementedError, match="straight to the library"):
+                call(**how)
+
+
+def test_conv1d_and_lltm_say_how_they_are_called():
+    signal, w = np.ones(8, "float32"), np.ones(3, "float32")
+    cell = [np.zeros(s, "float32") for s in ((1, 2), (6, 4), 6, (1, 2), (1, 2))]
+    for call in (lambda **how: narrows.conv1d(signal, w, **how), lambda **how: narrows.lltm(*cell, **how)):
+        np.testing.assert_array_equal(call(backend="cpu", deterministic=True), call())
+        with pytest.raises(ValueError, match="unknown backend 'none'"):
+            call(backend="none")
+        with pytest.raises(NotImplementedError, match="no kernel 'none'"):
+            call(kernel="none")
+        with pytest.raises(ValueError, match="stream = 0x7"):
+            call(stream=7)

@@ -149,6 +149,10 @@ def conv1d(
     *,
     out: _Array | None = None,
     device: str | Device | None = None,
+    stream: Stream | int | None = None,
+    backend: str | None = None,
+    kernel: str | None = None,
+    deterministic: bool = False,
 ) -> _Array: ...
 def lltm(
     input: _Array,
@@ -159,6 +163,10 @@ def lltm(
     *,
     out: tuple[_Array, _Array] | None = None,
     device: str | Device | None = None,
+    stream: Stream | int | None = None,
+    backend: str | None = None,
+    kernel: str | None = None,
+    deterministic: bool = False,
 ) -> tuple[_Array, _Array]: ...
 def astype(x: _Array, dtype: Any, *, out: _Array | None = None, device: str | Device | None = None) -> _Array: ...
 def build(

@@ -208,12 +208,24 @@ def _number(x, like):
     return jnp.asarray(x, like.dtype)
 
 
+def _is_foreign(x):
+    """An array of another framework on a GPU, whose streams are not JAX's."""
+    if x is None or isinstance(x, jax.Array) or _operands.is_number(x):
+        return False
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] != 1
+
+
 def _call(op, inputs, out, device):
     """A call with an input of JAX."""
     if out is not None:
         raise TypeError(f"{op.op}: JAX's arrays cannot be written to; leave out= away")
+    foreign = any(map(_is_foreign, inputs))
+    if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
+        raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")
     op, inputs = _prepared(op, inputs)
-    return _run(op, inputs)
+    result = _run(op, inputs)
+    # What the other framework does next with its memory has to come after.
+    return jax.block_until_ready(result) if foreign else result
 
 
 def call(op, *inputs, donate=(), **params):

@@ -100,6 +100,8 @@ PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevi
 // DLPack's number of a stream <-> a native handle.
 void* stream_from_number(int32_t device_type, int64_t number);
 int64_t number_from_stream(int32_t device_type, void* stream);
+// object.__dlpack_device__(); what is no pair counts as the CPU. False: exception set.
+bool dlpack_device(PyObject* object, DLDevice* out);
 // object.__dlpack__(...), with what it understands; a capsule. NULL: exception set.
 PyObject* dlpack_capsule(PyObject* object, void* stream);
 // What a capsule holds, and whether it is of the versioned kind; refuses what cannot be read. False: exception set.

@@ -36,8 +36,9 @@ struct Torch {
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
-  std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
-  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
+  bool (*negated)(void* const* tensor) = nullptr;  // what is_neg calls
+  std::atomic<int> layout = 0;                     // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
+  std::atomic<PyObject*> dtypes[8][5] = {};        // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -85,6 +86,7 @@ Torch* load() {
   }
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+    t->negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
     t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
@@ -169,26 +171,15 @@ int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t
   return 0;
 }
 
-// A view that negates lazily is never dense, unless it has one element; a complex one may conjugate lazily too.
-bool may_be_lazy(const DLTensor& x) {
-  if (x.dtype.code == kDLComplex) return true;
-  if (x.dtype.code != kDLFloat) return false;
-  int64_t dense = 1;
-  for (int32_t i = x.ndim - 1; i >= 0; --i) {
-    if (x.shape[i] != 1 && x.strides != nullptr && x.strides[i] != dense) return true;
-    dense *= x.shape[i];
-  }
-  return dense == 1;
-}
-
-int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
+int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
     for (int32_t i = 0; i < x.ndim; ++i)
       if (x.shape[i] == 0) return 1;
     return 0;
   }
-  if (!may_be_lazy(x)) return 1;
-  if (x.dtype.code == kDLComplex) return 0;
+  if (x.dtype.code == kDLComplex) return 0;  // which may conjugate lazily too
+  void* const* const tensor = t.negated == nullptr ? nullptr : direct(t, object);
+  if (tensor != nullptr) return !t.negated(tensor);
   const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
   if (!negative) return -1;
   return negative.get() != Py_True;
