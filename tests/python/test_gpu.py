@@ -471,7 +471,7 @@ def test_what_torchs_dispatcher_sees_is_on_its_stream_or_refused(torch, cupy, ja
     torch.cuda.synchronize()
     torch.testing.assert_close(narrows.multiply(g, c).detach(), g.detach() ** 2)
     for other in (Producer(torch.ones(4096, device="cuda")), jax.device_put(X, jax.devices("cuda")[0])):
-        with pytest.raises(ValueError, match="expected torch.from_dlpack"):
+        with pytest.raises(ValueError, match=r"expected torch\.from_dlpack"):
             narrows.multiply(g, other)
     with torch.cuda.stream(torch.cuda.Stream()):
         for arguments in ((g, c), (c, g), (g, narrows.from_dlpack(X, "cuda"))):

@@ -1,5 +1,10 @@
 """A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with; and building them."""
 
+import pathlib
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -178,3 +183,59 @@ def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
     good.write_text("int unrelated;")
     with pytest.raises((ValueError, NotImplementedError), match="narrows_plugin_query"):
         narrows.load(narrows.build(good))
+
+
+# ---- an op that no CPU has ----
+
+HERE = pathlib.Path(__file__).parent
+
+
+def with_far(code):
+    """Runs code in a process of its own, since the plugin says that it serves CUDA's device; gives its output."""
+    start = f"import narrows; narrows.load({narrows.build(HERE / 'plugins' / 'far.cpp')!r}); far = narrows.ops.far.scale\n"
+    done = subprocess.run([sys.executable, "-c", start + textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_op_of_another_device_in_torch():
+    """Shapes are inferred for the device where the tensors are, not for the CPU: fake tensors, compile, export, vmap, meta."""
+    pytest.importorskip("torch")
+    out = with_far("""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode() as mode:
+            x = torch.empty(3, 4, device="cuda")
+            y = torch.ops.narrows.far_scale_1(x, factor=3.0)
+            print(tuple(y.shape), y.dtype, y.device)
+            print(tuple(torch.vmap(lambda x: torch.ops.narrows.far_scale_1(x))(x).shape))
+            class Net(torch.nn.Module):
+                def forward(self, x): return far(x, factor=3.0) + 1
+            program = torch.export.export(Net(), (x,))
+            print([n.target.__name__ for n in program.graph.nodes if "narrows" in str(n.target)])
+        print(tuple(far(torch.empty(5, device="meta")).shape))
+        try: far(torch.ones(2))
+        except NotImplementedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "(3, 4) torch.float32 cuda:0",
+        "(3, 4)",
+        "['far_scale_1.default']",
+        "(5,)",
+        "far.scale/1: not among the ops of cpu",
+    ]
+
+
+def test_an_op_of_another_device_in_jax():
+    """Traced for the platforms that have the op. There is no GPU here: the program is lowered for one, and not run."""
+    pytest.importorskip("jax")
+    out = with_far("""
+        import jax, narrows.jax
+        narrows.jax._platforms = lambda: frozenset(["cpu", "cuda"])
+        x = jax.numpy.ones((3, 4))
+        f = lambda x: narrows.jax.call("far.scale/1", x, factor=3.0)
+        print(jax.eval_shape(f, x).shape, jax.eval_shape(jax.vmap(f), x).shape, jax.eval_shape(jax.grad(lambda x: f(x).sum()), x).shape)
+        text = jax.jit(f).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        print("far.scale/1" in text, "case" in text)
+    """)
+    assert out == "(3, 4) (3, 4) (3, 4)\nTrue False\n"

@@ -40,7 +40,7 @@ _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
 class _Call:
     """An op with its params and which inputs are there; hashable, so that JAX compiles each once."""
 
-    def __init__(self, op, present, wanted, device_type=1):
+    def __init__(self, op, present, wanted):
         self.op, self.present, self.wanted = op, present, wanted
         self.key = op.op, op.blob, present, wanted
 
@@ -57,7 +57,7 @@ class _Call:
             (lambda a: (str(a.dtype), tuple(a.shape)))(next(given)) if self.present >> i & 1 else None
             for i in range(len(self.op.inputs))
         ]
-        return self.op._infer(inputs)
+        return self.op._infer(inputs, next(iter(_device_types(self.op).values()), 1))
 
     def outputs(self, arrays):
         """The outputs that the handler is to fill: (index, ShapeDtypeStruct)."""
@@ -104,10 +104,16 @@ def _on_platform(call, aliases, *arrays):
         shapes = [spec.shape for _, spec in call.outputs(arrays)]
         outputs = _on_platform(call, aliases, *_equal_ranks(arrays))
         return tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True))
-    platforms = {p: functools.partial(_primitive_call, call, aliases, n) for p, n in _DEVICE_TYPES.items() if p in _platforms()}
+    platforms = {p: functools.partial(_primitive_call, call, aliases, n) for p, n in _device_types(call.op).items()}
     if len(platforms) == 1:
         return next(iter(platforms.values()))(*arrays)
     return jax.lax.platform_dependent(*arrays, **platforms)
+
+
+def _device_types(op):
+    """{platform: its device type} of those that a program may run on and that have the op. Built-in ones are everywhere."""
+    serving = _ops.device_types(op.op) if "." in op.op else _DEVICE_TYPES.values()
+    return {p: n for p, n in _DEVICE_TYPES.items() if p in _platforms() and n in serving}
 
 
 @functools.cache
