@@ -11,14 +11,6 @@
 namespace narrows::python {
 namespace {
 
-constexpr uint8_t kTorchCuda = 1;  // c10::DeviceType::CUDA
-
-// torch's c10::cuda::CUDAStream.
-struct Stream {
-  uint8_t device_type, device;
-  int64_t id;  // 0: the device's default stream
-};
-
 // What is looked up in torch once; references are kept.
 struct Torch {
   PyObject *tensor = nullptr, *parameter = nullptr;
@@ -27,10 +19,9 @@ struct Torch {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;                  // what dispatch_modes calls
-  int (*current_gpu)(int8_t*) = nullptr;              // where empty_cuda allocates
-  bool one_gpu = false;                               // which then is the current one
-  Stream (*current_stream)(int8_t device) = nullptr;  // what the exchange API asks, before it looks the handle up
+  int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
+  int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
+  bool one_gpu = false;                   // which then is the current one
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
@@ -80,7 +71,6 @@ Torch* load() {
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
   if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
-    t->current_stream = reinterpret_cast<Stream (*)(int8_t)>(dlsym(library, "_ZN3c104cuda20getCurrentCUDAStreamEa"));
     const auto count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
     t->one_gpu = count != nullptr && count() == 1;
   }
@@ -250,12 +240,6 @@ bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Arra
 bool torch_stream(DLDevice device, void** stream) {
   Torch* const t = torch();
   if (t == nullptr) return false;
-  if (t->current_stream != nullptr &&
-      device.device_type == kDLCUDA) {  // without the two guards of the device that the handle takes
-    const Stream current = t->current_stream(static_cast<int8_t>(device.device_id));
-    *stream = nullptr;
-    if (current.id == 0 && current.device_type == kTorchCuda && current.device == device.device_id) return true;
-  }
   if (t->api != nullptr)
     return t->api->current_work_stream(static_cast<DLDeviceType>(device.device_type), device.device_id, stream) == 0;
   const Ref function(import_attribute("torch.cuda", "current_stream"));
