@@ -479,6 +479,30 @@ def test_what_torchs_dispatcher_sees_is_on_its_stream_or_refused(torch, cupy, ja
                 narrows.multiply(*arguments)
 
 
+def test_jax_may_capture_what_needs_no_workspace(jax):
+    """XLA puts several such calls into a graph, and replays it with other arrays."""
+    x = jax.device_put(X, jax.devices("cuda")[0])
+
+    def chain(x):
+        for i in range(12):
+            x = narrows.multiply(narrows.add(x, i), 0.5)
+        return x
+
+    def expected(x):
+        for i in range(12):
+            x = (x + np.float32(i)) * np.float32(0.5)
+        return x
+
+    compiled = jax.jit(chain)
+    assert "narrows_capturable" in compiled.lower(x).as_text()
+    for i in range(4):
+        np.testing.assert_allclose(np.asarray(compiled(x + i)), expected(X + np.float32(i)), rtol=1e-6)
+    signal, w = (jax.device_put(np.ones(s, "float32"), jax.devices("cuda")[0]) for s in ((8, 64, 4096), (64, 64, 9)))
+    many = jax.jit(lambda x, w: sum(narrows.conv1d(x * i, w) for i in range(6)))
+    for i in range(3):
+        np.testing.assert_allclose(np.asarray(many(signal + i, w)), (1 + i) * 15 * 64 * 9, rtol=1e-5)
+
+
 # ---- memory and references ----
 
 

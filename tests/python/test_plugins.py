@@ -314,5 +314,8 @@ def test_an_op_of_another_device_in_jax():
         print(jax.eval_shape(f, x).shape, jax.eval_shape(jax.vmap(f), x).shape, jax.eval_shape(jax.grad(lambda x: f(x).sum()), x).shape)
         text = jax.jit(f).trace(x).lower(lowering_platforms=("cuda",)).as_text()
         print("far.scale/1" in text, "case" in text)
+        backward = jax.jit(jax.grad(lambda x: f(x).sum())).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        for program in (text, backward):  # the plan of the forward op says that it may be captured, the backward op's does not
+            print(*[line.split("@")[1].split("(")[0] for line in program.splitlines() if "custom_call" in line])
     """)
-    assert out == "(3, 4) (3, 4) (3, 4)\nTrue False\n"
+    assert out == "(3, 4) (3, 4) (3, 4)\nTrue False\nnarrows_capturable\nnarrows\n"
