@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import narrows
+import present
 
 X = np.ones(4, "float32")
 
@@ -208,6 +209,49 @@ def test_attributes_that_raise():
         narrows.op("conv1d", stride=Nasty())
     with pytest.raises((TypeError, ValueError)):
         narrows.op("elementwise", function=Nasty())
+
+
+class Interface:
+    """What Numba's arrays give, with whatever is changed."""
+
+    def __init__(self, **changes):
+        self.dict = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3, **changes}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.dict.get("instead", self.dict)
+
+
+@pytest.mark.parametrize(
+    "changes, error, words",
+    [
+        ({"instead": 7}, TypeError, "a: __cuda_array_interface__ is 7; expected a dict"),
+        ({"shape": None}, TypeError, "shape is None; expected a tuple of up to 16 int"),
+        ({"shape": (1,) * 17}, TypeError, "expected a tuple of up to 16 int"),
+        ({"shape": ("a",)}, TypeError, "int"),
+        ({"shape": (-4,)}, (ValueError, RuntimeError), "-4|no plugin"),
+        ({"typestr": ">f4"}, TypeError, "typestr is '>f4'; expected a little-endian"),
+        ({"typestr": "<c8"}, TypeError, "typestr is '<c8'"),
+        ({"typestr": "<V2"}, TypeError, "typestr is '<V2'"),
+        ({"typestr": "<f16"}, TypeError, "typestr is '<f16'"),
+        ({"typestr": "|b8"}, (TypeError, ValueError), "typestr|dtype"),
+        ({"typestr": "f"}, TypeError, "typestr is 'f'"),
+        ({"typestr": 4}, TypeError, "typestr is 4"),
+        ({"data": 4096}, TypeError, "data is 4096; expected"),
+        ({"data": ("a", False)}, TypeError, "int"),
+        ({"strides": (4, 4)}, ValueError, "expected 1 multiples of 4 bytes"),
+        ({"strides": (3,)}, ValueError, "expected 1 multiples of 4 bytes"),
+        ({"mask": object()}, TypeError, "mask is given"),
+        ({"stream": 0}, ValueError, "stream is 0; expected None, 1, 2"),
+        ({"stream": "a"}, TypeError, "int"),
+        ({"data": (0, False)}, (ValueError, RuntimeError), "data NULL|no plugin"),
+    ],
+)
+def test_a_cuda_array_interface_that_lies(changes, error, words):
+    if present.GPU and len([d for d in narrows.devices() if str(d).startswith("cuda")]) > 1:
+        error, words = (TypeError, ValueError), "."
+    with pytest.raises(error, match=words):
+        narrows.add(Interface(**changes), 1)
 
 
 def test_how_a_call_is_made_is_never_ignored():

@@ -18,6 +18,7 @@ enum class Route : uint8_t {
   jax_traced,   // a tracer, which decides for the whole call
   cupy,         // __dlpack__ on its current stream
   dlpack,       // any other producer
+  interface,    // without __dlpack__: __cuda_array_interface__
   refused       // an object without any protocol, or one that would be misread; `reason` says why
 };
 
@@ -60,6 +61,7 @@ class Array {
  private:
   bool read_numpy(PyObject* object);
   bool read_capsule(PyObject* capsule);
+  bool read_cuda_interface(PyObject* object, void* stream);
   void clear();
 
   int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];

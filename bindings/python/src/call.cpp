@@ -42,7 +42,8 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
 bool has_route(const Call& c, Route route) { return (c.routes_seen >> static_cast<unsigned>(route) & 1) != 0; }
 // Arrays that are neither torch's nor NumPy's?
 bool has_others(const Call& c) {
-  return has_route(c, Route::own) || has_route(c, Route::jax) || has_route(c, Route::cupy) || has_route(c, Route::dlpack);
+  return has_route(c, Route::own) || has_route(c, Route::jax) || has_route(c, Route::cupy) || has_route(c, Route::dlpack) ||
+         has_route(c, Route::interface);
 }
 bool number_is_required(const Call& c) {
   if (!has_route(c, Route::number)) return false;
@@ -121,7 +122,7 @@ bool find_stream(Call& c) {
 }
 
 // Frameworks whose stream nobody knows: they order what they give on the stream that they are told, and nothing afterwards.
-bool has_unknown_stream(Route route) { return route == Route::dlpack || route == Route::jax; }
+bool has_unknown_stream(Route route) { return route == Route::dlpack || route == Route::jax || route == Route::interface; }
 
 // Is that array's work on this stream? Anything else is refused.
 bool check_stream(Call& c, uint32_t i, DLDevice device, void* stream) {
@@ -151,7 +152,7 @@ bool check_streams(Call& c) {
 
 // Where a framework's stream is not known, what it does next with its memory comes after the call only if the GPU is done by then.
 int32_t finish(Call& c, nw_error* error) {
-  const bool known = !has_route(c, Route::dlpack) && !has_route(c, Route::jax);
+  const bool known = !has_route(c, Route::dlpack) && !has_route(c, Route::jax) && !has_route(c, Route::interface);
   if (known || c.where.device_type == kDLCPU || c.stream_object != nullptr) return NW_OK;
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -166,13 +167,13 @@ bool check_dispatched(Call& c) {
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     const bool other = c.routes[i] == Route::own || c.routes[i] == Route::cupy || has_unknown_stream(c.routes[i]);
     if (!other) continue;
-    DLDevice device{};
-    if (!dlpack_device(c.objects[i], &device)) return false;
+    DLDevice device{kDLCUDA, 0};
+    if (c.routes[i] != Route::interface && !dlpack_device(c.objects[i], &device)) return false;
     if (device.device_type == kDLCPU) continue;
     if (has_unknown_stream(c.routes[i])) {
       PyErr_Format(PyExc_ValueError,
                    "%s: %U is on a GPU and of a framework whose stream is not known, beside tensors that torch's dispatcher has to "
-                   "see; expected torch.from_dlpack of it",
+                   "see; expected a tensor of torch",
                    c.declaration.op->name, c.declaration.inputs[i]);
       return false;
     }
@@ -184,9 +185,10 @@ bool check_dispatched(Call& c) {
 
 bool read_inputs(Call& c) {
   const auto lead = static_cast<uint32_t>(c.lead);
+  if (c.stream_object != nullptr && !find_stream(c)) return false;  // which the first input's producer is told, too
   if (!read_one(c, lead)) return false;
   c.where = c.arrays[lead].tensor.device;
-  if (!find_stream(c)) return false;
+  if (c.stream_object == nullptr && !find_stream(c)) return false;
   DLDataType dtype = c.arrays[lead].tensor.dtype;
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!c.is_array(i)) continue;
