@@ -3,11 +3,13 @@
 import array
 import ctypes
 import decimal
+import importlib.util
 
 import numpy as np
 import pytest
 
 import narrows
+import present
 
 X = np.ones(4, "float32")
 
@@ -207,3 +209,84 @@ def test_attributes_that_raise():
         narrows.op("conv1d", stride=Nasty())
     with pytest.raises((TypeError, ValueError)):
         narrows.op("elementwise", function=Nasty())
+
+
+class Interface:
+    """What Numba's arrays give, with whatever is changed."""
+
+    def __init__(self, **changes):
+        self.dict = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3, **changes}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.dict.get("instead", self.dict)
+
+
+@pytest.mark.parametrize(
+    "changes, error, words",
+    [
+        ({"instead": 7}, TypeError, "a: __cuda_array_interface__ is 7; expected a dict"),
+        ({"shape": None}, TypeError, "shape is None; expected a tuple of up to 16 int"),
+        ({"shape": (1,) * 17}, TypeError, "expected a tuple of up to 16 int"),
+        ({"shape": ("a",)}, TypeError, "int"),
+        ({"shape": (-4,)}, (ValueError, RuntimeError), "-4|no plugin"),
+        ({"typestr": ">f4"}, TypeError, "typestr is '>f4'; expected a little-endian"),
+        ({"typestr": "<c8"}, TypeError, "typestr is '<c8'"),
+        ({"typestr": "<V2"}, TypeError, "typestr is '<V2'"),
+        ({"typestr": "<f16"}, TypeError, "typestr is '<f16'"),
+        ({"typestr": "|b8"}, (TypeError, ValueError), "typestr|dtype"),
+        ({"typestr": "f"}, TypeError, "typestr is 'f'"),
+        ({"typestr": 4}, TypeError, "typestr is 4"),
+        ({"data": 4096}, TypeError, "data is 4096; expected"),
+        ({"data": ("a", False)}, TypeError, "int"),
+        ({"strides": (4, 4)}, ValueError, "expected 1 multiples of 4 bytes"),
+        ({"strides": (3,)}, ValueError, "expected 1 multiples of 4 bytes"),
+        ({"mask": object()}, TypeError, "mask is given"),
+        ({"stream": 0}, ValueError, "stream is 0; expected None, 1, 2"),
+        ({"stream": "a"}, TypeError, "int"),
+        ({"data": (0, False)}, (ValueError, RuntimeError), "data NULL|no plugin"),
+    ],
+)
+def test_a_cuda_array_interface_that_lies(changes, error, words):
+    if present.GPU and len([d for d in narrows.devices() if str(d).startswith("cuda")]) > 1:
+        error, words = (TypeError, ValueError), "."
+    with pytest.raises(error, match=words):
+        narrows.add(Interface(**changes), 1)
+
+
+def test_how_a_call_is_made_is_never_ignored():
+    """stream=, backend=, kernel= and deterministic= are for calls that go straight to the library; elsewhere they are refused."""
+    ways = [{"stream": 7}, {"backend": "cpu"}, {"kernel": "x"}, {"deterministic": True}]
+    calls = [lambda **how: narrows.add(X, X, device="cpu", **how), lambda **how: narrows.subtract(2, X, **how)]
+    signal, w = np.ones(8, "float32"), np.ones(3, "float32")
+    cell = [np.zeros(s, "float32") for s in ((1, 2), (6, 4), 6, (1, 2), (1, 2))]
+    calls += [lambda **how: narrows.conv1d(signal, w, device="cpu", **how), lambda **how: narrows.lltm(*cell, device="cpu", **how)]
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        t = torch.ones(3, requires_grad=True)
+        calls += [lambda **how: narrows.add(t, t.detach(), **how), lambda **how: narrows.add(torch._neg_view(t.detach()), 1, **how)]
+        calls += [lambda **how: narrows.conv1d(torch.ones(8), t, **how)]
+    if importlib.util.find_spec("jax"):
+        import jax
+
+        a = jax.numpy.ones(3)
+        calls += [lambda **how: narrows.add(a, a, **how), lambda **how: jax.jit(lambda a: narrows.add(a, a, **how))(a)]
+    for call in calls:
+        call()
+        for how in ways:
+            with pytest.raises(NotImplementedError, match="straight to the library"):
+                call(**how)
+
+
+def test_conv1d_and_lltm_say_how_they_are_called():
+    signal, w = np.ones(8, "float32"), np.ones(3, "float32")
+    cell = [np.zeros(s, "float32") for s in ((1, 2), (6, 4), 6, (1, 2), (1, 2))]
+    for call in (lambda **how: narrows.conv1d(signal, w, **how), lambda **how: narrows.lltm(*cell, **how)):
+        np.testing.assert_array_equal(call(backend="cpu", deterministic=True), call())
+        with pytest.raises(ValueError, match="unknown backend 'none'"):
+            call(backend="none")
+        with pytest.raises(NotImplementedError, match="no kernel 'none'"):
+            call(kernel="none")
+        with pytest.raises(ValueError, match="stream = 0x7"):
+            call(stream=7)

@@ -394,6 +394,150 @@ def test_jax_decides_where_it_is_first(jax, torch):
     np.testing.assert_array_equal(np.asarray(y), X + X)
 
 
+class Producer:
+    """A framework of its own over a tensor of torch: what it does is on a stream that nobody else knows."""
+
+    def __init__(self, tensor):
+        import torch
+
+        self.tensor, self.stream = tensor, torch.cuda.Stream()
+        torch.cuda.synchronize()
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream, **_):
+        import torch
+
+        consumer = torch.cuda.default_stream() if stream == 1 else torch.cuda.ExternalStream(stream)
+        consumer.wait_stream(self.stream)
+        return self.tensor.__dlpack__(stream=-1)
+
+    def fill(self, value):
+        import torch
+
+        with torch.cuda.stream(self.stream):
+            self.tensor.fill_(value)
+
+
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_a_framework_of_unknown_streams_is_ordered_both_ways(torch, place):
+    a, b = torch.ones(1 << 20, device="cuda"), Producer(torch.zeros(1 << 20, device="cuda"))
+    call = lambda: narrows.add(a, b) if place == "second" else narrows.add(b, 1)  # noqa: E731
+    call()
+    with torch.cuda.stream(b.stream):
+        busy(torch)
+    b.fill(2)  # before: the call waits for it
+    busy(torch)  # on the stream of the call
+    y = call()
+    b.fill(100)  # after: it waits for the call
+    torch.cuda.synchronize()
+    assert bool((torch.from_dlpack(y) == 3).all())
+
+
+def test_an_output_of_unknown_streams_is_there_when_the_call_returns(torch):
+    a, out = torch.ones(1 << 20, device="cuda"), Producer(torch.zeros(1 << 20, device="cuda"))
+    narrows.add(a, 1, out=out)
+    out.fill(0)
+    busy(torch)
+    narrows.add(a, 1, out=out)
+    with torch.cuda.stream(out.stream):
+        seen = out.tensor.clone()
+    torch.cuda.synchronize()
+    assert bool((seen == 2).all())
+
+
+class Interface:
+    """What Numba's arrays give, of a tensor of torch."""
+
+    def __init__(self, tensor, **changes):
+        self.tensor, self.changes = tensor, changes
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.tensor.__cuda_array_interface__, **self.changes}
+
+
+def test_the_cuda_array_interface(torch):
+    x = torch.from_numpy(X).cuda().view(64, 64)
+    if torch.cuda.device_count() > 1:
+        with pytest.raises(ValueError, match="does not say which of"):
+            narrows.add(Interface(x), 1)
+        return
+    y = narrows.add(Interface(x), 1)
+    assert type(y) is narrows.Tensor
+    np.testing.assert_array_equal(y.numpy(), X.reshape(64, 64) + 1)
+    np.testing.assert_array_equal(narrows.add(Interface(x.T[::2]), 1).numpy(), X.reshape(64, 64).T[::2] + 1)
+    out = torch.empty_like(x)
+    narrows.add(x, Interface(x), out=Interface(out))
+    torch.testing.assert_close(out, 2 * x)
+    with pytest.raises(ValueError, match="read-only"):
+        narrows.add(x, x, out=Interface(out, data=(out.data_ptr(), True)))
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        busy(torch)
+        x.fill_(5)
+    y = narrows.add(x.new_zeros(64, 64), Interface(x, stream=stream.cuda_stream))  # waits for the stream that it names
+    assert bool((y == 5).all())
+
+
+def test_jax_beside_torch_is_ordered_both_ways(jax, torch):
+    a, b = torch.from_numpy(X).cuda(), jax.device_put(X, jax.devices("cuda")[0])
+    narrows.add(a, b)
+    with torch.cuda.stream(torch.cuda.Stream()):  # not the default one
+        a = a.clone()
+        busy(torch)
+        y = narrows.add(a, b)
+        assert type(y) is torch.Tensor and torch.cuda.current_stream().query()  # JAX may take its memory back now
+    torch.cuda.synchronize()
+    torch.testing.assert_close(y, 2 * a)
+    busy(torch)
+    a.mul_(3)
+    y = narrows.add(b, a)
+    a.zero_()
+    np.testing.assert_array_equal(np.asarray(y), 4 * X)
+    with pytest.raises(ValueError, match="while JAX traces"):
+        jax.jit(lambda b: narrows.add(b, a))(b)
+
+
+def test_what_torchs_dispatcher_sees_is_on_its_stream_or_refused(torch, cupy, jax):
+    g, c = torch.from_numpy(X).cuda().requires_grad_(), cupy.asarray(X)
+    torch.cuda.synchronize()
+    torch.testing.assert_close(narrows.multiply(g, c).detach(), g.detach() ** 2)
+    for other in (Producer(torch.ones(4096, device="cuda")), jax.device_put(X, jax.devices("cuda")[0])):
+        with pytest.raises(ValueError, match="expected a tensor of torch"):
+            narrows.multiply(g, other)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for arguments in ((g, c), (c, g), (g, narrows.from_dlpack(X, "cuda"))):
+            with pytest.raises(ValueError, match="several frameworks whose current streams differ"):
+                narrows.multiply(*arguments)
+
+
+def test_jax_may_capture_what_needs_no_workspace(jax):
+    """XLA puts several such calls into a graph, and replays it with other arrays."""
+    x = jax.device_put(X, jax.devices("cuda")[0])
+
+    def chain(x):
+        for i in range(12):
+            x = narrows.multiply(narrows.add(x, i), 0.5)
+        return x
+
+    def expected(x):
+        for i in range(12):
+            x = (x + np.float32(i)) * np.float32(0.5)
+        return x
+
+    compiled = jax.jit(chain)
+    assert "narrows_capturable" in compiled.lower(x).as_text()
+    for i in range(4):
+        np.testing.assert_allclose(np.asarray(compiled(x + i)), expected(X + np.float32(i)), rtol=1e-6)
+    signal, w = (jax.device_put(np.ones(s, "float32"), jax.devices("cuda")[0]) for s in ((8, 64, 4096), (64, 64, 9)))
+    many = jax.jit(lambda x, w: sum(narrows.conv1d(x * i, w) for i in range(6)))
+    for i in range(3):
+        np.testing.assert_allclose(np.asarray(many(signal + i, w)), (1 + i) * 15 * 64 * 9, rtol=1e-5)
+
+
 # ---- memory and references ----
 
 

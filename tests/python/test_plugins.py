@@ -1,9 +1,17 @@
 """A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with; and building them."""
 
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
 import narrows
+import present
 
 AFFINE = {"x": (3, 4), "a": (3, 4), "b": (3, 4)}
 
@@ -178,3 +186,136 @@ def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
     good.write_text("int unrelated;")
     with pytest.raises((ValueError, NotImplementedError), match="narrows_plugin_query"):
         narrows.load(narrows.build(good))
+
+
+def compiler_that_counts(folder, version):
+    """c++ under another name, which writes down each time that it makes a library."""
+    wrapper = folder / "counting-c++"
+    wrapper.write_text(f"""#!/bin/sh
+[ "$1" = --version ] && echo {version} && exit
+case "$*" in *" -o "*) echo made >>{folder}/made ;; esac
+exec c++ "$@"
+""")
+    wrapper.chmod(0o755)
+    return wrapper
+
+
+def test_what_is_built_is_kept_by_content_and_compiler(tmp_path, monkeypatch):
+    """A header of the source's own is content too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    monkeypatch.setenv("CXX", str(compiler_that_counts(tmp_path, "one")))
+    source, header = tmp_path / "own.cpp", tmp_path / "a header.h"
+    source.write_text('#include "a header.h"\n' + SOURCE.replace("factor * x[i]", "FACTOR * x[i]"))
+    made = lambda: len((tmp_path / "made").read_text().splitlines())  # noqa: E731
+    paths = []
+    for text, times in (("3", 1), ("3", 1), ("4", 2), ("3", 2)):
+        header.write_text(f"#define FACTOR {text}\n")
+        paths.append(narrows.build(source))
+        assert made() == times
+    assert paths[0] == paths[1] == paths[3] != paths[2]
+    compiler_that_counts(tmp_path, "two")
+    assert narrows.build(source) not in paths and made() == 3
+    assert narrows.build(source, flags=["-DNDEBUG"]) not in paths and made() == 4
+
+
+CUDA_SOURCE = """
+#include <narrows/plugin_cuda.hpp>
+struct Params { float factor; };
+__global__ void times(const float* x, float* y, float factor, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (i < n) y[i] = factor * x[i];
+}
+float doubled(float);  // in the other source
+void scale(const narrows::plugin::Launch& call) {
+  const int64_t n = call.size(0);
+  const float factor = doubled(call.params<Params>().factor);
+  if (n == 0) return;
+  times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(call.input<float>(0), call.output<float>(0), factor, n);
+  narrows::plugin::check(cudaGetLastError());
+}
+NARROWS_CUDA_PLUGIN("incuda", {.name = "incuda.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale,
+                    .params = {narrows::plugin::field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params),
+                    .traits = NW_PLAN_CAPTURABLE})
+"""
+
+
+def test_cuda_sources(tmp_path, monkeypatch):
+    """Compiled wherever nvcc is; run where a GPU is."""
+    found = [os.environ.get("NVCC"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]
+    nvcc = next((n for n in found if n and shutil.which(n)), None)
+    if nvcc is None:
+        pytest.skip("there is no nvcc: NVCC, PATH, /usr/local/cuda")
+    monkeypatch.setenv("NVCC", nvcc)
+    texts = {"cpp_sources": "float doubled(float x) { return 2 * x; }", "cuda_sources": CUDA_SOURCE}
+    if not present.GPU:
+        with pytest.raises((RuntimeError, NotImplementedError), match=r"no plugin serves|CUDA|driver"):
+            narrows.load_inline("incuda", **texts).scale(narrows.empty((3,), device="cuda"))
+        assert len([b for b in narrows.info()["backends"] if b["name"] == "incuda"]) == 1
+        return
+    scale = narrows.load_inline("incuda", **texts).scale
+    np.testing.assert_array_equal(scale(np.ones(1000, "float32"), factor=4, device="cuda"), np.full(1000, 8))
+
+
+def test_no_nvcc(monkeypatch):
+    monkeypatch.setenv("NVCC", "no-such-nvcc")
+    with pytest.raises(RuntimeError, match="no compiler 'no-such-nvcc' on PATH; set NVCC"):
+        narrows.load_inline("incuda2", cuda_sources=CUDA_SOURCE)
+
+
+# ---- an op that no CPU has ----
+
+HERE = pathlib.Path(__file__).parent
+
+
+def with_far(code):
+    """Runs code in a process of its own, since the plugin says that it serves CUDA's device; gives its output."""
+    start = f"import narrows; narrows.load({narrows.build(HERE / 'plugins' / 'far.cpp')!r}); far = narrows.ops.far.scale\n"
+    done = subprocess.run([sys.executable, "-c", start + textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_op_of_another_device_in_torch():
+    """Shapes are inferred for the device where the tensors are, not for the CPU: fake tensors, compile, export, vmap, meta."""
+    pytest.importorskip("torch")
+    out = with_far("""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode() as mode:
+            x = torch.empty(3, 4, device="cuda")
+            y = torch.ops.narrows.far_scale_1(x, factor=3.0)
+            print(tuple(y.shape), y.dtype, y.device)
+            print(tuple(torch.vmap(lambda x: torch.ops.narrows.far_scale_1(x))(x).shape))
+            class Net(torch.nn.Module):
+                def forward(self, x): return far(x, factor=3.0) + 1
+            program = torch.export.export(Net(), (x,))
+            print([n.target.__name__ for n in program.graph.nodes if "narrows" in str(n.target)])
+        print(tuple(far(torch.empty(5, device="meta")).shape))
+        try: far(torch.ones(2))
+        except NotImplementedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "(3, 4) torch.float32 cuda:0",
+        "(3, 4)",
+        "['far_scale_1.default']",
+        "(5,)",
+        "far.scale/1: not among the ops of cpu",
+    ]
+
+
+def test_an_op_of_another_device_in_jax():
+    """Traced for the platforms that have the op. There is no GPU here: the program is lowered for one, and not run."""
+    pytest.importorskip("jax")
+    out = with_far("""
+        import jax, narrows.jax
+        narrows.jax._platforms = lambda: frozenset(["cpu", "cuda"])
+        x = jax.numpy.ones((3, 4))
+        f = lambda x: narrows.jax.call("far.scale/1", x, factor=3.0)
+        print(jax.eval_shape(f, x).shape, jax.eval_shape(jax.vmap(f), x).shape, jax.eval_shape(jax.grad(lambda x: f(x).sum()), x).shape)
+        text = jax.jit(f).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        print("far.scale/1" in text, "case" in text)
+        backward = jax.jit(jax.grad(lambda x: f(x).sum())).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        for program in (text, backward):  # the plan of the forward op says that it may be captured, the backward op's does not
+            print(*[line.split("@")[1].split("(")[0] for line in program.splitlines() if "custom_call" in line])
+    """)
+    assert out == "(3, 4) (3, 4) (3, 4)\nTrue False\nnarrows_capturable\nnarrows\n"

@@ -143,6 +143,11 @@ def test_lazily_negated_and_conjugated_views():
     assert z.conj().imag.is_neg()
     torch.testing.assert_close(narrows.add(z.conj().imag, 1), torch.full((2,), -2.0))
     torch.testing.assert_close(narrows.add(z.conj().imag[0], 1), torch.tensor(-2.0))
+    dense = torch._neg_view(torch.ones(3, 2))
+    assert dense.is_neg() and dense.is_contiguous()
+    torch.testing.assert_close(narrows.add(dense, 1), torch.zeros(3, 2))
+    narrows.add(torch.ones(3, 2), 1, out=dense)
+    torch.testing.assert_close(dense, torch.full((3, 2), 2.0))
     with pytest.raises(ValueError, match="complex64"):
         narrows.add(z.conj(), z)
 

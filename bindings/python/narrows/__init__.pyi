@@ -82,6 +82,7 @@ class Op:
     def _bind_operands(self, inputs: Sequence[Any], dtype: Any) -> tuple[Op, list[Any]]: ...
     def _run(self, inputs: tuple[Any, ...], wanted: int) -> tuple[Any, ...]: ...
     def _infer(self, inputs: Sequence[tuple[str, tuple[int, ...]] | None], device_type: int = 1) -> list[Any]: ...
+    def _capturable(self, inputs: Sequence[tuple[str, tuple[int, ...]] | None], wanted: int, device_type: int) -> bool: ...
     @property
     def op(self) -> str: ...
     @property
@@ -149,6 +150,10 @@ def conv1d(
     *,
     out: _Array | None = None,
     device: str | Device | None = None,
+    stream: Stream | int | None = None,
+    backend: str | None = None,
+    kernel: str | None = None,
+    deterministic: bool = False,
 ) -> _Array: ...
 def lltm(
     input: _Array,
@@ -159,6 +164,10 @@ def lltm(
     *,
     out: tuple[_Array, _Array] | None = None,
     device: str | Device | None = None,
+    stream: Stream | int | None = None,
+    backend: str | None = None,
+    kernel: str | None = None,
+    deterministic: bool = False,
 ) -> tuple[_Array, _Array]: ...
 def astype(x: _Array, dtype: Any, *, out: _Array | None = None, device: str | Device | None = None) -> _Array: ...
 def build(

@@ -31,14 +31,23 @@ def _compiler(kind):
 
 
 def _run(command):
-    """Runs a compiler; RuntimeError with its words."""
+    """Runs a compiler and returns what it prints; RuntimeError with its words."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(map(str, command))}\n{done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def _content(command, file):
+    """The source and every header that it includes, but for the compiler's and the system's own."""
+    rule = _run([*command, "-MM", file])
+    paths = shlex.split(rule.partition(":")[2].replace("\\\n", " "))
+    return b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in map(pathlib.Path, paths))
 
 
 def build(files, name=None, flags=(), verbose=False):
-    """Compiles C, C++ or CUDA sources into a plugin and returns its path; what was compiled before is not compiled again.
+    """Compiles C, C++ or CUDA sources into a plugin and returns its path; what was compiled before, with the same
+    headers and compiler, is not compiled again.
 
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. ``name``: the file becomes ``narrows_<name>.so``,
     by default named as the first source. ``flags``: more of the compiler's. The compilers are CC, CXX and NVCC of the environment,
@@ -52,12 +61,13 @@ def build(files, name=None, flags=(), verbose=False):
     kind = next(k for k in ("NVCC", "CXX", "CC") if k in kinds)
     command = _compiler(kind)
     options = [*(_NVCC_FLAGS if kind == "NVCC" else _FLAGS), f"-I{_ops.get_include()}", *flags]
+    # nvcc 13.0 aborts in C++20's headers of g++ 12; it takes plugin.hpp, designated initializers included, as C++17 too.
     standard = {"CXX": ["-std=c++20"], "NVCC": ["-std=c++17"], "CC": ["-std=c11"]}[kind]
     name = name or files[0].stem
     version = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
     digest = hashlib.sha256(repr((command, version, standard, options, _narrows.abi())).encode())
     for f in files:
-        digest.update(f.name.encode() + b"\0" + f.read_bytes())
+        digest.update(_content([*command, *standard, *options], f))
     library = _cache() / digest.hexdigest()[:24] / f"narrows_{name}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)

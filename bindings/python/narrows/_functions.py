@@ -253,7 +253,29 @@ def _padding(padding, w, dilation):
     return left, right
 
 
-def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, device=None):
+def _how(stream, backend, kernel, deterministic):
+    """How a call is made, as keywords; most calls say nothing of it."""
+    if stream is None and backend is None and kernel is None and not deterministic:
+        return {}
+    return {"stream": stream, "backend": backend, "kernel": kernel, "deterministic": deterministic}
+
+
+def conv1d(
+    x,
+    w,
+    bias=None,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,
+    *,
+    out=None,
+    device=None,
+    stream=None,
+    backend=None,
+    kernel=None,
+    deterministic=False,
+):
     """Cross-correlation, as torch.nn.functional.conv1d and ONNX's Conv.
 
     x (N, C, L), (C, L) or (L); w (O, C/groups, K) or, for a signal, (K); bias (O). The result is (N, O, T), (O, T) or (T) with
@@ -273,7 +295,17 @@ def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     if min(stride, dilation, groups) < 1:
         raise ValueError(f"conv1d: stride = {stride}, dilation = {dilation}, groups = {groups}; expected 1 or more")
     return _op_of("conv1d")(
-        x, w, bias, stride=stride, dilation=dilation, groups=groups, pad_left=left, pad_right=right, out=out, device=device
+        x,
+        w,
+        bias,
+        stride=stride,
+        dilation=dilation,
+        groups=groups,
+        pad_left=left,
+        pad_right=right,
+        out=out,
+        device=device,
+        **_how(stream, backend, kernel, deterministic),
     )
 
 
@@ -282,7 +314,20 @@ def _one(value):
     return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
 
 
-def lltm(input, weights, bias, old_h, old_cell, *, out=None, device=None):
+def lltm(
+    input,
+    weights,
+    bias,
+    old_h,
+    old_cell,
+    *,
+    out=None,
+    device=None,
+    stream=None,
+    backend=None,
+    kernel=None,
+    deterministic=False,
+):
     """One step of the recurrent cell of PyTorch's C++ extension tutorial; (new_h, new_cell).
 
     input (B, F), weights (3S, S + F), bias (3S) or (1, 3S), old_h and old_cell (B, S); new_h and new_cell (B, S).
@@ -295,4 +340,5 @@ def lltm(input, weights, bias, old_h, old_cell, *, out=None, device=None):
         >>> new_cell.round(3)
         array([[0.731, 0.731]], dtype=float32)
     """
-    return _op_of("lltm")(input, weights, bias, old_h, old_cell, out=out, device=device)
+    how = _how(stream, backend, kernel, deterministic)
+    return _op_of("lltm")(input, weights, bias, old_h, old_cell, out=out, device=device, **how)

@@ -54,6 +54,12 @@ def names():
     return sorted({o["name"] for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"] for o in b["ops"]})
 
 
+def device_types(name):
+    """DLPack's numbers of the devices for which a usable backend has the op, in search order."""
+    usable = (b for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"])
+    return tuple(dict.fromkeys(b["device_type"] for b in usable if any(o["name"] == name for o in b["ops"])))
+
+
 def _newest(name):
     if "." not in name or "/" in name:
         return name

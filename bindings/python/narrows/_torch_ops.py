@@ -221,14 +221,20 @@ def specs_of(op, inputs) -> list[Any]:
     """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
     present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
     concrete = [None if p is None else (p[0], tuple(map(_hint, p[1]))) for p in present]
+    specs = op._infer(concrete, _device_type(op, next(x.device for x in inputs if x is not None)))
     if all(isinstance(n, int) for p in present if p is not None for n in p[1]):
-        return op._infer(concrete)
-    specs = op._infer(concrete)
+        return specs
     if op.shape_rule is not None:
         shapes = _rules.evaluate(op, [None if p is None else p[1] for p in present], _Symbolic)
         return [None if spec is None else (spec[0], shape) for spec, shape in zip(specs, shapes, strict=True)]
     context = torch.library.get_ctx()
     return [None if s is None else (s[0], tuple(context.new_dynamic_size() for _ in s[1])) for s in specs]
+
+
+def _device_type(op, device):
+    """DLPack's number of torch's device. Tensors without one ("meta") may become those of any that has the op."""
+    known = {"cpu": 1, "cuda": 10 if torch.version.hip else 2}.get(device.type)
+    return known or next(iter(_ops.device_types(op.op)), 1)
 
 
 def dtype_of(x):

@@ -19,19 +19,20 @@ except ImportError:  # before 0.5
     from jax.extend import ffi  # type: ignore[no-redef, attr-defined] # pyright: ignore
 
 _lock = threading.Lock()
-_targets: dict = {}
+_registered: list = []
 
 
 def _register():
-    """The handler, once JAX has started its backends: a handler that is refused before that would end JAX for the process."""
+    """The handlers, once JAX has started its backends: a handler that is refused before that would end JAX for the process."""
     with _lock:
-        if not _targets:
+        if not _registered:
             jax.devices()
-            plain, _ = _narrows.xla_handlers()
+            plain, capturable = _narrows.xla_handlers()
             ffi.register_ffi_target("narrows", plain, platform="cpu")
             for platform in ("CUDA", "ROCM"):
                 ffi.register_ffi_target("narrows", plain, platform=platform)
-            _targets["cpu"] = "narrows"
+                ffi.register_ffi_target("narrows_capturable", capturable, platform=platform)
+            _registered.append(True)
 
 
 _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
@@ -40,7 +41,7 @@ _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
 class _Call:
     """An op with its params and which inputs are there; hashable, so that JAX compiles each once."""
 
-    def __init__(self, op, present, wanted, device_type=1):
+    def __init__(self, op, present, wanted):
         self.op, self.present, self.wanted = op, present, wanted
         self.key = op.op, op.blob, present, wanted
 
@@ -50,14 +51,17 @@ class _Call:
     def __eq__(self, other):
         return isinstance(other, _Call) and self.key == other.key
 
-    def specs(self, arrays):
-        """(dtype, shape) or None for every output."""
+    def inputs(self, arrays):
+        """(dtype, shape) or None for every input."""
         given = iter(arrays)
-        inputs = [
+        return [
             (lambda a: (str(a.dtype), tuple(a.shape)))(next(given)) if self.present >> i & 1 else None
             for i in range(len(self.op.inputs))
         ]
-        return self.op._infer(inputs)
+
+    def specs(self, arrays):
+        """The same for every output."""
+        return self.op._infer(self.inputs(arrays), next(iter(_device_types(self.op).values()), 1))
 
     def outputs(self, arrays):
         """The outputs that the handler is to fill: (index, ShapeDtypeStruct)."""
@@ -68,6 +72,15 @@ class _Call:
         ]
 
 
+def _target(call, mask, device_type, arrays):
+    """The handler by its name. XLA may put what is capturable into a graph; of a batch under vmap, where shapes change behind this,
+    only what never needs a workspace."""
+    may_grow = call.op.flags & 2 and call.op.op != "elementwise"
+    if device_type == 1 or may_grow or not call.op._capturable(call.inputs(arrays), mask, device_type):
+        return "narrows"
+    return "narrows_capturable"
+
+
 def _primitive_call(call, aliases, device_type, *arrays):
     """One ffi_call on one kind of device."""
     outputs = call.outputs(arrays)
@@ -75,7 +88,7 @@ def _primitive_call(call, aliases, device_type, *arrays):
     layout = np.array([call.present, mask, device_type, len(call.op.inputs), len(call.op.outputs)], np.int64)
     batchable = call.op.flags & 2
     run = ffi.ffi_call(
-        "narrows",
+        _target(call, mask, device_type, arrays),
         [spec for _, spec in outputs],
         vmap_method="broadcast_all" if batchable else "sequential",
         input_output_aliases=dict(aliases) or None,
@@ -104,10 +117,16 @@ def _on_platform(call, aliases, *arrays):
         shapes = [spec.shape for _, spec in call.outputs(arrays)]
         outputs = _on_platform(call, aliases, *_equal_ranks(arrays))
         return tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True))
-    platforms = {p: functools.partial(_primitive_call, call, aliases, n) for p, n in _DEVICE_TYPES.items() if p in _platforms()}
+    platforms = {p: functools.partial(_primitive_call, call, aliases, n) for p, n in _device_types(call.op).items()}
     if len(platforms) == 1:
         return next(iter(platforms.values()))(*arrays)
     return jax.lax.platform_dependent(*arrays, **platforms)
+
+
+def _device_types(op):
+    """{platform: its device type} of those that a program may run on and that have the op. Built-in ones are everywhere."""
+    serving = _ops.device_types(op.op) if "." in op.op else _DEVICE_TYPES.values()
+    return {p: n for p, n in _DEVICE_TYPES.items() if p in _platforms() and n in serving}
 
 
 @functools.cache
@@ -208,12 +227,24 @@ def _number(x, like):
     return jnp.asarray(x, like.dtype)
 
 
+def _is_foreign(x):
+    """An array of another framework on a GPU, whose streams are not JAX's."""
+    if x is None or isinstance(x, jax.Array) or _operands.is_number(x):
+        return False
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] != 1
+
+
 def _call(op, inputs, out, device):
     """A call with an input of JAX."""
     if out is not None:
         raise TypeError(f"{op.op}: JAX's arrays cannot be written to; leave out= away")
+    foreign = any(map(_is_foreign, inputs))
+    if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
+        raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")
     op, inputs = _prepared(op, inputs)
-    return _run(op, inputs)
+    result = _run(op, inputs)
+    # What the other framework does next with its memory has to come after.
+    return jax.block_until_ready(result) if foreign else result
 
 
 def call(op, *inputs, donate=(), **params):

@@ -65,6 +65,9 @@ TypeRoute classify(PyObject* object) {
   const Ref producer(PyObject_GetAttrString(type.get(), "__dlpack__"));
   PyErr_Clear();
   if (producer) return {Route::dlpack, nullptr};
+  const Ref interface(PyObject_GetAttrString(type.get(), "__cuda_array_interface__"));
+  PyErr_Clear();
+  if (interface) return {Route::interface, nullptr};
   return {Route::refused, "no array: it has no __dlpack__"};
 }
 
@@ -124,6 +127,7 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     case Route::numpy: return read_numpy(object);
     case Route::torch:
     case Route::torch_other: return read_torch(object, this);
+    case Route::interface: return read_cuda_interface(object, stream);
     case Route::cupy:
     case Route::jax:
     case Route::dlpack: {

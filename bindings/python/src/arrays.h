@@ -18,6 +18,7 @@ enum class Route : uint8_t {
   jax_traced,   // a tracer, which decides for the whole call
   cupy,         // __dlpack__ on its current stream
   dlpack,       // any other producer
+  interface,    // without __dlpack__: __cuda_array_interface__
   refused       // an object without any protocol, or one that would be misread; `reason` says why
 };
 
@@ -60,6 +61,7 @@ class Array {
  private:
   bool read_numpy(PyObject* object);
   bool read_capsule(PyObject* capsule);
+  bool read_cuda_interface(PyObject* object, void* stream);
   void clear();
 
   int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];
@@ -74,6 +76,8 @@ class Array {
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
+// One that torch_empty() just made.
+bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out);
 
 // Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.
 Route torch_route(PyTypeObject* type);
@@ -98,6 +102,8 @@ PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevi
 // DLPack's number of a stream <-> a native handle.
 void* stream_from_number(int32_t device_type, int64_t number);
 int64_t number_from_stream(int32_t device_type, void* stream);
+// object.__dlpack_device__(); what is no pair counts as the CPU. False: exception set.
+bool dlpack_device(PyObject* object, DLDevice* out);
 // object.__dlpack__(...), with what it understands; a capsule. NULL: exception set.
 PyObject* dlpack_capsule(PyObject* object, void* stream);
 // What a capsule holds, and whether it is of the versioned kind; refuses what cannot be read. False: exception set.

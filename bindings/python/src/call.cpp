@@ -30,16 +30,21 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
   if (!inputs) return nullptr;
-  if (c.flags != 0 || c.backend != nullptr || c.kernel != nullptr)
+  if (c.flags != 0 || c.backend != nullptr || c.kernel != nullptr || c.stream_object != nullptr)
     return PyErr_Format(PyExc_NotImplementedError,
-                        "%s: backend, kernel and deterministic are for calls that go straight to the "
-                        "library, not for torch's dispatcher, JAX or device=",
+                        "%s: stream, backend, kernel and deterministic are for calls that go straight to the "
+                        "library, not for torch's dispatcher, JAX, device= or a number in the place of a required array",
                         c.declaration.op->name);
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
                                       c.device == nullptr ? Py_None : c.device, nullptr);
 }
 
 bool has_route(const Call& c, Route route) { return (c.routes_seen >> static_cast<unsigned>(route) & 1) != 0; }
+// Arrays that are neither torch's nor NumPy's?
+bool has_others(const Call& c) {
+  return has_route(c, Route::own) || has_route(c, Route::jax) || has_route(c, Route::cupy) || has_route(c, Route::dlpack) ||
+         has_route(c, Route::interface);
+}
 bool number_is_required(const Call& c) {
   if (!has_route(c, Route::number)) return false;
   for (uint32_t i = 0; i < c.num_inputs; ++i)
@@ -116,31 +121,74 @@ bool find_stream(Call& c) {
   return current_stream(route, c.where, &c.stream, &c.stream_keeper);
 }
 
+// Frameworks whose stream nobody knows: they order what they give on the stream that they are told, and nothing afterwards.
+bool has_unknown_stream(Route route) { return route == Route::dlpack || route == Route::jax || route == Route::interface; }
+
+// Is that array's work on this stream? Anything else is refused.
+bool check_stream(Call& c, uint32_t i, DLDevice device, void* stream) {
+  void* other = stream;
+  if (c.routes[i] == Route::own)
+    other = own_stream(c.objects[i]);
+  else if (!current_stream(c.routes[i], device, &other))
+    return false;
+  if (other == stream) return true;
+  PyErr_Format(PyExc_ValueError,
+               "%s: tensors of several frameworks whose current streams differ; make one stream current in "
+               "both, or pass stream=",
+               c.declaration.op->name);
+  return false;
+}
+
 // On a GPU two frameworks have two streams: refused, unless both are on the same one.
 bool check_streams(Call& c) {
   if (c.where.device_type == kDLCPU || c.stream_object != nullptr) return true;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
-    if (!c.is_array(i) || c.routes[i] == Route::dlpack) continue;  // a producer orders itself on the stream that it is told
-    void* other = c.stream;
-    if (c.routes[i] == Route::own)
-      other = own_stream(c.objects[i]);
-    else if (!current_stream(c.routes[i], c.where, &other))
+    if (!c.is_array(i) || has_unknown_stream(c.routes[i])) continue;
+    if (c.routes[i] == c.routes[c.lead] && c.routes[i] != Route::own) continue;  // its stream is the call's
+    if (!check_stream(c, i, c.where, c.stream)) return false;
+  }
+  return true;
+}
+
+// Where a framework's stream is not known, what it does next with its memory comes after the call only if the GPU is done by then.
+int32_t finish(Call& c, nw_error* error) {
+  const bool known = !has_route(c, Route::dlpack) && !has_route(c, Route::jax) && !has_route(c, Route::interface);
+  if (known || c.where.device_type == kDLCPU || c.stream_object != nullptr) return NW_OK;
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_stream_sync(runtime(), c.where, c.stream, error);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+// The same for a call that goes to torch's dispatcher, which takes arrays of others in and keeps them: on torch's current stream,
+// or not at all.
+bool check_dispatched(Call& c) {
+  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+    const bool other = c.routes[i] == Route::own || c.routes[i] == Route::cupy || has_unknown_stream(c.routes[i]);
+    if (!other) continue;
+    DLDevice device{kDLCUDA, 0};
+    if (c.routes[i] != Route::interface && !dlpack_device(c.objects[i], &device)) return false;
+    if (device.device_type == kDLCPU) continue;
+    if (has_unknown_stream(c.routes[i])) {
+      PyErr_Format(PyExc_ValueError,
+                   "%s: %U is on a GPU and of a framework whose stream is not known, beside tensors that torch's dispatcher has to "
+                   "see; expected a tensor of torch",
+                   c.declaration.op->name, c.declaration.inputs[i]);
       return false;
-    if (other == c.stream) continue;
-    PyErr_Format(PyExc_ValueError,
-                 "%s: tensors of several frameworks whose current streams differ; make one stream current in "
-                 "both, or pass stream=",
-                 c.declaration.op->name);
-    return false;
+    }
+    void* stream = nullptr;
+    if (!torch_stream(device, &stream) || !check_stream(c, i, device, stream)) return false;
   }
   return true;
 }
 
 bool read_inputs(Call& c) {
   const auto lead = static_cast<uint32_t>(c.lead);
+  if (c.stream_object != nullptr && !find_stream(c)) return false;  // which the first input's producer is told, too
   if (!read_one(c, lead)) return false;
   c.where = c.arrays[lead].tensor.device;
-  if (!find_stream(c)) return false;
+  if (c.stream_object == nullptr && !find_stream(c)) return false;
   DLDataType dtype = c.arrays[lead].tensor.dtype;
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!c.is_array(i)) continue;
@@ -177,7 +225,7 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
   const bool known = lead == Route::numpy || lead == Route::torch;
   c.routes[i] = known ? lead : route_of(c.objects[i]).route;
   if (lead == Route::numpy) return c.arrays[i].assign(spec, numpy_data(c.objects[i]), c.where), true;
-  return c.routes[i] == Route::torch ? read_torch(c.objects[i], &c.arrays[i]) : read_one(c, i);
+  return c.routes[i] == Route::torch ? read_new_torch(c.objects[i], spec, c.where, &c.arrays[i]) : read_one(c, i);
 }
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
@@ -273,8 +321,9 @@ PyObject* run(Call& c) {
   if (c.out == nullptr && !allocate_outputs(c, call, pointers, out)) return nullptr;
   nw_error error;
   bool raised = false;
-  const int32_t status = launch(c, call, &error, &raised);
+  int32_t status = launch(c, call, &error, &raised);
   if (raised) return nullptr;
+  if (status == NW_OK) status = finish(c, &error);
   return status == NW_OK ? result(c, out) : raise(status, error);
 }
 
@@ -286,7 +335,9 @@ PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObjec
   const char* function = nullptr;
   const char* const module = python_module(c, &function, &failed);
   if (failed) return nullptr;
-  return module == nullptr ? run(c) : delegate(c, module, function);
+  if (module == nullptr) return run(c);
+  if (has_others(c) && std::strcmp(module, "narrows.torch") == 0 && !check_dispatched(c)) return nullptr;
+  return delegate(c, module, function);
 }
 
 }  // namespace

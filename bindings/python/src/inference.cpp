@@ -94,33 +94,69 @@ bool infer(Call& c, const nw_call& call) {
   return true;
 }
 
+// [(dtype, shape) | None, ...] as the call's inputs, in no memory. False: exception set.
+static bool describe_inputs(Call& c, PyObject* inputs, int device_type) {
+  const Py_ssize_t count = PySequence_Size(inputs);
+  if (count < 0 || runtime() == nullptr) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref input(PySequence_GetItem(inputs, i));
+    if (!input || !add_input(c, static_cast<uint32_t>(i), input.get())) return false;
+    if (input.get() == Py_None) continue;
+    PyObject *dtype = nullptr, *shape = nullptr;
+    int64_t extents[NW_MAX_NDIM];
+    DLTensor t{};
+    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape) || !parse_dtype(dtype, &t.dtype)) return false;
+    t.ndim = static_cast<int32_t>(PyTuple_Size(shape));
+    if (t.ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%d dimensions; expected 16 at most", t.ndim), false;
+    for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    if (PyErr_Occurred()) return false;
+    t.device = {static_cast<DLDeviceType>(device_type), 0};
+    t.shape = extents;
+    c.routes[i] = Route::own;
+    if (!c.arrays[i].assign(t)) return false;
+  }
+  return set_outputs(c);
+}
+
+// op._capturable([(dtype, shape) | None, ...], wanted, device_type): whether a call on contiguous memory only puts work on its
+// stream and needs no workspace. False too where it would fail: then the call says why.
+PyObject* op_capturable(PyObject* self, PyObject* arguments) {
+  PyObject* inputs = nullptr;
+  unsigned long long wanted = 0;
+  int device_type = 0;
+  if (!PyArg_ParseTuple(arguments, "OKi", &inputs, &wanted, &device_type)) return nullptr;
+  Call c(reinterpret_cast<Op*>(self));
+  if (!describe_inputs(c, inputs, device_type)) return nullptr;
+  const DLTensor* pointers[NW_MAX_TENSORS];
+  nw_call call;
+  fill(c, call, pointers);
+  if (!infer(c, call)) return PyErr_Clear(), Ref::borrow(Py_False).release();
+  const DLDevice device{static_cast<DLDeviceType>(device_type), 0};
+  for (uint32_t j = 0; j < c.num_outputs; ++j) {
+    const nw_spec& spec = c.inferred->outputs[j].spec;
+    if (spec.ndim < 0 || (wanted >> j & 1) == 0) continue;
+    c.arrays[c.num_inputs + j].assign(spec, nullptr, device);
+    pointers[c.num_inputs + j] = &c.arrays[c.num_inputs + j].tensor;
+  }
+  nw_plan* plan = nullptr;
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_plan_get(runtime(), &call, &plan, &info, &error);
+  Py_END_ALLOW_THREADS;
+  if (status == NW_OK) nw_plan_release(plan);
+  return PyBool_FromLong(status == NW_OK && (info.traits & NW_PLAN_CAPTURABLE) != 0 && info.workspace_size == 0);
+}
+
 // op._infer([(dtype, shape) | None, ...], device_type): [(dtype, shape) | None, ...]. Reads no memory.
 PyObject* op_infer(PyObject* self, PyObject* arguments) {
   PyObject* inputs = nullptr;
   int device_type = kDLCPU;
   if (!PyArg_ParseTuple(arguments, "O|i", &inputs, &device_type)) return nullptr;
   Call c(reinterpret_cast<Op*>(self));
-  const Py_ssize_t count = PySequence_Size(inputs);
-  if (count < 0 || runtime() == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const Ref input(PySequence_GetItem(inputs, i));
-    if (!input || !add_input(c, static_cast<uint32_t>(i), input.get())) return nullptr;
-    if (input.get() == Py_None) continue;
-    PyObject *dtype = nullptr, *shape = nullptr;
-    int64_t extents[NW_MAX_NDIM];
-    DLTensor t{};
-    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape) || !parse_dtype(dtype, &t.dtype)) return nullptr;
-    t.ndim = static_cast<int32_t>(PyTuple_Size(shape));
-    if (t.ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%d dimensions; expected 16 at most", t.ndim);
-    for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
-    if (PyErr_Occurred()) return nullptr;
-    t.device = {static_cast<DLDeviceType>(device_type), 0};
-    t.data = pointer(256);  // never read: its alignment is what counts
-    t.shape = extents;
-    c.routes[i] = Route::own;
-    if (!c.arrays[i].assign(t)) return nullptr;
-  }
-  if (!set_outputs(c)) return nullptr;
+  if (!describe_inputs(c, inputs, device_type)) return nullptr;
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
   fill(c, call, pointers);

@@ -242,6 +242,7 @@ PyMethodDef methods[] = {{"bind", reinterpret_cast<PyCFunction>(reinterpret_cast
                          {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
                          {"_run", op_run, METH_VARARGS, nullptr},
                          {"_infer", op_infer, METH_VARARGS, nullptr},
+                         {"_capturable", op_capturable, METH_VARARGS, nullptr},
                          {"__reduce__", op_reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 

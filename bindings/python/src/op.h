@@ -81,6 +81,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagg
 PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* op_run(PyObject* self, PyObject* arguments);
 PyObject* op_infer(PyObject* self, PyObject* arguments);
+PyObject* op_capturable(PyObject* self, PyObject* arguments);
 
 }  // namespace narrows::python
 #endif

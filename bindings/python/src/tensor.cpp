@@ -435,13 +435,20 @@ void release_managed(void* managed, bool versioned) {
   }
 }
 
-PyObject* dlpack_capsule(PyObject* object, void* stream) {
-  int type = 0, id = 0;
+bool dlpack_device(PyObject* object, DLDevice* out) {
+  *out = {kDLCPU, 0};
   const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
-  const Ref kind(device && PyTuple_Check(device.get()) ? PySequence_GetItem(device.get(), 0) : nullptr);
-  if (kind) type = static_cast<int>(PyLong_AsLong(kind.get()));
-  (void)id;
-  if (PyErr_Occurred()) return nullptr;
+  const bool pair = device && PyTuple_Check(device.get()) && PyTuple_Size(device.get()) == 2;
+  if (!pair) return static_cast<bool>(device);
+  out->device_type = static_cast<DLDeviceType>(PyLong_AsLong(PyTuple_GetItem(device.get(), 0)));
+  out->device_id = static_cast<int32_t>(PyLong_AsLong(PyTuple_GetItem(device.get(), 1)));
+  return !PyErr_Occurred();
+}
+
+PyObject* dlpack_capsule(PyObject* object, void* stream) {
+  DLDevice device{};
+  if (!dlpack_device(object, &device)) return nullptr;
+  const int type = device.device_type;
   const bool ordered = type == kDLCUDA || type == kDLROCM || type == kDLCUDAManaged;
   const Ref number(ordered ? PyLong_FromLongLong(number_from_stream(type, stream)) : Ref::borrow(Py_None).release());
   const Ref method(PyObject_GetAttrString(object, "__dlpack__"));
@@ -451,7 +458,8 @@ PyObject* dlpack_capsule(PyObject* object, void* stream) {
   Ref capsule(PyObject_Call(method.get(), none.get(), keywords.get()));
   if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule.release();
   PyErr_Clear();  // a producer from before DLPack 1.0
-  return PyObject_CallNoArgs(method.get());
+  const Ref stream_only(ordered ? Py_BuildValue("{sO}", "stream", number.get()) : PyDict_New());
+  return stream_only ? PyObject_Call(method.get(), none.get(), stream_only.get()) : nullptr;
 }
 
 }  // namespace narrows::python

@@ -21,12 +21,15 @@ struct Torch {
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
+  bool one_gpu = false;                   // which then is the current one
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
-  std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
-  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
+  int32_t (*data_of)(void* const* tensor, void**) = nullptr;
+  bool (*negated)(void* const* tensor) = nullptr;  // what is_neg calls
+  std::atomic<int> layout = 0;                     // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
+  std::atomic<PyObject*> dtypes[8][5] = {};        // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -66,10 +69,15 @@ Torch* load() {
   t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
   t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
-  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
+  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
+    const auto count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
+    t->one_gpu = count != nullptr && count() == 1;
+  }
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+    t->negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
+    t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
   }
@@ -153,26 +161,15 @@ int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t
   return 0;
 }
 
-// A view that negates lazily is never dense, unless it has one element; a complex one may conjugate lazily too.
-bool may_be_lazy(const DLTensor& x) {
-  if (x.dtype.code == kDLComplex) return true;
-  if (x.dtype.code != kDLFloat) return false;
-  int64_t dense = 1;
-  for (int32_t i = x.ndim - 1; i >= 0; --i) {
-    if (x.shape[i] != 1 && x.strides != nullptr && x.strides[i] != dense) return true;
-    dense *= x.shape[i];
-  }
-  return dense == 1;
-}
-
-int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
+int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
     for (int32_t i = 0; i < x.ndim; ++i)
       if (x.shape[i] == 0) return 1;
     return 0;
   }
-  if (!may_be_lazy(x)) return 1;
-  if (x.dtype.code == kDLComplex) return 0;
+  if (x.dtype.code == kDLComplex) return 0;  // which may conjugate lazily too
+  void* const* const tensor = t.negated == nullptr ? nullptr : direct(t, object);
+  if (tensor != nullptr) return !t.negated(tensor);
   const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
   if (!negative) return -1;
   return negative.get() != Py_True;
@@ -230,6 +227,16 @@ bool read_torch(PyObject* object, Array* out) {
   return detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
 }
 
+bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out) {
+  Torch* const t = torch();
+  const bool here = device.device_type == kDLCPU || device.device_type == kDLCUDA;  // of pinned memory outputs are elsewhere
+  void* const* const tensor = !here || t == nullptr || t->data_of == nullptr ? nullptr : direct(*t, object);
+  void* data = nullptr;
+  if (tensor == nullptr || t->data_of(tensor, &data) != 0) return read_torch(object, out);
+  out->assign(spec, data, device);
+  return true;
+}
+
 bool torch_stream(DLDevice device, void** stream) {
   Torch* const t = torch();
   if (t == nullptr) return false;
@@ -248,6 +255,7 @@ namespace {
 PyObject* quick_empty(const Torch& t, DLDevice device) {
   if (device.device_type == kDLCPU) return t.empty_cpu;
   if (device.device_type != kDLCUDA || t.current_gpu == nullptr) return nullptr;
+  if (t.one_gpu) return t.empty_cuda;
   int8_t current = -1;
   return t.current_gpu(&current) == 0 && current == device.device_id ? t.empty_cuda : nullptr;
 }

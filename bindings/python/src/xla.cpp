@@ -1,5 +1,5 @@
-// xla.cpp -- one XLA handler for every op: its name, params, and which tensors are present come as attributes. There are three
-// targets, since XLA asks each handler for its traits: on the CPU, on a GPU, and on a GPU where the plan can be captured.
+// xla.cpp -- one XLA handler for every op: its name, params, and which tensors are present come as attributes. There are two
+// targets, since XLA asks each handler for its traits: "narrows", and on a GPU "narrows_capturable" where the plan can be captured.
 #include "xla_ffi.h"
 
 #include <cstdio>
@@ -103,7 +103,7 @@ void* aligned(void* data) {
 }
 
 // Runs on XLA's stream with XLA's memory as workspace.
-XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
+XlaError* run_on_gpu(const CallFrame* frame, nw_call& call, bool capturable) {
   StreamGet stream{sizeof stream, nullptr, frame->context, nullptr};
   if (XlaError* const error = frame->api->stream_get(&stream)) return error;
   call.stream = stream.stream;
@@ -113,6 +113,10 @@ XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
   nw_error error{};
   int32_t status = nw_plan_get(runtime(), &call, &plan, &info, &error);
   if (status != NW_OK) return refuse(frame, code_of(status), error.message);
+  if (capturable && info.workspace_size != 0) {  // which XLA would give to others before the graph is replayed
+    nw_plan_release(plan);
+    return refuse(frame, kInternal, "narrows: a call that was planned without a workspace needs one; is an array less aligned?");
+  }
   constexpr size_t kXlaAlign = 16;  // the most that XLA promises, so the rest is asked for as size
   const size_t size = info.workspace_size + NW_WORKSPACE_ALIGN - kXlaAlign;
   MemoryAllocate memory{sizeof memory, nullptr, frame->context, size, kXlaAlign, nullptr};
@@ -131,7 +135,7 @@ XlaError* run_on_gpu(const CallFrame* frame, nw_call& call) {
   return failure;
 }
 
-XlaError* execute(const CallFrame* frame) {
+XlaError* execute(const CallFrame* frame, bool capturable) {
   Request request;
   if (!read_attributes(frame->attributes, &request))
     return refuse(frame, kInvalidArgument, "narrows: expected the attributes op, params, layout");
@@ -156,7 +160,7 @@ XlaError* execute(const CallFrame* frame) {
   call.params = request.params->size == 0 ? nullptr : request.params->data;
   call.params_size = request.params->size;
   call.device = device;
-  if (!cpu) return run_on_gpu(frame, call);
+  if (!cpu) return run_on_gpu(frame, call, capturable);
   nw_error error{};
   const int32_t status = nw_run(runtime(), &call, &error);
   return status == NW_OK ? nullptr : refuse(frame, code_of(status), error.message);
@@ -175,7 +179,7 @@ XlaError* handler(CallFrame* frame) {
     return nullptr;
   }
   if (frame->stage != kExecute) return refuse(frame, kUnimplemented, "narrows: only the execute stage is registered");
-  return execute(frame);
+  return execute(frame, traits != 0);
 }
 
 PyObject* capsule(XlaError* (*function)(CallFrame*)) {

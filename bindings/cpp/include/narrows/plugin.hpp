@@ -1,6 +1,6 @@
 // plugin.hpp -- plugin.h for C++20: a plugin for the CPU from ops and their kernels. Header only; links nothing of Narrows.
-// Step 4 of a tensor's path. What a declaration means is in abi.h; a plugin for another device, or with layouts and variants
-// of its own, is written against plugin.h, as examples/plugin_minimal is.
+// Step 4 of a tensor's path. What a declaration means is in abi.h; plugin_cuda.hpp is the same for NVIDIA GPUs; a plugin for
+// another device, or with layouts and variants of its own, is written against plugin.h, as examples/plugin_minimal is.
 //
 //   struct Params { float factor; };
 //   void scale(const narrows::plugin::Launch& call) {
@@ -67,7 +67,8 @@ class Launch {
   T* output(uint32_t i) const {
     return address<T>(out(i));
   }
-  int64_t size(uint32_t output) const {  // elements of an output
+  void* stream() const { return call_->stream; }  // where a GPU's kernels are put; NULL on the CPU
+  int64_t size(uint32_t output) const {           // elements of an output
     int64_t n = 1;
     for (int32_t d = 0; d < out(output).ndim; ++d) n *= out(output).shape[d];
     return n;
@@ -109,6 +110,7 @@ struct Op {
   uint64_t saved = 0;
   uint32_t flags = 0;
   uint32_t num_aux = 0;
+  uint32_t traits = 0;                     // NW_PLAN_CAPTURABLE: on a GPU, the kernel only puts work on the stream
   void (*check)(const nw_sig&) = nullptr;  // throws std::invalid_argument for params or shapes that are wrong
 };
 
@@ -130,6 +132,25 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   }
   const nw_plugin* table() const { return &table_; }
 
+ protected:
+  static int32_t fail(nw_error* error, int32_t status, const char* message) {
+    if (error == nullptr) return status;
+    *error = {};
+    error->status = status;
+    error->argument = -1;
+    std::snprintf(error->message, sizeof error->message, "%s", message);
+    return status;
+  }
+  static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
+    try {
+      static_cast<const Op*>(plan)->kernel(Launch(static_cast<const nw_host*>(self), call));
+      return NW_OK;
+    } catch (const std::exception& e) {
+      return fail(error, NW_FAILED, e.what());
+    }
+  }
+  nw_plugin table_{};
+
  private:
   struct Tables {
     std::vector<const char*> inputs, outputs;
@@ -139,15 +160,6 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     static Plugin* plugin = nullptr;
     return plugin;
   }
-  static int32_t fail(nw_error* error, int32_t status, const char* message) {
-    if (error == nullptr) return status;
-    *error = {};
-    error->status = status;
-    error->argument = -1;
-    std::snprintf(error->message, sizeof error->message, "%s", message);
-    return status;
-  }
-
   void declare(size_t i) {
     const Op& op = ops_[i];
     Tables& t = tables_[i];
@@ -214,18 +226,10 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     }
     if (info != nullptr && info->struct_size > 4)
       std::memset(reinterpret_cast<char*>(info) + 4, 0, (info->struct_size < sizeof *info ? info->struct_size : sizeof *info) - 4);
+    if (info != nullptr && info->struct_size >= 8) info->traits = op->traits;
     if (out != nullptr) *out = const_cast<Op*>(op);
     return NW_OK;
   }
-  static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
-    try {
-      static_cast<const Op*>(plan)->kernel(Launch(static_cast<const nw_host*>(self), call));
-      return NW_OK;
-    } catch (const std::exception& e) {
-      return fail(error, NW_FAILED, e.what());
-    }
-  }
-
   // Host memory and its one stream, NULL.
   static int32_t alloc(void*, int32_t, uint64_t size, void*, void** data, nw_error* error) {
     *data = nullptr;
@@ -262,7 +266,6 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   std::vector<nw_op> declared_;
   std::vector<Tables> tables_;
   std::vector<const nw_op*> pointers_;
-  nw_plugin table_{};
 };
 
 }  // namespace narrows::plugin

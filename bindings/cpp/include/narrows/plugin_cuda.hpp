@@ -1,0 +1,151 @@
+// plugin_cuda.hpp -- plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream. To be compiled by nvcc
+// as C++20. Step 4 of a tensor's path.
+//
+//   __global__ void times(const float* x, float* y, float factor, int64_t n) {
+//     const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+//     if (i < n) y[i] = factor * x[i];
+//   }
+//   void scale(const narrows::plugin::Launch& call) {
+//     const int64_t n = call.size(0);
+//     if (n == 0) return;
+//     times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(call.input<float>(0), call.output<float>(0), 2.0F, n);
+//     narrows::plugin::check(cudaGetLastError());
+//   }
+//   NARROWS_CUDA_PLUGIN("mine", {.name = "mine.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale})
+//
+// The device of the call is current while a kernel is launched. The op's function may neither allocate nor wait for the GPU.
+// The rest is as in plugin.hpp.
+#ifndef NARROWS_PLUGIN_CUDA_HPP
+#define NARROWS_PLUGIN_CUDA_HPP
+
+#include <cuda_runtime_api.h>
+#include <narrows/plugin.hpp>
+
+#include <string>
+
+namespace narrows::plugin {
+
+inline cudaStream_t stream(const Launch& call) { return static_cast<cudaStream_t>(call.stream()); }
+
+// Throws what the error says.
+inline void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
+}
+
+class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
+ public:
+  CudaPlugin(const char* name, std::vector<Op> ops) : Plugin(name, std::move(ops)) {
+    table_.device_type = kDLCUDA;
+    table_.create = create;
+    table_.device_count = [](void*, int32_t* count, nw_error* error) {
+      return guarded(error, [&] { check(cudaGetDeviceCount(count)); });
+    };
+    table_.device_info = device_info;
+    table_.alloc = alloc;
+    table_.free = [](void*, int32_t id, void* data, void* stream, nw_error* error) {
+      return on(id, error, [&] { check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream))); });
+    };
+    table_.copy = copy;
+    table_.stream_create = [](void*, int32_t id, void** stream, nw_error* error) {
+      return on(id, error,
+                [&] { check(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking)); });
+    };
+    table_.stream_destroy = [](void*, int32_t id, void* stream, nw_error* error) {
+      return on(id, error, [&] { check(cudaStreamDestroy(static_cast<cudaStream_t>(stream))); });
+    };
+    table_.stream_sync = [](void*, int32_t id, void* stream, nw_error* error) {
+      return on(id, error, [&] { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); });
+    };
+    table_.stream_wait = stream_wait;
+    table_.launch = [](void* self, const void* plan, const nw_call* call, nw_error* error) {
+      int32_t status = NW_OK;
+      const int32_t entered = on(call->device.device_id, error, [&] { status = Plugin::launch(self, plan, call, error); });
+      return entered != NW_OK ? entered : status;
+    };
+  }
+
+ private:
+  template <class Body>
+  static int32_t guarded(nw_error* error, Body&& body) {
+    try {
+      body();
+      return NW_OK;
+    } catch (const std::exception& e) {
+      return fail(error, NW_FAILED, e.what());
+    }
+  }
+  // With that device current; afterwards it is the one that was.
+  template <class Body>
+  static int32_t on(int32_t device, nw_error* error, Body&& body) {
+    return guarded(error, [&] {
+      int before = 0;
+      check(cudaGetDevice(&before));
+      if (before != device) check(cudaSetDevice(device));
+      const int32_t status = guarded(error, body);
+      if (before != device) check(cudaSetDevice(before));
+      if (status != NW_OK) throw std::runtime_error(error == nullptr ? "" : std::string(error->message));
+    });
+  }
+
+  static int32_t create(const nw_host* host, void** self, nw_error* error) {
+    int count = 0;
+    const cudaError_t found = cudaGetDeviceCount(&count);
+    *self = const_cast<nw_host*>(host);
+    return found == cudaSuccess && count != 0 ? NW_OK : fail(error, NW_UNAVAILABLE, cudaGetErrorString(found));
+  }
+  static int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
+    return guarded(error, [&] {
+      cudaDeviceProp properties;
+      check(cudaGetDeviceProperties(&properties, id));
+      nw_device_info info{};
+      info.struct_size = out->struct_size;
+      std::snprintf(info.name, sizeof info.name, "%.127s", properties.name);
+      std::snprintf(info.arch, sizeof info.arch, "sm_%d%d", properties.major, properties.minor);
+      std::memcpy(info.uuid, properties.uuid.bytes, sizeof info.uuid);
+      info.total_memory = properties.totalGlobalMem;
+      std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
+    });
+  }
+  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
+    *data = nullptr;
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t made = cudaSuccess;
+    const int32_t status = on(id, error, [&] {
+      check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture));
+      if (capture == cudaStreamCaptureStatusNone && size != 0)
+        made = cudaMallocAsync(data, size, static_cast<cudaStream_t>(stream));
+      if (made != cudaErrorMemoryAllocation) check(made);
+    });
+    if (status != NW_OK) return status;
+    if (capture != cudaStreamCaptureStatusNone)
+      return fail(error, NW_NOT_CAPTURABLE, "memory cannot be allocated while the stream is being captured");
+    return made == cudaSuccess ? NW_OK : fail(error, NW_OUT_OF_MEMORY, cudaGetErrorString(made));
+  }
+  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+    const bool host = to.device_type != kDLCUDA || from.device_type != kDLCUDA;
+    return on(to.device_type == kDLCUDA ? to.device_id : from.device_id, error, [&] {
+      check(cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+      if (host) check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+    });
+  }
+  static int32_t stream_wait(void*, int32_t id, void* waiter, void* signaler, nw_error* error) {
+    return on(id, error, [&] {
+      cudaEvent_t event = nullptr;
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+      cudaError_t result = cudaEventRecord(event, static_cast<cudaStream_t>(signaler));
+      if (result == cudaSuccess) result = cudaStreamWaitEvent(static_cast<cudaStream_t>(waiter), event, 0);
+      cudaEventDestroy(event);
+      check(result);
+    });
+  }
+};
+
+}  // namespace narrows::plugin
+
+// As NARROWS_PLUGIN, for CUDA's devices.
+#define NARROWS_CUDA_PLUGIN(NAME, ...)                                                                                      \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                                   \
+    static const auto* const plugin = new narrows::plugin::CudaPlugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
+    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                                          \
+  }
+#endif
