@@ -138,11 +138,46 @@ def test_what_was_saved_may_not_change():
 # ---- the gate: every case in which a call must not bypass the dispatcher ----
 
 
+needs_exchange = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this torch has no exchange API: every call takes the detour"
+)
+
+
+@needs_exchange
+def test_plain_calls_go_straight_to_the_library(monkeypatch):
+    def refuse(op, *_):
+        raise AssertionError(f"{op.op} was sent to Python")
+
+    monkeypatch.setattr(narrows.torch, "_call", refuse)
+    monkeypatch.setattr(narrows.torch, "_eager", refuse)
+    t, out, g = torch.ones(4), torch.empty(4), torch.ones(4, requires_grad=True)
+    straight = {
+        "allocated": lambda: narrows.add(t, t),
+        "out": lambda: narrows.add(t, t, out=out),
+        "a number": lambda: narrows.add(t, 1, out=out),
+        "strided": lambda: narrows.add(torch.ones(4, 3)[:, 1], t),
+        "bound": lambda: narrows.op("elementwise", function="add")(t, t),
+        "detached": lambda: narrows.add(g.detach(), t),
+        "a parameter without gradient": lambda: torch.no_grad()(narrows.add)(torch.nn.Parameter(t), t),
+    }
+    for name, call in straight.items():
+        torch.testing.assert_close(call(), t + t, msg=name)
+    cell = [torch.zeros(s) for s in ((1, 3), (6, 5), (6,), (1, 2), (1, 2))]
+    assert not narrows.lltm(*cell)[0].any() and narrows.conv1d(t, t).item() == 4
+    for call in (lambda: narrows.add(g, t), lambda: narrows.add(torch._neg_view(t), 1)):  # and the others do not
+        with pytest.raises(AssertionError, match="elementwise was sent to Python"):
+            call()
+
+
 def test_lazily_negated_and_conjugated_views():
     z = torch.complex(torch.ones(2), torch.ones(2) * 3)
     assert z.conj().imag.is_neg()
     torch.testing.assert_close(narrows.add(z.conj().imag, 1), torch.full((2,), -2.0))
     torch.testing.assert_close(narrows.add(z.conj().imag[0], 1), torch.tensor(-2.0))
+    dense = z.conj().imag.as_strided((2,), (1,))
+    assert dense.is_neg() and dense.is_contiguous()
+    torch.testing.assert_close(narrows.add(dense, 1), dense + 1)
+    torch.testing.assert_close(narrows.add(torch._neg_view(torch.arange(3)), 1), torch.tensor([1, 0, -1]))
     with pytest.raises(ValueError, match="complex64"):
         narrows.add(z.conj(), z)
 

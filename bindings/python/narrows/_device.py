@@ -20,6 +20,8 @@ class Device:
     """A device: ``narrows.Device("cuda:1")``, ``narrows.Device("cuda", 1)``, or DLPack's numbers ``narrows.Device(2, 1)``."""
 
     __slots__ = ("id", "type")
+    id: int
+    type: int
 
     def __init__(self, type, id=None):
         if isinstance(type, Device):

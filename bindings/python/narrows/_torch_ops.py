@@ -83,7 +83,7 @@ class _Registered:
         device = next(x.device for x in inputs if x is not None)
         specs = specs_of(op, inputs)
         mask = _mask(wanted, len(specs))
-        outputs = []
+        outputs: list[Any] = []
         for j, spec in enumerate(specs):
             if spec is None or not mask >> j & 1:
                 outputs.append(None)

@@ -25,6 +25,7 @@ struct Torch {
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
+  bool (*lazily_negated)(void* const* tensor) = nullptr;
   std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -72,6 +73,7 @@ Torch* load() {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
+    t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
@@ -153,29 +155,23 @@ int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t
   return 0;
 }
 
-// A view that negates lazily is never dense, unless it has one element; a complex one may conjugate lazily too.
-bool may_be_lazy(const DLTensor& x) {
-  if (x.dtype.code == kDLComplex) return true;
-  if (x.dtype.code != kDLFloat) return false;
-  int64_t dense = 1;
-  for (int32_t i = x.ndim - 1; i >= 0; --i) {
-    if (x.shape[i] != 1 && x.strides != nullptr && x.strides[i] != dense) return true;
-    dense *= x.shape[i];
-  }
-  return dense == 1;
+// Whether the values are others than those in memory: -1 exception set. Strides do not tell: as_strided gives such a view any.
+int is_negated(Torch& t, PyObject* object) {
+  void* const* const tensor = t.lazily_negated == nullptr ? nullptr : direct(t, object);
+  if (tensor != nullptr) return t.lazily_negated(tensor);
+  const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
+  return negative ? negative.get() == Py_True : -1;
 }
 
-int is_plain(const Torch& t, PyObject* object, const DLTensor& x) {
+int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
     for (int32_t i = 0; i < x.ndim; ++i)
       if (x.shape[i] == 0) return 1;
     return 0;
   }
-  if (!may_be_lazy(x)) return 1;
-  if (x.dtype.code == kDLComplex) return 0;
-  const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
-  if (!negative) return -1;
-  return negative.get() != Py_True;
+  if (x.dtype.code == kDLComplex) return 0;  // may conjugate lazily too
+  const int negated = is_negated(t, object);
+  return negated < 0 ? -1 : 1 - negated;
 }
 
 PyObject* torch_dtype(Torch& t, DLDataType dtype) {
