@@ -49,8 +49,10 @@ build_wheel() {
 
 check_types() {
   step types
-  (cd -- "$NARROWS_ROOT" && logged mypy.log "$PYENV/bin/mypy" && logged pyright.log "$PYENV/bin/pyright" --pythonpath "$PYENV/bin/python")
-  done_with "by mypy and pyright"
+  (cd -- "$NARROWS_ROOT" && logged mypy.log "$PYENV/bin/mypy" && logged pyright.log "$PYENV/bin/pyright" --pythonpath "$PYENV/bin/python" &&
+    PYTHONPATH=build/cpu/python logged stubtest.log "$PYENV/bin/python" -m mypy.stubtest narrows --ignore-unused-allowlist \
+      --mypy-config-file tests/python/stubtest.ini --allowlist tests/python/stubtest_allowed.txt)
+  done_with "by mypy, its stubtest and pyright"
 }
 
 python_package() {

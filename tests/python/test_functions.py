@@ -131,7 +131,9 @@ def test_astype(source, target):
 
 
 def test_signatures_and_names():
-    assert str(inspect.signature(narrows.add)) == "(a, b, *, out=None, device=None)"
+    words = "*, out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False)"
+    assert str(inspect.signature(narrows.add)) == f"(a, b, {words}"
+    assert narrows.elu.__doc__.startswith(f"elu(a, alpha=1.0, {words} -> array")
     assert narrows.clip.__name__ == "clip" and "minimum(maximum(a, b), c)" in narrows.clip.__doc__.lower()
     assert set(narrows.__all__) <= set(dir(narrows))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

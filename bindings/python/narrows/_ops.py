@@ -1,6 +1,8 @@
 """Ops by name, plugins, and what is there."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 from narrows import _narrows
 
@@ -64,15 +66,15 @@ def _newest(name):
 class _Namespace:
     """The ops ``prefix.*``. What was asked for is kept as an attribute, until a plugin is loaded."""
 
-    def __init__(self, prefix=""):
+    def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         full = self._prefix + name
         if any(n.startswith(full + ".") for n in names()):
-            found = _namespaces.setdefault(full, _Namespace(full + "."))
+            found: Any = _namespaces.setdefault(full, _Namespace(full + "."))
         else:
             try:
                 found = op(full)
@@ -81,7 +83,7 @@ class _Namespace:
         setattr(self, name, found)
         return found
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
         return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
 
@@ -92,16 +94,16 @@ class _Namespace:
 class _Ops(_Namespace):
     """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``."""
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> _narrows.Op:
         try:
             return op(name)
         except (ValueError, NotImplementedError) as error:
             raise KeyError(str(error)) from None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(names())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(names())
 
 

@@ -6,6 +6,8 @@ Nothing is read in Python: XLA hands the buffers to the handler, on its stream, 
 
 import functools
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -216,7 +218,7 @@ def _call(op, inputs, out, device):
     return _run(op, inputs)
 
 
-def call(op, *inputs, donate=(), **params):
+def call(op: "str | _narrows.Op", *inputs: Any, donate: Sequence[int] = (), **params: Any) -> Any:
     """The op of that name, or an Op, on JAX's arrays; ``donate``: indices of inputs whose memory the outputs may take.
 
     >>> import jax.numpy as jnp, narrows.jax
