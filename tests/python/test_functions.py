@@ -131,9 +131,9 @@ def test_astype(source, target):
 
 
 def test_signatures_and_names():
-    words = "*, out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False)"
-    assert str(inspect.signature(narrows.add)) == f"(a, b, {words}"
-    assert narrows.elu.__doc__.startswith(f"elu(a, alpha=1.0, {words} -> array")
+    words = "out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False)"
+    assert str(inspect.signature(narrows.add)) == f"(a, b, *, {words}"
+    assert narrows.elu.__doc__.startswith(f"elu{inspect.signature(narrows.elu)} -> array\n")
     assert narrows.clip.__name__ == "clip" and "minimum(maximum(a, b), c)" in narrows.clip.__doc__.lower()
     assert set(narrows.__all__) <= set(dir(narrows))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -150,6 +150,7 @@ def test_the_stub_has_the_same_names():
     tree = ast.parse((pathlib.Path(narrows.__file__).parent / "__init__.pyi").read_text())
     names = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     names |= {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
+    names |= {alias.asname for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names if alias.asname}
     assert set(narrows.__all__) <= names
     assert all(hasattr(narrows, n) for n in names if not n.startswith("_"))
 

@@ -162,7 +162,7 @@ _TABLE = {
 }
 NAMES = (*_TABLE, "astype")
 
-_DOC = """{name}({operands}{extra}, *, out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False) -> array
+_DOC = """{name}({operands}, *, {extra}out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False) -> array
 
 {what}, element by element; NumPy's broadcasting.
 
@@ -189,7 +189,7 @@ def make(name):
     op.__doc__ = _DOC.format(
         name=name,
         operands=", ".join(names),
-        extra=", alpha=1.0" if name == "elu" else "",
+        extra="alpha=1.0, " if name == "elu" else "",
         what=what[0].upper() + what[1:],
         dtypes=_DTYPES[kinds],
         numbers="" if operands == 1 else "; any but one may be a number",
