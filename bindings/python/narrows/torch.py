@@ -28,8 +28,9 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
         elif x is not None and not isinstance(x, torch.Tensor):
             x = torch.from_dlpack(x)
         tensors.append(x)
-    if op._lower_precision and torch.is_autocast_enabled(first.device.type):
-        dtype = torch.get_autocast_dtype(first.device.type)
+    kind = first.device.type  # "meta" has no autocast
+    if op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
         tensors = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in tensors]
     if not any(map(_is_number, tensors)):
         return tensors, {}
@@ -139,6 +140,10 @@ def _into(op, inputs, out, needs_grad):
     outs: Any = out if isinstance(out, (tuple, list)) else (out,)
     if needs_grad or any(o is not None and o.requires_grad and torch.is_grad_enabled() for o in outs):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
+    for o in outs:
+        if isinstance(o, torch.Tensor) and (o.layout != torch.strided or o.is_nested or o.is_quantized):
+            kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
+            raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
     result: Any = _call(op, inputs, None, None)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
