@@ -93,6 +93,11 @@ def _equal_ranks(arrays):
 
 def _on_devices(call, aliases, *arrays):
     """Split over the devices where the arrays are and the op may be, else on whole arrays."""
+    axes = frozenset().union(*map(_jax_sharding.varying, arrays))
+    return _jax_sharding.vary(_placed(call, aliases, *arrays), axes)
+
+
+def _placed(call, aliases, *arrays):
     if aliases or not _jax_sharding.may_be_split(call.op):
         return _on_platform(call, aliases, *arrays)
     run = functools.partial(_on_platform, call, ())
@@ -169,7 +174,11 @@ def _jitted(call, aliases, donated):
         function = functools.partial(_differentiable, call)
     else:
         function = functools.partial(_on_devices, call, aliases)
-    return jax.jit(function, donate_argnums=donated)
+
+    def run(*arrays):  # under shard_map, where some may differ from device to device and some not, all are taken to differ
+        return function(*_jax_sharding.vary(arrays, frozenset().union(*map(_jax_sharding.varying, arrays))))
+
+    return jax.jit(run, donate_argnums=donated)
 
 
 def _run(op, inputs, donate=()):
