@@ -156,7 +156,7 @@ def test_the_stub_has_the_same_names():
 
 
 @pytest.mark.parametrize(
-    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows.torch", "narrows.jax"]
+    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows._build", "narrows.torch", "narrows.jax"]
 )
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):
@@ -166,11 +166,22 @@ def test_examples_in_docstrings(module):
     assert result.attempted > 0 and result.failed == 0
 
 
-@pytest.mark.parametrize("name", _functions._TABLE)
-def test_examples_of_the_functions(name):
-    function = getattr(narrows, name)
-    examples = doctest.DocTestParser().get_doctest(function.__doc__, {}, name, None, 0)
-    assert examples.examples
+def run_examples(name, text):
+    examples = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    assert examples.examples, f"{name} has no example"
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(examples)
     assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(narrows.__all__) - {"Op"}))  # what narrows.op makes has the docstring of narrows.op
+def test_every_public_name_has_an_example_that_runs(name):
+    value = getattr(narrows, name)
+    text = inspect.getdoc(type(value) if name == "ops" else value)
+    assert len(text) > 40
+    run_examples(name, text)
+
+
+@pytest.mark.parametrize("method", ["to", "numpy", "view"])
+def test_examples_of_tensors(method):
+    run_examples(method, getattr(narrows.Tensor, method).__doc__)

@@ -209,6 +209,8 @@ def make(name):
 def astype(x, dtype, *, out=None, device=None):
     """x in another dtype, named or as any framework's object: a float to an integer truncates and saturates, NaN gives 0.
 
+    The result has x's shape and framework. ValueError: no dtype by that name, or ``out`` does not fit; TypeError: x is no array.
+
     >>> import numpy, narrows
     >>> narrows.astype(numpy.float32([1.5, -300]), "int8")
     array([   1, -128], dtype=int8)

@@ -92,7 +92,16 @@ class _Namespace:
 
 
 class _Ops(_Namespace):
-    """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``."""
+    """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``.
+
+    AttributeError or KeyError: no such op.
+
+        >>> import narrows
+        >>> narrows.ops["lltm"] is narrows.ops.lltm
+        True
+        >>> "conv1d" in narrows.ops, len(narrows.ops) > 5
+        (True, True)
+    """
 
     def __getitem__(self, name: str) -> _narrows.Op:
         try:
@@ -125,6 +134,12 @@ def load(path):
     """Loads a plugin ahead of those present; its ops are in ``narrows.ops``.
 
     ValueError or NotImplementedError: the file was refused; RuntimeError: a library that it needs is missing.
+
+        >>> import narrows
+        >>> narrows.load("/no/such/plugin.so")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: /no/such/plugin.so: ...
     """
     _narrows.load(os.path.realpath(path))
     for space in [ops, *_namespaces.values()]:
@@ -175,5 +190,10 @@ def info():
 
 
 def get_include():
-    """The folder of the C headers: a plugin is compiled with ``-I`` and this."""
+    """The folder of the C headers: a plugin is compiled with ``-I`` and this.
+
+    >>> import os, narrows
+    >>> sorted(os.listdir(os.path.join(narrows.get_include(), "narrows")))
+    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'vulkan.h']
+    """
     return os.path.join(os.path.dirname(__file__), "include")
