@@ -156,7 +156,17 @@ def test_the_stub_has_the_same_names():
 
 
 @pytest.mark.parametrize(
-    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows._build", "narrows.torch", "narrows.jax"]
+    "module",
+    [
+        "narrows",
+        "narrows._ops",
+        "narrows._functions",
+        "narrows._device",
+        "narrows._bench",
+        "narrows._build",
+        "narrows.torch",
+        "narrows.jax",
+    ],
 )
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):

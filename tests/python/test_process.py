@@ -178,7 +178,9 @@ def check_flat(name, call, array):
     after = [sys.getrefcount(o) for o in watched]
     assert all(b - a < 50 for a, b in zip(references, after, strict=True)), (references, after)
     grown = np.diff(states, axis=0)
-    assert (grown.min(axis=0) < GROWTH + [calls // ROUNDS // 50, 0, 0]).all(), f"blocks, bytes of malloc, resident bytes in each round of {calls // ROUNDS}:\n{grown}"
+    assert (grown.min(axis=0) < GROWTH + [calls // ROUNDS // 50, 0, 0]).all(), (
+        f"blocks, bytes of malloc, resident bytes in each round of {calls // ROUNDS}:\n{grown}"
+    )
 
 
 def route(found, name):
@@ -211,7 +213,11 @@ def test_every_route_is_tried():
 def test_a_leak_of_each_kind_is_found(lost):
     kept, x = [], np.ones(1, "float32")
     malloc = ctypes.CDLL(None).malloc
-    leak = {"a reference": lambda: kept.append(x), "a block": lambda: kept.append((1, object())), "memory of malloc": lambda: malloc(64)}
+    leak = {
+        "a reference": lambda: kept.append(x),
+        "a block": lambda: kept.append((1, object())),
+        "memory of malloc": lambda: malloc(64),
+    }
     if lost == "memory of malloc" and _mallinfo is None:
         pytest.skip("this C library has no mallinfo2")
     with pytest.raises(AssertionError):
@@ -296,6 +302,15 @@ def test_torchs_tensors_after_fork():
     """)
 
 
+def test_exit_with_jaxs_arrays_alive():
+    pytest.importorskip("jax")
+    python("""
+        import builtins, jax, narrows
+        x = jax.numpy.ones(4)
+        builtins.kept = narrows.add(x, x), narrows.from_dlpack(x), jax.jit(lambda a: narrows.exp(a))(x), narrows.Stream()
+    """)
+
+
 def test_plugins_are_loaded_while_torch_compiles(scale_plugin, minimal_plugin):
     pytest.importorskip("torch")
     paths = {b["name"]: b["path"] for b in narrows.info()["backends"]}
@@ -338,17 +353,16 @@ def test_exit_with_results_alive():
     """)
 
 
-def test_import_is_quick_and_imports_no_framework():
+def test_import_takes_few_modules_and_no_framework():
+    """How long it takes is a row of benchmarks/python_calls.py: no test depends on the clock."""
     out = python("""
-        import sys, time
+        import sys
         before = set(sys.modules)  # an environment may import some at every start
-        start = time.perf_counter()
         import narrows
-        print(time.perf_counter() - start)
-        print([m for m in ("torch", "jax", "numpy", "cupy", "inspect") if m in set(sys.modules) - before])
-    """).split("\n")
-    assert out[1] == "[]"
-    assert float(out[0]) < 0.2  # 40 ms on an idle machine
+        print(*sorted(set(sys.modules) - before))
+    """).split()
+    assert "narrows._narrows" in out and not {"torch", "jax", "numpy", "cupy", "inspect", "subprocess"} & set(out)
+    assert len(out) < 20, out
 
 
 @pytest.mark.parametrize("order", ["import narrows, torch", "import torch, narrows", "import torch, torch._dynamo, narrows"])

@@ -552,7 +552,9 @@ def test_autocast_of_the_cell(mode, device):
     (results[0].float().sum() + results[1].float().sum()).backward()
     (h.sum() + c.sum()).backward(inputs=[cell.weights])  # adds to what autocast's backward gave
     assert cell.weights.grad.dtype == torch.float32
-    reference = torch.autograd.grad(sum(y.sum() for y in narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])), cell.weights)[0]
+    reference = torch.autograd.grad(
+        sum(y.sum() for y in narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])), cell.weights
+    )[0]
     torch.testing.assert_close(cell.weights.grad, 2 * reference, rtol=0.05, atol=0.1)
 
 
@@ -672,7 +674,11 @@ def test_modules_move(make, device):
     """Devices and dtypes at construction and later, and the way from meta tensors to real ones by a state dict."""
     module = make(dtype=torch.float64)
     assert {(p.dtype, p.device.type) for p in module.parameters()} == {(torch.float64, device)}
-    for move, dtype in ((lambda: module.to(torch.bfloat16), torch.bfloat16), (module.half, torch.float16), (module.float, torch.float32)):
+    for move, dtype in (
+        (lambda: module.to(torch.bfloat16), torch.bfloat16),
+        (module.half, torch.float16),
+        (module.float, torch.float32),
+    ):
         assert move() is module and {p.dtype for p in module.parameters()} == {dtype}
         x, state = torch.randn(2, 3, dtype=dtype), torch.randn(2, 4, dtype=dtype)
         results = module(x, (state, state)) if isinstance(module, narrows.torch.LLTM) else (module(x[..., None].expand(2, 3, 5)),)

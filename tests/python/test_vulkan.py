@@ -24,7 +24,9 @@ def test_numpy_goes_there_and_comes_back():
     np.testing.assert_array_equal(out, X + 2)
     x, w = np.random.default_rng(0).normal(size=(2, 4, 60)).astype("float32"), np.ones((3, 4, 5), "float32")
     np.testing.assert_allclose(narrows.conv1d(x, w, device="vulkan"), narrows.conv1d(x, w), rtol=1e-4, atol=1e-4)
-    cell = [np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate(((2, 3), (12, 7), (12,), (2, 4), (2, 4)))]
+    cell = [
+        np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate(((2, 3), (12, 7), (12,), (2, 4), (2, 4)))
+    ]
     for ours, expected in zip(narrows.lltm(*cell, device="vulkan"), narrows.lltm(*cell), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 

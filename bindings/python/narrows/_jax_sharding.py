@@ -8,6 +8,7 @@ arrays: wrap it in ``jax.shard_map``.
 import ast
 import functools
 import inspect
+from typing import Any
 
 import jax
 from jax.custom_batching import custom_vmap
@@ -36,7 +37,7 @@ def varying(x):
 
 def vary(arrays, axes):
     """The arrays as ones that differ along these axes. The gradient of one that did not is summed over them."""
-    cast = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else getattr(jax.lax, "pvary", None)
+    cast: Any = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else getattr(jax.lax, "pvary", None)
     return tuple(cast(a, tuple(sorted(axes - varying(a)))) if axes - varying(a) else a for a in arrays)
 
 

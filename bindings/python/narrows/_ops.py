@@ -1,10 +1,15 @@
 """Ops by name, plugins, and what is there."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator
-from typing import Any
 
 from narrows import _narrows
+
+TYPE_CHECKING = False  # typing's own is True for type checkers alone too, but importing typing takes as long as all of narrows
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 _known: dict = {}  # an op is made once, so that a compiler may remember its identity
 _named: list = []  # those with a name of their own: narrows.add

@@ -275,7 +275,9 @@ def _one_by_one(reg, size, in_dims, inputs, params):
         specs = _single_shapes(reg, size, in_dims, inputs, params)
         mask = _mask(params.get("wanted", -1), len(specs))
         like = next(x for x in inputs if x is not None)
-        outputs = [like.new_empty(0, *s[1], dtype=getattr(torch, s[0])) for j, s in enumerate(specs) if s is not None and mask >> j & 1]
+        outputs = [
+            like.new_empty(0, *s[1], dtype=getattr(torch, s[0])) for j, s in enumerate(specs) if s is not None and mask >> j & 1
+        ]
         result = reg.as_returned(tuple(outputs))
         return result, 0 if isinstance(result, torch.Tensor) else type(result)(0 for _ in result)
     results = [

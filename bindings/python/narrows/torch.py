@@ -238,9 +238,7 @@ class LLTM(torch.nn.Module):
         for parameter in self.parameters():
             torch.nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(
-        self, input: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, input: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """One step."""
         old_h, old_cell = state
         return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
