@@ -178,7 +178,7 @@ def check_flat(name, call, array):
     after = [sys.getrefcount(o) for o in watched]
     assert all(b - a < 50 for a, b in zip(references, after, strict=True)), (references, after)
     grown = np.diff(states, axis=0)
-    assert (grown.min(axis=0) < GROWTH + [calls // ROUNDS // 50, 0, 0]).all(), (
+    assert (grown.min(axis=0) < GROWTH + np.array([calls // ROUNDS // 50, 0, 0])).all(), (
         f"blocks, bytes of malloc, resident bytes in each round of {calls // ROUNDS}:\n{grown}"
     )
 

@@ -566,7 +566,7 @@ def test_a_scaled_loss_trains(device):
     for i in range(8):
         optimiser.zero_grad()
         with torch.autocast(device, dtype=torch.bfloat16):
-            h, c = cell(inputs[0], (inputs[3], inputs[4]))
+            h, _ = cell(inputs[0], (inputs[3], inputs[4]))
         loss = (h.float() ** 2).mean() * (torch.inf if i == 4 else 1)
         before = cell.weights.detach().clone()
         scaler.scale(loss).backward()

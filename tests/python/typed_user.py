@@ -61,6 +61,6 @@ def wrong(x: torch.Tensor) -> None:
     narrows.add(x, x, backend=3)  # type: ignore
     narrows.exp(x, x)  # type: ignore
     narrows.op(3)  # type: ignore
-    narrows.nothing  # type: ignore
+    print(narrows.nothing)  # type: ignore
     narrows.Device([])  # type: ignore
     narrows.torch.LLTM("3", 5)  # type: ignore

@@ -380,15 +380,14 @@ PyMethodDef methods[] = {
     {"numpy", tensor_numpy, METH_NOARGS, kNumpyDoc},
     {"view", tensor_view, METH_O, kViewDoc},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
-    {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
-    {Py_tp_getset, getset},
-    {Py_tp_methods, methods},
-    {Py_tp_doc, const_cast<char*>(kTensorDoc)},
-    {0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+                       {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
+                       {Py_tp_getset, getset},
+                       {Py_tp_methods, methods},
+                       {Py_tp_doc, const_cast<char*>(kTensorDoc)},
+                       {0, nullptr}};
 PyType_Spec spec = {"narrows._narrows.Tensor", sizeof(Tensor), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
