@@ -1,6 +1,6 @@
 """Types of what narrows/__init__.py holds; tests/python/test_functions.py compares the names."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, final, overload
