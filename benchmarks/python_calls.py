@@ -1,12 +1,14 @@
 """What a call from Python costs, beside the framework's own: best of many short rounds that alternate, so compare within a row.
 
-    PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda]
+    PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda] [--json FILE]
 
-A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
+`./run bench-python` has all that the rows need. A row with a goal says whether it was reached. A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
 
 import argparse
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -148,28 +150,49 @@ GROUPS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows whose name holds this")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each side of a row")
-    parser.add_argument("--device", default="cpu", choices=GROUPS, help="where torch's, CuPy's and JAX's arrays are")
-    options = parser.parse_args()
-    for framework, rows in GROUPS[options.device]:
+def verdict(name, value):
+    """Whether the goal that stands in a row's name was reached; None: it has none."""
+    goal = re.search(r"goal ([0-9.]+)", name)
+    return None if goal is None else "reached" if value <= float(goal[1]) else "missed"
+
+
+def rows(options):
+    """What was measured, a dict for each row, as it comes."""
+    for framework, group in GROUPS[options.device]:
         try:
-            found = list(rows(__import__(framework)))
-        except ImportError as error:
-            print(f"left out: {error}")
+            found = list(group(__import__(framework)))
+        except (ImportError, RuntimeError) as error:  # RuntimeError: torch finds no ninja or compiler
+            print(f"left out: {group.__name__}: {error}")
+            yield {"name": group.__name__, "left out": str(error)}
             continue
         for name, functions, arguments, *keywords in found:
             if options.only in name:
                 times = narrows.bench(functions, *arguments, seconds=options.seconds, **(keywords[0] if keywords else {}))
                 (first, theirs), (_, ours) = times.items()
+                result = verdict(name, ours / theirs)
                 print(
-                    f"{name:42} {first} {theirs * 1e9:9,.0f} ns   narrows {ours * 1e9:9,.0f} ns   ratio {ours / theirs:.2f}",
+                    f"{name:42} {first} {theirs * 1e9:9,.0f} ns   narrows {ours * 1e9:9,.0f} ns   ratio {ours / theirs:.2f}"
+                    f"  {result or ''}",
                     flush=True,
                 )
-    if options.only in "import narrows, goal 40 ms":
-        print(f"{'import narrows, goal 40 ms':42} {import_seconds() * 1e3:.0f} ms")
+                yield {"name": name, first: theirs, "narrows": ours, "ratio": ours / theirs, "goal": result}
+    name = "import narrows, goal 40 ms"
+    if options.only in name:
+        seconds = import_seconds()
+        print(f"{name:42} {seconds * 1e3:.0f} ms  {verdict(name, seconds * 1e3)}")
+        yield {"name": name, "narrows": seconds, "goal": verdict(name, seconds * 1e3)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each side of a row")
+    parser.add_argument("--device", default="cpu", choices=GROUPS, help="where torch's, CuPy's and JAX's arrays are")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the rows: seconds, ratios, goals")
+    options = parser.parse_args()
+    found = list(rows(options))
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

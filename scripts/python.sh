@@ -16,12 +16,13 @@ fetch_python_tools() {
   done_with "in .deps/pyenv"
 }
 
-# Arguments are pytest's. NARROWS_WHEEL is read by tests/python/test_package.py. As many processes as cores, one file's tests in one.
+# The package of build/$PYTHON_PRESET. Arguments are pytest's. NARROWS_WHEEL is read by tests/python/test_package.py. As many processes as cores, one file's tests in one.
+PYTHON_PRESET=cpu
 test_python() {
   local log=$LOG/test-python.log
   step tests
   if ! (cd -- "$NARROWS_ROOT/tests/python" &&
-    PYTHONPATH="$NARROWS_ROOT/build/cpu/python" NARROWS_WHEEL="$(wheel build/dist)" \
+    PYTHONPATH="$NARROWS_ROOT/build/$PYTHON_PRESET/python" NARROWS_WHEEL="$(wheel build/dist)" \
       "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile "$@") </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
@@ -49,8 +50,10 @@ build_wheel() {
 
 check_types() {
   step types
-  (cd -- "$NARROWS_ROOT" && logged mypy.log "$PYENV/bin/mypy" && logged pyright.log "$PYENV/bin/pyright" --pythonpath "$PYENV/bin/python")
-  done_with "by mypy and pyright"
+  (cd -- "$NARROWS_ROOT" && logged mypy.log "$PYENV/bin/mypy" && logged pyright.log "$PYENV/bin/pyright" --pythonpath "$PYENV/bin/python" &&
+    PYTHONPATH=build/cpu/python logged stubtest.log "$PYENV/bin/python" -m mypy.stubtest narrows --ignore-unused-allowlist \
+      --mypy-config-file tests/python/stubtest.ini --allowlist tests/python/stubtest_allowed.txt)
+  done_with "by mypy, its stubtest and pyright"
 }
 
 python_package() {
@@ -65,20 +68,58 @@ python_package() {
   test_python "$@"
 }
 
-# What the wheel is run with, beside the versions of PYTHON_TOOLS. Each takes gigabytes, so it is removed when its tests have passed.
+# The same tests with the cuda backend, on an NVIDIA GPU; torch, JAX and CuPy use it where .deps/pyenv has those built for CUDA.
+python_gpu() {
+  begin python-gpu 6
+  require build python
+  fetch_dlpack
+  fetch_cuda
+  fetch_python_tools
+  CONFIGURE_OPTIONS=("-DNARROWS_CUDA_ARCHITECTURES=$(cuda_architectures)" -DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
+  build cuda narrows_command narrows_cpu narrows_cuda narrows_python
+  step gpu
+  logged python-gpu.log env PYTHONPATH="$NARROWS_ROOT/build/cuda/python:$NARROWS_ROOT/tests/python" "$PYENV/bin/python" -c \
+    'import narrows, present, sys; print(narrows.info()); sys.exit(None if present.GPU else "the cuda backend finds no NVIDIA GPU here")'
+  done_with "$(grep -m 1 -o 'cuda:0[^,]*' "$LOG/python-gpu.log")"
+  PYTHON_PRESET=cuda
+  test_python -n 1 "$@" # one process: several would share the GPU's memory
+}
+
+# What the rows of benchmarks/python_calls.py need beside PYTHON_TOOLS: the tutorial's extension is compiled, tvm-ffi is compared with.
+readonly PYTHON_BENCH_TOOLS='ninja apache-tvm-ffi'
+
+# Every row in one run on an idle machine, each with its goal; they are kept in build/bench/python.json. Arguments are its options.
+bench_python() {
+  begin bench-python 6
+  require build python
+  fetch_dlpack
+  fetch_python_tools
+  # shellcheck disable=SC2086 # the words of a list
+  logged python-bench-tools.log "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_BENCH_TOOLS
+  CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
+  build cpu narrows_command narrows_cpu narrows_python
+  step bench
+  mkdir -p "$NARROWS_ROOT/build/bench"
+  done_with "best of many rounds"
+  PATH=$PYENV/bin:$PATH PYTHONPATH=$NARROWS_ROOT/build/cpu/python "$PYENV/bin/python" "$NARROWS_ROOT/benchmarks/python_calls.py" \
+    --json "$NARROWS_ROOT/build/bench/python.json" "$@"
+}
+
+# What the wheel is run with. Each takes gigabytes, so it is removed when its tests have passed.
 declare -rA PYTHON_VERSIONS=(
   [oldest]='torch==2.8.0 jax==0.4.38 jaxlib==0.4.38 numpy==1.26.4'
   [middle]='torch==2.10.0 jax==0.8.3 jaxlib==0.8.3'
+  [recent]='torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
   [newest]='torch jax jaxlib numpy'
 )
 
 # Arguments name some of PYTHON_VERSIONS; else all. While one is tested the next is installed, which takes as long.
 python_versions() {
   local names=("$@") name i
-  [ $# -gt 0 ] || names=(oldest middle newest)
+  [ $# -gt 0 ] || names=(oldest middle recent newest)
   begin python-versions $((${#names[@]} + 4))
   for name in "${names[@]}"; do
-    [ -n "${PYTHON_VERSIONS[$name]-}" ] || fail "no versions are named '$name'; expected oldest, middle or newest" 2
+    [ -n "${PYTHON_VERSIONS[$name]-}" ] || fail "no versions are named '$name'; expected oldest, middle, recent or newest" 2
   done
   require build python
   fetch_dlpack

@@ -29,3 +29,22 @@ fetch_glslang() {
   fi
   done_with "glslang knows cooperative matrices"
 }
+
+fetch_vulkan_python() {
+  step tools
+  venv
+  logged vulkan-python-tools.log "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes pytest onnx
+  done_with "in .deps/venv"
+}
+
+# Through Python, by NumPy. The sines of float64 are left out: lavapipe compiles each for half a minute.
+test_vulkan_python() {
+  local log=$LOG/test-vulkan-python.log
+  step python
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" "$DEPS/venv/bin/python" -m pytest -q \
+    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_functions.py test_onnx.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
+    tail -n 40 "$log" | sed 's/^/    /' >&2
+    fail "a test failed; the whole log is $log"
+  fi
+  done_with "$(tail -n 1 "$log")"
+}

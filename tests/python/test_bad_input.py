@@ -86,6 +86,19 @@ def test_wrong_calls(call, error, words):
         call()
 
 
+def test_memory_that_is_not_there():
+    """32 TiB, which no machine has: the words say where, and how much."""
+    for call in (lambda: narrows.empty((1 << 45,), "uint8"), lambda: narrows.empty((1 << 40, 4), "float64")):
+        with pytest.raises(MemoryError, match="35184372088832 bytes of host memory are not to be had"):
+            call()
+    wide = np.broadcast_to(X[:1], (1 << 43,))
+    with pytest.raises(MemoryError, match="35184372088832 bytes of host memory"):
+        narrows.add(narrows.from_dlpack(wide), 1)
+    with pytest.raises(MemoryError, match="Unable to allocate"):  # NumPy's own words: the output is its
+        narrows.add(wide, 1)
+    np.testing.assert_array_equal(narrows.add(X, 1), 2)
+
+
 class Liar:
     """A producer of DLPack that gives whatever it is told to."""
 

@@ -131,7 +131,9 @@ def test_astype(source, target):
 
 
 def test_signatures_and_names():
-    assert str(inspect.signature(narrows.add)) == "(a, b, *, out=None, device=None)"
+    words = "out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False)"
+    assert str(inspect.signature(narrows.add)) == f"(a, b, *, {words}"
+    assert narrows.elu.__doc__.startswith(f"elu{inspect.signature(narrows.elu)} -> array\n")
     assert narrows.clip.__name__ == "clip" and "minimum(maximum(a, b), c)" in narrows.clip.__doc__.lower()
     assert set(narrows.__all__) <= set(dir(narrows))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -148,12 +150,23 @@ def test_the_stub_has_the_same_names():
     tree = ast.parse((pathlib.Path(narrows.__file__).parent / "__init__.pyi").read_text())
     names = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     names |= {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
+    names |= {alias.asname for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names if alias.asname}
     assert set(narrows.__all__) <= names
     assert all(hasattr(narrows, n) for n in names if not n.startswith("_"))
 
 
 @pytest.mark.parametrize(
-    "module", ["narrows", "narrows._ops", "narrows._functions", "narrows._device", "narrows._bench", "narrows.torch", "narrows.jax"]
+    "module",
+    [
+        "narrows",
+        "narrows._ops",
+        "narrows._functions",
+        "narrows._device",
+        "narrows._bench",
+        "narrows._build",
+        "narrows.torch",
+        "narrows.jax",
+    ],
 )
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):
@@ -163,11 +176,22 @@ def test_examples_in_docstrings(module):
     assert result.attempted > 0 and result.failed == 0
 
 
-@pytest.mark.parametrize("name", _functions._TABLE)
-def test_examples_of_the_functions(name):
-    function = getattr(narrows, name)
-    examples = doctest.DocTestParser().get_doctest(function.__doc__, {}, name, None, 0)
-    assert examples.examples
+def run_examples(name, text):
+    examples = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    assert examples.examples, f"{name} has no example"
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(examples)
     assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(narrows.__all__) - {"Op"}))  # what narrows.op makes has the docstring of narrows.op
+def test_every_public_name_has_an_example_that_runs(name):
+    value = getattr(narrows, name)
+    text = inspect.getdoc(type(value) if name == "ops" else value)
+    assert len(text) > 40
+    run_examples(name, text)
+
+
+@pytest.mark.parametrize("method", ["to", "numpy", "view"])
+def test_examples_of_tensors(method):
+    run_examples(method, getattr(narrows.Tensor, method).__doc__)

@@ -3,6 +3,9 @@ the other files, on every device. Skipped where there is no GPU, or not the fram
 
 import gc
 import importlib
+import subprocess
+import sys
+import textwrap
 import threading
 import weakref
 
@@ -571,3 +574,105 @@ def test_memory_of_the_gpu_stays_flat(torch, cupy):
         assert after[:2] == before[:2], name
         # others may use the GPU too: this says only that it was not 5,000 times the output
         assert before[2] - after[2] < 1 << 30, name
+
+
+# ---- memory that a call takes beside its outputs ----
+
+
+def test_torchs_allocator_gives_the_workspace_and_takes_it_back(torch):
+    """Half precision with a gradient summed over many positions needs a workspace; the most that was allocated shows it."""
+    x = torch.randn(8, 64, 4096, device="cuda", dtype=torch.float16)
+    w, g = torch.randn(64, 64, 9, device="cuda", dtype=torch.float16), torch.randn(8, 64, 4088, device="cuda", dtype=torch.float16)
+    backward = torch.ops.narrows.conv1d_backward
+    backward(g, x, w, wanted=0b010)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    (grad_w,) = backward(g, x, w, wanted=0b010)
+    torch.cuda.synchronize()
+    workspace = torch.cuda.max_memory_allocated() - before - grad_w.untyped_storage().nbytes()
+    assert workspace > 4096  # more than what torch rounds the output up to
+    assert torch.cuda.memory_allocated() - before < grad_w.nbytes + 4096
+    free = torch.cuda.mem_get_info()[0]
+    for _ in range(50):
+        backward(g, x, w, wanted=0b010)
+    torch.cuda.synchronize()
+    assert free - torch.cuda.mem_get_info()[0] < workspace  # nothing beside torch's pool grows
+
+
+def test_xla_gives_the_scratch(jax):
+    """The same call under JAX: its allocator's peak holds more than inputs and outputs."""
+    gpu = jax.devices("cuda")[0]
+    with jax.default_device(gpu):
+        x, w = jax.numpy.ones((8, 64, 4096), "float16"), jax.numpy.ones((64, 64, 9), "float16")
+        step = jax.jit(jax.grad(lambda w: narrows.conv1d(x, w).astype("float32").sum()))
+        step(w).block_until_ready()
+        before = gpu.memory_stats()["bytes_in_use"]
+        for _ in range(20):
+            y = step(w).block_until_ready()
+        stats = gpu.memory_stats()
+    assert stats["bytes_in_use"] - before < 4 * y.nbytes + (1 << 20)
+    assert stats["peak_bytes_in_use"] > before + y.nbytes
+
+
+# ---- fork and exit ----
+
+
+def run_python(code):
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_child_of_fork_gets_errors_and_the_parent_goes_on():
+    """CUDA works in no child of a process that has used it: the child must get an exception, not hang or die by a signal."""
+    out = run_python("""
+        import os, signal, numpy as np, narrows
+        x = np.ones(8, "float32")
+        t, stream = narrows.from_dlpack(x, "cuda"), narrows.Stream("cuda")
+        narrows.add(t, 1)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)
+            failed = 0
+            for call in (lambda: narrows.add(t, 1).numpy(), stream.sync, lambda: narrows.empty(3, device="cuda"), t.numpy):
+                try:
+                    call()
+                except (RuntimeError, MemoryError, ValueError, NotImplementedError):
+                    failed += 1
+            same = np.array_equal(narrows.add(x, 1), x + 1)  # the CPU goes on
+            os._exit(0 if failed == 4 and same else 10 + failed)
+        status = os.waitpid(pid, 0)[1]
+        assert status == 0, status
+        stream.sync()
+        print(narrows.add(t, 1).numpy().tolist() == [2.0] * 8)
+    """)
+    assert out == "True\n"
+
+
+def test_exit_with_streams_and_tensors_alive():
+    run_python("""
+        import builtins, numpy, narrows
+        stream = narrows.Stream("cuda")
+        t = narrows.add(narrows.from_dlpack(numpy.ones(4, "float32")).to("cuda", stream), 1)
+        builtins.kept = stream, t, t.__dlpack__()
+    """)
+
+
+def test_exit_with_frameworks_arrays_alive(torch):
+    run_python("""
+        import builtins, torch, narrows
+        t = narrows.empty((3,), device="cuda")
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            y = narrows.exp(torch.ones(3, device="cuda", requires_grad=True))
+        builtins.kept = torch.from_dlpack(t), y, narrows.from_dlpack(y.detach()), stream
+    """)
+
+
+def test_exit_with_jaxs_arrays_alive(jax):
+    run_python("""
+        import builtins, jax, narrows
+        x = jax.device_put(jax.numpy.ones(4), jax.devices("cuda")[0])
+        builtins.kept = narrows.add(x, x), narrows.from_dlpack(x), jax.jit(lambda a: narrows.exp(a))(x)
+    """)

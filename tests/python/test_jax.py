@@ -5,6 +5,7 @@ import os
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 
 import ctypes
+import inspect
 import pathlib
 import subprocess
 
@@ -25,6 +26,7 @@ try:
     from jax import shard_map
 except ImportError:
     from jax.experimental.shard_map import shard_map
+_UNCHECKED = "check_vma" if "check_vma" in inspect.signature(shard_map).parameters else "check_rep"
 
 jax.config.update("jax_default_matmul_precision", "highest")  # JAX's own results are the reference
 
@@ -117,6 +119,26 @@ def test_vmap():
     close(jax.vmap(lambda x: narrows.conv1d(x, w))(x), jax.vmap(lambda x: lax_conv1d(x, w))(x))
 
 
+def cells(*batch):
+    """Inputs of lltm: for each of a batch an input and a state of its own, the parameters shared."""
+    return [normal(*s) for s in ((*batch, 2, 3), (12, 7), (12,), (*batch, 2, 4), (*batch, 2, 4))]
+
+
+def test_vmap_of_several_outputs():
+    inputs, axes = cells(5), (0, None, None, 0, 0)
+    close(jax.vmap(narrows.lltm, in_axes=axes)(*inputs), jax.vmap(lltm_reference, in_axes=axes)(*inputs))
+    loss = lambda f: lambda *a: sum((y * y).sum() for y in f(*a))  # noqa: E731
+    gradient = lambda f: jax.jit(jax.vmap(jax.grad(loss(f), argnums=(0, 1, 4)), in_axes=axes))(*inputs)  # noqa: E731
+    close(gradient(narrows.lltm), gradient(lltm_reference))
+
+
+def test_vmap_over_no_elements():
+    assert jax.vmap(narrows.exp)(jnp.ones((0, 3))).shape == (0, 3)
+    assert [y.shape for y in jax.vmap(narrows.lltm, in_axes=(0, None, None, 0, 0))(*cells(0))] == [(0, 2, 4)] * 2
+    x, w = jnp.ones((0, 2, 3, 9)), normal(4, 3, 3)
+    assert jax.vmap(lambda x: narrows.conv1d(x, w))(x).shape == (0, 2, 4, 7)
+
+
 def test_vmap_of_grad_and_jacobian():
     batch = jax.random.uniform(KEY, (5, 3, 4))
     transform = lambda f: jax.vmap(jax.grad(lambda a, b: f(a, b).sum(), argnums=(0, 1)), in_axes=(0, None))(batch, B)  # noqa: E731
@@ -130,6 +152,56 @@ def test_donation():
     y = narrows.jax.call("elementwise", a, 1, function="add", donate=(0,))
     assert a.is_deleted() and y.unsafe_buffer_pointer() == pointer
     close(y, 2 * jnp.ones(64))
+
+
+def test_donation_to_a_jitted_function_of_ones_own():
+    step = jax.jit(lambda state, x: narrows.add(narrows.multiply(state, 0.5), x), donate_argnums=0)
+    text = step.lower(jnp.ones(64), jnp.ones(64)).compile().as_text()
+    assert "narrows" in text and "input_output_alias={ {}: (0, {}" in text
+    state, x = jnp.ones(64), jnp.arange(64.0)
+    pointer, expected = state.unsafe_buffer_pointer(), np.ones(64, "float32")
+    for _ in range(3):
+        given, state = state, step(state, x)
+        assert given.is_deleted() and not x.is_deleted() and state.unsafe_buffer_pointer() == pointer
+        expected = expected * np.float32(0.5) + np.arange(64, dtype="float32")
+    close(state, expected)
+
+
+MAPPED = {
+    "conv1d": (lambda x, w: narrows.conv1d(x, w), lambda x, w: lax_conv1d(x, w), ((8, 3, 9), (4, 3, 3)), (P("d"), P())),
+    "lltm": (lambda *a: narrows.lltm(*a)[0], lambda *a: lltm_reference(*a)[0],
+             ((8, 3), (12, 7), (12,), (8, 4), (8, 4)), (P("d"), P(), P(), P("d"), P("d"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ours, theirs, shapes, specs", MAPPED.values(), ids=MAPPED)
+def test_shard_map_of_ops_and_their_gradients(cpus, ours, theirs, shapes, specs):
+    mesh, arrays = Mesh(np.array(jax.devices("cpu")), ("d",)), [normal(*s) for s in shapes]
+    mapped = jax.jit(shard_map(ours, mesh=mesh, in_specs=specs, out_specs=P("d")))
+    text = mapped.lower(*arrays).compile().as_text()
+    assert "narrows" in text and not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
+    close(mapped(*arrays), theirs(*arrays))
+    every = tuple(range(len(arrays)))
+    gradient = lambda f: jax.jit(jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=every))(*arrays)  # noqa: E731
+    close(gradient(mapped), gradient(theirs))
+
+    def inside(*a):  # the gradient of each device's part, summed over the devices by hand
+        gradients = jax.grad(lambda *a: (ours(*a) ** 2).sum(), argnums=every)(*a)
+        return tuple(jax.lax.psum(g, "d") if s == P() else g for g, s in zip(gradients, specs, strict=True))
+
+    keywords = {_UNCHECKED: False}  # else JAX sums the gradients of what is on every device itself
+    close(jax.jit(shard_map(inside, mesh=mesh, in_specs=specs, out_specs=specs, **keywords))(*arrays), gradient(theirs))
+
+
+def test_shard_map_of_a_plugins_op(cpus, scale_plugin):
+    mesh, (x, a, b) = Mesh(np.array(jax.devices("cpu")), ("d",)), (normal(8, 4), normal(8, 4) + 1, normal(8, 4) - 1)
+    f = lambda x, a, b: scale_plugin.affine(scale_plugin.scale(x, factor=3.0), a, b)  # noqa: E731
+    mapped = jax.jit(shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    text = mapped.lower(x, a, b).compile().as_text()
+    assert "narrows" in text and "all-gather" not in text
+    close(mapped(x, a, b), 3 * a * x + b)
+    gradient = jax.grad(lambda *a: (mapped(*a) ** 2).sum(), argnums=(0, 1, 2))(x, a, b)
+    close(gradient, jax.grad(lambda x, a, b: ((3 * a * x + b) ** 2).sum(), argnums=(0, 1, 2))(x, a, b))
 
 
 def test_shard_map_does_not_gather(cpus):
@@ -235,6 +307,14 @@ def test_with_other_frameworks():
     assert isinstance(jax.jit(lambda b: narrows.add(n, b))(B), jax.Array)  # a tracer decides for the whole call
     torch = pytest.importorskip("torch")
     assert isinstance(narrows.add(B, torch.ones(4)), jax.Array)
+
+
+def test_jax_reads_memory_of_our_own(cpus):
+    t = narrows.add(narrows.from_dlpack(np.arange(3, dtype="float32")), 1)
+    x = jax.dlpack.from_dlpack(t)
+    assert isinstance(x, jax.Array) and x.unsafe_buffer_pointer() == t.data_ptr
+    del t
+    close(narrows.multiply(x, 2), jnp.array([2.0, 4.0, 6.0]))
 
 
 def test_arrays_of_jax_are_never_written(cpus):

@@ -104,6 +104,31 @@ def test_torch_sees_dynamic_sizes_through_the_rule(scale_plugin):
     assert counter.frame_count == 1
 
 
+def test_torch_exports_it(scale_plugin, tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):
+        def forward(self, x, a):
+            return scale_plugin.affine(scale_plugin.scale(x, factor=3.0), a) + 1
+
+    x, a = torch.rand(3, 4), torch.rand(3, 4)
+    rows = torch.export.Dim.AUTO
+    program = torch.export.export(Model(), (x, a), dynamic_shapes={"x": {0: rows}, "a": {0: rows}})
+    assert "narrows.test_affine_1" in str(program.graph) and "narrows.test_scale_1" in str(program.graph)
+    torch.export.save(program, tmp_path / "model.pt2")
+    again = torch.export.load(tmp_path / "model.pt2").module()
+    x, a = torch.rand(7, 4), torch.rand(7, 4)
+    torch.testing.assert_close(again(x, a), 3 * x * a + 1)
+
+
+def test_inductor_compiles_around_it(scale_plugin):
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    x, a, b = map(torch.from_numpy, arrays("float64"))
+    compiled = torch.compile(lambda x, a, b: torch.sin(scale_plugin.affine(torch.exp(x), a, b)), fullgraph=True)
+    torch.testing.assert_close(compiled(x, a, b), torch.sin(a * torch.exp(x) + b))
+
+
 def test_jax(minimal_plugin, scale_plugin):
     jax = pytest.importorskip("jax")
     import jax.numpy as jnp

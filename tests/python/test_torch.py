@@ -138,11 +138,46 @@ def test_what_was_saved_may_not_change():
 # ---- the gate: every case in which a call must not bypass the dispatcher ----
 
 
+needs_exchange = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this torch has no exchange API: every call takes the detour"
+)
+
+
+@needs_exchange
+def test_plain_calls_go_straight_to_the_library(monkeypatch):
+    def refuse(op, *_):
+        raise AssertionError(f"{op.op} was sent to Python")
+
+    monkeypatch.setattr(narrows.torch, "_call", refuse)
+    monkeypatch.setattr(narrows.torch, "_eager", refuse)
+    t, out, g = torch.ones(4), torch.empty(4), torch.ones(4, requires_grad=True)
+    straight = {
+        "allocated": lambda: narrows.add(t, t),
+        "out": lambda: narrows.add(t, t, out=out),
+        "a number": lambda: narrows.add(t, 1, out=out),
+        "strided": lambda: narrows.add(torch.ones(4, 3)[:, 1], t),
+        "bound": lambda: narrows.op("elementwise", function="add")(t, t),
+        "detached": lambda: narrows.add(g.detach(), t),
+        "a parameter without gradient": lambda: torch.no_grad()(narrows.add)(torch.nn.Parameter(t), t),
+    }
+    for name, call in straight.items():
+        torch.testing.assert_close(call(), t + t, msg=name)
+    cell = [torch.zeros(s) for s in ((1, 3), (6, 5), (6,), (1, 2), (1, 2))]
+    assert not narrows.lltm(*cell)[0].any() and narrows.conv1d(t, t).item() == 4
+    for call in (lambda: narrows.add(g, t), lambda: narrows.add(torch._neg_view(t), 1)):  # and the others do not
+        with pytest.raises(AssertionError, match="elementwise was sent to Python"):
+            call()
+
+
 def test_lazily_negated_and_conjugated_views():
     z = torch.complex(torch.ones(2), torch.ones(2) * 3)
     assert z.conj().imag.is_neg()
     torch.testing.assert_close(narrows.add(z.conj().imag, 1), torch.full((2,), -2.0))
     torch.testing.assert_close(narrows.add(z.conj().imag[0], 1), torch.tensor(-2.0))
+    dense = z.conj().imag.as_strided((2,), (1,))
+    assert dense.is_neg() and dense.is_contiguous()
+    torch.testing.assert_close(narrows.add(dense, 1), dense + 1)
+    torch.testing.assert_close(narrows.add(torch._neg_view(torch.arange(3)), 1), torch.tensor([1, 0, -1]))
     dense = torch._neg_view(torch.ones(3, 2))
     assert dense.is_neg() and dense.is_contiguous()
     torch.testing.assert_close(narrows.add(dense, 1), torch.zeros(3, 2))
@@ -213,11 +248,12 @@ def test_tensors_that_are_not_strided(kind, device):
             "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
             "mkldnn": x.to_mkldnn,
         }[kind]()
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        narrows.add(other, 1)
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        narrows.add(x, other)
-    with pytest.raises((NotImplementedError, RuntimeError, ValueError)):
+    name = {"sparse": "Sparse", "nested": "NestedTensor", "quantised": "Quantized", "mkldnn": "Mkldnn"}[kind]
+    for arguments in ((other, 1), (x, other)):
+        with pytest.raises(NotImplementedError, match=rf"'narrows::elementwise' with arguments from the '{name}\w+' backend"):
+            narrows.add(*arguments)
+    name = {"sparse": "torch.sparse_coo", "mkldnn": "torch._mkldnn"}.get(kind, kind)
+    with pytest.raises(NotImplementedError, match=f"out is a tensor that is {name}; expected a strided one"):
         narrows.add(x, x, out=other)
 
 
@@ -340,6 +376,38 @@ def test_vmap():
     torch.testing.assert_close(torch.vmap(lambda a: ops(a, b, function="mul"))(a), a * b)
 
 
+def cells(*batch, dtype=torch.float32):
+    """Inputs of lltm: for each of a batch an input and a state of its own, the parameters shared."""
+    shapes = (*batch, 2, 3), (12, 7), (12,), (*batch, 2, 4), (*batch, 2, 4)
+    return [torch.randn(*s, dtype=dtype) for s in shapes]
+
+
+@pytest.mark.parametrize("call", ["narrows", "torch.ops"])
+def test_vmap_of_several_outputs(call):
+    lltm = narrows.lltm if call == "narrows" else torch.ops.narrows.lltm
+    inputs, in_dims = cells(5), (0, None, None, 0, 0)
+    one_by_one = [narrows.lltm(inputs[0][i], inputs[1], inputs[2], inputs[3][i], inputs[4][i]) for i in range(5)]
+    results = torch.vmap(lltm, in_dims=in_dims)(*inputs)
+    for j in range(2):
+        torch.testing.assert_close(results[j], torch.stack([r[j] for r in one_by_one]))
+    loss = lambda *a: sum((y * y).sum() for y in lltm(*a)[:2])  # noqa: E731
+    gradients = torch.vmap(torch.func.grad(loss, argnums=(0, 1, 4)), in_dims=in_dims)(*inputs)
+    for i in (0, 4):
+        alone = torch.func.grad(loss, argnums=(0, 1, 4))(inputs[0][i], inputs[1], inputs[2], inputs[3][i], inputs[4][i])
+        torch.testing.assert_close(tuple(g[i] for g in gradients), alone, rtol=1e-5, atol=1e-5)
+
+
+def test_vmap_over_no_elements():
+    x, w = torch.ones(0, 2, 3, 9), torch.ones(4, 3, 3)
+    assert torch.vmap(narrows.exp)(x).shape == x.shape
+    assert torch.vmap(narrows.conv1d, in_dims=(0, None))(x, w).shape == (0, 2, 4, 7)
+    assert torch.vmap(narrows.conv1d, in_dims=(1, None))(x.movedim(0, 1).double(), w.double()).dtype == torch.float64
+    h, c = torch.vmap(narrows.lltm, in_dims=(0, None, None, 0, 0))(*cells(0))
+    assert h.shape == c.shape == (0, 2, 4)
+    gradients = torch.func.grad(lambda w: torch.vmap(narrows.conv1d, in_dims=(0, None))(x, w).sum())(w)
+    torch.testing.assert_close(gradients, torch.zeros_like(w))
+
+
 @pytest.mark.parametrize("call", ["narrows", "torch.ops"])
 def test_transforms_compose(call):
     ops = torch.ops.narrows.elementwise
@@ -429,6 +497,21 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.narrows.lltm.default, tuple(lltm))
 
 
+def test_opcheck_of_the_backward_ops():
+    x, w, b = torch.rand(2, 3, 8), torch.rand(4, 3, 3), torch.rand(4)
+    for wanted in (-1, 0b101, 0b010):
+        torch.library.opcheck(torch.ops.narrows.conv1d_backward.default, (torch.rand(2, 4, 6), x, w, b), {"wanted": wanted})
+        arguments = (torch.rand(2, 3, 8), x, torch.rand(3, 8))
+        torch.library.opcheck(torch.ops.narrows.elementwise_backward.default, arguments, {"function": "mul", "wanted": wanted & 3})
+    cell = cells()
+    outputs = torch.ops.narrows.lltm(*cell)
+    op = torch.ops.narrows.lltm_backward.default
+    count = len([a for a in op._schema.arguments if not a.kwarg_only])
+    arguments = [*(torch.rand_like(y) for y in outputs[:2]), *cell, *outputs]
+    assert len(arguments) == count
+    torch.library.opcheck(op, tuple(arguments), {"wanted": 0b11111})
+
+
 def test_export():
     class Model(torch.nn.Module):
         def __init__(self):
@@ -454,6 +537,51 @@ def test_autocast(device):
     assert g.dtype == torch.float32
     with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16):
         assert narrows.conv1d(x, w).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_autocast_of_the_cell(mode, device):
+    torch._dynamo.reset()
+    cell, inputs = narrows.torch.LLTM(3, 4), cells()
+
+    def step(x, h, c):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            h, c = cell(x, (h, c))
+            return h, narrows.add(c, 1), narrows.add(x, 1)
+
+    f = torch.compile(step, fullgraph=True, backend="aot_eager") if mode == "compiled" else step
+    results = f(inputs[0], *inputs[3:])
+    assert [y.dtype for y in results] == [torch.bfloat16, torch.bfloat16, torch.float32]
+    h, c = narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])
+    torch.testing.assert_close(results[:2], (h.bfloat16(), (c + 1).bfloat16()), rtol=0.05, atol=0.05)
+    (results[0].float().sum() + results[1].float().sum()).backward()
+    (h.sum() + c.sum()).backward(inputs=[cell.weights])  # adds to what autocast's backward gave
+    assert cell.weights.grad.dtype == torch.float32
+    reference = torch.autograd.grad(
+        sum(y.sum() for y in narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])), cell.weights
+    )[0]
+    torch.testing.assert_close(cell.weights.grad, 2 * reference, rtol=0.05, atol=0.1)
+
+
+def test_a_scaled_loss_trains(device):
+    """torch.amp's GradScaler: the gradients are scaled back, and a step with an infinite one is left out."""
+    cell, inputs = narrows.torch.LLTM(3, 4), cells()
+    optimiser, scaler = torch.optim.SGD(cell.parameters(), lr=0.5), torch.amp.GradScaler(device, init_scale=2.0**10)
+    losses = []
+    for i in range(8):
+        optimiser.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            h, _ = cell(inputs[0], (inputs[3], inputs[4]))
+        loss = (h.float() ** 2).mean() * (torch.inf if i == 4 else 1)
+        before = cell.weights.detach().clone()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimiser)
+        assert i == 4 or cell.weights.grad.abs().max() < 10
+        scaler.step(optimiser)
+        scaler.update()
+        assert torch.equal(before, cell.weights) == (i == 4)
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] and scaler.get_scale() == 2.0**9
 
 
 def test_symbolic_rules_agree_with_the_library():
@@ -544,6 +672,38 @@ def test_conv1d_module_is_a_drop_in():
             torch.testing.assert_close(ours(x), theirs(x))
     double_precision = narrows.torch.Conv1d(4, 6, 3).double()
     assert double_precision(torch.randn(1, 4, 8, dtype=torch.float64)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("make", [lambda **k: narrows.torch.Conv1d(3, 4, 2, **k), lambda **k: narrows.torch.LLTM(3, 4, **k)])
+def test_modules_move(make, device):
+    """Devices and dtypes at construction and later, and the way from meta tensors to real ones by a state dict."""
+    module = make(dtype=torch.float64)
+    assert {(p.dtype, p.device.type) for p in module.parameters()} == {(torch.float64, device)}
+    for move, dtype in (
+        (lambda: module.to(torch.bfloat16), torch.bfloat16),
+        (module.half, torch.float16),
+        (module.float, torch.float32),
+    ):
+        assert move() is module and {p.dtype for p in module.parameters()} == {dtype}
+        x, state = torch.randn(2, 3, dtype=dtype), torch.randn(2, 4, dtype=dtype)
+        results = module(x, (state, state)) if isinstance(module, narrows.torch.LLTM) else (module(x[..., None].expand(2, 3, 5)),)
+        assert {y.dtype for y in results} == {dtype}
+    meta = make(device="meta", dtype=torch.float32)
+    assert all(p.is_meta for p in meta.parameters())
+    with torch.device("meta"):
+        assert all(p.is_meta for p in make().parameters())
+        x, h = torch.randn(2, 3), torch.randn(2, 4)
+        y = meta(x, (h, h))[0] if isinstance(meta, narrows.torch.LLTM) else meta(torch.randn(2, 3, 5))
+        assert y.is_meta and y.shape == ((2, 4) if isinstance(meta, narrows.torch.LLTM) else (2, 4, 4))
+    with torch.no_grad():
+        real = meta.to_empty(device=device)
+        real.load_state_dict(module.state_dict())
+    for name, parameter in module.state_dict().items():
+        assert torch.equal(real.state_dict()[name], parameter)
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        real.load_state_dict({**module.state_dict(), "other": torch.ones(1)})
+    pinned = make(device="cpu")
+    assert {p.device.type for p in pinned.parameters()} == {"cpu"}
 
 
 def test_lltm_module_learns():

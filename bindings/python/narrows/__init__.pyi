@@ -1,17 +1,115 @@
 """Types of what narrows/__init__.py holds; tests/python/test_functions.py compares the names."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, final, overload
+
+from typing_extensions import disjoint_base
 
 from narrows import _narrows as _narrows
 from narrows import jax as jax
 from narrows import torch as torch
+from narrows._ops import ops as ops
 
 _Array = TypeVar("_Array")  # of torch, JAX, CuPy, NumPy, narrows.Tensor, or any producer of DLPack
 
 __version__: str
+__all__ = [
+    "Device",
+    "Op",
+    "Stream",
+    "Tensor",
+    "conv1d",
+    "devices",
+    "empty",
+    "from_dlpack",
+    "get_include",
+    "info",
+    "lltm",
+    "load",
+    "op",
+    "ops",
+    "build",
+    "load_inline",
+    "bench",
+    "negative",
+    "abs",
+    "sign",
+    "square",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "relu",
+    "elu",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "softplus",
+    "erf",
+    "erfc",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "reciprocal",
+    "logical_not",
+    "bitwise_invert",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "pow",
+    "atan2",
+    "hypot",
+    "maximum",
+    "minimum",
+    "fmod",
+    "remainder",
+    "copysign",
+    "logaddexp",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "fma",
+    "where",
+    "clip",
+    "astype",
+]
 
 class Device:
     id: int
@@ -26,7 +124,9 @@ class Stream:
     def __init__(self, device: str | Device = "cpu") -> None: ...
     def sync(self) -> None: ...
     def wait(self, other: Stream | int) -> None: ...
+    def __del__(self) -> None: ...
 
+@disjoint_base
 class Tensor:
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -48,8 +148,8 @@ class Tensor:
     def contiguous(self) -> bool: ...
     def to(self, device: str | Device, stream: Stream | int | None = None) -> Tensor: ...
     def numpy(self) -> Any: ...
-    def _copy_from(self, source: Any) -> None: ...
-    def view(self, dtype: Any) -> Tensor: ...
+    def _copy_from(self, source: Any, /) -> None: ...
+    def view(self, dtype: Any, /) -> Tensor: ...
     def __dlpack__(
         self,
         *,
@@ -61,12 +161,13 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
 class Op:
     __name__: str
     __signature__: Any
     _lower_precision: bool
     _operands: int
-    def __init__(self, name: str, **params: Any) -> None: ...
+    def __new__(cls, name: str, **params: Any) -> Op: ...
     def __call__(
         self,
         *inputs: Any,
@@ -108,27 +209,105 @@ class Op:
     @property
     def blob(self) -> bytes: ...
 
+# What a call of a function takes beside its operands. The first operand that is an array says what the result is.
 class _Unary(Protocol):
-    def __call__(self, a: _Array, *, out: _Array | None = None, device: str | Device | None = None) -> _Array: ...
+    def __call__(
+        self,
+        a: _Array,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
 
 class _Elu(Protocol):
     def __call__(
-        self, a: _Array, *, alpha: float = 1.0, out: _Array | None = None, device: str | Device | None = None
+        self,
+        a: _Array,
+        *,
+        alpha: float = 1.0,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
     ) -> _Array: ...
 
 class _Binary(Protocol):
-    def __call__(self, a: Any, b: Any, *, out: Any = None, device: str | Device | None = None) -> Any: ...
+    @overload
+    def __call__(
+        self,
+        a: float,
+        b: _Array,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+    @overload
+    def __call__(
+        self,
+        a: _Array,
+        b: Any,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
 
 class _Ternary(Protocol):
-    def __call__(self, a: Any, b: Any, c: Any, *, out: Any = None, device: str | Device | None = None) -> Any: ...
-
-class _Ops:
-    def __getattr__(self, name: str) -> Any: ...
-    def __getitem__(self, name: str) -> Op: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def __len__(self) -> int: ...
-
-ops: _Ops
+    @overload
+    def __call__(
+        self,
+        a: float,
+        b: float,
+        c: _Array,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+    @overload
+    def __call__(
+        self,
+        a: float,
+        b: _Array,
+        c: Any,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+    @overload
+    def __call__(
+        self,
+        a: _Array,
+        b: Any,
+        c: Any,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
 
 def op(name: str, **params: Any) -> Op: ...
 def load(path: str | PathLike[str]) -> None: ...

@@ -52,6 +52,12 @@ def build(files, name=None, flags=(), verbose=False):
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. ``name``: the file becomes ``narrows_<name>.so``,
     by default named as the first source. ``flags``: more of the compiler's. The compilers are CC, CXX and NVCC of the environment,
     else cc, c++, nvcc. RuntimeError: there is no compiler, or it fails; the message holds its own words.
+
+        >>> import narrows
+        >>> narrows.build("my_op.rs")
+        Traceback (most recent call last):
+        ...
+        ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu
     """
     files = [pathlib.Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     unknown = [f for f in files if f.suffix not in _SUFFIXES]
@@ -82,13 +88,24 @@ def build(files, name=None, flags=(), verbose=False):
 
 
 def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
-    """Compiles a plugin from source text, loads it, and returns its ops by their short names.
+    '''Compiles a plugin from source text, loads it, and returns its ops by their short names.
 
     ``cpp_sources`` and ``cuda_sources``: a text or several; together they are one plugin, of which one text holds
     ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Errors: those of :func:`build` and ``narrows.load``.
 
-        op = narrows.load_inline("mine", source).scale      # the op mine.scale/1
-    """
+        >>> import numpy, narrows
+        >>> source = """
+        ... #include <narrows/plugin.hpp>
+        ... void twice(const narrows::plugin::Launch& call) {
+        ...   const float* x = call.input<float>(0);
+        ...   float* y = call.output<float>(0);
+        ...   call.parallel_for(call.size(0), [=](int64_t i) { y[i] = 2 * x[i]; });
+        ... }
+        ... NARROWS_PLUGIN("mine", {.name = "mine.twice/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = twice})
+        ... """
+        >>> narrows.load_inline("mine", source).twice(numpy.ones(3, "float32"))
+        array([2., 2., 2.], dtype=float32)
+    '''
     if not name.isidentifier():
         raise ValueError(f"load_inline: name = {name!r}; expected an identifier")
     texts = [(".cpp", t) for t in ([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources) if t]

@@ -17,9 +17,20 @@ _NAMES = {number: name for name, number in _TYPES.items()}
 
 
 class Device:
-    """A device: ``narrows.Device("cuda:1")``, ``narrows.Device("cuda", 1)``, or DLPack's numbers ``narrows.Device(2, 1)``."""
+    """A device: ``narrows.Device("cuda:1")``, ``narrows.Device("cuda", 1)``, or DLPack's numbers ``narrows.Device(2, 1)``.
+
+    ``type`` and ``id`` are those numbers. Whether it is there is not asked before it is used. ValueError: an unknown name.
+
+        >>> import narrows
+        >>> narrows.Device("cuda:1") == narrows.Device(2, 1)
+        True
+        >>> sorted(narrows.Device("cpu").info)
+        ['arch', 'name', 'total_memory', 'uuid']
+    """
 
     __slots__ = ("id", "type")
+    id: int
+    type: int
 
     def __init__(self, type, id=None):
         if isinstance(type, Device):
@@ -67,7 +78,18 @@ def devices():
 
 
 class Stream:
-    """A stream of a device, made and destroyed here. ``handle`` is the native one; on the CPU it is 0 and all is done at once."""
+    """A stream of a device, made and destroyed here. ``handle`` is the native one; on the CPU it is 0 and all is done at once.
+
+    What was made on it (``narrows.empty(…, stream=s)``, an op's ``stream=s``) keeps it alive. ValueError: an unknown device;
+    RuntimeError: it is not there.
+
+        >>> import numpy, narrows
+        >>> stream = narrows.Stream("cpu")
+        >>> y = narrows.add(numpy.ones(2, "float32"), 1, stream=stream)
+        >>> stream.sync()
+        >>> y
+        array([2., 2.], dtype=float32)
+    """
 
     __slots__ = ("__weakref__", "device", "handle")
 
@@ -94,9 +116,13 @@ class Stream:
 def empty(shape, dtype="float32", device="cpu", stream=None):
     """A contiguous :class:`narrows.Tensor` whose elements are not set.
 
-    >>> import narrows
-    >>> narrows.empty((2, 3), "float16")
-    narrows.Tensor(shape=(2, 3), dtype='float16', device='cpu')
+    ``shape``: extents of 0 or more, at most 16, or one number; ``dtype``: a name, or any framework's object; ``stream``: where
+    it is used first, a :class:`narrows.Stream` or native handle, by default the device's own.
+    Errors: ValueError for a shape, dtype or device that is none; RuntimeError: no backend has the device; MemoryError.
+
+        >>> import narrows
+        >>> narrows.empty((2, 3), "float16")
+        narrows.Tensor(shape=(2, 3), dtype='float16', device='cpu')
     """
     device = Device(device)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -107,6 +133,7 @@ def from_dlpack(x, device=None, copy=None):
     """A :class:`narrows.Tensor` over the memory of any array with ``__dlpack__``, or a copy on another device.
 
     ``copy``: True: always; None: only where the device asks for it; False: never (BufferError where it would be needed).
+    TypeError: no ``__dlpack__``; ValueError, NotImplementedError: what it exports is malformed, or of a dtype or device that is not known.
 
         >>> import numpy, narrows
         >>> narrows.from_dlpack(numpy.float32([1, 2])).numpy()

@@ -162,11 +162,12 @@ _TABLE = {
 }
 NAMES = (*_TABLE, "astype")
 
-_DOC = """{name}({operands}{extra}, *, out=None, device=None) -> {result}
+_DOC = """{name}({operands}, *, {extra}out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False) -> array
 
 {what}, element by element; NumPy's broadcasting.
 
 Dtypes: {dtypes}; operands share one{numbers}. {outcome}
+``out``, ``device``, ``stream``, ``backend``, ``kernel`` and ``deterministic`` are those of :func:`narrows.op`.
 Errors: ValueError for other dtypes, for shapes that do not broadcast and for a read-only ``out``; TypeError for what is no array.
 
     >>> import numpy, narrows
@@ -188,8 +189,7 @@ def make(name):
     op.__doc__ = _DOC.format(
         name=name,
         operands=", ".join(names),
-        extra=", alpha=1.0" if name == "elu" else "",
-        result="array",
+        extra="alpha=1.0, " if name == "elu" else "",
         what=what[0].upper() + what[1:],
         dtypes=_DTYPES[kinds],
         numbers="" if operands == 1 else "; any but one may be a number",
@@ -200,13 +200,16 @@ def make(name):
     keyword, both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(n, both) for n in names]
     parameters += [inspect.Parameter("alpha", keyword, default=1.0)] if name == "elu" else []
-    parameters += [inspect.Parameter(n, keyword, default=None) for n in ("out", "device")]
+    parameters += [inspect.Parameter(n, keyword, default=None) for n in ("out", "device", "stream", "backend", "kernel")]
+    parameters.append(inspect.Parameter("deterministic", keyword, default=False))
     op.__signature__ = inspect.Signature(parameters)
     return _ops.remember(op)
 
 
 def astype(x, dtype, *, out=None, device=None):
     """x in another dtype, named or as any framework's object: a float to an integer truncates and saturates, NaN gives 0.
+
+    The result has x's shape and framework. ValueError: no dtype by that name, or ``out`` does not fit; TypeError: x is no array.
 
     >>> import numpy, narrows
     >>> narrows.astype(numpy.float32([1.5, -300]), "int8")

@@ -8,6 +8,7 @@ arrays: wrap it in ``jax.shard_map``.
 import ast
 import functools
 import inspect
+from typing import Any
 
 import jax
 from jax.custom_batching import custom_vmap
@@ -25,6 +26,19 @@ _BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "
 def may_be_split(op):
     """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
     return (op.op in _EVERY or op.op in _BATCH) and _HAS_RULES and jax.device_count() > 1
+
+
+def varying(x):
+    """The axes of a jax.shard_map along which x differs from device to device, where this JAX's types say so."""
+    aval = jax.typeof(x) if hasattr(jax, "typeof") else None
+    kind = getattr(aval, "manual_axis_type", None)
+    return frozenset(getattr(aval, "vma", None) or getattr(kind, "varying", None) or ())
+
+
+def vary(arrays, axes):
+    """The arrays as ones that differ along these axes. The gradient of one that did not is summed over them."""
+    cast: Any = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else getattr(jax.lax, "pvary", None)
+    return tuple(cast(a, tuple(sorted(axes - varying(a)))) if axes - varying(a) else a for a in arrays)
 
 
 def split(call, run, arrays):
@@ -121,7 +135,7 @@ def with_batches(call, run, again):
         batched = list(batched)
         if call.op.flags & 2:
             rank = max(a.ndim - b for a, b in zip(arrays, batched, strict=True))
-            shapes = [spec.shape for _, spec in call.outputs([a[0] if b else a for a, b in zip(arrays, batched, strict=True)])]
+            shapes = [spec.shape for _, spec in call.outputs([_example(a, b) for a, b in zip(arrays, batched, strict=True)])]
             outputs = again(*(_leading(a, b, size, rank) for a, b in zip(arrays, batched, strict=True)))
             outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
         else:
@@ -131,6 +145,10 @@ def with_batches(call, run, again):
         return outputs, (True,) * len(outputs)
 
     return wrapped
+
+
+def _example(a, batched):
+    return jax.ShapeDtypeStruct(a.shape[1:], a.dtype) if batched else a
 
 
 def _leading(a, batched, size, rank):

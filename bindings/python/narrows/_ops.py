@@ -1,8 +1,15 @@
 """Ops by name, plugins, and what is there."""
 
+from __future__ import annotations
+
 import os
 
 from narrows import _narrows
+
+TYPE_CHECKING = False  # typing's own is True for type checkers alone too, but importing typing takes as long as all of narrows
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 _known: dict = {}  # an op is made once, so that a compiler may remember its identity
 _named: list = []  # those with a name of their own: narrows.add
@@ -70,15 +77,15 @@ def _newest(name):
 class _Namespace:
     """The ops ``prefix.*``. What was asked for is kept as an attribute, until a plugin is loaded."""
 
-    def __init__(self, prefix=""):
+    def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         full = self._prefix + name
         if any(n.startswith(full + ".") for n in names()):
-            found = _namespaces.setdefault(full, _Namespace(full + "."))
+            found: Any = _namespaces.setdefault(full, _Namespace(full + "."))
         else:
             try:
                 found = op(full)
@@ -87,7 +94,7 @@ class _Namespace:
         setattr(self, name, found)
         return found
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
         return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
 
@@ -96,18 +103,27 @@ class _Namespace:
 
 
 class _Ops(_Namespace):
-    """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``."""
+    """Every op: ``narrows.ops.conv1d``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``.
 
-    def __getitem__(self, name):
+    AttributeError or KeyError: no such op.
+
+        >>> import narrows
+        >>> narrows.ops["lltm"] is narrows.ops.lltm
+        True
+        >>> "conv1d" in narrows.ops, len(narrows.ops) > 5
+        (True, True)
+    """
+
+    def __getitem__(self, name: str) -> _narrows.Op:
         try:
             return op(name)
         except (ValueError, NotImplementedError) as error:
             raise KeyError(str(error)) from None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(names())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(names())
 
 
@@ -129,6 +145,12 @@ def load(path):
     """Loads a plugin ahead of those present; its ops are in ``narrows.ops``.
 
     ValueError or NotImplementedError: the file was refused; RuntimeError: a library that it needs is missing.
+
+        >>> import narrows
+        >>> narrows.load("/no/such/plugin.so")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: /no/such/plugin.so: ...
     """
     _narrows.load(os.path.realpath(path))
     for space in [ops, *_namespaces.values()]:
@@ -179,5 +201,10 @@ def info():
 
 
 def get_include():
-    """The folder of the C headers: a plugin is compiled with ``-I`` and this."""
+    """The folder of the C headers: a plugin is compiled with ``-I`` and this.
+
+    >>> import os, narrows
+    >>> sorted(os.listdir(os.path.join(narrows.get_include(), "narrows")))
+    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'vulkan.h']
+    """
     return os.path.join(os.path.dirname(__file__), "include")

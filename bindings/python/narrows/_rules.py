@@ -84,7 +84,7 @@ def _fits(inputs, shapes):
 
 def _bind(inputs, shapes, fields):
     """The names of the dimensions: those of inputs that must be there first."""
-    names = {}
+    names: dict = {}
     for wanted in (False, True):
         for (dims, optional), shape in zip(inputs or [], shapes, strict=False):
             if shape is None or dims is None or optional != wanted:

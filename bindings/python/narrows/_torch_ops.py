@@ -83,7 +83,7 @@ class _Registered:
         device = next(x.device for x in inputs if x is not None)
         specs = specs_of(op, inputs)
         mask = _mask(wanted, len(specs))
-        outputs = []
+        outputs: list[Any] = []
         for j, spec in enumerate(specs):
             if spec is None or not mask >> j & 1:
                 outputs.append(None)
@@ -278,7 +278,14 @@ def _batched(reg, size, in_dims, inputs, params):
 
 def _one_by_one(reg, size, in_dims, inputs, params):
     if size == 0:
-        raise NotImplementedError(f"{reg.op.op}: vmap over an axis of 0 elements")
+        specs = _single_shapes(reg, size, in_dims, inputs, params)
+        mask = _mask(params.get("wanted", -1), len(specs))
+        like = next(x for x in inputs if x is not None)
+        outputs = [
+            like.new_empty(0, *s[1], dtype=getattr(torch, s[0])) for j, s in enumerate(specs) if s is not None and mask >> j & 1
+        ]
+        result = reg.as_returned(tuple(outputs))
+        return result, 0 if isinstance(result, torch.Tensor) else type(result)(0 for _ in result)
     results = [
         reg.call(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)), **params) for i in range(size)
     ]

@@ -35,7 +35,7 @@ class _Finder:
             for function in functions:
                 function()
 
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

@@ -6,6 +6,8 @@ Nothing is read in Python: XLA hands the buffers to the handler, on its stream, 
 
 import functools
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -104,6 +106,11 @@ def _equal_ranks(arrays):
 
 def _on_devices(call, aliases, *arrays):
     """Split over the devices where the arrays are and the op may be, else on whole arrays."""
+    axes = frozenset().union(*map(_jax_sharding.varying, arrays))
+    return _jax_sharding.vary(_placed(call, aliases, *arrays), axes)
+
+
+def _placed(call, aliases, *arrays):
     if aliases or not _jax_sharding.may_be_split(call.op):
         return _on_platform(call, aliases, *arrays)
     run = functools.partial(_on_platform, call, ())
@@ -186,7 +193,11 @@ def _jitted(call, aliases, donated):
         function = functools.partial(_differentiable, call)
     else:
         function = functools.partial(_on_devices, call, aliases)
-    return jax.jit(function, donate_argnums=donated)
+
+    def run(*arrays):  # under shard_map, where some may differ from device to device and some not, all are taken to differ
+        return function(*_jax_sharding.vary(arrays, frozenset().union(*map(_jax_sharding.varying, arrays))))
+
+    return jax.jit(run, donate_argnums=donated)
 
 
 def _run(op, inputs, donate=()):
@@ -247,7 +258,7 @@ def _call(op, inputs, out, device):
     return jax.block_until_ready(result) if foreign else result
 
 
-def call(op, *inputs, donate=(), **params):
+def call(op: "str | _narrows.Op", *inputs: Any, donate: Sequence[int] = (), **params: Any) -> Any:
     """The op of that name, or an Op, on JAX's arrays; ``donate``: indices of inputs whose memory the outputs may take.
 
     >>> import jax.numpy as jnp, narrows.jax

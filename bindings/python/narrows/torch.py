@@ -28,8 +28,9 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
         elif x is not None and not isinstance(x, torch.Tensor):
             x = torch.from_dlpack(x)
         tensors.append(x)
-    if op._lower_precision and torch.is_autocast_enabled(first.device.type):
-        dtype = torch.get_autocast_dtype(first.device.type)
+    kind = first.device.type  # "meta" has no autocast
+    if op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
         tensors = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in tensors]
     if not any(map(_is_number, tensors)):
         return tensors, {}
@@ -139,6 +140,10 @@ def _into(op, inputs, out, needs_grad):
     outs: Any = out if isinstance(out, (tuple, list)) else (out,)
     if needs_grad or any(o is not None and o.requires_grad and torch.is_grad_enabled() for o in outs):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
+    for o in outs:
+        if isinstance(o, torch.Tensor) and (o.layout != torch.strided or o.is_nested or o.is_quantized):
+            kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
+            raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
     result: Any = _call(op, inputs, None, None)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
@@ -192,7 +197,7 @@ class Conv1d(torch.nn.Conv1d):
         torch.Size([1, 4, 8])
     """
 
-    def _conv_forward(self, input, weight, bias):
+    def _conv_forward(self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         by_name = isinstance(self.padding, str)  # then its numbers, (left, right), were found when the module was made
         padding: Any = tuple(self._reversed_padding_repeated_twice) if by_name else self.padding[0]
         if self.padding_mode != "zeros":
@@ -204,13 +209,22 @@ class Conv1d(torch.nn.Conv1d):
 class LLTM(torch.nn.Module):
     """The recurrent cell of PyTorch's C++ extension tutorial: forward(input, (old_h, old_cell)) -> (new_h, new_cell).
 
+    Shapes, with F input_features and S state_size: input (B, F), old_h, old_cell, new_h, new_cell (B, S); the parameters are
+    weights (3S, F + S) and bias (1, 3S), of ``dtype`` on ``device``, by default torch's. Dtypes and errors: those of narrows.lltm.
+
     >>> import torch, narrows.torch
     >>> h = torch.zeros(2, 5)
     >>> narrows.torch.LLTM(3, 5)(torch.zeros(2, 3), (h, h))[0].shape
     torch.Size([2, 5])
     """
 
-    def __init__(self, input_features, state_size, device=None, dtype=None):
+    def __init__(
+        self,
+        input_features: int,
+        state_size: int,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.input_features, self.state_size = input_features, state_size
         shape = 3 * state_size, input_features + state_size
@@ -218,17 +232,17 @@ class LLTM(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(state_size), as in the tutorial."""
         bound = 1 / math.sqrt(self.state_size) if self.state_size else 0.0
         for parameter in self.parameters():
             torch.nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, input, state):
+    def forward(self, input: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """One step."""
         old_h, old_cell = state
         return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """As torch's own modules show theirs."""
         return f"{self.input_features}, {self.state_size}"

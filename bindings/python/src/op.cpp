@@ -238,7 +238,7 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef methods[] = {{"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)),
-                          METH_VARARGS | METH_KEYWORDS, "bind(**params)\n--\n\nThe same op with these values of its parameters."},
+                          METH_VARARGS | METH_KEYWORDS, "bind($self, /, **params)\n--\n\nThe same op with these values of its parameters."},
                          {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
                          {"_run", op_run, METH_VARARGS, nullptr},
                          {"_infer", op_infer, METH_VARARGS, nullptr},

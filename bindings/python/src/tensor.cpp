@@ -294,10 +294,12 @@ PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
 }
 
 // to(device, stream=None) and numpy() are Python.
-PyObject* tensor_to(PyObject* self, PyObject* arguments) {
+PyObject* tensor_to(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* const names[] = {"device", "stream", nullptr};
   const Ref function(import_attribute("narrows._device", "to"));
   PyObject *device = nullptr, *stream = Py_None;
-  if (!function || !PyArg_ParseTuple(arguments, "O|O", &device, &stream)) return nullptr;
+  if (!function || !PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:to", const_cast<char**>(names), &device, &stream))
+    return nullptr;
   return PyObject_CallFunctionObjArgs(function.get(), self, device, stream, nullptr);
 }
 PyObject* tensor_numpy(PyObject* self, PyObject*) {
@@ -323,24 +325,69 @@ PyGetSetDef getset[] = {{"shape", get_shape, nullptr, "Extents, a tuple of int."
                         {"read_only", get_read_only, nullptr, "Whether it may not be an output.", nullptr},
                         {"contiguous", get_contiguous, nullptr, "Whether it is C-contiguous.", nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
+constexpr const char* kTensorDoc =
+    R"(A tensor of any device: what narrows.empty and narrows.from_dlpack give, and ops of it.
+
+It exports itself by DLPack and, on the CPU, as a buffer; its memory lives as long as what was exported.
+TypeError: it is called; narrows.empty makes one.
+
+    >>> import numpy, narrows
+    >>> t = narrows.from_dlpack(numpy.ones((2, 3), "float32"))
+    >>> t.shape, t.strides, t.dtype, t.device, t.nbytes
+    ((2, 3), (3, 1), 'float32', narrows.Device('cpu'), 24)
+    >>> numpy.from_dlpack(narrows.add(t, 1)).sum()
+    np.float32(12.0)
+)";
+constexpr const char* kToDoc =
+    R"(to($self, /, device, stream=None)
+--
+
+A contiguous copy on a device, made on that stream of it (narrows.Stream or a native handle); else on its default one.
+
+ValueError: no such device; RuntimeError: it is not there; MemoryError.
+
+    >>> import narrows
+    >>> narrows.empty((3,)).to("cpu")
+    narrows.Tensor(shape=(3,), dtype='float32', device='cpu')
+)";
+constexpr const char* kNumpyDoc =
+    R"(numpy($self, /)
+--
+
+A NumPy array over a CPU tensor's memory, else of a copy. bfloat16 needs the package ml_dtypes.
+
+    >>> import narrows
+    >>> narrows.empty((0, 3), "int8").numpy()
+    array([], shape=(0, 3), dtype=int8)
+)";
+constexpr const char* kViewDoc =
+    R"(view($self, dtype, /)
+--
+
+The same memory in a dtype of the same size. ValueError: of another size, or no dtype.
+
+    >>> import numpy, narrows
+    >>> narrows.from_dlpack(numpy.ones(1, "float32")).view("uint32").numpy()
+    array([1065353216], dtype=uint32)
+)";
+
 PyMethodDef methods[] = {
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_dlpack)), METH_VARARGS | METH_KEYWORDS,
      nullptr},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, nullptr},
     {"_copy_from", tensor_copy_from, METH_O, nullptr},
-    {"to", tensor_to, METH_VARARGS, "to(device, stream=None)\n--\n\nA contiguous copy on a device."},
-    {"numpy", tensor_numpy, METH_NOARGS, "numpy()\n--\n\nA NumPy array over a CPU tensor's memory, else of a copy."},
-    {"view", tensor_view, METH_O, "view(dtype)\n--\n\nThe same memory in a dtype of the same size."},
+    {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_to)), METH_VARARGS | METH_KEYWORDS, kToDoc},
+    {"numpy", tensor_numpy, METH_NOARGS, kNumpyDoc},
+    {"view", tensor_view, METH_O, kViewDoc},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
-    {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
-    {Py_tp_getset, getset},
-    {Py_tp_methods, methods},
-    {Py_tp_doc, const_cast<char*>("A tensor in memory of Narrows' own, on any device; narrows.empty, .from_dlpack.")},
-    {0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+                       {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
+                       {Py_tp_getset, getset},
+                       {Py_tp_methods, methods},
+                       {Py_tp_doc, const_cast<char*>(kTensorDoc)},
+                       {0, nullptr}};
 PyType_Spec spec = {"narrows._narrows.Tensor", sizeof(Tensor), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 

@@ -27,9 +27,9 @@ struct Torch {
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
-  bool (*negated)(void* const* tensor) = nullptr;  // what is_neg calls
-  std::atomic<int> layout = 0;                     // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
-  std::atomic<PyObject*> dtypes[8][5] = {};        // by code and bytes / 2
+  bool (*lazily_negated)(void* const* tensor) = nullptr;
+  std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
+  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -76,10 +76,10 @@ Torch* load() {
   }
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
-    t->negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
     t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
+    t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
@@ -161,18 +161,23 @@ int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t
   return 0;
 }
 
+// Whether the values are others than those in memory: -1 exception set. Strides do not tell: as_strided gives such a view any.
+int is_negated(Torch& t, PyObject* object) {
+  void* const* const tensor = t.lazily_negated == nullptr ? nullptr : direct(t, object);
+  if (tensor != nullptr) return t.lazily_negated(tensor);
+  const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
+  return negative ? negative.get() == Py_True : -1;
+}
+
 int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
     for (int32_t i = 0; i < x.ndim; ++i)
       if (x.shape[i] == 0) return 1;
     return 0;
   }
-  if (x.dtype.code == kDLComplex) return 0;  // which may conjugate lazily too
-  void* const* const tensor = t.negated == nullptr ? nullptr : direct(t, object);
-  if (tensor != nullptr) return !t.negated(tensor);
-  const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
-  if (!negative) return -1;
-  return negative.get() != Py_True;
+  if (x.dtype.code == kDLComplex) return 0;  // may conjugate lazily too
+  const int negated = is_negated(t, object);
+  return negated < 0 ? -1 : 1 - negated;
 }
 
 PyObject* torch_dtype(Torch& t, DLDataType dtype) {

@@ -25,6 +25,7 @@
 #include <exception>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -233,7 +234,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   // Host memory and its one stream, NULL.
   static int32_t alloc(void*, int32_t, uint64_t size, void*, void** data, nw_error* error) {
     *data = nullptr;
-    return size == 0 || posix_memalign(data, 256, size) == 0 ? NW_OK : fail(error, NW_OUT_OF_MEMORY, "no memory");
+    if (size == 0 || posix_memalign(data, 256, size) == 0) return NW_OK;
+    return fail(error, NW_OUT_OF_MEMORY, (std::to_string(size) + " bytes of host memory are not to be had").c_str());
   }
   static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void*, nw_error* error) {
     if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, "copy: expected CPU memory");

@@ -1,0 +1,92 @@
+"""Vulkan through Python, on the first device of that backend (NARROWS_PLUGIN_PATH): memory of our own, copies, streams, export, device=.
+What only computes values is in test_functions.py and test_onnx.py, on every device. Skipped where there is no Vulkan device."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import narrows
+import present
+
+if "vulkan:0" not in present.DEVICES:
+    pytest.skip("the vulkan backend has no device here", allow_module_level=True)
+
+X = np.linspace(-2, 2, 1000, dtype="float32")
+VULKAN = narrows.Device("vulkan")
+
+
+def test_numpy_goes_there_and_comes_back():
+    np.testing.assert_allclose(narrows.exp(X, device="vulkan"), np.exp(X), rtol=1e-5)
+    out = np.empty_like(X)
+    assert narrows.add(X, 2, out=out, device="vulkan") is out
+    np.testing.assert_array_equal(out, X + 2)
+    x, w = np.random.default_rng(0).normal(size=(2, 4, 60)).astype("float32"), np.ones((3, 4, 5), "float32")
+    np.testing.assert_allclose(narrows.conv1d(x, w, device="vulkan"), narrows.conv1d(x, w), rtol=1e-4, atol=1e-4)
+    cell = [
+        np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate(((2, 3), (12, 7), (12,), (2, 4), (2, 4)))
+    ]
+    for ours, expected in zip(narrows.lltm(*cell, device="vulkan"), narrows.lltm(*cell), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_tensors_stay_there():
+    t = narrows.from_dlpack(X, "vulkan")
+    y = narrows.multiply(narrows.add(t, 1), t)
+    assert type(y) is narrows.Tensor and y.device == VULKAN and y.dtype == "float32"
+    np.testing.assert_allclose(y.numpy(), (X + 1) * X, rtol=1e-6)
+    assert y.to("cpu").device == narrows.Device("cpu") and y.to("vulkan").device == VULKAN
+    out = narrows.empty(X.shape, device="vulkan")
+    assert narrows.add(t, t, out=out) is out
+    np.testing.assert_array_equal(out.numpy(), X + X)
+    halves = narrows.from_dlpack(X.astype("float16"), "vulkan")
+    np.testing.assert_array_equal(narrows.astype(halves, "float32").numpy(), X.astype("float16").astype("float32"))
+
+
+def test_several_devices_in_one_call_are_refused():
+    t = narrows.from_dlpack(X, "vulkan")
+    for arguments in ((t, X), (X, t), (t, narrows.from_dlpack(X))):
+        with pytest.raises((ValueError, RuntimeError), match="device"):
+            narrows.add(*arguments)
+    with pytest.raises((ValueError, RuntimeError), match="device"):
+        narrows.add(t, 1, out=np.empty_like(X))
+    with pytest.raises((ValueError, RuntimeError), match="ulkan:63 does not exist"):
+        narrows.empty(3, device="vulkan:63")
+
+
+def test_export_says_where_it_is():
+    """No framework reads Vulkan's memory in place; one that asks for the CPU gets a copy, and memory has no host address."""
+    t = narrows.from_dlpack(X, "vulkan")
+    assert t.__dlpack_device__() == (7, 0)
+    with pytest.raises((BufferError, RuntimeError)):
+        np.from_dlpack(t)
+    with pytest.raises(BufferError):
+        memoryview(t)
+    np.testing.assert_array_equal(np.asarray(t.to("cpu")), X)
+    again = narrows.from_dlpack(t)  # the same memory, by DLPack
+    assert again.device == VULKAN and again.data_ptr == t.data_ptr
+    del t
+    np.testing.assert_array_equal(again.numpy(), X)
+    with pytest.raises(BufferError):
+        narrows.from_dlpack(again, "cpu", copy=False)
+
+
+def test_streams():
+    stream, other = narrows.Stream("vulkan"), narrows.Stream("vulkan:0")
+    assert stream.device == VULKAN and stream.handle != other.handle
+    t = narrows.from_dlpack(X).to("vulkan", stream=stream)
+    for _ in range(20):
+        t = narrows.add(t, 1)
+    assert t.stream == stream.handle
+    other.wait(stream)
+    y = narrows.multiply(t, 2, stream=other)
+    other.sync()
+    np.testing.assert_allclose(y.numpy(), (X + 20) * 2, rtol=1e-5, atol=1e-5)
+    alive = weakref.ref(stream)
+    del stream, y
+    gc.collect()
+    assert alive() is not None  # t was made on it
+    del t
+    gc.collect()
+    assert alive() is None
