@@ -2,8 +2,9 @@
 // lines where the copy engine cannot walk it. Step 5 of a tensor's path.
 #pragma once
 
-#include "conv1d.h"
+#include "conv1d_vectors.h"
 #include "hopper_sm90a.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -29,7 +30,7 @@ __device__ __forceinline__ int tap_at(const PackShape& s, int i) {
 
 template <class T>
 __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
-  allow_next_kernel();
+  take_over();
   __shared__ T tile[32][34];
   const Correlation& c = s.c;
   const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
@@ -66,7 +67,7 @@ struct LineShape {
 // Positions nearer to each other than channels: a thread makes 16 bytes of a row.
 template <class T>
 __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
-  allow_next_kernel();
+  take_over();
   const Correlation& c = s.c;
   const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
   const int row_blocks = (pitch / 8 + kThreads - 1) / kThreads, row = static_cast<int>(blockIdx.x) / row_blocks;
@@ -77,6 +78,14 @@ __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
   x += n * c.in_batch + group * c.in_group + (channel - group * ins) * c.in_channel + s.residue[line] * c.in_position;
   const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
   const int64_t step = c.step * c.in_position;
+  if (step == 1) {  // by vectors, whose elements are then moved to where they belong
+    const int misplaced = static_cast<int>(reinterpret_cast<uintptr_t>(x) / 2 % 8);
+    uint32_t words[8] = {};
+    load_vector(x - misplaced, {misplaced, misplaced + left}, i0, words);
+    if (misplaced != 0) load_vector(x - misplaced, {misplaced, misplaced + left}, i0 + 8, words + 4);
+    shift_down(words, misplaced * 2);
+    return store_16_bytes(copied + int64_t{row} * pitch + i0, {words[0], words[1], words[2], words[3]});
+  }
   const auto* bits = reinterpret_cast<const uint16_t*>(x);
   uint32_t e[8];
 #pragma unroll
@@ -87,7 +96,7 @@ __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
 // Channels nearer: 32 of them and 64 positions by way of shared memory.
 template <class T>
 __global__ void copy_lines(const LineShape s, const T* x, T* copied) {
-  allow_next_kernel();
+  take_over();
   __shared__ T tile[32][65];
   const Correlation& c = s.c;
   const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);

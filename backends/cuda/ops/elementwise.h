@@ -34,6 +34,7 @@ struct VectorArgs {
   char* out;
   int64_t first_whole, num_whole;  // vectors that are there as a whole, and aligned
   int64_t n;                       // flat: elements; rows: 0
+  uint32_t first_plain, num_plain; // flat: blocks of such vectors alone, whose operands lie side by side
   int32_t lead;                    // flat: places of the first vector before the first element
   int32_t dims;                    // rows: dimensions, counted in vectors along the first; 0: flat
   uint32_t units;                  // operands whose elements lie side by side

@@ -4,6 +4,7 @@
 
 #include "bytes.h"
 #include "elementwise.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -145,7 +146,9 @@ template <class F, class Out, int N, class A, class T>
 __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&b)[N], const T (&c)[N], const T (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
+    if constexpr (std::is_same_v<Out, f16> && requires { F::apply_f16(0.f); })
+      out[i] = closed<Out>(F::apply_f16(a[i]));
+    else if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
       out[i] = closed<Out>(F::apply_half(a[i]));
     else if constexpr (F::kArity == 1)
       out[i] = closed<Out>(F::apply(a[i]));
@@ -157,18 +160,24 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
 
 // ---- vector: elements side by side ----
 
+template <class... Types>
+constexpr int kLargest = 0;
+template <class First, class... Rest>
+constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
+                                                                                             : kLargest<Rest...>;
+
 __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { return (__umulhi(n, d.factor) + n) >> d.shift; }
 
 // Bytes from the operands' first vectors to those of a thread.
 template <class F, class Out, class A, class T, int V>
-__device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
-  if (args.dims == 0) {
-    offset[0] = index * static_cast<int64_t>(V * sizeof(A));
+__device__ __forceinline__ void locate_flat(int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
+  offset[0] = index * static_cast<int64_t>(V * sizeof(A));
 #pragma unroll
-    for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
-    offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
-    return;
-  }
+  for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
+  offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
+}
+template <class F>
+__device__ __forceinline__ void locate_row(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
   uint32_t left = static_cast<uint32_t>(index);
 #pragma unroll
   for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
@@ -213,19 +222,34 @@ __device__ __forceinline__ void repeat(C (&x)[V], const VectorArgs& args, int k)
   for (int i = 0; i < V; ++i) x[i] = same;
 }
 
+// Blocks on a multiprocessor that registers have to be saved for, where more registers would leave too few loads on their way: of one
+// operand, and of bytes, which take a register each while they are computed with. A costly function has no loads waiting.
+template <class F, int kBytes>
+constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? 2048 / kVectorThreads : 1;
+
 // A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits
 // for them. The one operand of a function is never repeated.
 template <class F, class Out, class A, class T, int V, int kAccess>
-__global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs args) {
+__global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, T>>)) void vector_kernel(const VectorArgs args) {
+  take_over();
   constexpr int kArity = F::kArity;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
-  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  const int64_t index = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * kVectorThreads + threadIdx.x);
   int64_t offset[kMaxSlots + 1];
-  locate<F, Out, A, T, V>(args, index, offset);
   Raw<A, V> raw_a;
   Raw<T, V> raw_b, raw_c, raw_d;
-  int from = 0, to = V;  // the elements of the vector that there are
-  if (whole && (kArity == 1 || args.repeated == 0)) {
+  bool whole = true, simple = true;  // simple: whole vectors of all operands
+  int from = 0, to = V;              // the elements of the vector that there are
+  if (blockIdx.x - args.first_plain < args.num_plain) {
+    locate_flat<F, Out, A, T, V>(index, offset);
+  } else {
+    whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+    simple = whole && (kArity == 1 || args.repeated == 0);
+    if (args.dims == 0)
+      locate_flat<F, Out, A, T, V>(index, offset);
+    else
+      locate_row<F>(args, index, offset);
+  }
+  if (simple) {
     constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
     raw_a = load_pieces<kFirst, Raw<A, V>>(args.in[0] + offset[0]);
     if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(args.in[1] + offset[1]);
@@ -265,12 +289,6 @@ __global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs
 }
 
 // ---- strided: elements anywhere ----
-
-template <class... Types>
-constexpr int kLargest = 0;
-template <class First, class... Rest>
-constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
-                                                                                             : kLargest<Rest...>;
 
 // A square of a slot that lies along dimension 1, read along it.
 template <class S, int kTile>

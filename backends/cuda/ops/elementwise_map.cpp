@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <functional>
 
+#include "overlap.h"
+
 namespace narrows::gpu {
 
 // ---- tables ----
@@ -81,6 +83,7 @@ int alignment(uint64_t address) { return largest_power(address | 16); }        /
 
 void Map::read(const MapRequest& r) {
   kernels_ = r.kernels;
+  generation_ = r.instance.device(r.sig).generation;
   num_slots_ = r.kernels.slots;
   num_inputs_ = r.sig.num_inputs;
   const nw_tensor_sig* tensors[kMaxSlots + 1];
@@ -362,7 +365,11 @@ void Map::launch_flat(const nw_call& call) const {
   const int64_t places = args.n + args.lead;
   args.first_whole = args.lead != 0;
   args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
-  launch_kernel(kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0, stream_of(call), args);
+  args.first_plain = static_cast<uint32_t>(args.first_whole);
+  if (args.repeated == 0 && args.num_whole > 0)
+    args.num_plain = static_cast<uint32_t>(std::max<int64_t>((args.first_whole + args.num_whole) / kVectorThreads - args.first_whole, 0));
+  launch_overlapping(generation_, kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0,
+                     stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {
@@ -379,7 +386,7 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_kernel(kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_overlapping(generation_, kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;

@@ -94,8 +94,10 @@ inline constexpr int kTileOf = (kColumns + kHalo) * kSlice * 2;  // bytes
 
 // Lane i of ldmatrix.x4 addresses channel i: row i % 8 of matrix i / 8. ".trans" gives each lane what it then stores as rows of 8
 // channels. Four loads are on their way before the first store.
+// Of the groups of 8 positions at least the first `wanted`.
 template <int kColumns>
-__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker) {
+__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker,
+                                                      int wanted = (kColumns + kHalo) / 8) {
   constexpr int kPositions = kColumns + kHalo, kGroups = kPositions / 8, kAtOnce = 4, kWorkers = 3;
   constexpr int kBox = kSlice * 128, kChunk = kPositions * 16;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -103,6 +105,7 @@ __device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, 
   const uint32_t to = x + half * 4 * kChunk + (lane >> 3) * kChunk + (lane & 7) * 16;
 #pragma unroll
   for (int first = 0; first < kGroups; first += kAtOnce * kWorkers) {
+    if (first >= wanted) break;
     uint32_t r[kAtOnce][4];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
