@@ -95,7 +95,8 @@ template <class T>
 class VectorPart final : public Part {
  public:
   VectorPart(int generation, const Correlation& c, int64_t blocks, VectorShape shape)
-      : generation_(generation), w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
+      : generation_(generation), w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape),
+        kernel_(vector_kernel<T>(c.taps)) {
     load_kernel(kernel_);
   }
   static constexpr int64_t tile() { return int64_t{2} * kVectorThreads<T> * Vector<T>::kSize; }

@@ -73,12 +73,12 @@ struct WgmmaShape {
         NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                        \
       : "l"(a), "l"(b), "r"(accumulate))
 // The same with 64 x 32 of them.
-#define NARROWS_NARROW_WGMMA(type)                                                                                                \
-  asm volatile(                                                                                                                   \
-      "{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"                                                                                  \
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                                                                 \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 1, 0; }\n"                                    \
-      : NARROWS_SUMS8(0), NARROWS_SUMS8(8)                                                                                        \
+#define NARROWS_NARROW_WGMMA(type)                                                             \
+  asm volatile(                                                                                \
+      "{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"                                               \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                              \
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 1, 0; }\n" \
+      : NARROWS_SUMS8(0), NARROWS_SUMS8(8)                                                     \
       : "l"(a), "l"(b), "r"(accumulate))
 template <class T>
 __device__ __forceinline__ void wgmma(float (&sums)[16], uint64_t a, uint64_t b, int accumulate) {
@@ -121,8 +121,8 @@ struct Memory {
   }
 };
 
-// Output channels are the fastest: blocks that read one tile of x run side by side. What is left of the rows, if it is narrow, comes
-// last, when there are blocks without another tile.
+// Output channels are the fastest: blocks that read one tile of x run side by side. What is left of the rows, if it is narrow,
+// comes last, when there are blocks without another tile.
 struct Place {
   int row, group, column, batch;
   bool narrow;

@@ -65,6 +65,32 @@ constexpr bool kCheap = false, kCostly = true;
     }                                                        \
   };
 
+#define NARROWS_FUNCTION2_BYTES(Name, full, bytes)                                   \
+  struct Name {                                                                      \
+    static constexpr int kArity = 2;                                                 \
+    static constexpr bool kHeavy = false;                                            \
+    template <class C>                                                               \
+    static __device__ __forceinline__ auto apply(C a, C b) {                         \
+      return full;                                                                   \
+    }                                                                                \
+    template <class C>                                                               \
+    static __device__ __forceinline__ uint32_t apply_bytes(uint32_t a, uint32_t b) { \
+      return bytes;                                                                  \
+    }                                                                                \
+  };
+
+// ---- four bytes at once: sums of seven bits each, whose carries stay within a byte ----
+
+constexpr uint32_t kHighBits = 0x80808080;
+// The high bit of each byte: whether the lower seven of a are at least those of b.
+__device__ __forceinline__ uint32_t differences(uint32_t a, uint32_t b) { return (a | kHighBits) - (b & ~kHighBits); }
+// Bytes of 0 or 1.
+template <class C>
+__device__ __forceinline__ uint32_t less_bytes(uint32_t a, uint32_t b) {
+  const uint32_t by_sign = std::is_signed_v<C> ? a & ~b : ~a & b;
+  return ((by_sign | (~(a ^ b) & ~differences(a, b))) & kHighBits) >> 7;
+}
+
 // ---- any type ----
 
 NARROWS_FUNCTION1(Identity, kCheap, return a;)
@@ -92,15 +118,15 @@ NARROWS_FUNCTION1(Square, kCheap, return wrap(a) * wrap(a);)
 NARROWS_FUNCTION1(Relu, kCheap, return a <= 0 ? C(0) : a;)
 NARROWS_FUNCTION1(LogicalNot, kCheap, return a == 0;)
 NARROWS_FUNCTION1(IsNan, kCheap, return a != a;)
-NARROWS_FUNCTION2(Add, kCheap, return wrap(a) + wrap(b);)
-NARROWS_FUNCTION2(Sub, kCheap, return wrap(a) - wrap(b);)
+NARROWS_FUNCTION2_BYTES(Add, wrap(a) + wrap(b), ((a & ~kHighBits) + (b & ~kHighBits)) ^ ((a ^ b) & kHighBits))
+NARROWS_FUNCTION2_BYTES(Sub, wrap(a) - wrap(b), differences(a, b) ^ (~(a ^ b) & kHighBits))
 NARROWS_FUNCTION2(Mul, kCheap, return wrap(a) * wrap(b);)
 NARROWS_FUNCTION2(Maximum, kCheap, return a > b || a != a ? a : b;)
 NARROWS_FUNCTION2(Minimum, kCheap, return a < b || a != a ? a : b;)
 NARROWS_FUNCTION2(Equal, kCheap, return a == b;)
 NARROWS_FUNCTION2(NotEqual, kCheap, return a != b;)
-NARROWS_FUNCTION2(Less, kCheap, return a < b;)
-NARROWS_FUNCTION2(LessEqual, kCheap, return a <= b;)
+NARROWS_FUNCTION2_BYTES(Less, a < b, less_bytes<C>(a, b))
+NARROWS_FUNCTION2_BYTES(LessEqual, a <= b, less_bytes<C>(b, a) ^ 0x01010101)
 NARROWS_FUNCTION2(LogicalAnd, kCheap, return a != 0 && b != 0;)
 NARROWS_FUNCTION2(LogicalOr, kCheap, return a != 0 || b != 0;)
 NARROWS_FUNCTION2(LogicalXor, kCheap, return (a != 0) != (b != 0);)
@@ -184,8 +210,8 @@ NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
 
 // ---- integers: division truncates and by zero gives 0; all else wraps ----
 
-// Of numbers of which b is neither 0 nor more than 2^63, by two quotients in f64. The first has 51 right bits, so that the rest is less
-// than 2^13 + 2b; the second takes that down to less than b, or one b past either end.
+// Of numbers of which b is neither 0 nor more than 2^63, by two quotients in f64. The first has 51 right bits, so that the rest is
+// less than 2^13 + 2b; the second takes that down to less than b, or one b past either end.
 __device__ __forceinline__ uint64_t quotient_by_reals(uint64_t a, uint64_t b) {
   const double reciprocal = __drcp_rn(static_cast<double>(b));
   uint64_t q = static_cast<uint64_t>(static_cast<double>(a) * reciprocal);

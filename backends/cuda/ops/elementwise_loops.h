@@ -158,6 +158,23 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
   }
 }
 
+// Four bytes at once, the first in the lowest; a function may have a version for them.
+template <class F, class Out, class A, class T>
+__device__ __forceinline__ uint32_t apply_to_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  if constexpr (requires { F::template apply_bytes<T>(a, b); }) {
+    return F::template apply_bytes<T>(a, b);
+  } else {
+    Out out[4];
+    A first[4];
+    T rest[3][4];
+    memcpy(first, &a, 4), memcpy(rest[0], &b, 4), memcpy(rest[1], &c, 4), memcpy(rest[2], &d, 4);
+    apply<F>(out, first, rest[0], rest[1], rest[2]);
+    uint32_t word;
+    memcpy(&word, out, 4);
+    return word;
+  }
+}
+
 // ---- vector: elements side by side ----
 
 template <class... Types>
@@ -222,8 +239,18 @@ __device__ __forceinline__ void repeat(C (&x)[V], const VectorArgs& args, int k)
   for (int i = 0; i < V; ++i) x[i] = same;
 }
 
-// Blocks on a multiprocessor that registers have to be saved for, where more registers would leave too few loads on their way: of one
-// operand, and of bytes, which take a register each while they are computed with. A costly function has no loads waiting.
+// Words of a vector of bytes, or of the one that is repeated.
+template <int V>
+__device__ __forceinline__ void open_words(uint32_t (&words)[V / 4], const Raw<uint8_t, V>& raw, const VectorArgs& args, int k) {
+  memcpy(words, &raw, V);
+  if (!(args.repeated >> k & 1)) return;
+  const uint32_t same = ((args.numbers >> k & 1 ? static_cast<uint32_t>(args.number[k]) : words[0]) & 0xff) * 0x01010101;
+#pragma unroll
+  for (int i = 0; i < V / 4; ++i) words[i] = same;
+}
+
+// Blocks on a multiprocessor that registers have to be saved for, where more registers would leave too few loads on their way: of
+// one operand, and of bytes. A costly function has no loads waiting.
 template <class F, int kBytes>
 constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? 2048 / kVectorThreads : 1;
 
@@ -267,20 +294,31 @@ __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, 
     if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, offset[2], whole, from, to);
     if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, offset[3], whole, from, to);
   }
-  Compute<A> a[V];
-  Compute<T> b[V], c[V], d[V];
-  open_raw<A, V>(a, raw_a);
-  if constexpr (kArity > 1) open_raw<T, V>(b, raw_b);
-  if constexpr (kArity > 2) open_raw<T, V>(c, raw_c);
-  if constexpr (kArity > 3) open_raw<T, V>(d, raw_d);
-  if (kArity > 1 && args.repeated != 0) {
-    repeat(a, args, 0);
-    repeat(b, args, 1);
-    if constexpr (kArity > 2) repeat(c, args, 2);
-    if constexpr (kArity > 3) repeat(d, args, 3);
-  }
   Out out[V];
-  apply<F>(out, a, b, c, d);
+  if constexpr (kLargest<Out, A, T> == 1) {  // as words: opened, they would take four times the registers
+    uint32_t a[V / 4], b[V / 4] = {}, c[V / 4] = {}, d[V / 4] = {}, words[V / 4];
+    open_words<V>(a, raw_a, args, 0);
+    if constexpr (kArity > 1) open_words<V>(b, raw_b, args, 1);
+    if constexpr (kArity > 2) open_words<V>(c, raw_c, args, 2);
+    if constexpr (kArity > 3) open_words<V>(d, raw_d, args, 3);
+#pragma unroll
+    for (int i = 0; i < V / 4; ++i) words[i] = apply_to_bytes<F, Out, A, T>(a[i], b[i], c[i], d[i]);
+    memcpy(out, words, V);
+  } else {
+    Compute<A> a[V];
+    Compute<T> b[V], c[V], d[V];
+    open_raw<A, V>(a, raw_a);
+    if constexpr (kArity > 1) open_raw<T, V>(b, raw_b);
+    if constexpr (kArity > 2) open_raw<T, V>(c, raw_c);
+    if constexpr (kArity > 3) open_raw<T, V>(d, raw_d);
+    if (kArity > 1 && args.repeated != 0) {
+      repeat(a, args, 0);
+      repeat(b, args, 1);
+      if constexpr (kArity > 2) repeat(c, args, 2);
+      if constexpr (kArity > 3) repeat(d, args, 3);
+    }
+    apply<F>(out, a, b, c, d);
+  }
   char* const at = args.out + offset[kOut];
   if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
   Raw<Out, V> raw;
@@ -430,8 +468,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 template <class F, class Out, class A, class T>
 constexpr Kernels kernels() {
   using Shape = StridedShape<F, Out, A, T>;
-  // 16 bytes of the largest element; 8 of bytes, which take a register each when they are computed with.
-  constexpr int kVector = F::kArity > 1 && kLargest<Out, A, T> == 1 ? 8 : 16 / kLargest<Out, A, T>;
+  constexpr int kVector = 16 / kLargest<Out, A, T>;  // 16 bytes of the largest element
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
   return {vector_kernel<F, Out, A, T, kVector, 0>,
           strided_kernel<F, Out, A, T, false>,

@@ -104,8 +104,8 @@ __device__ __forceinline__ double twice_normal_cdf(double a) {
   const bool tail = x.high > 1 && x.high < 30;
   return tail ? usual - usual * ((x.high + x.high) * x.low) : usual;
 }
-// Of f32 the function itself. A size and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times that
-// is a polynomial in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
+// Of f32 the function itself. A size and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times
+// that is a polynomial in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
 __device__ __forceinline__ float normal_cdf(float a) {
   const float x = fminf(fabsf(a), 20), t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
   float p = 8.739452459849417e-05f;
