@@ -4,7 +4,6 @@
 #include "conv1d.h"
 #include "conv1d_fir.h"
 #include "conv1d_vectors.h"
-#include "overlap.h"
 
 namespace narrows::gpu {
 namespace {
@@ -20,14 +19,9 @@ struct VectorShape {
   uint32_t groups, outs, tiles;
 };
 
-template <class T>
-inline constexpr int kVectorThreads = sizeof(T) == 2 ? 64 : 128;
-
 // Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
 template <class T, int kTaps, int kVectors>
-__global__ void __launch_bounds__(kVectorThreads<T>, kTaps <= 4 && sizeof(T) == 2 ? 2048 / kVectorThreads<T> : 1)
-    vectors(const VectorShape s, const T* x, const T* w, const T* bias, T* y) {
-  take_over();
+__global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bias, T* y) {
   using A = Accumulate<T>;
   constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize, kWindow = kSize + kTaps - 1;
   const uint32_t row = blockIdx.x / s.tiles, tile = blockIdx.x - row * s.tiles;
@@ -94,20 +88,19 @@ VectorKernel<T> vector_kernel(int64_t taps) {
 template <class T>
 class VectorPart final : public Part {
  public:
-  VectorPart(int generation, const Correlation& c, int64_t blocks, VectorShape shape)
-      : generation_(generation), w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape),
-        kernel_(vector_kernel<T>(c.taps)) {
+  VectorPart(const Correlation& c, int64_t blocks, VectorShape shape)
+      : w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
     load_kernel(kernel_);
   }
-  static constexpr int64_t tile() { return int64_t{2} * kVectorThreads<T> * Vector<T>::kSize; }
+  static constexpr int threads() { return sizeof(T) == 2 ? 64 : 128; }
+  static constexpr int64_t tile() { return int64_t{2} * threads() * Vector<T>::kSize; }
 
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
-    launch_overlapping(generation_, kernel_, blocks_, kVectorThreads<T>, 0, stream, shape_, static_cast<const T*>(p.a),
-                       static_cast<const T*>(p.b) + w_offset_, static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
+    launch_kernel(kernel_, blocks_, threads(), 0, stream, shape_, static_cast<const T*>(p.a),
+                  static_cast<const T*>(p.b) + w_offset_, static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
   }
 
  private:
-  int generation_;
   int64_t w_offset_, out_offset_, blocks_;
   VectorShape shape_;
   VectorKernel<T> kernel_;
@@ -127,7 +120,7 @@ std::unique_ptr<Part> plan_vectors(const CorrelationProblem& problem) {
   if (tiles > kMaxBlocks / rows) return nullptr;
   const int64_t first = floor_div(c.origin, kSize);
   return std::make_unique<VectorPart<T>>(
-      problem.device->generation, c, rows * tiles,
+      c, rows * tiles,
       VectorShape{c.length, c.extent, c.in_batch, c.in_group, c.out_batch, c.out_group, c.out_channel, c.w_group, c.w_out, c.w_tap,
                   c.bias_stride, first * kSize, static_cast<int>(c.origin - first * kSize), static_cast<uint32_t>(c.groups),
                   static_cast<uint32_t>(c.outs), static_cast<uint32_t>(tiles)});

@@ -4,7 +4,6 @@
 
 #include "conv1d_vectors.h"
 #include "hopper_sm90a.h"
-#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -30,7 +29,7 @@ __device__ __forceinline__ int tap_at(const PackShape& s, int i) {
 
 template <class T>
 __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
-  take_over();
+  allow_next_kernel();
   __shared__ T tile[32][34];
   const Correlation& c = s.c;
   const int taps = static_cast<int>(c.taps), depth = static_cast<int>(c.ins) * taps, outs = static_cast<int>(c.outs);
@@ -67,7 +66,7 @@ struct LineShape {
 // Positions nearer to each other than channels: a thread makes 16 bytes of a row.
 template <class T>
 __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
-  take_over();
+  allow_next_kernel();
   const Correlation& c = s.c;
   const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);
   const int row_blocks = (pitch / 8 + kThreads - 1) / kThreads, row = static_cast<int>(blockIdx.x) / row_blocks;
@@ -96,7 +95,7 @@ __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
 // Channels nearer: 32 of them and 64 positions by way of shared memory.
 template <class T>
 __global__ void copy_lines(const LineShape s, const T* x, T* copied) {
-  take_over();
+  allow_next_kernel();
   __shared__ T tile[32][65];
   const Correlation& c = s.c;
   const int ins = static_cast<int>(c.ins), channels = static_cast<int>(c.groups) * ins, pitch = static_cast<int>(s.pitch);

@@ -373,7 +373,6 @@ struct Products {
 
 template <class T, bool kResident, bool kCopyOut>
 __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid_constant__ WgmmaShape s) {
-  allow_next_kernel();
   extern __shared__ uint8_t bytes[];
   const Memory m(shared_address(bytes));
   if (threadIdx.x == 0) m.init_barriers();
@@ -435,12 +434,12 @@ class WgmmaPart final : public Part {
     EncodeMaps(s_.copied ? lines : p.a, workspace, s);
     const int64_t pack_blocks = ceil_div(c_.ins * c_.taps, 32) * ceil_div(pack_.pitch, 32) * c_.groups;
     ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
-      launch_overlapping(90, pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
-                         static_cast<T*>(workspace));
+      launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
+                    static_cast<T*>(workspace));
       if (s_.copied)
-        launch_overlapping(90, line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
-                           static_cast<const T*>(p.a), static_cast<T*>(lines));
-      launch_early(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
+        launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
+                      static_cast<const T*>(p.a), static_cast<T*>(lines));
+      launch_overlapping(90, correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 

@@ -41,6 +41,7 @@ struct VectorArgs {
   uint32_t repeated;                // the other ones, whose elements are all the same
   uint32_t numbers;                 // those of them that are a number
   bool streamed;                    // what is stored is not worth keeping in a cache
+  bool overlaps;                    // begins before the kernel ahead has ended: pays where a launch is a large part
   uint8_t access[kMaxSlots + 1];    // flat: bytes to which vectors are aligned
   uint64_t number[kMaxSlots];       // in the compute type
   Divider divider[kDims];

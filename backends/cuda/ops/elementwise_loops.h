@@ -258,7 +258,7 @@ constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) &
 // for them. The one operand of a function is never repeated.
 template <class F, class Out, class A, class T, int V, int kAccess>
 __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, T>>)) void vector_kernel(const VectorArgs args) {
-  take_over();
+  if (args.overlaps) take_over();
   constexpr int kArity = F::kArity;
   const int64_t index = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * kVectorThreads + threadIdx.x);
   int64_t offset[kMaxSlots + 1];

@@ -156,6 +156,7 @@ void Map::plan_flat(const MapRequest& r) {
   one.args.units = units_;
   one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = streams(r);
+  one.args.overlaps = !one.args.streamed && width_access_ == 0;
   std::copy_n(number_, kMaxSlots, one.args.number);
   for (int slot = 0; slot <= kOut; ++slot) one.offset[slot] = slot < num_slots_ || slot == kOut ? offset(slot) : 0;
   vector_.push_back(one);
@@ -369,8 +370,11 @@ void Map::launch_flat(const nw_call& call) const {
   if (args.repeated == 0 && args.num_whole > 0)
     args.num_plain =
         static_cast<uint32_t>(std::max<int64_t>((args.first_whole + args.num_whole) / kVectorThreads - args.first_whole, 0));
-  launch_overlapping(generation_, kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0,
-                     stream_of(call), args);
+  const int64_t blocks = ceil_div(places, int64_t{vector} * kVectorThreads);
+  if (args.overlaps)
+    launch_overlapping(generation_, kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
+  else
+    launch_kernel(kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {
@@ -387,7 +391,7 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_overlapping(generation_, kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_kernel(kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;

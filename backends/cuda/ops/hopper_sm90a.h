@@ -6,6 +6,7 @@
 
 #include "copy_async_sm80.h"
 #include "dtype.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -55,19 +56,6 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, in
 __device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 // In the next one, before it reads what the kernel ahead writes: waits for its end.
 __device__ __forceinline__ void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
-// As launch_kernel(), without waiting for the end of the kernel ahead.
-template <class Parameter>
-void launch_early(void (*kernel)(Parameter), int64_t blocks, int threads, size_t shared, gpuStream_t stream, Parameter parameter) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
-  void* list[] = {&parameter};
-  check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), list), "launching a kernel");
-}
 
 // ---- rings of slots in shared memory ----
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
 }
 #else
 __device__ __forceinline__ float fast_reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
-__device__ __forceinline__ float fast_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+__device__ __forceinline__ float fast_exp2(float x) { return exp2f(x); }
 #endif
 
 }  // namespace narrows::gpu
