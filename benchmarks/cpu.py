@@ -58,7 +58,8 @@ def compiled_copy():
 class Copy:
     """The floor: bytes per second that stream_copy reads and writes, each thread its share, all at once. Neither library takes part in it."""
 
-    def __init__(self, threads, size=128 << 20):
+    def __init__(self, threads):
+        size = max(128 << 20, harness.last_level_cache())
         self.copy, self.share = compiled_copy(), size // threads // 64 * 64
         self.nbytes = 2 * self.share * threads
         self.buffers = [mmap.mmap(-1, size) for _ in range(2)]
@@ -156,6 +157,12 @@ class Worker:
 # ---- the command ----
 
 
+def commit():
+    """What was measured, where git knows: a short hash, with -dirty if files differ from it."""
+    described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
+    return described.stdout.strip()
+
+
 def machine():
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
@@ -195,7 +202,8 @@ def parse():
     add("--json", default=str(ROOT / "build/bench/cpu.json"), help="the results join this file (default: %(default)s)")
     add("--list", action="store_true", help="the names of the cases, and nothing else")
     add("--report", action="store_true", help="measure nothing: the table of all that is in the file")
-    add("--write", metavar="PAGE", help="write all that is in the file into a page, between its markers, and a picture beside it")
+    add("--write", metavar="PAGE", default=str(ROOT / "build/bench/performance.md"),
+        help="all that is in the file goes into this page, between its markers, and a picture beside it (default: %(default)s)")  # fmt: skip
     add("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = set(options.isa.split(",")) - set(TIERS)
@@ -215,9 +223,9 @@ def run(options):
         raise SystemExit(f"no case has all of these words: '{options.filter}'")
     workers = [Worker(threads, isa) for isa in options.isa.split(",") for threads in options.threads]
     arch = {w.isa: [w.about["arch"], w.about["torch"]] for w in workers}
-    rows, order = [], [name for name, _ in all_names()]
+    rows, order, of = [], [name for name, _ in all_names()], {"commit": commit(), "date": time.strftime("%Y-%m-%d")}
     for name in names:
-        new = [w.row(name, effort) for w in workers]
+        new = [{**w.row(name, effort), **of} for w in workers]
         for row in new:
             progress(report.live(row))
         rows += new
@@ -243,7 +251,7 @@ def main():
     print(report.table({**results, "rows": shown}))
     for row in failed:
         print(report.live(row))
-    if options.write:
+    if results["rows"]:
         report.write(results, options.write)
     return 1 if failed else 0
 

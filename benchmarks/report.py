@@ -206,8 +206,11 @@ def main_tier(results):
 
 def block(results, picture):
     machine, main = results["machine"], main_tier(results)
+    commits = sorted({row["commit"] for row in results["rows"] if row.get("commit")})
     parts = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}.",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}; "
+        f"median spread ± {statistics.median(float(spread(row['ours'])[:-1]) for row in results['rows']):.0f} %"
+        + (f"; measured at {', '.join(commits)}." if commits else "."),
         f"**{headline(results)}.**",
         f"![What add reaches at each size; every row beside its goal]({picture})",
     ]
@@ -228,10 +231,10 @@ def between_markers(text, new):
 
 
 def write(results, page):
-    """The block of the page, and the picture beside it."""
+    """The block of the page, which is made if there is none, and the picture beside it."""
     page = pathlib.Path(page)
     picture = page.with_suffix(".svg")
-    text = between_markers(page.read_text(), block(results, picture.name))
+    text = between_markers(page.read_text() if page.exists() else f"{BEGIN}\n{END}\n", block(results, picture.name))
     draw(results, picture)
     page.write_text(text)
 

@@ -197,10 +197,14 @@ def test_slower_with_threads_only_beyond_the_spread_of_both():
     one = row(threads=1, ours=1.0)
     one["ours"] = side(1.0, 0.9, 1.2)
     two = row(ours=1.3)
-    two["ours"] = side(1.3, 1.1, 1.5)
+    two["ours"] = side(1.09, 1.1, 1.5)
     assert not harness.slower_with_threads(two, one)
-    two["ours"] = side(1.3, 1.25, 1.5)
+    two["ours"] = side(1.11, 0.8, 1.5)
+    assert harness.slower_with_threads(two, one)  # by a tenth
+    two["ours"] = side(1.05, 1.21, 1.5)
     assert harness.slower_with_threads(two, one) and "slower with threads" in report.verdict(two, one)
+    two["ours"] = side(1.05, 0.8, 1.3)
+    assert not harness.slower_with_threads(two, one)
 
 
 # ---- the file ----
@@ -215,6 +219,13 @@ def test_merging_keeps_the_newer_of_each_row_in_the_order_of_the_cases(tmp_path)
     assert [(r["name"], r["threads"], r["ours"]["median"]) for r in again["rows"]] == [("a", 1, 1.0), ("a", 2, 9.0), ("b", 2, 5.0)]
     assert again["machine"] == {"cpu": "x", "cores": 4}
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
+
+
+def test_rows_of_another_processor_are_left_out():
+    first = harness.merge({"machine": {}, "rows": []}, [row("a")], {"cpu": "x"})
+    assert len(harness.merge(first, [row("b")], {"cpu": "x"})["rows"]) == 2
+    other = harness.merge(first, [row("b")], {"cpu": "y"})
+    assert [r["name"] for r in other["rows"]] == ["b"] and other["machine"] == {"cpu": "y"}
 
 
 # ---- what is shown ----
@@ -261,6 +272,12 @@ def test_the_page_gets_the_table_and_the_picture(tmp_path):
     before = text, (tmp_path / "performance.svg").read_text()
     report.write(found, page)
     assert before == (page.read_text(), (tmp_path / "performance.svg").read_text())
+
+
+def test_a_page_is_made_where_there_is_none(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed; ./run python installs it")
+    report.write(results({**row(), "commit": "abc"}), tmp_path / "new.md")
+    assert "measured at abc" in (tmp_path / "new.md").read_text() and (tmp_path / "new.svg").exists()
 
 
 def test_a_page_without_markers_is_left_alone(tmp_path):
