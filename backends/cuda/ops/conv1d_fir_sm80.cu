@@ -3,6 +3,7 @@
 #include "conv1d_fir.h"
 #include "conv1d_native.h"
 #include "copy_async_sm80.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 namespace {
@@ -37,6 +38,7 @@ __device__ __forceinline__ TilePlace place_of(const FirShape& s, int index) {
 template <int R, int Threads, int Blocks, int Shift>
 __global__ void __launch_bounds__(Threads, Blocks)
     fir_async(const FirShape s, const float* x, const float* w, const float* bias, float* y) {
+  take_over();
   constexpr int kTile = R * Threads;
   const Correlation& c = s.c;
   const int count = static_cast<int>(c.taps), groups = fir_groups<float, R, Threads, Shift>(count);
@@ -101,7 +103,7 @@ class FirAsyncPart final : public Part {
     // Few taps: memory decides, so many tiles are on their way at once. Many: registers do.
     const bool many = c.taps > 64;
     const int outputs = many ? 20 : 12, blocks = many ? 10 : 6;
-    threads_ = many ? 64 : 128;
+    generation_ = problem.device->generation, threads_ = many ? 64 : 128;
     kernel_ = many ? kernel_of<20, 64, 10>(shift) : kernel_of<12, 128, 6>(shift);
     const int count = static_cast<int>(c.taps);
     const int groups = many ? fir_groups<float, 20, 64, 3>(count) : fir_groups<float, 12, 128, 3>(count);
@@ -115,14 +117,14 @@ class FirAsyncPart final : public Part {
   }
   bool fits() const { return s_.blocks < (1 << 30); }
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
-    launch_kernel(kernel_, grid_, threads_, shared_, stream, s_, static_cast<const float*>(p.a),
-                  static_cast<const float*>(p.b) + s_.c.w_offset, static_cast<const float*>(p.bias),
-                  static_cast<float*>(p.out) + s_.c.out_offset);
+    launch_overlapping(generation_, kernel_, grid_, threads_, shared_, stream, s_, static_cast<const float*>(p.a),
+                       static_cast<const float*>(p.b) + s_.c.w_offset, static_cast<const float*>(p.bias),
+                       static_cast<float*>(p.out) + s_.c.out_offset);
   }
 
  private:
   FirShape s_{};
-  int threads_;
+  int generation_, threads_;
   size_t shared_;
   int64_t grid_;
   FirKernel kernel_;

@@ -2,7 +2,7 @@
 // lines where the copy engine cannot walk it. Step 5 of a tensor's path.
 #pragma once
 
-#include "conv1d.h"
+#include "conv1d_vectors.h"
 #include "hopper_sm90a.h"
 
 namespace narrows::gpu {
@@ -77,6 +77,14 @@ __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
   x += n * c.in_batch + group * c.in_group + (channel - group * ins) * c.in_channel + s.residue[line] * c.in_position;
   const int left = static_cast<int>(c.extent > s.residue[line] ? (c.extent - s.residue[line] + c.step - 1) / c.step : 0);
   const int64_t step = c.step * c.in_position;
+  if (step == 1) {  // by vectors, whose elements are then moved to where they belong
+    const int misplaced = static_cast<int>(reinterpret_cast<uintptr_t>(x) / 2 % 8);
+    uint32_t words[8] = {};
+    load_vector(x - misplaced, {misplaced, misplaced + left}, i0, words);
+    if (misplaced != 0) load_vector(x - misplaced, {misplaced, misplaced + left}, i0 + 8, words + 4);
+    shift_down(words, misplaced * 2);
+    return store_16_bytes(copied + int64_t{row} * pitch + i0, {words[0], words[1], words[2], words[3]});
+  }
   const auto* bits = reinterpret_cast<const uint16_t*>(x);
   uint32_t e[8];
 #pragma unroll

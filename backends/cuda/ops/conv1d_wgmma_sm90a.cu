@@ -25,6 +25,7 @@ namespace narrows::gpu {
 namespace {
 
 constexpr int kRows = 128, kColumns = 256;  // output channels, positions
+constexpr int kNarrow = 32;                 // positions of a row's last tile that are made by themselves
 constexpr int kWarpgroup = 128, kBlockThreads = 3 * kWarpgroup;
 constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;    // bytes from 8 channels to the next 8
 constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;  // of x; of 64 positions in it
@@ -46,7 +47,7 @@ struct WgmmaShape {
   int64_t out_batch, out_group, out_channel, out_position, bias_stride;
   int groups, outs, ins, taps, length;
   int chunks, tap_step;
-  int slices, row_tiles, column_tiles, tiles;
+  int slices, row_tiles, column_tiles, tiles, wide_tiles;
   bool resident;  // all weights of a block's rows stay in shared memory
   bool copied;    // x lies in the workspace, by lines
   Chunk chunk[kMostChunks];
@@ -71,6 +72,22 @@ struct WgmmaShape {
         NARROWS_SUMS8(48), NARROWS_SUMS8(56), NARROWS_SUMS8(64), NARROWS_SUMS8(72), NARROWS_SUMS8(80), NARROWS_SUMS8(88),    \
         NARROWS_SUMS8(96), NARROWS_SUMS8(104), NARROWS_SUMS8(112), NARROWS_SUMS8(120)                                        \
       : "l"(a), "l"(b), "r"(accumulate))
+// The same with 64 x 32 of them.
+#define NARROWS_NARROW_WGMMA(type)                                                             \
+  asm volatile(                                                                                \
+      "{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"                                               \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                              \
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 1, 0; }\n" \
+      : NARROWS_SUMS8(0), NARROWS_SUMS8(8)                                                     \
+      : "l"(a), "l"(b), "r"(accumulate))
+template <class T>
+__device__ __forceinline__ void wgmma(float (&sums)[16], uint64_t a, uint64_t b, int accumulate) {
+  if constexpr (std::is_same_v<T, f16>)
+    NARROWS_NARROW_WGMMA("f16");
+  else
+    NARROWS_NARROW_WGMMA("bf16");
+}
+#undef NARROWS_NARROW_WGMMA
 template <class T>
 __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, int accumulate) {
   if constexpr (std::is_same_v<T, f16>)
@@ -104,14 +121,17 @@ struct Memory {
   }
 };
 
-// Output channels are the fastest: blocks that read one tile of x run side by side.
+// Output channels are the fastest: blocks that read one tile of x run side by side. What is left of the rows, if it is narrow,
+// comes last, when there are blocks without another tile.
 struct Place {
   int row, group, column, batch;
-  __device__ Place(const WgmmaShape& s, int tile) {
+  bool narrow;
+  __device__ Place(const WgmmaShape& s, int tile) : narrow(tile >= s.wide_tiles) {
+    if (narrow) tile -= s.wide_tiles;
     row = tile % s.row_tiles * kRows, tile /= s.row_tiles;
     group = tile % s.groups, tile /= s.groups;
-    column = tile % s.column_tiles * kColumns;
-    batch = tile / s.column_tiles;
+    batch = narrow ? tile : tile / s.column_tiles;
+    column = (narrow ? s.column_tiles : tile - batch * s.column_tiles) * kColumns;
   }
 };
 // Steps of 16 channels in a slice.
@@ -192,7 +212,8 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
       wait(m.raw_full + 8 * raw.slot, raw.phase);
       wait(m.x_empty + 8 * x.slot, x.phase);
       for (int half = 0; half < (steps_of(s, i / s.chunks) > 2 ? 2 : 1); ++half)
-        transpose_32_channels<kColumns>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker);
+        transpose_32_channels<kColumns>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker,
+                                        (tile >= s.wide_tiles ? kNarrow + kHalo : kPositions) / 8);
       fence_proxy();
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(m.x_full + 8 * x.slot), arrive(m.raw_empty + 8 * raw.slot);
@@ -209,7 +230,6 @@ struct Products {
   const bool leader;  // of its threads
   Ring<kWeightTiles> weights{kDrain};
   Ring<kTiles> x{kDrain};
-  float sums[128];
 
   __device__ void release_weights() {
     if (!kResident && leader) arrive(m.weights_empty + 8 * weights.before());
@@ -219,8 +239,8 @@ struct Products {
   }
 
   // A slice of kSteps * 16 channels. The number is known when compiling: a condition around a wgmma makes ptxas wait after each.
-  template <int kSteps>
-  __device__ __forceinline__ void add_slice(int slice, bool first_tile) {
+  template <int kSteps, int kSums>
+  __device__ __forceinline__ void add_slice(float (&sums)[kSums], int slice, bool first_tile) {
     for (int chunk = 0, tap = 0; chunk < s.chunks; ++chunk, x.advance()) {
       wait(m.x_full + 8 * x.slot, x.phase);
       const int count = s.chunk[chunk].taps;
@@ -247,42 +267,45 @@ struct Products {
     }
   }
 
-  __device__ __forceinline__ void multiply(bool first_tile) {
+  template <int kSums>
+  __device__ __forceinline__ void multiply(float (&sums)[kSums], bool first_tile) {
     const int rest = steps_of(s, s.slices - 1), full = s.slices - (rest < kSlice / 16 ? 1 : 0);
-    for (int slice = 0; slice < full; ++slice) add_slice<kSlice / 16>(slice, first_tile);
-    if (rest == 1) add_slice<1>(full, first_tile);
-    if (rest == 2) add_slice<2>(full, first_tile);
-    if (rest == 3) add_slice<3>(full, first_tile);
+    for (int slice = 0; slice < full; ++slice) add_slice<kSlice / 16>(sums, slice, first_tile);
+    if (rest == 1) add_slice<1>(sums, full, first_tile);
+    if (rest == 2) add_slice<2>(sums, full, first_tile);
+    if (rest == 3) add_slice<3>(sums, full, first_tile);
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
-    for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+    for (int i = 0; i < kSums; ++i) asm volatile("" : "+f"(sums[i])::"memory");
     release_weights();
     release_x();
   }
 
   // sums[4g], [4g + 1]: row warp * 16 + lane / 4, columns 8g + lane % 4 * 2 and the next; [4g + 2], [4g + 3]: 8 rows below.
-  __device__ __forceinline__ void add_bias(int row, int filter_group) {
+  template <int kSums>
+  __device__ __forceinline__ void add_bias(float (&sums)[kSums], int row, int filter_group) {
     if (s.bias == nullptr) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + half * 8;
       const float bias = at < s.outs ? widen(static_cast<const T*>(s.bias)[(filter_group * s.outs + at) * s.bias_stride]) : 0.0f;
 #pragma unroll
-      for (int g = 0; g < 32; ++g) sums[4 * g + half * 2] += bias, sums[4 * g + half * 2 + 1] += bias;
+      for (int g = 0; g < kSums / 4; ++g) sums[4 * g + half * 2] += bias, sums[4 * g + half * 2 + 1] += bias;
     }
   }
 
   // By way of shared memory, 64 positions at a time: by the copy engine, or by threads along the positions.
-  __device__ __forceinline__ void store(const Place& at) {
+  template <int kSums>
+  __device__ __forceinline__ void store(const float (&sums)[kSums], const Place& at) {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
     const uint32_t buffer = m.out + group * kOutBytes;
     const int row = warp * 16 + (lane & 15);  // stmatrix: lanes 8i to 8i + 7 address the rows of matrix i
 #pragma unroll
-    for (int box = 0; box < kColumns / 64; ++box) {
+    for (int box = 0; box < (kSums + 31) / 32; ++box) {
       if (leader) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
       sync_warpgroup(group + 1);
 #pragma unroll
-      for (int g = 0; g < 8; g += 2) {
+      for (int g = 0; g < 8 && g < kSums / 4; g += 2) {
         const int e = (box * 8 + g) * 4;
         const uint32_t to = buffer + row * 128 + (((g + (lane >> 4)) ^ (lane & 7)) << 4);
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
@@ -328,15 +351,21 @@ struct Products {
     }
   }
 
+  template <int kSums>
+  __device__ __forceinline__ void make_tile(const Place& at, int tile) {
+    float sums[kSums];
+    multiply(sums, tile == static_cast<int>(blockIdx.x));
+    const int row = at.row + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+    add_bias(sums, row, at.group);
+    store(sums, at);
+  }
+
   __device__ void run() {
     if (kResident) wait(m.weights_full, 0);
     if (kResident && group == 1) wait(m.one_ahead, 0);
     for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
-      multiply(tile == static_cast<int>(blockIdx.x));
       const Place at(s, tile);
-      const int row = at.row + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-      add_bias(row, at.group);
-      store(at);
+      at.narrow ? make_tile<kNarrow / 2>(at, tile) : make_tile<kColumns / 2>(at, tile);
     }
     if (leader) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
@@ -375,8 +404,11 @@ class WgmmaPart final : public Part {
     s.out_batch = c_.out_batch, s.out_group = c_.out_group, s.out_channel = c_.out_channel, s.out_position = c_.out_position;
     s.bias_stride = c_.bias_stride;
     s.slices = static_cast<int>(ceil_div(c_.ins, kSlice));
-    s.row_tiles = static_cast<int>(ceil_div(c_.outs, kRows)), s.column_tiles = static_cast<int>(ceil_div(c_.length, kColumns));
-    s.tiles = static_cast<int>(c_.groups * s.row_tiles * s.column_tiles * c_.batch);
+    const int64_t rest = c_.length % kColumns;
+    s.row_tiles = static_cast<int>(ceil_div(c_.outs, kRows));
+    s.column_tiles = static_cast<int>(c_.length / kColumns + (rest > kNarrow ? 1 : 0));
+    s.wide_tiles = static_cast<int>(c_.groups * s.row_tiles * c_.batch) * s.column_tiles;
+    s.tiles = s.wide_tiles + (rest > 0 && rest <= kNarrow ? static_cast<int>(c_.groups * s.row_tiles * c_.batch) : 0);
     const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
     s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
     copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 &&
@@ -407,7 +439,7 @@ class WgmmaPart final : public Part {
       if (s_.copied)
         launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
                       static_cast<const T*>(p.a), static_cast<T*>(lines));
-      launch_early(correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
+      launch_overlapping(90, correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 

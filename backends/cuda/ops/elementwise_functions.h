@@ -45,6 +45,16 @@ constexpr bool kCheap = false, kCostly = true;
     }                                                                            \
     static __device__ __forceinline__ float apply_half(float a) { return half; } \
   };
+#define NARROWS_FUNCTION1_F16(Name, heavy, full, half)                          \
+  struct Name {                                                                 \
+    static constexpr int kArity = 1;                                            \
+    static constexpr bool kHeavy = heavy;                                       \
+    template <class C>                                                          \
+    static __device__ __forceinline__ auto apply([[maybe_unused]] C a) {        \
+      full;                                                                     \
+    }                                                                           \
+    static __device__ __forceinline__ float apply_f16(float a) { return half; } \
+  };
 #define NARROWS_FUNCTION2(Name, heavy, ...)                  \
   struct Name {                                              \
     static constexpr int kArity = 2;                         \
@@ -54,6 +64,32 @@ constexpr bool kCheap = false, kCostly = true;
       __VA_ARGS__                                            \
     }                                                        \
   };
+
+#define NARROWS_FUNCTION2_BYTES(Name, full, bytes)                                   \
+  struct Name {                                                                      \
+    static constexpr int kArity = 2;                                                 \
+    static constexpr bool kHeavy = false;                                            \
+    template <class C>                                                               \
+    static __device__ __forceinline__ auto apply(C a, C b) {                         \
+      return full;                                                                   \
+    }                                                                                \
+    template <class C>                                                               \
+    static __device__ __forceinline__ uint32_t apply_bytes(uint32_t a, uint32_t b) { \
+      return bytes;                                                                  \
+    }                                                                                \
+  };
+
+// ---- four bytes at once: sums of seven bits each, whose carries stay within a byte ----
+
+constexpr uint32_t kHighBits = 0x80808080;
+// The high bit of each byte: whether the lower seven of a are at least those of b.
+__device__ __forceinline__ uint32_t differences(uint32_t a, uint32_t b) { return (a | kHighBits) - (b & ~kHighBits); }
+// Bytes of 0 or 1.
+template <class C>
+__device__ __forceinline__ uint32_t less_bytes(uint32_t a, uint32_t b) {
+  const uint32_t by_sign = std::is_signed_v<C> ? a & ~b : ~a & b;
+  return ((by_sign | (~(a ^ b) & ~differences(a, b))) & kHighBits) >> 7;
+}
 
 // ---- any type ----
 
@@ -82,15 +118,15 @@ NARROWS_FUNCTION1(Square, kCheap, return wrap(a) * wrap(a);)
 NARROWS_FUNCTION1(Relu, kCheap, return a <= 0 ? C(0) : a;)
 NARROWS_FUNCTION1(LogicalNot, kCheap, return a == 0;)
 NARROWS_FUNCTION1(IsNan, kCheap, return a != a;)
-NARROWS_FUNCTION2(Add, kCheap, return wrap(a) + wrap(b);)
-NARROWS_FUNCTION2(Sub, kCheap, return wrap(a) - wrap(b);)
+NARROWS_FUNCTION2_BYTES(Add, wrap(a) + wrap(b), ((a & ~kHighBits) + (b & ~kHighBits)) ^ ((a ^ b) & kHighBits))
+NARROWS_FUNCTION2_BYTES(Sub, wrap(a) - wrap(b), differences(a, b) ^ (~(a ^ b) & kHighBits))
 NARROWS_FUNCTION2(Mul, kCheap, return wrap(a) * wrap(b);)
 NARROWS_FUNCTION2(Maximum, kCheap, return a > b || a != a ? a : b;)
 NARROWS_FUNCTION2(Minimum, kCheap, return a < b || a != a ? a : b;)
 NARROWS_FUNCTION2(Equal, kCheap, return a == b;)
 NARROWS_FUNCTION2(NotEqual, kCheap, return a != b;)
-NARROWS_FUNCTION2(Less, kCheap, return a < b;)
-NARROWS_FUNCTION2(LessEqual, kCheap, return a <= b;)
+NARROWS_FUNCTION2_BYTES(Less, a < b, less_bytes<C>(a, b))
+NARROWS_FUNCTION2_BYTES(LessEqual, a <= b, less_bytes<C>(b, a) ^ 0x01010101)
 NARROWS_FUNCTION2(LogicalAnd, kCheap, return a != 0 && b != 0;)
 NARROWS_FUNCTION2(LogicalOr, kCheap, return a != 0 || b != 0;)
 NARROWS_FUNCTION2(LogicalXor, kCheap, return (a != 0) != (b != 0);)
@@ -136,25 +172,25 @@ NARROWS_FUNCTION1(Log, kCheap, return std::log(a);)
 NARROWS_FUNCTION1(Log2, kCheap, return std::log2(a);)
 NARROWS_FUNCTION1(Log10, kCheap, return std::log10(a);)
 NARROWS_FUNCTION1(Log1p, kCostly, return std::log1p(a);)
-NARROWS_FUNCTION1(Sin, kCostly, return std::sin(a);)
-NARROWS_FUNCTION1(Cos, kCostly, return std::cos(a);)
-NARROWS_FUNCTION1(Tan, kCostly, return std::tan(a);)
+NARROWS_FUNCTION1_F16(Sin, kCostly, return std::sin(a), sin_f16(a))
+NARROWS_FUNCTION1_F16(Cos, kCostly, return std::cos(a), cos_f16(a))
+NARROWS_FUNCTION1_F16(Tan, kCostly, return std::tan(a), tan_f16(a))
 NARROWS_FUNCTION1(Asin, kCostly, return std::asin(a);)
 NARROWS_FUNCTION1(Acos, kCostly, return std::acos(a);)
 NARROWS_FUNCTION1(Atan, kCostly, return std::atan(a);)
 NARROWS_FUNCTION1(Sinh, kCostly, return std::sinh(a);)
 NARROWS_FUNCTION1(Cosh, kCostly, return std::cosh(a);)
-NARROWS_FUNCTION1(Tanh, kCheap, return std::tanh(a);)
+NARROWS_FUNCTION1_HALF(Tanh, kCheap, return std::tanh(a), tanh_half(a))
 NARROWS_FUNCTION1(Asinh, kCostly, return std::asinh(a);)
 NARROWS_FUNCTION1(Acosh, kCostly, return std::acosh(a);)
 NARROWS_FUNCTION1(Atanh, kCostly, return std::atanh(a);)
 NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
 NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
-NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * C(0.5) * twice_normal_cdf(a), gelu_half(a))
+NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * normal_cdf(a), gelu_half(a))
 NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
-NARROWS_FUNCTION1_HALF(Silu, kCheap, return times_sigmoid(a, Pair<C>{a, C(0)}), a* sigmoid_half(a))
+NARROWS_FUNCTION1_HALF(Silu, kCheap, return silu(a), a* sigmoid_half(a))
 NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)
-NARROWS_FUNCTION1(Erf, kCheap, return std::erf(a);)
+NARROWS_FUNCTION1_HALF(Erf, kCheap, return std::erf(a), erf_half(a))
 NARROWS_FUNCTION1(Erfc, kCostly, return std::erfc(a);)
 NARROWS_FUNCTION1(Floor, kCheap, return std::floor(a);)
 NARROWS_FUNCTION1(Ceil, kCheap, return std::ceil(a);)
@@ -174,6 +210,25 @@ NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
 
 // ---- integers: division truncates and by zero gives 0; all else wraps ----
 
+// Of numbers of which b is neither 0 nor more than 2^63, by two quotients in f64. The first has 51 right bits, so that the rest is
+// less than 2^13 + 2b; the second takes that down to less than b, or one b past either end.
+__device__ __forceinline__ uint64_t quotient_by_reals(uint64_t a, uint64_t b) {
+  const double reciprocal = __drcp_rn(static_cast<double>(b));
+  uint64_t q = static_cast<uint64_t>(static_cast<double>(a) * reciprocal);
+  int64_t rest = static_cast<int64_t>(a - q * b);
+  const int64_t more = static_cast<int64_t>(static_cast<double>(rest) * reciprocal);
+  q += static_cast<uint64_t>(more);
+  rest -= more * static_cast<int64_t>(b);
+  return rest < 0 ? q - 1 : static_cast<uint64_t>(rest) >= b ? q + 1 : q;
+}
+__device__ __forceinline__ int64_t quotient_of(int64_t a, int64_t b) {
+  const auto size = [](int64_t x) { return x < 0 ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x); };
+  const uint64_t q = quotient_by_reals(size(a), size(b));
+  return b == 0 ? 0 : static_cast<int64_t>((a ^ b) < 0 ? uint64_t{0} - q : q);
+}
+__device__ __forceinline__ uint64_t quotient_of(uint64_t a, uint64_t b) {
+  return b >> 63 != 0 ? (a >= b ? 1 : 0) : b == 0 ? 0 : quotient_by_reals(a, b);
+}
 template <class C>
 __device__ __forceinline__ C quotient_of(C a, C b) {
   const bool negates = std::is_signed_v<C> && b == static_cast<C>(-1);

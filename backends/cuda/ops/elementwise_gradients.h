@@ -20,7 +20,7 @@ __device__ __forceinline__ C acosh_slope(C a) {
 template <class C>
 __device__ __forceinline__ C gelu_slope(C a) {
   const C density = static_cast<C>(0.398942280401432677939946059934) * std::exp(C(-0.5) * (a * a));
-  return C(0.5) * twice_normal_cdf(a) + a * density;
+  return normal_cdf(a) + a * density;
 }
 template <class C>
 __device__ __forceinline__ C gelu_tanh_slope(C a) {

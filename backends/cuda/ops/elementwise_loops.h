@@ -4,6 +4,7 @@
 
 #include "bytes.h"
 #include "elementwise.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -145,7 +146,9 @@ template <class F, class Out, int N, class A, class T>
 __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&b)[N], const T (&c)[N], const T (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
+    if constexpr (std::is_same_v<Out, f16> && requires { F::apply_f16(0.f); })
+      out[i] = closed<Out>(F::apply_f16(a[i]));
+    else if constexpr (kIsHalf<Out> && requires { F::apply_half(0.f); })
       out[i] = closed<Out>(F::apply_half(a[i]));
     else if constexpr (F::kArity == 1)
       out[i] = closed<Out>(F::apply(a[i]));
@@ -155,20 +158,43 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
   }
 }
 
+// Four bytes at once, the first in the lowest; a function may have a version for them.
+template <class F, class Out, class A, class T>
+__device__ __forceinline__ uint32_t apply_to_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  if constexpr (requires { F::template apply_bytes<T>(a, b); }) {
+    return F::template apply_bytes<T>(a, b);
+  } else {
+    Out out[4];
+    A first[4];
+    T rest[3][4];
+    memcpy(first, &a, 4), memcpy(rest[0], &b, 4), memcpy(rest[1], &c, 4), memcpy(rest[2], &d, 4);
+    apply<F>(out, first, rest[0], rest[1], rest[2]);
+    uint32_t word;
+    memcpy(&word, out, 4);
+    return word;
+  }
+}
+
 // ---- vector: elements side by side ----
+
+template <class... Types>
+constexpr int kLargest = 0;
+template <class First, class... Rest>
+constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
+                                                                                             : kLargest<Rest...>;
 
 __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { return (__umulhi(n, d.factor) + n) >> d.shift; }
 
 // Bytes from the operands' first vectors to those of a thread.
 template <class F, class Out, class A, class T, int V>
-__device__ __forceinline__ void locate(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
-  if (args.dims == 0) {
-    offset[0] = index * static_cast<int64_t>(V * sizeof(A));
+__device__ __forceinline__ void locate_flat(int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
+  offset[0] = index * static_cast<int64_t>(V * sizeof(A));
 #pragma unroll
-    for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
-    offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
-    return;
-  }
+  for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
+  offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
+}
+template <class F>
+__device__ __forceinline__ void locate_row(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
   uint32_t left = static_cast<uint32_t>(index);
 #pragma unroll
   for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
@@ -213,19 +239,44 @@ __device__ __forceinline__ void repeat(C (&x)[V], const VectorArgs& args, int k)
   for (int i = 0; i < V; ++i) x[i] = same;
 }
 
+// Words of a vector of bytes, or of the one that is repeated.
+template <int V>
+__device__ __forceinline__ void open_words(uint32_t (&words)[V / 4], const Raw<uint8_t, V>& raw, const VectorArgs& args, int k) {
+  memcpy(words, &raw, V);
+  if (!(args.repeated >> k & 1)) return;
+  const uint32_t same = ((args.numbers >> k & 1 ? static_cast<uint32_t>(args.number[k]) : words[0]) & 0xff) * 0x01010101;
+#pragma unroll
+  for (int i = 0; i < V / 4; ++i) words[i] = same;
+}
+
+// Blocks on a multiprocessor that registers have to be saved for, where more registers would leave too few loads on their way: of
+// one operand, and of bytes. A costly function has no loads waiting.
+template <class F, int kBytes>
+constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? 2048 / kVectorThreads : 1;
+
 // A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits
 // for them. The one operand of a function is never repeated.
 template <class F, class Out, class A, class T, int V, int kAccess>
-__global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs args) {
+__global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, T>>)) void vector_kernel(const VectorArgs args) {
+  if (args.overlaps) take_over();
   constexpr int kArity = F::kArity;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
-  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  const int64_t index = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * kVectorThreads + threadIdx.x);
   int64_t offset[kMaxSlots + 1];
-  locate<F, Out, A, T, V>(args, index, offset);
   Raw<A, V> raw_a;
   Raw<T, V> raw_b, raw_c, raw_d;
-  int from = 0, to = V;  // the elements of the vector that there are
-  if (whole && (kArity == 1 || args.repeated == 0)) {
+  bool whole = true, simple = true;  // simple: whole vectors of all operands
+  int from = 0, to = V;              // the elements of the vector that there are
+  if (blockIdx.x - args.first_plain < args.num_plain) {
+    locate_flat<F, Out, A, T, V>(index, offset);
+  } else {
+    whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+    simple = whole && (kArity == 1 || args.repeated == 0);
+    if (args.dims == 0)
+      locate_flat<F, Out, A, T, V>(index, offset);
+    else
+      locate_row<F>(args, index, offset);
+  }
+  if (simple) {
     constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
     raw_a = load_pieces<kFirst, Raw<A, V>>(args.in[0] + offset[0]);
     if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(args.in[1] + offset[1]);
@@ -243,20 +294,31 @@ __global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs
     if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, offset[2], whole, from, to);
     if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, offset[3], whole, from, to);
   }
-  Compute<A> a[V];
-  Compute<T> b[V], c[V], d[V];
-  open_raw<A, V>(a, raw_a);
-  if constexpr (kArity > 1) open_raw<T, V>(b, raw_b);
-  if constexpr (kArity > 2) open_raw<T, V>(c, raw_c);
-  if constexpr (kArity > 3) open_raw<T, V>(d, raw_d);
-  if (kArity > 1 && args.repeated != 0) {
-    repeat(a, args, 0);
-    repeat(b, args, 1);
-    if constexpr (kArity > 2) repeat(c, args, 2);
-    if constexpr (kArity > 3) repeat(d, args, 3);
-  }
   Out out[V];
-  apply<F>(out, a, b, c, d);
+  if constexpr (kLargest<Out, A, T> == 1) {  // as words: opened, they would take four times the registers
+    uint32_t a[V / 4], b[V / 4] = {}, c[V / 4] = {}, d[V / 4] = {}, words[V / 4];
+    open_words<V>(a, raw_a, args, 0);
+    if constexpr (kArity > 1) open_words<V>(b, raw_b, args, 1);
+    if constexpr (kArity > 2) open_words<V>(c, raw_c, args, 2);
+    if constexpr (kArity > 3) open_words<V>(d, raw_d, args, 3);
+#pragma unroll
+    for (int i = 0; i < V / 4; ++i) words[i] = apply_to_bytes<F, Out, A, T>(a[i], b[i], c[i], d[i]);
+    memcpy(out, words, V);
+  } else {
+    Compute<A> a[V];
+    Compute<T> b[V], c[V], d[V];
+    open_raw<A, V>(a, raw_a);
+    if constexpr (kArity > 1) open_raw<T, V>(b, raw_b);
+    if constexpr (kArity > 2) open_raw<T, V>(c, raw_c);
+    if constexpr (kArity > 3) open_raw<T, V>(d, raw_d);
+    if (kArity > 1 && args.repeated != 0) {
+      repeat(a, args, 0);
+      repeat(b, args, 1);
+      if constexpr (kArity > 2) repeat(c, args, 2);
+      if constexpr (kArity > 3) repeat(d, args, 3);
+    }
+    apply<F>(out, a, b, c, d);
+  }
   char* const at = args.out + offset[kOut];
   if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
   Raw<Out, V> raw;
@@ -265,12 +327,6 @@ __global__ __launch_bounds__(kVectorThreads) void vector_kernel(const VectorArgs
 }
 
 // ---- strided: elements anywhere ----
-
-template <class... Types>
-constexpr int kLargest = 0;
-template <class First, class... Rest>
-constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLargest<Rest...> ? static_cast<int>(sizeof(First))
-                                                                                             : kLargest<Rest...>;
 
 // A square of a slot that lies along dimension 1, read along it.
 template <class S, int kTile>
@@ -412,8 +468,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
 template <class F, class Out, class A, class T>
 constexpr Kernels kernels() {
   using Shape = StridedShape<F, Out, A, T>;
-  // 16 bytes of the largest element; 8 of bytes, which take a register each when they are computed with.
-  constexpr int kVector = F::kArity > 1 && kLargest<Out, A, T> == 1 ? 8 : 16 / kLargest<Out, A, T>;
+  constexpr int kVector = 16 / kLargest<Out, A, T>;  // 16 bytes of the largest element
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
   return {vector_kernel<F, Out, A, T, kVector, 0>,
           strided_kernel<F, Out, A, T, false>,

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <functional>
 
+#include "overlap.h"
+
 namespace narrows::gpu {
 
 // ---- tables ----
@@ -81,6 +83,7 @@ int alignment(uint64_t address) { return largest_power(address | 16); }        /
 
 void Map::read(const MapRequest& r) {
   kernels_ = r.kernels;
+  generation_ = r.instance.device(r.sig).generation;
   num_slots_ = r.kernels.slots;
   num_inputs_ = r.sig.num_inputs;
   const nw_tensor_sig* tensors[kMaxSlots + 1];
@@ -153,6 +156,7 @@ void Map::plan_flat(const MapRequest& r) {
   one.args.units = units_;
   one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
   one.args.streamed = streams(r);
+  one.args.overlaps = !one.args.streamed && width_access_ == 0;
   std::copy_n(number_, kMaxSlots, one.args.number);
   for (int slot = 0; slot <= kOut; ++slot) one.offset[slot] = slot < num_slots_ || slot == kOut ? offset(slot) : 0;
   vector_.push_back(one);
@@ -362,7 +366,15 @@ void Map::launch_flat(const nw_call& call) const {
   const int64_t places = args.n + args.lead;
   args.first_whole = args.lead != 0;
   args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
-  launch_kernel(kernels_.vector, ceil_div(places, int64_t{vector} * kVectorThreads), kVectorThreads, 0, stream_of(call), args);
+  args.first_plain = static_cast<uint32_t>(args.first_whole);
+  if (args.repeated == 0 && args.num_whole > 0)
+    args.num_plain =
+        static_cast<uint32_t>(std::max<int64_t>((args.first_whole + args.num_whole) / kVectorThreads - args.first_whole, 0));
+  const int64_t blocks = ceil_div(places, int64_t{vector} * kVectorThreads);
+  if (args.overlaps)
+    launch_overlapping(generation_, kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
+  else
+    launch_kernel(kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {

@@ -65,6 +65,7 @@ class Map {
   void launch_flat(const nw_call& call) const;
 
   Kernels kernels_;
+  int generation_ = 0;
   int variant_ = kVector;
   int num_slots_ = 0;
   uint32_t num_inputs_ = 0;

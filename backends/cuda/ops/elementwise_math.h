@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "gpu.h"
+#include "fast_math.h"
 
 namespace narrows::gpu {
 
@@ -64,6 +64,26 @@ __device__ __forceinline__ C times_sigmoid(C a, Pair<C> t) {
   if (far) return a * root * z;
   return a * (t.high < 0 ? z : C(1)) / (C(1) + z);
 }
+// e * scale = 2^(x*(high + low) + rest), x*high <= 0.5: apart, since the product may be subnormal, and is best rounded last.
+struct Power {
+  float e, scale;
+};
+__device__ __forceinline__ Power power_of_two(float x, float high, float low, float rest) {
+  constexpr float kShift = 12582912 + 127;  // 1.5 * 2^23: sums are whole numbers; and what an exponent is stored with
+  const float rounded = fmaxf(fmaf(x, high, kShift), kShift - 126), whole = rounded - kShift;
+  const float fraction = fmaf(x, low, fmaf(x, high, -whole)) + rest;
+  return {fast_exp2(fraction), __uint_as_float(__float_as_uint(rounded) << 23)};
+}
+constexpr float kLog2E = 1.44269502f, kLog2ELow = 1.92596301e-8f;
+// The same as above in fewer steps.
+__device__ __forceinline__ float times_sigmoid(float a, float t, float rest) {
+  const Power z = power_of_two(-fabsf(t), kLog2E, kLog2ELow, rest);
+  const float upper = a * fast_reciprocal(1.f + z.e * z.scale);
+  return t < 0 ? upper * z.e * z.scale : upper;
+}
+__device__ __forceinline__ float silu(float a) { return times_sigmoid(a, a, 0.f); }
+__device__ __forceinline__ double silu(double a) { return times_sigmoid(a, Pair<double>{a, 0}); }
+
 // 2*sqrt(2/pi)*(a + 0.044715*a^3), whose error exp() would multiply by its size: hence in two parts.
 template <class C>
 __device__ __forceinline__ Pair<C> gelu_tanh_argument(C a) {
@@ -84,36 +104,38 @@ __device__ __forceinline__ double twice_normal_cdf(double a) {
   const bool tail = x.high > 1 && x.high < 30;
   return tail ? usual - usual * ((x.high + x.high) * x.low) : usual;
 }
-// The same, a >= 0 and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times that is a polynomial
-// in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
-__device__ __forceinline__ float twice_normal_cdf(float a) {
-  const float x = fminf(fabsf(a), 20), t = __fdividef(x - 3.2f, x + 3.2f);
-  float p = 0.00017478904919698834f;
-  p = fmaf(p, t, 0.00036293311859481037f);
-  p = fmaf(p, t, -0.0010817821603268385f);
-  p = fmaf(p, t, -0.0027333407197147608f);
-  p = fmaf(p, t, 0.007866119965910912f);
-  p = fmaf(p, t, 0.012510106898844242f);
-  p = fmaf(p, t, -0.08436194807291031f);
-  p = fmaf(p, t, 0.16504554450511932f);
-  p = fmaf(p, t, -0.12906885147094727f);
-  p = fmaf(p, t, -0.11098933964967728f);
-  p = fmaf(p, t, 1.270667552947998f);
-  p = __fdividef(p, fmaf(1.41421356f, x, 1.f));
+// Of f32 the function itself. A size and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times
+// that is a polynomial in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
+__device__ __forceinline__ float normal_cdf(float a) {
+  const float x = fminf(fabsf(a), 20), t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
+  float p = 8.739452459849417e-05f;
+  p = fmaf(p, t, 0.00018146655929740518f);
+  p = fmaf(p, t, -0.0005408910801634192f);
+  p = fmaf(p, t, -0.0013666703598573804f);
+  p = fmaf(p, t, 0.0039330599829554558f);
+  p = fmaf(p, t, 0.006255053449422121f);
+  p = fmaf(p, t, -0.042180974036455154f);
+  p = fmaf(p, t, 0.08252277225255966f);
+  p = fmaf(p, t, -0.06453442573547363f);
+  p = fmaf(p, t, -0.05549466982483864f);
+  p = fmaf(p, t, 0.635333776473999f);
+  p *= fast_reciprocal(fmaf(1.41421356f, x, 1.f));
   const Pair<float> square = product(x, x);
-  const float tail = std::exp(-0.5f * square.high) * p, mended = fmaf(tail, -0.5f * square.low, tail);
-  return a != a ? a : a < 0 ? mended : 2.f - mended;
+  const Power z = power_of_two(square.high, -0.5f * kLog2E, -0.5f * kLog2ELow, square.low * (-0.5f * kLog2E));
+  const float tail = p * z.e * z.scale;
+  return a < 0 ? tail : 1.f - tail;
 }
+__device__ __forceinline__ double normal_cdf(double a) { return 0.5 * twice_normal_cdf(a); }
 
 // ---- what is rounded to 16 bits afterwards needs fewer digits: an error of 2^-16 does not show ----
 
 __device__ __forceinline__ float sigmoid_half(float a) {
   const float z = __expf(-fabsf(a));
-  return __fdividef(a < 0 ? z : 1.f, 1.f + z);
+  return (a < 0 ? z : 1.f) * fast_reciprocal(1.f + z);
 }
 // As above, 2^-18 relative up to a = 14.
 __device__ __forceinline__ float gelu_half(float a) {
-  const float x = fminf(fabsf(a), 20), t = __fdividef(x - 3.2f, x + 3.2f);
+  const float x = fminf(fabsf(a), 20), t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
   float p = 0.008562899194657803f;
   p = fmaf(p, t, 0.01083078607916832f);
   p = fmaf(p, t, -0.08510958403348923f);
@@ -121,11 +143,63 @@ __device__ __forceinline__ float gelu_half(float a) {
   p = fmaf(p, t, -0.1289333552122116f);
   p = fmaf(p, t, -0.1110057532787323f);
   p = fmaf(p, t, 1.2706642150878906f);
-  const float tail = __expf(-0.5f * x * x) * __fdividef(p, fmaf(1.41421356f, x, 1.f));
+  const float tail = __expf(-0.5f * x * x) * p * fast_reciprocal(fmaf(1.41421356f, x, 1.f));
   return 0.5f * a * (a < 0 ? tail : 2.f - tail);
 }
 __device__ __forceinline__ float gelu_tanh_half(float a) {
   return a * sigmoid_half(a * fmaf(0.0713548162726f, a * a, 1.595769121605731f));
+}
+
+__device__ __forceinline__ float tanh_half(float a) {
+  const float x = fabsf(a), far = fmaf(-2.f, fast_reciprocal(fast_exp2(x * (2 * kLog2E)) + 1.f), 1.f);
+  return x < 0.0625f ? a * fmaf(a * a, -1.f / 3, 1.f) : copysignf(far, a);
+}
+
+// Below 1 a polynomial times a, 2^-19 relative; from there on 1 - 2^-(another one times a), 2^-23 of 1.
+__device__ __forceinline__ float erf_half(float a) {
+  const float x = fminf(fabsf(a), 4.f);
+  const bool far = fabsf(a) >= 1.f;
+  const float t = far ? x : a * a;
+  float p = far ? 0.0021955473348498344f : 0.0034940673504024744f;
+  p = fmaf(p, t, far ? -0.025485092774033546f : -0.025447804480791092f);
+  p = fmaf(p, t, far ? 0.14050807058811188f : 0.1123417392373085f);
+  p = fmaf(p, t, far ? 0.9255011081695557f : -0.37606415152549744f);
+  p = fmaf(p, t, far ? 1.6256965398788452f : 1.128377914428711f) * x;
+  return copysignf(far ? 1.f - fast_exp2(-p) : p, a);
+}
+
+// ---- f16 alone, whose numbers end at 65504: multiples of pi are taken off in two steps, the first of which is exact.
+// -0 stays -0: every product with it and every sum is -0 too. ----
+
+constexpr float kToInteger = 12582912;  // 1.5 * 2^23: a sum with it is rounded to a whole number, which its bits end with
+
+// y, negated for an odd number.
+__device__ __forceinline__ float with_sign_of(float rounded, float y) {
+  return __uint_as_float(__float_as_uint(y) ^ __float_as_uint(rounded) << 31);
+}
+// sin up to pi/2: 2^-19 relative.
+__device__ __forceinline__ float short_sine(float a, float halves) {
+  const float r = fmaf(halves, -1.509957990e-07f, fmaf(halves, -3.1415925025939941f, a)), square = r * r;
+  const float p = fmaf(square, fmaf(square, -0.00018541055033f, 0.0083142397925f), -0.1666585057974f);
+  return r * fmaf(square, p, 1.f);
+}
+__device__ __forceinline__ float sin_f16(float a) {
+  const float rounded = fmaf(a, 0.3183098861837907f, kToInteger);
+  return with_sign_of(rounded, short_sine(a, rounded - kToInteger));
+}
+__device__ __forceinline__ float cos_f16(float a) {
+  const float rounded = fmaf(a, 0.3183098861837907f, 0.5f) + kToInteger;
+  return with_sign_of(rounded, short_sine(a, rounded - kToInteger - 0.5f));
+}
+// tan up to pi/4: 2^-18 relative; from an odd multiple of pi/2 it is -1/tan.
+__device__ __forceinline__ float tan_f16(float a) {
+  const float rounded = fmaf(a, 0.6366197723675814f, kToInteger), quarters = rounded - kToInteger;
+  const float r = fmaf(quarters, -7.54978995e-08f, fmaf(quarters, -1.5707962512969971f, a)), square = r * r;
+  float p = fmaf(square, 0.04316396266222f, 0.04132109507918358f);
+  p = fmaf(square, p, 0.13608860969543457f);
+  p = fmaf(square, p, 0.3331523537635803f);
+  const float y = r * fmaf(square, p, 1.f);
+  return (__float_as_uint(rounded) & 1) != 0 ? -fast_reciprocal(y) : y;
 }
 
 // ---- the rest ----

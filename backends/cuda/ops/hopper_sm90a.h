@@ -6,6 +6,7 @@
 
 #include "copy_async_sm80.h"
 #include "dtype.h"
+#include "overlap.h"
 
 namespace narrows::gpu {
 
@@ -56,19 +57,6 @@ __device__ __forceinline__ void allow_next_kernel() { asm volatile("griddepcontr
 // In the next one, before it reads what the kernel ahead writes: waits for its end.
 __device__ __forceinline__ void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// As launch_kernel(), without waiting for the end of the kernel ahead.
-template <class Parameter>
-void launch_early(void (*kernel)(Parameter), int64_t blocks, int threads, size_t shared, gpuStream_t stream, Parameter parameter) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
-  void* list[] = {&parameter};
-  check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), list), "launching a kernel");
-}
-
 // ---- rings of slots in shared memory ----
 
 // A ring of slots; `phase` is the parity that its next wait asks for.
@@ -94,8 +82,10 @@ inline constexpr int kTileOf = (kColumns + kHalo) * kSlice * 2;  // bytes
 
 // Lane i of ldmatrix.x4 addresses channel i: row i % 8 of matrix i / 8. ".trans" gives each lane what it then stores as rows of 8
 // channels. Four loads are on their way before the first store.
+// Of the groups of 8 positions at least the first `wanted`.
 template <int kColumns>
-__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker) {
+__device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker,
+                                                      int wanted = (kColumns + kHalo) / 8) {
   constexpr int kPositions = kColumns + kHalo, kGroups = kPositions / 8, kAtOnce = 4, kWorkers = 3;
   constexpr int kBox = kSlice * 128, kChunk = kPositions * 16;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -103,6 +93,7 @@ __device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, 
   const uint32_t to = x + half * 4 * kChunk + (lane >> 3) * kChunk + (lane & 7) * 16;
 #pragma unroll
   for (int first = 0; first < kGroups; first += kAtOnce * kWorkers) {
+    if (first >= wanted) break;
     uint32_t r[kAtOnce][4];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {

@@ -1,0 +1,36 @@
+// overlap.h -- a kernel that is there before the one ahead of it in the stream has ended. backends/hip/platform/overlap.h is the
+// other one; whichever stands on the include path is used. Step 5 of a tensor's path.
+#pragma once
+
+#include "backend.h"
+
+namespace narrows::gpu {
+
+// First of all in such a kernel: waits until the one ahead has ended, and then lets the next one come. Afterwards everything is as
+// after an ordinary launch.
+__device__ __forceinline__ void take_over() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// launch_kernel() of a kernel that calls take_over(), as it was compiled for devices of this generation: blocks start where the
+// last ones of the kernel ahead leave room, and wait there.
+template <class... Parameters, class... Arguments>
+void launch_overlapping(int generation, void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared,
+                        gpuStream_t stream, const Arguments&... arguments) {
+  static_assert(sizeof...(Parameters) == sizeof...(Arguments));
+  if (generation < 90) return launch_kernel(kernel, blocks, threads, shared, stream, arguments...);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
+  [&](std::conditional_t<true, Parameters, Arguments>... values) {
+    void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
+    check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), list), "launching a kernel");
+  }(arguments...);
+}
+
+}  // namespace narrows::gpu
