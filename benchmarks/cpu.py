@@ -159,7 +159,9 @@ class Worker:
 
 def commit():
     """What was measured, where git knows: a short hash, with -dirty if files differ from it."""
-    described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
+    described = subprocess.run(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
+    )
     return described.stdout.strip()
 
 

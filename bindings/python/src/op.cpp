@@ -237,14 +237,15 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
                          {"__signature__", T_OBJECT, offsetof(Op, signature), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
-PyMethodDef methods[] = {{"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)),
-                          METH_VARARGS | METH_KEYWORDS, "bind($self, /, **params)\n--\n\nThe same op with these values of its parameters."},
-                         {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
-                         {"_run", op_run, METH_VARARGS, nullptr},
-                         {"_infer", op_infer, METH_VARARGS, nullptr},
-                         {"_capturable", op_capturable, METH_VARARGS, nullptr},
-                         {"__reduce__", op_reduce, METH_NOARGS, nullptr},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {
+    {"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)), METH_VARARGS | METH_KEYWORDS,
+     "bind($self, /, **params)\n--\n\nThe same op with these values of its parameters."},
+    {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
+    {"_run", op_run, METH_VARARGS, nullptr},
+    {"_infer", op_infer, METH_VARARGS, nullptr},
+    {"_capturable", op_capturable, METH_VARARGS, nullptr},
+    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(op_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
