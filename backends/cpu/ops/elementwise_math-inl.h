@@ -410,7 +410,9 @@ HWY_INLINE V sin_(V a) {
 template <class S = void, class V>
 HWY_INLINE V cos_(V a) {
   using K = FitOf<S, V>;
-  const V size = hn::Abs(a), usual = sin_near<true, K>(size);
+  const V size = hn::Abs(a), one = set<V>(1);
+  // A sine at pi/2 may be a unit below 1, which near 0 would show.
+  const V usual = pick(hn::Lt(size, set<V>(K::kBits == 23 ? 0x1p-12 : 0x1p-27)), one, sin_near<true, K>(size));
   const auto near = hn::Le(size, set<V>(K::kSinNear));
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
 }
