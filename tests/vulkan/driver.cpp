@@ -11,26 +11,30 @@ namespace narrows::vulkan::test {
 namespace {
 
 // Functions of a device that can fail, and of which calls are counted.
-#define NARROWS_FALLIBLE(X)                                                                                                       \
-  X(vkCreateBuffer)                                                                                                               \
-  X(vkAllocateMemory)                                                                                                             \
-  X(vkBindBufferMemory)                                                                                                           \
-  X(vkMapMemory)                                                                                                                  \
-  X(vkCreatePipelineLayout)                                                                                                       \
-  X(vkCreatePipelineCache) X(vkCreateShaderModule) X(vkCreateComputePipelines) X(vkCreateCommandPool) X(vkAllocateCommandBuffers) \
-      X(vkBeginCommandBuffer) X(vkCreateSemaphore) X(vkQueueSubmit) X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR)                    \
-          X(vkGetMemoryHostPointerPropertiesEXT)
+#define NARROWS_FALLIBLE(X)   \
+  X(vkCreateBuffer)           \
+  X(vkAllocateMemory)         \
+  X(vkBindBufferMemory)       \
+  X(vkMapMemory)              \
+  X(vkCreatePipelineLayout)   \
+  X(vkCreatePipelineCache)    \
+  X(vkCreateShaderModule)     \
+  X(vkCreateComputePipelines) \
+  X(vkCreateCommandPool)      \
+  X(vkAllocateCommandBuffers) \
+  X(vkBeginCommandBuffer)     \
+  X(vkCreateSemaphore) X(vkQueueSubmit) X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR) X(vkGetMemoryHostPointerPropertiesEXT)
 // Those that fail only where they are named: what they say ends a device, or they are asked over and over.
 #define NARROWS_NAMED(X) X(vkEndCommandBuffer) X(vkWaitSemaphores) X(vkGetSemaphoreCounterValue) X(vkDeviceWaitIdle)
 // Functions that destroy what another one created, and those that are only counted.
-#define NARROWS_DESTROYING(X)                                                                 \
-  X(vkDestroyBuffer, vkCreateBuffer)                                                          \
-  X(vkFreeMemory, vkAllocateMemory)                                                           \
-  X(vkDestroyPipelineLayout, vkCreatePipelineLayout)                                          \
-  X(vkDestroyPipelineCache, vkCreatePipelineCache)                                            \
-  X(vkDestroyShaderModule, vkCreateShaderModule)                                              \
-  X(vkDestroyPipeline, vkCreateComputePipelines) X(vkDestroyCommandPool, vkCreateCommandPool) \
-      X(vkDestroySemaphore, vkCreateSemaphore)
+#define NARROWS_DESTROYING(X)                        \
+  X(vkDestroyBuffer, vkCreateBuffer)                 \
+  X(vkFreeMemory, vkAllocateMemory)                  \
+  X(vkDestroyPipelineLayout, vkCreatePipelineLayout) \
+  X(vkDestroyPipelineCache, vkCreatePipelineCache)   \
+  X(vkDestroyShaderModule, vkCreateShaderModule)     \
+  X(vkDestroyPipeline, vkCreateComputePipelines)     \
+  X(vkDestroyCommandPool, vkCreateCommandPool) X(vkDestroySemaphore, vkCreateSemaphore)
 #define NARROWS_COUNTED(X) X(vkCmdPipelineBarrier) X(vkCmdDispatch) X(vkCmdCopyBuffer)
 
 struct State {

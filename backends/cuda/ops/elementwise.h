@@ -32,18 +32,17 @@ struct VectorArgs {
   static constexpr int kDims = 4;
   const char* in[kMaxSlots];
   char* out;
-  int64_t first_whole, num_whole;   // vectors that are there as a whole, and aligned
-  int64_t n;                        // flat: elements; rows: 0
-  uint32_t first_plain, num_plain;  // flat: blocks of such vectors alone, whose operands lie side by side
-  int32_t lead;                     // flat: places of the first vector before the first element
-  int32_t dims;                     // rows: dimensions, counted in vectors along the first; 0: flat
-  uint32_t units;                   // operands whose elements lie side by side
-  uint32_t repeated;                // the other ones, whose elements are all the same
-  uint32_t numbers;                 // those of them that are a number
-  bool streamed;                    // what is stored is not worth keeping in a cache
-  bool overlaps;                    // begins before the kernel ahead has ended: pays where a launch is a large part
-  uint8_t access[kMaxSlots + 1];    // flat: bytes to which vectors are aligned
-  uint64_t number[kMaxSlots];       // in the compute type
+  int64_t first_whole, num_whole;  // vectors that are there as a whole, and aligned
+  int64_t n;                       // flat: elements; rows: 0
+  int32_t lead;                    // flat: places of the first vector before the first element
+  int32_t dims;                    // rows: dimensions, counted in vectors along the first; 0: flat
+  uint32_t units;                  // operands whose elements lie side by side
+  uint32_t repeated;               // the other ones, whose elements are all the same
+  uint32_t numbers;                // those of them that are a number
+  bool streamed;                   // what is stored is not worth keeping in a cache
+  bool overlaps;                   // begins before the kernel ahead has ended: pays where a launch is a large part
+  uint8_t access[kMaxSlots + 1];   // flat: bytes to which vectors are aligned
+  uint64_t number[kMaxSlots];      // in the compute type
   Divider divider[kDims];
   int64_t stride[kMaxSlots + 1][kDims];  // bytes
 };

@@ -264,19 +264,13 @@ __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, 
   int64_t offset[kMaxSlots + 1];
   Raw<A, V> raw_a;
   Raw<T, V> raw_b, raw_c, raw_d;
-  bool whole = true, simple = true;  // simple: whole vectors of all operands
-  int from = 0, to = V;              // the elements of the vector that there are
-  if (blockIdx.x - args.first_plain < args.num_plain) {
+  int from = 0, to = V;  // the elements of the vector that there are
+  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  if (args.dims == 0)
     locate_flat<F, Out, A, T, V>(index, offset);
-  } else {
-    whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
-    simple = whole && (kArity == 1 || args.repeated == 0);
-    if (args.dims == 0)
-      locate_flat<F, Out, A, T, V>(index, offset);
-    else
-      locate_row<F>(args, index, offset);
-  }
-  if (simple) {
+  else
+    locate_row<F>(args, index, offset);
+  if (whole && (kArity == 1 || args.repeated == 0)) {
     constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
     raw_a = load_pieces<kFirst, Raw<A, V>>(args.in[0] + offset[0]);
     if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(args.in[1] + offset[1]);

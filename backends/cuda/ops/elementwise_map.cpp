@@ -366,10 +366,6 @@ void Map::launch_flat(const nw_call& call) const {
   const int64_t places = args.n + args.lead;
   args.first_whole = args.lead != 0;
   args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
-  args.first_plain = static_cast<uint32_t>(args.first_whole);
-  if (args.repeated == 0 && args.num_whole > 0)
-    args.num_plain =
-        static_cast<uint32_t>(std::max<int64_t>((args.first_whole + args.num_whole) / kVectorThreads - args.first_whole, 0));
   const int64_t blocks = ceil_div(places, int64_t{vector} * kVectorThreads);
   if (args.overlaps)
     launch_overlapping(generation_, kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
