@@ -205,6 +205,6 @@ def get_include():
 
     >>> import os, narrows
     >>> sorted(os.listdir(os.path.join(narrows.get_include(), "narrows")))
-    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'vulkan.h']
+    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'plugin_cuda.hpp', 'vulkan.h']
     """
     return os.path.join(os.path.dirname(__file__), "include")
