@@ -159,9 +159,12 @@ class Worker:
 
 def commit():
     """What was measured, where git knows: a short hash, with -dirty if files differ from it."""
-    described = subprocess.run(
-        ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
-    )
+    try:
+        described = subprocess.run(
+            ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
+        )
+    except OSError:  # there is no git
+        return ""
     return described.stdout.strip()
 
 

@@ -3,7 +3,7 @@
 # First what a call costs beside its kernel. Arguments are those of benchmarks/cpu.py. Only an optimised build says anything about speed.
 bench() {
   begin bench 5
-  require build python
+  require build test python
   fetch_dlpack
   fetch_python_tools
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python" -DCMAKE_BUILD_TYPE=Release)

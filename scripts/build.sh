@@ -7,11 +7,11 @@ jobs() {
   awk -v cores="$(nproc)" -v memory="${memory:-1}" 'BEGIN { n = memory < cores ? memory : cores; print (n > 1 ? n : 1) }'
 }
 
-# configure PRESET TARGET...: with the tests if a TARGET is "all" or one of them. A folder that already has them keeps them.
+# configure PRESET TARGET...: with the tests and benchmarks if a TARGET is "all" or one of them. A folder that already has them keeps them.
 CONFIGURE_OPTIONS=() # more of them, for a command of its own
 configure() {
   local folder=$NARROWS_ROOT/build/$1 options=(${CONFIGURE_OPTIONS[@]+"${CONFIGURE_OPTIONS[@]}"})
-  if [[ " ${*:2} " =~ " all "|_tests" "|" test_" ]]; then
+  if [[ " ${*:2} " =~ " all "|_tests" "|" test_"|" bench_" ]]; then
     options+=(-DNARROWS_BUILD_TESTS=ON)
   elif ! grep -qs '^NARROWS_BUILD_TESTS:BOOL=ON' "$folder/CMakeCache.txt"; then
     options+=(-DNARROWS_BUILD_TESTS=OFF)

@@ -70,7 +70,7 @@ python_package() {
 
 # The same tests with the cuda backend, on an NVIDIA GPU; torch, JAX and CuPy use it where .deps/pyenv has those built for CUDA.
 python_gpu() {
-  begin python-gpu 6
+  begin python-gpu 7
   require build python
   fetch_dlpack
   fetch_cuda
@@ -88,20 +88,27 @@ python_gpu() {
 # What the rows of benchmarks/python_calls.py need beside PYTHON_TOOLS: the tutorial's extension is compiled, tvm-ffi is compared with.
 readonly PYTHON_BENCH_TOOLS='ninja apache-tvm-ffi'
 
-# Every row in one run on an idle machine, each with its goal; they are kept in build/bench/python.json. Arguments are its options.
+# Every row in one run on an idle machine, each with its goal; they are kept in build/bench/python.json. Arguments are its options;
+# with "--device cuda" the cuda backend is built.
 bench_python() {
-  begin bench-python 6
+  local preset=cpu backend=narrows_cpu options=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
+  [[ " $* " != *" cuda "* ]] || preset=cuda backend=narrows_cuda
+  begin bench-python 5
   require build python
   fetch_dlpack
+  if [[ $preset == cuda ]]; then
+    fetch_cuda
+    options+=("-DNARROWS_CUDA_ARCHITECTURES=$(cuda_architectures)")
+  fi
   fetch_python_tools
   # shellcheck disable=SC2086 # the words of a list
   logged python-bench-tools.log "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_BENCH_TOOLS
-  CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
-  build cpu narrows_command narrows_cpu narrows_python
+  CONFIGURE_OPTIONS=("${options[@]}")
+  build "$preset" narrows_command narrows_cpu $backend narrows_python
   step bench
   mkdir -p "$NARROWS_ROOT/build/bench"
   done_with "best of many rounds"
-  PATH=$PYENV/bin:$PATH PYTHONPATH=$NARROWS_ROOT/build/cpu/python "$PYENV/bin/python" "$NARROWS_ROOT/benchmarks/python_calls.py" \
+  PATH=$PYENV/bin:$PATH PYTHONPATH=$NARROWS_ROOT/build/$preset/python "$PYENV/bin/python" "$NARROWS_ROOT/benchmarks/python_calls.py" \
     --json "$NARROWS_ROOT/build/bench/python.json" "$@"
 }
 

@@ -41,7 +41,7 @@ fetch_vulkan_python() {
 test_vulkan_python() {
   local log=$LOG/test-vulkan-python.log
   step python
-  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" "$DEPS/venv/bin/python" -m pytest -q \
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" "$DEPS/venv/bin/python" -m pytest -q -rs \
     -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_functions.py test_onnx.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"

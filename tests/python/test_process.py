@@ -216,7 +216,7 @@ def test_a_leak_of_each_kind_is_found(lost):
     leak = {
         "a reference": lambda: kept.append(x),
         "a block": lambda: kept.append((1, object())),
-        "memory of malloc": lambda: malloc(64),
+        "memory of malloc": lambda: malloc(4096),
     }
     if lost == "memory of malloc" and _mallinfo is None:
         pytest.skip("this C library has no mallinfo2")

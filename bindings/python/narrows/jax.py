@@ -250,12 +250,16 @@ def _call(op, inputs, out, device):
     """A call with an input of JAX."""
     if out is not None:
         raise TypeError(f"{op.op}: JAX's arrays cannot be written to; leave out= away")
+    return _ordered(op, inputs)
+
+
+def _ordered(op, inputs, donate=()):
+    """A call after which an array of another framework on a GPU may be written to again."""
     foreign = any(map(_is_foreign, inputs))
     if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")
-    op, inputs = _prepared(op, inputs)
-    result = _run(op, inputs)
-    # What the other framework does next with its memory has to come after.
+    op, prepared = _prepared(op, inputs)
+    result = _run(op, prepared, donate)
     return jax.block_until_ready(result) if foreign else result
 
 
@@ -267,5 +271,4 @@ def call(op: "str | _narrows.Op", *inputs: Any, donate: Sequence[int] = (), **pa
     Array([2., 2.], dtype=float32)
     """
     op = _ops.op(op, **params) if isinstance(op, str) else op.bind(**params)
-    op, prepared = _prepared(op, inputs)
-    return _run(op, prepared, tuple(donate))
+    return _ordered(op, inputs, tuple(donate))

@@ -21,7 +21,7 @@ struct Torch {
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
-  bool one_gpu = false;                   // which then is the current one
+  int8_t (*gpu_count)() = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
   void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
@@ -71,8 +71,7 @@ Torch* load() {
   t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
   if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
-    const auto count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
-    t->one_gpu = count != nullptr && count() == 1;
+    t->gpu_count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
   }
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
@@ -260,7 +259,9 @@ namespace {
 PyObject* quick_empty(const Torch& t, DLDevice device) {
   if (device.device_type == kDLCPU) return t.empty_cpu;
   if (device.device_type != kDLCUDA || t.current_gpu == nullptr) return nullptr;
-  if (t.one_gpu) return t.empty_cuda;
+  // Asked for once there is a tensor on a GPU, not before: it starts CUDA.
+  static const bool one_gpu = t.gpu_count != nullptr && t.gpu_count() == 1;  // which then is the current one
+  if (one_gpu) return t.empty_cuda;
   int8_t current = -1;
   return t.current_gpu(&current) == 0 && current == device.device_id ? t.empty_cuda : nullptr;
 }

@@ -1,5 +1,5 @@
 // plugin_cuda.hpp -- plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream. To be compiled by nvcc
-// as C++20. Step 4 of a tensor's path.
+// as C++17 or newer. Step 4 of a tensor's path.
 //
 //   __global__ void times(const float* x, float* y, float factor, int64_t n) {
 //     const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
@@ -27,9 +27,11 @@ namespace narrows::plugin {
 
 inline cudaStream_t stream(const Launch& call) { return static_cast<cudaStream_t>(call.stream()); }
 
-// Throws what the error says.
+// Throws what the error says. It is not left for the next call to find.
 inline void check(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
+  if (error == cudaSuccess) return;
+  (void)cudaGetLastError();
+  throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
 }
 
 class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
@@ -43,6 +45,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.device_info = device_info;
     table_.alloc = alloc;
     table_.free = [](void*, int32_t id, void* data, void* stream, nw_error* error) {
+      if (data == nullptr) return int32_t{NW_OK};
       return on(id, error, [&] { check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream))); });
     };
     table_.copy = copy;
@@ -115,6 +118,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       if (capture == cudaStreamCaptureStatusNone && size != 0)
         made = cudaMallocAsync(data, size, static_cast<cudaStream_t>(stream));
       if (made != cudaErrorMemoryAllocation) check(made);
+      (void)cudaGetLastError();  // told below
     });
     if (status != NW_OK) return status;
     if (capture != cudaStreamCaptureStatusNone)
