@@ -125,12 +125,13 @@ Stream::Stream(Device& device, Queue& queue) : device_(device), queue_(queue), t
 Stream::~Stream() {
   if (device_.is_lost()) return;
   try {
-    sync();
+    finish();
   } catch (...) {
     if (device_.is_lost()) return;
     // Out of memory: what was not submitted is dropped.
     const std::lock_guard lock(queue_);
     if (device_.vk.vkQueueWaitIdle(queue_.handle) < 0) return;
+    for (const Piece& piece : freed_) device_.memory().give_back(piece.address);
   }
   for (const auto& batch : batches_) device_.memory().destroy_buffer(batch->params);
   device_.memory().destroy_buffer(staging_);
@@ -256,6 +257,11 @@ void Stream::collect() {
 }
 
 void Stream::sync() {
+  finish();
+  device_.loader.refuse_if_invalid();
+}
+
+void Stream::finish() {
   uint64_t value = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -266,7 +272,6 @@ void Stream::sync() {
   const std::lock_guard lock(mutex_);
   collect();
   device_.memory().check_guards();
-  device_.loader.refuse_if_invalid();
 }
 
 void Stream::wait_for(Stream& signaler) {

@@ -113,6 +113,7 @@ class Stream {
   void end_op();
   uint64_t flush(bool read_by_host = false, const Point* signal = nullptr);  // the value that stands for all so far
   void submit(Batch& batch, const Point* signal);
+  void finish();  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it
   void collect();
   uint64_t pending_value() const { return submitted_ + (open_ != nullptr || !waits_.empty() ? 1 : 0); }
   Span span(Address begin, uint64_t size, const char* what) const;

@@ -220,7 +220,7 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
     }
 }
 
-// ---- products: a warpgroup's 64 x 256 sums ----
+// ---- products: a warpgroup's 64 x 256 sums, or 64 x 32 ----
 
 template <class T, bool kResident, bool kCopyOut>
 struct Products {

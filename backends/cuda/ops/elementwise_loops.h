@@ -251,8 +251,15 @@ __device__ __forceinline__ void open_words(uint32_t (&words)[V / 4], const Raw<u
 
 // Blocks on a multiprocessor that registers have to be saved for, where more registers would leave too few loads on their way: of
 // one operand, and of bytes. A costly function has no loads waiting.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kThreadsBeside = 1024;  // on a multiprocessor at most
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9 || __CUDA_ARCH__ / 100 == 10
+constexpr int kThreadsBeside = 2048;
+#else
+constexpr int kThreadsBeside = 1536;
+#endif
 template <class F, int kBytes>
-constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? 2048 / kVectorThreads : 1;
+constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? kThreadsBeside / kVectorThreads : 1;
 
 // A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits
 // for them. The one operand of a function is never repeated.

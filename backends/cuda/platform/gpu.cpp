@@ -1,8 +1,10 @@
 // gpu.cpp -- what differs between the vendors in more than a name, for CUDA. Step 4 of a tensor's path.
 #include "gpu.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "common/plugin.h"
 
@@ -62,11 +64,22 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
   std::snprintf(out, size, "sm_%d%d", properties.major, properties.minor);
 }
 int compute_capability(const gpuDeviceProp& properties) { return properties.major * 10 + properties.minor; }
-int generation(const gpuDeviceProp& properties) {
+
+// PTX runs on all newer GPUs, which compile it; code on those of the same major number.
+constexpr int newest_that_runs(int capability, std::initializer_list<int> ptx, std::initializer_list<int> code) {
   int newest = 0;
-  for (const int compiled : {NARROWS_CUDA_GENERATIONS})
-    if (compiled <= compute_capability(properties)) newest = std::max(newest, compiled);
+  for (const int compiled : ptx)
+    if (compiled <= capability) newest = std::max(newest, compiled);
+  for (const int compiled : code)
+    if (compiled <= capability && compiled / 10 == capability / 10) newest = std::max(newest, compiled);
   return newest;
+}
+static_assert(newest_that_runs(90, {120}, {75, 80, 90, 100}) == 90 && newest_that_runs(89, {80}, {80, 86}) == 86);
+static_assert(newest_that_runs(120, {80}, {80, 90}) == 80 && newest_that_runs(120, {90}, {90, 100}) == 90);
+static_assert(newest_that_runs(75, {80}, {80}) == 0);
+
+int generation(const gpuDeviceProp& properties) {
+  return newest_that_runs(compute_capability(properties), {NARROWS_CUDA_PTX}, {NARROWS_CUDA_CODE});
 }
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
 void write_uuid(int, const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }

@@ -170,9 +170,9 @@ def judge_several(place: Place, mutants: list[Mutant], jobs: int) -> int:
     looked = [place.narrows, "conform", "--plugin", place.plugin("naive"), "--list"]
     found = subprocess.run(looked, env=place.environment("none"), capture_output=True, text=True, errors="replace")
     tests = [re.sub(r"( \[[^\]]+\])+$", "", line) for line in found.stdout.splitlines()]
-    if found.returncode != 0:
-        print(found.stdout + found.stderr, end="")
-        return found.returncode
+    if found.returncode != 0 or not tests:
+        print(found.stdout + found.stderr or "the suite lists no tests", end="")
+        return found.returncode or 1
     alone = [mutant for mutant in mutants if place.real and mutant.cpu_alone]
     for mutant in alone:
         print(f"not judged: {mutant.name}: {mutant.cpu_alone}")

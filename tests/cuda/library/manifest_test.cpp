@@ -1,5 +1,4 @@
-// manifest_test.cpp -- what the cuda backend's manifest excludes on each GPU: on those that nobody here has, a mistake would be
-// seen by nobody else.
+// manifest_test.cpp -- what the cuda backend's manifest excludes on each GPU, read without one.
 #include "support/manifest.h"
 
 #include <catch2/catch_test_macros.hpp>
