@@ -67,7 +67,7 @@ warp_width() {
   step warps
   local words='__shfl|__ballot|__any_sync|__all_sync|__activemask|__match_|__reduce_[a-z]+_sync|__syncwarp|warpSize|0[xX][fF]{8}[uU]?\b'
   source_files '^backends/cuda/ops/.*\.(cu|h)$' "$@" | grep -vE '_sm[0-9]+a?\.' >"$LOG/warps.files" || true
-  if xargs -r -d '\n' grep -nE "$words" <"$LOG/warps.files" >"$LOG/warps.log"; then
+  if [[ -s $LOG/warps.files ]] && xargs -d '\n' grep -nE "$words" <"$LOG/warps.files" >"$LOG/warps.log"; then
     sed 's/^/    /' "$LOG/warps.log" >&2
     fail "portable kernels know no width of a warp: the hip backend compiles them for warps of 32 and of 64"
   fi
