@@ -108,7 +108,10 @@ def lltm_gpu_rows(torch):
 def lltm_rows(torch):
     from torch.utils import cpp_extension
 
-    module = cpp_extension.load_inline("lltm_tutorial", TUTORIAL, functions=["forward", "backward"])
+    try:
+        module = cpp_extension.load_inline("lltm_tutorial", TUTORIAL, functions=["forward", "backward"])
+    except RuntimeError as error:  # torch finds no ninja or compiler
+        raise ImportError(str(error)) from error
 
     class Cell(torch.autograd.Function):
         @staticmethod
@@ -161,7 +164,7 @@ def rows(options):
     for framework, group in GROUPS[options.device]:
         try:
             found = list(group(__import__(framework)))
-        except (ImportError, RuntimeError) as error:  # RuntimeError: torch finds no ninja or compiler
+        except ImportError as error:
             print(f"left out: {group.__name__}: {error}")
             yield {"name": group.__name__, "left out": str(error)}
             continue
