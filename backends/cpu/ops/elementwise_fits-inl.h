@@ -12,7 +12,7 @@
 
 #include "float_types.h"
 
-HWY_BEFORE_NAMESPACE();
+// No function stands here, so none needs the tier's attributes (HWY_BEFORE_NAMESPACE): Clang warns of attributes without one.
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // By how an element is stored.
@@ -134,6 +134,5 @@ template <>
 struct Fit<bf16> : Fit<f16> {};
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
 
 #endif
