@@ -161,8 +161,8 @@ class PairPacking {
  private:
   Bf16Products products_;
   TileRegisters registers_;
-  int row_exponent_[kBlockRows / kSquare], panel_exponent_[kGroupColumns / kPanel];
-  bool widened_[kBlockRows / kSquare][kGroupColumns / kPanel];
+  int row_exponent_[kMostRows / kSquare], panel_exponent_[kGroupPanels];
+  bool widened_[kMostRows / kSquare][kGroupPanels];
 };
 #endif
 
@@ -298,8 +298,8 @@ bool few_rows(const GemmLayout& l, int64_t rows) { return 2 * rows >= l.tile.lan
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.
 void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
-  l.block_rows = round_up(ceil_div(rows, ceil_div(rows, kBlockRows)), l.tile.rows);
-  l.group_panels = ceil_div(panels, ceil_div(panels, kGroupColumns / l.tile.columns));
+  l.block_rows = round_up(ceil_div(rows, ceil_div(rows, rows <= kMostRows ? kMostRows : kBlockRows)), l.tile.rows);
+  l.group_panels = ceil_div(panels, ceil_div(panels, kGroupPanels));
   const auto tasks = [&] { return l.problems * ceil_div(rows, l.block_rows) * ceil_div(panels, l.group_panels); };
   while (threads > 1 && tasks() < 2 * threads) {
     const bool rows_longer = l.block_rows > l.group_panels * l.tile.columns;
@@ -329,7 +329,7 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
       b_by_depth && dtype == l.accumulate && few_rows(l, rows) && NARROWS_DISPATCH(instance, MultipliesInPlace)(l.accumulate);
   if (l.b_in_place) l.tile.rows = l.tile.lanes;
   const int64_t panels = ceil_div(columns, interleaved ? l.tile.lanes : l.tile.columns);
-  l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : kDepthBlock;
+  l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : l.accumulate == Dtype::f64 ? kDepthBlockOfF64 : kDepthBlock;
   int64_t block = std::min(l.depth_block, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
   if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
   cut(l, rows, panels, instance.num_threads());
