@@ -10,6 +10,7 @@
 #include "elementwise_loops-inl.h"
 #include "elementwise_map-inl.h"
 #include "elementwise_math-inl.h"
+#include "elementwise_sqrt-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -69,7 +70,7 @@ NARROWS_MAP2(map_minimum, kShort, minimum_(a, b))
 NARROWS_MAP2(map_copysign, kShort, hn::CopySign(a, b))
 NARROWS_MAP3(map_fma, kShort, hn::MulAdd(a, b, c))
 NARROWS_MAP3(map_clamp, kShort, minimum_(maximum_(a, b), c))
-NARROWS_MAP1(map_sqrt, kShort, hn::Sqrt(a))
+NARROWS_MAP1(map_sqrt, kLong, sqrt_(a))
 NARROWS_MAP1(map_rsqrt, kShort, hn::Div(one, hn::Sqrt(a)))
 NARROWS_MAP1(map_cbrt, kLong, sleef::cbrt_(a))
 NARROWS_MAP1(map_exp, kLong, exp_<S>(a))

@@ -17,9 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Applies f to vectors of the inputs whose bits are in Reads, from left to right; the others are 0. S is how an element is stored;
-// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, so few vectors
-// are under way at once that each would wait for memory: the inputs are fetched ahead, which is work for nothing where f is an
-// instruction or two.
+// f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, or elements are
+// converted, so few vectors are under way at once that each would wait for memory: the inputs are fetched ahead, which is work for
+// nothing where f is an instruction or two.
 constexpr bool kShort = false, kLong = true;
 template <unsigned Reads, class S, bool Long = kShort, class F>
 HWY_INLINE void map_vectors(const Run& run, F f) {
@@ -51,6 +51,7 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
       std::copy_n(last, count, o + begin);
     }
   };
+  constexpr bool kFetch = Long || sizeof(S) == 2;
   constexpr int64_t kWhole = kVectorsStored<S>, kAhead = 2048 / static_cast<int64_t>(sizeof(S));
   int64_t i = 0;
   const auto map_wholes = [&](auto streamed) HWY_ATTR {
@@ -61,7 +62,7 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
         for (size_t k = 0; k < kInputs; ++k)
           if (Reads >> k & 1) {
             const S* p = a[k] + (i + w * lanes) * step[k];
-            if (Long && w == 0) hwy::Prefetch(p + kAhead * step[k]);
+            if (kFetch && w == 0) hwy::Prefetch(p + kAhead * step[k]);
             v[k] = LoadAs(d, p);
           }
         result[w] = f(v);
