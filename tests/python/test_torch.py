@@ -1,6 +1,5 @@
-"""torch: the gate, the dispatcher, autograd, functorch, compile, export, autocast, modules; against torch's own ops."""
+"""torch: the gate, the dispatcher, autograd, functorch, modules; against torch's own ops."""
 
-import pickle
 import warnings
 import weakref
 from typing import ClassVar
@@ -13,23 +12,14 @@ import torch.autograd.forward_ad as forward_ad  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import narrows  # noqa: E402
-import present  # noqa: E402
 import narrows.torch  # noqa: E402
-from narrows import _functions, _rules  # noqa: E402
+from narrows import _functions  # noqa: E402
+from torch_inputs import DEVICES, cells, double, on_device  # noqa: E402
 
-torch.set_num_threads(1)
 
-
-@pytest.fixture(autouse=True, params=present.of_torch(torch))
+@pytest.fixture(autouse=True, params=DEVICES)
 def device(request):
-    """Each test runs on each device: there torch makes its tensors."""
-    if request.param == "cpu":
-        yield request.param
-        return
-    torch.set_default_device(request.param)
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
-        yield request.param
-    torch.set_default_device(None)
+    yield from on_device(request.param)
 
 
 NAMES = {"astype": None, "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda a: F.gelu(a, approximate="tanh"), "silu": F.silu,
@@ -39,10 +29,6 @@ NAMES = {"astype": None, "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda a: F.
 
 def reference(name):
     return NAMES.get(name) or getattr(torch, name)
-
-
-def double(*shape, low=0.2, high=0.9):
-    return (torch.rand(*shape, dtype=torch.float64) * (high - low) + low).requires_grad_()
 
 
 # ---- values and gradients ----
@@ -376,12 +362,6 @@ def test_vmap():
     torch.testing.assert_close(torch.vmap(lambda a: ops(a, b, function="mul"))(a), a * b)
 
 
-def cells(*batch, dtype=torch.float32):
-    """Inputs of lltm: for each of a batch an input and a state of its own, the parameters shared."""
-    shapes = (*batch, 2, 3), (12, 7), (12,), (*batch, 2, 4), (*batch, 2, 4)
-    return [torch.randn(*s, dtype=dtype) for s in shapes]
-
-
 @pytest.mark.parametrize("call", ["narrows", "torch.ops"])
 def test_vmap_of_several_outputs(call):
     lltm = narrows.lltm if call == "narrows" else torch.ops.narrows.lltm
@@ -426,232 +406,6 @@ def test_transforms_compose(call):
     ):
         for ours, theirs in zip(transform(f)(a, b), transform(g)(a, b), strict=True):
             torch.testing.assert_close(ours, theirs)
-
-
-# ---- compile, export, opcheck, autocast ----
-
-
-def steps(x, w):
-    return narrows.add(narrows.conv1d(x, w, padding=1), 1) * 2
-
-
-@pytest.mark.parametrize("dynamic", ["marked", "automatic"])
-def test_one_graph_for_every_length(dynamic):
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(steps, backend=counter, fullgraph=True)
-    w = torch.randn(5, 3, 3)
-    for length in (17, 18, 19, 30, 31, 64, 65, 101, 8, 9, 10, 11):
-        x = torch.randn(4, 3, length)
-        if dynamic == "marked":
-            torch._dynamo.mark_dynamic(x, 2)
-        torch.testing.assert_close(compiled(x, w), steps(x, w))
-    assert counter.frame_count == (1 if dynamic == "marked" else 2)
-
-
-def test_gradients_through_compile():
-    torch._dynamo.reset()
-    x, w = torch.randn(4, 3, 9, requires_grad=True), torch.randn(5, 3, 3, requires_grad=True)
-    compiled = torch.compile(steps, backend="aot_eager", fullgraph=True)
-    for a, b in zip(torch.autograd.grad(compiled(x, w).sum(), (x, w)), torch.autograd.grad(steps(x, w).sum(), (x, w)), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_compile_sees_operands_and_outputs_of_every_kind():
-    torch._dynamo.reset()
-    h = torch.randn(2, 4)
-
-    def f(x, s):
-        a, b = narrows.lltm(x, torch.ones(12, 7), torch.ones(12), h, h)
-        return narrows.where(narrows.greater(a, 0), b, 0) + narrows.subtract(1, a) + narrows.multiply(a, s)
-
-    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
-    for s in (0.5, 0.75, 2.5):
-        x = torch.randn(2, 3)
-        torch.testing.assert_close(compiled(x, s), f(x, s))
-
-
-def test_inductor_runs_it():
-    torch._dynamo.reset()
-    x, w = torch.randn(2, 3, 9, requires_grad=True), torch.randn(5, 3, 3)
-    compiled = torch.compile(lambda x, w: torch.sin(steps(x, w)).sum(), fullgraph=True)
-    expected = torch.sin(steps(x, w)).sum()
-    torch.testing.assert_close(compiled(x, w), expected)
-    for a, b in zip(torch.autograd.grad(compiled(x, w), x), torch.autograd.grad(expected, x), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_graphs_name_the_op_as_users_do():
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    assert "torch.ops.narrows.elementwise.default(" in make_fx(lambda a: narrows.exp(a))(torch.ones(3)).code
-
-
-def test_opcheck():
-    x, w, b = (t.detach().float().requires_grad_() for t in (double(2, 3, 8), double(4, 3, 3), double(4)))
-    torch.library.opcheck(torch.ops.narrows.conv1d.default, (x, w, b), {"stride": 2})
-    torch.library.opcheck(torch.ops.narrows.elementwise.default, (x, x.detach()), {"function": "mul"})
-    lltm = [t.detach().float().requires_grad_() for t in (double(2, 3), double(12, 7), double(12), double(2, 4), double(2, 4))]
-    torch.library.opcheck(torch.ops.narrows.lltm.default, tuple(lltm))
-
-
-def test_opcheck_of_the_backward_ops():
-    x, w, b = torch.rand(2, 3, 8), torch.rand(4, 3, 3), torch.rand(4)
-    for wanted in (-1, 0b101, 0b010):
-        torch.library.opcheck(torch.ops.narrows.conv1d_backward.default, (torch.rand(2, 4, 6), x, w, b), {"wanted": wanted})
-        arguments = (torch.rand(2, 3, 8), x, torch.rand(3, 8))
-        torch.library.opcheck(torch.ops.narrows.elementwise_backward.default, arguments, {"function": "mul", "wanted": wanted & 3})
-    cell = cells()
-    outputs = torch.ops.narrows.lltm(*cell)
-    op = torch.ops.narrows.lltm_backward.default
-    count = len([a for a in op._schema.arguments if not a.kwarg_only])
-    arguments = [*(torch.rand_like(y) for y in outputs[:2]), *cell, *outputs]
-    assert len(arguments) == count
-    torch.library.opcheck(op, tuple(arguments), {"wanted": 0b11111})
-
-
-def test_export():
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = narrows.torch.Conv1d(3, 5, 3, padding=1)
-
-        def forward(self, x):
-            return narrows.relu(self.conv(x))
-
-    model = Model()
-    program = torch.export.export(model, (torch.randn(4, 3, 8),), dynamic_shapes={"x": {2: torch.export.Dim.AUTO}})
-    assert "narrows.conv1d" in str(program.graph)
-    x = torch.randn(4, 3, 33)
-    torch.testing.assert_close(program.module()(x), model(x))
-
-
-def test_autocast(device):
-    x, w = torch.randn(2, 3, 9, requires_grad=True), torch.randn(4, 3, 3)
-    with torch.autocast(device, dtype=torch.bfloat16):
-        y = narrows.conv1d(x, w)
-        assert y.dtype == torch.bfloat16 and narrows.add(x, 1).dtype == torch.float32
-    (g,) = torch.autograd.grad(y.float().sum(), x)
-    assert g.dtype == torch.float32
-    with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16):
-        assert narrows.conv1d(x, w).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("mode", ["eager", "compiled"])
-def test_autocast_of_the_cell(mode, device):
-    torch._dynamo.reset()
-    cell, inputs = narrows.torch.LLTM(3, 4), cells()
-
-    def step(x, h, c):
-        with torch.autocast(device, dtype=torch.bfloat16):
-            h, c = cell(x, (h, c))
-            return h, narrows.add(c, 1), narrows.add(x, 1)
-
-    f = torch.compile(step, fullgraph=True, backend="aot_eager") if mode == "compiled" else step
-    results = f(inputs[0], *inputs[3:])
-    assert [y.dtype for y in results] == [torch.bfloat16, torch.bfloat16, torch.float32]
-    h, c = narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])
-    torch.testing.assert_close(results[:2], (h.bfloat16(), (c + 1).bfloat16()), rtol=0.05, atol=0.05)
-    (results[0].float().sum() + results[1].float().sum()).backward()
-    (h.sum() + c.sum()).backward(inputs=[cell.weights])  # adds to what autocast's backward gave
-    assert cell.weights.grad.dtype == torch.float32
-    reference = torch.autograd.grad(
-        sum(y.sum() for y in narrows.lltm(inputs[0], cell.weights, cell.bias, *inputs[3:])), cell.weights
-    )[0]
-    torch.testing.assert_close(cell.weights.grad, 2 * reference, rtol=0.05, atol=0.1)
-
-
-def test_a_scaled_loss_trains(device):
-    """torch.amp's GradScaler: the gradients are scaled back, and a step with an infinite one is left out."""
-    cell, inputs = narrows.torch.LLTM(3, 4), cells()
-    optimiser, scaler = torch.optim.SGD(cell.parameters(), lr=0.5), torch.amp.GradScaler(device, init_scale=2.0**10)
-    losses = []
-    for i in range(8):
-        optimiser.zero_grad()
-        with torch.autocast(device, dtype=torch.bfloat16):
-            h, _ = cell(inputs[0], (inputs[3], inputs[4]))
-        loss = (h.float() ** 2).mean() * (torch.inf if i == 4 else 1)
-        before = cell.weights.detach().clone()
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimiser)
-        assert i == 4 or cell.weights.grad.abs().max() < 10
-        scaler.step(optimiser)
-        scaler.update()
-        assert torch.equal(before, cell.weights) == (i == 4)
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] and scaler.get_scale() == 2.0**9
-
-
-def test_symbolic_rules_agree_with_the_library():
-    op = narrows.op("conv1d", stride=2, pad_left=3, dilation=2)
-    for x, w in (((2, 3, 20), (4, 3, 3)), ((3, 20), (4, 3, 2)), ((20,), (5,))):
-        assert _rules.evaluate(op, [x, w, None]) == [op._infer([("float32", x), ("float32", w), None])[0][1]]
-    add = narrows.op("elementwise", function="add")
-    assert _rules.evaluate(add, [(5, 1), (3,)]) == [(5, 3)]
-    with pytest.raises(ValueError, match="do not broadcast"):
-        _rules.evaluate(add, [(5, 2), (3,)])
-    with pytest.raises(ValueError, match="fit none"):
-        _rules.evaluate(op, [(2, 3), (4,), None])
-
-
-# ---- torch.fx ----
-
-
-def test_symbolic_trace():
-    every_second = narrows.op("conv1d", stride=2)
-
-    def call(x, w, state):
-        y = narrows.clip(narrows.add(narrows.exp(x), 2), 0.5, x) - narrows.astype(x, "int8")
-        y = every_second(y, w) + narrows.conv1d(x, w, stride=2)
-        new_h, new_cell = narrows.lltm(x[0, :, :3], state[0], state[1], state[2], state[2])
-        return y, new_h * new_cell
-
-    x, w, state = torch.randn(1, 4, 9), torch.randn(2, 4, 3), [torch.randn(6, 5), torch.randn(6), torch.randn(4, 2)]
-    traced = torch.fx.symbolic_trace(call)
-    torch.testing.assert_close(traced(x, w, state), call(x, w, state))
-    targets = {node.target for node in traced.graph.nodes if node.op == "call_function"}
-    assert {narrows.add, torch.ops.narrows.conv1d.default} <= targets
-    kept = pickle.loads(pickle.dumps(traced))
-    torch.testing.assert_close(kept(x, w, state), call(x, w, state))
-    leaves = [t.clone().requires_grad_() for t in (x, w)]
-    gradients = [torch.autograd.grad(f(*leaves, state)[0].sum(), leaves) for f in (traced, call)]
-    torch.testing.assert_close(*gradients)
-
-
-def test_symbolic_trace_of_a_plugins_op(scale_plugin):
-    x = torch.randn(4, device="cpu")  # where the plugin is
-    traced = torch.fx.symbolic_trace(lambda x: scale_plugin.scale(x, factor=3.0))
-    torch.testing.assert_close(traced(x), 3 * x)
-    assert torch.ops.narrows.test_scale_1.default in {node.target for node in traced.graph.nodes}
-
-
-def test_symbolic_trace_of_modules():
-    convolution = [
-        narrows.torch.Conv1d(4, 4, 3, padding="same", dilation=2),
-        narrows.torch.Conv1d(4, 2, 3, padding=1, padding_mode="circular"),
-    ]
-    net, x = torch.nn.Sequential(*convolution), torch.randn(2, 4, 11)
-    torch.testing.assert_close(torch.fx.symbolic_trace(net)(x), net(x))
-    cell, h = narrows.torch.LLTM(4, 3), torch.randn(2, 3)
-    torch.testing.assert_close(torch.fx.symbolic_trace(cell)(x[..., 0], (h, h)), cell(x[..., 0], (h, h)))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: narrows.add(x, 1, out=torch.empty(3)),
-        lambda x: narrows.add(torch.ones(3), 1, out=x),
-        lambda x: narrows.op("elementwise", function="add")(x, 2),
-        lambda x: narrows.conv1d(x, x, padding="same"),
-        lambda x: narrows.add(x, 1, device="cpu"),
-        lambda x: narrows.op("elementwise", function="exp")(x, kernel="scalar"),
-    ],
-)
-def test_symbolic_trace_refuses_what_a_graph_cannot_hold(call):
-    with pytest.raises((NotImplementedError, TypeError), match=r"symbolic_trace|calls that go straight|device= is for NumPy"):
-        torch.fx.symbolic_trace(call)
 
 
 # ---- modules ----
