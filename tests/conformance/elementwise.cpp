@@ -295,36 +295,3 @@ TEST_CASE("elementwise: the same bits twice, with NW_DETERMINISTIC and without",
       }
   });
 }
-
-TEST_CASE("the square root is correctly rounded: every mantissa of f32, the hardest of f64", "[elementwise]") {
-  expect_offered("elementwise");
-  const auto root = function(NW_EW_SQRT);
-  const auto check_all = [&](DType dtype, const std::vector<double>& values) {
-    const auto n = static_cast<int64_t>(values.size());
-    Tensor a(dtype, {n}), out(dtype, {n});
-    a.set(values);
-    const Result result = run_function(root, {&a}, out);
-    if (result.was_declined()) return;
-    REQUIRE(result.ok());
-    const std::vector<double> roots = out.values();
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < n; ++i)
-      wrong += roots[i] != (dtype == DType::f32 ? std::sqrt(static_cast<float>(values[i])) : std::sqrt(values[i]));
-    INFO(n << " numbers from " << values.front());
-    CHECK(wrong == 0);
-  };
-  constexpr int kBatch = 1 << 20;
-  std::vector<double> values(kBatch);
-  for (int first = 0; first < 1 << 24; first += kBatch) {  // of 1 <= x < 4, which stand for all
-    for (int i = 0; i < kBatch; ++i) values[i] = std::ldexp(1 + std::ldexp((first + i) % (1 << 23), -23), (first + i) >> 23);
-    check_all(DType::f32, values);
-  }
-  Rng rng("square roots");
-  for (double& x : values) {  // next to the square of a number halfway between two of f64
-    const auto k = static_cast<unsigned __int128>(2 * ((uint64_t{1} << 52) + (rng.bits() >> 12)) + 1);
-    const unsigned __int128 square = k * k;
-    const int shift = (square >> 107) != 0 ? 55 : 54;
-    x = std::ldexp(static_cast<double>(static_cast<uint64_t>(square >> shift) + rng.bits() % 3 - 1), shift - 106);
-  }
-  check_all(DType::f64, values);
-}

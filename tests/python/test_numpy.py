@@ -67,6 +67,18 @@ def test_lltm():
     np.testing.assert_allclose(new_h, np.tanh(cell) * o, rtol=1e-10)
 
 
+def test_square_roots_are_correctly_rounded():
+    """As NumPy's, which are the processor's: every mantissa of f32, and f64's hardest, next to squares of what lies halfway between two."""
+    x = (np.arange(1 << 24, dtype="uint32") + np.uint32(0x3F800000)).view("float32")  # 1 to 4, which stand for all
+    np.testing.assert_array_equal(narrows.sqrt(x), np.sqrt(x))
+    halfway = (np.random.default_rng(0).integers(1 << 52, 1 << 53, 1 << 20) + np.longdouble(0.5)) / (1 << 52)
+    near = (halfway * halfway).astype("float64")
+    for x in (np.nextafter(near, 0), near, np.nextafter(near, 5)):
+        np.testing.assert_array_equal(narrows.sqrt(x), np.sqrt(x))
+    if np.finfo(np.longdouble).nmant == 63:  # hard they are: rounded twice, some are wrong
+        assert (np.sqrt(near.astype(np.longdouble)).astype("float64") != np.sqrt(near)).any()
+
+
 @pytest.mark.parametrize("layout", ["transposed", "reversed", "every second", "broadcast", "offset by a byte", "0-d", "empty"])
 def test_layouts(layout):
     base = np.arange(24, dtype="float32").reshape(4, 6)

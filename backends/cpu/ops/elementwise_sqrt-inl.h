@@ -23,7 +23,7 @@ HWY_INLINE hn::Vec512<double> near_rsqrt(hn::Vec512<double> a) { return hn::Vec5
 
 // The instruction takes more than twice as long. Goldschmidt's iteration, and a step of Newton's whose only rounding is the result's
 // (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990): the same bits as the
-// instruction's where no remainder underflows. tests/conformance looks at every mantissa of f32, and at f64's hardest.
+// instruction's where no remainder underflows. tests/python/test_numpy.py looks at every mantissa of f32, and at f64's hardest.
 template <class V>
 HWY_INLINE V sqrt_(V a) {
   using T = hn::TFromV<V>;
