@@ -21,8 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 HWY_INLINE hn::Vec512<float> near_rsqrt(hn::Vec512<float> a) { return hn::Vec512<float>{_mm512_rsqrt14_ps(a.raw)}; }
 HWY_INLINE hn::Vec512<double> near_rsqrt(hn::Vec512<double> a) { return hn::Vec512<double>{_mm512_rsqrt14_pd(a.raw)}; }
 
-// The instruction takes more than twice as long. Goldschmidt's iteration, and a step of Newton's whose only rounding is the result's
-// (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990): the same bits as the
+// The instruction takes more than twice as long. Goldschmidt's iteration, and a step of Newton's whose only rounding is the
+// result's (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990): the same bits as the
 // instruction's where no remainder underflows. tests/python/test_numpy.py looks at every mantissa of f32, and at f64's hardest.
 template <class V>
 HWY_INLINE V sqrt_(V a) {

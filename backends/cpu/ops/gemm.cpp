@@ -342,8 +342,7 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
   if (!l.b_in_place) l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
-  l.task_cost =
-      kCost * static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
+  l.task_cost = kCost * static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
   l.workspace_size =
       l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.problems * l.row_blocks * l.panel_groups, l.task_cost));
   return l;

@@ -17,8 +17,9 @@ constexpr uint64_t aligned_bytes(uint64_t bytes) {
   return (bytes + NW_WORKSPACE_ALIGN - 1) / NW_WORKSPACE_ALIGN * NW_WORKSPACE_ALIGN;
 }
 
-// Waking threads pays from here on, in multiply-adds. By benchmarks/threads.cpp: with half of it two threads take as long as one (14.6
-// us), with it 16.6 us instead of 28.8; threads that sleep are not worth waking for ten times as much, but cost little either.
+// Waking threads pays from here on, in multiply-adds. By benchmarks/threads.cpp: with half of it two threads take as long as one
+// (14.6 us), with it 16.6 us instead of 28.8; threads that sleep are not worth waking for ten times as much, but cost little
+// either.
 constexpr double kWorthWaking = 1e6;
 
 // Slots that run_tasks() will use.
