@@ -7,7 +7,6 @@
 #include <narrows/narrows.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,20 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "timing.h"
+
 namespace {
 
-nw_runtime* runtime = nullptr;
+using narrows::bench::median, narrows::bench::need, narrows::bench::now_us;
 
-void need(int32_t status, const nw_error& error) {
-  if (status == NW_OK) return;
-  std::fprintf(stderr, "bench_gpu: %s\n", error.message);
-  std::exit(2);
-}
-double now_us() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
+nw_runtime* runtime = nullptr;
 
 // ---- numbers: f16 as bits, the same on every backend ----
 

@@ -7,29 +7,19 @@
 #include <narrows/narrows.h>
 #include <narrows/ops.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "timing.h"
+
 namespace {
 
-using Shape = std::vector<int64_t>;
+using narrows::bench::median, narrows::bench::need, narrows::bench::now_us;
 
-void need(int32_t status, const nw_error& error) {
-  if (status == NW_OK) return;
-  std::fprintf(stderr, "bench_threads: %s\n", error.message);
-  std::exit(1);
-}
-double now_us() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
+using Shape = std::vector<int64_t>;
 
 class Runtime {
  public:

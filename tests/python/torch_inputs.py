@@ -1,10 +1,8 @@
 """What the tests of torch share: the device that each runs on, and inputs."""
 
-import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import present  # noqa: E402
+import present
 
 torch.set_num_threads(1)
 
