@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <thread>
 #include <vector>
@@ -24,8 +25,11 @@ constexpr uint32_t kInside = 0xFFFF;     // workers inside the job
 constexpr uint32_t kOpen = 0x10000;      // workers may enter
 constexpr uint32_t kJob = 0x20000;       // one step of the job number
 constexpr int64_t kPiecesPerThread = 4;  // so that a slow thread holds the others up by a quarter of its share at most
-constexpr int kSpins = 2000;             // some microseconds, the gap between the loops of one op
 constexpr uint32_t kMaxThreads = 1024;
+
+// How long a thread looks for work before it sleeps, since waking it costs tens of microseconds: the gap between the loops of one
+// op, and then the gap between the ops of a program in Python, for which the core is lent to whoever else wants it.
+constexpr std::chrono::microseconds kSpin(20), kYield(500);
 
 // Without the model a thread of a program that loaded libnarrows by dlopen asks malloc for this byte, and is ended where it is
 // refused.
@@ -37,6 +41,18 @@ void pause() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// True as soon as `ready` is; false if it was not in time.
+template <class Ready>
+bool spin_until(const Ready& ready) {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto now = start; now - start < kYield; now = std::chrono::steady_clock::now()) {
+    if (now - start > kSpin) sched_yield();
+    for (int i = 0; i < 16; ++i, pause())
+      if (ready()) return true;
+  }
+  return false;
 }
 
 uint32_t default_num_threads() {
@@ -122,22 +138,24 @@ struct ThreadPool::Crew {
     for (std::thread& worker : workers) worker.join();
   }
 
+  static uint32_t number(uint32_t s) { return s & ~(kOpen | kInside); }
+  static bool is_new(uint32_t s, uint32_t done) { return (s & kOpen) && number(s) != done; }
+
   void serve(uint32_t thread) {
-    uint32_t done = 0;  // number of the last job seen, in the bits of `state`
+    uint32_t done = 0;  // number of the last job seen
     for (;;) {
-      uint32_t s = state.load();
-      for (int i = 0; i < kSpins && !stop && (!(s & kOpen) || (s & ~(kOpen | kInside)) == done); ++i) {
-        pause();
-        s = state.load();
-      }
+      uint32_t s = 0;
+      spin_until([&] {
+        s = state.load();  // before `stop`: whoever stops a crew sets that first
+        return is_new(s, done) || stop;
+      });
       if (stop) return;
-      const uint32_t number = s & ~(kOpen | kInside);
-      if (!(s & kOpen) || number == done) {
+      if (!is_new(s, done)) {
         state.wait(s);
         continue;
       }
       if (!state.compare_exchange_weak(s, s + 1)) continue;
-      done = number;
+      done = number(s);
       job->work(thread);
       leave();
     }
@@ -156,12 +174,11 @@ struct ThreadPool::Crew {
     job = &work;
     const uint32_t seen = left.load();
     const uint32_t s = state.load();
-    state.store(((s & ~(kOpen | kInside)) + kJob) | kOpen);
+    state.store((number(s) + kJob) | kOpen);
     state.notify_all();
     work.work(0);
     if ((state.fetch_and(~kOpen) & kInside) == 0) return;
-    for (int i = 0; i < kSpins && left.load() == seen; ++i) pause();
-    left.wait(seen);
+    if (!spin_until([&] { return left.load() != seen; })) left.wait(seen);
   }
 };
 

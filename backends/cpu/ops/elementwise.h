@@ -13,6 +13,7 @@
 #include "../backend.h"
 #include "common/elementwise.h"
 #include "common/space.h"
+#include "tasks.h"
 
 namespace narrows::cpu {
 
@@ -57,7 +58,6 @@ Copy copy_kernel(const Instance& instance, int64_t size);
 // ---- sums ----
 
 constexpr int64_t kTileBytes = 4096;
-constexpr int64_t kBytesWorthStreaming = 32 << 20;  // of a call: elementwise.cpp says why
 constexpr int64_t kMostSums = kTileBytes / 4;
 
 // A sum per element that is kept of a block, with what rounding took from it. Adding up f32 in f64 takes nothing worth keeping.

@@ -4,6 +4,8 @@
 // nothing, so no thread waits for another; packing twice what two tasks need costs a few per cent.
 #include "gemm.h"
 
+#include <hwy/cache_control.h>
+
 #include "../targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,14 +18,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// dst[i * stride] = row[i] + bias.
+// dst[i * stride] = row[i] + bias. Streamed: past the caches, where dst is aligned to whole vectors.
 template <class T, class A = Accumulate<T>>
-HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t stride) {
+HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t stride, bool streamed) {
   const hn::ScalableTag<A> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), whole = kVectorsStored<T> * lanes;
+  const auto sum = [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, row + i), hn::Set(d, bias)); };
   int64_t i = 0;
-  if (stride == 1)
-    for (; i + lanes <= count; i += lanes) StoreAs(d, hn::Add(hn::LoadU(d, row + i), hn::Set(d, bias)), dst + i);
+  if (stride == 1) {
+    if (streamed && reinterpret_cast<uintptr_t>(dst) % (static_cast<uint64_t>(whole) * sizeof(T)) == 0) {
+      for (; i + whole <= count; i += whole) {
+        const hn::Vec<decltype(d)> x[] = {sum(i), sum(i + whole - lanes)};
+        StoreWhole<true>(d, x, dst + i);
+      }
+    }
+    for (; i + lanes <= count; i += lanes) StoreAs(d, sum(i), dst + i);
+  }
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
 }
 
@@ -49,7 +59,7 @@ void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row,
       const int64_t panel = (j - begin) / from.ld, lane = (j - begin) % from.ld;
       count = std::min({end - j, out.column_inner - inner, from.ld - lane});
       T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
-      StoreSums(from.at(panel, r) + lane, bias, count, to, out.column_stride);
+      StoreSums(from.at(panel, r) + lane, bias, count, to, out.column_stride, out.streamed);
       if ((inner += count) == out.column_inner) inner = 0, ++outer;
     }
   }
@@ -233,12 +243,16 @@ class Task {
   void StoreOutput() {
     const int64_t begin = panel_begin_ * ld(), end = std::min(panel_end_ * ld(), problem_.columns), rows = row_end_ - row_begin_;
     const auto store = [&]<class T>(T) { StoreRows<T>(problem_, sums_, row_begin_, rows, begin, end); };
-    if constexpr (std::is_same_v<A, double>) return store(double{});
-    if constexpr (std::is_same_v<A, float>) {
-      if (problem_.output.dtype == Dtype::f16) return store(f16{});
-      if (problem_.output.dtype == Dtype::bf16) return store(bf16{});
+    if constexpr (std::is_same_v<A, double>) {
+      store(double{});
+    } else if (problem_.output.dtype == Dtype::f16) {
+      store(f16{});
+    } else if (problem_.output.dtype == Dtype::bf16) {
+      store(bf16{});
+    } else {
       store(float{});
     }
+    if (problem_.output.streamed) hwy::FlushStream();
   }
 
   const GemmLayout& layout_;

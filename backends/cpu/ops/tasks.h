@@ -22,6 +22,9 @@ constexpr uint64_t aligned_bytes(uint64_t bytes) {
 // either.
 constexpr double kWorthWaking = 1e6;
 
+// Writing past the caches pays from here on, in bytes of a call: elementwise.cpp says why.
+constexpr int64_t kBytesWorthStreaming = 32 << 20;
+
 // Slots that run_tasks() will use.
 inline int64_t num_slots(const Instance& instance, int64_t tasks, double cost) {
   if (cost * static_cast<double>(tasks) < kWorthWaking) return std::min<int64_t>(tasks, 1);
