@@ -236,8 +236,8 @@ class Task {
 
   void Store() {
     if (problem_.store == nullptr) return StoreOutput();
-    for (int64_t panel = panel_begin_; panel < panel_end_; ++panel)
-      for (int64_t row = row_begin_; row < row_end_; row += layout_.tile.rows)
+    for (int64_t row = row_begin_; row < row_end_; row += layout_.tile.rows)
+      for (int64_t panel = panel_begin_; panel < panel_end_; ++panel)
         problem_.store(problem_, Tile(panel, row), row, std::min(layout_.tile.rows, row_end_ - row), panel);
   }
   void StoreOutput() {
