@@ -135,6 +135,22 @@ TEST_CASE("an idle pool puts a body on every thread and on no more") {
   }
 }
 
+TEST_CASE("threads come while they look for work, while they lend their core, and from their sleep") {
+  for (const auto pause : {std::chrono::microseconds(0), std::chrono::microseconds(100), std::chrono::microseconds(5000)}) {
+    Pool pool(2);
+    for (int round = 0; round < 5; ++round) {
+      Gate both;
+      std::atomic<int> inside{0}, in_time{0};
+      parallel_for(pool.host, 2, 1, [&](int64_t, int64_t) {
+        if (++inside == 2) both.open();
+        in_time += both.wait();
+      });
+      CHECK(in_time == 2);
+      std::this_thread::sleep_for(pause);
+    }
+  }
+}
+
 TEST_CASE("nested it runs on the thread that asks") {
   Pool pool(4);
   std::atomic<int> wrong{0}, inner{0};

@@ -85,6 +85,9 @@ struct GemmProblem {
   const void* store_arg = nullptr;
 };
 
+// What a task does, for each range of k in turn, and at its end.
+enum class Stage { pack_a, pack_b, multiply, store };
+
 // The micro-kernel's tile: `rows`, and `columns` = 3 vectors of `lanes`.
 struct GemmTile {
   int64_t rows, lanes, columns;
