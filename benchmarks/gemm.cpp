@@ -22,7 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // Adds the microseconds of each stage of a task to us[stage].
-void TimeTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch, double* us) {
+void TimeTask(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch,
+              double* us) {
   WithTask(layout, problem, row_block, panel_group, scratch, [&](auto& task) {
     task.Run([&](Stage stage, const auto& body) HWY_ATTR {
       const double begin = bench::now_us();
@@ -55,7 +56,8 @@ Times time_stages(const Instance& instance, Dtype dtype, int64_t n) {
   problem.output.base = out.data(), problem.output.dtype = dtype;
   problem.output.row_stride = n, problem.output.column_stride = 1;
   const GemmLayout layout = gemm_layout(instance, dtype, 1, n, n, false, n);
-  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(NW_WORKSPACE_ALIGN, layout.workspace_size), std::free);
+  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(NW_WORKSPACE_ALIGN, layout.workspace_size),
+                                                            std::free);
   std::vector<double> of_stage[kStages];
   for (int run = 0; run < kRuns; ++run) {
     Times us{};

@@ -3,6 +3,8 @@
 
 readonly FUZZ_TARGETS='params tensors elf wav'
 readonly FUZZ=$NARROWS_ROOT/build/fuzz
+# What a minute on two cores tries, somewhat less: a faster machine tries no more.
+declare -rA FUZZ_RUNS=([params]=200000 [tensors]=60000 [elf]=20000 [wav]=1000000)
 
 # Can clang link a fuzz target, with the sanitizers?
 has_fuzzer_runtime() {
@@ -11,10 +13,10 @@ has_fuzzer_runtime() {
 }
 
 # fuzz [SECONDS [TARGET...]]
-# Without SECONDS the seed is 1: a clean checkout then tries the same inputs again, as far as its minute reaches, so that a finding
-# comes from the change at hand. With SECONDS each run has a seed of its own (it stands in the log).
+# Without SECONDS the seed is 1 and the number of inputs given: a clean checkout then tries the same ones again, so that a finding
+# comes from the change at hand; two minutes end it anyway. With SECONDS each run has a seed of its own (it stands in the log).
 fuzz() {
-  local seconds=60 seed=1 target
+  local seconds=120 seed=1 target
   if [ $# -gt 0 ]; then
     seconds=$1 seed=0
     shift
@@ -29,7 +31,7 @@ fuzz() {
   fetch_dlpack
   build fuzz narrows_fuzz_tests
   step fuzz
-  done_with "$seconds s for each of $#, $(nproc) side by side; logs are ${LOG#"$PWD/"}/fuzz-*.log"
+  done_with "$seconds s at most for each of $#, $(nproc) side by side; logs are ${LOG#"$PWD/"}/fuzz-*.log"
   fuzz_all "$seconds" "$seed" "$@"
 }
 
@@ -55,6 +57,7 @@ fuzz_one() {
   mkdir -p "$FUZZ/corpus/$target" "$FUZZ/artifacts"
   folders=("$FUZZ/corpus/$target" "$seeds/seeds/$target")
   [ ! -d "$seeds/findings/$target" ] || folders+=("$seeds/findings/$target")
+  [ "$2" = 0 ] || options+=(-runs="${FUZZ_RUNS[$target]}")
   [ ! -f "$seeds/$target.dict" ] || options+=(-dict="$seeds/$target.dict")
   # -entropic=0: its bookkeeping would take half of the time.
   "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=600 -entropic=0 -print_final_stats=1 \

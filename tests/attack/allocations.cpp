@@ -25,7 +25,7 @@ using namespace narrows::attack;
 
 namespace {
 
-constexpr unsigned kSeconds = 60;  // of one group
+constexpr unsigned kSeconds = 400;  // of one group
 
 // ---- the groups ----
 

@@ -18,7 +18,7 @@ Report* report;
 nw_runtime* rt;
 
 constexpr long kMost = 20000;          // allocations of one operation
-constexpr unsigned kColdSeconds = 30;  // of one attempt in a process of its own
+constexpr unsigned kColdSeconds = 120;  // of one attempt in a process of its own
 
 static void say_where(const std::string& operation, Failing how, long n) {
   std::snprintf(report->where, sizeof report->where, "%s, allocation %ld %s", operation.c_str(), n,

@@ -77,7 +77,7 @@ int child(const std::vector<Example>& examples, const std::vector<std::vector<un
 
 // The exit code; minus the signal that ended the child, -1000 where it did not end.
 int exit_code_of(pid_t pid) {
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     int status = 0;
     if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     usleep(10000);

@@ -30,7 +30,7 @@ int in_child(const std::function<int()>& work) {
   const pid_t child = fork();
   if (child == 0) _exit(work());
   if (child < 0) return -999;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     usleep(10000);

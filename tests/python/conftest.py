@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -19,6 +20,13 @@ ROOT = HERE.parents[1]
 def own_cache(tmp_path_factory):
     """narrows.build keeps what it compiles here."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """torch's, in every process and order of tests; what never imported torch does not."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")

@@ -87,12 +87,12 @@ def test_wrong_calls(call, error, words):
 
 
 def test_memory_that_is_not_there():
-    """32 TiB, which no machine has: the words say where, and how much."""
-    for call in (lambda: narrows.empty((1 << 45,), "uint8"), lambda: narrows.empty((1 << 40, 4), "float64")):
-        with pytest.raises(MemoryError, match="35184372088832 bytes of host memory are not to be had"):
+    """256 TiB, which no process can address: the words say where, and how much."""
+    for call in (lambda: narrows.empty((1 << 48,), "uint8"), lambda: narrows.empty((1 << 43, 4), "float64")):
+        with pytest.raises(MemoryError, match="281474976710656 bytes of host memory are not to be had"):
             call()
-    wide = np.lib.stride_tricks.as_strided(X, (1 << 43,), (0,))  # writable, as older NumPys have to have it
-    with pytest.raises(MemoryError, match="35184372088832 bytes of host memory"):
+    wide = np.lib.stride_tricks.as_strided(X, (1 << 46,), (0,))  # writable, as older NumPys have to have it
+    with pytest.raises(MemoryError, match="281474976710656 bytes of host memory"):
         narrows.add(narrows.from_dlpack(wide), 1)
     with pytest.raises(MemoryError, match="Unable to allocate"):  # NumPy's own words: the output is its
         narrows.add(wide, 1)

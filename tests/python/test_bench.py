@@ -65,7 +65,7 @@ def test_sides_take_turns_and_who_begins_changes():
 
 def test_the_time_of_a_call_does_not_depend_on_the_calls_of_a_sample():
     spread = harness.measure({"ours": "sleep(0.002)"}, {"sleep": time.sleep}, SHORT)[0]["ours"]
-    assert 0.002 <= spread.median < 0.02
+    assert 0.002 <= spread.low < 0.02
 
 
 def test_neighbours_are_seen():
@@ -80,7 +80,7 @@ def test_neighbours_are_seen():
 
 
 def test_our_own_time_is_no_neighbour(monkeypatch):
-    ours = iter([0.0, -100.0])
+    ours = iter([0.0, -10000.0])
     monkeypatch.setattr(harness.time, "process_time", lambda: next(ours))
     neighbours = harness.Neighbours()
     with neighbours:

@@ -167,7 +167,7 @@ def case_isolated(plugin):
     for fault, words, options in (
         ("crashes", "SIGSEGV", ()),
         ("exits", "ended with exit code 3", ()),
-        ("hangs", "no sign of life for 3 s", ("--timeout", "3")),
+        ("hangs", "no sign of life for 10 s", ("--timeout", "10")),
     ):
         start = time.monotonic()
         verdict, _ = conform(
@@ -186,21 +186,21 @@ def case_ends_badly(plugin):
     for fault, words in (
         ("aborts_at_exit", "ended by signal 6"),
         ("exits_at_exit", "ended with exit code 5"),
-        ("hangs_at_exit", "no sign of life for 3 s"),
+        ("hangs_at_exit", "no sign of life for 10 s"),
         ("spoils_events", "did not report"),
         ("closes_files", "ended with exit code 0"),
         ("exits_with_77", "ended with exit code 77"),
     ):
         start = time.monotonic()
         verdict, _ = conform(
-            "--plugin", plugin, "memory: *", "--timeout", "3", expect=1, environment={"NARROWS_TEST_RUDENESS": fault}
+            "--plugin", plugin, "memory: *", "--timeout", "10", expect=1, environment={"NARROWS_TEST_RUDENESS": fault}
         )
         assert time.monotonic() - start < 60
         said = [f["text"] for test in tests_of(verdict).values() for f in test.get("failures", [])]
         assert any(words in text for text in said), (fault, said, verdict["complaints"])
     start = time.monotonic()
     conform("--plugin", plugin, "memory: *", environment={"NARROWS_TEST_RUDENESS": "leaves_a_child"})
-    assert time.monotonic() - start < 20, "the suite waited for a child of the plugin"
+    assert time.monotonic() - start < 45, "the suite waited for a child of the plugin"
 
 
 def case_bench():
