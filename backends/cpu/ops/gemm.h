@@ -17,7 +17,7 @@ inline constexpr int64_t kUnbounded = -1;
 inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfF64 = 128, kDepthBlockOfPairs = 256;
 // A task's block of the result: packing costs little beside multiplying then, and the sums, with what is packed for one range of k,
 // stay in a second-level cache. Up to kMostRows are taken whole, though fewer would stay there: else panels are packed twice.
-inline constexpr int64_t kBlockRows = 256, kMostRows = 512, kGroupPanels = 11;
+inline constexpr int64_t kBlockRows = 256, kMostRows = 512, kGroupPanels = 16;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
 // k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at
