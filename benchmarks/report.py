@@ -206,12 +206,13 @@ def main_tier(results):
 
 def block(results, picture):
     machine, main = results["machine"], main_tier(results)
+    of_main = {**results, "rows": [row for row in results["rows"] if row["isa"] == main]}
     commits = sorted({row["commit"] for row in results["rows"] if row.get("commit")})
     parts = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}; "
         f"median spread ± {statistics.median(float(spread(row['ours'])[:-1]) for row in results['rows']):.0f} %"
         + (f"; measured at {', '.join(commits)}." if commits else "."),
-        f"**{headline(results)}.**",
+        f"**{headline(of_main)}.**",
         f"![What add reaches at each size; every row beside its goal]({picture})",
     ]
     for (family, isa, threads), pairs in sections(results).items():
