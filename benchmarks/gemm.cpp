@@ -106,8 +106,9 @@ int main(int argc, char** argv) {
   if (argc == 1)
     for (const int64_t n : {256, 1024}) narrows::cpu::report(n);
   for (int i = 1; i < argc; ++i) {
-    const int64_t n = std::atoll(argv[i]);
-    if (n < 1 || n > 16384) {
+    char* end;
+    const int64_t n = std::strtoll(argv[i], &end, 10);
+    if (*end != '\0' || n < 1 || n > 16384) {
       std::fprintf(stderr, "N is '%s'; expected a whole number from 1 to 16384\n", argv[i]);
       return 2;
     }

@@ -4,7 +4,7 @@ A branch is one outcome, true or false, of one condition in the source; of a fun
 count as one. ACCEPTED lists the branches that nothing takes, one a line, each with its reason; "at times": it depends on the threads.
 
 - `core/elf.cpp` `fstat(file.fd, &status) != 0` true: an open file can always be asked
-- `core/thread_pool.cpp` `left.load() == seen` false, at times: on one processor the last worker is not seen leaving
+- `core/thread_pool.cpp` `!state.compare_exchange_weak(s, s + 1)` true, at times: two workers enter a job at the same moment
 
 Prints a table of the files. Fails where a branch is neither taken nor listed, where a listed one is taken or is gone, and below LIMIT.
 """

@@ -1,10 +1,10 @@
 # fuzz.sh -- builds the libFuzzer targets of tests/fuzz with clang and runs them. Sourced by run.
 # Corpora grow in build/fuzz/corpus and are kept; what a run finds is in build/fuzz/artifacts.
 
-readonly FUZZ_TARGETS='params tensors elf wav'
 readonly FUZZ=$NARROWS_ROOT/build/fuzz
 # What a minute on two cores tries, somewhat less: a faster machine tries no more.
 declare -rA FUZZ_RUNS=([params]=200000 [tensors]=60000 [elf]=20000 [wav]=1000000)
+readonly FUZZ_TARGETS=${!FUZZ_RUNS[*]}
 
 # Can clang link a fuzz target, with the sanitizers?
 has_fuzzer_runtime() {

@@ -37,6 +37,7 @@ logged() {
   shift
   "$@" >"$log" 2>&1 || {
     show_tail "$log"
+    [ "$1" != retried ] || shift
     fail "'$1' failed; the whole log is $log"
   }
 }

@@ -17,7 +17,7 @@ namespace narrows::attack {
 Report* report;
 nw_runtime* rt;
 
-constexpr long kMost = 20000;          // allocations of one operation
+constexpr long kMost = 20000;           // allocations of one operation
 constexpr unsigned kColdSeconds = 120;  // of one attempt in a process of its own
 
 static void say_where(const std::string& operation, Failing how, long n) {

@@ -152,6 +152,12 @@ TEST_CASE("lltm_backward: layers as they are used", "[lltm][backward]") {
   }
 }
 
+TEST_CASE("lltm_backward: a gradient of weights of 16 MB", "[lltm][backward]") {
+  Rng rng("lltm_backward large");
+  // Its columns of states begin at whole lines of a cache, those of features between them.
+  check_lltm_backward({.shape = {2, 180, 1100}, .dtype = DType::f32}, rng, {.outputs = 2});
+}
+
 TEST_CASE("lltm_backward: every layout of each tensor in turn", "[lltm][backward][layout]") {
   for (const DType dtype : kFloatDTypes)
     for (const Lltm& shape : {Lltm{5, 6, 7}, Lltm{18, 17, 16}}) {

@@ -24,7 +24,7 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def same_random_numbers():
-    """torch's, in every process and order of tests; what never imported torch does not."""
+    """torch's, for every test that begins when torch was imported."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 

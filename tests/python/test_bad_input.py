@@ -87,7 +87,7 @@ def test_wrong_calls(call, error, words):
 
 
 def test_memory_that_is_not_there():
-    """256 TiB, which no process can address: the words say where, and how much."""
+    """256 TiB, which malloc never has: the words say where, and how much."""
     for call in (lambda: narrows.empty((1 << 48,), "uint8"), lambda: narrows.empty((1 << 43, 4), "float64")):
         with pytest.raises(MemoryError, match="281474976710656 bytes of host memory are not to be had"):
             call()
