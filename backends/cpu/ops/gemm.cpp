@@ -49,8 +49,8 @@ HWY_EXPORT(MultipliesInPlace);
 // and 16.0.
 bool few_rows(const GemmLayout& l, int64_t rows) { return 2 * rows >= l.tile.lanes && rows <= 2 * l.tile.lanes; }
 
-// What a product's multiply-add costs, in those of other loops.
-constexpr double kCost = 0.5;
+// What a product's multiply-add costs, in those of other loops; of f64 a vector holds half as many.
+double cost_of(Dtype accumulate) { return accumulate == Dtype::f64 ? 1 : 0.5; }
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.
 void cut(GemmLayout& l, int64_t rows, int64_t panels, int64_t threads) {
@@ -88,14 +88,15 @@ GemmLayout gemm_layout(const Instance& instance, Dtype dtype, int64_t problems, 
   l.depth_block = l.pairs != Bf16Products::f32 ? kDepthBlockOfPairs : l.accumulate == Dtype::f64 ? kDepthBlockOfF64 : kDepthBlock;
   int64_t block = std::min(l.depth_block, std::max<int64_t>({depth0, depth1, 1})), size = size_of(l.accumulate);
   if (l.pairs != Bf16Products::f32) block = round_up(ceil_div(block, 2), l.tile.lanes);
-  const double cost = kCost * static_cast<double>(l.problems) * static_cast<double>(rows * panels * l.tile.columns) *
-                      static_cast<double>(depth0 + depth1);
+  const double cost = cost_of(l.accumulate) * static_cast<double>(l.problems) *
+                      static_cast<double>(rows * panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
   cut(l, rows, panels, cost < kWorthWaking ? 1 : instance.num_threads());
   const int64_t tiles = l.block_rows * l.group_panels;
   l.a_bytes = aligned_bytes(static_cast<uint64_t>(l.block_rows * block * size));
   if (!l.b_in_place) l.b_bytes = aligned_bytes(static_cast<uint64_t>(l.group_panels * l.tile.columns * block * size));
   l.slot_bytes = l.a_bytes + l.b_bytes + aligned_bytes(static_cast<uint64_t>(tiles * l.tile.columns * size));
-  l.task_cost = kCost * static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) * static_cast<double>(depth0 + depth1);
+  l.task_cost = cost_of(l.accumulate) * static_cast<double>(l.block_rows * l.group_panels * l.tile.columns) *
+                static_cast<double>(depth0 + depth1);
   l.workspace_size =
       l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.problems * l.row_blocks * l.panel_groups, l.task_cost));
   return l;

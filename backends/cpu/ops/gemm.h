@@ -16,7 +16,7 @@ inline constexpr int64_t kUnbounded = -1;
 // Longest range of k that is packed at once, so that most of a panel stays in a first-level cache; longer sums are cut evenly.
 inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfF64 = 128, kDepthBlockOfPairs = 256;
 // A task's block of the result: packing costs little beside multiplying then, and the sums, with what is packed for one range of k,
-// stay in a second-level cache of 2 MB. Up to kMostRows are taken whole, though fewer would stay there: else panels are packed twice.
+// stay in a second-level cache of 2 MB. Up to kMostRows are taken whole, though fewer would stay: else panels are packed twice.
 inline constexpr int64_t kBlockRows = 256, kMostRows = 512, kGroupPanels = 16;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:

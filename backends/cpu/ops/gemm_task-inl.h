@@ -43,22 +43,29 @@ struct TaskSums {
   A* at(int64_t panel, int64_t row) const { return base + ((row / height * panels + panel) * height + row % height) * ld; }
 };
 
-// Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written.
+// Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written. Divisions cost as much
+// as a short row, so nothing is divided in it.
 template <class T, class A>
 void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   const GemmOutput& out = problem.output;
-  for (int64_t r = 0; r < rows; ++r) {
+  const int64_t first_outer = begin / out.column_inner, first_inner = begin % out.column_inner;
+  const int64_t panel_size = from.height * from.ld, tile_row_size = from.panels * panel_size;
+  const A* row_sums = from.base;
+  for (int64_t r = 0, in_tile = 0; r < rows; ++r) {
     // Without a bias -0, not 0, is what leaves every sum as it is.
     const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
     T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
-    int64_t outer = begin / out.column_inner, inner = begin % out.column_inner;
+    const A* sums = row_sums;  // of the panel at hand
+    int64_t outer = first_outer, inner = first_inner, lane = 0;
     for (int64_t j = begin, count; j < end; j += count) {
-      const int64_t panel = (j - begin) / from.ld, lane = (j - begin) % from.ld;
       count = std::min({end - j, out.column_inner - inner, from.ld - lane});
       T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
-      StoreSums(from.at(panel, r) + lane, bias, count, to, out.column_stride, out.streamed);
+      StoreSums(sums + lane, bias, count, to, out.column_stride, out.streamed);
       if ((inner += count) == out.column_inner) inner = 0, ++outer;
+      if ((lane += count) == from.ld) lane = 0, sums += panel_size;
     }
+    row_sums += from.ld;
+    if (++in_tile == from.height) in_tile = 0, row_sums += tile_row_size - panel_size;
   }
 }
 
