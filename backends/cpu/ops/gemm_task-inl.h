@@ -214,7 +214,7 @@ class Task {
         Add(segment, segment.begin + begin, end - begin, done == 0, perform);
       }
     }
-    perform(Stage::store, [&] HWY_ATTR { Store(); });
+    perform(Stage::store, [&]() HWY_ATTR { Store(); });
   }
 
  private:
@@ -227,13 +227,13 @@ class Task {
   // A range of depths to the sums.
   template <class Perform>
   void Add(const GemmSegment& segment, int64_t k, int64_t depth, bool first, const Perform& perform) {
-    perform(Stage::pack_a, [&] HWY_ATTR { packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_); });
-    perform(Stage::pack_b, [&] HWY_ATTR {
+    perform(Stage::pack_a, [&]() HWY_ATTR { packing_.PackRows(segment.a, k, depth, row_begin_, row_end_ - row_begin_, a_); });
+    perform(Stage::pack_b, [&]() HWY_ATTR {
       const int64_t width = problem_.interleaved ? lanes() : ld(), column = panel_begin_ * width;
       const int64_t count = std::min(panel_end_ * width, problem_.columns) - column;
       packing_.PackPanels(segment.b, k, depth, column, count, problem_.interleaved ? 3 : 1, problem_.columns, b_);
     });
-    perform(Stage::multiply, [&] HWY_ATTR {
+    perform(Stage::multiply, [&]() HWY_ATTR {
       for (int64_t panel = panel_begin_; panel < panel_end_; ++panel) MultiplyPanel(panel, depth, first);
     });
   }
