@@ -1,4 +1,4 @@
-// timing.h -- what the programs that time calls through the public API share.
+// timing.h -- what the programs that take times share.
 #pragma once
 
 #include <narrows/narrows.h>
