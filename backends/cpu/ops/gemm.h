@@ -60,7 +60,7 @@ struct GemmOutput {
   int64_t column_inner = INT64_MAX, column_outer_stride = 0, column_stride = 0;
   const void* bias = nullptr;  // of the output's dtype; NULL: none
   int64_t bias_stride = 0;
-  bool streamed = false;  // past the caches, which it would leave before anybody reads it
+  bool streamed = false;  // past the caches, which it would leave before anybody reads it; not in 16 bits
 };
 
 // The same for a result: long contiguous runs are stored faster.

@@ -15,20 +15,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// dst[i * stride] = row[i] + bias. Streamed: past the caches, where dst is aligned to whole vectors.
+// dst[i * stride] = row[i] + bias. Streamed: past the caches, where dst is aligned to whole vectors and no sum is narrowed.
 template <class T, class A = Accumulate<T>>
 HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t stride, bool streamed) {
   const hn::ScalableTag<A> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), whole = kVectorsStored<T> * lanes;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto sum = [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, row + i), hn::Set(d, bias)); };
   int64_t i = 0;
   if (stride == 1) {
-    if (streamed && reinterpret_cast<uintptr_t>(dst) % (static_cast<uint64_t>(whole) * sizeof(T)) == 0) {
-      for (; i + whole <= count; i += whole) {
-        const hn::Vec<decltype(d)> x[] = {sum(i), sum(i + whole - lanes)};
-        StoreWhole<true>(d, x, dst + i);
-      }
-    }
+    if constexpr (std::is_same_v<T, A>)
+      if (streamed && reinterpret_cast<uintptr_t>(dst) % (static_cast<uint64_t>(lanes) * sizeof(T)) == 0)
+        for (; i + lanes <= count; i += lanes) hn::Stream(sum(i), d, dst + i);
     for (; i + lanes <= count; i += lanes) StoreAs(d, sum(i), dst + i);
   }
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);

@@ -101,10 +101,8 @@ class LltmBackwardPlan final : public Plan {
         to_inputs_ = gemm_layout(instance, accumulate, 2, sizes_.batch, widest, false, gates);
       if (has_output(sig, kDWeights)) to_weights_ = gemm_layout(instance, accumulate, 2, gates, widest, false, sizes_.batch);
     }
-    // With few rows to sum over, d_weights is as many bytes as it is work: a large one took 5 % longer through the caches. Not of
-    // 16 bits, of which a panel is no whole vectors.
-    streamed_ = HWY_ARCH_X86 && sizes_.dtype == accumulate &&
-                gates * (sizes_.state + sizes_.features) * size_of(accumulate) >= kBytesWorthStreaming / 2;
+    // With few rows to sum over, d_weights is as many bytes as it is work: a large one took 5 % longer through the caches.
+    streamed_ = HWY_ARCH_X86 && gates * (sizes_.state + sizes_.features) * size_of(sizes_.dtype) >= kBytesWorthStreaming / 2;
     workspace_size = gate_grads_bytes_ + std::max(to_inputs_.workspace_size, to_weights_.workspace_size);
   }
 
