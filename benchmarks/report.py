@@ -253,10 +253,13 @@ def draw(results, path):
 
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "narrows", "font.size": 9, "axes.spines.top": False,
                          "axes.spines.right": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK})  # fmt: skip
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), width_ratios=(2, 3), layout="constrained")
     pairs = [(row, alone) for row, alone in judged(results) if row["isa"] == main_tier(results)]
-    draw_sizes(left, [row for row, _ in pairs if row["line"] == "add f32" and row["family"].endswith("contiguous")])
-    draw_goals(right, pairs)
+    sizes = [row for row, _ in pairs if row["line"] == "add f32" and row["family"].endswith("contiguous")]
+    widths = (2, 3) if sizes else (1,)
+    figure, axes = plt.subplots(1, len(widths), figsize=(10.5, 4), width_ratios=widths, squeeze=False, layout="constrained")
+    if sizes:
+        draw_sizes(axes[0][0], sizes)
+    draw_goals(axes[0][-1], pairs)
     figure.savefig(path, metadata={"Date": None, "Creator": "benchmarks/report.py"})
     plt.close(figure)
     lines = path.read_text().splitlines()

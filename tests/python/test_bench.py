@@ -280,6 +280,15 @@ def test_a_page_is_made_where_there_is_none(tmp_path):
     assert "measured at abc" in (tmp_path / "new.md").read_text() and (tmp_path / "new.svg").exists()
 
 
+@pytest.mark.parametrize("goals", [(("ratio", 1.5),), ()])
+def test_a_page_of_other_rows_than_those_of_the_first_picture(tmp_path, goals):
+    lltm = row("LLTM forward", family="LLTM", line="", column="", goals=goals)
+    report.write(results(lltm), tmp_path / "new.md")
+    assert "LLTM forward" in (tmp_path / "new.md").read_text()
+    picture = (tmp_path / "new.svg").read_text()
+    assert "divided by its goal" in picture and "GB/s" not in picture
+
+
 def test_a_page_without_markers_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="lacks the markers"):
         report.between_markers("a page", "new")
