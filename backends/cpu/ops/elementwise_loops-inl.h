@@ -7,6 +7,7 @@
 #define NARROWS_ELEMENTWISE_LOOPS_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -54,6 +55,10 @@ HWY_INLINE void stream_bytes(const uint8_t* from, uint8_t* to, int64_t size) {
   std::memcpy(to + i, from + i, static_cast<size_t>(size - i));
 }
 
+HWY_INLINE void fetch_bytes(const uint8_t* from, int64_t size) {
+  for (int64_t i = 0; i < size; i += 64) hwy::Prefetch(from + i);
+}
+
 // One element of Size bytes, over and over: n of them, and more up to a whole vector.
 template <size_t Size>
 HWY_INLINE void repeat_element(const void* element, int64_t n, void* to) {
@@ -74,7 +79,7 @@ void kernel(const Run& run) {
   bool pieces = run.streamed;
   for (size_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
   if (!pieces) return body(run.in, run.out, run.n);
-  constexpr int64_t kPiece = 256;
+  constexpr int64_t kPiece = 256, kAhead = 512;
   alignas(64) uint8_t same[kInputs][kPiece * 8], result[kPiece * 8];
   const void* in[kInputs];
   size_t input = 0;
@@ -84,6 +89,10 @@ void kernel(const Run& run) {
     n = std::min(kPiece, run.n - i);
     for (size_t k = 0; k < kInputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
     uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
+    if (kInputs > 1 &&
+        run.streamed)  // so that memory is read while a piece is written; of one input the processor does that by itself
+      for (size_t k = 0; k < kInputs; ++k)
+        if (!run.constant[k]) fetch_bytes(static_cast<const uint8_t*>(in[k]) + kAhead * kSizes[k], n * kSizes[k]);
     body(in, run.streamed ? result : to, n);
     if (run.streamed) stream_bytes(result, to, n * static_cast<int64_t>(sizeof(Out)));
   }
