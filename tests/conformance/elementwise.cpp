@@ -178,6 +178,19 @@ TEST_CASE("elementwise: sixteen dimensions that collapse", "[elementwise]") {
       check({function(number), dtype, same_shapes(function(number), shape), shape}, "rank 16");
 }
 
+TEST_CASE("elementwise: transposed matrices with rows and columns left over from blocks", "[elementwise]") {
+  const Layout transposed = Layout::transposed(), wide = Layout::strided(2);
+  const Function& add = function(NW_EW_ADD);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::i16, DType::u8}) {
+    for (const Shape& shape : {Shape{45, 150}, Shape{2, 33, 70}}) {
+      check({add, dtype, {shape, shape}, shape, {transposed}, {}}, "the first operand");
+      check({add, dtype, {shape, shape}, shape, {transposed, transposed}, {}}, "both operands");
+      check({add, dtype, {shape, shape}, shape, {}, transposed}, "the output");
+      check({add, dtype, {shape, shape}, shape, {transposed, Layout{}.with_misalignment(1)}, wide}, "mixed");
+    }
+  }
+}
+
 TEST_CASE("elementwise: eight dimensions that do not collapse", "[elementwise]") {
   const Shape shape{2, 3, 2, 3, 2, 3, 2, 3};
   const Layout scattered = Layout::with_steps({2, 3, 2, -2, 2, 3, -2, 2});

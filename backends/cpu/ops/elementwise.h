@@ -86,14 +86,13 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 
 // ---- blocks ----
 
-constexpr int64_t kColumnsAcross = 16;  // of a block in which an operand is contiguous along the rows' dimension
-
 // The iteration space, of two dimensions at least. A block is `rows` x `columns` of dimensions 1 and 0, row-major, and holds at
 // most the elements that fit a tile, unless every operand can be used where it lies.
 struct Blocks : Space {
   int64_t rows, columns;  // of a full block
   int64_t row_blocks, column_blocks;
   int64_t count;  // of blocks
+  bool across;    // an operand is contiguous along the rows
 
   void set_block(int64_t rows_wanted, int64_t columns_wanted);
   // Moves dimension `from` to place 1.

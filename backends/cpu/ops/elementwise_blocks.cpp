@@ -50,6 +50,9 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
   constexpr int64_t kShortRow = 128, kInPlace = 16384;
+  // A column of f32 is a cache line then; a row is long enough for a kernel to work on where it lies.
+  constexpr int64_t kColumnsAcross = 64;
+  blocks->across = across != 0;
   if (!tiles) return blocks->set_block(1, kInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);

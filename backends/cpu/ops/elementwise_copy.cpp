@@ -31,22 +31,30 @@ void copy_line(char* to, int64_t to_step, const char* from, int64_t from_step, i
   copy_steps<T, 0, 0>(to, to_step, from, from_step, n);
 }
 
-// Element (i, j) from from + i*size + j*from_column to to + i*to_row + j*size: squares of whole vectors, whose halves are
-// interleaved until rows have become columns.
-template <class T>
-void transpose(char* to, int64_t to_row, const char* from, int64_t from_column, int64_t rows, int64_t columns) {
-  constexpr int64_t kSize = sizeof(T);
-#if HWY_TARGET == HWY_SCALAR
-  constexpr int64_t kSide = 1;
-#else
-  constexpr int64_t kSide = 16 / kSize;
-#endif
-  const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr hn::FixedTag<T, kSide> d;
-  for (int64_t j = 0; j < whole_columns; j += kSide) {
-    for (int64_t i = 0; i < whole_rows; i += kSide) {
-      hn::Vec<decltype(d)> v[kSide], w[kSide];
+// Blocks of 16 bytes to to, to + step, ...
+template <class D>
+HWY_INLINE void store_blocks(D d, hn::Vec<D> v, char* to, int64_t step) {
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) <= 16) {
+    hn::StoreU(v, d, reinterpret_cast<hn::TFromD<D>*>(to));
+  } else {
+    const hn::Half<D> half;
+    store_blocks(half, hn::LowerHalf(half, v), to, step);
+    store_blocks(half, hn::UpperHalf(half, v), to + static_cast<int64_t>(hn::Lanes(half) * sizeof(hn::TFromD<D>) / 16) * step,
+                 step);
+  }
+}
+
+// Rows from i on, as many as vectors of d's size and smaller ones cover, of the first `columns`, a multiple of what 16 bytes hold.
+// A vector has a column's elements of as many rows: the halves of its blocks are interleaved with those of the next columns until
+// every block is a row. Returns the first row that is left.
+template <class D, class T = hn::TFromD<D>>
+int64_t transpose_rows(D d, char* to, int64_t to_row, const char* from, int64_t from_column, int64_t i, int64_t rows,
+                       int64_t columns) {
+  constexpr int64_t kSize = sizeof(T), kSide = 16 / kSize, kLanes = hn::MaxLanes(D());
+  for (; i + kLanes <= rows; i += kLanes)
+    for (int64_t j = 0; j < columns; j += kSide) {
+      hn::Vec<D> v[kSide], w[kSide];
       for (int64_t k = 0; k < kSide; ++k) v[k] = hn::LoadU(d, reinterpret_cast<const T*>(from + i * kSize + (j + k) * from_column));
       for (int64_t step = 1; step < kSide; step *= 2) {
         for (int64_t k = 0; k < kSide / 2; ++k) {
@@ -55,12 +63,27 @@ void transpose(char* to, int64_t to_row, const char* from, int64_t from_column, 
         }
         for (int64_t k = 0; k < kSide; ++k) v[k] = w[k];
       }
-      for (int64_t k = 0; k < kSide; ++k) hn::StoreU(v[k], d, reinterpret_cast<T*>(to + (i + k) * to_row + j * kSize));
+      for (int64_t k = 0; k < kSide; ++k) store_blocks(d, v[k], to + (i + k) * to_row + j * kSize, kSide * to_row);
     }
-  }
+  if constexpr (kLanes > kSide)
+    return transpose_rows(hn::Half<D>(), to, to_row, from, from_column, i, rows, columns);
+  else
+    return i;
+}
+#endif
+
+// Element (i, j) from from + i*size + j*from_column to to + i*to_row + j*size.
+template <class T>
+void transpose(char* to, int64_t to_row, const char* from, int64_t from_column, int64_t rows, int64_t columns) {
+  constexpr int64_t kSize = sizeof(T);
+  int64_t whole_rows = 0, whole_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16 / kSize;
+  whole_columns = columns / kSide * kSide;
+  whole_rows = transpose_rows(hn::ScalableTag<T>(), to, to_row, from, from_column, 0, rows, whole_columns);
 #endif
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t done = kSide > 1 && i < whole_rows ? whole_columns : 0;
+    const int64_t done = i < whole_rows ? whole_columns : 0;
     copy_line<T>(to + i * to_row + done * kSize, kSize, from + i * kSize + done * from_column, from_column, columns - done);
   }
 }
