@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "processor.h"
 #include "targets.h"
 #include "timing.h"
 
@@ -45,11 +46,11 @@ HWY_EXPORT(TimeTask);
 constexpr int kStages = 4, kRuns = 21;
 using Times = std::array<double, kStages>;
 
-// The operands' values decide nothing.
+// `one` is 1: but for subnormal numbers, which bf16's instructions are not given, the operands' values decide nothing.
 template <class T>
-Times time_stages(const Instance& instance, Dtype dtype, int64_t n) {
+Times time_stages(const Instance& instance, Dtype dtype, int64_t n, T one) {
   const auto elements = static_cast<size_t>(n * n);
-  std::vector<T> a(elements, T{1}), b(elements, T{1}), out(elements);
+  std::vector<T> a(elements, one), b(elements, one), out(elements);
   GemmProblem problem;
   problem.rows = problem.columns = n;
   problem.segments[0] = {matrix_view(a.data(), dtype, 1, n), matrix_view(b.data(), dtype, n, 1), 0, n};
@@ -91,9 +92,15 @@ void report(int64_t n) {
     if (((HWY_SUPPORTED_TARGETS & HWY_TARGETS) & isa.bit) == 0 && isa.bit != HWY_STATIC_TARGET) continue;
     hwy::ChosenTarget chosen;
     chosen.Update(isa.bit);
-    const Instance instance{&host, static_cast<int>(chosen.GetIndex()), Bf16Products::f32};
-    print(isa.name, "f32", n, time_stages<float>(instance, Dtype::f32, n));
-    print(isa.name, "f64", n, time_stages<double>(instance, Dtype::f64, n));
+    Instance instance{&host, static_cast<int>(chosen.GetIndex()), Bf16Products::f32};
+    print(isa.name, "f32", n, time_stages(instance, Dtype::f32, n, 1.0F));
+    print(isa.name, "f64", n, time_stages(instance, Dtype::f64, n, 1.0));
+    if (isa.bit != HWY_AVX3) continue;
+    for (const Bf16Products products : {Bf16Products::dots, Bf16Products::tiles}) {
+      if (!multiplies(products)) continue;
+      instance.bf16_products = products;
+      print(products == Bf16Products::dots ? "BF16" : "AMX", "bf16", n, time_stages<uint16_t>(instance, Dtype::bf16, n, 0x3f80));
+    }
   }
 }
 

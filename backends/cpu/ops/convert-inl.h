@@ -78,21 +78,26 @@ HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {
   return hn::DemoteTo(HalfBits<D>(), hn::BitCast(di, hn::ShiftRight<16>(RoundBF16(d, x))));
 }
 
+// As many elements, given by their bits.
+template <class T, class D>
+HWY_INLINE hn::Vec<D> Widen(D d, hn::Vec<hn::Rebind<hwy::UnsignedFromSize<sizeof(T)>, D>> bits) {
+  if constexpr (std::is_same_v<T, f16>) {
+    return WidenF16(d, bits);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>(), bits)));
+  } else {
+    return hn::BitCast(d, bits);
+  }
+}
+
 // Lanes(d) contiguous elements at p.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::Set(d, read(p));  // its LoadU wants the alignment of an element
 #else
-  if constexpr (std::is_same_v<T, f16>) {
-    return WidenF16(d, hn::LoadU(HalfBits<D>(), reinterpret_cast<const uint16_t*>(p)));
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    const hn::RebindToUnsigned<D> du;
-    const auto half = hn::LoadU(HalfBits<D>(), reinterpret_cast<const uint16_t*>(p));
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
-  } else {
-    return hn::LoadU(d, p);
-  }
+  using Bits = hwy::UnsignedFromSize<sizeof(T)>;
+  return Widen<T>(d, hn::LoadU(hn::Rebind<Bits, D>(), reinterpret_cast<const Bits*>(p)));
 #endif
 }
 template <class D, class T>

@@ -217,25 +217,31 @@ inline void MultiplyWidened(const Pair* a, const Pair* b, int64_t pairs, float* 
 }
 
 // AVX512_BF16. By intrinsics alone: clang inlines none of Highway's functions where one more instruction set is allowed.
-__attribute__((target("avx512bf16"))) inline void MultiplyDots(const Pair* a, const Pair* b, int64_t pairs, float* tile, bool add) {
-  for (int64_t first = 0; first < kSquare; first += kHalf) {
-    __m512 sum[kHalf][3];
-    for (auto& row : sum) row[0] = row[1] = row[2] = _mm512_setzero_ps();
+// The first `rows` rows, in halves of the square, by kVectors vectors of the panel.
+template <int kVectors>
+__attribute__((target("avx512bf16"))) inline void MultiplyDots(int64_t rows, const Pair* a, const Pair* b, int64_t pairs,
+                                                               float* tile, bool add) {
+  for (int64_t first = 0; first < rows; first += kHalf) {
+    __m512 sum[kHalf][kVectors];
+    HWY_UNROLL(8)
+    for (auto& row : sum)
+      for (__m512& v : row) v = _mm512_setzero_ps();
     const Pair *square = a + first * kSquare, *row = b;
     for (int64_t k = 0; k < pairs; k += kSquare, square += kSquare * kSquare)
-      for (int64_t i = 0; i < kSquare; ++i, row += kPanel) {
-        __m512i columns[3];
+      for (int64_t i = 0; i < std::min(pairs - k, kSquare); ++i, row += kPanel) {
+        __m512i columns[kVectors];
         HWY_UNROLL(3)
-        for (int64_t v = 0; v < 3; ++v) columns[v] = _mm512_load_si512(row + v * kSquare);
+        for (int64_t v = 0; v < kVectors; ++v) columns[v] = _mm512_load_si512(row + v * kSquare);
         HWY_UNROLL(8)
         for (int64_t r = 0; r < kHalf; ++r) {
           const __m512i scale = _mm512_set1_epi32(static_cast<int>(square[r * kSquare + i]));
           HWY_UNROLL(3)
-          for (int64_t v = 0; v < 3; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)scale, (__m512bh)columns[v]);
+          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)scale, (__m512bh)columns[v]);
         }
       }
+    HWY_UNROLL(8)
     for (int64_t r = 0; r < kHalf; ++r)
-      for (int64_t v = 0; v < 3; ++v) {
+      for (int64_t v = 0; v < kVectors; ++v) {
         float* at = tile + (first + r) * kPanel + v * kSquare;
         _mm512_store_ps(at, add ? _mm512_add_ps(_mm512_load_ps(at), sum[r][v]) : sum[r][v]);
       }
@@ -250,13 +256,14 @@ struct alignas(64) TileConfig {
 };
 
 // Not inlined: to some compilers a load of a tile reads no memory that was stored to before.
-__attribute__((target("amx-tile,amx-bf16"), noinline)) inline void MultiplyTiles(const Pair* a, const Pair* b, int64_t pairs,
-                                                                                 float* tile, bool add) {
+template <int kVectors>
+__attribute__((target("amx-tile,amx-bf16"), noinline)) void MultiplyTiles(const Pair* a, const Pair* b, int64_t pairs, float* tile,
+                                                                          bool add) {
   constexpr int64_t kRow = kPanel * sizeof(float);
   if (add) {
     _tile_loadd(0, tile, kRow);
-    _tile_loadd(1, tile + kSquare, kRow);
-    _tile_loadd(2, tile + 2 * kSquare, kRow);
+    if constexpr (kVectors > 1) _tile_loadd(1, tile + kSquare, kRow);
+    if constexpr (kVectors > 2) _tile_loadd(2, tile + 2 * kSquare, kRow);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -266,14 +273,18 @@ __attribute__((target("amx-tile,amx-bf16"), noinline)) inline void MultiplyTiles
     _tile_loadd(3, a, 64);
     _tile_loadd(4, b, kRow);
     _tile_dpbf16ps(0, 3, 4);
-    _tile_loadd(5, b + kSquare, kRow);
-    _tile_dpbf16ps(1, 3, 5);
-    _tile_loadd(6, b + 2 * kSquare, kRow);
-    _tile_dpbf16ps(2, 3, 6);
+    if constexpr (kVectors > 1) {
+      _tile_loadd(5, b + kSquare, kRow);
+      _tile_dpbf16ps(1, 3, 5);
+    }
+    if constexpr (kVectors > 2) {
+      _tile_loadd(6, b + 2 * kSquare, kRow);
+      _tile_dpbf16ps(2, 3, 6);
+    }
   }
   _tile_stored(0, tile, kRow);
-  _tile_stored(1, tile + kSquare, kRow);
-  _tile_stored(2, tile + 2 * kSquare, kRow);
+  if constexpr (kVectors > 1) _tile_stored(1, tile + kSquare, kRow);
+  if constexpr (kVectors > 2) _tile_stored(2, tile + 2 * kSquare, kRow);
 }
 
 // While it lives this thread has tile registers. They are given back, since the system saves those that are in use.

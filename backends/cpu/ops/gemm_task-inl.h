@@ -161,15 +161,24 @@ class PairPacking {
     }
   }
   // A tile whose sums may hold subnormal numbers is never again given to what takes them for 0.
-  void Multiply(int64_t row_tile, int64_t, const Pair* a, int64_t panel, int64_t, const Pair* b, int64_t pairs, float* tile,
-                bool add) {
+  void Multiply(int64_t row_tile, int64_t rows, const Pair* a, int64_t panel, int64_t vectors, const Pair* b, int64_t depth,
+                float* tile, bool add) {
     bool& widened = widened_[row_tile][panel];
     widened = Flushes(row_exponent_[row_tile], panel_exponent_[panel]) || (add && widened);
+    const int64_t pairs = ceil_div(depth, 2);
     if (widened) return MultiplyWidened(a, b, pairs, tile, add);
-    products_ == Bf16Products::tiles ? MultiplyTiles(a, b, pairs, tile, add) : MultiplyDots(a, b, pairs, tile, add);
+    if (vectors == 1) return MultiplyVectors<1>(rows, a, b, pairs, tile, add);
+    if (vectors == 2) return MultiplyVectors<2>(rows, a, b, pairs, tile, add);
+    MultiplyVectors<3>(rows, a, b, pairs, tile, add);
   }
 
  private:
+  template <int kVectors>
+  void MultiplyVectors(int64_t rows, const Pair* a, const Pair* b, int64_t pairs, float* tile, bool add) const {
+    if (products_ == Bf16Products::tiles) return MultiplyTiles<kVectors>(a, b, pairs, tile, add);
+    MultiplyDots<kVectors>(rows, a, b, pairs, tile, add);
+  }
+
   Bf16Products products_;
   TileRegisters registers_;
   int row_exponent_[kMostRows / kSquare], panel_exponent_[kGroupPanels];
@@ -241,7 +250,7 @@ class Task {
     for (int64_t row = row_begin_; row < row_end_; row += height) {
       const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
       const Packed *a = a_ + tile * height * units, *b = b_ + index * units * ld();
-      packing_.Multiply(tile, rows, a, index, vectors, b, units, Tile(panel, row), !first);
+      packing_.Multiply(tile, rows, a, index, vectors, b, depth, Tile(panel, row), !first);
     }
   }
 

@@ -1,0 +1,15 @@
+// processor.h -- what the processor says of itself. Step 4 of a tensor's path.
+#pragma once
+
+#include <string>
+
+#include "backend.h"
+
+namespace narrows::cpu {
+
+// Whether it has the instructions, and this process may use them.
+bool multiplies(Bf16Products products);
+
+std::string cpu_model();
+
+}  // namespace narrows::cpu
