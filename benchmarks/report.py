@@ -207,13 +207,16 @@ def main_tier(results):
 def block(results, picture):
     machine, main = results["machine"], main_tier(results)
     of_main = {**results, "rows": [row for row in results["rows"] if row["isa"] == main]}
+    words = (
+        "every row beside its goal" if not sizes_of(of_main["rows"]) else "What add reaches at each size; every row beside its goal"
+    )
     commits = sorted({row["commit"] for row in results["rows"] if row.get("commit")})
     parts = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; torch {machine['torch']}; {tier(results, main)}; "
         f"median spread ± {statistics.median(float(spread(row['ours'])[:-1]) for row in results['rows']):.0f} %"
         + (f"; measured at {', '.join(commits)}." if commits else "."),
         f"**{headline(of_main)}.**",
-        f"![What add reaches at each size; every row beside its goal]({picture})",
+        f"![{words}]({picture})",
     ]
     for (family, isa, threads), pairs in sections(results).items():
         if isa == main:
@@ -245,6 +248,11 @@ def write(results, page):
 INK, OURS, THEIRS, MISSED = "#24292f", "#1a7f64", "#9a6700", "#cf222e"
 
 
+def sizes_of(rows):
+    """The rows of the first picture."""
+    return [row for row in rows if row["line"] == "add f32" and row["family"].endswith("contiguous")]
+
+
 def draw(results, path):
     import matplotlib
 
@@ -254,7 +262,7 @@ def draw(results, path):
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "narrows", "font.size": 9, "axes.spines.top": False,
                          "axes.spines.right": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK})  # fmt: skip
     pairs = [(row, alone) for row, alone in judged(results) if row["isa"] == main_tier(results)]
-    sizes = [row for row, _ in pairs if row["line"] == "add f32" and row["family"].endswith("contiguous")]
+    sizes = sizes_of(row for row, _ in pairs)
     widths = (2, 3) if sizes else (1,)
     figure, axes = plt.subplots(1, len(widths), figsize=(10.5, 4), width_ratios=widths, squeeze=False, layout="constrained")
     if sizes:

@@ -162,6 +162,18 @@ TEST_CASE("conv1d: runs of taps in wide products", "[conv1d][backward]") {
     }
 }
 
+// Signals of a wide product at every step, and its weights in the gradient of x, which lie as far apart as there are taps.
+TEST_CASE("conv1d: elements up to sixteen apart in wide products", "[conv1d][backward]") {
+  Rng rng("conv1d steps");
+  for (const DType dtype : kFloatDTypes)
+    for (int64_t step = 3; step <= 16; ++step) {
+      const Conv1d strided{.channels = 4, .length = 50 * step, .filters = 24, .taps = 2, .stride = step, .pad_left = 1};
+      check_conv1d({.shape = strided, .dtype = dtype}, rng);
+      const Conv1d long_filter{.channels = 51, .length = step + 9, .filters = 8, .taps = step};
+      check_conv1d_backward({.shape = long_filter, .dtype = dtype}, rng, kGradX);
+    }
+}
+
 TEST_CASE("conv1d: tensors without elements, and sums without terms", "[conv1d]") {
   for (const DType dtype : kFloatDTypes) {
     Rng rng("conv1d empty");

@@ -189,6 +189,30 @@ TEST_CASE("elementwise: transposed matrices with rows and columns left over from
       check({add, dtype, {shape, shape}, shape, {transposed, Layout{}.with_misalignment(1)}, wide}, "mixed");
     }
   }
+  for_each_representative([&](const Function& f, DType dtype) {
+    const Shape shape{20, 130};
+    check({f, dtype, same_shapes(f, shape), shape, {transposed, Layout::reversed(), transposed}, {}}, "every function");
+    if (f.operands < 2) return;
+    auto shapes = same_shapes(f, shape);
+    shapes[1] = {20, 1};
+    if (f.operands > 2) shapes[2] = {130};
+    check({f, dtype, shapes, shape, {transposed}, {}}, "a column and a row");
+  });
+}
+
+TEST_CASE("elementwise: in place, the other operand transposed", "[elementwise]") {
+  const Function& add = function(NW_EW_ADD);
+  const Shape shape{70, 100};
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::u8})
+    for (const char* kernel : kernels("elementwise")) {
+      Rng rng("in place across");
+      Tensor a(dtype, shape), b(dtype, shape, Layout::transposed());
+      a.fill_uniform(rng, 0, 50);
+      b.fill_uniform(rng, 0, 50);
+      const auto reference = expected(add, {&a, &b}, shape);
+      const Result result = run_function(add, {&a, &b}, a, kernel);
+      if (!result.was_declined()) expect_close(result, a, reference, tolerance(add, dtype));
+    }
 }
 
 TEST_CASE("elementwise: eight dimensions that do not collapse", "[elementwise]") {

@@ -282,6 +282,7 @@ def test_a_page_is_made_where_there_is_none(tmp_path):
 
 @pytest.mark.parametrize("goals", [(("ratio", 1.5),), ()])
 def test_a_page_of_other_rows_than_those_of_the_first_picture(tmp_path, goals):
+    pytest.importorskip("matplotlib")
     lltm = row("LLTM forward", family="LLTM", line="", column="", goals=goals)
     report.write(results(lltm), tmp_path / "new.md")
     assert "LLTM forward" in (tmp_path / "new.md").read_text()

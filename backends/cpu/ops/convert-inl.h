@@ -78,7 +78,7 @@ HWY_INLINE hn::Vec<HalfBits<D>> NarrowBF16(D d, hn::Vec<D> x) {
   return hn::DemoteTo(HalfBits<D>(), hn::BitCast(di, hn::ShiftRight<16>(RoundBF16(d, x))));
 }
 
-// As many elements, given by their bits.
+// Lanes(d) elements of T, given by their bits.
 template <class T, class D>
 HWY_INLINE hn::Vec<D> Widen(D d, hn::Vec<hn::Rebind<hwy::UnsignedFromSize<sizeof(T)>, D>> bits) {
   if constexpr (std::is_same_v<T, f16>) {

@@ -91,8 +91,8 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 struct Blocks : Space {
   int64_t rows, columns;  // of a full block
   int64_t row_blocks, column_blocks;
-  int64_t count;  // of blocks
-  bool across;    // an operand is contiguous along the rows
+  int64_t count;        // of blocks
+  bool across = false;  // an operand is contiguous along dimension 1, not 0
 
   void set_block(int64_t rows_wanted, int64_t columns_wanted);
   // Moves dimension `from` to place 1.

@@ -36,6 +36,21 @@ void Blocks::bring_to_1(int from) {
   }
 }
 
+namespace {
+
+// Columns of the widest operand are a cache line then, and rows are long enough for kernels to work on where they lie. Where there
+// are more columns than that they are shared out evenly; where there are few rows, more of them fill a tile of `most` elements.
+void set_block_across(Blocks* blocks, int64_t most) {
+  constexpr int64_t kColumns = 64, kUnit = 16;
+  const int64_t inner = blocks->extent[0], fitting = most / blocks->extent[1] / kUnit * kUnit;
+  int64_t columns = std::max(kColumns, fitting);
+  if (inner > columns) columns = round_up(ceil_div(inner, ceil_div(inner, columns)), kUnit);
+  columns = std::clamp<int64_t>(inner, 1, columns);
+  blocks->set_block(most / columns, columns);
+}
+
+}  // namespace
+
 void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
   int64_t widest = 1;
   bool tiles = blocks->ndim > 2 || blocks->extent[1] > 1;
@@ -50,14 +65,11 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
   constexpr int64_t kShortRow = 128, kInPlace = 16384;
-  // A column of f32 is a cache line then; a row is long enough for a kernel to work on where it lies.
-  constexpr int64_t kColumnsAcross = 64;
   blocks->across = across != 0;
   if (!tiles) return blocks->set_block(1, kInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);
-    const int64_t columns = std::min(inner, kColumnsAcross);
-    return blocks->set_block(most / columns, columns);
+    return set_block_across(blocks, most);
   }
   if (inner >= kShortRow) return blocks->set_block(1, most);
   if (inner * blocks->extent[1] < kShortRow)

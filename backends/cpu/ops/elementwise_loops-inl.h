@@ -85,12 +85,13 @@ void kernel(const Run& run) {
   size_t input = 0;
   (..., (run.constant[input] ? repeat_element<sizeof(In)>(run.in[input], std::min(kPiece, run.n), same[input]) : void(), ++input));
   uint8_t* out = static_cast<uint8_t*>(run.out);
+  // So that memory is read while a piece is written. Of one input the processor does that by itself, and better.
+  const bool fetch = kInputs > 1 && run.streamed && run.n > kAhead;
   for (int64_t i = 0, n; i < run.n; i += n) {
     n = std::min(kPiece, run.n - i);
     for (size_t k = 0; k < kInputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
     uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
-    if (kInputs > 1 &&
-        run.streamed)  // so that memory is read while a piece is written; of one input the processor does that by itself
+    if (fetch)
       for (size_t k = 0; k < kInputs; ++k)
         if (!run.constant[k]) fetch_bytes(static_cast<const uint8_t*>(in[k]) + kAhead * kSizes[k], n * kSizes[k]);
     body(in, run.streamed ? result : to, n);

@@ -10,6 +10,9 @@
 
 #include "convert-inl.h"
 #include "gemm.h"
+#if HWY_TARGET == HWY_AVX3
+#include <immintrin.h>
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -50,60 +53,9 @@ HWY_INLINE void PackRun(const GemmView& view, const T* base, int64_t position, i
   }
 }
 
-// Elements up to so far apart are taken out of whole vectors; elsewhere (AVX2, NEON) that is no faster than one by one.
+// Elements up to so far apart are taken out of whole vectors, two of f64 at once at least; elsewhere (AVX2, NEON) that is no faster
+// than one by one.
 inline constexpr int64_t kMaxStep = HWY_TARGET == HWY_AVX3 ? 15 : 2;
-
-#if HWY_TARGET == HWY_AVX3
-// Elements a step of up to kMaxStep apart: of two vectors of memory as many as they hold, by a permutation. That costs less than a
-// gather, on AMD's processors by far. By intrinsics: Highway's older versions do not permute two vectors.
-template <class D, class T>
-class FarApart {
- public:
-  explicit FarApart(int64_t step) : step_(step) {
-    while ((at_once_ - 1) * step >= 2 * kLanes) at_once_ /= 2;
-    const int64_t span = (at_once_ - 1) * step + 1;  // nothing past the last element is read
-    low_ = FirstBits(std::min(span, kLanes)), high_ = FirstBits(std::max<int64_t>(span - kLanes, 0));
-    alignas(64) Bits index[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) index[i] = static_cast<Bits>(i % at_once_ * step);
-    index_ = _mm512_load_si512(index);
-  }
-  // Lanes(d) elements at p[0], p[step], ...
-  HWY_INLINE hn::Vec<D> Load(D d, const T* p) const {
-    __m512i found = Find(p);
-    for (int64_t i = at_once_; i < kOutputs; i += at_once_) found = Blend(~uint64_t{0} << i, found, Find(p + i * step_));
-    alignas(64) Bits bits[kLanes];
-    _mm512_store_si512(bits, found);
-    return Widen<T>(d, hn::Load(hn::Rebind<Bits, D>(), bits));
-  }
-
- private:
-  using Bits = hwy::UnsignedFromSize<sizeof(T)>;
-  static constexpr int64_t kLanes = 64 / sizeof(T), kOutputs = hn::MaxLanes(D());
-
-  static uint64_t FirstBits(int64_t count) { return count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
-  HWY_INLINE __m512i Find(const T* p) const {
-    if constexpr (sizeof(T) == 2) {
-      const __m512i low = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(low_), p);
-      return _mm512_permutex2var_epi16(low, index_, _mm512_maskz_loadu_epi16(static_cast<__mmask32>(high_), p + kLanes));
-    } else if constexpr (sizeof(T) == 4) {
-      const __m512i low = _mm512_maskz_loadu_epi32(static_cast<__mmask16>(low_), p);
-      return _mm512_permutex2var_epi32(low, index_, _mm512_maskz_loadu_epi32(static_cast<__mmask16>(high_), p + kLanes));
-    } else {
-      const __m512i low = _mm512_maskz_loadu_epi64(static_cast<__mmask8>(low_), p);
-      return _mm512_permutex2var_epi64(low, index_, _mm512_maskz_loadu_epi64(static_cast<__mmask8>(high_), p + kLanes));
-    }
-  }
-  static HWY_INLINE __m512i Blend(uint64_t mask, __m512i no, __m512i yes) {
-    if constexpr (sizeof(T) == 2) return _mm512_mask_mov_epi16(no, static_cast<__mmask32>(mask), yes);
-    if constexpr (sizeof(T) == 4) return _mm512_mask_mov_epi32(no, static_cast<__mmask16>(mask), yes);
-    return _mm512_mask_mov_epi64(no, static_cast<__mmask8>(mask), yes);
-  }
-
-  int64_t step_, at_once_ = kOutputs;
-  uint64_t low_, high_;
-  __m512i index_;
-};
-#endif
 
 // Vectors of a row whose elements are a step apart. kStep: the step where it is 1 or 2, else 0.
 template <int kStep, class D, class T>
@@ -125,12 +77,62 @@ class StepLoads {
     return LoadAs(d, p);
   }
 };
+
 #if HWY_TARGET == HWY_AVX3
+// Any step: of two vectors of memory as many elements as they hold, by a permutation, until there are enough. That costs less than
+// a gather, on AMD's processors by far. By intrinsics: Highway's older versions do not permute two vectors.
 template <class D, class T>
-class StepLoads<0, D, T> : public FarApart<D, T> {
+class StepLoads<0, D, T> {
  public:
-  using FarApart<D, T>::FarApart;
-  HWY_INLINE hn::Vec<D> Load(D d, const T* p, bool) const { return FarApart<D, T>::Load(d, p); }
+  explicit StepLoads(int64_t step) : step_(step) {
+    while ((at_once_ - 1) * step >= 2 * kLanes) at_once_ /= 2;
+    const int64_t span = (at_once_ - 1) * step + 1;
+    low_ = FirstBits(std::min(span, kLanes)), high_ = FirstBits(std::max<int64_t>(span - kLanes, 0));
+    alignas(64) Bits index[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) index[i] = static_cast<Bits>((i & (at_once_ - 1)) * step);
+    index_ = _mm512_load_si512(index);
+  }
+  HWY_INLINE hn::Vec<D> Load(D d, const T* p, bool) const {
+    __m512i found = Find(p);
+    for (int64_t i = at_once_; i < kOutputs; i += at_once_) found = Blend(~0u << i, found, Find(p + i * step_));
+    alignas(64) Bits bits[kLanes];  // of which d takes the first
+    _mm512_store_si512(bits, found);
+    return Widen<T>(d, hn::Load(hn::Rebind<Bits, D>(), bits));
+  }
+
+ private:
+  using Bits = hwy::UnsignedFromSize<sizeof(T)>;
+  static constexpr int64_t kLanes = 64 / sizeof(T), kOutputs = hn::MaxLanes(D());
+
+  static uint32_t FirstBits(int64_t count) { return static_cast<uint32_t>((uint64_t{1} << count) - 1); }
+  // The first at_once_ elements from p on, over and over.
+  HWY_INLINE __m512i Find(const T* p) const {
+    if constexpr (sizeof(T) == 2) {
+      const __m512i low = _mm512_maskz_loadu_epi16(low_, p), high = _mm512_maskz_loadu_epi16(high_, p + kLanes);
+      return _mm512_permutex2var_epi16(low, index_, high);
+    } else if constexpr (sizeof(T) == 4) {
+      const auto first = static_cast<__mmask16>(low_), second = static_cast<__mmask16>(high_);
+      const __m512i low = _mm512_maskz_loadu_epi32(first, p), high = _mm512_maskz_loadu_epi32(second, p + kLanes);
+      return _mm512_permutex2var_epi32(low, index_, high);
+    } else {
+      const auto first = static_cast<__mmask8>(low_), second = static_cast<__mmask8>(high_);
+      const __m512i low = _mm512_maskz_loadu_epi64(first, p), high = _mm512_maskz_loadu_epi64(second, p + kLanes);
+      return _mm512_permutex2var_epi64(low, index_, high);
+    }
+  }
+  static HWY_INLINE __m512i Blend(uint32_t mask, __m512i no, __m512i yes) {
+    if constexpr (sizeof(T) == 2) {
+      return _mm512_mask_mov_epi16(no, mask, yes);
+    } else if constexpr (sizeof(T) == 4) {
+      return _mm512_mask_mov_epi32(no, static_cast<__mmask16>(mask), yes);
+    } else {
+      return _mm512_mask_mov_epi64(no, static_cast<__mmask8>(mask), yes);
+    }
+  }
+
+  int64_t step_, at_once_ = kOutputs;
+  uint32_t low_, high_;  // which elements of the two vectors are read: none past the last
+  __m512i index_;
 };
 #endif
 
@@ -191,7 +193,8 @@ bool PackWholePanels(const GemmView& view, int64_t k0, int64_t depth, int64_t j0
   if (view.stride != 1 || (view.width_step != 1 && view.width_step != 2 && !far_apart)) return false;
   const Run run = {0, out.panels * out.width, j0 / view.width_inner * view.width_outer, j0 % view.width_inner * view.width_step};
   if (j0 % view.width_inner + run.count > view.width_inner) return false;
-  if (far_apart) return PackWhole<0, T>(view, k0, depth, run, out);
+  if constexpr (kMaxStep > 2)
+    if (far_apart) return PackWhole<0, T>(view, k0, depth, run, out);
   return view.width_step == 1 ? PackWhole<1, T>(view, k0, depth, run, out) : PackWhole<2, T>(view, k0, depth, run, out);
 }
 

@@ -50,7 +50,7 @@ HWY_EXPORT(MultipliesInPlace);
 bool few_rows(const GemmLayout& l, int64_t rows) { return 2 * rows >= l.tile.lanes && rows <= 2 * l.tile.lanes; }
 
 // What a product's multiply-add costs, in those of other loops; of f64 a vector holds half as many. A second thread pays from 1.3
-// million of f32 on: LLTM backward B16 F32 S128 has 1.8 for each of its two products, and takes 89 us instead of 111.
+// million of f32 on: LLTM backward B16 F32 S128 has 1.8 for the inputs and as many for the weights, and takes 89 us instead of 111.
 double cost_of(Dtype accumulate) { return accumulate == Dtype::f64 ? 1.5 : 0.75; }
 
 // Halves blocks until every thread has some tasks, but not below what makes packing expensive: each block packs its own operands.

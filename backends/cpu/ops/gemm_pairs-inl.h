@@ -183,7 +183,8 @@ inline int SmallestExponent(const Pair* pairs, int64_t count) {
 // 2^(e + f - 268): where that is a normal number, 2^-126 or more, nothing is flushed.
 inline bool Flushes(int a_exponent, int b_exponent) { return a_exponent < 1 || b_exponent < 1 || a_exponent + b_exponent < 142; }
 
-// ---- micro-kernels: tile (+)= 16 rows of a * a panel of b
+// ---- micro-kernels: tile (+)= 16 rows of a * a panel of b; at an edge the rows and vectors that are there. What a tile holds
+// beyond them is never stored, so it need not be written before it is read.
 
 // By rows of kHalf, for which there are registers.
 inline constexpr int64_t kHalf = 8;
@@ -248,7 +249,8 @@ __attribute__((target("avx512bf16"))) inline void MultiplyDots(int64_t rows, con
   }
 }
 
-// AMX. Three tiles of sums, one of a, three of b, each of 16 rows of 64 bytes: 512 multiply-adds a cycle, four loads for three.
+// AMX. Up to three tiles of sums, one of a, as many of b, each of 16 rows of 64 bytes: 512 multiply-adds a cycle, four loads for
+// three.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
