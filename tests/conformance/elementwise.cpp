@@ -200,6 +200,18 @@ TEST_CASE("elementwise: transposed matrices with rows and columns left over from
   });
 }
 
+TEST_CASE("elementwise: transposed matrices that begin within a cache line", "[elementwise]") {
+  const Layout at_16 = Layout{}.with_offset(16), across_at_40 = Layout::transposed().with_offset(40),
+               across_at_56 = Layout::transposed().with_offset(56);
+  const Function& add = function(NW_EW_ADD);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::i16, DType::u8})
+    for (const Shape& shape : {Shape{192, 320}, Shape{2, 128, 192}}) {
+      check({add, dtype, {shape, shape}, shape, {across_at_40}, at_16}, "the first operand, and the output");
+      check({add, dtype, {shape, shape}, shape, {across_at_40, across_at_56}, {}}, "both operands, each elsewhere");
+      check({add, dtype, {shape, shape}, shape, {at_16}, across_at_56}, "the output");
+    }
+}
+
 TEST_CASE("elementwise: in place, the other operand transposed", "[elementwise]") {
   const Function& add = function(NW_EW_ADD);
   const Shape shape{70, 100};

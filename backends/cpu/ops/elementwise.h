@@ -91,10 +91,13 @@ Scalar make_scalar(const Instance& instance, int dtype, double real, int64_t int
 struct Blocks : Space {
   int64_t rows, columns;  // of a full block
   int64_t row_blocks, column_blocks;
-  int64_t count;        // of blocks
-  bool across = false;  // an operand is contiguous along dimension 1, not 0
+  int64_t count;                            // of blocks
+  bool across = false;                      // an operand is contiguous along dimension 1, not 0
+  int64_t lead_rows = 0, lead_columns = 0;  // that the first blocks lack
 
   void set_block(int64_t rows_wanted, int64_t columns_wanted);
+  // The first blocks have so many rows and columns fewer.
+  void set_leads(int64_t rows_wanted, int64_t columns_wanted);
   // Moves dimension `from` to place 1.
   void bring_to_1(int from);
 };

@@ -23,8 +23,13 @@ void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, 
 void Blocks::set_block(int64_t rows_wanted, int64_t columns_wanted) {
   columns = std::clamp<int64_t>(columns_wanted, 1, std::max<int64_t>(extent[0], 1));
   rows = std::clamp<int64_t>(rows_wanted, 1, std::max<int64_t>(extent[1], 1));
-  column_blocks = (extent[0] + columns - 1) / columns;
-  row_blocks = (extent[1] + rows - 1) / rows;
+  set_leads(0, 0);
+}
+
+void Blocks::set_leads(int64_t rows_wanted, int64_t columns_wanted) {
+  lead_rows = rows_wanted, lead_columns = columns_wanted;
+  column_blocks = ceil_div(extent[0] + lead_columns, columns);
+  row_blocks = ceil_div(extent[1] + lead_rows, rows);
   count = column_blocks * row_blocks;
   for (int d = 2; d < ndim; ++d) count *= extent[d];
 }
@@ -82,17 +87,19 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
 Block locate(const Blocks& blocks, int num_operands, char* const* base, int64_t index) {
   int64_t at[NW_MAX_NDIM];
   const int64_t outer = index / blocks.column_blocks;
-  at[0] = (index - outer * blocks.column_blocks) * blocks.columns;
+  const int64_t column = (index - outer * blocks.column_blocks) * blocks.columns - blocks.lead_columns;
+  at[0] = std::max<int64_t>(column, 0);
   int64_t rest = outer / blocks.row_blocks;
-  at[1] = (outer - rest * blocks.row_blocks) * blocks.rows;
+  const int64_t row = (outer - rest * blocks.row_blocks) * blocks.rows - blocks.lead_rows;
+  at[1] = std::max<int64_t>(row, 0);
   for (int d = 2; d < blocks.ndim; ++d) {
     const int64_t next = rest / blocks.extent[d];
     at[d] = rest - next * blocks.extent[d];
     rest = next;
   }
   Block block;
-  block.columns = std::min(blocks.columns, blocks.extent[0] - at[0]);
-  block.rows = std::min(blocks.rows, blocks.extent[1] - at[1]);
+  block.columns = std::min(column + blocks.columns, blocks.extent[0]) - at[0];
+  block.rows = std::min(row + blocks.rows, blocks.extent[1]) - at[1];
   for (int k = 0; k < num_operands; ++k) {
     int64_t offset = blocks.offset[k];
     for (int d = 0; d < blocks.ndim; ++d) offset += at[d] * blocks.stride[k][d];
