@@ -1,5 +1,6 @@
 // gemm.cpp -- what the time of a matrix product on the CPU goes to: packing its operands, multiplying, storing. One thread, every
-// instruction set that this machine has, operands row-major as in a conv1d of one tap. The tasks are the backend's own.
+// instruction set that this machine has, operands row-major as in a conv1d of one tap. The tasks are the backend's own: where the
+// first tile packs b's panels, that is within multiplying.
 //   build/cpu/bin/bench_gemm [N ...]     products of N x N x N (default: 256 1024)
 #include "ops/gemm.h"
 

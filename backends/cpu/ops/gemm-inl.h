@@ -6,6 +6,8 @@
 #define NARROWS_CPU_GEMM_INL_H
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "convert-inl.h"
@@ -368,8 +370,44 @@ inline void Pack(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, in
 
 // ---- micro-kernel: tile (+)= a panel * b panel, every element one chain of multiply-adds in the order of k
 
-template <class A, size_t kRows, size_t kVectors>
-void MicroKernel(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t depth, A* HWY_RESTRICT tile, bool add) {
+// The rows of a panel of b, packed.
+template <class A>
+struct PackedRows {
+  const A* HWY_RESTRICT b;
+
+  template <class D, size_t kVectors>
+  HWY_INLINE void Next(D d, hn::Vec<D> (&row)[kVectors]) {
+    HWY_UNROLL(3)
+    for (size_t v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * hn::Lanes(d));
+    b += 3 * hn::Lanes(d);
+  }
+};
+
+// The same where they lie, packed on their way: `step` elements from one to the next, and `jump` more after each `length` of them.
+template <class A, class T>
+struct PlacedRows {
+  const T* from;
+  int64_t step, jump, length, left;
+  A* HWY_RESTRICT packed;
+
+  template <class D, size_t kVectors>
+  HWY_INLINE void Next(D d, hn::Vec<D> (&row)[kVectors]) {
+    constexpr int64_t kAhead = 24;  // rows this far apart the processor does not foresee
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    HWY_UNROLL(3)
+    for (size_t v = 0; v < kVectors; ++v) {
+      const int64_t at = static_cast<int64_t>(v) * lanes;
+      if (at * static_cast<int64_t>(sizeof(T)) % 64 == 0) hwy::Prefetch(from + kAhead * step + at);
+      row[v] = LoadAs(d, from + at);
+      hn::Store(row[v], d, packed + at);
+    }
+    packed += 3 * lanes, from += step;
+    if (--left == 0) from += jump, left = length;
+  }
+};
+
+template <class A, size_t kRows, size_t kVectors, class Rows>
+HWY_INLINE void MultiplyTile(const A* HWY_RESTRICT a, Rows b, int64_t depth, A* HWY_RESTRICT tile, bool add) {
   const hn::ScalableTag<A> d;
   const size_t lanes = hn::Lanes(d), ld = 3 * lanes;
   hn::Vec<decltype(d)> sum[kRows][kVectors];
@@ -378,10 +416,9 @@ void MicroKernel(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t depth
     HWY_UNROLL(3)
     for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
   }
-  for (int64_t k = 0; k < depth; ++k, a += kRows, b += ld) {
+  for (int64_t k = 0; k < depth; ++k, a += kRows) {
     hn::Vec<decltype(d)> row[kVectors];
-    HWY_UNROLL(3)
-    for (size_t v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * lanes);
+    b.Next(d, row);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       const auto scale = hn::Set(d, a[r]);
@@ -397,6 +434,44 @@ void MicroKernel(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t depth
       hn::Store(add ? hn::Add(hn::Load(d, at), sum[r][v]) : sum[r][v], d, at);
     }
   }
+}
+
+template <class A, size_t kRows, size_t kVectors>
+void MicroKernel(const A* a, const A* b, int64_t depth, A* tile, bool add) {
+  MultiplyTile<A, kRows, kVectors>(a, PackedRows<A>{b}, depth, tile, add);
+}
+
+// Of a whole tile, whose panel is packed to `packed`: columns j0 .. j0 + 3 vectors of the view.
+template <class T, class A>
+void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, bool add) {
+  const int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
+  const T* from = static_cast<const T*>(view.base) + outer * view.depth_outer + j0 / view.width_inner * view.width_outer +
+                  inner * view.depth_step + j0 % view.width_inner + view.origin;
+  const int64_t jump = view.depth_inner == INT64_MAX ? 0 : view.depth_outer - view.depth_inner * view.depth_step;
+  const PlacedRows<A, T> rows{from, view.depth_step, jump, view.depth_inner, view.depth_inner - inner, packed};
+  MultiplyTile<A, kTileRows, 3>(a, rows, depth, tile, add);
+}
+inline void MultiplyPlaced(const float* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, float* packed, float* tile,
+                           bool add) {
+  if (view.dtype == Dtype::f16) return MicroKernelPlaced<f16>(a, view, k0, j0, depth, packed, tile, add);
+  if (view.dtype == Dtype::bf16) return MicroKernelPlaced<bf16>(a, view, k0, j0, depth, packed, tile, add);
+  MicroKernelPlaced<float>(a, view, k0, j0, depth, packed, tile, add);
+}
+inline void MultiplyPlaced(const double* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, double* packed,
+                           double* tile, bool add) {
+  MicroKernelPlaced<double>(a, view, k0, j0, depth, packed, tile, add);
+}
+
+// True where `count` columns from j0 on lie side by side, and inside, in every row of that range.
+inline bool IsPlaced(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count) {
+  const int64_t j = j0 % view.width_inner;
+  if (view.stride != 1 || view.width_step != 1 || j + count > view.width_inner) return false;
+  if (view.extent == kUnbounded) return true;
+  const int64_t first = k0 % view.depth_inner,
+                last = first + depth - 1 < view.depth_inner ? first + depth - 1 : view.depth_inner - 1;
+  const int64_t begin = first + depth > view.depth_inner ? 0 : first;
+  const int64_t a = begin * view.depth_step, b = last * view.depth_step;
+  return std::min(a, b) + j + view.origin >= 0 && std::max(a, b) + j + view.origin + count <= view.extent;
 }
 
 #if HWY_TARGET != HWY_SCALAR

@@ -78,23 +78,47 @@ class WidePacking {
 
   void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, A* dst) {
     const int64_t whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
+    whole_tiles_ = whole > 0;
     Pack(view, k, depth, row, whole, {dst, 0, kTileRows, kTileRows, kTileRows * depth});
     if (whole < rows) Pack(view, k, depth, row + whole, rows - whole, {dst + whole * depth, 0, height, height, 0});
   }
   // Panels of ld columns: of as many from `column` on, or of ld / `ranges` from each range, the next one being `range` columns on.
+  // Those whose rows lie side by side are packed by the first tile that is multiplied by them.
   void PackPanels(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, int64_t ranges, int64_t range,
                   A* dst) {
+    if (ranges == 1) return PackOrPlace(view, k, depth, column, count, dst);
     const int64_t width = ld_ / ranges;
     for (int64_t r = 0; r < ranges; ++r)
       Pack(view, k, depth, r * range + column, count, {dst + r * width, 0, width, ld_, depth * ld_});
+    std::fill(placed_, placed_ + kGroupPanels, false);
   }
   // The row_tile-th tile of so many rows by so many vectors of a panel.
-  void Multiply(int64_t, int64_t rows, const A* a, int64_t, int64_t vectors, const A* b, int64_t depth, A* tile, bool add) const {
-    ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, add);
+  void Multiply(int64_t, int64_t rows, const A* a, int64_t panel, int64_t vectors, A* b, int64_t depth, A* tile, bool add) {
+    if (!placed_[panel]) return ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, add);
+    placed_[panel] = false;
+    MultiplyPlaced(a, view_, k_, column_ + panel * ld_, depth, b, tile, add);
   }
 
  private:
+  void PackOrPlace(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, A* dst) {
+    view_ = view, k_ = k, column_ = column;
+    for (int64_t i = 0, n; i * ld_ < count; i += n) {  // panels of a kind
+      const auto placed = [&](int64_t p) {
+        return depth > 0 && whole_tiles_ && (p + 1) * ld_ <= count && IsPlaced(view, k, depth, column + p * ld_, ld_);
+      };
+      for (n = 1; (i + n) * ld_ < count && placed(i + n) == placed(i);) ++n;
+      std::fill(placed_ + i, placed_ + i + n, placed(i));
+      if (!placed(i))
+        Pack(view, k, depth, column + i * ld_, std::min(n * ld_, count - i * ld_),
+             {dst + i * depth * ld_, 0, ld_, ld_, depth * ld_});
+    }
+  }
+
   int64_t ld_;
+  bool whole_tiles_ = false;  // the first one is
+  bool placed_[kGroupPanels];
+  GemmView view_;
+  int64_t k_, column_;
 };
 
 // Vectors this long are as many sums as a micro-kernel needs at once, one for each column.
@@ -249,7 +273,8 @@ class Task {
     const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
     for (int64_t row = row_begin_; row < row_end_; row += height) {
       const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
-      const Packed *a = a_ + tile * height * units, *b = b_ + index * units * ld();
+      const Packed* a = a_ + tile * height * units;
+      Packed* b = b_ + index * units * ld();
       packing_.Multiply(tile, rows, a, index, vectors, b, depth, Tile(panel, row), !first);
     }
   }
