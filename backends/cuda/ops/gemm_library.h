@@ -1,10 +1,11 @@
 // gemm_library.h -- products of matrices by the vendor's own library, where the machine has it. Step 5 of a tensor's path. Nothing
-// needs it: every op has kernels of its own. platform/gemm_library.cpp opens it: cuBLASLt for cuda, none for hip.
+// needs it: every op has kernels of its own. It is cuBLASLt for cuda and hipBLASLt for hip (platform/blaslt.h).
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "blaslt.h"
 #include "common/float_dtype.h"
 #include "gpu.h"
 
@@ -21,7 +22,7 @@ struct GemmShape {
   common::Dtype dtype, out_dtype;  // of both operands: f16 or bf16; of the result: the same or f32
   int64_t rows, columns, depth;
   GemmMatrix left, right, out;
-  bool factors_on_device;  // alpha and beta are read from device memory, when the product runs
+  bool factors_on_device;  // alpha and beta are read from device memory, when the product runs: blaslt::kReadsFactorsOnDevice
 };
 constexpr int64_t kGemmAlignment = 16;
 
@@ -29,7 +30,8 @@ constexpr int64_t kGemmAlignment = 16;
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  // Gives the same bits for the same operands. `workspace`: workspace_size bytes, aligned to 256. Throws common::Refusal.
+  // Gives the same bits for the same operands where blaslt::kGivesSameBits. `workspace`: workspace_size bytes, aligned to 256.
+  // Throws common::Refusal.
   virtual void launch(const float* alpha, const void* left, const void* right, const float* beta, void* out, void* workspace,
                       gpuStream_t stream) const = 0;
   uint64_t workspace_size = 0;

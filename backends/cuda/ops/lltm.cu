@@ -44,9 +44,9 @@ LltmChoice wgmma(const LltmRequest& request) {
 }
 
 using Variant = LltmChoice (*)(const LltmRequest&);
-constexpr const char* kKernels[] = {"cublaslt", "wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
+constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
 // In the order in which they are tried; the last takes all.
-constexpr Variant kVariants[] = {lltm_cublaslt, wgmma, mma, pipelined, lltm_fused, lltm_scalar};
+constexpr Variant kVariants[] = {lltm_library, wgmma, mma, pipelined, lltm_fused, lltm_scalar};
 
 class LltmPlan final : public Plan {
  public:
@@ -90,6 +90,7 @@ class LltmPlan final : public Plan {
              "lltm: kernel '%s' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
              kKernels[variant], choice_.reason.empty() ? "" : ": ", choice_.reason.c_str());
     kernel = kKernels[variant];
+    traits |= choice_.traits;
     workspace_size = choice_.workspace_size;
     if (sizes_.batch == 0 || sizes_.state == 0) choice_.blocks = 0;
     load_kernel(choice_.kernel, choice_.shared);

@@ -48,6 +48,7 @@ struct LltmChoice {
   // What puts it on a stream; nullptr: the kernel takes the tensors as they are.
   void (*launch)(const LltmChoice& choice, const LltmForward& tensors, gpuStream_t stream) = nullptr;
   uint64_t workspace_size = 0;
+  uint32_t traits = 0;                               // of the plan, beside what it has
   std::shared_ptr<const LltmGemms> gemms = nullptr;  // of lltm_library.cu
   std::string reason = {};                           // why there is no kernel, if the sizes, strides and alignments aren't it
 };

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
   }
 }
 
-constexpr const char* kKernels[] = {"cublaslt", "mma", "tiled", "scalar", nullptr};
+constexpr const char* kKernels[] = {blaslt::kVariant, "mma", "tiled", "scalar", nullptr};
 enum Kernel { kLibrary, kMma, kTiled, kScalar };
 enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
 enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
@@ -169,16 +169,17 @@ class LltmBackwardPlan final : public Plan {
   void plan_library(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     std::string reason;
     const bool to_inputs = wanted_[kDOldH] || wanted_[kDInput];
-    if (is_for_library(sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
+    if (is_for_library(device, sig, sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
+        (forced || !wanted_[kDWeights] || library_sums_size(sizes_) <= kMostForLibrary) &&
         (!to_inputs || has_library_rows(input(sig, kWeights))) && (!wanted_[kDWeights] || has_library_rows(output(sig, kDWeights))))
       library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput], wanted_[kDBias]},
                                            inputs_[kWeights].row, wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);
     if (library_ != nullptr)
-      choice_ = kLibrary;
+      choice_ = kLibrary, traits |= kLibraryTraits;
     else if (forced)
       refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel 'cublaslt' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
-             reason.empty() ? "" : ": ", reason.c_str());
+             "lltm_backward: kernel '%s' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
+             blaslt::kVariant, reason.empty() ? "" : ": ", reason.c_str());
   }
 
   // The matrix units, if they take the call; unless forced, only where there is enough for them to do.

@@ -11,22 +11,26 @@ namespace narrows::gpu {
 // H200: what it needs around its products takes some microseconds.
 constexpr int64_t kLeastForLibrary = int64_t{1} << 28;
 
-// Of the gates in f32, which the library's products go through and the kernels here do not: no call shall run out of memory for
-// speed.
+// Of the gates in f32, which the library's products go through and the kernels here do not, and of what library_sums_size() says:
+// no call shall run out of memory for speed.
 constexpr int64_t kMostForLibrary = int64_t{1} << 31;  // bytes
 
-// Whether the library is asked at all, by dtype and sizes alone.
-bool is_for_library(const LltmSizes& sizes, bool forced);
+// Whether the library is asked at all, by device, dtype and sizes alone; where it is not forced, it has to suit the signature's
+// flags.
+bool is_for_library(const Device& device, const nw_sig& sig, const LltmSizes& sizes, bool forced);
+// What a plan's traits are, beside others, if its products are the library's.
+inline constexpr uint32_t kLibraryTraits = blaslt::kGivesSameBits ? 0 : NW_PLAN_NONDETERMINISTIC;
 // Whether it can read or write a tensor of 16-bit elements.
 bool has_library_rows(const nw_tensor_sig& tensor);
 
-LltmChoice lltm_cublaslt(const LltmRequest& request);
+LltmChoice lltm_library(const LltmRequest& request);
 
 // ---- backward ----
 
 // Matrix units take 16 bits, and the gradient of a gate has 24: it is split into the sum of two elements (lltm_split.h). With
 // G = [first parts; second parts], (2 * batch, 3 * state), and X = [old_h, input], [d_old_h, d_input] are both halves of G *
-// weights, added, and d_weights = G^T * [X; X]: a product each. d_bias is summed up from f32.
+// weights, added, and d_weights = G^T * [X; X]: a product each. d_bias is summed up from f32. The scale of f16's gradients is known
+// on the device alone; a library that does not read factors there leaves d_weights in f32, for a kernel to scale.
 struct LltmLibraryGradients {
   Matrix gate_grads;  // f32, without gaps
   char* largest;      // f32: each block's largest finite magnitude among them
@@ -34,6 +38,11 @@ struct LltmLibraryGradients {
   Matrix d_input, d_weights, d_old_h, d_bias;  // only what is wanted is read
   char* workspace;
 };
+
+// Of d_weights in f32, where it is left so; else 0.
+inline int64_t library_sums_size(const LltmSizes& sizes) {
+  return blaslt::kReadsFactorsOnDevice || sizes.dtype == Dtype::bf16 ? 0 : 12 * sizes.state * (sizes.state + sizes.features);
+}
 
 // A planned call's part after the gradient of the gates. Immutable.
 class LltmLibraryProducts {

@@ -77,6 +77,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// out = unscale * sums, a block for each row.
+template <class T>
+__global__ void __launch_bounds__(kThreads) unscale_kernel(const float* sums, const Factors* factors, int64_t columns, Matrix out) {
+  const int64_t row = blockIdx.x;
+  const float unscale = factors->unscale;
+  for (int64_t k = threadIdx.x; k < columns; k += kThreads) write<T, true>(out, row, k, unscale * sums[row * columns + k]);
+}
+
 // out[slice, column] = the sum of `slice_rows` rows of f32.
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
@@ -98,7 +106,7 @@ class Products final : public LltmLibraryProducts {
  public:
   Products(const Device& device, const LltmSizes& sizes, Wanted wanted, int64_t weights_pitch, int64_t d_weights_pitch,
            std::string* reason)
-      : z_(sizes), gates_(3 * sizes.state), wanted_(wanted) {
+      : z_(sizes), gates_(3 * sizes.state), wanted_(wanted), in_sums_(library_sums_size(sizes) > 0) {
     const auto plan = [&](const GemmShape& shape) {
       auto gemm = plan_gemm(device.id, shape, reason);
       if (gemm != nullptr) *reason = rehearse(*gemm, shape);
@@ -121,20 +129,20 @@ class Products final : public LltmLibraryProducts {
     if (!reason->empty()) return;
     if (d_weights_pitch > 0)
       toward_weights_ = plan({z_.dtype,
-                              z_.dtype,
+                              in_sums_ ? Dtype::f32 : z_.dtype,
                               gates_,
                               z_.state + z_.features,
                               2 * z_.batch,
                               {gates_, true},
                               {z_.state + z_.features, false},
-                              {d_weights_pitch, false},
-                              true});
+                              {in_sums_ ? z_.state + z_.features : d_weights_pitch, false},
+                              blaslt::kReadsFactorsOnDevice});
     if (!reason->empty()) return;
     reserve();
     for (const auto kernel :
          {reinterpret_cast<const void*>(split_kernel<T>), reinterpret_cast<const void*>(stack_kernel<T>),
-          reinterpret_cast<const void*>(add_halves_kernel<T>), reinterpret_cast<const void*>(sum_rows_kernel<float>),
-          reinterpret_cast<const void*>(sum_rows_kernel<T>)})
+          reinterpret_cast<const void*>(add_halves_kernel<T>), reinterpret_cast<const void*>(unscale_kernel<T>),
+          reinterpret_cast<const void*>(sum_rows_kernel<float>), reinterpret_cast<const void*>(sum_rows_kernel<T>)})
       load_kernel(kernel);
   }
 
@@ -146,11 +154,7 @@ class Products final : public LltmLibraryProducts {
       launch_kernel(split_kernel<T>, std::min(ceil_div(z_.batch * gates_ / 4, kThreads), kMostSplitBlocks), kThreads, 0, stream,
                     grads, z_.batch * gates_, reinterpret_cast<const float*>(t.largest), num_largest, halves, factors);
     if (toward_inputs_ != nullptr) launch_toward_inputs(t, halves, factors, stream);
-    if (toward_weights_ != nullptr) {
-      auto* stacked = reinterpret_cast<T*>(t.workspace + stacked_);
-      launch_kernel(stack_kernel<T>, z_.batch, kThreads, 0, stream, t.old_h, t.input, z_.batch, z_.state, z_.features, stacked);
-      toward_weights_->launch(&factors->unscale, halves, stacked, &factors->zero, t.d_weights.base, t.workspace + gemm_, stream);
-    }
+    if (toward_weights_ != nullptr) launch_toward_weights(t, halves, factors, stream);
     if (wanted_.d_bias) launch_bias(t, grads, stream);
   }
 
@@ -162,6 +166,19 @@ class Products final : public LltmLibraryProducts {
                            stream);
     launch_kernel(add_halves_kernel<T>, z_.batch, kThreads, 0, stream, sums, factors, z_.batch, z_.state, first_, columns_,
                   t.d_old_h, t.d_input);
+  }
+
+  void launch_toward_weights(const LltmLibraryGradients& t, const T* halves, const Factors* factors, gpuStream_t stream) const {
+    constexpr float kZero = 0, kOne = 1;
+    auto* stacked = reinterpret_cast<T*>(t.workspace + stacked_);
+    launch_kernel(stack_kernel<T>, z_.batch, kThreads, 0, stream, t.old_h, t.input, z_.batch, z_.state, z_.features, stacked);
+    const bool on_device = blaslt::kReadsFactorsOnDevice;  // bf16's scale is 1
+    char* const out = in_sums_ ? t.workspace + weight_sums_ : t.d_weights.base;
+    toward_weights_->launch(on_device ? &factors->unscale : &kOne, halves, stacked, on_device ? &factors->zero : &kZero, out,
+                            t.workspace + gemm_, stream);
+    if (in_sums_)
+      launch_kernel(unscale_kernel<T>, gates_, kThreads, 0, stream, reinterpret_cast<const float*>(out), factors,
+                    z_.state + z_.features, t.d_weights);
   }
 
   // Of the gradients themselves, and in two steps: a column alone would keep too few threads busy.
@@ -184,6 +201,7 @@ class Products final : public LltmLibraryProducts {
     factors_ = take(sizeof(Factors));
     halves_ = take(2 * z_.batch * gates_ * 2);
     if (toward_weights_ != nullptr) stacked_ = take(2 * half * 2);
+    if (toward_weights_ != nullptr) weight_sums_ = take(library_sums_size(z_));
     if (toward_inputs_ != nullptr) sums_ = take(2 * z_.batch * columns_ * 4);
     if (wanted_.d_bias) parts_ = take(ceil_div(z_.batch, slice_rows_) * gates_ * 4);
     gemm_ = workspace_size;
@@ -196,9 +214,10 @@ class Products final : public LltmLibraryProducts {
   LltmSizes z_;
   int64_t gates_;
   Wanted wanted_;
+  bool in_sums_;  // d_weights comes in f32
   int64_t first_, columns_, slice_rows_;
   std::unique_ptr<const Gemm> toward_inputs_, toward_weights_;
-  uint64_t factors_ = 0, halves_ = 0, stacked_ = 0, sums_ = 0, parts_ = 0, gemm_ = 0;
+  uint64_t factors_ = 0, halves_ = 0, stacked_ = 0, weight_sums_ = 0, sums_ = 0, parts_ = 0, gemm_ = 0;
 };
 
 }  // namespace

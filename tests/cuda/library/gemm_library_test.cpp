@@ -1,45 +1,46 @@
-// gemm_library_test.cpp -- backends/cuda/platform/gemm_library.cpp without a GPU: beside a cuBLASLt of our own on host memory,
-// where it is switched off, and where it fails (CMakeLists.txt has the environment of each case).
+// gemm_library_test.cpp -- backends/cuda/ops/gemm_library.cpp without a GPU: beside a cuBLASLt or hipBLASLt of our own on host
+// memory, where it is switched off, and where it fails (CMakeLists.txt has the environment of each case).
 #include "ops/gemm_library.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "ops/lltm_split.h"
+#include "support/dtype.h"
 
 using namespace narrows::gpu;
 using narrows::common::Dtype;
+using narrows::test::DType;
 
 namespace {
 
-constexpr float kZero = 0, kOne = 1;
-constexpr int64_t kBatch = 24, kStates = 16, kFeatures = 40, kGates = 3 * kStates, kColumns = kStates + kFeatures;
+const bool kIsHip = std::string(blaslt::kVariant) == "hipblaslt";
 
-template <class T>
-constexpr Dtype kDtype = std::is_same_v<T, f16> ? Dtype::f16 : Dtype::bf16;
-
-// From -1 to 1, the same everywhere.
-double number(uint32_t& state) {
-  state = state * 1664525u + 1013904223u;
-  return static_cast<double>(state >> 8) / (1 << 23) - 1;
+// "cublasLtMatmul failed (cuBLAS status 7)", or hip's words with its own status.
+std::string failed(const std::string& function, int cuda_status, int hip_status) {
+  return kIsHip ? "hipblasLt" + function + " failed (hipBLAS status " + std::to_string(hip_status) + ")"
+                : "cublasLt" + function + " failed (cuBLAS status " + std::to_string(cuda_status) + ")";
 }
 
-// Rows with a gap behind each.
-template <class T>
+DType of_tests(Dtype dtype) { return dtype == Dtype::f16 ? DType::f16 : dtype == Dtype::bf16 ? DType::bf16 : DType::f32; }
+
+// Rows with a gap behind each, from -1 to 1.
 struct Rows {
-  Rows(int64_t rows, int64_t columns, int64_t gap, uint32_t seed)
-      : pitch(columns + gap), elements(static_cast<size_t>(rows * pitch)) {
-    for (T& element : elements) narrow(static_cast<float>(number(seed)), element);
+  Rows(Dtype of, int64_t rows, int64_t columns, int64_t gap, uint32_t seed)
+      : dtype(of_tests(of)), pitch(columns + gap), bytes(static_cast<size_t>(rows * pitch * item_size(dtype))) {
+    for (int64_t i = 0; i < rows * pitch; ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      store(dtype, narrows::test::rounded(dtype, static_cast<double>(seed >> 8) / (1 << 23) - 1), place(i));
+    }
   }
-  double at(int64_t row, int64_t column) const {
-    return static_cast<double>(widen(elements[static_cast<size_t>(row * pitch + column)]));
-  }
-  T* from(int64_t column) { return elements.data() + column; }
+  unsigned char* place(int64_t i) { return bytes.data() + i * item_size(dtype); }
+  double at(int64_t row, int64_t column) { return static_cast<double>(load(dtype, place(row * pitch + column))); }
+  DType dtype;
   int64_t pitch;
-  std::vector<T> elements;
+  std::vector<unsigned char> bytes;
 };
 
 std::unique_ptr<const Gemm> planned(const GemmShape& shape) {
@@ -48,100 +49,60 @@ std::unique_ptr<const Gemm> planned(const GemmShape& shape) {
   INFO(reason);
   REQUIRE(gemm != nullptr);
   CHECK(reason.empty());
+  CHECK(gemm->workspace_size == 512);
   return gemm;
 }
 
-void launch(const Gemm& gemm, const float* alpha, const void* left, const void* right, const float* beta, void* out) {
-  std::vector<char> workspace(gemm.workspace_size);
-  gemm.launch(alpha, left, right, beta, out, workspace.data(), nullptr);
+// With a workspace of the size that was asked for, and a guard behind it.
+void launch(const Gemm& gemm, float alpha, const void* left, const void* right, float beta, void* out) {
+  constexpr size_t kGuard = 64;
+  std::vector<unsigned char> workspace(gemm.workspace_size + kGuard, 0x55);
+  gemm.launch(&alpha, left, right, &beta, out, workspace.data(), nullptr);
+  CHECK(std::count(workspace.end() - kGuard, workspace.end(), 0x55) == kGuard);
 }
 
 const GemmShape kShape = {Dtype::f16, Dtype::f32, 8, 16, 24, {24, false}, {24, true}, {16, false}, false};
 
-// The products of lltm: [old_h, input] * weights^T without the left operand ever being built.
-template <class T>
-void check_forward() {
-  Rows<T> old_h(kBatch, kStates, 8, 1), input(kBatch, kFeatures, 0, 2), weights(kGates, kColumns, 16, 3);
-  std::vector<float> gates(static_cast<size_t>(kBatch * kGates), NAN);
-  const auto shape = [&](int64_t depth, int64_t pitch) {
-    return GemmShape{kDtype<T>, Dtype::f32, kBatch, kGates, depth, {pitch, false}, {weights.pitch, true}, {kGates, false}, false};
-  };
-  launch(*planned(shape(kStates, old_h.pitch)), &kOne, old_h.from(0), weights.from(0), &kZero, gates.data());
-  launch(*planned(shape(kFeatures, input.pitch)), &kOne, input.from(0), weights.from(kStates), &kOne, gates.data());
-  for (int64_t b = 0; b < kBatch; ++b)
-    for (int64_t g = 0; g < kGates; ++g) {
+// One product, from column `first` of the right operand on, against sums in double; the gaps of the result stay as they were.
+void check(Dtype dtype, Dtype out_dtype, bool left_transposed, bool right_transposed, float alpha, float beta, int64_t first) {
+  constexpr int64_t kRows = 24, kColumns = 40, kDepth = 56;
+  Rows left = left_transposed ? Rows(dtype, kDepth, kRows, 8, 1) : Rows(dtype, kRows, kDepth, 16, 1);
+  Rows right = right_transposed ? Rows(dtype, kColumns, first + kDepth, 8, 2) : Rows(dtype, kDepth, first + kColumns, 0, 2);
+  Rows out(out_dtype, kRows, kColumns, 24, 3), before = out;
+  const bool on_device = blaslt::kReadsFactorsOnDevice && out_dtype != Dtype::f32;
+  const auto gemm = planned({dtype,
+                             out_dtype,
+                             kRows,
+                             kColumns,
+                             kDepth,
+                             {left.pitch, left_transposed},
+                             {right.pitch, right_transposed},
+                             {out.pitch, false},
+                             on_device});
+  launch(*gemm, alpha, left.place(0), right.place(first), beta, out.place(0));
+  for (int64_t row = 0; row < kRows; ++row)
+    for (int64_t column = 0; column < out.pitch; ++column) {
       double sum = 0;
-      for (int64_t k = 0; k < kStates; ++k) sum += old_h.at(b, k) * weights.at(g, k);
-      for (int64_t k = 0; k < kFeatures; ++k) sum += input.at(b, k) * weights.at(g, kStates + k);
-      REQUIRE(std::fabs(gates[static_cast<size_t>(b * kGates + g)] - sum) <= 1e-5);
-    }
-}
-
-// The products of lltm_backward, of gradients from 2^-20 to 1: each element as good as the split promises.
-template <class T>
-void check_backward() {
-  uint32_t seed = 4;
-  std::vector<float> grads(static_cast<size_t>(kBatch * kGates));
-  float largest = 0;
-  for (float& grad : grads) {
-    grad = static_cast<float>(std::ldexp(number(seed), static_cast<int>(10 * number(seed)) - 10));
-    largest = std::fmax(largest, std::fabs(grad));
-  }
-  const Scale scale = kDtype<T> == Dtype::f16 ? scale_for(largest) : Scale{1, 1};
-  std::vector<T> halves(2 * grads.size());
-  for (size_t i = 0; i < grads.size(); ++i) {
-    const Halves<T> h = split<T>(grads[i] * scale.up);
-    halves[i] = h.first, halves[grads.size() + i] = h.second;
-  }
-  const auto grad = [&](int64_t b, int64_t g) { return static_cast<double>(grads[static_cast<size_t>(b * kGates + g)]); };
-  // Of the split, and of sums in f32; below it what the scale takes from the smallest of f16.
-  const double bound = std::ldexp(1, kDtype<T> == Dtype::f16 ? -21 : -16), floor = std::ldexp(static_cast<double>(largest), -30);
-
-  Rows<T> weights(kGates, kColumns, 8, 5);
-  std::vector<float> sums(static_cast<size_t>(2 * kBatch * kColumns), NAN);
-  launch(
-      *planned(
-          {kDtype<T>, Dtype::f32, 2 * kBatch, kColumns, kGates, {kGates, false}, {weights.pitch, false}, {kColumns, false}, false}),
-      &kOne, halves.data(), weights.from(0), &kZero, sums.data());
-  for (int64_t b = 0; b < kBatch; ++b)
-    for (int64_t k = 0; k < kColumns; ++k) {
-      double sum = 0, size = 0;
-      for (int64_t g = 0; g < kGates; ++g) sum += grad(b, g) * weights.at(g, k), size += std::fabs(grad(b, g) * weights.at(g, k));
-      const auto i = static_cast<size_t>(b * kColumns + k);
-      const float got = add_second(sums[i], sums[static_cast<size_t>(kBatch * kColumns) + i]) * scale.down;
-      REQUIRE(std::fabs(got - sum) <= bound * size + floor);
-    }
-
-  Rows<T> x(kBatch, kColumns, 0, 6);
-  std::vector<T> stacked = x.elements;
-  stacked.insert(stacked.end(), x.elements.begin(), x.elements.end());
-  Rows<T> d_weights(kGates, kColumns, 24, 7);
-  const std::vector<T> before = d_weights.elements;
-  launch(
-      *planned(
-          {kDtype<T>, kDtype<T>, kGates, kColumns, 2 * kBatch, {kGates, true}, {kColumns, false}, {d_weights.pitch, false}, true}),
-      &scale.down, halves.data(), stacked.data(), &kZero, d_weights.from(0));
-  for (int64_t g = 0; g < kGates; ++g)
-    for (int64_t k = 0; k < d_weights.pitch; ++k) {
-      if (k >= kColumns) {  // the gap
-        const auto i = static_cast<size_t>(g * d_weights.pitch + k);
-        REQUIRE(std::memcmp(&d_weights.elements[i], &before[i], sizeof(T)) == 0);
-        continue;
-      }
-      double sum = 0, size = 0;
-      for (int64_t b = 0; b < kBatch; ++b) sum += grad(b, g) * x.at(b, k), size += std::fabs(grad(b, g) * x.at(b, k));
-      const double rounding = std::ldexp(std::fabs(sum), kDtype<T> == Dtype::f16 ? -11 : -8);
-      REQUIRE(std::fabs(d_weights.at(g, k) - sum) <= rounding + bound * size + floor + std::ldexp(1, -25));
+      for (int64_t k = 0; k < kDepth && column < kColumns; ++k)
+        sum += (left_transposed ? left.at(k, row) : left.at(row, k)) *
+               (right_transposed ? right.at(column, first + k) : right.at(k, first + column));
+      const double expected =
+          column < kColumns ? alpha * sum + (beta == 0 ? 0 : beta * before.at(row, column)) : before.at(row, column);
+      const double rounding = out_dtype == Dtype::bf16 ? 0x1p-8 : out_dtype == Dtype::f16 ? 0x1p-11 : 0;
+      REQUIRE(std::fabs(out.at(row, column) - expected) <= rounding * std::fabs(expected) + 1e-5);
     }
 }
 
 }  // namespace
 
 TEST_CASE("there: products of rows as lltm and its gradients have them", "[there]") {
-  check_forward<f16>();
-  check_forward<bf16>();
-  check_backward<f16>();
-  check_backward<bf16>();
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    check(dtype, Dtype::f32, false, true, 1, 0, 0);   // of old_h and weights
+    check(dtype, Dtype::f32, false, true, 1, 1, 16);  // of input and weights, added
+    check(dtype, Dtype::f32, false, false, 1, 0, 8);  // of gradients and weights
+    check(dtype, dtype, true, false, 0.25f, 0, 0);    // of gradients and [old_h, input]
+    check(dtype, Dtype::f32, true, false, 1, 0, 0);
+  }
 }
 
 TEST_CASE("there: a product that the library does not have is declined with its status", "[there]") {
@@ -149,11 +110,11 @@ TEST_CASE("there: a product that the library does not have is declined with its 
   shape.left.pitch = 8;  // less than a row
   std::string reason;
   CHECK(plan_gemm(0, shape, &reason) == nullptr);
-  CHECK(reason == "cublasLtMatrixLayoutCreate failed (cuBLAS status 7)");
+  CHECK(reason == failed("MatrixLayoutCreate", 7, 3));
   shape = kShape;
   shape.dtype = Dtype::f32;
   CHECK(plan_gemm(0, shape, &reason) == nullptr);
-  CHECK(reason == "cublasLtMatmulAlgoGetHeuristic failed (cuBLAS status 15)");
+  CHECK(reason == failed("MatmulAlgoGetHeuristic", 15, 7));
   CHECK(plan_gemm(64, kShape, &reason) == nullptr);
   CHECK(reason == "device 64 is beyond the 64 that are known");
 }
@@ -172,10 +133,10 @@ TEST_CASE("without: every plan says why there is no library", "[without]") {
 TEST_CASE("launch fails: the call is refused with the library's status", "[launch]") {
   const auto gemm = planned(kShape);
   try {
-    launch(*gemm, &kOne, nullptr, nullptr, &kZero, nullptr);
+    launch(*gemm, 1, nullptr, nullptr, 0, nullptr);
     FAIL("it was not refused");
   } catch (const narrows::common::Refusal& refusal) {
     CHECK(refusal.status == NW_FAILED);
-    CHECK(refusal.message == "cublasLtMatmul failed (cuBLAS status 14)");
+    CHECK(refusal.message == failed("Matmul", 14, 6));
   }
 }

@@ -1,4 +1,4 @@
-// manifest_test.cpp -- what the cuda backend's manifest excludes on each GPU, read without one.
+// manifest_test.cpp -- what the manifests of the GPU backends exclude on each GPU, read without one.
 #include "support/manifest.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,9 +12,9 @@ namespace {
 
 using Variants = std::set<std::string>;
 
-Variants excluded(const std::string& arch) {
+Variants excluded(const std::string& arch, const char* manifest = NARROWS_CUDA_MANIFEST) {
   Variants variants;
-  for (const Exclusion& e : read_manifest(NARROWS_CUDA_MANIFEST).exclusions)
+  for (const Exclusion& e : read_manifest(manifest).exclusions)
     if (e.without.empty() && e.holds(arch)) variants.insert(e.variant());
   return variants;
 }
@@ -40,4 +40,17 @@ TEST_CASE("manifest: NARROWS_CUBLASLT=0 excludes cuBLASLt", "[manifest]") {
   CHECK(excluded("sm_90") == Variants{"lltm/cublaslt", "lltm_backward/cublaslt"});
   REQUIRE(setenv("NARROWS_CUBLASLT", "1", 1) == 0);
   CHECK(excluded("sm_90").empty());
+}
+
+TEST_CASE("manifest: hipBLASLt is excluded where NARROWS_HIPBLASLT=0, and on GPUs without matrix cores", "[manifest]") {
+  const auto is_excluded = [](const char* arch) {
+    const Variants variants = excluded(arch, NARROWS_HIP_MANIFEST);
+    CHECK(variants.count("lltm/hipblaslt") == variants.count("lltm_backward/hipblaslt"));
+    return variants.count("lltm/hipblaslt") == 1;
+  };
+  REQUIRE(unsetenv("NARROWS_HIPBLASLT") == 0);
+  for (const char* arch : {"gfx900", "gfx906", "gfx1030"}) CHECK(is_excluded(arch));
+  for (const char* arch : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_90"}) CHECK(!is_excluded(arch));
+  REQUIRE(setenv("NARROWS_HIPBLASLT", "0", 1) == 0);
+  for (const char* arch : {"gfx90a", "sm_90"}) CHECK(is_excluded(arch));
 }

@@ -1,6 +1,8 @@
-// cublaslt.cpp -- lltm and lltm_backward with the library, and without it: each way is a process of its own, whose environment
-// CMakeLists.txt has. Their results are judged by the conformance suite as every variant's are; here is what is this variant's
-// alone.
+// library.cpp -- lltm and lltm_backward with the vendor's library, and without it: each way is a process of its own, whose
+// environment CMakeLists.txt has. Their results are judged by the conformance suite as every variant's are; here is what is this
+// variant's alone.
+#include <dlfcn.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -15,9 +17,13 @@ using Values = std::vector<double>;
 
 constexpr DType kHalves[] = {DType::f16, DType::bf16};
 
+bool is_hip() { return std::strcmp(backend(), "hip") == 0; }
+// The variant's name.
+const char* library() { return is_hip() ? "hipblaslt" : "cublaslt"; }
+
 // The kernel of a call of these sizes, by its signature alone: no address of it is ever used.
 std::string planned_kernel(const char* op, DType dtype, int64_t batch, int64_t features, int64_t states,
-                           const char* forced = nullptr) {
+                           const char* forced = nullptr, uint32_t flags = 0) {
   const Example e = std::move(lltm_examples(dtype, 8, 8, 8)[std::strcmp(op, "lltm") == 0 ? 0 : 1]);
   std::vector<std::vector<int64_t>> shapes;
   std::vector<DLTensor> tensors;
@@ -44,7 +50,7 @@ std::string planned_kernel(const char* op, DType dtype, int64_t batch, int64_t f
     add(e.outputs[i].get(), !forward && i == 1, !forward && i == 0, !forward && i == 2, &outputs);
   nw_call call{};
   call.struct_size = sizeof call;
-  call.op = op, call.backend = backend(), call.kernel = forced;
+  call.op = op, call.backend = backend(), call.kernel = forced, call.flags = flags;
   call.num_inputs = static_cast<uint32_t>(inputs.size()), call.inputs = inputs.data();
   call.num_outputs = static_cast<uint32_t>(outputs.size()), call.outputs = outputs.data();
   nw_plan_info info{};
@@ -54,10 +60,11 @@ std::string planned_kernel(const char* op, DType dtype, int64_t batch, int64_t f
   return info.kernel;
 }
 
+// hip's is cuBLASLt too, behind hipblaslt_shim.c.
 void skip_without_library() {
-  const std::string kernel = planned_kernel("lltm", DType::f16, 8, 8, 8, "cublaslt");
-  if (kernel.find("cannot open") != std::string::npos) SKIP(kernel);
-  REQUIRE(kernel == "cublaslt");
+  if (dlopen("libcublasLt.so.13", RTLD_NOW) == nullptr && dlopen("libcublasLt.so.12", RTLD_NOW) == nullptr)
+    SKIP("cuBLASLt cannot be opened");
+  REQUIRE(planned_kernel("lltm", DType::f16, 8, 8, 8, library()) == library());
 }
 
 // Large calls are planned, small ones run, all without the library, which is named when it is asked for.
@@ -67,12 +74,12 @@ void check_without(const char* reason) {
       const std::string chosen = planned_kernel(op, dtype, 1024, 4096, 4096);
       INFO(op << " " << name(dtype) << ": " << chosen);
       CHECK((chosen == "wgmma" || chosen == "mma" || chosen == "fused" || chosen == "tiled"));
-      const std::string refusal = planned_kernel(op, dtype, 1024, 4096, 4096, "cublaslt");
+      const std::string refusal = planned_kernel(op, dtype, 1024, 4096, 4096, library());
       INFO(refusal);
-      CHECK(refusal.find("kernel 'cublaslt'") != std::string::npos);
+      CHECK(refusal.find("kernel '" + std::string(library()) + "'") != std::string::npos);
       CHECK(refusal.find(reason) != std::string::npos);
     }
-    Rng rng("without cublaslt");
+    Rng rng("without library");
     check_lltm({.shape = {64, 128, 128}, .dtype = dtype}, rng);
     check_lltm_backward({.shape = {64, 128, 128}, .dtype = dtype}, rng);
   }
@@ -93,7 +100,7 @@ void check_gradients(DType dtype, const char* what, Change&& change) {
   expect_ok(run("lltm_backward", inputs, g.all(), {}, "tiled"));
   std::vector<Values> expected;
   for (const Tensor* out : g.all()) expected.push_back(out->values());
-  const Result result = run("lltm_backward", inputs, g.all(), {}, "cublaslt");
+  const Result result = run("lltm_backward", inputs, g.all(), {}, library());
   INFO(what);
   expect_ok(result);
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -116,20 +123,20 @@ Values with(Values values, size_t i, double value) {
 
 }  // namespace
 
-TEST_CASE("cublaslt there: large calls choose it, and small ones do not", "[.][cublaslt_there]") {
+TEST_CASE("library there: large calls choose it, and small ones do not", "[.][library_there]") {
   skip_without_library();
   for (const DType dtype : kHalves)
     for (const char* op : {"lltm", "lltm_backward"}) {
-      CHECK(planned_kernel(op, dtype, 1024, 4096, 4096) == "cublaslt");
-      CHECK(planned_kernel(op, dtype, 16, 32, 128) != "cublaslt");
+      CHECK(planned_kernel(op, dtype, 1024, 4096, 4096) == library());
+      CHECK(planned_kernel(op, dtype, 16, 32, 128) != library());
     }
   for (const DType dtype : {DType::f32, DType::f64}) {
-    CHECK(planned_kernel("lltm", dtype, 1024, 4096, 4096) != "cublaslt");
-    CHECK(planned_kernel("lltm", dtype, 1024, 4096, 4096, "cublaslt").find("does not take") != std::string::npos);
+    CHECK(planned_kernel("lltm", dtype, 1024, 4096, 4096) != library());
+    CHECK(planned_kernel("lltm", dtype, 1024, 4096, 4096, library()).find("does not take") != std::string::npos);
   }
 }
 
-TEST_CASE("cublaslt there: gradients of any magnitude", "[.][cublaslt_there]") {
+TEST_CASE("library there: gradients of any magnitude", "[.][library_there]") {
   skip_without_library();
   for (const DType dtype : kHalves) {
     check_gradients(dtype, "plain", [](LltmTensors&, LltmGradTensors&) {});
@@ -151,7 +158,7 @@ TEST_CASE("cublaslt there: gradients of any magnitude", "[.][cublaslt_there]") {
   }
 }
 
-TEST_CASE("cublaslt there: what is infinite or NaN goes where it goes in f32", "[.][cublaslt_there]") {
+TEST_CASE("library there: what is infinite or NaN goes where it goes in f32", "[.][library_there]") {
   skip_without_library();
   for (const DType dtype : kHalves)
     for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
@@ -164,8 +171,22 @@ TEST_CASE("cublaslt there: what is infinite or NaN goes where it goes in f32", "
     }
 }
 
-TEST_CASE("cublaslt off: NARROWS_CUBLASLT=0", "[.][cublaslt_off]") { check_without("NARROWS_CUBLASLT is 0"); }
+// cuBLASLt does; hipBLASLt cannot be asked to.
+TEST_CASE("library there: a call that wants the same bits again takes it if it promises them", "[.][library_there]") {
+  skip_without_library();
+  for (const DType dtype : kHalves)
+    for (const char* op : {"lltm", "lltm_backward"}) {
+      CHECK((planned_kernel(op, dtype, 1024, 4096, 4096, nullptr, NW_DETERMINISTIC) == library()) == !is_hip());
+      const std::string forced = planned_kernel(op, dtype, 1024, 4096, 4096, library(), NW_DETERMINISTIC);
+      INFO(forced);
+      CHECK((is_hip() ? forced.find("may give other bits") != std::string::npos : forced == library()));
+    }
+}
 
-TEST_CASE("cublaslt broken: a library that fails", "[.][cublaslt_broken]") {
-  check_without("cublasLtCreate failed (cuBLAS status 14)");
+TEST_CASE("library off: its variable is 0", "[.][library_off]") {
+  check_without(is_hip() ? "NARROWS_HIPBLASLT is 0" : "NARROWS_CUBLASLT is 0");
+}
+
+TEST_CASE("library broken: one that fails", "[.][library_broken]") {
+  check_without(is_hip() ? "hipblasLtCreate failed (hipBLAS status 6)" : "cublasLtCreate failed (cuBLAS status 14)");
 }

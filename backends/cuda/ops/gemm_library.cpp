@@ -1,5 +1,6 @@
-// gemm_library.cpp -- products of matrices by cuBLASLt, which is opened when the first one is planned. Step 5 of a tensor's path.
-#include "ops/gemm_library.h"
+// gemm_library.cpp -- products of matrices by cuBLASLt or hipBLASLt, which is opened when the first one is planned;
+// platform/blaslt.h says what the two differ in. Step 5 of a tensor's path.
+#include "gemm_library.h"
 
 #include <dlfcn.h>
 
@@ -9,17 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "cublaslt.h"
 #include "relaxed_capture.h"
 
 namespace narrows::gpu {
 namespace {
 
-using namespace cublaslt;
+using namespace blaslt;
 using common::Dtype;
 using common::Refusal;
 
-constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 // What NVIDIA advises for Hopper; a product asks for what its algorithm needs.
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 
@@ -28,29 +27,36 @@ struct Failure {
   std::string what;
 };
 
-void expect(Status status, const char* doing) {
-  if (status != kSuccess) throw Failure{std::string(doing) + " failed (cuBLAS status " + std::to_string(status) + ")"};
+// "cublasLtMatmul" for "Matmul".
+std::string function_name(const char* name) { return std::string(kPrefix) + name; }
+
+std::string failed(const std::string& what, Status status) {
+  return what + " failed (" + kStatusName + " " + std::to_string(status) + ")";
+}
+// `name`: of the function that returned it.
+void expect(Status status, const char* name) {
+  if (status != kSuccess) throw Failure{failed(function_name(name), status)};
 }
 
 template <class Function>
 void find(void* file, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(file, name));
-  if (*function == nullptr) throw Failure{std::string("libcublasLt has no ") + name};
+  *function = reinterpret_cast<Function>(dlsym(file, function_name(name).c_str()));
+  if (*function == nullptr) throw Failure{"it has no " + function_name(name)};
 }
 
 Functions functions_of(void* file) {
   Functions f{};
-  find(file, "cublasLtCreate", &f.create);
-  find(file, "cublasLtMatmulDescCreate", &f.desc_create);
-  find(file, "cublasLtMatmulDescSetAttribute", &f.desc_set);
-  find(file, "cublasLtMatmulDescDestroy", &f.desc_destroy);
-  find(file, "cublasLtMatrixLayoutCreate", &f.layout_create);
-  find(file, "cublasLtMatrixLayoutDestroy", &f.layout_destroy);
-  find(file, "cublasLtMatmulPreferenceCreate", &f.preference_create);
-  find(file, "cublasLtMatmulPreferenceSetAttribute", &f.preference_set);
-  find(file, "cublasLtMatmulPreferenceDestroy", &f.preference_destroy);
-  find(file, "cublasLtMatmulAlgoGetHeuristic", &f.choose);
-  find(file, "cublasLtMatmul", &f.matmul);
+  find(file, "Create", &f.create);
+  find(file, "MatmulDescCreate", &f.desc_create);
+  find(file, "MatmulDescSetAttribute", &f.desc_set);
+  find(file, "MatmulDescDestroy", &f.desc_destroy);
+  find(file, "MatrixLayoutCreate", &f.layout_create);
+  find(file, "MatrixLayoutDestroy", &f.layout_destroy);
+  find(file, "MatmulPreferenceCreate", &f.preference_create);
+  find(file, "MatmulPreferenceSetAttribute", &f.preference_set);
+  find(file, "MatmulPreferenceDestroy", &f.preference_destroy);
+  find(file, "MatmulAlgoGetHeuristic", &f.choose);
+  find(file, "Matmul", &f.matmul);
   return f;
 }
 
@@ -60,29 +66,36 @@ struct Library {
   Handle handle = nullptr;
 };
 
+Library start(void* file) {
+  Library library{functions_of(file)};
+  expect(library.functions.create(&library.handle), "Create");
+  const std::string unknown =
+      unknown_version(library.handle, [&](const char* name, auto* function) { find(file, name, function); });
+  if (!unknown.empty()) throw Failure{unknown};
+  return library;
+}
+
 // One that the process has already, torch's for instance, before one that would be a second; the next one where one does not work:
 // the newer may ask for a newer driver. What was opened stays open: its threads and exit handlers may outlive us.
 Library open_library() {
-  const char* const wanted = std::getenv("NARROWS_CUBLASLT");
-  if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{"NARROWS_CUBLASLT is 0"};
+  const char* const wanted = std::getenv(kSwitch);
+  if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{std::string(kSwitch) + " is 0"};
   std::string errors;
-  const auto failed = [&](const std::string& what) { errors += (errors.empty() ? "" : "; ") + what; };
+  const auto note = [&](const std::string& what) { errors += (errors.empty() ? "" : "; ") + what; };
   std::vector<void*> tried;
   for (const int only_loaded : {RTLD_NOLOAD, 0})
     for (const char* name : kFiles) {
       void* const file = dlopen(name, RTLD_NOW | only_loaded);
       if (file == nullptr && only_loaded == 0) {
         const char* const error = dlerror();
-        failed(error != nullptr ? error : name);
+        note(error != nullptr ? error : name);
       }
       if (file == nullptr || std::find(tried.begin(), tried.end(), file) != tried.end()) continue;
       tried.push_back(file);
       try {
-        Library library{functions_of(file)};
-        expect(library.functions.create(&library.handle), "cublasLtCreate");
-        return library;
+        return start(file);
       } catch (const Failure& failure) {
-        failed(std::string(name) + ": " + failure.what);
+        note(std::string(name) + ": " + failure.what);
       }
     }
   throw Failure{errors};
@@ -132,17 +145,17 @@ class Owned {
 DataType type_of(Dtype dtype) { return dtype == Dtype::f16 ? kFloat16 : dtype == Dtype::bf16 ? kBfloat16 : kFloat32; }
 
 // The library's matrices are column-major, so ours are their transposes: out^T = right^T * left^T, its A being `right`.
-class CublasLtGemm final : public Gemm {
+class LibraryGemm final : public Gemm {
  public:
-  CublasLtGemm(int device, const GemmShape& s) : library_(library_of(device)) {
-    expect(f_.desc_create(desc_.place(), kCompute32F, kFloat32), "cublasLtMatmulDescCreate");
+  LibraryGemm(int device, const GemmShape& s) : library_(library_of(device)) {
+    expect(f_.desc_create(desc_.place(), kCompute32F, kFloat32), "MatmulDescCreate");
     if (s.right.transposed) set(kTransA, kTransposed);
     if (s.left.transposed) set(kTransB, kTransposed);
-    if (s.factors_on_device) set(kPointerMode, kPointersToDevice);
+    if (s.factors_on_device) set_factors_on_device([&](DescAttribute attribute, int32_t value) { set(attribute, value); });
     const auto lay = [&](auto& layout, Dtype dtype, const GemmMatrix& m, int64_t rows, int64_t columns) {
       if (m.transposed) std::swap(rows, columns);
       expect(f_.layout_create(layout.place(), type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), m.pitch),
-             "cublasLtMatrixLayoutCreate");
+             "MatrixLayoutCreate");
     };
     lay(left_, s.dtype, s.left, s.rows, s.depth);
     lay(right_, s.dtype, s.right, s.depth, s.columns);
@@ -154,32 +167,27 @@ class CublasLtGemm final : public Gemm {
               gpuStream_t stream) const override {
     const Status status = f_.matmul(library_.handle, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
                                     &algorithm_, workspace, workspace_size, stream);
-    if (status != kSuccess)
-      throw Refusal{NW_FAILED, -1, "cublasLtMatmul failed (cuBLAS status " + std::to_string(status) + ")", status};
+    if (status != kSuccess) throw Refusal{NW_FAILED, -1, failed(function_name("Matmul"), status), status};
   }
 
  private:
   void set(DescAttribute attribute, int32_t value) {
-    expect(f_.desc_set(desc_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    expect(f_.desc_set(desc_, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   }
 
-  // Never a reduction whose order is left to chance.
   void choose_algorithm() {
     Owned<Preference, &Functions::preference_destroy> preference(f_);
-    expect(f_.preference_create(preference.place()), "cublasLtMatmulPreferenceCreate");
+    expect(f_.preference_create(preference.place()), "MatmulPreferenceCreate");
     const auto prefer = [&](PreferenceAttribute attribute, auto value) {
-      expect(f_.preference_set(preference, attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+      expect(f_.preference_set(preference, attribute, &value, sizeof value), "MatmulPreferenceSetAttribute");
     };
     prefer(kMaxWorkspaceBytes, kMostWorkspace);
-    prefer(kReductionSchemeMask, kReducedInWorkspace);
-    for (const PreferenceAttribute alignment : {kMinAlignmentA, kMinAlignmentB, kMinAlignmentC, kMinAlignmentD})
-      prefer(alignment, static_cast<uint32_t>(kGemmAlignment));
+    prefer_more(prefer, static_cast<uint32_t>(kGemmAlignment));
     HeuristicResult found{};
     int count = 0;
-    expect(f_.choose(library_.handle, desc_, right_, left_, out_, out_, preference, 1, &found, &count),
-           "cublasLtMatmulAlgoGetHeuristic");
-    if (count < 1) throw Failure{"cuBLASLt has no algorithm for this product"};
-    expect(found.state, "the algorithm that cuBLASLt chose");
+    expect(f_.choose(library_.handle, desc_, right_, left_, out_, out_, preference, 1, &found, &count), "MatmulAlgoGetHeuristic");
+    if (count < 1) throw Failure{std::string(kName) + " has no algorithm for this product"};
+    if (found.state != kSuccess) throw Failure{failed(std::string("the algorithm that ") + kName + " chose", found.state)};
     algorithm_ = found.algorithm;
     workspace_size = found.workspace_size;
   }
@@ -197,7 +205,7 @@ class CublasLtGemm final : public Gemm {
 std::unique_ptr<const Gemm> plan_gemm(int device, const GemmShape& shape, std::string* reason) {
   const RelaxedCapture relaxed;
   try {
-    return std::make_unique<CublasLtGemm>(device, shape);
+    return std::make_unique<LibraryGemm>(device, shape);
   } catch (const Failure& failure) {
     *reason = failure.what;
     return nullptr;

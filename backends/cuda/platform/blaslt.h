@@ -1,12 +1,29 @@
-// cublaslt.h -- the little of cuBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
+// blaslt.h -- the little of cuBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
 // build. Names, numbers and layouts are those of cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13, where they are the
-// same: NVIDIA keeps them within a library's major version, which is in its file's name.
+// same: NVIDIA keeps them within a library's major version, which is in its file's name. backends/hip/platform/blaslt.h is the
+// other one. The two compare line by line.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
-namespace narrows::gpu::cublaslt {
+#include "gpu.h"
+
+namespace narrows::gpu::blaslt {
+
+// The ops' variant, words in messages, the variable that switches it off when it is 0, and how names of functions begin.
+inline constexpr char kVariant[] = "cublaslt";
+inline constexpr char kName[] = "cuBLASLt", kStatusName[] = "cuBLAS status";
+inline constexpr char kSwitch[] = "NARROWS_CUBLASLT";
+inline constexpr char kPrefix[] = "cublasLt";
+// The newest first.
+inline constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
+// Whether it can be told that the same product gives the same bits.
+inline constexpr bool kGivesSameBits = true;
+// Whether alpha and beta may lie in device memory.
+inline constexpr bool kReadsFactorsOnDevice = true;
 
 using Handle = void*;  // cublasLtHandle_t
 using Status = int;    // cublasStatus_t
@@ -67,4 +84,23 @@ struct Functions {
                    Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
 };
 
-}  // namespace narrows::gpu::cublaslt
+// The attribute of a product whose factors lie in device memory. set(attribute, value)
+template <class Set>
+void set_factors_on_device(const Set& set) {
+  set(kPointerMode, kPointersToDevice);
+}
+
+// What an algorithm has to be like, beside its workspace: never a reduction whose order is left to chance. prefer(attribute, value)
+template <class Prefer>
+void prefer_more(const Prefer& prefer, uint32_t alignment) {
+  prefer(kReductionSchemeMask, kReducedInWorkspace);
+  for (const PreferenceAttribute of : {kMinAlignmentA, kMinAlignmentB, kMinAlignmentC, kMinAlignmentD}) prefer(of, alignment);
+}
+
+// Why an open library is none that is known here; "": it is one. find(name, &function) finds what else that takes.
+template <class Find>
+std::string unknown_version(Handle, const Find&) {
+  return {};  // the file's name says it
+}
+
+}  // namespace narrows::gpu::blaslt

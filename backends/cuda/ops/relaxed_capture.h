@@ -8,13 +8,13 @@ namespace narrows::gpu {
 // While it lives, this thread may do what a capture under way would forbid it, such as allocate. What is captured does not change.
 class RelaxedCapture {
  public:
-  RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture() { (void)gpuThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { (void)gpuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then what it was before
+  gpuStreamCaptureMode mode_ = gpuStreamCaptureModeRelaxed;  // then what it was before
 };
 
 }  // namespace narrows::gpu

@@ -1,5 +1,5 @@
 // gemm_rehearsal.cpp -- a product that is captured and never run. Step 5 of a tensor's path.
-#include "ops/gemm_library.h"
+#include "gemm_library.h"
 #include "relaxed_capture.h"
 
 namespace narrows::gpu {
@@ -10,23 +10,23 @@ std::string rehearse(const Gemm& gemm, const GemmShape& shape) {
   const auto somewhere = [](uintptr_t place) { return reinterpret_cast<void*>(place << 40); };
   const float on_host = 1;
   const float* const factor = shape.factors_on_device ? static_cast<const float*>(somewhere(1)) : &on_host;
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-  if (error != cudaSuccess) return cudaGetErrorString(error);
+  gpuStream_t stream = nullptr;
+  gpuGraph_t graph = nullptr;
+  gpuError_t error = gpuStreamCreateWithFlags(&stream, gpuStreamNonBlocking);
+  if (error != gpuSuccess) return gpuGetErrorString(error);
   std::string refused;
-  error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
-  if (error == cudaSuccess) {
+  error = gpuStreamBeginCapture(stream, gpuStreamCaptureModeRelaxed);
+  if (error == gpuSuccess) {
     try {
       gemm.launch(factor, somewhere(2), somewhere(3), factor, somewhere(4), somewhere(5), stream);
     } catch (const common::Refusal& refusal) {
       refused = refusal.message;
     }
-    error = cudaStreamEndCapture(stream, &graph);
+    error = gpuStreamEndCapture(stream, &graph);
   }
-  if (graph != nullptr) (void)cudaGraphDestroy(graph);
-  (void)cudaStreamDestroy(stream);
-  return !refused.empty() ? refused : error != cudaSuccess ? cudaGetErrorString(error) : "";
+  if (graph != nullptr) (void)gpuGraphDestroy(graph);
+  (void)gpuStreamDestroy(stream);
+  return !refused.empty() ? refused : error != gpuSuccess ? gpuGetErrorString(error) : "";
 }
 
 }  // namespace narrows::gpu

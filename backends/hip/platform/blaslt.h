@@ -1,0 +1,100 @@
+// blaslt.h -- the little of hipBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
+// build. Names, numbers and layouts are those of hipblaslt.h, hipblas-common.h and library_types.h of hipBLASLt 0.6, 0.7, 0.8,
+// 0.10, 0.12, 1.0, 1.1 and 1.2 (ROCm 6.0 to 7.2), where they are the same; older ones, of the same file names, had other numbers of
+// dtypes. backends/cuda/platform/blaslt.h is the other one. The two compare line by line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "gpu.h"
+
+namespace narrows::gpu::blaslt {
+
+// The ops' variant, words in messages, the variable that switches it off when it is 0, and how names of functions begin.
+inline constexpr char kVariant[] = "hipblaslt";
+inline constexpr char kName[] = "hipBLASLt", kStatusName[] = "hipBLAS status";
+inline constexpr char kSwitch[] = "NARROWS_HIPBLASLT";
+inline constexpr char kPrefix[] = "hipblasLt";
+// The newest first. torch's has no number.
+inline constexpr const char* kFiles[] = {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"};
+
+// Whether it can be told that the same product gives the same bits. It has kernels that add with atomics, and no attribute that
+// leaves them out.
+inline constexpr bool kGivesSameBits = false;
+// Whether alpha and beta may lie in device memory. Its products take any pointer mode but the host's as a vector of alphas, though
+// the interface has a mode of that name.
+inline constexpr bool kReadsFactorsOnDevice = false;
+
+using Handle = void*;  // hipblasLtHandle_t
+using Status = int;    // hipblasStatus_t
+constexpr Status kSuccess = 0;
+
+// hipDataType
+enum DataType : int { kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14 };
+// hipblasComputeType_t: HIPBLAS_COMPUTE_32F
+enum ComputeType : int { kCompute32F = 2 };
+// hipblasLtMatmulDescAttributes_t, all of int32_t
+enum DescAttribute : int { kTransA = 0, kTransB = 1 };
+// hipblasOperation_t
+constexpr int32_t kTransposed = 112;
+// hipblasLtMatmulPreferenceAttributes_t: of uint64_t
+enum PreferenceAttribute : int { kMaxWorkspaceBytes = 1 };
+
+struct Algorithm {  // hipblasLtMatmulAlgo_t
+  uint8_t data[16];
+  size_t max_workspace_size;
+};
+struct HeuristicResult {  // hipblasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace_size;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(HeuristicResult) == 56);
+
+using Desc = struct DescOpaque*;              // hipblasLtMatmulDesc_t
+using Layout = struct LayoutOpaque*;          // hipblasLtMatrixLayout_t
+using Preference = struct PreferenceOpaque*;  // hipblasLtMatmulPreference_t
+
+// The functions, each by its name in the library.
+struct Functions {
+  Status (*create)(Handle*);
+  Status (*desc_create)(Desc*, ComputeType, DataType scale);
+  Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
+  Status (*desc_destroy)(Desc);
+  Status (*layout_create)(Layout*, DataType, uint64_t rows, uint64_t columns, int64_t pitch);  // column-major
+  Status (*layout_destroy)(Layout);
+  Status (*preference_create)(Preference*);
+  Status (*preference_set)(Preference, PreferenceAttribute, const void* value, size_t size);
+  Status (*preference_destroy)(Preference);
+  Status (*choose)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult* found,
+                   int* count);
+  Status (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
+                   Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
+};
+
+// The attribute of a product whose factors lie in device memory. set(attribute, value)
+template <class Set>
+void set_factors_on_device(const Set&) {}
+
+// What an algorithm has to be like, beside its workspace: nothing can be asked for. prefer(attribute, value)
+template <class Prefer>
+void prefer_more(const Prefer&, uint32_t) {}
+
+// Why an open library is none that is known here; "": it is one. find(name, &function) finds what else that takes.
+template <class Find>
+std::string unknown_version(Handle handle, const Find& find) {
+  constexpr int kOldest = 600, kBeyond = 200000;  // 0.6.0 and 2.0.0: 100000 * major + 100 * minor + patch
+  Status (*get_version)(Handle, int*) = nullptr;
+  find("GetVersion", &get_version);
+  int version = 0;
+  if (get_version(handle, &version) != kSuccess) return "its version cannot be read";
+  if (version >= kOldest && version < kBeyond) return {};
+  return "it is version " + std::to_string(version / 100000) + "." + std::to_string(version / 100 % 1000) +
+         "; 0.6 to 1.x are known here";
+}
+
+}  // namespace narrows::gpu::blaslt
