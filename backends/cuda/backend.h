@@ -18,7 +18,6 @@ struct Device {
   int id;
   int compute_capability;  // 90 for sm_90; 0 on another vendor's device
   int generation;          // the newest of those that the kernels were compiled for which runs here, by its code or its PTX
-  bool matrix_units;       // for f16 and bf16
   int multiprocessors;
   int threads_per_multiprocessor;
   int warp_size;

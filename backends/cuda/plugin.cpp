@@ -57,7 +57,6 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       instance->devices.push_back({.id = id,
                                    .compute_capability = compute_capability(properties),
                                    .generation = generation(properties),
-                                   .matrix_units = has_matrix_units(properties),
                                    .multiprocessors = properties.multiProcessorCount,
                                    .threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
                                    .warp_size = properties.warpSize,

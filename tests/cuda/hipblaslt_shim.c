@@ -45,6 +45,7 @@ static int status_of(int status) {
   } while (0)
 
 int hipblasLtCreate(void** handle) { FORWARD("Create", (void**), handle); }
+int hipblasLtDestroy(void* handle) { FORWARD("Destroy", (void*), handle); }
 int hipblasLtGetVersion(void* handle, int* version) {
   (void)handle;
   *version = 100000; /* 1.0.0 */

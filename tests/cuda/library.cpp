@@ -60,11 +60,13 @@ std::string planned_kernel(const char* op, DType dtype, int64_t batch, int64_t f
   return info.kernel;
 }
 
-// hip's is cuBLASLt too, behind hipblaslt_shim.c.
+// hip's is cuBLASLt too, behind hipblaslt_shim.c. cuda's is opened by the plugin alone, whose search is under test.
 void skip_without_library() {
-  if (dlopen("libcublasLt.so.13", RTLD_NOW) == nullptr && dlopen("libcublasLt.so.12", RTLD_NOW) == nullptr)
+  if (is_hip() && dlopen("libcublasLt.so.13", RTLD_NOW) == nullptr && dlopen("libcublasLt.so.12", RTLD_NOW) == nullptr)
     SKIP("cuBLASLt cannot be opened");
-  REQUIRE(planned_kernel("lltm", DType::f16, 8, 8, 8, library()) == library());
+  const std::string kernel = planned_kernel("lltm", DType::f16, 8, 8, 8, library());
+  if (!is_hip() && kernel.find("cannot open") != std::string::npos) SKIP(kernel);
+  REQUIRE(kernel == library());
 }
 
 // Large calls are planned, small ones run, all without the library, which is named when it is asked for.
@@ -123,11 +125,13 @@ Values with(Values values, size_t i, double value) {
 
 }  // namespace
 
+// hip's has to be forced.
 TEST_CASE("library there: large calls choose it, and small ones do not", "[.][library_there]") {
   skip_without_library();
   for (const DType dtype : kHalves)
     for (const char* op : {"lltm", "lltm_backward"}) {
-      CHECK(planned_kernel(op, dtype, 1024, 4096, 4096) == library());
+      CHECK((planned_kernel(op, dtype, 1024, 4096, 4096) == library()) == !is_hip());
+      CHECK(planned_kernel(op, dtype, 1024, 4096, 4096, library()) == library());
       CHECK(planned_kernel(op, dtype, 16, 32, 128) != library());
     }
   for (const DType dtype : {DType::f32, DType::f64}) {

@@ -47,6 +47,7 @@ void find(void* file, const char* name, Function* function) {
 Functions functions_of(void* file) {
   Functions f{};
   find(file, "Create", &f.create);
+  find(file, "Destroy", &f.destroy);
   find(file, "MatmulDescCreate", &f.desc_create);
   find(file, "MatmulDescSetAttribute", &f.desc_set);
   find(file, "MatmulDescDestroy", &f.desc_destroy);
@@ -67,11 +68,15 @@ struct Library {
 };
 
 Library start(void* file) {
+  const std::string other = other_runtime(file);
+  if (!other.empty()) throw Failure{other};
   Library library{functions_of(file)};
   expect(library.functions.create(&library.handle), "Create");
-  const std::string unknown =
-      unknown_version(library.handle, [&](const char* name, auto* function) { find(file, name, function); });
-  if (!unknown.empty()) throw Failure{unknown};
+  const std::string unknown = unknown_version(file, library.handle);
+  if (!unknown.empty()) {
+    (void)library.functions.destroy(library.handle);
+    throw Failure{unknown};
+  }
   return library;
 }
 
@@ -165,6 +170,8 @@ class LibraryGemm final : public Gemm {
 
   void launch(const float* alpha, const void* left, const void* right, const float* beta, void* out, void* workspace,
               gpuStream_t stream) const override {
+    std::unique_lock<std::mutex> lock(launching_, std::defer_lock);
+    if constexpr (kWritesDescriptor) lock.lock();  // any thread may launch the plan
     const Status status = f_.matmul(library_.handle, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
                                     &algorithm_, workspace, workspace_size, stream);
     if (status != kSuccess) throw Refusal{NW_FAILED, -1, failed(function_name("Matmul"), status), status};
@@ -197,6 +204,7 @@ class LibraryGemm final : public Gemm {
   Owned<Desc, &Functions::desc_destroy> desc_{f_};
   Owned<Layout, &Functions::layout_destroy> left_{f_}, right_{f_}, out_{f_};
   Algorithm algorithm_{};
+  mutable std::mutex launching_;
 };
 
 }  // namespace

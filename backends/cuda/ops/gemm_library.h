@@ -26,7 +26,7 @@ struct GemmShape {
 };
 constexpr int64_t kGemmAlignment = 16;
 
-// A planned product. Immutable: any thread may launch it.
+// A planned product. Any thread may launch it.
 class Gemm {
  public:
   virtual ~Gemm() = default;

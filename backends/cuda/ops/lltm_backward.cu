@@ -169,8 +169,7 @@ class LltmBackwardPlan final : public Plan {
   void plan_library(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     std::string reason;
     const bool to_inputs = wanted_[kDOldH] || wanted_[kDInput];
-    if (is_for_library(device, sig, sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
-        (forced || !wanted_[kDWeights] || library_sums_size(sizes_) <= kMostForLibrary) &&
+    if (is_for_library(sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
         (!to_inputs || has_library_rows(input(sig, kWeights))) && (!wanted_[kDWeights] || has_library_rows(output(sig, kDWeights))))
       library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput], wanted_[kDBias]},
                                            inputs_[kWeights].row, wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);

@@ -3,7 +3,6 @@
 #include "lltm_library.h"
 
 #include "lltm_cell.h"
-#include "lltm_native.h"
 
 namespace narrows::gpu {
 
@@ -43,19 +42,18 @@ void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) 
 bool is_one_wave(const LltmRequest& request) {
   const int64_t blocks = ceil_div(request.sizes.batch, 128) * ceil_div(request.sizes.state, 128) * 2;
   const int64_t all = request.device.multiprocessors;
-  return lltm_native().wgmma != nullptr && request.device.compute_capability == 90 && blocks <= all && blocks >= all * 9 / 10;
+  return request.device.compute_capability == 90 && blocks <= all && blocks >= all * 9 / 10;
 }
 
 }  // namespace
 
-bool is_for_library(const Device& device, const nw_sig& sig, const LltmSizes& sizes, bool forced) {
+bool is_for_library(const LltmSizes& sizes, bool forced) {
   constexpr int64_t kMost = int64_t{1} << 28;
   const int64_t unit = kGemmAlignment / 2;  // of elements of 16 bits
   if (size_of(sizes.dtype) != 2 || sizes.batch == 0 || sizes.state == 0 || sizes.state % unit != 0 || sizes.features % unit != 0 ||
       sizes.batch >= kMost || sizes.state >= kMost || sizes.features >= kMost)
     return false;
-  if (forced) return true;
-  if (!device.matrix_units || (!blaslt::kGivesSameBits && (sig.flags & NW_DETERMINISTIC) != 0)) return false;
+  if (forced || !blaslt::kGivesSameBits) return forced;
   const double multiply_adds =
       3.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state) * static_cast<double>(sizes.state + sizes.features);
   const double gates_size = 12.0 * static_cast<double>(sizes.batch) * static_cast<double>(sizes.state);
@@ -72,9 +70,8 @@ LltmChoice lltm_library(const LltmRequest& request) {
   const LltmSizes& z = request.sizes;
   const int64_t blocks = z.batch * blocks_of_row(z.state);
   const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
-  if (!is_for_library(request.device, request.sig, z, request.forced) || (!request.forced && is_one_wave(request)) ||
-      !request.aligned || !has_rows(kLltmOldH) || !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) ||
-      blocks > kMaxBlocks)
+  if (!is_for_library(z, request.forced) || (!request.forced && is_one_wave(request)) || !request.aligned || !has_rows(kLltmOldH) ||
+      !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
     return {};
   LltmChoice choice;
   auto gemms = std::make_shared<LltmGemms>();

@@ -11,13 +11,12 @@ namespace narrows::gpu {
 // H200: what it needs around its products takes some microseconds.
 constexpr int64_t kLeastForLibrary = int64_t{1} << 28;
 
-// Of the gates in f32, which the library's products go through and the kernels here do not, and of what library_sums_size() says:
-// no call shall run out of memory for speed.
+// Of the gates in f32, which the library's products go through and the kernels here do not: no call shall run out of memory for
+// speed.
 constexpr int64_t kMostForLibrary = int64_t{1} << 31;  // bytes
 
-// Whether the library is asked at all, by device, dtype and sizes alone; where it is not forced, it has to suit the signature's
-// flags.
-bool is_for_library(const Device& device, const nw_sig& sig, const LltmSizes& sizes, bool forced);
+// Whether the library is asked at all, by dtype and sizes alone. One that may give other bits has to be forced.
+bool is_for_library(const LltmSizes& sizes, bool forced);
 // What a plan's traits are, beside others, if its products are the library's.
 inline constexpr uint32_t kLibraryTraits = blaslt::kGivesSameBits ? 0 : NW_PLAN_NONDETERMINISTIC;
 // Whether it can read or write a tensor of 16-bit elements.

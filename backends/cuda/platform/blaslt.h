@@ -20,8 +20,10 @@ inline constexpr char kPrefix[] = "cublasLt";
 // The newest first.
 inline constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
-// Whether it can be told that the same product gives the same bits.
+// Whether it can be told that the same product gives the same bits; one that cannot is taken only where it is forced.
 inline constexpr bool kGivesSameBits = true;
+// Whether a launch writes into its descriptor.
+inline constexpr bool kWritesDescriptor = false;
 // Whether alpha and beta may lie in device memory.
 inline constexpr bool kReadsFactorsOnDevice = true;
 
@@ -70,6 +72,7 @@ using Preference = struct PreferenceOpaque*;  // cublasLtMatmulPreference_t
 // The functions, each by its name in the library.
 struct Functions {
   Status (*create)(Handle*);
+  Status (*destroy)(Handle);
   Status (*desc_create)(Desc*, ComputeType, DataType scale);
   Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
   Status (*desc_destroy)(Desc);
@@ -97,9 +100,13 @@ void prefer_more(const Prefer& prefer, uint32_t alignment) {
   for (const PreferenceAttribute of : {kMinAlignmentA, kMinAlignmentB, kMinAlignmentC, kMinAlignmentD}) prefer(of, alignment);
 }
 
-// Why an open library is none that is known here; "": it is one. find(name, &function) finds what else that takes.
-template <class Find>
-std::string unknown_version(Handle, const Find&) {
+// Why an open library cannot be called from here; "": it can.
+inline std::string other_runtime(void*) {
+  return {};  // streams are the driver's, of which a process has one
+}
+
+// Why an open library is none that is known here; "": it is one.
+inline std::string unknown_version(void*, Handle) {
   return {};  // the file's name says it
 }
 

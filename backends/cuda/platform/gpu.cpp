@@ -81,7 +81,6 @@ static_assert(newest_that_runs(75, {80}, {80}) == 0);
 int generation(const gpuDeviceProp& properties) {
   return newest_that_runs(compute_capability(properties), {NARROWS_CUDA_PTX}, {NARROWS_CUDA_CODE});
 }
-bool has_matrix_units(const gpuDeviceProp& properties) { return compute_capability(properties) >= 70; }
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
 void write_uuid(int, const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }
 

@@ -28,12 +28,6 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
 }
 int compute_capability(const gpuDeviceProp&) { return 0; }
 int generation(const gpuDeviceProp&) { return 0; }
-bool has_matrix_units(const gpuDeviceProp& properties) {  // CDNA, and RDNA from 3 on
-  const std::string_view name = properties.gcnArchName;
-  for (const std::string_view family : {"gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12"})
-    if (name.substr(0, family.size()) == family) return true;
-  return false;
-}
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlock; }
 
 void write_uuid(int device, const gpuDeviceProp&, uint8_t* out) {

@@ -4,6 +4,8 @@
 // dtypes. backends/cuda/platform/blaslt.h is the other one. The two compare line by line.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,9 +22,12 @@ inline constexpr char kPrefix[] = "hipblasLt";
 // The newest first. torch's has no number.
 inline constexpr const char* kFiles[] = {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"};
 
-// Whether it can be told that the same product gives the same bits. It has kernels that add with atomics, and no attribute that
-// leaves them out.
+// Whether it can be told that the same product gives the same bits; one that cannot is taken only where it is forced. It has
+// kernels that add with atomics, and no attribute that leaves them out; and others that wait for each other through memory of the
+// handle, which all streams of a device share here, so that products on two streams may disturb each other.
 inline constexpr bool kGivesSameBits = false;
+// Whether a launch writes into its descriptor, which hipblasLtMatmul does without a lock.
+inline constexpr bool kWritesDescriptor = true;
 // Whether alpha and beta may lie in device memory. Its products take any pointer mode but the host's as a vector of alphas, though
 // the interface has a mode of that name.
 inline constexpr bool kReadsFactorsOnDevice = false;
@@ -62,6 +67,7 @@ using Preference = struct PreferenceOpaque*;  // hipblasLtMatmulPreference_t
 // The functions, each by its name in the library.
 struct Functions {
   Status (*create)(Handle*);
+  Status (*destroy)(Handle);
   Status (*desc_create)(Desc*, ComputeType, DataType scale);
   Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
   Status (*desc_destroy)(Desc);
@@ -84,14 +90,22 @@ void set_factors_on_device(const Set&) {}
 template <class Prefer>
 void prefer_more(const Prefer&, uint32_t) {}
 
-// Why an open library is none that is known here; "": it is one. find(name, &function) finds what else that takes.
-template <class Find>
-std::string unknown_version(Handle handle, const Find& find) {
+// Why an open library cannot be called from here; "": it can. A stream belongs to the runtime that made it, of which a process
+// may have two.
+inline std::string other_runtime([[maybe_unused]] void* file) {
+#if !defined(__HIP_PLATFORM_NVIDIA__)
+  void* const its = dlsym(file, "hipStreamBeginCapture");
+  if (its != nullptr && its != reinterpret_cast<void*>(&hipStreamBeginCapture)) return "it uses another HIP runtime";
+#endif
+  return {};
+}
+
+// Why an open library is none that is known here; "": it is one.
+inline std::string unknown_version(void* file, Handle handle) {
   constexpr int kOldest = 600, kBeyond = 200000;  // 0.6.0 and 2.0.0: 100000 * major + 100 * minor + patch
-  Status (*get_version)(Handle, int*) = nullptr;
-  find("GetVersion", &get_version);
+  const auto get_version = reinterpret_cast<Status (*)(Handle, int*)>(dlsym(file, "hipblasLtGetVersion"));
   int version = 0;
-  if (get_version(handle, &version) != kSuccess) return "its version cannot be read";
+  if (get_version == nullptr || get_version(handle, &version) != kSuccess) return "its version cannot be read";
   if (version >= kOldest && version < kBeyond) return {};
   return "it is version " + std::to_string(version / 100000) + "." + std::to_string(version / 100 % 1000) +
          "; 0.6 to 1.x are known here";

@@ -90,8 +90,6 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size);
 // 90 for sm_90. 0 for another vendor's device.
 int compute_capability(const gpuDeviceProp& properties);
 int generation(const gpuDeviceProp& properties);
-// Whether it has units that multiply matrices of f16 and bf16, for which the vendor's library has kernels.
-bool has_matrix_units(const gpuDeviceProp& properties);
 // Dynamic shared memory that a block may ask for, in bytes.
 size_t max_shared_memory(int device, const gpuDeviceProp& properties);
 void write_uuid(int device, const gpuDeviceProp& properties, uint8_t* out);

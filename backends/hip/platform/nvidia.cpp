@@ -20,7 +20,6 @@ void write_arch(const gpuDeviceProp& properties, char* out, size_t size) {
 }
 int compute_capability(const gpuDeviceProp& properties) { return properties.major * 10 + properties.minor; }
 int generation(const gpuDeviceProp&) { return 0; }  // none of their kernels is here
-bool has_matrix_units(const gpuDeviceProp& properties) { return compute_capability(properties) >= 70; }
 
 size_t max_shared_memory(int device, const gpuDeviceProp& properties) {
   int size = 0;
