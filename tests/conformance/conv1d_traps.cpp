@@ -379,6 +379,40 @@ TEST_CASE("conv1d_backward trap: strides, dilations and paddings as large as 64 
   }
 }
 
+TEST_CASE("conv1d trap: steps as large as 64 bits hold, in products of whole tiles", "[conv1d][backward][trap]") {
+  const auto filled = [](std::vector<int64_t> shape, double value) {
+    Tensor tensor(DType::f32, std::move(shape));
+    tensor.set(Values(static_cast<size_t>(tensor.size()), value));
+    return tensor;
+  };
+  const Tensor x = filled({1, 8, 64}, 1), w1 = filled({8, 8, 1}, 2), w64 = filled({8, 8, 64}, 2), gy1 = filled({1, 8, 1}, 3);
+  Tensor y(DType::f32, {1, 8, 64}), gx(DType::f32, {1, 8, 64}), gw(DType::f32, {8, 8, 64}), gbias(DType::f32, {8});
+  for (const char* kernel : kernels("conv1d")) {
+    const Conv1dParams params{.dilation = kMax};  // of one tap
+    const Result result = run("conv1d", {&x, &w1}, {&y}, params.blob(), kernel, 0, note(params));
+    if (!result.was_declined()) expect_close(result, y, Values(512, 16), {});
+  }
+  // The second of two taps reads the last 20 elements, the first one padding alone.
+  const Tensor x_long = filled({1, 8, 1000}, 1), w2 = filled({8, 8, 2}, 2), gy20 = filled({1, 8, 20}, 3);
+  Tensor gx_long(DType::f32, {1, 8, 1000}), gw2(DType::f32, {8, 8, 2});
+  Values by_x, by_w;
+  for (int i = 0; i < 8000; ++i) by_x.push_back(i % 1000 < 980 ? 0 : 48);
+  for (int i = 0; i < 128; ++i) by_w.push_back(i % 2 == 0 ? 0 : 60);
+  for (const char* kernel : kernels("conv1d_backward")) {
+    const Conv1dParams one{.stride = kMax}, far{.dilation = kMax - 20, .pad_left = kMax - 1000};
+    const Result of_one = run("conv1d_backward", {&gy1, &x, &w64}, {&gx, &gw, &gbias}, one.blob(), kernel, 0, note(one));
+    if (of_one.was_declined()) continue;
+    expect_close(of_one, gx, Values(512, 48), {});
+    expect_close(of_one, gw, Values(4096, 3), {});
+    expect_close(of_one, gbias, Values(8, 3), {});
+    const Result of_far = run("conv1d_backward", {&gy20, &x_long, &w2}, {&gx_long, &gw2, &gbias}, far.blob(), kernel, 0, note(far));
+    if (of_far.was_declined()) continue;
+    expect_close(of_far, gx_long, by_x, {});
+    expect_close(of_far, gw2, by_w, {});
+    expect_close(of_far, gbias, Values(8, 60), {});
+  }
+}
+
 TEST_CASE("conv1d trap: an extent of 0 beside one as large as 64 bits hold", "[conv1d][backward][trap]") {
   const Tensor x(DType::f32, {0, 1, kMax}), gy(DType::f32, {0, 1, kMax});
   Tensor y(DType::f32, {0, 1, kMax}), gx(DType::f32, {0, 1, kMax}), w(DType::f32, {1, 1, 1}), gw(DType::f32, {1, 1, 1}),

@@ -210,6 +210,8 @@ TEST_CASE("elementwise: transposed matrices that begin within a cache line", "[e
       check({add, dtype, {shape, shape}, shape, {across_at_40, across_at_56}, {}}, "both operands, each elsewhere");
       check({add, dtype, {shape, shape}, shape, {at_16}, across_at_56}, "the output");
     }
+  const Shape shape{192, 320};
+  check({function(NW_EW_WHERE), DType::f32, {shape, shape, shape}, shape, {across_at_40, across_at_56}, at_16}, "a mask of bytes");
 }
 
 TEST_CASE("elementwise: in place, the other operand transposed", "[elementwise]") {

@@ -133,7 +133,7 @@ void plan_lines(const Request& r, ElementwisePlan* plan) {
   if (!plan->by_rows || !plan->blocks.across) return;
   const int n = plan->num_inputs;
   if (has_lines(*plan, n, 0) && (plan->blocks.column_blocks > 1 || is_aligned(output(r.sig, 0), kLine))) plan->at_lines[0] = n;
-  for (int k = n - 1; k >= 0 && plan->blocks.row_blocks > 1; --k)
+  for (int k = n - 1; k >= 0; --k)
     if (!plan->operand[k].constant && has_lines(*plan, k, 1)) plan->at_lines[1] = k;
 }
 
@@ -282,7 +282,7 @@ void ElementwisePlan::launch(const nw_call& call) const {
   } else {
     int64_t leads[2] = {};  // NumPy's tensors begin 16 bytes past a line
     for (int d = 0; d < 2; ++d)
-      if (const int k = at_lines[d]; k >= 0)
+      if (const int k = at_lines[d]; k >= 0 && (d == 0 ? blocks.column_blocks : blocks.row_blocks) > 1)
         leads[d] = static_cast<int64_t>(reinterpret_cast<uintptr_t>(base[k] + blocks.offset[k]) % kLine) / operand[k].size;
     if (leads[0] == 0 && leads[1] == 0) return launch_blocks(blocks, base);
     Blocks placed = blocks;

@@ -384,20 +384,20 @@ struct PackedRows {
 };
 
 // The same where they lie, packed on their way: `step` elements from one to the next, and `jump` more after each `length` of them.
+// What is fetched ahead is `ahead` elements on: rows far apart are not foreseen by the processor.
 template <class A, class T>
 struct PlacedRows {
   const T* from;
-  int64_t step, jump, length, left;
+  int64_t step, jump, length, left, ahead;
   A* HWY_RESTRICT packed;
 
   template <class D, size_t kVectors>
   HWY_INLINE void Next(D d, hn::Vec<D> (&row)[kVectors]) {
-    constexpr int64_t kAhead = 24;  // rows this far apart the processor does not foresee
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     HWY_UNROLL(3)
     for (size_t v = 0; v < kVectors; ++v) {
       const int64_t at = static_cast<int64_t>(v) * lanes;
-      if (at * static_cast<int64_t>(sizeof(T)) % 64 == 0) hwy::Prefetch(from + kAhead * step + at);
+      if (at * static_cast<int64_t>(sizeof(T)) % 64 == 0) hwy::Prefetch(from + ahead + at);
       row[v] = LoadAs(d, from + at);
       hn::Store(row[v], d, packed + at);
     }
@@ -447,8 +447,12 @@ void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0,
   const int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
   const T* from = static_cast<const T*>(view.base) + outer * view.depth_outer + j0 / view.width_inner * view.width_outer +
                   inner * view.depth_step + j0 % view.width_inner + view.origin;
-  const int64_t jump = view.depth_inner == INT64_MAX ? 0 : view.depth_outer - view.depth_inner * view.depth_step;
-  const PlacedRows<A, T> rows{from, view.depth_step, jump, view.depth_inner, view.depth_inner - inner, packed};
+  constexpr int64_t kAhead = 24;  // rows
+  const int64_t length = view.depth_inner,
+                step = length > 1 ? view.depth_step : 0;  // one that is never taken may be as large as any
+  const int64_t jump = length == INT64_MAX ? 0 : view.depth_outer - length * step;
+  const int64_t ahead = length > kAhead ? kAhead * step : kAhead / length * view.depth_outer;
+  const PlacedRows<A, T> rows{from, step, jump, length, length - inner, ahead, packed};
   MultiplyTile<A, kTileRows, 3>(a, rows, depth, tile, add);
 }
 inline void MultiplyPlaced(const float* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, float* packed, float* tile,
@@ -470,8 +474,8 @@ inline bool IsPlaced(const GemmView& view, int64_t k0, int64_t depth, int64_t j0
   const int64_t first = k0 % view.depth_inner,
                 last = first + depth - 1 < view.depth_inner ? first + depth - 1 : view.depth_inner - 1;
   const int64_t begin = first + depth > view.depth_inner ? 0 : first;
-  const int64_t a = begin * view.depth_step, b = last * view.depth_step;
-  return std::min(a, b) + j + view.origin >= 0 && std::max(a, b) + j + view.origin + count <= view.extent;
+  const int64_t a = begin * view.depth_step, b = last * view.depth_step, at = view.origin + j;
+  return std::min(a, b) + at >= 0 && std::max(a, b) + at + count <= view.extent;
 }
 
 #if HWY_TARGET != HWY_SCALAR
