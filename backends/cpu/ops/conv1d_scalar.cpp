@@ -12,7 +12,7 @@ Accumulate<T> correlate_at(const Correlation& c, const T* in, const T* w, int64_
   Accumulate<T> sum = 0;
   for (int64_t channel = 0; channel < c.ins; ++channel)
     for (int64_t j = 0; j < c.taps; ++j) {
-      const int64_t position = q * c.step + j * c.tap_step + c.origin;
+      const int64_t position = q * c.step + c.origin + j * c.tap_step;  // no part of it is beyond 64 bits
       if (position < 0 || position >= c.extent) continue;
       sum += read(in + channel * c.in_channel + position * c.in_position) * read(w + channel * c.w_in + j * c.w_tap);
     }
@@ -43,7 +43,7 @@ double grad_w_at(const ConvGeometry& g, const T* grad_y, const T* x, int64_t tap
   double sum = 0;
   for (int64_t n = 0; n < g.batch; ++n)
     for (int64_t t = 0; t < g.out_length; ++t) {
-      const int64_t position = t * g.stride + tap * g.dilation - g.pad_left;
+      const int64_t position = t * g.stride - g.pad_left + tap * g.dilation;
       if (position < 0 || position >= g.length) continue;
       sum +=
           static_cast<double>(read(grad_y + n * g.y.outer + t * g.y.position)) * read(x + n * g.x.outer + position * g.x.position);
