@@ -120,7 +120,7 @@ class DirectTask {
     const int64_t num_taps = std::min(taps_per_line_, ceil_div(c_.taps - tap, cycle)), step = c_.cycle_step();
     const int64_t reach = num_taps > 1 ? (num_taps - 1) * step : 0;
     const Signal<T> signal{in_ + channel * c_.in_channel, c_.in_position, c_.extent};
-    const A* line = Line(signal, begin_ * c_.step + tap * c_.tap_step + c_.origin, c_.step, count_ + reach, padded_ + reach, line_);
+    const A* line = Line(signal, begin_ * c_.step + c_.origin + tap * c_.tap_step, c_.step, count_ + reach, padded_ + reach, line_);
     for (int64_t m = 0; m < outs_; ++m) {
       const T* w = w_ + m * c_.w_out + channel * c_.w_in + tap * c_.w_tap;
       for (int64_t j = 0; j < num_taps; ++j) taps_[j] = read(w + j * cycle * c_.w_tap);

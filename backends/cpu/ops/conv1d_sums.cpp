@@ -90,7 +90,7 @@ void GradWPart(const ConvGeometry& g, const SumPart& part, const void* grad_y, c
     for (int64_t residue = 0; residue < cycle; ++residue)
       for (int64_t tap = residue; tap < g.taps; tap += per_line * cycle) {
         const int64_t num = std::min(per_line, ceil_div(g.taps - tap, cycle)), length = count + (num > 1 ? (num - 1) * step : 0);
-        const A* line = Line(x_signal, t * g.stride + tap * g.dilation - g.pad_left, g.stride, length, length, x_line);
+        const A* line = Line(x_signal, t * g.stride - g.pad_left + tap * g.dilation, g.stride, length, length, x_line);
         DotsOfLine(dy, line, step, count, num, totals + tap, cycle);
       }
   }

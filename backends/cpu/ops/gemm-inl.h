@@ -279,7 +279,7 @@ void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t len
   int64_t position[N];
   for (int c = 0; c < N; ++c) {
     const int64_t jo = (j0 + c) / view.width_inner, ji = (j0 + c) % view.width_inner;
-    position[c] = inner * view.depth_step + ji * view.width_step + view.origin;
+    position[c] = inner * view.depth_step + view.origin + ji * view.width_step;
     column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer + position[c];
     if (view.extent == kUnbounded) continue;
     low = std::max(low, -position[c]);
@@ -446,7 +446,7 @@ template <class T, class A>
 void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, bool add) {
   const int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
   const T* from = static_cast<const T*>(view.base) + outer * view.depth_outer + j0 / view.width_inner * view.width_outer +
-                  inner * view.depth_step + j0 % view.width_inner + view.origin;
+                  inner * view.depth_step + view.origin + j0 % view.width_inner;
   constexpr int64_t kAhead = 24;  // rows
   const int64_t length = view.depth_inner,
                 step = length > 1 ? view.depth_step : 0;  // one that is never taken may be as large as any
