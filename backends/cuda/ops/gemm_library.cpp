@@ -19,6 +19,41 @@ using namespace blaslt;
 using common::Dtype;
 using common::Refusal;
 
+// ---- the interface that both libraries have, but for the numbers in platform/blaslt.h ----
+
+struct HeuristicResult {
+  Algorithm algorithm;
+  size_t workspace_size;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(HeuristicResult) == kResultSize);
+
+using Desc = struct DescOpaque*;              // hipblasLtMatmulDesc_t
+using Layout = struct LayoutOpaque*;          // hipblasLtMatrixLayout_t
+using Preference = struct PreferenceOpaque*;  // hipblasLtMatmulPreference_t
+
+// The functions, whose names begin with kPrefix.
+struct Functions {
+  Status (*create)(Handle*);
+  Status (*destroy)(Handle);
+  Status (*desc_create)(Desc*, ComputeType, DataType scale);
+  Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
+  Status (*desc_destroy)(Desc);
+  Status (*layout_create)(Layout*, DataType, uint64_t rows, uint64_t columns, int64_t pitch);  // column-major
+  Status (*layout_destroy)(Layout);
+  Status (*preference_create)(Preference*);
+  Status (*preference_set)(Preference, PreferenceAttribute, const void* value, size_t size);
+  Status (*preference_destroy)(Preference);
+  Status (*choose)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult* found,
+                   int* count);
+  Status (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
+                   Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
+};
+
+// ---- opening it ----
+
 // What NVIDIA advises for Hopper; a product asks for what its algorithm needs.
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 

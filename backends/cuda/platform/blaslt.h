@@ -56,36 +56,7 @@ constexpr uint32_t kReducedInWorkspace = 2;
 struct Algorithm {  // cublasLtMatmulAlgo_t
   uint64_t data[8];
 };
-struct HeuristicResult {  // cublasLtMatmulHeuristicResult_t
-  Algorithm algorithm;
-  size_t workspace_size;
-  Status state;
-  float waves;
-  int reserved[4];
-};
-static_assert(sizeof(HeuristicResult) == 96);
-
-using Desc = struct DescOpaque*;              // cublasLtMatmulDesc_t
-using Layout = struct LayoutOpaque*;          // cublasLtMatrixLayout_t
-using Preference = struct PreferenceOpaque*;  // cublasLtMatmulPreference_t
-
-// The functions, each by its name in the library.
-struct Functions {
-  Status (*create)(Handle*);
-  Status (*destroy)(Handle);
-  Status (*desc_create)(Desc*, ComputeType, DataType scale);
-  Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
-  Status (*desc_destroy)(Desc);
-  Status (*layout_create)(Layout*, DataType, uint64_t rows, uint64_t columns, int64_t pitch);  // column-major
-  Status (*layout_destroy)(Layout);
-  Status (*preference_create)(Preference*);
-  Status (*preference_set)(Preference, PreferenceAttribute, const void* value, size_t size);
-  Status (*preference_destroy)(Preference);
-  Status (*choose)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult* found,
-                   int* count);
-  Status (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
-                   Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
-};
+constexpr size_t kResultSize = 96;  // of cublasLtMatmulHeuristicResult_t
 
 // The attribute of a product whose factors lie in device memory. set(attribute, value)
 template <class Set>

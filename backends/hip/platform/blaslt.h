@@ -51,36 +51,7 @@ struct Algorithm {  // hipblasLtMatmulAlgo_t
   uint8_t data[16];
   size_t max_workspace_size;
 };
-struct HeuristicResult {  // hipblasLtMatmulHeuristicResult_t
-  Algorithm algorithm;
-  size_t workspace_size;
-  Status state;
-  float waves;
-  int reserved[4];
-};
-static_assert(sizeof(HeuristicResult) == 56);
-
-using Desc = struct DescOpaque*;              // hipblasLtMatmulDesc_t
-using Layout = struct LayoutOpaque*;          // hipblasLtMatrixLayout_t
-using Preference = struct PreferenceOpaque*;  // hipblasLtMatmulPreference_t
-
-// The functions, each by its name in the library.
-struct Functions {
-  Status (*create)(Handle*);
-  Status (*destroy)(Handle);
-  Status (*desc_create)(Desc*, ComputeType, DataType scale);
-  Status (*desc_set)(Desc, DescAttribute, const void* value, size_t size);
-  Status (*desc_destroy)(Desc);
-  Status (*layout_create)(Layout*, DataType, uint64_t rows, uint64_t columns, int64_t pitch);  // column-major
-  Status (*layout_destroy)(Layout);
-  Status (*preference_create)(Preference*);
-  Status (*preference_set)(Preference, PreferenceAttribute, const void* value, size_t size);
-  Status (*preference_destroy)(Preference);
-  Status (*choose)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult* found,
-                   int* count);
-  Status (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
-                   Layout, void* d, Layout, const Algorithm*, void* workspace, size_t workspace_size, gpuStream_t);
-};
+constexpr size_t kResultSize = 56;  // of hipblasLtMatmulHeuristicResult_t
 
 // The attribute of a product whose factors lie in device memory. set(attribute, value)
 template <class Set>
