@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -21,7 +22,11 @@ constexpr uint64_t kKeptEmpty = uint64_t{256} << 20;  // empty blocks that stay 
 constexpr uint64_t kGap = 64 << 10;
 constexpr uint64_t kGuard = 4 << 10;  // of the gap: a bus reads it slowly
 constexpr char kGuardByte = 0x5a;
-const std::string kIntactGuard(kGuard, kGuardByte);
+constexpr auto kIntactGuard = [] {
+  std::array<char, kGuard> intact{};
+  intact.fill(kGuardByte);
+  return intact;
+}();
 constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
@@ -190,7 +195,7 @@ void Memory::check_guards() {
   for (const auto& [address, block] : blocks_) check_guards(block->buffer);
 }
 
-// What was written is told once. A bus takes a microsecond for each load, so that guards are compared in loads as wide as memcmp's.
+// What was written is told once. A bus takes a microsecond for each load, so guards are compared in loads as wide as memcmp's.
 void Memory::check_guards(const Buffer& buffer) {
   if (buffer.guards == nullptr) return;
   for (char* const guard : {buffer.guards - kGuard, buffer.guards + buffer.size}) {

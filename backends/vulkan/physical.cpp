@@ -33,7 +33,7 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
   vkGetPhysicalDeviceProperties2(d.handle, &properties);
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
       vkGetInstanceProcAddr(volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  constexpr uint32_t kSubgroups = 8, kLargest = 16;  // as gemm_coopmat.glsl counts on
+  constexpr uint32_t kSubgroups = 8, kLargest = 16;  // of all tiles but the largest
   if (d.features12.shaderFloat16 == VK_FALSE || d.features12.vulkanMemoryModel == VK_FALSE) return {};  // what the shaders need
   if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
       subgroup.minSubgroupSize != subgroup.maxSubgroupSize || kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
@@ -50,7 +50,9 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
     const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
     const bool shares_loads = kind.MSize * 2 % subgroup.maxSubgroupSize == 0;  // 16 bytes of weights each, of the smallest tile's
     const bool shares_stores = kind.MSize * kind.NSize <= 16 * subgroup.maxSubgroupSize;  // conv1d_coopmat.comp: kMostWrites
-    if (fits && shares_loads && shares_stores && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
+    // A subgroup is whole rows of a matrix, and a matrix whole subgroups of elements.
+    const bool is_rows = subgroup.maxSubgroupSize % kind.NSize == 0 && kind.MSize * kind.NSize % subgroup.maxSubgroupSize == 0;
+    if (fits && shares_loads && shares_stores && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
         kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
       best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
   }

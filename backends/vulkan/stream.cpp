@@ -102,7 +102,8 @@ void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, i
   const VolkDeviceTable& vk = device_.vk;
   if (ordered) barrier();
   batch_.kernels.push_back(kernel.use);
-  vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
+  if (batch_.bound != kernel.pipeline) vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
+  batch_.bound = kernel.pipeline;
   vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, size, push);
   vk.vkCmdDispatch(batch_.commands, static_cast<uint32_t>(ceil_div(groups, rows)), static_cast<uint32_t>(rows), 1);
 }
@@ -177,6 +178,7 @@ Batch& Stream::open_batch() {
   device_.check(result, "beginning a command buffer");
   batch->params_used = batch->ops = 0;
   batch->ended = false;
+  batch->bound = VK_NULL_HANDLE;
   batch->waits = std::move(waits_);
   waits_.clear();
   return *(open_ = batch);

@@ -76,6 +76,12 @@ TEST_CASE("lltm: batches of 0, 1, 2 and around every block", "[lltm]") {
     }
 }
 
+TEST_CASE("lltm: many cells of few states, in whole tiles and with some left over", "[lltm]") {
+  Rng rng("lltm tiles");
+  for (const auto& [features, states] : {std::pair<int64_t, int64_t>{64, 128}, {70, 122}})
+    check_lltm({.shape = {4100, features, states}, .dtype = DType::f16}, rng);
+}
+
 TEST_CASE("lltm: no features, no states", "[lltm]") {
   for (const DType dtype : kFloatDTypes) {
     Rng rng("lltm empty axes");

@@ -36,10 +36,10 @@ const int kRightColumns = kTileColumns + kMostShift, kRightBlocks = kRightColumn
 const int kRightLoads = (kRightBlocks * kEights + kThreads - 1) / kThreads;
 
 // A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
-// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side and
-// again more than is used.
+// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side,
+// padded too unless there are more than eight subgroups, whose patches would not fit. MatrixTile::shared_memory() counts all that.
 const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch;
-const int kPatchPitch = kSlots * kN / 4 + 2, kPatch = kM * kPatchPitch;
+const int kPatchPitch = kSlots * kN / 4 + (kSubgroups > 8 ? 0 : 2), kPatch = kM * kPatchPitch;
 const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kPatch;
 shared uvec4 stage_memory[kStageSize > kPatchesSize ? kStageSize : kPatchesSize];
 

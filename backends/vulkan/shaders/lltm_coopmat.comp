@@ -86,6 +86,55 @@ void right(int i, int column, int stage, int k) {
   right_at[i] += uint64_t(right_step * kDepth);
 }
 
+// Where a thread's cells are at: one column of a tensor, from a row on.
+struct Column {
+  uint64_t at, step;  // bytes; step: to its next cell's
+};
+// A subgroup is whole rows of a matrix, so that a thread's cells are of one state, kRowsAtOnce batches apart.
+const int kRowsAtOnce = kSubgroupThreads / kN, kCells = kM / kRowsAtOnce;
+Column column_of(uint64_t base, Strides strides, int row, int column, int size) {
+  return Column(at(base, strides, row, column, size), uint64_t(kRowsAtOnce * size * strides.row));
+}
+
+void update_cells() {
+  Shape shape = p.shape;
+  const int batch = int(shape.batch), thread = int(gl_SubgroupInvocationID), row = thread / kN, column = thread % kN;
+  const int first_batch = row0 + subgroup_row() + row, state = state0 + subgroup_column() / 3 + column;
+  const bool is_there = state < states;
+  Column old_cell = column_of(p.old_cell, shape.old_cell, first_batch, state, kSize);
+  Column new_cell = column_of(p.new_cell, shape.new_cell, first_batch, state, kSize);
+  Column new_h = column_of(p.new_h, shape.new_h, first_batch, state, kSize), gates[3];
+  ACC bias[3];
+  [[unroll]] for (int gate = 0; gate < 3; ++gate) {
+    gates[gate] = column_of(p.gates, shape.gates, first_batch, gate * states + state, kAccSize);
+    bias[gate] = is_there ? load(at(p.bias, shape.bias, 0, gate * states + state, kSize)) : ACC(0);
+  }
+  // Of a row of matrices first all that is read, so that it is waited for once.
+  [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
+    ACC old[kCells];
+    [[unroll]] for (int c = 0; c < kCells; ++c) {
+      const int b = first_batch + i * kM + c * kRowsAtOnce;
+      old[c] = is_there && b < batch ? load(old_cell.at + uint64_t(i * kCells + c) * old_cell.step) : ACC(0);
+    }
+    [[unroll]] for (int gate = 0; gate < 3; ++gate) lay_out(gate, i, gate);
+    subgroupBarrier();
+    [[unroll]] for (int c = 0; c < kCells; ++c) {
+      const int b = first_batch + i * kM + c * kRowsAtOnce;
+      const uint64_t steps = uint64_t(i * kCells + c);
+      if (!is_there || b >= batch) continue;
+      ACC z[3];
+      [[unroll]] for (int gate = 0; gate < 3; ++gate) {
+        z[gate] = laid_out(row + c * kRowsAtOnce, gate * kN + column) + bias[gate];
+        if (p.gates != 0) store_acc(gates[gate].at + steps * gates[gate].step, z[gate]);
+      }
+      const Cell now = updated(z, old[c]);
+      store(new_cell.at + steps * new_cell.step, now.cell);
+      store(new_h.at + steps * new_h.step, now.h);
+    }
+    subgroupBarrier();
+  }
+}
+
 void main() {
   Shape shape = p.shape;
   const int group = int(flat_group());
@@ -96,15 +145,6 @@ void main() {
   features = int(shape.features);
   turn = (states + kDepth - 1) / kDepth;
   if (kWhole) locate_whole();
-  multiply(turn + (int(shape.features) + kDepth - 1) / kDepth);
-  [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
-    [[unroll]] for (int gate = 0; gate < 3; ++gate) lay_out(gate, i, gate);
-    subgroupBarrier();
-    const int first_row = row0 + subgroup_row() + i * kM, first_state = state0 + subgroup_column() / 3;
-    [[dont_unroll]] for (int e = int(gl_SubgroupInvocationID); e < kM * kN; e += kSubgroupThreads) {
-      const int b = first_row + e / kN, s = first_state + e % kN;
-      if (b < shape.batch && s < shape.state) update_cell(b, s, ACC[3](laid_out(e / kN, e % kN), laid_out(e / kN, kN + e % kN), laid_out(e / kN, 2 * kN + e % kN)));
-    }
-    subgroupBarrier();
-  }
+  multiply(turn + (features + kDepth - 1) / kDepth);
+  update_cells();
 }

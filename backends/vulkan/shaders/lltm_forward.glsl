@@ -1,5 +1,4 @@
-// lltm_forward.glsl -- the tensors of lltm, and the update of a cell from its gates before activation. Included after
-// gemm_elements.glsl.
+// lltm_forward.glsl -- the tensors of lltm, and the update of a cell from its gates before activation. Included after gemm_elements.glsl.
 #include "lltm_cell.glsl"
 
 struct Strides {
@@ -19,6 +18,15 @@ uint64_t at(uint64_t base, Strides strides, int64_t row, int64_t column, int siz
   return base + uint64_t((row * strides.row + column * strides.column) * size);
 }
 
+struct Cell {
+  ACC h, cell;
+};
+// z: the gates before activation.
+Cell updated(ACC z[3], ACC old_cell) {
+  const ACC cell = old_cell + elu(z[2]) * sigmoid_gate(z[0]);
+  return Cell(tanh_gate(cell) * sigmoid_gate(z[1]), cell);
+}
+
 // z: the sums without bias.
 void update_cell(int64_t b, int64_t s, ACC z[3]) {
   Shape shape = p.shape;
@@ -26,9 +34,7 @@ void update_cell(int64_t b, int64_t s, ACC z[3]) {
     z[gate] += load(at(p.bias, shape.bias, 0, gate * shape.state + s, kSize));
     if (p.gates != 0) store_acc(at(p.gates, shape.gates, b, gate * shape.state + s, kAccSize), z[gate]);
   }
-  ACC open[2];
-  [[dont_unroll]] for (int gate = 0; gate < 2; ++gate) open[gate] = sigmoid_real(z[gate]);
-  const ACC cell = load(at(p.old_cell, shape.old_cell, b, s, kSize)) + elu(z[2]) * open[0];
-  store(at(p.new_cell, shape.new_cell, b, s, kSize), cell);
-  store(at(p.new_h, shape.new_h, b, s, kSize), tanh_real(cell) * open[1]);
+  const Cell now = updated(z, load(at(p.old_cell, shape.old_cell, b, s, kSize)));
+  store(at(p.new_cell, shape.new_cell, b, s, kSize), now.cell);
+  store(at(p.new_h, shape.new_h, b, s, kSize), now.h);
 }
