@@ -1,5 +1,5 @@
 # NARROWS_FETCH: libraries that the machine lacks are downloaded, from the pinned tags below, and built in. Off by default: the
-# usual way is a package (./run installs Debian's and Ubuntu's). What is installed is always taken first. SLEEF is not among them.
+# usual way is a package (./run installs Debian's and Ubuntu's). `pip install .` turns it on. What is installed is always taken first.
 option(NARROWS_FETCH "Download the libraries that are not installed" OFF)
 if(NOT NARROWS_FETCH)
   return()
@@ -39,6 +39,15 @@ if(NOT installed_hwy_FOUND)
   set(HWY_ENABLE_CONTRIB OFF)
   set(HWY_ENABLE_INSTALL OFF)
   narrows_fetch(highway google/highway 1.2.0)
+endif()
+
+find_library(SLEEF_LIBRARY sleef)
+if(NOT SLEEF_LIBRARY)
+  foreach(part IN ITEMS TESTS DFT QUAD GNUABI_LIBS SCALAR_LIB SHARED_LIBS)
+    set(SLEEF_BUILD_${part} OFF)
+  endforeach()
+  set(SLEEF_ENABLE_TESTER OFF)
+  narrows_fetch(sleef shibatch/sleef 3.9.0)
 endif()
 
 # These are asked for by find_package(), which finds what was fetched.

@@ -194,7 +194,7 @@ run: ${#} missing; $reason. The packages' names are those of Debian and Ubuntu; 
   apt-get install --no-install-recommends $*
 
 $(case " $* " in *" catch2 "*) printf 'On Debian 12 catch2 3 is in bookworm-backports. ' ;; esac)Libraries in a prefix of your own: set CMAKE_PREFIX_PATH.
-With access to GitHub, cmake downloads the libraries that are missing, all but SLEEF: cmake --preset cpu -DNARROWS_FETCH=ON
+With access to GitHub, cmake downloads the libraries that are missing: cmake --preset cpu -DNARROWS_FETCH=ON
 TEXT
   exit 3
 }

@@ -14,6 +14,11 @@ import present
 X = np.ones(4, "float32")
 
 
+class Plain:
+    def __dlpack__(self, **keywords):
+        return X.__dlpack__()
+
+
 @pytest.mark.parametrize(
     "call, error, words",
     [
@@ -66,8 +71,9 @@ X = np.ones(4, "float32")
         (lambda: narrows.op("conv1d", strides=2), TypeError, "no parameter 'strides'"),
         (lambda: narrows.op("nope"), ValueError, "unknown op 'nope'"),
         (lambda: narrows.op("no.such.thing"), ValueError, "no.such.thing"),
-        (lambda: narrows.op(7), TypeError, ""),
+        (lambda: narrows.op(7), TypeError, "name is 7; expected a string"),
         (lambda: narrows.astype(X, "float8"), ValueError, "out_dtype"),
+        (lambda: narrows.empty((2**70,)), ValueError, "less than 2\\^63"),
         (lambda: narrows.empty((2, -1)), ValueError, "expected extents of 0 or more"),
         (lambda: narrows.empty((1,) * 17), ValueError, "17 dimensions"),
         (lambda: narrows.empty(3, "complex64"), ValueError, "complex64"),
@@ -78,7 +84,25 @@ X = np.ones(4, "float32")
         (lambda: narrows.load(__file__), (ValueError, NotImplementedError), ""),
         (lambda: narrows.add(X, X, backend="none"), (ValueError, NotImplementedError, RuntimeError), "none"),
         (lambda: narrows.add(X, X, backend=3), TypeError, "backend is 3"),
-        (lambda: narrows.add(X, X, stream="main"), TypeError, ""),
+        (lambda: narrows.add(X, X, stream="main"), TypeError, "stream is 'main'"),
+        (lambda: narrows.add(X, 1, device=2.5), TypeError, "float"),
+        (
+            lambda: narrows.add(X, 1, device="cpu", out=np.ones((2, 4), "float32")),
+            ValueError,
+            r"out is float32, \(2, 4\); expected float32, \(4,\)",
+        ),
+        (lambda: narrows.add(X, 1, device="cpu", out="x"), ValueError, "out is str"),
+        (lambda: narrows.add(X, np.complex64(2 + 3j)), TypeError, "b: complex64 is a complex number"),
+        (lambda: narrows.add(X, Plain()), TypeError, "Plain is no array: it has __dlpack__, but no __dlpack_device__"),
+        (lambda: narrows.conv1d(X, X, stride="2"), TypeError, "stride = '2'; expected an integer"),
+        (lambda: narrows.conv1d(X, X, stride=(1, 2)), TypeError, r"stride = \(1, 2\)"),
+        (lambda: narrows.conv1d(X, X, dilation=0), ValueError, "dilation = 0; expected 1 or more"),
+        (lambda: narrows.conv1d(X, X, padding=1.5), TypeError, "padding = 1.5; expected a number"),
+        (lambda: narrows.conv1d(X, X, padding=(1, 2, 3)), TypeError, r"padding = \(1, 2, 3\)"),
+        (lambda: narrows.conv1d(X, [1, 2], padding="same"), TypeError, "w is list"),
+        (lambda: narrows.conv1d(X, X[0].reshape(()), padding="same"), TypeError, "expected an array of one dimension"),
+        (lambda: narrows.from_dlpack(X).__dlpack__(max_version="1.0"), TypeError, "max_version is '1.0'"),
+        (lambda: narrows.from_dlpack(X).__dlpack__(dl_device=1), TypeError, "dl_device is 1"),
     ],
 )
 def test_wrong_calls(call, error, words):
@@ -170,6 +194,13 @@ def test_producers_that_lie(producer, error):
         narrows.add(producer(), 1)
     with pytest.raises(error):
         narrows.add(X, producer())
+    with pytest.raises((error, BufferError) if isinstance(error, type) else (*error, BufferError)):  # of a device that nobody has
+        memoryview(narrows.from_dlpack(producer())).tolist()
+
+
+def test_integers_of_any_kind():
+    assert narrows.conv1d(X, X, padding=np.int64(2), stride=np.int8(2)).shape == (3,)
+    assert narrows.empty(np.int64(3)).shape == narrows.empty([np.int8(3)]).shape == (3,)
 
 
 def test_a_used_capsule_is_refused():

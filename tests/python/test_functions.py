@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
 import math
 import pathlib
 
@@ -138,6 +139,19 @@ def test_signatures_and_names():
     assert set(narrows.__all__) <= set(dir(narrows))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = narrows.nothing
+
+
+def test_an_ops_signature_and_docstring_are_its_declaration():
+    found = inspect.signature(narrows.ops.conv1d).parameters
+    assert list(found)[:6] == ["x", "w", "bias", "stride", "dilation", "groups"]
+    assert found["w"].default is inspect.Parameter.empty and found["bias"].default is None and found["stride"].default == 1
+    assert inspect.signature(narrows.op("conv1d", stride=2)).parameters["stride"].default == 2
+    backward = list(inspect.signature(narrows.ops.lltm_backward).parameters)
+    assert backward[:3] == ["grad_h", "grad_cell", "input"]
+    text = narrows.ops.conv1d.__doc__
+    for words in ("bias (may be absent)", "padding_mode: one of 'zeros'; 'zeros' unless given", "conv1d_backward", "N,C,L"):
+        assert words in text
+    assert json.loads(json.dumps(narrows.info()))["abi"] == 1
 
 
 def test_every_function_of_the_op_has_a_name():

@@ -121,6 +121,24 @@ def test_what_was_saved_may_not_change():
         y.sum().backward()
 
 
+@pytest.mark.parametrize("op", ["add", "lltm"])
+def test_an_output_counts_as_written_to(op):
+    x, given = torch.ones(2, 4, requires_grad=True), torch.zeros(2, 4)
+    y = x * given
+    if op == "add":
+        narrows.add(torch.ones(2, 4), 1, out=given)
+    else:
+        narrows.lltm(*cells(), out=(given, torch.zeros(2, 4)))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(y.sum(), x)
+    with torch.inference_mode():
+        given = torch.zeros(3)
+        narrows.add(torch.ones(3), 1, out=given)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        narrows.add(torch.ones(3), 2, out=given)
+    assert given.tolist() == [2, 2, 2]
+
+
 # ---- the gate: every case in which a call must not bypass the dispatcher ----
 
 
@@ -171,6 +189,16 @@ def test_lazily_negated_and_conjugated_views():
     torch.testing.assert_close(dense, torch.full((3, 2), 2.0))
     with pytest.raises(ValueError, match="complex64"):
         narrows.add(z.conj(), z)
+    with pytest.raises(BufferError, match="resolve_neg"):
+        narrows.from_dlpack(dense.neg() if not dense.is_neg() else torch._neg_view(torch.ones(2)))
+
+
+@pytest.mark.parametrize("exp", [narrows.exp, lambda x: torch.ops.narrows.elementwise(x, function="exp")])
+def test_gradients_that_are_lazily_negated(exp):
+    x = double(3)
+    z = torch.complex(torch.zeros(3, dtype=torch.float64), exp(x)).conj() * torch.tensor(1 + 1j)
+    torch.testing.assert_close(torch.autograd.grad(z.real.sum(), x)[0], x.exp())
+    torch.testing.assert_close(torch.autograd.grad(exp(x), x, torch._neg_view(torch.ones_like(x)))[0], -x.exp())
 
 
 def test_parameters_and_no_grad():
@@ -219,6 +247,13 @@ def test_fake_and_meta_tensors():
     assert narrows.equal(torch.ones(3, device="meta"), torch.ones(3, device="meta")).dtype == torch.bool
     with pytest.raises((ValueError, RuntimeError), match="do not broadcast"):
         narrows.add(torch.ones(3, device="meta"), torch.ones(4, device="meta"))
+    for real in (torch.ones(3), np.ones(3, "float32")):
+        with pytest.raises(ValueError, match="b is on meta; expected .*, where a is"):
+            narrows.add(real, torch.ones(3, device="meta"))
+    with FakeTensorMode():
+        fake = torch.ones(4)
+    with pytest.raises(ValueError, match="data NULL"):
+        narrows.from_dlpack(fake)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "nested", "quantised", "mkldnn"])
@@ -298,6 +333,10 @@ def test_modes_see_the_call():
     with Mode():
         narrows.add(torch.ones(3), 1)
     assert any("narrows.elementwise" in f for f in Mode.seen)
+    y = narrows.exp(torch.ones(3, requires_grad=True)).sum()
+    with Mode():
+        y.backward()
+    assert any("narrows.elementwise_backward" in f for f in Mode.seen)
 
 
 # ---- outputs ----
@@ -316,6 +355,22 @@ def test_out():
     assert narrows.add(z.conj().imag, 0, out=given) is given and given[0] == -1
     with pytest.raises(ValueError, match=r"expected torch\.float32"):
         narrows.add(z.conj().imag, 0, out=torch.empty(3))
+    with pytest.raises(TypeError, match="b: str is no array"):
+        narrows.add(torch.ones(3, requires_grad=True), "a")
+
+
+def test_out_beside_inputs_of_numpy():
+    with torch.device("cpu"):
+        x, dense, given = np.ones(3, "float32"), torch._neg_view(torch.zeros(3)), torch.zeros(3)
+        y = torch.ones(3, requires_grad=True) * given
+        narrows.add(x, 1, out=given)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+        assert narrows.add(x, 1, out=dense) is dense and dense.tolist() == [2, 2, 2]
+        with pytest.raises(ValueError, match="has no gradient"):
+            narrows.add(x, 1, out=torch.zeros(3, requires_grad=True))
+        with pytest.raises(NotImplementedError, match="sparse"):
+            narrows.add(x, 1, out=torch.zeros(3).to_sparse())
 
 
 def test_outputs_are_torchs_own():

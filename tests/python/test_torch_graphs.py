@@ -24,6 +24,11 @@ def steps(x, w):
     return narrows.add(narrows.conv1d(x, w, padding=1), 1) * 2
 
 
+def test_a_cast_is_compiled():
+    compiled = torch.compile(lambda x: narrows.astype(x, "float16") * 2, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2, dtype=torch.float16))
+
+
 @pytest.mark.parametrize("dynamic", ["marked", "automatic"])
 def test_one_graph_for_every_length(dynamic):
     from torch._dynamo.testing import CompileCounterWithBackend

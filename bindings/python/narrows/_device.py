@@ -1,5 +1,7 @@
 """Devices, streams, and tensors in memory of our own."""
 
+import operator
+
 from narrows import _narrows
 
 _TYPES = {
@@ -42,11 +44,11 @@ class Device:
                     f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several"
                 )
             type, id = _TYPES[name], int(number) if colon else id
-        self.type, self.id = int(type), int(id or 0)
+        self.type, self.id = operator.index(type), operator.index(id or 0)
 
     @property
     def info(self):
-        """name, arch, uuid, total_memory. RuntimeError: the device is not there."""
+        """name, arch, uuid (32 hexadecimal digits; zeros: not known), total_memory in bytes. RuntimeError: the device is not there."""
         return _narrows.device_info(self.type, self.id)
 
     def __str__(self):
@@ -125,7 +127,7 @@ def empty(shape, dtype="float32", device="cpu", stream=None):
         narrows.Tensor(shape=(2, 3), dtype='float16', device='cpu')
     """
     device = Device(device)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))
     return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0, stream)
 
 
@@ -207,6 +209,14 @@ def _call(op, inputs, out, device):
     if out is None:
         return tuple(results) if isinstance(result, tuple) else results[0]
     for target, value in zip(out if isinstance(out, (tuple, list)) else (out,), results, strict=False):
-        if target is not None:
-            np.copyto(target, value, casting="no")
+        if target is None:
+            continue
+        found = (target.dtype, target.shape) if isinstance(target, np.ndarray) else (type(target).__name__,)
+        if found != (value.dtype, value.shape):
+            raise ValueError(
+                f"{op.op}: out is {', '.join(map(str, found))}; expected {value.dtype}, {value.shape}, an array of NumPy"
+            )
+        if not target.flags.writeable:
+            raise ValueError(f"{op.op}: out is read-only")
+        np.copyto(target, value)
     return out

@@ -1,8 +1,13 @@
 """The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
 
+import operator
 import sys
 
 from narrows import _narrows, _ops
+
+TYPE_CHECKING = False  # as in _ops.py
+if TYPE_CHECKING:
+    from typing import Any
 
 _DTYPES = {
     "F": "floating point",
@@ -237,23 +242,26 @@ def _op_of(name):
 
 
 def _padding(padding, w, dilation):
-    if isinstance(padding, int):
-        return padding, padding
+    both = _integer(padding)
+    if both is not None:
+        return both, both
     if isinstance(padding, str):
         fx = sys.modules.get("torch.fx")
         if fx is not None and isinstance(w, fx.Proxy):
             raise NotImplementedError(
                 f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown"
             )
+        if not getattr(w, "shape", None):
+            raise TypeError(f"conv1d: w is {type(w).__name__}; expected an array of one dimension or three")
         whole = dilation * (w.shape[-1] - 1)
         known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
         if padding not in known:
             raise ValueError(f"conv1d: padding = {padding!r}; expected a number, (left, right), {', '.join(map(repr, known))}")
         return known[padding]
-    if len(padding) == 1:
-        return padding[0], padding[0]
-    left, right = padding
-    return left, right
+    sides = [_integer(p) for p in padding] if isinstance(padding, (tuple, list)) else []
+    if not 1 <= len(sides) <= 2 or None in sides:
+        raise TypeError(f"conv1d: padding = {padding!r}; expected a number, (left, right), 'valid', 'same', 'causal'")
+    return sides[0], sides[-1]
 
 
 def _how(stream, backend, kernel, deterministic):
@@ -293,10 +301,8 @@ def conv1d(
         >>> narrows.conv1d(numpy.float32([1, 2, 3, 4]), numpy.float32([1, 0, -1]), padding="same")
         array([-2., -2., -2.,  3.], dtype=float32)
     """
-    stride, dilation = _one(stride), _one(dilation)
+    stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
     left, right = _padding(padding, w, dilation)
-    if min(stride, dilation, groups) < 1:
-        raise ValueError(f"conv1d: stride = {stride}, dilation = {dilation}, groups = {groups}; expected 1 or more")
     return _op_of("conv1d")(
         x,
         w,
@@ -312,9 +318,23 @@ def conv1d(
     )
 
 
-def _one(value):
+def _at_least_1(name, value):
     """torch writes a stride as a number or a tuple of one."""
-    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+    number = _integer(value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value)
+    if number is None:
+        raise TypeError(f"conv1d: {name} = {value!r}; expected an integer")
+    if number < 1:
+        raise ValueError(f"conv1d: {name} = {number}; expected 1 or more")
+    return number
+
+
+def _integer(value) -> "Any":
+    """An integer of any kind, symbolic ones as they are; None: it is none."""
+    if type(value) is int:
+        return value
+    if hasattr(value, "__index__"):
+        return value if type(value).__name__ == "SymInt" else operator.index(value)
+    return None
 
 
 def lltm(

@@ -41,6 +41,40 @@ def op(name, **params):
     return kept
 
 
+def signature_of(op):
+    """The inspect.Signature that an op's declaration gives."""
+    import inspect
+
+    both, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    last = max((i for i, name in enumerate(op.inputs) if not name.endswith("?")), default=-1)
+    parameters = [
+        inspect.Parameter(name.rstrip("?"), both, default=None if i > last else inspect.Parameter.empty)
+        for i, name in enumerate(op.inputs)
+    ]
+    parameters += [inspect.Parameter(name, keyword, default=value) for name, value in op.params.items()]
+    parameters += [inspect.Parameter(name, keyword, default=None) for name in ("out", "device", "stream", "backend", "kernel")]
+    return inspect.Signature([*parameters, inspect.Parameter("deterministic", keyword, default=False)])
+
+
+def doc_of(op):
+    """The docstring that an op's declaration gives."""
+    named = lambda names: ", ".join(n[:-1] + " (may be absent)" if n.endswith("?") else n for n in names)  # noqa: E731
+    main = len(op.outputs) - op.num_aux
+    lines = [
+        f"The op {op.op}, as its declaration has it.",
+        "",
+        f"Inputs: {named(op.inputs)}.",
+        f"Outputs: {named(op.outputs[:main])}.",
+    ]
+    for name, kind, lanes, values, initial in op.fields:
+        kind = "one of " + ", ".join(map(repr, values)) if values is not None else kind if lanes == 1 else f"{lanes} of {kind}"
+        lines.append(f"{name}: {kind}; {initial!r} unless given.")
+    lines.append(f"Shapes: {op.shape_rule or 'the backend says them'}.")
+    lines.append(f"Gradients: {f'by {op.backward}' if op.backward else 'none'}.")
+    lines.append("``out``, ``device``, ``stream``, ``backend``, ``kernel`` and ``deterministic`` are those of :func:`narrows.op`.")
+    return "\n".join(lines)
+
+
 def listen(function):
     """Calls function(op) for every op, those made until now and those to come."""
     for made in [*_known.values(), *_named]:
@@ -68,6 +102,8 @@ def device_types(name):
 
 
 def _newest(name):
+    if not isinstance(name, str):
+        raise TypeError(f"an op's name is {name!r}; expected a string")
     if "." not in name or "/" in name:
         return name
     versions = [n for n in names() if n.rpartition("/")[0] == name]

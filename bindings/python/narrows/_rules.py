@@ -1,6 +1,6 @@
-"""Shape rules (docs/abi.md) over anything that calculates: ints, torch's SymInts, JAX's symbolic dimensions.
+"""Shape rules (docs/abi.md) over anything that calculates: ints, torch's SymInts.
 
-``narrows.torch`` and ``narrows.jax`` say by `Numbers` how a maximum is taken and how an equality is checked.
+``narrows.torch`` says by `Numbers` how a maximum is taken and how an equality is checked.
 """
 
 import ast

@@ -80,7 +80,7 @@ class _Registered:
     def fake(self, *inputs, **params):
         """Shapes and dtypes without memory."""
         op, wanted = self.bound(params)
-        device = next(x.device for x in inputs if x is not None)
+        device = self.one_device(inputs)
         specs = specs_of(op, inputs)
         mask = _mask(wanted, len(specs))
         outputs: list[Any] = []
@@ -92,6 +92,15 @@ class _Registered:
         if self.masked:
             return [y for y in outputs if y is not None]
         return tuple(outputs) if len(outputs) != 1 else outputs[0]
+
+    def one_device(self, inputs):
+        """That of the inputs: of real tensors core says so, of others nobody else."""
+        lead = next(i for i, x in enumerate(inputs) if x is not None)
+        for i, x in enumerate(inputs):
+            if x is not None and x.device != inputs[lead].device:
+                names = self.inputs[i].rstrip("?"), self.inputs[lead].rstrip("?")
+                raise ValueError(f"{self.op.op}: {names[0]} is on {x.device}; expected {inputs[lead].device}, where {names[1]} is")
+        return inputs[lead].device
 
     def vmap(self, info, in_dims, *inputs, **params):
         """One call where the declaration says that a leading axis is a batch, else one for each."""
@@ -383,19 +392,21 @@ def _dispatched_gradients(ctx, gradients, needed):
 
 
 def _run_backward(reg, op, *inputs, wanted):
-    """The backward op with the forward's params, straight."""
-    return _gradients(_with_params_of(reg.backward.op, op), inputs, wanted)
+    """The backward op with the forward's params: straight, unless gradients came that torch's dispatcher has to see."""
+    found = _gradients(_with_params_of(reg.backward.op, op), inputs, wanted, True)
+    return reg.backward.call(*inputs, **differing(op), wanted=wanted) if found is None else found
 
 
-def _gradients(op, inputs, wanted):
-    """The wanted outputs of a backward op. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
+def _gradients(op, inputs, wanted, plain=False):
+    """The wanted outputs of a backward op, or None: `plain`, but not all inputs are. Autograd makes gradients of any strides, which nobody
+    chose and not every kernel takes."""
     try:
-        outputs = op._run(inputs, wanted)
+        outputs = op._run(inputs, wanted, plain)
     except NotImplementedError:
         if all(x is None or x.is_contiguous() for x in inputs):
             raise
-        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted)
-    return [y for y in outputs if y is not None]
+        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, plain)
+    return None if outputs is None else [y for y in outputs if y is not None]
 
 
 @functools.lru_cache(4096)

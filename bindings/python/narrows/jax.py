@@ -206,6 +206,9 @@ def _run(op, inputs, donate=()):
     present = sum(1 << i for i, x in enumerate(inputs) if x is not None)
     main = len(op.outputs) - op.num_aux
     places = [i for i, x in enumerate(inputs) if x is not None]
+    for i in donate:
+        if i not in places:
+            raise ValueError(f"{op.op}: donate has {i!r}; expected indices of inputs that are given: {places}")
     donated = tuple(places.index(i) for i in donate)
     call = _Call(op, present, (1 << main) - 1)
     aliases = ((donated[0], 0),) if donated and op.flags & 1 else ()
@@ -213,18 +216,28 @@ def _run(op, inputs, donate=()):
     return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
 
 
-def _array(x):
-    """Other frameworks' arrays become JAX's."""
+def _array(op, i, x):
+    """The i-th input; other frameworks' arrays become JAX's."""
     if isinstance(x, jax.Array):
         return x
-    return jnp.asarray(x) if isinstance(x, np.ndarray) else jnp.from_dlpack(x)
+    if isinstance(x, np.ndarray):
+        return jnp.asarray(x)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{op.op}: {op.inputs[i].rstrip('?')}: {type(x).__name__} is no array: it has no __dlpack__")
+    return jnp.from_dlpack(x.resolve_neg() if hasattr(x, "resolve_neg") else x)
 
 
 def _prepared(op, inputs):
-    first = next(x for x in inputs if isinstance(x, jax.Array))
+    first = next((x for x in inputs if isinstance(x, jax.Array)), None)
+    if first is None:
+        raise TypeError(f"{op.op}: no input is an array of JAX")
     optional = [name.endswith("?") for name in op.inputs]
     inputs = [
-        x if x is None or (_operands.is_number(x) and optional[i]) else _number(x, first) if _operands.is_number(x) else _array(x)
+        x
+        if x is None or (_operands.is_number(x) and optional[i])
+        else _number(x, first)
+        if _operands.is_number(x)
+        else _array(op, i, x)
         for i, x in enumerate(inputs)
     ]
     if any(_operands.is_number(x) for x in inputs if x is not None):
@@ -236,7 +249,10 @@ def _prepared(op, inputs):
 def _number(x, like):
     if not jnp.issubdtype(like.dtype, jnp.floating) and isinstance(x, float):
         raise TypeError(f"the number {x!r} beside {like.dtype} operands; expected an integer")
-    return jnp.asarray(x, like.dtype)
+    try:
+        return jnp.asarray(x, like.dtype)
+    except OverflowError as error:
+        raise ValueError(f"the number {x!r} does not fit {like.dtype}: {error}") from None
 
 
 def _is_foreign(x):

@@ -18,7 +18,7 @@ from narrows._torch_ops import registered
 
 
 def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
-    """The inputs as tensors of torch, and the numbers that are operands as params."""
+    """The inputs, of which one at least is a tensor of torch, as such tensors, and the numbers that are operands as params."""
     first = next(x for x in inputs if isinstance(x, torch.Tensor))
     optional = [name.endswith("?") for name in op.inputs]
     tensors: list[Any] = []
@@ -26,6 +26,9 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
         if _is_number(x):
             x = x if optional[i] else _operands.as_array(x, first)
         elif x is not None and not isinstance(x, torch.Tensor):
+            if not hasattr(x, "__dlpack__"):
+                name = op.inputs[i].rstrip("?")
+                raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
             x = torch.from_dlpack(x)
         tensors.append(x)
     kind = first.device.type  # "meta" has no autocast
@@ -70,8 +73,10 @@ def _call(op, inputs, out, device):
     first = next((x for x in inputs if x is not None and not _is_number(x)), None)
     if out is None and not isinstance(first, torch.Tensor):
         return _as_first(first, _call(op, _tensors(op, inputs)[0], None, None))
-    inputs, numbers = _tensors(op, inputs)
-    needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+    numbers: dict[str, Any] = {}
+    if isinstance(first, torch.Tensor) or any(isinstance(x, torch.Tensor) for x in inputs):  # else `out` alone is one
+        inputs, numbers = _tensors(op, inputs)
+    needs_grad = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs)
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
@@ -144,10 +149,11 @@ def _into(op, inputs, out, needs_grad):
         if isinstance(o, torch.Tensor) and (o.layout != torch.strided or o.is_nested or o.is_quantized):
             kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
             raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
-    result: Any = _call(op, inputs, None, None)
+    result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
             continue
+        value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
         if not isinstance(target, torch.Tensor) or target.shape != value.shape or target.dtype != value.dtype:
             found = f"{target.dtype}, {tuple(target.shape)}" if isinstance(target, torch.Tensor) else type(target).__name__
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
@@ -176,6 +182,7 @@ def _teach_dynamo():
             _functions.public(name)
     _functions.public("conv1d")
     _functions.public("lltm")
+    torch.compiler.allow_in_graph(_functions.astype)  # which makes an op for each dtype
     _ops.listen(torch.compiler.allow_in_graph)
     _ops.fill()
 

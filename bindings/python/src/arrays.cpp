@@ -46,6 +46,7 @@ bool is_exactly(PyObject* object, const char* module, const char* name) {
 
 TypeRoute numpy_route(PyObject* object) {
   if (is_exactly(object, "numpy", "ndarray") || is_exactly(object, "numpy", "memmap")) return {Route::numpy, nullptr};
+  if (is_instance(object, "numpy", "complexfloating")) return {Route::refused, "a complex number; expected an array or a real one"};
   if (is_instance(object, "numpy", "generic")) return {Route::number, nullptr};
   if (is_instance(object, "numpy", "ndarray"))
     return {Route::refused, "a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)"};

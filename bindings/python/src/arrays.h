@@ -74,6 +74,10 @@ class Array {
 // `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 2 yes but one needs a gradient,
 // 0 no, -1 exception set. Fills in arrays[i] for each torch tensor where it may.
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
+// Whether its values are the negatives of those in memory; -1: exception set.
+int torch_is_negated(PyObject* object);
+// Tells torch's autograd that a tensor is about to be written to, so that nobody uses it as it was saved. False: exception set.
+bool torch_is_written(PyObject* object);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
 // One that torch_empty() just made.

@@ -108,6 +108,9 @@ bool find_stream(Call& c) {
   if (c.stream_object != nullptr) {
     const Ref handle(PyObject_HasAttrString(c.stream_object, "handle") ? PyObject_GetAttrString(c.stream_object, "handle")
                                                                        : Ref::borrow(c.stream_object).release());
+    if (handle && !PyLong_Check(handle.get()))
+      return PyErr_Format(PyExc_TypeError, "%s: stream is %R; expected a narrows.Stream or a native handle", c.declaration.op->name,
+                          c.stream_object) != nullptr;
     c.stream = handle ? PyLong_AsVoidPtr(handle.get()) : nullptr;
     c.stream_keeper = Ref::borrow(c.stream_object);
     return !PyErr_Occurred();
@@ -212,9 +215,8 @@ bool read_given_outputs(Call& c) {
   for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i) && c.objects[i] == nullptr) continue;
     if (!read_one(c, i)) return false;
-    if (!c.arrays[i].read_only) continue;
-    PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name);
-    return false;
+    if (c.arrays[i].read_only) return PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name) != nullptr;
+    if (c.routes[i] == Route::torch && !torch_is_written(c.objects[i])) return false;
   }
   return true;
 }
@@ -362,17 +364,24 @@ PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   return names ? dispatch(reinterpret_cast<Op*>(self), objects.data(), count, names.get()) : nullptr;
 }
 
-// op._run(inputs, wanted): below torch's dispatcher, where no gate is asked. Every output, None where bit j of wanted is not set.
+// op._run(inputs, wanted, plain=False): below torch's dispatcher. Every output, None where bit j of wanted is not set. Of `plain`
+// the gate is asked, and the result is None where it lets nothing through.
 PyObject* op_run(PyObject* self, PyObject* arguments) {
   PyObject* inputs = nullptr;
   unsigned long long wanted = 0;
-  if (!PyArg_ParseTuple(arguments, "O!K", &PyTuple_Type, &inputs, &wanted)) return nullptr;
+  int plain = 0;
+  if (!PyArg_ParseTuple(arguments, "O!K|p", &PyTuple_Type, &inputs, &wanted, &plain)) return nullptr;
   Call c(reinterpret_cast<Op*>(self));
   for (Py_ssize_t i = 0; i < PyTuple_Size(inputs); ++i)
     if (!add_input(c, static_cast<uint32_t>(i), PyTuple_GetItem(inputs, i))) return nullptr;
   if (!set_outputs(c)) return nullptr;
   find_routes(c);
   c.wanted = wanted & ~(uint64_t{1} << 63);
+  if (plain != 0) {
+    const int gate = has_route(c, Route::torch_other) ? 0 : torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs, false);
+    if (gate <= 0) return gate < 0 ? nullptr : Ref::borrow(Py_None).release();
+    return run(c);
+  }
   for (uint32_t i = 0; i < c.num_inputs; ++i)
     if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i]))
       return nullptr;

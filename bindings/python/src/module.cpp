@@ -99,8 +99,9 @@ PyObject* device_info(PyObject*, PyObject* arguments) {
   status = nw_device(rt, device_of(type, id), &info, &error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return raise(status, error);
-  return Py_BuildValue("{sssssy#sK}", "name", info.name, "arch", info.arch, "uuid", reinterpret_cast<const char*>(info.uuid),
-                       static_cast<Py_ssize_t>(sizeof info.uuid), "total_memory", info.total_memory);
+  char uuid[2 * sizeof info.uuid + 1];
+  for (size_t i = 0; i < sizeof info.uuid; ++i) std::snprintf(uuid + 2 * i, 3, "%02x", info.uuid[i]);
+  return Py_BuildValue("{sssssssK}", "name", info.name, "arch", info.arch, "uuid", uuid, "total_memory", info.total_memory);
 }
 
 PyObject* load(PyObject*, PyObject* arguments) {
@@ -151,7 +152,9 @@ PyObject* empty(PyObject*, PyObject* arguments) {
   spec.ndim = static_cast<int32_t>(ndim);
   for (int32_t i = 0; i < spec.ndim; ++i) {
     spec.shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-    if (PyErr_Occurred()) return nullptr;
+    const bool fits = !PyErr_Occurred();
+    PyErr_Clear();
+    if (!fits) return PyErr_Format(PyExc_ValueError, "shape = %R; expected extents of less than 2^63", shape);
     if (spec.shape[i] < 0) return PyErr_Format(PyExc_ValueError, "shape = %R; expected extents of 0 or more", shape);
   }
   return new_tensor(spec, device_of(type, id), pointer(handle), stream_object);

@@ -215,7 +215,30 @@ PyObject* op_compare(PyObject* self, PyObject* other, int operation) {
   return PyBool_FromLong(equal == (operation == Py_EQ));
 }
 
+// __doc__ and __signature__: what was set, else made from the declaration when somebody asks.
+PyObject* described(PyObject* self, PyObject* Op::* kept, const char* function) {
+  Op* const op = as_op(self);
+  if (op->*kept == nullptr) {
+    const Ref describe(import_attribute("narrows._ops", function));
+    Ref made(describe ? PyObject_CallFunctionObjArgs(describe.get(), self, nullptr) : nullptr);
+    if (made && op->*kept == nullptr) op->*kept = made.release();
+  }
+  return op->*kept == nullptr ? nullptr : Ref::borrow(op->*kept).release();
+}
+int describe(PyObject* self, PyObject* Op::* kept, PyObject* value) {
+  PyObject* const old = as_op(self)->*kept;
+  as_op(self)->*kept = value == nullptr ? nullptr : Ref::borrow(value).release();
+  Py_XDECREF(old);
+  return 0;
+}
+PyObject* get_doc(PyObject* self, void*) { return described(self, &Op::doc, "doc_of"); }
+PyObject* get_signature(PyObject* self, void*) { return described(self, &Op::signature, "signature_of"); }
+int set_doc(PyObject* self, PyObject* value, void*) { return describe(self, &Op::doc, value); }
+int set_signature(PyObject* self, PyObject* value, void*) { return describe(self, &Op::signature, value); }
+
 PyGetSetDef getset[] = {
+    {"__doc__", get_doc, set_doc, nullptr, nullptr},
+    {"__signature__", get_signature, set_signature, nullptr, nullptr},
     {"op", get_op, nullptr, "The op's name: 'conv1d', 'vendor.name/1'.", nullptr},
     {"params", get_params, nullptr, "The value of every parameter, by name.", nullptr},
     {"fields", get_fields, nullptr, "(name, kind, lanes, names of values, initial) of every parameter.", nullptr},
@@ -233,8 +256,6 @@ PyGetSetDef getset[] = {
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
                          {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak_references), READONLY, nullptr},
                          {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
-                         {"__doc__", T_OBJECT, offsetof(Op, doc), 0, nullptr},
-                         {"__signature__", T_OBJECT, offsetof(Op, signature), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef methods[] = {

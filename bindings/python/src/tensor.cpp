@@ -119,11 +119,18 @@ bool order_export(const Tensor* t, PyObject* stream) {
   return status == NW_OK || raise(status, error) != nullptr;
 }
 
+// None leaves both as they are. False: exception set.
+bool is_pair(PyObject* object, const char* name, int* first, int* second) {
+  if (is_none(object)) return true;
+  if (PyTuple_Check(object) && PyTuple_Size(object) == 2) return PyArg_ParseTuple(object, "ii", first, second) != 0;
+  return PyErr_Format(PyExc_TypeError, "__dlpack__: %s is %R; expected None or two integers", name, object) != nullptr;
+}
+
 // What __dlpack__ exports: the tensor itself, or a copy where one is asked for, here or on the CPU. NULL: exception set.
 PyObject* export_source(PyObject* self, PyObject* device, PyObject* copy) {
   const DLDevice own = as_tensor(self)->dl.device;
   int type = own.device_type, id = own.device_id;
-  if (!is_none(device) && !PyArg_ParseTuple(device, "ii", &type, &id)) return nullptr;
+  if (!is_pair(device, "dl_device", &type, &id)) return nullptr;
   const int wanted = is_none(copy) ? -1 : PyObject_IsTrue(copy);
   if (wanted < 0 && PyErr_Occurred()) return nullptr;
   const bool moves = type != own.device_type || id != own.device_id;
@@ -142,7 +149,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords)
                                    &device, &copy))
     return nullptr;
   int major = 0, minor = 0;
-  if (!is_none(max_version) && !PyArg_ParseTuple(max_version, "ii", &major, &minor)) return nullptr;
+  if (!is_pair(max_version, "max_version", &major, &minor)) return nullptr;
   const Ref source(export_source(self, device, copy));
   if (!source) return nullptr;
   const Tensor* const t = as_tensor(source.get());
@@ -422,7 +429,31 @@ PyObject* new_tensor(const nw_spec& spec, DLDevice device, void* stream, PyObjec
   return object.release();
 }
 
+namespace {
+
+// What a call leaves to core. False: exception set.
+bool is_there(const DLTensor& t) {
+  int64_t bytes = (int64_t{t.dtype.bits} + 7) / 8;
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    if (t.shape[i] >= 0 && !__builtin_mul_overflow(bytes, t.shape[i], &bytes)) continue;
+    PyErr_Format(PyExc_ValueError,
+                 "__dlpack__ gave extent %lld in dimension %d; expected 0 or more, and less than 2^63 bytes in all",
+                 static_cast<long long>(t.shape[i]), static_cast<int>(i));
+    return false;
+  }
+  if (bytes == 0 || t.data != nullptr) return true;
+  PyErr_Format(PyExc_ValueError, "__dlpack__ gave data NULL; expected memory of %lld bytes", static_cast<long long>(bytes));
+  return false;
+}
+
+}  // namespace
+
 PyObject* borrow_dlpack(PyObject* object, void* stream) {
+  const Route route = route_of(object).route;
+  const int negated = route == Route::torch || route == Route::torch_other ? torch_is_negated(object) : 0;
+  if (negated < 0) return nullptr;
+  if (negated > 0)
+    return PyErr_Format(PyExc_BufferError, "the tensor's values are the negatives of those in memory; expected x.resolve_neg()");
   const Ref capsule(dlpack_capsule(object, stream));
   Tensor* const t = capsule ? new_object() : nullptr;
   if (t == nullptr) return nullptr;
@@ -433,8 +464,9 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
   if (*dtype_name(source->dtype) == '\0')
     return PyErr_Format(PyExc_NotImplementedError, "dtype of code %d, %d bits, %d lanes", source->dtype.code, source->dtype.bits,
                         source->dtype.lanes);
+  if (!is_there(checked.tensor)) return nullptr;
   own_layout(t, checked.tensor);
-  t->read_only |= route_of(object).route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
+  t->read_only |= route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
   t->stream = stream;
   return result.release();
 }
@@ -485,6 +517,11 @@ void release_managed(void* managed, bool versioned) {
 bool dlpack_device(PyObject* object, DLDevice* out) {
   *out = {kDLCPU, 0};
   const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  if (!device && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+    if (type) PyErr_Format(PyExc_TypeError, "%U is no array: it has __dlpack__, but no __dlpack_device__", type.get());
+  }
   const bool pair = device && PyTuple_Check(device.get()) && PyTuple_Size(device.get()) == 2;
   if (!pair) return static_cast<bool>(device);
   out->device_type = static_cast<DLDeviceType>(PyLong_AsLong(PyTuple_GetItem(device.get(), 0)));

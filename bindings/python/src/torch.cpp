@@ -7,6 +7,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <string>
 
 namespace narrows::python {
 namespace {
@@ -28,6 +29,7 @@ struct Torch {
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
   bool (*lazily_negated)(void* const* tensor) = nullptr;
+  void (*bump_version)(void* const* tensor) = nullptr;  // it throws where torch refuses that the tensor is written to
   std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -79,6 +81,8 @@ Torch* load() {
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
     t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
+    t->bump_version =
+        reinterpret_cast<void (*)(void* const*)>(dlsym(library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
@@ -220,6 +224,29 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
     if (!arrays[i].assign(x)) return -1;
   }
   return grad != 0 ? 2 : 1;
+}
+
+int torch_is_negated(PyObject* object) {
+  Torch* const t = torch();
+  return t == nullptr ? -1 : is_negated(*t, object);
+}
+
+bool torch_is_written(PyObject* object) {
+  Torch* const t = torch();
+  if (t == nullptr) return false;
+  void* const* const tensor = t->bump_version == nullptr ? nullptr : direct(*t, object);
+  if (tensor == nullptr) {
+    const Ref function(import_attribute("torch.autograd.graph", "increment_version"));
+    return static_cast<bool>(Ref(function ? PyObject_CallFunctionObjArgs(function.get(), object, nullptr) : nullptr));
+  }
+  try {
+    t->bump_version(tensor);
+    return true;
+  } catch (const std::exception& error) {  // a tensor of torch.inference_mode, outside it
+    const std::string words = error.what();
+    PyErr_SetString(PyExc_RuntimeError, words.substr(0, words.find('\n')).c_str());
+    return false;
+  }
 }
 
 bool read_torch(PyObject* object, Array* out) {
