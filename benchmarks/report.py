@@ -199,6 +199,16 @@ def tiers(results):
     )
 
 
+def misses(results):
+    """Every row that misses, by family and tier, with how far it is."""
+    lines = {}
+    for row, alone in missed(results):
+        what = verdict(row, alone).removeprefix("MISSED ").replace("ratio ", "")
+        lines.setdefault((row["family"], row["isa"]), []).append(f"{row['name']} {what}")
+    rows = [[f"{family}, {isa}", "; ".join(found)] for (family, isa), found in lines.items()]
+    return markdown_table([["", "what was reached of the goal"], *rows]).replace("| ---: |", "| --- |")
+
+
 def main_tier(results):
     isas = [row["isa"] for row in results["rows"]]
     return "native" if "native" in isas else isas[0]
@@ -223,6 +233,8 @@ def block(results, picture):
             parts += [f"### {family}, {threads} threads", grid(pairs) if all(row["line"] for row, _ in pairs) else listing(pairs)]
     if len({row["isa"] for row in results["rows"]}) > 1:
         parts += ["### Every instruction set", "Each beside the same tier of torch.", tiers(results)]
+    if missed(results):
+        parts += ["### Every miss", misses(results)]
     return "\n\n".join(parts)
 
 

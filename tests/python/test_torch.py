@@ -248,7 +248,7 @@ def test_fake_and_meta_tensors():
     with pytest.raises((ValueError, RuntimeError), match="do not broadcast"):
         narrows.add(torch.ones(3, device="meta"), torch.ones(4, device="meta"))
     for real in (torch.ones(3), np.ones(3, "float32")):
-        with pytest.raises(ValueError, match="b is on meta; expected .*, where a is"):
+        with pytest.raises(ValueError, match=r"b is on meta; expected .*, where a is"):
             narrows.add(real, torch.ones(3, device="meta"))
     with FakeTensorMode():
         fake = torch.ones(4)
