@@ -51,7 +51,7 @@ def test_functions(name):
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, torch.zeros_like(a) if b is None else b)
     if name not in ("sign", "floor", "ceil", "round", "trunc", "fmod", "remainder", "copysign"):
-        assert torch.autograd.gradcheck(getattr(narrows, name), inputs)
+        assert torch.autograd.gradcheck(getattr(narrows, name), inputs, check_batched_grad=True)
 
 
 @pytest.mark.parametrize("call", ["narrows", "torch.ops"])
@@ -62,13 +62,13 @@ def test_conv1d_gradients(call):
         "torch.ops": lambda x, w, b: torch.ops.narrows.conv1d(x, w, b, stride=2, pad_left=1, pad_right=1, groups=2),
     }[call]
     torch.testing.assert_close(ours(x, w, b), F.conv1d(x, w, b, stride=2, padding=1, groups=2))
-    assert torch.autograd.gradcheck(ours, (x, w, b))
+    assert torch.autograd.gradcheck(ours, (x, w, b), check_batched_grad=True)
     assert torch.autograd.gradcheck(lambda w: ours(x.detach(), w, b.detach()), (w,))
 
 
 def test_lltm_gradients():
     inputs = double(2, 3), double(12, 7), double(1, 12), double(2, 4), double(2, 4)
-    assert torch.autograd.gradcheck(narrows.lltm, inputs)
+    assert torch.autograd.gradcheck(narrows.lltm, inputs, check_batched_grad=True)
     assert torch.autograd.gradcheck(lambda *a: narrows.lltm(*a)[0], inputs)
 
 

@@ -333,7 +333,7 @@ class Eager(torch.autograd.Function):
     def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
         reg, needed = ctx.reg, ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
-            return None, None, *reg.gradients(ctx, gradients, needed, differing(ctx.op), reg.backward.call)
+            return None, None, *reg.gradients(ctx, gradients, needed, differing(ctx.op), functools.partial(_call_backward, reg))
         return None, None, *reg.gradients(ctx, gradients, needed, {}, functools.partial(_run_backward, reg, ctx.op))
 
 
@@ -388,13 +388,28 @@ def _without_wanted(params):
 
 def _dispatched_gradients(ctx, gradients, needed):
     reg = ctx.reg
-    return reg.gradients(ctx, gradients, needed, ctx.params, None if reg.backward is None else reg.backward.call)
+    return reg.gradients(ctx, gradients, needed, ctx.params, functools.partial(_call_backward, reg))
+
+
+def _call_backward(reg, *inputs, **params):
+    """The backward op by torch's dispatcher, which knows none of others' ops under torch's older vmap (is_grads_batched): there as under
+    the newer one."""
+    if not any(x is not None and torch._C._functorch.is_legacy_batchedtensor(x) for x in inputs):
+        return reg.backward.call(*inputs, **params)
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    batched = [x is not None and torch._C._functorch.is_legacy_batchedtensor(x) for x in inputs]
+    inputs = tuple(torch._remove_batch_dim(x, level, 0, 0) if b else x for x, b in zip(inputs, batched, strict=True))
+    size = inputs[batched.index(True)].shape[0]
+    rule = _batched if reg.backward.op.flags & 2 else _one_by_one
+    outputs, _ = rule(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
+    return [torch._add_batch_dim(y, 0, level) for y in outputs]
 
 
 def _run_backward(reg, op, *inputs, wanted):
     """The backward op with the forward's params: straight, unless gradients came that torch's dispatcher has to see."""
     found = _gradients(_with_params_of(reg.backward.op, op), inputs, wanted, True)
-    return reg.backward.call(*inputs, **differing(op), wanted=wanted) if found is None else found
+    return _call_backward(reg, *inputs, **differing(op), wanted=wanted) if found is None else found
 
 
 def _gradients(op, inputs, wanted, plain=False):
