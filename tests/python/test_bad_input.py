@@ -200,7 +200,9 @@ def test_producers_that_lie(producer, error):
 
 def test_integers_of_any_kind():
     assert narrows.conv1d(X, X, padding=np.int64(2), stride=np.int8(2)).shape == (3,)
-    assert narrows.empty(np.int64(3)).shape == narrows.empty([np.int8(3)]).shape == (3,)
+    assert narrows.conv1d(X, X, padding=np.array([2, 2])).shape == (5,)
+    assert narrows.empty(np.int64(3)).shape == narrows.empty([np.int8(3)]).shape == narrows.empty(range(3, 4)).shape == (3,)
+    assert narrows.empty(np.array([2, 3])).shape == (2, 3)
 
 
 def test_a_used_capsule_is_refused():

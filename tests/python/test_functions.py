@@ -146,6 +146,8 @@ def test_an_ops_signature_and_docstring_are_its_declaration():
     assert list(found)[:6] == ["x", "w", "bias", "stride", "dilation", "groups"]
     assert found["w"].default is inspect.Parameter.empty and found["bias"].default is None and found["stride"].default == 1
     assert inspect.signature(narrows.op("conv1d", stride=2)).parameters["stride"].default == 2
+    for name in narrows.ops:
+        assert inspect.signature(narrows.ops[name]).parameters and narrows.ops[name].__doc__
     backward = list(inspect.signature(narrows.ops.lltm_backward).parameters)
     assert backward[:3] == ["grad_h", "grad_cell", "input"]
     text = narrows.ops.conv1d.__doc__

@@ -131,6 +131,10 @@ def test_an_output_counts_as_written_to(op):
         narrows.lltm(*cells(), out=(given, torch.zeros(2, 4)))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(y.sum(), x)
+    version = given._version
+    with pytest.raises(ValueError, match="out (is|has)"):
+        narrows.add(torch.ones(3), 1, out=given)
+    assert given._version == version
     with torch.inference_mode():
         given = torch.zeros(3)
         narrows.add(torch.ones(3), 1, out=given)
@@ -357,6 +361,15 @@ def test_out():
         narrows.add(z.conj().imag, 0, out=torch.empty(3))
     with pytest.raises(TypeError, match="b: str is no array"):
         narrows.add(torch.ones(3, requires_grad=True), "a")
+
+
+def test_numbers_beside_inputs_of_numpy():
+    with torch.device("cpu"):
+        x = torch.ones(2, requires_grad=True)
+        for b in (x, torch._neg_view(-torch.ones(2))):
+            y = narrows.where(np.array([True, False]), b, 5.0)
+            assert torch.as_tensor(y).tolist() == [1, 5]
+        assert torch.as_tensor(narrows.clip(np.float32([-3, 3]), -x, 0.5)).tolist() == [-1, 0.5]
 
 
 def test_out_beside_inputs_of_numpy():

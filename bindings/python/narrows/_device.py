@@ -127,7 +127,10 @@ def empty(shape, dtype="float32", device="cpu", stream=None):
         narrows.Tensor(shape=(2, 3), dtype='float16', device='cpu')
     """
     device = Device(device)
-    shape = tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))
+    try:
+        shape = (operator.index(shape),)
+    except TypeError:
+        shape = tuple(map(operator.index, shape))
     return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0, stream)
 
 

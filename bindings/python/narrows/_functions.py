@@ -258,7 +258,7 @@ def _padding(padding, w, dilation):
         if padding not in known:
             raise ValueError(f"conv1d: padding = {padding!r}; expected a number, (left, right), {', '.join(map(repr, known))}")
         return known[padding]
-    sides = [_integer(p) for p in padding] if isinstance(padding, (tuple, list)) else []
+    sides = [_integer(p) for p in padding] if hasattr(padding, "__len__") else []
     if not 1 <= len(sides) <= 2 or None in sides:
         raise TypeError(f"conv1d: padding = {padding!r}; expected a number, (left, right), 'valid', 'same', 'causal'")
     return sides[0], sides[-1]
@@ -332,9 +332,12 @@ def _integer(value) -> "Any":
     """An integer of any kind, symbolic ones as they are; None: it is none."""
     if type(value) is int:
         return value
-    if hasattr(value, "__index__"):
-        return value if type(value).__name__ == "SymInt" else operator.index(value)
-    return None
+    if type(value).__name__ == "SymInt":
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def lltm(

@@ -37,7 +37,9 @@ def as_array(number, like) -> Any:
         if type(like).__module__ == "numpy":
             return numpy.asarray(number, dtype=like.dtype)
         return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
-    except (OverflowError, RuntimeError) as error:  # torch's
+    except (OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "overflow" not in str(error):  # torch's
+            raise
         raise ValueError(f"the number {number!r} does not fit {dtype}: {error}") from None
 
 

@@ -11,6 +11,7 @@ import torch
 from narrows import _ops, _rules
 
 _library = torch.library.Library("narrows", "FRAGMENT")
+_private: Any = torch  # for what no type checker finds there
 
 
 # ---- registration ----
@@ -393,34 +394,63 @@ def _dispatched_gradients(ctx, gradients, needed):
 
 def _call_backward(reg, *inputs, **params):
     """The backward op by torch's dispatcher, which knows none of others' ops under torch's older vmap (is_grads_batched): there as under
-    the newer one."""
-    if not any(x is not None and torch._C._functorch.is_legacy_batchedtensor(x) for x in inputs):
+    the newer one, if it is the only one."""
+    if torch.compiler.is_compiling() or not any(map(_is_batched, inputs)):
         return reg.backward.call(*inputs, **params)
-    level = torch._C._vmapmode_increment_nesting() - 1
-    torch._C._vmapmode_decrement_nesting()
-    batched = [x is not None and torch._C._functorch.is_legacy_batchedtensor(x) for x in inputs]
-    inputs = tuple(torch._remove_batch_dim(x, level, 0, 0) if b else x for x, b in zip(inputs, batched, strict=True))
+    batched = tuple(map(_is_batched, inputs))
+    first = inputs[batched.index(True)]
+    level = next((n for n in range(1, 65) if not _is_batched(_private._remove_batch_dim(first, n, 1, 0))), None)
+    if level is None:
+        return reg.backward.call(*inputs, **params)
+    inputs = tuple(_private._remove_batch_dim(x, level, 1, 0) if b else x for x, b in zip(inputs, batched, strict=True))
     size = inputs[batched.index(True)].shape[0]
     rule = _batched if reg.backward.op.flags & 2 else _one_by_one
     outputs, _ = rule(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
-    return [torch._add_batch_dim(y, 0, level) for y in outputs]
+    return [_private._add_batch_dim(y, 0, level) for y in outputs]
+
+
+def _is_batched(x):
+    return x is not None and _private._C._functorch.is_legacy_batchedtensor(x)
+
+
+def plain(inputs):
+    """Whether torch's dispatcher may be left out, as the C gate says it where torch has the exchange API."""
+    if torch._C._len_torch_dispatch_stack() or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return all(
+        x is None
+        or (
+            (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
+            and not x.is_neg()
+            and not x.is_nested
+            and not x.is_quantized
+        )
+        for x in inputs
+    )
+
+
+_HAS_GATE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
 def _run_backward(reg, op, *inputs, wanted):
     """The backward op with the forward's params: straight, unless gradients came that torch's dispatcher has to see."""
-    found = _gradients(_with_params_of(reg.backward.op, op), inputs, wanted, True)
+    found = None
+    if _HAS_GATE or plain(inputs):
+        found = _gradients(_with_params_of(reg.backward.op, op), inputs, wanted, _HAS_GATE)
     return _call_backward(reg, *inputs, **differing(op), wanted=wanted) if found is None else found
 
 
-def _gradients(op, inputs, wanted, plain=False):
-    """The wanted outputs of a backward op, or None: `plain`, but not all inputs are. Autograd makes gradients of any strides, which nobody
+def _gradients(op, inputs, wanted, gated=False):
+    """The wanted outputs of a backward op, or None: the gate lets nothing through. Autograd makes gradients of any strides, which nobody
     chose and not every kernel takes."""
     try:
-        outputs = op._run(inputs, wanted, plain)
+        outputs = op._run(inputs, wanted, gated)
     except NotImplementedError:
         if all(x is None or x.is_contiguous() for x in inputs):
             raise
-        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, plain)
+        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, gated)
     return None if outputs is None else [y for y in outputs if y is not None]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from narrows import _functions, _narrows, _operands, _ops, _torch_ops, _when
+from narrows import _device, _functions, _narrows, _operands, _ops, _torch_ops, _when
 from narrows._torch_ops import registered
 
 # ---- calls that the gate did not let through ----
@@ -72,7 +72,8 @@ def _call(op, inputs, out, device):
         return _traced(op, inputs, out)
     first = next((x for x in inputs if x is not None and not _is_number(x)), None)
     if out is None and not isinstance(first, torch.Tensor):
-        return _as_first(first, _call(op, _tensors(op, inputs)[0], None, None))
+        tensors, given = _tensors(op, inputs)
+        return _as_first(first, _call(op.bind(**given) if given else op, tensors, None, None))
     numbers: dict[str, Any] = {}
     if isinstance(first, torch.Tensor) or any(isinstance(x, torch.Tensor) for x in inputs):  # else `out` alone is one
         inputs, numbers = _tensors(op, inputs)
@@ -80,7 +81,7 @@ def _call(op, inputs, out, device):
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
-    if reg.backward is not None and needs_grad and _plain(inputs):
+    if reg.backward is not None and needs_grad and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
         outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers})
@@ -123,29 +124,14 @@ def _one(op):
     return op
 
 
-def _plain(inputs):
-    if torch._C._len_torch_dispatch_stack() or torch.autograd.forward_ad._current_level >= 0:
-        return False
-    if torch._C._are_functorch_transforms_active():
-        return False
-    return all(
-        x is None
-        or (
-            (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
-            and not x.is_neg()
-            and not x.is_nested
-            and not x.is_quantized
-        )
-        for x in inputs
-    )
-
-
 def _into(op, inputs, out, needs_grad):
     """out= where the dispatcher sees the call: computed, then copied."""
     outs: Any = out if isinstance(out, (tuple, list)) else (out,)
     if needs_grad or any(o is not None and o.requires_grad and torch.is_grad_enabled() for o in outs):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
     for o in outs:
+        if isinstance(o, torch.Tensor) and o.is_inference() and not torch.is_inference_mode_enabled():
+            raise RuntimeError(f"{op.op}: out is an inference tensor outside torch.inference_mode(); expected another")
         if isinstance(o, torch.Tensor) and (o.layout != torch.strided or o.is_nested or o.is_quantized):
             kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
             raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
@@ -153,7 +139,7 @@ def _into(op, inputs, out, needs_grad):
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
             continue
-        value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
+        value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(_device.from_dlpack(value))
         if not isinstance(target, torch.Tensor) or target.shape != value.shape or target.dtype != value.dtype:
             found = f"{target.dtype}, {tuple(target.shape)}" if isinstance(target, torch.Tensor) else type(target).__name__
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")

@@ -76,8 +76,10 @@ class Array {
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
 // Whether its values are the negatives of those in memory; -1: exception set.
 int torch_is_negated(PyObject* object);
-// Tells torch's autograd that a tensor is about to be written to, so that nobody uses it as it was saved. False: exception set.
-bool torch_is_written(PyObject* object);
+// A tensor of torch as an output: whether torch lets it be written to; and that it was, so that autograd does not use it as it was
+// saved. False: exception set.
+bool torch_may_be_written(PyObject* object);
+bool torch_was_written(PyObject* object);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
 // One that torch_empty() just made.

@@ -216,8 +216,14 @@ bool read_given_outputs(Call& c) {
     if (!c.is_array(i) && c.objects[i] == nullptr) continue;
     if (!read_one(c, i)) return false;
     if (c.arrays[i].read_only) return PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name) != nullptr;
-    if (c.routes[i] == Route::torch && !torch_is_written(c.objects[i])) return false;
+    if (c.routes[i] == Route::torch && !torch_may_be_written(c.objects[i])) return false;
   }
+  return true;
+}
+
+bool mark_given_outputs(Call& c) {
+  for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i)
+    if (c.objects[i] != nullptr && c.routes[i] == Route::torch && !torch_was_written(c.objects[i])) return false;
   return true;
 }
 
@@ -325,6 +331,7 @@ PyObject* run(Call& c) {
   bool raised = false;
   int32_t status = launch(c, call, &error, &raised);
   if (raised) return nullptr;
+  if (status == NW_OK && c.out != nullptr && !mark_given_outputs(c)) return nullptr;
   if (status == NW_OK) status = finish(c, &error);
   return status == NW_OK ? result(c, out) : raise(status, error);
 }

@@ -215,19 +215,27 @@ PyObject* op_compare(PyObject* self, PyObject* other, int operation) {
   return PyBool_FromLong(equal == (operation == Py_EQ));
 }
 
+Mutex descriptions;
 // __doc__ and __signature__: what was set, else made from the declaration when somebody asks.
 PyObject* described(PyObject* self, PyObject* Op::* kept, const char* function) {
-  Op* const op = as_op(self);
-  if (op->*kept == nullptr) {
-    const Ref describe(import_attribute("narrows._ops", function));
-    Ref made(describe ? PyObject_CallFunctionObjArgs(describe.get(), self, nullptr) : nullptr);
-    if (made && op->*kept == nullptr) op->*kept = made.release();
+  PyObject*& place = as_op(self)->*kept;
+  {
+    const Guard guard(descriptions);
+    if (place != nullptr) return Ref::borrow(place).release();
   }
-  return op->*kept == nullptr ? nullptr : Ref::borrow(op->*kept).release();
+  const Ref make(import_attribute("narrows._ops", function));
+  Ref made(make ? PyObject_CallFunctionObjArgs(make.get(), self, nullptr) : nullptr);
+  if (!made) return nullptr;
+  const Guard guard(descriptions);
+  if (place == nullptr) place = made.release();  // else another thread was faster
+  return Ref::borrow(place).release();
 }
 int describe(PyObject* self, PyObject* Op::* kept, PyObject* value) {
-  PyObject* const old = as_op(self)->*kept;
-  as_op(self)->*kept = value == nullptr ? nullptr : Ref::borrow(value).release();
+  PyObject* old = value == nullptr ? nullptr : Ref::borrow(value).release();
+  {
+    const Guard guard(descriptions);
+    std::swap(as_op(self)->*kept, old);
+  }
   Py_XDECREF(old);
   return 0;
 }

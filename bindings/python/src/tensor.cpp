@@ -516,12 +516,12 @@ void release_managed(void* managed, bool versioned) {
 
 bool dlpack_device(PyObject* object, DLDevice* out) {
   *out = {kDLCPU, 0};
-  const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
-  if (!device && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Clear();
+  if (!PyObject_HasAttrString(object, "__dlpack_device__")) {
     const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
     if (type) PyErr_Format(PyExc_TypeError, "%U is no array: it has __dlpack__, but no __dlpack_device__", type.get());
+    return false;
   }
+  const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
   const bool pair = device && PyTuple_Check(device.get()) && PyTuple_Size(device.get()) == 2;
   if (!pair) return static_cast<bool>(device);
   out->device_type = static_cast<DLDeviceType>(PyLong_AsLong(PyTuple_GetItem(device.get(), 0)));

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <string>
 
 namespace narrows::python {
 namespace {
@@ -29,7 +28,9 @@ struct Torch {
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
   bool (*lazily_negated)(void* const* tensor) = nullptr;
-  void (*bump_version)(void* const* tensor) = nullptr;  // it throws where torch refuses that the tensor is written to
+  void (*bump_version)(void* const* tensor) = nullptr;
+  bool (*is_inference)(void* const* tensor) = nullptr;
+  bool (*inference_mode)() = nullptr;
   std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
 };
@@ -81,11 +82,13 @@ Torch* load() {
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
     t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
+    t->is_inference = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native12is_inferenceERKNS_6TensorE"));
     t->bump_version =
         reinterpret_cast<void (*)(void* const*)>(dlsym(library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
+    t->inference_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN3c1013InferenceMode10is_enabledEv"));
     t->impl_requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(library, "_ZNK3c1010TensorImpl13requires_gradEv"));
   }
   t->api = exchange_api(t->tensor);
@@ -228,10 +231,31 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
 
 int torch_is_negated(PyObject* object) {
   Torch* const t = torch();
-  return t == nullptr ? -1 : is_negated(*t, object);
+  if (t == nullptr) return -1;
+  if (torch_route(Py_TYPE(object)) == Route::torch) return is_negated(*t, object);
+  const Ref negative(PyObject_HasAttrString(object, "is_neg") ? PyObject_CallMethod(object, "is_neg", nullptr) : nullptr);
+  return PyErr_Occurred() ? -1 : negative.get() == Py_True;
 }
 
-bool torch_is_written(PyObject* object) {
+bool torch_may_be_written(PyObject* object) {
+  Torch* const t = torch();
+  if (t == nullptr) return false;
+  void* const* const tensor = t->is_inference == nullptr || t->inference_mode == nullptr ? nullptr : direct(*t, object);
+  bool refused = false;
+  if (tensor != nullptr) {
+    refused = t->is_inference(tensor) && !t->inference_mode();
+  } else {
+    const Ref inference(PyObject_CallMethod(object, "is_inference", nullptr));
+    const Ref mode(import_attribute("torch", "is_inference_mode_enabled"));
+    const Ref enabled(mode ? PyObject_CallNoArgs(mode.get()) : nullptr);
+    if (!inference || !enabled) return false;
+    refused = inference.get() == Py_True && enabled.get() != Py_True;
+  }
+  if (refused) PyErr_SetString(PyExc_RuntimeError, "out is an inference tensor outside torch.inference_mode(); expected another");
+  return !refused;
+}
+
+bool torch_was_written(PyObject* object) {
   Torch* const t = torch();
   if (t == nullptr) return false;
   void* const* const tensor = t->bump_version == nullptr ? nullptr : direct(*t, object);
@@ -242,9 +266,8 @@ bool torch_is_written(PyObject* object) {
   try {
     t->bump_version(tensor);
     return true;
-  } catch (const std::exception& error) {  // a tensor of torch.inference_mode, outside it
-    const std::string words = error.what();
-    PyErr_SetString(PyExc_RuntimeError, words.substr(0, words.find('\n')).c_str());
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
     return false;
   }
 }
