@@ -426,6 +426,7 @@ def plain(inputs):
             and not x.is_neg()
             and not x.is_nested
             and not x.is_quantized
+            and not _is_batched(x)
         )
         for x in inputs
     )
