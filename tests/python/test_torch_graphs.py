@@ -24,6 +24,13 @@ def steps(x, w):
     return narrows.add(narrows.conv1d(x, w, padding=1), 1) * 2
 
 
+def test_a_padding_may_be_made_of_sizes():
+    compiled = torch.compile(lambda x, w: narrows.conv1d(x, w, padding=x.shape[-1] // 4), backend="aot_eager", fullgraph=True)
+    for length in (16, 20, 24, 28):
+        x, w = torch.randn(1, 1, length), torch.randn(1, 1, 3)
+        torch.testing.assert_close(compiled(x, w), narrows.conv1d(x, w, padding=length // 4))
+
+
 def test_a_cast_is_compiled():
     compiled = torch.compile(lambda x: narrows.astype(x, "float16") * 2, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2, dtype=torch.float16))

@@ -15,7 +15,7 @@ constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kDotsModules = N
 constexpr GemmTile kLarge = {16, 16, 2, 3, 16}, kLargeF64 = {8, 16, 2, 3, 8}, kSmall = {8, 8, 1, 3, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
 // Likewise 3 matrices across. kShallow is as large as kLarge, of half as many subgroups and for stages of half the depth, where
-// shared memory has no room for more; it takes 1.4 times as long on an H200.
+// shared memory has no room for more; on an H200 it took 1.4 times as long.
 constexpr MatrixTile kLargeMatrices = {4, 4, 2, 3}, kShallowMatrices = {2, 4, 4, 3}, kMiddleMatrices = {4, 2, 1, 3},
                      kSmallMatrices = {2, 2, 1, 3};
 constexpr int64_t kScalarThreads = 64;

@@ -242,9 +242,6 @@ def _op_of(name):
 
 
 def _padding(padding, w, dilation):
-    both = _integer(padding)
-    if both is not None:
-        return both, both
     if isinstance(padding, str):
         fx = sys.modules.get("torch.fx")
         if fx is not None and isinstance(w, fx.Proxy):
@@ -258,6 +255,10 @@ def _padding(padding, w, dilation):
         if padding not in known:
             raise ValueError(f"conv1d: padding = {padding!r}; expected a number, (left, right), {', '.join(map(repr, known))}")
         return known[padding]
+    if not isinstance(padding, (tuple, list)):
+        both = _integer(padding)
+        if both is not None:
+            return both, both
     sides = [_integer(p) for p in padding] if hasattr(padding, "__len__") else []
     if not 1 <= len(sides) <= 2 or None in sides:
         raise TypeError(f"conv1d: padding = {padding!r}; expected a number, (left, right), 'valid', 'same', 'causal'")
@@ -320,6 +321,8 @@ def conv1d(
 
 def _at_least_1(name, value):
     """torch writes a stride as a number or a tuple of one."""
+    if type(value) is int and value >= 1:
+        return value
     number = _integer(value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value)
     if number is None:
         raise TypeError(f"conv1d: {name} = {value!r}; expected an integer")
@@ -330,9 +333,7 @@ def _at_least_1(name, value):
 
 def _integer(value) -> "Any":
     """An integer of any kind, symbolic ones as they are; None: it is none."""
-    if type(value) is int:
-        return value
-    if type(value).__name__ == "SymInt":
+    if type(value) is int or type(value).__name__ == "SymInt":
         return value
     try:
         return operator.index(value)
