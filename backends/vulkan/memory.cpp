@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -59,8 +60,9 @@ std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memor
 // A buffer, the pieces of it in use and the holes between them, by offset.
 struct Memory::Block {
   Buffer buffer;
-  bool foreign = false;  // the application's buffer
-  bool pooled = true;    // its memory may be cut anew; else it goes when its tensor goes
+  bool foreign = false;                   // the application's buffer
+  bool pooled = true;                     // its memory may be cut anew; else it goes when its tensor goes
+  std::atomic<bool> used_lately = false;  // by a call or a copy, since its guards were looked at
   std::map<uint64_t, uint64_t> used, holes;
 
   // What is large fills a block of its own.
@@ -192,7 +194,8 @@ Buffer Memory::create_guarded(uint64_t size) {
 void Memory::check_guards() {
   if (!checked_) return;
   const std::lock_guard lock(mutex_);
-  for (const auto& [address, block] : blocks_) check_guards(block->buffer);
+  for (const auto& [address, block] : blocks_)
+    if (block->used_lately.exchange(false)) check_guards(block->buffer);
 }
 
 // What was written is told once. A bus takes a microsecond for each load, so guards are compared in loads as wide as memcmp's.
@@ -418,7 +421,9 @@ std::optional<Span> Memory::find(Address begin, Address end) const {
   if (found == live_.begin()) return std::nullopt;
   --found;
   if (end > end_of(*found) || end < begin) return std::nullopt;
-  const Buffer& buffer = std::prev(blocks_.upper_bound(begin))->second->buffer;
+  Block& block = *std::prev(blocks_.upper_bound(begin))->second;
+  if (checked_) block.used_lately = true;
+  const Buffer& buffer = block.buffer;
   const uint64_t offset = begin - buffer.address;
   return Span{buffer.handle, offset, buffer.mapped == nullptr ? nullptr : static_cast<char*>(buffer.mapped) + offset};
 }

@@ -77,7 +77,9 @@ class Memory {
   void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
   void trim();                      // empty blocks go back to the driver
   bool is_checked() const { return checked_; }
-  void check_guards();  // of checked memory: tells the loader, as the validation layer does, of guards that were written to
+  // Tells the loader, as the validation layer does, of guards that were written to: those around what find() found since the last
+  // time. What work of another stream writes later is told when its memory is found again, or given back.
+  void check_guards();
 
   // The live allocation that holds all of [begin, end), begin < end; nothing if there is none.
   std::optional<Span> find(Address begin, Address end) const;

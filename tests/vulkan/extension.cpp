@@ -1,6 +1,8 @@
 // "vulkan/1" through the public C API: what it refuses, host memory in place, memory and semaphores for others, an adopted device.
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -56,8 +58,10 @@ TEST_CASE("addresses: strides and offsets that leave the allocation, either way,
   const Runtime rt;
   constexpr int64_t kCount = 1000;
   // The output lies below the inputs, and what a wrong input reaches is no overlap of the two, which would be refused as such.
-  void *out = nullptr, *a = nullptr, *b = nullptr, *last = nullptr;
-  for (void** data : {&out, &a, &b, &last}) REQUIRE(nw_alloc(rt.handle, on(0), 4 * kCount, nullptr, data, nullptr) == NW_OK);
+  std::array<void*, 4> memory{};
+  for (void*& data : memory) REQUIRE(nw_alloc(rt.handle, on(0), 4 * kCount, nullptr, &data, nullptr) == NW_OK);
+  std::ranges::sort(memory);
+  const auto [out, a, b, last] = memory;
   const FloatTensor good_a{a, 100}, good_b{b, 100}, good_out{out, 100};
   nw_error error;
   const auto try_b = [&](const FloatTensor& bad) { return add(rt, 0, good_a, bad, good_out, &error); };

@@ -123,13 +123,18 @@ TEST_CASE("guards: in checked memory a byte before a tensor, or behind it, is re
       SKIP("the host does not see enough of this device's memory");
     const Address odd = stream.allocate(1001);
     const Kernel kernel = opened->kernels().get(shaders::wild);
-    const auto write_at = [&](Address address, uint32_t index) {
+    // To the tensor's word of that number, with the tensor looked up as a call's operands are.
+    const auto record = [&](Address tensor, int word) {
+      REQUIRE(opened->memory().find(tensor, tensor + 1));
+      const struct {
+        Address words;
+        uint32_t index, padding;
+      } push{tensor + static_cast<Address>(4 * word), 0, 0};
+      stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+    };
+    const auto write_at = [&](Address tensor, int word) {
       return refusal([&] {
-        const struct {
-          Address words;
-          uint32_t index, padding;
-        } push{address, index, 0};
-        stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+        record(tensor, word);
         stream.sync();
       });
     };
@@ -143,17 +148,13 @@ TEST_CASE("guards: in checked memory a byte before a tensor, or behind it, is re
     reports(write_at(words.address, 1000), "was written to, at byte 4000");
     CHECK(refusal([&] { stream.sync(); }) == "");  // once
     reports(write_at(words.address, 1000 + 900), "at byte 7600");
-    reports(write_at(words.address - 4, 0), "at byte -4");
+    reports(write_at(words.address, -1), "at byte -4");
     CHECK(write_at(odd, 249) == "");
     reports(write_at(odd, 250), "at byte 1001");
     CHECK(difference(others.read(stream), std::vector<uint32_t>{7}) == "");
     // Of memory that is freed before anybody waits too.
-    const struct {
-      Address words;
-      uint32_t index, padding;
-    } push{odd, 300, 0};
     const std::string said = refusal([&] {
-      stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
+      record(odd, 300);
       stream.free(odd);
       stream.sync();
     });
