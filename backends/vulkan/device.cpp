@@ -78,10 +78,12 @@ void Device::close() {
   const bool lost = is_lost();
   if (!lost && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
     gone_.store("was lost before", std::memory_order_relaxed);
+  std::map<void*, std::shared_ptr<Stream>> streams;
   {
     const std::lock_guard lock(streams_mutex_);
-    streams_.clear();  // each waits for its work
+    streams_.swap(streams);
   }
+  streams.clear();  // each waits for its work
   default_stream_.reset();
   kernels_.reset();
   memory_.reset();
@@ -149,6 +151,18 @@ std::shared_ptr<Stream> Device::stream(void* stream) {
   if (found == streams_.end())
     refuse(NW_INVALID, -1, "vulkan: stream %p is none of device %d's; expected NULL or one that was created there", stream, id);
   return found->second;
+}
+
+Device::Progress Device::progress() const {
+  Progress all{};
+  const auto add = [&](const Stream& stream) {
+    all.done += stream.completed();
+    all.waits_for_application |= stream.waits_for_application();
+  };
+  const std::shared_lock lock(streams_mutex_);
+  if (default_stream_ != nullptr) add(*default_stream_);
+  for (const auto& [handle, stream] : streams_) add(*stream);
+  return all;
 }
 
 void* Device::add_stream() {

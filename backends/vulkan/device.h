@@ -73,6 +73,13 @@ class Device {
   void* add_stream();
   void remove_stream(void* handle);
 
+  // Of all streams together.
+  struct Progress {
+    uint64_t done;  // submissions
+    bool waits_for_application;
+  };
+  Progress progress() const;
+
  private:
   Device(bool is_adopted, Loader& loader, const PhysicalDevice& physical, int32_t id);  // not opened yet
   void open();

@@ -384,6 +384,7 @@ Address Memory::import_host(void* pointer, uint64_t size) {
   chain.handleType = kType;
   chain.pHostPointer = pointer;
   const External external{kType, &chain, properties.memoryTypeBits};
+  has_host_memory_ = true;  // before work can reach it
   return add_whole(create_buffer(size, Side::host, 0, &external), false);
 }
 

@@ -2,6 +2,7 @@
 // path. An address is a VkDeviceAddress, which means something within one VkDevice only.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -77,6 +78,7 @@ class Memory {
   void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
   void trim();                      // empty blocks go back to the driver
   bool is_checked() const { return checked_; }
+  bool has_host_memory() const { return has_host_memory_.load(std::memory_order_relaxed); }  // import_host() has been asked
   // Tells the loader, as the validation layer does, of guards that were written to: those around what find() found since the last
   // time. What work of another stream writes later is told when its memory is found again, or given back.
   void check_guards();
@@ -100,6 +102,7 @@ class Memory {
 
   Device& device_;
   const bool checked_;
+  std::atomic<bool> has_host_memory_ = false;
   mutable std::shared_mutex mutex_;
   std::map<Address, std::unique_ptr<Block>> blocks_;  // by first address
   std::map<Address, Pieces> live_;                    // one piece each, by first address

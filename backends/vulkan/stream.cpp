@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -20,17 +21,24 @@ constexpr VkPipelineStageFlags kStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | 
 constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-// In seconds; 0: there is none.
 uint64_t no_progress_limit() {
+  constexpr uint64_t kMost = 1'000'000'000;
   const char* const text = std::getenv("NARROWS_VULKAN_TIMEOUT");
-  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 10) : 120;
+  if (text == nullptr || *text == '\0') return 120;
+  uint64_t seconds = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, bad] = std::from_chars(text, end, seconds);
+  if (bad != std::errc() || rest != end || seconds > kMost)
+    refuse(NW_UNAVAILABLE, -1, "NARROWS_VULKAN_TIMEOUT is '%s'; expected seconds, at most %llu, or 0 for no limit", text,
+           static_cast<unsigned long long>(kMost));
+  return seconds;
 }
 
 }  // namespace
 
 // ---- timeline ----
 
-Timeline::Timeline(Device& device) : device_(device) {
+Timeline::Timeline(Device& device) : device_(device), limit_(no_progress_limit()) {
   VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
@@ -54,8 +62,9 @@ void Timeline::wait(uint64_t value) const {
   const auto start = Clock::now();
   uint64_t seen = completed();
   while (seen < value && Clock::now() - start < kSpin) seen = completed();
-  const uint64_t limit = no_progress_limit();
-  auto progress = Clock::now();
+  if (seen >= value) return;
+  uint64_t done = device_.progress().done;
+  auto last = Clock::now();
   while (seen < value) {
     device_.refuse_if_lost();
     VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
@@ -64,15 +73,38 @@ void Timeline::wait(uint64_t value) const {
     info.pValues = &value;
     constexpr uint64_t kSlice = 1'000'000'000;  // ns
     device_.check(device_.vk.vkWaitSemaphores(device_.handle, &info, kSlice), "waiting for a stream");
-    const uint64_t now = completed();
-    if (now != seen) progress = Clock::now();
-    seen = now;
-    if (limit != 0 && seen < value && Clock::now() - progress > std::chrono::seconds(limit))
+    seen = completed();
+    const auto [now, waits_for_application] = device_.progress();
+    if (now != done || waits_for_application) done = now, last = Clock::now();
+    if (limit_ != 0 && seen < value && Clock::now() - last > std::chrono::seconds(limit_))
       device_.lose("nothing was done for as long as NARROWS_VULKAN_TIMEOUT says");
   }
 }
 
 // ---- recorder ----
+
+Recorder::~Recorder() {
+  batch_.op.clear();
+  batch_.params_used = params_used_;
+  batch_.kernels.resize(num_kernels_);
+}
+
+void Recorder::commit() {
+  const VolkDeviceTable& vk = device_.vk;
+  for (const Command& c : batch_.op) {
+    if (c.ordered) barrier();
+    if (c.pipeline == VK_NULL_HANDLE) {
+      vk.vkCmdCopyBuffer(batch_.commands, c.from, c.to, 1, &c.region);
+      continue;
+    }
+    if (batch_.bound != c.pipeline) vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, c.pipeline);
+    batch_.bound = c.pipeline;
+    vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, c.push_size, c.push);
+    vk.vkCmdDispatch(batch_.commands, c.columns, c.rows, 1);
+  }
+  params_used_ = batch_.params_used;
+  num_kernels_ = batch_.kernels.size();
+}
 
 // Its first scope is all that was submitted to the queue before: that makes a stream in order.
 void Recorder::barrier(bool to_host) {
@@ -99,19 +131,21 @@ void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, i
   if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
            device_.physical.properties.deviceName, most[0], most[1]);
-  const VolkDeviceTable& vk = device_.vk;
-  if (ordered) barrier();
   batch_.kernels.push_back(kernel.use);
-  if (batch_.bound != kernel.pipeline) vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
-  batch_.bound = kernel.pipeline;
-  vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, size, push);
-  vk.vkCmdDispatch(batch_.commands, static_cast<uint32_t>(ceil_div(groups, rows)), static_cast<uint32_t>(rows), 1);
+  Command& command = batch_.op.emplace_back();
+  command.pipeline = kernel.pipeline;
+  command.columns = static_cast<uint32_t>(ceil_div(groups, rows)), command.rows = static_cast<uint32_t>(rows);
+  command.ordered = ordered;
+  command.push_size = size;
+  std::memcpy(command.push, push, size);
 }
 
 void Recorder::copy(Span to, Span from, uint64_t size) {
-  barrier();
-  const VkBufferCopy region{from.offset, to.offset, size};
-  device_.vk.vkCmdCopyBuffer(batch_.commands, from.buffer, to.buffer, 1, &region);
+  Command& command = batch_.op.emplace_back();
+  command.pipeline = VK_NULL_HANDLE;
+  command.ordered = true;
+  command.to = to.buffer, command.from = from.buffer;
+  command.region = {from.offset, to.offset, size};
 }
 
 // ---- stream: batches ----
@@ -160,7 +194,8 @@ Batch& Stream::open_batch() {
   if (open_ != nullptr && (open_->ended || open_->params_used + Recorder::kMaxParams > kParamsBytes)) flush();
   if (open_ != nullptr) return *open_;
   collect();
-  if (flying_.size() >= kMaxFlying) {
+  // Who waits here could not signal the application's semaphore that all of it waits for.
+  if (flying_.size() >= kMaxFlying && !device_.progress().waits_for_application) {
     timeline_->wait(flying_.front()->value);
     collect();
   }
@@ -184,9 +219,15 @@ Batch& Stream::open_batch() {
   return *(open_ = batch);
 }
 
+// The op is on the stream. Where there is no memory to submit it, the next call does that first, or is refused in its place.
 void Stream::end_op() {
-  const bool idle = flying_.empty() || timeline_->completed() == submitted_;
-  if (++open_->ops >= kMaxOps || idle) flush();
+  ++open_->ops;
+  try {
+    if (open_->ops >= kMaxOps || flying_.empty() || completed() == submitted_) flush();
+  } catch (const Refusal& refusal) {
+    if (refusal.status != NW_OUT_OF_MEMORY) throw;
+  } catch (const std::bad_alloc&) {
+  }
   device_.loader.refuse_if_invalid();
 }
 
@@ -195,7 +236,9 @@ uint64_t Stream::flush(bool read_by_host, const Point* signal) {
   if (open_ == nullptr) return submitted_;
   if (!open_->ended) {
     // A mapped pointer sees what was written only after this, and the wait.
-    if (read_by_host || device_.physical.is_unified() || device_.memory().is_checked()) Recorder(device_, *open_).barrier(true);
+    const Memory& memory = device_.memory();
+    if (read_by_host || device_.physical.is_unified() || memory.is_checked() || memory.has_host_memory())
+      Recorder(device_, *open_).barrier(true);
     // What was recorded is gone if this fails: the stream's results can be no one's.
     if (device_.vk.vkEndCommandBuffer(open_->commands) < 0) device_.lose("a command buffer could not be ended");
     open_->ended = true;
@@ -240,6 +283,8 @@ void Stream::submit(Batch& batch, const Point* signal) {
     device_.check(device_.vk.vkQueueSubmit(queue_.handle, 1, &info, VK_NULL_HANDLE), "submitting work");
   }
   batch.value = submitted_ = next;
+  const auto is_applications = [](const Point& wait) { return wait.keep == nullptr; };
+  if (std::ranges::any_of(batch.waits, is_applications)) last_to_wait_.store(next, std::memory_order_relaxed);
 }
 
 // Takes back what is done.
@@ -294,6 +339,12 @@ void Stream::wait_for(VkSemaphore semaphore, uint64_t value) {
 
 void Stream::signal(VkSemaphore semaphore, uint64_t value) {
   const std::lock_guard lock(mutex_);
+  device_.refuse_if_lost();
+  uint64_t reached = 0;
+  device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, semaphore, &reached), "reading a semaphore");
+  if (value <= reached)
+    refuse(NW_INVALID, -1, "vulkan: a semaphore that has reached %llu is to be set to %llu; expected more",
+           static_cast<unsigned long long>(reached), static_cast<unsigned long long>(value));
   const Point point{semaphore, value, nullptr};
   (void)open_batch();  // a submission that signals, even if there is no work
   flush(false, &point);
@@ -313,9 +364,10 @@ Address Stream::allocate(uint64_t size) {
   device_.refuse_if_lost();
   collect();
   const uint64_t piece = round_up(size, NW_WORKSPACE_ALIGN);
-  // What was freed on this stream may be used by what comes after on it at once.
-  const auto again = std::find_if(freed_.begin(), freed_.end(),
-                                  [&](const Piece& p) { return round_up(p.size, NW_WORKSPACE_ALIGN) == piece && p.size >= size; });
+  // What was freed on this stream may be used by what comes after on it at once; but in checked memory every size has its own
+  // guards.
+  const auto fits = [&](const Piece& p) { return round_up(p.size, NW_WORKSPACE_ALIGN) == piece && p.size >= size; };
+  const auto again = device_.memory().is_checked() ? freed_.end() : std::ranges::find_if(freed_, fits);
   if (again != freed_.end()) {
     device_.memory().revive(freed_, again, size);
     return again->address;
@@ -348,6 +400,24 @@ Buffer& Stream::staging() {
   return staging_;
 }
 
+// In a submission of its own: where there is no memory for that the copy is dropped, since staging will hold something else.
+uint64_t Stream::submit_copy(Span to, Span from, uint64_t size, bool to_host) {
+  flush();
+  Batch& batch = open_batch();
+  Recorder recorder(device_, batch);
+  recorder.copy(to, from, size);
+  recorder.commit();
+  try {
+    return staged_ = flush(to_host);
+  } catch (...) {
+    waits_ = std::move(batch.waits);
+    batch.waits.clear();
+    idle_.push_back(&batch);
+    open_ = nullptr;
+    throw;
+  }
+}
+
 void Stream::copy_to_host(void* to, Address from, uint64_t size) {
   Span source = span(from, size, "copy from");
   if (source.mapped != nullptr) {
@@ -358,14 +428,13 @@ void Stream::copy_to_host(void* to, Address from, uint64_t size) {
   const std::lock_guard lock(mutex_);
   constexpr uint64_t kHalf = kStagingBytes / 2;
   Buffer& buffer = staging();
-  uint64_t values[2] = {};
+  uint64_t values[2] = {staged_, staged_};
   const auto chunk = [&](uint64_t i) { return std::min(kHalf, size - i * kHalf); };
   const uint64_t chunks = (size + kHalf - 1) / kHalf;
   for (uint64_t i = 0; i <= chunks; ++i) {
     if (i < chunks) {
-      Recorder recorder(device_, open_batch());
-      recorder.copy({buffer.handle, i % 2 * kHalf, nullptr}, {source.buffer, source.offset + i * kHalf, nullptr}, chunk(i));
-      values[i % 2] = flush(true);
+      const Span half{buffer.handle, i % 2 * kHalf, nullptr}, part{source.buffer, source.offset + i * kHalf, nullptr};
+      values[i % 2] = submit_copy(half, part, chunk(i), true);
     }
     if (i == 0) continue;
     timeline_->wait(values[(i - 1) % 2]);
@@ -384,14 +453,13 @@ void Stream::copy_from_host(Address to, const void* from, uint64_t size) {
   const std::lock_guard lock(mutex_);
   constexpr uint64_t kHalf = kStagingBytes / 2;
   Buffer& buffer = staging();
-  uint64_t values[2] = {};
+  uint64_t values[2] = {staged_, staged_};
   for (uint64_t i = 0; i * kHalf < size; ++i) {
     const uint64_t bytes = std::min(kHalf, size - i * kHalf);
     timeline_->wait(values[i % 2]);
     std::memcpy(static_cast<char*>(buffer.mapped) + i % 2 * kHalf, static_cast<const char*>(from) + i * kHalf, bytes);
-    Recorder recorder(device_, open_batch());
-    recorder.copy({target.buffer, target.offset + i * kHalf, nullptr}, {buffer.handle, i % 2 * kHalf, nullptr}, bytes);
-    values[i % 2] = flush();
+    const Span half{buffer.handle, i % 2 * kHalf, nullptr}, part{target.buffer, target.offset + i * kHalf, nullptr};
+    values[i % 2] = submit_copy(part, half, bytes, false);
   }
   timeline_->wait(submitted_);
   collect();

@@ -3,6 +3,7 @@
 // device has nothing else to do: a submission costs microseconds, an op within one a fraction.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -22,13 +23,14 @@ class Timeline {
   explicit Timeline(Device& device);
   ~Timeline();
   uint64_t completed() const;
-  // Spins shortly, then blocks. A device that makes no progress for NARROWS_VULKAN_TIMEOUT seconds (120; 0: for ever) is lost:
-  // after a wild write some drivers report nothing else.
+  // Spins shortly, then blocks. A device on which no stream makes progress for NARROWS_VULKAN_TIMEOUT seconds (120; 0: for ever) is
+  // lost: after a wild write some drivers report nothing else. While work waits for an application's semaphore, that is no loss.
   void wait(uint64_t value) const;
   VkSemaphore handle = VK_NULL_HANDLE;
 
  private:
   Device& device_;
+  const uint64_t limit_;  // seconds; 0: none
 };
 
 // A value of a timeline semaphore: a stream's, which is kept until nobody waits for it, or an application's.
@@ -36,6 +38,17 @@ struct Point {
   VkSemaphore semaphore;
   uint64_t value;
   std::shared_ptr<Timeline> keep;
+};
+
+// A dispatch, or a copy where `pipeline` is null.
+struct Command {
+  VkPipeline pipeline;
+  uint32_t columns, rows;  // of work groups
+  bool ordered;            // waits for what is on the stream before it
+  uint32_t push_size;
+  alignas(8) unsigned char push[kPushBytes];
+  VkBuffer to, from;
+  VkBufferCopy region;
 };
 
 // Commands on their way: being recorded, submitted, or done and ready for the next.
@@ -49,11 +62,14 @@ struct Batch {
   uint64_t value = 0;                 // of the stream's timeline
   std::vector<Point> waits;
   std::vector<std::shared_ptr<const void>> kernels;  // in use until it is done
+  std::vector<Command> op;                           // what a Recorder has taken down of one
 };
 
-// What an op records with. Every command waits for all that was put on the stream before it.
+// What an op records with. Every command waits for all that was put on the stream before it. Commands are taken down, and put on
+// the stream all at once: of an op that is refused midway nothing is left.
 class Recorder {
  public:
+  ~Recorder();
   // Copies `block` to where the device reads it; the address holds until the batch is done. At most kMaxParams bytes an op.
   template <class Block>
   Address params(const Block& block) {
@@ -75,12 +91,16 @@ class Recorder {
 
  private:
   friend class Stream;
-  Recorder(Device& device, Batch& batch) : device_(device), batch_(batch) {}
+  Recorder(Device& device, Batch& batch)
+      : device_(device), batch_(batch), params_used_(batch.params_used), num_kernels_(batch.kernels.size()) {}
   void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
+  void commit();  // to the command buffer
   void barrier(bool to_host = false);
 
   Device& device_;
   Batch& batch_;
+  uint64_t params_used_;  // of the batch, without what is not committed
+  size_t num_kernels_;    // likewise
 };
 
 // Thread-safe. Errors are thrown as Refusal.
@@ -95,13 +115,16 @@ class Stream {
     const std::lock_guard lock(mutex_);
     Recorder recorder(device_, open_batch());
     body(recorder);
+    recorder.commit();
     end_op();
   }
   void sync();
   void wait_for(Stream& signaler);  // from here on; the host does not wait
   void wait_for(VkSemaphore semaphore, uint64_t value);
-  void signal(VkSemaphore semaphore, uint64_t value);  // when all that is on the stream now is done
-  Point point();                                       // at which all that is on the stream now is done
+  void signal(VkSemaphore semaphore, uint64_t value);            // when all that is on the stream now is done
+  Point point();                                                 // at which all that is on the stream now is done
+  uint64_t completed() const { return timeline_->completed(); }  // submissions
+  bool waits_for_application() const { return completed() < last_to_wait_.load(std::memory_order_relaxed); }
 
   Address allocate(uint64_t size);  // 0 where there is no room, even after waiting for this stream
   void free(Address address);
@@ -114,6 +137,7 @@ class Stream {
   void end_op();
   uint64_t flush(bool read_by_host = false, const Point* signal = nullptr);  // the value that stands for all so far
   void submit(Batch& batch, const Point* signal);
+  uint64_t submit_copy(Span to, Span from, uint64_t size, bool to_host);
   void finish();  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it
   void collect();
   uint64_t pending_value() const { return submitted_ + (open_ != nullptr || !waits_.empty() ? 1 : 0); }
@@ -133,6 +157,8 @@ class Stream {
   Pieces freed_;
   Buffer staging_;
   uint64_t submitted_ = 0;
+  uint64_t staged_ = 0;                     // the last submission that uses staging_
+  std::atomic<uint64_t> last_to_wait_ = 0;  // the last submission that waits for an application's semaphore
 };
 
 }  // namespace narrows::vulkan

@@ -1,4 +1,6 @@
 // Faults: drivers that run out of memory, lose the device or stand still. A test puts its own function into the device's table.
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "environment.h"
@@ -52,11 +54,53 @@ TEST_CASE("faults: what the driver has no memory to submit is submitted later", 
   g_submit = opened->vk.vkQueueSubmit;
   opened->vk.vkQueueSubmit = submit_or_not;
   g_good_calls = 0;
-  CHECK(refusal([&] { step(stream, words, one, 3); }).substr(0, 2) == "4:");
+  step(stream, words, one, 3);                                                // on the stream
+  CHECK(refusal([&] { step(stream, words, one, 3); }).substr(0, 2) == "4:");  // and this is not
   CHECK(refusal([&] { stream.sync(); }).find("submitting work: out of host memory") != std::string::npos);
   opened->vk.vkQueueSubmit = g_submit;
   step(stream, words, one, 3);
   CHECK(difference(words.read(stream), std::vector<uint32_t>(100, 3 * 22 + 1)) == "");
+}
+
+TEST_CASE("faults: of a copy that found no memory nothing is left", "[faults]") {
+  Opened opened(true);  // through staging
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1}), first(*opened, std::vector<uint32_t>(100, 7)), second(*opened, std::vector<uint32_t>(100, 8));
+  const std::vector<uint32_t> twos(100, 2), threes(100, 3);
+  g_submit = opened->vk.vkQueueSubmit;
+  opened->vk.vkQueueSubmit = submit_or_not;
+  g_good_calls = 0;
+  CHECK(refusal([&] { stream.copy_from_host(first.address, twos.data(), 400); }).substr(0, 2) == "4:");
+  opened->vk.vkQueueSubmit = g_submit;
+  stream.copy_from_host(second.address, threes.data(), 400);
+  CHECK(difference(first.read(stream), std::vector<uint32_t>(100, 7)) == "");
+  CHECK(difference(second.read(stream), threes) == "");
+  opened->vk.vkQueueSubmit = submit_or_not;
+  g_good_calls = 0;
+  step(stream, first, one);  // is on the stream, and stays there when the copy behind it is dropped
+  std::vector<uint32_t> got(100);
+  CHECK(refusal([&] { stream.copy_to_host(got.data(), first.address, 400); }).substr(0, 2) == "4:");
+  opened->vk.vkQueueSubmit = g_submit;
+  CHECK(difference(first.read(stream), std::vector<uint32_t>(100, 8)) == "");
+}
+
+TEST_CASE("faults: of an op that is refused midway nothing is left", "[faults]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words words(*opened, std::vector<uint32_t>(100, 7));
+  const Kernel kernel = opened->kernels().get(shaders::wild);
+  const struct {
+    Address words;
+    uint32_t index, padding;
+  } push{words.address, 5, 0};
+  CHECK(refusal([&] {
+          stream.record([&](Recorder& recorder) {
+            recorder.dispatch(kernel, push, 1);
+            (void)recorder.params(push);
+            recorder.dispatch(kernel, push, int64_t{1} << 40);
+          });
+        }).substr(0, 2) == "2:");
+  CHECK(difference(words.read(stream), std::vector<uint32_t>(100, 7)) == "");
 }
 
 TEST_CASE("faults: a lost device stays lost, and the process lives", "[faults]") {
@@ -113,6 +157,81 @@ TEST_CASE("faults: a device that makes no progress is lost after a while", "[fau
   CHECK(opened->is_lost());
 }
 
+TEST_CASE("faults: a launch that waits for earlier work says that the device is lost", "[faults]") {
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1});
+  stream.sync();
+  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
+    *value = 0;
+    return VK_SUCCESS;
+  };
+  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_ERROR_DEVICE_LOST; };
+  std::string said;
+  for (int i = 0; i < 64 * 20 && said.empty(); ++i) said = refusal([&] { step(stream, one, one); });
+  CHECK(said.find("7: vulkan: ") == 0);
+}
+
+TEST_CASE("faults: a device on which another stream makes progress is not lost", "[faults]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  Opened opened;
+  Stream &stream = *opened->stream(nullptr), &other = *opened->stream(opened->add_stream());
+  const Words one(*opened, {1});
+  step(stream, one, one);
+  static VkSemaphore late = VK_NULL_HANDLE;
+  static PFN_vkGetSemaphoreCounterValue read = nullptr;
+  static std::chrono::steady_clock::time_point end;
+  static uint64_t others = 0;
+  late = other.point().semaphore, read = opened->vk.vkGetSemaphoreCounterValue, others = 0;
+  end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3500);
+  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice device, VkSemaphore semaphore, uint64_t* value) -> VkResult {
+    if (std::chrono::steady_clock::now() > end) return read(device, semaphore, value);
+    *value = semaphore == late ? 0 : ++others;
+    return VK_SUCCESS;
+  };
+  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return VK_TIMEOUT;
+  };
+  step(other, one, one);
+  CHECK(refusal([&] { other.sync(); }) == "");
+  CHECK(std::chrono::steady_clock::now() > end);
+}
+
+TEST_CASE("faults: work that waits for an application's semaphore may wait, and neither loses the device nor stops the host",
+          "[faults]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  Opened opened;
+  Stream &stream = *opened->stream(nullptr), &behind = *opened->stream(opened->add_stream());
+  const Words one(*opened, {1}), words(*opened, {7});
+  const VkSemaphore semaphore = new_timeline(opened->vk, opened->handle);
+  stream.wait_for(semaphore, 1);
+  step(stream, words, one);
+  behind.wait_for(stream);
+  constexpr uint32_t kMany = 64 * 20;  // more than are on their way at once
+  for (uint32_t i = 1; i < kMany; ++i) step(behind, words, one);
+  std::thread application([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    set_timeline(opened->vk, opened->handle, semaphore, 1);
+  });
+  CHECK(refusal([&] { behind.sync(); }) == "");
+  application.join();
+  CHECK(difference(words.read(behind), std::vector<uint32_t>{7 + kMany}) == "");
+  CHECK(refusal([&] { stream.signal(semaphore, 1); }).find("1: vulkan: a semaphore that has reached 1 is to be set to 1") == 0);
+  stream.signal(semaphore, 2);
+  stream.sync();
+  opened->vk.vkDestroySemaphore(opened->handle, semaphore, nullptr);
+}
+
+TEST_CASE("faults: a limit of time that is none is refused", "[faults]") {
+  for (const char* text : {"never", "-1", "1.5", "10000000000", "99999999999999999999"}) {
+    const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", text);
+    const std::string said = refusal([&] { const Opened opened; });
+    INFO(text << ": " << said);
+    CHECK(said.find(std::string("3: NARROWS_VULKAN_TIMEOUT is '") + text + "'") == 0);
+  }
+}
+
 TEST_CASE("guards: in checked memory a byte before a tensor, or behind it, is reported by the call that waits",
           "[faults][guards]") {
   for (const bool as_discrete : {false, true}) {
@@ -159,6 +278,13 @@ TEST_CASE("guards: in checked memory a byte before a tensor, or behind it, is re
       stream.sync();
     });
     reports(said, "at byte 1200");
+    // What is freed while the device works does not become a tensor of another size.
+    const Address before = stream.allocate(1024);
+    record(before, 0);
+    stream.free(before);
+    const Address after = stream.allocate(1000);
+    reports(write_at(after, 250), "at byte 1000");
+    stream.free(after);
   }
 }
 

@@ -1,7 +1,10 @@
 // Streams: order within one, waits between two, batches, many threads, copies through staging.
 #include <catch2/generators/catch_generators.hpp>
+#include <cstdlib>
+#include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "copy.h"
 #include "opened.h"
@@ -128,6 +131,34 @@ TEST_CASE("copies: through staging and by the host itself, of every size around 
   const Words one(*opened, {1});
   CHECK(refusal([&] { stream.copy_to_host(&word, one.address, 8); }).find("lie in no live allocation") != std::string::npos);
   CHECK(refusal([&] { stream.copy_from_host(one.address - 4, &word, 4); }).substr(0, 2) == "1:");
+}
+
+TEST_CASE("copies: imported memory is made visible to the host, on a device whose own memory the host does not see", "[copies]") {
+  Opened opened(true);
+  if (opened.physical.host_import_alignment == 0) SKIP("this device imports no host memory");
+  static int to_host = 0;
+  static PFN_vkCmdPipelineBarrier barrier = nullptr;
+  barrier = std::exchange(opened->vk.vkCmdPipelineBarrier,
+                          [](VkCommandBuffer commands, VkPipelineStageFlags before, VkPipelineStageFlags after,
+                             VkDependencyFlags flags, uint32_t n, const VkMemoryBarrier* memory, uint32_t n_buffers,
+                             const VkBufferMemoryBarrier* buffers, uint32_t n_images, const VkImageMemoryBarrier* images) {
+                            to_host += (after & VK_PIPELINE_STAGE_HOST_BIT) != 0;
+                            barrier(commands, before, after, flags, n, memory, n_buffers, buffers, n_images, images);
+                          });
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1});
+  to_host = 0;
+  step(stream, one, one);
+  stream.sync();
+  CHECK(to_host == 0);
+  constexpr size_t kBytes = 65536;
+  const std::unique_ptr<void, void (*)(void*)> host(std::aligned_alloc(kBytes, kBytes), std::free);
+  const Address imported = opened->memory().import_host(host.get(), kBytes);
+  step(stream, one, one);
+  stream.sync();
+  CHECK(to_host > 0);
+  stream.free(imported);
+  stream.sync();
 }
 
 // Validation does not see the order of accesses through addresses, and lavapipe runs one command after another: only a GPU shows
