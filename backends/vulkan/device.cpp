@@ -89,6 +89,27 @@ void Device::close() {
   if (!lost) gone_.store("was released", std::memory_order_relaxed);
 }
 
+void Device::refuse_released() const {
+  refuse(NW_DEVICE_LOST, -1, "vulkan: device %d, %s, was released", id, physical.properties.deviceName);
+}
+
+// New calls are refused before the lock is asked for, so that those of other threads cannot keep it.
+void Device::release() {
+  refuse_if_lost();
+  if (released_.exchange(true)) refuse_released();
+  const std::lock_guard lock(in_use_);
+  close();
+}
+
+DeviceInUse::DeviceInUse(Device& device) : device_(device) {
+  if (device.adopted_) {
+    if (device.released_) device.refuse_released();
+    lock_ = std::shared_lock(device.in_use_);
+    if (device.released_) device.refuse_released();
+  }
+  device.refuse_if_lost();
+}
+
 void Device::check(VkResult result, const char* doing) {
   if (result == VK_ERROR_DEVICE_LOST) lose(doing);
   vulkan::check(result, doing);

@@ -17,7 +17,7 @@ constexpr const char* kName = "vulkan";
 constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
-Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
+DeviceInUse device_of(void* self, int32_t id) { return DeviceInUse(instance_of(self).device(id)); }
 void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
@@ -74,21 +74,21 @@ int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error
 
 int32_t alloc(void* self, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto on = device.stream(stream);
+    const DeviceInUse device = device_of(self, id);
+    const auto on = device->stream(stream);
     const Address address = size == 0 ? 0 : on->allocate(size);
     if (size != 0 && address == 0)
       refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes are not to be had on device %d; it allocates up to %llu at once for sure",
              static_cast<unsigned long long>(size), id,
-             static_cast<unsigned long long>(device.physical.properties11.maxMemoryAllocationSize));
+             static_cast<unsigned long long>(device->physical.properties11.maxMemoryAllocationSize));
     *data = pointer(address);
   });
 }
 
 int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto on = device.stream(stream);
+    const DeviceInUse device = device_of(self, id);
+    const auto on = device->stream(stream);
     if (data != nullptr) on->free(address_of(data));
   });
 }
@@ -102,8 +102,8 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     if (!to_host && !from_host && to.device_id != from.device_id)
       refuse(NW_UNSUPPORTED, -1, "vulkan: a copy from device %d to device %d; copy through host memory", from.device_id,
              to.device_id);
-    Device& device = device_of(self, to_host ? from.device_id : to.device_id);
-    const auto on = device.stream(stream);
+    const DeviceInUse device = device_of(self, to_host ? from.device_id : to.device_id);
+    const auto on = device->stream(stream);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "vulkan: a copy with %s NULL", dst == nullptr ? "dst" : "src");
     if (to_host)
@@ -111,28 +111,28 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     else if (from_host)
       on->copy_from_host(address_of(dst), src, size);
     else
-      copy_within(device, *on, address_of(dst), address_of(src), size);
+      copy_within(*device, *on, address_of(dst), address_of(src), size);
   });
 }
 
 // ---- slots: streams ----
 
 int32_t stream_create(void* self, int32_t id, void** stream, nw_error* error) {
-  return guarded(error, [&] { *stream = device_of(self, id).add_stream(); });
+  return guarded(error, [&] { *stream = device_of(self, id)->add_stream(); });
 }
 
 int32_t stream_destroy(void* self, int32_t id, void* stream, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).remove_stream(stream); });
+  return guarded(error, [&] { device_of(self, id)->remove_stream(stream); });
 }
 
 int32_t stream_sync(void* self, int32_t id, void* stream, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).stream(stream)->sync(); });
+  return guarded(error, [&] { device_of(self, id)->stream(stream)->sync(); });
 }
 
 int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto waits = device.stream(waiter), signals = device.stream(signaler);
+    const DeviceInUse device = device_of(self, id);
+    const auto waits = device->stream(waiter), signals = device->stream(signaler);
     waits->wait_for(*signals);
   });
 }
@@ -166,6 +166,7 @@ void check_tensor(const Device& device, const Memory& memory, const DLTensor& t,
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
     const Op& op = find_op(kOps, *sig, kDLVulkan);
+    const DeviceInUse device = device_of(self, sig->device.device_id);
     plan_op<Instance>(op, instance_of(self), *sig, out, info);
   });
 }
@@ -175,15 +176,14 @@ void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
 int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) {
   return guarded(error, [&] {
     const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
-    Device& device = planned.device;
-    device.refuse_if_lost();
+    const DeviceInUse device(planned.device);
     for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
       const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
-      if (t != nullptr) check_tensor(device, device.memory(), *t, static_cast<int32_t>(i));
+      if (t != nullptr) check_tensor(*device, device->memory(), *t, static_cast<int32_t>(i));
     }
-    if (planned.workspace_size != 0 && !device.memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
+    if (planned.workspace_size != 0 && !device->memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
       refuse(NW_INVALID, -1, "%s: workspace %p of %llu bytes lies in no live allocation of device %d", call->op, call->workspace,
-             static_cast<unsigned long long>(planned.workspace_size), device.id);
+             static_cast<unsigned long long>(planned.workspace_size), device->id);
     planned.launch(*call);
   });
 }

@@ -40,7 +40,8 @@ typedef struct nw_vulkan {
   /* The application's device becomes one more device of the backend, with a device_id of its own. Its objects stay the
    * application's, and outlive it there. */
   int32_t (*adopt_device)(void* self, const nw_vulkan_device* device, int32_t* device_id, nw_error* error);
-  /* Waits for what is on its streams and lets go of it. Later calls for that device_id are refused; ids are not used again. */
+  /* Waits for the calls under way on it and for what is on its streams, and lets go of it. Later calls for that device_id, this one
+   * too, are refused, as are launches of its plans; ids are not used again. */
   int32_t (*release_device)(void* self, int32_t device_id, nw_error* error);
 
   /* Memory of the application: [address, address + size) of `buffer`, whose device address is `address`, may hold tensors from now
