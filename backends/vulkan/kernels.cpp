@@ -63,18 +63,30 @@ Kernels::~Kernels() {
 
 Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants) {
   device_.refuse_if_lost();
-  const std::lock_guard lock(mutex_);
   const std::pair key(&shader, constants);
+  std::unique_lock lock(mutex_);
   auto found = made_.find(key);
+  // Where the other thread fails the key is gone: this one tries again.
+  while (found != made_.end() && found->second.kernel.pipeline == VK_NULL_HANDLE) {
+    made_one_.wait(lock);
+    found = made_.find(key);
+  }
   if (found == made_.end()) {
     forget_old();
-    found = made_.emplace(key, Made{{VK_NULL_HANDLE, std::make_shared<int>()}, 0}).first;
+    found = made_.emplace(key, Made{{VK_NULL_HANDLE, std::make_shared<int>()}}).first;
+    lock.unlock();
+    VkPipeline pipeline = VK_NULL_HANDLE;
     try {
-      found->second.kernel.pipeline = make(shader, constants);
+      pipeline = make(shader, constants);
     } catch (...) {
+      lock.lock();
       made_.erase(found);
+      made_one_.notify_all();
       throw;
     }
+    lock.lock();
+    found->second.kernel.pipeline = pipeline;
+    made_one_.notify_all();
   }
   found->second.last_asked = ++asked_;
   return found->second.kernel;
@@ -85,7 +97,7 @@ void Kernels::forget_old() {
   if (made_.size() < most) return;
   std::vector<decltype(made_)::iterator> idle;
   for (auto it = made_.begin(); it != made_.end(); ++it)
-    if (it->second.kernel.use.use_count() == 1) idle.push_back(it);
+    if (it->second.kernel.use.use_count() == 1 && it->second.kernel.pipeline != VK_NULL_HANDLE) idle.push_back(it);
   std::sort(idle.begin(), idle.end(), [](auto a, auto b) { return a->second.last_asked < b->second.last_asked; });
   idle.resize((idle.size() + 1) / 2);
   for (const auto it : idle) {

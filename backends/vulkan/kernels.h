@@ -2,6 +2,7 @@
 // 5 of a tensor's path.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,8 @@ class Kernels {
   explicit Kernels(Device& device);
   ~Kernels();
 
-  // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe.
+  // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe: one thread
+  // makes a pipeline, others that want the same wait for it, and nobody else waits.
   // Refuses, with NW_UNSUPPORTED and the reason, a module that needs what the device lacks.
   Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
@@ -45,8 +47,8 @@ class Kernels {
 
  private:
   struct Made {
-    Kernel kernel;
-    uint64_t last_asked;
+    Kernel kernel;  // without a pipeline while one thread makes it
+    uint64_t last_asked = 0;
   };
   VkPipeline make(const Shader& shader, const std::vector<uint32_t>& constants);
   void forget_old();
@@ -59,6 +61,7 @@ class Kernels {
   std::string cache_file_;  // "": none
   size_t was_kept_ = 0;     // bytes of it that were there
   std::mutex mutex_;
+  std::condition_variable made_one_;  // or failed to
   std::map<std::pair<const Shader*, std::vector<uint32_t>>, Made> made_;
   uint64_t asked_ = 0;  // calls of get()
 };
