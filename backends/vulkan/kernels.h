@@ -2,6 +2,7 @@
 // 5 of a tensor's path.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class Kernels {
   size_t most = 4096;
 
  private:
+  using Duration = std::chrono::steady_clock::duration;
   struct Made {
     Kernel kernel;  // without a pipeline while one thread makes it
     uint64_t last_asked = 0;
@@ -54,16 +56,20 @@ class Kernels {
   void forget_old();
   void load_cache();
   void save_cache() noexcept;
+  void save_if_worth(Duration spent);
 
   Device& device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::string cache_file_;  // "": none
-  size_t was_kept_ = 0;     // bytes of it that were there
+  std::mutex save_mutex_;
+  size_t was_kept_ = 0;  // bytes of it that are there
   std::mutex mutex_;
   std::condition_variable made_one_;  // or failed to
   std::map<std::pair<const Shader*, std::vector<uint32_t>>, Made> made_;
-  uint64_t asked_ = 0;  // calls of get()
+  uint64_t asked_ = 0;    // calls of get()
+  Duration unsaved_{};    // that pipelines have taken since the cache was saved,
+  Duration save_took_{};  // and that saving it took then
 };
 
 }  // namespace narrows::vulkan
