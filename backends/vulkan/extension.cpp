@@ -190,9 +190,11 @@ int32_t semaphore_create(void* self, int32_t id, uint64_t* semaphore, int32_t* f
     VkSemaphoreGetFdInfoKHR wanted{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR};
     wanted.semaphore = made;
     wanted.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
-    const VkResult result = device->vk.vkGetSemaphoreFdKHR(device->handle, &wanted, fd);
+    int descriptor = -1;
+    const VkResult result = device->vk.vkGetSemaphoreFdKHR(device->handle, &wanted, &descriptor);
     if (result < 0) device->vk.vkDestroySemaphore(device->handle, made, nullptr);
     device->check(result, "exporting a semaphore");
+    *fd = descriptor;
     *semaphore = number(made);
   });
 }

@@ -273,10 +273,12 @@ void Memory::retire(Address address, uint64_t value, Pieces& to) {
   if (found == live_.end())
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed; expected one that was allocated on device %d and not freed yet",
            static_cast<unsigned long long>(address), device_.id);
-  if (block_of(address)->foreign)
+  const Block& block = *block_of(address);
+  if (block.foreign)
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
            static_cast<unsigned long long>(address));
   found->second.front().value = value;
+  if (!block.pooled) found->second.front().size = 0;  // too small for any allocation to have it next
   to.splice(to.end(), found->second);
   live_.erase(found);
 }
@@ -325,9 +327,25 @@ void Memory::drop_empty(const Block* kept) {
 
 // ---- memory from elsewhere and for others ----
 
-// One live allocation over all of the buffer.
+// One live allocation over all of the buffer, of which no byte may be memory of the device already: not of a tensor, nor of what
+// tensors are cut from. A driver may give host memory the address that it has on the host, and so twice.
 Address Memory::add_whole(const Buffer& buffer, bool foreign) {
   const std::lock_guard lock(mutex_);
+  const auto clash = [&] {
+    const auto next = blocks_.lower_bound(buffer.address);
+    if (next != blocks_.end() && next->first - buffer.address < buffer.size) return true;
+    if (next == blocks_.begin()) return false;
+    const Buffer& last = std::prev(next)->second->buffer;
+    return buffer.address - last.address < last.size;
+  };
+  if (clash()) {
+    if (!foreign) destroy_buffer(buffer);
+    refuse(NW_INVALID, -1,
+           "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already, or was freed and is "
+           "in use by a stream",
+           static_cast<unsigned long long>(buffer.address), static_cast<unsigned long long>(buffer.address + buffer.size),
+           device_.id);
+  }
   try {
     auto block = std::make_unique<Block>();
     block->buffer = buffer;
@@ -345,15 +363,9 @@ Address Memory::add_whole(const Buffer& buffer, bool foreign) {
 }
 
 void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
-  {
-    const std::shared_lock lock(mutex_);
-    const auto next = live_.lower_bound(address);
-    const bool hits_next = next != live_.end() && next->first < address + size;
-    const bool hits_last = next != live_.begin() && end_of(*std::prev(next)) > address;
-    if (hits_next || hits_last)
-      refuse(NW_INVALID, -1, "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already",
-             static_cast<unsigned long long>(address), static_cast<unsigned long long>(address + size), device_.id);
-  }
+  if (size > UINT64_MAX - address)
+    refuse(NW_INVALID, -1, "vulkan: size is %llu at address 0x%llx; expected an end below 2^64",
+           static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
   add_whole({buffer, VK_NULL_HANDLE, address, size, nullptr}, true);
 }
 
@@ -398,18 +410,20 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   const Buffer buffer = create_buffer(size, Side::device, 0, &external);
   VkMemoryRequirements needs;
   device_.vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
-  *allocation_size = needs.size;
   const Address address = add_whole(buffer, false);
   VkMemoryGetFdInfoKHR info{.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
   info.memory = buffer.memory;
   info.handleType = kType;
-  const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, fd);
+  int exported = -1;
+  const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, &exported);
   if (result < 0) {
     Pieces freed;
     retire(address, 0, freed);
     give_back(address);
   }
   device_.check(result, "exporting memory");
+  *fd = exported;
+  *allocation_size = needs.size;
   return address;
 }
 

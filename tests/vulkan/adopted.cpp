@@ -91,6 +91,33 @@ TEST_CASE("adopt_device: a device of the application's, of which ids are not use
   CHECK(next == id + 1);
 }
 
+TEST_CASE("add_memory: bytes past the end of addresses, or that are the backend's, are refused", "[extension]") {
+  const Application app;
+  const Runtime rt(here());
+  const int32_t id = adopt(rt, app);
+  nw_error error;
+  const auto refused = [&](uint64_t address, uint64_t size, const char* words) {
+    INFO(address << ", " << size);
+    CHECK(rt.vulkan->add_memory(rt.vulkan->self, id, 1, address, size, &error) == NW_INVALID);
+    INFO(error.message);
+    CHECK(std::strstr(error.message, words) != nullptr);
+    CHECK(rt.vulkan->remove_memory(rt.vulkan->self, id, address, &error) == NW_INVALID);
+  };
+  for (const uint64_t size : {~uint64_t{0}, ~uint64_t{0} - 0xffe}) refused(0x1000, size, "expected an end below 2^64");
+  void* data = nullptr;
+  REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, nullptr) == NW_OK);
+  const auto address = reinterpret_cast<uint64_t>(data);
+  const char* const kept = "expected none that is memory of device";
+  refused(address, 4, kept);
+  refused(address + 8192, 4096, kept);  // where the next tensor will lie
+  refused(address - 4, 8, kept);
+  refused(address - 4, uint64_t{1} << 40, kept);
+  void* next = nullptr;
+  CHECK(nw_alloc(rt.handle, on(id), 16000, nullptr, &next, nullptr) == NW_OK);
+  for (void* memory : {data, next}) CHECK(nw_free(rt.handle, on(id), memory, nullptr, nullptr) == NW_OK);
+  CHECK(rt.vulkan->release_device(rt.vulkan->self, id, nullptr) == NW_OK);
+}
+
 TEST_CASE("release_device: waits for the calls of other threads, which are refused from then on", "[threads]") {
   keep_drivers_under_tsan();
   Application app;

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
+#include "driver.h"
 #include "opened.h"
 #include "runtime.h"
 
@@ -180,6 +182,61 @@ TEST_CASE("import_host: an op works in the host's own memory", "[extension]") {
   CHECK(vulkan.import_host(vulkan.self, 0, memory, kSize - 4, &data, &error) == NW_INVALID);
   CHECK(vulkan.import_host(vulkan.self, 0, nullptr, kSize, &data, &error) == NW_INVALID);
   CHECK(vulkan.import_host(vulkan.self, 9, memory, kSize, &data, &error) == NW_INVALID);
+  std::free(memory);
+}
+
+TEST_CASE("import_host: once, where the device's address is the host's, and nothing is left of a second time", "[extension]") {
+  Driver driver;
+  constexpr size_t kSize = 65536;
+  void* const memory = host_memory(2 * kSize);
+  {
+    const Runtime rt(here());
+    const nw_vulkan& vulkan = *rt.vulkan;
+    const auto import = [&](uint64_t offset, uint64_t size, void** data, nw_error* error) {
+      return vulkan.import_host(vulkan.self, 0, static_cast<char*>(memory) + offset, size, data, error);
+    };
+    void *first = nullptr, *second = nullptr;
+    nw_error error;
+    REQUIRE(import(0, kSize, &first, &error) == NW_OK);
+    for (const auto& [offset, size] : {std::pair{size_t{0}, kSize}, std::pair{size_t{0}, 2 * kSize}}) {
+      const int32_t status = import(offset, size, &second, &error);
+      if (first != memory && status == NW_OK) {  // each time an address of its own
+        CHECK(nw_free(rt.handle, on(0), second, nullptr, nullptr) == NW_OK);
+        second = nullptr;
+        continue;
+      }
+      CHECK(status == NW_INVALID);
+      CHECK(second == nullptr);
+      INFO(error.message);
+      CHECK(std::strstr(error.message, "expected none that is memory of device 0 already") != nullptr);
+    }
+    REQUIRE(import(kSize, kSize, &second, &error) == NW_OK);
+    for (void* data : {first, second}) CHECK(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+    REQUIRE(import(0, kSize, &first, &error) == NW_OK);  // again
+    CHECK(nw_free(rt.handle, on(0), first, nullptr, nullptr) == NW_OK);
+  }
+  CHECK(driver.left_over().empty());
+  std::free(memory);
+}
+
+TEST_CASE("import_host: what is freed while it is used is no memory for the stream's next tensor", "[extension]") {
+  constexpr size_t kSize = 65536;
+  void* const memory = host_memory(kSize);
+  {
+    Opened opened;
+    Stream& stream = *opened->stream(nullptr);
+    const VkSemaphore gate = new_timeline(opened->vk, opened->handle);
+    const Address imported = opened->memory().import_host(memory, kSize);
+    stream.wait_for(gate, 1);
+    stream.free(imported);
+    const Address next = stream.allocate(kSize);
+    CHECK(next != 0);
+    CHECK(next != imported);
+    set_timeline(opened->vk, opened->handle, gate, 1);
+    stream.sync();
+    stream.free(next);
+    opened->vk.vkDestroySemaphore(opened->handle, gate, nullptr);
+  }
   std::free(memory);
 }
 
