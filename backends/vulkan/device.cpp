@@ -16,7 +16,7 @@ void Queue::unlock() {
 }
 
 Device::Device(bool is_adopted, Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id)
-    : loader(its_loader), physical(physical_device), id(device_id), adopted_(is_adopted) {
+    : loader(its_loader), physical(physical_device), id(device_id), instance(its_loader.instance()), adopted_(is_adopted) {
   queues_ = std::make_unique<Queue[]>(physical.queue_count);
 }
 
@@ -31,6 +31,7 @@ Device::Device(Loader& its_loader, const PhysicalDevice& physical_device, int32_
 }
 
 void Device::adopt(const nw_vulkan_device& device) {
+  instance = static_cast<VkInstance>(device.instance);
   handle = static_cast<VkDevice>(device.device);
   volkLoadDeviceTable(&vk, handle);
   queues_[0].handle = static_cast<VkQueue>(device.queue);

@@ -46,6 +46,7 @@ class Device {
   Loader& loader;
   const PhysicalDevice& physical;
   const int32_t id;
+  VkInstance instance;  // that it was found in: the loader's or the application's
   VkDevice handle = VK_NULL_HANDLE;
   VolkDeviceTable vk{};  // this device's functions, straight from the driver
 

@@ -27,7 +27,7 @@ int32_t device(void* self, int32_t id, nw_vulkan_device* out, nw_error* error) {
     const DeviceInUse device = device_of(self, id);
     nw_vulkan_device info{};
     info.queue_family = device->physical.queue_family;
-    info.instance = instance_of(self).loader->instance();
+    info.instance = device->instance;
     info.physical_device = device->physical.handle;
     info.device = device->handle;
     info.queue = device->queue();
@@ -75,6 +75,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     need(id, "device_id");
     nw_vulkan_device device{};
     std::memcpy(&device, given, std::min<size_t>(given->struct_size, sizeof(device)));
+    need(device.instance, "device->instance");
     need(device.physical_device, "device->physical_device");
     need(device.device, "device->device");
     need(device.queue, "device->queue");
@@ -83,6 +84,9 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
       refuse(NW_INVALID, -1, "vulkan: device->%s is NULL and the other of lock and unlock is not",
              device.lock == nullptr ? "lock" : "unlock");
     PhysicalDevice physical(static_cast<VkPhysicalDevice>(device.physical_device));
+    if (!physical.computes(device.queue_family))
+      refuse(NW_INVALID, -1, "vulkan: device->queue_family is %u; expected the number of a family of %s that computes",
+             device.queue_family, physical.properties.deviceName);
     take_features(physical, device.features);
     physical.queue_family = device.queue_family;
     physical.queue_count = 1;

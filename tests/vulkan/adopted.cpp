@@ -55,12 +55,18 @@ TEST_CASE("adopt_device: a device of the application's, of which ids are not use
   CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_UNSUPPORTED);
   CHECK(std::strstr(error.message, "lacks the feature timelineSemaphore") != nullptr);
   app.features12.timelineSemaphore = VK_TRUE;
+  mine.queue_family = 99;
+  CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_INVALID);
+  CHECK(std::strstr(error.message, "device->queue_family is 99; expected the number of a family") != nullptr);
+  mine.queue_family = app.opened.physical.queue_family;
+  CHECK(id == -1);
   REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_OK);
 
   nw_vulkan_device seen{};
   seen.struct_size = sizeof seen;
   REQUIRE(vulkan.device(vulkan.self, id, &seen, &error) == NW_OK);
   CHECK(seen.device == mine.device);
+  CHECK(seen.instance == mine.instance);
   void* data = nullptr;
   REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, &error) == NW_OK);
   CHECK(add(rt, id, data, data, data, 1000) == NW_OK);
@@ -89,6 +95,27 @@ TEST_CASE("adopt_device: a device of the application's, of which ids are not use
   int32_t next = -1;
   REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &next, &error) == NW_OK);
   CHECK(next == id + 1);
+}
+
+TEST_CASE("device: of an adopted one the instance is the application's", "[extension]") {
+  Application app;
+  const Runtime rt(here());
+  VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO};
+  application.apiVersion = VK_API_VERSION_1_2;
+  VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
+  info.pApplicationInfo = &application;
+  VkInstance own = VK_NULL_HANDLE;
+  REQUIRE(vkCreateInstance(&info, nullptr, &own) == VK_SUCCESS);
+  app.device.instance = own;
+  const int32_t id = adopt(rt, app);
+  nw_vulkan_device seen{};
+  seen.struct_size = sizeof seen;
+  REQUIRE(rt.vulkan->device(rt.vulkan->self, id, &seen, nullptr) == NW_OK);
+  CHECK(seen.instance == own);
+  REQUIRE(rt.vulkan->device(rt.vulkan->self, 0, &seen, nullptr) == NW_OK);
+  CHECK(seen.instance == app.opened.loader->instance());
+  CHECK(rt.vulkan->release_device(rt.vulkan->self, id, nullptr) == NW_OK);
+  vkDestroyInstance(own, nullptr);
 }
 
 TEST_CASE("add_memory: bytes past the end of addresses, or that are the backend's, are refused", "[extension]") {
