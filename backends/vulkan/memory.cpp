@@ -167,6 +167,13 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
   return buffer;
 }
 
+void Memory::refuse_if_too_large(uint64_t size) const {
+  if (size > device_.physical.largest_buffer)
+    refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes were asked for; a buffer of %s has %llu at most (maxBufferSize)",
+           static_cast<unsigned long long>(size), device_.physical.properties.deviceName,
+           static_cast<unsigned long long>(device_.physical.largest_buffer));
+}
+
 void Memory::destroy_buffer(const Buffer& buffer) {
   if (device_.is_lost()) return;
   device_.vk.vkDestroyBuffer(device_.handle, buffer.handle, nullptr);
@@ -239,6 +246,7 @@ Address Memory::allocate(uint64_t size) {
   if (size > whole)
     refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes were asked for; %s has %llu", static_cast<unsigned long long>(size),
            device_.physical.properties.deviceName, static_cast<unsigned long long>(whole));
+  refuse_if_too_large(size);
   const uint64_t piece = checked_ ? size : round_up(size, kAlignment);
   const std::lock_guard lock(mutex_);
   Block* block = nullptr;
@@ -388,6 +396,7 @@ Address Memory::import_host(void* pointer, uint64_t size) {
   if (pointer == nullptr || size == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || size % alignment != 0)
     refuse(NW_INVALID, -1, "vulkan: %llu bytes at %p are imported; expected multiples of %llu bytes",
            static_cast<unsigned long long>(size), pointer, static_cast<unsigned long long>(alignment));
+  refuse_if_too_large(size);
   constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
   VkMemoryHostPointerPropertiesEXT properties{.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
   device_.check(device_.vk.vkGetMemoryHostPointerPropertiesEXT(device_.handle, kType, pointer, &properties),
@@ -403,6 +412,7 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   if (device_.vk.vkGetMemoryFdKHR == nullptr)
     refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export memory (VK_KHR_external_memory_fd)",
            device_.physical.properties.deviceName);
+  refuse_if_too_large(size);
   constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
   VkExportMemoryAllocateInfo chain{.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO};
   chain.handleTypes = kType;
