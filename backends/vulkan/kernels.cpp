@@ -40,7 +40,7 @@ void Kernels::load_cache() {
 
 // Only what has grown is written.
 void Kernels::save_cache() noexcept {
-  if (cache_file_.empty()) return;
+  if (cache_file_.empty() || device_.is_lost()) return;
   const std::lock_guard lock(save_mutex_);
   try {
     size_t size = 0;
