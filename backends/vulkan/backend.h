@@ -27,16 +27,11 @@ struct Instance {
   std::shared_ptr<Loader> loader;
 
   Slot& slot(int32_t id) const;      // refuses an id that is none
-  Device& device(int32_t id) const;  // opens it if need be
+  Device& device(int32_t id) const;  // opens it if need be; calls hold it by DeviceInUse
   int32_t count() const;
   // One more device; its number. adopted: the application's, which is opened at once; where that fails nothing is added.
   int32_t add(const PhysicalDevice& physical, const nw_vulkan_device* adopted = nullptr);
-  // That a call is planned on; refused if it is gone.
-  Device& device(const nw_sig& sig) const {
-    Device& found = device(sig.device.device_id);
-    found.refuse_if_lost();
-    return found;
-  }
+  Device& device(const nw_sig& sig) const { return device(sig.device.device_id); }  // that a call is planned on
 
   nw_vulkan extension;  // of this instance
 

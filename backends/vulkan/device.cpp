@@ -16,7 +16,7 @@ void Queue::unlock() {
 }
 
 Device::Device(bool is_adopted, Loader& its_loader, const PhysicalDevice& physical_device, int32_t device_id)
-    : loader(its_loader), physical(physical_device), id(device_id), adopted_(is_adopted) {
+    : loader(its_loader), physical(physical_device), id(device_id), instance(its_loader.instance()), adopted_(is_adopted) {
   queues_ = std::make_unique<Queue[]>(physical.queue_count);
 }
 
@@ -31,6 +31,7 @@ Device::Device(Loader& its_loader, const PhysicalDevice& physical_device, int32_
 }
 
 void Device::adopt(const nw_vulkan_device& device) {
+  instance = static_cast<VkInstance>(device.instance);
   handle = static_cast<VkDevice>(device.device);
   volkLoadDeviceTable(&vk, handle);
   queues_[0].handle = static_cast<VkQueue>(device.queue);
@@ -89,6 +90,27 @@ void Device::close() {
   memory_.reset();
   if (!adopted_) is_lost() ? loader.keep_instance() : vk.vkDestroyDevice(handle, nullptr);
   if (!lost) gone_.store("was released", std::memory_order_relaxed);
+}
+
+void Device::refuse_released() const {
+  refuse(NW_DEVICE_LOST, -1, "vulkan: device %d, %s, was released", id, physical.properties.deviceName);
+}
+
+// New calls are refused before the lock is asked for, so that those of other threads cannot keep it.
+void Device::release() {
+  refuse_if_lost();
+  if (released_.exchange(true)) refuse_released();
+  const std::lock_guard lock(in_use_);
+  close();
+}
+
+DeviceInUse::DeviceInUse(Device& device) : device_(device) {
+  if (device.adopted_) {
+    if (device.released_) device.refuse_released();
+    lock_ = std::shared_lock(device.in_use_);
+    if (device.released_) device.refuse_released();
+  }
+  device.refuse_if_lost();
 }
 
 void Device::check(VkResult result, const char* doing) {

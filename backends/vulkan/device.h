@@ -1,5 +1,5 @@
 // device.h -- an opened device: its queues, memory, kernels and streams. Step 4 of a tensor's path.
-// Locks, outermost first: a stream's, a queue's, the memory's or the kernels'.
+// Locks, outermost first: that of an adopted device in use, a stream's, a queue's, the memory's or the kernels'.
 #pragma once
 
 #include <narrows/vulkan.h>
@@ -46,6 +46,7 @@ class Device {
   Loader& loader;
   const PhysicalDevice& physical;
   const int32_t id;
+  VkInstance instance;  // that it was found in: the loader's or the application's
   VkDevice handle = VK_NULL_HANDLE;
   VolkDeviceTable vk{};  // this device's functions, straight from the driver
 
@@ -56,8 +57,9 @@ class Device {
   void refuse_if_lost() const;
   bool is_adopted() const { return adopted_; }
   bool is_lost() const { return gone_.load(std::memory_order_relaxed) != nullptr; }
-  // Waits for its work, destroys all that was made on it, and is as good as lost. Plans may outlive that.
-  void close();
+  // An adopted device goes: waits for the calls that use it and for its work, destroys all that was made on it, and is as good as
+  // lost. Plans may outlive that. Refuses a second time.
+  void release();
 
   // On a CPU that plays the device: refuses work of which a thread takes so many iterations of loops, counted together, where the
   // driver ends them before: Mesa's llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
@@ -81,6 +83,9 @@ class Device {
   Progress progress() const;
 
  private:
+  friend class DeviceInUse;
+  [[noreturn]] void refuse_released() const;
+  void close();
   Device(bool is_adopted, Loader& loader, const PhysicalDevice& physical, int32_t id);  // not opened yet
   void open();
   void adopt(const nw_vulkan_device& device);
@@ -89,6 +94,8 @@ class Device {
   std::atomic<uint32_t> next_queue_{0};
   std::atomic<const char*> gone_{nullptr};  // how it went; nullptr: it is there
   const bool adopted_;
+  std::atomic<bool> released_{false};  // from the beginning of release() on
+  std::shared_mutex in_use_;           // of an adopted device: shared by the calls that use it
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Kernels> kernels_;
   mutable std::shared_mutex streams_mutex_;
@@ -96,6 +103,19 @@ class Device {
   std::shared_ptr<Stream> default_stream_;
   std::once_flag loops_tried_;
   bool loops_end_early_ = false;
+};
+
+// A device while a call uses it: until then release() waits. Refuses one that is gone. What the backend opened itself stays as long
+// as the runtime, and takes no lock.
+class DeviceInUse {
+ public:
+  explicit DeviceInUse(Device& device);
+  Device* operator->() const { return &device_; }
+  Device& operator*() const { return device_; }
+
+ private:
+  Device& device_;
+  std::shared_lock<std::shared_mutex> lock_;
 };
 
 }  // namespace narrows::vulkan

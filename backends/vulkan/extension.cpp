@@ -5,7 +5,7 @@ namespace narrows::vulkan {
 namespace {
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
-Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
+DeviceInUse device_of(void* self, int32_t id) { return DeviceInUse(instance_of(self).device(id)); }
 // Non-dispatchable handles are pointers on 64-bit machines.
 template <class Handle>
 uint64_t number(Handle handle) {
@@ -24,14 +24,13 @@ void need(const void* pointer, const char* argument) {
 int32_t device(void* self, int32_t id, nw_vulkan_device* out, nw_error* error) {
   return guarded(error, [&] {
     need(out, "out");
-    const Device& device = device_of(self, id);
-    device.refuse_if_lost();
+    const DeviceInUse device = device_of(self, id);
     nw_vulkan_device info{};
-    info.queue_family = device.physical.queue_family;
-    info.instance = instance_of(self).loader->instance();
-    info.physical_device = device.physical.handle;
-    info.device = device.handle;
-    info.queue = device.queue();
+    info.queue_family = device->physical.queue_family;
+    info.instance = device->instance;
+    info.physical_device = device->physical.handle;
+    info.device = device->handle;
+    info.queue = device->queue();
     write_sized(out, info);
   });
 }
@@ -76,6 +75,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     need(id, "device_id");
     nw_vulkan_device device{};
     std::memcpy(&device, given, std::min<size_t>(given->struct_size, sizeof(device)));
+    need(device.instance, "device->instance");
     need(device.physical_device, "device->physical_device");
     need(device.device, "device->device");
     need(device.queue, "device->queue");
@@ -84,6 +84,9 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
       refuse(NW_INVALID, -1, "vulkan: device->%s is NULL and the other of lock and unlock is not",
              device.lock == nullptr ? "lock" : "unlock");
     PhysicalDevice physical(static_cast<VkPhysicalDevice>(device.physical_device));
+    if (!physical.computes(device.queue_family))
+      refuse(NW_INVALID, -1, "vulkan: device->queue_family is %u; expected the number of a family of %s that computes",
+             device.queue_family, physical.properties.deviceName);
     take_features(physical, device.features);
     physical.queue_family = device.queue_family;
     physical.queue_count = 1;
@@ -95,11 +98,10 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
 
 int32_t release_device(void* self, int32_t id, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
+    Device& device = instance_of(self).device(id);
     if (!device.is_adopted())
       refuse(NW_INVALID, -1, "vulkan: device %d is released, which is the backend's own; expected an adopted one", id);
-    device.close();
+    device.release();
   });
 }
 
@@ -109,26 +111,23 @@ int32_t add_memory(void* self, int32_t id, uint64_t buffer, uint64_t address, ui
   return guarded(error, [&] {
     if (buffer == 0 || address == 0 || size == 0)
       refuse(NW_INVALID, -1, "vulkan: %s is 0", buffer == 0 ? "buffer" : address == 0 ? "address" : "size");
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    device.memory().add_foreign(reinterpret_cast<VkBuffer>(buffer), address, size);
+    const DeviceInUse device = device_of(self, id);
+    device->memory().add_foreign(reinterpret_cast<VkBuffer>(buffer), address, size);
   });
 }
 
 int32_t remove_memory(void* self, int32_t id, uint64_t address, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    device.memory().remove_foreign(address);
+    const DeviceInUse device = device_of(self, id);
+    device->memory().remove_foreign(address);
   });
 }
 
 int32_t import_host(void* self, int32_t id, void* pointer, uint64_t size, void** data, nw_error* error) {
   return guarded(error, [&] {
     need(data, "data");
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    *data = reinterpret_cast<void*>(device.memory().import_host(pointer, size));
+    const DeviceInUse device = device_of(self, id);
+    *data = reinterpret_cast<void*>(device->memory().import_host(pointer, size));
   });
 }
 
@@ -139,9 +138,8 @@ int32_t alloc_exportable(void* self, int32_t id, uint64_t size, void** data, int
     need(fd, "fd");
     need(allocation_size, "allocation_size");
     if (size == 0) refuse(NW_INVALID, -1, "vulkan: size is 0; expected a positive number of bytes");
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    *data = reinterpret_cast<void*>(device.memory().allocate_exportable(size, fd, allocation_size));
+    const DeviceInUse device = device_of(self, id);
+    *data = reinterpret_cast<void*>(device->memory().allocate_exportable(size, fd, allocation_size));
   });
 }
 
@@ -151,18 +149,18 @@ int32_t stream_point(void* self, int32_t id, void* stream, uint64_t* semaphore, 
   return guarded(error, [&] {
     need(semaphore, "semaphore");
     need(value, "value");
-    const Point point = device_of(self, id).stream(stream)->point();
+    const Point point = device_of(self, id)->stream(stream)->point();
     *semaphore = number(point.semaphore);
     *value = point.value;
   });
 }
 
 int32_t stream_signal(void* self, int32_t id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).stream(stream)->signal(semaphore_of(semaphore), value); });
+  return guarded(error, [&] { device_of(self, id)->stream(stream)->signal(semaphore_of(semaphore), value); });
 }
 
 int32_t stream_wait(void* self, int32_t id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).stream(stream)->wait_for(semaphore_of(semaphore), value); });
+  return guarded(error, [&] { device_of(self, id)->stream(stream)->wait_for(semaphore_of(semaphore), value); });
 }
 
 bool exports_timelines(VkPhysicalDevice device) {
@@ -180,11 +178,10 @@ int32_t semaphore_create(void* self, int32_t id, uint64_t* semaphore, int32_t* f
   return guarded(error, [&] {
     need(semaphore, "semaphore");
     need(fd, "fd");
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    if (device.vk.vkGetSemaphoreFdKHR == nullptr || !exports_timelines(device.physical.handle))
+    const DeviceInUse device = device_of(self, id);
+    if (device->vk.vkGetSemaphoreFdKHR == nullptr || !exports_timelines(device->physical.handle))
       refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export timeline semaphores (VK_KHR_external_semaphore_fd)",
-             device.physical.properties.deviceName);
+             device->physical.properties.deviceName);
     VkExportSemaphoreCreateInfo exported{.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO};
     exported.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
     VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
@@ -193,22 +190,23 @@ int32_t semaphore_create(void* self, int32_t id, uint64_t* semaphore, int32_t* f
     VkSemaphoreCreateInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
     info.pNext = &type;
     VkSemaphore made = VK_NULL_HANDLE;
-    device.check(device.vk.vkCreateSemaphore(device.handle, &info, nullptr, &made), "creating a semaphore");
+    device->check(device->vk.vkCreateSemaphore(device->handle, &info, nullptr, &made), "creating a semaphore");
     VkSemaphoreGetFdInfoKHR wanted{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR};
     wanted.semaphore = made;
     wanted.handleType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
-    const VkResult result = device.vk.vkGetSemaphoreFdKHR(device.handle, &wanted, fd);
-    if (result < 0) device.vk.vkDestroySemaphore(device.handle, made, nullptr);
-    device.check(result, "exporting a semaphore");
+    int descriptor = -1;
+    const VkResult result = device->vk.vkGetSemaphoreFdKHR(device->handle, &wanted, &descriptor);
+    if (result < 0) device->vk.vkDestroySemaphore(device->handle, made, nullptr);
+    device->check(result, "exporting a semaphore");
+    *fd = descriptor;
     *semaphore = number(made);
   });
 }
 
 int32_t semaphore_destroy(void* self, int32_t id, uint64_t semaphore, nw_error* error) {
   return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    device.refuse_if_lost();
-    device.vk.vkDestroySemaphore(device.handle, semaphore_of(semaphore), nullptr);
+    const DeviceInUse device = device_of(self, id);
+    device->vk.vkDestroySemaphore(device->handle, semaphore_of(semaphore), nullptr);
   });
 }
 

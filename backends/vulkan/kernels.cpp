@@ -40,22 +40,39 @@ void Kernels::load_cache() {
 
 // Only what has grown is written.
 void Kernels::save_cache() noexcept {
-  if (cache_file_.empty() || made_.empty()) return;
+  if (cache_file_.empty() || device_.is_lost()) return;
+  const std::lock_guard lock(save_mutex_);
   try {
     size_t size = 0;
     if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &size, nullptr) < 0 || size <= was_kept_) return;
     std::vector<char> data(size);
     if (device_.vk.vkGetPipelineCacheData(device_.handle, cache_, &size, data.data()) != VK_SUCCESS) return;
     data.resize(size);
-    write_pipeline_cache(cache_file_, data);
+    if (write_pipeline_cache(cache_file_, data)) was_kept_ = size;
   } catch (const std::exception&) {
     // Out of memory: the next process compiles again.
   }
 }
 
+// Many processes end without destroying their runtime, so the cache is saved as it grows: the first pipeline at once, later ones
+// when they have taken so long that saving does not count.
+void Kernels::save_if_worth(Duration spent) {
+  constexpr int kTimes = 16;
+  {
+    const std::lock_guard lock(mutex_);
+    unsaved_ += spent;
+    if (unsaved_ < kTimes * save_took_) return;
+    unsaved_ = {};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  save_cache();
+  const std::lock_guard lock(mutex_);
+  save_took_ = std::chrono::steady_clock::now() - start;
+}
+
 Kernels::~Kernels() {
   if (device_.is_lost()) return;
-  save_cache();
+  if (!made_.empty()) save_cache();
   for (const auto& [key, made] : made_) device_.vk.vkDestroyPipeline(device_.handle, made.kernel.pipeline, nullptr);
   device_.vk.vkDestroyPipelineCache(device_.handle, cache_, nullptr);
   device_.vk.vkDestroyPipelineLayout(device_.handle, layout_, nullptr);
@@ -63,21 +80,38 @@ Kernels::~Kernels() {
 
 Kernel Kernels::get(const Shader& shader, const std::vector<uint32_t>& constants) {
   device_.refuse_if_lost();
-  const std::lock_guard lock(mutex_);
   const std::pair key(&shader, constants);
+  std::unique_lock lock(mutex_);
   auto found = made_.find(key);
-  if (found == made_.end()) {
-    forget_old();
-    found = made_.emplace(key, Made{{VK_NULL_HANDLE, std::make_shared<int>()}, 0}).first;
-    try {
-      found->second.kernel.pipeline = make(shader, constants);
-    } catch (...) {
-      made_.erase(found);
-      throw;
-    }
+  // Where the other thread fails the key is gone: this one tries again.
+  while (found != made_.end() && found->second.kernel.pipeline == VK_NULL_HANDLE) {
+    made_one_.wait(lock);
+    found = made_.find(key);
   }
-  found->second.last_asked = ++asked_;
-  return found->second.kernel;
+  if (found != made_.end()) {
+    found->second.last_asked = ++asked_;
+    return found->second.kernel;
+  }
+  forget_old();
+  found = made_.emplace(key, Made{{VK_NULL_HANDLE, std::make_shared<int>()}, ++asked_}).first;
+  lock.unlock();
+  const auto start = std::chrono::steady_clock::now();
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  try {
+    pipeline = make(shader, constants);
+  } catch (...) {
+    lock.lock();
+    made_.erase(found);
+    made_one_.notify_all();
+    throw;
+  }
+  lock.lock();
+  found->second.kernel.pipeline = pipeline;
+  const Kernel kernel = found->second.kernel;
+  lock.unlock();
+  made_one_.notify_all();
+  save_if_worth(std::chrono::steady_clock::now() - start);
+  return kernel;
 }
 
 // Of those that nobody has, the older half goes.
@@ -85,7 +119,7 @@ void Kernels::forget_old() {
   if (made_.size() < most) return;
   std::vector<decltype(made_)::iterator> idle;
   for (auto it = made_.begin(); it != made_.end(); ++it)
-    if (it->second.kernel.use.use_count() == 1) idle.push_back(it);
+    if (it->second.kernel.use.use_count() == 1 && it->second.kernel.pipeline != VK_NULL_HANDLE) idle.push_back(it);
   std::sort(idle.begin(), idle.end(), [](auto a, auto b) { return a->second.last_asked < b->second.last_asked; });
   idle.resize((idle.size() + 1) / 2);
   for (const auto it : idle) {

@@ -2,6 +2,8 @@
 // 5 of a tensor's path.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,7 +37,8 @@ class Kernels {
   explicit Kernels(Device& device);
   ~Kernels();
 
-  // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe.
+  // `constants`: values of the specialization constants 0, 1, 2, ...; those not given keep their defaults. Thread-safe: one thread
+  // makes a pipeline, others that want the same wait for it, and nobody else waits.
   // Refuses, with NW_UNSUPPORTED and the reason, a module that needs what the device lacks.
   Kernel get(const Shader& shader, const std::vector<uint32_t>& constants = {});
   VkPipelineLayout layout() const { return layout_; }
@@ -44,23 +47,29 @@ class Kernels {
   size_t most = 4096;
 
  private:
+  using Duration = std::chrono::steady_clock::duration;
   struct Made {
-    Kernel kernel;
-    uint64_t last_asked;
+    Kernel kernel;  // without a pipeline while one thread makes it
+    uint64_t last_asked = 0;
   };
   VkPipeline make(const Shader& shader, const std::vector<uint32_t>& constants);
   void forget_old();
   void load_cache();
   void save_cache() noexcept;
+  void save_if_worth(Duration spent);
 
   Device& device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::string cache_file_;  // "": none
-  size_t was_kept_ = 0;     // bytes of it that were there
+  std::mutex save_mutex_;
+  size_t was_kept_ = 0;  // bytes of it that are there
   std::mutex mutex_;
+  std::condition_variable made_one_;  // or failed to
   std::map<std::pair<const Shader*, std::vector<uint32_t>>, Made> made_;
-  uint64_t asked_ = 0;  // calls of get()
+  uint64_t asked_ = 0;    // calls of get()
+  Duration unsaved_{};    // that pipelines have taken since the cache was saved,
+  Duration save_took_{};  // and that saving it took then
 };
 
 }  // namespace narrows::vulkan

@@ -167,6 +167,13 @@ Buffer Memory::create_buffer(uint64_t size, Side side, uint64_t gap, const Exter
   return buffer;
 }
 
+void Memory::refuse_if_too_large(uint64_t size) const {
+  if (size > device_.physical.largest_buffer)
+    refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes were asked for; a buffer of %s has %llu at most (maxBufferSize)",
+           static_cast<unsigned long long>(size), device_.physical.properties.deviceName,
+           static_cast<unsigned long long>(device_.physical.largest_buffer));
+}
+
 void Memory::destroy_buffer(const Buffer& buffer) {
   if (device_.is_lost()) return;
   device_.vk.vkDestroyBuffer(device_.handle, buffer.handle, nullptr);
@@ -239,6 +246,7 @@ Address Memory::allocate(uint64_t size) {
   if (size > whole)
     refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes were asked for; %s has %llu", static_cast<unsigned long long>(size),
            device_.physical.properties.deviceName, static_cast<unsigned long long>(whole));
+  refuse_if_too_large(size);
   const uint64_t piece = checked_ ? size : round_up(size, kAlignment);
   const std::lock_guard lock(mutex_);
   Block* block = nullptr;
@@ -273,10 +281,12 @@ void Memory::retire(Address address, uint64_t value, Pieces& to) {
   if (found == live_.end())
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed; expected one that was allocated on device %d and not freed yet",
            static_cast<unsigned long long>(address), device_.id);
-  if (block_of(address)->foreign)
+  const Block& block = *block_of(address);
+  if (block.foreign)
     refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
            static_cast<unsigned long long>(address));
   found->second.front().value = value;
+  if (!block.pooled) found->second.front().size = 0;  // too small for any allocation to have it next
   to.splice(to.end(), found->second);
   live_.erase(found);
 }
@@ -325,9 +335,25 @@ void Memory::drop_empty(const Block* kept) {
 
 // ---- memory from elsewhere and for others ----
 
-// One live allocation over all of the buffer.
+// One live allocation over all of the buffer, of which no byte may be memory of the device already: not of a tensor, nor of what
+// tensors are cut from. A driver may give host memory the address that it has on the host, and so twice.
 Address Memory::add_whole(const Buffer& buffer, bool foreign) {
   const std::lock_guard lock(mutex_);
+  const auto clash = [&] {
+    const auto next = blocks_.lower_bound(buffer.address);
+    if (next != blocks_.end() && next->first - buffer.address < buffer.size) return true;
+    if (next == blocks_.begin()) return false;
+    const Buffer& last = std::prev(next)->second->buffer;
+    return buffer.address - last.address < last.size;
+  };
+  if (clash()) {
+    if (!foreign) destroy_buffer(buffer);
+    refuse(NW_INVALID, -1,
+           "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already, or was freed and is "
+           "in use by a stream",
+           static_cast<unsigned long long>(buffer.address), static_cast<unsigned long long>(buffer.address + buffer.size),
+           device_.id);
+  }
   try {
     auto block = std::make_unique<Block>();
     block->buffer = buffer;
@@ -345,15 +371,9 @@ Address Memory::add_whole(const Buffer& buffer, bool foreign) {
 }
 
 void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
-  {
-    const std::shared_lock lock(mutex_);
-    const auto next = live_.lower_bound(address);
-    const bool hits_next = next != live_.end() && next->first < address + size;
-    const bool hits_last = next != live_.begin() && end_of(*std::prev(next)) > address;
-    if (hits_next || hits_last)
-      refuse(NW_INVALID, -1, "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already",
-             static_cast<unsigned long long>(address), static_cast<unsigned long long>(address + size), device_.id);
-  }
+  if (size > UINT64_MAX - address)
+    refuse(NW_INVALID, -1, "vulkan: size is %llu at address 0x%llx; expected an end below 2^64",
+           static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
   add_whole({buffer, VK_NULL_HANDLE, address, size, nullptr}, true);
 }
 
@@ -376,6 +396,7 @@ Address Memory::import_host(void* pointer, uint64_t size) {
   if (pointer == nullptr || size == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || size % alignment != 0)
     refuse(NW_INVALID, -1, "vulkan: %llu bytes at %p are imported; expected multiples of %llu bytes",
            static_cast<unsigned long long>(size), pointer, static_cast<unsigned long long>(alignment));
+  refuse_if_too_large(size);
   constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
   VkMemoryHostPointerPropertiesEXT properties{.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
   device_.check(device_.vk.vkGetMemoryHostPointerPropertiesEXT(device_.handle, kType, pointer, &properties),
@@ -392,6 +413,7 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   if (device_.vk.vkGetMemoryFdKHR == nullptr)
     refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot export memory (VK_KHR_external_memory_fd)",
            device_.physical.properties.deviceName);
+  refuse_if_too_large(size);
   constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
   VkExportMemoryAllocateInfo chain{.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO};
   chain.handleTypes = kType;
@@ -399,18 +421,20 @@ Address Memory::allocate_exportable(uint64_t size, int* fd, uint64_t* allocation
   const Buffer buffer = create_buffer(size, Side::device, 0, &external);
   VkMemoryRequirements needs;
   device_.vk.vkGetBufferMemoryRequirements(device_.handle, buffer.handle, &needs);
-  *allocation_size = needs.size;
   const Address address = add_whole(buffer, false);
   VkMemoryGetFdInfoKHR info{.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR};
   info.memory = buffer.memory;
   info.handleType = kType;
-  const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, fd);
+  int exported = -1;
+  const VkResult result = device_.vk.vkGetMemoryFdKHR(device_.handle, &info, &exported);
   if (result < 0) {
     Pieces freed;
     retire(address, 0, freed);
     give_back(address);
   }
   device_.check(result, "exporting memory");
+  *fd = exported;
+  *allocation_size = needs.size;
   return address;
 }
 

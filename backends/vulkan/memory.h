@@ -93,6 +93,7 @@ class Memory {
   struct External;
   Buffer create_buffer(uint64_t size, Side side, uint64_t gap, const External* external);
   Buffer create_guarded(uint64_t size);
+  void refuse_if_too_large(uint64_t size) const;
   void check_guards(const Buffer& buffer);
   Address add_whole(const Buffer& buffer, bool foreign);
   Block* add_block(uint64_t size);

@@ -81,6 +81,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceFeatures(handle, &features);
   queue_family = queue_count = 0;
   host_import_alignment = 0;
+  largest_buffer = UINT64_MAX;
   if (properties.apiVersion < VK_API_VERSION_1_2) return;  // the chains below are 1.2's; unfit() says it
   VkPhysicalDeviceProperties2 all_properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
   all_properties.pNext = &properties11;
@@ -99,6 +100,12 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   const Queues queues = pick_queues(queue_families(handle));
   queue_family = queues.family, queue_count = queues.count;
   matrix_unit = find_matrix_unit(*this);
+  if (has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
+    VkPhysicalDeviceMaintenance4Properties limits{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
+    all_properties.pNext = &limits;
+    vkGetPhysicalDeviceProperties2(handle, &all_properties);
+    largest_buffer = limits.maxBufferSize;
+  }
   if (!has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return;
   VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{.sType =
                                                            VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
@@ -110,6 +117,11 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
 bool PhysicalDevice::has(const char* extension) const {
   return std::any_of(extensions.begin(), extensions.end(),
                      [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, extension) == 0; });
+}
+
+bool PhysicalDevice::computes(uint32_t family) const {
+  const std::vector<VkQueueFamilyProperties> families = queue_families(handle);
+  return family < families.size() && (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
 }
 
 std::vector<const char*> PhysicalDevice::wanted_extensions() const {

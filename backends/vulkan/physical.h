@@ -42,6 +42,7 @@ struct PhysicalDevice {
   MatrixUnit matrix_unit;
   VkPhysicalDeviceMemoryProperties memory;
   std::vector<VkExtensionProperties> extensions;
+  uint64_t largest_buffer;         // bytes; more are not to be asked for
   uint64_t host_import_alignment;  // bytes, of pointers and sizes; 0: host memory cannot be imported
   uint32_t queue_family;           // one that computes, if there is one without graphics too: its submissions cost less
   uint32_t queue_count;
@@ -53,6 +54,7 @@ struct PhysicalDevice {
   bool fuses_unasked;
 
   bool has(const char* extension) const;
+  bool computes(uint32_t family) const;                // there is such a queue family, and it does
   std::vector<const char*> wanted_extensions() const;  // those that this backend uses, as far as the device has them
   // A CPU that plays a device: its memory is the host's.
   bool is_cpu() const { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -61,7 +62,8 @@ bool write_pipeline_cache(const std::string& file, const std::vector<char>& data
   std::error_code error;
   fs::create_directories(fs::path(file).parent_path(), error);
   if (error) return false;
-  const std::string fresh = file + "." + std::to_string(getpid());
+  static std::atomic<uint32_t> count{0};  // a process may have several devices of one kind
+  const std::string fresh = file + "." + std::to_string(getpid()) + "." + std::to_string(count++);
   Header header{{}, data.size(), XXH64(data.data(), data.size(), 0)};
   std::memcpy(header.magic, kMagic, sizeof(header.magic));
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 
@@ -17,14 +18,25 @@ constexpr const char* kName = "vulkan";
 constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
-Device& device_of(void* self, int32_t id) { return instance_of(self).device(id); }
+DeviceInUse device_of(void* self, int32_t id) { return DeviceInUse(instance_of(self).device(id)); }
+// The body of a slot. Messages begin with "vulkan: " for callers of the extension; the host says it of what comes from a slot
+// itself.
+template <class Body>
+int32_t in_slot(nw_error* error, Body&& body) noexcept {
+  constexpr std::string_view kSaid = "vulkan: ";
+  const int32_t status = guarded(error, body);
+  if (status != NW_OK && error != nullptr)
+    if (const std::string_view message = error->message; message.substr(0, kSaid.size()) == kSaid)
+      std::memmove(error->message, error->message + kSaid.size(), message.size() - kSaid.size() + 1);
+  return status;
+}
 void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
 // ---- slots: the instance and its devices ----
 
 int32_t create(const nw_host* host, void** self, nw_error* error) {
-  return guarded(error, [&] {
+  return in_slot(error, [&] {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "vulkan: create() needs a host and a place for the instance");
     const char* const checked = std::getenv("NARROWS_CHECK");
     auto instance = std::make_unique<Instance>();
@@ -56,7 +68,7 @@ int32_t device_count(void* self, int32_t* count, nw_error*) {
 }
 
 int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
-  return guarded(error, [&] {
+  return in_slot(error, [&] {
     const PhysicalDevice& device = instance_of(self).slot(id).physical;
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
@@ -73,28 +85,28 @@ int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error
 // ---- slots: memory ----
 
 int32_t alloc(void* self, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
-  return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto on = device.stream(stream);
+  return in_slot(error, [&] {
+    const DeviceInUse device = device_of(self, id);
+    const auto on = device->stream(stream);
     const Address address = size == 0 ? 0 : on->allocate(size);
     if (size != 0 && address == 0)
       refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes are not to be had on device %d; it allocates up to %llu at once for sure",
              static_cast<unsigned long long>(size), id,
-             static_cast<unsigned long long>(device.physical.properties11.maxMemoryAllocationSize));
+             static_cast<unsigned long long>(device->physical.properties11.maxMemoryAllocationSize));
     *data = pointer(address);
   });
 }
 
 int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto on = device.stream(stream);
+  return in_slot(error, [&] {
+    const DeviceInUse device = device_of(self, id);
+    const auto on = device->stream(stream);
     if (data != nullptr) on->free(address_of(data));
   });
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
-  return guarded(error, [&] {
+  return in_slot(error, [&] {
     const bool to_host = to.device_type == kDLCPU, from_host = from.device_type == kDLCPU;
     if ((!to_host && to.device_type != kDLVulkan) || (!from_host && from.device_type != kDLVulkan) || (to_host && from_host))
       refuse(NW_UNSUPPORTED, -1, "vulkan: a copy from device type %d to %d; this backend copies between its memory and the host's",
@@ -102,8 +114,8 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     if (!to_host && !from_host && to.device_id != from.device_id)
       refuse(NW_UNSUPPORTED, -1, "vulkan: a copy from device %d to device %d; copy through host memory", from.device_id,
              to.device_id);
-    Device& device = device_of(self, to_host ? from.device_id : to.device_id);
-    const auto on = device.stream(stream);
+    const DeviceInUse device = device_of(self, to_host ? from.device_id : to.device_id);
+    const auto on = device->stream(stream);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "vulkan: a copy with %s NULL", dst == nullptr ? "dst" : "src");
     if (to_host)
@@ -111,28 +123,28 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     else if (from_host)
       on->copy_from_host(address_of(dst), src, size);
     else
-      copy_within(device, *on, address_of(dst), address_of(src), size);
+      copy_within(*device, *on, address_of(dst), address_of(src), size);
   });
 }
 
 // ---- slots: streams ----
 
 int32_t stream_create(void* self, int32_t id, void** stream, nw_error* error) {
-  return guarded(error, [&] { *stream = device_of(self, id).add_stream(); });
+  return in_slot(error, [&] { *stream = device_of(self, id)->add_stream(); });
 }
 
 int32_t stream_destroy(void* self, int32_t id, void* stream, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).remove_stream(stream); });
+  return in_slot(error, [&] { device_of(self, id)->remove_stream(stream); });
 }
 
 int32_t stream_sync(void* self, int32_t id, void* stream, nw_error* error) {
-  return guarded(error, [&] { device_of(self, id).stream(stream)->sync(); });
+  return in_slot(error, [&] { device_of(self, id)->stream(stream)->sync(); });
 }
 
 int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_error* error) {
-  return guarded(error, [&] {
-    Device& device = device_of(self, id);
-    const auto waits = device.stream(waiter), signals = device.stream(signaler);
+  return in_slot(error, [&] {
+    const DeviceInUse device = device_of(self, id);
+    const auto waits = device->stream(waiter), signals = device->stream(signaler);
     waits->wait_for(*signals);
   });
 }
@@ -164,8 +176,9 @@ void check_tensor(const Device& device, const Memory& memory, const DLTensor& t,
 }
 
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
-  return guarded(error, [&] {
+  return in_slot(error, [&] {
     const Op& op = find_op(kOps, *sig, kDLVulkan);
+    const DeviceInUse device = device_of(self, sig->device.device_id);
     plan_op<Instance>(op, instance_of(self), *sig, out, info);
   });
 }
@@ -173,17 +186,16 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
 void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
 
 int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) {
-  return guarded(error, [&] {
+  return in_slot(error, [&] {
     const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
-    Device& device = planned.device;
-    device.refuse_if_lost();
+    const DeviceInUse device(planned.device);
     for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
       const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
-      if (t != nullptr) check_tensor(device, device.memory(), *t, static_cast<int32_t>(i));
+      if (t != nullptr) check_tensor(*device, device->memory(), *t, static_cast<int32_t>(i));
     }
-    if (planned.workspace_size != 0 && !device.memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
+    if (planned.workspace_size != 0 && !device->memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
       refuse(NW_INVALID, -1, "%s: workspace %p of %llu bytes lies in no live allocation of device %d", call->op, call->workspace,
-             static_cast<unsigned long long>(planned.workspace_size), device.id);
+             static_cast<unsigned long long>(planned.workspace_size), device->id);
     planned.launch(*call);
   });
 }

@@ -1,4 +1,4 @@
-// "vulkan/1" through the public C API: what it refuses, host memory in place, memory and semaphores for others, an adopted device.
+// "vulkan/1" through the public C API: what it refuses, host memory in place, memory and semaphores for others.
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
+#include "driver.h"
 #include "opened.h"
 #include "runtime.h"
 
@@ -183,6 +185,61 @@ TEST_CASE("import_host: an op works in the host's own memory", "[extension]") {
   std::free(memory);
 }
 
+TEST_CASE("import_host: once, where the device's address is the host's, and nothing is left of a second time", "[extension]") {
+  Driver driver;
+  constexpr size_t kSize = 65536;
+  void* const memory = host_memory(2 * kSize);
+  {
+    const Runtime rt(here());
+    const nw_vulkan& vulkan = *rt.vulkan;
+    const auto import = [&](uint64_t offset, uint64_t size, void** data, nw_error* error) {
+      return vulkan.import_host(vulkan.self, 0, static_cast<char*>(memory) + offset, size, data, error);
+    };
+    void *first = nullptr, *second = nullptr;
+    nw_error error;
+    REQUIRE(import(0, kSize, &first, &error) == NW_OK);
+    for (const auto& [offset, size] : {std::pair{size_t{0}, kSize}, std::pair{size_t{0}, 2 * kSize}}) {
+      const int32_t status = import(offset, size, &second, &error);
+      if (first != memory && status == NW_OK) {  // each time an address of its own
+        CHECK(nw_free(rt.handle, on(0), second, nullptr, nullptr) == NW_OK);
+        second = nullptr;
+        continue;
+      }
+      CHECK(status == NW_INVALID);
+      CHECK(second == nullptr);
+      INFO(error.message);
+      CHECK(std::strstr(error.message, "expected none that is memory of device 0 already") != nullptr);
+    }
+    REQUIRE(import(kSize, kSize, &second, &error) == NW_OK);
+    for (void* data : {first, second}) CHECK(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
+    REQUIRE(import(0, kSize, &first, &error) == NW_OK);  // again
+    CHECK(nw_free(rt.handle, on(0), first, nullptr, nullptr) == NW_OK);
+  }
+  CHECK(driver.left_over().empty());
+  std::free(memory);
+}
+
+TEST_CASE("import_host: what is freed while it is used is no memory for the stream's next tensor", "[extension]") {
+  constexpr size_t kSize = 65536;
+  void* const memory = host_memory(kSize);
+  {
+    Opened opened;
+    Stream& stream = *opened->stream(nullptr);
+    const VkSemaphore gate = new_timeline(opened->vk, opened->handle);
+    const Address imported = opened->memory().import_host(memory, kSize);
+    stream.wait_for(gate, 1);
+    stream.free(imported);
+    const Address next = stream.allocate(kSize);
+    CHECK(next != 0);
+    CHECK(next != imported);
+    set_timeline(opened->vk, opened->handle, gate, 1);
+    stream.sync();
+    stream.free(next);
+    opened->vk.vkDestroySemaphore(opened->handle, gate, nullptr);
+  }
+  std::free(memory);
+}
+
 TEST_CASE("alloc_exportable, semaphore_create: file descriptors of the caller's", "[extension]") {
   const Runtime rt;
   const nw_vulkan& vulkan = *rt.vulkan;
@@ -332,70 +389,6 @@ TEST_CASE("alloc_exportable, semaphore_create: another device imports them, and 
   if (imported != VK_NULL_HANDLE) vk.vkDestroySemaphore(other->handle, imported, nullptr);
   if (semaphore != 0) CHECK(vulkan.semaphore_destroy(vulkan.self, 0, semaphore, nullptr) == NW_OK);
   CHECK(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
-}
-
-TEST_CASE("adopt_device: a device of the application's, of which ids are not used again", "[extension]") {
-  Opened app;  // stands for the application: a VkDevice that Narrows did not make
-  const Runtime rt;
-  const nw_vulkan& vulkan = *rt.vulkan;
-  VkPhysicalDeviceVulkan12Features features12 = app.physical.features12;
-  VkPhysicalDeviceVulkan11Features features11 = app.physical.features11;
-  features11.pNext = &features12;
-  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, app.physical.features};
-  int locks = 0;
-  nw_vulkan_device mine{};
-  mine.struct_size = sizeof mine;
-  mine.queue_family = app.physical.queue_family;
-  mine.instance = app.loader->instance();
-  mine.physical_device = app.physical.handle;
-  mine.device = app->handle;
-  mine.queue = app->queue();
-  mine.features = &features;
-  mine.lock_ctx = &locks;
-  mine.lock = [](void* count) { ++*static_cast<int*>(count); };
-  nw_error error;
-  int32_t id = -1;
-  CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_INVALID);
-  CHECK(std::strstr(error.message, "unlock is NULL") != nullptr);
-  mine.unlock = [](void*) {};
-  features12.timelineSemaphore = VK_FALSE;
-  CHECK(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_UNSUPPORTED);
-  CHECK(std::strstr(error.message, "lacks the feature timelineSemaphore") != nullptr);
-  features12.timelineSemaphore = VK_TRUE;
-  REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &id, &error) == NW_OK);
-
-  nw_vulkan_device seen{};
-  seen.struct_size = sizeof seen;
-  REQUIRE(vulkan.device(vulkan.self, id, &seen, &error) == NW_OK);
-  CHECK(seen.device == mine.device);
-  void* data = nullptr;
-  REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, &error) == NW_OK);
-  CHECK(add(rt, id, data, data, data, 1000) == NW_OK);
-  CHECK(add(rt, 0, data, data, data, 1000, &error) == NW_INVALID);  // an address means something on its device only
-  CHECK(nw_stream_sync(rt.handle, on(id), nullptr, nullptr) == NW_OK);
-  CHECK(locks > 0);
-
-  void* const handle = app->add_stream();
-  const Words words(*app.device, {7});
-  REQUIRE(vulkan.add_memory(vulkan.self, id,
-                            reinterpret_cast<uint64_t>(app->memory().find(words.address, words.address + 4)->buffer), words.address,
-                            4, &error) == NW_OK);
-  CHECK(vulkan.add_memory(vulkan.self, id, 1, words.address, 4, &error) == NW_INVALID);
-  CHECK(nw_free(rt.handle, on(id), reinterpret_cast<void*>(words.address), nullptr, &error) == NW_INVALID);
-  CHECK(std::strstr(error.message, "expected remove_memory()") != nullptr);
-  CHECK(vulkan.remove_memory(vulkan.self, id, words.address, &error) == NW_OK);
-  CHECK(vulkan.remove_memory(vulkan.self, id, words.address, &error) == NW_INVALID);
-  app->remove_stream(handle);
-
-  CHECK(vulkan.release_device(vulkan.self, 0, &error) == NW_INVALID);
-  REQUIRE(vulkan.release_device(vulkan.self, id, &error) == NW_OK);
-  CHECK(vulkan.release_device(vulkan.self, id, &error) == NW_DEVICE_LOST);
-  CHECK(add(rt, id, data, data, data, 1000, &error) == NW_DEVICE_LOST);
-  CHECK(std::strstr(error.message, "was released") != nullptr);
-  CHECK(add(rt, id, data, data, data, 999, &error) == NW_DEVICE_LOST);  // nor is anything planned on it
-  int32_t next = -1;
-  REQUIRE(vulkan.adopt_device(vulkan.self, &mine, &next, &error) == NW_OK);
-  CHECK(next == id + 1);
 }
 
 }  // namespace

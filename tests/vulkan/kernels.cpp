@@ -1,4 +1,11 @@
 // Kernels: specialization, features that a device lacks, float controls.
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
 #include "opened.h"
 
 namespace narrows::vulkan::test {
@@ -9,6 +16,77 @@ TEST_CASE("kernels: one pipeline for each set of constants", "[kernels]") {
   Kernels& kernels = opened->kernels();
   CHECK(kernels.get(shaders::steps, {3}).pipeline == kernels.get(shaders::steps, {3}).pipeline);
   CHECK(kernels.get(shaders::steps, {3}).pipeline != kernels.get(shaders::steps, {4}).pipeline);
+}
+
+// While it lives a device's vkCreateComputePipelines waits for open(), and then fails as often as it is told to.
+class Gate {
+ public:
+  explicit Gate(Device& device) : device_(device) {
+    real_ = std::exchange(device.vk.vkCreateComputePipelines, create), now_ = this;
+  }
+  ~Gate() { device_.vk.vkCreateComputePipelines = real_; }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void wait_for_call() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return calls_ != 0; });
+  }
+  void open(int failures = 0) {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true, failures_ = failures;
+    changed_.notify_all();
+  }
+  int calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+
+ private:
+  static VkResult VKAPI_PTR create(VkDevice device, VkPipelineCache cache, uint32_t count, const VkComputePipelineCreateInfo* info,
+                                   const VkAllocationCallbacks* callbacks, VkPipeline* made) {
+    {
+      std::unique_lock lock(now_->mutex_);
+      ++now_->calls_;
+      now_->changed_.notify_all();
+      now_->changed_.wait(lock, [] { return now_->is_open_; });
+      if (now_->failures_-- > 0) return VK_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    return real_(device, cache, count, info, callbacks, made);
+  }
+  inline static Gate* now_ = nullptr;
+  inline static PFN_vkCreateComputePipelines real_ = nullptr;
+  Device& device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int calls_ = 0, failures_ = 0;
+  bool is_open_ = false;
+};
+
+TEST_CASE("kernels: while one is made, nobody waits but those who want the same, and it is made once", "[kernels][threads]") {
+  keep_drivers_under_tsan();
+  constexpr int kThreads = 4;
+  for (const int failures : {0, 1, kThreads}) {
+    Opened opened;
+    Kernels& kernels = opened->kernels();
+    const Kernel there = kernels.get(shaders::steps, {3});
+    Gate gate(*opened);
+    std::atomic<int> failed{0};
+    std::array<VkPipeline, kThreads> got{};
+    std::vector<std::thread> threads;
+    for (VkPipeline& pipeline : got)
+      threads.emplace_back([&] {
+        if (!refusal([&] { pipeline = kernels.get(shaders::steps, {4}).pipeline; }).empty()) ++failed;
+      });
+    gate.wait_for_call();
+    CHECK(kernels.get(shaders::steps, {3}).pipeline == there.pipeline);  // would wait for ever
+    CHECK(kernels.count() == 2);
+    gate.open(failures);
+    for (std::thread& thread : threads) thread.join();
+    CHECK(failed == failures);
+    CHECK(gate.calls() == (failures == kThreads ? kThreads : failures + 1));
+    const VkPipeline made = kernels.get(shaders::steps, {4}).pipeline;
+    for (const VkPipeline pipeline : got) CHECK((pipeline == made || pipeline == VK_NULL_HANDLE));
+  }
 }
 
 TEST_CASE("kernels: some that nobody has are forgotten, and none that is in use", "[kernels]") {

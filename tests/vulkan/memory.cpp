@@ -78,8 +78,26 @@ TEST_CASE("memory: the largest allocation that the device grants is had, and one
   INFO(error.message);
   CHECK(std::strstr(error.message, "104857601 bytes are not to be had on device 0; it allocates up to 104857600 at once for sure"));
   CHECK(nw_alloc(rt.handle, on(0), uint64_t{1} << 60, nullptr, &data, &error) == NW_OUT_OF_MEMORY);
-  CHECK(std::strstr(error.message, "1152921504606846976 bytes were asked for; ") != nullptr);
+  CHECK(std::strstr(error.message, "vulkan: 1152921504606846976 bytes were asked for; ") == error.message);
   CHECK(nw_alloc(rt.handle, on(0), 4, nullptr, &data, nullptr) == NW_OK);
+}
+
+TEST_CASE("memory: more than the device's largest buffer is refused with that limit", "[memory]") {
+  Opened opened;
+  CHECK(opened.physical.largest_buffer >= uint64_t{1} << 30);
+  opened.physical.largest_buffer = 100 << 20;
+  Device device(*opened.loader, opened.physical, 0, false);
+  const std::string expected = " has 104857600 at most (maxBufferSize)";
+  for (const auto& said : {refusal([&] { (void)device.stream(nullptr)->allocate((100 << 20) + 1); }), refusal([&] {
+                             (void)device.memory().import_host(reinterpret_cast<void*>(uintptr_t{1} << 20), uint64_t{1} << 30);
+                           })}) {
+    if (said.find("cannot import") != std::string::npos) continue;
+    CHECK(said.substr(0, 2) == std::to_string(NW_OUT_OF_MEMORY) + ":");
+    CHECK(said.find(expected) != std::string::npos);
+  }
+  const Address largest = device.stream(nullptr)->allocate(100 << 20);
+  CHECK(largest != 0);
+  device.stream(nullptr)->free(largest);
 }
 
 TEST_CASE(

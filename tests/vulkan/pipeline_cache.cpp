@@ -5,16 +5,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "driver.h"
 #include "environment.h"
 #include "opened.h"
+#include "runtime.h"
 
 namespace narrows::vulkan::test {
 namespace {
@@ -97,6 +102,73 @@ TEST_CASE("pipeline cache: another process has what this one made", "[cache]") {
   std::ofstream(file, std::ios::binary | std::ios::trunc) << "damaged";
   use_a_pipeline();
   CHECK(driver.kept_pipelines() == 0);
+}
+
+// Run by the next test: as programs end whose language destroys nothing at exit.
+TEST_CASE("pipeline cache: this process ends without destroying its runtime", "[.][undestroyed]") {
+  const auto* const rt = new Runtime(here());
+  void* data = nullptr;
+  REQUIRE(nw_alloc(rt->handle, on(0), 4000, nullptr, &data, nullptr) == NW_OK);
+  REQUIRE(add(*rt, 0, data, data, data, 1000) == NW_OK);
+  std::_Exit(nw_stream_sync(rt->handle, on(0), nullptr, nullptr));
+}
+
+TEST_CASE("pipeline cache: a process that never destroys its runtime leaves one too", "[cache]") {
+  const CacheFolder folder;
+  const std::string other = "'" + fs::read_symlink("/proc/self/exe").string() + "' '[undestroyed]' > /dev/null 2>&1";
+  REQUIRE(std::system(other.c_str()) == 0);
+  CHECK(folder.files() == 1);  // and nothing half written
+  const Driver driver;
+  const Opened opened;
+  CHECK(driver.kept_pipelines() > 0);
+}
+
+// A driver whose cache grows by a byte a pipeline, each of which takes that long to make, and to be handed out.
+struct GrowingCache {
+  GrowingCache(Device& device, std::chrono::milliseconds making, std::chrono::milliseconds saving) {
+    make_takes = making, save_takes = saving;
+    bytes = 100, saves = 0;
+    create = std::exchange(device.vk.vkCreateComputePipelines,
+                           [](VkDevice on, VkPipelineCache cache, uint32_t count, const VkComputePipelineCreateInfo* info,
+                              const VkAllocationCallbacks* callbacks, VkPipeline* made) {
+                             std::this_thread::sleep_for(make_takes);
+                             ++bytes;
+                             return create(on, cache, count, info, callbacks, made);
+                           });
+    device.vk.vkGetPipelineCacheData = [](VkDevice, VkPipelineCache, size_t* size, void* data) {
+      if (data != nullptr) {
+        std::this_thread::sleep_for(save_takes);
+        std::memset(data, 0, *size);
+        ++saves;
+      }
+      *size = bytes;
+      return VK_SUCCESS;
+    };
+  }
+  inline static std::chrono::milliseconds make_takes, save_takes;
+  inline static size_t bytes;
+  inline static int saves;
+  inline static PFN_vkCreateComputePipelines create;
+};
+
+TEST_CASE("pipeline cache: saved as it grows, where that takes little beside what is saved", "[cache]") {
+  const CacheFolder folder;
+  Opened opened;
+  const std::string file = pipeline_cache_file(opened.physical);
+  for (const bool is_slow : {true, false}) {
+    using std::chrono::milliseconds;
+    const auto device = std::make_unique<Device>(*opened.loader, opened.physical, 0, false);
+    const GrowingCache cache(*device, milliseconds(is_slow ? 100 : 0), milliseconds(is_slow ? 0 : 100));
+    uint32_t made = 0;
+    const auto make = [&] { (void)device->kernels().get(shaders::steps, {++made}); };
+    make();
+    CHECK(read_pipeline_cache(file).size() == 101);
+    do make();
+    while (made < (is_slow ? 100 : 5) && cache.saves == 1);
+    CHECK(read_pipeline_cache(file).size() == (is_slow ? 100 + made : 101));
+    CHECK(cache.saves == (is_slow ? 2 : 1));
+    fs::remove(file);
+  }
 }
 
 TEST_CASE("pipeline cache: what is written is read", "[cache]") {

@@ -40,16 +40,19 @@ typedef struct nw_vulkan {
   /* The application's device becomes one more device of the backend, with a device_id of its own. Its objects stay the
    * application's, and outlive it there. */
   int32_t (*adopt_device)(void* self, const nw_vulkan_device* device, int32_t* device_id, nw_error* error);
-  /* Waits for what is on its streams and lets go of it. Later calls for that device_id are refused; ids are not used again. */
+  /* Waits for the calls under way on it and for what is on its streams, and lets go of it. Later calls for that device_id, this one
+   * too, are refused, as are launches of its plans; ids are not used again. */
   int32_t (*release_device)(void* self, int32_t device_id, nw_error* error);
 
   /* Memory of the application: [address, address + size) of `buffer`, whose device address is `address`, may hold tensors from now
-   * on. The buffer was made with SHADER_DEVICE_ADDRESS, STORAGE_BUFFER, TRANSFER_SRC and TRANSFER_DST usage. Not for nw_free. */
+   * on. The buffer was made with SHADER_DEVICE_ADDRESS, STORAGE_BUFFER, TRANSFER_SRC and TRANSFER_DST usage. Not for nw_free. A
+   * range of which a byte is memory of the device already is refused. */
   int32_t (*add_memory)(void* self, int32_t device_id, uint64_t buffer, uint64_t address, uint64_t size, nw_error* error);
   /* No work uses it any more: the caller has seen to that. */
   int32_t (*remove_memory)(void* self, int32_t device_id, uint64_t address, nw_error* error);
   /* Host memory that the device reads and writes in place; pointer and size are multiples of the device's
-   * minImportedHostPointerAlignment. `data` is freed by nw_free; the memory stays the caller's, and outlives it. */
+   * minImportedHostPointerAlignment. `data` is freed by nw_free; the memory stays the caller's, and outlives it. Where a device gives
+   * it the address that it has on the host, bytes that are imported already are refused. */
   int32_t (*import_host)(void* self, int32_t device_id, void* pointer, uint64_t size, void** data, nw_error* error);
   /* Memory as of nw_alloc that other APIs can have: `fd`, the caller's, is an opaque file descriptor of `allocation_size` bytes
    * which begin with the tensor's. `data` is freed by nw_free. */
