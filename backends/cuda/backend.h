@@ -51,7 +51,7 @@ extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);
 
-// Planning: loads the kernel on the current device, allows it `shared` bytes of dynamic shared memory.
+// Planning: loads the kernel on the current device, allows it at least `shared` bytes of dynamic shared memory.
 void load_kernel(const void* kernel, size_t shared = 0);
 template <class... Parameters>
 void load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {

@@ -282,12 +282,16 @@ void check(gpuError_t error, const char* doing) {
   throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
 }
 
+// Plans of one kernel may ask for different sizes: what one was allowed is never taken back.
 void load_kernel(const void* kernel, size_t shared) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   gpuFuncAttributes attributes;
   check(gpuFuncGetAttributes(&attributes, kernel), "loading a kernel");
   constexpr size_t kAlwaysAllowed = 48 << 10;
   if (shared + attributes.sharedSizeBytes > kAlwaysAllowed)
-    check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+    check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize,
+                              std::max(static_cast<int>(shared), attributes.maxDynamicSharedSizeBytes)),
           "allowing a kernel its shared memory");
 }
 

@@ -1,5 +1,5 @@
 // kernels.cpp -- the kernel variants by name: those of elementwise that LeetCUDA names, and the same bits twice from each variant
-// of each op on calls that take many blocks and several parts of a sum.
+// of each op on calls that take many blocks and several parts of a sum; plans of one kernel that differ in shared memory.
 #include <cstring>
 #include <set>
 
@@ -94,4 +94,30 @@ TEST_CASE("kernels: each gives the same bits twice, in calls of many blocks", "[
         if (kernel != nullptr) ran.insert(std::string(e.op) + "/" + kernel);
       }
   expect_all_variants(ran);
+}
+
+// Operands that lie along the other dimension are staged, so these plans of one kernel ask for four tiles of shared memory, for
+// three, and for four again.
+TEST_CASE("kernels: a plan that needs less shared memory takes none away from another one", "[kernels]") {
+  const std::vector<int64_t> shape{128, 128};
+  Rng rng("clamp");
+  Tensor grad_out(DType::f32, shape, Layout::transposed()), a(DType::f32, shape, Layout::transposed());
+  Tensor b(DType::f32, shape, Layout::transposed()), far(DType::f32, shape, Layout::transposed()), near(DType::f32, shape);
+  Tensor grad_a(DType::f32, shape);
+  for (Tensor* t : {&grad_out, &a}) t->fill_uniform(rng, -1, 1);
+  b.fill_uniform(rng, -1, 0);
+  far.fill_uniform(rng, 0, 1);
+  near.set(far.values());
+  std::vector<double> expected = grad_out.values();
+  const std::vector<double> at = a.values(), low = b.values(), high = far.values();
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (at[i] < low[i] || at[i] > high[i]) expected[i] = 0;
+  nw_elementwise_params p{};
+  p.function = NW_EW_CLAMP;
+  for (const Tensor* c : {&far, &near, &far}) {
+    const Result result = run("elementwise_backward", {&grad_out, &a, &b, c}, {&grad_a, nullptr, nullptr}, p, "strided");
+    INFO(c->describe());
+    expect_ok(result);
+    CHECK(grad_a.values() == expected);
+  }
 }
