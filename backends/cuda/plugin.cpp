@@ -42,6 +42,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr)
       refuse(NW_INVALID, -1, "%s: create() needs a host and a place for the instance", kPluginName);
+    const ForeseenErrors foreseen;
     int count = 0;
     if (const gpuError_t found = gpuGetDeviceCount(&count); found != gpuSuccess || count == 0)
       throw Refusal{NW_UNAVAILABLE, -1,
@@ -119,6 +120,7 @@ int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream_handle,
       *data = nullptr;
       return;
     }
+    const ForeseenErrors foreseen;
     const gpuMemPool_t pool = pool_of(self, device_id);
     void* memory = nullptr;
     gpuError_t result = size > device.total_memory ? gpuErrorMemoryAllocation : allocate(pool, size, stream, &memory);
