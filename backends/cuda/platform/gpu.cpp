@@ -6,7 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "common/plugin.h"
+#include "backend.h"
 
 namespace narrows::gpu {
 
@@ -95,17 +95,6 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) return nullptr;
   (void)cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
   return pool;
-}
-
-Memory memory_at(const void* address) {
-  cudaPointerAttributes found{};
-  if (cudaPointerGetAttributes(&found, address) != cudaSuccess) return {Memory::kUnknown, -1};
-  switch (found.type) {
-    case cudaMemoryTypeDevice: return {Memory::kDevice, found.device};
-    case cudaMemoryTypeManaged: return {Memory::kManaged, found.device};
-    case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
-    default: return {Memory::kUnknown, -1};
-  }
 }
 
 }  // namespace narrows::gpu

@@ -2,7 +2,7 @@
 // HIP leaves to them. Step 4 of a tensor's path.
 #include "gpu.h"
 
-#include "common/plugin.h"
+#include "backend.h"
 
 namespace narrows::gpu {
 
