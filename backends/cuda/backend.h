@@ -29,7 +29,7 @@ struct Device {
 // Stream-ordered memory of a device, made at its first use.
 struct Pool {
   std::once_flag made;
-  gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has none
+  gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has no pools
 };
 
 // What create() makes, once per runtime. Immutable afterwards, but for the pools.

@@ -149,10 +149,19 @@ int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_
   });
 }
 
-bool is_host(DLDevice device) { return device.device_type == kDLCPU || static_cast<int>(device.device_type) == kPinnedType; }
+bool is_pinned(DLDevice device) { return static_cast<int>(device.device_type) == kPinnedType; }
+bool is_host(DLDevice device) { return device.device_type == kDLCPU || is_pinned(device); }
 bool is_ours(DLDevice device) {
   const int type = static_cast<int>(device.device_type);
   return type == kDeviceType || (kManagedType != 0 && type == kManagedType);
+}
+
+// The device that a copy is made from: its tensors'; between host tensors the stream's, else the pinned one's.
+int32_t copying_device(DLDevice to, DLDevice from, gpuStream_t stream) {
+  if (is_ours(to)) return to.device_id;
+  if (is_ours(from)) return from.device_id;
+  if (const int owner = stream_device(stream); owner >= 0) return owner;
+  return is_pinned(to) ? to.device_id : is_pinned(from) ? from.device_id : 0;
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
@@ -161,7 +170,8 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     if (!(is_ours(to) || is_host(to)) || !(is_ours(from) || is_host(from)))
       refuse(NW_UNSUPPORTED, -1, "%s: a copy from device type %d to %d; this backend copies between its memory and the host's",
              kPluginName, static_cast<int>(from.device_type), static_cast<int>(to.device_type));
-    const Device& device = device_of(self, is_ours(to) ? to.device_id : is_ours(from) ? from.device_id : 0);
+    const auto stream = static_cast<gpuStream_t>(stream_handle);
+    const Device& device = device_of(self, copying_device(to, from, stream));
     if (is_ours(from)) (void)device_of(self, from.device_id);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
@@ -170,7 +180,6 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
       refuse(NW_INVALID, -1, "%s: a copy of %llu bytes leaves the address space", kPluginName,
              static_cast<unsigned long long>(size));
     const DeviceScope scope(device.id);
-    const auto stream = static_cast<gpuStream_t>(stream_handle);
     const bool waits = is_host(to) || is_host(from);
     if (waits) refuse_capture(stream, "a copy from or to host memory waits for the stream, which it cannot");
     check(gpuMemcpyAsync(dst, src, size, gpuMemcpyDefault, stream), "copying memory");
