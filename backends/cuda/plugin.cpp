@@ -242,7 +242,7 @@ int32_t launch(void* self, const void* handle, const nw_call* call, nw_error* er
   return guarded(error, [&] {
     const auto& planned = *static_cast<const Plan*>(handle);
     const DeviceScope scope(planned.device_id);
-    if (instance_of(self).checked) check_memory(*call, planned.device_id);
+    if (instance_of(self).checked) check_memory(*call, planned.workspace_size, planned.device_id);
     planned.launch(*call);
   });
 }
