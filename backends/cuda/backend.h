@@ -29,7 +29,7 @@ struct Device {
 // Stream-ordered memory of a device, made at its first use.
 struct Pool {
   std::once_flag made;
-  gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has none
+  gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has no pools
 };
 
 // What create() makes, once per runtime. Immutable afterwards, but for the pools.
@@ -51,7 +51,22 @@ extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);
 
-// Planning: loads the kernel on the current device, allows it `shared` bytes of dynamic shared memory.
+// Around calls that may fail as foreseen. AMD's runtime is the caller's too: an error that they leave is taken out of its last
+// error again, but for one that was there before.
+class ForeseenErrors {
+ public:
+  ForeseenErrors() = default;
+  ~ForeseenErrors() {
+    if (none_before_) (void)gpuGetLastError();
+  }
+  ForeseenErrors(const ForeseenErrors&) = delete;
+  ForeseenErrors& operator=(const ForeseenErrors&) = delete;
+
+ private:
+  bool none_before_ = gpuPeekAtLastError() == gpuSuccess;
+};
+
+// Planning: loads the kernel on the current device, allows it at least `shared` bytes of dynamic shared memory.
 void load_kernel(const void* kernel, size_t shared = 0);
 template <class... Parameters>
 void load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {

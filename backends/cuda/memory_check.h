@@ -1,12 +1,13 @@
-// memory_check.h -- whose memory is this? Asked of the driver for every tensor of a call, with NARROWS_CHECK=1. Step 4 of a
-// tensor's path.
+// memory_check.h -- whose memory is this? Asked of the driver for every tensor of a call and its workspace, with NARROWS_CHECK=1.
+// Step 4 of a tensor's path.
 #pragma once
 
 #include "backend.h"
 
 namespace narrows::gpu {
 
-// Refuses a tensor whose bytes are not those of one allocation that `device` can reach, and a stream of another device.
-void check_memory(const nw_call& call, int32_t device);
+// Refuses a tensor or a workspace whose bytes are not those of one allocation that `device` can reach, and a stream of another
+// device. `workspace_size`: what the plan needs of it.
+void check_memory(const nw_call& call, uint64_t workspace_size, int32_t device);
 
 }  // namespace narrows::gpu

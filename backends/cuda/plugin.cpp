@@ -42,6 +42,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr)
       refuse(NW_INVALID, -1, "%s: create() needs a host and a place for the instance", kPluginName);
+    const ForeseenErrors foreseen;
     int count = 0;
     if (const gpuError_t found = gpuGetDeviceCount(&count); found != gpuSuccess || count == 0)
       throw Refusal{NW_UNAVAILABLE, -1,
@@ -119,6 +120,7 @@ int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream_handle,
       *data = nullptr;
       return;
     }
+    const ForeseenErrors foreseen;
     const gpuMemPool_t pool = pool_of(self, device_id);
     void* memory = nullptr;
     gpuError_t result = size > device.total_memory ? gpuErrorMemoryAllocation : allocate(pool, size, stream, &memory);
@@ -147,10 +149,19 @@ int32_t free_memory(void* self, int32_t device_id, void* data, void* stream, nw_
   });
 }
 
-bool is_host(DLDevice device) { return device.device_type == kDLCPU || static_cast<int>(device.device_type) == kPinnedType; }
+bool is_pinned(DLDevice device) { return static_cast<int>(device.device_type) == kPinnedType; }
+bool is_host(DLDevice device) { return device.device_type == kDLCPU || is_pinned(device); }
 bool is_ours(DLDevice device) {
   const int type = static_cast<int>(device.device_type);
   return type == kDeviceType || (kManagedType != 0 && type == kManagedType);
+}
+
+// The device that a copy is made from: its tensors'; between host tensors the stream's, else the pinned one's.
+int32_t copying_device(DLDevice to, DLDevice from, gpuStream_t stream) {
+  if (is_ours(to)) return to.device_id;
+  if (is_ours(from)) return from.device_id;
+  if (const int owner = stream_device(stream); owner >= 0) return owner;
+  return is_pinned(to) ? to.device_id : is_pinned(from) ? from.device_id : 0;
 }
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
@@ -159,7 +170,8 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     if (!(is_ours(to) || is_host(to)) || !(is_ours(from) || is_host(from)))
       refuse(NW_UNSUPPORTED, -1, "%s: a copy from device type %d to %d; this backend copies between its memory and the host's",
              kPluginName, static_cast<int>(from.device_type), static_cast<int>(to.device_type));
-    const Device& device = device_of(self, is_ours(to) ? to.device_id : is_ours(from) ? from.device_id : 0);
+    const auto stream = static_cast<gpuStream_t>(stream_handle);
+    const Device& device = device_of(self, copying_device(to, from, stream));
     if (is_ours(from)) (void)device_of(self, from.device_id);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
@@ -168,7 +180,6 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
       refuse(NW_INVALID, -1, "%s: a copy of %llu bytes leaves the address space", kPluginName,
              static_cast<unsigned long long>(size));
     const DeviceScope scope(device.id);
-    const auto stream = static_cast<gpuStream_t>(stream_handle);
     const bool waits = is_host(to) || is_host(from);
     if (waits) refuse_capture(stream, "a copy from or to host memory waits for the stream, which it cannot");
     check(gpuMemcpyAsync(dst, src, size, gpuMemcpyDefault, stream), "copying memory");
@@ -231,7 +242,7 @@ int32_t launch(void* self, const void* handle, const nw_call* call, nw_error* er
   return guarded(error, [&] {
     const auto& planned = *static_cast<const Plan*>(handle);
     const DeviceScope scope(planned.device_id);
-    if (instance_of(self).checked) check_memory(*call, planned.device_id);
+    if (instance_of(self).checked) check_memory(*call, planned.workspace_size, planned.device_id);
     planned.launch(*call);
   });
 }
@@ -282,12 +293,16 @@ void check(gpuError_t error, const char* doing) {
   throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
 }
 
+// Plans of one kernel may ask for different sizes: what one was allowed is never taken back.
 void load_kernel(const void* kernel, size_t shared) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   gpuFuncAttributes attributes;
   check(gpuFuncGetAttributes(&attributes, kernel), "loading a kernel");
   constexpr size_t kAlwaysAllowed = 48 << 10;
   if (shared + attributes.sharedSizeBytes > kAlwaysAllowed)
-    check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+    check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize,
+                              std::max(static_cast<int>(shared), attributes.maxDynamicSharedSizeBytes)),
           "allowing a kernel its shared memory");
 }
 

@@ -1,8 +1,10 @@
 // kernels.cpp -- the kernel variants by name: those of elementwise that LeetCUDA names, and the same bits twice from each variant
-// of each op on calls that take many blocks and several parts of a sum.
+// of each op on calls that take many blocks and several parts of a sum; plans of one kernel that differ in shared memory; calls
+// that would take very many launches.
 #include <cstring>
 #include <set>
 
+#include "conformance/conv1d_case.h"
 #include "cuda.h"
 
 using namespace narrows::test;
@@ -94,4 +96,59 @@ TEST_CASE("kernels: each gives the same bits twice, in calls of many blocks", "[
         if (kernel != nullptr) ran.insert(std::string(e.op) + "/" + kernel);
       }
   expect_all_variants(ran);
+}
+
+// Operands that lie along the other dimension are staged, so these plans of one kernel ask for four tiles of shared memory, for
+// three, and for four again.
+TEST_CASE("kernels: a plan that needs less shared memory takes none away from another one", "[kernels]") {
+  const std::vector<int64_t> shape{128, 128};
+  Rng rng("clamp");
+  Tensor grad_out(DType::f32, shape, Layout::transposed()), a(DType::f32, shape, Layout::transposed());
+  Tensor b(DType::f32, shape, Layout::transposed()), far(DType::f32, shape, Layout::transposed()), near(DType::f32, shape);
+  Tensor grad_a(DType::f32, shape);
+  for (Tensor* t : {&grad_out, &a}) t->fill_uniform(rng, -1, 1);
+  b.fill_uniform(rng, -1, 0);
+  far.fill_uniform(rng, 0, 1);
+  near.set(far.values());
+  std::vector<double> expected = grad_out.values();
+  const std::vector<double> at = a.values(), low = b.values(), high = far.values();
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (at[i] < low[i] || at[i] > high[i]) expected[i] = 0;
+  nw_elementwise_params p{};
+  p.function = NW_EW_CLAMP;
+  for (const Tensor* c : {&far, &near, &far}) {
+    const Result result = run("elementwise_backward", {&grad_out, &a, &b, c}, {&grad_a, nullptr, nullptr}, p, "strided");
+    INFO(c->describe());
+    expect_ok(result);
+    CHECK(grad_a.values() == expected);
+  }
+}
+
+// Each residue of the positions modulo the stride would be a launch of its own.
+TEST_CASE("kernels: grad_x of conv1d with thousands of residues", "[kernels]") {
+  Rng rng("residues");
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    check_conv1d_backward(
+        {.shape = {.batch = 2, .channels = 4, .length = 5000, .filters = 6, .taps = 1100, .stride = 1100, .groups = 2},
+         .dtype = dtype},
+        rng, kGradX);
+    check_conv1d_backward({.shape = {.length = 4000, .taps = 1025, .stride = 1031, .dilation = 3, .pad_left = 7, .pad_right = 900},
+                           .dtype = dtype,
+                           .x_layout = Layout::strided(2).with_misalignment(1)},
+                          rng, kGradX);
+  }
+}
+
+// The shapes alone are planned: nothing lies at these addresses.
+TEST_CASE("kernels: an element-wise output that no memory holds is refused", "[kernels]") {
+  constexpr int64_t kMany = int64_t{1} << 31;
+  int64_t column[] = {kMany, 1}, row[] = {1, kMany}, whole[] = {kMany, kMany};
+  Addition call(device(), reinterpret_cast<void*>(uintptr_t{1} << 33), reinterpret_cast<void*>(uintptr_t{1} << 34),
+                reinterpret_cast<void*>(uintptr_t{1} << 40), 1);
+  int64_t* const shapes[] = {column, row, whole};
+  for (int i = 0; i < 3; ++i) call.tensors[i].ndim = 2, call.tensors[i].dtype = {kDLUInt, 8, 1}, call.tensors[i].shape = shapes[i];
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  expect_status(nw_plan_get(runtime(), &call.call, nullptr, &info, &error), error, NW_UNSUPPORTED, {"tensor 2", "2^42"});
 }

@@ -197,6 +197,30 @@ TEST_CASE("memory: a freed tensor, and one that leaves its allocation, are refus
   CUDA_OK(cudaFree(exact));
 }
 
+TEST_CASE("memory: a workspace that is the host's, or leaves its allocation, is refused", "[kinds][checked]") {
+  REQUIRE(is_checked());
+  constexpr size_t kSize = 2 << 20;
+  const Buffer buffer(kSize);
+  std::vector<unsigned char> host(kSize);
+  bool found = false;
+  for (const Example& e : lltm_examples(DType::f32, 64, 128, 128)) {
+    Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+    nw_plan_info info{};
+    info.struct_size = sizeof info;
+    REQUIRE(nw_plan_get(runtime(), &call.raw, nullptr, &info, nullptr) == NW_OK);
+    if (info.workspace_size <= NW_WORKSPACE_ALIGN) continue;
+    found = true;
+    INFO(e.what);
+    nw_error error{};
+    call.raw.workspace_size = info.workspace_size;
+    call.raw.workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(host.data()) + 255) / 256 * 256);
+    expect_status(nw_run(runtime(), &call.raw, &error), error, NW_INVALID, {"workspace", "no memory that the driver knows"});
+    call.raw.workspace = static_cast<char*>(buffer.data()) + kSize - NW_WORKSPACE_ALIGN;
+    expect_status(nw_run(runtime(), &call.raw, &error), error, NW_INVALID, {"workspace", "past the allocation"});
+  }
+  CHECK(found);
+}
+
 TEST_CASE("memory: more than the device has is refused, and the next call works", "[kinds]") {
   nw_error error{};
   nw_device_info info{};

@@ -142,9 +142,16 @@ class ConvBackwardPlan final : public Plan {
   }
 
   void GradX(const ConvGeometry& g) {
+    constexpr int64_t kMostPhases = 1024;  // each is a launch
     const Strides3 strides = strides3(output(*sig_, kGradX));
     if (g.in_channels == 0 || g.length == 0) return;
     const int64_t phases = num_grad_x_phases(g);
+    if (phases > kMostPhases) {
+      const SumProblem problem{
+          device_, g, strides, input(*sig_, kGradY).align_log2, input(*sig_, kW).align_log2, align_of_output(kGradX)};
+      steps_.push_back({plan_grad_x_scalar(problem), kGradY, kW, kGradX});
+      return;
+    }
     if (phases < g.stride) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
     for (int64_t i = 0; i < phases; ++i) {
       const CorrelationProblem problem{device_,

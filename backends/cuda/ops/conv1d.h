@@ -35,7 +35,7 @@ struct CorrelationProblem {
   bool aligned() const { return (int64_t{1} << std::min({in_align, w_align, bias_align, out_align})) >= size_of(dtype); }
 };
 
-// grad_w, or grad_bias, which has the stride out.position and reads no x.
+// grad_w; grad_bias, which has the stride out.position and reads no x; or grad_x at once, where x_align is that of w.
 struct SumProblem {
   const Device* device;
   ConvGeometry g;
@@ -53,6 +53,7 @@ using PlanSum = std::unique_ptr<Part> (*)(const SumProblem&);
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_scalar(const SumProblem& problem);
 std::unique_ptr<Part> plan_grad_bias_scalar(const SumProblem& problem);
+std::unique_ptr<Part> plan_grad_x_scalar(const SumProblem& problem);  // all residues at once
 // Zeros in all of an (outer, channel, position) tensor; `a` and `b` are not read.
 struct FillProblem {
   Dtype dtype;

@@ -142,6 +142,52 @@ class ScalarSum final : public Part {
   void (*kernel_)(ConvGeometry, Strides3, Operands) = nullptr;
 };
 
+// ---- grad_x at once: one thread for each position looks for the outputs that read it ----
+
+template <class T, bool kBytewise>
+__device__ Accumulate<T> grad_x_at(const ConvGeometry& g, const T* grad_y, const T* w, int64_t position) {
+  Accumulate<T> sum = 0;
+  const int64_t padded = position + g.pad_left, before = padded - (g.taps - 1) * g.dilation;
+  const int64_t first = before <= 0 ? 0 : (before - 1) / g.stride + 1;
+  for (int64_t t = first; t < g.out_length && t * g.stride <= padded; ++t) {
+    const int64_t reach = padded - t * g.stride, tap = reach / g.dilation;
+    if (tap * g.dilation != reach) continue;
+    for (int64_t out = 0; out < g.outs(); ++out)
+      sum += read<kBytewise>(grad_y + out * g.y.channel + t * g.y.position) *
+             read<kBytewise>(w + out * g.w.outer + tap * g.w.position);
+  }
+  return sum;
+}
+
+template <class T, bool kBytewise>
+__global__ void grad_x_at_once(const ConvGeometry g, const Strides3 s, const Operands p) {
+  const int64_t total = g.batch * g.in_channels * g.length;
+  for (int64_t i = thread_index(); i < total; i += grid_threads()) {
+    const int64_t position = i % g.length, channel = i / g.length % g.in_channels, n = i / g.length / g.in_channels;
+    const int64_t first_out = channel / g.ins() * g.outs();
+    const T* grad_y = static_cast<const T*>(p.a) + n * g.y.outer + first_out * g.y.channel;
+    const T* w = static_cast<const T*>(p.b) + first_out * g.w.outer + channel % g.ins() * g.w.channel;
+    T* out = static_cast<T*>(p.out) + n * s.outer + channel * s.channel + position * s.position;
+    write<kBytewise>(out, grad_x_at<T, kBytewise>(g, grad_y, w, position));
+  }
+}
+
+class ScalarGradX final : public Part {
+ public:
+  explicit ScalarGradX(const SumProblem& problem) : g_(problem.g), s_(problem.out) {
+    with_dtype(g_.dtype, [&]<class T>(T) { kernel_ = problem.aligned() ? grad_x_at_once<T, false> : grad_x_at_once<T, true>; });
+    load_kernel(kernel_);
+  }
+  void launch(const Operands& p, void*, gpuStream_t stream) const override {
+    launch_kernel(kernel_, grid_of(g_.batch * g_.in_channels * g_.length), kThreads, 0, stream, g_, s_, p);
+  }
+
+ private:
+  ConvGeometry g_;
+  Strides3 s_;
+  void (*kernel_)(ConvGeometry, Strides3, Operands) = nullptr;
+};
+
 // ---- zeros ----
 
 template <class T, bool kBytewise>
@@ -176,6 +222,7 @@ class FillZero final : public Part {
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) { return std::make_unique<ScalarCorrelation>(problem); }
 std::unique_ptr<Part> plan_grad_w_scalar(const SumProblem& problem) { return std::make_unique<ScalarSum>(problem, false); }
 std::unique_ptr<Part> plan_grad_bias_scalar(const SumProblem& problem) { return std::make_unique<ScalarSum>(problem, true); }
+std::unique_ptr<Part> plan_grad_x_scalar(const SumProblem& problem) { return std::make_unique<ScalarGradX>(problem); }
 std::unique_ptr<Part> plan_fill_zero(const FillProblem& problem) { return std::make_unique<FillZero>(problem); }
 
 }  // namespace narrows::gpu

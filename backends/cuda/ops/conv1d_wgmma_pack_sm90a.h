@@ -37,7 +37,7 @@ __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
             block = static_cast<int>(blockIdx.x);
   const int k0 = block % depth_tiles * 32, m0 = block / depth_tiles % out_tiles * 32, group = block / depth_tiles / out_tiles;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, warps = 8;
-  w += group * c.w_group, packed += group * depth * s.pitch;
+  w += group * c.w_group, packed += int64_t{group} * depth * s.pitch;
 #pragma unroll
   for (int i = warp; i < 32; i += warps) {
     const int out = s.along_outs ? lane : i, at = s.along_outs ? i : lane;

@@ -57,6 +57,7 @@ namespace {
 
 constexpr int kMostPasses = 8;
 constexpr int64_t kMostIndices = int64_t{1} << 30;  // of one launch; kernels divide indices below 2^31
+constexpr double kMostElements = 0x1p42;            // of an output, 4 TiB of bytes: its launches, which are planned, are thousands
 
 // Cuts an iteration into parts of at most kMostIndices: body(extents, dimensions, offsets by dimension).
 void cut(const int64_t* extent, int ndim, const std::function<void(const int64_t*, int, const int64_t*)>& body) {
@@ -300,6 +301,10 @@ void Map::plan(const MapRequest& r, int variant) {
     variant_ = variant == kOwnChoice ? kVector : variant;
     return;
   }
+  double elements = 1;
+  for (int d = 0; d < space_.ndim; ++d) elements *= static_cast<double>(space_.extent[d]);
+  if (elements > kMostElements)
+    refuse(NW_UNSUPPORTED, r.out, "%s: tensor %d has %.4g elements; expected at most 2^42", r.sig.op, r.out, elements);
   const bool alone = num_slots_ == 1 && !(units_ & 1);  // vector_kernel takes a function's one operand in vectors only
   const bool flat = !alone && is_flat(), rows = !alone && !flat && has_rows();
   if (variant == kVector && !flat && !rows)

@@ -5,12 +5,9 @@
 
 #include <atomic>
 
-#include "common/plugin.h"
-#include "gpu.h"
+#include "backend.h"
 
 namespace narrows::gpu {
-
-using common::refuse;
 
 namespace {
 
@@ -39,6 +36,9 @@ const Driver& driver() {
   static const Driver instance;
   return instance;
 }
+
+// The driver's numbers are the runtime's.
+void check(CUresult result, const char* doing) { gpu::check(from_cuda(static_cast<cudaError_t>(result)), doing); }
 
 // The primary context of a device, which the runtime and every framework use. Retained once and kept: what a thread or an exit
 // handler may still use must stay.
@@ -83,16 +83,35 @@ int stream_device(gpuStream_t stream) {
   if (is_default_stream(stream)) return -1;
   CUcontext context = nullptr;
   CUdevice device = 0;
-  if (driver().stream_ctx(stream, &context) != CUDA_SUCCESS || driver().ctx_push(context) != CUDA_SUCCESS)
+  const CUresult result = driver().stream_ctx(stream, &context);
+  if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
     refuse(NW_INVALID, -1, "stream %p is no stream of CUDA", static_cast<void*>(stream));
-  const CUresult result = driver().ctx_device(&device);
+  check(result, "asking for a stream's context");
+  check(driver().ctx_push(context), "entering a stream's context");
+  const CUresult found = driver().ctx_device(&device);
   driver().ctx_pop(&context);
-  return result == CUDA_SUCCESS ? static_cast<int>(device) : -1;
+  check(found, "asking for a stream's device");
+  return static_cast<int>(device);
+}
+
+Memory memory_at(const void* address) {
+  cudaPointerAttributes found{};
+  const cudaError_t error = cudaPointerGetAttributes(&found, address);
+  if (error == cudaErrorInvalidValue) return {Memory::kUnknown, -1};
+  check(from_cuda(error), "asking whose memory an address is");
+  switch (found.type) {
+    case cudaMemoryTypeDevice: return {Memory::kDevice, found.device};
+    case cudaMemoryTypeManaged: return {Memory::kManaged, found.device};
+    case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
+    default: return {Memory::kUnknown, -1};
+  }
 }
 
 bool find_allocation(const void* address, const void** base, size_t* size) {
   CUdeviceptr start = 0;
-  if (driver().address_range(&start, size, reinterpret_cast<CUdeviceptr>(address)) != CUDA_SUCCESS) return false;
+  const CUresult result = driver().address_range(&start, size, reinterpret_cast<CUdeviceptr>(address));
+  if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND) return false;
+  check(result, "asking for the allocation of an address");
   *base = reinterpret_cast<const void*>(start);
   return true;
 }

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "common/plugin.h"
+#include "backend.h"
 
 namespace narrows::gpu {
 
@@ -84,6 +84,7 @@ int generation(const gpuDeviceProp& properties) {
 size_t max_shared_memory(int, const gpuDeviceProp& properties) { return properties.sharedMemPerBlockOptin; }
 void write_uuid(int, const gpuDeviceProp& properties, uint8_t* out) { std::memcpy(out, properties.uuid.bytes, 16); }
 
+// Throws where memory was short, so that the next call tries again.
 gpuMemPool_t create_pool(int device, uint64_t kept) {
   int supported = 0;
   if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device) != cudaSuccess || supported == 0) return nullptr;
@@ -92,20 +93,11 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = device;
   cudaMemPool_t pool = nullptr;
-  if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) return nullptr;
+  const gpuError_t made = cudaMemPoolCreate(&pool, &properties);
+  if (status_of(made) == NW_OUT_OF_MEMORY) check(made, "making a memory pool");
+  if (made != cudaSuccess) return nullptr;
   (void)cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
   return pool;
-}
-
-Memory memory_at(const void* address) {
-  cudaPointerAttributes found{};
-  if (cudaPointerGetAttributes(&found, address) != cudaSuccess) return {Memory::kUnknown, -1};
-  switch (found.type) {
-    case cudaMemoryTypeDevice: return {Memory::kDevice, found.device};
-    case cudaMemoryTypeManaged: return {Memory::kManaged, found.device};
-    case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
-    default: return {Memory::kUnknown, -1};
-  }
 }
 
 }  // namespace narrows::gpu

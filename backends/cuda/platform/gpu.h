@@ -18,6 +18,8 @@
 #define gpuErrorMemoryAllocation cudaErrorMemoryAllocation
 #define gpuGetErrorString cudaGetErrorString
 #define gpuGetErrorName cudaGetErrorName
+#define gpuGetLastError cudaGetLastError
+#define gpuPeekAtLastError cudaPeekAtLastError
 
 #define gpuStream_t cudaStream_t
 #define gpuStreamCreateWithFlags cudaStreamCreateWithFlags
@@ -113,6 +115,8 @@ const char* advice(gpuError_t error);
 
 // The status that an error stands for (NW_*).
 int32_t status_of(gpuError_t error);
+// An error of CUDA's by the name that it has here.
+inline gpuError_t from_cuda(cudaError_t error) { return error; }
 
 // "sm_90". `size` bytes.
 void write_arch(const gpuDeviceProp& properties, char* out, size_t size);

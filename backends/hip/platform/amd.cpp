@@ -4,12 +4,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/plugin.h"
-#include "gpu.h"
+#include "backend.h"
 
 namespace narrows::gpu {
-
-using common::refuse;
 
 const char* advice(gpuError_t error) {
   switch (error) {
@@ -56,8 +53,11 @@ int stream_device(gpuStream_t stream) {
   if (is_default_stream(stream)) return -1;
 #if HIP_VERSION_MAJOR >= 6
   hipDevice_t device = -1;
-  if (hipStreamGetDevice(stream, &device) != hipSuccess)
+  const ForeseenErrors foreseen;
+  const hipError_t error = hipStreamGetDevice(stream, &device);
+  if (status_of(error) == NW_INVALID || error == hipErrorContextIsDestroyed)
     refuse(NW_INVALID, -1, "stream %p is no stream of HIP", static_cast<void*>(stream));
+  check(error, "asking for a stream's device");
   return device;
 #else
   return hipGetStreamDeviceId(stream);
@@ -67,7 +67,10 @@ int stream_device(gpuStream_t stream) {
 // HIP 6 renamed `memoryType`, and gave managed memory a kind of its own.
 Memory memory_at(const void* address) {
   hipPointerAttribute_t found{};
-  if (hipPointerGetAttributes(&found, address) != hipSuccess) return {Memory::kUnknown, -1};
+  const ForeseenErrors foreseen;
+  const hipError_t error = hipPointerGetAttributes(&found, address);
+  if (error == hipErrorInvalidValue) return {Memory::kUnknown, -1};
+  check(error, "asking whose memory an address is");
 #if HIP_VERSION_MAJOR >= 6
   const hipMemoryType type = found.type;
   const bool is_managed = found.isManaged != 0 || type == hipMemoryTypeManaged;
@@ -83,7 +86,10 @@ Memory memory_at(const void* address) {
 
 bool find_allocation(const void* address, const void** base, size_t* size) {
   hipDeviceptr_t start{};
-  if (hipMemGetAddressRange(&start, size, const_cast<void*>(address)) != hipSuccess) return false;
+  const ForeseenErrors foreseen;
+  const hipError_t error = hipMemGetAddressRange(&start, size, const_cast<void*>(address));
+  if (status_of(error) == NW_INVALID || error == hipErrorNotFound) return false;
+  check(error, "asking for the allocation of an address");
   *base = start;
   return true;
 }

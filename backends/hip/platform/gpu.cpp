@@ -2,7 +2,7 @@
 // HIP leaves to them. Step 4 of a tensor's path.
 #include "gpu.h"
 
-#include "common/plugin.h"
+#include "backend.h"
 
 namespace narrows::gpu {
 
@@ -35,6 +35,7 @@ int32_t status_of(gpuError_t error) {
   }
 }
 
+// Throws where memory was short, so that the next call tries again.
 gpuMemPool_t create_pool(int device, uint64_t kept) {
   int supported = 0;
   if (hipDeviceGetAttribute(&supported, hipDeviceAttributeMemoryPoolsSupported, device) != hipSuccess || supported == 0)
@@ -44,7 +45,9 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   properties.location.type = hipMemLocationTypeDevice;
   properties.location.id = device;
   hipMemPool_t pool = nullptr;
-  if (hipMemPoolCreate(&pool, &properties) != hipSuccess) return nullptr;
+  const gpuError_t made = hipMemPoolCreate(&pool, &properties);
+  if (status_of(made) == NW_OUT_OF_MEMORY) check(made, "making a memory pool");
+  if (made != hipSuccess) return nullptr;
   (void)hipMemPoolSetAttribute(pool, hipMemPoolAttrReleaseThreshold, &kept);
   return pool;
 }

@@ -16,6 +16,8 @@
 #define gpuErrorMemoryAllocation hipErrorOutOfMemory
 #define gpuGetErrorString hipGetErrorString
 #define gpuGetErrorName hipGetErrorName
+#define gpuGetLastError hipGetLastError
+#define gpuPeekAtLastError hipPeekAtLastError
 
 #define gpuStream_t hipStream_t
 #define gpuStreamCreateWithFlags hipStreamCreateWithFlags

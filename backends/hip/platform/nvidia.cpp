@@ -33,15 +33,4 @@ void write_uuid(int device, const gpuDeviceProp&, uint8_t* out) {
   if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) std::memcpy(out, properties.uuid.bytes, 16);
 }
 
-Memory memory_at(const void* address) {
-  cudaPointerAttributes found{};
-  if (cudaPointerGetAttributes(&found, address) != cudaSuccess) return {Memory::kUnknown, -1};
-  switch (found.type) {
-    case cudaMemoryTypeDevice: return {Memory::kDevice, found.device};
-    case cudaMemoryTypeManaged: return {Memory::kManaged, found.device};
-    case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
-    default: return {Memory::kUnknown, -1};
-  }
-}
-
 }  // namespace narrows::gpu

@@ -9,6 +9,9 @@ namespace narrows::gpu {
 
 inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
 
+// An error of CUDA's by the name that it has here.
+inline gpuError_t from_cuda(cudaError_t error) { return hipCUDAErrorTohipError(error); }
+
 // ---- elements ----
 
 using f16 = __half;
