@@ -27,6 +27,12 @@ inline constexpr int64_t kTileRows = 4;  // 16 registers
 #endif
 
 // ---- packing: dst[(k - k0) * ld + (j - j0)] = view(k, j), zeros from `count` to `width`
+//
+// Pack() takes the dtype, PackAs() cuts columns into panels. How the elements of a panel lie decides what packs it:
+//   columns 1 or 2 apart (AVX-512: up to 15), all in one run   PackVectors(): a row of all panels at a time, by whole vectors
+//   columns that are contiguous along the depth                PackTransposed(): squares, transposed in registers
+//   all else: several runs, a last panel, other strides        PackRows(): a row at a time, run by run
+// What lies outside the view's extent is zero; runs that it cuts go element by element (PackRun(), PackColumns()).
 
 // Columns of a block that share jo: `count` of them from column `first` on.
 struct Run {
