@@ -57,10 +57,7 @@ struct Request : ElementwiseRequest {
 
 Kernel find_function_kernel(const Request& r) {
   if (r.function.number == NW_EW_CAST) return cast_kernel(r.instance, r.dtype, dtype_of(r.sig, r.sig.num_inputs));
-  const bool half = r.compute != r.dtype && r.compute == NW_DTYPE_FLOAT32;
-  if (half) return half_kernel(r.instance, r.function.number, r.dtype);
-  if (r.compute == NW_DTYPE_FLOAT32) return f32_kernel(r.instance, r.function.number);
-  if (r.compute == NW_DTYPE_FLOAT64) return f64_kernel(r.instance, r.function.number);
+  if (kind_of(r.compute) == kFloat) return float_kernel(r.instance, r.function.number, r.dtype);
   return int_kernel(r.instance, r.function.number, r.compute);
 }
 
@@ -235,16 +232,16 @@ void ElementwisePlan::run_blocks(const Blocks& placed, char* const* base, int64_
   for (int64_t index = begin; index < end; ++index) {
     const Block block = locate(placed, n + 1, base, index);
     const bool same_shape = block.rows == before.rows && block.columns == before.columns;
-    bool whole = true;
+    bool whole = true;  // rows follow each other without a gap, in every operand: the block is one run
     for (int k = 0; k <= n; ++k) {
       if (k < n && constants.constant[k]) continue;
-      const bool loaded = k < n && same_shape && block.address[k] == before.address[k];
+      const bool loaded = k < n && same_shape && block.address[k] == before.address[k];  // as of an operand that is broadcast
       if (!loaded) rows[k] = reach(operand[k], block, k, blocks.stride[k], by_rows, k == n, tiles[k]);
       whole &= rows[k].step == block.columns * operand[k].size && !rows[k].constant;
     }
     Run run = constants;
     run.n = whole ? block.rows * block.columns : block.columns;
-    const bool narrow = by_rows && blocks.across && block.columns < blocks.extent[0];
+    const bool narrow = by_rows && blocks.across && block.columns < blocks.extent[0];  // rows are parts of the tensor's
     for (int64_t row = 0; row < (whole ? 1 : block.rows); ++row) {
       for (int k = 0; k < n; ++k) {
         if (constants.constant[k]) continue;

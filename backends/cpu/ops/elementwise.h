@@ -3,7 +3,7 @@
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements
 //   elementwise_copy.cpp     those blocks between memory and tiles
-//   elementwise_{f32,f64,half,int,cast,grad_f32,grad_f64,grad_half}.cpp and *-inl.h  kernels, compiled for each instruction set
+//   elementwise_{float,int,cast,gradients}.cpp and *-inl.h  kernels, compiled for each instruction set
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,7 @@ struct Run {
 using Kernel = void (*)(const Run& run);
 
 // The kernel of a function for operands of a dtype; nullptr: there is none.
-Kernel f32_kernel(const Instance& instance, int function);
-Kernel f64_kernel(const Instance& instance, int function);
-Kernel half_kernel(const Instance& instance, int function, int dtype);
+Kernel float_kernel(const Instance& instance, int function, int dtype);
 Kernel int_kernel(const Instance& instance, int function, int dtype);
 // Any dtype to any dtype.
 Kernel cast_kernel(const Instance& instance, int from, int to);
@@ -46,9 +44,7 @@ struct Gradient {
   unsigned reads;
   bool same;  // it is grad_out
 };
-Gradient f32_gradient(const Instance& instance, int function, int operand);
-Gradient f64_gradient(const Instance& instance, int function, int operand);
-Gradient half_gradient(const Instance& instance, int function, int operand, int dtype);
+Gradient gradient_kernel(const Instance& instance, int function, int operand, int dtype);
 
 // Copies rows x columns elements, whatever their strides (in bytes) and alignment.
 using Copy = void (*)(char* to, int64_t to_row, int64_t to_column, const char* from, int64_t from_row, int64_t from_column,
@@ -73,8 +69,7 @@ inline void add(double& sum, double& lost, double x) {
 
 // Adds a block of rows x columns contiguous elements to the sums of what is kept of it.
 using Accumulator = void (*)(Sums& sums, const void* block, int64_t rows, int64_t columns, bool keep_rows, bool keep_columns);
-Accumulator f32_accumulator(const Instance& instance);
-Accumulator f64_accumulator(const Instance& instance);
+Accumulator accumulator(const Instance& instance, int dtype);  // of f32 or f64
 
 // ---- numbers ----
 

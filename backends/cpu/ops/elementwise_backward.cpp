@@ -135,10 +135,7 @@ int map_dtype(const Request& r) {
 }
 
 Gradient find_gradient(const Request& r, int k, int dtype) {
-  const int f = r.function.number;
-  const Gradient gradient = dtype == NW_DTYPE_FLOAT64   ? f64_gradient(r.instance, f, k)
-                            : dtype == NW_DTYPE_FLOAT32 ? f32_gradient(r.instance, f, k)
-                                                        : half_gradient(r.instance, f, k, dtype);
+  const Gradient gradient = gradient_kernel(r.instance, r.function.number, k, dtype);
   if (gradient.kernel == nullptr)
     refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs) + k, "%s: %s has no gradient by operand %d", r.sig.op,
            r.function.name, k);
@@ -268,7 +265,7 @@ std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig)
   auto plan = std::make_unique<BackwardPlan>();
   plan->instance = &instance;
   plan->alpha = r.params.alpha;
-  plan->accumulate = (r.compute == NW_DTYPE_FLOAT64 ? f64_accumulator : f32_accumulator)(instance);
+  plan->accumulate = accumulator(instance, r.compute);
   plan->map.dtype = map_dtype(r);
   plan->kernel = kKernels[forced_scalar(r) ? kScalar : kVector];
   for (uint32_t k = 0; k < kInputs; ++k) {

@@ -1,7 +1,8 @@
-// elementwise_half.cpp -- the kernels of elementwise for f16 and bf16, which compute in f32. Step 5 of a tensor's path.
+// elementwise_float.cpp -- the kernels of elementwise for the floating-point dtypes; those of f16 and bf16 compute in f32. Step 5
+// of a tensor's path.
 #include "../targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/elementwise_half.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise_float.cpp"
 #include <hwy/foreach_target.h>
 
 #include <utility>
@@ -48,17 +49,23 @@ Kernel lookup_half_of(int function) {
   const Kernel kernel = find_kernel(kFloatKernels<S>, function);
   return kernel != nullptr ? kernel : find_predicate<S>(function, std::make_index_sequence<std::size(kPredicates<float>)>());
 }
-Kernel lookup_half(int function, int dtype) {
-  return dtype == NW_DTYPE_FLOAT16 ? lookup_half_of<f16>(function) : lookup_half_of<bf16>(function);
+Kernel lookup_float(int function, int dtype) {
+  switch (dtype) {
+    case NW_DTYPE_FLOAT32: return float_lookup<float>(function);
+    case NW_DTYPE_FLOAT64: return float_lookup<double>(function);
+    case NW_DTYPE_FLOAT16: return lookup_half_of<f16>(function);
+    case NW_DTYPE_BFLOAT16: return lookup_half_of<bf16>(function);
+    default: return nullptr;
+  }
 }
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace narrows::cpu {
-HWY_EXPORT(lookup_half);
-Kernel half_kernel(const Instance& instance, int function, int dtype) {
-  return NARROWS_DISPATCH(instance, lookup_half)(function, dtype);
+HWY_EXPORT(lookup_float);
+Kernel float_kernel(const Instance& instance, int function, int dtype) {
+  return NARROWS_DISPATCH(instance, lookup_float)(function, dtype);
 }
 }  // namespace narrows::cpu
 #endif
