@@ -74,22 +74,27 @@ void Device::open() {
 
 Device::~Device() { close(); }
 
-void Device::close() {
-  if (handle == VK_NULL_HANDLE) return;  // it could not be opened
-  const bool lost = is_lost();
-  if (!lost && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
+// Nobody uses it any more. Streams are waited for while progress() still counts them.
+bool Device::close() {
+  if (handle == VK_NULL_HANDLE) return false;  // it could not be opened
+  if (!is_lost() && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
     gone_.store("was lost before", std::memory_order_relaxed);
-  std::map<void*, std::shared_ptr<Stream>> streams;
-  {
-    const std::lock_guard lock(streams_mutex_);
-    streams_.swap(streams);
-  }
-  streams.clear();  // each waits for its work
+  const auto finish = [](Stream& stream) {
+    try {
+      stream.finish();
+    } catch (...) {  // out of memory, which its end looks after, or lost
+    }
+  };
+  for (const auto& [key, stream] : streams_) finish(*stream);
+  if (default_stream_ != nullptr) finish(*default_stream_);
+  const bool lost = is_lost();
+  std::map<void*, std::shared_ptr<Stream>>().swap(streams_);
   default_stream_.reset();
   kernels_.reset();
   memory_.reset();
-  if (!adopted_) is_lost() ? loader.keep_instance() : vk.vkDestroyDevice(handle, nullptr);
+  if (!adopted_) lost ? loader.keep_instance() : vk.vkDestroyDevice(handle, nullptr);
   if (!lost) gone_.store("was released", std::memory_order_relaxed);
+  return !lost;
 }
 
 void Device::refuse_released() const {
@@ -101,7 +106,7 @@ void Device::release() {
   refuse_if_lost();
   if (released_.exchange(true)) refuse_released();
   const std::lock_guard lock(in_use_);
-  close();
+  if (!close()) refuse_if_lost();
 }
 
 DeviceInUse::DeviceInUse(Device& device) : device_(device) {

@@ -1,5 +1,6 @@
 // device.h -- an opened device: its queues, memory, kernels and streams. Step 4 of a tensor's path.
-// Locks, outermost first: that of an adopted device in use, a stream's, a queue's, the memory's or the kernels'.
+// Locks, outermost first: that of an adopted device in use, a stream's, the list of streams', a queue's, the memory's or the
+// kernels'.
 #pragma once
 
 #include <narrows/vulkan.h>
@@ -85,7 +86,7 @@ class Device {
  private:
   friend class DeviceInUse;
   [[noreturn]] void refuse_released() const;
-  void close();
+  bool close();                                                                         // false: it was lost
   Device(bool is_adopted, Loader& loader, const PhysicalDevice& physical, int32_t id);  // not opened yet
   void open();
   void adopt(const nw_vulkan_device& device);

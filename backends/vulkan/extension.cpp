@@ -149,7 +149,8 @@ int32_t stream_point(void* self, int32_t id, void* stream, uint64_t* semaphore, 
   return guarded(error, [&] {
     need(semaphore, "semaphore");
     need(value, "value");
-    const Point point = device_of(self, id)->stream(stream)->point();
+    const DeviceInUse device = device_of(self, id);
+    const Point point = device->stream(stream)->point();
     *semaphore = number(point.semaphore);
     *value = point.value;
   });

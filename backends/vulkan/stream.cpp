@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "device.h"
 
@@ -56,7 +57,7 @@ uint64_t Timeline::completed() const {
   return value;
 }
 
-void Timeline::wait(uint64_t value) const {
+void Timeline::wait(uint64_t value, bool patient) const {
   using Clock = std::chrono::steady_clock;
   constexpr auto kSpin = std::chrono::microseconds(50);
   const auto start = Clock::now();
@@ -71,11 +72,12 @@ void Timeline::wait(uint64_t value) const {
     info.semaphoreCount = 1;
     info.pSemaphores = &handle;
     info.pValues = &value;
-    constexpr uint64_t kSlice = 1'000'000'000;  // ns
-    device_.check(device_.vk.vkWaitSemaphores(device_.handle, &info, kSlice), "waiting for a stream");
-    seen = completed();
+    constexpr uint64_t kSecond = 1'000'000'000;  // ns
+    device_.check(device_.vk.vkWaitSemaphores(device_.handle, &info, patient ? kSecond : kSecond / 10), "waiting for a stream");
+    const uint64_t before = std::exchange(seen, completed());
     const auto [now, waits_for_application] = device_.progress();
-    if (now != done || waits_for_application) done = now, last = Clock::now();
+    if (waits_for_application && !patient) return;
+    if (seen != before || now != done || waits_for_application) done = now, last = Clock::now();
     if (limit_ != 0 && seen < value && Clock::now() - last > std::chrono::seconds(limit_))
       device_.lose("nothing was done for as long as NARROWS_VULKAN_TIMEOUT says");
   }
@@ -194,9 +196,8 @@ Batch& Stream::open_batch() {
   if (open_ != nullptr && (open_->ended || open_->params_used + Recorder::kMaxParams > kParamsBytes)) flush();
   if (open_ != nullptr) return *open_;
   collect();
-  // Who waits here could not signal the application's semaphore that all of it waits for.
-  if (flying_.size() >= kMaxFlying && !device_.progress().waits_for_application) {
-    timeline_->wait(flying_.front()->value);
+  if (flying_.size() >= kMaxFlying) {
+    timeline_->wait(flying_.front()->value, false);
     collect();
   }
   Batch* batch = nullptr;
@@ -283,8 +284,6 @@ void Stream::submit(Batch& batch, const Point* signal) {
     device_.check(device_.vk.vkQueueSubmit(queue_.handle, 1, &info, VK_NULL_HANDLE), "submitting work");
   }
   batch.value = submitted_ = next;
-  const auto is_applications = [](const Point& wait) { return wait.keep == nullptr; };
-  if (std::ranges::any_of(batch.waits, is_applications)) last_to_wait_.store(next, std::memory_order_relaxed);
 }
 
 // Takes back what is done.
@@ -330,11 +329,24 @@ void Stream::wait_for(Stream& signaler) {
   waits_.push_back(point);
 }
 
+// In a submission of its own: while that is the next to be done, the stream is known to wait for the application.
 void Stream::wait_for(VkSemaphore semaphore, uint64_t value) {
   const std::lock_guard lock(mutex_);
   device_.refuse_if_lost();
   flush();
+  {
+    const std::lock_guard gates_lock(gates_mutex_);
+    gates_.push_back(submitted_ + 1);
+  }
   waits_.push_back({semaphore, value, nullptr});
+  flush();
+}
+
+bool Stream::waits_for_application() const {
+  const uint64_t done = completed();
+  const std::lock_guard lock(gates_mutex_);
+  while (!gates_.empty() && gates_.front() <= done) gates_.pop_front();
+  return !gates_.empty() && gates_.front() == done + 1;
 }
 
 void Stream::signal(VkSemaphore semaphore, uint64_t value) {
@@ -373,7 +385,7 @@ Address Stream::allocate(uint64_t size) {
     return again->address;
   }
   if (const Address address = device_.memory().allocate(size)) return address;
-  timeline_->wait(flush());
+  timeline_->wait(flush(), false);
   collect();
   device_.memory().trim();
   return device_.memory().allocate(size);

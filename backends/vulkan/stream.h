@@ -3,7 +3,6 @@
 // device has nothing else to do: a submission costs microseconds, an op within one a fraction.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -25,7 +24,8 @@ class Timeline {
   uint64_t completed() const;
   // Spins shortly, then blocks. A device on which no stream makes progress for NARROWS_VULKAN_TIMEOUT seconds (120; 0: for ever) is
   // lost: after a wild write some drivers report nothing else. While work waits for an application's semaphore, that is no loss.
-  void wait(uint64_t value) const;
+  // patient = false: gives up after a tenth of a second in which some did, since who waits here may be who is to signal it.
+  void wait(uint64_t value, bool patient = true) const;
   VkSemaphore handle = VK_NULL_HANDLE;
 
  private:
@@ -124,7 +124,8 @@ class Stream {
   void signal(VkSemaphore semaphore, uint64_t value);            // when all that is on the stream now is done
   Point point();                                                 // at which all that is on the stream now is done
   uint64_t completed() const { return timeline_->completed(); }  // submissions
-  bool waits_for_application() const { return completed() < last_to_wait_.load(std::memory_order_relaxed); }
+  bool waits_for_application() const;                            // what comes next does
+  void finish();  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it
 
   Address allocate(uint64_t size);  // 0 where there is no room, even after waiting for this stream
   void free(Address address);
@@ -138,7 +139,6 @@ class Stream {
   uint64_t flush(bool read_by_host = false, const Point* signal = nullptr);  // the value that stands for all so far
   void submit(Batch& batch, const Point* signal);
   uint64_t submit_copy(Span to, Span from, uint64_t size, bool to_host);
-  void finish();  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it
   void collect();
   uint64_t pending_value() const { return submitted_ + (open_ != nullptr || !waits_.empty() ? 1 : 0); }
   Span span(Address begin, uint64_t size, const char* what) const;
@@ -157,8 +157,9 @@ class Stream {
   Pieces freed_;
   Buffer staging_;
   uint64_t submitted_ = 0;
-  uint64_t staged_ = 0;                     // the last submission that uses staging_
-  std::atomic<uint64_t> last_to_wait_ = 0;  // the last submission that waits for an application's semaphore
+  uint64_t staged_ = 0;  // the last submission that uses staging_
+  mutable std::mutex gates_mutex_;
+  mutable std::deque<uint64_t> gates_;  // submissions that only wait for an application's semaphore, as far as they may not be done
 };
 
 }  // namespace narrows::vulkan

@@ -1,6 +1,7 @@
 // A device of the application's: adopted, used and released, by several threads too.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -181,6 +182,31 @@ TEST_CASE("release_device: waits for the calls of other threads, which are refus
     CHECK(rt.vulkan->release_device(rt.vulkan->self, id, nullptr) == NW_OK);
     for (std::thread& thread : threads) thread.join();
     CHECK(refused == 4);
+  }
+}
+
+TEST_CASE("release_device: waits for work that waits for the application, however long", "[extension]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  for (const bool own_stream : {false, true}) {
+    Application app;
+    const Runtime rt;
+    const int32_t id = adopt(rt, app);
+    void *data = nullptr, *stream = nullptr;
+    REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, nullptr) == NW_OK);
+    if (own_stream) REQUIRE(nw_stream_create(rt.handle, on(id), &stream, nullptr) == NW_OK);
+    const VkSemaphore semaphore = new_timeline(app.opened->vk, app.opened->handle);
+    REQUIRE(rt.vulkan->stream_wait(rt.vulkan->self, id, stream, reinterpret_cast<uint64_t>(semaphore), 1, nullptr) == NW_OK);
+    REQUIRE(add(rt, id, data, data, data, 1000, nullptr, stream) == NW_OK);
+    std::atomic<bool> signaled{false};
+    std::thread application([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      signaled = true;
+      set_timeline(app.opened->vk, app.opened->handle, semaphore, 1);
+    });
+    CHECK(rt.vulkan->release_device(rt.vulkan->self, id, nullptr) == NW_OK);
+    CHECK(signaled);
+    application.join();
+    app.opened->vk.vkDestroySemaphore(app.opened->handle, semaphore, nullptr);
   }
 }
 

@@ -223,6 +223,26 @@ TEST_CASE("faults: work that waits for an application's semaphore may wait, and 
   opened->vk.vkDestroySemaphore(opened->handle, semaphore, nullptr);
 }
 
+TEST_CASE("faults: a device that stands still behind a semaphore that was reached is lost all the same", "[faults]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  Opened opened;
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1});
+  const VkSemaphore semaphore = new_timeline(opened->vk, opened->handle);
+  set_timeline(opened->vk, opened->handle, semaphore, 1);
+  stream.wait_for(semaphore, 1);
+  stream.sync();
+  static uint64_t reached = 0;
+  reached = stream.completed();
+  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
+    *value = reached;
+    return VK_SUCCESS;
+  };
+  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_TIMEOUT; };
+  step(stream, one, one);
+  CHECK(refusal([&] { stream.sync(); }).find("7: vulkan: ") == 0);
+}
+
 TEST_CASE("faults: a limit of time that is none is refused", "[faults]") {
   for (const char* text : {"never", "-1", "1.5", "10000000000", "99999999999999999999"}) {
     const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", text);
