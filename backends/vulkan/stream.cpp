@@ -422,8 +422,6 @@ uint64_t Stream::submit_copy(Span to, Span from, uint64_t size, bool to_host) {
   try {
     return staged_ = flush(to_host);
   } catch (...) {
-    waits_ = std::move(batch.waits);
-    batch.waits.clear();
     idle_.push_back(&batch);
     open_ = nullptr;
     throw;
@@ -440,7 +438,7 @@ void Stream::copy_to_host(void* to, Address from, uint64_t size) {
   const std::lock_guard lock(mutex_);
   constexpr uint64_t kHalf = kStagingBytes / 2;
   Buffer& buffer = staging();
-  uint64_t values[2] = {staged_, staged_};
+  uint64_t values[2] = {};
   const auto chunk = [&](uint64_t i) { return std::min(kHalf, size - i * kHalf); };
   const uint64_t chunks = (size + kHalf - 1) / kHalf;
   for (uint64_t i = 0; i <= chunks; ++i) {

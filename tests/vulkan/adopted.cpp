@@ -13,28 +13,6 @@
 namespace narrows::vulkan::test {
 namespace {
 
-// Stands for the application: a VkDevice that the runtime did not make, as it hands it over.
-struct Application {
-  Application() : features11(opened.physical.features11), features12(opened.physical.features12) {
-    features11.pNext = &features12;
-    features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, opened.physical.features};
-    device.struct_size = sizeof device;
-    device.queue_family = opened.physical.queue_family;
-    device.instance = opened.loader->instance();
-    device.physical_device = opened.physical.handle;
-    device.device = opened->handle;
-    device.queue = opened->queue();
-    device.features = &features;
-  }
-  Application(const Application&) = delete;
-  Application& operator=(const Application&) = delete;
-  Opened opened;
-  VkPhysicalDeviceVulkan11Features features11;
-  VkPhysicalDeviceVulkan12Features features12;
-  VkPhysicalDeviceFeatures2 features{};
-  nw_vulkan_device device{};
-};
-
 int32_t adopt(const Runtime& rt, const Application& app) {
   int32_t id = -1;
   REQUIRE(rt.vulkan->adopt_device(rt.vulkan->self, &app.device, &id, nullptr) == NW_OK);

@@ -23,6 +23,17 @@ VkResult VKAPI_PTR submit_or_not(VkQueue queue, uint32_t count, const VkSubmitIn
 }
 VkResult VKAPI_PTR lose_submit(VkQueue, uint32_t, const VkSubmitInfo*, VkFence) { return VK_ERROR_DEVICE_LOST; }
 
+// From here on nothing is done any more: timelines are at `reached`, and waits bring nothing.
+void stand_still(Device& device, uint64_t reached) {
+  static uint64_t value = 0;
+  value = reached;
+  device.vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* out) -> VkResult {
+    *out = value;
+    return VK_SUCCESS;
+  };
+  device.vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_TIMEOUT; };
+}
+
 TEST_CASE("faults: out of memory is an error, and the next call works", "[faults]") {
   Opened opened;
   const Words one(*opened, {1});
@@ -147,11 +158,7 @@ TEST_CASE("faults: a device that makes no progress is lost after a while", "[fau
   Stream& stream = *opened->stream(nullptr);
   const Words one(*opened, {1});
   stream.sync();
-  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
-    *value = 0;
-    return VK_SUCCESS;
-  };
-  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_TIMEOUT; };
+  stand_still(*opened, 0);
   step(stream, one, one);
   CHECK(refusal([&] { stream.sync(); }).find("7: vulkan: ") == 0);
   CHECK(opened->is_lost());
@@ -162,10 +169,7 @@ TEST_CASE("faults: a launch that waits for earlier work says that the device is 
   Stream& stream = *opened->stream(nullptr);
   const Words one(*opened, {1});
   stream.sync();
-  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
-    *value = 0;
-    return VK_SUCCESS;
-  };
+  stand_still(*opened, 0);
   opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_ERROR_DEVICE_LOST; };
   std::string said;
   for (int i = 0; i < 64 * 20 && said.empty(); ++i) said = refusal([&] { step(stream, one, one); });
@@ -232,13 +236,7 @@ TEST_CASE("faults: a device that stands still behind a semaphore that was reache
   set_timeline(opened->vk, opened->handle, semaphore, 1);
   stream.wait_for(semaphore, 1);
   stream.sync();
-  static uint64_t reached = 0;
-  reached = stream.completed();
-  opened->vk.vkGetSemaphoreCounterValue = [](VkDevice, VkSemaphore, uint64_t* value) -> VkResult {
-    *value = reached;
-    return VK_SUCCESS;
-  };
-  opened->vk.vkWaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, uint64_t) -> VkResult { return VK_TIMEOUT; };
+  stand_still(*opened, stream.completed());
   step(stream, one, one);
   CHECK(refusal([&] { stream.sync(); }).find("7: vulkan: ") == 0);
 }

@@ -1,6 +1,8 @@
 // opened.h -- a device for a test, opened without the table, and what the tests put on its streams.
 #pragma once
 
+#include <narrows/vulkan.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +20,28 @@ struct Opened {
   std::unique_ptr<Device> device;
   Device* operator->() const { return device.get(); }
   Device& operator*() const { return *device; }
+};
+
+// Stands for the application: a VkDevice that the runtime did not make, as it hands it over.
+struct Application {
+  Application() : features11(opened.physical.features11), features12(opened.physical.features12) {
+    features11.pNext = &features12;
+    features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, opened.physical.features};
+    device.struct_size = sizeof device;
+    device.queue_family = opened.physical.queue_family;
+    device.instance = opened.loader->instance();
+    device.physical_device = opened.physical.handle;
+    device.device = opened->handle;
+    device.queue = opened->queue();
+    device.features = &features;
+  }
+  Application(const Application&) = delete;
+  Application& operator=(const Application&) = delete;
+  Opened opened;
+  VkPhysicalDeviceVulkan11Features features11;
+  VkPhysicalDeviceVulkan12Features features12;
+  VkPhysicalDeviceFeatures2 features{};
+  nw_vulkan_device device{};
 };
 
 // Words on the device; freed with it.

@@ -89,26 +89,6 @@ class Life {
   const Scarcity& scarcity_;
 };
 
-// An application's own device as nw_vulkan_device has it.
-struct Application {
-  Application() : features11(opened.physical.features11), features12(opened.physical.features12) {
-    features11.pNext = &features12;
-    features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, opened.physical.features};
-    device.struct_size = sizeof device;
-    device.queue_family = opened.physical.queue_family;
-    device.instance = opened.loader->instance();
-    device.physical_device = opened.physical.handle;
-    device.device = opened->handle;
-    device.queue = opened->queue();
-    device.features = &features;
-  }
-  Opened opened;
-  VkPhysicalDeviceVulkan11Features features11;
-  VkPhysicalDeviceVulkan12Features features12;
-  VkPhysicalDeviceFeatures2 features{};
-  nw_vulkan_device device{};
-};
-
 // A device opened, memory, a stream, a chain of more than a batch, copies, a plan, memory and semaphores for others, an adopted
 // device; and the way back.
 void live(Driver& driver, const Scarcity& scarcity) {
