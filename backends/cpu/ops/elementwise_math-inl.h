@@ -1,4 +1,4 @@
-// elementwise_math-inl.h -- vectors of f32 or f64: SLEEF's functions for each instruction set, mended where they leave their
+// elementwise_math-inl.h -- functions of vectors of f32 or f64: SLEEF's (elementwise_sleef-inl.h), mended where they leave their
 // domain; exp, log, sin, cos, tanh, erf, pow and what is built on them inline, which is faster, from the tables of
 // elementwise_fits-inl.h. A few ULP over the whole range. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -12,46 +12,17 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "elementwise_fits-inl.h"
-
-// SLEEF's names: function, vector, bound of the error, instruction set. Declared here because sleef.h shows those of the
-// compiler's own instruction set only.
-#undef NARROWS_SLEEF_F32
-#undef NARROWS_SLEEF_F64
-#if HWY_TARGET == HWY_AVX3
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f16_##bound##avx512f
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d8_##bound##avx512f
-#elif HWY_TARGET == HWY_AVX2
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f8_##bound##avx2
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d4_##bound##avx2
-#elif HWY_TARGET == HWY_SSE4
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##sse4
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##sse4
-#elif HWY_TARGET == HWY_SCALAR
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f1_##bound##purec
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d1_##bound##purec
-#elif HWY_ARCH_ARM_A64
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##advsimd
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##advsimd
-#elif HWY_ARCH_X86  // the baseline, which Highway may emulate: SSE2
-#define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f4_##bound##sse2
-#define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##sse2
-#else
-#error "SLEEF's names for this instruction set are not known here"
-#endif
+#include "elementwise_sleef-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T>
-using Tag = hn::ScalableTag<T>;
-template <class T>
-using Vector = hn::Vec<Tag<T>>;
+// ---- lanes ----
+
 template <class V>
 using Lane = hn::TFromV<V>;
 template <class V>
@@ -60,74 +31,6 @@ template <class V>
 HWY_INLINE V set(double x) {
   return hn::Set(TagOf<V>(), static_cast<Lane<V>>(x));
 }
-
-namespace sleef {
-using F = Vector<float>;
-using D = Vector<double>;
-// What SLEEF takes: registers, also where Highway's emulated vectors are arrays of as many bytes.
-#if HWY_TARGET == HWY_EMU128
-using RawF = float __attribute__((vector_size(16)));
-using RawD = double __attribute__((vector_size(16)));
-#else
-using RawF = decltype(F::raw);
-using RawD = decltype(D::raw);
-#endif
-template <class To, class From>
-HWY_INLINE To same_bits(const From& from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(static_cast<void*>(&to), &from, sizeof(to));  // a NEON vector is a class
-  return to;
-}
-#define NARROWS_SLEEF1(ours, name, bound)                                                             \
-  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF) __attribute__((const));                        \
-  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD) __attribute__((const));                        \
-  HWY_INLINE F ours(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, bound)(same_bits<RawF>(a))); } \
-  HWY_INLINE D ours(D a) { return same_bits<D>(NARROWS_SLEEF_F64(name, bound)(same_bits<RawD>(a))); }
-#define NARROWS_SLEEF2(ours, name, bound)                                                                                      \
-  extern "C" RawF NARROWS_SLEEF_F32(name, bound)(RawF, RawF) __attribute__((const));                                           \
-  extern "C" RawD NARROWS_SLEEF_F64(name, bound)(RawD, RawD) __attribute__((const));                                           \
-  HWY_INLINE F ours(F a, F b) { return same_bits<F>(NARROWS_SLEEF_F32(name, bound)(same_bits<RawF>(a), same_bits<RawF>(b))); } \
-  HWY_INLINE D ours(D a, D b) { return same_bits<D>(NARROWS_SLEEF_F64(name, bound)(same_bits<RawD>(a), same_bits<RawD>(b))); }
-NARROWS_SLEEF1(cbrt_, cbrt, u10)
-NARROWS_SLEEF1(exp_, exp, u10)
-NARROWS_SLEEF1(exp2_, exp2, u10)
-NARROWS_SLEEF1(expm1_, expm1, u10)
-NARROWS_SLEEF1(log_, log, u10)
-NARROWS_SLEEF1(log2_, log2, u10)
-NARROWS_SLEEF1(log10_, log10, u10)
-NARROWS_SLEEF1(log1p_, log1p, u10)
-NARROWS_SLEEF1(sin_, sin, u10)
-NARROWS_SLEEF1(cos_, cos, u10)
-NARROWS_SLEEF1(tan_, tan, u10)
-NARROWS_SLEEF1(asin_, asin, u10)
-NARROWS_SLEEF1(acos_, acos, u10)
-NARROWS_SLEEF1(atan_, atan, u10)
-NARROWS_SLEEF1(sinh_, sinh, u10)
-NARROWS_SLEEF1(cosh_, cosh, u10)
-NARROWS_SLEEF1(asinh_, asinh, u10)
-NARROWS_SLEEF1(acosh_, acosh, u10)
-NARROWS_SLEEF1(atanh_, atanh, u10)
-NARROWS_SLEEF1(erfc_, erfc, u15)
-NARROWS_SLEEF2(pow_, pow, u10)
-NARROWS_SLEEF2(atan2_, atan2, u10)
-NARROWS_SLEEF2(hypot_, hypot, u05)
-#undef NARROWS_SLEEF1
-#undef NARROWS_SLEEF2
-
-// For f16 and bf16, which keep so much less than f32 that 3.5 units of it do not show.
-#define NARROWS_SLEEF_HALF(name)                                             \
-  extern "C" RawF NARROWS_SLEEF_F32(name, u35)(RawF) __attribute__((const)); \
-  HWY_INLINE F name##_half(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, u35)(same_bits<RawF>(a))); }
-NARROWS_SLEEF_HALF(tan)
-NARROWS_SLEEF_HALF(asin)
-NARROWS_SLEEF_HALF(acos)
-NARROWS_SLEEF_HALF(atan)
-#undef NARROWS_SLEEF_HALF
-}  // namespace sleef
-
-// ---- lanes ----
-
 // a where `mask`, else b.
 template <class M, class V>
 HWY_INLINE V pick(M mask, V a, V b) {
@@ -175,8 +78,8 @@ HWY_INLINE V rounded(V a, V whole) {
 // ---- sums and products with their rounding errors ----
 
 template <class V>
-struct Pair {
-  V high, low;  // |low| is at most half a unit of high
+struct DoubleWord {  // high + low
+  V high, low;       // |low| is at most half a unit of high
 };
 template <class V>
 HWY_INLINE V upper_half(V a) {  // the leading half of the significand
@@ -185,7 +88,7 @@ HWY_INLINE V upper_half(V a) {  // the leading half of the significand
   return hn::BitCast(TagOf<V>(), hn::And(hn::BitCast(du, a), hn::Set(du, static_cast<hn::TFromD<decltype(du)>>(kMask))));
 }
 template <class V>
-HWY_INLINE Pair<V> product(V a, V b) {
+HWY_INLINE DoubleWord<V> product(V a, V b) {
   const V p = hn::Mul(a, b);
   const V a1 = upper_half(a), b1 = upper_half(b), a0 = hn::Sub(a, a1), b0 = hn::Sub(b, b1);
   const V cross = hn::Add(hn::Add(hn::Sub(hn::Mul(a1, b1), p), hn::Mul(a1, b0)), hn::Mul(a0, b1));
@@ -193,13 +96,13 @@ HWY_INLINE Pair<V> product(V a, V b) {
 }
 // A constant in two parts: long double has more bits than either.
 template <class V>
-HWY_INLINE Pair<V> constant(long double x) {
+HWY_INLINE DoubleWord<V> constant(long double x) {
   const auto high = static_cast<Lane<V>>(x);
   return {set<V>(high), set<V>(static_cast<double>(x - high))};
 }
 template <class V>
-HWY_INLINE Pair<V> product(V a, long double b) {
-  const Pair<V> k = constant<V>(b), p = product(a, k.high);
+HWY_INLINE DoubleWord<V> product(V a, long double b) {
+  const DoubleWord<V> k = constant<V>(b), p = product(a, k.high);
   return {p.high, hn::Add(p.low, hn::Mul(a, k.low))};
 }
 
@@ -427,7 +330,7 @@ HWY_INLINE V erf_(V a) {
 
 // A product with its rounding error, of few instructions if they are fused.
 template <class V>
-HWY_INLINE Pair<V> fused_product(V a, V b) {
+HWY_INLINE DoubleWord<V> fused_product(V a, V b) {
 #if HWY_NATIVE_FMA
   const V p = hn::Mul(a, b);
   return {p, hn::MulSub(a, b, p)};
@@ -455,16 +358,16 @@ HWY_INLINE V pow_(V a, V b) {
       log = hn::MulAdd(s, hn::MulAdd(z, hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)), set<V>(2 * kLog2E)), x.n);
     } else {
       const V v = hn::Div(set<V>(1), under), s = hn::Mul(x.f, v), z = hn::Mul(s, s);
-      const Pair<V> back = fused_product(s, under);
+      const DoubleWord<V> back = fused_product(s, under);
       const V under_low = hn::Sub(x.f, hn::Sub(under, two));
       const V rest = hn::Sub(hn::Sub(x.f, back.high), hn::MulAdd(s, under_low, back.low));  // f - s(2 + f)
-      const Pair<V> c = constant<V>(2.885390081777926814719849362003784L), main = fused_product(s, c.high);
+      const DoubleWord<V> c = constant<V>(2.885390081777926814719849362003784L), main = fused_product(s, c.high);
       const V series = hn::Mul(hn::Mul(s, z), hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)));
       const V main_low = hn::Add(main.low, hn::MulAdd(s, c.low, hn::MulAdd(hn::Mul(rest, v), c.high, series)));
       log = hn::Add(x.n, main.high);
       low = hn::Add(hn::Sub(main.high, hn::Sub(log, x.n)), main_low);
     }
-    const Pair<V> p = fused_product(b, log);
+    const DoubleWord<V> p = fused_product(b, log);
     const V shifted = hn::Add(p.high, magic);
     V r = hn::Sub(p.high, hn::Sub(shifted, magic));
     if constexpr (!K::kHalf) r = hn::Add(r, hn::MulAdd(b, low, p.low));
@@ -489,7 +392,7 @@ HWY_INLINE V sigmoid(V a) {  // far from 0 from exp(-|a|), so that neither side 
 }
 // a*sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 template <class V>
-HWY_INLINE V times_sigmoid(V a, Pair<V> t) {
+HWY_INLINE V times_sigmoid(V a, DoubleWord<V> t) {
   const V one = set<V>(1), size = hn::Abs(t.high), below = hn::Neg(size);
   const auto negative = hn::Lt(t.high, set<V>(0));
   const V signed_low = pick(negative, t.low, hn::Neg(t.low));
@@ -507,19 +410,19 @@ HWY_INLINE V silu(V a) {
   const auto near = hn::Le(size, set<V>(kExpLimit<V> - 8));
   const V z = exp_near<-2, FitOf<void, V>>(size);
   const V usual = hn::Div(hn::Mul(a, pick(hn::Lt(a, zero), z, one)), hn::Add(one, z));
-  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, times_sigmoid(a, Pair<V>{a, zero}));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, times_sigmoid(a, DoubleWord<V>{a, zero}));
 }
 // 2*sqrt(2/pi)*(a + 0.044715*a^3), whose error exp() would multiply by its size: hence in two parts.
 template <class V>
-HWY_INLINE Pair<V> gelu_tanh_argument(V a) {
+HWY_INLINE DoubleWord<V> gelu_tanh_argument(V a) {
   constexpr long double kLinear = 1.595769121605730711759784239737527L, kCubic = kLinear * 0.044715L;
-  const Pair<V> k = constant<V>(kLinear);
-  const Pair<V> square = product(a, a);
-  const Pair<V> cubic = product(square.high, kCubic);
+  const DoubleWord<V> k = constant<V>(kLinear);
+  const DoubleWord<V> square = product(a, a);
+  const DoubleWord<V> cubic = product(square.high, kCubic);
   const V sum = hn::Add(k.high, cubic.high), back = hn::Sub(sum, k.high);
   const V error = hn::Add(hn::Sub(k.high, hn::Sub(sum, back)), hn::Sub(cubic.high, back));
   const V low = hn::Add(hn::Add(error, k.low), hn::Add(cubic.low, hn::Mul(square.low, set<V>(static_cast<double>(kCubic)))));
-  const Pair<V> t = product(a, sum);
+  const DoubleWord<V> t = product(a, sum);
   return {t.high, hn::Add(t.low, hn::Mul(a, low))};
 }
 template <class V>
@@ -529,7 +432,7 @@ HWY_INLINE V gelu_tanh(V a) {  // (1 + tanh(u))/2 == sigmoid(2u)
 // The normal distribution function times two: erfc(-a/sqrt(2)), mended for the rounding of its argument.
 template <class V>
 HWY_INLINE V twice_normal_cdf(V a) {
-  const Pair<V> x = product(hn::Neg(a), 0.707106781186547524400844362105L);
+  const DoubleWord<V> x = product(hn::Neg(a), 0.707106781186547524400844362105L);
   const V usual = sleef::erfc_(x.high);
   const auto tail = hn::And(hn::Gt(x.high, set<V>(1)), hn::Lt(x.high, set<V>(30)));
   if (!any<V>(tail)) return usual;
@@ -546,7 +449,7 @@ HWY_INLINE Normal<V> normal(V a) {
   using K = FitOf<S, V>;
   constexpr double kSqrt2 = 1.41421356237309504880168872421;
   const V x = hn::Abs(a);
-  const Pair<V> s = fused_product(a, a);
+  const DoubleWord<V> s = fused_product(a, a);
   const V e = K::kHalf ? exp_near<-1, K>(s.high) : exp_near<-1, K>(s.high, s.low);
   const V w = hn::Div(set<V>(0.5), hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(K::kShift)));
   V tail = hn::Mul(hn::Mul(e, w), polynomial(K::kTail, hn::NegMulAdd(set<V>(4 * K::kShift), w, set<V>(1))));
@@ -589,7 +492,7 @@ HWY_INLINE V fmod_(V a, V b) {
   const auto in_range = hn::And(hn::Lt(y, set<V>(kMost)), hn::Gt(y, set<V>(kLeast)));
   if (!hn::AllTrue(TagOf<V>(), hn::And(quotient_fits, in_range)))
     return per_lane(a, b, [](Lane<V> m, Lane<V> n) { return std::fmod(m, n); });
-  const Pair<V> p = product(hn::Trunc(hn::Div(x, y)), y);
+  const DoubleWord<V> p = product(hn::Trunc(hn::Div(x, y)), y);
   const V r = hn::Sub(hn::Sub(x, p.high), p.low);
   return hn::CopySign(pick(hn::Lt(r, set<V>(0)), hn::Add(r, y), r), a);
 }

@@ -14,7 +14,7 @@
 #define NARROWS_CPU_GEMM_PAIRS_INL_H
 #endif
 
-#include "gemm-inl.h"
+#include "gemm_pack-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 #include <immintrin.h>

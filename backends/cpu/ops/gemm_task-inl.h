@@ -9,7 +9,7 @@
 
 #include <hwy/cache_control.h>
 
-#include "gemm-inl.h"
+#include "gemm_kernel-inl.h"
 #include "gemm_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();

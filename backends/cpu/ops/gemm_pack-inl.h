@@ -1,12 +1,19 @@
-// gemm-inl.h -- packing and the register-blocked micro-kernel. Step 5 of a tensor's path. Compiled once per instruction set.
-#if defined(NARROWS_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef NARROWS_CPU_GEMM_INL_H
-#undef NARROWS_CPU_GEMM_INL_H
+// gemm_pack-inl.h -- packing: panels of an operand, in the order in which a micro-kernel reads them and in the dtype of the sums.
+// Step 5 of a tensor's path. Compiled once per instruction set.
+//
+//   dst[(k - k0) * ld + (j - j0)] = view(k, j), zeros from `count` to `width`
+//
+// Pack() takes the dtype, PackAs() cuts columns into panels. How the elements of a panel lie decides what packs it:
+//   columns 1 or 2 apart (AVX-512: up to 15), all in one run   PackVectors(): a row of all panels at a time, by whole vectors
+//   columns that are contiguous along the depth                PackTransposed(): squares, transposed in registers
+//   all else: several runs, a last panel, other strides        PackRows(): a row at a time, run by run
+// What lies outside the view's extent is zero; runs that it cuts go element by element (PackRun(), PackColumns()).
+#if defined(NARROWS_CPU_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NARROWS_CPU_GEMM_PACK_INL_H
+#undef NARROWS_CPU_GEMM_PACK_INL_H
 #else
-#define NARROWS_CPU_GEMM_INL_H
+#define NARROWS_CPU_GEMM_PACK_INL_H
 #endif
-
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 
@@ -25,14 +32,6 @@ inline constexpr int64_t kTileRows = 8;  // 32 registers
 #else
 inline constexpr int64_t kTileRows = 4;  // 16 registers
 #endif
-
-// ---- packing: dst[(k - k0) * ld + (j - j0)] = view(k, j), zeros from `count` to `width`
-//
-// Pack() takes the dtype, PackAs() cuts columns into panels. How the elements of a panel lie decides what packs it:
-//   columns 1 or 2 apart (AVX-512: up to 15), all in one run   PackVectors(): a row of all panels at a time, by whole vectors
-//   columns that are contiguous along the depth                PackTransposed(): squares, transposed in registers
-//   all else: several runs, a last panel, other strides        PackRows(): a row at a time, run by run
-// What lies outside the view's extent is zero; runs that it cuts go element by element (PackRun(), PackColumns()).
 
 // Columns of a block that share jo: `count` of them from column `first` on.
 struct Run {
@@ -372,177 +371,6 @@ inline void Pack(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, in
 }
 inline void Pack(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, const PanelRow<double>& out) {
   PackAs<double>(view, k0, depth, j0, count, out);
-}
-
-// ---- micro-kernel: tile (+)= a panel * b panel, every element one chain of multiply-adds in the order of k
-
-// The rows of a panel of b, packed.
-template <class A>
-struct PackedRows {
-  const A* HWY_RESTRICT b;
-
-  template <class D, size_t kVectors>
-  HWY_INLINE void Next(D d, hn::Vec<D> (&row)[kVectors]) {
-    HWY_UNROLL(3)
-    for (size_t v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * hn::Lanes(d));
-    b += 3 * hn::Lanes(d);
-  }
-};
-
-// The same where they lie, packed on their way: `step` elements from one to the next, and `jump` more after each `length` of them.
-// What is fetched ahead is `ahead` elements on: rows far apart are not foreseen by the processor.
-template <class A, class T>
-struct PlacedRows {
-  const T* from;
-  int64_t step, jump, length, left, ahead;
-  A* HWY_RESTRICT packed;
-
-  template <class D, size_t kVectors>
-  HWY_INLINE void Next(D d, hn::Vec<D> (&row)[kVectors]) {
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    HWY_UNROLL(3)
-    for (size_t v = 0; v < kVectors; ++v) {
-      const int64_t at = static_cast<int64_t>(v) * lanes;
-      if (at * static_cast<int64_t>(sizeof(T)) % 64 == 0) hwy::Prefetch(from + ahead + at);
-      row[v] = LoadAs(d, from + at);
-      hn::Store(row[v], d, packed + at);
-    }
-    packed += 3 * lanes, from += step;
-    if (--left == 0) from += jump, left = length;
-  }
-};
-
-template <class A, size_t kRows, size_t kVectors, class Rows>
-HWY_INLINE void MultiplyTile(const A* HWY_RESTRICT a, Rows b, int64_t depth, A* HWY_RESTRICT tile, bool add) {
-  const hn::ScalableTag<A> d;
-  const size_t lanes = hn::Lanes(d), ld = 3 * lanes;
-  hn::Vec<decltype(d)> sum[kRows][kVectors];
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(3)
-    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
-  }
-  for (int64_t k = 0; k < depth; ++k, a += kRows) {
-    hn::Vec<decltype(d)> row[kVectors];
-    b.Next(d, row);
-    HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) {
-      const auto scale = hn::Set(d, a[r]);
-      HWY_UNROLL(3)
-      for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(scale, row[v], sum[r][v]);
-    }
-  }
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(3)
-    for (size_t v = 0; v < kVectors; ++v) {
-      A* at = tile + r * ld + v * lanes;
-      hn::Store(add ? hn::Add(hn::Load(d, at), sum[r][v]) : sum[r][v], d, at);
-    }
-  }
-}
-
-template <class A, size_t kRows, size_t kVectors>
-void MicroKernel(const A* a, const A* b, int64_t depth, A* tile, bool add) {
-  MultiplyTile<A, kRows, kVectors>(a, PackedRows<A>{b}, depth, tile, add);
-}
-
-// Of a whole tile, whose panel is packed to `packed`: columns j0 .. j0 + 3 vectors of the view.
-template <class T, class A>
-void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, bool add) {
-  const int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
-  const T* from = static_cast<const T*>(view.base) + outer * view.depth_outer + j0 / view.width_inner * view.width_outer +
-                  inner * view.depth_step + view.origin + j0 % view.width_inner;
-  constexpr int64_t kAhead = 24;  // rows
-  const int64_t length = view.depth_inner,
-                step = length > 1 ? view.depth_step : 0;  // one that is never taken may be as large as any
-  const int64_t jump = length == INT64_MAX ? 0 : view.depth_outer - length * step;
-  const int64_t ahead = length > kAhead ? kAhead * step : kAhead / length * view.depth_outer;
-  const PlacedRows<A, T> rows{from, step, jump, length, length - inner, ahead, packed};
-  MultiplyTile<A, kTileRows, 3>(a, rows, depth, tile, add);
-}
-inline void MultiplyPlaced(const float* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, float* packed, float* tile,
-                           bool add) {
-  if (view.dtype == Dtype::f16) return MicroKernelPlaced<f16>(a, view, k0, j0, depth, packed, tile, add);
-  if (view.dtype == Dtype::bf16) return MicroKernelPlaced<bf16>(a, view, k0, j0, depth, packed, tile, add);
-  MicroKernelPlaced<float>(a, view, k0, j0, depth, packed, tile, add);
-}
-inline void MultiplyPlaced(const double* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, double* packed,
-                           double* tile, bool add) {
-  MicroKernelPlaced<double>(a, view, k0, j0, depth, packed, tile, add);
-}
-
-// True where `count` columns from j0 on lie side by side, and inside, in every row of that range.
-inline bool IsPlaced(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count) {
-  const int64_t j = j0 % view.width_inner;
-  if (view.stride != 1 || view.width_step != 1 || j + count > view.width_inner) return false;
-  if (view.extent == kUnbounded) return true;
-  const int64_t first = k0 % view.depth_inner,
-                last = first + depth - 1 < view.depth_inner ? first + depth - 1 : view.depth_inner - 1;
-  const int64_t begin = first + depth > view.depth_inner ? 0 : first;
-  const int64_t a = begin * view.depth_step, b = last * view.depth_step, at = view.origin + j;
-  return std::min(a, b) + at >= 0 && std::max(a, b) + at + count <= view.extent;
-}
-
-#if HWY_TARGET != HWY_SCALAR
-// The same where b is not packed: a's panel has as many rows as a vector lanes, and b's columns are contiguous along k, `stride`
-// apart; those from `columns` on are not read. The result is transposed on its way to the tile, whose rows are ld apart.
-template <class A>
-void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t stride, int64_t columns, int64_t depth,
-                     A* HWY_RESTRICT tile, int64_t ld, bool add) {
-  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<A>()), kUnroll = 4;
-  const hn::CappedTag<A, kLanes> d;
-  hn::Vec<decltype(d)> sum[kLanes];
-  HWY_UNROLL(16)
-  for (auto& column : sum) column = hn::Zero(d);
-  int64_t k = 0;
-  for (; columns == kLanes && k + kUnroll <= depth; k += kUnroll) {
-    const A* column = b + k;
-    HWY_UNROLL(16)
-    for (int64_t c = 0; c < kLanes; c += kUnroll, column += kUnroll * stride) {
-      asm("" : "+r"(column));  // hides the steps: compilers make a pointer of each, and have no registers for them
-      HWY_UNROLL(4)
-      for (int64_t i = 0; i < kUnroll; ++i, a += kLanes) {
-        const auto row = hn::Load(d, a);
-        HWY_UNROLL(4)
-        for (int64_t e = 0; e < kUnroll; ++e) sum[c + e] = hn::MulAdd(hn::Set(d, column[e * stride + i]), row, sum[c + e]);
-      }
-      a -= kUnroll * kLanes;
-    }
-    a += kUnroll * kLanes;
-  }
-  for (; k < depth; ++k, a += kLanes) {
-    HWY_UNROLL(16)
-    for (int64_t c = 0; c < kLanes; ++c)
-      sum[c] = hn::MulAdd(hn::Set(d, b[k + std::min(c, columns - 1) * stride]), hn::Load(d, a), sum[c]);
-  }
-  HWY_ALIGN A by_column[kLanes * kLanes], by_row[kLanes * kLanes];
-  const A* column[kLanes];
-  HWY_UNROLL(16)
-  for (int64_t c = 0; c < kLanes; ++c) column[c] = by_column + c * kLanes, hn::Store(sum[c], d, by_column + c * kLanes);
-  if (!add) return TransposeSquare<A>(d, column, 0, tile, ld);
-  TransposeSquare<A>(d, column, 0, by_row, kLanes);
-  for (int64_t r = 0; r < kLanes; ++r)
-    hn::Store(hn::Add(hn::Load(d, tile + r * ld), hn::Load(d, by_row + r * kLanes)), d, tile + r * ld);
-}
-#endif
-
-// Height of the tile that computes `rows` rows: a power of two, so that few kernels serve all edges.
-inline int64_t Height(int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
-
-template <class A>
-using MicroKernelFn = void (*)(const A*, const A*, int64_t, A*, bool);
-
-// By tile height (1, 2, 4, 8) and vectors used (1, 2, 3).
-template <class A>
-MicroKernelFn<A> ChooseMicroKernel(int64_t height, int64_t vectors) {
-  static constexpr MicroKernelFn<A> kKernels[4][3] = {
-      {MicroKernel<A, 1, 1>, MicroKernel<A, 1, 2>, MicroKernel<A, 1, 3>},
-      {MicroKernel<A, 2, 1>, MicroKernel<A, 2, 2>, MicroKernel<A, 2, 3>},
-      {MicroKernel<A, 4, 1>, MicroKernel<A, 4, 2>, MicroKernel<A, 4, 3>},
-      {MicroKernel<A, kTileRows, 1>, MicroKernel<A, kTileRows, 2>, MicroKernel<A, kTileRows, 3>},
-  };
-  return kKernels[height == 8 ? 3 : height / 2][vectors - 1];
 }
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
