@@ -343,6 +343,28 @@ def test_modes_see_the_call():
     assert any("narrows.elementwise_backward" in f for f in Mode.seen)
 
 
+def test_modes_of_torch_functions_see_the_call(monkeypatch):
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        seen: ClassVar[list] = []
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            self.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
+        Mode.seen.clear()
+        with torch.device("cpu"), Mode():
+            y = narrows.exp(x)
+        torch.testing.assert_close(y, x.exp())
+        assert "narrows.elementwise.default" in Mode.seen
+    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # a default device is such a mode, which concerns no op
+        monkeypatch.setattr(narrows.torch, "_call", None)
+        with torch.device("cpu"):
+            assert narrows.add(x.detach(), 1).tolist() == [2, 2, 2]
+
+
 # ---- outputs ----
 
 

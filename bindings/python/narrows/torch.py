@@ -95,7 +95,7 @@ def _as_first(first, result):
     """Outputs of the first input's framework, unless torch has yet to do something with them."""
     if isinstance(result, tuple):
         return tuple(_as_first(first, y) for y in result)
-    if result.requires_grad or type(result) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
+    if result.requires_grad or type(result) is not torch.Tensor or _torch_ops.is_observed():
         return result
     if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
         return result
