@@ -379,7 +379,7 @@ def test_out():
     z = torch.complex(torch.ones(2), torch.ones(2))
     given = torch.empty(2)
     assert narrows.add(z.conj().imag, 0, out=given) is given and given[0] == -1
-    with pytest.raises(ValueError, match=r"expected torch\.float32"):
+    with pytest.raises(ValueError, match=r"out has shape \(3,\); expected \(2,\)"):
         narrows.add(z.conj().imag, 0, out=torch.empty(3))
     with pytest.raises(TypeError, match="b: str is no array"):
         narrows.add(torch.ones(3, requires_grad=True), "a")
@@ -406,6 +406,30 @@ def test_out_beside_inputs_of_numpy():
             narrows.add(x, 1, out=torch.zeros(3, requires_grad=True))
         with pytest.raises(NotImplementedError, match="sparse"):
             narrows.add(x, 1, out=torch.zeros(3).to_sparse())
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_out_beside_lazily_negated_inputs(negated):
+    """The detour by torch's dispatcher takes and refuses what the straight way does."""
+    with torch.device("cpu"):
+        x = torch._neg_view(-torch.ones(3)) if negated else torch.ones(3)
+        for given in (np.zeros(3, "float32"), narrows.add(np.zeros(3, "float32"), 0, out=narrows.empty(3)), torch.zeros(5)[1:4]):
+            assert narrows.add(x, 1, out=given) is given
+            assert np.asarray(given).tolist() == [2, 2, 2]
+        read_only, cell, o = np.broadcast_to(np.float32(0), 3), cells(), torch.zeros(2, 4)
+        cell[0] = torch._neg_view(cell[0]) if negated else cell[0]
+        for call, error, words in (
+            (lambda: narrows.add(x, 1, out="x"), TypeError, "out: str is no array"),
+            (lambda: narrows.add(x, 1, out=[o, o]), TypeError, "out has 2 arrays"),
+            (lambda: narrows.add(x, 1, out=np.ma.masked_array(np.ones(3, "float32"))), TypeError, "out: MaskedArray is a subclass"),
+            (lambda: narrows.add(x, 1, out=read_only), ValueError, "out is read-only"),
+            (lambda: narrows.add(x, 1, out=np.zeros(3)), ValueError, "out has dtype float64; expected float32"),
+            (lambda: narrows.add(x, 1, out=torch.zeros(1).expand(3)), ValueError, "by which two elements share a place"),
+            (lambda: narrows.lltm(*cell, out=(o, o)), ValueError, "overlaps"),
+        ):
+            with pytest.raises(error, match=words):
+                call()
+        assert not o.any() and narrows.lltm(*cell, out=(o, torch.zeros(2, 4)))[0] is o and o.any()
 
 
 def test_outputs_are_torchs_own():

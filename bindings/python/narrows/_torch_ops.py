@@ -421,7 +421,7 @@ def is_observed():
     if torch._C._dispatch_tls_is_dispatch_key_included("PreDispatch"):
         return True
     modes = torch.overrides._get_current_function_mode_stack() if torch._C._is_torch_function_mode_enabled() else ()
-    return any(type(mode) is not torch.utils._device.DeviceContext for mode in modes)
+    return any(type(mode) is not _private.utils._device.DeviceContext for mode in modes)
 
 
 def plain(inputs):
@@ -430,16 +430,16 @@ def plain(inputs):
         return False
     if torch._C._are_functorch_transforms_active():
         return False
-    return all(
-        x is None
-        or (
-            (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
-            and not x.is_neg()
-            and not x.is_nested
-            and not x.is_quantized
-            and not _is_batched(x)
-        )
-        for x in inputs
+    return all(x is None or (is_strided(x) and not x.is_neg()) for x in inputs)
+
+
+def is_strided(x):
+    """Whether it is a plain tensor with elements in memory."""
+    return (
+        (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
+        and not x.is_nested
+        and not x.is_quantized
+        and not _is_batched(x)
     )
 
 

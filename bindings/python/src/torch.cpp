@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -148,7 +149,8 @@ bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
     t.to_dlpack(tensor, out);
     return true;
   } catch (const std::exception& error) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, error.what());
+    const std::string words = error.what();
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, words.substr(0, words.find("\nException raised from")).c_str());
     return false;
   }
 }
@@ -268,6 +270,19 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
     if (!arrays[i].assign(x)) return -1;
   }
   return grad != 0 ? 2 : 1;
+}
+
+int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t count) {
+  Torch* const t = torch();
+  const int plain = t == nullptr ? -1 : needs_grad(*t, objects, routes, count);
+  if (plain != 0) return plain;
+  const long grad_mode = t->grad_enabled != nullptr ? t->grad_enabled() : number(t->grad_mode);
+  for (uint32_t i = 0; grad_mode > 0 && i < count; ++i) {
+    const Ref flag(routes[i] == Route::torch_other ? PyObject_GetAttrString(objects[i], "requires_grad") : nullptr);
+    if (PyErr_Occurred()) return -1;
+    if (flag.get() == Py_True) return 1;
+  }
+  return static_cast<int>(std::min(grad_mode, 0L));
 }
 
 int torch_is_negated(PyObject* object) {
