@@ -574,6 +574,46 @@ def test_modules_move(make, device):
     assert {p.device.type for p in pinned.parameters()} == {"cpu"}
 
 
+@pytest.mark.parametrize("make", [lambda **k: narrows.torch.Conv1d(3, 4, 2, **k), lambda **k: narrows.torch.LLTM(3, 4, **k)])
+def test_moved_modules_give_the_same(make):
+    """Values, not only dtypes: of parameters, of what is computed and of gradients, there and back, in place of others and in files' place."""
+    module, x, state = make(), torch.randn(2, 3, 5), torch.randn(2, 4)
+    kept = {name: p.clone() for name, p in module.state_dict().items()}
+
+    def step(module, dtype):
+        given = (x.to(dtype)[..., 0], (state.to(dtype),) * 2) if isinstance(module, narrows.torch.LLTM) else (x.to(dtype),)
+        y = module(*given)
+        y = y if isinstance(y, torch.Tensor) else torch.cat(y)
+        return y, torch.autograd.grad(y.sin().sum(), tuple(module.parameters()))
+
+    def close(found, expected, tolerance):
+        flat = [[y, *gradients] for y, gradients in (found, expected)]
+        for a, b in zip(*flat, strict=True):
+            torch.testing.assert_close(a.double(), b.double(), rtol=tolerance, atol=tolerance)
+
+    expected = step(module, torch.float32)
+    for move, dtype, tolerance in (
+        (lambda: module.to(torch.float64), torch.float64, 1e-5),
+        (module.float, torch.float32, 1e-5),
+        (module.double, torch.float64, 1e-5),
+        (lambda: module.to("cpu", torch.float32).to(x.device), torch.float32, 1e-5),
+    ):
+        close(step(move(), dtype), expected, tolerance)
+        assert all(
+            torch.equal(p, kept[name].to(dtype)) for name, p in module.state_dict().items()
+        )  # widened and back: nothing is lost
+    close(step(module.to(torch.bfloat16), torch.bfloat16), expected, 0.1)
+    module.float()
+    other, straight = make(dtype=torch.float64), make()
+    for target in (other, straight):
+        assert target.load_state_dict(kept) == ([], [])
+    close(step(other, torch.float64), expected, 1e-5)
+    close(step(straight, torch.float32), expected, 1e-6)
+    assigned = make(device="meta")
+    assigned.load_state_dict(kept, assign=True)
+    close(step(assigned, torch.float32), expected, 1e-6)
+
+
 def test_lltm_module_learns():
     torch.manual_seed(0)
     cell = narrows.torch.LLTM(3, 8)

@@ -61,6 +61,32 @@ def test_gradients_through_compile():
         torch.testing.assert_close(a, b)
 
 
+DYNAMIC = {
+    "conv1d": (lambda x, w, b: narrows.conv1d(x, w, b, stride=2, padding=1), lambda n: ((4, 3, n), (5, 3, 3), (5,)), {0: 2}),
+    "a batch of conv1d": (lambda x, w: narrows.conv1d(x, w), lambda n: ((n, 3, 9), (5, 3, 3)), {0: 0}),
+    "lltm": (lambda *a: torch.cat(narrows.lltm(*a)), lambda n: ((n, 3), (12, 7), (12,), (n, 4), (n, 4)), {0: 0, 3: 0, 4: 0}),
+    "broadcast": (narrows.multiply, lambda n: ((3, n), (4, 1, n)), {0: 1, 1: 2}),
+    "broadcast of 1": (narrows.multiply, lambda n: ((3, n), (3, 1)), {0: 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call, shapes, dynamic", DYNAMIC.values(), ids=DYNAMIC)
+def test_gradients_of_every_size_in_one_graph(call, shapes, dynamic):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda *a: call(*a) * 2, backend=counter, fullgraph=True)
+    for n in (9, 10, 17, 33, 64):
+        inputs = [torch.randn(*s).requires_grad_() for s in shapes(n)]
+        for i, axis in dynamic.items():
+            torch._dynamo.mark_dynamic(inputs[i], axis)
+        results = [compiled(*inputs), call(*inputs) * 2]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*[torch.autograd.grad(y.sin().sum(), inputs) for y in results])
+    assert counter.frame_count == 1
+
+
 def test_compile_sees_operands_and_outputs_of_every_kind():
     torch._dynamo.reset()
     h = torch.randn(2, 4)
