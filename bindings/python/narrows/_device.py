@@ -245,6 +245,9 @@ def _call(op, inputs, out, device):
     if out is None:
         return tuple(results) if isinstance(result, tuple) else results[0]
     for target, value in zip(outs, results, strict=False):
-        if target is not None:
-            np.copyto(target, value)
+        if target is None:
+            continue
+        if (target.dtype, target.shape) != (value.dtype, value.shape):  # of an op that the CPU does not have
+            raise ValueError(f"{op.op}: out is {target.dtype}, {target.shape}; expected {value.dtype}, {value.shape}")
+        np.copyto(target, value)
     return out

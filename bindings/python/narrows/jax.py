@@ -226,6 +226,8 @@ def _array(op, i, x):
         return x
     if isinstance(x, np.ndarray):
         return jnp.asarray(x)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{op.op}: {op.inputs[i].rstrip('?')}: {type(x).__name__} is no array: it has no __dlpack__")
     if getattr(x, "requires_grad", False):
         import torch
 
@@ -233,7 +235,7 @@ def _array(op, i, x):
             name = op.inputs[i].rstrip("?")
             raise ValueError(f"{op.op}: {name} needs a gradient of torch's, which JAX cannot give; expected x.detach()")
         x = x.detach()
-    return jnp.from_dlpack(x.resolve_neg() if hasattr(x, "resolve_neg") else x)
+    return jnp.from_dlpack(x)
 
 
 def _refuse_narrowed(op, inputs, specs):
@@ -255,6 +257,7 @@ def _prepared(op, inputs):
     if first is None:
         raise TypeError(f"{op.op}: no input is an array of JAX")
     optional = [name.endswith("?") for name in op.inputs]
+    inputs = [x.resolve_neg() if hasattr(x, "resolve_neg") else x for x in inputs]  # of torch
     if not all(x is None or isinstance(x, jax.Array) or _operands.is_number(x) for x in inputs):
         specs = op._checked(tuple(None if isinstance(x, jax.Array) or _operands.is_number(x) else x for x in inputs))
         if not _config.jax_enable_x64 and any(spec is not None and spec[0] in _NARROWED for spec in specs):

@@ -137,7 +137,8 @@ def _into(op, inputs, out, needs_grad):
             kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
             raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
     if _are_in_memory((*inputs, *outs)):
-        op._checked(tuple(_operands.lift(op, inputs)), out)
+        shown = tuple(map(_as_in_memory, outs)) if outs is out else _as_in_memory(out)
+        op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
     result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
@@ -156,6 +157,11 @@ def _are_in_memory(arrays):
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return False
     return all(_torch_ops.is_strided(x) for x in arrays if isinstance(x, torch.Tensor))
+
+
+def _as_in_memory(x):
+    """The same memory without a lazy negation, which DLPack does not export."""
+    return torch._neg_view(x) if isinstance(x, torch.Tensor) and x.is_neg() else x
 
 
 def _others_memory(op, out):
