@@ -576,7 +576,7 @@ def test_modules_move(make, device):
 
 @pytest.mark.parametrize("make", [lambda **k: narrows.torch.Conv1d(3, 4, 2, **k), lambda **k: narrows.torch.LLTM(3, 4, **k)])
 def test_moved_modules_give_the_same(make):
-    """Values, not only dtypes: of parameters, of what is computed and of gradients, there and back, in place of others and in files' place."""
+    """Values, not only dtypes: of parameters, results and gradients, there and back, and by a state dict."""
     module, x, state = make(), torch.randn(2, 3, 5), torch.randn(2, 4)
     kept = {name: p.clone() for name, p in module.state_dict().items()}
 

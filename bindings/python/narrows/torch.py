@@ -153,7 +153,7 @@ def _into(op, inputs, out, needs_grad):
 
 
 def _are_in_memory(arrays):
-    """Whether all of them can be looked at as they are: torch's tensors are plain ones, but for a lazy negation, and none stands for another."""
+    """Whether all can be looked at as they are: torch's tensors are plain ones, lazily negated or not, and none stands for another."""
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return False
     return all(_torch_ops.is_strided(x) for x in arrays if isinstance(x, torch.Tensor))
@@ -161,7 +161,7 @@ def _are_in_memory(arrays):
 
 def _as_in_memory(x):
     """The same memory without a lazy negation, which DLPack does not export."""
-    return torch._neg_view(x) if isinstance(x, torch.Tensor) and x.is_neg() else x
+    return _torch_ops._private._neg_view(x) if isinstance(x, torch.Tensor) and x.is_neg() else x
 
 
 def _others_memory(op, out):
@@ -171,7 +171,8 @@ def _others_memory(op, out):
         raise ValueError(f"{op.op}: out is read-only")
     if tensor.device.type != 1:
         raise ValueError(
-            f"{op.op}: out is on {tensor.device} and not torch's, beside tensors that torch's dispatcher has to see; expected a tensor of torch"
+            f"{op.op}: out is on {tensor.device} and not torch's, beside tensors that torch's dispatcher has to see; "
+            "expected a tensor of torch"
         )
     return torch.from_dlpack(tensor)
 
