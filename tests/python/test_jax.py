@@ -295,6 +295,77 @@ def test_errors():
         jax.grad(jax.grad(narrows.exp))(1.0 + A[0, 0])
 
 
+WIDE = np.array([1e300, 2])
+NARROWED = {
+    "int64": (lambda a: narrows.add(a.astype("int32"), np.array([2**40, 2**31])), "b has dtype int64; expected int32 as a has"),
+    "uint64": (lambda a: narrows.add(a.astype("uint32"), np.uint64([2**40, 1])), "b has dtype uint64; expected uint32 as a has"),
+    "float64": (lambda a: narrows.add(a, WIDE), "b has dtype float64; expected float32 as a has"),
+    "another kind": (lambda a: narrows.add(a, np.array([1, 2])), "b has dtype int64; expected float32 as a has"),
+    "a tensor of our own": (lambda a: narrows.add(a, narrows.from_dlpack(WIDE)), "b has dtype float64; expected float32 as a has"),
+    "all others": (lambda a: narrows.where(narrows.greater(a, 0), WIDE, WIDE), "b has dtype float64; expected float32, or jax_enable_x64"),
+    "beside a number": (lambda a: narrows.where(narrows.greater(a, 0), WIDE, 1), "b has dtype float64; expected float32, or jax_enable_x64"),
+    "after a number": (lambda a: narrows.fma(2, a, WIDE), "c has dtype float64; expected float32 as a has"),
+    "of conv1d": (lambda a: narrows.conv1d(a, WIDE), "w has dtype float64; expected float32, the dtype of x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("call, words", NARROWED.values(), ids=NARROWED)
+def test_what_jax_would_narrow_is_refused(call, words, jit):
+    """With the words that the library has for other frameworks: outside of x64 mode JAX takes 2**40 for 0 and 1e300 for infinity."""
+    with pytest.raises(ValueError, match=words):
+        (jax.jit(call) if jit else call)(jnp.ones(2))
+
+
+def test_what_jax_does_not_narrow():
+    close(narrows.add(jnp.ones(2, "int32"), np.int64(2)), np.full(2, 3))  # numbers have no dtype of their own
+    with pytest.raises(ValueError, match="does not fit int32"):
+        narrows.add(jnp.ones(2, "int32"), np.int64(2**40))
+    with pytest.raises(ValueError, match="b has dtype float32; expected float64 as a has"):
+        jax.jit(lambda a: narrows.add(WIDE, a))(jnp.ones(2))
+    jax.config.update("jax_enable_x64", True)
+    try:
+        assert narrows.add(jnp.ones(2, "int64"), np.array([2**40, 1]))[0] == 2**40 + 1
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.parametrize(
+    "other, words",
+    [
+        (np.matrix(np.ones(3, "float32")), "b: matrix is a subclass of numpy.ndarray"),
+        (np.ma.masked_array(np.ones(3, "float32"), [0, 1, 0]), "b: MaskedArray is a subclass of numpy.ndarray"),
+        (np.ones(3, ">f4"), "b: a NumPy array of dtype >f4, big-endian"),
+        (np.ones(3, "complex64"), "b: a NumPy array of dtype complex64"),
+        ([1.0], "b: list is no array"),
+    ],
+)
+def test_arrays_of_numpy_that_are_refused(other, words):
+    for call in (narrows.add, jax.jit(lambda a, other=other: narrows.add(a, other))):
+        with pytest.raises(TypeError, match=words):
+            call(jnp.ones(3), *(() if call is not narrows.add else (other,)))
+
+
+def test_beside_tensors_of_torch(cpus):
+    torch = pytest.importorskip("torch")
+    a, g = jnp.ones(3), torch.ones(3, requires_grad=True)
+    for call in (lambda: narrows.multiply(a, g), lambda: narrows.multiply(g, a)):  # who needs a gradient decides for the whole call
+        y = call()
+        assert type(y) is torch.Tensor and torch.autograd.grad(y.sum(), g)[0].tolist() == [1, 1, 1]
+    with torch.no_grad():
+        assert isinstance(narrows.multiply(a, g), jax.Array)
+    assert isinstance(narrows.multiply(a, torch._neg_view(torch.ones(3))), jax.Array)
+    for call in (lambda: jax.jit(lambda a: narrows.add(a, g))(a), lambda: narrows.jax.call("elementwise", a, g, function="add")):
+        with pytest.raises(ValueError, match=r"b needs a gradient of torch's, which JAX cannot give; expected x\.detach"):
+            call()
+    with pytest.raises(NotImplementedError, match="elementwise: b: "):
+        narrows.add(a, torch.ones(3).to_sparse())
+    with pytest.raises(ValueError, match="b has dtype float64; expected float32"):
+        narrows.add(a, torch.ones(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="b has dtype code 5, bits 64"):
+        narrows.add(a, torch.ones(3, dtype=torch.complex64))
+
+
 def test_an_error_at_run_time(cpus, scale_plugin):
     with pytest.raises(Exception, match="mode 2 always fails"):
         jax.block_until_ready(scale_plugin.scale(A, mode=2))

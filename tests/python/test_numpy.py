@@ -5,6 +5,7 @@ import pathlib
 import pickle
 import re
 import subprocess
+import sys
 import sysconfig
 import weakref
 
@@ -259,3 +260,16 @@ def test_the_structs_and_numbers_are_numpys():
     table = (pathlib.Path(np.get_include()) / "numpy" / "__multiarray_api.h").read_text()
     assert re.search(r"#define PyArray_New \\\n.*\n\s*PyArray_API\[93\]\)", table)
     assert "PyArray_Type (*(PyTypeObject *)PyArray_API[2])" in table
+
+
+def test_asarray_of_tensors_without_a_buffer(monkeypatch):
+    """Never an array of one object: bfloat16 by ml_dtypes, a GPU's tensor not at all."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    t = narrows.astype(narrows.from_dlpack(np.float32([1, 2.5])), "bfloat16")
+    x = np.asarray(t)
+    assert x.dtype == ml_dtypes.bfloat16 and x.tolist() == [1, 2.5] and x.ctypes.data == t.data_ptr
+    assert np.array(t, copy=True).ctypes.data != t.data_ptr and np.asarray(t, "float32").dtype == np.float32
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for call in (lambda: np.asarray(t), t.numpy):
+        with pytest.raises(NotImplementedError, match="install ml_dtypes"):
+            call()

@@ -61,6 +61,60 @@ def test_torch(minimal_plugin, scale_plugin):
         minimal_plugin.mod_add(b.requires_grad_(), c, modulus=4).sum().backward()
 
 
+def mod_add_reference(b, c, modulus):
+    return b[np.arange(c.shape[-1]) % modulus] + c
+
+
+def test_torch_sees_the_minimal_plugin(minimal_plugin, tmp_path):
+    """Under vmap, with sizes that change, exported: an op with a rule, without a backward, that knows no batch."""
+    torch = pytest.importorskip("torch")
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    mod_add = lambda b, c: minimal_plugin.mod_add(b, c, modulus=4)  # noqa: E731
+    b, c = torch.randn(5), torch.randn(3, 7)
+    expected = torch.stack([torch.from_numpy(mod_add_reference(b.numpy(), row.numpy(), 4)) for row in c])
+    torch.testing.assert_close(torch.vmap(mod_add, in_dims=(None, 0))(b, c), expected)
+    torch.testing.assert_close(torch.vmap(mod_add, in_dims=(None, 1), out_dims=1)(b, c.T.contiguous()), expected.T)
+    torch.testing.assert_close(torch.vmap(mod_add)(b.expand(3, 5), c), expected)
+    assert torch.vmap(mod_add, in_dims=(None, 0))(b, c[:0]).shape == (0, 7)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda b, c: mod_add(b, c) * 2, backend=counter, fullgraph=True)
+    for n in (5, 6, 9, 30):
+        c = torch.randn(n)
+        torch._dynamo.mark_dynamic(c, 0)
+        torch.testing.assert_close(compiled(b, c).numpy(), 2 * mod_add_reference(b.numpy(), c.numpy(), 4))
+    assert counter.frame_count == 1
+
+    class Model(torch.nn.Module):
+        def forward(self, b, c):
+            return mod_add(b, c) + 1
+
+    program = torch.export.export(Model(), (b, torch.randn(6)), dynamic_shapes={"b": None, "c": {0: torch.export.Dim("n", min=2)}})
+    assert "narrows.example_mod_add_1" in str(program.graph)
+    torch.export.save(program, tmp_path / "model.pt2")
+    c = torch.randn(11)
+    again = torch.export.load(tmp_path / "model.pt2").module()
+    torch.testing.assert_close(again(b, c).numpy(), mod_add_reference(b.numpy(), c.numpy(), 4) + 1)
+
+
+def test_jax_sees_the_minimal_plugin(minimal_plugin):
+    jax = pytest.importorskip("jax")
+    b, c = (
+        np.random.default_rng(0).normal(size=(3, 5)).astype("float32"),
+        np.random.default_rng(1).normal(size=(3, 7)).astype("float32"),
+    )
+    mod_add = lambda b, c: minimal_plugin.mod_add(b, c, modulus=4)  # noqa: E731
+    expected = np.stack([mod_add_reference(*rows, 4) for rows in zip(b, c, strict=True)])
+    b, c = map(jax.numpy.asarray, (b, c))
+    for transform in (jax.vmap, lambda f: jax.jit(jax.vmap(f)), lambda f: jax.vmap(jax.jit(f))):
+        np.testing.assert_array_equal(transform(mod_add)(b, c), expected)
+    np.testing.assert_array_equal(
+        jax.vmap(mod_add, in_axes=(None, 1), out_axes=1)(b[0], c.T), jax.vmap(mod_add, in_axes=(None, 0))(b[0], c).T
+    )
+    assert jax.vmap(mod_add)(b[:0], c[:0]).shape == (0, 7)
+
+
 def test_torch_with_a_backward(scale_plugin):
     torch = pytest.importorskip("torch")
     x, a, b = (torch.from_numpy(n).requires_grad_() for n in arrays("float64"))
@@ -168,6 +222,74 @@ def test_load_inline(tmp_path, monkeypatch):
     assert again.op == scale.op and list(tmp_path.rglob("*.so")) == libraries and libraries[0].stat().st_mtime_ns == made
     narrows.load_inline("inline", SOURCE + "// another content\n")
     assert len(list(tmp_path.rglob("*.so"))) == 2
+
+
+def test_load_says_what_is_wrong_with_a_file(tmp_path):
+    folder, dangling = tmp_path / "narrows_folder.so", tmp_path / "narrows_link.so"
+    empty, text = tmp_path / "narrows_empty.so", tmp_path / "narrows_text.so"
+    folder.mkdir()
+    dangling.symlink_to(tmp_path / "gone.so")
+    empty.touch()
+    text.write_text("#include <narrows/plugin.h>")
+    for path, words in (
+        (folder, "narrows_folder.so: a directory, not a file"),
+        (dangling, "gone.so: cannot be opened: No such file"),
+        (tmp_path / "nothing.so", "nothing.so: cannot be opened: No such file"),
+        (empty, "narrows_empty.so: an empty file"),
+        (text, "narrows_text.so: not an ELF file"),
+        ("/a\0b", "null byte"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            narrows.load(path)
+    with pytest.raises(TypeError, match="NoneType"):
+        narrows.load(None)
+
+
+def test_a_plugin_path_that_is_relative(tmp_path):
+    """It is not searched, whatever lies there; the folders beside it are."""
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "narrows_empty.so").touch()
+    code = "import narrows; [print(b['status'], b['path'], b['reason'], sep='|') for b in narrows.info()['backends']]"
+    environment = {
+        **os.environ,
+        "NARROWS_PLUGIN_PATH": f"here:{tmp_path / 'beside'}",
+        "PYTHONPATH": str(pathlib.Path(narrows.__file__).parents[1]),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    words = "'here' is not an absolute folder; plugins are searched for in absolute ones only"
+    assert done.returncode == 0 and f"warning: here: {words}" in done.stderr
+    assert done.stdout.splitlines()[:2] == [f"invalid|here|{words}", f"invalid|{tmp_path}/beside/narrows_empty.so|an empty file"]
+
+
+def test_an_op_that_is_declared_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = SOURCE.replace("inline.scale/1", "again.scale/1").replace('PLUGIN("inline"', 'PLUGIN("again"')
+    scale = narrows.load_inline("again", first).scale
+    second = tmp_path / "second.cpp"
+    second.write_text(first.replace('PLUGIN("again"', 'PLUGIN("second"').replace('field("factor"', 'field("by"'))
+    path = narrows.build(second)
+    for _ in range(2):
+        with pytest.raises(
+            ValueError,
+            match=r"op 'again\.scale/1' is declared differently by .*: field 0 of params is 'by' here and 'factor' there",
+        ):
+            narrows.load(path)
+    np.testing.assert_array_equal(narrows.ops.again.scale(np.ones(3, "float32"), factor=4), 4)
+    np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=2), 2)
+
+
+def test_outputs_that_share_memory(scale_plugin):
+    x, o = np.ones((3, 4), "float32"), np.zeros((3, 4), "float32")
+    scale, backward = scale_plugin.scale, narrows.op("test.affine_backward/1")
+    for call, words in (
+        (lambda: backward(x, x, x, None, None, out=(o, o, None)), r"grad_a of shape \(3, 4\) .*overlaps grad_x"),
+        (lambda: scale(x[0], out=np.lib.stride_tricks.as_strided(o, (4,), (0,))), "two elements share a place"),
+        (lambda: scale(o[0, :3], out=o[0, 1:]), r"y of shape \(3,\) .*overlaps x"),
+        (lambda: scale(o, out=o), "y is the same memory as x; this op does not work in place"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    assert not o.any()
 
 
 def load_versions(folder, vendor, versions):

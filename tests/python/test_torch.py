@@ -343,6 +343,28 @@ def test_modes_see_the_call():
     assert any("narrows.elementwise_backward" in f for f in Mode.seen)
 
 
+def test_modes_of_torch_functions_see_the_call(monkeypatch):
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        seen: ClassVar[list] = []
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            self.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
+        Mode.seen.clear()
+        with torch.device("cpu"), Mode():
+            y = narrows.exp(x)
+        torch.testing.assert_close(y, x.exp())
+        assert "narrows.elementwise.default" in Mode.seen
+    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # a default device is such a mode, which concerns no op
+        monkeypatch.setattr(narrows.torch, "_call", None)
+        with torch.device("cpu"):
+            assert narrows.add(x.detach(), 1).tolist() == [2, 2, 2]
+
+
 # ---- outputs ----
 
 
@@ -357,7 +379,7 @@ def test_out():
     z = torch.complex(torch.ones(2), torch.ones(2))
     given = torch.empty(2)
     assert narrows.add(z.conj().imag, 0, out=given) is given and given[0] == -1
-    with pytest.raises(ValueError, match=r"expected torch\.float32"):
+    with pytest.raises(ValueError, match=r"out has shape \(3,\); expected \(2,\)"):
         narrows.add(z.conj().imag, 0, out=torch.empty(3))
     with pytest.raises(TypeError, match="b: str is no array"):
         narrows.add(torch.ones(3, requires_grad=True), "a")
@@ -384,6 +406,30 @@ def test_out_beside_inputs_of_numpy():
             narrows.add(x, 1, out=torch.zeros(3, requires_grad=True))
         with pytest.raises(NotImplementedError, match="sparse"):
             narrows.add(x, 1, out=torch.zeros(3).to_sparse())
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_out_beside_lazily_negated_inputs(negated):
+    """The detour by torch's dispatcher takes and refuses what the straight way does."""
+    with torch.device("cpu"):
+        x = torch._neg_view(-torch.ones(3)) if negated else torch.ones(3)
+        for given in (np.zeros(3, "float32"), narrows.add(np.zeros(3, "float32"), 0, out=narrows.empty(3)), torch.zeros(5)[1:4]):
+            assert narrows.add(x, 1, out=given) is given
+            assert np.asarray(given).tolist() == [2, 2, 2]
+        read_only, cell, o = np.broadcast_to(np.float32(0), 3), cells(), torch.zeros(2, 4)
+        cell[0] = torch._neg_view(cell[0]) if negated else cell[0]
+        for call, error, words in (
+            (lambda: narrows.add(x, 1, out="x"), TypeError, "out: str is no array"),
+            (lambda: narrows.add(x, 1, out=[o, o]), TypeError, "out has 2 arrays"),
+            (lambda: narrows.add(x, 1, out=np.ma.masked_array(np.ones(3, "float32"))), TypeError, "out: MaskedArray is a subclass"),
+            (lambda: narrows.add(x, 1, out=read_only), ValueError, "out is read-only"),
+            (lambda: narrows.add(x, 1, out=np.zeros(3)), ValueError, "out has dtype float64; expected float32"),
+            (lambda: narrows.add(x, 1, out=torch.zeros(1).expand(3)), ValueError, "by which two elements share a place"),
+            (lambda: narrows.lltm(*cell, out=(o, o)), ValueError, "overlaps"),
+        ):
+            with pytest.raises(error, match=words):
+                call()
+        assert not o.any() and narrows.lltm(*cell, out=(o, torch.zeros(2, 4)))[0] is o and o.any()
 
 
 def test_outputs_are_torchs_own():
@@ -526,6 +572,46 @@ def test_modules_move(make, device):
         real.load_state_dict({**module.state_dict(), "other": torch.ones(1)})
     pinned = make(device="cpu")
     assert {p.device.type for p in pinned.parameters()} == {"cpu"}
+
+
+@pytest.mark.parametrize("make", [lambda **k: narrows.torch.Conv1d(3, 4, 2, **k), lambda **k: narrows.torch.LLTM(3, 4, **k)])
+def test_moved_modules_give_the_same(make):
+    """Values, not only dtypes: of parameters, results and gradients, there and back, and by a state dict."""
+    module, x, state = make(), torch.randn(2, 3, 5), torch.randn(2, 4)
+    kept = {name: p.clone() for name, p in module.state_dict().items()}
+
+    def step(module, dtype):
+        given = (x.to(dtype)[..., 0], (state.to(dtype),) * 2) if isinstance(module, narrows.torch.LLTM) else (x.to(dtype),)
+        y = module(*given)
+        y = y if isinstance(y, torch.Tensor) else torch.cat(y)
+        return y, torch.autograd.grad(y.sin().sum(), tuple(module.parameters()))
+
+    def close(found, expected, tolerance):
+        flat = [[y, *gradients] for y, gradients in (found, expected)]
+        for a, b in zip(*flat, strict=True):
+            torch.testing.assert_close(a.double(), b.double(), rtol=tolerance, atol=tolerance)
+
+    expected = step(module, torch.float32)
+    for move, dtype, tolerance in (
+        (lambda: module.to(torch.float64), torch.float64, 1e-5),
+        (module.float, torch.float32, 1e-5),
+        (module.double, torch.float64, 1e-5),
+        (lambda: module.to("cpu", torch.float32).to(x.device), torch.float32, 1e-5),
+    ):
+        close(step(move(), dtype), expected, tolerance)
+        assert all(
+            torch.equal(p, kept[name].to(dtype)) for name, p in module.state_dict().items()
+        )  # widened and back: nothing is lost
+    close(step(module.to(torch.bfloat16), torch.bfloat16), expected, 0.1)
+    module.float()
+    other, straight = make(dtype=torch.float64), make()
+    for target in (other, straight):
+        assert target.load_state_dict(kept) == ([], [])
+    close(step(other, torch.float64), expected, 1e-5)
+    close(step(straight, torch.float32), expected, 1e-6)
+    assigned = make(device="meta")
+    assigned.load_state_dict(kept, assign=True)
+    close(step(assigned, torch.float32), expected, 1e-6)
 
 
 def test_lltm_module_learns():

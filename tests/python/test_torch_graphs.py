@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -60,6 +61,32 @@ def test_gradients_through_compile():
         torch.testing.assert_close(a, b)
 
 
+DYNAMIC = {
+    "conv1d": (lambda x, w, b: narrows.conv1d(x, w, b, stride=2, padding=1), lambda n: ((4, 3, n), (5, 3, 3), (5,)), {0: 2}),
+    "a batch of conv1d": (lambda x, w: narrows.conv1d(x, w), lambda n: ((n, 3, 9), (5, 3, 3)), {0: 0}),
+    "lltm": (lambda *a: torch.cat(narrows.lltm(*a)), lambda n: ((n, 3), (12, 7), (12,), (n, 4), (n, 4)), {0: 0, 3: 0, 4: 0}),
+    "broadcast": (narrows.multiply, lambda n: ((3, n), (4, 1, n)), {0: 1, 1: 2}),
+    "broadcast of 1": (narrows.multiply, lambda n: ((3, n), (3, 1)), {0: 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call, shapes, dynamic", DYNAMIC.values(), ids=DYNAMIC)
+def test_gradients_of_every_size_in_one_graph(call, shapes, dynamic):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda *a: call(*a) * 2, backend=counter, fullgraph=True)
+    for n in (9, 10, 17, 33, 64):
+        inputs = [torch.randn(*s).requires_grad_() for s in shapes(n)]
+        for i, axis in dynamic.items():
+            torch._dynamo.mark_dynamic(inputs[i], axis)
+        results = [compiled(*inputs), call(*inputs) * 2]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*[torch.autograd.grad(y.sin().sum(), inputs) for y in results])
+    assert counter.frame_count == 1
+
+
 def test_compile_sees_operands_and_outputs_of_every_kind():
     torch._dynamo.reset()
     h = torch.randn(2, 4)
@@ -88,6 +115,39 @@ def test_graphs_name_the_op_as_users_do():
     from torch.fx.experimental.proxy_tensor import make_fx
 
     assert "torch.ops.narrows.elementwise.default(" in make_fx(lambda a: narrows.exp(a))(torch.ones(3)).code
+
+
+def test_torch_jit_trace():
+    """A call is a node, with and without a gradient, written to an output of one's own, and beside an array of NumPy's."""
+    x, w = torch.ones(1, 1, 9), torch.ones(1, 1, 3)
+    cell = cells()
+    calls = {
+        "add": lambda a: narrows.add(a, 1) * a,
+        "out": lambda a: narrows.add(a, 1, out=torch.empty_like(a)) * a,
+        "numpy": lambda a: narrows.subtract(np.float32([5]), a.cpu()),
+        "conv1d": lambda a: narrows.conv1d(a, w, stride=2, padding=1),
+        "lltm": lambda a: narrows.lltm(cell[0] * a.sum(), *cell[1:])[1],
+    }
+    for name, call in calls.items():
+        for needs_grad in (False, name != "out"):
+            leaf = x.clone().requires_grad_(needs_grad)
+            traced = torch.jit.trace(call, (leaf,), check_trace=False)
+            assert "narrows::" in str(traced.graph), name
+            torch.testing.assert_close(traced(2 * leaf), torch.as_tensor(call(2 * leaf)), msg=name)
+            if needs_grad:
+                ours, theirs = (torch.autograd.grad(f(2 * leaf).sum(), leaf)[0] for f in (traced, call))
+                torch.testing.assert_close(ours, theirs, msg=name)
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_make_fx(pre_dispatch):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
+        for call in (narrows.exp, lambda a: narrows.add(a, 1), lambda a: narrows.subtract(2, a) * a):
+            traced = make_fx(call, pre_dispatch=pre_dispatch)(x)
+            assert "torch.ops.narrows.elementwise.default(" in traced.code and "_tensor_constant" not in traced.code
+            torch.testing.assert_close(traced(2 * x), call(2 * x))
 
 
 def test_opcheck():

@@ -21,7 +21,8 @@ _NAMES = {number: name for name, number in _TYPES.items()}
 class Device:
     """A device: ``narrows.Device("cuda:1")``, ``narrows.Device("cuda", 1)``, or DLPack's numbers ``narrows.Device(2, 1)``.
 
-    ``type`` and ``id`` are those numbers. Whether it is there is not asked before it is used. ValueError: an unknown name.
+    ``type`` and ``id`` are those numbers. Whether it is there is not asked before it is used. ValueError: an unknown name,
+    or a number that no device has.
 
         >>> import narrows
         >>> narrows.Device("cuda:1") == narrows.Device(2, 1)
@@ -45,6 +46,8 @@ class Device:
                 )
             type, id = _TYPES[name], int(number) if colon else id
         self.type, self.id = operator.index(type), operator.index(id or 0)
+        if not (0 <= self.type < 1 << 31 and 0 <= self.id < 1 << 31):
+            raise ValueError(f"device ({self.type}, {self.id}); expected numbers from 0 to 2^31 - 1")
 
     @property
     def info(self):
@@ -176,9 +179,20 @@ def numpy(tensor):
         tensor = to(tensor, "cpu")
     if tensor.dtype != "bfloat16":
         return numpy.asarray(memoryview(tensor)).reshape(tensor.shape)
-    import ml_dtypes
-
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise NotImplementedError("NumPy has no bfloat16; install ml_dtypes for it") from None
     return numpy.asarray(memoryview(tensor.view("uint16"))).reshape(tensor.shape).view(ml_dtypes.bfloat16)
+
+
+def array(tensor, dtype=None, copy=None):
+    """What numpy.asarray(tensor) is where there is no buffer: of bfloat16. Backs Tensor.__array__()."""
+    import numpy as np
+
+    if tensor.device.type != 1:
+        raise TypeError(f"the tensor is on {tensor.device}, not on the CPU; expected .numpy(), which copies it")
+    return np.array(numpy(tensor), dtype=dtype, copy=copy)
 
 
 def _is_numpy(x):
@@ -197,29 +211,43 @@ def _sent(x, device):
     return out
 
 
-def _call(op, inputs, out, device):
-    """A call with device=: the inputs go there, the outputs come back as NumPy arrays."""
+def _refuse_others(op, arrays, expected):
+    """Arrays of frameworks, which are on a device already."""
     import numpy as np
 
-    device = Device(device)
-    arrays = [x for x in inputs if x is not None and not isinstance(x, (bool, int, float))]
-    if any(not _is_numpy(x) and not isinstance(x, _narrows.Tensor) for x in arrays):
-        raise TypeError(f"{op.op}: device= is for NumPy arrays and narrows.Tensor; other arrays are used where they are")
-    if not arrays:
+    for x in arrays:
+        if x is None or isinstance(x, (*expected, np.generic)):
+            continue
+        if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+            raise TypeError(f"{op.op}: device= is for NumPy arrays and narrows.Tensor; other arrays are used where they are")
+
+
+def _call(op, inputs, out, device):
+    """A call with device=: the inputs go there, the outputs come back as NumPy arrays. Refused is what is refused without it."""
+    import numpy as np
+
+    from narrows import _operands
+
+    device, outs = Device(device), out if isinstance(out, (tuple, list)) else (out,)
+    _refuse_others(op, inputs, (np.ndarray, _narrows.Tensor))
+    if all(x is None or _operands.is_number(x) for x in inputs):
         raise TypeError(f"{op.op}: no input is an array")
-    result = op(*(_sent(x, device) if any(x is a for a in arrays) else x for x in inputs))
+    op._checked(tuple(inputs))
+    if any(map(_operands.is_number, inputs)):
+        inputs = _operands.lift(op, inputs)
+    if out is not None:
+        op._checked(tuple(inputs), out)
+        if any(isinstance(o, _narrows.Tensor) for o in outs):
+            raise TypeError(f"{op.op}: out is a narrows.Tensor; expected an array of NumPy beside device=")
+        _refuse_others(op, outs, (np.ndarray,))
+    result = op(*(x if x is None or _operands.is_number(x) else _sent(x, device) for x in inputs))
     results: list = [numpy(r) if r is not None else None for r in (result if isinstance(result, tuple) else (result,))]
     if out is None:
         return tuple(results) if isinstance(result, tuple) else results[0]
-    for target, value in zip(out if isinstance(out, (tuple, list)) else (out,), results, strict=False):
+    for target, value in zip(outs, results, strict=False):
         if target is None:
             continue
-        found = (target.dtype, target.shape) if isinstance(target, np.ndarray) else (type(target).__name__,)
-        if found != (value.dtype, value.shape):
-            raise ValueError(
-                f"{op.op}: out is {', '.join(map(str, found))}; expected {value.dtype}, {value.shape}, an array of NumPy"
-            )
-        if not target.flags.writeable:
-            raise ValueError(f"{op.op}: out is read-only")
+        if (target.dtype, target.shape) != (value.dtype, value.shape):  # of an op that the CPU does not have
+            raise ValueError(f"{op.op}: out is {target.dtype}, {target.shape}; expected {value.dtype}, {value.shape}")
         np.copyto(target, value)
     return out

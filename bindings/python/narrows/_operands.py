@@ -12,8 +12,12 @@ def is_number(x):
     return numpy is not None and isinstance(x, numpy.generic)
 
 
-def as_array(number, like) -> Any:
+def as_array(number, like: Any) -> Any:
     """A 0-d array of the number, of the dtype, framework and device of `like`. TypeError, ValueError: it does not fit."""
+    if not hasattr(like, "dtype"):  # a producer that says it in its capsule alone
+        from narrows import _device
+
+        like = _device.from_dlpack(like)
     dtype = str(getattr(like, "dtype", "")).removeprefix("torch.")
     if "float" not in dtype and isinstance(number, float):
         raise TypeError(f"the number {number!r} beside {dtype} operands; expected an integer")

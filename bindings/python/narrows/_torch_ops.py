@@ -413,22 +413,33 @@ def _is_batched(x):
     return x is not None and _private._C._functorch.is_legacy_batchedtensor(x)
 
 
+def is_observed():
+    """Whether somebody looks on who sees what torch's dispatcher does: a mode (a default device is none), torch.jit.trace, a trace ahead
+    of the dispatcher."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return True
+    if torch._C._dispatch_tls_is_dispatch_key_included("PreDispatch"):
+        return True
+    modes = torch.overrides._get_current_function_mode_stack() if torch._C._is_torch_function_mode_enabled() else ()
+    return any(type(mode) is not _private.utils._device.DeviceContext for mode in modes)
+
+
 def plain(inputs):
     """Whether torch's dispatcher may be left out, as the C gate says it where torch has the exchange API."""
-    if torch._C._len_torch_dispatch_stack() or torch.autograd.forward_ad._current_level >= 0:
+    if is_observed() or torch.autograd.forward_ad._current_level >= 0:
         return False
     if torch._C._are_functorch_transforms_active():
         return False
-    return all(
-        x is None
-        or (
-            (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
-            and not x.is_neg()
-            and not x.is_nested
-            and not x.is_quantized
-            and not _is_batched(x)
-        )
-        for x in inputs
+    return all(x is None or (is_strided(x) and not x.is_neg()) for x in inputs)
+
+
+def is_strided(x):
+    """Whether it is a plain tensor with elements in memory."""
+    return (
+        (type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda") and x.layout == torch.strided)
+        and not x.is_nested
+        and not x.is_quantized
+        and not _is_batched(x)
     )
 
 

@@ -216,15 +216,40 @@ def _run(op, inputs, donate=()):
     return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
 
 
+_config: Any = jax.config  # for what no type checker finds there
+_NARROWED = {"int64": "int32", "uint64": "uint32", "float64": "float32"}  # by JAX, outside of its x64 mode
+
+
 def _array(op, i, x):
-    """The i-th input; other frameworks' arrays become JAX's."""
+    """The i-th input, that was read before; other frameworks' arrays become JAX's."""
     if isinstance(x, jax.Array):
         return x
     if isinstance(x, np.ndarray):
         return jnp.asarray(x)
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"{op.op}: {op.inputs[i].rstrip('?')}: {type(x).__name__} is no array: it has no __dlpack__")
-    return jnp.from_dlpack(x.resolve_neg() if hasattr(x, "resolve_neg") else x)
+    if getattr(x, "requires_grad", False):
+        import torch
+
+        if torch.is_grad_enabled():
+            name = op.inputs[i].rstrip("?")
+            raise ValueError(f"{op.op}: {name} needs a gradient of torch's, which JAX cannot give; expected x.detach()")
+        x = x.detach()
+    return jnp.from_dlpack(x)
+
+
+def _refuse_narrowed(op, inputs, specs):
+    """JAX would narrow these inputs without a word: the library says what is wrong with their dtypes as they are, or else this does."""
+    specs = [(str(x.dtype), tuple(x.shape)) if isinstance(x, jax.Array) else spec for x, spec in zip(inputs, specs, strict=True)]
+    optional = [name.endswith("?") for name in op.inputs]
+    first, last = (next(s[0] for s in order if s is not None) for order in (specs, specs[::-1]))
+    bound, _ = op._bind_operands([x if _operands.is_number(x) and optional[i] else None for i, x in enumerate(inputs)], last)
+    bound._infer([(first, ()) if _operands.is_number(x) and not optional[i] else specs[i] for i, x in enumerate(inputs)])
+    i = next(i for i, spec in enumerate(specs) if spec is not None and spec[0] in _NARROWED)
+    dtype = specs[i][0]
+    raise ValueError(
+        f"{op.op}: {op.inputs[i].rstrip('?')} has dtype {dtype}; expected {_NARROWED[dtype]}, or jax_enable_x64: else JAX has no {dtype}"
+    )
 
 
 def _prepared(op, inputs):
@@ -232,6 +257,11 @@ def _prepared(op, inputs):
     if first is None:
         raise TypeError(f"{op.op}: no input is an array of JAX")
     optional = [name.endswith("?") for name in op.inputs]
+    inputs = [x.resolve_neg() if hasattr(x, "resolve_neg") else x for x in inputs]  # of torch
+    if not all(x is None or isinstance(x, jax.Array) or _operands.is_number(x) for x in inputs):
+        specs = op._checked(tuple(None if isinstance(x, jax.Array) or _operands.is_number(x) else x for x in inputs))
+        if not _config.jax_enable_x64 and any(spec is not None and spec[0] in _NARROWED for spec in specs):
+            _refuse_narrowed(op, inputs, specs)
     inputs = [
         x
         if x is None or (_operands.is_number(x) and optional[i])

@@ -95,7 +95,7 @@ def _as_first(first, result):
     """Outputs of the first input's framework, unless torch has yet to do something with them."""
     if isinstance(result, tuple):
         return tuple(_as_first(first, y) for y in result)
-    if result.requires_grad or type(result) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
+    if result.requires_grad or type(result) is not torch.Tensor or _torch_ops.is_observed():
         return result
     if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
         return result
@@ -127,24 +127,54 @@ def _one(op):
 def _into(op, inputs, out, needs_grad):
     """out= where the dispatcher sees the call: computed, then copied."""
     outs: Any = out if isinstance(out, (tuple, list)) else (out,)
-    if needs_grad or any(o is not None and o.requires_grad and torch.is_grad_enabled() for o in outs):
+    tensors = [o for o in outs if isinstance(o, torch.Tensor)]
+    if needs_grad or (torch.is_grad_enabled() and any(o.requires_grad for o in tensors)):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
-    for o in outs:
-        if isinstance(o, torch.Tensor) and o.is_inference() and not torch.is_inference_mode_enabled():
+    for o in tensors:
+        if o.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(f"{op.op}: out is an inference tensor outside torch.inference_mode(); expected another")
-        if isinstance(o, torch.Tensor) and (o.layout != torch.strided or o.is_nested or o.is_quantized):
+        if o.layout != torch.strided or o.is_nested or o.is_quantized:
             kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
             raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
+    if _are_in_memory((*inputs, *outs)):
+        shown = tuple(map(_as_in_memory, outs)) if outs is out else _as_in_memory(out)
+        op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
     result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
         if target is None:
             continue
         value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(_device.from_dlpack(value))
-        if not isinstance(target, torch.Tensor) or target.shape != value.shape or target.dtype != value.dtype:
-            found = f"{target.dtype}, {tuple(target.shape)}" if isinstance(target, torch.Tensor) else type(target).__name__
+        target = target if isinstance(target, torch.Tensor) else _others_memory(op, target)
+        if target.shape != value.shape or target.dtype != value.dtype:
+            found = f"{target.dtype}, {tuple(target.shape)}"
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
     return out
+
+
+def _are_in_memory(arrays):
+    """Whether all can be looked at as they are: torch's tensors are plain ones, lazily negated or not, and none stands for another."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+        return False
+    return all(_torch_ops.is_strided(x) for x in arrays if isinstance(x, torch.Tensor))
+
+
+def _as_in_memory(x):
+    """The same memory without a lazy negation, which DLPack does not export."""
+    return _torch_ops._private._neg_view(x) if isinstance(x, torch.Tensor) and x.is_neg() else x
+
+
+def _others_memory(op, out):
+    """Another framework's output, as a tensor of torch."""
+    tensor = _device.from_dlpack(out)
+    if tensor.read_only:
+        raise ValueError(f"{op.op}: out is read-only")
+    if tensor.device.type != 1:
+        raise ValueError(
+            f"{op.op}: out is on {tensor.device} and not torch's, beside tensors that torch's dispatcher has to see; "
+            "expected a tensor of torch"
+        )
+    return torch.from_dlpack(tensor)
 
 
 # ---- torch.ops.narrows, and Dynamo ----

@@ -132,8 +132,11 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     case Route::cupy:
     case Route::jax:
     case Route::dlpack: {
-      const Ref capsule(dlpack_capsule(object, stream));
+      DLDevice said{};
+      const Ref capsule(dlpack_capsule(object, stream, &said));
       if (!capsule || !read_capsule(capsule.get())) return false;
+      if (route.route == Route::dlpack && !is_where_said(said, tensor))
+        return false;                          // JAX numbers the CPU's devices in capsules alone
       read_only |= route.route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
       return true;
     }

@@ -74,6 +74,8 @@ class Array {
 // `autocast`: whether the op heeds it. Whether these tensors may bypass torch's dispatcher: 1 yes, 2 yes but one needs a gradient,
 // 0 no, -1 exception set. Fills in arrays[i] for each torch tensor where it may.
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast);
+// Whether grad mode is on and one of these tensors, of any type, needs a gradient; -1: exception set.
+int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t count);
 // Whether its values are the negatives of those in memory; -1: exception set.
 int torch_is_negated(PyObject* object);
 // A tensor of torch as an output: whether torch lets it be written to; and that it was, so that autograd does not use it as it was
@@ -108,10 +110,12 @@ PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevi
 // DLPack's number of a stream <-> a native handle.
 void* stream_from_number(int32_t device_type, int64_t number);
 int64_t number_from_stream(int32_t device_type, void* stream);
-// object.__dlpack_device__(); what is no pair counts as the CPU. False: exception set.
+// object.__dlpack_device__(). False: exception set.
 bool dlpack_device(PyObject* object, DLDevice* out);
-// object.__dlpack__(...), with what it understands; a capsule. NULL: exception set.
-PyObject* dlpack_capsule(PyObject* object, void* stream);
+// object.__dlpack__(...), with what it understands; a capsule. `said` becomes its device. NULL: exception set.
+PyObject* dlpack_capsule(PyObject* object, void* stream, DLDevice* said);
+// Whether a capsule's tensor is where the producer said that it is. False: exception set.
+bool is_where_said(DLDevice said, const DLTensor& tensor);
 // What a capsule holds, and whether it is of the versioned kind; refuses what cannot be read. False: exception set.
 bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTensor** tensor, bool* read_only);
 void release_managed(void* managed, bool versioned);

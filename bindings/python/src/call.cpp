@@ -3,6 +3,7 @@
 // Steps 1 and 2 of a tensor's path meet in launch().
 #include "call.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace narrows::python {
@@ -74,7 +75,13 @@ int bind_numbers(Call& c) {
 const char* python_module(Call& c, const char** function, bool* failed) {
   *function = "_call";
   if (c.device != nullptr) return "narrows._device";
-  if (has_route(c, Route::jax_traced) || (c.lead >= 0 && c.routes[c.lead] == Route::jax)) return "narrows.jax";
+  if (has_route(c, Route::jax_traced)) return "narrows.jax";
+  if (c.lead >= 0 && c.routes[c.lead] == Route::jax) {
+    const bool beside_torch = has_route(c, Route::torch) || has_route(c, Route::torch_other);
+    const int grad = beside_torch ? torch_needs_grad(c.objects, c.routes, c.num_inputs) : 0;
+    *failed = grad < 0;
+    return grad > 0 ? "narrows.torch" : "narrows.jax";
+  }
   if (has_route(c, Route::torch_other)) return "narrows.torch";
   if (has_route(c, Route::torch)) {
     const int gate = torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs + c.num_outputs, c.declaration.lower_precision);
@@ -88,21 +95,23 @@ const char* python_module(Call& c, const char** function, bool* failed) {
 
 // ---- reading and allocating ----
 
-bool read_one(Call& c, uint32_t i) {
-  if (c.routes[i] == Route::torch) return true;  // the gate has read it
+// Reads it, whoever's it is; an exception says which argument it is. What a producer refuses to export is unsupported.
+bool read_any(Call& c, uint32_t i) {
   if (c.arrays[i].read(c.objects[i], {c.routes[i], c.reasons[i]}, c.stream)) return true;
-  const bool output = i >= c.num_inputs;
-  if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError)) {  // say which argument it is
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    const Ref name(output ? PyUnicode_FromString("out") : Ref::borrow(c.declaration.inputs[i]).release());
-    if (name) PyErr_Format(type, "%s: %U: %S", c.declaration.op->name, name.get(), value == nullptr ? Py_None : value);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-  }
+  const bool output = i >= c.num_inputs, refused = PyErr_ExceptionMatches(PyExc_BufferError) != 0;
+  if (!refused && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return false;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const Ref name(output ? PyUnicode_FromString("out") : Ref::borrow(c.declaration.inputs[i]).release());
+  if (name)
+    PyErr_Format(refused ? PyExc_NotImplementedError : type, "%s: %U: %S", c.declaration.op->name, name.get(),
+                 value == nullptr ? Py_None : value);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
   return false;
 }
+bool read_one(Call& c, uint32_t i) { return c.routes[i] == Route::torch || read_any(c, i); }  // the gate has read torch's
 
 bool find_stream(Call& c) {
   if (c.stream_object != nullptr) {
@@ -186,6 +195,16 @@ bool check_dispatched(Call& c) {
   return true;
 }
 
+// The numbers among the operands become params.
+bool bind_operands(Call& c, DLDataType dtype) {
+  for (uint32_t i = 0; has_route(c, Route::number) && i < c.num_inputs; ++i) {
+    if (c.routes[i] != Route::number) continue;
+    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return false;
+    c.objects[i] = nullptr;
+  }
+  return true;
+}
+
 bool read_inputs(Call& c) {
   const auto lead = static_cast<uint32_t>(c.lead);
   if (c.stream_object != nullptr && !find_stream(c)) return false;  // which the first input's producer is told, too
@@ -198,12 +217,7 @@ bool read_inputs(Call& c) {
     if (i != lead && !read_one(c, i)) return false;
     dtype = c.arrays[i].tensor.dtype;  // of the last one: the condition of a `where` comes before its operands
   }
-  for (uint32_t i = 0; has_route(c, Route::number) && i < c.num_inputs; ++i) {
-    if (c.routes[i] != Route::number) continue;
-    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return false;
-    c.objects[i] = nullptr;
-  }
-  return check_streams(c);
+  return bind_operands(c, dtype) && check_streams(c);
 }
 
 // ---- outputs ----
@@ -369,6 +383,60 @@ PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     objects[static_cast<size_t>(count + i)] = value;
   }
   return names ? dispatch(reinterpret_cast<Op*>(self), objects.data(), count, names.get()) : nullptr;
+}
+
+// What a call would refuse of these outputs beside these inputs, wherever they are: it is asked of the CPU, and nothing runs. What
+// that has no kernel for, others may have one for.
+static bool check_given_outputs(Call& c) {
+  if (c.lead < 0) return PyErr_Format(PyExc_TypeError, "%s: no input is an array", c.declaration.op->name) != nullptr;
+  DLDataType dtype{};
+  for (uint32_t i = 0; i < c.num_inputs; ++i)
+    if (c.is_array(i)) dtype = c.arrays[i].tensor.dtype;
+  for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i)
+    if (c.is_array(i) && c.routes[i] == Route::torch && !read_any(c, i)) return false;
+  if (runtime() == nullptr || !bind_operands(c, dtype) || !read_given_outputs(c)) return false;
+  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
+    if (!c.is_array(i)) continue;
+    DLTensor& t = c.arrays[i].tensor;
+    if (i < c.num_inputs && t.device.device_type != kDLCPU) t.data = nullptr, t.byte_offset = 0;
+    t.device = {kDLCPU, 0};
+  }
+  const DLTensor* pointers[NW_MAX_TENSORS];
+  nw_call call;
+  fill(c, call, pointers);
+  nw_error error{};
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_plan_get(runtime(), &call, nullptr, nullptr, &error);
+  Py_END_ALLOW_THREADS;
+  return status != NW_INVALID || raise(status, error) != nullptr;
+}
+
+// op._checked(inputs, out=None): [(dtype, shape) | None, ...] of the inputs, read as a call reads them; None of a number too.
+PyObject* op_checked(PyObject* self, PyObject* arguments) {
+  PyObject *inputs = nullptr, *out = Py_None;
+  if (!PyArg_ParseTuple(arguments, "O!|O", &PyTuple_Type, &inputs, &out)) return nullptr;
+  Call c(reinterpret_cast<Op*>(self));
+  for (Py_ssize_t i = 0; i < PyTuple_Size(inputs); ++i)
+    if (!add_input(c, static_cast<uint32_t>(i), PyTuple_GetItem(inputs, i))) return nullptr;
+  c.out = out == Py_None ? nullptr : out;
+  if (!set_outputs(c)) return nullptr;
+  find_routes(c);
+  Ref list(PyList_New(c.num_inputs));
+  for (uint32_t i = 0; list && i < c.num_inputs; ++i) {
+    if (c.is_array(i) && !read_any(c, i)) return nullptr;
+    const DLTensor& t = c.arrays[i].tensor;
+    if (c.is_array(i) && *dtype_name(t.dtype) == '\0')
+      return PyErr_Format(PyExc_ValueError, "%s: %U has dtype code %d, bits %d; expected numbers or bool", c.declaration.op->name,
+                          c.declaration.inputs[i], t.dtype.code, t.dtype.bits);
+    nw_spec spec{{}, -1, {}};
+    if (c.is_array(i)) std::copy(t.shape, t.shape + t.ndim, spec.shape), spec.dtype = t.dtype, spec.ndim = t.ndim;
+    OutputSpec seen;
+    if (!seen.assign(spec)) return nullptr;
+    PyList_SetItem(list.get(), i,
+                   spec.ndim < 0 ? Ref::borrow(Py_None).release() : Py_BuildValue("sO", dtype_name(t.dtype), seen.shape.get()));
+  }
+  return list && (c.out == nullptr || check_given_outputs(c)) ? list.release() : nullptr;
 }
 
 // op._run(inputs, wanted, plain=False): below torch's dispatcher. Every output, None where bit j of wanted is not set. Of `plain`

@@ -80,6 +80,7 @@ bool set_operand(const Declaration& declaration, uint32_t input, PyObject* value
 PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* keywords);
 PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* op_run(PyObject* self, PyObject* arguments);
+PyObject* op_checked(PyObject* self, PyObject* arguments);
 PyObject* op_infer(PyObject* self, PyObject* arguments);
 PyObject* op_capturable(PyObject* self, PyObject* arguments);
 

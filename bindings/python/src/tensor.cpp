@@ -105,13 +105,23 @@ PyObject* export_tensor(PyObject* self, bool versioned, bool copied) {
 
 bool is_none(PyObject* object) { return object == nullptr || object == Py_None; }
 
+// What DLPack lets a consumer say: 0 might be CUDA's legacy stream or its per-thread one, and ROCm has neither 1 nor 2.
+bool is_stream(int32_t device_type, long long number) {
+  if (device_type == kDLROCM) return number >= 0 && number != 1 && number != 2;
+  return number > 0 || (number == 0 && device_type != kDLCUDA && device_type != kDLCUDAManaged);
+}
+
 // Work on the consumer's stream waits for what is on ours; -1: the consumer sees to it. The CPU has no streams.
 bool order_export(const Tensor* t, PyObject* stream) {
-  const bool cpu = t->dl.device.device_type == kDLCPU;
-  const long long number = !is_none(stream) ? PyLong_AsLongLong(stream) : cpu ? -1 : t->dl.device.device_type == kDLROCM ? 0 : 1;
+  const bool cpu = t->dl.device.device_type == kDLCPU, rocm = t->dl.device.device_type == kDLROCM;
+  int overflow = 0;
+  const long long number = !is_none(stream) ? PyLong_AsLongLongAndOverflow(stream, &overflow) : cpu ? -1 : rocm ? 0 : 1;
   if (PyErr_Occurred()) return false;
-  if (number == -1) return true;
-  if (cpu) return PyErr_Format(PyExc_RuntimeError, "stream = %lld for a tensor on the CPU; expected None", number), false;
+  if (number == -1 && overflow == 0) return true;
+  if (cpu) return PyErr_Format(PyExc_RuntimeError, "stream = %R for a tensor on the CPU; expected None", stream), false;
+  if (overflow != 0 || !is_stream(t->dl.device.device_type, number))
+    return PyErr_Format(PyExc_ValueError, "__dlpack__: stream = %R; expected None, -1, %s or a stream's handle", stream,
+                        rocm ? "0" : "1, 2") != nullptr;
   void* const consumer = stream_from_number(t->dl.device.device_type, number);
   if (consumer == t->stream) return true;
   nw_error error{};
@@ -314,6 +324,16 @@ PyObject* tensor_numpy(PyObject* self, PyObject*) {
   return function ? PyObject_CallFunctionObjArgs(function.get(), self, nullptr) : nullptr;
 }
 
+// NumPy asks for it where the buffer protocol does not do: Python too.
+PyObject* tensor_array(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* const names[] = {"dtype", "copy", nullptr};
+  const Ref function(import_attribute("narrows._device", "array"));
+  PyObject *dtype = Py_None, *copy = Py_None;
+  if (!function || !PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
+    return nullptr;
+  return PyObject_CallFunctionObjArgs(function.get(), self, dtype, copy, nullptr);
+}
+
 PyObject* tensor_repr(PyObject* self) {
   const Ref shape(get_shape(self, nullptr)), device(get_device(self, nullptr));
   const Ref text(device ? PyObject_Str(device.get()) : nullptr);
@@ -382,6 +402,7 @@ PyMethodDef methods[] = {
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_dlpack)), METH_VARARGS | METH_KEYWORDS,
      nullptr},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, nullptr},
+    {"__array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_array)), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"_copy_from", tensor_copy_from, METH_O, nullptr},
     {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_to)), METH_VARARGS | METH_KEYWORDS, kToDoc},
     {"numpy", tensor_numpy, METH_NOARGS, kNumpyDoc},
@@ -454,13 +475,15 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
   if (negated < 0) return nullptr;
   if (negated > 0)
     return PyErr_Format(PyExc_BufferError, "the tensor's values are the negatives of those in memory; expected x.resolve_neg()");
-  const Ref capsule(dlpack_capsule(object, stream));
+  DLDevice said{};
+  const Ref capsule(dlpack_capsule(object, stream, &said));
   Tensor* const t = capsule ? new_object() : nullptr;
   if (t == nullptr) return nullptr;
   Ref result(reinterpret_cast<PyObject*>(t));
   const DLTensor* source = nullptr;
   Array checked;
   if (!open_capsule(capsule.get(), &t->managed, &t->versioned, &source, &t->read_only) || !checked.assign(*source)) return nullptr;
+  if (route == Route::dlpack && !is_where_said(said, checked.tensor)) return nullptr;
   if (*dtype_name(source->dtype) == '\0')
     return PyErr_Format(PyExc_NotImplementedError, "dtype of code %d, %d bits, %d lanes", source->dtype.code, source->dtype.bits,
                         source->dtype.lanes);
@@ -516,22 +539,44 @@ void release_managed(void* managed, bool versioned) {
 
 bool dlpack_device(PyObject* object, DLDevice* out) {
   *out = {kDLCPU, 0};
+  const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
   if (!PyObject_HasAttrString(object, "__dlpack_device__")) {
-    const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
     if (type) PyErr_Format(PyExc_TypeError, "%U is no array: it has __dlpack__, but no __dlpack_device__", type.get());
     return false;
   }
   const Ref device(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
-  const bool pair = device && PyTuple_Check(device.get()) && PyTuple_Size(device.get()) == 2;
-  if (!pair) return static_cast<bool>(device);
-  out->device_type = static_cast<DLDeviceType>(PyLong_AsLong(PyTuple_GetItem(device.get(), 0)));
-  out->device_id = static_cast<int32_t>(PyLong_AsLong(PyTuple_GetItem(device.get(), 1)));
-  return !PyErr_Occurred();
+  if (!device || !type) return false;
+  const bool pair = PyTuple_Check(device.get()) && PyTuple_Size(device.get()) == 2;
+  const Ref first(pair ? PyNumber_Index(PyTuple_GetItem(device.get(), 0)) : nullptr);  // of an enumeration, too
+  const Ref second(pair ? PyNumber_Index(PyTuple_GetItem(device.get(), 1)) : nullptr);
+  const long kind = first ? PyLong_AsLong(first.get()) : -1, id = second ? PyLong_AsLong(second.get()) : -1;
+  PyErr_Clear();
+  if (kind < 0 || kind > INT32_MAX || id < 0 || id > INT32_MAX) {
+    PyErr_Format(PyExc_TypeError, "%U is no array: its __dlpack_device__ is %R; expected two integers, type and number", type.get(),
+                 device.get());
+    return false;
+  }
+  *out = {static_cast<DLDeviceType>(kind), static_cast<int32_t>(id)};
+  return true;
 }
 
-PyObject* dlpack_capsule(PyObject* object, void* stream) {
-  DLDevice device{};
-  if (!dlpack_device(object, &device)) return nullptr;
+// Memory of the host that a GPU sees too is the CPU's to some, and managed memory the GPU's.
+bool is_where_said(DLDevice said, const DLTensor& tensor) {
+  const auto general = [](DLDevice d) {
+    if (d.device_type == kDLCUDAHost || d.device_type == kDLROCMHost) return DLDevice{kDLCPU, 0};
+    return d.device_type == kDLCUDAManaged ? DLDevice{kDLCUDA, d.device_id} : d;
+  };
+  const DLDevice a = general(said), b = general(tensor.device);
+  if (a.device_type == b.device_type && a.device_id == b.device_id) return true;
+  PyErr_Format(PyExc_ValueError, "__dlpack_device__ gave (%d, %d), but __dlpack__ a tensor on (%d, %d); expected one device",
+               static_cast<int>(said.device_type), static_cast<int>(said.device_id), static_cast<int>(tensor.device.device_type),
+               static_cast<int>(tensor.device.device_id));
+  return false;
+}
+
+PyObject* dlpack_capsule(PyObject* object, void* stream, DLDevice* said) {
+  if (!dlpack_device(object, said)) return nullptr;
+  const DLDevice device = *said;
   const int type = device.device_type;
   const bool ordered = type == kDLCUDA || type == kDLROCM || type == kDLCUDAManaged;
   const Ref number(ordered ? PyLong_FromLongLong(number_from_stream(type, stream)) : Ref::borrow(Py_None).release());

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -15,11 +16,15 @@ namespace {
 struct Torch {
   PyObject *tensor = nullptr, *parameter = nullptr;
   PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
+  PyObject *function_modes = nullptr, *function_mode_at = nullptr, *default_device = nullptr;
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;      // what dispatch_modes calls
+  int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
+  bool (*function_mode)() = nullptr;  // whether a TorchFunctionMode is on
+  bool (*key_included)(uint16_t) = nullptr;
+  uint16_t tracer_key = 0, pre_dispatch_key = 0;
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   int8_t (*gpu_count)() = nullptr;
   const DLPackExchangeAPI* api = nullptr;
@@ -51,6 +56,14 @@ PyObject* optional_attribute(const char* module, const char* name) {
   return found;
 }
 
+// torch's number of a dispatch key, which differs from version to version. 0, of the key that is never included: exception set.
+uint16_t dispatch_key(const char* name) {
+  const Ref parse(import_attribute("torch._C", "_dispatch_key_parse"));
+  const Ref key(parse ? PyObject_CallFunction(parse.get(), "s", name) : nullptr);
+  const Ref number(key ? PyNumber_Long(key.get()) : nullptr);
+  return number ? static_cast<uint16_t>(PyLong_AsUnsignedLong(number.get())) : uint16_t{0};
+}
+
 Torch* load() {
   auto t = std::make_unique<Torch>();
   t->tensor = import_attribute("torch", "Tensor").release();
@@ -65,6 +78,11 @@ Torch* load() {
   t->is_neg = PyUnicode_InternFromString("is_neg");
   t->current_level = PyUnicode_InternFromString("_current_level");
   t->detach = PyUnicode_InternFromString("detach");
+  t->function_modes = import_attribute("torch._C", "_len_torch_function_stack").release();
+  t->function_mode_at = import_attribute("torch._C", "_get_function_stack_at").release();
+  t->default_device = import_attribute("torch.utils._device", "DeviceContext").release();
+  t->tracer_key = dispatch_key("Tracer");
+  t->pre_dispatch_key = dispatch_key("PreDispatch");
   if (PyErr_Occurred()) return nullptr;
   t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
   if (t->get_requires_grad == nullptr)
@@ -83,11 +101,14 @@ Torch* load() {
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
     t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
     t->is_inference = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native12is_inferenceERKNS_6TensorE"));
+    t->function_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN2at4impl27torch_function_mode_enabledEv"));
     t->bump_version =
         reinterpret_cast<void (*)(void* const*)>(dlsym(library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
   }
   if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
+    t->key_included =
+        reinterpret_cast<bool (*)(uint16_t)>(dlsym(library, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE"));
     t->inference_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN3c1013InferenceMode10is_enabledEv"));
     t->impl_requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(library, "_ZNK3c1010TensorImpl13requires_gradEv"));
   }
@@ -128,7 +149,8 @@ bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
     t.to_dlpack(tensor, out);
     return true;
   } catch (const std::exception& error) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, error.what());
+    const std::string words = error.what();
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, words.substr(0, words.find("\nException raised from")).c_str());
     return false;
   }
 }
@@ -139,10 +161,31 @@ long number(PyObject* function) {
   return result ? PyLong_AsLong(result.get()) : -1;
 }
 
-// Neither a mode, nor forward-mode differentiation, nor, for an op that heeds it, autocast is on.
+// Of modes of torch functions, only a default device, which concerns no op. -1: exception set.
+int only_default_device(const Torch& t) {
+  const long count = number(t.function_modes);
+  for (long i = 0; i < count; ++i) {
+    const Ref index(PyLong_FromLong(i));
+    const Ref mode(index ? PyObject_CallFunctionObjArgs(t.function_mode_at, index.get(), nullptr) : nullptr);
+    if (!mode) return -1;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != t.default_device) return 0;
+  }
+  return count < 0 ? -1 : 1;
+}
+
+// Neither a mode of torch functions, nor torch.jit.trace, nor a trace ahead of the dispatcher is on. -1: exception set.
+int no_function_is_traced(const Torch& t) {
+  if (t.function_mode == nullptr || t.key_included == nullptr) return 0;
+  if (t.key_included(t.tracer_key) || t.key_included(t.pre_dispatch_key)) return 0;
+  return t.function_mode() ? only_default_device(t) : 1;
+}
+
+// Nobody who sees what torch's dispatcher does looks on, nor is forward-mode differentiation, or autocast for an op that heeds it,
+// on.
 int nothing_is_traced(const Torch& t, bool autocast) {
   const int64_t modes = t.mode_count != nullptr ? t.mode_count() : number(t.dispatch_modes);
   if (modes != 0) return modes < 0 ? -1 : 0;
+  if (const int free = no_function_is_traced(t); free <= 0) return free;
   PyObject* const level = PyDict_GetItemWithError(t.forward_ad, t.current_level);
   if (level == nullptr || PyLong_AsLong(level) >= 0) return PyErr_Occurred() ? -1 : 0;
   if (!autocast) return 1;
@@ -227,6 +270,19 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
     if (!arrays[i].assign(x)) return -1;
   }
   return grad != 0 ? 2 : 1;
+}
+
+int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t count) {
+  Torch* const t = torch();
+  const int plain = t == nullptr ? -1 : needs_grad(*t, objects, routes, count);
+  if (plain != 0) return plain;
+  const long grad_mode = t->grad_enabled != nullptr ? t->grad_enabled() : number(t->grad_mode);
+  for (uint32_t i = 0; grad_mode > 0 && i < count; ++i) {
+    const Ref flag(routes[i] == Route::torch_other ? PyObject_GetAttrString(objects[i], "requires_grad") : nullptr);
+    if (PyErr_Occurred()) return -1;
+    if (flag.get() == Py_True) return 1;
+  }
+  return static_cast<int>(std::min(grad_mode, 0L));
 }
 
 int torch_is_negated(PyObject* object) {
