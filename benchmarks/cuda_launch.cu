@@ -1,5 +1,6 @@
-// cuda_launch.cu -- what nw_run costs the host on CUDA above a bare launch: a tiny add by a cached plan, beside cudaLaunchKernel of
-// an empty kernel with as many bytes of arguments, on the same stream.
+// cuda_launch.cu -- what nw_run costs the host on CUDA above a bare launch: a tiny add by a cached plan, beside an empty kernel
+// with as many bytes of arguments, on the same stream, by cudaLaunchKernel and as the add itself is launched where launches
+// overlap: by cudaLaunchKernelExC with programmatic stream serialization.
 //   NARROWS_PLUGIN_PATH=build/cuda/lib/narrows/backends build/cuda/bin/bench_cuda_launch
 #include <cuda_runtime.h>
 #include <narrows/narrows.h>
@@ -79,19 +80,25 @@ int main() {
 
   Arguments arguments{};
   void* pointers[] = {&arguments};
+  const void* const kernel = reinterpret_cast<const void*>(empty_kernel);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1), config.blockDim = dim3(256), config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
   const auto medians = host_us(
       stream,
-      [&] {
-        need(cudaLaunchKernel(reinterpret_cast<const void*>(empty_kernel), dim3(1), dim3(256), pointers, 0, stream) == cudaSuccess,
-             "cudaLaunchKernel failed");
-      },
+      [&] { need(cudaLaunchKernel(kernel, dim3(1), dim3(256), pointers, 0, stream) == cudaSuccess, "cudaLaunchKernel failed"); },
+      [&] { need(cudaLaunchKernelExC(&config, kernel, pointers) == cudaSuccess, "cudaLaunchKernelExC failed"); },
       [&] { need(nw_run(runtime, &call, &error) == NW_OK, error.message); },
       [&] { need(nw_launch(plan, &call, &error) == NW_OK, error.message); });
   nw_plan_release(plan);
-  std::printf("host time of a launch, medians; arguments of %zu bytes\n", sizeof arguments);
-  std::printf("  cudaLaunchKernel, an empty kernel  %6.3f us\n", medians[0]);
-  std::printf("  nw_run, add of %lld f32 (%s)     %6.3f us, %+.3f us\n", static_cast<long long>(kElements), info.kernel, medians[1],
-              medians[1] - medians[0]);
-  std::printf("  nw_launch of its plan              %6.3f us, %+.3f us\n", medians[2], medians[2] - medians[0]);
+  std::printf("host time of a launch, medians, and above either bare one; arguments of %zu bytes\n", sizeof arguments);
+  std::printf("  cudaLaunchKernel, an empty kernel                %6.3f us\n", medians[0]);
+  std::printf("  cudaLaunchKernelExC, the same, overlapping       %6.3f us\n", medians[1]);
+  std::printf("  nw_run, add of %lld f32 (%s)                   %6.3f us, %+.3f us, %+.3f us\n", static_cast<long long>(kElements),
+              info.kernel, medians[2], medians[2] - medians[0], medians[2] - medians[1]);
+  std::printf("  nw_launch of its plan                            %6.3f us, %+.3f us, %+.3f us\n", medians[3],
+              medians[3] - medians[0], medians[3] - medians[1]);
   return 0;
 }

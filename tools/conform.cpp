@@ -181,7 +181,7 @@ class Runner {
       progress_.update(done_, current_);
     } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
-                               event.at("operations"), event.at("ceiling"), event.at("runs")});
+                               event.at("operations"), event.at("ceiling"), event.at("runs"), event.at("graphs")});
       if (told_) told_(run_);
     } else if (kind == "end") {
       for (const std::string variant : event.at("variants")) run_.variants.insert(variant);

@@ -33,6 +33,7 @@ struct Measured {
   std::string name, kernel;
   double seconds = 0, spread = 0, bytes = 0, operations = 0, ceiling = 0;
   int64_t runs = 0;
+  bool graphs = false;  // of CUDA's; else launch by launch
 };
 
 // The suite in one environment of the manifest, or as the process was started.

@@ -36,6 +36,7 @@ Json run_json(const ConformOptions& options, const Verdict& v, const Run& run) {
                                 {"seconds", m.seconds},
                                 {"spread", m.spread},
                                 {"runs", m.runs},
+                                {"graphs", m.graphs},
                                 {"bytes", m.bytes},
                                 {"operations", m.operations},
                                 {"ceiling", m.ceiling}});

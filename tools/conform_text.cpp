@@ -180,9 +180,9 @@ void print_measured(const Subject& subject, const Run& run) {
     std::printf(
         "%s\n",
         bold(printable(subject.backend + (run.environment.empty() ? "" : " " + run.environment) + ", " + run.arch)).c_str());
-  std::printf("  %-52s %-10s %12s  %s  +-%.0f %%%s\n", printable(m.name).c_str(),
+  std::printf("  %-52s %-10s %12s  %s  +-%.0f %%%s%s\n", printable(m.name).c_str(),
               printable(m.kernel.empty() ? "(chosen)" : m.kernel).c_str(), duration(m.seconds).c_str(), rate(m).c_str(),
-              m.spread * 100, of_ceiling(m).c_str());
+              m.spread * 100, of_ceiling(m).c_str(), m.graphs ? "  in graphs" : "");
   std::fflush(stdout);  // some cases take seconds
 }
 

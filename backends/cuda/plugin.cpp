@@ -54,7 +54,9 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     instance->checked = checked != nullptr && std::string_view(checked) == "1";
     for (int id = 0; id < count; ++id) {
       gpuDeviceProp properties;
-      check(gpuGetDeviceProperties(&properties, id), "reading a device's properties");
+      if (const gpuError_t error = gpuGetDeviceProperties(&properties, id); error != gpuSuccess)
+        refuse(NW_UNAVAILABLE, -1, "device %d of %d does not tell its properties (%s, %s)", id, count, gpuGetErrorName(error),
+               gpuGetErrorString(error));
       instance->devices.push_back({.id = id,
                                    .compute_capability = compute_capability(properties),
                                    .generation = generation(properties),
@@ -291,6 +293,16 @@ void check(gpuError_t error, const char* doing) {
   std::string message = std::string(kPluginName) + ": " + doing + ": " + gpuGetErrorName(error) + ", " + gpuGetErrorString(error);
   if (status == NW_DEVICE_LOST) message += "; earlier work on the device may have caused it";
   throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
+}
+
+// A stream that is being captured must not be queried: that would break the capture off. Either answer brings what earlier work
+// did.
+void refuse_lost_device(gpuStream_t stream) {
+  const ForeseenErrors foreseen;
+  gpuStreamCaptureStatus status = gpuStreamCaptureStatusNone;
+  gpuError_t error = gpuStreamIsCapturing(stream, &status);
+  if (error == gpuSuccess && status == gpuStreamCaptureStatusNone) error = gpuStreamQuery(stream);
+  if (status_of(error) == NW_DEVICE_LOST) check(error, "asking whether the device lives");
 }
 
 // Plans of one kernel may ask for different sizes: what one was allowed is never taken back.

@@ -1,9 +1,11 @@
 // huge.cpp -- more than 2^31 elements in real memory, behind `narrows conform --huge`: what a 32-bit index anywhere breaks. Memory
 // is the device's own, filled and read through a window; the harness's tensors remember every element and would not fit.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "support/harness.h"
 
@@ -17,6 +19,14 @@ bool is_marked(int64_t i) { return i % kStep == 5; }
 constexpr uint64_t kWindow = uint64_t{1} << 26;  // bytes
 
 constexpr int kLowest = -256, kHighest = 511;  // of the values used here: all of them integers
+
+// body(begin, end) for parts of [0, count), one on each core.
+template <class Body>
+void in_parts(int64_t count, const Body& body) {
+  const auto parts = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> threads;
+  for (int64_t p = 0; p < parts; ++p) threads.emplace_back(body, count * p / parts, count * (p + 1) / parts);
+}
 
 // A tensor's memory; element i is a function of i alone.
 class Huge {
@@ -41,7 +51,9 @@ class Huge {
   void fill(At at) {
     const auto item = static_cast<size_t>(item_size(dtype_));
     each_window([&](std::vector<unsigned char>& bytes, int64_t first, int64_t count) {
-      for (int64_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * item, code(at(first + i)), item);
+      in_parts(count, [&, first](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) std::memcpy(bytes.data() + i * item, code(at(first + i)), item);
+      });
       copy(bytes, first, count, true);
     });
   }
@@ -55,10 +67,14 @@ class Huge {
   template <class At>
   int64_t wrong(At at) const {
     const auto item = static_cast<size_t>(item_size(dtype_));
-    int64_t bad = 0;
+    std::atomic<int64_t> bad = 0;
     each_window([&](std::vector<unsigned char>& bytes, int64_t first, int64_t count) {
       copy(bytes, first, count, false);
-      for (int64_t i = 0; i < count; ++i) bad += std::memcmp(bytes.data() + i * item, code(at(first + i)), item) != 0;
+      in_parts(count, [&, first](int64_t begin, int64_t end) {
+        int64_t here = 0;
+        for (int64_t i = begin; i < end; ++i) here += std::memcmp(bytes.data() + i * item, code(at(first + i)), item) != 0;
+        bad += here;
+      });
     });
     return bad;
   }

@@ -58,6 +58,29 @@ TEST_CASE("contexts: a thread without a context has none afterwards", "[contexts
   CHECK(after == nullptr);
 }
 
+// Other kernels are planned otherwise, and the vendor's library is not ours.
+TEST_CASE("contexts: a thread without one has none after calls on matrix units either", "[contexts]") {
+  const std::vector<Example> calls = matrix_examples();
+  CUDA_OK(cudaDeviceSynchronize());
+  nw_plan_cache_clear(runtime());
+  for (const Example& e : calls) {
+    Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+    CUcontext before = nullptr, after = nullptr;
+    int32_t status = -1;
+    nw_error error{};
+    std::thread([&] {
+      before = current_context();
+      status = nw_run(runtime(), &call.raw, &error);
+      after = current_context();
+    }).join();
+    INFO(e.what << ": " << error.message);
+    CHECK(status == NW_OK);
+    CHECK(before == nullptr);
+    CHECK(after == nullptr);
+  }
+  CUDA_OK(cudaDeviceSynchronize());
+}
+
 // The backends here have a runtime of their own, linked statically: only one that shares the caller's, as AMD's is, could fail.
 TEST_CASE("contexts: the caller's last error stays", "[contexts]") {
   const Buffer a(400), b(400), out(400);
@@ -140,6 +163,7 @@ TEST_CASE("contexts: no context appears on a device that no call uses", "[.][alo
   const Buffer a(400), b(400), out(400);
   Addition call({kDLCUDA, 0}, a.data(), b.data(), out.data(), 100);
   REQUIRE(call.run() == NW_OK);
+  for (const Example& e : matrix_examples()) expect_ok(e.run());
   CUDA_OK(cudaDeviceSynchronize());
   CHECK(has_context(0));
   CHECK_FALSE(has_context(1));

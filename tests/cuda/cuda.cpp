@@ -20,6 +20,12 @@ std::vector<Example> examples(DType dtype) {
   return all;
 }
 
+std::vector<Example> matrix_examples() {
+  std::vector<Example> all = conv1d_examples(DType::f16, 2, 256, 256, 2048, 3, 1);
+  for (Example& e : lltm_examples(DType::f16, 256, 512, 512)) all.push_back(std::move(e));
+  return all;
+}
+
 Addition::Addition(DLDevice where, void* a, void* b, void* out, int64_t n)
     : shape{n}, inputs{&tensors[0], &tensors[1]}, outputs{&tensors[2]} {
   void* const data[] = {a, b, out};

@@ -50,6 +50,9 @@ class Buffer {
 
 // One call of each op, forward and backward, in each of its kinds; of integers element-wise ones alone.
 std::vector<Example> examples(DType dtype);
+// conv1d and lltm of f16, both directions, on matrix units, and of lltm's sizes the vendor's library takes those that it is chosen
+// for.
+std::vector<Example> matrix_examples();
 
 // out = a + b over n f32 numbers, at any addresses and devices.
 struct Addition {

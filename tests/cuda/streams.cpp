@@ -1,6 +1,8 @@
 // streams.cpp -- a call is ordered with what stands on its stream, whichever of CUDA's streams that is, and the host does not wait.
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <set>
 #include <thread>
 
 #include "cuda.h"
@@ -47,7 +49,73 @@ void run_in_order(cudaStream_t stream) {
   CUDA_OK(cudaFreeHost(host_out));
 }
 
+size_t bytes_of(const Tensor& t) { return static_cast<size_t>(t.size() * item_size(t.dtype())); }
+
+// A copy of a tensor's memory in the device's; tensors of examples are contiguous.
+std::unique_ptr<Buffer> copy_of(const Tensor& t) {
+  auto copy = std::make_unique<Buffer>(std::max<size_t>(bytes_of(t), 1));
+  CUDA_OK(cudaMemcpy(copy->data(), t.dl()->data, bytes_of(t), cudaMemcpyDeviceToDevice));
+  return copy;
+}
+
+// Likewise of any op: its inputs are zeros until a pause on the stream has ended, and its outputs are copied away behind it.
+void run_in_order(const Example& e, cudaStream_t stream) {
+  Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
+  expect_ok(call.run());
+  std::vector<std::unique_ptr<Buffer>> inputs, expected, outputs;
+  for (const auto& t : e.inputs)
+    if (t != nullptr) inputs.push_back(copy_of(*t));
+  for (const auto& t : e.outputs)
+    if (t != nullptr) expected.push_back(copy_of(*t));
+  for (const auto& t : e.inputs)
+    if (t != nullptr) CUDA_OK(cudaMemset(t->dl()->data, 0, bytes_of(*t)));
+  for (const auto& t : e.outputs)
+    if (t != nullptr) {
+      CUDA_OK(cudaMemset(t->dl()->data, 0xC3, bytes_of(*t)));
+      outputs.push_back(copy_of(*t));
+    }
+  CUDA_OK(cudaDeviceSynchronize());
+  CUDA_OK(cudaLaunchHostFunc(stream, pause, nullptr));
+  size_t i = 0;
+  const auto copy = [&](void* to, const void* from, const Tensor& t) {
+    CUDA_OK(cudaMemcpyAsync(to, from, bytes_of(t), cudaMemcpyDeviceToDevice, stream));
+  };
+  for (const auto& t : e.inputs)
+    if (t != nullptr) copy(t->dl()->data, inputs[i++]->data(), *t);
+  call.raw.stream = stream;
+  nw_error error{};
+  const int32_t status = nw_run(runtime(), &call.raw, &error);
+  i = 0;
+  for (const auto& t : e.outputs)
+    if (t != nullptr) copy(outputs[i++]->data(), t->dl()->data, *t);
+  CUDA_OK(cudaStreamSynchronize(stream));
+  INFO(e.what << ": " << error.message);
+  REQUIRE(status == NW_OK);
+  i = 0;
+  for (const auto& t : e.outputs) {
+    if (t == nullptr) continue;
+    std::vector<unsigned char> wanted(bytes_of(*t)), got(bytes_of(*t));
+    CUDA_OK(cudaMemcpy(wanted.data(), expected[i]->data(), wanted.size(), cudaMemcpyDeviceToHost));
+    CUDA_OK(cudaMemcpy(got.data(), outputs[i++]->data(), got.size(), cudaMemcpyDeviceToHost));
+    CHECK(got == wanted);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("streams: each op on every kind of stream", "[streams]") {
+  std::vector<Example> calls = matrix_examples();
+  std::set<std::string> taken;
+  for (Example& e : examples(DType::f32))
+    if (taken.insert(e.op).second) calls.push_back(std::move(e));
+  CHECK(taken.size() == tested().num_ops);
+  const Stream other;
+  for (const Example& e : calls)
+    for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread, static_cast<cudaStream_t>(other)}) {
+      INFO("stream " << stream);
+      run_in_order(e, stream);
+    }
+}
 
 TEST_CASE("streams: the default stream", "[streams]") { run_in_order(nullptr); }
 TEST_CASE("streams: the legacy stream by its handle", "[streams]") { run_in_order(cudaStreamLegacy); }

@@ -50,6 +50,7 @@ class Repeated {
     runs_ = runs;
     graph_ = CudaGraph::capture(call_.stream, [&] { return launch(); });
   }
+  bool has_graph() const { return graph_ != nullptr; }
   // Seconds of a batch, the device's work included; < 0: a run failed.
   double batch() const {
     const double start = now();
@@ -103,13 +104,14 @@ void measure(const std::string& name, const Call& call, double bytes, double ope
                       median,
                       (seconds[3 * n / 4] - seconds[n / 4]) / median,
                       static_cast<int64_t>(n) * runs,
+                      repeated.has_graph(),
                       bytes,
                       operations,
                       ceiling(call.raw, operations)};
   if (sink())
     sink()(m);
   else
-    std::printf("%-44s %-10s %.3g s\n", m.name.c_str(), m.kernel.c_str(), m.seconds);
+    std::printf("%-44s %-10s %.3g s%s\n", m.name.c_str(), m.kernel.c_str(), m.seconds, m.graphs ? ", in graphs" : "");
 }
 
 }  // namespace narrows::test

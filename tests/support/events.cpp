@@ -73,6 +73,7 @@ class Events final : public Catch::StreamingReporterBase {
              {"seconds", m.seconds},
              {"spread", m.spread},
              {"runs", m.runs},
+             {"graphs", m.graphs},
              {"bytes", m.bytes},
              {"operations", m.operations},
              {"ceiling", m.ceiling}});

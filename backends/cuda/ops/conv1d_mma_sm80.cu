@@ -160,7 +160,7 @@ class MmaPart final : public Part {
     s_.row_tiles = ceil_div(c.outs, kMmaRows), s_.column_tiles = ceil_div(s_.columns, kMmaColumns);
     s_.blocks = c.groups * s_.row_tiles * s_.column_tiles;
     const int64_t channel_groups = ceil_div(c.ins, 8), depth = c.taps * channel_groups;
-    fits_ = s_.blocks <= kMaxBlocks && channel_groups < kFastDivideLimit && depth < kFastDivideLimit / 2;
+    fits_ = s_.blocks <= kMaxBlocks && channel_groups < kFastDivideLimit / 8 && depth < kFastDivideLimit / 2;
     if (!fits_) return;
     s_.channel_groups = static_cast<int>(channel_groups), s_.groups_of_depth = static_cast<int>(depth);
     s_.stages = static_cast<int>(ceil_div(depth, kMmaDepth / 8));

@@ -288,7 +288,8 @@ struct Products {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + half * 8;
-      const float bias = at < s.outs ? widen(static_cast<const T*>(s.bias)[(filter_group * s.outs + at) * s.bias_stride]) : 0.0f;
+      const float bias =
+          at < s.outs ? widen(static_cast<const T*>(s.bias)[(int64_t{filter_group} * s.outs + at) * s.bias_stride]) : 0.0f;
 #pragma unroll
       for (int g = 0; g < kSums / 4; ++g) sums[4 * g + half * 2] += bias, sums[4 * g + half * 2 + 1] += bias;
     }

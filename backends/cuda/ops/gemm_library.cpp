@@ -10,14 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "backend.h"
 #include "relaxed_capture.h"
 
 namespace narrows::gpu {
 namespace {
 
 using namespace blaslt;
-using common::Dtype;
-using common::Refusal;
 
 // ---- the interface that both libraries have, but for the numbers in platform/blaslt.h ----
 
@@ -60,6 +59,7 @@ constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 // What went wrong with the library; plan_gemm() hands the words on.
 struct Failure {
   std::string what;
+  bool short_of_memory = false;
 };
 
 // "cublasLtMatmul" for "Matmul".
@@ -70,7 +70,7 @@ std::string failed(const std::string& what, Status status) {
 }
 // `name`: of the function that returned it.
 void expect(Status status, const char* name) {
-  if (status != kSuccess) throw Failure{failed(function_name(name), status)};
+  if (status != kSuccess) throw Failure{failed(function_name(name), status), status == kShortOfMemory};
 }
 
 template <class Function>
@@ -120,8 +120,8 @@ Library start(void* file) {
 Library open_library() {
   const char* const wanted = std::getenv(kSwitch);
   if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{std::string(kSwitch) + " is 0"};
-  std::string errors;
-  const auto note = [&](const std::string& what) { errors += (errors.empty() ? "" : "; ") + what; };
+  Failure all;
+  const auto note = [&](const std::string& what) { all.what += (all.what.empty() ? "" : "; ") + what; };
   std::vector<void*> tried;
   for (const int only_loaded : {RTLD_NOLOAD, 0})
     for (const char* name : kFiles) {
@@ -136,13 +136,14 @@ Library open_library() {
         return start(file);
       } catch (const Failure& failure) {
         note(std::string(name) + ": " + failure.what);
+        all.short_of_memory |= failure.short_of_memory;
       }
     }
-  throw Failure{errors};
+  throw all;
 }
 
-// Opened when it is first asked for, for each device; a failure too is kept, so that nobody searches the disk for every plan. Never
-// destroyed: a captured graph may use what it holds.
+// Opened when it is first asked for, for each device; a failure too is kept, so that nobody searches the disk for every plan, but
+// for one of memory that was short: the next plan tries again. Never destroyed: a captured graph may use what it holds.
 const Library& library_of(int device) {
   struct Slot {
     std::once_flag made;
@@ -157,6 +158,7 @@ const Library& library_of(int device) {
     try {
       slot.library = open_library();
     } catch (const Failure& failure) {
+      if (failure.short_of_memory) throw;
       slot.failure = failure.what;
     }
   });
@@ -209,7 +211,9 @@ class LibraryGemm final : public Gemm {
     if constexpr (kWritesDescriptor) lock.lock();  // any thread may launch the plan
     const Status status = f_.matmul(library_.handle, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
                                     &algorithm_, workspace, workspace_size, stream);
-    if (status != kSuccess) throw Refusal{NW_FAILED, -1, failed(function_name("Matmul"), status), status};
+    if (status == kSuccess) return;
+    refuse_lost_device(stream);
+    throw Refusal{NW_FAILED, -1, failed(function_name("Matmul"), status), status};
   }
 
  private:
@@ -250,6 +254,7 @@ std::unique_ptr<const Gemm> plan_gemm(int device, const GemmShape& shape, std::s
   try {
     return std::make_unique<LibraryGemm>(device, shape);
   } catch (const Failure& failure) {
+    refuse_lost_device(gpuStreamPerThread);
     *reason = failure.what;
     return nullptr;
   }

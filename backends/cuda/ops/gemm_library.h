@@ -37,11 +37,12 @@ class Gemm {
   uint64_t workspace_size = 0;
 };
 
-// For the current device, which is `device`. nullptr: there is none, and *reason says why.
+// For the current device, which is `device`. nullptr: there is none, and *reason says why. Throws common::Refusal if the device is
+// lost.
 std::unique_ptr<const Gemm> plan_gemm(int device, const GemmShape& shape, std::string* reason);
 
 // The end of planning: captures a launch and throws it away, so that its kernels are loaded, and what the library refuses is known
-// before the call. "", or what was refused.
+// before the call. "", or what was refused. Throws common::Refusal if the device is lost.
 std::string rehearse(const Gemm& gemm, const GemmShape& shape);
 
 }  // namespace narrows::gpu

@@ -1,4 +1,7 @@
 // gemm_rehearsal.cpp -- a product that is captured and never run. Step 5 of a tensor's path.
+#include <optional>
+
+#include "backend.h"
 #include "gemm_library.h"
 #include "relaxed_capture.h"
 
@@ -13,20 +16,22 @@ std::string rehearse(const Gemm& gemm, const GemmShape& shape) {
   gpuStream_t stream = nullptr;
   gpuGraph_t graph = nullptr;
   gpuError_t error = gpuStreamCreateWithFlags(&stream, gpuStreamNonBlocking);
+  if (status_of(error) == NW_DEVICE_LOST) check(error, "creating a stream");
   if (error != gpuSuccess) return gpuGetErrorString(error);
-  std::string refused;
+  std::optional<Refusal> refused;
   error = gpuStreamBeginCapture(stream, gpuStreamCaptureModeRelaxed);
   if (error == gpuSuccess) {
     try {
       gemm.launch(factor, somewhere(2), somewhere(3), factor, somewhere(4), somewhere(5), stream);
-    } catch (const common::Refusal& refusal) {
-      refused = refusal.message;
+    } catch (const Refusal& refusal) {
+      refused = refusal;
     }
     error = gpuStreamEndCapture(stream, &graph);
   }
   if (graph != nullptr) (void)gpuGraphDestroy(graph);
   (void)gpuStreamDestroy(stream);
-  return !refused.empty() ? refused : error != gpuSuccess ? gpuGetErrorString(error) : "";
+  if (refused && refused->status == NW_DEVICE_LOST) throw *refused;
+  return refused ? refused->message : error != gpuSuccess ? gpuGetErrorString(error) : "";
 }
 
 }  // namespace narrows::gpu

@@ -29,7 +29,7 @@ inline constexpr bool kReadsFactorsOnDevice = true;
 
 using Handle = void*;  // cublasLtHandle_t
 using Status = int;    // cublasStatus_t
-constexpr Status kSuccess = 0;
+constexpr Status kSuccess = 0, kShortOfMemory = 3;
 
 // cudaDataType_t
 enum DataType : int { kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14 };

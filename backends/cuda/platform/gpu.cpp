@@ -11,9 +11,12 @@
 namespace narrows::gpu {
 
 const char* advice(gpuError_t error) {
+  int driver = 0;  // stays so if there is none
   switch (error) {
     case cudaErrorInsufficientDriver:
-      return "the NVIDIA driver is missing or older than this plugin's CUDA; install a newer driver";
+      return cudaDriverGetVersion(&driver) == cudaSuccess && driver != 0
+                 ? "the NVIDIA driver is older than this plugin's CUDA; install a newer driver"
+                 : "the NVIDIA driver is missing; install NVIDIA's driver";
     case cudaErrorNoDevice: return "the NVIDIA driver sees no GPU; look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
     case cudaErrorSystemDriverMismatch: return "libcuda and the kernel's NVIDIA driver differ in version; reboot or reinstall one";
     case cudaErrorSystemNotReady: return "the GPU's fabric manager does not run";
@@ -55,6 +58,12 @@ int32_t status_of(gpuError_t error) {
     case cudaErrorInvalidPc:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
+#if CUDART_VERSION >= 12080
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
     case cudaErrorContextIsDestroyed: return NW_DEVICE_LOST;
     default: return NW_FAILED;
   }

@@ -34,7 +34,7 @@ inline constexpr bool kReadsFactorsOnDevice = false;
 
 using Handle = void*;  // hipblasLtHandle_t
 using Status = int;    // hipblasStatus_t
-constexpr Status kSuccess = 0;
+constexpr Status kSuccess = 0, kShortOfMemory = 2;
 
 // hipDataType
 enum DataType : int { kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14 };

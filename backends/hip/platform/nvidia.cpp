@@ -8,8 +8,12 @@
 namespace narrows::gpu {
 
 const char* advice(gpuError_t error) {
+  int driver = 0;  // stays so if there is none
   switch (error) {
-    case hipErrorInsufficientDriver: return "the NVIDIA driver is missing or older than this plugin's CUDA; install a newer driver";
+    case hipErrorInsufficientDriver:
+      return cudaDriverGetVersion(&driver) == cudaSuccess && driver != 0
+                 ? "the NVIDIA driver is older than this plugin's CUDA; install a newer driver"
+                 : "the NVIDIA driver is missing; install NVIDIA's driver";
     case hipErrorNoDevice: return "the NVIDIA driver sees no GPU; look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
     default: return "the NVIDIA driver could not be opened";
   }

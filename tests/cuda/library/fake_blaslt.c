@@ -1,7 +1,8 @@
 /* fake_blaslt.c -- a libcublasLt.so.13 and a .12, a libhipblaslt.so.1 and a .0, that work on host memory, for machines without a
  * GPU, and that fail where they are told to: FAKE_BLASLT_FAILS names the function, FAKE_BLASLT_FILE the one library that fails (its
- * number; else both do), FAKE_BLASLT_VERSION the version of that library, if it is hipBLASLt. FAKE_FILE is the number of this one,
- * FAKE_RUNTIME makes it bring another HIP runtime. The numbers are taken from the vendors' headers, not from ours. */
+ * number; else both do), FAKE_BLASLT_STATUS what its Create returns then, FAKE_BLASLT_VERSION the version of that library,
+ * if it is hipBLASLt. FAKE_FILE is the number of this one, FAKE_RUNTIME makes it bring another HIP runtime. The numbers are taken
+ * from the vendors' headers, not from ours. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,8 @@ static int fails(const char* function) {
 static int handle;
 int LT(Create)(void** out) {
   *out = &handle;
-  return FAILS(Create) ? kInternal : kSuccess;
+  const char* const status = getenv("FAKE_BLASLT_STATUS");
+  return !FAILS(Create) ? kSuccess : status != NULL ? atoi(status) : kInternal;
 }
 int LT(Destroy)(void* h) { return h == &handle ? kSuccess : kInvalid; }
 

@@ -9,11 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "backend.h"
 #include "support/dtype.h"
 
 using namespace narrows::gpu;
 using narrows::common::Dtype;
 using narrows::test::DType;
+
+namespace {
+
+bool device_is_lost = false;  // as plugin.cpp would find it
+
+}  // namespace
+
+void narrows::gpu::refuse_lost_device(gpuStream_t) {
+  if (device_is_lost) throw Refusal{NW_DEVICE_LOST, -1, "the device is lost", 700};
+}
 
 namespace {
 
@@ -26,6 +37,12 @@ std::string failed(const std::string& function, int cuda_status, int hip_status)
 }
 
 DType of_tests(Dtype dtype) { return dtype == Dtype::f16 ? DType::f16 : dtype == Dtype::bf16 ? DType::bf16 : DType::f32; }
+
+// While it lives.
+struct LostDevice {
+  LostDevice() { device_is_lost = true; }
+  ~LostDevice() { device_is_lost = false; }
+};
 
 // Rows with a gap behind each, from -1 to 1.
 struct Rows {
@@ -128,6 +145,29 @@ TEST_CASE("without: every plan says why there is no library", "[without]") {
     INFO(reason);
     CHECK(reason.find(expected) != std::string::npos);
   }
+  const LostDevice lost;
+  std::string reason;
+  CHECK_THROWS_AS(plan_gemm(0, kShape, &reason), narrows::common::Refusal);
+  CHECK(reason.empty());
+}
+
+TEST_CASE("without: a library that could not be started stays away", "[kept]") {
+  std::string reason, again;
+  CHECK(plan_gemm(0, kShape, &reason) == nullptr);
+  REQUIRE(unsetenv("FAKE_BLASLT_FAILS") == 0);
+  CHECK(plan_gemm(0, kShape, &again) == nullptr);
+  CHECK(again == reason);
+}
+
+TEST_CASE("without: a library that was short of memory is started by the next plan", "[short]") {
+  for (int i = 0; i < 2; ++i) {
+    std::string reason;
+    CHECK(plan_gemm(0, kShape, &reason) == nullptr);
+    INFO(reason);
+    CHECK(reason.find(failed("Create", 3, 2)) != std::string::npos);
+  }
+  REQUIRE(unsetenv("FAKE_BLASLT_FAILS") == 0);
+  (void)planned(kShape);
 }
 
 TEST_CASE("launch fails: the call is refused with the library's status", "[launch]") {
@@ -138,5 +178,17 @@ TEST_CASE("launch fails: the call is refused with the library's status", "[launc
   } catch (const narrows::common::Refusal& refusal) {
     CHECK(refusal.status == NW_FAILED);
     CHECK(refusal.message == failed("Matmul", 14, 6));
+  }
+}
+
+TEST_CASE("launch fails: a lost device is what the call says", "[launch]") {
+  const auto gemm = planned(kShape);
+  const LostDevice lost;
+  try {
+    launch(*gemm, 1, nullptr, nullptr, 0, nullptr);
+    FAIL("it was not refused");
+  } catch (const narrows::common::Refusal& refusal) {
+    CHECK(refusal.status == NW_DEVICE_LOST);
+    CHECK(refusal.native_code == 700);
   }
 }
