@@ -51,8 +51,8 @@ extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);
 
-// Throws Refusal if the device that the stream belongs to is lost. For calls of others that fail, whose own words say nothing of
-// it; the stream may be one that is being captured.
+// Throws Refusal if the device that the stream belongs to is lost; nullptr: the current device. For calls of others that fail,
+// whose own words say nothing of it; the stream may be one that is being captured.
 void refuse_lost_device(gpuStream_t stream);
 
 // Around calls that may fail as foreseen. AMD's runtime is the caller's too: an error that they leave is taken out of its last

@@ -54,9 +54,11 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     instance->checked = checked != nullptr && std::string_view(checked) == "1";
     for (int id = 0; id < count; ++id) {
       gpuDeviceProp properties;
-      if (const gpuError_t error = gpuGetDeviceProperties(&properties, id); error != gpuSuccess)
-        refuse(NW_UNAVAILABLE, -1, "device %d of %d does not tell its properties (%s, %s)", id, count, gpuGetErrorName(error),
-               gpuGetErrorString(error));
+      if (const gpuError_t told = gpuGetDeviceProperties(&properties, id); told != gpuSuccess)
+        throw Refusal{NW_UNAVAILABLE, -1,
+                      "device " + std::to_string(id) + " of " + std::to_string(count) + " does not tell its properties (" +
+                          gpuGetErrorName(told) + ", " + gpuGetErrorString(told) + ")",
+                      static_cast<int64_t>(told)};
       instance->devices.push_back({.id = id,
                                    .compute_capability = compute_capability(properties),
                                    .generation = generation(properties),
@@ -295,13 +297,11 @@ void check(gpuError_t error, const char* doing) {
   throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
 }
 
-// A stream that is being captured must not be queried: that would break the capture off. Either answer brings what earlier work
-// did.
+// This question brings what earlier work did, and breaks no capture off: a query of any stream would, in the global mode.
 void refuse_lost_device(gpuStream_t stream) {
   const ForeseenErrors foreseen;
   gpuStreamCaptureStatus status = gpuStreamCaptureStatusNone;
-  gpuError_t error = gpuStreamIsCapturing(stream, &status);
-  if (error == gpuSuccess && status == gpuStreamCaptureStatusNone) error = gpuStreamQuery(stream);
+  const gpuError_t error = gpuStreamIsCapturing(stream, &status);
   if (status_of(error) == NW_DEVICE_LOST) check(error, "asking whether the device lives");
 }
 

@@ -75,6 +75,7 @@ void run_in_order(const Example& e, cudaStream_t stream) {
       outputs.push_back(copy_of(*t));
     }
   CUDA_OK(cudaDeviceSynchronize());
+  const auto start = std::chrono::steady_clock::now();
   CUDA_OK(cudaLaunchHostFunc(stream, pause, nullptr));
   size_t i = 0;
   const auto copy = [&](void* to, const void* from, const Tensor& t) {
@@ -85,12 +86,14 @@ void run_in_order(const Example& e, cudaStream_t stream) {
   call.raw.stream = stream;
   nw_error error{};
   const int32_t status = nw_run(runtime(), &call.raw, &error);
+  const auto returned = std::chrono::steady_clock::now() - start;
   i = 0;
   for (const auto& t : e.outputs)
     if (t != nullptr) copy(outputs[i++]->data(), t->dl()->data, *t);
   CUDA_OK(cudaStreamSynchronize(stream));
   INFO(e.what << ": " << error.message);
   REQUIRE(status == NW_OK);
+  CHECK(returned < std::chrono::milliseconds(90));  // the host did not wait for the pause
   i = 0;
   for (const auto& t : e.outputs) {
     if (t == nullptr) continue;

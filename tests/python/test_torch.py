@@ -420,6 +420,7 @@ def test_out_beside_lazily_negated_inputs(negated):
         cell[0] = torch._neg_view(cell[0]) if negated else cell[0]
         for call, error, words in (
             (lambda: narrows.add(x, 1, out="x"), TypeError, "out: str is no array"),
+            (lambda: narrows.add(1, 2, out=x), TypeError, "no input is an array"),
             (lambda: narrows.add(x, 1, out=[o, o]), TypeError, "out has 2 arrays"),
             (lambda: narrows.add(x, 1, out=np.ma.masked_array(np.ones(3, "float32"))), TypeError, "out: MaskedArray is a subclass"),
             (lambda: narrows.add(x, 1, out=read_only), ValueError, "out is read-only"),

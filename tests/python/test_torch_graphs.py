@@ -133,7 +133,7 @@ def test_torch_jit_trace():
             leaf = x.clone().requires_grad_(needs_grad)
             traced = torch.jit.trace(call, (leaf,), check_trace=False)
             assert "narrows::" in str(traced.graph), name
-            torch.testing.assert_close(traced(2 * leaf), torch.as_tensor(call(2 * leaf)), msg=name)
+            torch.testing.assert_close(traced(2 * leaf), torch.as_tensor(call(2 * leaf), device=traced(2 * leaf).device), msg=name)
             if needs_grad:
                 ours, theirs = (torch.autograd.grad(f(2 * leaf).sum(), leaf)[0] for f in (traced, call))
                 torch.testing.assert_close(ours, theirs, msg=name)

@@ -120,8 +120,8 @@ Library start(void* file) {
 Library open_library() {
   const char* const wanted = std::getenv(kSwitch);
   if (wanted != nullptr && std::string_view(wanted) == "0") throw Failure{std::string(kSwitch) + " is 0"};
-  Failure all;
-  const auto note = [&](const std::string& what) { all.what += (all.what.empty() ? "" : "; ") + what; };
+  std::string errors;
+  const auto note = [&](const std::string& what) { errors += (errors.empty() ? "" : "; ") + what; };
   std::vector<void*> tried;
   for (const int only_loaded : {RTLD_NOLOAD, 0})
     for (const char* name : kFiles) {
@@ -135,11 +135,11 @@ Library open_library() {
       try {
         return start(file);
       } catch (const Failure& failure) {
+        if (failure.short_of_memory) throw;
         note(std::string(name) + ": " + failure.what);
-        all.short_of_memory |= failure.short_of_memory;
       }
     }
-  throw all;
+  throw Failure{errors};
 }
 
 // Opened when it is first asked for, for each device; a failure too is kept, so that nobody searches the disk for every plan, but
@@ -254,7 +254,7 @@ std::unique_ptr<const Gemm> plan_gemm(int device, const GemmShape& shape, std::s
   try {
     return std::make_unique<LibraryGemm>(device, shape);
   } catch (const Failure& failure) {
-    refuse_lost_device(gpuStreamPerThread);
+    refuse_lost_device(nullptr);
     *reason = failure.what;
     return nullptr;
   }

@@ -30,6 +30,7 @@ std::string rehearse(const Gemm& gemm, const GemmShape& shape) {
   }
   if (graph != nullptr) (void)gpuGraphDestroy(graph);
   (void)gpuStreamDestroy(stream);
+  if (status_of(error) == NW_DEVICE_LOST) check(error, "rehearsing a product");
   if (refused && refused->status == NW_DEVICE_LOST) throw *refused;
   return refused ? refused->message : error != gpuSuccess ? gpuGetErrorString(error) : "";
 }

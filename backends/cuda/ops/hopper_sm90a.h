@@ -133,6 +133,15 @@ inline Encode find_encode() {
   return encode;
 }
 
+// The driver's numbers of errors are the runtime's.
+inline void check_encoded(CUresult result, const char* op) {
+  if (status_of(static_cast<cudaError_t>(result)) == NW_DEVICE_LOST)
+    check(static_cast<cudaError_t>(result), "encoding a tensor map");
+  if (result == CUDA_SUCCESS) return;
+  throw Refusal{NW_FAILED, -1,
+                std::string(op) + ": a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
+}
+
 // Dimension 0 is contiguous; strides of the others in elements, unless their extent is 1.
 struct MapShape {
   Dtype dtype;
@@ -155,8 +164,7 @@ inline CUtensorMap encode_map(const MapShape& m, const void* base) {
                     const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                     m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Refusal{NW_FAILED, -1, "conv1d: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
+  check_encoded(result, "conv1d");
   return map;
 }
 

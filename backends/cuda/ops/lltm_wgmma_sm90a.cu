@@ -308,8 +308,7 @@ CUtensorMap map_of(const Matrix& m, int64_t rows, int64_t first, int64_t columns
       find_encode()(&map, std::is_same_v<T, f16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
                     at<T>(m, 0, first), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Refusal{NW_FAILED, -1, "lltm: a tensor map could not be encoded (driver error " + std::to_string(result) + ")", result};
+  check_encoded(result, "lltm");
   return map;
 }
 

@@ -26,8 +26,6 @@
 #define gpuStreamNonBlocking cudaStreamNonBlocking
 #define gpuStreamDestroy cudaStreamDestroy
 #define gpuStreamSynchronize cudaStreamSynchronize
-#define gpuStreamQuery cudaStreamQuery
-#define gpuStreamPerThread cudaStreamPerThread
 #define gpuStreamWaitEvent cudaStreamWaitEvent
 #define gpuStreamIsCapturing cudaStreamIsCapturing
 #define gpuStreamCaptureStatus cudaStreamCaptureStatus

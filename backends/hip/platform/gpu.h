@@ -24,8 +24,6 @@
 #define gpuStreamNonBlocking hipStreamNonBlocking
 #define gpuStreamDestroy hipStreamDestroy
 #define gpuStreamSynchronize hipStreamSynchronize
-#define gpuStreamQuery hipStreamQuery
-#define gpuStreamPerThread hipStreamPerThread
 #define gpuStreamWaitEvent hipStreamWaitEvent
 #define gpuStreamIsCapturing hipStreamIsCapturing
 #define gpuStreamCaptureStatus hipStreamCaptureStatus

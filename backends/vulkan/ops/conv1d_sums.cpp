@@ -49,11 +49,11 @@ int64_t slices_of(const SumShape& s, int64_t tap_blocks) {
   return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(total / kPositions, 1));
 }
 
-std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps, bool sliced) {
+std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps) {
   const SumShape& s = problem.shape;
   Push push{};
   const int64_t total = s.batch * s.outputs, tap_blocks = ceil_div(s.taps, taps);
-  push.slice_length = ceil_div(total, sliced ? slices_of(s, tap_blocks) : 1);
+  push.slice_length = ceil_div(total, slices_of(s, tap_blocks));
   push.slices = static_cast<uint32_t>(ceil_div(total, push.slice_length));
   push.tap_blocks = static_cast<uint32_t>(tap_blocks);
   constexpr int64_t kThreads = 64;
@@ -73,12 +73,12 @@ int64_t num_tiles(const SumShape& s, const GemmTile& tile) {
 
 }  // namespace
 
-std::unique_ptr<Part> plan_sums_scalar(const SumProblem& problem) { return plan_sums(problem, 1, false); }
+std::unique_ptr<Part> plan_sums_scalar(const SumProblem& problem) { return plan_sums(problem, 1); }
 
 std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem) {
   const int64_t taps = problem.shape.taps;
   if (!problem.aligned()) return nullptr;
-  return plan_sums(problem, taps == 1 ? 1 : taps <= 4 ? 4 : 16, true);
+  return plan_sums(problem, taps == 1 ? 1 : taps <= 4 ? 4 : 16);
 }
 
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {

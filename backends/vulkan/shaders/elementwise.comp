@@ -65,8 +65,23 @@ uint64_t result(uint64_t elements[SLOTS]) {
 
 uint dtype_of_slot(uint k) { return k == 0 ? A : T; }
 
-bool gives_bool() {
+// What stands in the place of b. By a switch, of which one case is compiled.
+NUMBER second(uint64_t bits) {
+#ifdef REALS
   switch (FUNCTION) {
+    case NW_EW_ELU: return opened(alpha, REAL_DTYPE);
+    default: return opened(bits, T);
+  }
+#else
+  return opened(bits, T);
+#endif
+}
+
+uint64_t result(uint64_t elements[SLOTS]) {
+  switch (FUNCTION) {
+#ifndef REALS
+    case NW_EW_WHERE: return elements[0] != 0ul ? elements[1] : elements[2];
+#endif
     case NW_EW_LOGICAL_NOT:
     case NW_EW_ISNAN:
     case NW_EW_ISINF:
@@ -79,20 +94,8 @@ bool gives_bool() {
     case NW_EW_GE:
     case NW_EW_LOGICAL_AND:
     case NW_EW_LOGICAL_OR:
-    case NW_EW_LOGICAL_XOR: return true;
-    default: return false;
+    case NW_EW_LOGICAL_XOR: return holds(opened(elements[0], T), opened(elements[1], T)) ? 1ul : 0ul;
+    default: return closed(apply(opened(elements[0], T), second(elements[1]), opened(elements[2], T)), OUT);
   }
-}
-
-uint64_t result(uint64_t elements[SLOTS]) {
-#ifndef REALS
-  if (FUNCTION == NW_EW_WHERE) return elements[0] != 0ul ? elements[1] : elements[2];
-#endif
-  const NUMBER a = opened(elements[0], T), b = opened(elements[1], T);
-  if (gives_bool()) return holds(a, b) ? 1ul : 0ul;
-#ifdef REALS
-  if (FUNCTION == NW_EW_ELU) return closed(apply(a, opened(alpha, REAL_DTYPE), a), OUT);
-#endif
-  return closed(apply(a, b, opened(elements[2], T)), OUT);
 }
 #endif

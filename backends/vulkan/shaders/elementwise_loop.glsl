@@ -18,6 +18,7 @@ layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no mul
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
+layout(constant_id = 12) const uint WHOLE = 0;        // 1: work groups whose vectors are whole have code of their own
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
@@ -163,9 +164,9 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   return vector;
 }
 
-// Whether all of the work group's vectors are whole, and loaded and stored at once: the same for all of its threads.
+// Of a run, by one vector a thread: whether all of the work group's vectors are whole, and loaded and stored at once. The same for all
+// of its threads.
 bool is_whole_group() {
-  if (!RUN || UNROLL != 1) return false;
   const uint64_t elements = gl_WorkGroupSize.x * VECTOR, first = flat_group() * elements;
   return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
 }
@@ -180,9 +181,13 @@ void compute_whole_group() {
 }
 
 void main() {
-  if (is_whole_group()) {
-    compute_whole_group();
-    return;
+  switch (WHOLE) {  // and no `if`: of a switch one case is compiled
+    case 0: break;
+    default:
+      if (is_whole_group()) {
+        compute_whole_group();
+        return;
+      }
   }
   if (RUN)
     locate_in_run();

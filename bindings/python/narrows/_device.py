@@ -192,7 +192,8 @@ def array(tensor, dtype=None, copy=None):
 
     if tensor.device.type != 1:
         raise TypeError(f"the tensor is on {tensor.device}, not on the CPU; expected .numpy(), which copies it")
-    return np.array(numpy(tensor), dtype=dtype, copy=copy)
+    values = numpy(tensor)
+    return np.asarray(values, dtype) if copy is None else np.array(values, dtype=dtype, copy=copy)  # NumPy 1 knows no copy=None
 
 
 def _is_numpy(x):

@@ -49,7 +49,9 @@ def as_array(number, like: Any) -> Any:
 
 def lift(op, inputs):
     """The inputs, with arrays for the numbers that stand where the op needs an array."""
-    like = next(x for x in inputs if x is not None and not is_number(x))
+    like = next((x for x in inputs if x is not None and not is_number(x)), None)
+    if like is None:
+        raise TypeError(f"{op.op}: no input is an array")
     needed = [not name.endswith("?") for name in op.inputs]
     return [as_array(x, like) if needed[i] and is_number(x) else x for i, x in enumerate(inputs)]
 

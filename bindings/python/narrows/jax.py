@@ -244,7 +244,8 @@ def _refuse_narrowed(op, inputs, specs):
     optional = [name.endswith("?") for name in op.inputs]
     first, last = (next(s[0] for s in order if s is not None) for order in (specs, specs[::-1]))
     bound, _ = op._bind_operands([x if _operands.is_number(x) and optional[i] else None for i, x in enumerate(inputs)], last)
-    bound._infer([(first, ()) if _operands.is_number(x) and not optional[i] else specs[i] for i, x in enumerate(inputs)])
+    seen = [(first, ()) if _operands.is_number(x) and not optional[i] else specs[i] for i, x in enumerate(inputs)]
+    bound._infer(seen, next(iter(_device_types(op).values()), 1))
     i = next(i for i, spec in enumerate(specs) if spec is not None and spec[0] in _NARROWED)
     dtype = specs[i][0]
     raise ValueError(
@@ -257,8 +258,8 @@ def _prepared(op, inputs):
     if first is None:
         raise TypeError(f"{op.op}: no input is an array of JAX")
     optional = [name.endswith("?") for name in op.inputs]
-    inputs = [x.resolve_neg() if hasattr(x, "resolve_neg") else x for x in inputs]  # of torch
     if not all(x is None or isinstance(x, jax.Array) or _operands.is_number(x) for x in inputs):
+        inputs = [x.resolve_neg() if not isinstance(x, jax.Array) and hasattr(x, "resolve_neg") else x for x in inputs]  # of torch
         specs = op._checked(tuple(None if isinstance(x, jax.Array) or _operands.is_number(x) else x for x in inputs))
         if not _config.jax_enable_x64 and any(spec is not None and spec[0] in _NARROWED for spec in specs):
             _refuse_narrowed(op, inputs, specs)

@@ -145,6 +145,8 @@ def _into(op, inputs, out, needs_grad):
             continue
         value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(_device.from_dlpack(value))
         target = target if isinstance(target, torch.Tensor) else _others_memory(op, target)
+        if target.device != value.device:
+            raise ValueError(f"{op.op}: out is on {target.device}; expected {value.device}, where the inputs are")
         if target.shape != value.shape or target.dtype != value.dtype:
             found = f"{target.dtype}, {tuple(target.shape)}"
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")

@@ -110,6 +110,8 @@ PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevi
 // DLPack's number of a stream <-> a native handle.
 void* stream_from_number(int32_t device_type, int64_t number);
 int64_t number_from_stream(int32_t device_type, void* stream);
+// A tuple of them. NULL: exception set.
+PyObject* integers(const int64_t* values, int32_t count);
 // object.__dlpack_device__(). False: exception set.
 bool dlpack_device(PyObject* object, DLDevice* out);
 // object.__dlpack__(...), with what it understands; a capsule. `said` becomes its device. NULL: exception set.

@@ -3,7 +3,6 @@
 // Steps 1 and 2 of a tensor's path meet in launch().
 #include "call.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace narrows::python {
@@ -429,12 +428,9 @@ PyObject* op_checked(PyObject* self, PyObject* arguments) {
     if (c.is_array(i) && *dtype_name(t.dtype) == '\0')
       return PyErr_Format(PyExc_ValueError, "%s: %U has dtype code %d, bits %d; expected numbers or bool", c.declaration.op->name,
                           c.declaration.inputs[i], t.dtype.code, t.dtype.bits);
-    nw_spec spec{{}, -1, {}};
-    if (c.is_array(i)) std::copy(t.shape, t.shape + t.ndim, spec.shape), spec.dtype = t.dtype, spec.ndim = t.ndim;
-    OutputSpec seen;
-    if (!seen.assign(spec)) return nullptr;
-    PyList_SetItem(list.get(), i,
-                   spec.ndim < 0 ? Ref::borrow(Py_None).release() : Py_BuildValue("sO", dtype_name(t.dtype), seen.shape.get()));
+    Ref spec(c.is_array(i) ? Py_BuildValue("sN", dtype_name(t.dtype), integers(t.shape, t.ndim)) : Ref::borrow(Py_None).release());
+    if (!spec) return nullptr;
+    PyList_SetItem(list.get(), i, spec.release());
   }
   return list && (c.out == nullptr || check_given_outputs(c)) ? list.release() : nullptr;
 }

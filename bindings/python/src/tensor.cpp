@@ -217,11 +217,6 @@ void tensor_releasebuffer(PyObject*, Py_buffer* view) { delete[] static_cast<Py_
 
 // ---- methods ----
 
-PyObject* integers(const int64_t* values, int32_t count) {
-  Ref tuple(PyTuple_New(count));
-  for (int32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyLong_FromLongLong(values[i]));
-  return tuple.release();
-}
 PyObject* get_shape(PyObject* self, void*) { return integers(as_tensor(self)->shape, as_tensor(self)->dl.ndim); }
 PyObject* get_strides(PyObject* self, void*) { return integers(as_tensor(self)->strides, as_tensor(self)->dl.ndim); }
 PyObject* get_dtype(PyObject* self, void*) { return PyUnicode_FromString(dtype_name(as_tensor(self)->dl.dtype)); }
@@ -501,6 +496,12 @@ void* stream_from_number(int32_t device_type, int64_t number) {
 }
 int64_t number_from_stream(int32_t device_type, void* stream) {
   return stream == nullptr && device_type != kDLROCM ? 1 : reinterpret_cast<int64_t>(stream);
+}
+
+PyObject* integers(const int64_t* values, int32_t count) {
+  Ref tuple(PyTuple_New(count));
+  for (int32_t i = 0; tuple && i < count; ++i) PyTuple_SetItem(tuple.get(), i, PyLong_FromLongLong(values[i]));
+  return tuple.release();
 }
 
 bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTensor** tensor, bool* read_only) {

@@ -21,8 +21,9 @@ struct Torch {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;  // what dispatch_modes calls
-  bool (*function_mode)() = nullptr;  // whether a TorchFunctionMode is on
+  int64_t (*mode_count)() = nullptr;           // what dispatch_modes calls
+  bool (*function_mode)() = nullptr;           // whether a TorchFunctionMode is on
+  int64_t (*function_mode_count)() = nullptr;  // what function_modes calls
   bool (*key_included)(uint16_t) = nullptr;
   uint16_t tracer_key = 0, pre_dispatch_key = 0;
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
@@ -102,6 +103,7 @@ Torch* load() {
     t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
     t->is_inference = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native12is_inferenceERKNS_6TensorE"));
     t->function_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN2at4impl27torch_function_mode_enabledEv"));
+    t->function_mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"));
     t->bump_version =
         reinterpret_cast<void (*)(void* const*)>(dlsym(library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
   }
@@ -163,9 +165,9 @@ long number(PyObject* function) {
 
 // Of modes of torch functions, only a default device, which concerns no op. -1: exception set.
 int only_default_device(const Torch& t) {
-  const long count = number(t.function_modes);
-  for (long i = 0; i < count; ++i) {
-    const Ref index(PyLong_FromLong(i));
+  const int64_t count = t.function_mode_count != nullptr ? t.function_mode_count() : number(t.function_modes);
+  for (int64_t i = 0; i < count; ++i) {
+    const Ref index(PyLong_FromLongLong(i));
     const Ref mode(index ? PyObject_CallFunctionObjArgs(t.function_mode_at, index.get(), nullptr) : nullptr);
     if (!mode) return -1;
     if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != t.default_device) return 0;
@@ -332,9 +334,19 @@ bool read_torch(PyObject* object, Array* out) {
   Torch* const t = torch();
   if (t == nullptr) return false;
   DLTensor x;
+  if (torch_route(Py_TYPE(object)) == Route::none)  // routed as torch's, but a stand-in of torch.fx
+    return PyErr_Format(PyExc_TypeError, "%R stands for a tensor while torch.fx traces; expected an array", object) != nullptr;
   if (t->api != nullptr) return to_dltensor(*t, object, &x) && out->assign(x);
   const Ref detached(PyObject_CallMethodObjArgs(object, t->detach, nullptr));
-  return detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
+  if (detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr)) return true;
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;  // before 2.9 torch refused by these, of sparse tensors for one
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_Format(PyExc_BufferError, "%S", value == nullptr ? Py_None : value);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return false;
 }
 
 bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out) {
