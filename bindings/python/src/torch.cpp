@@ -143,6 +143,8 @@ void* const* direct(Torch& t, PyObject* object) {
   return layout > 0 ? tensor : nullptr;
 }
 
+std::string without_trace(const std::string& words) { return words.substr(0, words.find("\nException raised from")); }
+
 // What the exchange API's function does, without its detour by reference counts. False: exception set, such as for a sparse tensor.
 bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
   void* const* const tensor = direct(t, object);
@@ -151,8 +153,7 @@ bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
     t.to_dlpack(tensor, out);
     return true;
   } catch (const std::exception& error) {
-    const std::string words = error.what();
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, words.substr(0, words.find("\nException raised from")).c_str());
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, without_trace(error.what()).c_str());
     return false;
   }
 }
@@ -218,6 +219,21 @@ int is_negated(Torch& t, PyObject* object) {
   if (tensor != nullptr) return t.lazily_negated(tensor);
   const Ref negative(PyObject_CallMethodObjArgs(object, t.is_neg, nullptr));
   return negative ? negative.get() == Py_True : -1;
+}
+
+// Some versions of torch refuse what they cannot export, sparse tensors for one, by a RuntimeError, where DLPack asks for a
+// BufferError. False.
+bool refuse_as_buffer() {
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
+  const char* const words = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  PyErr_SetString(PyExc_BufferError, words != nullptr ? without_trace(words).c_str() : "torch does not export it");
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return false;
 }
 
 int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
@@ -336,17 +352,9 @@ bool read_torch(PyObject* object, Array* out) {
   DLTensor x;
   if (torch_route(Py_TYPE(object)) == Route::none)  // routed as torch's, but a stand-in of torch.fx
     return PyErr_Format(PyExc_TypeError, "%R stands for a tensor while torch.fx traces; expected an array", object) != nullptr;
-  if (t->api != nullptr) return to_dltensor(*t, object, &x) && out->assign(x);
+  if (t->api != nullptr) return (to_dltensor(*t, object, &x) && out->assign(x)) || refuse_as_buffer();
   const Ref detached(PyObject_CallMethodObjArgs(object, t->detach, nullptr));
-  if (detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr)) return true;
-  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;  // before 2.9 torch refused by these, of sparse tensors for one
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_Format(PyExc_BufferError, "%S", value == nullptr ? Py_None : value);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(trace);
-  return false;
+  return (detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr)) || refuse_as_buffer();
 }
 
 bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out) {
