@@ -30,7 +30,8 @@ struct Torch {
   int8_t (*gpu_count)() = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   // What the exchange API and requires_grad come to, of the tensor that direct() finds.
-  void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;
+  void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;  // before 2.15; then:
+  void (*to_dlpack_with)(void* const* tensor, DLTensor*, bool read_only) = nullptr;
   bool (*impl_requires_grad)(const void* impl) = nullptr;
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
   bool (*lazily_negated)(void* const* tensor) = nullptr;
@@ -100,6 +101,8 @@ Torch* load() {
     t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
+    t->to_dlpack_with = reinterpret_cast<void (*)(void* const*, DLTensor*, bool)>(
+        dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensorb"));
     t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
     t->is_inference = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native12is_inferenceERKNS_6TensorE"));
     t->function_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN2at4impl27torch_function_mode_enabledEv"));
@@ -138,7 +141,7 @@ void* const* direct(Torch& t, PyObject* object) {
   const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
   const bool found = implementation && PyLong_AsVoidPtr(implementation.get()) == *tensor;
   PyErr_Clear();
-  layout = found && t.to_dlpack != nullptr && t.impl_requires_grad != nullptr ? 1 : -1;
+  layout = found && (t.to_dlpack != nullptr || t.to_dlpack_with != nullptr) && t.impl_requires_grad != nullptr ? 1 : -1;
   t.layout.store(layout, std::memory_order_relaxed);
   return layout > 0 ? tensor : nullptr;
 }
@@ -150,7 +153,7 @@ bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
   void* const* const tensor = direct(t, object);
   if (tensor == nullptr) return t.api->dltensor_from_py_object_no_sync(object, out) == 0;
   try {
-    t.to_dlpack(tensor, out);
+    t.to_dlpack != nullptr ? t.to_dlpack(tensor, out) : t.to_dlpack_with(tensor, out, false);
     return true;
   } catch (const std::exception& error) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, without_trace(error.what()).c_str());
