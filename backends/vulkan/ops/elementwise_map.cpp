@@ -35,7 +35,7 @@ Map::Map(const MapRequest& r, int variant) {
   const bool plain = variant_ == kScalar || p.heavy || r.device.physical.is_cpu();
   unroll_ = plain || flat_ ? 1 : 4;  // of a run, 16 bytes a thread keep the memory busy
   const int64_t together = plain ? 1 : vector_;
-  const uint32_t whole = flat_ && unroll_ == 1 && !r.device.physical.is_cpu();
+  const uint32_t whole = flat_ && !r.device.physical.is_cpu();
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   kernel_ = r.device.kernels().get(
       *p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(unroll_),

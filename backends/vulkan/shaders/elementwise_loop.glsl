@@ -164,8 +164,8 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   return vector;
 }
 
-// Of a run, by one vector a thread: whether all of the work group's vectors are whole, and loaded and stored at once. The same for all
-// of its threads.
+// Of a run, which has UNROLL 1: whether all of the work group's vectors are whole, and loaded and stored at once. The same for all of
+// its threads.
 bool is_whole_group() {
   const uint64_t elements = gl_WorkGroupSize.x * VECTOR, first = flat_group() * elements;
   return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
