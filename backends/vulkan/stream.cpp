@@ -200,6 +200,14 @@ Batch& Stream::open_batch() {
     timeline_->wait(flying_.front()->value, false);
     collect();
   }
+  Batch* const batch = ready_ != nullptr ? std::exchange(ready_, nullptr) : begin_batch();
+  batch->waits = std::move(waits_);
+  waits_.clear();
+  return *(open_ = batch);
+}
+
+// One that is idle, or a new one, for commands.
+Batch* Stream::begin_batch() {
   Batch* batch = nullptr;
   if (idle_.empty()) {
     batch = new_batch();
@@ -215,9 +223,7 @@ Batch& Stream::open_batch() {
   batch->params_used = batch->ops = 0;
   batch->ended = false;
   batch->bound = VK_NULL_HANDLE;
-  batch->waits = std::move(waits_);
-  waits_.clear();
-  return *(open_ = batch);
+  return batch;
 }
 
 // The op is on the stream. Where there is no memory to submit it, the next call does that first, or is refused in its place.
@@ -313,11 +319,23 @@ void Stream::finish() {
     const std::lock_guard lock(mutex_);
     device_.refuse_if_lost();
     value = flush();
+    prepare();
   }
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
   collect();
   device_.memory().check_guards();
+}
+
+// Begins the next batch while the device works, and only then: the host would wait for nothing else.
+void Stream::prepare() {
+  if (ready_ != nullptr || flying_.empty()) return;
+  try {
+    ready_ = begin_batch();
+  } catch (const Refusal& refusal) {
+    if (refusal.status != NW_OUT_OF_MEMORY) throw;  // out of memory: the next op begins its own
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void Stream::wait_for(Stream& signaler) {

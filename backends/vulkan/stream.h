@@ -134,8 +134,10 @@ class Stream {
 
  private:
   Batch& open_batch();
+  Batch* begin_batch();
   Batch* new_batch();
   void end_op();
+  void prepare();
   uint64_t flush(bool read_by_host = false, const Point* signal = nullptr);  // the value that stands for all so far
   void submit(Batch& batch, const Point* signal);
   uint64_t submit_copy(Span to, Span from, uint64_t size, bool to_host);
@@ -150,6 +152,7 @@ class Stream {
   std::shared_ptr<Timeline> timeline_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   Batch* open_ = nullptr;
+  Batch* ready_ = nullptr;  // begun while somebody waited, for the next op
   std::deque<Batch*> flying_;
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;

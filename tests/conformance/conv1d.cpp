@@ -139,6 +139,20 @@ TEST_CASE("conv1d: a wide dense layer on every thread", "[conv1d]") {
   }
 }
 
+// Rows of several tiles each, more of them than a device runs at once: there a block may go on to the next tile, or take a larger
+// one.
+TEST_CASE("conv1d: as many tiles as keep a device busy", "[conv1d]") {
+  Rng rng("conv1d busy");
+  Conv1d rows{.channels = 690, .length = 1540, .filters = 690, .taps = 9, .groups = 690, .pad_left = 4, .pad_right = 3};
+  check_conv1d({.shape = rows, .dtype = DType::f32}, rng);
+  rows.length = 1543, rows.filters = 1380;
+  check_conv1d({.shape = rows, .dtype = DType::f16}, rng);
+  Conv1d dense{.channels = 8, .length = 16500, .filters = 66, .taps = 3, .pad_left = 1, .pad_right = 1};
+  check_conv1d({.shape = dense, .dtype = DType::f16}, rng);
+  dense.channels = 9, dense.length = 16417, dense.taps = 2, dense.dilation = 3;
+  check_conv1d({.shape = dense, .dtype = DType::f16}, rng);
+}
+
 // Wide in both directions, so that grad_x is a wide product too; lengths just short of a tile, one and a little more; taps that
 // make a run of their own, several, or none, and positions that runs share (stride = dilation). Every two of taps, length and
 // filters meet: all three together would be three times as much work, and minutes where a CPU plays the device.

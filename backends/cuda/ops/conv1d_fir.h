@@ -54,8 +54,10 @@ struct FirSums {
       for (int u = 0; u < kWindow; ++u) step(mine + g + u, taps + g + u, u, G);
 #pragma unroll
     for (int u = 0; u < kWindow; ++u) {
-      if (g + u < full) step(mine + g + u, taps + g + u, u, G);
-      if (g + u == full && rest > 0) step(mine + g + u, taps + g + u, u, rest);
+      if (g + u < full)
+        step(mine + g + u, taps + g + u, u, G);
+      else if (g + u == full && rest > 0)
+        step(mine + g + u, taps + g + u, u, rest);
     }
   }
 

@@ -36,7 +36,7 @@ __device__ __forceinline__ void load_vector(const T* tile, Range range, int plac
   constexpr int kSize = Vector<T>::kSize;
   uint4 bits = {0, 0, 0, 0};
   if (place >= range.begin && place + kSize <= range.end) {
-    bits = *reinterpret_cast<const uint4*>(tile + place);
+    bits = load_16_bytes(tile + place);
   } else if (place + kSize > range.begin && place < range.end) {
     Vector<T> v;
 #pragma unroll

@@ -82,6 +82,8 @@ __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloa
 // Rounded correctly, as nvcc makes it.
 __device__ __forceinline__ float square_root(float x) { return std::sqrt(x); }
 __device__ __forceinline__ double square_root(double x) { return std::sqrt(x); }
+// 16 bytes as one load, at a multiple of 16.
+__device__ __forceinline__ uint4 load_16_bytes(const void* from) { return *static_cast<const uint4*>(from); }
 // 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) {
   asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");

@@ -22,8 +22,12 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
 // Rounded correctly, which is what clang makes of sqrt for AMD's GPUs unless it is told otherwise.
 __device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double square_root(double x) { return sqrt(x); }
-// 16 bytes as one store.
+// 16 bytes as one load and one store, at a multiple of 16.
 using Words4 = uint32_t __attribute__((ext_vector_type(4)));
+__device__ __forceinline__ uint4 load_16_bytes(const void* from) {
+  const Words4 v = *static_cast<const Words4*>(from);
+  return {v.x, v.y, v.z, v.w};
+}
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) { *static_cast<Words4*>(to) = Words4{v.x, v.y, v.z, v.w}; }
 
 // Two at once, the first in the lower bits.

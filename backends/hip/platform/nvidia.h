@@ -23,6 +23,12 @@ __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloa
 // Rounded correctly: of sqrtf clang makes an approximation, since its libdevice is not told otherwise.
 __device__ __forceinline__ float square_root(float x) { return __fsqrt_rn(x); }
 __device__ __forceinline__ double square_root(double x) { return __dsqrt_rn(x); }
+// 16 bytes as one load, at a multiple of 16; clang cuts that of a uint4 into parts.
+__device__ __forceinline__ uint4 load_16_bytes(const void* from) {
+  uint4 v;
+  asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+  return v;
+}
 // 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) {
   asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");

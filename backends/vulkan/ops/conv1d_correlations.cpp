@@ -45,7 +45,7 @@ class CorrelationPart final : public Part {
 
 // ---- direct ----
 
-constexpr int64_t kPositionsOfWindows = 64 * 4, kThreadsOfFir = 128;
+constexpr int64_t kPositionsOfWindows = 64 * 4;
 
 // Tiles of `positions` outputs of each row; a row is `outs` output channels of a group.
 std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, Kernel kernel, int64_t positions, int64_t outs) {
@@ -131,26 +131,25 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   if ((c.length > 1 && c.step != 1) || (c.taps > 1 && c.tap_step != 1)) return nullptr;
   if (std::max({c.length, c.taps, c.extent, c.origin, -c.origin, c.ins}) >= kMostExtent) return nullptr;
-  // Short runs of a thread where memory is what limits, long ones where the products are.
-  constexpr int64_t kFewTaps = 64;
-  const bool outs_together = c.outs > 1;
-  const int64_t runs = c.taps <= kFewTaps || outs_together ? 2 : 1;
-  const int64_t fours = runs == 2 ? 1 : problem.dtype == Dtype::f64 ? 3 : 5;
-  const int64_t positions = kThreadsOfFir * runs * fours * 4;
+  if (c.ins == 0 || c.taps == 0) return nullptr;
+  constexpr int64_t kThreads = 64, kFours = 3, positions = kThreads * kFours * kGroup;  // of a tile
+  const int64_t outs = c.outs > 1 ? 4 : 1;
   if (c.length < positions / 4) return nullptr;  // mostly empty tiles
   const bool in_together = has_rows_together(problem.dtype, problem.in_align, c.in_position,
                                              {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
   const bool out_together =
       c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
                                                       {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
-  constexpr int64_t kTapsAtATime = 256;
-  problem.device.check_loops(c.ins * (2 + 32 * ceil_div(c.taps, kTapsAtATime) + c.taps / 4));
-  const int64_t outs = outs_together ? 4 : 1;
+  const int64_t work_groups = c.batch * c.groups * ceil_div(c.outs, outs) * ceil_div(c.length, positions);
+  const int64_t tiles = work_groups >= 16 * kManyGroups ? 4 : 1;
+  constexpr int64_t kTapsAtATime = 192;
+  problem.device.check_loops(tiles * c.ins * (2 + 16 * ceil_div(c.taps, kTapsAtATime)));
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
-  const Kernel kernel =
-      problem.device.kernels().get(kFir.of(problem.dtype), {0, word(outs), in_together, out_together, word(runs), word(fours),
-                                                            in_together ? word(c.origin & (kGroup - 1)) : 0, word(c.taps % 4)});
-  return plan_rows(problem, kernel, positions, outs);
+  const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0;
+  const Kernel kernel = problem.device.kernels().get(
+      kFir.of(problem.dtype), {0, word(outs), in_together, out_together, in_together ? word(c.origin & (kGroup - 1)) : 0,
+                               word(c.taps % 4), word(tiles), whole});
+  return plan_rows(problem, kernel, tiles * positions, outs);
 }
 
 // Of those, and of the plain loops.
@@ -275,7 +274,8 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
   const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
                                                             {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
-  const bool out_together = problem.out_align >= 16 && c.out_position == 1 && c.out_offset % 8 == 0 &&
+  const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0;
+  const bool out_together = problem.out_align >= 16 && c.length % 8 == 0 && c.out_position == 1 && c.out_offset % 8 == 0 &&
                             (c.batch == 1 || c.out_batch % 8 == 0) && (c.groups == 1 || c.out_group % 8 == 0) &&
                             (c.outs == 1 || c.out_channel % 8 == 0);
   // Columns that are read four at a time begin at a multiple of four.
@@ -290,7 +290,7 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   packing.columns = static_cast<int32_t>(row_tiles);
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   const Kernel kernel = matrix_kernel(device, shaders::conv1d_coopmat, tile, room, kMatrixDepth,
-                                      {slides, c.tap_step < 0, word(block), word(most_shift), out_together});
+                                      {slides, c.tap_step < 0, word(block), word(most_shift), out_together, whole});
   const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, word(tile.rows(unit))});
   return std::make_unique<MatrixPart>(problem, pack, packing, kernel, tiles, push);
 }

@@ -61,7 +61,7 @@ void Map::read(const MapRequest& r) {
       align_[slot] = int64_t{1} << std::min<int>(tensors[k]->align_log2, 8);
       bytewise_ |= align_[slot] < size(slot);
     } else if (from.used) {
-      push_.numbers |= 1u << slot;
+      push_.traits |= 1u << slot;
       push_.operand[slot] = from.number;
     }
   }
@@ -74,7 +74,7 @@ void Map::read(const MapRequest& r) {
     if (space_.ndim == 0 || stride(slot, 0) == size(slot))
       units_ |= 1u << slot;
     else if (stride(slot, 0) == 0)
-      push_.repeated |= 1u << slot;
+      push_.traits |= repeated(slot);
   }
 }
 
@@ -82,7 +82,7 @@ void Map::read(const MapRequest& r) {
 bool Map::is_flat() const {
   if (bytewise_ || space_.ndim > 1) return false;
   for (int slot = 0; slot <= kOut; ++slot)
-    if (is_tensor(slot) && !((units_ | push_.repeated) >> slot & 1)) return false;
+    if (is_tensor(slot) && !(units_ >> slot & 1) && !is_repeated(slot)) return false;
   return true;
 }
 
@@ -90,7 +90,7 @@ bool Map::is_flat() const {
 bool Map::has_rows() const {
   if (bytewise_ || !(units_ >> kOut & 1) || space_.ndim == 0 || space_.extent[0] % vector_ != 0) return false;
   for (int slot = 0; slot <= kOut; ++slot) {
-    if (!is_tensor(slot) || (push_.repeated >> slot & 1)) continue;
+    if (!is_tensor(slot) || is_repeated(slot)) continue;
     const int64_t bytes = vector_ * size(slot);
     if (!(units_ >> slot & 1) || align_[slot] < bytes || offset(slot) % bytes != 0) return false;
     for (int d = 1; d < space_.ndim; ++d)
@@ -144,8 +144,8 @@ void Map::plan_rectangle(bool is_transposed, const int64_t* extent) {
   const int64_t block[2] = {width * (along_first ? unroll_ : 1), lines * (along_first ? 1 : unroll_)};
   push_.width = static_cast<uint32_t>(width);
   for (int d = 0; d < 2; ++d) {
-    push_.apart[d] = static_cast<uint32_t>(apart[d]);
-    push_.block[d] = static_cast<uint32_t>(block[d]);
+    layout_.apart[d] = static_cast<uint32_t>(apart[d]);
+    layout_.block[d] = static_cast<uint32_t>(block[d]);
     push_.extent[d] = static_cast<uint64_t>(extent[d]);
   }
 }
@@ -158,10 +158,10 @@ void Map::plan_layout() {
   for (int d = 0; d < ndim; ++d) extent[d] = source(d) < space_.ndim ? space_.extent[source(d)] : 1;
   extent[0] /= vector_;
   plan_rectangle(is_transposed, extent);
-  push_.dims = static_cast<uint32_t>(ndim);
+  layout_.dims = static_cast<uint32_t>(ndim);
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
-    const int64_t block = d < 2 ? push_.block[d] : 1, blocks = ceil_div(extent[d], block);
+    const int64_t block = d < 2 ? layout_.block[d] : 1, blocks = ceil_div(extent[d], block);
     if (blocks > UINT32_MAX / groups_)
       refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
     groups_ *= blocks;
@@ -169,7 +169,7 @@ void Map::plan_layout() {
     for (int slot = 0; slot <= kOut; ++slot) {
       if (!is_tensor(slot) || source(d) >= space_.ndim) continue;
       layout_.dimension[d].stride[slot] = stride(slot, source(d)) * (d == 0 ? vector_ : 1);
-      if (d < 2) layout_.step[slot] += layout_.dimension[d].stride[slot] * push_.apart[d];
+      if (d < 2) layout_.step[slot] += layout_.dimension[d].stride[slot] * layout_.apart[d];
     }
   }
 }
@@ -192,7 +192,7 @@ void Map::record_run(Recorder& recorder, Push push) const {
   for (int slot = 0; slot <= kOut; ++slot) {
     if (!(units_ >> slot & 1)) continue;
     at(slot) -= static_cast<Address>(lead * size(slot));
-    push.is_misaligned |= at(slot) % static_cast<Address>(vector_ * size(slot)) != 0;
+    if (at(slot) % static_cast<Address>(vector_ * size(slot)) != 0) push.traits |= kMisaligned;
   }
   const int64_t count = space_.ndim == 0 ? 1 : space_.extent[0];
   push.extent[0] = static_cast<uint64_t>(count);
@@ -206,7 +206,7 @@ void Map::record(Recorder& recorder, const nw_call& call) const {
   for (int slot = 0; slot < slots_; ++slot)
     if (is_tensor(slot)) push.operand[slot] = address(call, slot);
   push.out = address(call, kOut);
-  push.is_misaligned = bytewise_;
+  if (bytewise_) push.traits |= kMisaligned;
   if (flat_) return record_run(recorder, push);
   push.layout = recorder.params(layout_);
   recorder.dispatch(kernel_, push, groups_);

@@ -62,13 +62,14 @@ class Map {
   struct Push {
     Address operand[kMaxSlots];
     Address out;
+    uint64_t extent[2];
+    uint32_t traits, width;
     uint64_t alpha;
     Address layout;
-    uint64_t extent[2];
-    uint32_t block[2], apart[2];
-    uint32_t dims, width;
-    uint32_t numbers, repeated, is_misaligned, padding;
   };
+  // Push::traits, beside a bit for each slot that is a number.
+  static constexpr uint32_t repeated(int slot) { return 1u << (8 + slot); }
+  static constexpr uint32_t kMisaligned = 1u << 16;
   struct Dimension {
     int64_t stride[kMaxSlots + 1];
     uint64_t blocks;
@@ -76,12 +77,14 @@ class Map {
   };
   struct Layout {
     int64_t step[kMaxSlots + 1];
-    int64_t padding[3];
+    uint32_t block[2], apart[2];
+    uint32_t dims, padding;
     Dimension dimension[NW_MAX_NDIM];
   };
 
   void read(const MapRequest& r);
   bool is_tensor(int slot) const { return tensor_[slot] >= 0; }
+  bool is_repeated(int slot) const { return (push_.traits & repeated(slot)) != 0; }
   bool is_flat() const;
   bool has_rows() const;
   void choose(const MapRequest& r, int variant);

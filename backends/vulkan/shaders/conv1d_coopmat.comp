@@ -12,36 +12,45 @@ layout(constant_id = 12) const bool kSlides = false;  // all taps of a channel a
 layout(constant_id = 13) const bool kBackwards = false;  // the taps' step is negative
 layout(constant_id = 14) const int kBlock = 1;  // 4: rows of x are contiguous and start where load4() may read, and the step is 1
 layout(constant_id = 15) const int kReach = 0;  // kSlides: of all taps, in positions
-layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are contiguous
+layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights
+layout(constant_id = 17) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
-const bool kRightAlongDepth = kBlock == 4;
+const bool kRightAlongDepth = kBlock == 4, kTurns = kSlides;
 uint64_t x, w;  // of the group and batch; of the tile of rows, packed
 int q0;
 int ins, tap_step;
 int64_t extent, step, in_channel, in_position;  // the last two in bytes
 uvec4 left(int i, int row, int stage, int k);
-void right(int i, int column, int stage, int k);
+void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
-bool is_new(int stage);
-int shift(int stage);
+int shift(int block, int turn);
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
 #include "gemm_coopmat.glsl"
 
-int channels_of(int stage) { return divide(stage, p.taps_multiplier, p.taps_shift); }  // in stages' depths
-int tap_of(int stage) { return stage - channels_of(stage) * int(p.taps); }
+// A block is all taps of 32 channels, else (not kSlides) one.
+int channels_of(int block) { return kSlides ? block : divide(block, p.taps_multiplier, p.taps_shift); }  // in stages' depths
+int tap_of(int block) { return kSlides ? 0 : block - channels_of(block) * int(p.taps); }
 
-// The position of the first column that the stage needs; blocks begin kLead before, at a multiple of 4.
-int64_t first_of(int stage) { return q0 * step + p.origin + (kSlides ? (kBackwards ? -kReach : 0) : tap_of(stage) * p.shape.tap_step); }
+// The position of the first column that the block needs; what is loaded begins lead_of() before, at a multiple of 4.
+int64_t first_of(int block) {
+  return q0 * step + p.origin + (kSlides ? (kBackwards ? -kReach : 0) : tap_of(block) * p.shape.tap_step);
+}
 int lead_of(int64_t first) { return kBlock == 4 ? int(first & 3) : 0; }
 
-bool is_new(int stage) { return !kSlides || tap_of(stage) == 0; }
-int shift(int stage) {
-  const int lead = lead_of(first_of(stage));
-  return kSlides ? tap_of(stage) * tap_step + (kBackwards ? kReach : 0) + lead : lead;
-}
+int shift(int block, int turn) { return lead_of(first_of(block)) + (kSlides ? turn * tap_step + (kBackwards ? kReach : 0) : 0); }
 
 uvec4 left(int i, int row, int stage, int k) {
   return FourWords(w + uint64_t(stage) * (kTileRows * kDepth * 2) + uint64_t((row * kDepth + k) * 2)).v;
+}
+
+// kWhole: four positions of eight channels, which are all there or none. What is not is read elsewhere, and put as zeros.
+bool is_there[kRightLoads];
+void load_whole(int i, int channel, int position) {
+  is_there[i] = channel < ins && position >= 0 && position < int(extent);
+  const uint64_t at = x + uint64_t(min(channel, ins - 8) * in_channel) + uint64_t(clamp(position, 0, int(extent) - 4) * 2);
+  [[unroll]] for (int j = 0; j < 4; ++j)
+    right_held[kBlock == 4 ? i * 4 + j : i] =
+        uvec4(TwoWords(at + uint64_t(2 * j * in_channel)).v, TwoWords(at + uint64_t((2 * j + 1) * in_channel)).v);
 }
 
 // Four positions of eight channels, of which `left` are there, two channels to a uvec4.
@@ -69,14 +78,19 @@ uvec4 right_eight(int i, int b) {
     const uvec4 pair = right_held[kBlock == 4 ? i * 4 + j : i];
     const uint low = pair[b / 2], high = pair[2 + b / 2];
     eight[j] = b % 2 == 0 ? (low & 0xffffu) | (high << 16) : (low >> 16) | (high & 0xffff0000u);
+    if (kWhole && !is_there[i]) eight[j] = 0;
   }
   return eight;
 }
 
-void right(int i, int column, int stage, int k) {
-  const int channel = channels_of(stage) * kDepth + k;
-  const int64_t first = first_of(stage), position = first - lead_of(first) + column * step;
+void right(int i, int column, int block, int k) {
+  const int channel = channels_of(block) * kDepth + k;
+  const int64_t first = first_of(block), position = first - lead_of(first) + column * step;
   const uint64_t at = x + uint64_t(channel * in_channel + position * in_position);
+  if (kWhole) {
+    load_whole(i, channel, int(position));
+    return;
+  }
   if (kBlock == 4) {
     load_block(i, at, position, ins - channel);
     return;
@@ -91,8 +105,8 @@ void right(int i, int column, int stage, int k) {
 // Eight sums of a row, of which the first is at the patch's row and column.
 void write_eight(uint64_t y, int q, int row, int column, ACC bias) {
   const vec4 low = four_laid_out(row, column) + bias, high = four_laid_out(row, column + 4) + bias;
-  if (kOutTogether && q + 8 <= p.outputs) {
-    store8(y + bytes(q), low, high);
+  if (kOutTogether) {
+    if (q < p.outputs) store8(y + bytes(q), low, high);
   } else {
     [[unroll]] for (int i = 0; i < 8; ++i)
       if (q + i < p.outputs) store(y + bytes((q + i) * p.shape.out_position), i < 4 ? low[i % 4] : high[i % 4]);
@@ -133,7 +147,7 @@ void main() {
   in_channel = s.in_channel * kSize, in_position = s.in_position * kSize;
   x = p.x + bytes(n * s.in_batch + group * s.in_group);
   w = p.w + uint64_t(group * row_tiles + row_tile) * uint64_t(p.depth) * (kTileRows * kDepth * 2);
-  multiply(p.depth);
+  multiply(kSlides ? divide(p.depth, p.taps_multiplier, p.taps_shift) : p.depth, kSlides ? int(p.taps) : 1);
 
   const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group);
   [[unroll]] for (int i = 0; i < kRowMatrices; ++i)

@@ -10,21 +10,30 @@
 layout(constant_id = 1) const int kOuts = 1;             // output channels of a work group
 layout(constant_id = 2) const bool kInTogether = false;  // rows of x start where load4() may read, and are contiguous
 layout(constant_id = 3) const bool kOutTogether = false;  // likewise rows of y, for store4()
-layout(constant_id = 4) const int kRuns = 1;   // of a thread, a work group apart
-layout(constant_id = 5) const int kFours = 3;  // fours of positions of a run: an odd number meets every bank of shared memory
-layout(constant_id = 6) const int kLead = 0;   // elements of the stretch before the first that is used; kInTogether: up to an aligned four
-layout(constant_id = 7) const int kRest = 0;   // taps beyond whole fours
-const int kThreads = 128, kPositions = kThreads * kRuns * kFours * 4, kTaps = 256;  // of a work group; at a time
-const int kHeld = kRuns * kFours;  // fours of a stretch that a thread brings, and then one of those that the taps reach beyond
+layout(constant_id = 4) const int kLead = 0;   // elements of the stretch before the first that is used; kInTogether: up to an aligned four
+layout(constant_id = 5) const int kRest = 0;   // taps beyond whole fours
+layout(constant_id = 6) const int kTiles = 1;  // of a row, that a work group makes one after the other
+layout(constant_id = 7) const bool kWhole = false;  // kInTogether, and rows of x are whole fours
+const int kThreads = 64, kTaps = 192;  // of a work group; at a time
+// Of positions, for a thread: what it computes, and what it brings of a stretch, which has one more than that for each tap. An odd
+// number meets every bank of shared memory; no constant of the pipeline, since arrays of such a length stay in memory. Of 64 threads many
+// work groups are under way, some of which read while others compute.
+const int kFours = 3;
+const int kPositions = kThreads * kFours * 4;  // of a tile
+const int kBeyond = (kTaps + 5) / 4;  // fours that a stretch reaches beyond a tile at most, of which a thread brings one
 
-layout(local_size_x = 128) in;
-shared ACC4 stretch[(kPositions + kTaps) / 4 + 1];
+layout(local_size_x = 64) in;
+shared ACC4 stretch[kPositions / 4 + kBeyond];
 shared ACC4 taps[kOuts * kTaps / 4];
-const int kMostFours = 5, kMostHeld = 5, kMostSums = 8;  // arrays of a length that is specialized might stay in memory
-ACC4 sums[kMostSums], held[kMostHeld + 1];
+const int kMostOuts = 4;
+ACC4 sums[kMostOuts * kFours], held[kFours + 1];
+
+const int kNowhere = -(1 << 29);  // a position that is outside of every row, with all that is read from there on
 
 // Four positions of a row of x.
 ACC4 fetch_four(uint64_t row, int position, int extent) {
+  // Always loads, from somewhere: a branch would wait for it.
+  if (kWhole) return load4(row + bytes(clamp(position, 0, extent - 4)));
   if (kInTogether && position >= 0 && position + 4 <= extent) return load4(row + bytes(position));
   ACC4 values = ACC4(0);
   if (kInTogether && (position + 4 <= 0 || position >= extent)) return values;
@@ -37,15 +46,18 @@ ACC4 fetch_four(uint64_t row, int position, int extent) {
 // Positions of a row of x, kLead before `first` and as many as are needed for `count` taps behind it: all on their way at once.
 void fetch_stretch(uint64_t row, int first, int count) {
   const int fours = (kPositions + count + 2 + kLead) / 4, thread = int(gl_LocalInvocationID.x), extent = int(p.shape.extent);
-  [[unroll]] for (int i = 0; i <= kHeld; ++i) {
+  [[unroll]] for (int i = 0; i <= kFours; ++i) {
     const int four = i * kThreads + thread;
-    if (i < kHeld || four < fours) held[i] = fetch_four(row, first - kLead + four * 4, extent);
+    if (i < kFours || kWhole || four < fours) held[i] = fetch_four(row, first - kLead + four * 4, extent);
   }
 }
-void put_stretch(int count) {
-  const int fours = (kPositions + count + 2 + kLead) / 4, thread = int(gl_LocalInvocationID.x);
-  [[unroll]] for (int i = 0; i <= kHeld; ++i)
-    if (i < kHeld || i * kThreads + thread < fours) stretch[i * kThreads + thread] = held[i];
+void put_stretch(int first, int count) {
+  const int fours = (kPositions + count + 2 + kLead) / 4, thread = int(gl_LocalInvocationID.x), extent = int(p.shape.extent);
+  [[unroll]] for (int i = 0; i <= kFours; ++i) {
+    const int four = i * kThreads + thread, position = first - kLead + four * 4;
+    const bool is_there = !kWhole || (position >= 0 && position < extent);
+    if (i < kFours || four < fours) stretch[four] = is_there ? held[i] : ACC4(0);
+  }
 }
 
 void put_taps(uint64_t w, int first, int count, int outs) {
@@ -54,24 +66,21 @@ void put_taps(uint64_t w, int first, int count, int outs) {
       if (m < outs) taps[(m * kTaps + i) / 4][i % 4] = load(w + bytes(m * p.shape.w_out + (first + i) * p.shape.w_tap));
 }
 
-// `count` <= 16 of the taps j, j + 1, ..., known when it is compiled: no more, because what lies beside a window may be infinite.
+// `count` <= 32 of the taps j, j + 1, ..., known when it is compiled: no more, because what lies beside a window may be infinite.
 // j is a multiple of 4.
 void slide(int j, const int count) {
-  const int kWindow = (kLead + kFours * 4 + count + 2) / 4;
-  [[unroll]] for (int r = 0; r < kRuns; ++r) {
-    ACC4 window[kMostFours + 5];
-    const int at = (r * kThreads + int(gl_LocalInvocationID.x)) * kFours + j / 4;
-    [[unroll]] for (int i = 0; i < kWindow; ++i) window[i] = stretch[at + i];
-    [[unroll]] for (int m = 0; m < kOuts; ++m) {
-      ACC4 tap[4];
-      [[unroll]] for (int i = 0; i < (count + 3) / 4; ++i) tap[i] = taps[(m * kTaps + j) / 4 + i];
-      [[unroll]] for (int i = 0; i < count; ++i)
-        [[unroll]] for (int f = 0; f < kFours; ++f) {
-          const int e = kLead + f * 4 + i, sum = (m * kRuns + r) * kFours + f;
-          sums[sum] += ACC4(window[e / 4][e % 4], window[(e + 1) / 4][(e + 1) % 4], window[(e + 2) / 4][(e + 2) % 4],
-                            window[(e + 3) / 4][(e + 3) % 4]) * tap[i / 4][i % 4];
-        }
-    }
+  const int kWindow = (kLead + kFours * 4 + count + 2) / 4, at = int(gl_LocalInvocationID.x) * kFours + j / 4;
+  ACC4 window[kFours + 9];
+  [[unroll]] for (int i = 0; i < kWindow; ++i) window[i] = stretch[at + i];
+  [[unroll]] for (int m = 0; m < kOuts; ++m) {
+    ACC4 tap[8];
+    [[unroll]] for (int i = 0; i < (count + 3) / 4; ++i) tap[i] = taps[(m * kTaps + j) / 4 + i];
+    [[unroll]] for (int i = 0; i < count; ++i)
+      [[unroll]] for (int f = 0; f < kFours; ++f) {
+        const int e = kLead + f * 4 + i;
+        sums[m * kFours + f] += ACC4(window[e / 4][e % 4], window[(e + 1) / 4][(e + 1) % 4], window[(e + 2) / 4][(e + 2) % 4],
+                                     window[(e + 3) / 4][(e + 3) % 4]) * tap[i / 4][i % 4];
+      }
   }
 }
 
@@ -84,10 +93,16 @@ void write_four(uint64_t row, int q, ACC4 values) {
   }
 }
 
-// A run of output channel m, counted from the work group's first.
-void write_run(uint64_t row, int q, int m, int r, ACC bias) {
-  const int first = (m * kRuns + r) * kFours;
-  [[unroll]] for (int f = 0; f < kFours; ++f) write_four(row, q + f * 4, sums[first + f] + bias);
+// Output channel m of a tile, by way of shared memory: so neighbouring threads write neighbouring fours.
+void write_tile(uint64_t row, int q, int m, ACC bias) {
+  const int thread = int(gl_LocalInvocationID.x);
+  barrier();  // what was in shared memory has been used
+  [[unroll]] for (int f = 0; f < kFours; ++f) stretch[thread * kFours + f] = sums[m * kFours + f] + bias;
+  barrier();
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    const int four = i * kThreads + thread;
+    write_four(row, q + four * 4, stretch[four]);
+  }
 }
 
 void main() {
@@ -98,28 +113,37 @@ void main() {
   const uint out_blocks = (uint(s.outs) + kOuts - 1) / kOuts, row = block / p.tiles, batch_group = row / out_blocks;
   const int64_t m0 = (row - batch_group * out_blocks) * kOuts;
   const int64_t n = batch_group / uint(s.groups), group = batch_group - uint(n) * uint(s.groups);
-  const int q0 = int(block - row * p.tiles) * kPositions, outs = int(min(s.outs - m0, kOuts));
+  const int q0 = int(block - row * p.tiles) * (kPositions * kTiles), outs = int(min(s.outs - m0, kOuts));
   const uint64_t x = p.x + bytes(n * s.in_batch + group * s.in_group), w = p.w + bytes(group * s.w_group + m0 * s.w_out);
-  const int all = int(p.taps), channels = int(s.ins);
-  [[unroll]] for (int i = 0; i < kOuts * kRuns * kFours; ++i) sums[i] = ACC4(0);
-  for (int channel = 0; channel < channels; ++channel)
-    for (int first = 0; first < all; first += kTaps) {
-      const int count = min(all - first, kTaps);
-      fetch_stretch(x + bytes(channel * s.in_channel), q0 + int(p.origin) + first, count);
-      barrier();  // the taps before have been used
-      put_taps(w + bytes(channel * s.w_in), first, count, outs);
-      put_stretch(count);
-      barrier();
-      int j = 0;
-      for (; j + 16 <= count; j += 16) slide(j, 16);
-      for (; j + 4 <= count; j += 4) slide(j, 4);
-      if (kRest != 0 && j < count) slide(j, kRest);
+  const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group + m0 * s.out_channel);
+  const int all = int(p.taps), channels = int(s.ins), end = min(q0 + kPositions * kTiles, int(p.outputs));
+  const bool once = channels == 1 && all <= kTaps;  // the taps stay
+  // Of the tile, the channel and the taps that come next the stretch is on its way while these are computed.
+  int channel = 0, first = 0, count = min(all, kTaps), q = q0;
+  [[unroll]] for (int i = 0; i < kOuts * kFours; ++i) sums[i] = ACC4(0);
+  fetch_stretch(x, q + int(p.origin), count);
+  while (q < end) {
+    const int now = q, start = now + int(p.origin) + first, many = count;
+    barrier();  // what was in shared memory has been used
+    if (!once || q == q0) put_taps(w + bytes(channel * s.w_in), first, count, outs);
+    put_stretch(start, count);
+    barrier();
+    first += kTaps;
+    if (first >= all) {
+      first = 0;
+      if (++channel == channels) channel = 0, q += kPositions;
     }
-  [[unroll]] for (int m = 0; m < kOuts; ++m) {
-    if (m >= outs) continue;
-    const ACC bias = bias_of(group, m0 + m);
-    const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group + (m0 + m) * s.out_channel);
-    [[unroll]] for (int r = 0; r < kRuns; ++r)
-      write_run(y, q0 + (r * kThreads + int(gl_LocalInvocationID.x)) * (kFours * 4), m, r, bias);
+    count = min(all - first, kTaps);
+    fetch_stretch(x + bytes(channel * s.in_channel), q < end ? q + int(p.origin) + first : kNowhere, count);
+    int j = 0;
+    for (; j + 32 <= many; j += 32) slide(j, 32);
+    if (j + 16 <= many) slide(j, 16), j += 16;
+    if (j + 8 <= many) slide(j, 8), j += 8;
+    if (j + 4 <= many) slide(j, 4), j += 4;
+    if (kRest != 0 && j < many) slide(j, kRest);
+    if (q == now) continue;
+    [[unroll]] for (int m = 0; m < kOuts; ++m)
+      if (m < outs) write_tile(y + bytes(m * s.out_channel), now, m, bias_of(group, m0 + m));
+    [[unroll]] for (int i = 0; i < kOuts * kFours; ++i) sums[i] = ACC4(0);
   }
 }

@@ -18,7 +18,7 @@ layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no mul
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
-layout(constant_id = 12) const uint WHOLE = 0;        // 1: work groups whose vectors are whole have code of their own
+layout(constant_id = 12) const uint WHOLE = 0;        // 1: whole vectors of a run have code of their own
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
@@ -30,23 +30,26 @@ struct Dimension {
 layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
   i64vec4 step;  // bytes between the vectors of a thread
   int64_t step_of_out;
+  uint block[2];  // of a rectangle, in vectors
+  uint apart[2];  // a thread's vectors, likewise
+  uint dims;
   Dimension dimension[16];
 };
 layout(push_constant) uniform Push {
+  // What a run needs lies within 64 bytes, which come from the constant cache at once.
   uint64_t operand[4];  // addresses; of a number its bits
   uint64_t out_;
-  uint64_t alpha;  // of elu, in the type that is computed in
-  uint64_t layout_;
   uint64_t extent[2];  // RUN: elements, and those of the first vector that are not there. Else vectors along the first two dimensions
-  uint block[2];       // of a rectangle, likewise
-  uint apart[2];       // a thread's vectors, likewise
-  uint dims;
-  uint width;         // threads along the first dimension, a power of two
-  uint numbers;       // bit k: slot k is a number
-  uint repeated;      // bit k: its elements along the first dimension are all the same one
-  uint is_misaligned;  // RUN: no access of more than one element; ANYWHERE: no access of more than a byte
-  uint padding;
+  uint traits;         // bit k: slot k is a number; 8 + k: its elements along the first dimension are all the same one; 16: is_misaligned()
+  uint width;          // threads along the first dimension, a power of two
+  uint64_t alpha;      // of elu, in the type that is computed in
+  uint64_t layout_;
 };
+
+bool is_number(uint k) { return (traits >> k & 1) != 0; }
+bool is_repeated(uint k) { return (traits >> (8 + k) & 1) != 0; }
+// RUN: no access of more than one element; ANYWHERE: no access of more than a byte.
+bool is_misaligned() { return traits >> 16 != 0; }
 
 uint dtype_of_slot(uint k);
 uint64_t result(uint64_t elements[SLOTS]);
@@ -69,7 +72,7 @@ void locate_in_run() {
     const bool is_out = k == SLOTS;
     if (!is_out && !is_used(k)) continue;
     const uint bytes = VECTOR * (is_out ? size_of_dtype(OUT) : size_of_slot(k));
-    const bool is_fixed = !is_out && (repeated >> k & 1) != 0;
+    const bool is_fixed = !is_out && is_repeated(k);
     place[k] = is_out ? out_ : operand[k];
     if (!is_fixed) place[k] += first * bytes + gl_LocalInvocationID.x * bytes;
     step_[k] = is_fixed ? 0l : int64_t(gl_WorkGroupSize.x * bytes);
@@ -90,13 +93,13 @@ void locate_in_layout() {
   place[SLOTS] = out_;
   uint left = flat_group();
   uint64_t column = 0ul, row = 0ul;
-  [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
+  [[dont_unroll]] for (uint d = 0; d < l.dims; ++d) {
     const Dimension dimension = l.dimension[d];
     const uint blocks = uint(dimension.blocks), next = left / blocks;
     uint64_t position = left - next * blocks;
     left = next;
-    if (d == 0) column = position = position * block[0] + (gl_LocalInvocationID.x & (width - 1));
-    if (d == 1) row = position = position * block[1] + gl_LocalInvocationID.x / width;
+    if (d == 0) column = position = position * l.block[0] + (gl_LocalInvocationID.x & (width - 1));
+    if (d == 1) row = position = position * l.block[1] + gl_LocalInvocationID.x / width;
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       if (is_used(k)) place[k] += position * uint64_t(dimension.operands[k]);
     place[SLOTS] += position * uint64_t(dimension.of_out);
@@ -107,7 +110,7 @@ void locate_in_layout() {
   }
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
     begin[e] = 0;
-    end[e] = left == 0 && column + e * apart[0] < extent[0] && row + e * apart[1] < extent[1] ? VECTOR : 0;
+    end[e] = left == 0 && column + e * l.apart[0] < extent[0] && row + e * l.apart[1] < extent[1] ? VECTOR : 0;
   }
 }
 
@@ -118,16 +121,16 @@ uint64_t place_of(uint k, uint e) { return e == 0 ? place[k] : place[k] + uint64
 uvec4 load_slot(uint k, uint e) {
   const uint size = size_of_slot(k);
   const uint64_t at = place_of(k, e);
-  if ((numbers >> k & 1) != 0) return repeated_element(operand[k], size);
+  if (is_number(k)) return repeated_element(operand[k], size);
   if (begin[e] >= end[e]) return uvec4(0);
-  if (ANYWHERE) return uvec4(unpack32(is_misaligned != 0 ? load_bytes(at, size) : load_element(at, size)), 0, 0);
+  if (ANYWHERE) return uvec4(unpack32(is_misaligned() ? load_bytes(at, size) : load_element(at, size)), 0, 0);
   if (VECTOR == 1) return load_vector(at, size);
-  const bool is_repeated = (repeated >> k & 1) != 0;
-  if (!is_repeated && (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0))) return load_vector(at, VECTOR * size);
+  const bool is_same = is_repeated(k);
+  if (!is_same && (!RUN || (end[e] - begin[e] == VECTOR && !is_misaligned()))) return load_vector(at, VECTOR * size);
   uvec4 vector = uvec4(0);
-  const uint first = is_repeated ? 0 : begin[e], last = is_repeated ? 1 : end[e];
+  const uint first = is_same ? 0 : begin[e], last = is_same ? 1 : end[e];
   [[dont_unroll]] for (uint i = first; i < last; ++i) vector = with_element(vector, load_element(at + i * size, size), i, size);
-  return is_repeated ? repeated_element(element_of(vector, 0, size), size) : vector;
+  return is_same ? repeated_element(element_of(vector, 0, size), size) : vector;
 }
 
 void store_out(uvec4 vector, uint e) {
@@ -135,11 +138,11 @@ void store_out(uvec4 vector, uint e) {
   const uint64_t at = place_of(SLOTS, e);
   if (begin[e] >= end[e]) return;
   if (ANYWHERE) {
-    if (is_misaligned != 0)
+    if (is_misaligned())
       store_bytes(at, pack64(vector.xy), size);
     else
       store_element(at, pack64(vector.xy), size);
-  } else if (!RUN || (end[e] - begin[e] == VECTOR && is_misaligned == 0)) {
+  } else if (!RUN || (end[e] - begin[e] == VECTOR && !is_misaligned())) {
     store_vector(at, vector, VECTOR * size);
   } else {
     [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i) store_element(at + i * size, element_of(vector, i, size), size);
@@ -147,7 +150,7 @@ void store_out(uvec4 vector, uint e) {
 }
 
 bool is_whole() {
-  bool whole = numbers == 0 && repeated == 0 && is_misaligned == 0;
+  bool whole = traits == 0;
   [[unroll]] for (uint e = 0; e < UNROLL; ++e) whole = whole && end[e] - begin[e] == VECTOR;
   return whole;
 }
@@ -164,16 +167,16 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   return vector;
 }
 
-// Of a run, which has UNROLL 1: whether all of the work group's vectors are whole, and loaded and stored at once. The same for all of
-// its threads.
-bool is_whole_group() {
-  const uint64_t elements = gl_WorkGroupSize.x * VECTOR, first = flat_group() * elements;
-  return (numbers | repeated | is_misaligned) == 0 && first >= extent[1] && first + elements <= extent[0] + extent[1];
+// Of a run, which has UNROLL 1: whether the thread's vector is whole, and loaded and stored at once.
+uint64_t vector_of_run() { return uint64_t(flat_group()) * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
+bool has_whole_vector() {
+  const uint64_t first = vector_of_run() * VECTOR;
+  return traits == 0 && first >= extent[1] && first + VECTOR <= extent[0] + extent[1];
 }
 
-// One vector a thread, and nothing else: what most of a large run is made of.
-void compute_whole_group() {
-  const uint64_t i = uint64_t(flat_group()) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+// One vector a thread, and nothing else: what most of a run is made of.
+void compute_whole_vector() {
+  const uint64_t i = vector_of_run();
   uvec4 vectors[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k)
     if (is_used(k)) vectors[k] = load_vector(operand[k] + i * (VECTOR * size_of_slot(k)), VECTOR * size_of_slot(k));
@@ -184,8 +187,8 @@ void main() {
   switch (WHOLE) {  // and no `if`: of a switch one case is compiled
     case 0: break;
     default:
-      if (is_whole_group()) {
-        compute_whole_group();
+      if (has_whole_vector()) {
+        compute_whole_vector();
         return;
       }
   }

@@ -3,13 +3,14 @@
 //
 //   uvec4 left(int i, int row, int stage, int k)   the bits of eight elements along k, 0 outside; the thread's i-th load of a stage, whose
 //                                                  row and k are the same in all stages
-//   void right(int i, int column, int stage, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
-//   uvec4 right_eight(int i, int b)                eight elements of column b of these: called a stage later, when they have arrived
-//   bool is_new(int stage)   whether the stage's right operand is another one than that of the stage before
-//   int shift(int stage)     how many of the right operand's columns the stage leaves out at first, at most kMostShift
+//   void right(int i, int column, int block, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
+//   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
+//   int shift(int block, int turn)   how many of the right operand's columns that turn leaves out at first, at most kMostShift
 //
-// A stage is kDepth products of every sum; k counts within it. Several stages may thus use one right operand, each shifted: the taps of a
-// filter. Rows and columns are those of multiply()'s tile; kRightAlongDepth: neighbouring threads share the right operand's columns.
+// A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
+// which may shift it: the taps of a filter. kTurns: there may be more than one. Loads are under way while the stage before is multiplied;
+// where threads part ways about them, they are waited for where the ways meet. Rows and columns are those of multiply()'s tile;
+// kRightAlongDepth: neighbouring threads share the right operand's columns.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -62,10 +63,10 @@ void fetch_left(int stage) {
     left_held[i] = left(i, at.x, stage, at.y * 8);
   }
 }
-void fetch_right(int stage) {
+void fetch_right(int block) {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
     const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
-    if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, stage, at.y * 8);
+    if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, block, at.y * 8);
   }
 }
 void put_left() {
@@ -98,24 +99,31 @@ void accumulate(int shift) {
   }
 }
 
-// The sums of stages [0, stages). All threads of the work group call it.
-void multiply(int stages) {
+// The sums of all blocks, each of `turns` stages, at least one. All threads of the work group call it.
+void multiply(int blocks, int turns) {
   [[unroll]] for (int i = 0; i < kRowMatrices * kColumnMatrices; ++i)
     sums[i] = coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator>(0.0);
-  if (stages > 0) {
+  if (blocks > 0) {
     fetch_left(0);
     fetch_right(0);
   }
-  for (int stage = 0; stage < stages; ++stage) {
+  for (int block = 0, stage = 0; block < blocks; ++block, ++stage) {
     put_left();
-    if (is_new(stage)) put_right();
+    put_right();
     barrier();
-    if (stage + 1 < stages) {
-      fetch_left(stage + 1);
-      if (is_new(stage + 1)) fetch_right(stage + 1);
+    const bool more = block + 1 < blocks;
+    if (kTurns ? more || turns > 1 : more) fetch_left(kTurns ? stage + 1 : block + 1);
+    if (more) fetch_right(block + 1);
+    accumulate(shift(block, 0));
+    barrier();
+    for (int turn = 1; kTurns && turn < turns; ++turn) {
+      put_left();
+      barrier();
+      ++stage;
+      if (more || turn + 1 < turns) fetch_left(stage + 1);
+      accumulate(shift(block, turn));
+      barrier();
     }
-    accumulate(shift(stage));
-    barrier();
   }
 }
 
