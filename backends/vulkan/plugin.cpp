@@ -138,7 +138,7 @@ int32_t stream_destroy(void* self, int32_t id, void* stream, nw_error* error) {
 }
 
 int32_t stream_sync(void* self, int32_t id, void* stream, nw_error* error) {
-  return in_slot(error, [&] { device_of(self, id)->stream(stream)->sync(); });
+  return in_slot(error, [&] { device_of(self, id)->stream(stream)->sync(true); });
 }
 
 int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_error* error) {

@@ -308,18 +308,18 @@ void Stream::collect() {
   }
 }
 
-void Stream::sync() {
-  finish();
+void Stream::sync(bool goes_on) {
+  finish(goes_on);
   device_.loader.refuse_if_invalid();
 }
 
-void Stream::finish() {
+void Stream::finish(bool goes_on) {
   uint64_t value = 0;
   {
     const std::lock_guard lock(mutex_);
     device_.refuse_if_lost();
     value = flush();
-    prepare();
+    if (goes_on) prepare();
   }
   timeline_->wait(value);
   const std::lock_guard lock(mutex_);
@@ -327,7 +327,7 @@ void Stream::finish() {
   device_.memory().check_guards();
 }
 
-// Begins the next batch while the device works, and only then: the host would wait for nothing else.
+// Begins the next batch, while the device works: otherwise somebody would wait for that.
 void Stream::prepare() {
   if (ready_ != nullptr || flying_.empty()) return;
   try {

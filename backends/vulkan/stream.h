@@ -118,14 +118,16 @@ class Stream {
     recorder.commit();
     end_op();
   }
-  void sync();
+  // Waits for all that is on the stream. goes_on: more will come, so the next batch is begun while the device works.
+  void sync(bool goes_on = false);
   void wait_for(Stream& signaler);  // from here on; the host does not wait
   void wait_for(VkSemaphore semaphore, uint64_t value);
   void signal(VkSemaphore semaphore, uint64_t value);            // when all that is on the stream now is done
   Point point();                                                 // at which all that is on the stream now is done
   uint64_t completed() const { return timeline_->completed(); }  // submissions
   bool waits_for_application() const;                            // what comes next does
-  void finish();  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it
+  // sync(), but nothing is refused that the validation layer or a guard has told: the next call says it.
+  void finish(bool goes_on = false);
 
   Address allocate(uint64_t size);  // 0 where there is no room, even after waiting for this stream
   void free(Address address);
@@ -152,7 +154,7 @@ class Stream {
   std::shared_ptr<Timeline> timeline_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   Batch* open_ = nullptr;
-  Batch* ready_ = nullptr;  // begun while somebody waited, for the next op
+  Batch* ready_ = nullptr;  // begun, and still empty
   std::deque<Batch*> flying_;
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;
