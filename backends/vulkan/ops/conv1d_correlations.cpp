@@ -254,15 +254,19 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   Device& device = problem.device;
   const MatrixUnit& unit = device.physical.matrix_unit;
   if (!has_coopmat(device, problem.dtype) || !problem.aligned()) return nullptr;
-  const int64_t stages = ceil_div(c.ins, kMatrixDepth) * c.taps;
-  if (std::max({c.length, c.outs, c.ins, stages * kMatrixDepth, c.batch}) >= kMostExtent) return nullptr;
   const auto num_tiles = [&](const MatrixTile& tile) {
     return c.batch * c.groups * ceil_div(c.outs, tile.rows(unit)) * ceil_div(c.length, tile.columns(unit));
   };
   const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups;
   const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
+  // Half as deep where that leaves out channels which are not there, if threads have whole loads then.
+  const int64_t half = kMatrixDepth / 2;
+  const bool halves = c.ins % kMatrixDepth != 0 && c.ins % kMatrixDepth <= half && half % unit.k == 0 &&
+                      tile.rows(unit) * (half / 8) % (tile.subgroups() * unit.subgroup) == 0;
+  const int64_t depth = halves ? half : kMatrixDepth, stages = ceil_div(c.ins, depth) * c.taps;
+  if (std::max({c.length, c.outs, c.ins, stages * depth, c.batch}) >= kMostExtent) return nullptr;
   const int64_t row_tiles = ceil_div(c.outs, tile.rows(unit)), tiles = num_tiles(tile);
-  const int64_t packed = c.groups * row_tiles * stages * tile.rows(unit) * (kMatrixDepth / 8);
+  const int64_t packed = c.groups * row_tiles * stages * tile.rows(unit) * (depth / 8);
   if (tiles > kMostBlocks || packed > kMostBlocks) return nullptr;
   // Weights that packing would blow up, of many small groups: not for speed's sake.
   if (packed * 8 > (int64_t{1} << 24) && packed / 2 > c.groups * c.outs * c.ins * c.taps) return nullptr;
@@ -289,9 +293,9 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   packing.blocks = static_cast<uint32_t>(packed);
   packing.columns = static_cast<int32_t>(row_tiles);
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
-  const Kernel kernel = matrix_kernel(device, shaders::conv1d_coopmat, tile, room, kMatrixDepth,
+  const Kernel kernel = matrix_kernel(device, shaders::conv1d_coopmat, tile, room, depth,
                                       {slides, c.tap_step < 0, word(block), word(most_shift), out_together, whole});
-  const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, word(tile.rows(unit))});
+  const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, word(tile.rows(unit)), word(depth / 8)});
   return std::make_unique<MatrixPart>(problem, pack, packing, kernel, tiles, push);
 }
 

@@ -1,5 +1,5 @@
 // conv1d_coopmat.comp -- a correlation of f16 by the matrix unit: a row for each output channel, a column for each output position of one
-// batch, a stage for 32 channels of a tap. The input's columns lie along the channels in shared memory, so that the next tap is the same
+// batch, a stage for some channels of a tap. The input's columns lie along the channels in shared memory, so that the next tap is the same
 // columns shifted by whole ones: where kMostShift has room for all taps, the input is read once. Elements are aligned.
 #version 460
 #define ALIGNED
@@ -27,7 +27,7 @@ int shift(int block, int turn);
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
 #include "gemm_coopmat.glsl"
 
-// A block is all taps of 32 channels, else (not kSlides) one.
+// A block is all taps of kDepth channels, else (not kSlides) one.
 int channels_of(int block) { return kSlides ? block : divide(block, p.taps_multiplier, p.taps_shift); }  // in stages' depths
 int tap_of(int block) { return kSlides ? 0 : block - channels_of(block) * int(p.taps); }
 

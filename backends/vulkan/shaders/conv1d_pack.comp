@@ -1,5 +1,5 @@
-// conv1d_pack.comp -- the weights of a correlation as conv1d_coopmat.comp reads them: for each tile of rows and each stage (32
-// channels of one tap) the rows one after the other, zeros where there is no channel or row. Elements are aligned.
+// conv1d_pack.comp -- the weights of a correlation as conv1d_coopmat.comp reads them: for each tile of rows and each stage (kEights
+// eights of channels of one tap) the rows one after the other, zeros where there is no channel or row. Elements are aligned.
 #version 460
 #define ALIGNED
 #include "common.glsl"
@@ -7,7 +7,7 @@
 #include "conv1d_correlation.glsl"
 
 layout(constant_id = 1) const int kTileRows = 128;
-const int kEights = 4;  // of a stage
+layout(constant_id = 2) const int kEights = 4;
 
 layout(local_size_x = 64) in;
 
