@@ -1,6 +1,8 @@
 // gpu.cpp -- the ops on each backend of one GPU, by the same calls in one run: what a stream does in microseconds, what that moves
 // or computes per second, and, of tiny ops, what the host waits for.
-//   bench_gpu [--backend NAME]... [--quick] [WORDS]     default: --backend cuda --backend vulkan; WORDS: in the names of rows
+//   bench_gpu [--backend NAME]... [--kernel NAME] [--quick] [WORDS]     default: --backend cuda --backend vulkan; WORDS: in the
+//                                                                       names of rows
+// --kernel: the variant that each backend runs a row on whose op has one of that name; where it declines the row, it is left out.
 // Each is timed on the device that the first backend has first. That backend is what the others' results are compared with (which
 // has no part in the times): a row whose results differ says so, and the exit code is 1. --quick: small tensors, to see that it
 // runs; the times mean nothing.
@@ -68,7 +70,8 @@ struct Row {
 
 class Backend {
  public:
-  Backend(std::string its_name, DLDevice where) : name(std::move(its_name)), device(where) {
+  Backend(std::string its_name, DLDevice where, const nw_backend_info& info)
+      : name(std::move(its_name)), device(where), ops_(info.ops, info.ops + info.num_ops) {
     nw_error error;
     need(nw_stream_create(runtime, device, &stream, &error), error);
   }
@@ -79,9 +82,19 @@ class Backend {
     nw_error error;
     need(nw_stream_sync(runtime, device, stream, &error), error);
   }
+  // The name as the backend has it; nullptr: its op has no such variant.
+  const char* variant(const std::string& op, const std::string& kernel) const {
+    for (const nw_op* one : ops_)
+      for (const char* const* at = op == one->name ? one->kernels : nullptr; at != nullptr && *at != nullptr; ++at)
+        if (kernel == *at) return *at;
+    return nullptr;
+  }
   const std::string name;
   const DLDevice device;
   void* stream = nullptr;
+
+ private:
+  std::vector<const nw_op*> ops_;  // which live as long as the runtime
 };
 
 class Memory {
@@ -99,10 +112,10 @@ class Memory {
   const Backend& backend_;
 };
 
-// A row's call on a backend, with memory, workspace and stream of its own.
+// A row's call on a backend, with memory, workspace and stream of its own. `forced`: a variant; "": the backend chooses.
 class Call {
  public:
-  Call(const Backend& backend, const Row& row) : backend_(backend), row_(row), shaped_(row.inputs) {
+  Call(const Backend& backend, const Row& row, const std::string& forced = "") : backend_(backend), row_(row), shaped_(row.inputs) {
     shaped_.insert(shaped_.end(), row.outputs.begin(), row.outputs.end());
     tensors_.resize(shaped_.size());
     for (size_t i = 0; i < shaped_.size(); ++i) add_tensor(i);
@@ -116,10 +129,16 @@ class Call {
     call_.params_size = row.params.size() * sizeof(int64_t);
     call_.stream = backend.stream;
     call_.backend = backend.name.c_str();
+    call_.kernel = backend.variant(row.op, forced);
     nw_plan_info info{};
     info.struct_size = sizeof info;
     nw_error error;
-    need(nw_plan_get(runtime, &call_, nullptr, &info, &error), error);
+    const int32_t status = nw_plan_get(runtime, &call_, nullptr, &info, &error);
+    if (call_.kernel != nullptr && status == NW_UNSUPPORTED) {
+      declined = error.message;
+      return;
+    }
+    need(status, error);
     kernel = info.kernel == nullptr ? "" : info.kernel;
     memory_.push_back(std::make_unique<Memory>(backend, std::max<uint64_t>(info.workspace_size, 1)));
     call_.workspace = memory_.back()->data;
@@ -132,9 +151,18 @@ class Call {
   }
   void sync() const { backend_.sync(); }
 
-  std::vector<double> output() const {
-    const DLTensor& t = tensors_[row_.inputs.size()];
-    const auto n = static_cast<size_t>(row_.outputs[0].count());
+  // The values of each output that is there.
+  std::vector<std::vector<double>> outputs() const {
+    std::vector<std::vector<double>> all;
+    for (size_t i = row_.inputs.size(); i < shaped_.size(); ++i)
+      if (pointers_[i] != nullptr) all.push_back(values(tensors_[i], static_cast<size_t>(shaped_[i].count())));
+    return all;
+  }
+
+  std::string kernel, declined;  // why the forced variant does not run the row
+
+ private:
+  std::vector<double> values(const DLTensor& t, size_t n) const {
     std::vector<char> bytes(n * static_cast<size_t>(row_.bits) / 8);
     nw_error error;
     need(nw_copy(runtime, {kDLCPU, 0}, bytes.data(), t.device, t.data, bytes.size(), backend_.stream, &error), error);
@@ -151,9 +179,6 @@ class Call {
     return values;
   }
 
-  std::string kernel;
-
- private:
   void add_tensor(size_t i) {
     const Shaped& s = shaped_[i];
     if (s.shape.empty()) {
@@ -198,6 +223,7 @@ class Call {
 
 struct Options {
   std::vector<std::string> backends, words;
+  std::string kernel;  // "": none is forced
   bool quick = false;
   bool wants(const std::string& name) const {
     return std::all_of(words.begin(), words.end(), [&](const std::string& w) { return name.find(w) != std::string::npos; });
@@ -223,23 +249,36 @@ double chain_us(const Options& options, const Backend& backend, Enqueue enqueue)
   return median(samples);
 }
 
-// The farthest apart that two results are, in parts of their size: the norm of the difference over the norm.
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), size += a[i] * a[i];
-  return std::sqrt(difference / size);
+// How far apart two results are, in parts of their size: the norm of the difference over the norm, of the output where that is the
+// most; NaN where one has a NaN.
+double distance(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  double most = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < a[k].size(); ++i) difference += (a[k][i] - b[k][i]) * (a[k][i] - b[k][i]), size += a[k][i] * a[k][i];
+    const double apart = std::sqrt(difference / size);
+    if (!(apart <= most)) most = apart;
+    if (std::isnan(most)) break;
+  }
+  return most;
 }
 
 // Whether all backends agree.
 bool measure_row(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& row, double copied) {
   if (!options.wants(row.name)) return true;
   bool agree = true;
-  std::vector<double> reference;
+  std::vector<std::vector<double>> reference;
+  std::string first;  // whose result that is
   double first_us = 0;
   for (const auto& backend : backends) {
-    Call call(*backend, row);
+    Call call(*backend, row, options.kernel);
+    if (!call.declined.empty()) {
+      std::printf("%-36s %-7s %-10s left out: %s\n", row.name.c_str(), backend->name.c_str(), options.kernel.c_str(),
+                  call.declined.c_str());
+      continue;
+    }
     call.run();
-    std::vector<double> result = call.output();
+    std::vector<std::vector<double>> result = call.outputs();
     const double us = chain_us(options, *backend, [&] { call.run(); });
     std::printf("%-36s %-7s %-10s %10.2f us", row.name.c_str(), backend->name.c_str(), call.kernel.c_str(), us);
     if (row.operations > 0)
@@ -247,15 +286,14 @@ bool measure_row(const Options& options, const std::vector<std::unique_ptr<Backe
     else
       std::printf("  %7.3f TB/s, %.3f of copy", row.bytes() / us * 1e-6, row.bytes() / us / copied);
     if (reference.empty()) {
-      first_us = us;
+      first_us = us, first = backend->name;
       reference = std::move(result);
       std::printf("\n");
     } else {
       const double apart = distance(reference, result);
-      const bool same = apart < (row.bits == 16 ? 2e-3 : 1e-5);  // false for NaN
+      const bool same = apart < (row.bits == 16 ? 2e-3 : 2e-5);  // false for NaN; sums of a gradient have 65536 terms
       agree = agree && same;
-      std::printf("  %5.2f of %s's rate  %s %.1e\n", first_us / us, backends.front()->name.c_str(), same ? "apart" : "WRONG: apart",
-                  apart);
+      std::printf("  %5.2f of %s's rate  %s %.1e\n", first_us / us, first.c_str(), same ? "apart" : "WRONG: apart", apart);
     }
     std::fflush(stdout);
   }
@@ -364,6 +402,25 @@ Row lltm(const char* name, int bits, int64_t batch, int64_t features, int64_t st
   return row;
 }
 
+Row conv1d_backward(const char* name, int bits, const Convolution& c, bool dense) {
+  Row row = conv1d(name, bits, c, dense);
+  row.op = "conv1d_backward";
+  row.inputs = {row.outputs[0], row.inputs[0], row.inputs[1]};
+  row.outputs = {row.inputs[1], row.inputs[2], {}};
+  row.operations *= 2;
+  return row;
+}
+// The gates are of the accumulator's dtype: a row of f32.
+Row lltm_backward(const char* name, int64_t batch, int64_t features, int64_t states) {
+  Row row = lltm(name, 32, batch, features, states);
+  row.op = "lltm_backward";
+  const Shaped input = row.inputs[0], weights = row.inputs[1], bias = row.inputs[2], state = row.inputs[3];
+  row.inputs = {state, state, input, weights, {}, state, {}, {}, state, {{batch, 3 * states}}};
+  row.outputs = {input, weights, bias, state, state};
+  row.operations *= 2;
+  return row;
+}
+
 std::vector<Row> rows(bool quick) {
   if (quick)
     return {add("add f32 64^2", 32, 64),
@@ -372,7 +429,10 @@ std::vector<Row> rows(bool quick) {
             conv1d("conv1d depthwise f16 K4", 16, {2, 8, 512, 8, 4, 8, 3, 0}, false),
             conv1d("conv1d dense f16", 16, {2, 64, 256, 64, 3, 1, 1, 1}, true),
             lltm("lltm f32", 32, 16, 32, 64),
-            lltm("lltm f16", 16, 64, 64, 64)};
+            lltm("lltm f16", 16, 64, 64, 64),
+            conv1d_backward("conv1d_backward depthwise f32 K4", 32, {2, 8, 512, 8, 4, 8, 3, 0}, false),
+            conv1d_backward("conv1d_backward dense f32", 32, {2, 64, 256, 64, 3, 1, 1, 1}, true),
+            lltm_backward("lltm_backward f32", 16, 32, 64)};
   std::vector<Row> all;
   for (const int64_t side : {1024, 2048, 4096, 8192, 16384})
     for (const int bits : {32, 16})
@@ -393,6 +453,9 @@ std::vector<Row> rows(bool quick) {
     all.push_back(lltm(("lltm B2048 F2048 S2048 " + dtype).c_str(), bits, 2048, 2048, 2048));
     all.push_back(lltm(("lltm B512 F4096 S4096 " + dtype).c_str(), bits, 512, 4096, 4096));
   }
+  all.push_back(conv1d_backward("conv1d_backward depthwise f32", 32, {8, 2048, 2048, 2048, 4, 2048, 3, 0}, false));
+  all.push_back(conv1d_backward("conv1d_backward N16 256 L4096 K3 f32", 32, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
+  all.push_back(lltm_backward("lltm_backward B256 F1024 S1024 f32", 256, 1024, 1024));
   return all;
 }
 
@@ -401,6 +464,7 @@ std::vector<Row> rows(bool quick) {
 struct Found {
   DLDevice device;
   nw_device_info info;
+  nw_backend_info backend;
 };
 
 bool is_known(const nw_device_info& info) {
@@ -415,7 +479,7 @@ std::optional<Found> device_of(const nw_backend_info& backend, const nw_device_i
     return std::nullopt;
   }
   for (int32_t id = 0; id < backend.device_count; ++id) {
-    Found found{{static_cast<DLDeviceType>(backend.device_type), id}, {}};
+    Found found{{static_cast<DLDeviceType>(backend.device_type), id}, {}, backend};
     found.info.struct_size = sizeof found.info;
     nw_error error;
     need(nw_device(runtime, found.device, &found.info, &error), error);
@@ -447,8 +511,10 @@ Options parse(int argc, char** argv) {
       options.quick = true;
     } else if (word == "--backend" && i + 1 < argc) {
       options.backends.push_back(argv[++i]);
+    } else if (word == "--kernel" && i + 1 < argc) {
+      options.kernel = argv[++i];
     } else if (word.rfind("--", 0) == 0) {
-      std::fprintf(stderr, "usage: bench_gpu [--backend NAME]... [--quick] [WORDS]\n");
+      std::fprintf(stderr, "usage: bench_gpu [--backend NAME]... [--kernel NAME] [--quick] [WORDS]\n");
       std::exit(2);
     } else {
       options.words.push_back(word);
@@ -465,7 +531,7 @@ int run(const Options& options) {
     const auto found = device_of(name, backends.empty() ? nullptr : &first);
     if (!found) continue;
     if (backends.empty()) first = found->info;
-    backends.push_back(std::make_unique<Backend>(name, found->device));
+    backends.push_back(std::make_unique<Backend>(name, found->device, found->backend));
   }
   if (backends.empty()) return 2;
   const double copied = measure_copy(options, backends);

@@ -3,6 +3,7 @@
     python3 benchmarks/gpu_conv1d.py [--lib build/cuda/lib/libnarrows.so] [--only REGEX] [--kernel NAME]
 
 Inputs rotate among sets larger than the L2 cache. What a call does to its weights is inside its time. f32 without TF32.
+The exit code is 1 if a row is wrong, or fails where no kernel is named.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import ctypes
 import math
 import re
 import statistics
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -220,7 +222,7 @@ def forward(narrows, case, kernel):
         [lambda a=a: F.conv1d(a, w, stride=stride, dilation=dilation, groups=groups, padding=pad) for a in x], 2 * sets
     )
     flops = 2 * n * o * out_length * (c // groups) * k
-    report(name, calls[0][1], ours, theirs, least, error, flops)
+    return report(name, calls[0][1], ours, theirs, least, error, flops)
 
 
 def backward(narrows, case, kernel):
@@ -254,15 +256,18 @@ def backward(narrows, case, kernel):
     del expected
     ours = graph_us([f for f, _ in calls], 2 * sets)
     theirs = graph_us([lambda g=g, a=a: theirs_of(g, a) for g, a in zip(gy, x, strict=True)], 2 * sets)
-    report("backward " + name, calls[0][1], ours, theirs, 1.2, error, 4 * n * o * ours_length * (c // groups) * k)
+    return report("backward " + name, calls[0][1], ours, theirs, 1.2, error, 4 * n * o * ours_length * (c // groups) * k)
 
 
 def report(name, kernel, ours, theirs, least, error, flops):
+    """Whether the result is right."""
+    right = error < 1e-2  # false for NaN
     print(
         f"{name:28s} {kernel:7s} {ours:9.1f} us  torch {theirs:9.1f} us  ratio {theirs / ours:6.2f} of {least:4.1f}"
-        f"  {flops / ours * 1e-6:7.1f} TFLOP/s  error {error:.1e}{'  WRONG' if not error < 1e-2 else ''}",
+        f"  {flops / ours * 1e-6:7.1f} TFLOP/s  error {error:.1e}{'' if right else '  WRONG'}",
         flush=True,
     )
+    return right
 
 
 def main():
@@ -275,16 +280,19 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.set_grad_enabled(False)
     narrows = Narrows(options.lib)
+    wrong = 0
     for case in CASES:
         for run, name in ((forward, case[0]), (backward, "backward " + case[0])):
             if (run is backward and case[0] not in BACKWARD) or not re.search(options.only, name):
                 continue
             try:
-                run(narrows, case, options.kernel)
+                wrong += not run(narrows, case, options.kernel)
             except RuntimeError as error:
+                wrong += options.kernel is None  # a variant may decline the row
                 print(f"{name:28s} {error}", flush=True)
             torch.cuda.empty_cache()
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,6 +4,7 @@
 usage: gpu_elementwise.py LIBNARROWS [ROWS]      ROWS: a word that a row's name must have
 
 Each row: torch's time, ours, torch / ours, and the bytes that must move as a part of what a plain copy kernel reaches here.
+The exit code is 1 if a row's result is not torch's.
 """
 
 import ctypes
@@ -210,7 +211,7 @@ def size_of(t):
 
 class Table:
     def __init__(self, narrows, wanted):
-        self.narrows, self.wanted = narrows, wanted
+        self.narrows, self.wanted, self.differed = narrows, wanted, 0
         a = torch.empty(1 << 28, device="cuda", dtype=torch.uint8).random_()
         b = torch.empty_like(a)
         self.copied = 2 * a.numel() / graph_us([narrows.function("neg", [a], b), narrows.function("neg", [b], a)])
@@ -238,6 +239,7 @@ class Table:
             theirs[0]()
         ours[0]()
         if not torch.allclose(out.float(), own.float(), rtol=1e-2, atol=1e-6, equal_nan=True):
+            self.differed += 1
             print(f"{name}: DIFFERS from torch by {(out.float() - own.float()).abs().max().item()}")
         launches = 8 if moved > 1 << 26 else 80
         t, o = graph_us(theirs, launches), graph_us(ours, launches)
@@ -360,7 +362,8 @@ def main():
     table = Table(Narrows(str(Path(sys.argv[1]).resolve())), sys.argv[2] if len(sys.argv) > 2 else "")
     for part in (in_cache, contiguous, layouts):
         part(table)
+    return 1 if table.differed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,19 +5,21 @@
 
 --kernels times every variant by name. --eager times single calls too, beside torch's operators and beside a CUDA extension for torch
 (lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
-both sides. torch runs without TF32."""
+both sides. torch runs without TF32. The exit code is 1 if an error is larger than rounding makes it."""
 
 import argparse
 import ctypes as c
 import os
 import pathlib
 import statistics
+import sys
 import time
 
 import torch
 
 SHAPES = [(16, 32, 128), (64, 256, 256), (64, 1024, 1024), (256, 1024, 1024), (512, 4096, 4096)]
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+MOST = {"f32": 1e-4, "f64": 1e-10, "f16": 1e-2, "bf16": 2e-2}  # of errors
 DLPACK_CODES = {torch.float32: 2, torch.float64: 2, torch.float16: 2, torch.bfloat16: 4}
 
 
@@ -183,10 +185,13 @@ class Problem:
 
 
 def error(got, expected):
-    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(got, expected, strict=True))
+    """NaN if one of them is."""
+    return torch.stack([(a.double() - b).norm() / b.norm() for a, b in zip(got, expected, strict=True)]).max().item()
 
 
 def compare(narrows, name, shape, options):
+    """Prints the rows of a size. How many of them are wrong."""
+    wrong = 0
     problem = Problem(DTYPES[name], *shape)
     exact, exact_grads = problem.exact()
     torch_us = graph_us(lambda: cell(*problem.inputs))
@@ -196,23 +201,29 @@ def compare(narrows, name, shape, options):
         forward = problem.forward(narrows, kernel)
         if forward is None:
             continue
-        us = graph_us(forward)
+        us, own_error = graph_us(forward), error(problem.outputs, exact)
+        right = own_error < MOST[name]  # false for NaN
+        wrong += not right
         print(f"{label} forward  torch {torch_us:8.2f}  {forward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  "
-              f"{6e-6 * shape[0] * shape[2] * (shape[1] + shape[2]) / us:6.1f} TFLOP/s  error {error(problem.outputs, exact):.1e} "
-              f"(torch {torch_error:.1e})", flush=True)  # fmt: skip
+              f"{6e-6 * shape[0] * shape[2] * (shape[1] + shape[2]) / us:6.1f} TFLOP/s  error {own_error:.1e} "
+              f"(torch {torch_error:.1e}){'' if right else '  WRONG'}", flush=True)  # fmt: skip
         for t in problem.outputs:
             t.fill_(torch.nan)
     if not options.backward:
-        return
+        return wrong
     torch_us = graph_us(problem.torch_backward)
     for kernel in [None, *(["cublaslt", "mma", "tiled"] if options.kernels else [])]:
         forward, backward = problem.forward(narrows, training=True), problem.backward(narrows, kernel)
         if backward is None:
             continue
         us, backward_us = graph_us(lambda f=forward, b=backward: (f(), b())), graph_us(backward)
+        own_error = error(problem.d_inputs, exact_grads)
+        right = own_error < MOST[name]
+        wrong += not right
         print(f"{label} training torch {torch_us:8.2f}  {backward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  backward alone "
-              f"{backward_us:.2f}  error {error(problem.d_inputs, exact_grads):.1e} "
-              f"(torch {error(problem.torch_backward(), exact_grads):.1e})", flush=True)  # fmt: skip
+              f"{backward_us:.2f}  error {own_error:.1e} "
+              f"(torch {error(problem.torch_backward(), exact_grads):.1e}){'' if right else '  WRONG'}", flush=True)  # fmt: skip
+    return wrong
 
 
 def compare_eager(narrows, shape=(16, 32, 128)):
@@ -299,11 +310,11 @@ def main():
     cases = [("f32", s) for s in SHAPES] + [(d, s) for d in ("f16", "bf16") for s in SHAPES[3:]]
     if options.only:
         cases = [(o.split(":")[0], tuple(map(int, o.split(":")[1].split("x")))) for o in options.only]
-    for name, shape in cases:
-        compare(narrows, name, shape, options)
+    wrong = sum(compare(narrows, name, shape, options) for name, shape in cases)
     if options.eager:
         compare_eager(narrows)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

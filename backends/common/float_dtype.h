@@ -7,6 +7,10 @@ namespace narrows::common {
 
 enum class Dtype : int { f32, f64, f16, bf16 };
 
+constexpr const char* name_of(Dtype t) {
+  constexpr const char* kNames[] = {"f32", "f64", "f16", "bf16"};
+  return kNames[static_cast<int>(t)];
+}
 constexpr int64_t size_of(Dtype t) { return t == Dtype::f64 ? 8 : t == Dtype::f32 ? 4 : 2; }
 // Dtype of the sums.
 constexpr Dtype accumulate_dtype(Dtype t) { return t == Dtype::f64 ? Dtype::f64 : Dtype::f32; }

@@ -225,6 +225,49 @@ TEST_CASE("trap: work goes to the stream that the call names, not to the default
   CHECK(nw_stream_destroy(runtime(), device(), stream, &error) == NW_OK);
 }
 
+// The stream is busy for long when the call is put on it: one that is put elsewhere reads the inputs that were there before.
+TEST_CASE("trap: a call reads what its stream wrote before it, and is done for what its stream does next",
+          "[calls][stream][trap]") {
+  if (device().device_type == kDLCPU) SKIP("the CPU has one stream");
+  constexpr uint64_t kSize = 64 << 20;
+  constexpr int kCopies = 32;  // some milliseconds on the fastest GPU
+  void *stream = nullptr, *from = nullptr, *to = nullptr;
+  nw_error error{};
+  REQUIRE(nw_stream_create(runtime(), device(), &stream, &error) == NW_OK);
+  for (void** data : {&from, &to}) REQUIRE(nw_alloc(runtime(), device(), kSize, nullptr, data, &error) == NW_OK);
+  const std::vector<unsigned char> zeros(kSize);
+  REQUIRE(nw_copy(runtime(), device(), from, {kDLCPU, 0}, zeros.data(), kSize, nullptr, &error) == NW_OK);
+  const auto copy = [&](void* there, const void* here, uint64_t size) {
+    return nw_copy(runtime(), device(), there, device(), here, size, stream, &error);
+  };
+  const auto copy_tensor = [&](const std::unique_ptr<Tensor>& there, const std::unique_ptr<Tensor>& here) {
+    if (there != nullptr)
+      CHECK(copy(there->dl()->data, here->dl()->data, static_cast<uint64_t>(there->size() * item_size(there->dtype()))) == NW_OK);
+  };
+  const std::vector<Example> right = small_examples(), before = rotated(small_examples(), 17);
+  for (size_t i = 0; i < right.size(); ++i) {
+    const Result result = right[i].run();
+    if (result.was_declined()) continue;
+    expect_ok(result);
+    const auto expected = right[i].bytes();
+    Call call(before[i].op, before[i].input_pointers(), before[i].output_pointers(), before[i].params);
+    expect_ok(call.run());
+    for (const auto& t : right[i].outputs)
+      if (t != nullptr) t->poison();
+    REQUIRE(nw_stream_sync(runtime(), device(), nullptr, &error) == NW_OK);
+    INFO(right[i].what);
+    for (int k = 0; k < kCopies; ++k) CHECK(copy(to, from, kSize) == NW_OK);
+    for (size_t k = 0; k < right[i].inputs.size(); ++k) copy_tensor(before[i].inputs[k], right[i].inputs[k]);
+    call.raw.stream = stream;
+    CHECK(nw_run(runtime(), &call.raw, &error) == NW_OK);
+    for (size_t k = 0; k < right[i].outputs.size(); ++k) copy_tensor(right[i].outputs[k], before[i].outputs[k]);
+    CHECK(nw_stream_sync(runtime(), device(), stream, &error) == NW_OK);
+    CHECK(right[i].bytes() == expected);
+  }
+  for (void* data : {from, to}) CHECK(nw_free(runtime(), device(), data, nullptr, &error) == NW_OK);
+  CHECK(nw_stream_destroy(runtime(), device(), stream, &error) == NW_OK);
+}
+
 TEST_CASE("calls: six threads make the same call at once, by one plan and each its own", "[calls]") {
   constexpr int kThreads = 6, kRounds = 4;
   for (const DType dtype : {DType::f32, DType::f16})

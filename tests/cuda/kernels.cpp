@@ -1,6 +1,6 @@
 // kernels.cpp -- the kernel variants by name: those of elementwise that LeetCUDA names, and the same bits twice from each variant
 // of each op on calls that take many blocks and several parts of a sum; plans of one kernel that differ in shared memory; calls
-// that would take very many launches.
+// that would take very many launches; each gradient of conv1d alone on matrix units.
 #include <cstring>
 #include <set>
 
@@ -42,6 +42,43 @@ std::vector<Example> many_blocks(DType dtype) {
   add(conv1d_examples(dtype, 4, 256, 256, 2048, 4, 256));
   add(lltm_examples(dtype, 256, 512, 512));
   return all;
+}
+
+// The kernel of a call's plan, or why there is none.
+std::string planned(const Call& call) {
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  nw_error error{};
+  return nw_plan_get(runtime(), &call.raw, nullptr, &info, &error) == NW_OK ? info.kernel : error.message;
+}
+
+// A forced variant is refused where it takes neither gradient: one that is wanted alone is on that variant.
+void check_each_gradient_alone(const char* kernel) {
+  if (const auto excluded = manifest().covering({"conv1d_backward", "", "", "", kernel}); !excluded.empty())
+    SKIP("kernel '" << kernel << "': " << excluded.front()->reason);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Rng rng("conv1d gradients alone");
+    const Conv1dCase c{
+        .shape = {.batch = 3, .channels = 72, .length = 264, .filters = 136, .taps = 3, .pad_left = 1, .pad_right = 1},
+        .dtype = dtype};
+    Conv1dTensors t(c, rng);
+    t.y.fill_uniform(rng, -1, 1);  // plays grad_y
+    const std::vector<double> gy = t.y.values(), x = t.x.values(), w = t.w.values();
+    const auto expected = narrows::reference::conv1d_backward(c.shape, gy, x, w);
+    const auto magnitude = narrows::reference::conv1d_backward(c.shape, absolute(gy), absolute(x), absolute(w));
+    const auto check = [&](Tensor* grad_x, Tensor* grad_w, const std::vector<double>& reference, const std::vector<double>& sizes,
+                           int64_t terms) {
+      Call call("conv1d_backward", {&t.y, &t.x, &t.w}, {grad_x, grad_w, nullptr}, c.params());
+      call.raw.kernel = kernel;
+      INFO((grad_x != nullptr ? "grad_x" : "grad_w") << " alone");
+      CHECK(planned(call) == kernel);
+      const Tensor& got = grad_x != nullptr ? *grad_x : *grad_w;
+      expect_within(call.run(), got, reference, sum_bound(accumulator(dtype), sizes, terms, Terms::independent));
+    };
+    Tensor grad_x(dtype, c.x_dims()), grad_w(dtype, c.w_dims());
+    check(&grad_x, nullptr, expected.x, magnitude.x, c.shape.filters * c.shape.taps);
+    check(nullptr, &grad_w, expected.w, magnitude.w, c.shape.batch * c.shape.outputs());
+  }
 }
 
 }  // namespace
@@ -137,6 +174,26 @@ TEST_CASE("kernels: grad_x of conv1d with thousands of residues", "[kernels]") {
                            .x_layout = Layout::strided(2).with_misalignment(1)},
                           rng, kGradX);
   }
+}
+
+TEST_CASE("kernels: each gradient of conv1d alone on wgmma", "[kernels]") { check_each_gradient_alone("wgmma"); }
+TEST_CASE("kernels: each gradient of conv1d alone on mma", "[kernels]") { check_each_gradient_alone("mma"); }
+
+// Rows of 261 elements are none that the copy engine walks: wgmma copies grad_y for grad_x, and has no way to grad_w.
+TEST_CASE("kernels: a gradient of conv1d that the forced variant isn't made for is on another one, or refused alone", "[kernels]") {
+  if (const auto excluded = manifest().covering({"conv1d_backward", "", "", "", "wgmma"}); !excluded.empty())
+    SKIP("kernel 'wgmma': " << excluded.front()->reason);
+  const Conv1dCase c{.shape = {.batch = 2, .channels = 64, .length = 261, .filters = 64, .taps = 3, .pad_left = 2},
+                     .dtype = DType::f16};
+  Rng rng("conv1d gradients");
+  Conv1dTensors t(c, rng);
+  Tensor grad_x(c.dtype, c.x_dims()), grad_w(c.dtype, c.w_dims());
+  Call both("conv1d_backward", {&t.y, &t.x, &t.w}, {&grad_x, &grad_w, nullptr}, c.params());
+  Call alone("conv1d_backward", {&t.y, &t.x, &t.w}, {nullptr, &grad_w, nullptr}, c.params());
+  both.raw.kernel = alone.raw.kernel = "wgmma";
+  CHECK(planned(both) == "wgmma");
+  expect_refused(alone.run(), NW_UNSUPPORTED, -1, {"conv1d_backward", "kernel 'wgmma'"});
+  check_conv1d_backward(c, rng, kGradX | kGradW);
 }
 
 // The shapes alone are planned: nothing lies at these addresses.

@@ -14,18 +14,29 @@ struct Variant {
   const char* name;
   PlanCorrelation correlation;
   PlanSum grad_w;
+  const char* needs;  // for the words of a refusal
 };
 
 enum Kernel { kWgmma, kMma, kGemm, kDirect, kScalar };
 constexpr const char* kKernels[] = {"wgmma", "mma", "gemm", "direct", "scalar", nullptr};
 
 const Variant* variants() {
-  static const Variant list[] = {{kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma},
-                                 {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma},
-                                 {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
-                                 {kKernels[kDirect], plan_direct, plan_grad_w_direct},
-                                 {kKernels[kScalar], plan_scalar, plan_grad_w_scalar}};
+  static const Variant list[] = {
+      {kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma,
+       "it needs f16 or bf16, sm_90, elements aligned to their size and extents up to 2^28; for grad_w also stride 1, and rows of "
+       "eights of contiguous positions at multiples of 16 bytes"},
+      {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma,
+       "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
+      {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},
+      {kKernels[kDirect], plan_direct, plan_grad_w_direct, "it needs elements aligned to their size"},
+      {kKernels[kScalar], plan_scalar, plan_grad_w_scalar, "it is never asked"}};
   return list;
+}
+
+[[noreturn]] void refuse_forced(const nw_sig& sig, int forced, Dtype dtype) {
+  const Variant& variant = variants()[forced];
+  refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' does not take this call of %s: %s", sig.op, variant.name, name_of(dtype),
+         variant.correlation == nullptr ? "this build has none" : variant.needs);
 }
 
 // Many outputs and a long sum: a product beats sliding windows.
@@ -56,7 +67,7 @@ class ConvPlan final : public Plan {
                                      bias ? input(sig, kBias).align_log2 : 8,
                                      output(sig, 0).align_log2};
     for (int i = first; part_ == nullptr; ++i) {
-      if (forced >= 0 && i != forced) refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
+      if (forced >= 0 && i != forced) refuse_forced(sig, forced, g.dtype);
       if (variants()[i].correlation != nullptr) part_ = variants()[i].correlation(problem);
       kernel = kKernels[i];
     }
@@ -96,7 +107,7 @@ class ConvBackwardPlan final : public Plan {
       if (has_output(sig, kGradBias)) GradBias(g);
       // What a forced kernel is asked about is at least one of the gradients.
       if (forced >= 0 && forced != used_ && (has_output(sig, kGradX) || has_output(sig, kGradW)))
-        refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
+        refuse_forced(sig, forced, g.dtype);
     }
     kernel = kKernels[forced >= 0 ? forced : used_];
     for (const Step& step : steps_) workspace_size = std::max(workspace_size, step.part->workspace_size);

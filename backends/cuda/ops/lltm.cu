@@ -33,20 +33,29 @@ __global__ void __launch_bounds__(kScalarThreads) lltm_scalar_kernel(LltmForward
 
 enum Output : uint32_t { kNewH, kNewCell, kGates };
 
-LltmChoice pipelined(const LltmRequest& request) {
-  return lltm_native().pipelined != nullptr ? lltm_native().pipelined(request) : LltmChoice{};
-}
-
-LltmChoice mma(const LltmRequest& request) { return lltm_native().mma != nullptr ? lltm_native().mma(request) : LltmChoice{}; }
-
-LltmChoice wgmma(const LltmRequest& request) {
-  return lltm_native().wgmma != nullptr ? lltm_native().wgmma(request) : LltmChoice{};
-}
-
 using Variant = LltmChoice (*)(const LltmRequest&);
+
+LltmChoice native(Variant variant, const LltmRequest& request) {
+  if (variant != nullptr) return variant(request);
+  LltmChoice none;
+  none.reason = "this build has none";
+  return none;
+}
+LltmChoice pipelined(const LltmRequest& request) { return native(lltm_native().pipelined, request); }
+LltmChoice mma(const LltmRequest& request) { return native(lltm_native().mma, request); }
+LltmChoice wgmma(const LltmRequest& request) { return native(lltm_native().wgmma, request); }
+
 constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
 // In the order in which they are tried; the last takes all.
 constexpr Variant kVariants[] = {lltm_library, wgmma, mma, pipelined, lltm_fused, lltm_scalar};
+// For the words of a refusal.
+constexpr const char* kNeeds[] = {
+    "it needs f16 or bf16, states and features in eights, and contiguous rows at multiples of 16 bytes",
+    "it needs f16 or bf16, sm_90, states in eights, contiguous rows at multiples of 16 bytes, and pairs of contiguous cells",
+    "it needs f16 or bf16 on sm_80 or newer, else sm_90; states, features and contiguous rows at multiples of 16 bytes",
+    "it needs f32, sm_80 or newer, and states, features and contiguous rows at multiples of 16 bytes",
+    "it needs tensors that are aligned to their elements",
+    "it is never asked"};
 
 class LltmPlan final : public Plan {
  public:
@@ -86,9 +95,8 @@ class LltmPlan final : public Plan {
     choice_ = kVariants[variant](request);
     while (choice_.kernel == nullptr && forced < 0) choice_ = kVariants[++variant](request);
     if (choice_.kernel == nullptr)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm: kernel '%s' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
-             kKernels[variant], choice_.reason.empty() ? "" : ": ", choice_.reason.c_str());
+      refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' does not take this call of %s: %s", kKernels[variant], name_of(sizes_.dtype),
+             choice_.reason.empty() ? kNeeds[variant] : choice_.reason.c_str());
     kernel = kKernels[variant];
     traits |= choice_.traits;
     workspace_size = choice_.workspace_size;

@@ -85,8 +85,7 @@ class LltmBackwardPlan final : public Plan {
     for (uint32_t i = 0; i < kNumOutputs; ++i) wanted_[i] = has_output(sig, i);
     const bool aligned = is_element_aligned(sig);
     const int forced = forced_kernel(sig, kKernels);
-    if (forced == kTiled && !aligned)
-      refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements");
+    if (forced == kTiled && !aligned) refuse_forced(kTiled, "it needs tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
     all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
     if (all_zero_ && (forced == kLibrary || forced == kMma))
@@ -143,6 +142,11 @@ class LltmBackwardPlan final : public Plan {
 
   // ---- planning ----
 
+  [[noreturn]] void refuse_forced(Kernel forced, const char* why) const {
+    refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel '%s' does not take this call of %s: %s", kKernels[forced],
+           name_of(sizes_.dtype), why);
+  }
+
   void plan_sums(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     add_products();
     reserve_gate_grads();
@@ -176,9 +180,10 @@ class LltmBackwardPlan final : public Plan {
     if (library_ != nullptr)
       choice_ = kLibrary, traits |= kLibraryTraits;
     else if (forced)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel '%s' does not take these dtypes, sizes, strides or alignments, or not on this device%s%s",
-             blaslt::kVariant, reason.empty() ? "" : ": ", reason.c_str());
+      refuse_forced(kLibrary, !reason.empty()
+                                  ? reason.c_str()
+                                  : "it needs f16 or bf16, states and features in eights, and contiguous rows of weights "
+                                    "and d_weights at multiples of 16 bytes");
   }
 
   // The matrix units, if they take the call; unless forced, only where there is enough for them to do.
@@ -191,8 +196,9 @@ class LltmBackwardPlan final : public Plan {
     if (tiled_.products != nullptr)
       choice_ = kMma;
     else if (forced)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel 'mma' does not take these dtypes, strides or alignments, or not on this device");
+      refuse_forced(kMma, lltm_native().products == nullptr
+                              ? "this build has none"
+                              : "it needs sm_90, and states, features and contiguous rows at multiples of 16 bytes");
   }
 
   // Long reductions first, so that they do not end last.

@@ -8,7 +8,8 @@ the table says "passes", nothing may have failed and something must have been ru
   judge.py --all --jobs 16 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so       all of them, on a GPU
   judge.py suite.none --jobs 14 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so  the correct one, in 14 parts
 
-Exit codes: 0 judged well, 1 not caught, 3 no such plugin or device (as narrows conform says it), 77 the fault is the CPU's alone.
+Exit codes: 0 judged well, 1 not caught, 3 no such plugin or device (as narrows conform says it), 77 the fault is not one of this
+place: the CPU's alone, or of devices alone.
 """
 
 import argparse
@@ -36,7 +37,7 @@ class Mutant(NamedTuple):
     fault: str
     tests: str
     right: str
-    cpu_alone: str  # why it can only be judged on the CPU; "": on every device
+    alone: dict[str, str]  # "cpu", "device": why it can only be judged there
 
 
 class Place(NamedTuple):
@@ -45,6 +46,14 @@ class Place(NamedTuple):
     narrows: str
     plugins: str
     real: str  # the plugin of the device; "": the CPU
+
+    def not_here(self, mutant: Mutant) -> str:
+        """Why the mutant cannot be judged here; "": it can."""
+        if self.real and "cpu" in mutant.alone:
+            return f"a fault of the CPU alone: {mutant.alone['cpu']}"
+        if not self.real and "device" in mutant.alone:
+            return f"a fault of devices alone: {mutant.alone['device']}"
+        return ""
 
     def plugin(self, name: str) -> pathlib.Path:
         return pathlib.Path(self.plugins, name, f"narrows_{name}.so")
@@ -64,23 +73,23 @@ class Report(NamedTuple):
 
 
 def read_table() -> dict[str, Mutant]:
-    families, rows, cpu_alone = {}, {}, {}
+    families, rows, alone = {}, {}, {}
     for line in TABLE.read_text().splitlines():
         columns = [column.strip() for column in line.split("|")]
         if match := re.fullmatch(r"tests ([a-z0-9_]+) *: *(.+)", line):
             families[match[1]] = match[2]
-        elif match := re.fullmatch(r"cpu ([a-z0-9_.]+) *: *(.+)", line):
-            cpu_alone[match[1]] = match[2]
+        elif match := re.fullmatch(r"(cpu|device) ([a-z0-9_.]+) *: *(.+)", line):
+            alone[match[2]] = {match[1]: match[3]}
         elif len(columns) == 4 and not line.startswith("#"):
             rows[columns[1]] = columns
         elif line and not line.startswith("#"):
             sys.exit(f"{TABLE.name}: cannot read '{line}'")
-    if unknown := cpu_alone.keys() - rows.keys():
-        sys.exit(f"{TABLE.name}: no fault {', '.join(sorted(unknown))}, which is said to be the CPU's alone")
+    if unknown := alone.keys() - rows.keys():
+        sys.exit(f"{TABLE.name}: no fault {', '.join(sorted(unknown))}, which is said to be of one place alone")
     mutants = {}
     for plugin, name, tests, right in rows.values():
         family, fault = name.split(".")
-        mutants[name] = Mutant(name, plugin, fault, tests or families.get(family, ""), right, cpu_alone.get(name, ""))
+        mutants[name] = Mutant(name, plugin, fault, tests or families.get(family, ""), right, alone.get(name, {}))
     return mutants
 
 
@@ -139,8 +148,8 @@ def verdict(mutant: Mutant, report: Report) -> str:
 
 
 def judge_one(place: Place, mutant: Mutant) -> int:
-    if place.real and mutant.cpu_alone:
-        print(f"{mutant.name} is a fault of the CPU alone: {mutant.cpu_alone}")
+    if reason := place.not_here(mutant):
+        print(f"{mutant.name} is {reason}")
         return NOT_HERE
     report = conform(place, mutant)
     if report.exit_code == UNAVAILABLE:
@@ -173,9 +182,9 @@ def judge_several(place: Place, mutants: list[Mutant], jobs: int) -> int:
     if found.returncode != 0 or not tests:
         print(found.stdout + found.stderr or "the suite lists no tests", end="")
         return found.returncode or 1
-    alone = [mutant for mutant in mutants if place.real and mutant.cpu_alone]
+    alone = [mutant for mutant in mutants if place.not_here(mutant)]
     for mutant in alone:
-        print(f"not judged: {mutant.name}: {mutant.cpu_alone}")
+        print(f"not judged: {mutant.name}: {place.not_here(mutant)}")
     judged = [mutant for mutant in mutants if mutant not in alone]
     judged.sort(key=lambda mutant: mutant.tests != WHOLE)  # the long ones begin first
     if place.real:  # on the CPU it is judged whole: then what no single test can tell is judged too

@@ -153,6 +153,10 @@ int32_t launch(void* self, const void* plan, const nw_call* given, nw_error* err
   Bytes last;
   if (plain && fault(Fault::tail)) last = memory.read(*out, (count(*out) - 1) * item_size(*out), item_size(*out));
   if (fault(Fault::nothing)) return NW_OK;  // success, and the output unwritten
+  if (fault(Fault::stream_ignored)) {
+    call.stream = nullptr;
+    return real().launch(self, plan, &call, error);  // and nobody waits
+  }
   if (const int32_t status = real().launch(self, plan, &call, error); status != NW_OK) return status;
   memory.wait();
   if (fault(Fault::workspace) && call.workspace != nullptr)
