@@ -533,7 +533,10 @@ int run(const Options& options) {
     if (backends.empty()) first = found->info;
     backends.push_back(std::make_unique<Backend>(name, found->device, found->backend));
   }
-  if (backends.empty()) return 2;
+  if (backends.empty()) {
+    std::printf("skipped: none of the backends can be used here\n");
+    return 2;
+  }
   const double copied = measure_copy(options, backends);
   const Row tiny = add("tiny op of a chain", 32, 16);
   bool agree = measure_row(options, backends, tiny, copied);

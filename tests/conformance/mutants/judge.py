@@ -149,7 +149,7 @@ def verdict(mutant: Mutant, report: Report) -> str:
 
 def judge_one(place: Place, mutant: Mutant) -> int:
     if reason := place.not_here(mutant):
-        print(f"{mutant.name} is {reason}")
+        print(f"skipped: {mutant.name} is {reason}")
         return NOT_HERE
     report = conform(place, mutant)
     if report.exit_code == UNAVAILABLE:
