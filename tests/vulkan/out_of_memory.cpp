@@ -175,7 +175,7 @@ void live(Driver& driver, const Scarcity& scarcity) {
 
 TEST_CASE("out of memory: the driver's, at each of its calls", "[faults][memory]") {
   for (const bool as_discrete : {true, false}) {
-    Driver driver(as_discrete);
+    Driver driver({.as_discrete = as_discrete});
     live(driver, kDriver);
     for (const auto& [name, count] : driver.left_over()) FAIL_CHECK(count << " left of " << name);
     std::set<std::string> missed = Driver::functions();
@@ -187,7 +187,7 @@ TEST_CASE("out of memory: the driver's, at each of its calls", "[faults][memory]
 }
 
 TEST_CASE("out of memory: the host's, at each operator new of the backend", "[faults][memory]") {
-  Driver driver(true);
+  Driver driver({.as_discrete = true});
   live(driver, kNew);
   for (const auto& [name, count] : driver.left_over()) FAIL_CHECK(count << " left of " << name);
 }
