@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace narrows::vulkan::test {
 namespace {
@@ -69,7 +70,7 @@ Prepared::Prepared(const Runtime& rt, const Call& call, const char* kernel) : rt
   tensors_.resize(count);
   pointers_.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const Tensor& t = i < inputs ? call_.inputs[i] : call_.outputs[i - inputs];
+    const Tensor& t = tensor(i);
     if (!t.is_there()) continue;
     const size_t size = bytes_of(t.dtype);
     tensors_[i] = {nullptr,
@@ -81,9 +82,8 @@ Prepared::Prepared(const Runtime& rt, const Call& call, const char* kernel) : rt
                    static_cast<uint64_t>(t.first) * size};
     pointers_[i] = &tensors_[i];
     REQUIRE(nw_alloc(rt_.handle, on(0), static_cast<uint64_t>(t.elements()) * size, nullptr, &tensors_[i].data, nullptr) == NW_OK);
-    if (i < inputs) write(tensors_[i].data, numbers(t, static_cast<uint32_t>(i)));
   }
-  clear_outputs();
+  reset();
   handed.struct_size = sizeof handed;
   handed.op = call_.op, handed.kernel = kernel, handed.device = on(0), handed.backend = "vulkan";
   handed.num_inputs = static_cast<uint32_t>(inputs), handed.inputs = pointers_.data();
@@ -121,13 +121,17 @@ void Prepared::give_workspace() {
 
 void Prepared::fill_workspace(int byte) { write(handed.workspace, Bytes(handed.workspace_size, static_cast<unsigned char>(byte))); }
 
-void Prepared::clear_outputs() {
-  for (size_t i = 0; i < call_.outputs.size(); ++i) {
-    const Tensor& t = call_.outputs[i];
-    if (t.is_there())
-      write(tensors_[call_.inputs.size() + i].data, Bytes(static_cast<size_t>(t.elements()) * bytes_of(t.dtype), kUnwritten));
+void Prepared::reset() {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& t = tensor(i);
+    if (!t.is_there()) continue;
+    const bool is_input = i < call_.inputs.size();
+    write(tensors_[i].data, is_input ? numbers(t, static_cast<uint32_t>(i))
+                                     : Bytes(static_cast<size_t>(t.elements()) * bytes_of(t.dtype), kUnwritten));
   }
 }
+
+void Prepared::swap(size_t input, size_t output) { std::swap(tensors_[input].data, tensors_[call_.inputs.size() + output].data); }
 
 std::vector<Bytes> Prepared::outputs() const {
   std::vector<Bytes> all;

@@ -48,15 +48,19 @@ class Prepared {
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
   int32_t run(nw_error* error = nullptr) { return nw_run(rt_.handle, &handed, error); }
-  nw_plan_info plan() const;           // of the call, which is one that is taken
-  void give_workspace();               // of the size that the plan asks for, from now on
-  void fill_workspace(int byte);       // all of it
-  void clear_outputs();                // as they were before the call
-  std::vector<Bytes> outputs() const;  // all of their memory, when the default stream is done
+  nw_plan_info plan() const;               // of the call, which is one that is taken
+  void give_workspace();                   // of the size that the plan asks for, from now on
+  void fill_workspace(int byte);           // all of it
+  void reset();                            // inputs and outputs are as they were before the call
+  void swap(size_t input, size_t output);  // the memory of the two, which is of one size
+  std::vector<Bytes> outputs() const;      // all of their memory, when the default stream is done
   nw_call handed{};
 
  private:
   void write(void* to, const Bytes& bytes) const;
+  const Tensor& tensor(size_t i) const {
+    return i < call_.inputs.size() ? call_.inputs[i] : call_.outputs[i - call_.inputs.size()];
+  }
   const Runtime& rt_;
   const Call call_;  // whose shapes the tensors point to
   std::vector<DLTensor> tensors_;
