@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace narrows::vulkan::test {
@@ -46,6 +47,7 @@ struct State {
   Said said;
   std::string left_out;
   int folded = 0;
+  uint64_t specialized = 0;
   size_t kept_pipelines = 0;
   std::set<std::string> failed;
   // Of every function, so that counting takes no memory: a test may count that too.
@@ -79,6 +81,13 @@ template <class... Arguments>
 void look_at(const Arguments&...) {}
 void look_at(VkDevice, const VkPipelineCacheCreateInfo* info, const VkAllocationCallbacks*, VkPipelineCache*) {
   g.kept_pipelines = info->initialDataSize;
+}
+void look_at(VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateInfo* info, const VkAllocationCallbacks*,
+             VkPipeline*) {
+  const VkSpecializationInfo& constants = *info->stage.pSpecializationInfo;
+  const std::string_view bytes(static_cast<const char*>(constants.pData), constants.dataSize);
+  const std::lock_guard lock(g.mutex);
+  g.specialized += std::hash<std::string_view>()(bytes);
 }
 void look_at(VkCommandBuffer, uint32_t, uint32_t rows, uint32_t) {
   const std::lock_guard lock(g.mutex);
@@ -222,6 +231,7 @@ void VKAPI_PTR said_properties2(VkPhysicalDevice device, VkPhysicalDevicePropert
 Driver::Driver(const Said& said) : loader_(Loader::get()) {
   g.said = said;
   g.folded = 0;
+  g.specialized = 0;
 #define X(function) g.calls[#function] = g.made[#function] = 0;
   NARROWS_FALLIBLE(X)
   NARROWS_NAMED(X)
@@ -284,6 +294,11 @@ void Driver::leave_out(const std::string& name) {
 int Driver::folded() const {
   const std::lock_guard lock(g.mutex);
   return g.folded;
+}
+
+uint64_t Driver::specialized() const {
+  const std::lock_guard lock(g.mutex);
+  return g.specialized;
 }
 
 const std::set<std::string>& Driver::failed() const { return g.failed; }
