@@ -99,6 +99,8 @@ std::vector<Place> other_places(const std::string& op) {
     if (nw_backend(runtime(), i, &info, nullptr) != NW_OK || info.status != NW_OK || (info.flags & NW_BACKEND_SHADOWED) != 0)
       continue;
     if (info.device_count < 1 || std::strcmp(info.name, backend()) == 0) continue;
+    // An address of Vulkan's means something within one VkDevice only, and each backend has its own.
+    if (info.device_type == kDLVulkan && device().device_type == kDLVulkan) continue;
     for (uint32_t k = 0; k < info.num_ops; ++k)
       if (op == info.ops[k]->name) places.push_back({info.name, {static_cast<DLDeviceType>(info.device_type), 0}});
   }

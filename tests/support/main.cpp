@@ -5,6 +5,8 @@
 
 #include <catch2/catch_session.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "harness.h"
 
@@ -41,6 +43,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  const int rc = session.run();
+  int rc = session.run();
+  // A driver may not survive its own end, and there is nothing to see without a layer that looks.
+  if (std::getenv("NARROWS_VULKAN_VALIDATION") != nullptr && !config.listTests)
+    if (const std::string printed = narrows::test::close_session(); !printed.empty()) {
+      std::fprintf(stderr, "%s", printed.c_str());
+      rc = rc == 0 ? 1 : rc;
+    }
   return rc == kNotHere ? 1 : rc;  // Catch2 may have counted as many failures
 }

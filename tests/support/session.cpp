@@ -13,6 +13,7 @@
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace narrows::test {
 namespace {
@@ -147,6 +148,22 @@ void open_session(const Options& options) {
   // A setting that nobody reads would judge one thing several times.
   if (environment != nullptr && is.rfind(environment->arch, 0) != 0)
     fail("in the environment '" + environment->name + "' the device says '" + is + "'; expected '" + environment->arch + "…'");
+}
+
+std::string close_session() {
+  const int ours = dup(STDERR_FILENO);
+  std::FILE* const file = std::tmpfile();
+  if (ours < 0 || file == nullptr) fail("no file for what is printed at the end");
+  dup2(fileno(file), STDERR_FILENO);
+  nw_runtime_destroy(std::exchange(opened().runtime, nullptr));
+  std::fflush(stderr);
+  dup2(ours, STDERR_FILENO);
+  close(ours);
+  std::string printed;
+  std::rewind(file);
+  for (int c; (c = std::getc(file)) != EOF;) printed += static_cast<char>(c);
+  std::fclose(file);
+  return printed;
 }
 
 nw_runtime* runtime() { return opened().runtime; }

@@ -29,7 +29,10 @@ struct NotHere : std::runtime_error {
 };
 void open_session(const Options& options);
 
-nw_runtime* runtime();                          // one for the process, leaked
+// Destroys the runtime. What is printed meanwhile, as by a layer that finds objects left over; "": nothing.
+std::string close_session();
+
+nw_runtime* runtime();                          // one for the process
 nw_runtime* new_runtime(uint32_t num_threads);  // another one with the same plugins; 0: the default number of threads
 DLDevice device();                              // under test
 const nw_backend_info& tested();                // the plugin under test

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "calls.h"
 #include "driver.h"
 #include "environment.h"
 #include "opened.h"
@@ -169,6 +170,36 @@ TEST_CASE("devices: drivers without a device, or with none that is fit, make the
   INFO(error.message);
   CHECK(std::strstr(error.message, "there is no device: ") != nullptr);
   CHECK(std::strstr(error.message, " lacks the feature shaderInt16; install") != nullptr);
+}
+
+TEST_CASE("devices: without shaderFloat64 every op refuses f64 by that name, and takes f32", "[devices]") {
+  const Driver driver({.without_f64 = true});
+  const Runtime rt(here());
+  for (const DLDataType dtype : {kF64, kF32}) {
+    const Tensor row{dtype, {30}}, rows{dtype, {20, 30}};
+    const Conv conv{2, 3, 40, 3, 3};
+    const Call calls[] = {elementwise(NW_EW_ADD, {rows, row}, rows),
+                          elementwise_backward(NW_EW_MUL, {rows, row}, rows),
+                          conv1d(dtype, conv),
+                          conv1d_backward(dtype, conv),
+                          lltm(dtype, 3, 4, 5),
+                          lltm_backward(dtype, 3, 4, 5)};
+    for (const Call& call : calls)
+      for (const char* kernel : kernels(rt, call.op)) {
+        Prepared prepared(rt, call, kernel);
+        const std::vector<Bytes> before = prepared.outputs();
+        nw_error error{};
+        const int32_t status = prepared.run(&error);
+        INFO(call.op << ", " << (kernel ? kernel : "its own choice") << ": " << error.message);
+        const bool is_f64 = dtype.bits == 64;
+        CHECK((status == (is_f64 ? NW_UNSUPPORTED : NW_OK) || (status == NW_UNSUPPORTED && kernel != nullptr)));
+        CHECK((prepared.outputs() == before) == (status != NW_OK));
+        if (is_f64 && kernel == nullptr) CHECK(std::strstr(error.message, "lacks shaderFloat64 ") != nullptr);
+      }
+  }
+  // Casts work on bits.
+  const Tensor doubles{kF64, {30}}, halves{kF16, {30}};
+  CHECK(Prepared(rt, elementwise(NW_EW_CAST, {doubles}, halves)).run() == NW_OK);
 }
 
 }  // namespace

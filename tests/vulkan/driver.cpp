@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace narrows::vulkan::test {
@@ -43,7 +44,10 @@ struct State {
   VkResult result = VK_SUCCESS;
   std::string name;
   bool has_failed = false;
-  uint64_t largest = 0;
+  Said said;
+  std::string left_out;
+  int folded = 0;
+  uint64_t specialized = 0;
   size_t kept_pipelines = 0;
   std::set<std::string> failed;
   // Of every function, so that counting takes no memory: a test may count that too.
@@ -70,13 +74,24 @@ bool is_too_large(const Arguments&...) {
   return false;
 }
 bool is_too_large(VkDevice, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks*, VkDeviceMemory*) {
-  return g.largest != 0 && info->allocationSize > g.largest;
+  return g.said.largest != 0 && info->allocationSize > g.said.largest;
 }
 
 template <class... Arguments>
 void look_at(const Arguments&...) {}
 void look_at(VkDevice, const VkPipelineCacheCreateInfo* info, const VkAllocationCallbacks*, VkPipelineCache*) {
   g.kept_pipelines = info->initialDataSize;
+}
+void look_at(VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateInfo* info, const VkAllocationCallbacks*,
+             VkPipeline*) {
+  const VkSpecializationInfo& constants = *info->stage.pSpecializationInfo;
+  const std::string_view bytes(static_cast<const char*>(constants.pData), constants.dataSize);
+  const std::lock_guard lock(g.mutex);
+  g.specialized += std::hash<std::string_view>()(bytes);
+}
+void look_at(VkCommandBuffer, uint32_t, uint32_t rows, uint32_t) {
+  const std::lock_guard lock(g.mutex);
+  g.folded += rows > 1;
 }
 
 enum class Kind { fallible, named, counted };
@@ -91,6 +106,7 @@ struct Hand<Of, Result(VKAPI_PTR*)(Arguments...)> {
     if constexpr (Of::kind == Kind::counted) {
       const std::lock_guard lock(g.mutex);
       ++g.calls.find(Of::name)->second;
+      if (g.left_out == Of::name) return;
     } else if (fails(Of::name, Of::kind == Kind::named)) {
       return g.result;
     } else if (is_too_large(arguments...)) {
@@ -157,6 +173,7 @@ struct Real {
   PFN_vkDestroyDevice destroy_device;
   PFN_vkEnumeratePhysicalDevices enumerate;
   PFN_vkEnumerateDeviceExtensionProperties extensions;
+  PFN_vkGetPhysicalDeviceFeatures features;
   PFN_vkGetPhysicalDeviceProperties properties;
   PFN_vkGetPhysicalDeviceProperties2 properties2;
 } real;
@@ -188,22 +205,33 @@ PFN_vkVoidFunction VKAPI_PTR get(VkDevice device, const char* name) {
   });
 }
 
-void VKAPI_PTR discrete_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties* properties) {
-  real.properties(device, properties);
-  properties->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+void VKAPI_PTR said_features(VkPhysicalDevice device, VkPhysicalDeviceFeatures* features) {
+  real.features(device, features);
+  if (g.said.without_f64) features->shaderFloat64 = VK_FALSE;
 }
 
-void VKAPI_PTR limited_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
+void VKAPI_PTR said_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties* properties) {
+  real.properties(device, properties);
+  if (g.said.as_discrete) properties->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+  uint32_t* const most = properties->limits.maxComputeWorkGroupCount;
+  if (g.said.columns != 0) most[0] = g.said.columns;
+  if (g.said.rows != 0) most[1] = g.said.rows;
+}
+
+void VKAPI_PTR said_properties2(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
   real.properties2(device, properties);
+  if (g.said.largest == 0) return;
   for (auto* link = static_cast<VkBaseOutStructure*>(properties->pNext); link != nullptr; link = link->pNext)
     if (link->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)
-      reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(link)->maxMemoryAllocationSize = g.largest;
+      reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(link)->maxMemoryAllocationSize = g.said.largest;
 }
 
 }  // namespace
 
-Driver::Driver(bool as_discrete, uint64_t largest) : loader_(Loader::get()) {
-  g.largest = largest;
+Driver::Driver(const Said& said) : loader_(Loader::get()) {
+  g.said = said;
+  g.folded = 0;
+  g.specialized = 0;
 #define X(function) g.calls[#function] = g.made[#function] = 0;
   NARROWS_FALLIBLE(X)
   NARROWS_NAMED(X)
@@ -222,10 +250,9 @@ Driver::Driver(bool as_discrete, uint64_t largest) : loader_(Loader::get()) {
   X(vkEnumeratePhysicalDevices, real.enumerate)
   X(vkEnumerateDeviceExtensionProperties, real.extensions)
 #undef X
-  real.properties = vkGetPhysicalDeviceProperties;
-  real.properties2 = vkGetPhysicalDeviceProperties2;
-  if (as_discrete) vkGetPhysicalDeviceProperties = discrete_properties;
-  if (largest != 0) vkGetPhysicalDeviceProperties2 = limited_properties;
+  real.features = std::exchange(vkGetPhysicalDeviceFeatures, said_features);
+  real.properties = std::exchange(vkGetPhysicalDeviceProperties, said_properties);
+  real.properties2 = std::exchange(vkGetPhysicalDeviceProperties2, said_properties2);
 }
 
 Driver::~Driver() {
@@ -234,6 +261,7 @@ Driver::~Driver() {
   vkCreateDevice = real.create_device;
   vkEnumeratePhysicalDevices = real.enumerate;
   vkEnumerateDeviceExtensionProperties = real.extensions;
+  vkGetPhysicalDeviceFeatures = real.features;
   vkGetPhysicalDeviceProperties = real.properties;
   vkGetPhysicalDeviceProperties2 = real.properties2;
 }
@@ -255,6 +283,22 @@ void Driver::calm() {
   const std::lock_guard lock(g.mutex);
   g.good_calls = -1;
   g.has_failed = false;
+  g.left_out.clear();
+}
+
+void Driver::leave_out(const std::string& name) {
+  const std::lock_guard lock(g.mutex);
+  g.left_out = name;
+}
+
+int Driver::folded() const {
+  const std::lock_guard lock(g.mutex);
+  return g.folded;
+}
+
+uint64_t Driver::specialized() const {
+  const std::lock_guard lock(g.mutex);
+  return g.specialized;
 }
 
 const std::set<std::string>& Driver::failed() const { return g.failed; }

@@ -12,11 +12,17 @@
 
 namespace narrows::vulkan::test {
 
+// What a device says of itself in the place of the truth.
+struct Said {
+  bool as_discrete = false;        // that it is a discrete GPU, so that copies are staged
+  uint64_t largest = 0;            // bytes of the largest allocation, beyond which the driver has no memory; 0: its own limit
+  uint32_t columns = 0, rows = 0;  // of work groups in a dispatch; 0: its own limits
+  bool without_f64 = false;        // that it lacks shaderFloat64
+};
+
 class Driver {
  public:
-  // as_discrete: the device says that it is a discrete GPU, so that copies are staged.
-  // largest: bytes of the largest allocation, as of the device's limit, beyond which the driver has no memory; 0: its own limit.
-  explicit Driver(bool as_discrete = false, uint64_t largest = 0);
+  explicit Driver(const Said& said = {});
   ~Driver();
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -29,7 +35,11 @@ class Driver {
   const std::set<std::string>& failed() const;  // the functions of which a call has failed so far
   static std::set<std::string> functions();     // those that can be made to fail
 
-  size_t kept_pipelines() const;                 // bytes that the last pipeline cache began with
+  void leave_out(const std::string& name);  // calls of a counted function are counted, and not made; "": all are
+
+  int folded() const;             // dispatches of more than one row, so far
+  uint64_t specialized() const;   // a number that stands for the constants of all pipelines made so far: for each the same is added
+  size_t kept_pipelines() const;  // bytes that the last pipeline cache began with
   int calls(const std::string& name) const;      // of a function, so far
   std::map<std::string, int> left_over() const;  // what was created and not destroyed, by the creating function, where not 0
 

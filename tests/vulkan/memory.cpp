@@ -65,7 +65,7 @@ TEST_CASE("memory: what is freed twice, or was never allocated, is refused", "[m
 TEST_CASE("memory: the largest allocation that the device grants is had, and one more byte is refused with that number",
           "[memory]") {
   constexpr uint64_t kLargest = 100 << 20;
-  const Driver driver(false, kLargest);
+  const Driver driver({.largest = kLargest});
   const Runtime rt(here());
   void* data = nullptr;
   for (const uint64_t less : {uint64_t{0}, uint64_t{256}, uint64_t{40'000}, uint64_t{64} << 10, uint64_t{100'000}}) {

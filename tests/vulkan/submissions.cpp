@@ -47,7 +47,7 @@ TEST_CASE("submissions: at once on an idle stream, by 64 ops on a busy one, the 
 
 TEST_CASE("barriers: one before each command, and one for the host that reads", "[streams][barriers]") {
   for (const bool as_discrete : {true, false}) {
-    const Driver driver(as_discrete);
+    const Driver driver({.as_discrete = as_discrete});
     Opened opened(as_discrete);
     Stream& stream = *opened->stream(nullptr);
     const Words one(*opened, {1}), words(*opened, std::vector<uint32_t>(100, 7));

@@ -1,0 +1,113 @@
+// What is planned for a GPU and not for a CPU that plays one: tiles that are larger, more elements a thread, other variants. Where
+// there is no GPU the device says that it is one, and what it gives is compared with what it gives as a CPU.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "calls.h"
+#include "driver.h"
+
+namespace narrows::vulkan::test {
+namespace {
+
+struct Case {
+  Call call;
+  bool tiled;   // of so many elements that a GPU takes the large tiles
+  bool rounds;  // to what depends on the order of sums; else the bits are the same
+};
+
+constexpr DLDataType kDTypes[] = {kF32, kF64, kF16};
+
+std::vector<Case> cases(DLDataType dtype) {
+  const auto tensor = [&](const Shape& shape, const Shape& strides = {}) { return Tensor{dtype, shape, strides}; };
+  const Tensor run = tensor({20'003}), rows = tensor({70, 404}), transposed = tensor({70, 404}, {1, 70}), row = tensor({404});
+  std::vector<Case> all;
+  const auto add = [&](const char* name, Call call, bool tiled = false, bool rounds = false) {
+    call.name = std::string(call.op) + ", " + name + " of " + std::to_string(dtype.bits) + " bits";
+    all.push_back({std::move(call), tiled, rounds});
+  };
+  add("a run", elementwise(NW_EW_ADD, {run, run}, run));
+  add("a heavy function", elementwise(NW_EW_TANH, {run}, run));
+  add("rows", elementwise(NW_EW_MUL, {rows, row}, rows));
+  add("transposed", elementwise(NW_EW_MUL, {transposed, row}, rows));
+  add("maps", elementwise_backward(NW_EW_MUL, {run, run}, run));
+  add("rows", elementwise_backward(NW_EW_DIV, {transposed, tensor({70, 1})}, rows));
+  add("sums", elementwise_backward(NW_EW_MUL, {tensor({512, 600}), tensor({600})}, tensor({512, 600})));
+
+  const Conv dense{2, 8, 4'101, 130, 3, {.pad_left = 1, .pad_right = 1}}, strided{2, 8, 8'203, 130, 3, {.stride = 2}},
+      inputs{2, 70, 8'195, 8, 3, {}}, depthwise{2, 6, 1'100, 6, 4, {.groups = 6, .pad_left = 3}};
+  add("depthwise", conv1d(dtype, depthwise));
+  add("depthwise", conv1d_backward(dtype, depthwise));
+  add("few cells", lltm(dtype, 33, 20, 40));
+  add("more cells", lltm(dtype, 160, 3, 110));
+  add("few cells", lltm_backward(dtype, 33, 20, 40));
+  if (dtype.bits == 16) return all;  // of f32's tiles, whose pipelines take lavapipe seconds
+  add("dense", conv1d(dtype, dense), true);
+  add("strided", conv1d(dtype, strided));
+  add("dense", conv1d_backward(dtype, dense), true);
+  add("many inputs", conv1d_backward(dtype, inputs), true);
+  add("many cells", lltm(dtype, 8'200, 5, 90), true);
+  add("many cells", lltm_backward(dtype, 8'200, 5, 90), true, true);
+  return all;
+}
+
+struct Given {
+  std::string kernel;
+  uint64_t specialized;  // the pipelines that it was the first to need
+  std::vector<Bytes> outputs;
+};
+
+std::vector<Given> results(const Said& said) {
+  const Driver driver(said);
+  const Runtime rt(here());
+  std::vector<Given> all;
+  for (const DLDataType dtype : kDTypes)
+    for (const Case& c : cases(dtype)) {
+      Prepared prepared(rt, c.call);
+      nw_error error{};
+      const uint64_t before = driver.specialized();
+      const int32_t status = prepared.run(&error);
+      INFO(c.call.name << ": " << error.message);
+      REQUIRE(status == NW_OK);
+      all.push_back({prepared.plan().kernel, driver.specialized() - before, prepared.outputs()});
+    }
+  return all;
+}
+
+double number(const unsigned char* from, const DLDataType& dtype) {
+  const auto as = [&](auto value) {
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  };
+  return dtype.bits == 64 ? as(double{}) : as(float{});
+}
+
+// The largest difference, in parts of the largest number.
+double difference(const Bytes& a, const Bytes& b, const DLDataType& dtype) {
+  REQUIRE(a.size() == b.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); i += dtype.bits / 8) {
+    const double x = number(&a[i], dtype), y = number(&b[i], dtype);
+    if (!std::isfinite(x) || !std::isfinite(y)) return HUGE_VAL;
+    most = std::max(most, std::abs(x - y)), largest = std::max(largest, std::abs(x));
+  }
+  return most / largest;
+}
+
+TEST_CASE("plans: what is planned for a GPU gives what is planned for a CPU", "[plans]") {
+  const std::vector<Given> as_cpu = results({}), as_gpu = results({.as_discrete = true});
+  size_t i = 0;
+  for (const DLDataType dtype : kDTypes)
+    for (const Case& c : cases(dtype)) {
+      const Given &cpu = as_cpu[i], &gpu = as_gpu[i++];
+      INFO(c.call.name << ", kernels '" << cpu.kernel << "' and '" << gpu.kernel << "'");
+      if (c.tiled) CHECK(cpu.specialized != gpu.specialized);
+      if (!c.rounds) CHECK((cpu.outputs == gpu.outputs));
+      const double tolerance = dtype.bits == 64 ? 1e-13 : 1e-5;
+      for (size_t k = 0; k < cpu.outputs.size() && c.rounds; ++k)
+        CHECK(difference(cpu.outputs[k], gpu.outputs[k], dtype) <= tolerance);
+    }
+}
+
+}  // namespace
+}  // namespace narrows::vulkan::test
