@@ -19,13 +19,8 @@ struct VectorShape {
   uint32_t groups, outs, tiles;
 };
 
-// Of a thread: all of their loads are on their way before the first is used. Of 16 bits two would take too many registers.
-constexpr int kVectorThreads = 128;
-template <class T>
-constexpr int kVectors = sizeof(T) == 2 ? 1 : 2;
-
-// Each thread makes kVectors vectors of one row of y.
-template <class T, int kTaps>
+// Each thread makes kVectors vectors of one row of y; all of their loads are on their way before the first is used.
+template <class T, int kTaps, int kVectors>
 __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bias, T* y) {
   using A = Accumulate<T>;
   constexpr int kSize = Vector<T>::kSize, kLoads = (2 * kSize + kTaps - 2 + kSize - 1) / kSize, kWindow = kSize + kTaps - 1;
@@ -33,15 +28,15 @@ __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bi
   uint32_t m = 0, group = row, n = 0;
   if (s.outs > 1) group = row / s.outs, m = row - group * s.outs;
   if (s.groups <= group) n = group / s.groups, group -= n * s.groups;
-  const int64_t q0 = int64_t{tile} * kVectors<T> * blockDim.x * kSize;
+  const int64_t q0 = int64_t{tile} * kVectors * blockDim.x * kSize;
   x += n * s.in_batch + group * s.in_group + q0 + s.first;
   y += n * s.out_batch + group * s.out_group + m * s.out_channel + q0;
   w += group * s.w_group + m * s.w_out;
   const Range there = range_in_tile(q0 + s.first, s.extent), wanted = range_in_tile(q0, s.length);
 
-  uint32_t in[kVectors<T>][kLoads * 4];
+  uint32_t in[kVectors][kLoads * 4];
 #pragma unroll
-  for (int v = 0; v < kVectors<T>; ++v) {
+  for (int v = 0; v < kVectors; ++v) {
     const int place = static_cast<int>(threadIdx.x + v * blockDim.x) * kSize;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
@@ -53,7 +48,7 @@ __global__ void vectors(const VectorShape s, const T* x, const T* w, const T* bi
   const A add = bias == nullptr ? A{0} : widen(bias[(group * s.outs + m) * s.bias_stride]);
 
 #pragma unroll
-  for (int v = 0; v < kVectors<T>; ++v) {
+  for (int v = 0; v < kVectors; ++v) {
     shift_down(in[v], s.shift * static_cast<int>(sizeof(T)));
     T elements[kLoads * kSize];
     memcpy(elements, in[v], sizeof(elements));
@@ -87,7 +82,7 @@ template <class T, int kTaps = kMostTaps>
 VectorKernel<T> vector_kernel(int64_t taps) {
   if constexpr (kTaps > 1)
     if (taps < kTaps) return vector_kernel<T, kTaps - 1>(taps);
-  return vectors<T, kTaps>;
+  return vectors<T, kTaps, 2>;
 }
 
 template <class T>
@@ -97,10 +92,11 @@ class VectorPart final : public Part {
       : w_offset_(c.w_offset), out_offset_(c.out_offset), blocks_(blocks), shape_(shape), kernel_(vector_kernel<T>(c.taps)) {
     load_kernel(kernel_);
   }
-  static constexpr int64_t tile() { return int64_t{kVectors<T>} * kVectorThreads * Vector<T>::kSize; }
+  static constexpr int threads() { return sizeof(T) == 2 ? 64 : 128; }
+  static constexpr int64_t tile() { return int64_t{2} * threads() * Vector<T>::kSize; }
 
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
-    launch_kernel(kernel_, blocks_, kVectorThreads, 0, stream, shape_, static_cast<const T*>(p.a),
+    launch_kernel(kernel_, blocks_, threads(), 0, stream, shape_, static_cast<const T*>(p.a),
                   static_cast<const T*>(p.b) + w_offset_, static_cast<const T*>(p.bias), static_cast<T*>(p.out) + out_offset_);
   }
 

@@ -15,7 +15,7 @@ layout(constant_id = 15) const int kReach = 0;  // kSlides: of all taps, in posi
 layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights
 layout(constant_id = 17) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
-const bool kRightAlongDepth = kBlock == 4, kTurns = kSlides;
+const bool kRightAlongDepth = kBlock == 4;
 uint64_t x, w;  // of the group and batch; of the tile of rows, packed
 int q0;
 int ins, tap_step;
@@ -25,6 +25,7 @@ void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
 int shift(int block, int turn);
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
+#define TURNS
 #include "gemm_coopmat.glsl"
 
 // A block is all taps of kDepth channels, else (not kSlides) one.

@@ -5,10 +5,10 @@
 //                                                  row and k are the same in all stages
 //   void right(int i, int column, int block, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
 //   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
-//   int shift(int block, int turn)   how many of the right operand's columns that turn leaves out at first, at most kMostShift
+//   int shift(int block, int turn)   TURNS: how many of the right operand's columns that turn leaves out at first, at most kMostShift
 //
 // A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
-// which may shift it: the taps of a filter. kTurns: there may be more than one. Loads are under way while the stage before is multiplied;
+// which may shift it: the taps of a filter. TURNS: there may be more than one. Loads are under way while the stage before is multiplied;
 // where threads part ways about them, they are waited for where the ways meet. Rows and columns are those of multiply()'s tile;
 // kRightAlongDepth: neighbouring threads share the right operand's columns.
 #extension GL_KHR_cooperative_matrix : require
@@ -99,10 +99,15 @@ void accumulate(int shift) {
   }
 }
 
-// The sums of all blocks, each of `turns` stages, at least one. All threads of the work group call it.
-void multiply(int blocks, int turns) {
+void clear() {
   [[unroll]] for (int i = 0; i < kRowMatrices * kColumnMatrices; ++i)
     sums[i] = coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator>(0.0);
+}
+
+#ifdef TURNS
+// The sums of all blocks, each of `turns` stages, at least one. All threads of the work group call it.
+void multiply(int blocks, int turns) {
+  clear();
   if (blocks > 0) {
     fetch_left(0);
     fetch_right(0);
@@ -112,11 +117,11 @@ void multiply(int blocks, int turns) {
     put_right();
     barrier();
     const bool more = block + 1 < blocks;
-    if (kTurns ? more || turns > 1 : more) fetch_left(kTurns ? stage + 1 : block + 1);
+    if (more || turns > 1) fetch_left(stage + 1);
     if (more) fetch_right(block + 1);
     accumulate(shift(block, 0));
     barrier();
-    for (int turn = 1; kTurns && turn < turns; ++turn) {
+    for (int turn = 1; turn < turns; ++turn) {
       put_left();
       barrier();
       ++stage;
@@ -126,6 +131,27 @@ void multiply(int blocks, int turns) {
     }
   }
 }
+#else
+// The sums of stages [0, stages): blocks of one turn. All threads of the work group call it.
+void multiply(int stages) {
+  clear();
+  if (stages > 0) {
+    fetch_left(0);
+    fetch_right(0);
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    put_left();
+    put_right();
+    barrier();
+    if (stage + 1 < stages) {
+      fetch_left(stage + 1);
+      fetch_right(stage + 1);
+    }
+    accumulate(0);
+    barrier();
+  }
+}
+#endif
 
 // Matrix i, j of the subgroup's sums goes to `slot` of its patch, from where any of its threads reads it after subgroupBarrier().
 void lay_out(int slot, int i, int j) {

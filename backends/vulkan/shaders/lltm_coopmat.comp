@@ -10,12 +10,11 @@
 layout(constant_id = 12) const bool kTogether = false;  // both operands are read eight elements at a time
 layout(constant_id = 13) const bool kWhole = false;     // kTogether, states and features are whole stages, and 32 bits count bytes
 
-const bool kRightAlongDepth = true, kTurns = false;
+const bool kRightAlongDepth = true;
 const int kSlots = 3, kBlock = 1;
 int row0, state0, turn;  // of the tile; the features' first stage
 uvec4 left(int i, int row, int stage, int k);
 void right(int i, int column, int stage, int k);
-int shift(int block, int turn) { return 0; }
 uvec4 right_eight(int i, int b);
 #include "gemm_coopmat.glsl"
 
@@ -144,6 +143,6 @@ void main() {
   features = int(shape.features);
   turn = (states + kDepth - 1) / kDepth;
   if (kWhole) locate_whole();
-  multiply(turn + (features + kDepth - 1) / kDepth, 1);
+  multiply(turn + (features + kDepth - 1) / kDepth);
   update_cells();
 }
