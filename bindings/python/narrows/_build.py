@@ -91,7 +91,8 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     '''Compiles a plugin from source text, loads it, and returns its ops by their short names.
 
     ``cpp_sources`` and ``cuda_sources``: a text or several; together they are one plugin, of which one text holds
-    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Errors: those of :func:`build` and ``narrows.load``.
+    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Of several versions of an op the short name is the
+    newest's. Errors: those of :func:`build` and ``narrows.load``; ValueError: ops of two vendors have one short name.
 
         >>> import numpy, narrows
         >>> source = """
@@ -116,9 +117,24 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
             files.append(pathlib.Path(folder) / f"{name}_{i}{suffix}")
             files[-1].write_text(text)
         library = build(files, name, flags, verbose)
-    known = {b["path"] for b in _narrows.backends()}
+    known = {b["path"] for b in _narrows.backends() if not b["shadowed"]}  # another of that name may have come since
     if library not in known:
         _ops.load(library)
     backend = next(b for b in _narrows.backends() if b["path"] == library)
-    short = {o["name"].partition("/")[0].rpartition(".")[2]: o["name"] for o in backend["ops"]}
+    short = _short_names(name, [o["name"] for o in backend["ops"]])
     return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})
+
+
+def _short_names(name, full_names):
+    """{short name: the newest of these ops that has it}; ValueError: ops of two vendors have it."""
+    newest: dict = {}
+    for full in full_names:
+        unversioned, _, version = full.partition("/")  # one that core declares has no version
+        short, this = unversioned.rpartition(".")[2], (int(version or 0), full)
+        other = newest.get(short, this)
+        if other[1].partition("/")[0] != unversioned:
+            raise ValueError(
+                f"load_inline: {name} has {other[1]} and {full}; expected ops whose short names differ, or narrows.build"
+            )
+        newest[short] = max(other, this)
+    return {short: full for short, (_, full) in newest.items()}
