@@ -278,6 +278,19 @@ def test_vmap_of_sharded_arrays(cpus):
         close(jax.jit(jax.vmap(jax.grad(lambda a, f=f: f(a).sum())))(x), jax.vmap(jax.grad(lambda a, g=g: g(a).sum()))(x))
 
 
+def test_nested_vmap_on_several_devices(cpus):
+    x, w = normal(3, 5, 2, 3, 9), normal(4, 3, 3)
+    for transform in (
+        lambda f: jax.vmap(jax.vmap(f, in_axes=(0, None)), in_axes=(0, None))(x, w),
+        lambda f: jax.vmap(jax.jacrev(f, argnums=1), in_axes=(0, None))(x[0], w),
+        lambda f: jax.vmap(jax.grad(lambda x, w: jax.vmap(f, in_axes=(0, None))(x, w).sum(), argnums=1), in_axes=(0, None))(x, w),
+    ):
+        close(transform(narrows.conv1d), transform(lax_conv1d))
+    inputs, axes = cells(5), (0, None, None, 0, 0)
+    jacobian = lambda f: jax.vmap(jax.jacrev(lambda *a: f(*a)[0], argnums=1), in_axes=axes)(*inputs)  # noqa: E731
+    close(jacobian(narrows.lltm), jacobian(lltm_reference))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="do not broadcast"):
         narrows.add(A, jnp.ones(5))

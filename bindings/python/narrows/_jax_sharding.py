@@ -140,7 +140,7 @@ def with_batches(call, run, again):
             outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
         else:
             outputs = jax.lax.map(
-                lambda rows: run(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
+                lambda rows: wrapped(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
             )
         return outputs, (True,) * len(outputs)
 
