@@ -258,6 +258,16 @@ def test_sharded_arrays_are_not_gathered(cpus, ours, theirs, inputs):
     close(jax.jit(gradient(ours))(*parts), gradient(theirs)(*whole))
 
 
+@needs_rules
+def test_donation_of_sharded_arrays(cpus):
+    x = sharded(jnp.ones((8, 4)), "a", "b")
+    pointers, sharding = [part.data.unsafe_buffer_pointer() for part in x.addressable_shards], x.sharding
+    y = narrows.jax.call("elementwise", x, 1, function="add", donate=(0,))
+    assert x.is_deleted() and y.sharding.is_equivalent_to(sharding, 2)
+    assert [part.data.unsafe_buffer_pointer() for part in y.addressable_shards] == pointers
+    close(y, jnp.full((8, 4), 2.0))
+
+
 def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     x, w = normal(8, 3, 9), normal(4, 3, 3)
     along_length = sharded(normal(2, 4, 12), None, "a", "b")

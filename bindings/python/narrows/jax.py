@@ -112,9 +112,9 @@ def _on_devices(call, aliases, *arrays):
 
 
 def _placed(call, aliases, *arrays):
-    if aliases or not _jax_sharding.may_be_split(call.op):
+    if not _jax_sharding.may_be_split(call.op):
         return _on_platform(call, aliases, *arrays)
-    run = functools.partial(_on_platform, call, ())
+    run = functools.partial(_on_platform, call, ())  # what jax.jit was told of donated arrays is enough for XLA
     again = functools.partial(_on_devices, call, ())
     return _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)(*arrays)
 
