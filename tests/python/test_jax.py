@@ -278,6 +278,49 @@ def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     close(jax.jit(lambda a: narrows.add(a, 2))(sharded(normal(8, 4), "a")), 2 + normal(8, 4))
 
 
+EXPLICIT = {
+    "exp": (narrows.exp, jnp.exp, (((8, 4), "a", "b"),), ("a", "b")),
+    "a number": (lambda x: narrows.add(x, 1), lambda x: x + 1, (((8, 4), "a", None),), ("a", None)),
+    "broadcast": (narrows.multiply, jnp.multiply, (((8, 4), "a", "b"), ((4,), "b")), ("a", "b")),
+    "broadcast of 1": (narrows.multiply, jnp.multiply, (((8, 4), "a", "b"), ((8, 1), "a", None)), ("a", "b")),
+    "conv1d": (lambda x, w: narrows.conv1d(x, w), lax_conv1d, (((8, 3, 9), "a", None, None), ((4, 3, 3), None, None, None)), ("a", None, None)),
+    "lltm": (lambda *a: narrows.lltm(*a)[1], None,
+             (((8, 3), "b", None), ((12, 7), None, None), ((12,), None), ((8, 4), "b", None), ((8, 4), "b", None)), ("b", None)),
+}  # fmt: skip
+
+
+@needs_rules
+@pytest.mark.skipif(
+    not (_jax_sharding._HAS_EXPLICIT and hasattr(jax, "set_mesh")), reason="the types of this JAX do not say how arrays lie"
+)
+@pytest.mark.parametrize("ours, theirs, inputs, spec", EXPLICIT.values(), ids=EXPLICIT)
+def test_a_mesh_with_explicit_axes(cpus, scale_plugin, ours, theirs, inputs, spec):
+    """The type of each output and gradient says how it lies, and nothing is gathered for it."""
+    theirs = theirs or (lambda *a: lltm_reference(*a)[1])
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    whole = [normal(*shape) for shape, *_ in inputs]
+    every = tuple(range(len(whole)))
+    gradient = lambda f: lambda *a: jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=every)(*a)  # noqa: E731
+    expected = theirs(*whole), gradient(theirs)(*whole)
+    with jax.set_mesh(mesh):
+        parts = [jax.device_put(x, NamedSharding(mesh, P(*i[1:]))) for x, i in zip(whole, inputs, strict=True)]
+        for call in (ours, jax.jit(ours)):
+            y = call(*parts)
+            assert jax.typeof(y).sharding.spec == P(*spec)
+            close(y, expected[0])
+        for call in (gradient(ours), jax.jit(gradient(ours))):
+            gradients = call(*parts)
+            assert [jax.typeof(g).sharding for g in gradients] == [jax.typeof(x).sharding for x in parts]
+            close(gradients, expected[1])
+        for call in (ours, gradient(ours)):
+            assert not any(word in compiled_text(call, *parts) for word in GATHERS)
+        if inputs[0][1:] == ("a", "b"):
+            mapped = jax.vmap(jax.grad(lambda x: (narrows.exp(x) ** 2).sum()))(parts[0])
+            assert jax.typeof(mapped).sharding.spec == P("a", "b")
+            plugins = jax.grad(lambda x: scale_plugin.scale(x, factor=3.0).sum())(parts[0])
+            assert jax.typeof(plugins).sharding.spec == P("a", "b") and (plugins == 3).all()
+
+
 @needs_rules
 def test_vmap_of_sharded_arrays(cpus):
     x = normal(8, 6, 4)

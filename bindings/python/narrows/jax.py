@@ -116,7 +116,8 @@ def _placed(call, aliases, *arrays):
         return _on_platform(call, aliases, *arrays)
     run = functools.partial(_on_platform, call, ())  # what jax.jit was told of donated arrays is enough for XLA
     again = functools.partial(_on_devices, call, ())
-    return _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)(*arrays)
+    split = _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)
+    return _jax_sharding.with_types(call, split, arrays)
 
 
 def _on_platform(call, aliases, *arrays):
@@ -182,7 +183,8 @@ def _backward(call, saved, gradients):
     wanted = _Call(backward, present, sum(1 << i for i in floating))
     found = dict(zip(floating, _on_devices(wanted, (), *(x for x in inputs if x is not None)), strict=True))
     zero = lambda x: np.zeros(x.shape, jax.dtypes.float0)  # noqa: E731
-    return tuple(found[i].reshape(given[i].shape) if i in found else zero(given[i]) for i in places)
+    shaped = lambda i: _jax_sharding.as_primal(found[i].reshape(given[i].shape), given[i])  # noqa: E731
+    return tuple(shaped(i) if i in found else zero(given[i]) for i in places)
 
 
 _differentiable.defvjp(_forward, _backward)
