@@ -8,6 +8,7 @@ import ctypes
 import inspect
 import pathlib
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -152,6 +153,36 @@ def test_donation():
     y = narrows.jax.call("elementwise", a, 1, function="add", donate=(0,))
     assert a.is_deleted() and y.unsafe_buffer_pointer() == pointer
     close(y, 2 * jnp.ones(64))
+
+
+def test_donation_of_memory_that_is_not_as_the_outputs():
+    """It is given away, as JAX does with it, and taken only where dtype and shape are the output's."""
+    wide, row = jnp.ones((4, 3)), jnp.ones((1, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX says that it could not use some
+        close(narrows.jax.call("elementwise", row + 0, wide, function="add", donate=0), jnp.full((4, 3), 2.0))
+        assert narrows.jax.call("elementwise", wide + 0, wide, function="lt", donate=(0,)).dtype == bool
+        close(narrows.jax.call("elementwise", row + 0, wide + 1, function="add", donate=(0, 1)), jnp.full((4, 3), 3.0))
+    given = wide + 0
+    pointer = given.unsafe_buffer_pointer()
+    assert narrows.jax.call("elementwise", row, given, function="add", donate=1).unsafe_buffer_pointer() == pointer
+
+
+def test_wrong_calls_by_name():
+    for inputs, keywords, error, words in (
+        ((B,) * 4, {"function": "fma"}, TypeError, "elementwise takes 3 tensors; 4 were given"),
+        (
+            (B, B),
+            {"function": "add", "donate": 2},
+            ValueError,
+            r"donate has 2; expected indices of inputs that are given: \[0, 1\]",
+        ),
+        ((B, B), {"function": "add", "donate": "a"}, ValueError, "donate has 'a'; expected indices"),
+        ((B, B), {"function": "add", "donate": (True,)}, ValueError, "donate has True; expected indices"),
+        ((B, jnp.ones(3)), {"function": "add", "donate": 0}, ValueError, "do not broadcast"),
+    ):
+        with pytest.raises(error, match=words):
+            narrows.jax.call("elementwise", *inputs, **keywords)
 
 
 def test_donation_to_a_jitted_function_of_ones_own():

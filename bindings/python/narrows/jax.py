@@ -209,12 +209,14 @@ def _run(op, inputs, donate=()):
     main = len(op.outputs) - op.num_aux
     places = [i for i, x in enumerate(inputs) if x is not None]
     for i in donate:
-        if i not in places:
+        if isinstance(i, bool) or i not in places:
             raise ValueError(f"{op.op}: donate has {i!r}; expected indices of inputs that are given: {places}")
     donated = tuple(places.index(i) for i in donate)
     call = _Call(op, present, (1 << main) - 1)
-    aliases = ((donated[0], 0),) if donated and op.flags & 1 else ()
-    outputs = _jitted(call, aliases, donated)(*(x for x in inputs if x is not None))
+    arrays = [inputs[i] for i in places]
+    first = call.specs(arrays)[0] if donated and op.flags & 1 else None  # an output may only take memory that is as its own
+    aliases = tuple((i, 0) for i in donated if (str(arrays[i].dtype), tuple(arrays[i].shape)) == first)[:1]
+    outputs = _jitted(call, aliases, donated)(*arrays)
     return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
 
 
@@ -304,6 +306,8 @@ def _call(op, inputs, out, device):
 
 def _ordered(op, inputs, donate=()):
     """A call after which an array of another framework on a GPU may be written to again."""
+    if len(inputs) > len(op.inputs):
+        raise TypeError(f"{op.op} takes {len(op.inputs)} tensors; {len(inputs)} were given")
     foreign = any(map(_is_foreign, inputs))
     if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")
@@ -312,12 +316,12 @@ def _ordered(op, inputs, donate=()):
     return jax.block_until_ready(result) if foreign else result
 
 
-def call(op: "str | _narrows.Op", *inputs: Any, donate: Sequence[int] = (), **params: Any) -> Any:
-    """The op of that name, or an Op, on JAX's arrays; ``donate``: indices of inputs whose memory the outputs may take.
+def call(op: "str | _narrows.Op", *inputs: Any, donate: int | Sequence[int] = (), **params: Any) -> Any:
+    """The op of that name, or an Op, on JAX's arrays; ``donate``: index or indices of inputs whose memory the outputs may take.
 
     >>> import jax.numpy as jnp, narrows.jax
     >>> narrows.jax.call("elementwise", jnp.ones(2), jnp.ones(2), function="add")
     Array([2., 2.], dtype=float32)
     """
     op = _ops.op(op, **params) if isinstance(op, str) else op.bind(**params)
-    return _ordered(op, inputs, tuple(donate))
+    return _ordered(op, inputs, (donate,) if isinstance(donate, int) else tuple(donate))
