@@ -90,6 +90,25 @@ def test_numbers_and_dtypes():
         assert narrows.astype(A, dtype).dtype == dtype
 
 
+def test_numbers_that_jax_makes_arrays_of():
+    """Arguments of a jitted function, a loop's counter, weakly typed arrays: the other operands say the dtype, as of numbers."""
+    for dtype in ("float32", "bfloat16", "int8"):
+        a = (A * 9).astype(dtype)
+        for s in (2,) if dtype == "int8" else (2, 0.5):
+            close(jax.jit(narrows.add)(a, s).astype("float32"), narrows.add(a, s).astype("float32"))
+            close(jax.jit(narrows.subtract)(s, a).astype("float32"), narrows.subtract(s, a).astype("float32"))
+            close(jax.jit(narrows.clip)(a, s, 3).astype("float32"), narrows.clip(a, s, 3).astype("float32"))
+            close(narrows.add(a, jnp.asarray(s)).astype("float32"), narrows.add(a, s).astype("float32"))
+        assert jax.jit(narrows.add)(a, 2).dtype == dtype
+        close(jax.jit(narrows.where)(A > 0.5, a, 2).astype("float32"), narrows.where(A > 0.5, a, 2).astype("float32"))
+    close(jax.lax.fori_loop(0, 3, lambda i, x: narrows.add(x, i), A), A + 3)
+    close(jax.grad(lambda s: narrows.multiply(A, s).sum())(2.0), A.sum())
+    with pytest.raises(TypeError, match="b is a number of float32 beside int32 operands; expected an integer"):
+        jax.jit(narrows.add)(jnp.ones(3, "int32"), 2.5)
+    with pytest.raises(ValueError, match="b has dtype int32; expected float32"):
+        jax.jit(narrows.add)(A, jnp.int32(2))  # an array with a dtype of its own
+
+
 def test_conv1d_and_its_gradient():
     x, w, b = jax.random.normal(KEY, (2, 3, 9)), jax.random.normal(KEY, (4, 3, 3)), jax.random.normal(KEY, (4,))
     ours = lambda x, w, b: (narrows.conv1d(x, w, b, stride=2, padding=(1, 2)) ** 2).sum()  # noqa: E731

@@ -267,6 +267,7 @@ def _prepared(op, inputs):
         specs = op._checked(tuple(None if isinstance(x, jax.Array) or _operands.is_number(x) else x for x in inputs))
         if not _config.jax_enable_x64 and any(spec is not None and spec[0] in _NARROWED for spec in specs):
             _refuse_narrowed(op, inputs, specs)
+    inputs = _as_their_neighbours(op, inputs)
     inputs = [
         x
         if x is None or (_operands.is_number(x) and optional[i])
@@ -279,6 +280,21 @@ def _prepared(op, inputs):
         last = [x for x in inputs if isinstance(x, jax.Array)][-1]
         return op._bind_operands(inputs, str(last.dtype))
     return op, inputs
+
+
+def _as_their_neighbours(op, inputs):
+    """Numbers that JAX has made arrays of (an argument of a jitted function, a loop's counter) get the dtype that numbers get."""
+    weak = [isinstance(x, jax.Array) and x.ndim == 0 and x.weak_type and x.dtype != bool for x in inputs]
+    like = [x for x, w in zip(inputs, weak, strict=True) if isinstance(x, jax.Array) and not w][-1:]
+    if not any(weak) or not like or like[0].dtype == bool:  # bool: the condition of `where`
+        return inputs
+    dtype = like[0].dtype
+    for i, (x, w) in enumerate(zip(inputs, weak, strict=True)):
+        if w and jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(
+                f"{op.op}: {op.inputs[i].rstrip('?')} is a number of {x.dtype} beside {dtype} operands; expected an integer"
+            )
+    return [jax.lax.convert_element_type(x, dtype) if w else x for x, w in zip(inputs, weak, strict=True)]
 
 
 def _number(x, like):
