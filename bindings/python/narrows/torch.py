@@ -31,10 +31,7 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
                 raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
             x = torch.from_dlpack(x)
         tensors.append(x)
-    kind = first.device.type  # "meta" has no autocast
-    if op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-        tensors = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in tensors]
+    tensors = list(_torch_ops.lowered(op, tensors))
     if not any(map(_is_number, tensors)):
         return tensors, {}
     last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
