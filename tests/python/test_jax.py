@@ -401,6 +401,10 @@ def test_errors():
         jax.jit(narrows.add)(A, jnp.ones(5))
     with pytest.raises(ValueError, match="expected float32"):
         narrows.add(A, jnp.ones(4, "int32"))
+    with pytest.raises(ValueError, match="elementwise: b has dtype int4; expected float16, "):
+        narrows.add(A, jnp.ones(4, "int4"))
+    with pytest.raises(ValueError, match="elementwise: a has 17 dimensions; expected 16 at most"):
+        narrows.add(jnp.ones((1,) * 17), A)
     with pytest.raises(TypeError, match="cannot be written"):
         narrows.add(A, 1, out=A)
     with pytest.raises(TypeError, match="expected an integer"):

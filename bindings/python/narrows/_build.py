@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import types
+from collections.abc import Iterable
 
 from narrows import _narrows, _ops
 
@@ -59,6 +60,14 @@ def build(files, name=None, flags=(), verbose=False):
         ...
         ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu
     """
+    if not isinstance(files, (str, os.PathLike, Iterable)):
+        raise TypeError(f"build: files = {files!r}; expected a path or several")
+    if isinstance(flags, str) or not isinstance(flags, Iterable):
+        raise TypeError(f"build: flags = {flags!r}; expected a list of strings")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"build: name = {name!r}; expected a string")
+    if name is not None and (not name or set(name) & {"/", os.sep, os.altsep, "\0"}):
+        raise ValueError(f"build: name = {name!r}; expected part of a file's name, without a folder")
     files = [pathlib.Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     unknown = [f for f in files if f.suffix not in _SUFFIXES]
     if unknown or not files:
@@ -107,8 +116,13 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
         >>> narrows.load_inline("mine", source).twice(numpy.ones(3, "float32"))
         array([2., 2., 2.], dtype=float32)
     '''
+    if not isinstance(name, str):
+        raise TypeError(f"load_inline: name = {name!r}; expected a string")
     if not name.isidentifier():
         raise ValueError(f"load_inline: name = {name!r}; expected an identifier")
+    for argument, texts in (("cpp_sources", cpp_sources), ("cuda_sources", cuda_sources)):
+        if not isinstance(texts, Iterable) or not all(isinstance(t, str) for t in texts):
+            raise TypeError(f"load_inline: {argument} = {texts!r}; expected a text or several")
     texts = [(".cpp", t) for t in ([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources) if t]
     texts += [(".cu", t) for t in ([cuda_sources] if isinstance(cuda_sources, str) else cuda_sources) if t]
     with tempfile.TemporaryDirectory() as folder:
