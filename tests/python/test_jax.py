@@ -8,6 +8,7 @@ import ctypes
 import inspect
 import pathlib
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -89,6 +90,25 @@ def test_numbers_and_dtypes():
         assert narrows.astype(A, dtype).dtype == dtype
 
 
+def test_numbers_that_jax_makes_arrays_of():
+    """Arguments of a jitted function, a loop's counter, weakly typed arrays: the other operands say the dtype, as of numbers."""
+    for dtype in ("float32", "bfloat16", "int8"):
+        a = (A * 9).astype(dtype)
+        for s in (2,) if dtype == "int8" else (2, 0.5):
+            close(jax.jit(narrows.add)(a, s).astype("float32"), narrows.add(a, s).astype("float32"))
+            close(jax.jit(narrows.subtract)(s, a).astype("float32"), narrows.subtract(s, a).astype("float32"))
+            close(jax.jit(narrows.clip)(a, s, 3).astype("float32"), narrows.clip(a, s, 3).astype("float32"))
+            close(narrows.add(a, jnp.asarray(s)).astype("float32"), narrows.add(a, s).astype("float32"))
+        assert jax.jit(narrows.add)(a, 2).dtype == dtype
+        close(jax.jit(narrows.where)(A > 0.5, a, 2).astype("float32"), narrows.where(A > 0.5, a, 2).astype("float32"))
+    close(jax.lax.fori_loop(0, 3, lambda i, x: narrows.add(x, i), A), A + 3)
+    close(jax.grad(lambda s: narrows.multiply(A, s).sum())(2.0), A.sum())
+    with pytest.raises(TypeError, match="b is a number of float32 beside int32 operands; expected an integer"):
+        jax.jit(narrows.add)(jnp.ones(3, "int32"), 2.5)
+    with pytest.raises(ValueError, match="b has dtype int32; expected float32"):
+        jax.jit(narrows.add)(A, jnp.int32(2))  # an array with a dtype of its own
+
+
 def test_conv1d_and_its_gradient():
     x, w, b = jax.random.normal(KEY, (2, 3, 9)), jax.random.normal(KEY, (4, 3, 3)), jax.random.normal(KEY, (4,))
     ours = lambda x, w, b: (narrows.conv1d(x, w, b, stride=2, padding=(1, 2)) ** 2).sum()  # noqa: E731
@@ -152,6 +172,36 @@ def test_donation():
     y = narrows.jax.call("elementwise", a, 1, function="add", donate=(0,))
     assert a.is_deleted() and y.unsafe_buffer_pointer() == pointer
     close(y, 2 * jnp.ones(64))
+
+
+def test_donation_of_memory_that_is_not_as_the_outputs():
+    """It is given away, as JAX does with it, and taken only where dtype and shape are the output's."""
+    wide, row = jnp.ones((4, 3)), jnp.ones((1, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX says that it could not use some
+        close(narrows.jax.call("elementwise", row + 0, wide, function="add", donate=0), jnp.full((4, 3), 2.0))
+        assert narrows.jax.call("elementwise", wide + 0, wide, function="lt", donate=(0,)).dtype == bool
+        close(narrows.jax.call("elementwise", row + 0, wide + 1, function="add", donate=(0, 1)), jnp.full((4, 3), 3.0))
+    given = wide + 0
+    pointer = given.unsafe_buffer_pointer()
+    assert narrows.jax.call("elementwise", row, given, function="add", donate=1).unsafe_buffer_pointer() == pointer
+
+
+def test_wrong_calls_by_name():
+    for inputs, keywords, error, words in (
+        ((B,) * 4, {"function": "fma"}, TypeError, "elementwise takes 3 tensors; 4 were given"),
+        (
+            (B, B),
+            {"function": "add", "donate": 2},
+            ValueError,
+            r"donate has 2; expected indices of inputs that are given: \[0, 1\]",
+        ),
+        ((B, B), {"function": "add", "donate": "a"}, ValueError, "donate has 'a'; expected indices"),
+        ((B, B), {"function": "add", "donate": (True,)}, ValueError, "donate has True; expected indices"),
+        ((B, jnp.ones(3)), {"function": "add", "donate": 0}, ValueError, "do not broadcast"),
+    ):
+        with pytest.raises(error, match=words):
+            narrows.jax.call("elementwise", *inputs, **keywords)
 
 
 def test_donation_to_a_jitted_function_of_ones_own():
@@ -258,6 +308,16 @@ def test_sharded_arrays_are_not_gathered(cpus, ours, theirs, inputs):
     close(jax.jit(gradient(ours))(*parts), gradient(theirs)(*whole))
 
 
+@needs_rules
+def test_donation_of_sharded_arrays(cpus):
+    x = sharded(jnp.ones((8, 4)), "a", "b")
+    pointers, sharding = [part.data.unsafe_buffer_pointer() for part in x.addressable_shards], x.sharding
+    y = narrows.jax.call("elementwise", x, 1, function="add", donate=(0,))
+    assert x.is_deleted() and y.sharding.is_equivalent_to(sharding, 2)
+    assert [part.data.unsafe_buffer_pointer() for part in y.addressable_shards] == pointers
+    close(y, jnp.full((8, 4), 2.0))
+
+
 def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     x, w = normal(8, 3, 9), normal(4, 3, 3)
     along_length = sharded(normal(2, 4, 12), None, "a", "b")
@@ -266,6 +326,49 @@ def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     close(jax.jit(narrows.add)(sharded(normal(8, 4), "a", "b"), sharded(normal(8, 4), "b", "a")), 2 * normal(8, 4))
     close(jax.jit(lambda x: scale_plugin.scale(x, factor=3.0))(sharded(normal(8, 4), "a")), 3 * normal(8, 4))
     close(jax.jit(lambda a: narrows.add(a, 2))(sharded(normal(8, 4), "a")), 2 + normal(8, 4))
+
+
+EXPLICIT = {
+    "exp": (narrows.exp, jnp.exp, (((8, 4), "a", "b"),), ("a", "b")),
+    "a number": (lambda x: narrows.add(x, 1), lambda x: x + 1, (((8, 4), "a", None),), ("a", None)),
+    "broadcast": (narrows.multiply, jnp.multiply, (((8, 4), "a", "b"), ((4,), "b")), ("a", "b")),
+    "broadcast of 1": (narrows.multiply, jnp.multiply, (((8, 4), "a", "b"), ((8, 1), "a", None)), ("a", "b")),
+    "conv1d": (lambda x, w: narrows.conv1d(x, w), lax_conv1d, (((8, 3, 9), "a", None, None), ((4, 3, 3), None, None, None)), ("a", None, None)),
+    "lltm": (lambda *a: narrows.lltm(*a)[1], None,
+             (((8, 3), "b", None), ((12, 7), None, None), ((12,), None), ((8, 4), "b", None), ((8, 4), "b", None)), ("b", None)),
+}  # fmt: skip
+
+
+@needs_rules
+@pytest.mark.skipif(
+    not (_jax_sharding._HAS_EXPLICIT and hasattr(jax, "set_mesh")), reason="the types of this JAX do not say how arrays lie"
+)
+@pytest.mark.parametrize("ours, theirs, inputs, spec", EXPLICIT.values(), ids=EXPLICIT)
+def test_a_mesh_with_explicit_axes(cpus, scale_plugin, ours, theirs, inputs, spec):
+    """The type of each output and gradient says how it lies, and nothing is gathered for it."""
+    theirs = theirs or (lambda *a: lltm_reference(*a)[1])
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    whole = [normal(*shape) for shape, *_ in inputs]
+    every = tuple(range(len(whole)))
+    gradient = lambda f: lambda *a: jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=every)(*a)  # noqa: E731
+    expected = theirs(*whole), gradient(theirs)(*whole)
+    with jax.set_mesh(mesh):
+        parts = [jax.device_put(x, NamedSharding(mesh, P(*i[1:]))) for x, i in zip(whole, inputs, strict=True)]
+        for call in (ours, jax.jit(ours)):
+            y = call(*parts)
+            assert jax.typeof(y).sharding.spec == P(*spec)
+            close(y, expected[0])
+        for call in (gradient(ours), jax.jit(gradient(ours))):
+            gradients = call(*parts)
+            assert [jax.typeof(g).sharding for g in gradients] == [jax.typeof(x).sharding for x in parts]
+            close(gradients, expected[1])
+        for call in (ours, gradient(ours)):
+            assert not any(word in compiled_text(call, *parts) for word in GATHERS)
+        if inputs[0][1:] == ("a", "b"):
+            mapped = jax.vmap(jax.grad(lambda x: (narrows.exp(x) ** 2).sum()))(parts[0])
+            assert jax.typeof(mapped).sharding.spec == P("a", "b")
+            plugins = jax.grad(lambda x: scale_plugin.scale(x, factor=3.0).sum())(parts[0])
+            assert jax.typeof(plugins).sharding.spec == P("a", "b") and (plugins == 3).all()
 
 
 @needs_rules
@@ -278,6 +381,19 @@ def test_vmap_of_sharded_arrays(cpus):
         close(jax.jit(jax.vmap(jax.grad(lambda a, f=f: f(a).sum())))(x), jax.vmap(jax.grad(lambda a, g=g: g(a).sum()))(x))
 
 
+def test_nested_vmap_on_several_devices(cpus):
+    x, w = normal(3, 5, 2, 3, 9), normal(4, 3, 3)
+    for transform in (
+        lambda f: jax.vmap(jax.vmap(f, in_axes=(0, None)), in_axes=(0, None))(x, w),
+        lambda f: jax.vmap(jax.jacrev(f, argnums=1), in_axes=(0, None))(x[0], w),
+        lambda f: jax.vmap(jax.grad(lambda x, w: jax.vmap(f, in_axes=(0, None))(x, w).sum(), argnums=1), in_axes=(0, None))(x, w),
+    ):
+        close(transform(narrows.conv1d), transform(lax_conv1d))
+    inputs, axes = cells(5), (0, None, None, 0, 0)
+    jacobian = lambda f: jax.vmap(jax.jacrev(lambda *a: f(*a)[0], argnums=1), in_axes=axes)(*inputs)  # noqa: E731
+    close(jacobian(narrows.lltm), jacobian(lltm_reference))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="do not broadcast"):
         narrows.add(A, jnp.ones(5))
@@ -285,6 +401,10 @@ def test_errors():
         jax.jit(narrows.add)(A, jnp.ones(5))
     with pytest.raises(ValueError, match="expected float32"):
         narrows.add(A, jnp.ones(4, "int32"))
+    with pytest.raises(ValueError, match="elementwise: b has dtype int4; expected float16, "):
+        narrows.add(A, jnp.ones(4, "int4"))
+    with pytest.raises(ValueError, match="elementwise: a has 17 dimensions; expected 16 at most"):
+        narrows.add(jnp.ones((1,) * 17), A)
     with pytest.raises(TypeError, match="cannot be written"):
         narrows.add(A, 1, out=A)
     with pytest.raises(TypeError, match="expected an integer"):

@@ -224,6 +224,38 @@ def test_load_inline(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("*.so"))) == 2
 
 
+def test_load_inline_gives_the_source_that_was_asked_for(tmp_path, monkeypatch):
+    """Also one that another of its name has replaced since."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for offset in (1, 2, 1, 3, 2, 2, 1):
+        text = SOURCE.replace("inline.scale/1", "replaced.scale/1").replace('PLUGIN("inline"', 'PLUGIN("replaced"')
+        scale = narrows.load_inline("replaced", text.replace("factor * x[i]", f"factor * x[i] + {offset}")).scale
+        np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), 4 + offset)
+
+
+SEVERAL = """
+#include <narrows/plugin.hpp>
+using narrows::plugin::Launch;
+template <int N> void fill(const Launch& call) {
+  call.parallel_for(call.size(0), [y = call.output<float>(0)](int64_t i) { y[i] = N; });
+}
+template <int N> narrows::plugin::Op op(const char* name) { return {.name = name, .inputs = {"x"}, .outputs = {"y"}, .kernel = fill<N>}; }
+NARROWS_PLUGIN("NAME", OPS)
+"""
+
+
+def test_short_names_of_load_inline(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    x = np.zeros(2, "float32")
+    ops = 'op<10>("short.v/10"), op<1>("short.v/1"), op<9>("short.v/9"), op<3>("short.w/3")'
+    found = narrows.load_inline("short", SEVERAL.replace("NAME", "short").replace("OPS", ops))
+    assert found.v.op == "short.v/10" and found.v(x).tolist() == [10, 10] and found.w(x).tolist() == [3, 3]
+    ops = 'op<1>("shorter.v/1"), op<2>("another.v/2")'
+    with pytest.raises(ValueError, match=r"shorter\.v/1 and another\.v/2; expected ops whose short names differ"):
+        narrows.load_inline("shorter", SEVERAL.replace("NAME", "shorter").replace("OPS", ops))
+    assert narrows.ops.another.v(x).tolist() == [2, 2]
+
+
 def test_load_says_what_is_wrong_with_a_file(tmp_path):
     folder, dangling = tmp_path / "narrows_folder.so", tmp_path / "narrows_link.so"
     empty, text = tmp_path / "narrows_empty.so", tmp_path / "narrows_text.so"

@@ -263,7 +263,7 @@ def test_fake_and_meta_tensors():
         narrows.from_dlpack(fake)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "nested", "quantised", "mkldnn"])
+@pytest.mark.parametrize("kind", ["sparse", "nested", "jagged", "quantised", "mkldnn"])
 def test_tensors_that_are_not_strided(kind, device):
     if kind == "mkldnn" and device != "cpu":
         pytest.skip("MKL-DNN's tensors are the CPU's")
@@ -273,16 +273,27 @@ def test_tensors_that_are_not_strided(kind, device):
         other = {
             "sparse": x.to_sparse,
             "nested": lambda: torch.nested.nested_tensor([x[0], x[1]]),
+            "jagged": lambda: torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged),
             "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
             "mkldnn": x.to_mkldnn,
         }[kind]()
-    name = {"sparse": "Sparse", "nested": "NestedTensor", "quantised": "Quantized", "mkldnn": "Mkldnn"}[kind]
-    for arguments in ((other, 1), (x, other)):
-        with pytest.raises(NotImplementedError, match=rf"'narrows::elementwise' with arguments from the '{name}\w+' backend"):
+    name = {"sparse": "torch.sparse_coo", "mkldnn": "torch._mkldnn", "jagged": "nested"}.get(kind, kind)
+    for argument, arguments in (("a", (other, 1)), ("b", (x, other)), ("b", (np.ones((2, 3), "float32"), other))):
+        with pytest.raises(NotImplementedError, match=f"elementwise: {argument} is a tensor that is {name}; expected a strided one"):
             narrows.add(*arguments)
-    name = {"sparse": "torch.sparse_coo", "mkldnn": "torch._mkldnn"}.get(kind, kind)
     with pytest.raises(NotImplementedError, match=f"out is a tensor that is {name}; expected a strided one"):
         narrows.add(x, x, out=other)
+
+
+@pytest.mark.parametrize("left", [0, 8])
+def test_an_output_whose_storage_was_made_smaller(left, device):
+    x, out = torch.ones(4), torch.zeros(6)[1:5]
+    out.untyped_storage().resize_(left)
+    with pytest.raises(ValueError, match=f"elementwise: out has a storage of {left} bytes; expected 20|data NULL"):
+        narrows.add(torch._neg_view(x), 1, out=out)
+    assert narrows.add(torch._neg_view(x[:0]), 1, out=out[:0]).shape == (0,)
+    out.untyped_storage().resize_(20)
+    assert narrows.add(torch._neg_view(x), 1, out=out).tolist() == [0] * 4
 
 
 class Wrapped(torch.Tensor):

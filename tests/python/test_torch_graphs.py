@@ -200,6 +200,31 @@ def test_autocast(device):
         assert narrows.conv1d(x, w).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("mode", ["eager", "compiled", "grad", "vmap"])
+def test_autocast_of_torchs_ops(mode, device):
+    """By their names in torch.ops they heed it as by narrows' own."""
+    torch._dynamo.reset()
+    x, w = torch.randn(2, 3, 9, requires_grad=mode != "vmap"), torch.randn(4, 3, 3)
+    call = lambda x: torch.ops.narrows.conv1d(x, w, stride=2)  # noqa: E731
+    f = {"compiled": torch.compile(call, fullgraph=True, backend="aot_eager"), "vmap": torch.vmap(call)}.get(mode, call)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        y = f(x)
+        cell = torch.ops.narrows.lltm(*cells())
+        assert {z.dtype for z in (y, *cell[:2])} == {torch.bfloat16}
+        assert torch.ops.narrows.elementwise(x, function="exp").dtype == torch.float32
+        assert torch.ops.narrows.conv1d(x.double(), w.double()).dtype == torch.float64
+        if mode == "grad":
+            g = torch.func.grad(lambda x: call(x).float().sum())(x.detach())
+    assert torch.ops.narrows.conv1d(x, w).dtype == torch.float32
+    torch.testing.assert_close(y, narrows.conv1d(x, w, stride=2).bfloat16(), rtol=0.05, atol=0.1)
+    if mode == "vmap":
+        return
+    expected = torch.autograd.grad(narrows.conv1d(x, w, stride=2).sum(), x)[0]
+    for found in (torch.autograd.grad(y.float().sum(), x)[0], *([g] if mode == "grad" else [])):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.1)
+
+
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 def test_autocast_of_the_cell(mode, device):
     torch._dynamo.reset()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import types
+from collections.abc import Iterable
 
 from narrows import _narrows, _ops
 
@@ -59,6 +60,14 @@ def build(files, name=None, flags=(), verbose=False):
         ...
         ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu
     """
+    if not isinstance(files, (str, os.PathLike, Iterable)):
+        raise TypeError(f"build: files = {files!r}; expected a path or several")
+    if isinstance(flags, str) or not isinstance(flags, Iterable):
+        raise TypeError(f"build: flags = {flags!r}; expected a list of strings")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"build: name = {name!r}; expected a string")
+    if name is not None and (not name or set(name) & {"/", os.sep, os.altsep, "\0"}):
+        raise ValueError(f"build: name = {name!r}; expected part of a file's name, without a folder")
     files = [pathlib.Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     unknown = [f for f in files if f.suffix not in _SUFFIXES]
     if unknown or not files:
@@ -91,7 +100,8 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     '''Compiles a plugin from source text, loads it, and returns its ops by their short names.
 
     ``cpp_sources`` and ``cuda_sources``: a text or several; together they are one plugin, of which one text holds
-    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Errors: those of :func:`build` and ``narrows.load``.
+    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Of several versions of an op the short name is the
+    newest's. Errors: those of :func:`build` and ``narrows.load``; ValueError: ops of two vendors have one short name.
 
         >>> import numpy, narrows
         >>> source = """
@@ -106,8 +116,13 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
         >>> narrows.load_inline("mine", source).twice(numpy.ones(3, "float32"))
         array([2., 2., 2.], dtype=float32)
     '''
+    if not isinstance(name, str):
+        raise TypeError(f"load_inline: name = {name!r}; expected a string")
     if not name.isidentifier():
         raise ValueError(f"load_inline: name = {name!r}; expected an identifier")
+    for argument, texts in (("cpp_sources", cpp_sources), ("cuda_sources", cuda_sources)):
+        if not isinstance(texts, Iterable) or not all(isinstance(t, str) for t in texts):
+            raise TypeError(f"load_inline: {argument} = {texts!r}; expected a text or several")
     texts = [(".cpp", t) for t in ([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources) if t]
     texts += [(".cu", t) for t in ([cuda_sources] if isinstance(cuda_sources, str) else cuda_sources) if t]
     with tempfile.TemporaryDirectory() as folder:
@@ -116,9 +131,24 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
             files.append(pathlib.Path(folder) / f"{name}_{i}{suffix}")
             files[-1].write_text(text)
         library = build(files, name, flags, verbose)
-    known = {b["path"] for b in _narrows.backends()}
+    known = {b["path"] for b in _narrows.backends() if not b["shadowed"]}  # another of that name may have come since
     if library not in known:
         _ops.load(library)
     backend = next(b for b in _narrows.backends() if b["path"] == library)
-    short = {o["name"].partition("/")[0].rpartition(".")[2]: o["name"] for o in backend["ops"]}
+    short = _short_names(name, [o["name"] for o in backend["ops"]])
     return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})
+
+
+def _short_names(name, full_names):
+    """{short name: the newest of these ops that has it}; ValueError: ops of two vendors have it."""
+    newest: dict = {}
+    for full in full_names:
+        unversioned, _, version = full.partition("/")  # one that core declares has no version
+        short, this = unversioned.rpartition(".")[2], (int(version or 0), full)
+        other = newest.get(short, this)
+        if other[1].partition("/")[0] != unversioned:
+            raise ValueError(
+                f"load_inline: {name} has {other[1]} and {full}; expected ops whose short names differ, or narrows.build"
+            )
+        newest[short] = max(other, this)
+    return {short: full for short, (_, full) in newest.items()}

@@ -1,6 +1,7 @@
 """Devices, streams, and tensors in memory of our own."""
 
 import operator
+import sys
 
 from narrows import _narrows
 
@@ -16,6 +17,13 @@ _TYPES = {
     "cuda_managed": 13,
 }
 _NAMES = {number: name for name, number in _TYPES.items()}
+
+
+def _integer(what, value, expected):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} = {value!r}, a {type(value).__name__}; expected {expected}") from None
 
 
 class Device:
@@ -44,8 +52,10 @@ class Device:
                 raise ValueError(
                     f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several"
                 )
+            if colon and id is not None and id != int(number):
+                raise ValueError(f"device '{type}' with id = {id!r}; expected one of both")
             type, id = _TYPES[name], int(number) if colon else id
-        self.type, self.id = operator.index(type), operator.index(id or 0)
+        self.type, self.id = _integer("device", type, "a name or a number"), _integer("id", 0 if id is None else id, "a number")
         if not (0 <= self.type < 1 << 31 and 0 <= self.id < 1 << 31):
             raise ValueError(f"device ({self.type}, {self.id}); expected numbers from 0 to 2^31 - 1")
 
@@ -108,7 +118,8 @@ class Stream:
 
     def wait(self, other):
         """What is put on this stream from now on waits for what is on `other` (a Stream or a handle) now."""
-        _narrows.stream("wait", self.device.type, self.device.id, self.handle, getattr(other, "handle", other))
+        handle = _integer("wait: other", getattr(other, "handle", other), "a narrows.Stream or a handle")
+        _narrows.stream("wait", self.device.type, self.device.id, self.handle, handle)
 
     def __del__(self):
         if getattr(self, "handle", 0):
@@ -133,7 +144,10 @@ def empty(shape, dtype="float32", device="cpu", stream=None):
     try:
         shape = (operator.index(shape),)
     except TypeError:
-        shape = tuple(map(operator.index, shape))
+        try:
+            shape = tuple(map(operator.index, shape))
+        except TypeError:
+            raise TypeError(f"shape = {shape!r}; expected integers, or one") from None
     return _narrows.empty(shape, dtype, device.type, device.id, getattr(stream, "handle", stream) or 0, stream)
 
 
@@ -148,6 +162,11 @@ def from_dlpack(x, device=None, copy=None):
         array([1., 2.], dtype=float32)
     """
     device = None if device is None else Device(device)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(x, numpy.ndarray) and type(x) not in (numpy.ndarray, numpy.memmap):
+        raise TypeError(
+            f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)"
+        )
     if hasattr(x, "detach") and getattr(x, "requires_grad", False):
         x = x.detach()
     if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it

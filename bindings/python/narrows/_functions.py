@@ -259,7 +259,8 @@ def _padding(padding, w, dilation):
         both = _integer(padding)
         if both is not None:
             return both, both
-    sides = [_integer(p) for p in padding] if hasattr(padding, "__len__") else []
+    ordered = hasattr(padding, "__len__") and hasattr(padding, "__getitem__") and not isinstance(padding, (dict, bytes))
+    sides = [_integer(p) for p in padding] if ordered else []
     if not 1 <= len(sides) <= 2 or None in sides:
         raise TypeError(f"conv1d: padding = {padding!r}; expected a number, (left, right), 'valid', 'same', 'causal'")
     return sides[0], sides[-1]

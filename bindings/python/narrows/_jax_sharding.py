@@ -1,5 +1,7 @@
 """JAX on several devices: along which axes a built-in op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
 
+Axes of a mesh may be explicit (jax.set_mesh): there the types of arrays say how they lie, and those of outputs are said here.
+
 An element-wise op is split along every axis, conv1d and lltm along their batch. A gradient that is summed over a split axis is
 summed over the devices (one all-reduce of its own size). A plugin's op, and any op before JAX had sharding rules, runs on whole
 arrays: wrap it in ``jax.shard_map``.
@@ -39,6 +41,31 @@ def vary(arrays, axes):
     """The arrays as ones that differ along these axes. The gradient of one that did not is summed over them."""
     cast: Any = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else getattr(jax.lax, "pvary", None)
     return tuple(cast(a, tuple(sorted(axes - varying(a)))) if axes - varying(a) else a for a in arrays)
+
+
+_HAS_EXPLICIT = hasattr(jax, "typeof") and hasattr(jax.sharding, "auto_axes") and hasattr(jax.sharding, "reshard")
+
+
+def _is_explicit(x):
+    """Whether x's type says how it lies."""
+    return any(kind == jax.sharding.AxisType.Explicit for kind in jax.typeof(x).sharding.mesh.axis_types)
+
+
+def with_types(call, run, arrays):
+    """run(*arrays), whose outputs lie as the inputs do, by their types where those say it."""
+    if not _HAS_EXPLICIT or not any(map(_is_explicit, arrays)):
+        return run(*arrays)
+    types = [jax.typeof(a) for a in arrays]
+    mesh = next(t.sharding.mesh for a, t in zip(arrays, types, strict=True) if _is_explicit(a))
+    _, outputs, _ = _plan(*_labels(call, arrays), mesh, types, ())
+    return jax.sharding.auto_axes(run, out_sharding=outputs)(*arrays)
+
+
+def as_primal(gradient, primal):
+    """The gradient, which has to lie as the primal's type says."""
+    if not _HAS_EXPLICIT or not _is_explicit(primal) or jax.typeof(gradient).sharding == jax.typeof(primal).sharding:
+        return gradient
+    return jax.sharding.reshard(gradient, jax.typeof(primal).sharding)
 
 
 def split(call, run, arrays):
@@ -140,7 +167,7 @@ def with_batches(call, run, again):
             outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
         else:
             outputs = jax.lax.map(
-                lambda rows: run(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
+                lambda rows: wrapped(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
             )
         return outputs, (True,) * len(outputs)
 

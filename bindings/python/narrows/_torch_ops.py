@@ -34,6 +34,8 @@ class _Registered:
             _library.impl(self.name, self.run, key)
         _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
         _library.impl(self.name, self.transformed, "FuncTorchDynamicLayerFrontMode")
+        for key in ("AutocastCPU", "AutocastCUDA") if op._lower_precision else ():
+            _library.impl(self.name, functools.partial(self.autocast, key), key)
         torch.library.register_fake(f"narrows::{self.name}", self.fake, lib=_library)
         self.call = getattr(torch.ops.narrows, self.name).default
         if op.backward is not None:
@@ -125,7 +127,14 @@ class _Registered:
 
     def transformed(self, *inputs, **params):
         """Under torch.func: one autograd.Function that knows every transform."""
+        inputs = lowered(self.op, inputs)
         return self.as_returned(_Functional.apply(self, params, *self.filled(inputs)))
+
+    def autocast(self, key, *inputs, **params):
+        """Under torch.autocast, of an op that heeds it: the same call of lower precision."""
+        inputs = lowered(self.op, inputs)
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))):
+            return self.call(*inputs, **params)
 
     def filled(self, inputs):
         """Every input; torch leaves out trailing ones that have their default."""
@@ -168,6 +177,15 @@ class _Registered:
         for i, gradient in zip(wanted, found, strict=True):
             result[i] = gradient if gradient.shape == ctx.shapes[i] else gradient.reshape(ctx.shapes[i])
         return tuple(result)
+
+
+def lowered(op, inputs):
+    """The tensors as torch.autocast wants them of this op, if it is on."""
+    kind = next(x for x in inputs if x is not None).device.type  # "meta" has no autocast
+    if not (op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+        return inputs
+    dtype = torch.get_autocast_dtype(kind)
+    return [x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x for x in inputs]
 
 
 @functools.lru_cache(4096)

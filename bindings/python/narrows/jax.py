@@ -112,11 +112,12 @@ def _on_devices(call, aliases, *arrays):
 
 
 def _placed(call, aliases, *arrays):
-    if aliases or not _jax_sharding.may_be_split(call.op):
+    if not _jax_sharding.may_be_split(call.op):
         return _on_platform(call, aliases, *arrays)
-    run = functools.partial(_on_platform, call, ())
+    run = functools.partial(_on_platform, call, ())  # what jax.jit was told of donated arrays is enough for XLA
     again = functools.partial(_on_devices, call, ())
-    return _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)(*arrays)
+    split = _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)
+    return _jax_sharding.with_types(call, split, arrays)
 
 
 def _on_platform(call, aliases, *arrays):
@@ -182,7 +183,8 @@ def _backward(call, saved, gradients):
     wanted = _Call(backward, present, sum(1 << i for i in floating))
     found = dict(zip(floating, _on_devices(wanted, (), *(x for x in inputs if x is not None)), strict=True))
     zero = lambda x: np.zeros(x.shape, jax.dtypes.float0)  # noqa: E731
-    return tuple(found[i].reshape(given[i].shape) if i in found else zero(given[i]) for i in places)
+    shaped = lambda i: _jax_sharding.as_primal(found[i].reshape(given[i].shape), given[i])  # noqa: E731
+    return tuple(shaped(i) if i in found else zero(given[i]) for i in places)
 
 
 _differentiable.defvjp(_forward, _backward)
@@ -207,12 +209,14 @@ def _run(op, inputs, donate=()):
     main = len(op.outputs) - op.num_aux
     places = [i for i, x in enumerate(inputs) if x is not None]
     for i in donate:
-        if i not in places:
+        if isinstance(i, bool) or i not in places:
             raise ValueError(f"{op.op}: donate has {i!r}; expected indices of inputs that are given: {places}")
     donated = tuple(places.index(i) for i in donate)
     call = _Call(op, present, (1 << main) - 1)
-    aliases = ((donated[0], 0),) if donated and op.flags & 1 else ()
-    outputs = _jitted(call, aliases, donated)(*(x for x in inputs if x is not None))
+    arrays = [inputs[i] for i in places]
+    first = call.specs(arrays)[0] if donated and op.flags & 1 else None  # an output may only take memory that is as its own
+    aliases = tuple((i, 0) for i in donated if (str(arrays[i].dtype), tuple(arrays[i].shape)) == first)[:1]
+    outputs = _jitted(call, aliases, donated)(*arrays)
     return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
 
 
@@ -263,6 +267,7 @@ def _prepared(op, inputs):
         specs = op._checked(tuple(None if isinstance(x, jax.Array) or _operands.is_number(x) else x for x in inputs))
         if not _config.jax_enable_x64 and any(spec is not None and spec[0] in _NARROWED for spec in specs):
             _refuse_narrowed(op, inputs, specs)
+    inputs = _as_their_neighbours(op, inputs)
     inputs = [
         x
         if x is None or (_operands.is_number(x) and optional[i])
@@ -275,6 +280,21 @@ def _prepared(op, inputs):
         last = [x for x in inputs if isinstance(x, jax.Array)][-1]
         return op._bind_operands(inputs, str(last.dtype))
     return op, inputs
+
+
+def _as_their_neighbours(op, inputs):
+    """Numbers that JAX has made arrays of (an argument of a jitted function, a loop's counter) get the dtype that numbers get."""
+    weak = [isinstance(x, jax.Array) and x.ndim == 0 and x.weak_type and x.dtype != bool for x in inputs]
+    like = [x for x, w in zip(inputs, weak, strict=True) if isinstance(x, jax.Array) and not w][-1:]
+    if not any(weak) or not like or like[0].dtype == bool:  # bool: the condition of `where`
+        return inputs
+    dtype = like[0].dtype
+    for i, (x, w) in enumerate(zip(inputs, weak, strict=True)):
+        if w and jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(
+                f"{op.op}: {op.inputs[i].rstrip('?')} is a number of {x.dtype} beside {dtype} operands; expected an integer"
+            )
+    return [jax.lax.convert_element_type(x, dtype) if w else x for x, w in zip(inputs, weak, strict=True)]
 
 
 def _number(x, like):
@@ -302,6 +322,8 @@ def _call(op, inputs, out, device):
 
 def _ordered(op, inputs, donate=()):
     """A call after which an array of another framework on a GPU may be written to again."""
+    if len(inputs) > len(op.inputs):
+        raise TypeError(f"{op.op} takes {len(op.inputs)} tensors; {len(inputs)} were given")
     foreign = any(map(_is_foreign, inputs))
     if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")
@@ -310,12 +332,12 @@ def _ordered(op, inputs, donate=()):
     return jax.block_until_ready(result) if foreign else result
 
 
-def call(op: "str | _narrows.Op", *inputs: Any, donate: Sequence[int] = (), **params: Any) -> Any:
-    """The op of that name, or an Op, on JAX's arrays; ``donate``: indices of inputs whose memory the outputs may take.
+def call(op: "str | _narrows.Op", *inputs: Any, donate: int | Sequence[int] = (), **params: Any) -> Any:
+    """The op of that name, or an Op, on JAX's arrays; ``donate``: index or indices of inputs whose memory the outputs may take.
 
     >>> import jax.numpy as jnp, narrows.jax
     >>> narrows.jax.call("elementwise", jnp.ones(2), jnp.ones(2), function="add")
     Array([2., 2.], dtype=float32)
     """
     op = _ops.op(op, **params) if isinstance(op, str) else op.bind(**params)
-    return _ordered(op, inputs, tuple(donate))
+    return _ordered(op, inputs, (donate,) if isinstance(donate, int) else tuple(donate))

@@ -30,11 +30,10 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
                 name = op.inputs[i].rstrip("?")
                 raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
             x = torch.from_dlpack(x)
+        if isinstance(x, torch.Tensor):
+            _refuse_unstrided(op, op.inputs[i].rstrip("?"), x)
         tensors.append(x)
-    kind = first.device.type  # "meta" has no autocast
-    if op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-        tensors = [x.to(dtype) if x is not None and x.dtype == torch.float32 else x for x in tensors]
+    tensors = list(_torch_ops.lowered(op, tensors))
     if not any(map(_is_number, tensors)):
         return tensors, {}
     last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
@@ -133,9 +132,8 @@ def _into(op, inputs, out, needs_grad):
     for o in tensors:
         if o.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(f"{op.op}: out is an inference tensor outside torch.inference_mode(); expected another")
-        if o.layout != torch.strided or o.is_nested or o.is_quantized:
-            kind = "nested" if o.is_nested else "quantised" if o.is_quantized else str(o.layout)
-            raise NotImplementedError(f"{op.op}: out is a tensor that is {kind}; expected a strided one")
+        _refuse_unstrided(op, "out", o)
+        _refuse_shrunk(op, o)
     if _are_in_memory((*inputs, *outs)):
         shown = tuple(map(_as_in_memory, outs)) if outs is out else _as_in_memory(out)
         op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
@@ -152,6 +150,23 @@ def _into(op, inputs, out, needs_grad):
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
     return out
+
+
+def _refuse_unstrided(op, name, x):
+    """What has no elements at strides of its own, which torch's dispatcher would refuse without saying which argument it is."""
+    if x.layout != torch.strided or x.is_nested or x.is_quantized:
+        kind = "nested" if x.is_nested else "quantised" if x.is_quantized else str(x.layout)
+        raise NotImplementedError(f"{op.op}: {name} is a tensor that is {kind}; expected a strided one")
+
+
+def _refuse_shrunk(op, out):
+    """An output whose storage was made smaller than the tensor is, where a copy would write past it."""
+    if not _are_in_memory((out,)) or out.numel() == 0:
+        return
+    last = out.storage_offset() + sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True))
+    size, needed = out.untyped_storage().nbytes(), (last + 1) * out.element_size()
+    if size < needed:
+        raise ValueError(f"{op.op}: out has a storage of {size} bytes; expected {needed}")
 
 
 def _are_in_memory(arrays):

@@ -105,9 +105,18 @@ static bool describe_inputs(Call& c, PyObject* inputs, int device_type) {
     PyObject *dtype = nullptr, *shape = nullptr;
     int64_t extents[NW_MAX_NDIM];
     DLTensor t{};
-    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape) || !parse_dtype(dtype, &t.dtype)) return false;
+    if (!PyArg_ParseTuple(input.get(), "OO!", &dtype, &PyTuple_Type, &shape)) return false;
+    const char* const op = c.declaration.op->name;
+    PyObject* const name = c.declaration.inputs[i];
+    if (!parse_dtype(dtype, &t.dtype)) {
+      if (PyErr_ExceptionMatches(PyExc_ValueError))
+        PyErr_Format(PyExc_ValueError, "%s: %U has dtype %S; expected float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool",
+                     op, name, dtype);
+      return false;
+    }
     t.ndim = static_cast<int32_t>(PyTuple_Size(shape));
-    if (t.ndim > NW_MAX_NDIM) return PyErr_Format(PyExc_ValueError, "%d dimensions; expected 16 at most", t.ndim), false;
+    if (t.ndim > NW_MAX_NDIM)
+      return PyErr_Format(PyExc_ValueError, "%s: %U has %d dimensions; expected 16 at most", op, name, t.ndim), false;
     for (int32_t d = 0; d < t.ndim; ++d) extents[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
     if (PyErr_Occurred()) return false;
     t.device = {static_cast<DLDeviceType>(device_type), 0};
