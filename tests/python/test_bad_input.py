@@ -130,7 +130,11 @@ class Plain:
         (lambda: narrows.build("x.cpp", flags="-g"), TypeError, "flags = '-g'; expected a list of strings"),
         (lambda: narrows.build("x.cpp", flags=None), TypeError, "flags = None; expected a list of strings"),
         (lambda: narrows.build("x.cpp", name=3), TypeError, "name = 3; expected a string"),
-        (lambda: narrows.build("x.cpp", name="../../../evil"), ValueError, "name = '../../../evil'; expected part of a file's name"),
+        (
+            lambda: narrows.build("x.cpp", name="../../../evil"),
+            ValueError,
+            "name = '../../../evil'; expected part of a file's name",
+        ),
         (lambda: narrows.build("x.cpp", name=""), ValueError, "name = ''; expected part of a file's name"),
         (lambda: narrows.load_inline("q", 3), TypeError, "cpp_sources = 3; expected a text or several"),
         (lambda: narrows.load_inline("q", cuda_sources=[b""]), TypeError, r"cuda_sources = \[b''\]; expected a text or several"),

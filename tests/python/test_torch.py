@@ -279,7 +279,9 @@ def test_tensors_that_are_not_strided(kind, device):
         }[kind]()
     name = {"sparse": "torch.sparse_coo", "mkldnn": "torch._mkldnn", "jagged": "nested"}.get(kind, kind)
     for argument, arguments in (("a", (other, 1)), ("b", (x, other)), ("b", (np.ones((2, 3), "float32"), other))):
-        with pytest.raises(NotImplementedError, match=f"elementwise: {argument} is a tensor that is {name}; expected a strided one"):
+        with pytest.raises(
+            NotImplementedError, match=f"elementwise: {argument} is a tensor that is {name}; expected a strided one"
+        ):
             narrows.add(*arguments)
     with pytest.raises(NotImplementedError, match=f"out is a tensor that is {name}; expected a strided one"):
         narrows.add(x, x, out=other)
