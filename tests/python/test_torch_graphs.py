@@ -32,6 +32,52 @@ def test_a_padding_may_be_made_of_sizes():
         torch.testing.assert_close(compiled(x, w), narrows.conv1d(x, w, padding=length // 4))
 
 
+def graphs(call, make, lengths):
+    """How many graphs there are after calls with inputs of these lengths, whose results are right."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(call, backend=counter, fullgraph=True)
+    for n in lengths:
+        inputs = make(n)
+        torch.testing.assert_close(compiled(*inputs), call(*inputs))
+    return counter.frame_count
+
+
+LENGTHS = (16, 20, 24, 28, 31, 40, 44, 48, 52, 56, 61, 67)
+OF_SIZES = {
+    "a padding": (lambda x, w: narrows.conv1d(x, w, padding=x.shape[-1] // 4), lambda n: (torch.randn(1, 1, n), torch.randn(1, 1, 3))),
+    "same": (lambda x, w: narrows.conv1d(x, w, padding="same"), lambda n: (torch.randn(1, 1, 99), torch.randn(1, 1, n))),
+    "causal": (lambda x, w: narrows.conv1d(x, w, padding="causal"), lambda n: (torch.randn(1, 1, 99), torch.randn(1, 1, n))),
+    "a right operand": (lambda x: narrows.add(x, x.shape[0]), lambda n: (torch.randn(n),)),
+    "a left operand": (lambda x: narrows.subtract(x.shape[0], x), lambda n: (torch.randn(n),)),
+    "beside integers": (lambda x: narrows.add(x, x.shape[0]), lambda n: (torch.arange(n),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call, make", OF_SIZES.values(), ids=OF_SIZES)
+def test_one_graph_for_every_number_made_of_sizes(call, make):
+    assert graphs(call, make, LENGTHS) == 2  # of the first sizes, and of every other
+
+
+UNKNOWN = {
+    "an operand": (lambda x, n: narrows.add(x, n.item()), lambda n: (torch.randn(9), torch.tensor(n))),
+    "a mask": (lambda x, n: narrows.add(x[x > 0], torch.ones(3)), lambda n: (torch.tensor([1.0, -2, 3, n]), torch.tensor(n))),
+    "a slice": (lambda x, n: narrows.conv1d(x[:, :, : n.item()], torch.ones(1, 1, 101)), lambda n: (torch.randn(1, 1, 300), torch.tensor(180 + n))),
+}  # fmt: skip
+
+
+if torch.__version__.startswith("2.8"):  # which cannot slice to a size that is not known
+    del UNKNOWN["a slice"]
+
+
+@pytest.mark.parametrize("call, make", UNKNOWN.values(), ids=UNKNOWN)
+def test_sizes_that_nobody_knows(call, make):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        assert graphs(call, make, LENGTHS) == 1
+
+
 def test_a_cast_is_compiled():
     compiled = torch.compile(lambda x: narrows.astype(x, "float16") * 2, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2, dtype=torch.float16))

@@ -305,6 +305,12 @@ def conv1d(
     """
     stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
     left, right = _padding(padding, w, dilation)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and not deterministic:
+        plain = out is None and device is None and stream is None and backend is None and kernel is None
+        if plain and all(isinstance(a, torch.Tensor) for a in ((x, w) if bias is None else (x, w, bias))):
+            numbers = {"stride": stride, "dilation": dilation, "groups": groups, "pad_left": left, "pad_right": right}
+            return torch.ops.narrows.conv1d.default(x, w, bias, **numbers)  # where numbers made of sizes stay symbolic
     return _op_of("conv1d")(
         x,
         w,

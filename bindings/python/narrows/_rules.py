@@ -113,9 +113,9 @@ def _broadcast(shapes, numbers):
     return tuple(result)
 
 
-def evaluate(op, shapes, numbers=Numbers):
+def evaluate(op, shapes, numbers=Numbers, symbolic=None):
     """Shapes of the op's outputs from those of its inputs (None: absent); ValueError: none of the rule's alternatives fits."""
-    fields = {name: value for name, value in _integers(op).items()}
+    fields = {**_integers(op), **(symbolic or {})}
     for inputs, outputs in _parse(op.shape_rule):
         if not _fits(inputs, shapes):
             continue

@@ -53,7 +53,7 @@ class _Registered:
             arguments.append(f"Tensor? {name[:-1]}{default}" if name.endswith("?") else f"Tensor {name}")
         arguments.append("*") if self.params or self.masked else None
         for name, kind, lanes, values, initial in self.op.fields:
-            kind = "str" if values is not None else kind
+            kind = "str" if values is not None else kind if lanes > 1 else {"int": "SymInt", "float": "Scalar"}.get(kind, kind)
             default = f'"{initial}"' if isinstance(initial, str) else '""' if values is not None else initial
             default = "[" + ", ".join(map(str, initial)) + "]" if lanes > 1 else default
             arguments.append(f"{kind}{f'[{lanes}]' if lanes > 1 else ''} {name}={default}")
@@ -68,7 +68,7 @@ class _Registered:
         wanted = params.pop("wanted", -1)
         if not params:
             return self.op, wanted
-        return _bound(self.op, tuple((n, v) for n, v in params.items() if v != "")), wanted
+        return _bound(self.op, tuple((n, _concrete(v)) for n, v in params.items() if not isinstance(v, str) or v != "")), wanted
 
     # ---- kernels ----
 
@@ -82,9 +82,10 @@ class _Registered:
 
     def fake(self, *inputs, **params):
         """Shapes and dtypes without memory."""
+        symbolic = {n: v for n, v in params.items() if isinstance(v, torch.SymInt) and n != "wanted"}
         op, wanted = self.bound(params)
         device = self.one_device(inputs)
-        specs = specs_of(op, inputs)
+        specs = specs_of(op, inputs, symbolic)
         mask = _mask(wanted, len(specs))
         outputs: list[Any] = []
         for j, spec in enumerate(specs):
@@ -237,23 +238,45 @@ class _Symbolic(_rules.Numbers):
     check: Any = staticmethod(torch._check)
 
 
-def _hint(extent):
-    """A size that may stand for a symbolic one; every unknown one is 64."""
+def _hint(extent, unknown=64):
+    """A size that may stand for a symbolic one."""
     if isinstance(extent, int):
         return extent
     hint = extent.node.hint if extent.node.has_hint() else None
-    return int(hint) if isinstance(hint, int) else 64
+    return int(hint) if isinstance(hint, int) else unknown
 
 
-def specs_of(op, inputs) -> list[Any]:
+def _concrete(value):
+    """A param's value that may stand for a symbolic one."""
+    if isinstance(value, torch.SymInt):
+        return _hint(value, 1)
+    if isinstance(value, torch.SymFloat):
+        return float(value.node.hint) if value.node.has_hint() else 1.0
+    return value
+
+
+def _inferred(op, present, device_type):
+    """Unknown sizes are such as fit the others."""
+    known = [n for p in present if p is not None for n in p[1] if isinstance(n, int) or n.node.has_hint()]
+    first = None
+    for unknown in dict.fromkeys([64, *map(_hint, known), 4096, 1]):
+        try:
+            return op._infer([None if p is None else (p[0], tuple(_hint(n, unknown) for n in p[1])) for p in present], device_type)
+        except ValueError as error:
+            first = first or error
+            if all(isinstance(n, int) or n.node.has_hint() for p in present if p is not None for n in p[1]):
+                break
+    raise first
+
+
+def specs_of(op, inputs, symbolic=None) -> list[Any]:
     """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
     present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
-    concrete = [None if p is None else (p[0], tuple(map(_hint, p[1]))) for p in present]
-    specs = op._infer(concrete, _device_type(op, next(x.device for x in inputs if x is not None)))
-    if all(isinstance(n, int) for p in present if p is not None for n in p[1]):
+    specs = _inferred(op, present, _device_type(op, next(x.device for x in inputs if x is not None)))
+    if not symbolic and all(isinstance(n, int) for p in present if p is not None for n in p[1]):
         return specs
     if op.shape_rule is not None:
-        shapes = _rules.evaluate(op, [None if p is None else p[1] for p in present], _Symbolic)
+        shapes = _rules.evaluate(op, [None if p is None else p[1] for p in present], _Symbolic, symbolic or {})
         return [None if spec is None else (spec[0], shape) for spec, shape in zip(specs, shapes, strict=True)]
     context = torch.library.get_ctx()
     return [None if s is None else (s[0], tuple(context.new_dynamic_size() for _ in s[1])) for s in specs]

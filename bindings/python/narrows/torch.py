@@ -49,7 +49,9 @@ def _number_param(op, operand, x: Any, like):
     if kind == "int" and isinstance(x, (float, torch.SymFloat)):
         raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
     x = x.item() if hasattr(x, "item") else x
-    return f"{operand}_{kind}", float(x) if isinstance(x, int) and kind == "real" else x
+    if kind == "real" and isinstance(x, (int, torch.SymInt)):
+        x = torch.sym_float(x)
+    return f"{operand}_{kind}", x
 
 
 def _is_number(x):
@@ -205,6 +207,8 @@ class _Namespace(torch._ops._OpNamespace):
     def __getattr__(self, name):
         if not name.startswith("_"):
             _torch_ops.find(name)
+            if name in vars(self):  # it was looked up while it was registered; there is one object of it
+                return vars(self)[name]
         return super().__getattr__(name)
 
 
