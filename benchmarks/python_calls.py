@@ -126,14 +126,14 @@ def lltm_rows(torch):
             return dx, dw, db, dh, dc
 
     batch, features, state = 16, 32, 128
-    x, h, c = torch.rand(batch, features), torch.rand(batch, state), torch.rand(batch, state)
+    x, h, c = (torch.rand(batch, n, requires_grad=True) for n in (features, state, state))
     w = (torch.rand(3 * state, state + features) - 0.5).requires_grad_()
     bias = torch.rand(1, 3 * state, requires_grad=True)
 
     incoming = torch.rand(batch, state), torch.rand(batch, state)
 
     def both(cell):
-        return lambda: torch.autograd.grad(cell(x, w, bias, h, c), (w, bias), incoming)
+        return lambda: torch.autograd.grad(cell(x, w, bias, h, c), (x, w, bias, h, c), incoming)
 
     no_grad = lambda f: torch.no_grad()(lambda: f(x, w, bias, h, c))  # noqa: E731
     yield f"LLTM forward, B{batch} F{features} S{state}", {"tutorial": no_grad(Cell.apply), "narrows": no_grad(narrows.lltm)}, ()
