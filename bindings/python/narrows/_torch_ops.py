@@ -258,7 +258,7 @@ def _concrete(value):
 def _inferred(op, present, device_type):
     """Unknown sizes are such as fit the others."""
     known = [n for p in present if p is not None for n in p[1] if isinstance(n, int) or n.node.has_hint()]
-    first = None
+    first: Any = None
     for unknown in dict.fromkeys([64, *map(_hint, known), 4096, 1]):
         try:
             return op._infer([None if p is None else (p[0], tuple(_hint(n, unknown) for n in p[1])) for p in present], device_type)
