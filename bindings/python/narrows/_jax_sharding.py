@@ -57,8 +57,9 @@ def with_types(call, run, arrays):
         return run(*arrays)
     types = [jax.typeof(a) for a in arrays]
     mesh = next(t.sharding.mesh for a, t in zip(arrays, types, strict=True) if _is_explicit(a))
-    _, outputs, _ = _plan(*_labels(call, arrays), mesh, types, ())
-    return jax.sharding.auto_axes(run, out_sharding=outputs)(*arrays)
+    inputs, outputs = _labels(call, arrays)
+    _, shardings, _ = _plan(inputs, outputs, mesh, types, ())
+    return jax.sharding.auto_axes(run, out_sharding=shardings)(*arrays)
 
 
 def as_primal(gradient, primal):
