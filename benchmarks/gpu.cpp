@@ -324,7 +324,11 @@ double appended_us(const Options& options, const Backend& backend, Call& call) {
 // Of a tiny op: the call on an idle stream, which puts it on the device at once; what of that is more than a call behind other work
 // takes; and the call until the host knows that it is done.
 void measure_latency(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& tiny) {
-  if (!options.wants("tiny op, launched on an idle stream, appended to a busy one, submitted, until the host sees it")) return;
+  constexpr const char *kLaunched = "tiny op, launched on an idle stream", *kAppended = "tiny op, appended to a busy stream",
+                       *kSubmitted = "tiny op, submitted: the difference", *kSeen = "tiny op, until the host sees it";
+  const auto is_wanted = [&](const char* name) { return options.wants(name); };
+  const auto names = {kLaunched, kAppended, kSubmitted, kSeen};
+  if (std::none_of(names.begin(), names.end(), is_wanted)) return;
   for (const auto& backend : backends) {
     Call call(*backend, tiny);
     std::vector<double> launched(options.quick ? 5 : 2000), seen(launched.size());
@@ -338,12 +342,12 @@ void measure_latency(const Options& options, const std::vector<std::unique_ptr<B
     }
     const double launch = median(launched), append = appended_us(options, *backend, call);
     const auto print = [&](const char* what, double us) {
-      std::printf("%-36s %-7s %-10s %10.2f us\n", what, backend->name.c_str(), "", us);
+      if (is_wanted(what)) std::printf("%-36s %-7s %-10s %10.2f us\n", what, backend->name.c_str(), "", us);
     };
-    print("tiny op, launched on an idle stream", launch);
-    print("tiny op, appended to a busy stream", append);
-    print("tiny op, submitted: the difference", launch - append);
-    print("tiny op, until the host sees it", median(seen));
+    print(kLaunched, launch);
+    print(kAppended, append);
+    print(kSubmitted, launch - append);
+    print(kSeen, median(seen));
   }
 }
 

@@ -379,6 +379,22 @@ TEST_CASE("conv1d_backward trap: strides, dilations and paddings as large as 64 
   }
 }
 
+// Where positions are counted in 32 bits one that is a multiple of 2^32 away would be there again.
+TEST_CASE("conv1d trap: positions a multiple of 2^32 outside of rows that are read at once", "[conv1d][trap]") {
+  Rng rng("conv1d far");
+  for (const int64_t reach : {int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 62})
+    for (const bool left : {true, false})
+      check_conv1d({.shape = {.channels = 8,
+                              .length = 64,
+                              .filters = 80,
+                              .taps = 2,
+                              .dilation = reach,
+                              .pad_left = left ? reach : 0,
+                              .pad_right = left ? 0 : reach},
+                    .dtype = DType::f16},
+                   rng);
+}
+
 TEST_CASE("conv1d trap: steps as large as 64 bits hold, in products of whole tiles", "[conv1d][backward][trap]") {
   const auto filled = [](std::vector<int64_t> shape, double value) {
     Tensor tensor(DType::f32, std::move(shape));

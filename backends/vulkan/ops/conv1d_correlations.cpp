@@ -141,9 +141,11 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
       c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
                                                       {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
   const int64_t work_groups = c.batch * c.groups * ceil_div(c.outs, outs) * ceil_div(c.length, positions);
-  const int64_t tiles = work_groups >= 16 * kManyGroups ? 4 : 1;
+  // One after the other, unless a driver would end so long a loop.
   constexpr int64_t kTapsAtATime = 192;
-  problem.device.check_loops(tiles * c.ins * (2 + 16 * ceil_div(c.taps, kTapsAtATime)));
+  const int64_t loops = c.ins * (2 + 16 * ceil_div(c.taps, kTapsAtATime));
+  const int64_t tiles = work_groups >= 16 * kManyGroups && loops < (1 << 12) ? 4 : 1;
+  problem.device.check_loops(tiles * loops);
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0;
   const Kernel kernel = problem.device.kernels().get(
@@ -278,7 +280,9 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
   const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
                                                             {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
-  const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0;
+  // Positions are counted in 32 bits there.
+  const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0 &&
+                     std::max({c.extent, c.origin, -c.origin, reach}) < kMostExtent;
   const bool out_together = problem.out_align >= 16 && c.length % 8 == 0 && c.out_position == 1 && c.out_offset % 8 == 0 &&
                             (c.batch == 1 || c.out_batch % 8 == 0) && (c.groups == 1 || c.out_group % 8 == 0) &&
                             (c.outs == 1 || c.out_channel % 8 == 0);

@@ -93,7 +93,8 @@ void locate_in_layout() {
   place[SLOTS] = out_;
   uint left = flat_group();
   uint64_t column = 0ul, row = 0ul;
-  [[dont_unroll]] for (uint d = 0; d < l.dims; ++d) {
+  const uint dims = l.dims;
+  [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
     const Dimension dimension = l.dimension[d];
     const uint blocks = uint(dimension.blocks), next = left / blocks;
     uint64_t position = left - next * blocks;
