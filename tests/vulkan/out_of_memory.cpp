@@ -35,9 +35,9 @@ void* allocate(size_t size, const void* caller) {
 
 void* operator new(size_t size) { return allocate(size, __builtin_return_address(0)); }
 void* operator new[](size_t size) { return allocate(size, __builtin_return_address(0)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace narrows::vulkan::test {

@@ -165,7 +165,9 @@ def from_dlpack(x, device=None, copy=None):
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray) and type(x) not in (numpy.ndarray, numpy.memmap):
         if type(x).__dlpack__ is numpy.ndarray.__dlpack__:
-            raise TypeError(f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)")
+            raise TypeError(
+                f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)"
+            )
     if hasattr(x, "detach") and getattr(x, "requires_grad", False):
         x = x.detach()
     if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it
