@@ -163,11 +163,9 @@ def from_dlpack(x, device=None, copy=None):
     """
     device = None if device is None else Device(device)
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(x, numpy.ndarray) and type(x) not in (numpy.ndarray, numpy.memmap):
-        if type(x).__dlpack__ is numpy.ndarray.__dlpack__:
-            raise TypeError(
-                f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)"
-            )
+    own = () if numpy is None or not isinstance(x, numpy.ndarray) else (numpy.ndarray, numpy.memmap)
+    if own and type(x) not in own and type(x).__dlpack__ is own[0].__dlpack__:
+        raise TypeError(f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)")
     if hasattr(x, "detach") and getattr(x, "requires_grad", False):
         x = x.detach()
     if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it
