@@ -10,7 +10,7 @@
 namespace narrows::vulkan::test {
 namespace {
 
-constexpr int64_t kWords = 8 << 20;  // 32 MiB: smaller chains were right on an H200 without barriers too
+constexpr int64_t kWords = 8 << 20;  // 32 MiB: of so many words an H200 was seen to get some wrong without barriers
 
 // A device whose default stream waits, so that what is put on it runs all at once.
 class Held {
