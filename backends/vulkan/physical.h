@@ -19,6 +19,7 @@ inline constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativ
 struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;  // 0: there is none that this backend can use
   uint32_t subgroup = 0;         // threads
+  bool halves_sums = false;      // m x n elements of f16 can be what sums become
   explicit operator bool() const { return m != 0; }
 };
 

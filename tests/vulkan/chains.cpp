@@ -72,13 +72,18 @@ std::vector<Bytes> chained(Held& held, Prepared& call, int times, bool with_barr
   return call.outputs();
 }
 
-void check_chain(Held& held, const Call& of, int times) {
-  Prepared call(held.rt, of);
-  call.give_workspace();
-  const std::vector<Bytes> expected = one_by_one(held, call, times);
-  CHECK((chained(held, call, times, true) == expected));
+// Every chain is right with the barriers, and without them at least one is wrong.
+void check_chains(Held& held, const std::vector<Call>& chains, int times) {
+  int wrong = 0;
+  for (const Call& chain : chains) {
+    Prepared call(held.rt, chain);
+    call.give_workspace();
+    const std::vector<Bytes> expected = one_by_one(held, call, times);
+    CHECK((chained(held, call, times, true) == expected));
+    if (!held.is_cpu) wrong += chained(held, call, times, false) != expected;
+  }
   if (held.is_cpu) SKIP("a device that is a CPU runs one command after another, with barriers and without");
-  CHECK((chained(held, call, times, false) != expected));
+  CHECK(wrong > 0);
 }
 
 TEST_CASE("chains: elementwise, each call reading backwards what the one before it wrote", "[chains]") {
@@ -88,21 +93,32 @@ TEST_CASE("chains: elementwise, each call reading backwards what the one before 
   nw_elementwise_params p{};
   p.function = NW_EW_FMA, p.b_int = 3, p.c_int = 1;
   call.params = params(p);
-  check_chain(held, call, held.is_cpu ? 4 : 16);
+  check_chains(held, {call}, held.is_cpu ? 4 : 16);
 }
 
+// A small call's products begin while its weights are being packed; the first products of a large one read, batches being taken
+// backwards, what the last ones of the call before it write.
 TEST_CASE("chains: conv1d, by the matrix unit where there is one, whose weights are packed first", "[chains]") {
   Held held;
-  const Conv large{16, 256, kWords / 16 / 256, 256, 3, {.pad_left = 1, .pad_right = 1}},
-      small{1, 64, 500, 64, 3, {.pad_left = 1, .pad_right = 1}};
-  check_chain(held, conv1d(kF16, held.is_cpu ? small : large), 2);
+  const auto call = [&](int64_t batch, int64_t channels, int64_t length) {
+    Call made = conv1d(kF16, {batch, channels, length, channels, 3, {.pad_left = 1, .pad_right = 1}});
+    const int64_t size = channels * length;
+    made.inputs[0].strides = {-size, length, 1}, made.inputs[0].first = (batch - 1) * size;
+    return made;
+  };
+  if (held.is_cpu)
+    check_chains(held, {call(1, 64, 500)}, 2);
+  else
+    check_chains(held, {call(1, 64, 504), call(2, 256, 2048), call(16, 256, kWords / 16 / 256)}, 4);
 }
 
 TEST_CASE("chains: lltm_backward, whose products read the gradient of the gates", "[chains]") {
   Held held;
-  const int64_t state = held.is_cpu ? 48 : 1408, batch = held.is_cpu ? 64 : 2048;
-  static_assert(2048 * 3 * 1408 >= kWords);
-  check_chain(held, lltm_backward(kF32, batch, state, state), 1);
+  if (held.is_cpu)
+    check_chains(held, {lltm_backward(kF32, 64, 48, 48)}, 1);
+  else
+    check_chains(held, {lltm_backward(kF32, 64, 64, 64), lltm_backward(kF32, 256, 256, 256), lltm_backward(kF32, 2048, 1408, 1408)},
+                 1);
 }
 
 }  // namespace

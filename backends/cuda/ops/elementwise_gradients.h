@@ -31,11 +31,11 @@ __device__ __forceinline__ C gelu_tanh_slope(C a) {
 }
 template <class C>
 __device__ __forceinline__ C pow_slope_a(C a, C b) {
-  return b == 0 ? C(0) : b * std::pow(a, b - C(1));
+  return b == 0 ? C(0) : b * power(a, b - C(1));
 }
 template <class C>
 __device__ __forceinline__ C pow_slope_b(C a, C b) {
-  return a == 0 && b >= 0 ? C(0) : std::pow(a, b) * std::log(a);
+  return a == 0 && b >= 0 ? C(0) : power(a, b) * std::log(a);
 }
 // The whole number of times that b was taken from a.
 template <class C>

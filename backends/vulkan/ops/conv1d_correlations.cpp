@@ -261,10 +261,24 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   };
   const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups;
   const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
-  // Half as deep where that leaves out channels which are not there, if threads have whole loads then.
-  const int64_t half = kMatrixDepth / 2;
-  const bool halves = c.ins % kMatrixDepth != 0 && c.ins % kMatrixDepth <= half && half % unit.k == 0 &&
-                      tile.rows(unit) * (half / 8) % (tile.subgroups() * unit.subgroup) == 0;
+  // The input is read once for all taps where they reach no further than shared memory has room for.
+  constexpr int64_t kMostShift = 16;
+  const int64_t reach = (c.taps - 1) * std::abs(c.tap_step);
+  const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
+  const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
+                                                            {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
+  // Columns that are read four at a time begin at a multiple of four.
+  const int64_t most_shift = slides ? reach : 0;
+  const int64_t block = in_together ? kGroup : 1, room = ceil_div(most_shift + block - 1, block) * block;
+
+  // Stages of half the depth, if threads have whole loads then: where all taps' weights find room beside each other so that few
+  // barriers are waited at, and where channels that are not there are left out.
+  const int64_t half = kMatrixDepth / 2, shared_memory = device.physical.properties.limits.maxComputeSharedMemorySize;
+  const bool can_halve = half % unit.k == 0 && tile.rows(unit) * (half / 8) % (tile.subgroups() * unit.subgroup) == 0;
+  constexpr int64_t kMostAtOnce = 5;  // more would leave no registers for loads that are under way
+  const bool at_once = can_halve && slides && c.taps > 1 && c.taps <= kMostAtOnce &&
+                       tile.shared_memory(unit, half, room, 2, c.taps) <= shared_memory;
+  const bool halves = at_once || (can_halve && c.ins % kMatrixDepth != 0 && c.ins % kMatrixDepth <= half);
   const int64_t depth = halves ? half : kMatrixDepth, stages = ceil_div(c.ins, depth) * c.taps;
   if (std::max({c.length, c.outs, c.ins, stages * depth, c.batch}) >= kMostExtent) return nullptr;
   const int64_t row_tiles = ceil_div(c.outs, tile.rows(unit)), tiles = num_tiles(tile);
@@ -274,21 +288,14 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   if (packed * 8 > (int64_t{1} << 24) && packed / 2 > c.groups * c.outs * c.ins * c.taps) return nullptr;
   device.check_loops(3 * stages + 1024);
 
-  // The input is read once for all taps where they reach no further than shared memory has room for.
-  constexpr int64_t kMostShift = 16;
-  const int64_t reach = (c.taps - 1) * std::abs(c.tap_step);
-  const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
-  const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
-                                                            {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
   // Positions are counted in 32 bits there.
   const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0 &&
                      std::max({c.extent, c.origin, -c.origin, reach}) < kMostExtent;
-  const bool out_together = problem.out_align >= 16 && c.length % 8 == 0 && c.out_position == 1 && c.out_offset % 8 == 0 &&
+  const int64_t patch = tile.row_matrices * unit.m * (tile.column_matrices * unit.n / 8 + 1) * 16;  // bytes of a subgroup's sums
+  const bool out_together = unit.halves_sums && tile.subgroups() * patch <= shared_memory && problem.out_align >= 16 &&
+                            c.length % 8 == 0 && c.out_position == 1 && c.out_offset % 8 == 0 &&
                             (c.batch == 1 || c.out_batch % 8 == 0) && (c.groups == 1 || c.out_group % 8 == 0) &&
                             (c.outs == 1 || c.out_channel % 8 == 0);
-  // Columns that are read four at a time begin at a multiple of four.
-  const int64_t most_shift = slides ? reach : 0;
-  const int64_t block = in_together ? kGroup : 1, room = ceil_div(most_shift + block - 1, block) * block;
   Push push{};
   push.tiles = static_cast<uint32_t>(ceil_div(c.length, tile.columns(unit)));
   push.depth = static_cast<int32_t>(stages);
@@ -297,8 +304,9 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   packing.blocks = static_cast<uint32_t>(packed);
   packing.columns = static_cast<int32_t>(row_tiles);
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
-  const Kernel kernel = matrix_kernel(device, shaders::conv1d_coopmat, tile, room, depth,
-                                      {slides, c.tap_step < 0, word(block), word(most_shift), out_together, whole});
+  const Kernel kernel =
+      matrix_kernel(device, shaders::conv1d_coopmat, tile, room, depth,
+                    {word(at_once ? c.taps : 1), slides, c.tap_step < 0, word(block), word(most_shift), out_together, whole});
   const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, word(tile.rows(unit)), word(depth / 8)});
   return std::make_unique<MatrixPart>(problem, pack, packing, kernel, tiles, push);
 }

@@ -49,9 +49,9 @@ struct MatrixTile {
   constexpr uint32_t subgroups() const { return subgroup_rows * subgroup_columns; }
   int64_t rows(const MatrixUnit& unit) const { return int64_t{subgroup_rows} * row_matrices * unit.m; }
   int64_t columns(const MatrixUnit& unit) const { return int64_t{subgroup_columns} * column_matrices * unit.n; }
-  // Bytes, with stages of `depth`; most_shift as below, slots: matrices whose sums are laid out at once.
-  int64_t shared_memory(const MatrixUnit& unit, int64_t depth, int64_t most_shift, int64_t slots) const {
-    const int64_t stage = (rows(unit) + columns(unit) + most_shift) * (depth / 8 + 1);
+  // Bytes, with stages of `depth`; most_shift and turns_at_once as below, slots: matrices whose sums are laid out at once.
+  int64_t shared_memory(const MatrixUnit& unit, int64_t depth, int64_t most_shift, int64_t slots, int64_t turns_at_once = 1) const {
+    const int64_t stage = (turns_at_once * rows(unit) + columns(unit) + most_shift) * (depth / 8 + 1);
     const int64_t patches = int64_t{subgroups()} * unit.m * (slots * unit.n / 4 + (subgroups() > 8 ? 0 : 2));
     return 16 * std::max(stage, patches);
   }

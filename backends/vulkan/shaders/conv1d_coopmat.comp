@@ -8,12 +8,12 @@
 #include "conv1d_correlation.glsl"
 #include "conv1d_divide.glsl"
 
-layout(constant_id = 12) const bool kSlides = false;  // all taps of a channel are shifts of one right operand
-layout(constant_id = 13) const bool kBackwards = false;  // the taps' step is negative
-layout(constant_id = 14) const int kBlock = 1;  // 4: rows of x are contiguous and start where load4() may read, and the step is 1
-layout(constant_id = 15) const int kReach = 0;  // kSlides: of all taps, in positions
-layout(constant_id = 16) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights
-layout(constant_id = 17) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
+layout(constant_id = 13) const bool kSlides = false;  // all taps of a channel are shifts of one right operand
+layout(constant_id = 14) const bool kBackwards = false;  // the taps' step is negative
+layout(constant_id = 15) const int kBlock = 1;  // 4: rows of x are contiguous and start where load4() may read, and the step is 1
+layout(constant_id = 16) const int kReach = 0;  // kSlides: of all taps, in positions
+layout(constant_id = 17) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights, and matrices of sums can be f16
+layout(constant_id = 18) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
 const bool kRightAlongDepth = kBlock == 4;
 uint64_t x, w;  // of the group and batch; of the tile of rows, packed
@@ -24,7 +24,13 @@ uvec4 left(int i, int row, int stage, int k);
 void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
 int shift(int block, int turn);
+void start();
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
+// kOutTogether: all of a subgroup's sums as f16, row by row in eights, with one more than is used, as for stages.
+#define kOutEights (kColumnMatrices * kN / 8)
+#define kOutPitch (kOutEights + 1)
+#define kOutPatch (kRowMatrices * kM * kOutPitch)
+#define kAtLeast (kOutTogether ? kSubgroups * kOutPatch : 0)
 #define TURNS
 #include "gemm_coopmat.glsl"
 
@@ -103,34 +109,58 @@ void right(int i, int column, int block, int k) {
   right_held[i * kBlock] = values;
 }
 
-// Eight sums of a row, of which the first is at the patch's row and column.
-void write_eight(uint64_t y, int q, int row, int column, ACC bias) {
-  const vec4 low = four_laid_out(row, column) + bias, high = four_laid_out(row, column + 4) + bias;
-  if (kOutTogether) {
-    if (q < p.outputs) store8(y + bytes(q), low, high);
-  } else {
-    [[unroll]] for (int i = 0; i < 8; ++i)
-      if (q + i < p.outputs) store(y + bytes((q + i) * p.shape.out_position), i < 4 ? low[i % 4] : high[i % 4]);
+// Where the tile's rows are.
+int64_t group;
+int row0;
+
+// The biases of each row, through shared memory, where a step of no bytes from a matrix's column to the next repeats them.
+void start() {
+  clear();
+  if (p.bias == 0) return;
+  for (int i = int(gl_LocalInvocationID.x); i < kTileRows / 4; i += kThreads) {
+    vec4 biases = vec4(0);
+    [[unroll]] for (int j = 0; j < 4; ++j)
+      if (row0 + i * 4 + j < p.shape.outs) biases[j] = bias_of(group, row0 + i * 4 + j);
+    stage_memory[i] = floatBitsToUint(biases);
+  }
+  barrier();
+  [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
+    [[unroll]] for (int j = 0; j < kColumnMatrices; ++j)
+      coopMatLoad(sums[i * kColumnMatrices + j], stage_memory, (subgroup_row() + i * kM) / 4, 0, gl_CooperativeMatrixLayoutColumnMajor);
+  barrier();
+}
+
+// kOutTogether: neighbouring threads write neighbouring eights.
+void write_eights(uint64_t y, int first_row, int first) {
+  const int own = int(gl_SubgroupID) * kOutPatch, kWrites = (kRowMatrices * kM * kOutEights + kSubgroupThreads - 1) / kSubgroupThreads;
+  [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
+    [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
+      const coopmat<float16_t, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator> rounded =
+          coopmat<float16_t, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator>(sums[i * kColumnMatrices + j]);
+      coopMatStore(rounded, stage_memory, own + i * kM * kOutPitch + j * (kN / 8), kOutPitch, gl_CooperativeMatrixLayoutRowMajor);
+    }
+  subgroupBarrier();
+  [[unroll]] for (int t = 0; t < kWrites; ++t) {
+    const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID), row = e / kOutEights, q = first + e % kOutEights * 8;
+    if (row < kRowMatrices * kM && first_row + row < p.shape.outs && q < p.outputs)
+      FourWords(y + bytes((first_row + row) * p.shape.out_channel + q)).v = stage_memory[own + row * kOutPitch + e % kOutEights];
   }
 }
 
-// The sums of a row of matrices, kSlots at a time: neighbouring threads write neighbouring eights.
-const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;  // of a thread
-const int kMostWrites = 4;
-void write_matrices(uint64_t y, int i, int m0, int first, int64_t group) {
-  ACC biases[kMostWrites];
-  int row[kMostWrites], column[kMostWrites];
-  [[unroll]] for (int t = 0; t < kWrites; ++t) {
-    const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID);
-    row[t] = e / (kSlots * kN / 8), column[t] = e % (kSlots * kN / 8) * 8;
-    biases[t] = row[t] < kM && m0 + row[t] < p.shape.outs ? bias_of(group, m0 + row[t]) : ACC(0);
-  }
+// The sums of a row of matrices, kSlots at a time, eight of them to a thread.
+void write_matrices(uint64_t y, int i, int first_row, int first) {
+  const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;
   [[unroll]] for (int j = 0; j < kColumnMatrices; j += kSlots) {
     [[unroll]] for (int slot = 0; slot < kSlots; ++slot) lay_out(slot, i, j + slot);
     subgroupBarrier();
-    [[unroll]] for (int t = 0; t < kWrites; ++t)
-      if (row[t] < kM && m0 + row[t] < p.shape.outs)
-        write_eight(y + bytes((m0 + row[t]) * p.shape.out_channel), first + j * kN + column[t], row[t], column[t], biases[t]);
+    [[unroll]] for (int t = 0; t < kWrites; ++t) {
+      const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID);
+      const int row = e / (kSlots * kN / 8), column = e % (kSlots * kN / 8) * 8, q = first + j * kN + column;
+      if (row >= kM || first_row + row >= p.shape.outs) continue;
+      [[unroll]] for (int k = 0; k < 8; ++k)
+        if (q + k < p.outputs)
+          store(y + bytes((first_row + row) * p.shape.out_channel + (q + k) * p.shape.out_position), laid_out(row, column + k));
+    }
     subgroupBarrier();
   }
 }
@@ -143,7 +173,8 @@ void main() {
   uint rest = block / row_tiles;
   q0 = int(rest % p.tiles) * kTileColumns;
   rest /= p.tiles;
-  const int64_t n = rest % uint(s.batch), group = rest / uint(s.batch);
+  const int64_t n = rest % uint(s.batch);
+  group = rest / uint(s.batch), row0 = int(row_tile) * kTileRows;
   ins = int(s.ins), tap_step = int(s.tap_step), extent = s.extent, step = s.step;
   in_channel = s.in_channel * kSize, in_position = s.in_position * kSize;
   x = p.x + bytes(n * s.in_batch + group * s.in_group);
@@ -151,6 +182,10 @@ void main() {
   multiply(kSlides ? divide(p.depth, p.taps_multiplier, p.taps_shift) : p.depth, kSlides ? int(p.taps) : 1);
 
   const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group);
+  if (kOutTogether) {
+    write_eights(y, row0 + subgroup_row(), q0 + subgroup_column());
+    return;
+  }
   [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
-    write_matrices(y, i, int(row_tile) * kTileRows + subgroup_row() + i * kM, q0 + subgroup_column(), group);
+    write_matrices(y, i, row0 + subgroup_row() + i * kM, q0 + subgroup_column());
 }

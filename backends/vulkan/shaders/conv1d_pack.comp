@@ -23,9 +23,13 @@ void main() {
   rest /= p.depth;
   const int64_t m = rest % p.columns * kTileRows + row, group = rest / p.columns;
   const int64_t channel = stage / p.taps * (8 * kEights) + i % kEights * 8, tap = stage % p.taps;
-  const uint64_t at = p.w + bytes(group * s.w_group + m * s.w_out + tap * s.w_tap);
-  uvec4 values = uvec4(0);
+  // What is not there is read elsewhere: where a load is in a branch, it is waited for where that ends.
+  const uint64_t at = p.w + bytes(group * s.w_group + min(m, s.outs - 1) * s.w_out + tap * s.w_tap);
+  uint element[8];
+  [[unroll]] for (int j = 0; j < 8; ++j) element[j] = bits_16(at + bytes(min(channel + j, s.ins - 1) * s.w_in));
+  uvec4 values;
   [[unroll]] for (int j = 0; j < 8; ++j)
-    if (m < s.outs && channel + j < s.ins) values[j / 2] |= bits_16(at + bytes((channel + j) * s.w_in)) << (j % 2 * 16);
+    if (m >= s.outs || channel + j >= s.ins) element[j] = 0;
+  [[unroll]] for (int j = 0; j < 4; ++j) values[j] = element[2 * j] | element[2 * j + 1] << 16;
   FourWords(p.y + uint64_t(i) * 16).v = values;
 }

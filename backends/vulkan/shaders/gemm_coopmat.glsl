@@ -6,17 +6,19 @@
 //   void right(int i, int column, int block, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
 //   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
 //   int shift(int block, int turn)   TURNS: how many of the right operand's columns that turn leaves out at first, at most kMostShift
+//   void start()   TURNS: what the sums begin with; all threads call it, and may use stage_memory
 //
 // A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
-// which may shift it: the taps of a filter. TURNS: there may be more than one. Loads are under way while the stage before is multiplied;
-// where threads part ways about them, they are waited for where the ways meet. Rows and columns are those of multiply()'s tile;
-// kRightAlongDepth: neighbouring threads share the right operand's columns.
+// which may shift it: the taps of a filter. TURNS: there may be more than one; kTurnsAtOnce: as many of them lie in shared memory
+// together, all or one. Loads are under way while the stage before is multiplied; where threads part ways about them, they are waited for
+// where the ways meet. Rows and columns are those of multiply()'s tile; kRightAlongDepth: neighbouring threads share the right operand's
+// columns. kAtLeast: what stage_memory has to hold for the module's own use.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 
-// Constants from 1 on; 0 is gemm_elements.glsl's. Subgroups: rows x columns of them, each with row x column matrices of sums.
+// Constants from 1 on (modules' own from 13); 0 is gemm_elements.glsl's. Subgroups: rows x columns of them, each with row x column matrices of sums.
 layout(local_size_x_id = 1) in;
 layout(constant_id = 2) const int kSubgroupThreads = 32;
 layout(constant_id = 3) const int kM = 16;  // the unit's: m x k times k x n
@@ -28,6 +30,11 @@ layout(constant_id = 8) const int kRowMatrices = 4;
 layout(constant_id = 9) const int kColumnMatrices = 4;
 layout(constant_id = 10) const int kMostShift = 0;
 layout(constant_id = 11) const int kDepth = 32;
+#ifdef TURNS
+layout(constant_id = 12) const int kTurnsAtOnce = 1;
+#else
+const int kTurnsAtOnce = 1;
+#endif
 
 const int kSubgroups = kSubgroupRows * kSubgroupColumns, kThreads = kSubgroups * kSubgroupThreads;
 const int kTileRows = kSubgroupRows * kRowMatrices * kM, kTileColumns = kSubgroupColumns * kColumnMatrices * kN;
@@ -39,12 +46,13 @@ const int kRightLoads = (kRightBlocks * kEights + kThreads - 1) / kThreads;
 // A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
 // banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side,
 // padded too unless there are more than eight subgroups, whose patches would not fit. MatrixTile::shared_memory() counts all that.
-const int kPitch = kEights + 1, kRightBegin = kTileRows * kPitch;
+const int kPitch = kEights + 1, kLeftSize = kTileRows * kPitch, kRightBegin = kTurnsAtOnce * kLeftSize;
 const int kPatchPitch = kSlots * kN / 4 + (kSubgroups > 8 ? 0 : 2), kPatch = kM * kPatchPitch;
 const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kPatch;
-shared uvec4 stage_memory[kStageSize > kPatchesSize ? kStageSize : kPatchesSize];
+const int kGemmSize = kStageSize > kPatchesSize ? kStageSize : kPatchesSize;
+shared uvec4 stage_memory[kGemmSize > kAtLeast ? kGemmSize : kAtLeast];
 
-uvec4 left_held[kLeftLoads], right_held[kRightLoads * kBlock];  // the next stage on its way
+uvec4 left_held[kTurnsAtOnce * kLeftLoads], right_held[kRightLoads * kBlock];  // the next stage on its way
 coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator> sums[kRowMatrices * kColumnMatrices];
 
 // Where this subgroup's rows and columns begin in the tile.
@@ -57,11 +65,13 @@ ivec2 place(int i, int rows, bool along_depth) {
   return along_depth ? ivec2(load / kEights, load % kEights) : ivec2(load % rows, load / rows);
 }
 
+// Of as many stages as lie in shared memory together.
 void fetch_left(int stage) {
-  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-    const ivec2 at = place(i, kTileRows, true);
-    left_held[i] = left(i, at.x, stage, at.y * 8);
-  }
+  [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
+    [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+      const ivec2 at = place(i, kTileRows, true);
+      left_held[t * kLeftLoads + i] = left(i, at.x, stage + t, at.y * 8);
+    }
 }
 void fetch_right(int block) {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
@@ -70,10 +80,11 @@ void fetch_right(int block) {
   }
 }
 void put_left() {
-  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-    const ivec2 at = place(i, kTileRows, true);
-    stage_memory[at.x * kPitch + at.y] = left_held[i];
-  }
+  [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
+    [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+      const ivec2 at = place(i, kTileRows, true);
+      stage_memory[t * kLeftSize + at.x * kPitch + at.y] = left_held[t * kLeftLoads + i];
+    }
 }
 void put_right() {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
@@ -84,8 +95,9 @@ void put_right() {
   }
 }
 
-void accumulate(int shift) {
-  const int row = subgroup_row() * kPitch, column = kRightBegin + (subgroup_column() + shift) * kPitch;
+// `turn`: of those that lie in shared memory.
+void accumulate(int turn, int shift) {
+  const int row = turn * kLeftSize + subgroup_row() * kPitch, column = kRightBegin + (subgroup_column() + shift) * kPitch;
   [[unroll]] for (int k = 0; k < kDepth; k += kK) {
     coopmat<float16_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
     [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
@@ -107,26 +119,27 @@ void clear() {
 #ifdef TURNS
 // The sums of all blocks, each of `turns` stages, at least one. All threads of the work group call it.
 void multiply(int blocks, int turns) {
-  clear();
   if (blocks > 0) {
     fetch_left(0);
     fetch_right(0);
   }
-  for (int block = 0, stage = 0; block < blocks; ++block, ++stage) {
+  start();
+  for (int block = 0, stage = 0; block < blocks; ++block) {
     put_left();
     put_right();
     barrier();
     const bool more = block + 1 < blocks;
-    if (more || turns > 1) fetch_left(stage + 1);
+    stage += kTurnsAtOnce;
+    if (more || turns > kTurnsAtOnce) fetch_left(stage);
     if (more) fetch_right(block + 1);
-    accumulate(shift(block, 0));
+    [[unroll]] for (int turn = 0; turn < kTurnsAtOnce; ++turn) accumulate(turn, shift(block, turn));
     barrier();
-    for (int turn = 1; turn < turns; ++turn) {
+    for (int turn = kTurnsAtOnce; turn < turns; ++turn) {
       put_left();
       barrier();
       ++stage;
-      if (more || turn + 1 < turns) fetch_left(stage + 1);
-      accumulate(shift(block, turn));
+      if (more || turn + 1 < turns) fetch_left(stage);
+      accumulate(0, shift(block, turn));
       barrier();
     }
   }
@@ -147,7 +160,7 @@ void multiply(int stages) {
       fetch_left(stage + 1);
       fetch_right(stage + 1);
     }
-    accumulate(0);
+    accumulate(0, 0);
     barrier();
   }
 }

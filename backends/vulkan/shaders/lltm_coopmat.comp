@@ -11,7 +11,7 @@ layout(constant_id = 12) const bool kTogether = false;  // both operands are rea
 layout(constant_id = 13) const bool kWhole = false;     // kTogether, states and features are whole stages, and 32 bits count bytes
 
 const bool kRightAlongDepth = true;
-const int kSlots = 3, kBlock = 1;
+const int kSlots = 3, kBlock = 1, kAtLeast = 0;
 int row0, state0, turn;  // of the tile; the features' first stage
 uvec4 left(int i, int row, int stage, int k);
 void right(int i, int column, int stage, int k);
