@@ -224,6 +224,23 @@ TEST_CASE("trap: cancellation in expm1, log1p, sinh, tanh, asinh and atanh near 
   }
 }
 
+TEST_CASE("trap: erf by a table whose series is short or whose last point comes early", "[elementwise][trap]") {
+  const Function& f = function(NW_EW_ERF);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    std::vector<Exact> values;
+    for (int i = 1; i <= 1536; ++i) {  // to 6, where erf is 1: points of a table, its edges between them, and what lies beside both
+      const Exact edge = i / 256.0L, unit = std::ldexp(epsilon(dtype), std::ilogb(edge));
+      for (const Exact a : {edge, edge - unit, edge + unit, edge + 0x1p-9L}) values.push_back(i % 2 ? a : -a);
+    }
+    Tensor a(dtype, {static_cast<int64_t>(values.size())}), out(dtype, a.shape());
+    a.set(values);
+    for (const char* kernel : kernels("elementwise")) {
+      const Result result = run_function(f, {&a}, out, kernel);
+      if (!result.was_declined()) expect_close(result, out, expected(f, {&a}, a.shape()), tolerance(f, dtype));
+    }
+  }
+}
+
 TEST_CASE("trap: hypot and the sigmoids overflow in between", "[elementwise][trap]") {
   for (const DType dtype : kFloatDTypes) {
     const Exact big = rounded(dtype, largest(dtype) * 0.6L), small = 4 * smallest_subnormal(dtype);

@@ -156,7 +156,9 @@ namespace {
 
 HWY_EXPORT(ComputePart);
 
-constexpr int64_t kBlock = 2048;  // positions: a line and its sums fit the first-level cache
+// Positions. A line, with what its taps reach, is up to 2 * 2048 + 64 elements, 16 KB of f32, and an output's sums are 8 KB: a
+// first-level cache of 32 KB holds both, of f64 one of 48 KB; the sums of eight outputs, 64 or 128 KB, are the second level's.
+constexpr int64_t kBlock = 2048;
 constexpr int64_t kPadding = 64;  // at least a vector of the widest target, in elements
 
 }  // namespace

@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// Positions of a block, and what the taps that share a line of x spread over at most: the two lines stay in a near cache.
+// Positions of a block, and what the taps that share a line of x spread over at most: grad_y's line is 8 KB of f32, x's up to 16,
+// and a first-level cache of 32 KB holds both, of f64 one of 48 KB.
 inline constexpr int64_t kSumBlock = 2048, kSumSpan = 2048;
 
 template <class D, class A = hn::TFromD<D>>

@@ -98,10 +98,10 @@ bool is_run(const ElementwisePlan& plan, int k) {
 
 // Blocks whose rows are runs where they lie, or of one element each; the others' elements must fit a tile.
 void plan_rows(ElementwisePlan* plan) {
-  constexpr int64_t kShortRow = 64, kElements = 16384;
+  constexpr int64_t kShortRow = 64;
   Blocks& blocks = plan->blocks;
   const int n = plan->num_inputs;
-  int64_t most = kElements;
+  int64_t most = kMostInPlace;
   plan->flat =
       blocks.extent[0] > 1 && std::all_of(blocks.extent + 1, blocks.extent + blocks.ndim, [](int64_t e) { return e == 1; });
   for (int k = 0; k <= n; ++k) {

@@ -51,10 +51,15 @@ using Copy = void (*)(char* to, int64_t to_row, int64_t to_column, const char* f
                       int64_t rows, int64_t columns);
 Copy copy_kernel(const Instance& instance, int64_t size);
 
+// Bytes of a tile. Three inputs and an output have two each (Tiles), 32 KB, of which an op fills half at most unless it converts:
+// with the kernel's stack they stay in a first-level cache.
+constexpr int64_t kTileBytes = 4096;
+// Elements of a block that needs no tile: what is worth a thread, whatever the caches (elementwise.cpp's grain).
+constexpr int64_t kMostInPlace = 16384;
+
 // ---- sums ----
 
-constexpr int64_t kTileBytes = 4096;
-constexpr int64_t kMostSums = kTileBytes / 4;
+constexpr int64_t kMostSums = kTileBytes / 4;  // of f32; twice as many f64, 16 KB, hold them
 
 // A sum per element that is kept of a block, with what rounding took from it. Adding up f32 in f64 takes nothing worth keeping.
 struct Sums {

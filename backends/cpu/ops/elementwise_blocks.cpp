@@ -43,7 +43,7 @@ void Blocks::bring_to_1(int from) {
 
 namespace {
 
-// Columns of the widest operand are a cache line then, and rows are long enough for kernels to work on where they lie. Where there
+// 64 columns, so that rows are long enough for kernels to work on where they lie, in units of 16 (of f32 a cache line). Where there
 // are more columns than that they are shared out evenly; where there are few rows, more of them fill a tile of `most` elements.
 void set_block_across(Blocks* blocks, int64_t most) {
   constexpr int64_t kColumns = 64, kUnit = 16;
@@ -69,9 +69,9 @@ void choose_block(Blocks* blocks, const Operand* access, int num_operands) {
       if (s0 > operand.size && blocks->extent[d] > 1 && std::abs(blocks->stride[k][d]) == operand.size) across = d;
   }
   const int64_t most = kTileBytes / widest, inner = blocks->extent[0];
-  constexpr int64_t kShortRow = 128, kInPlace = 16384;
+  constexpr int64_t kShortRow = 128;
   blocks->across = across != 0;
-  if (!tiles) return blocks->set_block(1, kInPlace);
+  if (!tiles) return blocks->set_block(1, kMostInPlace);
   if (across != 0) {
     blocks->bring_to_1(across);
     return set_block_across(blocks, most);

@@ -1,6 +1,6 @@
 // elementwise_math-inl.h -- functions of vectors of f32 or f64: SLEEF's (elementwise_sleef-inl.h), mended where they leave their
 // domain; exp, log, sin, cos, tanh, erf, pow and what is built on them inline, which is faster, from the tables of
-// elementwise_fits-inl.h. A few ULP over the whole range. Step 5 of a tensor's path.
+// elementwise_fits-inl.h and elementwise_erf.h. A few ULP over the whole range. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_MATH_INL_H
 #undef NARROWS_ELEMENTWISE_MATH_INL_H
@@ -15,6 +15,7 @@
 #include <limits>
 #include <utility>
 
+#include "elementwise_erf.h"
 #include "elementwise_fits-inl.h"
 #include "elementwise_sleef-inl.h"
 
@@ -320,12 +321,53 @@ HWY_INLINE V cos_(V a) {
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
 }
 
-// erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial.
+#if HWY_TARGET != HWY_SCALAR
+// The points of kErfTable whose indices are at index[0], index[2], ...: each is one load of two numbers. Gathers took longer.
+template <class D>
+HWY_INLINE hn::Vec<D> load_points(D d, const int64_t* index) {
+  if constexpr (hn::MaxLanes(D()) <= 2) {
+    return hn::Load(d, &kErfTable[index[0]].value);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, load_points(half, index + hn::MaxLanes(half)), load_points(half, index));
+  }
+}
+#endif
+// erf(|a|) = erf(r) + slope(r) d (1 + rest), where r is the nearest multiple of 1/128, and d (1 + rest) the integral of
+// exp(-2rt) exp(-t^2) for t from 0 to d = |a| - r. With exp(-t^2) = 1 - t^2 + t^4/2 and q = rd, its parts are series in q:
+//   d^(2m+1) times the sum over n of (-2q)^n / (n! (n + 2m + 1))
+template <class V>
+HWY_INLINE V erf_by_table(V a) {
+  static constexpr double kFlat[] = {-1, 2.0 / 3, -1.0 / 3, 2.0 / 15, -2.0 / 45},  // of q, q^2, ...
+      kSquare[] = {-1.0 / 3, 1.0 / 2, -2.0 / 5, 2.0 / 9}, kFourth[] = {1.0 / 10, -1.0 / 6};
+  constexpr TagOf<V> d;
+  constexpr hn::RebindToSigned<TagOf<V>> di;
+  const V size = hn::Abs(a), limit = set<V>(kErfLast / 128.0), magic = set<V>(0x1.8p45);
+  const V y = pick(hn::Gt(size, limit), limit, size);
+  const V shifted = hn::Add(y, magic), r = hn::Sub(shifted, magic), x = hn::Sub(y, r);
+  HWY_ALIGN int64_t index[HWY_LANES(double)];
+  hn::Store(hn::And(hn::BitCast(di, shifted), hn::Set(di, kErfPoints - 1)), di, index);  // of NaN any index, but one of the table's
+#if HWY_TARGET == HWY_SCALAR
+  const V value = hn::Set(d, kErfTable[index[0]].value), slope = hn::Set(d, kErfTable[index[0]].slope);
+#else
+  const V even = load_points(d, index), odd = load_points(d, index + 1);
+  const V value = hn::InterleaveLower(d, even, odd), slope = hn::InterleaveUpper(d, even, odd);
+#endif
+  const V q = hn::Mul(r, x), z = hn::Mul(x, x);
+  const V of_z = hn::MulAdd(polynomial(kFourth, q), z, polynomial(kSquare, q));
+  const V rest = hn::MulAdd(polynomial(kFlat, q), q, hn::Mul(of_z, z)), rise = hn::Mul(slope, x);
+  return hn::CopySign(hn::Add(value, hn::MulAdd(rise, rest, rise)), a);
+}
+// f64 by a table; else erf(|a|) = 1 - exp(w), where w, the logarithm of erfc, is near a polynomial.
 template <class S = void, class V>
 HWY_INLINE V erf_(V a) {
   using K = FitOf<S, V>;
-  const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size);
-  return hn::CopySign(expm1_near<2, K>(hn::NegMulSub(y, polynomial(K::kErf, y), y)), a);
+  if constexpr (K::kBits == 52) {
+    return erf_by_table(a);
+  } else {
+    const V size = hn::Abs(a), limit = set<V>(K::kErfOne), y = pick(hn::Gt(size, limit), limit, size);
+    return hn::CopySign(expm1_near<2, K>(hn::NegMulSub(y, polynomial(K::kErf, y), y)), a);
+  }
 }
 
 // A product with its rounding error, of few instructions if they are fused.
