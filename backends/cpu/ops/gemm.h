@@ -22,6 +22,8 @@ inline constexpr int64_t kDepthBlock = 192, kDepthBlockOfF64 = 128, kDepthBlockO
 // 16 * 48 * 192 * 4 = 576 KB and a's rows of 256 * 192 * 4 = 192 KB. Up to kMostRows are taken whole, though fewer would stay: else
 // panels are packed twice.
 inline constexpr int64_t kBlockRows = 256, kMostRows = 512, kGroupPanels = 16;
+// Up to so many bytes of an output are stored by the tiles themselves.
+inline constexpr int64_t kBytesStoredOnce = 512 << 10;
 
 // A matrix operand, `depth` being the summed index k and `width` the other one. Both split in two, outer and inner:
 // k = ko * depth_inner + ki, j = jo * width_inner + ji. The element lies at

@@ -1,5 +1,5 @@
 // gemm_kernel-inl.h -- the register-blocked micro-kernel: tile (+)= a panel * b panel, every element one chain of multiply-adds in
-// the order of k. Step 5 of a tensor's path. Compiled once per instruction set.
+// the order of k. A tile's rows are ld apart. Step 5 of a tensor's path. Compiled once per instruction set.
 #if defined(NARROWS_CPU_GEMM_KERNEL_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_GEMM_KERNEL_INL_H
 #undef NARROWS_CPU_GEMM_KERNEL_INL_H
@@ -29,9 +29,9 @@ struct PackedRows {
   }
 };
 
-// The same where they lie, packed on their way: `step` elements from one to the next, and `jump` more after each `length` of them.
-// What is fetched ahead is `ahead` elements on: rows far apart are not foreseen by the processor.
-template <class A, class T>
+// The same where they lie, packed on their way if kPacks: `step` elements from one to the next, and `jump` more after each `length`
+// of them. What is fetched ahead is `ahead` elements on: rows far apart are not foreseen by the processor.
+template <class A, class T, bool kPacks>
 struct PlacedRows {
   const T* from;
   int64_t step, jump, length, left, ahead;
@@ -45,17 +45,18 @@ struct PlacedRows {
       const int64_t at = static_cast<int64_t>(v) * lanes;
       if (at * static_cast<int64_t>(sizeof(T)) % 64 == 0) hwy::Prefetch(from + ahead + at);
       row[v] = LoadAs(d, from + at);
-      hn::Store(row[v], d, packed + at);
+      if constexpr (kPacks) hn::Store(row[v], d, packed + at);
     }
-    packed += 3 * lanes, from += step;
+    if constexpr (kPacks) packed += 3 * lanes;
+    from += step;
     if (--left == 0) from += jump, left = length;
   }
 };
 
 template <class A, size_t kRows, size_t kVectors, class Rows>
-HWY_INLINE void MultiplyTile(const A* HWY_RESTRICT a, Rows b, int64_t depth, A* HWY_RESTRICT tile, bool add) {
+HWY_INLINE void MultiplyTile(const A* HWY_RESTRICT a, Rows b, int64_t depth, A* HWY_RESTRICT tile, int64_t ld, bool add) {
   const hn::ScalableTag<A> d;
-  const size_t lanes = hn::Lanes(d), ld = 3 * lanes;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<decltype(d)> sum[kRows][kVectors];
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
@@ -76,20 +77,21 @@ HWY_INLINE void MultiplyTile(const A* HWY_RESTRICT a, Rows b, int64_t depth, A* 
   for (size_t r = 0; r < kRows; ++r) {
     HWY_UNROLL(3)
     for (size_t v = 0; v < kVectors; ++v) {
-      A* at = tile + r * ld + v * lanes;
+      A* at = tile + static_cast<int64_t>(r) * ld + static_cast<int64_t>(v) * lanes;
       hn::Store(add ? hn::Add(hn::Load(d, at), sum[r][v]) : sum[r][v], d, at);
     }
   }
 }
 
 template <class A, size_t kRows, size_t kVectors>
-void MicroKernel(const A* a, const A* b, int64_t depth, A* tile, bool add) {
-  MultiplyTile<A, kRows, kVectors>(a, PackedRows<A>{b}, depth, tile, add);
+void MicroKernel(const A* a, const A* b, int64_t depth, A* tile, int64_t ld, bool add) {
+  MultiplyTile<A, kRows, kVectors>(a, PackedRows<A>{b}, depth, tile, ld, add);
 }
 
-// Of a whole tile, whose panel is packed to `packed`: columns j0 .. j0 + 3 vectors of the view.
+// Of a whole tile, whose panel is packed to `packed`, unless that is nullptr: columns j0 .. j0 + 3 vectors of the view.
 template <class T, class A>
-void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, bool add) {
+void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, int64_t ld,
+                       bool add) {
   const int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
   const T* from = static_cast<const T*>(view.base) + outer * view.depth_outer + j0 / view.width_inner * view.width_outer +
                   inner * view.depth_step + view.origin + j0 % view.width_inner;
@@ -98,18 +100,21 @@ void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0,
                 step = length > 1 ? view.depth_step : 0;  // one that is never taken may be as large as any
   const int64_t jump = length == INT64_MAX ? 0 : view.depth_outer - length * step;
   const int64_t ahead = length > kAhead ? kAhead * step : kAhead / length * view.depth_outer;
-  const PlacedRows<A, T> rows{from, step, jump, length, length - inner, ahead, packed};
-  MultiplyTile<A, kTileRows, 3>(a, rows, depth, tile, add);
+  if (packed == nullptr)
+    return MultiplyTile<A, kTileRows, 3>(a, PlacedRows<A, T, false>{from, step, jump, length, length - inner, ahead, nullptr},
+                                         depth, tile, ld, add);
+  const PlacedRows<A, T, true> rows{from, step, jump, length, length - inner, ahead, packed};
+  MultiplyTile<A, kTileRows, 3>(a, rows, depth, tile, ld, add);
 }
 inline void MultiplyPlaced(const float* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, float* packed, float* tile,
-                           bool add) {
-  if (view.dtype == Dtype::f16) return MicroKernelPlaced<f16>(a, view, k0, j0, depth, packed, tile, add);
-  if (view.dtype == Dtype::bf16) return MicroKernelPlaced<bf16>(a, view, k0, j0, depth, packed, tile, add);
-  MicroKernelPlaced<float>(a, view, k0, j0, depth, packed, tile, add);
+                           int64_t ld, bool add) {
+  if (view.dtype == Dtype::f16) return MicroKernelPlaced<f16>(a, view, k0, j0, depth, packed, tile, ld, add);
+  if (view.dtype == Dtype::bf16) return MicroKernelPlaced<bf16>(a, view, k0, j0, depth, packed, tile, ld, add);
+  MicroKernelPlaced<float>(a, view, k0, j0, depth, packed, tile, ld, add);
 }
 inline void MultiplyPlaced(const double* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, double* packed,
-                           double* tile, bool add) {
-  MicroKernelPlaced<double>(a, view, k0, j0, depth, packed, tile, add);
+                           double* tile, int64_t ld, bool add) {
+  MicroKernelPlaced<double>(a, view, k0, j0, depth, packed, tile, ld, add);
 }
 
 // True where `count` columns from j0 on lie side by side, and inside, in every row of that range.
@@ -171,7 +176,7 @@ void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t s
 inline int64_t Height(int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
 
 template <class A>
-using MicroKernelFn = void (*)(const A*, const A*, int64_t, A*, bool);
+using MicroKernelFn = void (*)(const A*, const A*, int64_t, A*, int64_t, bool);
 
 // By tile height (1, 2, 4, 8) and vectors used (1, 2, 3).
 template <class A>

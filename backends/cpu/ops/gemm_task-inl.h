@@ -31,13 +31,13 @@ HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t s
   for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
 }
 
-// The sums of a task, tile by tile: those of the same rows side by side.
+// The sums of a task, tile by tile: those of the same rows side by side. Rows of a tile are ld apart.
 template <class A>
 struct TaskSums {
   A* base;
-  int64_t panels, height, ld;
+  int64_t height, ld, panel_size, tile_row_size;
 
-  A* at(int64_t panel, int64_t row) const { return base + ((row / height * panels + panel) * height + row % height) * ld; }
+  A* tile(int64_t panel, int64_t tile_row) const { return base + tile_row * tile_row_size + panel * panel_size; }
 };
 
 // Rows from `row` on of the columns [begin, end), row by row, so that whole lines of the output are written. Divisions cost as much
@@ -46,7 +46,6 @@ template <class T, class A>
 void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   const GemmOutput& out = problem.output;
   const int64_t first_outer = begin / out.column_inner, first_inner = begin % out.column_inner;
-  const int64_t panel_size = from.height * from.ld, tile_row_size = from.panels * panel_size;
   const A* row_sums = from.base;
   for (int64_t r = 0, in_tile = 0; r < rows; ++r) {
     // Without a bias -0, not 0, is what leaves every sum as it is.
@@ -59,10 +58,10 @@ void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row,
       T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
       StoreSums(sums + lane, bias, count, to, out.column_stride, out.streamed);
       if ((inner += count) == out.column_inner) inner = 0, ++outer;
-      if ((lane += count) == from.ld) lane = 0, sums += panel_size;
+      if ((lane += count) == from.ld) lane = 0, sums += from.panel_size;
     }
     row_sums += from.ld;
-    if (++in_tile == from.height) in_tile = 0, row_sums += tile_row_size - panel_size;
+    if (++in_tile == from.height) in_tile = 0, row_sums += from.tile_row_size - from.panel_size;
   }
 }
 
@@ -71,6 +70,7 @@ template <class A>
 class WidePacking {
  public:
   using Packed = A;
+  static constexpr bool kSumsInOutput = true;  // a tile may lie anywhere
   explicit WidePacking(const GemmLayout& layout) : ld_(layout.tile.columns) {}
 
   // What a packed row or column holds of a range of depths.
@@ -78,7 +78,7 @@ class WidePacking {
 
   void PackRows(const GemmView& view, int64_t k, int64_t depth, int64_t row, int64_t rows, A* dst) {
     const int64_t whole = rows / kTileRows * kTileRows, height = Height(rows - whole);
-    whole_tiles_ = whole > 0;
+    whole_tiles_ = whole > 0, packs_ = whole > 2 * kTileRows || whole < rows;
     Pack(view, k, depth, row, whole, {dst, 0, kTileRows, kTileRows, kTileRows * depth});
     if (whole < rows) Pack(view, k, depth, row + whole, rows - whole, {dst + whole * depth, 0, height, height, 0});
   }
@@ -93,10 +93,11 @@ class WidePacking {
     std::fill(placed_, placed_ + kGroupPanels, false);
   }
   // The row_tile-th tile of so many rows by so many vectors of a panel.
-  void Multiply(int64_t, int64_t rows, const A* a, int64_t panel, int64_t vectors, A* b, int64_t depth, A* tile, bool add) {
-    if (!placed_[panel]) return ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, add);
-    placed_[panel] = false;
-    MultiplyPlaced(a, view_, k_, column_ + panel * ld_, depth, b, tile, add);
+  void Multiply(int64_t, int64_t rows, const A* a, int64_t panel, int64_t vectors, A* b, int64_t depth, A* tile, int64_t ld,
+                bool add) {
+    if (!placed_[panel]) return ChooseMicroKernel<A>(Height(rows), vectors)(a, b, depth, tile, ld, add);
+    placed_[panel] = !packs_;
+    MultiplyPlaced(a, view_, k_, column_ + panel * ld_, depth, packs_ ? b : nullptr, tile, ld, add);
   }
 
  private:
@@ -116,6 +117,7 @@ class WidePacking {
 
   int64_t ld_;
   bool whole_tiles_ = false;  // the first one is
+  bool packs_ = true;         // what is placed; not for two tiles, which read it where it lies
   bool placed_[kGroupPanels];
   GemmView view_;
   int64_t k_, column_;
@@ -131,6 +133,7 @@ template <class A>
 class PlacePacking {
  public:
   using Packed = A;
+  static constexpr bool kSumsInOutput = false;
   explicit PlacePacking(const GemmLayout& layout) : tile_(layout.tile) {}
 
   static int64_t Units(int64_t depth) { return depth; }
@@ -143,11 +146,12 @@ class PlacePacking {
     panel_step_ = tile_.columns / ranges, within_step_ = ranges == 1 ? tile_.lanes : 0, range_ = ranges == 1 ? tile_.lanes : range;
     first_ = static_cast<const A*>(view.base) + k + column * stride_;
   }
-  void Multiply(int64_t, int64_t, const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* tile, bool add) const {
+  void Multiply(int64_t, int64_t, const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* tile, int64_t ld,
+                bool add) const {
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t column = panel * panel_step_, columns = std::min(count_ - column - v * within_step_, tile_.lanes);
       const A* b = first_ + (column + v * range_) * stride_;
-      MultiplyInPlace(a, b, stride_, columns, depth, tile + v * tile_.lanes, tile_.columns, add);
+      MultiplyInPlace(a, b, stride_, columns, depth, tile + v * tile_.lanes, ld, add);
     }
   }
 
@@ -164,6 +168,7 @@ class PlacePacking {
 class PairPacking {
  public:
   using Packed = Pair;
+  static constexpr bool kSumsInOutput = false;
   explicit PairPacking(const GemmLayout& layout) : products_(layout.pairs), registers_(layout.pairs) {}
 
   static int64_t Units(int64_t depth) { return PairsOf(depth); }
@@ -186,7 +191,7 @@ class PairPacking {
   }
   // A tile whose sums may hold subnormal numbers is never again given to what takes them for 0.
   void Multiply(int64_t row_tile, int64_t rows, const Pair* a, int64_t panel, int64_t vectors, const Pair* b, int64_t depth,
-                float* tile, bool add) {
+                float* tile, int64_t, bool add) {
     bool& widened = widened_[row_tile][panel];
     widened = Flushes(row_exponent_[row_tile], panel_exponent_[panel]) || (add && widened);
     const int64_t pairs = ceil_div(depth, 2);
@@ -216,13 +221,19 @@ class Task {
  public:
   Task(const GemmLayout& layout, const GemmProblem& problem, int64_t row_block, int64_t panel_group, void* scratch)
       : layout_(layout), problem_(problem), packing_(layout), a_(static_cast<Packed*>(scratch)),
-        b_(a_ + layout.a_bytes / sizeof(Packed)), sums_{reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed)),
-                                                        layout.group_panels, layout.tile.rows, layout.tile.columns} {
+        b_(a_ + layout.a_bytes / sizeof(Packed)) {
     row_begin_ = row_block * layout.block_rows;
     row_end_ = std::min(row_begin_ + layout.block_rows, problem.rows);
     const int64_t per_panel = problem.interleaved ? lanes() : ld();
     panel_begin_ = panel_group * layout.group_panels;
     panel_end_ = std::min(panel_begin_ + layout.group_panels, ceil_div(problem.columns, per_panel));
+    const int64_t height = layout.tile.rows, size = height * ld();
+    sums_ = {reinterpret_cast<A*>(b_ + layout.b_bytes / sizeof(Packed)), height, ld(), size, layout.group_panels * size};
+    if (in_output_ = SumsInOutput(); in_output_) {
+      const int64_t row_stride = problem.output.row_stride;
+      A* const first = static_cast<A*>(problem.output.base) + row_begin_ * row_stride + panel_begin_ * ld();
+      sums_ = {first, height, row_stride, ld(), height * row_stride};
+    }
   }
 
   void Run() {
@@ -244,7 +255,7 @@ class Task {
         Add(segment, segment.begin + begin, end - begin, done == 0, perform);
       }
     }
-    perform(Stage::store, [&]() HWY_ATTR { Store(); });
+    if (!in_output_) perform(Stage::store, [&]() HWY_ATTR { Store(); });
   }
 
  private:
@@ -253,6 +264,21 @@ class Task {
   int64_t lanes() const { return layout_.tile.lanes; }
   int64_t ld() const { return layout_.tile.columns; }
   int64_t Blocks(const GemmSegment& segment) const { return ceil_div(segment.end - segment.begin, layout_.depth_block); }
+
+  // Whether tiles are stored where the output is: it has whole ones, at whole vectors, and they are stored once. Not where it is
+  // larger than a second-level cache keeps: rows of tiles are far apart there, and whole rows reach memory faster.
+  bool SumsInOutput() const {
+    const GemmOutput& out = problem_.output;
+    if (!Packing::kSumsInOutput || problem_.store != nullptr || out.dtype != layout_.accumulate || out.bias != nullptr ||
+        out.streamed)
+      return false;
+    const auto whole = [&](int64_t elements) { return elements % lanes() == 0; };
+    const auto bytes = static_cast<uint64_t>(lanes()) * sizeof(A);
+    return problem_.num_segments == 1 && Blocks(problem_.segments[0]) == 1 && out.column_stride == 1 &&
+           out.column_inner >= problem_.columns && (row_end_ - row_begin_) % layout_.tile.rows == 0 && whole(problem_.columns) &&
+           whole(out.row_stride) && reinterpret_cast<uintptr_t>(out.base) % bytes == 0 &&
+           problem_.rows * out.row_stride * static_cast<int64_t>(sizeof(A)) <= kBytesStoredOnce;
+  }
 
   // A range of depths to the sums.
   template <class Perform>
@@ -275,17 +301,17 @@ class Task {
       const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
       const Packed* a = a_ + tile * height * units;
       Packed* b = b_ + index * units * ld();
-      packing_.Multiply(tile, rows, a, index, vectors, b, depth, Tile(panel, row), !first);
+      packing_.Multiply(tile, rows, a, index, vectors, b, depth, sums_.tile(index, tile), sums_.ld, !first);
     }
   }
 
-  A* Tile(int64_t panel, int64_t row) const { return sums_.at(panel - panel_begin_, row - row_begin_); }
-
   void Store() {
     if (problem_.store == nullptr) return StoreOutput();
-    for (int64_t row = row_begin_; row < row_end_; row += layout_.tile.rows)
+    const int64_t height = layout_.tile.rows;
+    for (int64_t row = row_begin_; row < row_end_; row += height)
       for (int64_t panel = panel_begin_; panel < panel_end_; ++panel)
-        problem_.store(problem_, Tile(panel, row), row, std::min(layout_.tile.rows, row_end_ - row), panel);
+        problem_.store(problem_, sums_.tile(panel - panel_begin_, (row - row_begin_) / height), row,
+                       std::min(height, row_end_ - row), panel);
   }
   void StoreOutput() {
     const int64_t begin = panel_begin_ * ld(), end = std::min(panel_end_ * ld(), problem_.columns), rows = row_end_ - row_begin_;
@@ -306,7 +332,8 @@ class Task {
   const GemmProblem& problem_;
   Packing packing_;
   Packed *a_, *b_;
-  TaskSums<A> sums_;
+  TaskSums<A> sums_;  // in the scratch, or
+  bool in_output_;
   int64_t row_begin_, row_end_, panel_begin_, panel_end_;
 };
 

@@ -41,8 +41,8 @@ class _Registered:
         if op.backward is not None:
             self.backward = registered(op.backward)
             forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
-            self.kept_inputs = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
-            self.kept_outputs = [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
+            self.kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
+            self.kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
 
     def schema(self):
         """As torch writes it."""
@@ -149,12 +149,14 @@ class _Registered:
         """Saves what backward reads, and no more."""
         ctx.shapes = [None if x is None else x.shape for x in inputs]
         ctx.set_materialize_grads(False)
-        if self.op.num_aux or not outputs[0].is_floating_point():
-            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= self.num_main or not y.is_floating_point()))
         if self.backward is not None:
-            kept = [x if k else None for x, k in zip(inputs, self.kept_inputs, strict=True)]
-            kept += [y if k else None for y, k in zip(self.spread(outputs, ctx), self.kept_outputs, strict=True)]
-            ctx.save_for_backward(*kept)
+            tensors = (*inputs, *self.spread(outputs, ctx))
+            ctx.save_for_backward(*[x if k else None for x, k in zip(tensors, self.kept, strict=True)])
+
+    def mark(self, ctx, outputs):
+        """Tells torch which of the outputs that it sees have no gradient."""
+        if len(outputs) > self.num_main or not outputs[0].is_floating_point():
+            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= self.num_main or not y.is_floating_point()))
 
     def spread(self, outputs, ctx):
         """One for each declared output: of gradients only those that were wanted are there."""
@@ -168,16 +170,24 @@ class _Registered:
         if self.backward is None:
             what = "second derivative" if self.masked else "derivative"
             raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
-        wanted = [i for i, shape in enumerate(ctx.shapes) if needed[i] and shape is not None]
-        gradients = self.spread(gradients, ctx)[: self.num_main]
+        wanted, mask = _wanted(needed)
+        if len(gradients) != self.num_main:
+            gradients = self.spread(gradients, ctx)[: self.num_main]
+        result: list[Any] = [None] * len(needed)
         if not wanted or all(g is None for g in gradients):
-            return (None,) * len(ctx.shapes)
-        mask = sum(1 << i for i in wanted)
+            return tuple(result)
         found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
-        result: list[Any] = [None] * len(ctx.shapes)
         for i, gradient in zip(wanted, found, strict=True):
-            result[i] = gradient if gradient.shape == ctx.shapes[i] else gradient.reshape(ctx.shapes[i])
+            shape = ctx.shapes[i]
+            result[i] = gradient if gradient.shape == shape else gradient.reshape(shape)
         return tuple(result)
+
+
+@functools.lru_cache(4096)
+def _wanted(needed):
+    """The indices of what is needed, and a mask of them."""
+    indices = [i for i, need in enumerate(needed) if need]
+    return indices, sum(1 << i for i in indices)
 
 
 def lowered(op, inputs):
@@ -362,13 +372,16 @@ _NO_FORWARD_MODE = "{}: no forward-mode derivative (jvp, jacfwd, hessian); expec
 
 
 class Eager(torch.autograd.Function):
-    """Plain tensors of which one needs a gradient: no dispatcher at all, but for a derivative of the derivative."""
+    """Plain tensors of which one needs a gradient: no dispatcher at all, but for a derivative of the derivative. Outputs that exist for
+    backward only are kept, and nobody else sees them."""
 
     @staticmethod
     def forward(ctx, reg, op, *inputs):
         outputs = op._run(inputs, (1 << len(reg.outputs)) - 1)
         reg.keep(ctx, inputs, outputs)
         ctx.reg, ctx.op = reg, op
+        outputs = outputs[: reg.num_main]
+        reg.mark(ctx, outputs)
         return outputs
 
     @staticmethod
@@ -377,6 +390,10 @@ class Eager(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, *reg.gradients(ctx, gradients, needed, differing(ctx.op), functools.partial(_call_backward, reg))
         return None, None, *reg.gradients(ctx, gradients, needed, {}, functools.partial(_run_backward, reg, ctx.op))
+
+
+_without_transforms: Any = super(torch.autograd.Function, Eager)
+apply_eager = _without_transforms.apply  # Eager.apply where no transform of torch.func is on
 
 
 class _Dispatched(torch.autograd.Function):
@@ -388,6 +405,7 @@ class _Dispatched(torch.autograd.Function):
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         ctx.reg, ctx.params, ctx.wanted = reg, _without_wanted(params), params.get("wanted", -1)
         reg.keep(ctx, inputs, outputs)
+        reg.mark(ctx, outputs)
         return outputs
 
     @staticmethod
@@ -408,6 +426,7 @@ class _Functional(torch.autograd.Function):
         ctx.reg, params, *tensors = inputs
         ctx.params, ctx.wanted = _without_wanted(params), params.get("wanted", -1)
         ctx.reg.keep(ctx, tensors, output)
+        ctx.reg.mark(ctx, output)
 
     @staticmethod
     def backward(ctx, *gradients):

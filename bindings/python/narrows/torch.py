@@ -63,8 +63,8 @@ def _eager(op, inputs, out, device):
     reg = registered(op.op)
     if reg.backward is None or torch._C._are_functorch_transforms_active():
         return _call(op, inputs, out, device)
-    outputs = _torch_ops.Eager.apply(reg, _one(op), *reg.filled(inputs))
-    return outputs[0] if reg.num_main == 1 else outputs[: reg.num_main]
+    outputs = _torch_ops.apply_eager(reg, _one(op), *reg.filled(inputs))
+    return outputs[0] if reg.num_main == 1 else outputs
 
 
 def _call(op, inputs, out, device):
