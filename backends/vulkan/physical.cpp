@@ -48,16 +48,17 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
                       kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && kind.ResultType == kind.CType &&
                       kind.scope == VK_SCOPE_SUBGROUP_KHR && kind.saturatingAccumulation == VK_FALSE;
     const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
+    const bool halves_sums = std::any_of(kinds.begin(), kinds.end(), [&](const auto& other) {
+      return other.MSize == kind.MSize && other.NSize == kind.NSize && other.ResultType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+             other.scope == kind.scope;
+    });
     const bool shares_loads = kind.MSize * 2 % subgroup.maxSubgroupSize == 0;  // 16 bytes of weights each, of the smallest tile's
     // A subgroup is whole rows of a matrix, and a matrix whole subgroups of elements.
     const bool is_rows = subgroup.maxSubgroupSize % kind.NSize == 0 && kind.MSize * kind.NSize % subgroup.maxSubgroupSize == 0;
-    if (fits && shares_loads && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
+    if (fits && halves_sums && shares_loads && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
         kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
       best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
   }
-  for (const auto& kind : kinds)
-    best.halves_sums |= kind.MSize == best.m && kind.NSize == best.n && kind.ResultType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
-                        kind.scope == VK_SCOPE_SUBGROUP_KHR;
   return best;
 }
 

@@ -15,11 +15,10 @@ inline constexpr uint32_t kGroupThreads = 256;
 inline constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativeMatrixKHR, which older headers lack
 
 // What the device multiplies by a unit of its own: matrices of m x k and k x n elements of f16, each held by a subgroup, with sums
-// in f32.
+// in f32, which can become f16 where they are.
 struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;  // 0: there is none that this backend can use
   uint32_t subgroup = 0;         // threads
-  bool halves_sums = false;      // m x n elements of f16 can be what sums become
   explicit operator bool() const { return m != 0; }
 };
 

@@ -292,10 +292,9 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0 &&
                      std::max({c.extent, c.origin, -c.origin, reach}) < kMostExtent;
   const int64_t patch = tile.row_matrices * unit.m * (tile.column_matrices * unit.n / 8 + 1) * 16;  // bytes of a subgroup's sums
-  const bool out_together = unit.halves_sums && tile.subgroups() * patch <= shared_memory && problem.out_align >= 16 &&
-                            c.length % 8 == 0 && c.out_position == 1 && c.out_offset % 8 == 0 &&
-                            (c.batch == 1 || c.out_batch % 8 == 0) && (c.groups == 1 || c.out_group % 8 == 0) &&
-                            (c.outs == 1 || c.out_channel % 8 == 0);
+  const bool out_together = tile.subgroups() * patch <= shared_memory && problem.out_align >= 16 && c.length % 8 == 0 &&
+                            c.out_position == 1 && c.out_offset % 8 == 0 && (c.batch == 1 || c.out_batch % 8 == 0) &&
+                            (c.groups == 1 || c.out_group % 8 == 0) && (c.outs == 1 || c.out_channel % 8 == 0);
   Push push{};
   push.tiles = static_cast<uint32_t>(ceil_div(c.length, tile.columns(unit)));
   push.depth = static_cast<int32_t>(stages);

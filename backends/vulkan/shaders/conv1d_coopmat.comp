@@ -12,7 +12,7 @@ layout(constant_id = 13) const bool kSlides = false;  // all taps of a channel a
 layout(constant_id = 14) const bool kBackwards = false;  // the taps' step is negative
 layout(constant_id = 15) const int kBlock = 1;  // 4: rows of x are contiguous and start where load4() may read, and the step is 1
 layout(constant_id = 16) const int kReach = 0;  // kSlides: of all taps, in positions
-layout(constant_id = 17) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights, and matrices of sums can be f16
+layout(constant_id = 17) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights, and all sums fit into shared memory
 layout(constant_id = 18) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
 const bool kRightAlongDepth = kBlock == 4;

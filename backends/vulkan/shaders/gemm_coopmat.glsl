@@ -18,7 +18,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 
-// Constants from 1 on (modules' own from 13); 0 is gemm_elements.glsl's. Subgroups: rows x columns of them, each with row x column matrices of sums.
+// Constants from 1 on; 0 is gemm_elements.glsl's, modules' own follow. Subgroups: rows x columns of them, each with row x column matrices of sums.
 layout(local_size_x_id = 1) in;
 layout(constant_id = 2) const int kSubgroupThreads = 32;
 layout(constant_id = 3) const int kM = 16;  // the unit's: m x k times k x n
