@@ -23,7 +23,9 @@ def functions(x: torch.Tensor, y: "np.ndarray[Any, Any]", t: narrows.Tensor, str
     assert_type(narrows.fma(2, x, 1), torch.Tensor)
     assert_type(narrows.elu(x, alpha=0.5, device="cpu"), torch.Tensor)
     assert_type(narrows.conv1d(x, x, padding="same"), torch.Tensor)
+    assert_type(narrows.conv1d(x, x, stride=(2,), padding=(1, 0), dilation=[3]), torch.Tensor)
     assert_type(narrows.lltm(x, x, x, x, x), tuple[torch.Tensor, torch.Tensor])
+    assert_type(narrows.lltm(x, x, x, x, x, out=(x, x)), tuple[torch.Tensor, torch.Tensor])
     assert_type(narrows.astype(t, "int8"), narrows.Tensor)
 
 
