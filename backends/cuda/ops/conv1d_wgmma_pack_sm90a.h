@@ -54,6 +54,7 @@ __global__ void pack_for_wgmma(const PackShape s, const T* w, T* packed) {
 }
 
 // ---- x by lines: copied[batch][line][channel][position], zeros up to the pitch ----
+// Begins while the weights are packed, and ends after that, so that who waits for this one has both.
 
 struct LineShape {
   Correlation c;
@@ -83,12 +84,14 @@ __global__ void copy_rows(const LineShape s, const T* x, T* copied) {
     load_vector(x - misplaced, {misplaced, misplaced + left}, i0, words);
     if (misplaced != 0) load_vector(x - misplaced, {misplaced, misplaced + left}, i0 + 8, words + 4);
     shift_down(words, misplaced * 2);
+    wait_for_kernel_ahead();
     return store_16_bytes(copied + int64_t{row} * pitch + i0, {words[0], words[1], words[2], words[3]});
   }
   const auto* bits = reinterpret_cast<const uint16_t*>(x);
   uint32_t e[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) e[i] = i0 + i < left ? bits[(i0 + i) * step] : 0;
+  wait_for_kernel_ahead();
   store_16_bytes(copied + int64_t{row} * pitch + i0, {e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16});
 }
 
@@ -113,6 +116,7 @@ __global__ void copy_lines(const LineShape s, const T* x, T* copied) {
                          ? x[group * c.in_group + (channel - group * ins) * c.in_channel + (i0 + at) * step]
                          : narrowed<T>(0.0f);
   }
+  wait_for_kernel_ahead();
   __syncthreads();
   copied += (int64_t{n * s.lines + line} * channels + c0) * pitch + i0;
 #pragma unroll

@@ -98,6 +98,12 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b
 #undef NARROWS_WGMMA
 #undef NARROWS_SUMS8
 
+__device__ __forceinline__ void load_shared_16_bytes(uint32_t from, uint32_t* words) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(from));
+}
+
 // ---- a block's memory and its work ----
 
 struct Memory {
@@ -317,10 +323,40 @@ struct Products {
       fence_proxy();
       sync_warpgroup(group + 1);
       if constexpr (!kCopyOut) {
-        store_box(at, buffer, at.column + box * 64);
+        s.out_position == 1 ? store_rows(at, buffer, at.column + box * 64) : store_box(at, buffer, at.column + box * 64);
       } else if (leader) {
         copy_out(&s.out, buffer, at.column + box * 64, at.row + group * 64, at.group, at.batch, 0);  // clipped at y's extents
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+      }
+    }
+  }
+
+  // Rows that start anywhere: 16 bytes at a time where these are aligned in y, which are anywhere in the box; what is left at both
+  // ends by elements. Eight threads share a row.
+  __device__ __forceinline__ void store_rows(const Place& at, uint32_t buffer, int column) {
+    const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, part = thread % 8;
+    const int rows = s.outs - at.row - group * 64, end = s.length - column < 64 ? s.length - column : 64;
+    auto* const y = static_cast<uint16_t*>(s.y) + at.batch * s.out_batch + at.group * s.out_group + column;
+#pragma unroll
+    for (int i = 0; i < 64; i += kWarpgroup / 8) {
+      const int row = i + thread / 8;
+      if (row >= rows) break;
+      uint16_t* const to = y + (at.row + group * 64 + row) * s.out_channel;
+      const auto chunk = [&](int c) { return buffer + row * 128 + ((c ^ (row & 7)) << 4); };
+      const int lead = static_cast<int>(-(reinterpret_cast<uintptr_t>(to) / 2) & 7), head = lead < end ? lead : end;
+      const int vectors = (end - head) / 8, tail = head + vectors * 8;
+      if (part < vectors) {
+        uint32_t words[8];
+        load_shared_16_bytes(chunk(part), words);
+        if (head != 0) load_shared_16_bytes(chunk(part + 1), words + 4);
+        shift_down(words, head * 2);
+        store_16_bytes(to + head + part * 8, {words[0], words[1], words[2], words[3]});
+      }
+      for (int e = part; e < head + end - tail; e += 8) {
+        const int position = e < head ? e : e - head + tail;
+        uint16_t bits;
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(chunk(position / 8) + position % 8 * 2));
+        to[position] = bits;
       }
     }
   }
@@ -438,8 +474,8 @@ class WgmmaPart final : public Part {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
       if (s_.copied)
-        launch_kernel(line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
-                      static_cast<const T*>(p.a), static_cast<T*>(lines));
+        launch_overlapping(90, line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
+                           static_cast<const T*>(p.a), static_cast<T*>(lines));
       launch_overlapping(90, correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }

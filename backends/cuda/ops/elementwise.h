@@ -33,14 +33,14 @@ struct VectorArgs {
   const char* in[kMaxSlots];
   char* out;
   int64_t first_whole, num_whole;  // vectors that are there as a whole, and aligned
-  int64_t n;                       // flat: elements; rows: 0
+  int64_t n;                       // flat: elements
   int32_t lead;                    // flat: places of the first vector before the first element
-  int32_t dims;                    // rows: dimensions, counted in vectors along the first; 0: flat
+  int32_t dims;                    // rows: dimensions, counted in vectors along the first
   uint32_t units;                  // operands whose elements lie side by side
   uint32_t repeated;               // the other ones, whose elements are all the same
   uint32_t numbers;                // those of them that are a number
-  bool streamed;                   // what is stored is not worth keeping in a cache
-  bool overlaps;                   // begins before the kernel ahead has ended: pays where a launch is a large part
+  bool streamed;                   // flat: what is stored is not worth keeping in a cache
+  bool overlaps;                   // flat: begins before the kernel ahead has ended: pays where a launch is a large part
   uint8_t access[kMaxSlots + 1];   // flat: bytes to which vectors are aligned
   uint64_t number[kMaxSlots];      // in the compute type
   Divider divider[kDims];
@@ -90,7 +90,8 @@ struct SumArgs {
 
 // One function for one dtype.
 struct Kernels {
-  void (*vector)(VectorArgs);
+  void (*vector)(VectorArgs);  // flat
+  void (*rows)(VectorArgs);
   void (*strided)(StridedArgs);
   void (*scalar)(StridedArgs);
   int slots;

@@ -185,17 +185,9 @@ constexpr int kLargest<First, Rest...> = static_cast<int>(sizeof(First)) > kLarg
 
 __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divider& d) { return (__umulhi(n, d.factor) + n) >> d.shift; }
 
-// Bytes from the operands' first vectors to those of a thread.
-template <class F, class Out, class A, class T, int V>
-__device__ __forceinline__ void locate_flat(int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
-  offset[0] = index * static_cast<int64_t>(V * sizeof(A));
-#pragma unroll
-  for (int k = 1; k < F::kArity; ++k) offset[k] = index * static_cast<int64_t>(V * sizeof(T));
-  offset[kOut] = index * static_cast<int64_t>(V * sizeof(Out));
-}
+// Bytes from the operands' first vectors to vector `left`.
 template <class F>
-__device__ __forceinline__ void locate_row(const VectorArgs& args, int64_t index, int64_t (&offset)[kMaxSlots + 1]) {
-  uint32_t left = static_cast<uint32_t>(index);
+__device__ __forceinline__ void locate_row(const VectorArgs& args, uint32_t left, int64_t (&offset)[kMaxSlots + 1]) {
 #pragma unroll
   for (int k = 0; k <= kMaxSlots; ++k) offset[k] = 0;
 #pragma unroll 1
@@ -211,18 +203,19 @@ __device__ __forceinline__ void locate_row(const VectorArgs& args, int64_t index
 // The bytes of an access to a vector of kBytes; kAccess: see vector_kernel.
 constexpr int piece(int access, int bytes) { return access != 0 && access < bytes ? access : bytes; }
 
-// A vector of an operand that may be repeated, of which only a part may be there.
+// A vector of an operand that may be repeated, `same`, and of which else only a part may be there.
 template <class S, int V>
-__device__ __forceinline__ Raw<S, V> load_any(const VectorArgs& args, int k, int64_t offset, bool whole, int from, int to) {
+__device__ __forceinline__ Raw<S, V> load_any(const VectorArgs& args, int k, const char* same, const char* at, bool whole, int from,
+                                              int to) {
   Raw<S, V> raw{};
   if (args.numbers >> k & 1) return raw;
   if (args.repeated >> k & 1) {
-    const S same = *reinterpret_cast<const S*>(args.in[k] + (args.dims == 0 ? 0 : offset));
-    memcpy(&raw, &same, sizeof(same));
+    const S element = *reinterpret_cast<const S*>(same);
+    memcpy(&raw, &element, sizeof(element));
     return raw;
   }
-  if (whole) return load_pieces<sizeof(raw), Raw<S, V>>(args.in[k] + offset);
-  return load_slowly<S, V>(args.in[k] + offset, args.access[k], from, to);
+  if (whole) return load_pieces<sizeof(raw), Raw<S, V>>(at);
+  return load_slowly<S, V>(at, args.access[k], from, to);
 }
 template <class S, int V>
 __device__ __forceinline__ void open_raw(Compute<S> (&x)[V], const Raw<S, V>& raw) {
@@ -261,41 +254,11 @@ constexpr int kThreadsBeside = 1536;
 template <class F, int kBytes>
 constexpr int kBlocksBeside = (kBytes == 1 || (kBytes <= 4 && F::kArity == 1)) && !F::kHeavy ? kThreadsBeside / kVectorThreads : 1;
 
-// A: type of slot 0; T: of the other ones. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits
-// for them. The one operand of a function is never repeated.
-template <class F, class Out, class A, class T, int V, int kAccess>
-__global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, T>>)) void vector_kernel(const VectorArgs args) {
-  if (args.overlaps) take_over();
+// What a function gives for vectors. A: type of slot 0; T: of the other ones.
+template <class F, class Out, class A, class T, int V>
+__device__ __forceinline__ void apply_to_vectors(Out (&out)[V], const VectorArgs& args, const Raw<A, V>& raw_a,
+                                                 const Raw<T, V>& raw_b, const Raw<T, V>& raw_c, const Raw<T, V>& raw_d) {
   constexpr int kArity = F::kArity;
-  const int64_t index = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * kVectorThreads + threadIdx.x);
-  int64_t offset[kMaxSlots + 1];
-  Raw<A, V> raw_a;
-  Raw<T, V> raw_b, raw_c, raw_d;
-  int from = 0, to = V;  // the elements of the vector that there are
-  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
-  if (args.dims == 0)
-    locate_flat<F, Out, A, T, V>(index, offset);
-  else
-    locate_row<F>(args, index, offset);
-  if (whole && (kArity == 1 || args.repeated == 0)) {
-    constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
-    raw_a = load_pieces<kFirst, Raw<A, V>>(args.in[0] + offset[0]);
-    if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(args.in[1] + offset[1]);
-    if constexpr (kArity > 2) raw_c = load_pieces<kPiece, Raw<T, V>>(args.in[2] + offset[2]);
-    if constexpr (kArity > 3) raw_d = load_pieces<kPiece, Raw<T, V>>(args.in[3] + offset[3]);
-  } else {
-    if (!whole) {
-      const int64_t first = index * V - args.lead, rest = args.n - first;
-      if (rest <= 0) return;
-      if (first < 0) from = static_cast<int>(-first);
-      if (rest < V) to = static_cast<int>(rest);
-    }
-    raw_a = load_any<A, V>(args, 0, offset[0], whole, from, to);
-    if constexpr (kArity > 1) raw_b = load_any<T, V>(args, 1, offset[1], whole, from, to);
-    if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, offset[2], whole, from, to);
-    if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, offset[3], whole, from, to);
-  }
-  Out out[V];
   if constexpr (kLargest<Out, A, T> == 1) {  // as words: opened, they would take four times the registers
     uint32_t a[V / 4], b[V / 4] = {}, c[V / 4] = {}, d[V / 4] = {}, words[V / 4];
     open_words<V>(a, raw_a, args, 0);
@@ -320,11 +283,71 @@ __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, 
     }
     apply<F>(out, a, b, c, d);
   }
-  char* const at = args.out + offset[kOut];
-  if (!whole) return store_slowly(at, out, args.access[kOut], from, to);
+}
+
+// One run of elements. kAccess: bytes of an access; 0: a vector's. First come all the loads, then what waits for them. The one
+// operand of a function is never repeated.
+template <class F, class Out, class A, class T, int V, int kAccess>
+__global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, T>>)) void vector_kernel(const VectorArgs args) {
+  if (args.overlaps) take_over();
+  constexpr int kArity = F::kArity;
+  const int64_t index = static_cast<int64_t>(static_cast<uint64_t>(blockIdx.x) * kVectorThreads + threadIdx.x);
+  const char* at[kMaxSlots] = {args.in[0] + index * static_cast<int64_t>(V * sizeof(A))};
+#pragma unroll
+  for (int k = 1; k < kArity; ++k) at[k] = args.in[k] + index * static_cast<int64_t>(V * sizeof(T));
+  Raw<A, V> raw_a;
+  Raw<T, V> raw_b, raw_c, raw_d;
+  int from = 0, to = V;  // the elements of the vector that there are
+  const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
+  if (whole && (kArity == 1 || args.repeated == 0)) {
+    constexpr int kFirst = piece(kAccess, sizeof(raw_a)), kPiece = piece(kAccess, sizeof(raw_b));
+    raw_a = load_pieces<kFirst, Raw<A, V>>(at[0]);
+    if constexpr (kArity > 1) raw_b = load_pieces<kPiece, Raw<T, V>>(at[1]);
+    if constexpr (kArity > 2) raw_c = load_pieces<kPiece, Raw<T, V>>(at[2]);
+    if constexpr (kArity > 3) raw_d = load_pieces<kPiece, Raw<T, V>>(at[3]);
+  } else {
+    if (!whole) {
+      const int64_t first = index * V - args.lead, rest = args.n - first;
+      if (rest <= 0) return;
+      if (first < 0) from = static_cast<int>(-first);
+      if (rest < V) to = static_cast<int>(rest);
+    }
+    raw_a = load_any<A, V>(args, 0, args.in[0], at[0], whole, from, to);
+    if constexpr (kArity > 1) raw_b = load_any<T, V>(args, 1, args.in[1], at[1], whole, from, to);
+    if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, args.in[2], at[2], whole, from, to);
+    if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, args.in[3], at[3], whole, from, to);
+  }
+  Out out[V];
+  apply_to_vectors<F, Out, A, T, V>(out, args, raw_a, raw_b, raw_c, raw_d);
+  char* const out_at = args.out + index * static_cast<int64_t>(V * sizeof(Out));
+  if (!whole) return store_slowly(out_at, out, args.access[kOut], from, to);
   Raw<Out, V> raw;
   memcpy(&raw, out, sizeof(raw));
-  store_pieces<piece(kAccess, sizeof(raw))>(at, raw, args.streamed);
+  store_pieces<piece(kAccess, sizeof(raw))>(out_at, raw, args.streamed);
+}
+
+// Rows of whole vectors.
+template <class F, class Out, class A, class T, int V>
+__global__ __launch_bounds__(kVectorThreads) void rows_kernel(const VectorArgs args) {
+  constexpr int kArity = F::kArity;
+  const uint32_t index = blockIdx.x * kVectorThreads + threadIdx.x;
+  if (index >= args.num_whole) return;
+  int64_t offset[kMaxSlots + 1];
+  locate_row<F>(args, index, offset);
+  const auto load = [&]<class S>(S, int k) {
+    const char* const at = args.in[k] + offset[k];
+    return load_any<S, V>(args, k, at, at, true, 0, V);
+  };
+  const Raw<A, V> raw_a = load(A{}, 0);
+  Raw<T, V> raw_b, raw_c, raw_d;
+  if constexpr (kArity > 1) raw_b = load(T{}, 1);
+  if constexpr (kArity > 2) raw_c = load(T{}, 2);
+  if constexpr (kArity > 3) raw_d = load(T{}, 3);
+  Out out[V];
+  apply_to_vectors<F, Out, A, T, V>(out, args, raw_a, raw_b, raw_c, raw_d);
+  Raw<Out, V> raw;
+  memcpy(&raw, out, sizeof(raw));
+  store_pieces<sizeof(raw)>(args.out + offset[kOut], raw, false);  // what is broadcast is read again
 }
 
 // ---- strided: elements anywhere ----
@@ -472,6 +495,7 @@ constexpr Kernels kernels() {
   constexpr int kVector = 16 / kLargest<Out, A, T>;  // 16 bytes of the largest element
   constexpr int kFirst = sizeof(A), kRest = sizeof(T);
   return {vector_kernel<F, Out, A, T, kVector, 0>,
+          rows_kernel<F, Out, A, T, kVector>,
           strided_kernel<F, Out, A, T, false>,
           strided_kernel<F, Out, A, T, true>,
           F::kArity,

@@ -55,7 +55,8 @@ Divider make_divider(int64_t divisor) {
 
 namespace {
 
-constexpr int kMostPasses = 8;
+constexpr int kPassBytes =
+    8;  // of an element by a block's passes, at most; or one pass: wide ones have enough on their way at once
 constexpr int64_t kMostIndices = int64_t{1} << 30;  // of one launch; kernels divide indices below 2^31
 constexpr double kMostElements = 0x1p42;            // of an output, 4 TiB of bytes: its launches, which are planned, are thousands
 
@@ -170,7 +171,6 @@ void Map::plan_rows() {
   one.args.numbers = numbers_;
   one.args.units = units_;
   one.args.repeated = ((1u << num_slots_) - 1) & ~units_;
-  one.args.streamed = false;  // what is broadcast is read again
   std::copy_n(number_, kMaxSlots, one.args.number);
   int64_t extent[NW_MAX_NDIM] = {};
   std::copy_n(space_.extent, space_.ndim, extent);
@@ -238,8 +238,9 @@ void Map::plan_block(const MapRequest& r, bool tiled, const int64_t* extent, int
   args->apart[along_first ? 0 : 1] = along_first ? args->width : lines;
   double blocks = 1.0 / (kStridedThreads * elements);
   for (int d = 0; d < ndim; ++d) blocks *= static_cast<double>(extent[d]);
+  const int largest = *std::max_element(kernels_.size, kernels_.size + kMaxSlots + 1);
   const double enough = 32.0 * r.instance.device(r.sig).multiprocessors;
-  while (args->passes < kMostPasses && blocks > 2 * enough * args->passes &&
+  while (args->passes * largest < kPassBytes && blocks > 2 * enough * args->passes &&
          extent[along_first ? 0 : 1] >= int64_t{2} * args->passes * elements * (along_first ? args->width : lines))
     args->passes *= 2;
   args->block[0] = args->width * (along_first ? elements * args->passes : 1);
@@ -319,7 +320,7 @@ void Map::plan(const MapRequest& r, int variant) {
     return;
   }
   flat ? plan_flat(r) : plan_rows();
-  load_kernel(kernels_.vector);
+  load_kernel(flat ? kernels_.vector : kernels_.rows);
 }
 
 void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access) {
@@ -392,7 +393,7 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_kernel(kernels_.vector, one.blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_kernel(kernels_.rows, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;
