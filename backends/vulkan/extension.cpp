@@ -83,7 +83,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     if ((device.lock == nullptr) != (device.unlock == nullptr))
       refuse(NW_INVALID, -1, "vulkan: device->%s is NULL and the other of lock and unlock is not",
              device.lock == nullptr ? "lock" : "unlock");
-    PhysicalDevice physical(static_cast<VkPhysicalDevice>(device.physical_device));
+    PhysicalDevice physical(static_cast<VkInstance>(device.instance), static_cast<VkPhysicalDevice>(device.physical_device));
     if (!physical.computes(device.queue_family))
       refuse(NW_INVALID, -1, "vulkan: device->queue_family is %u; expected the number of a family of %s that computes",
              device.queue_family, physical.properties.deviceName);

@@ -139,7 +139,8 @@ std::vector<VkPhysicalDevice> Loader::physical_devices() const {
   devices.resize(count);
   std::stable_sort(devices.begin(), devices.end(),
                    [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(type_of(a)) < rank_of(type_of(b)); });
-  if (const char* text = std::getenv("NARROWS_VULKAN_DEVICE"); text != nullptr && *text != '\0') devices = {chosen(devices, text)};
+  const char* const text = std::getenv("NARROWS_VULKAN_DEVICE");
+  if (text != nullptr && *text != '\0' && !devices.empty()) devices = {chosen(devices, text)};
   return devices;
 }
 

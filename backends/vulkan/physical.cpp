@@ -18,7 +18,8 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
 }
 
 // Subgroups of one size alone: how many make up a work group is known then.
-MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
+// A loader that does not know the function finds it for one instance at a time.
+MatrixUnit find_matrix_unit(VkInstance instance, const PhysicalDevice& d) {
   if (!d.has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) || !d.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
   VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR feature{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
@@ -32,7 +33,7 @@ MatrixUnit find_matrix_unit(const PhysicalDevice& d) {
   properties.pNext = &subgroup;
   vkGetPhysicalDeviceProperties2(d.handle, &properties);
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
-      vkGetInstanceProcAddr(volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+      vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   constexpr uint32_t kSubgroups = 8, kLargest = 16;  // of all tiles but the largest
   if (d.features12.shaderFloat16 == VK_FALSE || d.features12.vulkanMemoryModel == VK_FALSE) return {};  // what the shaders need
   if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
@@ -73,7 +74,7 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
   return {};
 }
 
-PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
+PhysicalDevice::PhysicalDevice(VkInstance instance, VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
   converts_halves = fuses_unasked = false;
   properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
@@ -102,7 +103,7 @@ PhysicalDevice::PhysicalDevice(VkPhysicalDevice device) : handle(device) {
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
   const Queues queues = pick_queues(queue_families(handle));
   queue_family = queues.family, queue_count = queues.count;
-  matrix_unit = find_matrix_unit(*this);
+  matrix_unit = find_matrix_unit(instance, *this);
   if (has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
     VkPhysicalDeviceMaintenance4Properties limits{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
     all_properties.pNext = &limits;

@@ -30,7 +30,7 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families);
 
 // Immutable once read.
 struct PhysicalDevice {
-  explicit PhysicalDevice(VkPhysicalDevice device);
+  PhysicalDevice(VkInstance instance, VkPhysicalDevice device);  // of that instance
 
   VkPhysicalDevice handle;
   VkPhysicalDeviceProperties properties;

@@ -45,7 +45,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     instance->loader = Loader::get();
     std::string unfit;
     for (const VkPhysicalDevice handle : instance->loader->physical_devices()) {
-      const PhysicalDevice physical(handle);
+      const PhysicalDevice physical(instance->loader->instance(), handle);
       if (const std::string why = physical.unfit(); !why.empty())
         unfit += (unfit.empty() ? ": " : "; ") + why;
       else

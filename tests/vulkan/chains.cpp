@@ -21,7 +21,7 @@ class Held {
     REQUIRE(rt.vulkan->device(rt.vulkan->self, 0, &device, nullptr) == NW_OK);
     handle_ = static_cast<VkDevice>(device.device);
     volkLoadDeviceTable(&vk_, handle_);
-    const PhysicalDevice physical(static_cast<VkPhysicalDevice>(device.physical_device));
+    const PhysicalDevice physical(static_cast<VkInstance>(device.instance), static_cast<VkPhysicalDevice>(device.physical_device));
     is_cpu = physical.is_cpu();
   }
   // Runs what `put` puts on the stream, at most a batch, with its barriers or without.

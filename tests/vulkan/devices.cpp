@@ -157,7 +157,13 @@ TEST_CASE("devices: drivers without a device, or with none that is fit, make the
   });
   CHECK(asked() == NW_UNAVAILABLE);
   INFO(error.message);
-  CHECK(std::strstr(error.message, "vulkan: there is no device; install the GPU's driver") == error.message);  // the name once
+  constexpr const char* kNone = "vulkan: there is no device; install the GPU's driver";
+  CHECK(std::strstr(error.message, kNone) == error.message);  // the name once
+  {
+    const EnvironmentVariable chosen("NARROWS_VULKAN_DEVICE", "1");  // of none there is no index to be wrong about
+    CHECK(asked() == NW_UNAVAILABLE);
+    CHECK(std::strstr(error.message, kNone) == error.message);
+  }
   vkEnumeratePhysicalDevices = enumerate;
   CHECK(asked() == NW_OK);
   static PFN_vkGetPhysicalDeviceFeatures features = nullptr;

@@ -5,7 +5,7 @@ namespace narrows::vulkan::test {
 namespace {
 
 PhysicalDevice first_device(const Loader& loader, bool as_discrete) {
-  PhysicalDevice physical(loader.physical_devices().at(0));
+  PhysicalDevice physical(loader.instance(), loader.physical_devices().at(0));
   if (as_discrete) physical.properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
   return physical;
 }
