@@ -383,7 +383,15 @@ def test_import_takes_few_modules_and_no_framework():
     assert len(out) < 20, out
 
 
-@pytest.mark.parametrize("order", ["import narrows, torch", "import torch, narrows", "import torch, torch._dynamo, narrows"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import narrows, torch",
+        "import torch, narrows",
+        "import torch, torch._dynamo, narrows",
+        "import narrows, importlib.util; importlib.util.find_spec('torch'); import torch",  # who asks first whether torch is there
+    ],
+)
 def test_torch_has_the_ops_in_any_order(order):
     pytest.importorskip("torch")
     out = python(f"""
