@@ -56,7 +56,7 @@ class Plain:
         (lambda: narrows.add(np.uint8([1]), 256), ValueError, "does not fit uint8"),
         (lambda: narrows.add(np.uint8([1]), -1), ValueError, "does not fit uint8"),
         (lambda: narrows.subtract(300, np.uint8([1])), ValueError, "does not fit uint8"),
-        (lambda: narrows.add(np.int64([1]), 2**70), ValueError, "integer of 64 bits"),
+        (lambda: narrows.add(np.int64([1]), 2**70), ValueError, "does not fit int64"),
         (lambda: narrows.add(X, 10**400), ValueError, "real number"),
         (lambda: narrows.exp(np.int32([1])), ValueError, "exp: a has dtype int32"),
         (lambda: narrows.conv1d(X, np.ones(9, "float32")), ValueError, "no element"),
@@ -354,7 +354,7 @@ def test_a_consumers_stream_that_is_none(kind, refused, expected):
 
 def test_a_number_beside_a_producer_that_says_no_dtype():
     np.testing.assert_array_equal(narrows.subtract(3, Again()).numpy(), 2)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="expected a real number that float64 holds"):
         narrows.subtract(10**400, Again())
 
 

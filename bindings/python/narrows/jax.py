@@ -271,7 +271,7 @@ def _prepared(op, inputs):
     inputs = [
         x
         if x is None or (_operands.is_number(x) and optional[i])
-        else _number(x, first)
+        else jnp.asarray(op._number(i, x, str(first.dtype)), first.dtype)
         if _operands.is_number(x)
         else _array(op, i, x)
         for i, x in enumerate(inputs)
@@ -295,15 +295,6 @@ def _as_their_neighbours(op, inputs):
                 f"{op.op}: {op.inputs[i].rstrip('?')} is a number of {x.dtype} beside {dtype} operands; expected an integer"
             )
     return [jax.lax.convert_element_type(x, dtype) if w else x for x, w in zip(inputs, weak, strict=True)]
-
-
-def _number(x, like):
-    if not jnp.issubdtype(like.dtype, jnp.floating) and isinstance(x, float):
-        raise TypeError(f"the number {x!r} beside {like.dtype} operands; expected an integer")
-    try:
-        return jnp.asarray(x, like.dtype)
-    except OverflowError as error:
-        raise ValueError(f"the number {x!r} does not fit {like.dtype}: {error}") from None
 
 
 def _is_foreign(x):

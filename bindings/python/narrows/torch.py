@@ -24,7 +24,7 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
     tensors: list[Any] = []
     for i, x in enumerate(inputs):
         if _is_number(x):
-            x = x if optional[i] else _operands.as_array(x, first)
+            x = x if optional[i] else _as_tensor(op, i, x, first)
         elif x is not None and not isinstance(x, torch.Tensor):
             if not hasattr(x, "__dlpack__"):
                 name = op.inputs[i].rstrip("?")
@@ -37,20 +37,28 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
     if not any(map(_is_number, tensors)):
         return tensors, {}
     last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
-    numbers = dict(_number_param(op, op.inputs[i][:-1], x, last) for i, x in enumerate(tensors) if _is_number(x))
+    numbers = dict(_number_param(op, i, x, last) for i, x in enumerate(tensors) if _is_number(x))
     return [None if _is_number(x) else x for x in tensors], numbers
 
 
-def _number_param(op, operand, x: Any, like):
-    """Name and value of the param that stands for an operand; what is symbolic stays so."""
-    kind = "real" if like.dtype.is_floating_point else "int"
+def _as_tensor(op, i, x, like):
+    """A 0-d tensor of the number that is given as input i; of what is symbolic, too."""
+    if _operands.is_number(x):
+        return _operands.as_array(op, i, x, like)
+    return torch.full((), x, dtype=like.dtype, device=like.device)
+
+
+def _number_param(op, i, x: Any, like):
+    """Name and value of the param that stands for input i; what is symbolic stays so."""
+    operand, kind = op.inputs[i][:-1], "real" if like.dtype.is_floating_point else "int"
     if f"{operand}_{kind}" not in op.params:
         raise TypeError(f"{op.op}: {operand} is {x!r}; expected a tensor: this op takes no number there")
-    if kind == "int" and isinstance(x, (float, torch.SymFloat)):
-        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
-    x = x.item() if hasattr(x, "item") else x
-    if kind == "real" and isinstance(x, (int, torch.SymInt)):
+    if _operands.is_number(x):
+        x = op._number(i, x, _torch_ops.dtype_of(like))
+    elif kind == "real":
         x = torch.sym_float(x)
+    elif isinstance(x, torch.SymFloat):
+        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
     return f"{operand}_{kind}", x
 
 

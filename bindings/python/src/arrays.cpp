@@ -44,6 +44,12 @@ bool is_exactly(PyObject* object, const char* module, const char* name) {
   return type && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get();
 }
 
+}  // namespace
+
+bool is_numpy_bool(PyObject* object) { return is_instance(object, "numpy", "bool_"); }
+
+namespace {
+
 TypeRoute numpy_route(PyObject* object) {
   if (is_exactly(object, "numpy", "ndarray") || is_exactly(object, "numpy", "memmap")) return {Route::numpy, nullptr};
   if (is_instance(object, "numpy", "complexfloating")) return {Route::refused, "a complex number; expected an array or a real one"};

@@ -28,6 +28,8 @@ struct TypeRoute {
 };
 // Of object's type. Never fails: what is not known is refused.
 TypeRoute route_of(PyObject* object);
+// NumPy's scalar, which is no bool and no integer of Python's.
+bool is_numpy_bool(PyObject* object);
 
 // An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
 struct OutputSpec {

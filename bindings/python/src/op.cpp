@@ -272,6 +272,7 @@ PyMethodDef methods[] = {
     {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
     {"_run", op_run, METH_VARARGS, nullptr},
     {"_checked", op_checked, METH_VARARGS, nullptr},
+    {"_number", op_number, METH_VARARGS, nullptr},
     {"_infer", op_infer, METH_VARARGS, nullptr},
     {"_capturable", op_capturable, METH_VARARGS, nullptr},
     {"__reduce__", op_reduce, METH_NOARGS, nullptr},
