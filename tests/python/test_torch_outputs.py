@@ -72,6 +72,8 @@ def test_out_beside_lazily_negated_inputs(negated):
             with pytest.raises(error, match=words):
                 call()
         assert not o.any() and narrows.lltm(*cell, out=(o, torch.zeros(2, 4)))[0] is o and o.any()
+        given = narrows.lltm(*cell, out=[o, torch.zeros(2, 4)])
+        assert type(given) is tuple and len(given) == 2 and given[0] is o and narrows.add(o, 1, out=[o]) is o
 
 
 @pytest.mark.parametrize("op", ["add", "lltm"])

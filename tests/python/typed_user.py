@@ -26,6 +26,7 @@ def functions(x: torch.Tensor, y: "np.ndarray[Any, Any]", t: narrows.Tensor, str
     assert_type(narrows.conv1d(x, x, stride=(2,), padding=(1, 0), dilation=[3]), torch.Tensor)
     assert_type(narrows.lltm(x, x, x, x, x), tuple[torch.Tensor, torch.Tensor])
     assert_type(narrows.lltm(x, x, x, x, x, out=(x, x)), tuple[torch.Tensor, torch.Tensor])
+    assert_type(narrows.lltm(x, x, x, x, x, out=[x, x]), tuple[torch.Tensor, torch.Tensor])
     assert_type(narrows.astype(t, "int8"), narrows.Tensor)
 
 

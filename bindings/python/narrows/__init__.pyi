@@ -344,7 +344,7 @@ def lltm(
     old_h: _Array,
     old_cell: _Array,
     *,
-    out: tuple[_Array, _Array] | None = None,
+    out: Sequence[_Array] | None = None,
     device: str | Device | None = None,
     stream: Stream | int | None = None,
     backend: str | None = None,

@@ -247,7 +247,7 @@ def _call(op, inputs, out, device):
 
     from narrows import _operands
 
-    device, outs = Device(device), out if isinstance(out, (tuple, list)) else (out,)
+    device, outs = Device(device), [*out] if isinstance(out, (tuple, list)) else [out]
     _refuse_others(op, inputs, (np.ndarray, _narrows.Tensor))
     if all(x is None or _operands.is_number(x) for x in inputs):
         raise TypeError(f"{op.op}: no input is an array")
@@ -269,4 +269,4 @@ def _call(op, inputs, out, device):
         if (target.dtype, target.shape) != (value.dtype, value.shape):  # of an op that the CPU does not have
             raise ValueError(f"{op.op}: out is {target.dtype}, {target.shape}; expected {value.dtype}, {value.shape}")
         np.copyto(target, value)
-    return out
+    return tuple(outs) if len(outs) > 1 else outs[0]

@@ -26,7 +26,8 @@ def op(name, **params):
 
     A call takes the inputs in their order or by name, and parameters by keyword; and
 
-    - ``out``: the output, or a tuple of outputs; else they are new arrays of the first input's framework
+    - ``out``: the output, or a tuple or list of them, which is returned, as a tuple where there are several; else they are new arrays of the
+      first input's framework
     - ``device``: of NumPy inputs: where to compute; they are copied there, and the result back
     - ``stream``: a :class:`narrows.Stream` or native handle; else the framework's current one
     - ``backend``, ``kernel``: a plugin's and a kernel variant's name; ``deterministic``: refuse what may vary

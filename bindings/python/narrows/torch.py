@@ -135,7 +135,7 @@ def _one(op):
 
 def _into(op, inputs, out, needs_grad):
     """out= where the dispatcher sees the call: computed, then copied."""
-    outs: Any = out if isinstance(out, (tuple, list)) else (out,)
+    outs: Any = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     tensors = [o for o in outs if isinstance(o, torch.Tensor)]
     if needs_grad or (torch.is_grad_enabled() and any(o.requires_grad for o in tensors)):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
@@ -145,7 +145,7 @@ def _into(op, inputs, out, needs_grad):
         _refuse_unstrided(op, "out", o)
         _refuse_shrunk(op, o)
     if _are_in_memory((*inputs, *outs)):
-        shown = tuple(map(_as_in_memory, outs)) if outs is out else _as_in_memory(out)
+        shown = tuple(map(_as_in_memory, outs))
         op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
     result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
@@ -159,7 +159,7 @@ def _into(op, inputs, out, needs_grad):
             found = f"{target.dtype}, {tuple(target.shape)}"
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
-    return out
+    return outs if len(outs) > 1 else outs[0]
 
 
 def _refuse_unstrided(op, name, x):

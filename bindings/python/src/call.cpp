@@ -317,8 +317,15 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   return status;
 }
 
+// The outputs that were given, as a call without `out` returns its own: one array, or a tuple.
+PyObject* returned(const Call& c) {
+  PyObject* const items = c.out_items.get();
+  if (items == nullptr) return Ref::borrow(c.out).release();
+  return Ref::borrow(PyTuple_Size(items) == 1 ? PyTuple_GetItem(items, 0) : items).release();
+}
+
 PyObject* result(Call& c, Outputs& out) {
-  if (c.out != nullptr) return Ref::borrow(c.out).release();
+  if (c.out != nullptr) return returned(c);
   const uint32_t count = c.wanted == kAll ? c.num_outputs - c.declaration.op->num_aux : c.num_outputs;
   if (c.wanted == kAll && count == 1) return out[0].release();
   Ref tuple(PyTuple_New(count));
