@@ -49,21 +49,14 @@ def signature_of(op):
     both, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     last = max((i for i, name in enumerate(op.inputs) if not name.endswith("?")), default=-1)
     parameters = [
-        inspect.Parameter(_identifier(name.rstrip("?")), both, default=None if i > last else inspect.Parameter.empty)
+        inspect.Parameter(name.rstrip("?"), both, default=None if i > last else inspect.Parameter.empty)
         for i, name in enumerate(op.inputs)
     ]
-    parameters += [inspect.Parameter(_identifier(name), keyword, default=value) for name, value in op.params.items()]
+    parameters += [inspect.Parameter(name, keyword, default=value) for name, value in op.params.items()]
     taken = {p.name for p in parameters}
     how = {"out": None, "device": None, "stream": None, "backend": None, "kernel": None, "deterministic": False}
     parameters += [inspect.Parameter(name, keyword, default=value) for name, value in how.items() if name not in taken]
     return inspect.Signature(parameters)
-
-
-def _identifier(name):
-    """A declaration's name, changed where Python wants one of its own kind."""
-    import keyword
-
-    return name + "_" if keyword.iskeyword(name) else name
 
 
 def doc_of(op):
