@@ -49,6 +49,21 @@ def memory(x: torch.Tensor) -> None:
     assert_type(narrows.from_dlpack(x, "cpu", copy=True).device.id, int)
 
 
+def what_is_there(x: torch.Tensor) -> None:
+    info = narrows.info()
+    assert_type(info["abi"], int)
+    backend = info["backends"][0]
+    assert_type(backend["ops"][0]["kernels"], list[str])
+    assert_type(backend["shadowed"], bool)
+    assert_type(backend["devices"][0]["total_memory"], int)
+    assert_type(narrows.Device("cpu").info["arch"], str)
+    times = narrows.bench({"torch": torch.exp, "narrows": narrows.exp}, x)
+    assert_type(times["torch"] / times["narrows"], float)
+    info["backend"]  # type: ignore
+    backend["device"]  # type: ignore
+    narrows.bench(3)  # type: ignore
+
+
 def frameworks(x: torch.Tensor, a: jax.Array) -> None:
     cell = narrows.torch.LLTM(3, 5, dtype=torch.float64)
     assert_type(cell.forward(x, (x, x)), tuple[torch.Tensor, torch.Tensor])

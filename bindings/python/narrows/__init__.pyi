@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar, final, overload
+from typing import Any, Protocol, TypedDict, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -111,12 +111,44 @@ __all__ = [
     "astype",
 ]
 
+class _DeviceInfo(TypedDict):
+    name: str
+    arch: str
+    uuid: str
+    total_memory: int
+
+class _ListedDevice(_DeviceInfo):
+    device: str
+
+class _ListedOp(TypedDict):
+    name: str
+    kernels: list[str]
+
+class _LoadedBackend(TypedDict):
+    name: str
+    version: str
+    path: str
+    status: str
+    reason: str
+    device_type: int
+    device_count: int
+    shadowed: bool
+    ops: list[_ListedOp]
+
+class _Backend(_LoadedBackend):
+    devices: list[_ListedDevice]
+
+class _Info(TypedDict):  # which a notebook shows as a table
+    version: str
+    abi: int
+    backends: list[_Backend]
+
 class Device:
     id: int
     type: int
     def __init__(self, type: str | int | Device, id: int | None = None) -> None: ...
     @property
-    def info(self) -> dict[str, Any]: ...
+    def info(self) -> _DeviceInfo: ...
 
 class Stream:
     device: Device
@@ -314,7 +346,7 @@ class _Ternary(Protocol):
 
 def op(name: str, **params: Any) -> Op: ...
 def load(path: str | PathLike[str]) -> None: ...
-def info() -> dict[str, Any]: ...
+def info() -> _Info: ...
 def devices() -> list[Device]: ...
 def get_include() -> str: ...
 def empty(

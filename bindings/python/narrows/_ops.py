@@ -229,14 +229,12 @@ def info():
     """
     from narrows._device import Device
 
+    def devices_of(b):
+        found = (Device(b["device_type"], i) for i in range(b["device_count"] if b["status"] == "ok" else 0))
+        return [{"device": str(d), **d.info} for d in found]
+
     version, abi = _narrows.abi()
-    backends = _narrows.backends()
-    for b in backends:
-        ids = range(b["device_count"] if b["status"] == "ok" else 0)
-        b["devices"] = [
-            {"device": str(d), **_narrows.device_info(d.type, d.id)} for d in (Device(b["device_type"], i) for i in ids)
-        ]
-    return Info(version=version, abi=abi, backends=backends)
+    return Info(version=version, abi=abi, backends=[{**b, "devices": devices_of(b)} for b in _narrows.backends()])
 
 
 def get_include():
