@@ -137,7 +137,7 @@ class _Namespace:
         rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
         return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<narrows.ops{'.' + self._prefix[:-1] if self._prefix else ''}: {', '.join(dir(self))}>"
 
 
@@ -166,7 +166,7 @@ class _Ops(_Namespace):
         return len(names())
 
 
-ops = _Ops()
+ops: _Ops = _Ops()
 _namespaces: dict[str, _Namespace] = {}
 
 

@@ -278,10 +278,11 @@ class LLTM(torch.nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input_features, self.state_size = input_features, state_size
+        self.input_features: int = input_features
+        self.state_size: int = state_size
         shape = 3 * state_size, input_features + state_size
-        self.weights = torch.nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
-        self.bias = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
+        self.weights: torch.nn.Parameter = torch.nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+        self.bias: torch.nn.Parameter = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
