@@ -14,7 +14,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from narrows import _jax_sharding, _narrows, _operands, _ops
+from narrows import _batching, _jax_batching, _jax_sharding, _narrows, _operands, _ops
 
 try:
     from jax import ffi
@@ -53,6 +53,10 @@ class _Call:
 
     def __eq__(self, other):
         return isinstance(other, _Call) and self.key == other.key
+
+    def with_params(self, **params):
+        """The same call with these values."""
+        return _Call(self.op.bind(**params), self.present, self.wanted)
 
     def inputs(self, arrays):
         """(dtype, shape) or None for every input."""
@@ -112,12 +116,16 @@ def _on_devices(call, aliases, *arrays):
 
 
 def _placed(call, aliases, *arrays):
-    if not _jax_sharding.may_be_split(call.op):
+    split = _jax_sharding.may_be_split(call.op)
+    if not split and not _batching.has_way(call.op):
         return _on_platform(call, aliases, *arrays)
-    run = functools.partial(_on_platform, call, ())  # what jax.jit was told of donated arrays is enough for XLA
-    again = functools.partial(_on_devices, call, ())
-    split = _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)
-    return _jax_sharding.with_types(call, split, arrays)
+
+    def place(levels, arrays):  # what jax.jit was told of donated arrays is enough for XLA
+        run = lambda *parts: _jax_batching.run_batch(call, levels, lambda c: functools.partial(_on_platform, c, ()), parts)  # noqa: E731
+        return _jax_sharding.split(call, levels, run, arrays) if split else run(*arrays)
+
+    run = _jax_batching.with_batches(call, place, functools.partial(_on_devices, call, ()))
+    return _jax_sharding.with_types(call, run, arrays)
 
 
 def _on_platform(call, aliases, *arrays):
