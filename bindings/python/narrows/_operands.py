@@ -1,7 +1,10 @@
 """Numbers where an op takes arrays, and outputs for arrays of frameworks that the extension does not know."""
 
+import functools
 import sys
 from typing import Any
+
+from narrows import _ops
 
 
 def is_number(x):
@@ -10,6 +13,15 @@ def is_number(x):
         return True
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(x, numpy.generic)
+
+
+EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool"
+
+
+@functools.cache
+def dtypes():
+    """The names of the dtypes that arrays may have."""
+    return frozenset(next(values for name, _, _, values, _ in _ops.op("elementwise").fields if name == "out_dtype")) - {""}
 
 
 def as_array(op, i, number, like: Any) -> Any:

@@ -292,7 +292,7 @@ def _prepared(op, inputs):
 
 def _as_their_neighbours(op, inputs):
     """Numbers that JAX has made arrays of (an argument of a jitted function, a loop's counter) get the dtype that numbers get."""
-    weak = [isinstance(x, jax.Array) and x.ndim == 0 and x.weak_type and x.dtype != bool for x in inputs]
+    weak = [isinstance(x, jax.Array) and x.ndim == 0 and _is_weak(x) for x in inputs]
     like = [x for x, w in zip(inputs, weak, strict=True) if isinstance(x, jax.Array) and not w][-1:]
     if not any(weak) or not like or like[0].dtype == bool:  # bool: the condition of `where`
         return inputs
@@ -303,6 +303,12 @@ def _as_their_neighbours(op, inputs):
                 f"{op.op}: {op.inputs[i].rstrip('?')} is a number of {x.dtype} beside {dtype} operands; expected an integer"
             )
     return [jax.lax.convert_element_type(x, dtype) if w else x for x, w in zip(inputs, weak, strict=True)]
+
+
+def _is_weak(x):
+    """Whether JAX would let other operands say the dtype; of a complex number that would lose its imaginary part."""
+    kind = jnp.issubdtype(x.dtype, jnp.integer) or jnp.issubdtype(x.dtype, jnp.floating)
+    return kind and x.weak_type
 
 
 def _is_foreign(x):

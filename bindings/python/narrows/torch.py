@@ -31,7 +31,7 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
                 raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
             x = torch.from_dlpack(x)
         if isinstance(x, torch.Tensor):
-            _refuse_unstrided(op, op.inputs[i].rstrip("?"), x)
+            _refuse_unreadable(op, op.inputs[i].rstrip("?"), x)
         tensors.append(x)
     tensors = list(_torch_ops.lowered(op, tensors))
     if not any(map(_is_number, tensors)):
@@ -142,7 +142,7 @@ def _into(op, inputs, out, needs_grad):
     for o in tensors:
         if o.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(f"{op.op}: out is an inference tensor outside torch.inference_mode(); expected another")
-        _refuse_unstrided(op, "out", o)
+        _refuse_unreadable(op, "out", o)
         _refuse_shrunk(op, o)
     if _are_in_memory((*inputs, *outs)):
         shown = tuple(map(_as_in_memory, outs))
@@ -162,11 +162,14 @@ def _into(op, inputs, out, needs_grad):
     return outs if len(outs) > 1 else outs[0]
 
 
-def _refuse_unstrided(op, name, x):
-    """What has no elements at strides of its own, which torch's dispatcher would refuse without saying which argument it is."""
+def _refuse_unreadable(op, name, x):
+    """What has no elements at strides of its own, or a dtype that torch exports as another or not at all; torch's dispatcher would
+    refuse it without saying which argument it is."""
     if x.layout != torch.strided or x.is_nested or x.is_quantized:
         kind = "nested" if x.is_nested else "quantised" if x.is_quantized else str(x.layout)
         raise NotImplementedError(f"{op.op}: {name} is a tensor that is {kind}; expected a strided one")
+    if _torch_ops.dtype_of(x) not in _operands.dtypes():
+        raise ValueError(f"{op.op}: {name} has dtype {_torch_ops.dtype_of(x)}; expected {_operands.EXPECTED}")
 
 
 def _refuse_shrunk(op, out):

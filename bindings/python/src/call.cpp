@@ -433,8 +433,8 @@ PyObject* op_checked(PyObject* self, PyObject* arguments) {
     if (c.is_array(i) && !read_any(c, i)) return nullptr;
     const DLTensor& t = c.arrays[i].tensor;
     if (c.is_array(i) && *dtype_name(t.dtype) == '\0')
-      return PyErr_Format(PyExc_ValueError, "%s: %U has dtype code %d, bits %d; expected numbers or bool", c.declaration.op->name,
-                          c.declaration.inputs[i], t.dtype.code, t.dtype.bits);
+      return PyErr_Format(PyExc_ValueError, "%s: %U has dtype %s; expected %s", c.declaration.op->name, c.declaration.inputs[i],
+                          show_dtype(t.dtype).c_str(), kDtypesExpected);
     Ref spec(c.is_array(i) ? Py_BuildValue("sN", dtype_name(t.dtype), integers(t.shape, t.ndim)) : Ref::borrow(Py_None).release());
     if (!spec) return nullptr;
     PyList_SetItem(list.get(), i, spec.release());
@@ -461,8 +461,7 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
     return run(c);
   }
   for (uint32_t i = 0; i < c.num_inputs; ++i)
-    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i]))
-      return nullptr;
+    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_any(c, i)) return nullptr;
   return run(c);
 }
 

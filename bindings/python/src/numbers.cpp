@@ -84,6 +84,13 @@ bool read_integer(const Place& p, uint64_t most, int64_t* number) {
 
 }  // namespace
 
+bool operands_dtype(const Declaration& d, PyObject* object, DLDataType* dtype) {
+  if (parse_dtype(object, dtype)) return true;
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError, "%s: the array beside a number has dtype %S; expected %s", d.op->name, object, kDtypesExpected);
+  return false;
+}
+
 bool set_operand(const Declaration& d, uint32_t input, PyObject* value, DLDataType dtype, unsigned char* blob) {
   const Place place{d, input, value, dtype};
   const int field = is_real(dtype) ? d.real_field[input] : d.int_field[input];
@@ -105,7 +112,8 @@ PyObject* op_number(PyObject* self, PyObject* arguments) {
   unsigned input = 0;
   PyObject *value = nullptr, *dtype_object = nullptr;
   DLDataType dtype{};
-  if (!PyArg_ParseTuple(arguments, "IOO", &input, &value, &dtype_object) || !parse_dtype(dtype_object, &dtype)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "IOO", &input, &value, &dtype_object)) return nullptr;
+  if (!operands_dtype(*reinterpret_cast<Op*>(self)->declaration, dtype_object, &dtype)) return nullptr;
   const Place place{*reinterpret_cast<Op*>(self)->declaration, input, value, dtype};
   double real = 0;
   int64_t integer = 0;

@@ -93,8 +93,9 @@ PyObject* op_bind(PyObject* self, PyObject* arguments, PyObject* keywords) {
 PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
   PyObject *inputs = nullptr, *dtype_object = nullptr;
   DLDataType dtype{};
-  if (!PyArg_ParseTuple(arguments, "OO", &inputs, &dtype_object) || !parse_dtype(dtype_object, &dtype)) return nullptr;
   const Op* const op = as_op(self);
+  if (!PyArg_ParseTuple(arguments, "OO", &inputs, &dtype_object)) return nullptr;
+  if (!operands_dtype(*op->declaration, dtype_object, &dtype)) return nullptr;
   const Declaration& d = *op->declaration;
   std::vector<unsigned char> blob(op->blob, op->blob + d.op->params_size);
   blob.push_back(0);

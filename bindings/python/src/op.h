@@ -73,6 +73,8 @@ void store_initial(const nw_param& field, unsigned char* blob);
 // False: exception set.
 bool set_field(const Declaration& declaration, int field, PyObject* value, unsigned char* blob);
 PyObject* get_field(const nw_param& field, const unsigned char* blob);
+// The dtype of the arrays beside a number. False: exception set.
+bool operands_dtype(const Declaration& declaration, PyObject* object, DLDataType* dtype);
 // A number for the optional input `input`, taken in `dtype`; in numbers.cpp. False: exception set.
 bool set_operand(const Declaration& declaration, uint32_t input, PyObject* value, DLDataType dtype, unsigned char* blob);
 
