@@ -73,7 +73,7 @@ def _one_by_one(function, batched, rows):
 
 def _sizes(levels, arrays):
     """Of each level's batch, the outermost first."""
-    sizes = []
+    sizes: list[int] = []
     for n, flags in enumerate(levels):
         i = flags.index(True)
         sizes.insert(0, arrays[i].shape[sum(level[i] for level in levels[n + 1 :])])
