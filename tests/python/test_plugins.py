@@ -60,7 +60,7 @@ def test_names_that_are_words_of_python():
     np.testing.assert_array_equal(pick(in_=x, is_=3 * x, lambda_=2, class_=1), 6)
     np.testing.assert_array_equal(narrows.op("words.pick", lambda_=4).bind(class_=1)(x), 4)
     assert repr(pick.bind(lambda_=2)) == "narrows.op('words.pick/1', lambda_=2.0)"
-    with pytest.raises(ValueError, match="in has shape .3,. "):
+    with pytest.raises(ValueError, match=r"in has shape \(3,\)"):
         pick(x[0])
     torch = pytest.importorskip("torch")
     op, t = torch.ops.narrows.words_pick_1, torch.ones(2, 3)

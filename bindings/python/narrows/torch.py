@@ -75,14 +75,19 @@ def _eager(op, inputs, out, device):
     return outputs[0] if reg.num_main == 1 else outputs
 
 
-def _call(op, inputs, out, device):
-    """Any other call that the C gate has sent here."""
+def _call(op, inputs, out, device, symbols=None):
+    """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
     if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
         return _traced(op, inputs, out)
+    for name, kind, *_ in op.fields if symbols else ():
+        if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
+            raise TypeError(f"{op.op}: {name} is {symbols[name]!r}; expected an integer")
+    if symbols and (out is not None or not any(isinstance(x, torch.Tensor) for x in inputs)):
+        return op.bind(**symbols)(*inputs, out=out, device=device)
     first = next((x for x in inputs if x is not None and not _is_number(x)), None)
     if out is None and not isinstance(first, torch.Tensor):
         tensors, given = _tensors(op, inputs)
-        return _as_first(first, _call(op.bind(**given) if given else op, tensors, None, None))
+        return _as_first(first, _call(op.bind(**given) if given else op, tensors, None, None, symbols))
     numbers: dict[str, Any] = {}
     if isinstance(first, torch.Tensor) or any(isinstance(x, torch.Tensor) for x in inputs):  # else `out` alone is one
         inputs, numbers = _tensors(op, inputs)
@@ -90,10 +95,10 @@ def _call(op, inputs, out, device):
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
-    if reg.backward is not None and needs_grad and _torch_ops.plain(inputs):
+    if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
-        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers})
+        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers, **(symbols or {})})
     if isinstance(outputs, torch.Tensor):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]

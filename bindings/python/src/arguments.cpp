@@ -35,6 +35,11 @@ bool set_option(Call& c, Option option, PyObject* value) {
   return !PyErr_Occurred();
 }
 
+bool add_symbol(Call& c, PyObject* name, PyObject* value) {
+  if (!c.symbols) c.symbols = Ref(PyDict_New());
+  return c.symbols && PyDict_SetItem(c.symbols.get(), name, value) == 0;
+}
+
 // Names are interned, and so are those of a call in source code: the second round is for the others.
 bool set_keyword(Call& c, PyObject* name, PyObject* value) {
   for (const bool exactly : {true, false}) {
@@ -43,7 +48,7 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
     }
     if (const int field = find_field(c.declaration, name, exactly); field >= 0)
-      return set_field(c.declaration, field, value, c.blob);
+      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.blob);
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);

@@ -83,6 +83,8 @@ int torch_is_negated(PyObject* object);
 // A tensor of torch as an output: whether torch lets it be written to; and that it was, so that autograd does not use it as it was
 // saved. False: exception set.
 bool torch_may_be_written(PyObject* object);
+// Whether it is a torch.SymInt or SymFloat, which stands for a number while torch traces.
+bool torch_is_symbol(PyObject* object);
 bool torch_was_written(PyObject* object);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);

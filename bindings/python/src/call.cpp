@@ -21,7 +21,7 @@ void find_routes(Call& c) {
 
 // ---- what goes to Python ----
 
-// module.function(op with the params bound, [inputs], out, device)
+// module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
   const bool same = std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
@@ -36,7 +36,7 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
                         "library, not for torch's dispatcher, JAX, device= or a number in the place of a required array",
                         c.declaration.op->name);
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
-                                      c.device == nullptr ? Py_None : c.device, nullptr);
+                                      c.device == nullptr ? Py_None : c.device, c.symbols.get(), nullptr);
 }
 
 bool has_route(const Call& c, Route route) { return (c.routes_seen >> static_cast<unsigned>(route) & 1) != 0; }
@@ -73,6 +73,7 @@ int bind_numbers(Call& c) {
 // The Python function that this call is for; NULL: it is done here. `failed`: exception set.
 const char* python_module(Call& c, const char** function, bool* failed) {
   *function = "_call";
+  if (c.symbols) return "narrows.torch";
   if (c.device != nullptr) return "narrows._device";
   if (has_route(c, Route::jax_traced)) return "narrows.jax";
   if (c.lead >= 0 && c.routes[c.lead] == Route::jax) {

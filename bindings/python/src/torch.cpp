@@ -341,6 +341,16 @@ int torch_is_negated(PyObject* object) {
   return PyErr_Occurred() ? -1 : negative.get() == Py_True;
 }
 
+bool torch_is_symbol(PyObject* object) {
+  if (PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || imported("torch") == nullptr) return false;
+  for (const char* const name : {"SymInt", "SymFloat"}) {
+    const Ref type(import_attribute("torch", name));
+    PyErr_Clear();  // torch that is still being imported
+    if (type && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get()) return true;
+  }
+  return false;
+}
+
 bool torch_may_be_written(PyObject* object) {
   Torch* const t = torch();
   if (t == nullptr) return false;
