@@ -79,6 +79,7 @@ def _call(op, inputs, out, device, symbols=None):
     """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
     if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
         return _traced(op, inputs, out)
+    symbols = symbols or {}
     for name, kind, *_ in op.fields if symbols else ():
         if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
             raise TypeError(f"{op.op}: {name} is {symbols[name]!r}; expected an integer")
@@ -98,7 +99,7 @@ def _call(op, inputs, out, device, symbols=None):
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
-        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers, **(symbols or {})})
+        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers, **symbols})
     if isinstance(outputs, torch.Tensor):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
