@@ -99,11 +99,23 @@ def _call(op, inputs, out, device, symbols=None):
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
-        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers, **symbols})
+        outputs = _dispatch(reg, inputs, {**_torch_ops.differing(op), **numbers, **symbols})
     if isinstance(outputs, torch.Tensor):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
     return outputs[0] if reg.num_main == 1 else outputs
+
+
+def _dispatch(reg, inputs, params):
+    """The call by torch's dispatcher, which does not say which tensor is real where others are fake."""
+    try:
+        return reg.call(*inputs, **params)
+    except AssertionError:
+        fake = [x is None or isinstance(x, torch._subclasses.FakeTensor) for x in inputs]
+        if all(fake):
+            raise
+        name = reg.inputs[fake.index(False)].rstrip("?")
+        raise ValueError(f"{reg.op.op}: {name} is real beside fake tensors, or under their mode; expected a fake one") from None
 
 
 def _as_first(first, result):

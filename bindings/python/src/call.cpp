@@ -230,7 +230,7 @@ bool read_given_outputs(Call& c) {
     if (!c.is_array(i) && c.objects[i] == nullptr) continue;
     if (!read_one(c, i)) return false;
     if (c.arrays[i].read_only) return PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name) != nullptr;
-    if (c.routes[i] == Route::torch && !torch_may_be_written(c.objects[i])) return false;
+    if (c.routes[i] == Route::torch && !torch_may_be_written(c.objects[i], c.declaration.op->name)) return false;
   }
   return true;
 }

@@ -351,7 +351,7 @@ bool torch_is_symbol(PyObject* object) {
   return false;
 }
 
-bool torch_may_be_written(PyObject* object) {
+bool torch_may_be_written(PyObject* object, const char* op) {
   Torch* const t = torch();
   if (t == nullptr) return false;
   void* const* const tensor = t->is_inference == nullptr || t->inference_mode == nullptr ? nullptr : direct(*t, object);
@@ -365,7 +365,8 @@ bool torch_may_be_written(PyObject* object) {
     if (!inference || !enabled) return false;
     refused = inference.get() == Py_True && enabled.get() != Py_True;
   }
-  if (refused) PyErr_SetString(PyExc_RuntimeError, "out is an inference tensor outside torch.inference_mode(); expected another");
+  if (refused)
+    PyErr_Format(PyExc_RuntimeError, "%s: out is an inference tensor outside torch.inference_mode(); expected another", op);
   return !refused;
 }
 
