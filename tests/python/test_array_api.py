@@ -1,5 +1,6 @@
 """The special cases of the Python array API standard, read from the standard's own text (the package array-api-stubs holds its
-signatures and docstrings): every sentence "If x_i is ..., the result is ..." becomes cases, and one that is not understood fails."""
+signatures and docstrings, those of 2021.12): every sentence "If x_i is ..., the result is ..." becomes cases, and one that is not
+understood fails. What 2022.12 to 2024.12 have added is a table here."""
 
 import itertools
 import math
@@ -148,6 +149,92 @@ def test_special_case(name, line, applies, holds, dtype, device):
             tried += 1
             assert holds(float(y), *values), f"{name}{tuple(values)} = {y}: {line}"
     assert tried > 0, line
+
+
+def is_zero(v):
+    return v == 0
+
+
+def signed(v):
+    """The sign bit."""
+    return sign(v) < 0
+
+
+nan, inf, isnan, isinf, isfinite = math.nan, math.inf, math.isnan, math.isinf, math.isfinite
+# (function, its case, whether it applies, the result): of 2022.12 sign, equal, not_equal, isnan, isinf and isfinite, of 2023.12 clip,
+# copysign, hypot, maximum and minimum, of 2024.12 the NaNs of clip, and reciprocal.
+LATER = [
+    ("clip", "x is NaN", lambda x, low, high: isnan(x), lambda *v: nan),
+    ("clip", "min is NaN", lambda x, low, high: isnan(low), lambda *v: nan),
+    ("clip", "max is NaN", lambda x, low, high: isnan(high), lambda *v: nan),
+    (
+        "clip",
+        "min < max",
+        lambda x, low, high: low < high and not isnan(x) and not is_zero(x),
+        lambda x, low, high: max(min(x, high), low),
+    ),
+    ("copysign", "x2 is less than 0", lambda a, b: not isnan(a) and b < 0, lambda a, b: -abs(a)),
+    ("copysign", "x2 is -0", lambda a, b: not isnan(a) and identical(b, -0.0), lambda a, b: -abs(a)),
+    ("copysign", "x2 is +0", lambda a, b: not isnan(a) and identical(b, 0.0), lambda a, b: abs(a)),
+    ("copysign", "x2 is greater than 0", lambda a, b: not isnan(a) and b > 0, lambda a, b: abs(a)),
+    ("copysign", "x2 is NaN, sign bit 1", lambda a, b: not isnan(a) and isnan(b) and signed(b), lambda a, b: -abs(a)),
+    ("copysign", "x2 is NaN, sign bit 0", lambda a, b: not isnan(a) and isnan(b) and not signed(b), lambda a, b: abs(a)),
+    ("copysign", "NaN, x2 is less than 0", lambda a, b: isnan(a) and b < 0, lambda a, b: -nan),
+    ("copysign", "NaN, x2 is -0", lambda a, b: isnan(a) and identical(b, -0.0), lambda a, b: -nan),
+    ("copysign", "NaN, x2 is +0", lambda a, b: isnan(a) and identical(b, 0.0), lambda a, b: nan),
+    ("copysign", "NaN, x2 is greater than 0", lambda a, b: isnan(a) and b > 0, lambda a, b: nan),
+    ("copysign", "both NaN, sign bit of x2 is 1", lambda a, b: isnan(a) and isnan(b) and signed(b), lambda a, b: -nan),
+    ("copysign", "both NaN, sign bit of x2 is 0", lambda a, b: isnan(a) and isnan(b) and not signed(b), lambda a, b: nan),
+    ("hypot", "x1 is infinite, x2 anything", lambda a, b: isinf(a), lambda a, b: inf),
+    ("hypot", "x2 is infinite, x1 anything", lambda a, b: isinf(b), lambda a, b: inf),
+    ("hypot", "x1 is a zero", lambda a, b: is_zero(a), lambda a, b: abs(b)),
+    ("hypot", "x2 is a zero", lambda a, b: is_zero(b), lambda a, b: abs(a)),
+    ("hypot", "x1 is finite or NaN, x2 is NaN", lambda a, b: not isinf(a) and isnan(b), lambda a, b: nan),
+    ("hypot", "x2 is finite or NaN, x1 is NaN", lambda a, b: not isinf(b) and isnan(a), lambda a, b: nan),
+    ("maximum", "either is NaN", lambda a, b: isnan(a) or isnan(b), lambda a, b: nan),
+    ("minimum", "either is NaN", lambda a, b: isnan(a) or isnan(b), lambda a, b: nan),
+    ("reciprocal", "x is NaN", isnan, lambda v: nan),
+    ("reciprocal", "x is infinite", isinf, lambda v: math.copysign(0, v)),
+    ("reciprocal", "x is a zero", is_zero, lambda v: math.copysign(inf, v)),
+    ("sign", "x is NaN", isnan, lambda v: nan),
+    ("isnan", "every case", lambda v: True, isnan),
+    ("isinf", "every case", lambda v: True, isinf),
+    ("isfinite", "every case", lambda v: True, isfinite),
+    ("equal", "every case", lambda a, b: True, lambda a, b: a == b),
+    ("not_equal", "every case", lambda a, b: True, lambda a, b: a != b),
+]
+
+
+@pytest.mark.parametrize("device", present.DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name, case, applies, result", LATER, ids=[f"{c[0]}, {c[1]}" for c in LATER])
+def test_special_case_of_later_years(name, case, applies, result, dtype, device):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 from ml_dtypes, which is not installed").bfloat16
+    operands = _functions._TABLE[name][1]
+    grid = [np.array(v, dtype) for v in zip(*itertools.product([*SAMPLES, -nan], repeat=operands), strict=True)]
+    found = present.brought(getattr(narrows, name)(*(present.sent(g, device) for g in grid)))
+    tried = 0
+    for y, *values in zip(found.tolist(), *(g.tolist() for g in grid), strict=True):
+        if applies(*values):
+            tried += 1
+            wanted = result(*values)
+            bit = name == "copysign" or wanted == wanted  # else the sign of NaN is nobody's
+            assert identical(y, wanted) and (not bit or signed(y) == signed(wanted)), f"{name}{tuple(values)} = {y}; {wanted}"
+    assert tried > 0
+
+
+@pytest.mark.parametrize("device", present.DEVICES)
+def test_reciprocal_is_a_division_and_hypot_is_even(device):
+    rng = np.random.default_rng(0)
+    for dtype in ("float32", "float64", "float16"):
+        a, b = (present.sent(rng.normal(size=1000).astype(dtype), device) for _ in range(2))
+        ours, theirs = (present.brought(y) for y in (narrows.reciprocal(a), narrows.divide(1, a)))
+        np.testing.assert_array_equal(ours, theirs)
+        expected = present.brought(narrows.hypot(a, b))
+        minus = narrows.negative
+        for x1, x2 in ((b, a), (a, minus(b)), (minus(a), b), (minus(a), minus(b))):
+            np.testing.assert_array_equal(present.brought(narrows.hypot(x1, x2)), expected)
 
 
 def test_rounding_is_half_to_even():

@@ -63,7 +63,7 @@ class TestThrough(theirs.TestDLPack):
             assert theirs.np.from_dlpack(x).flags.writeable
 
     def test_complex_numbers_are_refused(self):
-        with pytest.raises(NotImplementedError, match="dtype of code 5"):
+        with pytest.raises(NotImplementedError, match="has dtype complex64; expected"):
             narrows.from_dlpack(np.zeros(2, "complex64"))
 
     @pytest.mark.parametrize("ndim", range(17))

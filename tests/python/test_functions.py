@@ -171,6 +171,38 @@ def test_the_stub_has_the_same_names():
     assert all(hasattr(narrows, n) for n in names if not n.startswith("_"))
 
 
+def typed_dicts():
+    """{name: {key: type, as it is written}} of the stub's."""
+    tree = ast.parse((pathlib.Path(narrows.__file__).parent / "__init__.pyi").read_text())
+    found: dict = {"TypedDict": {}}
+    for c in tree.body:
+        if isinstance(c, ast.ClassDef) and c.bases and ast.unparse(c.bases[0]) in found:
+            own = {f.target.id: ast.unparse(f.annotation) for f in c.body if isinstance(f, ast.AnnAssign)}
+            found[c.name] = {**found[ast.unparse(c.bases[0])], **own}
+    return found
+
+
+def check_type(value, written, dicts):
+    if written in dicts:
+        assert set(value) == set(dicts[written])
+        for key, item in value.items():
+            check_type(item, dicts[written][key], dicts)
+    elif written.startswith("list["):
+        assert type(value) is list
+        for item in value:
+            check_type(item, written[5:-1], dicts)
+    else:
+        assert type(value).__name__ == written
+
+
+def test_info_is_of_the_stubs_types(scale_plugin):
+    dicts = typed_dicts()
+    check_type(narrows.info(), "_Info", dicts)
+    check_type(narrows.Device("cpu").info, "_DeviceInfo", dicts)
+    times = narrows.bench({"exp": narrows.exp}, np.ones(2, "float32"), seconds=0.001)
+    assert list(times) == ["exp"] and type(times["exp"]) is float
+
+
 @pytest.mark.parametrize(
     "module",
     [

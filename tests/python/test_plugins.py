@@ -1,5 +1,6 @@
 """A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with; and building them."""
 
+import inspect
 import os
 import pathlib
 import shutil
@@ -32,6 +33,46 @@ def test_numpy(minimal_plugin, scale_plugin):
     x, a, b = arrays("float64")
     np.testing.assert_allclose(scale_plugin.affine(x, a, b), a * x + b)
     np.testing.assert_allclose(scale_plugin.affine(x, a), a * x)
+
+
+KEYWORDS = """
+#include <narrows/plugin.hpp>
+using namespace narrows::plugin;
+struct Params { double lambda_value; int64_t kind; };
+void pick(const Launch& call) {
+  const Params p = call.params<Params>();
+  const float* const x = call.input<float>(p.kind == 1 && call.has_input(1) ? 1 : 0);
+  call.parallel_for(call.size(0), [=, y = call.output<float>(0)](int64_t i) { y[i] = float(p.lambda_value) * x[i]; });
+}
+NARROWS_PLUGIN("words", {.name = "words.pick/1", .inputs = {"in", "is?"}, .outputs = {"y"}, .shape_rule = "in,N ; in,N? -> in,N",
+                         .kernel = pick, .params = {field("lambda", &Params::lambda_value, 1.0), field("class", &Params::kind)},
+                         .params_size = sizeof(Params)})
+"""
+
+
+def test_names_that_are_words_of_python():
+    """Each has an underscore behind it, in the call, the signature, the params and torch's schema."""
+    pick = narrows.load_inline("words", KEYWORDS).pick
+    x = np.ones((2, 3), "float32")
+    assert list(inspect.signature(pick).parameters)[:4] == ["in_", "is_", "lambda_", "class_"]
+    assert pick.inputs == ("in_", "is_?") and pick.params == {"lambda_": 1.0, "class_": 0}
+    assert "Inputs: in_, is_ (may be absent)." in pick.__doc__ and "lambda_: float; 1.0 unless given." in pick.__doc__
+    np.testing.assert_array_equal(pick(in_=x, is_=3 * x, lambda_=2, class_=1), 6)
+    np.testing.assert_array_equal(narrows.op("words.pick", lambda_=4).bind(class_=1)(x), 4)
+    assert repr(pick.bind(lambda_=2)) == "narrows.op('words.pick/1', lambda_=2.0)"
+    with pytest.raises(ValueError, match=r"in has shape \(3,\)"):
+        pick(x[0])
+    torch = pytest.importorskip("torch")
+    op, t = torch.ops.narrows.words_pick_1, torch.ones(2, 3)
+    assert (
+        str(op.default._schema)
+        == "narrows::words_pick_1(Tensor in_, Tensor? is_=None, *, Scalar lambda_=1., SymInt class_=0) -> Tensor"
+    )
+    torch.testing.assert_close(op(in_=t, is_=2 * t, lambda_=3, class_=1), 6 * t)
+    compiled = torch.compile(
+        lambda x: pick(x, is_=x, lambda_=2, class_=x.shape[0] // 2), fullgraph=True, backend="aot_eager", dynamic=True
+    )
+    torch.testing.assert_close(compiled(t), 2 * t)
 
 
 def test_errors_come_with_the_plugins_words(minimal_plugin, scale_plugin):

@@ -223,6 +223,24 @@ def test_forward_mode_is_refused_and_not_ignored(exp):
             forward()
 
 
+def test_a_real_tensor_beside_a_fake_one():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode, real = FakeTensorMode(), torch.ones(3)
+    fake = mode.from_tensor(real)
+    assert type(narrows.add(fake, 1)) is type(fake)
+    for call, name in (
+        (lambda: narrows.add(fake, real), "b"),
+        (lambda: narrows.add(real, fake), "a"),
+        (lambda: narrows.add(fake, real.numpy()), "b"),
+        (lambda: narrows.conv1d(fake, real), "w"),
+    ):
+        with pytest.raises(ValueError, match=f": {name} is real beside fake tensors, or under their mode; expected a fake one"):
+            call()
+    with mode, pytest.raises(ValueError, match="elementwise: a is real"):
+        narrows.add(real, 1)
+
+
 def test_fake_and_meta_tensors():
     from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -61,6 +61,56 @@ def test_one_graph_for_every_number_made_of_sizes(call, make):
     assert graphs(call, make, LENGTHS) == 2  # of the first sizes, and of every other
 
 
+OF_PARAMS = {
+    "a size": lambda p, b, c: p.mod_add(b, c, modulus=b.shape[0]),
+    "made of sizes": lambda p, b, c: p.mod_add(b, c, modulus=c.shape[0] // 2 - 1),
+    "by torch's name": lambda p, b, c: torch.ops.narrows.example_mod_add_1(b, c, modulus=b.shape[0]),
+    "inputs by name": lambda p, b, c: p.mod_add(c=c, b=b, modulus=b.shape[0]),
+    "a real one": lambda p, b, c: p.scale(b, factor=b.shape[0] / 2),
+    "an integer for a real one": lambda p, b, c: p.scale(b, factor=c.shape[0]),
+    "two": lambda p, b, c: p.scale(b, factor=b.shape[0], mode=b.shape[0] // 100),
+    "of an op of core": lambda p, b, c: p.conv1d(b, c[:3], pad_left=c.shape[0] // 4),
+}  # fmt: skip
+
+
+class Ops:
+    """Bound outside of what is compiled."""
+
+    def __init__(self):
+        self.mod_add, self.scale, self.conv1d = narrows.ops.example.mod_add, narrows.ops.test.scale, narrows.op("conv1d", stride=2)
+
+
+@pytest.mark.parametrize("call", OF_PARAMS.values(), ids=OF_PARAMS)
+def test_one_graph_for_params_made_of_sizes(call, scale_plugin, minimal_plugin):
+    plugins, inputs = Ops(), lambda n: (torch.arange(float(n)), torch.ones(2 * n))
+    assert graphs(lambda b, c: call(plugins, b, c), inputs, LENGTHS) == 2
+
+
+def test_gradients_of_params_made_of_sizes(scale_plugin, minimal_plugin):
+    plugins, make = Ops(), lambda n: (torch.ones(n, requires_grad=True),)
+
+    def squared(x):
+        wide = plugins.conv1d(x, x, pad_left=x.shape[0] // 2, pad_right=x.shape[0])
+        return plugins.scale(x, factor=x.shape[0]) * wide.sum()
+
+    gradient = lambda x: torch.autograd.grad(squared(x).sum(), x)[0]  # noqa: E731
+    compiled = torch.compile(squared, backend="aot_eager", fullgraph=True, dynamic=True)
+    for n in LENGTHS[:4]:
+        (x,) = make(n)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], gradient(x))
+
+
+def test_params_read_from_a_tensor_and_of_the_wrong_kind(scale_plugin, minimal_plugin):
+    plugins, inputs = Ops(), lambda n: (torch.arange(float(n)), torch.tensor(n - 1))
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert graphs(lambda b, n: plugins.mod_add(b, b, modulus=n.item()), inputs, LENGTHS) <= 2
+    wrong = torch.compile(
+        lambda b: plugins.mod_add(b, b, modulus=b.shape[0] / 2), backend="aot_eager", fullgraph=True, dynamic=True
+    )
+    with pytest.raises(Exception, match=r"modulus is .*; expected an integer"):  # torch's own class
+        wrong(torch.ones(4))
+
+
 UNKNOWN = {
     "an operand": (lambda x, n: narrows.add(x, n.item()), lambda n: (torch.randn(9), torch.tensor(n))),
     "a mask": (lambda x, n: narrows.add(x[x > 0], torch.ones(3)), lambda n: (torch.tensor([1.0, -2, 3, n]), torch.tensor(n))),

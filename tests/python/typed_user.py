@@ -26,6 +26,7 @@ def functions(x: torch.Tensor, y: "np.ndarray[Any, Any]", t: narrows.Tensor, str
     assert_type(narrows.conv1d(x, x, stride=(2,), padding=(1, 0), dilation=[3]), torch.Tensor)
     assert_type(narrows.lltm(x, x, x, x, x), tuple[torch.Tensor, torch.Tensor])
     assert_type(narrows.lltm(x, x, x, x, x, out=(x, x)), tuple[torch.Tensor, torch.Tensor])
+    assert_type(narrows.lltm(x, x, x, x, x, out=[x, x]), tuple[torch.Tensor, torch.Tensor])
     assert_type(narrows.astype(t, "int8"), narrows.Tensor)
 
 
@@ -46,6 +47,21 @@ def memory(x: torch.Tensor) -> None:
     assert_type(t.shape, tuple[int, ...])
     assert_type(torch.from_dlpack(t), torch.Tensor)
     assert_type(narrows.from_dlpack(x, "cpu", copy=True).device.id, int)
+
+
+def what_is_there(x: torch.Tensor) -> None:
+    info = narrows.info()
+    assert_type(info["abi"], int)
+    backend = info["backends"][0]
+    assert_type(backend["ops"][0]["kernels"], list[str])
+    assert_type(backend["shadowed"], bool)
+    assert_type(backend["devices"][0]["total_memory"], int)
+    assert_type(narrows.Device("cpu").info["arch"], str)
+    times = narrows.bench({"torch": torch.exp, "narrows": narrows.exp}, x)
+    assert_type(times["torch"] / times["narrows"], float)
+    info["backend"]  # type: ignore
+    backend["device"]  # type: ignore
+    narrows.bench(3)  # type: ignore
 
 
 def frameworks(x: torch.Tensor, a: jax.Array) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar, final, overload
+from typing import Any, Protocol, TypedDict, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -111,12 +111,44 @@ __all__ = [
     "astype",
 ]
 
+class _DeviceInfo(TypedDict):
+    name: str
+    arch: str
+    uuid: str
+    total_memory: int
+
+class _ListedDevice(_DeviceInfo):
+    device: str
+
+class _ListedOp(TypedDict):
+    name: str
+    kernels: list[str]
+
+class _LoadedBackend(TypedDict):
+    name: str
+    version: str
+    path: str
+    status: str
+    reason: str
+    device_type: int
+    device_count: int
+    shadowed: bool
+    ops: list[_ListedOp]
+
+class _Backend(_LoadedBackend):
+    devices: list[_ListedDevice]
+
+class _Info(TypedDict):  # which a notebook shows as a table
+    version: str
+    abi: int
+    backends: list[_Backend]
+
 class Device:
     id: int
     type: int
     def __init__(self, type: str | int | Device, id: int | None = None) -> None: ...
     @property
-    def info(self) -> dict[str, Any]: ...
+    def info(self) -> _DeviceInfo: ...
 
 class Stream:
     device: Device
@@ -182,6 +214,7 @@ class Op:
     ) -> Any: ...
     def bind(self, **params: Any) -> Op: ...
     def _bind_operands(self, inputs: Sequence[Any], dtype: Any) -> tuple[Op, list[Any]]: ...
+    def _number(self, input: int, value: Any, dtype: Any, /) -> float: ...
     def _run(self, inputs: tuple[Any, ...], wanted: int) -> tuple[Any, ...]: ...
     def _checked(self, inputs: tuple[Any, ...], out: Any = None, /) -> list[Any]: ...
     def _infer(self, inputs: Sequence[tuple[str, tuple[int, ...]] | None], device_type: int = 1) -> list[Any]: ...
@@ -313,7 +346,7 @@ class _Ternary(Protocol):
 
 def op(name: str, **params: Any) -> Op: ...
 def load(path: str | PathLike[str]) -> None: ...
-def info() -> dict[str, Any]: ...
+def info() -> _Info: ...
 def devices() -> list[Device]: ...
 def get_include() -> str: ...
 def empty(
@@ -343,7 +376,7 @@ def lltm(
     old_h: _Array,
     old_cell: _Array,
     *,
-    out: tuple[_Array, _Array] | None = None,
+    out: Sequence[_Array] | None = None,
     device: str | Device | None = None,
     stream: Stream | int | None = None,
     backend: str | None = None,

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 
-def main():
+def main() -> None:
     """Becomes the command that the package carries."""
     command = pathlib.Path(__file__).parent / "bin" / "narrows"
     if not command.exists():

@@ -155,7 +155,8 @@ def from_dlpack(x, device=None, copy=None):
     """A :class:`narrows.Tensor` over the memory of any array with ``__dlpack__``, or a copy on another device.
 
     ``copy``: True: always; None: only where the device asks for it; False: never (BufferError where it would be needed).
-    TypeError: no ``__dlpack__``; ValueError, NotImplementedError: what it exports is malformed, or of a dtype or device that is not known.
+    TypeError: no ``__dlpack__``; BufferError: its producer does not export it; ValueError, NotImplementedError: what that exports is
+    malformed, or of a dtype or device that is not known.
 
         >>> import numpy, narrows
         >>> narrows.from_dlpack(numpy.float32([1, 2])).numpy()
@@ -168,15 +169,31 @@ def from_dlpack(x, device=None, copy=None):
         raise TypeError(f"{type(x).__name__} is a subclass of numpy.ndarray, whose meaning would be lost; pass numpy.asarray(x)")
     if hasattr(x, "detach") and getattr(x, "requires_grad", False):
         x = x.detach()
-    if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it
-        tensor = _narrows.from_dlpack(x.view("uint16")).view("bfloat16")
-    else:
-        tensor = _narrows.from_dlpack(x)
+    tensor = _exported(x)
     if device in (None, tensor.device) and not copy:
         return tensor
     if copy is False:
         raise BufferError(f"the array is on {tensor.device}, not on {device}; expected copy=None or True")
     return to(tensor, device or tensor.device)
+
+
+def _exported(x):
+    """The array as a narrows.Tensor over its memory; BufferError, NotImplementedError: its producer does not export its dtype, or no op has it."""
+    from narrows import _operands
+
+    if _is_numpy(x) and x.dtype.name == "bfloat16":  # NumPy cannot export it
+        return _narrows.from_dlpack(x.view("uint16")).view("bfloat16")
+    dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    others = dtype and dtype not in _operands.dtypes()
+    try:
+        tensor = _narrows.from_dlpack(x)
+    except (BufferError, RuntimeError) as error:  # JAX's own error is the latter, and so is what this library says
+        if not others or isinstance(error, NotImplementedError):
+            raise
+        raise BufferError(f"the array has dtype {dtype}; expected {_operands.EXPECTED} ({error})") from None
+    if others and type(x).__module__.partition(".")[0] == "torch":  # which exports integers of 4 bits as those of 8
+        raise NotImplementedError(f"the array has dtype {dtype}; expected {_operands.EXPECTED}")
+    return tensor
 
 
 def to(tensor, device, stream=None):
@@ -247,7 +264,7 @@ def _call(op, inputs, out, device):
 
     from narrows import _operands
 
-    device, outs = Device(device), out if isinstance(out, (tuple, list)) else (out,)
+    device, outs = Device(device), [*out] if isinstance(out, (tuple, list)) else [out]
     _refuse_others(op, inputs, (np.ndarray, _narrows.Tensor))
     if all(x is None or _operands.is_number(x) for x in inputs):
         raise TypeError(f"{op.op}: no input is an array")
@@ -269,4 +286,4 @@ def _call(op, inputs, out, device):
         if (target.dtype, target.shape) != (value.dtype, value.shape):  # of an op that the CPU does not have
             raise ValueError(f"{op.op}: out is {target.dtype}, {target.shape}; expected {value.dtype}, {value.shape}")
         np.copyto(target, value)
-    return out
+    return tuple(outs) if len(outs) > 1 else outs[0]

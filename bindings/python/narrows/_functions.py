@@ -365,7 +365,7 @@ def lltm(
     """One step of the recurrent cell of PyTorch's C++ extension tutorial; (new_h, new_cell).
 
     input (B, F), weights (3S, S + F), bias (3S) or (1, 3S), old_h and old_cell (B, S); new_h and new_cell (B, S).
-    Dtypes: float16, bfloat16, float32, float64; all arrays the same.
+    Dtypes: float16, bfloat16, float32, float64; all arrays the same. ``out``: (new_h, new_cell), as a tuple or a list.
     Errors: ValueError for shapes and dtypes that do not fit; TypeError for what is no array. Differentiable in torch and JAX.
 
         >>> import numpy, narrows

@@ -13,12 +13,11 @@ import inspect
 from typing import Any
 
 import jax
-from jax.custom_batching import custom_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from narrows import _rules
+from narrows import _jax_batching, _rules
 
 _HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 _EVERY = ("elementwise", "elementwise_backward")
@@ -69,10 +68,16 @@ def as_primal(gradient, primal):
     return jax.sharding.reshard(gradient, jax.typeof(primal).sharding)
 
 
-def split(call, run, arrays):
-    """run(*arrays), each device with its own part."""
+def split(call, levels, run, arrays):
+    """run(*arrays), each device with its own part; `levels` of a batch are those of _jax_batching.py."""
     partitioned = custom_partitioning(run)
-    inputs, outputs = _labels(call, arrays)
+    inputs, outputs = _labels(call, _jax_batching.examples(levels, arrays))
+    lanes = [f"lane{n}" for n in reversed(range(len(levels)))]
+    outputs = [[*lanes, *labels] for labels in outputs]
+    inputs = [
+        [*(lane for lane, level in zip(lanes, reversed(levels), strict=True) if level[i]), *labels]
+        for i, labels in enumerate(inputs)
+    ]
     plan = functools.partial(_plan, inputs, outputs)
 
     def infer(mesh, arguments, results):  # for the partitioner before Shardy
@@ -152,40 +157,3 @@ def _summed(y, axes, labels):
     """A gradient's parts, each of a part of the batch, are summed."""
     names = tuple(name for label, part in axes.items() if label not in labels for name in part)
     return jax.lax.psum(y, names) if names else y
-
-
-def with_batches(call, run, again):
-    """run, under vmap as well: a partitioned call has no batching of its own. `again` is run for a batch of element-wise calls."""
-    wrapped = custom_vmap(run)
-
-    @wrapped.def_vmap
-    def rule(size, batched, *arrays):
-        batched = list(batched)
-        if call.op.flags & 2:
-            rank = max(a.ndim - b for a, b in zip(arrays, batched, strict=True))
-            shapes = [spec.shape for _, spec in call.outputs([_example(a, b) for a, b in zip(arrays, batched, strict=True)])]
-            outputs = again(*(_leading(a, b, size, rank) for a, b in zip(arrays, batched, strict=True)))
-            outputs = tuple(y.reshape(size, *shape) for y, shape in zip(outputs, shapes, strict=True))
-        else:
-            outputs = jax.lax.map(
-                lambda rows: wrapped(*_rows(arrays, batched, rows)), [a for a, b in zip(arrays, batched, strict=True) if b]
-            )
-        return outputs, (True,) * len(outputs)
-
-    return wrapped
-
-
-def _example(a, batched):
-    return jax.ShapeDtypeStruct(a.shape[1:], a.dtype) if batched else a
-
-
-def _leading(a, batched, size, rank):
-    """A batch of arrays of that rank."""
-    rest = a.shape[1:] if batched else a.shape
-    a = a.reshape(size if batched else 1, *(1,) * (rank - len(rest)), *rest)
-    return jax.numpy.broadcast_to(a, (size, *a.shape[1:]))
-
-
-def _rows(arrays, batched, rows):
-    rows = iter(rows)
-    return [next(rows) if b else a for a, b in zip(arrays, batched, strict=True)]

@@ -1,7 +1,10 @@
 """Numbers where an op takes arrays, and outputs for arrays of frameworks that the extension does not know."""
 
+import functools
 import sys
 from typing import Any
+
+from narrows import _ops
 
 
 def is_number(x):
@@ -12,39 +15,39 @@ def is_number(x):
     return numpy is not None and isinstance(x, numpy.generic)
 
 
-def as_array(number, like: Any) -> Any:
-    """A 0-d array of the number, of the dtype, framework and device of `like`. TypeError, ValueError: it does not fit."""
+EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool"
+
+
+@functools.cache
+def dtypes():
+    """The names of the dtypes that arrays may have."""
+    return frozenset(next(values for name, _, _, values, _ in _ops.op("elementwise").fields if name == "out_dtype")) - {""}
+
+
+def as_array(op, i, number, like: Any) -> Any:
+    """A 0-d array of the number that is given as input i, of the dtype, framework and device of `like`. TypeError, ValueError: it
+    does not fit."""
     if not hasattr(like, "dtype"):  # a producer that says it in its capsule alone
         from narrows import _device
 
         like = _device.from_dlpack(like)
-    dtype = str(getattr(like, "dtype", "")).removeprefix("torch.")
-    if "float" not in dtype and isinstance(number, float):
-        raise TypeError(f"the number {number!r} beside {dtype} operands; expected an integer")
-    try:
-        if type(like).__module__.startswith("torch"):
-            import torch
+    dtype = str(like.dtype).removeprefix("torch.")
+    number = op._number(i, number, dtype)
+    if type(like).__module__.startswith("torch"):
+        import torch
 
-            return torch.full((), number, dtype=like.dtype, device=like.device)
-        if type(like).__module__.startswith("cupy"):
-            import cupy
+        return torch.full((), number, dtype=like.dtype, device=like.device)
+    if type(like).__module__.startswith("cupy"):
+        import cupy
 
-            return cupy.asarray(number, dtype=like.dtype)
-        import numpy
+        return cupy.asarray(number, dtype=like.dtype)
+    import numpy
 
-        from narrows import _device
+    if type(like).__module__ == "numpy":
+        return numpy.asarray(number, dtype=like.dtype)
+    from narrows import _device
 
-        if dtype in numpy.sctypeDict and numpy.dtype(dtype).kind in "iu":  # before NumPy 2 a number that does not fit wrapped
-            bounds = numpy.iinfo(dtype)
-            if not bounds.min <= number <= bounds.max:
-                raise OverflowError(f"expected {bounds.min} to {bounds.max}")
-        if type(like).__module__ == "numpy":
-            return numpy.asarray(number, dtype=like.dtype)
-        return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
-    except (OverflowError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "overflow" not in str(error):  # torch's
-            raise
-        raise ValueError(f"the number {number!r} does not fit {dtype}: {error}") from None
+    return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
 
 
 def lift(op, inputs):
@@ -53,7 +56,7 @@ def lift(op, inputs):
     if like is None:
         raise TypeError(f"{op.op}: no input is an array")
     needed = [not name.endswith("?") for name in op.inputs]
-    return [as_array(x, like) if needed[i] and is_number(x) else x for i, x in enumerate(inputs)]
+    return [as_array(op, i, x, like) if needed[i] and is_number(x) else x for i, x in enumerate(inputs)]
 
 
 def _call(op, inputs, out, device):

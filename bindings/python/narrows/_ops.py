@@ -26,7 +26,8 @@ def op(name, **params):
 
     A call takes the inputs in their order or by name, and parameters by keyword; and
 
-    - ``out``: the output, or a tuple of outputs; else they are new arrays of the first input's framework
+    - ``out``: the output, or a tuple or list of them, which is returned, as a tuple where there are several; else they are new arrays of the
+      first input's framework
     - ``device``: of NumPy inputs: where to compute; they are copied there, and the result back
     - ``stream``: a :class:`narrows.Stream` or native handle; else the framework's current one
     - ``backend``, ``kernel``: a plugin's and a kernel variant's name; ``deterministic``: refuse what may vary
@@ -48,21 +49,14 @@ def signature_of(op):
     both, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     last = max((i for i, name in enumerate(op.inputs) if not name.endswith("?")), default=-1)
     parameters = [
-        inspect.Parameter(_identifier(name.rstrip("?")), both, default=None if i > last else inspect.Parameter.empty)
+        inspect.Parameter(name.rstrip("?"), both, default=None if i > last else inspect.Parameter.empty)
         for i, name in enumerate(op.inputs)
     ]
-    parameters += [inspect.Parameter(_identifier(name), keyword, default=value) for name, value in op.params.items()]
+    parameters += [inspect.Parameter(name, keyword, default=value) for name, value in op.params.items()]
     taken = {p.name for p in parameters}
     how = {"out": None, "device": None, "stream": None, "backend": None, "kernel": None, "deterministic": False}
     parameters += [inspect.Parameter(name, keyword, default=value) for name, value in how.items() if name not in taken]
     return inspect.Signature(parameters)
-
-
-def _identifier(name):
-    """A declaration's name, changed where Python wants one of its own kind."""
-    import keyword
-
-    return name + "_" if keyword.iskeyword(name) else name
 
 
 def doc_of(op):
@@ -143,7 +137,7 @@ class _Namespace:
         rest = (n[len(self._prefix) :] for n in names() if n.startswith(self._prefix))
         return sorted({n.partition("/")[0].partition(".")[0] for n in rest})
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<narrows.ops{'.' + self._prefix[:-1] if self._prefix else ''}: {', '.join(dir(self))}>"
 
 
@@ -172,7 +166,7 @@ class _Ops(_Namespace):
         return len(names())
 
 
-ops = _Ops()
+ops: _Ops = _Ops()
 _namespaces: dict[str, _Namespace] = {}
 
 
@@ -235,14 +229,12 @@ def info():
     """
     from narrows._device import Device
 
+    def devices_of(b):
+        found = (Device(b["device_type"], i) for i in range(b["device_count"] if b["status"] == "ok" else 0))
+        return [{"device": str(d), **d.info} for d in found]
+
     version, abi = _narrows.abi()
-    backends = _narrows.backends()
-    for b in backends:
-        ids = range(b["device_count"] if b["status"] == "ok" else 0)
-        b["devices"] = [
-            {"device": str(d), **_narrows.device_info(d.type, d.id)} for d in (Device(b["device_type"], i) for i in ids)
-        ]
-    return Info(version=version, abi=abi, backends=backends)
+    return Info(version=version, abi=abi, backends=[{**b, "devices": devices_of(b)} for b in _narrows.backends()])
 
 
 def get_include():

@@ -5,7 +5,9 @@
 
 import ast
 import functools
+import keyword
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +56,7 @@ def _parse_output(text):
 def _parse_dims(text):
     if text == "()":
         return []
+    text = re.sub(r"[A-Za-z_]\w*", lambda name: name[0] + "_" * keyword.iskeyword(name[0]), text)  # as Op spells its params
     dims = ast.parse(f"[{text}]", mode="eval").body
     assert isinstance(dims, ast.List)
     return dims.elts

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from narrows import _ops, _rules
+from narrows import _batching, _ops, _rules
 
 _library = torch.library.Library("narrows", "FRAGMENT")
 _private: Any = torch  # for what no type checker finds there
@@ -107,10 +107,9 @@ class _Registered:
         return inputs[lead].device
 
     def vmap(self, info, in_dims, *inputs, **params):
-        """One call where the declaration says that a leading axis is a batch, else one for each."""
+        """The outputs of a batch of calls, and their batch axis, 0."""
         in_dims = in_dims[: len(inputs)] if isinstance(in_dims, (tuple, list)) else (in_dims,)
-        batched = _batched if self.op.flags & 2 else _one_by_one
-        return batched(self, info.batch_size, in_dims, inputs, params)
+        return _mapped(self, info.batch_size, in_dims, inputs, params)
 
     # ---- autograd ----
 
@@ -319,6 +318,43 @@ def _without(shape, d):
     return tuple(shape[:d]) + tuple(shape[d % len(shape) + 1 :])
 
 
+def _mapped(reg, size, in_dims, inputs, params):
+    """One call where the batch may be an axis of it, else one for each."""
+    if reg.op.flags & 2:
+        return _batched(reg, size, in_dims, inputs, params)
+    batched = [d is not None for d in in_dims] + [False] * (len(reg.inputs) - len(inputs))
+    way = _batching.find_way(reg.op, batched, _mask(params.get("wanted", -1), len(reg.outputs))) if size else None
+    return _joined(reg, size, in_dims, inputs, params, way) if way else _one_by_one(reg, size, in_dims, inputs, params)
+
+
+def _joined(reg, size, in_dims, inputs, params, way):
+    """The batch joins an axis of each tensor that has one for it."""
+    specs = _single_shapes(reg, size, in_dims, inputs, params)
+    moved = []
+    for x, d, (rank, axis) in zip(inputs, in_dims, way.inputs, strict=False):
+        if x is not None and axis is not None:
+            x = x.movedim(d, 0) if d is not None else x.expand(size, *x.shape)
+            apart, together = _batching.joined(x.shape, rank, axis)
+            x = x.reshape(apart).movedim(0, axis).reshape(together)
+        elif x is not None and rank is not None:
+            x = x.reshape((1,) * (rank - x.dim()) + tuple(x.shape))
+        moved.append(x)
+    if way.grouped:
+        params = {**params, "groups": (params.get("groups") or 1) * size}
+    result = reg.call(*moved, **params)
+    mask = _mask(params.get("wanted", -1), len(specs))
+    known = [
+        (s[1], axis) for j, (s, (_, axis)) in enumerate(zip(specs, way.outputs, strict=True)) if s is not None and mask >> j & 1
+    ]
+    outputs = result if isinstance(result, (tuple, list)) else (result,)
+    outputs = tuple(
+        y.reshape(_batching.parted(y.shape, axis, size)).movedim(axis, 0).reshape(size, *shape)
+        for y, (shape, axis) in zip(outputs, known, strict=True)
+    )
+    result = reg.as_returned(outputs)
+    return result, 0 if isinstance(result, torch.Tensor) else type(result)(0 for _ in result)
+
+
 def _batched(reg, size, in_dims, inputs, params):
     specs = _single_shapes(reg, size, in_dims, inputs, params)
     rank = max(x.dim() - (d is not None) for x, d in zip(inputs, in_dims, strict=True) if x is not None)
@@ -464,8 +500,7 @@ def _call_backward(reg, *inputs, **params):
         return reg.backward.call(*inputs, **params)
     inputs = tuple(_private._remove_batch_dim(x, level, 1, 0) if b else x for x, b in zip(inputs, batched, strict=True))
     size = inputs[batched.index(True)].shape[0]
-    rule = _batched if reg.backward.op.flags & 2 else _one_by_one
-    outputs, _ = rule(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
+    outputs, _ = _mapped(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
     return [_private._add_batch_dim(y, 0, level) for y in outputs]
 
 

@@ -16,23 +16,21 @@ def imported(name, function):
 
 
 class _Finder:
-    """Finds nothing itself: hands on what the others find, with the functions called behind the module's own code."""
+    """Finds nothing itself: hands on what the others find, with the functions called behind the module's own code. Who only asks
+    whether a module is there changes nothing."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in _waiting:
             return None
-        import importlib.util
-
-        functions = _waiting.pop(name)
-        spec = importlib.util.find_spec(name)
+        others = (f.find_spec for f in sys.meta_path if f is not self and hasattr(f, "find_spec"))
+        spec = next((s for s in (find(name, path, target) for find in others) if s is not None), None)
         if spec is None or spec.loader is None:
-            _waiting[name] = functions
             return None
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            for function in functions:
+            for function in _waiting.pop(name, ()):
                 function()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from narrows import _jax_sharding, _narrows, _operands, _ops
+from narrows import _batching, _jax_batching, _jax_sharding, _narrows, _operands, _ops
 
 try:
     from jax import ffi
@@ -53,6 +53,10 @@ class _Call:
 
     def __eq__(self, other):
         return isinstance(other, _Call) and self.key == other.key
+
+    def with_params(self, **params):
+        """The same call with these values."""
+        return _Call(self.op.bind(**params), self.present, self.wanted)
 
     def inputs(self, arrays):
         """(dtype, shape) or None for every input."""
@@ -112,12 +116,16 @@ def _on_devices(call, aliases, *arrays):
 
 
 def _placed(call, aliases, *arrays):
-    if not _jax_sharding.may_be_split(call.op):
+    split = _jax_sharding.may_be_split(call.op)
+    if not split and not _batching.has_way(call.op):
         return _on_platform(call, aliases, *arrays)
-    run = functools.partial(_on_platform, call, ())  # what jax.jit was told of donated arrays is enough for XLA
-    again = functools.partial(_on_devices, call, ())
-    split = _jax_sharding.with_batches(call, lambda *arrays: _jax_sharding.split(call, run, arrays), again)
-    return _jax_sharding.with_types(call, split, arrays)
+
+    def place(levels, arrays):  # what jax.jit was told of donated arrays is enough for XLA
+        run = lambda *parts: _jax_batching.run_batch(call, levels, lambda c: functools.partial(_on_platform, c, ()), parts)  # noqa: E731
+        return _jax_sharding.split(call, levels, run, arrays) if split else run(*arrays)
+
+    run = _jax_batching.with_batches(call, place, functools.partial(_on_devices, call, ()))
+    return _jax_sharding.with_types(call, run, arrays)
 
 
 def _on_platform(call, aliases, *arrays):
@@ -271,7 +279,7 @@ def _prepared(op, inputs):
     inputs = [
         x
         if x is None or (_operands.is_number(x) and optional[i])
-        else _number(x, first)
+        else jnp.asarray(op._number(i, x, str(first.dtype)), first.dtype)
         if _operands.is_number(x)
         else _array(op, i, x)
         for i, x in enumerate(inputs)
@@ -284,7 +292,7 @@ def _prepared(op, inputs):
 
 def _as_their_neighbours(op, inputs):
     """Numbers that JAX has made arrays of (an argument of a jitted function, a loop's counter) get the dtype that numbers get."""
-    weak = [isinstance(x, jax.Array) and x.ndim == 0 and x.weak_type and x.dtype != bool for x in inputs]
+    weak = [isinstance(x, jax.Array) and x.ndim == 0 and _is_weak(x) for x in inputs]
     like = [x for x, w in zip(inputs, weak, strict=True) if isinstance(x, jax.Array) and not w][-1:]
     if not any(weak) or not like or like[0].dtype == bool:  # bool: the condition of `where`
         return inputs
@@ -297,13 +305,10 @@ def _as_their_neighbours(op, inputs):
     return [jax.lax.convert_element_type(x, dtype) if w else x for x, w in zip(inputs, weak, strict=True)]
 
 
-def _number(x, like):
-    if not jnp.issubdtype(like.dtype, jnp.floating) and isinstance(x, float):
-        raise TypeError(f"the number {x!r} beside {like.dtype} operands; expected an integer")
-    try:
-        return jnp.asarray(x, like.dtype)
-    except OverflowError as error:
-        raise ValueError(f"the number {x!r} does not fit {like.dtype}: {error}") from None
+def _is_weak(x):
+    """Whether JAX would let other operands say the dtype; of a complex number that would lose its imaginary part."""
+    kind = jnp.issubdtype(x.dtype, jnp.integer) or jnp.issubdtype(x.dtype, jnp.floating)
+    return kind and x.weak_type
 
 
 def _is_foreign(x):

@@ -24,33 +24,41 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
     tensors: list[Any] = []
     for i, x in enumerate(inputs):
         if _is_number(x):
-            x = x if optional[i] else _operands.as_array(x, first)
+            x = x if optional[i] else _as_tensor(op, i, x, first)
         elif x is not None and not isinstance(x, torch.Tensor):
             if not hasattr(x, "__dlpack__"):
                 name = op.inputs[i].rstrip("?")
                 raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
             x = torch.from_dlpack(x)
         if isinstance(x, torch.Tensor):
-            _refuse_unstrided(op, op.inputs[i].rstrip("?"), x)
+            _refuse_unreadable(op, op.inputs[i].rstrip("?"), x)
         tensors.append(x)
     tensors = list(_torch_ops.lowered(op, tensors))
     if not any(map(_is_number, tensors)):
         return tensors, {}
     last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
-    numbers = dict(_number_param(op, op.inputs[i][:-1], x, last) for i, x in enumerate(tensors) if _is_number(x))
+    numbers = dict(_number_param(op, i, x, last) for i, x in enumerate(tensors) if _is_number(x))
     return [None if _is_number(x) else x for x in tensors], numbers
 
 
-def _number_param(op, operand, x: Any, like):
-    """Name and value of the param that stands for an operand; what is symbolic stays so."""
-    kind = "real" if like.dtype.is_floating_point else "int"
+def _as_tensor(op, i, x, like):
+    """A 0-d tensor of the number that is given as input i; of what is symbolic, too."""
+    if _operands.is_number(x):
+        return _operands.as_array(op, i, x, like)
+    return torch.full((), x, dtype=like.dtype, device=like.device)
+
+
+def _number_param(op, i, x: Any, like):
+    """Name and value of the param that stands for input i; what is symbolic stays so."""
+    operand, kind = op.inputs[i][:-1], "real" if like.dtype.is_floating_point else "int"
     if f"{operand}_{kind}" not in op.params:
         raise TypeError(f"{op.op}: {operand} is {x!r}; expected a tensor: this op takes no number there")
-    if kind == "int" and isinstance(x, (float, torch.SymFloat)):
-        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
-    x = x.item() if hasattr(x, "item") else x
-    if kind == "real" and isinstance(x, (int, torch.SymInt)):
+    if _operands.is_number(x):
+        x = op._number(i, x, _torch_ops.dtype_of(like))
+    elif kind == "real":
         x = torch.sym_float(x)
+    elif isinstance(x, torch.SymFloat):
+        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
     return f"{operand}_{kind}", x
 
 
@@ -67,14 +75,20 @@ def _eager(op, inputs, out, device):
     return outputs[0] if reg.num_main == 1 else outputs
 
 
-def _call(op, inputs, out, device):
-    """Any other call that the C gate has sent here."""
+def _call(op, inputs, out, device, symbols=None):
+    """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
     if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
         return _traced(op, inputs, out)
+    symbols = symbols or {}
+    for name, kind, *_ in op.fields if symbols else ():
+        if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
+            raise TypeError(f"{op.op}: {name} is {symbols[name]!r}; expected an integer")
+    if symbols and (out is not None or not any(isinstance(x, torch.Tensor) for x in inputs)):
+        return op.bind(**symbols)(*inputs, out=out, device=device)
     first = next((x for x in inputs if x is not None and not _is_number(x)), None)
     if out is None and not isinstance(first, torch.Tensor):
         tensors, given = _tensors(op, inputs)
-        return _as_first(first, _call(op.bind(**given) if given else op, tensors, None, None))
+        return _as_first(first, _call(op.bind(**given) if given else op, tensors, None, None, symbols))
     numbers: dict[str, Any] = {}
     if isinstance(first, torch.Tensor) or any(isinstance(x, torch.Tensor) for x in inputs):  # else `out` alone is one
         inputs, numbers = _tensors(op, inputs)
@@ -82,14 +96,26 @@ def _call(op, inputs, out, device):
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
-    if reg.backward is not None and needs_grad and _torch_ops.plain(inputs):
+    if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
-        outputs = reg.call(*inputs, **{**_torch_ops.differing(op), **numbers})
+        outputs = _dispatch(reg, inputs, {**_torch_ops.differing(op), **numbers, **symbols})
     if isinstance(outputs, torch.Tensor):
         return outputs
     outputs = tuple(outputs)[: reg.num_main]
     return outputs[0] if reg.num_main == 1 else outputs
+
+
+def _dispatch(reg, inputs, params):
+    """The call by torch's dispatcher, which does not say which tensor is real where others are fake."""
+    try:
+        return reg.call(*inputs, **params)
+    except AssertionError:
+        fake = [x is None or isinstance(x, torch._subclasses.FakeTensor) for x in inputs]
+        if all(fake):
+            raise
+        name = reg.inputs[fake.index(False)].rstrip("?")
+        raise ValueError(f"{reg.op.op}: {name} is real beside fake tensors, or under their mode; expected a fake one") from None
 
 
 def _as_first(first, result):
@@ -127,17 +153,17 @@ def _one(op):
 
 def _into(op, inputs, out, needs_grad):
     """out= where the dispatcher sees the call: computed, then copied."""
-    outs: Any = out if isinstance(out, (tuple, list)) else (out,)
+    outs: Any = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     tensors = [o for o in outs if isinstance(o, torch.Tensor)]
     if needs_grad or (torch.is_grad_enabled() and any(o.requires_grad for o in tensors)):
         raise ValueError(f"{op.op}: out= has no gradient, but an argument requires one; use torch.no_grad()")
     for o in tensors:
         if o.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(f"{op.op}: out is an inference tensor outside torch.inference_mode(); expected another")
-        _refuse_unstrided(op, "out", o)
+        _refuse_unreadable(op, "out", o)
         _refuse_shrunk(op, o)
     if _are_in_memory((*inputs, *outs)):
-        shown = tuple(map(_as_in_memory, outs)) if outs is out else _as_in_memory(out)
+        shown = tuple(map(_as_in_memory, outs))
         op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
     result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
     for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
@@ -151,14 +177,17 @@ def _into(op, inputs, out, needs_grad):
             found = f"{target.dtype}, {tuple(target.shape)}"
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
-    return out
+    return outs if len(outs) > 1 else outs[0]
 
 
-def _refuse_unstrided(op, name, x):
-    """What has no elements at strides of its own, which torch's dispatcher would refuse without saying which argument it is."""
+def _refuse_unreadable(op, name, x):
+    """What has no elements at strides of its own, or a dtype that torch exports as another or not at all; torch's dispatcher would
+    refuse it without saying which argument it is."""
     if x.layout != torch.strided or x.is_nested or x.is_quantized:
         kind = "nested" if x.is_nested else "quantised" if x.is_quantized else str(x.layout)
         raise NotImplementedError(f"{op.op}: {name} is a tensor that is {kind}; expected a strided one")
+    if _torch_ops.dtype_of(x) not in _operands.dtypes():
+        raise ValueError(f"{op.op}: {name} has dtype {_torch_ops.dtype_of(x)}; expected {_operands.EXPECTED}")
 
 
 def _refuse_shrunk(op, out):
@@ -270,10 +299,11 @@ class LLTM(torch.nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input_features, self.state_size = input_features, state_size
+        self.input_features: int = input_features
+        self.state_size: int = state_size
         shape = 3 * state_size, input_features + state_size
-        self.weights = torch.nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
-        self.bias = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
+        self.weights: torch.nn.Parameter = torch.nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+        self.bias: torch.nn.Parameter = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

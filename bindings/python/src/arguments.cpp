@@ -35,6 +35,11 @@ bool set_option(Call& c, Option option, PyObject* value) {
   return !PyErr_Occurred();
 }
 
+bool add_symbol(Call& c, PyObject* name, PyObject* value) {
+  if (!c.symbols) c.symbols = Ref(PyDict_New());
+  return c.symbols && PyDict_SetItem(c.symbols.get(), name, value) == 0;
+}
+
 // Names are interned, and so are those of a call in source code: the second round is for the others.
 bool set_keyword(Call& c, PyObject* name, PyObject* value) {
   for (const bool exactly : {true, false}) {
@@ -43,7 +48,7 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
     }
     if (const int field = find_field(c.declaration, name, exactly); field >= 0)
-      return set_field(c.declaration, field, value, c.blob);
+      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.blob);
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);
@@ -68,7 +73,7 @@ bool add_input(Call& c, uint32_t index, PyObject* object) {
 }
 
 bool set_outputs(Call& c) {
-  const uint32_t count = c.declaration.op->num_outputs;
+  const uint32_t count = c.declaration.op->num_outputs, main = count - c.declaration.op->num_aux;
   PyObject** const outputs = c.objects + c.num_inputs;
   if (c.num_inputs + count > NW_MAX_TENSORS) {
     PyErr_Format(PyExc_TypeError, "%s: more than %d tensors", c.declaration.op->name, NW_MAX_TENSORS);
@@ -78,16 +83,15 @@ bool set_outputs(Call& c) {
   if (c.out == nullptr) return true;
   if (!PyTuple_Check(c.out) && !PyList_Check(c.out)) {
     outputs[0] = c.out;
-    if (count - c.declaration.op->num_aux == 1) return true;
-    PyErr_Format(PyExc_TypeError, "%s: out is one array; expected a tuple of %d", c.declaration.op->name,
-                 static_cast<int>(count - c.declaration.op->num_aux));
+    if (main == 1) return true;
+    PyErr_Format(PyExc_TypeError, "%s: out is one object; expected a tuple of %d", c.declaration.op->name, static_cast<int>(main));
     return false;
   }
   c.out_items = Ref(PySequence_Tuple(c.out));
   if (!c.out_items) return false;
   const Py_ssize_t given = PyTuple_Size(c.out_items.get());
-  if (given > count || given < static_cast<Py_ssize_t>(count - c.declaration.op->num_aux)) {
-    PyErr_Format(PyExc_TypeError, "%s: out has %zd arrays; expected %d", c.declaration.op->name, given, static_cast<int>(count));
+  if (given > count || given < main) {
+    PyErr_Format(PyExc_TypeError, "%s: out has %zd arrays; expected %d", c.declaration.op->name, given, static_cast<int>(main));
     return false;
   }
   for (Py_ssize_t i = 0; i < given; ++i) {

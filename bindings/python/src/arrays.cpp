@@ -44,6 +44,12 @@ bool is_exactly(PyObject* object, const char* module, const char* name) {
   return type && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get();
 }
 
+}  // namespace
+
+bool is_numpy_bool(PyObject* object) { return is_instance(object, "numpy", "bool_"); }
+
+namespace {
+
 TypeRoute numpy_route(PyObject* object) {
   if (is_exactly(object, "numpy", "ndarray") || is_exactly(object, "numpy", "memmap")) return {Route::numpy, nullptr};
   if (is_instance(object, "numpy", "complexfloating")) return {Route::refused, "a complex number; expected an array or a real one"};
@@ -121,6 +127,15 @@ bool Array::read_capsule(PyObject* capsule) {
   return assign(*source);
 }
 
+// JAX raises an error of its own where it cannot export a dtype.
+static bool has_known_dtype(PyObject* object) {
+  const Ref dtype(PyObject_GetAttrString(object, "dtype"));
+  DLDataType parsed{};
+  if (!dtype || parse_dtype(dtype.get(), &parsed)) return static_cast<bool>(dtype);
+  PyErr_Format(PyExc_ValueError, "it has dtype %S; expected %s", dtype.get(), kDtypesExpected);
+  return false;
+}
+
 bool Array::read(PyObject* object, TypeRoute route, void* stream) {
   clear();
   switch (route.route) {
@@ -129,8 +144,10 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     case Route::torch:
     case Route::torch_other: return read_torch(object, this);
     case Route::interface: return read_cuda_interface(object, stream);
-    case Route::cupy:
     case Route::jax:
+      if (!has_known_dtype(object)) return false;
+      [[fallthrough]];
+    case Route::cupy:
     case Route::dlpack: {
       DLDevice said{};
       const Ref capsule(dlpack_capsule(object, stream, &said));

@@ -28,6 +28,8 @@ struct TypeRoute {
 };
 // Of object's type. Never fails: what is not known is refused.
 TypeRoute route_of(PyObject* object);
+// NumPy's scalar, which is no bool and no integer of Python's.
+bool is_numpy_bool(PyObject* object);
 
 // An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
 struct OutputSpec {
@@ -78,9 +80,11 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
 int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t count);
 // Whether its values are the negatives of those in memory; -1: exception set.
 int torch_is_negated(PyObject* object);
+// Whether it is a torch.SymInt or SymFloat, which stands for a number while torch traces.
+bool torch_is_symbol(PyObject* object);
 // A tensor of torch as an output: whether torch lets it be written to; and that it was, so that autograd does not use it as it was
 // saved. False: exception set.
-bool torch_may_be_written(PyObject* object);
+bool torch_may_be_written(PyObject* object, const char* op);
 bool torch_was_written(PyObject* object);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);

@@ -21,7 +21,7 @@ void find_routes(Call& c) {
 
 // ---- what goes to Python ----
 
-// module.function(op with the params bound, [inputs], out, device)
+// module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
   const bool same = std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
@@ -36,7 +36,7 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
                         "library, not for torch's dispatcher, JAX, device= or a number in the place of a required array",
                         c.declaration.op->name);
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
-                                      c.device == nullptr ? Py_None : c.device, nullptr);
+                                      c.device == nullptr ? Py_None : c.device, c.symbols.get(), nullptr);
 }
 
 bool has_route(const Call& c, Route route) { return (c.routes_seen >> static_cast<unsigned>(route) & 1) != 0; }
@@ -73,6 +73,7 @@ int bind_numbers(Call& c) {
 // The Python function that this call is for; NULL: it is done here. `failed`: exception set.
 const char* python_module(Call& c, const char** function, bool* failed) {
   *function = "_call";
+  if (c.symbols) return "narrows.torch";
   if (c.device != nullptr) return "narrows._device";
   if (has_route(c, Route::jax_traced)) return "narrows.jax";
   if (c.lead >= 0 && c.routes[c.lead] == Route::jax) {
@@ -229,7 +230,7 @@ bool read_given_outputs(Call& c) {
     if (!c.is_array(i) && c.objects[i] == nullptr) continue;
     if (!read_one(c, i)) return false;
     if (c.arrays[i].read_only) return PyErr_Format(PyExc_ValueError, "%s: out is read-only", c.declaration.op->name) != nullptr;
-    if (c.routes[i] == Route::torch && !torch_may_be_written(c.objects[i])) return false;
+    if (c.routes[i] == Route::torch && !torch_may_be_written(c.objects[i], c.declaration.op->name)) return false;
   }
   return true;
 }
@@ -317,8 +318,15 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   return status;
 }
 
+// The outputs that were given, as a call without `out` returns its own: one array, or a tuple.
+PyObject* returned(const Call& c) {
+  PyObject* const items = c.out_items.get();
+  if (items == nullptr) return Ref::borrow(c.out).release();
+  return Ref::borrow(PyTuple_Size(items) == 1 ? PyTuple_GetItem(items, 0) : items).release();
+}
+
 PyObject* result(Call& c, Outputs& out) {
-  if (c.out != nullptr) return Ref::borrow(c.out).release();
+  if (c.out != nullptr) return returned(c);
   const uint32_t count = c.wanted == kAll ? c.num_outputs - c.declaration.op->num_aux : c.num_outputs;
   if (c.wanted == kAll && count == 1) return out[0].release();
   Ref tuple(PyTuple_New(count));
@@ -426,8 +434,8 @@ PyObject* op_checked(PyObject* self, PyObject* arguments) {
     if (c.is_array(i) && !read_any(c, i)) return nullptr;
     const DLTensor& t = c.arrays[i].tensor;
     if (c.is_array(i) && *dtype_name(t.dtype) == '\0')
-      return PyErr_Format(PyExc_ValueError, "%s: %U has dtype code %d, bits %d; expected numbers or bool", c.declaration.op->name,
-                          c.declaration.inputs[i], t.dtype.code, t.dtype.bits);
+      return PyErr_Format(PyExc_ValueError, "%s: %U has dtype %s; expected %s", c.declaration.op->name, c.declaration.inputs[i],
+                          show_dtype(t.dtype).c_str(), kDtypesExpected);
     Ref spec(c.is_array(i) ? Py_BuildValue("sN", dtype_name(t.dtype), integers(t.shape, t.ndim)) : Ref::borrow(Py_None).release());
     if (!spec) return nullptr;
     PyList_SetItem(list.get(), i, spec.release());
@@ -454,8 +462,7 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
     return run(c);
   }
   for (uint32_t i = 0; i < c.num_inputs; ++i)
-    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_torch(c.objects[i], &c.arrays[i]))
-      return nullptr;
+    if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_any(c, i)) return nullptr;
   return run(c);
 }
 

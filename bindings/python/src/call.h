@@ -55,7 +55,8 @@ struct Call {
   uint32_t routes_seen = 0;  // bit r: one of the objects has Route r
   int lead = -1;             // the first input that is an array: outputs are of its framework
 
-  Ref out_items;  // keeps the outputs alive that `out`, a list, holds
+  Ref symbols;    // a dict of params that stand for numbers while torch traces, by name; null: none
+  Ref out_items;  // the outputs, where `out` is a tuple or a list
   PyObject *out = nullptr, *stream_object = nullptr, *device = nullptr;
   const char *backend = nullptr, *kernel = nullptr;
   uint32_t flags = 0;

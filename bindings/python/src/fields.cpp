@@ -153,21 +153,4 @@ PyObject* get_field(const nw_param& f, const unsigned char* blob) {
   return number.release();
 }
 
-bool set_operand(const Declaration& d, uint32_t input, PyObject* value, DLDataType dtype, unsigned char* blob) {
-  const bool real = dtype.code == kDLFloat || dtype.code == kDLBfloat;
-  const int field = real ? d.real_field[input] : d.int_field[input];
-  if (field < 0) {
-    PyErr_Format(PyExc_TypeError, "%s: %U is %R; expected an array: this op takes no number there", d.op->name, d.inputs[input],
-                 value);
-    return false;
-  }
-  if (real) return store_real(d, field_of(d, field), value, blob + field_of(d, field).offset);
-  if (PyFloat_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "%s: %U is %R beside %s operands; expected an integer", d.op->name, d.inputs[input], value,
-                 dtype_name(dtype));
-    return false;
-  }
-  return store_integer(d, field_of(d, field), value, blob + field_of(d, field).offset);
-}
-
 }  // namespace narrows::python

@@ -110,9 +110,7 @@ static bool describe_inputs(Call& c, PyObject* inputs, int device_type) {
     PyObject* const name = c.declaration.inputs[i];
     if (!parse_dtype(dtype, &t.dtype)) {
       if (PyErr_ExceptionMatches(PyExc_ValueError))
-        PyErr_Format(PyExc_ValueError,
-                     "%s: %U has dtype %S; expected float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool", op,
-                     name, dtype);
+        PyErr_Format(PyExc_ValueError, "%s: %U has dtype %S; expected %s", op, name, dtype, kDtypesExpected);
       return false;
     }
     t.ndim = static_cast<int32_t>(PyTuple_Size(shape));

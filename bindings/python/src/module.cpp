@@ -228,13 +228,21 @@ const char* dtype_name(DLDataType dtype) {
   return "";
 }
 
+std::string show_dtype(DLDataType dtype) {
+  static const char* const small[] = {"float8_e3m4",     "float8_e4m3",   "float8_e4m3b11fnuz", "float8_e4m3fn",
+                                      "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",    "float8_e8m0fnu",
+                                      "float6_e2m3fn",   "float6_e3m2fn", "float4_e2m1fn"};
+  const std::string lanes = dtype.lanes == 1 ? "" : "x" + std::to_string(dtype.lanes);
+  if (const char* const known = dtype_name(dtype); *known != '\0') return known;
+  if (dtype.code == kDLComplex) return "complex" + std::to_string(dtype.bits) + lanes;
+  if (dtype.code >= kDLFloat8_e3m4 && dtype.code <= kDLFloat4_e2m1fn) return small[dtype.code - kDLFloat8_e3m4] + lanes;
+  return "of code " + std::to_string(dtype.code) + ", " + std::to_string(dtype.bits) + " bits" + lanes;
+}
+
 bool parse_dtype(PyObject* object, DLDataType* out) {
   const NamedDtype* const found = find_dtype(object);
   if (found == nullptr) {
-    PyErr_Format(PyExc_ValueError,
-                 "dtype = %R; expected one of float16, bfloat16, float32, float64, int8 to int64, uint8 to uint64, "
-                 "bool",
-                 object);
+    PyErr_Format(PyExc_ValueError, "dtype = %R; expected one of %s", object, kDtypesExpected);
     return false;
   }
   *out = found->dtype;

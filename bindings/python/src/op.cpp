@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <structmember.h>
 
@@ -22,6 +23,15 @@ std::string without_mark(const char* name) {
   std::string out = name;
   if (!out.empty() && out.back() == '?') out.pop_back();
   return out;
+}
+
+// A declared name as Python writes it: behind one of Python's own words stands an underscore. Torch's schema has it so, too.
+std::string python_name(const std::string& name) {
+  static const std::set<std::string> words = {
+      "False",  "None",     "True", "and",    "as",      "assert", "async",  "await",  "break", "class",  "continue", "def",
+      "del",    "elif",     "else", "except", "finally", "for",    "from",   "global", "if",    "import", "in",       "is",
+      "lambda", "nonlocal", "not",  "or",     "pass",    "raise",  "return", "try",    "while", "with",   "yield"};
+  return words.contains(name) ? name + "_" : name;
 }
 
 // One Declaration per nw_op; kept as long as the process, as the runtime is.
@@ -83,8 +93,9 @@ PyObject* op_bind(PyObject* self, PyObject* arguments, PyObject* keywords) {
 PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
   PyObject *inputs = nullptr, *dtype_object = nullptr;
   DLDataType dtype{};
-  if (!PyArg_ParseTuple(arguments, "OO", &inputs, &dtype_object) || !parse_dtype(dtype_object, &dtype)) return nullptr;
   const Op* const op = as_op(self);
+  if (!PyArg_ParseTuple(arguments, "OO", &inputs, &dtype_object)) return nullptr;
+  if (!operands_dtype(*op->declaration, dtype_object, &dtype)) return nullptr;
   const Declaration& d = *op->declaration;
   std::vector<unsigned char> blob(op->blob, op->blob + d.op->params_size);
   blob.push_back(0);
@@ -166,8 +177,11 @@ PyObject* get_fields(PyObject* self, void*) {
 
 PyObject* get_op(PyObject* self, void*) { return PyUnicode_FromString(as_op(self)->declaration->op->name); }
 PyObject* get_inputs(PyObject* self, void*) {
-  const nw_op* const op = as_op(self)->declaration->op;
-  return names_of(op->inputs, op->max_inputs);
+  const Declaration& d = *as_op(self)->declaration;
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(d.inputs.size())));
+  for (size_t i = 0; tuple && i < d.inputs.size(); ++i)
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), PyUnicode_FromFormat(d.optional[i] ? "%U?" : "%U", d.inputs[i]));
+  return tuple.release();
 }
 PyObject* get_outputs(PyObject* self, void*) {
   const nw_op* const op = as_op(self)->declaration->op;
@@ -272,6 +286,7 @@ PyMethodDef methods[] = {
     {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
     {"_run", op_run, METH_VARARGS, nullptr},
     {"_checked", op_checked, METH_VARARGS, nullptr},
+    {"_number", op_number, METH_VARARGS, nullptr},
     {"_infer", op_infer, METH_VARARGS, nullptr},
     {"_capturable", op_capturable, METH_VARARGS, nullptr},
     {"__reduce__", op_reduce, METH_NOARGS, nullptr},
@@ -295,7 +310,7 @@ Declaration::Declaration(const nw_op* declared)
     : op(declared), has_vendor(std::strchr(op->name, '.') != nullptr),
       lower_precision(std::strcmp(op->name, "conv1d") == 0 || std::strcmp(op->name, "lltm") == 0) {
   for (uint32_t i = 0; op->params != nullptr && op->params[i] != nullptr; ++i)
-    fields.push_back(PyUnicode_InternFromString(op->params[i]->name));
+    fields.push_back(PyUnicode_InternFromString(python_name(op->params[i]->name).c_str()));
   const auto index_of = [this](const std::string& name) {
     for (size_t i = 0; i < fields.size(); ++i)
       if (name == op->params[i]->name) return static_cast<int>(i);
@@ -303,7 +318,7 @@ Declaration::Declaration(const nw_op* declared)
   };
   for (uint32_t i = 0; i < op->max_inputs; ++i) {
     const std::string name = without_mark(op->inputs[i]);
-    inputs.push_back(PyUnicode_InternFromString(name.c_str()));
+    inputs.push_back(PyUnicode_InternFromString(python_name(name).c_str()));
     optional.push_back(name.size() != std::strlen(op->inputs[i]));
     real_field.push_back(optional[i] ? index_of(name + "_real") : -1);
     int_field.push_back(optional[i] ? index_of(name + "_int") : -1);

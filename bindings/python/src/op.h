@@ -73,7 +73,9 @@ void store_initial(const nw_param& field, unsigned char* blob);
 // False: exception set.
 bool set_field(const Declaration& declaration, int field, PyObject* value, unsigned char* blob);
 PyObject* get_field(const nw_param& field, const unsigned char* blob);
-// A number for the optional input `input`, taken in `dtype`. False: exception set.
+// The dtype of the arrays beside a number. False: exception set.
+bool operands_dtype(const Declaration& declaration, PyObject* object, DLDataType* dtype);
+// A number for the optional input `input`, taken in `dtype`; in numbers.cpp. False: exception set.
 bool set_operand(const Declaration& declaration, uint32_t input, PyObject* value, DLDataType dtype, unsigned char* blob);
 
 // The calls, in call.cpp.
@@ -81,6 +83,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagg
 PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* op_run(PyObject* self, PyObject* arguments);
 PyObject* op_checked(PyObject* self, PyObject* arguments);
+PyObject* op_number(PyObject* self, PyObject* arguments);  // in numbers.cpp
 PyObject* op_infer(PyObject* self, PyObject* arguments);
 PyObject* op_capturable(PyObject* self, PyObject* arguments);
 

@@ -81,6 +81,9 @@ Ref import_attribute(const char* module, const char* name);
 
 // "float32" and the like; "" for a dtype that has no name here.
 const char* dtype_name(DLDataType dtype);
+// For messages about dtypes: what is expected; and what another one is called, by its DLPack code where it has no name.
+inline constexpr const char kDtypesExpected[] = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool";
+std::string show_dtype(DLDataType dtype);
 // From a name, or anything whose str() ends in one (torch.float32, numpy.dtype, jax.numpy.float32's name). False: exception set.
 bool parse_dtype(PyObject* object, DLDataType* out);
 

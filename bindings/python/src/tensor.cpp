@@ -480,8 +480,8 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
   if (!open_capsule(capsule.get(), &t->managed, &t->versioned, &source, &t->read_only) || !checked.assign(*source)) return nullptr;
   if (route == Route::dlpack && !is_where_said(said, checked.tensor)) return nullptr;
   if (*dtype_name(source->dtype) == '\0')
-    return PyErr_Format(PyExc_NotImplementedError, "dtype of code %d, %d bits, %d lanes", source->dtype.code, source->dtype.bits,
-                        source->dtype.lanes);
+    return PyErr_Format(PyExc_NotImplementedError, "the array has dtype %s; expected %s", show_dtype(source->dtype).c_str(),
+                        kDtypesExpected);
   if (!is_there(checked.tensor)) return nullptr;
   own_layout(t, checked.tensor);
   t->read_only |= route == Route::jax;  // JAX's arrays never change, and its capsules do not say so

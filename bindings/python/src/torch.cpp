@@ -18,7 +18,7 @@ struct Torch {
   PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
   PyObject *function_modes = nullptr, *function_mode_at = nullptr, *default_device = nullptr;
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
-  PyObject *requires_grad = nullptr, *is_neg = nullptr, *current_level = nullptr, *detach = nullptr;
+  PyObject *requires_grad = nullptr, *is_neg = nullptr, *dtype = nullptr, *current_level = nullptr, *detach = nullptr;
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;           // what dispatch_modes calls
@@ -78,6 +78,7 @@ Torch* load() {
   if (forward_ad) t->forward_ad = Ref::borrow(PyModule_GetDict(forward_ad.get())).release();
   t->requires_grad = t->tensor == nullptr ? nullptr : PyObject_GetAttrString(t->tensor, "requires_grad");
   t->is_neg = PyUnicode_InternFromString("is_neg");
+  t->dtype = PyUnicode_InternFromString("dtype");
   t->current_level = PyUnicode_InternFromString("_current_level");
   t->detach = PyUnicode_InternFromString("detach");
   t->function_modes = import_attribute("torch._C", "_len_torch_function_stack").release();
@@ -161,6 +162,26 @@ bool to_dltensor(Torch& t, PyObject* object, DLTensor* out) {
   }
 }
 
+PyObject* torch_dtype(Torch& t, DLDataType dtype) {
+  std::atomic<PyObject*>& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
+  PyObject* found = known.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  found = import_attribute("torch", dtype_name(dtype)).release();
+  known.store(found, std::memory_order_release);
+  return found;
+}
+
+// Torch's integers of 1 to 7 bits are exported as those of 8. False: it is one of those, or an exception is set.
+bool has_exported_dtype(Torch& t, PyObject* object, DLDataType exported) {
+  if (exported.bits != 8 || (exported.code != kDLInt && exported.code != kDLUInt)) return true;
+  const Ref dtype(PyObject_GetAttr(object, t.dtype));
+  return dtype && dtype.get() == torch_dtype(t, exported);
+}
+
+bool read_dltensor(Torch& t, PyObject* object, DLTensor* out) {
+  return to_dltensor(t, object, out) && has_exported_dtype(t, object, out->dtype);
+}
+
 // Calls a function without arguments that gives a number or bool; -1: exception set.
 long number(PyObject* function) {
   const Ref result(PyObject_CallNoArgs(function));
@@ -239,6 +260,21 @@ bool refuse_as_buffer() {
   return false;
 }
 
+// A tensor could not be read: for its dtype, if no op has that, else for what torch says. False.
+bool refuse_export(Torch& t, PyObject* object) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  DLDataType parsed{};
+  const Ref dtype(PyObject_GetAttr(object, t.dtype));
+  const bool known = dtype && parse_dtype(dtype.get(), &parsed);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  if (known || !dtype) return refuse_as_buffer();
+  PyErr_Clear();
+  PyErr_Format(PyExc_BufferError, "it has dtype %S; expected %s", dtype.get(), kDtypesExpected);
+  return false;
+}
+
 int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.data == nullptr) {  // a fake tensor or a functional wrapper, unless there is nothing to point to
     for (int32_t i = 0; i < x.ndim; ++i)
@@ -248,15 +284,6 @@ int is_plain(Torch& t, PyObject* object, const DLTensor& x) {
   if (x.dtype.code == kDLComplex) return 0;  // may conjugate lazily too
   const int negated = is_negated(t, object);
   return negated < 0 ? -1 : 1 - negated;
-}
-
-PyObject* torch_dtype(Torch& t, DLDataType dtype) {
-  std::atomic<PyObject*>& known = t.dtypes[dtype.code & 7][dtype.bits / 16];
-  PyObject* found = known.load(std::memory_order_acquire);
-  if (found != nullptr) return found;
-  found = import_attribute("torch", dtype_name(dtype)).release();
-  known.store(found, std::memory_order_release);
-  return found;
 }
 
 }  // namespace
@@ -282,7 +309,7 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
   for (uint32_t i = 0; i < count; ++i) {
     if (routes[i] != Route::torch) continue;
     DLTensor x;
-    if (!to_dltensor(*t, objects[i], &x)) {
+    if (!read_dltensor(*t, objects[i], &x)) {
       PyErr_Clear();
       return 0;
     }
@@ -314,7 +341,17 @@ int torch_is_negated(PyObject* object) {
   return PyErr_Occurred() ? -1 : negative.get() == Py_True;
 }
 
-bool torch_may_be_written(PyObject* object) {
+bool torch_is_symbol(PyObject* object) {
+  if (PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || imported("torch") == nullptr) return false;
+  for (const char* const name : {"SymInt", "SymFloat"}) {
+    const Ref type(import_attribute("torch", name));
+    PyErr_Clear();  // torch that is still being imported
+    if (type && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get()) return true;
+  }
+  return false;
+}
+
+bool torch_may_be_written(PyObject* object, const char* op) {
   Torch* const t = torch();
   if (t == nullptr) return false;
   void* const* const tensor = t->is_inference == nullptr || t->inference_mode == nullptr ? nullptr : direct(*t, object);
@@ -328,7 +365,8 @@ bool torch_may_be_written(PyObject* object) {
     if (!inference || !enabled) return false;
     refused = inference.get() == Py_True && enabled.get() != Py_True;
   }
-  if (refused) PyErr_SetString(PyExc_RuntimeError, "out is an inference tensor outside torch.inference_mode(); expected another");
+  if (refused)
+    PyErr_Format(PyExc_RuntimeError, "%s: out is an inference tensor outside torch.inference_mode(); expected another", op);
   return !refused;
 }
 
@@ -355,9 +393,10 @@ bool read_torch(PyObject* object, Array* out) {
   DLTensor x;
   if (torch_route(Py_TYPE(object)) == Route::none)  // routed as torch's, but a stand-in of torch.fx
     return PyErr_Format(PyExc_TypeError, "%R stands for a tensor while torch.fx traces; expected an array", object) != nullptr;
-  if (t->api != nullptr) return (to_dltensor(*t, object, &x) && out->assign(x)) || refuse_as_buffer();
+  if (t->api != nullptr) return (read_dltensor(*t, object, &x) && out->assign(x)) || refuse_export(*t, object);
   const Ref detached(PyObject_CallMethodObjArgs(object, t->detach, nullptr));
-  return (detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr)) || refuse_as_buffer();
+  const bool done = detached && out->read(detached.get(), {Route::dlpack, nullptr}, nullptr);
+  return (done && has_exported_dtype(*t, object, out->tensor.dtype)) || refuse_export(*t, object);
 }
 
 bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out) {
