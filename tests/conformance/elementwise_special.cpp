@@ -207,7 +207,8 @@ TEST_CASE("special values: pow", "[elementwise][special]") {
                      {2, inf, inf}, {2, -inf, zero}, {-2, inf, inf}, {0.5, inf, zero}, {0.5, -inf, inf}, {-0.5, -inf, inf}, {inf, 2, inf}, {inf, 0.5, inf}, {inf, -1, zero},
                      {-inf, 3, -inf}, {-inf, 2, inf}, {-inf, 2.5, inf}, {-inf, -3, minus_zero}, {-inf, -2, zero}, {-inf, -2.5, zero}, {zero, 3, zero}, {zero, 2, zero},
                      {zero, -1, inf}, {zero, -2, inf}, {zero, -2.5, inf}, {zero, inf, zero}, {zero, -inf, inf}, {minus_zero, 3, minus_zero}, {minus_zero, 2, zero}, {minus_zero, 2.5, zero},
-                     {minus_zero, -3, -inf}, {minus_zero, -2, inf}, {minus_zero, inf, zero}, {-8, 1.5, NaN}, {-1, 101, -1}, {-1, 100, 1}});
+                     {minus_zero, -3, -inf}, {minus_zero, -2, inf}, {minus_zero, inf, zero}, {-8, 1.5, NaN}, {-1, 101, -1}, {-1, 100, 1},
+                     {2, 60000, inf}, {-2, 60000, inf}, {0.5, 60000, zero}, {2, 1e300, inf}, {0.5, 1e300, zero}, {-2, -1e300, zero}, {-0.5, -1e300, inf}});
   binary(NW_EW_POW, {{-2, 3, -8}, {-2, 2, 4}, {-2, -1, -0.5}, {3, 1, 3}}, kNear);
 }
 

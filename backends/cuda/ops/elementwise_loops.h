@@ -296,7 +296,7 @@ __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, 
 #pragma unroll
   for (int k = 1; k < kArity; ++k) at[k] = args.in[k] + index * static_cast<int64_t>(V * sizeof(T));
   Raw<A, V> raw_a;
-  Raw<T, V> raw_b, raw_c, raw_d;
+  Raw<T, V> raw_b{}, raw_c{}, raw_d{};
   int from = 0, to = V;  // the elements of the vector that there are
   const bool whole = static_cast<uint64_t>(index - args.first_whole) < static_cast<uint64_t>(args.num_whole);
   if (whole && (kArity == 1 || args.repeated == 0)) {
@@ -339,7 +339,7 @@ __global__ __launch_bounds__(kVectorThreads) void rows_kernel(const VectorArgs a
     return load_any<S, V>(args, k, at, at, true, 0, V);
   };
   const Raw<A, V> raw_a = load(A{}, 0);
-  Raw<T, V> raw_b, raw_c, raw_d;
+  Raw<T, V> raw_b{}, raw_c{}, raw_d{};
   if constexpr (kArity > 1) raw_b = load(T{}, 1);
   if constexpr (kArity > 2) raw_c = load(T{}, 2);
   if constexpr (kArity > 3) raw_d = load(T{}, 3);
