@@ -39,7 +39,7 @@ inline constexpr ForeignDType kForeignDTypes[] = {
     {{kDLComplex, 64, 1}, "complex64", DType::f64},     {{kDLFloat, 8, 1}, "float8", DType::u8},
     {{kDLBfloat, 32, 1}, "bfloat32", DType::f32},       {{kDLInt, 24, 1}, "int24", DType::i32},
     {{kDLUInt, 40, 1}, "uint40", DType::u64},           {{kDLBool, 16, 1}, "bool16", DType::i16},
-    {{kDLOpaqueHandle, 64, 1}, "handle64", DType::u64}, {{kDLFloat8_e4m3fn, 8, 1}, "dtype code 10", DType::u8}};
+    {{kDLOpaqueHandle, 64, 1}, "handle64", DType::u64}, {{kDLFloat8_e4m3fn, 8, 1}, "float8_e4m3fn", DType::u8}};
 
 // Format of a floating dtype, IEEE style: precision counts the hidden bit.
 struct FloatFormat {

@@ -8,6 +8,7 @@ arrays: wrap it in ``jax.shard_map``.
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 from typing import Any
@@ -87,8 +88,9 @@ def split(call, levels, run, arrays):
         given, returned, axes = plan(mesh, arguments, results)
 
         def on_one_device(*parts):
-            ys = run(*parts)
-            return tuple(_summed(y, axes, labels) for y, labels in zip(ys, outputs, strict=True))
+            with _no_mesh():
+                ys = run(*parts)
+                return tuple(_summed(y, axes, labels) for y, labels in zip(ys, outputs, strict=True))
 
         return mesh, on_one_device, returned, given
 
@@ -151,6 +153,11 @@ def _add(axes, label, extent, part, mesh):
     used = {name for names in axes.values() for name in names}
     if part and not label.startswith("whole") and label not in axes and not used & set(part) and extent % parts == 0:
         axes[label] = part
+
+
+def _no_mesh():
+    """What one device runs lies nowhere else: with a mesh's explicit axes in its types XLA refuses the sum of an all-reduce."""
+    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())) if _HAS_EXPLICIT else contextlib.nullcontext()
 
 
 def _summed(y, axes, labels):
