@@ -98,14 +98,14 @@ std::string show_shape(const int64_t* shape, int32_t ndim) {
 
 std::string show_dtype(DLDataType dtype) {
   static const char* const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  static const char* const small[] = {"float8_e3m4",     "float8_e4m3",   "float8_e4m3b11fnuz", "float8_e4m3fn",
-                                      "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",    "float8_e8m0fnu",
-                                      "float6_e2m3fn",   "float6_e3m2fn", "float4_e2m1fn"};  // their bits are in the name
+  static const char* const small[] = {"float8_e3m4",     "float8_e4m3",     "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn",   "float8_e4m3fnuz", "float8_e5m2",
+                                      "float8_e5m2fnuz", "float8_e8m0fnu",  "float6_e2m3fn",
+                                      "float6_e3m2fn",   "float4_e2m1fn",   "of an unknown code"};  // bits are in the names
   const std::string lanes = dtype.lanes != 1 ? format("x%d", dtype.lanes) : "";
   if (dtype.code == kDLBool && dtype.bits == 8 && dtype.lanes == 1) return "bool";
   if (dtype.code <= kDLBool) return names[dtype.code] + std::to_string(dtype.bits) + lanes;
-  if (dtype.code <= kDLFloat4_e2m1fn) return small[dtype.code - kDLFloat8_e3m4] + lanes;
-  return format("of code %d, %d bits", dtype.code, dtype.bits) + lanes;
+  return small[std::min<int>(dtype.code, kDLFloat4_e2m1fn + 1) - kDLFloat8_e3m4] + lanes;
 }
 
 std::string show_device(DLDevice device) {
