@@ -18,7 +18,7 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
 }
 
 // Subgroups of one size alone: how many make up a work group is known then.
-// A loader that does not know the function finds it for one instance at a time.
+// The instance is the device's: a loader that does not know the function finds it for one at a time.
 MatrixUnit find_matrix_unit(VkInstance instance, const PhysicalDevice& d) {
   if (!d.has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) || !d.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
   VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};

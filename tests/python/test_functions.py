@@ -172,7 +172,7 @@ def test_the_stub_has_the_same_names():
 
 
 def typed_dicts():
-    """{name: {key: type, as it is written}} of the stub's."""
+    """{name: {key: type}} of the stub's dictionaries, types in the stub's words."""
     tree = ast.parse((pathlib.Path(narrows.__file__).parent / "__init__.pyi").read_text())
     found: dict = {"TypedDict": {}}
     for c in tree.body:

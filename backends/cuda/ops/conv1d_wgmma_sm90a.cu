@@ -361,6 +361,7 @@ struct Products {
     }
   }
 
+  // Rows whose positions are apart.
   __device__ __forceinline__ void store_box(const Place& at, uint32_t buffer, int column) {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
     auto* const y = static_cast<uint16_t*>(s.y) + at.batch * s.out_batch + at.group * s.out_group;
