@@ -109,7 +109,10 @@ bool current_stream(Route route, DLDevice device, void** stream, Ref* object = n
 // A new array like those of `route`, contiguous; `like` is an array of that framework. NULL: exception set.
 PyObject* allocate(Route route, PyObject* like, const OutputSpec& output, DLDevice device, void* stream, PyObject* stream_object);
 
-// ---- DLPack, shared with tensor.cpp ----
+// ---- DLPack's capsules (capsules.cpp) ----
+
+// Of a capsule that nobody has taken, by whether it is of the versioned kind.
+inline constexpr const char* kCapsuleNames[] = {"dltensor", "dltensor_versioned"};
 
 // DLPack's number of a stream <-> a native handle.
 void* stream_from_number(int32_t device_type, int64_t number);
