@@ -298,8 +298,8 @@ def test_producers_that_lie(producer, error):
         narrows.add(producer(), 1)
     with pytest.raises(error):
         narrows.add(X, producer())
-    with pytest.raises((error, BufferError) if isinstance(error, type) else (*error, BufferError)):  # of a device that nobody has
-        memoryview(narrows.from_dlpack(producer())).tolist()
+    with pytest.raises((error, TypeError) if isinstance(error, type) else (*error, TypeError)):  # of a device that nobody has
+        np.asarray(narrows.from_dlpack(producer())).tolist()
 
 
 @pytest.mark.parametrize("said", [None, "cpu", (1,), (1, 0, 0), (1, "0"), (-1, 0), (1, -1), (1, 2**40), 7])
@@ -327,8 +327,6 @@ def test_a_device_that_nobody_serves(device, name):
         narrows.add(X, producer())
     tensor = narrows.from_dlpack(producer())
     assert tensor.device == narrows.Device(*device)
-    with pytest.raises(BufferError, match="not on the CPU"):
-        memoryview(tensor)
     with pytest.raises(TypeError, match=r"not on the CPU; expected \.numpy"):
         np.asarray(tensor)
 

@@ -63,7 +63,7 @@ def routes():
     yield "device", lambda: narrows.add(x, 2, device="cpu"), x
     yield "dlpack out and in", lambda: np.from_dlpack(t), t
     yield "dlpack copy", lambda: t.__dlpack__(copy=True, max_version=(1, 0)), t
-    yield "buffer", lambda: memoryview(t), t
+    yield "numpy.asarray", lambda: np.asarray(t), t
     yield "outputs in a list", lambda: lltm(*cell, out=[out_h, h.copy()]), out_h
     yield "op by name", lambda: narrows.op("conv1d", stride=3)(x, x), x
     yield "build and load", lambda: narrows.load_inline("flat", PLUGIN), x
@@ -129,7 +129,7 @@ SLOW = {"operands": 10, "torch dispatcher": 10, "torch autograd": 20, "from_dlpa
         "torch dispatcher autograd": 50, "torch module": 50, "torch compiled": 20, "torch mixed": 4, "jax": 5,
         "jax gradient": 5, "jax jit of vmap": 5, "jax vmap": 200, "jax donation": 20, "jax error": 200, "jax read": 10}  # fmt: skip
 NAMES = ["numpy", "numpy out", "numpy bound", "numpy keywords", "own", "own memory", "own copy", "from_dlpack", "error",
-         "error of python", "operands", "device", "dlpack out and in", "dlpack copy", "buffer", "outputs in a list", "op by name",
+         "error of python", "operands", "device", "dlpack out and in", "dlpack copy", "numpy.asarray", "outputs in a list", "op by name",
          "build and load"]  # fmt: skip
 TORCH_NAMES = ["torch", "torch out", "torch dispatcher", "torch autograd", "torch dispatcher autograd", "torch module",
                "torch compiled", "torch error", "torch functional", "torch vmap", "torch mixed", "torch lazily negated"]  # fmt: skip
@@ -365,7 +365,7 @@ def test_exit_with_results_alive():
         import narrows, numpy
         t = narrows.add(narrows.from_dlpack(numpy.ones(4, "float32")), 1)
         import builtins
-        builtins.kept = t, numpy.from_dlpack(t), memoryview(t), narrows.Stream(), t.__dlpack__()
+        builtins.kept = t, numpy.from_dlpack(t), numpy.asarray(t), narrows.Stream(), t.__dlpack__()
     """)
     pytest.importorskip("torch")
     python("""

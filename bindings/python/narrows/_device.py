@@ -196,11 +196,14 @@ def _exported(x):
     return tensor
 
 
+def contiguous(tensor):
+    """The tensor, or a copy of one whose elements do not lie one after the other."""
+    return tensor if tensor.contiguous else _narrows.Op("elementwise", function="cast", out_dtype=tensor.dtype)(tensor)
+
+
 def to(tensor, device, stream=None):
     """A contiguous copy on `device`. Backs Tensor.to()."""
-    if not tensor.contiguous:
-        same = _narrows.Op("elementwise", function="cast", out_dtype=tensor.dtype)
-        tensor = same(tensor)
+    tensor = contiguous(tensor)
     out = empty(tensor.shape, tensor.dtype, device, stream)
     out._copy_from(tensor)
     return out
@@ -213,22 +216,32 @@ def numpy(tensor):
     if tensor.device.type != 1:
         tensor = to(tensor, "cpu")
     if tensor.dtype != "bfloat16":
-        return numpy.asarray(memoryview(tensor)).reshape(tensor.shape)
+        return numpy.asarray(tensor)
     try:
         import ml_dtypes
     except ImportError:
         raise NotImplementedError("NumPy has no bfloat16; install ml_dtypes for it") from None
-    return numpy.asarray(memoryview(tensor.view("uint16"))).reshape(tensor.shape).view(ml_dtypes.bfloat16)
+    return numpy.asarray(tensor.view("uint16")).view(ml_dtypes.bfloat16)
 
 
 def array(tensor, dtype=None, copy=None):
-    """What numpy.asarray(tensor) is where there is no buffer: of bfloat16. Backs Tensor.__array__()."""
+    """What numpy.asarray(tensor) is where there is no __array_interface__: of bfloat16. Backs Tensor.__array__()."""
     import numpy as np
 
     if tensor.device.type != 1:
         raise TypeError(f"the tensor is on {tensor.device}, not on the CPU; expected .numpy(), which copies it")
     values = numpy(tensor)
     return np.asarray(values, dtype) if copy is None else np.array(values, dtype=dtype, copy=copy)  # NumPy 1 knows no copy=None
+
+
+def jax_array(tensor):
+    """What jax.numpy.asarray(tensor) is: over the same memory, or a copy of what JAX does not import, which is read-only memory and
+    elements that do not lie one after the other. Backs Tensor.__jax_array__()."""
+    import jax.numpy
+
+    if _NAMES.get(tensor.device.type) not in ("cpu", "cuda", "rocm"):
+        raise TypeError(f"the tensor is on {tensor.device}, where JAX has no arrays; expected one of .to('cpu')")
+    return jax.numpy.from_dlpack(to(tensor, tensor.device) if tensor.read_only else contiguous(tensor))
 
 
 def _is_numpy(x):

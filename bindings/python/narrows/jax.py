@@ -14,7 +14,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from narrows import _batching, _jax_batching, _jax_sharding, _narrows, _operands, _ops
+from narrows import _batching, _device, _jax_batching, _jax_sharding, _narrows, _operands, _ops
 
 try:
     from jax import ffi
@@ -248,7 +248,10 @@ def _array(op, i, x):
             name = op.inputs[i].rstrip("?")
             raise ValueError(f"{op.op}: {name} needs a gradient of torch's, which JAX cannot give; expected x.detach()")
         x = x.detach()
-    return jnp.from_dlpack(x)
+    try:
+        return jnp.from_dlpack(x)
+    except (BufferError, RuntimeError):
+        return _device.jax_array(_device.from_dlpack(x))
 
 
 def _refuse_narrowed(op, inputs, specs):

@@ -26,10 +26,7 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
         if _is_number(x):
             x = x if optional[i] else _as_tensor(op, i, x, first)
         elif x is not None and not isinstance(x, torch.Tensor):
-            if not hasattr(x, "__dlpack__"):
-                name = op.inputs[i].rstrip("?")
-                raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
-            x = torch.from_dlpack(x)
+            x = _of_others(op, op.inputs[i].rstrip("?"), x)
         if isinstance(x, torch.Tensor):
             _refuse_unreadable(op, op.inputs[i].rstrip("?"), x)
         tensors.append(x)
@@ -39,6 +36,23 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
     last = [x for x in tensors if isinstance(x, torch.Tensor)][-1]
     numbers = dict(_number_param(op, i, x, last) for i, x in enumerate(tensors) if _is_number(x))
     return [None if _is_number(x) else x for x in tensors], numbers
+
+
+def _of_others(op, name, x):
+    """Another framework's array as a tensor of torch, which ends the process at negative strides: a copy of those. NumPy cannot export
+    bfloat16."""
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
+    if _is_backwards(x):
+        x = _device.contiguous(_device.from_dlpack(x))
+    elif str(getattr(x, "dtype", "")) == "bfloat16":
+        x = _device.from_dlpack(x)
+    return torch.from_dlpack(x)
+
+
+def _is_backwards(x):
+    """Whether some stride is negative."""
+    return any(stride < 0 for stride in getattr(x, "strides", None) or ())
 
 
 def _as_tensor(op, i, x, like):
@@ -217,6 +231,10 @@ def _others_memory(op, out):
     tensor = _device.from_dlpack(out)
     if tensor.read_only:
         raise ValueError(f"{op.op}: out is read-only")
+    if _is_backwards(tensor):
+        raise ValueError(
+            f"{op.op}: out has strides {tensor.strides}, and torch none below 0; expected others, or a tensor of torch"
+        )
     if tensor.device.type != 1:
         raise ValueError(
             f"{op.op}: out is on {tensor.device} and not torch's, beside tensors that torch's dispatcher has to see; "

@@ -170,48 +170,34 @@ PyObject* tensor_dlpack_device(PyObject* self, PyObject*) {
   return Py_BuildValue("ii", static_cast<int>(device.device_type), static_cast<int>(device.device_id));
 }
 
-// ---- the buffer protocol, on the CPU ----
+// ---- NumPy's interface, on the CPU ----
 
-const char* buffer_format(DLDataType t) {
-  static const char* const integers[] = {"b", "h", "i", "q"};
-  static const char* const unsigned_integers[] = {"B", "H", "I", "Q"};
-  const int size = t.bits == 64 ? 3 : t.bits / 16;
-  if (t.code == kDLInt) return integers[size];
-  if (t.code == kDLUInt) return unsigned_integers[size];
-  if (t.code == kDLBool) return "?";
-  return t.code != kDLFloat ? nullptr : t.bits == 16 ? "e" : t.bits == 32 ? "f" : "d";
+char kind_of(DLDataType t) {
+  if (t.code == kDLInt) return 'i';
+  if (t.code == kDLUInt) return 'u';
+  return t.code == kDLBool ? 'b' : 'f';
 }
 
-int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+// No buffer protocol: who takes the bytes alone, as torch.asarray and float() do, would lose shape and dtype without a word.
+PyObject* get_array_interface(PyObject* self, void*) {
   const Tensor* const t = as_tensor(self);
-  const char* const format = buffer_format(t->dl.dtype);
-  const char* problem = t->dl.device.device_type != kDLCPU               ? "the tensor is not on the CPU; use .to('cpu')"
-                        : format == nullptr                              ? "the buffer protocol has no bfloat16; use .numpy()"
-                        : (flags & PyBUF_WRITABLE) && t->read_only       ? "the tensor is read-only"
-                        : !(flags & PyBUF_STRIDES) && !contiguous(t->dl) ? "the tensor is not contiguous"
-                                                                         : nullptr;
-  view->obj = nullptr;
-  if (problem != nullptr) {
-    PyErr_SetString(PyExc_BufferError, problem);
-    return -1;
-  }
-  const int ndim = t->dl.ndim, size = t->dl.dtype.bits / 8;
-  auto* const layout = new Py_ssize_t[2 * NW_MAX_NDIM];
-  for (int i = 0; i < ndim; ++i) layout[i] = t->shape[i], layout[NW_MAX_NDIM + i] = t->strides[i] * size;
-  *view = {};
-  view->buf = address(t->dl);
-  view->obj = Ref::borrow(self).release();
-  view->len = static_cast<Py_ssize_t>(bytes_of(t->dl));
-  view->itemsize = size;
-  view->readonly = t->read_only;
-  view->ndim = ndim;
-  view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
-  view->shape = (flags & PyBUF_ND) ? layout : nullptr;
-  view->strides = (flags & PyBUF_STRIDES) ? layout + NW_MAX_NDIM : nullptr;
-  view->internal = layout;
-  return 0;
+  if (t->dl.device.device_type != kDLCPU || t->dl.dtype.code == kDLBfloat)
+    return PyErr_Format(PyExc_AttributeError, "only tensors on the CPU have __array_interface__, and none of bfloat16");
+  const int size = t->dl.dtype.bits / 8;
+  int64_t steps[NW_MAX_NDIM];
+  for (int32_t i = 0; i < t->dl.ndim; ++i) steps[i] = t->strides[i] * size;
+  const Ref typestr(PyUnicode_FromFormat("%c%c%d", size == 1 ? '|' : '<', kind_of(t->dl.dtype), size));
+  const Ref data(Py_BuildValue("NO", PyLong_FromVoidPtr(address(t->dl)), t->read_only ? Py_True : Py_False));
+  const Ref shape(integers(t->shape, t->dl.ndim)), strides(integers(steps, t->dl.ndim));
+  if (!typestr || !data || !shape || !strides) return nullptr;
+  return Py_BuildValue("{sisOsOsOsO}", "version", 3, "typestr", typestr.get(), "data", data.get(), "shape", shape.get(), "strides",
+                       strides.get());
 }
-void tensor_releasebuffer(PyObject*, Py_buffer* view) { delete[] static_cast<Py_ssize_t*>(view->internal); }
+
+int tensor_bool(PyObject*) {
+  PyErr_SetString(PyExc_TypeError, "a narrows.Tensor is neither true nor false; expected t is None, or what t.numpy() holds");
+  return -1;
+}
 
 // ---- methods ----
 
@@ -317,7 +303,7 @@ PyObject* tensor_numpy(PyObject* self, PyObject*) {
   return function ? PyObject_CallFunctionObjArgs(function.get(), self, nullptr) : nullptr;
 }
 
-// NumPy asks for it where the buffer protocol does not do: Python too.
+// What NumPy asks for where there is no __array_interface__, and JAX in jax.numpy.asarray: Python too.
 PyObject* tensor_array(PyObject* self, PyObject* arguments, PyObject* keywords) {
   static const char* const names[] = {"dtype", "copy", nullptr};
   const Ref function(import_attribute("narrows._device", "array"));
@@ -325,6 +311,11 @@ PyObject* tensor_array(PyObject* self, PyObject* arguments, PyObject* keywords) 
   if (!function || !PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
   return PyObject_CallFunctionObjArgs(function.get(), self, dtype, copy, nullptr);
+}
+
+PyObject* tensor_jax_array(PyObject* self, PyObject*) {
+  const Ref function(import_attribute("narrows._device", "jax_array"));
+  return function ? PyObject_CallFunctionObjArgs(function.get(), self, nullptr) : nullptr;
 }
 
 PyObject* tensor_repr(PyObject* self) {
@@ -344,11 +335,12 @@ PyGetSetDef getset[] = {{"shape", get_shape, nullptr, "Extents, a tuple of int."
                         {"stream", get_stream, nullptr, "The native handle of the stream that the memory was made on.", nullptr},
                         {"read_only", get_read_only, nullptr, "Whether it may not be an output.", nullptr},
                         {"contiguous", get_contiguous, nullptr, "Whether it is C-contiguous.", nullptr},
+                        {"__array_interface__", get_array_interface, nullptr, nullptr, nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 constexpr const char* kTensorDoc =
     R"(A tensor of any device: what narrows.empty and narrows.from_dlpack give, and ops of it.
 
-It exports itself by DLPack and, on the CPU, as a buffer; its memory lives as long as what was exported.
+It exports itself by DLPack, to NumPy's asarray, torch's and JAX's too; its memory lives as long as what was exported.
 TypeError: it is called; narrows.empty makes one.
 
     >>> import numpy, narrows
@@ -396,6 +388,7 @@ PyMethodDef methods[] = {
      nullptr},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, nullptr},
     {"__array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_array)), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__jax_array__", tensor_jax_array, METH_NOARGS, nullptr},
     {"_copy_from", tensor_copy_from, METH_O, nullptr},
     {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_to)), METH_VARARGS | METH_KEYWORDS, kToDoc},
     {"numpy", tensor_numpy, METH_NOARGS, kNumpyDoc},
@@ -403,8 +396,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
                        {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_getbuffer)},
-                       {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_releasebuffer)},
+                       {Py_nb_bool, reinterpret_cast<void*>(tensor_bool)},
                        {Py_tp_getset, getset},
                        {Py_tp_methods, methods},
                        {Py_tp_doc, const_cast<char*>(kTensorDoc)},
