@@ -39,6 +39,15 @@ def scale_plugin(own_cache):
 
 
 @pytest.fixture(scope="session")
+def rows_plugin(own_cache):
+    """tests/python/plugins/rows.cpp, loaded: test.centre/1 and its backward of NW_OP_BATCHABLE, test.centre_all/1 without."""
+    import narrows
+
+    narrows.load(narrows.build(HERE / "plugins" / "rows.cpp"))
+    return narrows.ops.test
+
+
+@pytest.fixture(scope="session")
 def minimal_plugin(own_cache):
     """examples/plugin_minimal, loaded: example.mod_add/1."""
     import narrows

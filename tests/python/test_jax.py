@@ -328,6 +328,34 @@ def test_what_cannot_be_split_is_still_right(cpus, scale_plugin):
     close(jax.jit(lambda a: narrows.add(a, 2))(sharded(normal(8, 4), "a")), 2 + normal(8, 4))
 
 
+def centred(x):
+    return x - x.mean(-1, keepdims=True)
+
+
+@needs_rules
+def test_a_plugins_op_of_batches_is_not_gathered(cpus, rows_plugin):
+    """NW_OP_BATCHABLE: leading axes are batches as far as the call without them is one. The last one, the row, is not."""
+    x = normal(8, 2, 4)
+    gradient = lambda f: lambda x: jax.grad(lambda x: (f(x) ** 3).sum())(x)  # noqa: E731
+    for part in (sharded(x, "a"), sharded(x, "a", "b"), sharded(x, ("a", "b"))):
+        for function, expected in ((rows_plugin.centre, centred), (gradient(rows_plugin.centre), gradient(centred))):
+            assert not any(word in compiled_text(function, part) for word in GATHERS)
+            result = jax.jit(function)(part)
+            close(result, expected(x))
+            assert result.sharding.is_equivalent_to(part.sharding, 3)
+    mapped = jax.vmap(rows_plugin.centre, in_axes=1, out_axes=1)
+    assert not any(word in compiled_text(mapped, sharded(x, "a", "b")) for word in GATHERS)
+    close(jax.jit(mapped)(sharded(x, "a", "b")), centred(x))
+
+
+def test_a_plugins_op_is_gathered_along_what_is_no_batch(cpus, rows_plugin):
+    x = normal(8, 2, 4)
+    for function in (rows_plugin.centre, rows_plugin.centre_all):
+        close(jax.jit(function)(sharded(x, None, "a", "b")), centred(x))
+        close(jax.jit(function)(sharded(x[0, 0], ("a", "b"))), centred(x[0, 0]))
+        close(jax.jit(function)(sharded(x, "a")), centred(x))
+
+
 EXPLICIT = {
     "exp": (narrows.exp, jnp.exp, (((8, 4), "a", "b"),), ("a", "b")),
     "a number": (lambda x: narrows.add(x, 1), lambda x: x + 1, (((8, 4), "a", None),), ("a", None)),

@@ -1,10 +1,11 @@
-"""JAX on several devices: along which axes a built-in op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
+"""JAX on several devices: along which axes an op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
 
 Axes of a mesh may be explicit (jax.set_mesh): there the types of arrays say how they lie, and those of outputs are said here.
 
 An element-wise op is split along every axis, conv1d and lltm along their batch. A gradient that is summed over a split axis is
-summed over the devices (one all-reduce of its own size). A plugin's op, and any op before JAX had sharding rules, runs on whole
-arrays: wrap it in ``jax.shard_map``.
+summed over the devices (one all-reduce of its own size). A plugin's op of NW_OP_BATCHABLE is split along the leading axes that are a
+batch by that flag. Its other ops, whose shape rules say nothing of what depends on what, and any op before JAX had sharding rules, run on
+whole arrays: wrap them in ``jax.shard_map``.
 """
 
 import ast
@@ -27,7 +28,8 @@ _BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "
 
 def may_be_split(op):
     """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
-    return (op.op in _EVERY or op.op in _BATCH) and HAS_RULES and jax.device_count() > 1
+    known = op.op in _EVERY or op.op in _BATCH or op.flags & 2
+    return bool(known) and HAS_RULES and jax.device_count() > 1
 
 
 def varying(x):
@@ -109,6 +111,10 @@ def _labels(call, arrays):
         full = _broadcast([s for s in shapes if s is not None])
         of_shape = functools.partial(_aligned, full, count)
         return [of_shape(s) for s in shapes if s is not None], [of_shape(s) for s in results]
+    if call.op.op not in _BATCH:
+        batches = _count_batches(call, arrays)
+        lead = lambda shape: [f"d{i}" if i < batches else f"whole{next(count)}" for i in range(len(shape))]  # noqa: E731
+        return [lead(s) for s in shapes if s is not None], [lead(s) for s in results]
     batch = _BATCH[call.op.op]
     inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
     mark = lambda dims: [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in dims]  # noqa: E731
@@ -116,6 +122,22 @@ def _labels(call, arrays):
     return [mark(dims) for (dims, _), s in zip(inputs or (), shapes, strict=False) if s is not None], [
         mark(outputs[j]) for j in indices
     ]
+
+
+def _count_batches(call, arrays):
+    """How many leading axes of a call of NW_OP_BATCHABLE are a batch: all tensors have one, and the call without it is one too, of outputs
+    without it. The flag says that jax.vmap of that may be this call."""
+    outputs, count = [spec for _, spec in call.outputs(arrays)], 0
+    while all(a.ndim for a in arrays) and len({(a.ndim, a.shape[0]) for a in arrays}) == 1:
+        arrays = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays]
+        try:
+            examples = [spec for _, spec in call.outputs(arrays)]
+        except (ValueError, NotImplementedError):
+            break
+        if [y.shape for y in outputs] != [(y.shape[0], *e.shape) for y, e in zip(outputs, examples, strict=True) if y.shape]:
+            break
+        outputs, count = examples, count + 1
+    return count
 
 
 def _broadcast(shapes):
