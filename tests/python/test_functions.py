@@ -114,6 +114,87 @@ def test_numbers_of_where_and_clip():
     np.testing.assert_array_equal(narrows.where(x > 0, np.int32([1, 2, 3]), -7), [-7, 2, 3])
 
 
+CLIPS = {  # what is given of min = 0 and max = 1: the arguments, and which bounds hold
+    "no bound": (lambda f, x, low, high: f(x), False, False),
+    "min by place": (lambda f, x, low, high: f(x, low), True, False),
+    "min by name": (lambda f, x, low, high: f(x, min=low), True, False),
+    "max by place": (lambda f, x, low, high: f(x, None, high), False, True),
+    "max by name": (lambda f, x, low, high: f(x, max=high), False, True),
+    "both by name": (lambda f, x, low, high: f(x, min=low, max=high), True, True),
+    "one by place": (lambda f, x, low, high: f(x, low, max=high), True, True),
+    "by the op's names": (lambda f, x, low, high: f(a=x, b=low, c=high), True, True),
+}
+
+
+@pytest.mark.parametrize("kind", ["numpy", "own", "torch", "torch with a gradient", "torch.compile", "jax", "jax.jit"])
+@pytest.mark.parametrize("bounds", ["numbers", "arrays"])
+@pytest.mark.parametrize("call, low, high", CLIPS.values(), ids=CLIPS)
+def test_clip_is_the_array_apis(call, low, high, bounds, kind):
+    values = np.array([-1, 0.5, 3, np.nan], "float32")
+    as_kind, function = lambda x: x, narrows.clip
+    if kind == "own":
+        as_kind = narrows.from_dlpack
+    elif kind.startswith("torch"):
+        as_kind = pytest.importorskip("torch").from_numpy
+    elif kind.startswith("jax"):
+        as_kind = pytest.importorskip("jax.numpy").asarray
+    x = as_kind(values)
+    limits = (0, 1) if bounds == "numbers" else (as_kind(np.zeros(4, "float32")), as_kind(np.ones(1, "float32")))
+    run = lambda x: call(function, x, *limits)  # noqa: E731
+    if kind == "torch.compile":
+        import torch
+
+        torch._dynamo.reset()
+        run = torch.compile(run, fullgraph=True, backend="aot_eager")
+    elif kind == "jax.jit":
+        import jax
+
+        run = jax.jit(run)
+    y = run(x.requires_grad_() if kind == "torch with a gradient" else x)
+    if kind == "torch with a gradient":
+        y[:3].sum().backward()
+        np.testing.assert_array_equal(x.grad[:3], [not low, 1, not high])
+        y = y.detach()
+    assert type(y) is type(x)
+    expected = np.array([0 if low else -1, 0.5, 1 if high else 3, np.nan], "float32")
+    np.testing.assert_array_equal(np.asarray(y), expected)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda x: narrows.clip(), "no array is given"),
+        (lambda x: narrows.clip(min=x), "no array is given"),
+        (lambda x: narrows.clip(2.0), "no input is an array"),
+        (lambda x: narrows.clip(x, 0, min=0), "min is given twice"),
+        (lambda x: narrows.clip(x, min=0, b=0), "given twice"),
+        (lambda x: narrows.clip(x, 0, 1, 2), "takes 3 tensors; 4 were given"),
+        (lambda x: narrows.clip(x, 0, 1, lowest=0), "has no argument 'lowest'"),
+        (lambda x: narrows.clip(x, min=0, max=1, lowest=0), "has no argument 'lowest'"),
+        (lambda x: narrows.clip(x, lowest=0), "has no argument|no parameter 'lowest'"),
+        (lambda x: narrows.clip(x, min="a"), "str"),
+    ],
+)
+def test_clip_refuses(call, words):
+    with pytest.raises(TypeError, match=words):
+        call(np.ones(3, "float32"))
+
+
+def test_clip_goes_where_it_is_sent():
+    x, out = np.array([-1, 3], "float32"), np.empty(2, "float32")
+    assert narrows.clip(x, min=0, out=out) is out and out.tolist() == [0, 3]
+    assert narrows.clip(x, max=1, device="cpu").tolist() == [-1, 1]
+    assert narrows.clip(x, out=out, kernel=None) is out and out.tolist() == [-1, 3]
+    fx = pytest.importorskip("torch.fx")
+    import torch
+
+    traced = fx.symbolic_trace(lambda x: narrows.clip(narrows.clip(x, min=0, max=4), max=2))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [narrows.clip, narrows.minimum]
+    assert traced(torch.tensor([-1.0, 3])).tolist() == [0, 2]
+    with pytest.raises(NotImplementedError, match="neither min nor max"):
+        fx.symbolic_trace(lambda x: narrows.clip(x))
+
+
 def test_elu_takes_alpha():
     x = np.float32([-1, 1])
     np.testing.assert_allclose(narrows.elu(x, alpha=0.5), [0.5 * np.expm1(-1), 1], rtol=1e-6)
@@ -135,7 +216,7 @@ def test_signatures_and_names():
     words = "out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False)"
     assert str(inspect.signature(narrows.add)) == f"(a, b, *, {words}"
     assert narrows.elu.__doc__.startswith(f"elu{inspect.signature(narrows.elu)} -> array\n")
-    assert narrows.clip.__name__ == "clip" and "minimum(maximum(a, b), c)" in narrows.clip.__doc__.lower()
+    assert narrows.clip.__name__ == "clip" and "minimum(maximum(x, min), max)" in narrows.clip.__doc__.lower()
     assert set(narrows.__all__) <= set(dir(narrows))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = narrows.nothing

@@ -21,6 +21,8 @@ def functions(x: torch.Tensor, y: "np.ndarray[Any, Any]", t: narrows.Tensor, str
     assert_type(narrows.add(t, y), narrows.Tensor)
     assert_type(narrows.where(narrows.greater(x, 0), x, 0.5), torch.Tensor)
     assert_type(narrows.fma(2, x, 1), torch.Tensor)
+    assert_type(narrows.clip(x, min=0, out=x), torch.Tensor)
+    assert_type(narrows.clip(2, None, t), narrows.Tensor)
     assert_type(narrows.elu(x, alpha=0.5, device="cpu"), torch.Tensor)
     assert_type(narrows.conv1d(x, x, padding="same"), torch.Tensor)
     assert_type(narrows.conv1d(x, x, stride=(2,), padding=(1, 0), dilation=[3]), torch.Tensor)

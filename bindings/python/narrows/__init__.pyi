@@ -203,6 +203,7 @@ class Op:
     __signature__: Any
     _lower_precision: bool
     _operands: int
+    _otherwise: Any
     def __new__(cls, name: str, **params: Any) -> Op: ...
     def __call__(
         self,
@@ -252,6 +253,53 @@ class _Unary(Protocol):
     def __call__(
         self,
         a: _Array,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+
+class _Clip(Protocol):
+    @overload
+    def __call__(
+        self,
+        x: float,
+        /,
+        min: float | None,
+        max: _Array,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+    @overload
+    def __call__(
+        self,
+        x: float,
+        /,
+        min: _Array,
+        max: Any = None,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+    @overload
+    def __call__(
+        self,
+        x: _Array,
+        /,
+        min: Any = None,
+        max: Any = None,
         *,
         out: Any = None,
         device: str | Device | None = None,
@@ -482,4 +530,4 @@ bitwise_left_shift: _Binary
 bitwise_right_shift: _Binary
 fma: _Ternary
 where: _Ternary
-clip: _Ternary
+clip: _Clip

@@ -163,7 +163,14 @@ _TABLE = {
     "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b", "numpy.array([4, 7]), numpy.array([1, 2])", "[2 1]"),
     "fma": ("fma", 3, "N", "a*b + c, rounded once", "numpy.array([1, 0.25]), 0.5, 0.75", "[1.25  0.875]"),
     "where": ("where", 3, "A", "b where a, else c; a is bool", "numpy.array([True, False]), numpy.array([1, 2]), 0", "[1 0]"),
-    "clip": ("clamp", 3, "N", "minimum(maximum(a, b), c)", "numpy.array([1, 0.25]), 0.5, 0.75", "[0.75 0.5 ]"),
+    "clip": (
+        "clamp",
+        3,
+        "N",
+        "minimum(maximum(x, min), max) without a bound that is None",
+        "numpy.array([1, 0.25]), max=0.75",
+        "[0.75 0.25]",
+    ),
 }
 NAMES = (*_TABLE, "astype")
 
@@ -193,7 +200,7 @@ def make(name):
     names = ("a", "b", "c")[:operands]
     op.__doc__ = _DOC.format(
         name=name,
-        operands=", ".join(names),
+        operands="x, /, min=None, max=None" if name == "clip" else ", ".join(names),
         extra="alpha=1.0, " if name == "elu" else "",
         what=what[0].upper() + what[1:],
         dtypes=_DTYPES[kinds],
@@ -204,11 +211,50 @@ def make(name):
     )
     keyword, both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(n, both) for n in names]
+    if name == "clip":
+        op._otherwise = _clip
+        parameters = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
+        parameters += [inspect.Parameter(n, both, default=None) for n in ("min", "max")]
     parameters += [inspect.Parameter("alpha", keyword, default=1.0)] if name == "elu" else []
     parameters += [inspect.Parameter(n, keyword, default=None) for n in ("out", "device", "stream", "backend", "kernel")]
     parameters.append(inspect.Parameter("deterministic", keyword, default=False))
     op.__signature__ = inspect.Signature(parameters)
     return _ops.remember(op)
+
+
+_CLIP_PLACES = {"a": 0, "b": 1, "min": 1, "c": 2, "max": 2}
+
+
+def _clip(*operands, **how):
+    """narrows.clip where a bound is absent, or named as the array API names it."""
+    given: dict = dict(enumerate(operands))
+    named = [name for name in _CLIP_PLACES if name in how]
+    for name in named:
+        if _CLIP_PLACES[name] in given:
+            raise TypeError(f"clip: {name} is given twice")
+        given[_CLIP_PLACES[name]] = how.pop(name)
+    x, low, high = (given.get(i) for i in range(3))
+    if x is None:
+        raise TypeError("clip: no array is given")
+    if not named and low is not None and high is not None:
+        unknown = how.keys() - _ops.signature_of(public("clip")).parameters.keys()
+        raise TypeError(f"clip has no argument '{min(unknown)}'")
+    if low is None and high is None:
+        return _same(x, how)
+    if low is None or high is None:
+        return public("minimum" if low is None else "maximum")(x, high if low is None else low, **how)
+    return public("clip")(x, low, high, **how)
+
+
+def _same(x, how):
+    """x as a call's output."""
+    from narrows import _device, _operands
+
+    if _operands.is_number(x):
+        raise TypeError("clip: no input is an array")
+    if type(x).__name__ == "Proxy":
+        raise NotImplementedError("clip: neither min nor max under torch.fx.symbolic_trace; expected one: x's dtype is unknown")
+    return _cast(x.dtype if hasattr(x, "dtype") else _device.from_dlpack(x).dtype)(x, **how)
 
 
 def astype(x, dtype, *, out=None, device=None):

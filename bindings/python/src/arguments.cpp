@@ -51,6 +51,7 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.blob);
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
+  if (c.op->otherwise != nullptr) return c.elsewhere = true;
   PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);
   return false;
 }
@@ -109,6 +110,7 @@ bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keyw
     if (!set_keyword(c, PyTuple_GetItem(keywords, i), arguments[count + i])) return false;
   for (int32_t i = 0; i < c.op->operands; ++i) {
     if (c.objects[i] != nullptr && c.objects[i] != Py_None) continue;
+    if (c.op->otherwise != nullptr) return c.elsewhere = true;
     PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands,
                  c.declaration.inputs[static_cast<uint32_t>(i)]);
     return false;

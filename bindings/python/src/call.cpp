@@ -357,9 +357,21 @@ PyObject* run(Call& c) {
   return status == NW_OK ? result(c, out) : raise(status, error);
 }
 
+// op->otherwise, with the same arguments.
+PyObject* call_otherwise(const Op* op, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
+  const Ref given(PyTuple_New(count)), by_name(PyDict_New());
+  if (!given || !by_name) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SetItem(given.get(), i, Ref::borrow(arguments[i]).release());
+  for (Py_ssize_t i = 0; i < named; ++i)
+    if (PyDict_SetItem(by_name.get(), PyTuple_GetItem(keywords, i), arguments[count + i]) != 0) return nullptr;
+  return PyObject_Call(op->otherwise, given.get(), by_name.get());
+}
+
 PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   Call c(op);
   if (!parse(c, arguments, count, keywords)) return nullptr;
+  if (c.elsewhere) return call_otherwise(op, arguments, count, keywords);
   find_routes(c);
   bool failed = false;
   const char* function = nullptr;

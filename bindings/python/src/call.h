@@ -61,6 +61,7 @@ struct Call {
   const char *backend = nullptr, *kernel = nullptr;
   uint32_t flags = 0;
   uint64_t wanted = kAll;  // bit j: output j
+  bool elsewhere = false;  // op->otherwise takes the call
 
   std::shared_ptr<Inferred> inferred;  // where outputs are allocated here
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};

@@ -133,6 +133,7 @@ void op_dealloc(PyObject* self) {
   Py_XDECREF(op->name);
   Py_XDECREF(op->doc);
   Py_XDECREF(op->signature);
+  Py_XDECREF(op->otherwise);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
 }
@@ -279,6 +280,7 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
                          {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak_references), READONLY, nullptr},
                          {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
+                         {"_otherwise", T_OBJECT, offsetof(Op, otherwise), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef methods[] = {
     {"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)), METH_VARARGS | METH_KEYWORDS,

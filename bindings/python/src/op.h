@@ -59,6 +59,7 @@ struct Op {
   unsigned char* blob;  // declaration->op->params_size bytes
   SpecCache* cache;
   PyObject *name, *doc, *signature, *weak_references;
+  PyObject* otherwise;        // called instead where an operand is missing or a keyword is none of the op's; NULL: an error
   int32_t operands, padding;  // so many inputs must be given, whatever the declaration lets be absent
 };
 
