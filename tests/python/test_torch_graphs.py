@@ -378,6 +378,34 @@ def test_symbolic_rules_agree_with_the_library():
         _rules.evaluate(op, [(2, 3), (4,), None])
 
 
+# ---- torch.jit ----
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: narrows.torch.Conv1d(4, 2, 3),
+        lambda: narrows.torch.Conv1d(4, 2, 3, stride=2, padding=2, bias=False),
+        lambda: narrows.torch.Conv1d(4, 4, 4, padding="same", dilation=3, groups=2),
+        lambda: narrows.torch.Conv1d(4, 2, 3, padding=2, padding_mode="circular"),
+    ],
+)
+def test_script_of_conv1d(make, tmp_path):
+    net, x = make(), torch.randn(2, 4, 11)
+    scripted = torch.jit.script(torch.nn.Sequential(net, torch.nn.ReLU()))
+    torch.jit.save(scripted, tmp_path / "net.pt")
+    for call in (scripted, torch.jit.load(tmp_path / "net.pt")):
+        y, expected = call(x), net(x).relu()
+        torch.testing.assert_close(y, expected)
+        gradients = [torch.autograd.grad(z.sum(), list(f.parameters())) for z, f in ((y, call), (expected, net))]
+        torch.testing.assert_close(*gradients)
+
+
+def test_script_of_lltm():
+    cell, x, state = narrows.torch.LLTM(3, 5), torch.randn(2, 3), (torch.randn(2, 5), torch.randn(2, 5))
+    torch.testing.assert_close(torch.jit.script(cell)(x, state), cell(x, state))
+
+
 # ---- torch.fx ----
 
 

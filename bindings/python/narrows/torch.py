@@ -289,12 +289,18 @@ class Conv1d(torch.nn.Conv1d):
     """
 
     def _conv_forward(self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        by_name = isinstance(self.padding, str)  # then its numbers, (left, right), were found when the module was made
-        padding: Any = tuple(self._reversed_padding_repeated_twice) if by_name else self.padding[0]
+        left, right = self._reversed_padding_repeated_twice[0], self._reversed_padding_repeated_twice[1]
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = 0
-        return _functions.conv1d(input, weight, bias, self.stride[0], padding, self.dilation[0], self.groups)
+            left, right = 0, 0
+        stride, dilation = self.stride[0], self.dilation[0]
+        if torch.jit.is_scripting():  # TorchScript compiles calls of ops alone # pyright: ignore[reportPrivateImportUsage]
+            return torch.ops.narrows.conv1d(
+                input, weight, bias, stride=stride, dilation=dilation, groups=self.groups, pad_left=left, pad_right=right
+            )
+        else:  # which TorchScript leaves out, and nothing that would follow
+            padding: Any = left, right
+            return _functions.conv1d(input, weight, bias, stride, padding, dilation, self.groups)
 
 
 class LLTM(torch.nn.Module):
@@ -333,7 +339,11 @@ class LLTM(torch.nn.Module):
     def forward(self, input: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """One step."""
         old_h, old_cell = state
-        return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
+        if torch.jit.is_scripting():  # pyright: ignore[reportPrivateImportUsage]
+            outputs = torch.ops.narrows.lltm(input, self.weights, self.bias, old_h, old_cell)
+            return outputs[0], outputs[1]
+        else:
+            return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
 
     def extra_repr(self) -> str:
         """As torch's own modules show theirs."""
