@@ -449,8 +449,9 @@ def test_arrays_of_others_beside_a_gradient(kind):
 
 def test_an_output_with_negative_strides_beside_what_the_dispatcher_sees():
     out = np.zeros((2, 3), "float32")
-    narrows.add(torch.ones(2, 3), 1, out=out[::-1])
-    np.testing.assert_array_equal(out, 2)
+    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # else the dispatcher sees every call
+        narrows.add(torch.ones(2, 3), 1, out=out[::-1])
+        np.testing.assert_array_equal(out, 2)
     with pytest.raises(ValueError, match=r"out has strides \(-3, 1\), and torch none below 0"):
         narrows.add(torch._neg_view(torch.ones(2, 3)), 1, out=out[::-1])
 
