@@ -180,12 +180,12 @@ __global__ void __launch_bounds__(kBlockThreads, 1) grad_w_wgmma(const __grid_co
   __syncthreads();
   const Place at(s);
   const int warpgroup = static_cast<int>(threadIdx.x) / 128, warp = static_cast<int>(threadIdx.x) / 32;
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  if (warpgroup == 0) {  // with fewer registers the transposition keeps addresses in memory
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
     if (threadIdx.x == 0) load(s, m, at);
     if (warp > 0) transpose(m, at, warp - 1);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
     multiply<T, kTaps>(s, m, at, warpgroup - 1);
   }
 }
@@ -242,16 +242,16 @@ class GradWgmmaPart final : public Part {
     MapShape x{
         g_.dtype, {g_.length, g_.ins(), g_.groups, g_.batch, 1}, {g_.x.channel, g_.ins() * g_.x.channel, g_.x.outer, 0}, 64, kSlice,
         true};
-    s.x = encode_map(x, p.b);
+    s.x = encode_map(x, p.b, "conv1d_backward");
     x.columns = kHalo, x.swizzle = false;
-    s.x_halo = encode_map(x, p.b);
+    s.x_halo = encode_map(x, p.b, "conv1d_backward");
     s.grad_y = encode_map({g_.dtype,
                            {g_.out_length, g_.outs(), g_.groups, g_.batch, 1},
                            {g_.y.channel, g_.outs() * g_.y.channel, g_.y.outer, 0},
                            64,
                            kRows,
                            true},
-                          p.a);
+                          p.a, "conv1d_backward");
     launch_kernel(kernel_, blocks_, kBlockThreads, kSharedBytes, stream, s);
     ForDtype([&]<class T>(T) {
       launch_kernel(add_partials<T>, grid_of(add_.total), kThreads, 0, stream, add_, static_cast<const float*>(workspace),

@@ -416,12 +416,12 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
   if (threadIdx.x == 0) m.init_barriers();
   __syncthreads();
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup, warp = static_cast<int>(threadIdx.x) / 32;
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  if (warpgroup == 0) {  // with fewer registers the transposition keeps addresses in memory
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
     if (threadIdx.x == 0) load<kResident>(s, m);
     if (warp > 0) transpose(s, m, warp - 1);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     Products<T, kResident, kCopyOut>{s, m, warpgroup - 1, threadIdx.x % kWarpgroup == 0}.run();
   }
 }
@@ -526,9 +526,9 @@ class WgmmaPart final : public Part {
             64,
             kSlice,
             true};
-    s.x = encode_map(in, x);
+    s.x = encode_map(in, x, "conv1d");
     in.columns = kHalo, in.swizzle = false;
-    s.x_halo = encode_map(in, x);
+    s.x_halo = encode_map(in, x, "conv1d");
     const int64_t tap = pack_.pitch * c_.ins;
     s.w = encode_map({dtype_,
                       {c_.outs, c_.ins, c_.taps, c_.groups, 1},
@@ -536,12 +536,12 @@ class WgmmaPart final : public Part {
                       64,
                       s.resident ? 16 : kSlice,
                       true},
-                     weights);
+                     weights, "conv1d");
     s.out = s.w;
     if (copy_out_)
       s.out = encode_map(
           {dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64, true},
-          s.y);
+          s.y, "conv1d");
   }
 
   template <class Visit>

@@ -1,5 +1,5 @@
-// hopper_sm90a.h -- Hopper's own instructions; for the kernels of conv1d also the transposition of a tile of x and its maps. Step 5
-// of a tensor's path.
+// hopper_sm90a.h -- Hopper's own instructions and tensor maps; for the kernels of conv1d also the transposition of a tile of x.
+// Step 5 of a tensor's path.
 #pragma once
 
 #include <cuda.h>
@@ -21,6 +21,12 @@ __device__ __forceinline__ void expect_bytes(uint32_t barrier, int bytes) {
 __device__ __forceinline__ void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+__device__ __forceinline__ void arrive_at(uint32_t barrier, int rank) {  // the same barrier of block `rank` of the cluster
+  asm volatile(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
   uint32_t done = 0;
   while (done == 0)
@@ -34,6 +40,16 @@ __device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap* map, uin
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
           to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+      : "memory");
+}
+// To the same place in the shared memory of every block of a cluster of `Cluster`, each of whose barriers is told.
+template <int Cluster>
+__device__ __forceinline__ void copy_in_to_all(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z, int u,
+                                               int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5, %6, "
+      "%7}], [%2], %8;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v), "h"(static_cast<uint16_t>((1 << Cluster) - 1))
       : "memory");
 }
 __device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, int x, int y, int z, int u, int v) {
@@ -149,7 +165,7 @@ struct MapShape {
   int columns, rows;  // of a box
   bool swizzle;
 };
-inline CUtensorMap encode_map(const MapShape& m, const void* base) {
+inline CUtensorMap encode_map(const MapShape& m, const void* base, const char* op) {
   cuuint64_t extents[5], strides[4];
   for (int i = 0; i < 5; ++i) extents[i] = static_cast<cuuint64_t>(m.extents[i]);
   for (int i = 0; i < 4; ++i) {
@@ -164,7 +180,7 @@ inline CUtensorMap encode_map(const MapShape& m, const void* base) {
                     const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                     m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_encoded(result, "conv1d");
+  check_encoded(result, op);
   return map;
 }
 

@@ -34,12 +34,6 @@ struct WgmmaTensors {
 
 // ---- instructions ----
 
-__device__ __forceinline__ void arrive_at(uint32_t barrier, int rank) {  // the same barrier of block `rank` of the cluster
-  asm volatile(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap* map, uint32_t barrier, int k, int row) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
                "l"(map), "r"(barrier), "r"(k), "r"(row)
