@@ -212,7 +212,7 @@ def compare(narrows, name, shape, options):
     if not options.backward:
         return wrong
     torch_us = graph_us(problem.torch_backward)
-    for kernel in [None, *(["cublaslt", "mma", "tiled"] if options.kernels else [])]:
+    for kernel in [None, *(["cublaslt", "wgmma", "mma", "tiled"] if options.kernels else [])]:
         forward, backward = problem.forward(narrows, training=True), problem.backward(narrows, kernel)
         if backward is None:
             continue

@@ -1,6 +1,6 @@
 // library.cpp -- lltm and lltm_backward with the vendor's library, and without it: each way is a process of its own, whose
 // environment CMakeLists.txt has. Their results are judged by the conformance suite as every variant's are; here is what is this
-// variant's alone.
+// variant's alone, and of gradients in two parts of 16 bits, which kernels of our own have too.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -87,13 +87,14 @@ void check_without(const char* reason) {
   }
 }
 
-// The gradients of a call by the library and by our own kernels. `change` spoils some of its tensors.
+// The gradients of a call by a kernel that splits those of the gates, and by one that does not. `change` spoils some of its
+// tensors.
 template <class Change>
-void check_gradients(DType dtype, const char* what, Change&& change) {
+void check_gradients(const char* kernel, DType dtype, const char* what, Change&& change, const Layout& outputs = {}) {
   Rng rng(what);
   const LltmCase c{.shape = {40, 72, 64}, .dtype = dtype};
   LltmTensors t(c, rng);
-  LltmGradTensors g(c, rng);
+  LltmGradTensors g({.shape = c.shape, .dtype = dtype, .layouts = everywhere(outputs)}, rng);
   t.new_cell.fill_uniform(rng, -1, 1);
   t.gates.fill_uniform(rng, -2, 2);
   change(t, g);
@@ -102,8 +103,8 @@ void check_gradients(DType dtype, const char* what, Change&& change) {
   expect_ok(run("lltm_backward", inputs, g.all(), {}, "tiled"));
   std::vector<Values> expected;
   for (const Tensor* out : g.all()) expected.push_back(out->values());
-  const Result result = run("lltm_backward", inputs, g.all(), {}, library());
-  INFO(what);
+  const Result result = run("lltm_backward", inputs, g.all(), {}, kernel);
+  INFO(kernel << ", " << what);
   expect_ok(result);
   for (size_t i = 0; i < expected.size(); ++i) {
     double largest = 0;
@@ -123,14 +124,89 @@ Values with(Values values, size_t i, double value) {
   return values;
 }
 
+void check_magnitudes(const char* kernel) {
+  for (const DType dtype : kHalves) {
+    check_gradients(kernel, dtype, "plain", [](LltmTensors&, LltmGradTensors&) {});
+    // The gradients of gates pass f16's ends on both sides: 65504 and 2^-24.
+    for (const double factor : {0x1p-20, 0x1p-12, 0x1p12})
+      check_gradients(kernel, dtype, "scaled", [&](LltmTensors&, LltmGradTensors& g) {
+        for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), factor));
+      });
+    for (const double factor : {0x1p10, 0x1p20})  // elu passes large candidates on
+      check_gradients(kernel, dtype, "large candidates", [&](LltmTensors& t, LltmGradTensors&) {
+        Values gates = t.gates.values();
+        for (size_t i = 0; i < gates.size(); ++i)
+          if (i % 192 >= 128) gates[i] *= factor;
+        t.gates.set(gates);
+      });
+    check_gradients(kernel, dtype, "all zero", [](LltmTensors&, LltmGradTensors& g) {
+      for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), 0));
+    });
+  }
+}
+
+// Outputs that neither the copy engine nor words of 4 bytes can be stored to, and such as take words.
+void check_outputs(const char* kernel) {
+  for (const DType dtype : kHalves)
+    for (const Layout& layout : {Layout::transposed(), Layout::reversed(), Layout::strided(3), Layout::contiguous().with_offset(2),
+                                 Layout::contiguous().with_offset(4)})
+      check_gradients(kernel, dtype, layout.name.c_str(), [](LltmTensors&, LltmGradTensors&) {}, layout);
+}
+
+void check_infinities(const char* kernel) {
+  for (const DType dtype : kHalves)
+    for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+      check_gradients(kernel, dtype, "in grad_cell",
+                      [&](LltmTensors&, LltmGradTensors& g) { g.grad_cell.set(with(g.grad_cell.values(), 3 * 64 + 5, value)); });
+      check_gradients(kernel, dtype, "in old_h",
+                      [&](LltmTensors& t, LltmGradTensors&) { t.old_h.set(with(t.old_h.values(), 7 * 64 + 9, value)); });
+      check_gradients(kernel, dtype, "in weights",
+                      [&](LltmTensors& t, LltmGradTensors&) { t.weights.set(with(t.weights.values(), 11 * 136 + 70, value)); });
+    }
+}
+
+// A kernel of our own that splits the gradients as the library's variant does.
+void check_own(const char* kernel) {
+  if (const auto excluded = manifest().covering({"lltm_backward", "", "", "", kernel}); !excluded.empty())
+    SKIP("kernel '" << kernel << "': " << excluded.front()->reason);
+  check_magnitudes(kernel);
+  check_infinities(kernel);
+  check_outputs(kernel);
+}
+
 }  // namespace
 
-// hip's has to be forced.
+TEST_CASE("kernels: gradients of lltm in two parts of 16 bits, on wgmma", "[kernels]") { check_own("wgmma"); }
+TEST_CASE("kernels: gradients of lltm in two parts of 16 bits, on mma", "[kernels]") { check_own("mma"); }
+
+// Tiles and slices in both directions, of sizes that they do not divide; no features; a batch of one; each gradient alone.
+TEST_CASE("kernels: gradients of lltm over many tiles", "[kernels]") {
+  Rng rng("tiles");
+  const auto check = [&](const narrows::reference::Lltm& shape, DType dtype, const LltmWanted& wanted = {}) {
+    for (const char* kernel : {"wgmma", "mma"})
+      if (manifest().covering({"lltm_backward", "", "", "", kernel}).empty())
+        CHECK(planned_kernel("lltm_backward", dtype, shape.batch, shape.features, shape.states, kernel) == kernel);
+    check_lltm_backward({.shape = shape, .dtype = dtype}, rng, wanted);
+  };
+  check({300, 264, 520}, DType::f16);
+  check({130, 264, 264}, DType::bf16);
+  check({1, 8, 264}, DType::f16);
+  check({700, 0, 64}, DType::bf16);
+  for (unsigned one = 1; one < 32; one *= 2) check({130, 72, 264}, DType::f16, {.outputs = one});
+  check_lltm_backward({.shape = {130, 64, 72}, .dtype = DType::f16, .layouts = {.old_h = Layout::broadcast({true, false})}}, rng);
+}
+
+// hip's has to be forced. Backward Hopper's own kernel is as fast.
 TEST_CASE("library there: large calls choose it, and small ones do not", "[.][library_there]") {
   skip_without_library();
   for (const DType dtype : kHalves)
     for (const char* op : {"lltm", "lltm_backward"}) {
-      CHECK((planned_kernel(op, dtype, 1024, 4096, 4096) == library()) == !is_hip());
+      const std::string chosen = planned_kernel(op, dtype, 1024, 4096, 4096);
+      const bool on_hopper = manifest().covering({"lltm_backward", "", "", "", "wgmma"}).empty();
+      if (is_hip())
+        CHECK(chosen != library());
+      else
+        CHECK(chosen == (on_hopper && std::strcmp(op, "lltm_backward") == 0 ? "wgmma" : library()));
       CHECK(planned_kernel(op, dtype, 1024, 4096, 4096, library()) == library());
       CHECK(planned_kernel(op, dtype, 16, 32, 128) != library());
     }
@@ -142,37 +218,12 @@ TEST_CASE("library there: large calls choose it, and small ones do not", "[.][li
 
 TEST_CASE("library there: gradients of any magnitude", "[.][library_there]") {
   skip_without_library();
-  for (const DType dtype : kHalves) {
-    check_gradients(dtype, "plain", [](LltmTensors&, LltmGradTensors&) {});
-    // The gradients of gates pass f16's ends on both sides: 65504 and 2^-24.
-    for (const double factor : {0x1p-20, 0x1p-12, 0x1p12})
-      check_gradients(dtype, "scaled", [&](LltmTensors&, LltmGradTensors& g) {
-        for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), factor));
-      });
-    for (const double factor : {0x1p10, 0x1p20})  // elu passes large candidates on
-      check_gradients(dtype, "large candidates", [&](LltmTensors& t, LltmGradTensors&) {
-        Values gates = t.gates.values();
-        for (size_t i = 0; i < gates.size(); ++i)
-          if (i % 192 >= 128) gates[i] *= factor;
-        t.gates.set(gates);
-      });
-    check_gradients(dtype, "all zero", [](LltmTensors&, LltmGradTensors& g) {
-      for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), 0));
-    });
-  }
+  check_magnitudes(library());
 }
 
 TEST_CASE("library there: what is infinite or NaN goes where it goes in f32", "[.][library_there]") {
   skip_without_library();
-  for (const DType dtype : kHalves)
-    for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
-      check_gradients(dtype, "in grad_cell",
-                      [&](LltmTensors&, LltmGradTensors& g) { g.grad_cell.set(with(g.grad_cell.values(), 3 * 64 + 5, value)); });
-      check_gradients(dtype, "in old_h",
-                      [&](LltmTensors& t, LltmGradTensors&) { t.old_h.set(with(t.old_h.values(), 7 * 64 + 9, value)); });
-      check_gradients(dtype, "in weights",
-                      [&](LltmTensors& t, LltmGradTensors&) { t.weights.set(with(t.weights.values(), 11 * 136 + 70, value)); });
-    }
+  check_infinities(library());
 }
 
 // cuBLASLt does; hipBLASLt cannot be asked to.
@@ -180,7 +231,6 @@ TEST_CASE("library there: a call that wants the same bits again takes it if it p
   skip_without_library();
   for (const DType dtype : kHalves)
     for (const char* op : {"lltm", "lltm_backward"}) {
-      CHECK((planned_kernel(op, dtype, 1024, 4096, 4096, nullptr, NW_DETERMINISTIC) == library()) == !is_hip());
       const std::string forced = planned_kernel(op, dtype, 1024, 4096, 4096, library(), NW_DETERMINISTIC);
       INFO(forced);
       CHECK((is_hip() ? forced.find("may give other bits") != std::string::npos : forced == library()));

@@ -2,6 +2,9 @@
 // path.
 #include "lltm_backward.h"
 
+#include <optional>
+
+#include "lltm_bias.h"
 #include "lltm_cell.h"
 #include "lltm_library.h"
 #include "lltm_native.h"
@@ -11,9 +14,9 @@ namespace narrows::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-// Blocks of the gradient of the gates where the library needs the largest of each, and its bytes.
+// Blocks of the gradient of the gates where a split needs the largest of each; with what undoes the split's scale, in bytes.
 constexpr int64_t kMostLargest = 1024;
-constexpr uint64_t kLargestSize = kMostLargest * sizeof(float);
+constexpr uint64_t kLargestSize = kMostLargest * sizeof(float), kUnscaleSize = 256;
 
 // One thread for each cell.
 template <class T, bool Aligned>
@@ -71,8 +74,8 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
   }
 }
 
-constexpr const char* kKernels[] = {blaslt::kVariant, "mma", "tiled", "scalar", nullptr};
-enum Kernel { kLibrary, kMma, kTiled, kScalar };
+constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "tiled", "scalar", nullptr};
+enum Kernel { kLibrary, kWgmma, kMma, kTiled, kScalar };
 enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
 enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
 
@@ -88,7 +91,7 @@ class LltmBackwardPlan final : public Plan {
     if (forced == kTiled && !aligned) refuse_forced(kTiled, "it needs tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
     all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
-    if (all_zero_ && (forced == kLibrary || forced == kMma))
+    if (all_zero_ && forced >= 0 && forced < kTiled)
       refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel '%s' has nothing to multiply where both gradients are absent or empty",
              kKernels[forced]);
     if (all_zero_)
@@ -102,21 +105,14 @@ class LltmBackwardPlan final : public Plan {
     if (all_zero_) return fill_zero(call);
     const gpuStream_t stream = stream_of(call);
     const Matrix grads{static_cast<char*>(call.workspace), pitch_, 1};
-    char* const behind_grads = static_cast<char*>(call.workspace) + gate_grads_size_;
-    const bool by_library = choice_ == kLibrary;
-    const int64_t blocks = std::min(ceil_div(sizes_.batch * sizes_.state, kThreads), by_library ? kMostLargest : kMaxBlocks);
+    char* const largest = is_split() ? grads.base + gate_grads_size_ : nullptr;
+    const int64_t blocks = std::min(ceil_div(sizes_.batch * sizes_.state, kThreads), is_split() ? kMostLargest : kMaxBlocks);
     launch_kernel(gate_grads_, blocks, kThreads, 0, stream,
                   LltmGateGrads{sizes_.batch, sizes_.state, in(call, kGradH), in(call, kGradCell), in(call, kNewCell),
-                                in(call, kGates), out(call, kDOldCell), grads, by_library ? behind_grads : nullptr});
-    if (by_library) return library_->launch(library_tensors(call, grads, behind_grads), blocks, stream);
-    LltmProducts products = products_;
-    products.gate_grads = grads;
-    products.partials = behind_grads;
-    for (int i = 0; i < products.count; ++i) bind(call, i, &products.list[i]);
-    if (products.count == 0) return;
-    if (choice_ == kScalar) return launch_scalar(products, stream);
-    launch_kernel(tiled_.products, tiled_.blocks, tiled_.threads, tiled_.shared, stream, products);
-    if (tiled_.sums != nullptr) launch_kernel(tiled_.sums, tiled_.sum_blocks, kLltmSumThreads, 0, stream, products);
+                                in(call, kGates), out(call, kDOldCell), grads, largest});
+    if (bias_) bias_->launch(grads, out(call, kDBias), grads.base, stream);
+    if (choice_ == kLibrary) return library_->launch(library_tensors(call, grads, largest, blocks), stream);
+    if (products_.count != 0) launch_products(call, grads, largest, blocks, stream);
   }
 
  private:
@@ -149,9 +145,8 @@ class LltmBackwardPlan final : public Plan {
 
   void plan_sums(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     add_products();
-    reserve_gate_grads();
-    if (forced ? choice_ == kLibrary : choice_ == kTiled) plan_library(device, sig, aligned, forced);
-    if (forced ? choice_ == kMma : choice_ == kTiled) plan_mma(device, sig, aligned, forced);
+    reserve_gate_grads(16 / size_of(accumulate_dtype(sizes_.dtype)));
+    choose_kernel(device, sig, aligned, forced);
     with_dtype(sizes_.dtype, [&]<class T>(T) {
       gate_grads_ = aligned ? gate_grads_kernel<T, true> : gate_grads_kernel<T, false>;
       scalar_ = aligned ? scalar_product_kernel<T, true> : scalar_product_kernel<T, false>;
@@ -159,24 +154,49 @@ class LltmBackwardPlan final : public Plan {
       if (choice_ == kTiled) tiled_ = lltm_tiled_products(device, sizes_.dtype, has_rows_of(sig, kUnit), &products_);
     });
     load_kernel(gate_grads_);
-    if (choice_ == kLibrary) {
-      workspace_size = gate_grads_size_ + kLargestSize + library_->workspace_size;
-      return;
-    }
-    workspace_size = gate_grads_size_ + tiled_.partials_size;
+    workspace_size = gate_grads_size_;
+    if (is_split()) workspace_size += kLargestSize + kUnscaleSize;
+    if (is_split() && wanted_[kDBias]) bias_.emplace(sizes_, &workspace_size);
+    products_at_ = workspace_size;
+    workspace_size += choice_ == kLibrary ? library_->workspace_size : tiled_.partials_size;
     if (choice_ == kScalar) return load_kernel(scalar_);
-    if (products_.count != 0) load_kernel(tiled_.products, tiled_.shared);
+    if (products_.count != 0 && tiled_.kernel != nullptr) load_kernel(tiled_.kernel, tiled_.shared);
     if (tiled_.sums != nullptr) load_kernel(tiled_.sums);
   }
 
-  // The vendor's library, if it takes the call; unless forced, only where it is faster.
+  // Whether the gradient of the gates is split into two parts of 16 bits; then d_bias is none of the products.
+  bool is_split() const { return choice_ == kLibrary || (size_of(sizes_.dtype) == 2 && (choice_ == kWgmma || choice_ == kMma)); }
+
+  // The forced one, or the first that takes the call and gains by it.
+  void choose_kernel(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
+    const auto tries = [&](Kernel kernel) { return forced ? choice_ == kernel : choice_ == kTiled; };
+    const bool enough = forced || has_enough_for_matrix_units(device);
+    if (enough && tries(kWgmma)) plan_matrix_units(kWgmma, device, sig, aligned, forced);
+    if (tries(kLibrary)) plan_library(device, sig, aligned, forced);
+    if (enough && tries(kMma)) plan_matrix_units(kMma, device, sig, aligned, forced);
+  }
+
+  // What they need around the products takes time: 16 bits a split; of f32 the units are those of f64.
+  bool has_enough_for_matrix_units(const Device& device) const {
+    constexpr LltmTileSize kTile = {128, 128, 32};
+    const int64_t least = sizes_.dtype == Dtype::f32 ? 8 : sizes_.dtype == Dtype::f64 ? 1 : 2;  // stages for each multiprocessor
+    return num_stages(size_of(sizes_.dtype) == 2 ? without_bias() : products_, kTile) >= least * device.multiprocessors;
+  }
+  LltmProducts without_bias() const {
+    LltmProducts products = products_;
+    if (wanted_[kDBias]) --products.count;  // it is the last
+    return products;
+  }
+
+  // The vendor's library, if it takes the call; unless forced, only where it is faster, and does not want much memory for that.
   void plan_library(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     std::string reason;
     const bool to_inputs = wanted_[kDOldH] || wanted_[kDInput];
     if (is_for_library(sizes_, forced) && aligned && (to_inputs || wanted_[kDWeights]) &&
         (!to_inputs || has_library_rows(input(sig, kWeights))) && (!wanted_[kDWeights] || has_library_rows(output(sig, kDWeights))))
-      library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput], wanted_[kDBias]},
-                                           inputs_[kWeights].row, wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);
+      library_ = LltmLibraryProducts::plan(device, sizes_, {wanted_[kDOldH], wanted_[kDInput]}, inputs_[kWeights].row,
+                                           wanted_[kDWeights] ? outputs_[kDWeights].row : 0, &reason);
+    if (!forced && library_ != nullptr && library_->workspace_size > static_cast<uint64_t>(kMostForLibrary)) library_ = nullptr;
     if (library_ != nullptr)
       choice_ = kLibrary, traits |= kLibraryTraits;
     else if (forced)
@@ -186,19 +206,37 @@ class LltmBackwardPlan final : public Plan {
                                     "and d_weights at multiples of 16 bytes");
   }
 
-  // The matrix units, if they take the call; unless forced, only where there is enough for them to do.
-  void plan_mma(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
-    constexpr LltmTileSize kTile = {128, 128, 32};
-    const int64_t least = sizes_.dtype == Dtype::f64 ? 1 : 8;  // of stages for each multiprocessor; f64's own units gain sooner
-    if (!forced && num_stages(products_, kTile) < least * device.multiprocessors) return;
-    if (aligned && lltm_native().products != nullptr)
-      tiled_ = lltm_native().products(device, sizes_.dtype, has_rows_of(sig, 16 / size_of(sizes_.dtype)), &products_);
-    if (tiled_.products != nullptr)
-      choice_ = kMma;
+  // NVIDIA's matrix units, if they take the call.
+  void plan_matrix_units(Kernel kernel, const Device& device, const nw_sig& sig, bool aligned, bool forced) {
+    const NativeLltm& native = lltm_native();
+    const auto of_halves = kernel == kWgmma ? native.halves_wgmma : native.halves_mma;
+    const bool is_16_bits = size_of(sizes_.dtype) == 2;
+    if (is_16_bits && aligned && of_halves != nullptr)
+      plan_halves(of_halves, device, sig, kernel == kWgmma);
+    else if (!is_16_bits && aligned && kernel == kMma && native.products != nullptr)
+      tiled_ = native.products(device, sizes_.dtype, has_rows_of(sig, 16 / size_of(sizes_.dtype)), &products_);
+    if (tiled_.kernel != nullptr)
+      choice_ = kernel;
     else if (forced)
-      refuse_forced(kMma, lltm_native().products == nullptr
-                              ? "this build has none"
-                              : "it needs sm_90, and states, features and contiguous rows at multiples of 16 bytes");
+      refuse_forced(kernel, (kernel == kWgmma ? native.halves_wgmma : native.halves_mma) == nullptr ? "this build has none"
+                            : kernel == kWgmma
+                                ? "it needs sm_90, f16 or bf16, products, states and features in eights, and contiguous rows at "
+                                  "multiples of 16 bytes, one after the other"
+                                : "it needs sm_80 and products in f16 and bf16, sm_90 in others, and states, features and "
+                                  "contiguous rows at multiples of 16 bytes");
+  }
+
+  void plan_halves(LltmProductsChoice (*choose)(const Device&, Dtype, LltmProducts*), const Device& device, const nw_sig& sig,
+                   bool positive) {
+    LltmProducts products = without_bias();
+    const int64_t pitch = ceil_div(3 * sizes_.state, kLltmChunk) * kLltmChunk;
+    if (products.count == 0 || sizes_.state % 8 != 0 || sizes_.features % 8 != 0 || !has_rows_of(sig, 8, positive) ||
+        pitch / kLltmChunk * sizes_.batch >= int64_t{1} << 31)
+      return;
+    tiled_ = choose(device, sizes_.dtype, &products);
+    if (tiled_.kernel == nullptr) return;
+    products_ = products;
+    reserve_gate_grads(kLltmChunk);
   }
 
   // Long reductions first, so that they do not end last.
@@ -221,9 +259,9 @@ class LltmBackwardPlan final : public Plan {
     products_.list[products_.count++] = product;
   }
 
-  // Rows of whole groups of 16 bytes, so that any kernel may read them so.
-  void reserve_gate_grads() {
-    const int64_t element = size_of(accumulate_dtype(sizes_.dtype)), unit = 16 / element;
+  // Rows of whole groups of 16 bytes, so that any kernel may read them so, or of whole `unit`s.
+  void reserve_gate_grads(int64_t unit) {
+    const int64_t element = size_of(accumulate_dtype(sizes_.dtype));
     pitch_ = ceil_div(3 * sizes_.state, unit) * unit;
     int64_t bytes;
     if (__builtin_mul_overflow(pitch_ * element, sizes_.batch, &bytes) || bytes > INT64_MAX / 4)
@@ -232,31 +270,49 @@ class LltmBackwardPlan final : public Plan {
     gate_grads_size_ = static_cast<uint64_t>(ceil_div(bytes, 256) * 256);
   }
 
-  // Whether every operand that is read has contiguous rows that start at multiples of `unit` elements, in memory too.
-  bool has_rows_of(const nw_sig& sig, int64_t unit) const {
+  // Whether every operand that is read has contiguous rows that start at multiples of `unit` elements, in memory too; positive:
+  // each behind the one before, as the copy engine wants them.
+  bool has_rows_of(const nw_sig& sig, int64_t unit, bool positive = false) const {
     const auto has = [&](uint32_t i, int64_t first) {
-      return inputs_[i].column == 1 && inputs_[i].row % unit == 0 && first % unit == 0 &&
+      const Strides2& strides = inputs_[i];
+      if (positive && input(sig, i).shape[0] > 1 && (strides.row <= 0 || strides.row >= int64_t{1} << 38)) return false;
+      return strides.column == 1 && strides.row % unit == 0 && first % unit == 0 &&
              int64_t{1} << input(sig, i).align_log2 >= unit * size_of(sizes_.dtype);
     };
     const bool to_inputs = wanted_[kDInput] || wanted_[kDOldH], to_weights = wanted_[kDWeights];
-    return (!to_inputs || has(kWeights, wanted_[kDInput] ? sizes_.state : 0)) && (!to_weights || (has(kInput, 0) && has(kOldH, 0)));
+    return (!to_inputs || has(kWeights, wanted_[kDInput] ? sizes_.state : 0)) &&
+           (!to_weights || ((sizes_.features == 0 || has(kInput, 0)) && has(kOldH, 0)));
   }
 
   // ---- launching ----
 
-  LltmLibraryGradients library_tensors(const nw_call& call, Matrix grads, char* largest) const {
-    Matrix d_bias = out(call, kDBias);
-    d_bias.row = 0;  // it is one row, whatever its rank
+  LltmLibraryGradients library_tensors(const nw_call& call, Matrix grads, const char* largest, int64_t num_largest) const {
     return {grads,
-            largest,
+            reinterpret_cast<const float*>(largest),
+            num_largest,
             in(call, kInput),
             in(call, kWeights),
             in(call, kOldH),
             out(call, kDInput),
             out(call, kDWeights),
             out(call, kDOldH),
-            d_bias,
-            largest + kLargestSize};
+            grads.base + products_at_};
+  }
+
+  void launch_products(const nw_call& call, Matrix grads, char* largest, int64_t num_largest, gpuStream_t stream) const {
+    LltmProducts products = products_;
+    products.gate_grads = grads;
+    products.partials = grads.base + products_at_;
+    products.largest = reinterpret_cast<const float*>(largest), products.num_largest = num_largest;
+    if (largest != nullptr) products.unscale = reinterpret_cast<float*>(largest + kLargestSize);
+    for (int i = 0; i < products.count; ++i) bind(call, i, &products.list[i]);
+    if (choice_ == kScalar) return launch_scalar(products, stream);
+    if (tiled_.launch != nullptr)
+      tiled_.launch(tiled_, products, stream);
+    else
+      launch_kernel(reinterpret_cast<LltmProductsKernel>(const_cast<void*>(tiled_.kernel)), tiled_.blocks, tiled_.threads,
+                    tiled_.shared, stream, products);
+    if (tiled_.sums != nullptr) launch_kernel(tiled_.sums, tiled_.sum_blocks, kLltmSumThreads, 0, stream, products);
   }
 
   void bind(const nw_call& call, int i, LltmProduct* product) const {
@@ -300,10 +356,11 @@ class LltmBackwardPlan final : public Plan {
   bool all_zero_;
   Kernel choice_;
   int64_t pitch_ = 0;
-  uint64_t gate_grads_size_ = 0;
+  uint64_t gate_grads_size_ = 0, products_at_ = 0;  // products_at_: of partial sums, or of the library, in the workspace
   Role roles_[kMaxLltmProducts];
   LltmProducts products_;
   LltmProductsChoice tiled_;
+  std::optional<LltmBiasSums> bias_;  // if d_bias is wanted and none of the products
   std::unique_ptr<const LltmLibraryProducts> library_;
   void (*gate_grads_)(LltmGateGrads) = nullptr;
   void (*scalar_)(LltmProduct, Matrix) = nullptr;

@@ -1,6 +1,7 @@
 // lltm_backward.h -- what the kernels of lltm_backward work on. Step 5 of a tensor's path. First the gradient of the gates, into
 // the workspace; then the products that spread it over inputs, weights and bias, all in one launch; then, where a long reduction
-// was cut into slices, their sums.
+// was cut into slices, their sums. Matrix units of 16 bits take the gradient of the gates in two parts, into which it is split
+// first, and leave d_bias to sums of its own (lltm_bias.h).
 #pragma once
 
 #include "lltm.h"
@@ -33,28 +34,28 @@ struct LltmProducts {
   LltmProduct list[kMaxLltmProducts];
   Matrix gate_grads;
   char* partials = nullptr;  // of the accumulator's dtype
+  // For kernels that split the gate gradients (lltm_halves_sm80.h): the largest finite magnitude of each of num_largest parts of
+  // them, and a place for what undoes the scale.
+  const float* largest = nullptr;
+  int64_t num_largest = 0;
+  float* unscale = nullptr;
 };
 
-// The product that a block works on. Without a run-time index into the kernel's parameters, which would copy them to local memory.
-__device__ __forceinline__ LltmProduct product_of(const LltmProducts& p, int64_t block) {
-  int found = 0;
-  for (int i = 1; i < kMaxLltmProducts; ++i) found += i < p.count && block >= p.list[i].first_block ? 1 : 0;
-  LltmProduct product = p.list[0];
-  for (int i = 1; i < kMaxLltmProducts; ++i)
-    if (i == found) product = p.list[i];
-  return product;
-}
-
-// What one launch of products needs, by signature alone; products nullptr: this way isn't made for the request.
+// What one launch of products needs, by signature alone; kernel nullptr: this way isn't made for the request.
 using LltmProductsKernel = void (*)(LltmProducts);
 struct LltmProductsChoice {
-  LltmProductsKernel products = nullptr, sums = nullptr;  // sums nullptr: no reduction is cut
+  const void* kernel = nullptr;
+  LltmProductsKernel sums = nullptr;  // nullptr: no reduction is cut
   int64_t blocks = 0, sum_blocks = 0;
   int threads = 0;
   size_t shared = 0;           // dynamic, of the products
   uint64_t partials_size = 0;  // bytes
+  // What puts the products on a stream; nullptr: the kernel takes them as they are.
+  void (*launch)(const LltmProductsChoice& choice, const LltmProducts& products, gpuStream_t stream) = nullptr;
 };
 constexpr int kLltmSumThreads = 256;
+constexpr int64_t kLltmChunk = 64;  // of gates, which a split keeps together: lltm_halves_sm80.h
+inline const void* kernel_address(LltmProductsKernel kernel) { return reinterpret_cast<const void*>(kernel); }
 
 struct LltmTileSize {
   int64_t rows, columns, depth;  // depth: k of a stage
@@ -64,9 +65,13 @@ inline int64_t num_tiles(const LltmProduct& product, LltmTileSize tile) {
 }
 // Of all tiles of all products.
 int64_t num_stages(const LltmProducts& products, LltmTileSize tile);
-// Cuts what would keep one block busy for longer than the device needs for everything; fills in all but `products`, `threads`,
-// `shared`.
-LltmProductsChoice lay_out(const Device& device, Dtype dtype, LltmTileSize tile, LltmProducts* products);
+// Cuts reductions that take longer than a share, were all stages shared out to `shares`: into slices of no less, or, at_most, of no
+// more than that. Fills in all but `kernel`, `threads`, `shared`.
+LltmProductsChoice lay_out(int64_t shares, Dtype dtype, LltmTileSize tile, LltmProducts* products, bool at_most = false);
+// Of plain tiles, two for each multiprocessor.
+inline LltmProductsChoice lay_out(const Device& device, Dtype dtype, LltmTileSize tile, LltmProducts* products) {
+  return lay_out(int64_t{2} * device.multiprocessors, dtype, tile, products);
+}
 
 // Chooses a tile. `together`: operands can be read 16 bytes at once.
 LltmProductsChoice lltm_tiled_products(const Device& device, Dtype dtype, bool together, LltmProducts* products);

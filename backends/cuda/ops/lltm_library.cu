@@ -3,6 +3,7 @@
 #include "lltm_library.h"
 
 #include "lltm_cell.h"
+#include "lltm_native.h"
 
 namespace narrows::gpu {
 
@@ -38,11 +39,15 @@ void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) 
                 p);
 }
 
-// wgmma's tiles of 128 rows and 64 states, in pairs, just fill a Hopper GPU: no other way is faster then.
-bool is_one_wave(const LltmRequest& request) {
-  const int64_t blocks = ceil_div(request.sizes.batch, 128) * ceil_div(request.sizes.state, 128) * 2;
-  const int64_t all = request.device.multiprocessors;
-  return request.device.compute_capability == 90 && blocks <= all && blocks >= all * 9 / 10;
+// Hopper's own variant is faster where a reduction is so short that what surrounds the library's products takes much of the time,
+// and where its tiles of 128 rows and 64 states, in pairs, just fill the GPU.
+bool is_faster_by_wgmma(const LltmRequest& request) {
+  constexpr int64_t kShort = 1024;
+  const LltmSizes& z = request.sizes;
+  const int64_t blocks = ceil_div(z.batch, 128) * ceil_div(z.state, 128) * 2, all = request.device.multiprocessors;
+  const bool gains = z.state + z.features <= kShort || (blocks <= all && blocks >= all * 9 / 10);
+  return gains && request.device.compute_capability == 90 && lltm_native().wgmma != nullptr &&
+         lltm_native().wgmma(request).kernel != nullptr;
 }
 
 }  // namespace
@@ -70,8 +75,8 @@ LltmChoice lltm_library(const LltmRequest& request) {
   const LltmSizes& z = request.sizes;
   const int64_t blocks = z.batch * blocks_of_row(z.state);
   const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
-  if (!is_for_library(z, request.forced) || (!request.forced && is_one_wave(request)) || !request.aligned || !has_rows(kLltmOldH) ||
-      !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
+  if (!is_for_library(z, request.forced) || (!request.forced && is_faster_by_wgmma(request)) || !request.aligned ||
+      !has_rows(kLltmOldH) || !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
     return {};
   LltmChoice choice;
   auto gemms = std::make_shared<LltmGemms>();

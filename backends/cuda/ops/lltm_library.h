@@ -11,8 +11,8 @@ namespace narrows::gpu {
 // H200: what it needs around its products takes some microseconds.
 constexpr int64_t kLeastForLibrary = int64_t{1} << 28;
 
-// Of the gates in f32, which the library's products go through and the kernels here do not: no call shall run out of memory for
-// speed.
+// Of what the library's products go through and the kernels here do not: forward the gates in f32, backward the products' own
+// workspace. No call shall run out of memory for speed.
 constexpr int64_t kMostForLibrary = int64_t{1} << 31;  // bytes
 
 // Whether the library is asked at all, by dtype and sizes alone. One that may give other bits has to be forced.
@@ -28,13 +28,15 @@ LltmChoice lltm_library(const LltmRequest& request);
 
 // Matrix units take 16 bits, and the gradient of a gate has 24: it is split into the sum of two elements (lltm_split.h). With
 // G = [first parts; second parts], (2 * batch, 3 * state), and X = [old_h, input], [d_old_h, d_input] are both halves of G *
-// weights, added, and d_weights = G^T * [X; X]: a product each. d_bias is summed up from f32. The scale of f16's gradients is known
-// on the device alone; a library that does not read factors there leaves d_weights in f32, for a kernel to scale.
+// weights, added, and d_weights = G^T * [X; X]: a product each. The scale of f16's gradients is known on the device alone; a
+// library that does not read factors there leaves d_weights in f32, for a kernel to scale. d_bias is summed up beside it
+// (lltm_bias.h).
 struct LltmLibraryGradients {
-  Matrix gate_grads;  // f32, without gaps
-  char* largest;      // f32: each block's largest finite magnitude among them
+  Matrix gate_grads;     // f32, without gaps
+  const float* largest;  // the largest finite magnitude of each of num_largest parts of them
+  int64_t num_largest;
   Matrix input, weights, old_h;
-  Matrix d_input, d_weights, d_old_h, d_bias;  // only what is wanted is read
+  Matrix d_input, d_weights, d_old_h;  // only what is wanted is read
   char* workspace;
 };
 
@@ -47,13 +49,13 @@ inline int64_t library_sums_size(const LltmSizes& sizes) {
 class LltmLibraryProducts {
  public:
   struct Wanted {
-    bool d_old_h, d_input, d_bias;
+    bool d_old_h, d_input;
   };
   // The pitches are those of weights and, 0 if it is unwanted, of d_weights. nullptr: the library declines, and *reason says why.
   static std::unique_ptr<const LltmLibraryProducts> plan(const Device& device, const LltmSizes& sizes, Wanted wanted,
                                                          int64_t weights_pitch, int64_t d_weights_pitch, std::string* reason);
   virtual ~LltmLibraryProducts() = default;
-  virtual void launch(const LltmLibraryGradients& tensors, int64_t num_largest, gpuStream_t stream) const = 0;
+  virtual void launch(const LltmLibraryGradients& tensors, gpuStream_t stream) const = 0;
   uint64_t workspace_size = 0;
 };
 

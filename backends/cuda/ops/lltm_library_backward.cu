@@ -85,20 +85,6 @@ __global__ void __launch_bounds__(kThreads) unscale_kernel(const float* sums, co
   for (int64_t k = threadIdx.x; k < columns; k += kThreads) write<T, true>(out, row, k, unscale * sums[row * columns + k]);
 }
 
-// out[slice, column] = the sum of `slice_rows` rows of f32.
-template <class Out>
-__global__ void __launch_bounds__(kThreads)
-    sum_rows_kernel(const float* in, int64_t rows, int64_t columns, int64_t slice_rows, Matrix out) {
-  const auto column_blocks = static_cast<unsigned>((columns + kThreads - 1) / kThreads);
-  const int64_t slice = blockIdx.x / column_blocks, column = int64_t{blockIdx.x % column_blocks} * kThreads + threadIdx.x;
-  if (column >= columns) return;
-  const int64_t begin = slice * slice_rows, end = begin + slice_rows < rows ? begin + slice_rows : rows;
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t row = begin; row < end; ++row) sum += in[row * columns + column];
-  write<Out, true>(out, slice, column, sum);
-}
-
 // ---- the plan ----
 
 template <class T>
@@ -106,16 +92,14 @@ class Products final : public LltmLibraryProducts {
  public:
   Products(const Device& device, const LltmSizes& sizes, Wanted wanted, int64_t weights_pitch, int64_t d_weights_pitch,
            std::string* reason)
-      : z_(sizes), gates_(3 * sizes.state), wanted_(wanted), in_sums_(library_sums_size(sizes) > 0) {
+      : z_(sizes), gates_(3 * sizes.state), in_sums_(library_sums_size(sizes) > 0) {
     const auto plan = [&](const GemmShape& shape) {
       auto gemm = plan_gemm(device.id, shape, reason);
       if (gemm != nullptr) *reason = rehearse(*gemm, shape);
       return gemm;
     };
-    constexpr int64_t kSliceRows = 64, kMostSlices = 256;
     first_ = wanted.d_old_h ? 0 : z_.state;
     columns_ = (wanted.d_input ? z_.state + z_.features : z_.state) - first_;
-    slice_rows_ = std::max(kSliceRows, ceil_div(z_.batch, kMostSlices));
     if (columns_ > 0)
       toward_inputs_ = plan({z_.dtype,
                              Dtype::f32,
@@ -139,23 +123,16 @@ class Products final : public LltmLibraryProducts {
                               blaslt::kReadsFactorsOnDevice});
     if (!reason->empty()) return;
     reserve();
-    for (const auto kernel :
-         {reinterpret_cast<const void*>(split_kernel<T>), reinterpret_cast<const void*>(stack_kernel<T>),
-          reinterpret_cast<const void*>(add_halves_kernel<T>), reinterpret_cast<const void*>(unscale_kernel<T>),
-          reinterpret_cast<const void*>(sum_rows_kernel<float>), reinterpret_cast<const void*>(sum_rows_kernel<T>)})
-      load_kernel(kernel);
+    load_kernel(split_kernel<T>), load_kernel(stack_kernel<T>), load_kernel(add_halves_kernel<T>), load_kernel(unscale_kernel<T>);
   }
 
-  void launch(const LltmLibraryGradients& t, int64_t num_largest, gpuStream_t stream) const override {
-    const auto* grads = reinterpret_cast<const float*>(t.gate_grads.base);
+  void launch(const LltmLibraryGradients& t, gpuStream_t stream) const override {
     auto* halves = reinterpret_cast<T*>(t.workspace + halves_);
     auto* factors = reinterpret_cast<Factors*>(t.workspace + factors_);
-    if (toward_inputs_ != nullptr || toward_weights_ != nullptr)
-      launch_kernel(split_kernel<T>, std::min(ceil_div(z_.batch * gates_ / 4, kThreads), kMostSplitBlocks), kThreads, 0, stream,
-                    grads, z_.batch * gates_, reinterpret_cast<const float*>(t.largest), num_largest, halves, factors);
+    launch_kernel(split_kernel<T>, std::min(ceil_div(z_.batch * gates_ / 4, kThreads), kMostSplitBlocks), kThreads, 0, stream,
+                  reinterpret_cast<const float*>(t.gate_grads.base), z_.batch * gates_, t.largest, t.num_largest, halves, factors);
     if (toward_inputs_ != nullptr) launch_toward_inputs(t, halves, factors, stream);
     if (toward_weights_ != nullptr) launch_toward_weights(t, halves, factors, stream);
-    if (wanted_.d_bias) launch_bias(t, grads, stream);
   }
 
  private:
@@ -181,15 +158,6 @@ class Products final : public LltmLibraryProducts {
                     z_.state + z_.features, t.d_weights);
   }
 
-  // Of the gradients themselves, and in two steps: a column alone would keep too few threads busy.
-  void launch_bias(const LltmLibraryGradients& t, const float* grads, gpuStream_t stream) const {
-    const int64_t column_blocks = ceil_div(gates_, kThreads), slices = ceil_div(z_.batch, slice_rows_);
-    const Matrix parts = {t.workspace + parts_, gates_, 1};
-    launch_kernel(sum_rows_kernel<float>, column_blocks * slices, kThreads, 0, stream, grads, z_.batch, gates_, slice_rows_, parts);
-    launch_kernel(sum_rows_kernel<T>, column_blocks, kThreads, 0, stream, reinterpret_cast<const float*>(parts.base), slices,
-                  gates_, slices, t.d_bias);
-  }
-
   // Where each thing lies in the workspace, at multiples of 256 bytes.
   void reserve() {
     const auto take = [&](int64_t bytes) {
@@ -203,7 +171,6 @@ class Products final : public LltmLibraryProducts {
     if (toward_weights_ != nullptr) stacked_ = take(2 * half * 2);
     if (toward_weights_ != nullptr) weight_sums_ = take(library_sums_size(z_));
     if (toward_inputs_ != nullptr) sums_ = take(2 * z_.batch * columns_ * 4);
-    if (wanted_.d_bias) parts_ = take(ceil_div(z_.batch, slice_rows_) * gates_ * 4);
     gemm_ = workspace_size;
     uint64_t most = 0;
     for (const Gemm* gemm : {toward_inputs_.get(), toward_weights_.get()})
@@ -213,11 +180,10 @@ class Products final : public LltmLibraryProducts {
 
   LltmSizes z_;
   int64_t gates_;
-  Wanted wanted_;
   bool in_sums_;  // d_weights comes in f32
-  int64_t first_, columns_, slice_rows_;
+  int64_t first_, columns_;
   std::unique_ptr<const Gemm> toward_inputs_, toward_weights_;
-  uint64_t factors_ = 0, halves_ = 0, stacked_ = 0, weight_sums_ = 0, sums_ = 0, parts_ = 0, gemm_ = 0;
+  uint64_t factors_ = 0, halves_ = 0, stacked_ = 0, weight_sums_ = 0, sums_ = 0, gemm_ = 0;
 };
 
 }  // namespace

@@ -10,8 +10,13 @@ struct NativeLltm {
   LltmChoice (*wgmma)(const LltmRequest& request);      // f16, bf16 on sm_90
   LltmChoice (*mma)(const LltmRequest& request);        // f16, bf16; f32 and f64 on sm_90
   LltmChoice (*pipelined)(const LltmRequest& request);  // f32
-  // Backward, on sm_90. `copyable`: the rows of every operand can be copied 16 bytes at a time.
+  // Backward in f32 and f64, on sm_90. `copyable`: the rows of every operand can be copied 16 bytes at a time.
   LltmProductsChoice (*products)(const Device& device, Dtype dtype, bool copyable, LltmProducts* products);
+  // Backward in f16 and bf16, which split the gates' gradients (lltm_halves_sm80.h): rows of these are whole chunks of kLltmChunk,
+  // d_bias is not among the products, and others are. Columns come in whole eights, which can be copied 16 bytes at a time; by
+  // wgmma the rows also have positive strides.
+  LltmProductsChoice (*halves_wgmma)(const Device& device, Dtype dtype, LltmProducts* products);
+  LltmProductsChoice (*halves_mma)(const Device& device, Dtype dtype, LltmProducts* products);
 };
 const NativeLltm& lltm_native();
 
@@ -19,5 +24,7 @@ LltmChoice lltm_pipelined(const LltmRequest& request);
 LltmChoice lltm_wgmma(const LltmRequest& request);
 LltmChoice lltm_mma(const LltmRequest& request);
 LltmProductsChoice lltm_products_sm90(const Device& device, Dtype dtype, bool copyable, LltmProducts* products);
+LltmProductsChoice lltm_halves_sm90a(const Device& device, Dtype dtype, LltmProducts* products);
+LltmProductsChoice lltm_halves_sm80(const Device& device, Dtype dtype, LltmProducts* products);
 
 }  // namespace narrows::gpu

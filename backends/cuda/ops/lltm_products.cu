@@ -2,7 +2,7 @@
 // path.
 #include "lltm_backward.h"
 #include "lltm_cell.h"
-#include "tile_gemm.h"
+#include "lltm_tile.h"
 
 namespace narrows::gpu {
 namespace {
@@ -25,24 +25,20 @@ __global__ void __launch_bounds__(Tile::kThreads) lltm_products_kernel(LltmProdu
   __shared__ typename Tile::Shared shared;
   typename Tile::Sums sums;
   const LltmProduct product = product_of(p, blockIdx.x);
-  const int64_t column_tiles = (product.columns + Tile::kColumns - 1) / Tile::kColumns;
-  const int64_t block = blockIdx.x - product.first_block, slice = block % product.slices, tile = block / product.slices;
-  const int64_t row0 = tile / column_tiles * Tile::kRows, column0 = tile % column_tiles * Tile::kColumns;
-  const int64_t stages = (product.depth + Tile::kDepth - 1) / Tile::kDepth;
-  const int64_t begin = slice_begin(stages, product.slices, slice) * Tile::kDepth;
-  const int64_t end = slice_begin(stages, product.slices, slice + 1) * Tile::kDepth;
+  const LltmTile tile = tile_of(product, blockIdx.x, Tile::kRows, Tile::kColumns, Tile::kDepth);
+  const int64_t begin = tile.begin * Tile::kDepth, end = tile.end * Tile::kDepth;
   const OperandLoader<T, Together> operand = {
       {at<const T>(product.operand, 0, 0), product.operand.column, product.operand.row, product.columns, product.depth}};
   const A* grads = at<const A>(p.gate_grads, 0, 0);
   const int64_t pitch = p.gate_grads.row;
   if (product.to_weights)
-    multiply<Tile>(MatrixLoader<A, false, true>{grads, 1, pitch, product.rows, product.depth}, operand, row0, column0, begin, end,
-                   shared, sums);
+    multiply<Tile>(MatrixLoader<A, false, true>{grads, 1, pitch, product.rows, product.depth}, operand, tile.row0, tile.column0,
+                   begin, end, shared, sums);
   else
-    multiply<Tile>(MatrixLoader<A, true, true>{grads, pitch, 1, product.rows, product.depth}, operand, row0, column0, begin, end,
-                   shared, sums);
-  A* partial = reinterpret_cast<A*>(p.partials) + product.partial + slice * product.rows * product.columns;
-  for_each_sum<Tile>(sums, row0, column0, [&](int64_t row, int64_t column, A sum) {
+    multiply<Tile>(MatrixLoader<A, true, true>{grads, pitch, 1, product.rows, product.depth}, operand, tile.row0, tile.column0,
+                   begin, end, shared, sums);
+  A* partial = reinterpret_cast<A*>(p.partials) + product.partial + tile.slice * product.rows * product.columns;
+  for_each_sum<Tile>(sums, tile.row0, tile.column0, [&](int64_t row, int64_t column, A sum) {
     if (row >= product.rows || column >= product.columns) return;
     if (product.slices > 1)
       partial[row * product.columns + column] = sum;
@@ -76,7 +72,7 @@ constexpr LltmTileSize kSize = {Tile::kRows, Tile::kColumns, Tile::kDepth};
 template <class T, class Tile>
 LltmProductsChoice choice(const Device& device, Dtype dtype, bool together, LltmProducts* products) {
   LltmProductsChoice out = lay_out(device, dtype, kSize<Tile>, products);
-  out.products = together ? lltm_products_kernel<T, Tile, true> : lltm_products_kernel<T, Tile, false>;
+  out.kernel = kernel_address(together ? lltm_products_kernel<T, Tile, true> : lltm_products_kernel<T, Tile, false>);
   out.threads = Tile::kThreads;
   return out;
 }
@@ -84,20 +80,22 @@ LltmProductsChoice choice(const Device& device, Dtype dtype, bool together, Lltm
 }  // namespace
 
 int64_t num_stages(const LltmProducts& products, LltmTileSize tile) {
-  int64_t stages = 0;
+  double stages = 0;
   for (int i = 0; i < products.count; ++i)
-    stages += num_tiles(products.list[i], tile) * ceil_div(products.list[i].depth, tile.depth);
-  return stages;
+    stages +=
+        static_cast<double>(num_tiles(products.list[i], tile)) * static_cast<double>(ceil_div(products.list[i].depth, tile.depth));
+  return static_cast<int64_t>(std::min(stages, 0x1p62));  // which no memory has room for
 }
 
-LltmProductsChoice lay_out(const Device& device, Dtype dtype, LltmTileSize tile, LltmProducts* products) {
+LltmProductsChoice lay_out(int64_t shares, Dtype dtype, LltmTileSize tile, LltmProducts* products, bool at_most) {
   constexpr int64_t kLeastStages = 4;
-  const int64_t fair = std::max(kLeastStages, ceil_div(num_stages(*products, tile), 2 * device.multiprocessors));
+  const int64_t fair = std::max(kLeastStages, ceil_div(num_stages(*products, tile), shares));
   LltmProductsChoice choice;
   int64_t partials = 0, results = 0;
   for (int i = 0; i < products->count; ++i) {
     LltmProduct& product = products->list[i];
-    product.slices = std::max<int64_t>(ceil_div(product.depth, tile.depth) / fair, 1);
+    const int64_t depth = ceil_div(product.depth, tile.depth);
+    product.slices = at_most ? ceil_div(depth, fair) : std::max<int64_t>(depth / fair, 1);
     product.first_block = choice.blocks;
     product.partial = partials;
     product.first_result = results;

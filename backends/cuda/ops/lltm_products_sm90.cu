@@ -1,12 +1,12 @@
-// lltm_products_sm90.cu -- the products of lltm_backward on the f64 matrix units of sm_90 (see tile_mma_sm80.h), for every dtype:
-// the gradient of the gates is f32 or f64 and must not be rounded to 16 bits. Step 5 of a tensor's path.
+// lltm_products_sm90.cu -- the products of lltm_backward in f32 and f64 on the f64 matrix units of sm_90 (see tile_mma_sm80.h).
+// Step 5 of a tensor's path.
 //
 // Operands lie in shared memory as they do outside, since copies run 16 bytes at a time: along k (the gradient of the gates on the
-// way to the inputs) or along the results. A thread reads single elements and widens them.
+// way to the inputs) or along the results. A thread reads single elements, and widens those of f32.
 #include "lltm_backward.h"
 #include "lltm_cell.h"
 #include "lltm_native.h"
-#include "tile_gemm.h"
+#include "lltm_tile.h"
 #include "tile_mma_sm80.h"
 
 namespace narrows::gpu {
@@ -21,7 +21,7 @@ template <class E, int Width, int Depth>
 struct OperandTile {
   static constexpr int kUnit = 16 / static_cast<int>(sizeof(E));
   // Along the results: rows of one k each. The padding puts the rows that a warp reads together into different banks.
-  static constexpr int kPitch = Width + (sizeof(E) == 2 ? 16 : 32) / static_cast<int>(sizeof(E));
+  static constexpr int kPitch = Width + 32 / static_cast<int>(sizeof(E));
   static constexpr int kBytes = std::max(kPitch * Depth, Width* Depth) * static_cast<int>(sizeof(E));
   static constexpr int kUnitsAlongDepth = Depth / kUnit;
 
@@ -50,10 +50,9 @@ struct OperandTile {
 
 template <class T>
 struct Product90 {
-  using A = Accumulate<T>;
   static constexpr int kSlots = sizeof(T) == 8 ? 2 : 4;  // of k that a thread holds of a row in one instruction
   static constexpr int kStepDepth = 4 * kSlots, kDepth = kSteps * kStepDepth;
-  using TileA = OperandTile<A, kRows, kDepth>;
+  using TileA = OperandTile<T, kRows, kDepth>;
   using TileB = OperandTile<T, kColumns, kDepth>;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes, kShared = kStages * kStageBytes;
   struct Sums {
@@ -66,29 +65,29 @@ struct Product90 {
 template <class T, bool ToWeights>
 __device__ __forceinline__ void accumulate(const char* stage, typename Product90<T>::Sums& sums) {
   using P = Product90<T>;
-  const auto* a = reinterpret_cast<const typename P::A*>(stage);
+  const auto* a = reinterpret_cast<const T*>(stage);
   const auto* b = reinterpret_cast<const T*>(stage + P::TileA::kBytes);
   const int lane = static_cast<int>(threadIdx.x) % 32, group = lane / 4, slot0 = lane % 4;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    double rows[kRowTiles][2][P::kSlots];
+    double columns[kColumnTiles][P::kSlots];
 #pragma unroll
-    for (int row = 0; row < kRowTiles; ++row)
+    for (int column = 0; column < kColumnTiles; ++column)
+#pragma unroll
+      for (int i = 0; i < P::kSlots; ++i)
+        columns[column][i] =
+            b[P::TileB::template place<false>(P::first_column() + column * 8 + group, step * P::kStepDepth + slot0 + 4 * i)];
+#pragma unroll
+    for (int row = 0; row < kRowTiles; ++row) {
+      double rows[2][P::kSlots];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int i = 0; i < P::kSlots; ++i)
-          rows[row][half][i] = a[P::TileA::template place<!ToWeights>(P::first_row() + row * 16 + half * 8 + group,
-                                                                      step * P::kStepDepth + slot0 + 4 * i)];
+          rows[half][i] = a[P::TileA::template place<!ToWeights>(P::first_row() + row * 16 + half * 8 + group,
+                                                                 step * P::kStepDepth + slot0 + 4 * i)];
 #pragma unroll
-    for (int column = 0; column < kColumnTiles; ++column) {
-      double columns[P::kSlots];
-#pragma unroll
-      for (int i = 0; i < P::kSlots; ++i)
-        columns[i] =
-            widen(b[P::TileB::template place<false>(P::first_column() + column * 8 + group, step * P::kStepDepth + slot0 + 4 * i)]);
-#pragma unroll
-      for (int row = 0; row < kRowTiles; ++row) multiply_units(sums.at[row][column], rows[row], columns);
+      for (int column = 0; column < kColumnTiles; ++column) multiply_units(sums.at[row][column], rows, columns[column]);
     }
   }
 }
@@ -98,8 +97,8 @@ __device__ __forceinline__ void multiply_slice(const LltmProducts& p, const Lltm
                                                int64_t begin, int64_t end, char* shared, typename Product90<T>::Sums& sums) {
   using P = Product90<T>;
   const auto fetch = [&](int64_t k0, char* stage) {
-    P::TileA::template fetch<!ToWeights>(at<const typename P::A>(p.gate_grads, 0, 0), p.gate_grads.row, row0, product.rows, k0,
-                                         product.depth, reinterpret_cast<typename P::A*>(stage));
+    P::TileA::template fetch<!ToWeights>(at<const T>(p.gate_grads, 0, 0), p.gate_grads.row, row0, product.rows, k0, product.depth,
+                                         reinterpret_cast<T*>(stage));
     P::TileB::template fetch<false>(at<const T>(product.operand, 0, 0), product.operand.row, column0, product.columns, k0,
                                     product.depth, reinterpret_cast<T*>(stage + P::TileA::kBytes));
   };
@@ -126,40 +125,35 @@ __device__ __forceinline__ void multiply_slice(const LltmProducts& p, const Lltm
 template <class T, class Store>
 __device__ __forceinline__ void add_columns(const LltmProducts& p, const LltmProduct& product, int64_t row0, int64_t begin,
                                             int64_t end, const Store& store) {
-  using A = Accumulate<T>;
   const int64_t row = row0 + static_cast<int64_t>(threadIdx.x);
   if (threadIdx.x >= kRows || row >= product.rows) return;
-  A sum = 0;
+  T sum = 0;
 #pragma unroll 8
-  for (int64_t k = begin; k < std::min(end, product.depth); ++k) sum += *at<const A>(p.gate_grads, k, row);
+  for (int64_t k = begin; k < std::min(end, product.depth); ++k) sum += *at<const T>(p.gate_grads, k, row);
   store(row, 0, sum);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) lltm_products_sm90_kernel(LltmProducts p) {
   using P = Product90<T>;
-  using A = typename P::A;
   extern __shared__ __align__(16) char shared[];
   const LltmProduct product = product_of(p, blockIdx.x);
-  const int64_t column_tiles = (product.columns + kColumns - 1) / kColumns;
-  const int64_t block = blockIdx.x - product.first_block, slice = block % product.slices, tile = block / product.slices;
-  const int64_t row0 = tile / column_tiles * kRows, column0 = tile % column_tiles * kColumns;
-  const int64_t stages = (product.depth + P::kDepth - 1) / P::kDepth;
-  const int64_t begin = slice_begin(stages, product.slices, slice), end = slice_begin(stages, product.slices, slice + 1);
-  A* partial = reinterpret_cast<A*>(p.partials) + product.partial + slice * product.rows * product.columns;
-  const auto store = [&](int64_t row, int64_t column, A sum) {
+  const LltmTile tile = tile_of(product, blockIdx.x, kRows, kColumns, P::kDepth);
+  T* partial = reinterpret_cast<T*>(p.partials) + product.partial + tile.slice * product.rows * product.columns;
+  const auto store = [&](int64_t row, int64_t column, T sum) {
     if (row >= product.rows || column >= product.columns) return;
     if (product.slices > 1)
       partial[row * product.columns + column] = sum;
     else
       write<T, true>(product.out, row, column, sum);
   };
-  if (product.operand.base == nullptr) return add_columns<T>(p, product, row0, begin * P::kDepth, end * P::kDepth, store);
+  if (product.operand.base == nullptr)
+    return add_columns<T>(p, product, tile.row0, tile.begin * P::kDepth, tile.end * P::kDepth, store);
   typename P::Sums sums;
   if (product.to_weights)
-    multiply_slice<T, true>(p, product, row0, column0, begin, end, shared, sums);
+    multiply_slice<T, true>(p, product, tile.row0, tile.column0, tile.begin, tile.end, shared, sums);
   else
-    multiply_slice<T, false>(p, product, row0, column0, begin, end, shared, sums);
+    multiply_slice<T, false>(p, product, tile.row0, tile.column0, tile.begin, tile.end, shared, sums);
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int row = 0; row < kRowTiles; ++row)
@@ -167,17 +161,17 @@ __global__ void __launch_bounds__(kThreads, 1) lltm_products_sm90_kernel(LltmPro
     for (int column = 0; column < kColumnTiles; ++column)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        store(row0 + P::first_row() + row * 16 + lane / 4 + i / 2 * 8,
-              column0 + P::first_column() + column * 8 + lane % 4 * 2 + i % 2, static_cast<A>(sums.at[row][column][i]));
+        store(tile.row0 + P::first_row() + row * 16 + lane / 4 + i / 2 * 8,
+              tile.column0 + P::first_column() + column * 8 + lane % 4 * 2 + i % 2, static_cast<T>(sums.at[row][column][i]));
 }
 
 // Whether every operand can be copied 16 bytes at a time, none of which straddles an edge.
 template <class T>
 bool has_whole_units(const LltmProducts& products) {
-  constexpr int64_t kUnit = 16 / static_cast<int64_t>(sizeof(T)), kGateUnit = 16 / static_cast<int64_t>(sizeof(Accumulate<T>));
+  constexpr int64_t kUnit = 16 / static_cast<int64_t>(sizeof(T));
   for (int i = 0; i < products.count; ++i) {
     const LltmProduct& product = products.list[i];
-    if ((product.to_weights ? product.rows : product.depth) % kGateUnit != 0) return false;
+    if ((product.to_weights ? product.rows : product.depth) % kUnit != 0) return false;
     if (product.has_operand && product.columns % kUnit != 0) return false;
   }
   return true;
@@ -187,16 +181,17 @@ bool has_whole_units(const LltmProducts& products) {
 
 LltmProductsChoice lltm_products_sm90(const Device& device, Dtype dtype, bool copyable, LltmProducts* products) {
   if (device.generation != 90 || device.compute_capability != 90 || !copyable) return {};
-  return with_dtype(dtype, [&]<class T>(T) -> LltmProductsChoice {
+  const auto choose = [&]<class T>(T) -> LltmProductsChoice {
     using P = Product90<T>;
     constexpr LltmTileSize kTile = {kRows, kColumns, P::kDepth};
     if (!has_whole_units<T>(*products)) return {};
     LltmProductsChoice choice = lay_out(device, dtype, kTile, products);
-    choice.products = lltm_products_sm90_kernel<T>;
+    choice.kernel = kernel_address(lltm_products_sm90_kernel<T>);
     choice.threads = kThreads;
     choice.shared = P::kShared;
     return choice;
-  });
+  };
+  return dtype == Dtype::f64 ? choose(double{}) : choose(float{});
 }
 
 }  // namespace narrows::gpu
