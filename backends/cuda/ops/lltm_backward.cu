@@ -218,7 +218,7 @@ class LltmBackwardPlan final : public Plan {
     if (tiled_.kernel != nullptr)
       choice_ = kernel;
     else if (forced)
-      refuse_forced(kernel, (kernel == kWgmma ? native.halves_wgmma : native.halves_mma) == nullptr ? "this build has none"
+      refuse_forced(kernel, of_halves == nullptr ? "this build has none"
                             : kernel == kWgmma
                                 ? "it needs sm_90, f16 or bf16, products, states and features in eights, and contiguous rows at "
                                   "multiples of 16 bytes, one after the other"
