@@ -37,9 +37,6 @@ struct GradWgmmaShape {
   TapChunk chunk[kMostChunks];
 };
 
-#define NARROWS_SUMS8(i)                                                                                                           \
-  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
-      "+f"(sums[i + 7])
 #define NARROWS_WGMMA(type)                                                                                                  \
   asm volatile(                                                                                                              \
       "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"                                                                             \
@@ -57,7 +54,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[32], uint64_t a, uint64_t b,
     NARROWS_WGMMA("bf16");
 }
 #undef NARROWS_WGMMA
-#undef NARROWS_SUMS8
 
 struct Memory {
   uint32_t raw, x, grad, raw_full, raw_empty, x_full, x_empty, grad_full, grad_empty;

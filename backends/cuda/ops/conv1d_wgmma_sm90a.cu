@@ -56,9 +56,6 @@ struct WgmmaShape {
 // ---- instructions ----
 
 // 64 x 256 sums += 16 of the reduction; `accumulate` = 0: the sums start here.
-#define NARROWS_SUMS8(i)                                                                                                           \
-  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
-      "+f"(sums[i + 7])
 #define NARROWS_WGMMA(type)                                                                                                  \
   asm volatile(                                                                                                              \
       "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"                                                                            \
@@ -96,7 +93,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b
     NARROWS_WGMMA("bf16");
 }
 #undef NARROWS_WGMMA
-#undef NARROWS_SUMS8
 
 __device__ __forceinline__ void load_shared_16_bytes(uint32_t from, uint32_t* words) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -61,6 +61,11 @@ __device__ __forceinline__ void copy_out(const CUtensorMap* map, uint32_t from, 
 __device__ __forceinline__ void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void sync_warpgroup(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
 
+// Eight of a thread's `sums` from i on, as operands of wgmma.
+#define NARROWS_SUMS8(i)                                                                                                           \
+  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
+      "+f"(sums[i + 7])
+
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, int stride, int swizzle) {
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
          static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(swizzle) << 62;

@@ -166,15 +166,10 @@ __global__ void __launch_bounds__(kThreads, 1) lltm_halves_sm80_kernel(LltmProdu
         store(row + i * 16 + half * 8, column + j * 8, sums.first[i][j] + half * 2, sums.second[i][j] + half * 2);
 }
 
-void launch(const LltmProductsChoice& choice, const LltmProducts& p, gpuStream_t stream) {
-  launch_kernel(reinterpret_cast<LltmProductsKernel>(const_cast<void*>(choice.kernel)), choice.blocks, choice.threads,
-                choice.shared, stream, p);
-}
 template <class T>
-void split_and_launch(const LltmProductsChoice& choice, const LltmProducts& p, gpuStream_t stream) {
-  constexpr Dtype kDtype = std::is_same_v<T, f16> ? Dtype::f16 : Dtype::bf16;
-  launch_lltm_split(kDtype, p, batch_of(p.list[0]), gates_of(p.list[0]), stream);
-  launch(choice, p, stream);
+void launch(const LltmProductsChoice& choice, const LltmProducts& p, gpuStream_t stream) {
+  launch_lltm_split(kDtype<T>, p, batch_of(p.list[0]), gates_of(p.list[0]), stream);
+  launch_kernel(lltm_halves_sm80_kernel<T>, choice.blocks, choice.threads, choice.shared, stream, p);
 }
 
 }  // namespace
@@ -197,7 +192,7 @@ LltmProductsChoice lltm_halves_sm80(const Device& device, Dtype dtype, LltmProdu
   choice.kernel = kernel_address(dtype == Dtype::f16 ? lltm_halves_sm80_kernel<f16> : lltm_halves_sm80_kernel<bf16>);
   choice.threads = kThreads;
   choice.shared = kShared;
-  choice.launch = dtype == Dtype::f16 ? split_and_launch<f16> : split_and_launch<bf16>;
+  choice.launch = dtype == Dtype::f16 ? launch<f16> : launch<bf16>;
   load_lltm_split(dtype);
   return choice;
 }

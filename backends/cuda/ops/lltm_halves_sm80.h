@@ -10,6 +10,10 @@
 
 namespace narrows::gpu {
 
+// Of the elements of 16 bits.
+template <class T>
+constexpr Dtype kDtype = std::is_same_v<T, f16> ? Dtype::f16 : Dtype::bf16;
+
 // Where part `part` of a gradient begins, in elements of 16 bits from the first; `pitch`: gates from row to row, whole chunks.
 __host__ __device__ __forceinline__ int64_t half_at(int64_t pitch, int64_t row, int64_t gate, int part) {
   return 2 * (row * pitch + gate / kLltmChunk * kLltmChunk) + part * kLltmChunk + gate % kLltmChunk;

@@ -47,9 +47,6 @@ struct HalvesSums {
   float first[64], second[64];
 };
 
-#define NARROWS_SUMS8(i)                                                                                                           \
-  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
-      "+f"(sums[i + 7])
 #define NARROWS_WGMMA(type)                                                                                              \
   asm volatile(                                                                                                          \
       "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"                                                                         \
@@ -69,7 +66,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[64], uint64_t a, uint64_t b,
     NARROWS_WGMMA("bf16");
 }
 #undef NARROWS_WGMMA
-#undef NARROWS_SUMS8
 
 struct Memory {
   uint32_t stages, results, barriers;
@@ -283,9 +279,6 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
 }
 
 // ---- the choice, and the launch ----
-
-template <class T>
-constexpr Dtype kDtype = std::is_same_v<T, f16> ? Dtype::f16 : Dtype::bf16;
 
 // Boxes of 64 rows and 64 columns.
 template <class T>

@@ -53,9 +53,6 @@ __device__ __forceinline__ void copy_tile_to_all(uint32_t to, const CUtensorMap*
 __device__ __forceinline__ uint64_t rows_descriptor(uint32_t address) { return descriptor(address, 16, 1024, 1); }
 
 // Accumulate: adds to the sums; else they start here.
-#define NARROWS_SUMS8(i)                                                                                                           \
-  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), "+f"(sums[i + 6]), \
-      "+f"(sums[i + 7])
 #define NARROWS_SUMS48(i) \
   NARROWS_SUMS8(i), NARROWS_SUMS8(i + 8), NARROWS_SUMS8(i + 16), NARROWS_SUMS8(i + 24), NARROWS_SUMS8(i + 32), NARROWS_SUMS8(i + 40)
 #define NARROWS_WGMMA192(type)                                                                                   \
@@ -97,7 +94,6 @@ __device__ __forceinline__ void wgmma(float (&sums)[48], uint64_t a, uint64_t b)
 #undef NARROWS_WGMMA96
 #undef NARROWS_WGMMA192
 #undef NARROWS_SUMS48
-#undef NARROWS_SUMS8
 
 // ---- a block ----
 
