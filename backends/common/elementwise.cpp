@@ -143,6 +143,8 @@ int bits_dtype(int dtype) {
   return size == 1 ? NW_DTYPE_UINT8 : size == 2 ? NW_DTYPE_UINT16 : size == 4 ? NW_DTYPE_UINT32 : NW_DTYPE_UINT64;
 }
 
+bool moves_bits(int function) { return function == NW_EW_WHERE || function == NW_EW_COPYSIGN; }
+
 // ---- numbers ----
 
 namespace {
@@ -181,7 +183,7 @@ uint64_t stored_number_of(int dtype, double real, int64_t integer) {
   if (dtype != NW_DTYPE_FLOAT16) return bits;
   const double x = std::fabs(rounded(real, 11, -14, 65504));
   const uint64_t sign = std::signbit(real) ? 0x8000 : 0;
-  if (x != x) return 0x7E00;
+  if (x != x) return sign | 0x7E00;
   if (x > 65504) return sign | 0x7C00;
   const int exponent = x == 0 ? -14 : std::max(std::ilogb(x), -14);
   const auto digits = static_cast<uint64_t>(std::ldexp(x, 10 - exponent));  // 1024 and more, but for a subnormal

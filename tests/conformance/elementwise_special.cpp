@@ -225,6 +225,12 @@ TEST_CASE("special values: hypot copysign logaddexp", "[elementwise][special]") 
   binary(NW_EW_LOGADDEXP, {{NaN, 1, NaN}, {1, NaN, NaN}, {inf, NaN, NaN}, {inf, 1, inf}, {1, inf, inf}, {inf, inf, inf}, {-inf, -inf, -inf}, {-inf, 3, 3}, {3, -inf, 3}, {inf, -inf, inf}});
 }
 
+TEST_CASE("special values: copysign reads and writes the sign of a NaN", "[elementwise][special]") {
+  const Exact minus_NaN = std::copysign(NaN, Exact(-1));
+  binary(NW_EW_COPYSIGN, {{NaN, -1, minus_NaN}, {minus_NaN, 2, NaN}, {NaN, minus_zero, minus_NaN}, {minus_NaN, zero, NaN}, {NaN, minus_NaN, minus_NaN}, {minus_NaN, NaN, NaN},
+                                     {3, minus_NaN, -3}, {-3, NaN, 3}, {-inf, NaN, inf}, {inf, minus_NaN, -inf}, {zero, minus_NaN, minus_zero}}, {.zero_sign = true, .nan_sign = true});
+}
+
 TEST_CASE("special values: maximum and minimum pass NaN on", "[elementwise][special]") {
   binary(NW_EW_MAXIMUM, {{NaN, 1, NaN}, {1, NaN, NaN}, {NaN, NaN, NaN}, {NaN, inf, NaN}, {inf, 1, inf}, {-inf, 1, 1}, {2, -3, 2}});
   binary(NW_EW_MINIMUM, {{NaN, 1, NaN}, {1, NaN, NaN}, {NaN, NaN, NaN}, {-inf, NaN, NaN}, {inf, 1, 1}, {-inf, 1, -inf}, {2, -3, -3}});

@@ -11,7 +11,7 @@ namespace {
 
 // Whether one element agrees. Written as "good if", so that a NaN anywhere in the arithmetic is not good.
 bool agrees(DType dtype, Exact got, Exact ref, const Tolerance& t, Exact bound) {
-  if (std::isnan(ref)) return std::isnan(got);
+  if (std::isnan(ref)) return std::isnan(got) && (!t.nan_sign || std::signbit(got) == std::signbit(ref));
   if (std::isnan(got)) return false;
   if (t.zero_sign && ref == 0 && got == 0) return std::signbit(got) == std::signbit(ref);
   if (got == ref) return true;

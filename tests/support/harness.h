@@ -195,6 +195,7 @@ struct Tolerance {
   double ulps = 0;         // units in the last place of the tensor's dtype
   double l2 = -1;          // < 0: rtol + ulps*epsilon, so that atol (for cancellation in single elements) does not excuse all
   bool zero_sign = false;  // -0 is not +0
+  bool nan_sign = false;   // -NaN is not NaN
 };
 inline constexpr Tolerance kExact{.zero_sign = true};
 

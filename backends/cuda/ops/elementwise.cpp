@@ -16,7 +16,7 @@ class ElementwisePlan : public Plan {
 
 Slot slot_of(const ElementwiseRequest& r, int operand) {
   if (has_input(r.sig, static_cast<uint32_t>(operand))) return {operand, 0};
-  const auto number = r.function.number == NW_EW_WHERE ? stored_number_of : number_of;
+  const auto number = moves_bits(r.function.number) ? stored_number_of : number_of;
   return {-1, operand == 1 ? number(r.dtype, r.params.b_real, r.params.b_int) : number(r.dtype, r.params.c_real, r.params.c_int)};
 }
 

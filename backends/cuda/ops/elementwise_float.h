@@ -64,7 +64,6 @@ const FunctionRow kFloatRows[] = {
     {NW_EW_MINIMUM, kernels<Minimum, T, T, T>()},
     {NW_EW_FMOD, kernels<Fmod, T, T, T>()},
     {NW_EW_REMAINDER, kernels<Remainder, T, T, T>()},
-    {NW_EW_COPYSIGN, kernels<CopySign, T, T, T>()},
     {NW_EW_LOGADDEXP, kernels<Logaddexp, T, T, T>()},
     {NW_EW_EQ, kernels<Equal, bool, T, T>()},
     {NW_EW_NE, kernels<NotEqual, bool, T, T>()},

@@ -151,6 +151,11 @@ struct Clamp {
   }
 };
 // By the width of b and c alone; a is a bool's byte.
+// Of floating-point numbers as unsigned integers.
+NARROWS_FUNCTION2(CopySign, kCheap, {
+  constexpr Wrap<C> kSign = Wrap<C>(1) << (kWidth<C> - 1);
+  return (wrap(a) & (kSign - 1)) | (wrap(b) & kSign);
+})
 struct Where {
   static constexpr int kArity = 3;
   static constexpr bool kHeavy = false;
@@ -205,7 +210,6 @@ NARROWS_FUNCTION2(Atan2, kCostly, return std::atan2(a, b);)
 NARROWS_FUNCTION2(Hypot, kCostly, return std::hypot(a, b);)
 NARROWS_FUNCTION2(Fmod, kCostly, return std::fmod(a, b);)
 NARROWS_FUNCTION2(Remainder, kCostly, return python_remainder(a, b);)
-NARROWS_FUNCTION2(CopySign, kCheap, return std::copysign(a, b);)
 NARROWS_FUNCTION2(Logaddexp, kCostly, return logaddexp(a, b);)
 
 // ---- integers: division truncates and by zero gives 0; all else wraps ----

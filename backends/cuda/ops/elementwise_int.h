@@ -64,6 +64,7 @@ const FunctionRow kUnsignedRows[] = {
     {NW_EW_BITWISE_XOR, kernels<BitwiseXor, T, T, T>()},
     {NW_EW_BITWISE_LEFT_SHIFT, kernels<LeftShift, T, T, T>()},
     {NW_EW_FMA, kernels<Fma, T, T, T>()},
+    {NW_EW_COPYSIGN, kernels<CopySign, T, T, T>()},
     {NW_EW_WHERE, kernels<Where, T, unsigned char, T>()},
 };
 

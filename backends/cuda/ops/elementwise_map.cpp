@@ -33,7 +33,7 @@ const FunctionTable* table_of(int dtype) {
 }  // namespace
 
 const Kernels* find_kernels(int function, int dtype) {
-  if (function == NW_EW_WHERE) return table_of(bits_dtype(dtype))->find(function);
+  if (moves_bits(function)) return table_of(bits_dtype(dtype))->find(function);
   const Kernels* found = table_of(dtype)->find(function);
   return found != nullptr || kind_of(dtype) == kFloat ? found : table_of(bits_dtype(dtype))->find(function);
 }

@@ -45,8 +45,9 @@ int canonical_function(int function, int dtype) {
   }
 }
 
-// The unsigned dtype for an integer or bool, where a function looks at bits alone.
+// The unsigned dtype, where a function looks at bits alone.
 int canonical_dtype(int function, int dtype) {
+  if (moves_bits(function)) return bits_dtype(dtype);
   if (kind_of(dtype) == kFloat) return dtype;
   switch (function) {
     case NW_EW_BITWISE_NOT: return kind_of(dtype) == kBool ? dtype : bits_dtype(dtype);
@@ -76,14 +77,10 @@ int canonical_dtype(int function, int dtype) {
 Program program_of(const ElementwiseRequest& r) {
   const int function = canonical_function(r.function.number, r.dtype), dtype = canonical_dtype(function, r.dtype);
   if (function == NW_EW_CAST) return cast_program(r.dtype, dtype_of(r.sig, r.sig.num_inputs));
-  if (function == NW_EW_WHERE) {
-    const int bits = bits_dtype(r.dtype);
-    return {&shader_for(bits), function, 0, 3, 0, NW_DTYPE_BOOL, bits, bits, false, 0};
-  }
-  const int out = r.function.to_bool ? NW_DTYPE_BOOL : dtype;
+  const int a = function == NW_EW_WHERE ? NW_DTYPE_BOOL : dtype, out = r.function.to_bool ? NW_DTYPE_BOOL : dtype;
   const bool heavy = r.function.heavy && kind_of(r.dtype) == kFloat;
   const uint64_t alpha = number_of(r.compute, r.params.alpha, 0);
-  return {&shader_for(dtype), function, 0, 3, 0, dtype, dtype, out, heavy, alpha};
+  return {&shader_for(dtype), function, 0, 3, 0, a, dtype, out, heavy, alpha};
 }
 
 class ElementwisePlan final : public DevicePlan {

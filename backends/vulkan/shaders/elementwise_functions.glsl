@@ -4,7 +4,7 @@
 // at each call, so a module calls apply() in one place only.
 //   apply(a, b, c)  what has the operands' dtype; an absent operand is not read; of elu, b is alpha
 //   holds(a, b)     what gives bool
-// where and cast are not here: they work on bits of any dtype.
+// where, copysign and cast are not here: they work on bits.
 #include "elementwise_numbers.glsl"
 
 precise REAL add_real(REAL a, REAL b) { return a + b; }
@@ -61,7 +61,6 @@ REAL apply(REAL a, REAL b, REAL c) {
     case NW_EW_MUL: return mul_real(a, b);
     case NW_EW_MAXIMUM: return larger(a, b);
     case NW_EW_MINIMUM: return smaller(a, b);
-    case NW_EW_COPYSIGN: return with_sign(a, b);
     case NW_EW_CLAMP: return smaller(larger(a, b), c);
     case NW_EW_DIV: return quotient(a, b);
     case NW_EW_FMA: return fma_real(a, b, c);

@@ -50,6 +50,12 @@ INTEGER right_shift(INTEGER a, INTEGER b) {
 
 INTEGER sign_of(INTEGER a) { return a > INTEGER(0) ? INTEGER(1) : a == INTEGER(0) ? INTEGER(0) : ~INTEGER(0); }
 
+// Of floating-point numbers as unsigned integers.
+INTEGER with_sign(INTEGER size, INTEGER sign) {
+  const UNSIGNED mask = UNSIGNED(1) << (WIDTH - 1);
+  return INTEGER((UNSIGNED(size) & (mask - UNSIGNED(1))) | (UNSIGNED(sign) & mask));
+}
+
 INTEGER apply_unary(INTEGER a) {
   switch (FUNCTION) {
     case NW_EW_NEG: return INTEGER(UNSIGNED(0) - UNSIGNED(a));
@@ -80,6 +86,7 @@ INTEGER apply(INTEGER a, INTEGER b, INTEGER c) {
     case NW_EW_BITWISE_RIGHT_SHIFT: return right_shift(a, b);
     case NW_EW_FMA: return INTEGER(UNSIGNED(a) * UNSIGNED(b) + UNSIGNED(c));
     case NW_EW_CLAMP: return min(max(a, b), c);
+    case NW_EW_COPYSIGN: return with_sign(a, b);
     default: return apply_unary(a);
   }
 }

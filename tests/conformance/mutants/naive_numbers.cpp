@@ -65,13 +65,13 @@ Real round16(DType t, Real value) {
 uint16_t f16_bits(float value) {
   const auto bits = read<uint32_t>(&value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  if (std::isnan(value)) return 0x7E00;
+  if (std::isnan(value)) return fault(Fault::nan_unsigned) ? 0x7E00 : sign | 0x7E00;
   if (std::isinf(value)) return sign | 0x7C00;
   const float magnitude = std::fabs(value);
   if (magnitude < 0x1p-14F) return sign | static_cast<uint16_t>(magnitude * 0x1p24F);
   return static_cast<uint16_t>(sign | ((bits & 0x7FFFFFFF) - (112U << 23)) >> 13);
 }
-uint16_t bf16_bits(float value) { return std::isnan(value) ? 0x7FC0 : static_cast<uint16_t>(read<uint32_t>(&value) >> 16); }
+uint16_t bf16_bits(float value) { return static_cast<uint16_t>(read<uint32_t>(&value) >> 16); }
 
 // Truncates, saturates, and takes NaN for 0.
 template <class T>
