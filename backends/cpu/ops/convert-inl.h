@@ -116,9 +116,9 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> x, T* p) {
 #endif
 }
 
-// A whole vector of memory: one of d's for f32 and f64, two for f16 and bf16.
+// A whole vector of memory: two of d's for f16 and bf16, else one.
 template <class T>
-inline constexpr int64_t kVectorsStored = HWY_TARGET != HWY_SCALAR && sizeof(T) == 2 ? 2 : 1;
+inline constexpr int64_t kVectorsStored = HWY_TARGET != HWY_SCALAR && sizeof(T) < sizeof(Accumulate<T>) ? 2 : 1;
 
 // Stores x[0 .. kVectorsStored). Streamed: past the caches; p is aligned to what is stored.
 template <bool Streamed, class D, class T>

@@ -15,35 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// Kernels of functions of vectors.
-#define NARROWS_MAP1(Name, length, expression)                                \
-  template <class S>                                                          \
-  void Name(const Run& run) {                                                 \
-    using V = Vector<Accumulate<S>>;                                          \
-    map_vectors<1, S, length>(run, [alpha = run.alpha](const V* v) HWY_ATTR { \
-      const V a = v[0], zero = set<V>(0), one = set<V>(1);                    \
-      (void)alpha, (void)zero, (void)one;                                     \
-      return expression;                                                      \
-    });                                                                       \
-  }
-#define NARROWS_MAP2(Name, length, expression)               \
-  template <class S>                                         \
-  void Name(const Run& run) {                                \
-    using V = Vector<Accumulate<S>>;                         \
-    map_vectors<3, S, length>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1];                            \
-      return expression;                                     \
-    });                                                      \
-  }
-#define NARROWS_MAP3(Name, length, expression)               \
-  template <class S>                                         \
-  void Name(const Run& run) {                                \
-    using V = Vector<Accumulate<S>>;                         \
-    map_vectors<7, S, length>(run, [](const V* v) HWY_ATTR { \
-      const V a = v[0], b = v[1], c = v[2];                  \
-      return expression;                                     \
-    });                                                      \
-  }
 #define NARROWS_BY_STORAGE(name)    \
   [&]() HWY_ATTR {                  \
     if constexpr (sizeof(S) == 2)   \
@@ -51,18 +22,14 @@ namespace narrows::cpu::HWY_NAMESPACE {
     else                            \
       return sleef::name##_(a);     \
   }()
-NARROWS_MAP1(map_neg, kShort, hn::Neg(a))
-NARROWS_MAP1(map_abs, kShort, hn::Abs(a))
 NARROWS_MAP1(map_sign, kShort, sign_(a))
 NARROWS_MAP1(map_square, kShort, hn::Mul(a, a))
-NARROWS_MAP1(map_relu, kShort, pick(hn::Le(a, zero), zero, a))
+NARROWS_MAP1(map_relu, kShort, pick(hn::Le(a, set<V>(0)), set<V>(0), a))
 NARROWS_MAP1(map_floor, kShort, rounded(a, hn::Floor(a)))
 NARROWS_MAP1(map_ceil, kShort, rounded(a, hn::Ceil(a)))
 NARROWS_MAP1(map_round, kShort, rounded(a, hn::Round(a)))
 NARROWS_MAP1(map_trunc, kShort, rounded(a, hn::Trunc(a)))
-NARROWS_MAP1(map_reciprocal, kShort, hn::Div(one, a))
-NARROWS_MAP2(map_add, kShort, hn::Add(a, b))
-NARROWS_MAP2(map_sub, kShort, hn::Sub(a, b))
+NARROWS_MAP1(map_reciprocal, kShort, hn::Div(set<V>(1), a))
 NARROWS_MAP2(map_mul, kShort, hn::Mul(a, b))
 NARROWS_MAP2(map_div, kShort, hn::Div(a, b))
 NARROWS_MAP2(map_maximum, kShort, maximum_(a, b))
@@ -71,7 +38,7 @@ NARROWS_MAP2(map_copysign, kShort, hn::CopySign(a, b))
 NARROWS_MAP3(map_fma, kShort, hn::MulAdd(a, b, c))
 NARROWS_MAP3(map_clamp, kShort, minimum_(maximum_(a, b), c))
 NARROWS_MAP1(map_sqrt, kLong, sqrt_(a))
-NARROWS_MAP1(map_rsqrt, kShort, hn::Div(one, hn::Sqrt(a)))
+NARROWS_MAP1(map_rsqrt, kShort, hn::Div(set<V>(1), hn::Sqrt(a)))
 NARROWS_MAP1(map_cbrt, kLong, sleef::cbrt_(a))
 NARROWS_MAP1(map_exp, kLong, exp_<S>(a))
 NARROWS_MAP1(map_exp2, kLong, sleef::exp2_(a))
@@ -107,9 +74,6 @@ NARROWS_MAP2(map_fmod, kLong, fmod_(a, b))
 NARROWS_MAP2(map_remainder, kLong, remainder_(a, b))
 NARROWS_MAP2(map_logaddexp, kLong, logaddexp(a, b))
 #undef NARROWS_BY_STORAGE
-#undef NARROWS_MAP1
-#undef NARROWS_MAP2
-#undef NARROWS_MAP3
 
 template <class S>
 constexpr Entry kFloatKernels[] = {

@@ -6,7 +6,7 @@
 #define NARROWS_ELEMENTWISE_INT_INL_H
 #endif
 
-#include "elementwise_loops-inl.h"
+#include "elementwise_map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -60,35 +60,49 @@ NARROWS_BINARY(RightShift, T, {
   return inside ? shifted : a < 0 ? static_cast<T>(-1) : T{0};
 })
 
+// What is one instruction or two goes by vectors of our own: streamed, the other loops pass through a piece of stack.
+NARROWS_MAP1(map_same, kShort, a)
+NARROWS_MAP1(map_not, kShort, hn::Not(a))
+NARROWS_MAP1(map_positive, kShort, hn::Max(a, hn::Zero(hn::DFromV<V>())))
+NARROWS_MAP2(map_max, kShort, hn::Max(a, b))
+NARROWS_MAP2(map_min, kShort, hn::Min(a, b))
+NARROWS_MAP2(map_and, kShort, hn::And(a, b))
+NARROWS_MAP2(map_or, kShort, hn::Or(a, b))
+NARROWS_MAP2(map_xor, kShort, hn::Xor(a, b))
+NARROWS_MAP3(map_between, kShort, hn::Min(hn::Max(a, b), c))
+
+template <class T>
+using Signed = std::make_signed_t<T>;
+
 template <class T>
 constexpr Entry kIntLoops[] = {
-    {NW_EW_NEG, loop<T, Neg>},
-    {NW_EW_ABS, loop<T, Abs>},
+    {NW_EW_NEG, map_neg<Signed<T>>},
+    {NW_EW_ABS, std::is_signed_v<T> ? map_abs<Signed<T>> : map_same<T>},
     {NW_EW_SIGN, loop<T, Sign>},
     {NW_EW_SQUARE, loop<T, Square>},
-    {NW_EW_RELU, loop<T, Relu>},
-    {NW_EW_FLOOR, loop<T, Identity>},
-    {NW_EW_CEIL, loop<T, Identity>},
-    {NW_EW_ROUND, loop<T, Identity>},
-    {NW_EW_TRUNC, loop<T, Identity>},
-    {NW_EW_BITWISE_NOT, loop<T, BitwiseNot>},
-    {NW_EW_ADD, loop<T, Add>},
-    {NW_EW_SUB, loop<T, Sub>},
+    {NW_EW_RELU, map_positive<T>},
+    {NW_EW_FLOOR, map_same<T>},
+    {NW_EW_CEIL, map_same<T>},
+    {NW_EW_ROUND, map_same<T>},
+    {NW_EW_TRUNC, map_same<T>},
+    {NW_EW_BITWISE_NOT, map_not<T>},
+    {NW_EW_ADD, map_add<T>},
+    {NW_EW_SUB, map_sub<T>},
     {NW_EW_MUL, loop<T, Mul>},
     {NW_EW_DIV, loop<T, Div>},
     {NW_EW_POW, loop<T, Pow>},
-    {NW_EW_MAXIMUM, loop<T, Maximum>},
-    {NW_EW_MINIMUM, loop<T, Minimum>},
+    {NW_EW_MAXIMUM, map_max<T>},
+    {NW_EW_MINIMUM, map_min<T>},
     {NW_EW_FMOD, loop<T, Fmod>},
     {NW_EW_REMAINDER, loop<T, Remainder>},
-    {NW_EW_BITWISE_AND, loop<T, BitwiseAnd>},
-    {NW_EW_BITWISE_OR, loop<T, BitwiseOr>},
-    {NW_EW_BITWISE_XOR, loop<T, BitwiseXor>},
+    {NW_EW_BITWISE_AND, map_and<T>},
+    {NW_EW_BITWISE_OR, map_or<T>},
+    {NW_EW_BITWISE_XOR, map_xor<T>},
     {NW_EW_BITWISE_LEFT_SHIFT, loop<T, LeftShift>},
     {NW_EW_BITWISE_RIGHT_SHIFT, loop<T, RightShift>},
     {NW_EW_FMA, loop<T, Fma>},
     {NW_EW_WHERE, kernel<where_body<std::make_unsigned_t<T>>, T, uint8_t, T, T>},
-    {NW_EW_CLAMP, loop<T, Clamp>},
+    {NW_EW_CLAMP, map_between<T>},
 };
 
 template <class T>

@@ -152,16 +152,9 @@ using Wrap = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
   };
 
 NARROWS_UNARY(Neg, T, { return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(a)); })
-NARROWS_UNARY(Abs, T, {
-  if constexpr (std::is_unsigned_v<T>) return a;
-  return a < 0 ? Neg{}(a) : a;
-})
 NARROWS_UNARY(Sign, T, { return static_cast<T>((a > 0) - (a < 0)); })
 NARROWS_UNARY(Square, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(a)); })
-NARROWS_UNARY(Relu, T, { return a > 0 ? a : T{0}; })
-NARROWS_UNARY(Identity, T, { return a; })
 NARROWS_UNARY(LogicalNot, bool, { return a == 0; })
-NARROWS_UNARY(BitwiseNot, T, { return static_cast<T>(~a); })
 NARROWS_UNARY(IsNan, bool, { return a != a; })
 NARROWS_UNARY(IsInf, bool, {
   if constexpr (std::is_integral_v<T>)
@@ -179,8 +172,6 @@ NARROWS_UNARY(IsFinite, bool, {
 NARROWS_BINARY(Add, T, { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Sub, T, { return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b)); })
 NARROWS_BINARY(Mul, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); })
-NARROWS_BINARY(Maximum, T, { return a > b ? a : b; })
-NARROWS_BINARY(Minimum, T, { return a < b ? a : b; })
 NARROWS_BINARY(Equal, bool, { return a == b; })
 NARROWS_BINARY(NotEqual, bool, { return a != b; })
 NARROWS_BINARY(Less, bool, { return a < b; })
@@ -190,12 +181,8 @@ NARROWS_BINARY(GreaterEqual, bool, { return a >= b; })
 NARROWS_BINARY(LogicalAnd, bool, { return (a != 0) & (b != 0); })
 NARROWS_BINARY(LogicalOr, bool, { return (a != 0) | (b != 0); })
 NARROWS_BINARY(LogicalXor, bool, { return (a != 0) ^ (b != 0); })
-NARROWS_BINARY(BitwiseAnd, T, { return static_cast<T>(a & b); })
-NARROWS_BINARY(BitwiseOr, T, { return static_cast<T>(a | b); })
-NARROWS_BINARY(BitwiseXor, T, { return static_cast<T>(a ^ b); })
 
 NARROWS_TERNARY(Fma, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b) + static_cast<Wrap<T>>(c)); })
-NARROWS_TERNARY(Clamp, T, { return Minimum{}(Maximum{}(a, b), c); })
 
 // a ? b : c, by the width of b and c alone.
 template <class Bits>

@@ -1,5 +1,5 @@
-// elementwise_map-inl.h -- a function of vectors over a run: the loop of all kernels that give a floating-point type. Step 5 of a
-// tensor's path.
+// elementwise_map-inl.h -- a function of vectors over a run: the loop of all kernels that give a floating-point type, and of
+// integer functions that are an instruction or two. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_MAP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_MAP_INL_H
 #undef NARROWS_ELEMENTWISE_MAP_INL_H
@@ -16,6 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
+template <class S>
+using VectorOf = hn::Vec<hn::ScalableTag<Accumulate<S>>>;
+
 // Applies f to vectors of the inputs whose bits are in Reads, from left to right; the others are 0. S is how an element is stored;
 // f sees f32 for f16 and bf16. What is less than a vector goes through a vector's worth of stack. Where f is Long, or elements are
 // converted, so few vectors are under way at once that each would wait for memory: the inputs are fetched ahead, which is work for
@@ -25,7 +28,7 @@ template <unsigned Reads, class S, bool Long = kShort, class F>
 HWY_INLINE void map_vectors(const Run& run, F f) {
   using T = Accumulate<S>;
   constexpr hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
+  using V = VectorOf<S>;
   constexpr size_t kInputs = 4;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = run.n;
   const S* a[kInputs];
@@ -51,7 +54,7 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
       std::copy_n(last, count, o + begin);
     }
   };
-  constexpr bool kFetch = Long || sizeof(S) == 2;
+  constexpr bool kFetch = Long || sizeof(S) < sizeof(T);
   constexpr int64_t kWhole = kVectorsStored<S>, kAhead = 2048 / static_cast<int64_t>(sizeof(S));
   int64_t i = 0;
   const auto map_wholes = [&](auto streamed) HWY_ATTR {
@@ -79,6 +82,41 @@ HWY_INLINE void map_vectors(const Run& run, F f) {
   }
   map_parts(i, n);
 }
+
+// Kernels of functions of one, two, three vectors.
+#define NARROWS_MAP1(Name, length, expression)                                \
+  template <class S>                                                          \
+  void Name(const Run& run) {                                                 \
+    using V = VectorOf<S>;                                                    \
+    map_vectors<1, S, length>(run, [alpha = run.alpha](const V* v) HWY_ATTR { \
+      const V a = v[0];                                                       \
+      (void)alpha;                                                            \
+      return expression;                                                      \
+    });                                                                       \
+  }
+#define NARROWS_MAP2(Name, length, expression)               \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = VectorOf<S>;                                   \
+    map_vectors<3, S, length>(run, [](const V* v) HWY_ATTR { \
+      const V a = v[0], b = v[1];                            \
+      return expression;                                     \
+    });                                                      \
+  }
+#define NARROWS_MAP3(Name, length, expression)               \
+  template <class S>                                         \
+  void Name(const Run& run) {                                \
+    using V = VectorOf<S>;                                   \
+    map_vectors<7, S, length>(run, [](const V* v) HWY_ATTR { \
+      const V a = v[0], b = v[1], c = v[2];                  \
+      return expression;                                     \
+    });                                                      \
+  }
+
+NARROWS_MAP1(map_neg, kShort, hn::Neg(a))
+NARROWS_MAP1(map_abs, kShort, hn::Abs(a))
+NARROWS_MAP2(map_add, kShort, hn::Add(a, b))
+NARROWS_MAP2(map_sub, kShort, hn::Sub(a, b))
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

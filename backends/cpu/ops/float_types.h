@@ -1,5 +1,5 @@
-// float_types.h -- the four floating-point dtypes of conv1d and lltm, and single elements of them at any address. Step 5 of a
-// tensor's path. convert-inl.h does the same for vectors.
+// float_types.h -- the four floating-point dtypes, and single elements at any address. Step 5 of a tensor's path. convert-inl.h
+// does the same for vectors.
 #pragma once
 
 #include <bit>
@@ -20,9 +20,9 @@ struct bf16 {
   uint16_t bits;
 };
 
-// The type that sums are kept in: f64 for f64, else f32.
+// The type that T is computed in, and sums are kept in: f32 for f16 and bf16, else T.
 template <class T>
-using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Accumulate = std::conditional_t<std::is_same_v<T, f16> || std::is_same_v<T, bf16>, float, T>;
 
 // visit(T{}) with the element type that `t` names.
 template <class Visit>
@@ -35,8 +35,11 @@ decltype(auto) with_dtype(Dtype t, Visit&& visit) {
   }
 }
 
-inline float widen(float x) { return x; }
-inline double widen(double x) { return x; }
+template <class T>
+  requires std::is_arithmetic_v<T>
+T widen(T x) {
+  return x;
+}
 inline float widen(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 inline float widen(f16 x) {
   const uint32_t magnitude = (x.bits & 0x7fffu) << 13, sign = (x.bits & 0x8000u) << 16;
@@ -47,8 +50,11 @@ inline float widen(f16 x) {
 }
 
 // Rounds to nearest even.
-inline void narrow(float x, float& out) { out = x; }
-inline void narrow(double x, double& out) { out = x; }
+template <class T>
+  requires std::is_arithmetic_v<T>
+void narrow(T x, T& out) {
+  out = x;
+}
 inline void narrow(float x, bf16& out) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
