@@ -143,7 +143,7 @@ def laid_out(layout, dtype_name, n):
 
 def layout_cases():
     statements, goals = ("narrows.add(a, b, out=y)", "torch.add(a, b, out=y)"), (Goal("ratio", 1.2),)
-    for layout, dtype, n in itertools.product(LAYOUTS, ["f32", "f64", "bf16", "i32"], [64, 512, 4096]):
+    for layout, dtype, n in itertools.product(LAYOUTS, DTYPES, [64, 512, 4096]):
         line, column = f"add {dtype}, {layout}", f"{n} x {n}"
         make = functools.partial(laid_out, layout, dtype, n)
         yield Case(f"{line} {column}", LAYOUT, *statements, make, goals, line=line, column=column)

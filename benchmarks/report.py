@@ -43,6 +43,11 @@ def verdict(row, alone=None):
     return ("MISSED " + ", ".join(missed) if missed else "met" if found else "") + (" (disturbed)" if disturbed(row, alone) else "")
 
 
+def star(row):
+    """Of a row whose result of theirs is further off than what is allowed to ours."""
+    return "*" if row["errors"]["theirs"] > 1 else ""
+
+
 COLUMNS = ("case", "narrows", "±", "torch", "±", "ratio", "goal", "rate", "of copy", "threads", "verdict")
 
 
@@ -53,7 +58,7 @@ def cells(row, alone=None):
         row["name"],
         seconds(row["ours"]["median"]),
         spread(row["ours"]),
-        seconds(row["theirs"]["median"]) + ("*" if row["errors"]["theirs"] > 1 else ""),
+        seconds(row["theirs"]["median"]) + star(row),
         spread(row["theirs"]),
         f"{harness.reached(row, 'ratio'):.2f} x",
         f"{goal:g}" if goal is not None else "",
@@ -133,7 +138,7 @@ def table(results):
     for (family, isa, threads), pairs in sections(results).items():
         lines += ["", f"{family}   {threads} thread{'s' * (threads > 1)}, {tier(results, isa)}"]
         lines += aligned([COLUMNS, *(cells(*pair) for pair in pairs)])
-    if any(row["errors"]["theirs"] > 1 for row in results["rows"]):
+    if any(map(star, results["rows"])):
         lines += ["", "  * its result is further off than what is allowed to ours"]
     return "\n".join([*lines, "", headline(results)])
 
@@ -171,6 +176,7 @@ def grid(pairs):
     for row, alone in pairs:
         measures = ["ratio", *(m for m, _ in row["goals"] if m != "ratio")]
         found = [text for m in measures if (text := bold_if_missed(row, alone, m))]
+        found[0] += star(row)
         lines.setdefault(row["line"], {})[row["column"]] = " / ".join(found)
     return markdown_table([["", *columns], *([name, *(found.get(c, "") for c in columns)] for name, found in lines.items())])
 

@@ -141,7 +141,7 @@ bool worth_streaming(const Request& r, const ElementwisePlan& plan) {
   const auto bytes = [&](int k) { return touched_bytes(plan.blocks, k, plan.operand[k].size); };
   int64_t total = 0;
   for (int k = 0; k <= plan.num_inputs; ++k) total += bytes(k);
-  return total >= kBytesWorthStreaming && bytes(plan.num_inputs) >= total / 4 && output(r.sig, 0).alias_of < 0 &&
+  return total > kBytesWorthStreaming && bytes(plan.num_inputs) >= total / 4 && output(r.sig, 0).alias_of < 0 &&
          (!plan.blocks.across || plan.at_lines[0] >= 0);
 }
 

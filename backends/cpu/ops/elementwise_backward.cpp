@@ -183,7 +183,7 @@ bool worth_streaming(const Request& r, const MapPass& map, const nw_tensor_sig* 
     bytes += touched_bytes(map.blocks, k, size);
     if (k >= kInputs) out += touched_bytes(map.blocks, k, size);
   }
-  return bytes >= kBytesWorthStreaming && out >= bytes / 4;
+  return bytes > kBytesWorthStreaming && out >= bytes / 4;
 }
 
 void plan_map(const Request& r, BackwardPlan* plan) {

@@ -102,7 +102,7 @@ class LltmBackwardPlan final : public Plan {
       if (has_output(sig, kDWeights)) to_weights_ = gemm_layout(instance, accumulate, 2, gates, widest, false, sizes_.batch);
     }
     // With few rows to sum over, d_weights is as many bytes as it is work: a large one took 5 % longer through the caches.
-    streamed_ = HWY_ARCH_X86 && gates * (sizes_.state + sizes_.features) * size_of(sizes_.dtype) >= kBytesWorthStreaming / 2;
+    streamed_ = HWY_ARCH_X86 && gates * (sizes_.state + sizes_.features) * size_of(sizes_.dtype) > kBytesWorthStreaming / 2;
     workspace_size = gate_grads_bytes_ + std::max(to_inputs_.workspace_size, to_weights_.workspace_size);
   }
 

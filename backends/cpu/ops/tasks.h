@@ -22,7 +22,7 @@ constexpr uint64_t aligned_bytes(uint64_t bytes) {
 // either.
 constexpr double kWorthWaking = 1e6;
 
-// Writing past the caches pays from here on, in bytes of a call: elementwise.cpp says why.
+// Writing past the caches pays where a call has more bytes than this: elementwise.cpp says why.
 constexpr int64_t kBytesWorthStreaming = 32 << 20;
 
 // Slots that run_tasks() will use.
