@@ -610,7 +610,7 @@ def growth(torch, in_use, call, calls):
         gc.collect()
         return np.array([in_use(), -torch.cuda.mem_get_info()[0], sys.getallocatedblocks()])
 
-    for _ in range(500):
+    for _ in range(1_000):
         call()
     before = look()
     for _ in range(calls):

@@ -64,6 +64,11 @@ def test_export_says_where_it_is():
     with pytest.raises(TypeError, match="vulkan:0, not on the CPU"):
         np.asarray(t)
     np.testing.assert_array_equal(np.asarray(t.to("cpu")), X)
+    copy = narrows.from_dlpack(t.__dlpack__(dl_device=(1, 0), max_version=(1, 0)))
+    assert copy.device == narrows.Device("cpu")
+    np.testing.assert_array_equal(copy.numpy(), X)
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before that it knows no device=
+        np.testing.assert_array_equal(np.from_dlpack(t, device="cpu"), X)
     again = narrows.from_dlpack(t)  # the same memory, by DLPack
     assert again.device == VULKAN and again.data_ptr == t.data_ptr
     del t
