@@ -131,7 +131,7 @@ class _Registered:
         """Under torch.func: one autograd.Function that knows every transform but functionalize."""
         inputs = lowered(self.op, inputs)
         interpreter = retrieve_current_functorch_interpreter()
-        if interpreter.key() == torch._C._functorch.TransformType.Functionalize:
+        if interpreter.key() == _private._C._functorch.TransformType.Functionalize:
             return self.functionalized(interpreter, inputs, params)
         return self.as_returned(_Functional.apply(self, params, *self.filled(inputs)))
 
