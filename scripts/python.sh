@@ -32,16 +32,16 @@ test_python() {
 
 wheel() { find "$NARROWS_ROOT/$1" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
 
-# build_wheel ENVIRONMENT FOLDER: for that environment's Python. It carries what the cpu backend needs (Highway, SLEEF): it installs
-# where those are not.
+# build_wheel ENVIRONMENT FOLDER [PIP OPTION...]: for that environment's Python, as `pip install .` builds it: pip fetches what
+# pyproject.toml requires. It carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
 build_wheel() {
-  local env=$1 folder=$NARROWS_ROOT/$2 launcher=() built
+  local env=$1 folder=$NARROWS_ROOT/$2 options=("${@:3}") built
   step wheel
-  ! has_command ccache || launcher=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  ! has_command ccache || options+=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
   rm -f -- "$folder"/narrows-*.whl
   # The names that the presets' builds have: ccache knows what those compiled.
-  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps --no-build-isolation \
-    --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${launcher[@]+"${launcher[@]}"}
+  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps \
+    --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${options[@]+"${options[@]}"}
   PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
   rm -f -- "$folder"/narrows-*-linux_*.whl
   built=$(wheel "$2")

@@ -33,7 +33,7 @@ fetch_glslang() {
 fetch_vulkan_python() {
   step tools
   venv
-  logged vulkan-python-tools.log retried "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes 'pytest<10' onnx
+  logged vulkan-python-tools.log retried "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes 'pytest<10' onnx array-api-stubs
   done_with "in .deps/venv"
 }
 
@@ -42,7 +42,7 @@ test_vulkan_python() {
   local log=$LOG/test-vulkan-python.log
   step python
   if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 "$DEPS/venv/bin/python" -m pytest -q -rs \
-    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_functions.py test_onnx.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
+    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
   fi

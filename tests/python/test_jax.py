@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import narrows  # noqa: E402
 import present  # noqa: E402
 import narrows.jax  # noqa: E402
-from narrows import _jax_sharding  # noqa: E402
+from narrows import _functions, _jax_sharding  # noqa: E402
 
 try:
     from jax import shard_map
@@ -63,21 +63,51 @@ def close(ours, theirs):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "add", "subtract", "multiply", "maximum", "pow", "hypot", "equal", "sigmoid"])
-@pytest.mark.parametrize("jit", [False, True])
-def test_functions(name, jit, device):
-    reference = jax.nn.sigmoid if name == "sigmoid" else getattr(jnp, name)
-    ours = getattr(narrows, name)
-    arguments = (A, B)[: 1 if name in ("exp", "tanh", "sigmoid") else 2]
-    function = jax.jit(lambda *a: ours(*a)) if jit else ours
-    result = function(*arguments)
-    assert isinstance(result, jax.Array) and result.dtype == reference(*arguments).dtype
-    assert result.devices() == {device}
-    close(result, reference(*arguments))
-    if name != "equal":
-        every = tuple(range(len(arguments)))
-        gradient = lambda f: jax.grad(lambda *a: f(*a).sum(), argnums=every)(*arguments)  # noqa: E731
-        close(gradient(function), gradient(reference))
+# What JAX calls by another name than we do, or not at all.
+REFERENCE = {
+    "round": jnp.rint,
+    "rsqrt": jax.lax.rsqrt,
+    "gelu": lambda a: jax.nn.gelu(a, approximate=False),
+    "gelu_tanh": jax.nn.gelu,
+    "erf": jax.lax.erf,
+    "erfc": jax.lax.erfc,
+    "fma": lambda a, b, c: a * b + c,
+    "divide": lambda a, b: jnp.trunc(a / b).astype(a.dtype) if a.dtype == "int32" else a / b,
+    "bitwise_left_shift": jnp.left_shift,
+    "bitwise_right_shift": jnp.right_shift,
+    **{name: getattr(jax.nn, name) for name in ("sigmoid", "relu", "elu", "silu", "softplus")},
+}
+DTYPES = {"F": ["float32"], "N": ["float32", "int32"], "B": ["int32", "bool"], "I": ["int32"], "A": ["float32", "int32", "bool"]}
+CALLS = [(name, dtype) for name, row in _functions._TABLE.items() for dtype in DTYPES[row[2]]]
+
+
+def operands(name, dtype):
+    """Arrays that the function, and its gradient, is defined on; the second and third broadcast."""
+    low, high = (1.1, 2) if name == "acosh" else (0.2, 0.9)
+    rng, shapes = np.random.default_rng(0), [(3, 4), (4,), (3, 1)][: _functions._TABLE[name][1]]
+    arrays = [rng.uniform(low, high, s) if dtype == "float32" else rng.integers(0 if dtype == "bool" else 1, 6, s) for s in shapes]
+    if name == "where":
+        arrays[0] = arrays[0] > arrays[0].mean()
+    return [jnp.asarray(a if a.dtype == bool else (a % 2 if dtype == "bool" else a).astype(dtype)) for a in arrays]
+
+
+@pytest.mark.parametrize("name, dtype", CALLS)
+def test_functions(name, dtype, device):
+    ours, reference, arguments = getattr(narrows, name), REFERENCE.get(name) or getattr(jnp, name), operands(name, dtype)
+    expected = reference(*arguments)
+    for function in (jax.jit(lambda *a: ours(*a)), ours):
+        result = function(*arguments)
+        assert isinstance(result, jax.Array) and result.devices() == {device} and result.shape == expected.shape
+        assert result.dtype == ("bool" if "as bool" in _functions._TABLE[name][3] else dtype)
+        close(result, expected)
+
+
+@pytest.mark.parametrize("name", [n for n, dtype in CALLS if dtype == "float32" and "as bool" not in _functions._TABLE[n][3]])
+def test_gradients_of_functions(name):
+    ours, reference, arguments = getattr(narrows, name), REFERENCE.get(name) or getattr(jnp, name), operands(name, "float32")
+    floating = tuple(i for i, a in enumerate(arguments) if a.dtype == "float32")
+    gradient = lambda f: jax.jit(jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=floating))(*arguments)  # noqa: E731
+    close(gradient(ours), gradient(reference))
 
 
 def test_numbers_and_dtypes():

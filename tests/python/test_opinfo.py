@@ -35,7 +35,9 @@ NAMES = {
 }
 WITHOUT = {"cbrt", "gelu_tanh"}  # torch has no such op; the second is its gelu with an argument, and tried there
 DEVICES = present.of_torch(torch)
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.bool)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)  # of wider unsigned ones torch has few ops
+DTYPES = (*FLOATS, *INTEGERS, torch.bool)
 OPS = {
     NAMES.get(o.name, o.name): o
     for o in common.op_db
@@ -66,33 +68,39 @@ def adapted(name, sample):
     return None if kwargs or any(isinstance(a, complex) for a in arguments) else (function, arguments)
 
 
-# The least part of torch's samples that has to be compared: four of five, but where torch's op has more arguments (value; one bound).
+# The least part of torch's samples, in dtypes that the function has, that has to be compared: four of five, but where torch's op has
+# more arguments (value; one bound).
 SHARE, SHARES = 0.8, {"fma": 0.4, "clip": 0.4}
+
+
+def has_dtype(name, dtype):
+    """Whether the function takes it, by the table."""
+    kind = "f" if dtype in FLOATS else "i" if dtype in INTEGERS else "b"
+    return kind in {"F": "f", "N": "fi", "B": "ib", "I": "i", "A": "fib"}[_functions._TABLE[name][2]]
 
 
 def refusal(name, arguments):
     """The words of the error that these arguments have to give; None: none."""
-    kinds, tensors = _functions._TABLE[name][2], [a for a in arguments if isinstance(a, torch.Tensor)]
+    tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
     operands = [a for i, a in enumerate(tensors) if not (name == "where" and i == 0 and a is arguments[0])]
     if not tensors:
         return "no input is an array"
     if not operands:
         return "dtype|expected an integer"  # where() of two numbers: the condition's dtype is the only one
     dtype = operands[-1].dtype
-    allowed = {"F": "f", "N": "fi", "B": "ib", "I": "i", "A": "fib"}[kinds]
-    kind = "b" if dtype == torch.bool else "f" if dtype.is_floating_point else "i"
-    if any(a.dtype != dtype for a in operands) or kind not in allowed:
+    if any(a.dtype != dtype for a in operands) or not has_dtype(name, dtype):
         return "dtype"
     numbers = [a for a in arguments if not isinstance(a, torch.Tensor)]
-    if kind != "f" and any(isinstance(a, float) for a in numbers):
+    if dtype not in FLOATS and any(isinstance(a, float) for a in numbers):
         return "expected an integer"
-    if any(isinstance(a, int) and kind == "i" and not torch.iinfo(dtype).min <= a <= torch.iinfo(dtype).max for a in numbers):
+    whole = [a for a in numbers if isinstance(a, int) and dtype in INTEGERS]
+    if any(not torch.iinfo(dtype).min <= a <= torch.iinfo(dtype).max for a in whole):
         return "does not fit"
     return None
 
 
 def same(ours, theirs, dtype):
-    tolerance = {torch.float32: 1e-5, torch.bfloat16: 2e-2}.get(dtype, 1e-9)
+    tolerance = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-9)
     if ours.shape != theirs.shape or not torch.allclose(ours, theirs, tolerance, tolerance, equal_nan=True):  # this one is quick
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
 
@@ -105,7 +113,13 @@ def samples(op, dtype, device):
         yield from op.reference_inputs(device, dtype)
 
 
-def check(name, op, sample, counted):
+def divided(a, b):
+    """Of integers, which torch's div makes floats of: towards 0, and 0 where the divisor is 0."""
+    b = torch.as_tensor(b, device=a.device)
+    return torch.where(b == 0, 0, torch.div(a, torch.where(b == 0, 1, b), rounding_mode="trunc"))
+
+
+def check(name, op, sample, dtype, counted):
     if name == "softplus" and sample.kwargs:  # beta and threshold, that every sample has: without them in both
         sample.kwargs = {}
         counted["compared without torch's own arguments"] += 1
@@ -121,22 +135,22 @@ def check(name, op, sample, counted):
         return
     words = refusal(name, arguments)
     if words is not None:
-        counted["refused"] += 1
+        counted["refused" if has_dtype(name, dtype) else "of a dtype that is refused"] += 1
         with pytest.raises((ValueError, TypeError), match=words):
             function(*arguments)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = op.op(sample.input, *sample.args, **sample.kwargs)
+        call = divided if name == "divide" and dtype in INTEGERS else op.op
+        expected = call(sample.input, *sample.args, **sample.kwargs)
     result = function(*arguments)
     if name == "sign":  # NaN stays NaN, as the array API has it
         expected = torch.where(sample.input.isnan(), sample.input, expected)
-    if name in ("fmod", "remainder") and expected.dtype == torch.bfloat16:  # torch 2.11 has NaN where a quotient overflows
+    if (
+        name in ("fmod", "remainder") and expected.dtype.itemsize == 2 and dtype in FLOATS
+    ):  # torch 2.11 has NaN where a quotient overflows
         wide = [a.double() if isinstance(a, torch.Tensor) else a for a in (sample.input, *sample.args)]
-        expected = op.op(*wide).bfloat16()
-    if name == "divide" and not result.is_floating_point():
-        counted["integers, that torch divides as floats"] += 1
-        return
+        expected = op.op(*wide).to(expected.dtype)
     assert result.dtype == expected.dtype
     same(result.detach(), expected.detach(), sample.input.dtype if isinstance(sample.input, torch.Tensor) else result.dtype)
     counted["compared"] += 1
@@ -152,12 +166,15 @@ def check(name, op, sample, counted):
 @pytest.mark.parametrize("name", OPS)
 def test_elementwise(name, device):
     op = OPS[name]
-    left_out = ("refused", "torch's own arguments", "integers, that torch divides as floats")
-    counted = dict.fromkeys(("compared", *left_out, "gradients", "compared without torch's own arguments"), 0)
+    left_out = ("refused", "torch's own arguments")
+    others = ("of a dtype that is refused", "gradients", "compared without torch's own arguments")
+    counted = dict.fromkeys(("compared", *left_out, *others), 0)
     for dtype in DTYPES:
         if op.supports_dtype(dtype, device):
+            before = counted["compared"]
             for sample in samples(op, dtype, device):
-                check(name, op, sample, counted)
+                check(name, op, sample, dtype, counted)
+            assert (counted["compared"] > before) == has_dtype(name, dtype), dtype
     print(f"{name}: {', '.join(f'{count} {kind}' for kind, count in counted.items())}")  # shown by pytest -rP
     assert 0 < counted["compared"] >= SHARES.get(name, SHARE) * (counted["compared"] + sum(counted[kind] for kind in left_out)), (
         counted

@@ -69,8 +69,10 @@ def test_conv1d_gradients(call):
     assert torch.autograd.gradcheck(lambda w: ours(x.detach(), w, b.detach()), (w,))
 
 
-def test_lltm_gradients():
-    inputs = double(2, 3), double(12, 7), double(1, 12), double(2, 4), double(2, 4)
+@pytest.mark.parametrize("batch, features, state", [(2, 3, 4), (3, 17, 5)], ids=["small", "the tutorial's"])
+def test_lltm_gradients(batch, features, state):
+    shapes = (batch, features), (3 * state, features + state), (1, 3 * state), (batch, state), (batch, state)
+    inputs = [double(*shape) for shape in shapes]
     assert torch.autograd.gradcheck(narrows.lltm, inputs, check_batched_grad=True)
     assert torch.autograd.gradcheck(lambda *a: narrows.lltm(*a)[0], inputs)
 
@@ -184,6 +186,43 @@ def test_gradients_that_are_lazily_negated(exp):
     z = torch.complex(torch.zeros(3, dtype=torch.float64), exp(x)).conj() * torch.tensor(1 + 1j)
     torch.testing.assert_close(torch.autograd.grad(z.real.sum(), x)[0], x.exp())
     torch.testing.assert_close(torch.autograd.grad(exp(x), x, torch._neg_view(torch.ones_like(x)))[0], -x.exp())
+
+
+def test_a_tensor_of_zeros_without_memory():
+    zeros = torch._efficientzerotensor(4)
+    assert zeros._is_zerotensor()
+    torch.testing.assert_close(narrows.add(zeros, 1), torch.ones(4))
+    torch.testing.assert_close(narrows.add(torch.ones(4), zeros), torch.ones(4))
+    x = double(4)
+    y = narrows.exp(x)
+    torch.testing.assert_close(
+        torch.autograd.grad(y, x, torch._efficientzerotensor(4, dtype=torch.float64))[0], torch.zeros_like(x)
+    )
+
+
+@pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)
+def test_functionalize_sees_the_call(exp):
+    """It holds values behind wrappers: what is written to a view of one is there when the call reads it."""
+
+    def f(x):
+        y = x * 1
+        y[:2].fill_(3)
+        z = exp(y)
+        assert torch._is_functional_tensor(y) and torch._is_functional_tensor(z)
+        y.fill_(9)
+        return z.add_(1)
+
+    x = torch.zeros(4)
+    torch.testing.assert_close(torch.func.functionalize(f)(x), torch.tensor([3.0, 3, 0, 0]).exp() + 1)
+    functionalize, grad = torch.func.functionalize, torch.func.grad
+    square = lambda x: (exp(x) ** 2).sum()  # noqa: E731
+    torch.testing.assert_close(grad(functionalize(square))(x + 1), 2 * (x + 1).exp() ** 2)
+    for mapped in (torch.vmap(functionalize(exp)), functionalize(torch.vmap(exp))):
+        torch.testing.assert_close(mapped(x + 1), (x + 1).exp())
+    with pytest.raises(RuntimeError, match="Functionalize rule"):  # torch has none for an autograd.Function within
+        functionalize(grad(square))(x)
+    out = torch.func.functionalize(lambda x: narrows.add(x, x, out=torch.empty(4)))(x + 1)
+    torch.testing.assert_close(out, torch.full((4,), 2.0))
 
 
 def test_parameters_and_no_grad():

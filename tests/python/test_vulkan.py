@@ -2,6 +2,9 @@
 What only computes values is in test_functions.py and test_onnx.py, on every device. Skipped where there is no Vulkan device."""
 
 import gc
+import pathlib
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -64,6 +67,10 @@ def test_export_says_where_it_is():
     with pytest.raises(TypeError, match="vulkan:0, not on the CPU"):
         np.asarray(t)
     np.testing.assert_array_equal(np.asarray(t.to("cpu")), X)
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before that it cannot ask for a device
+        np.testing.assert_array_equal(np.from_dlpack(t, device="cpu"), X)
+        with pytest.raises((BufferError, ValueError)):
+            np.from_dlpack(t, device="cpu", copy=False)
     again = narrows.from_dlpack(t)  # the same memory, by DLPack
     assert again.device == VULKAN and again.data_ptr == t.data_ptr
     del t
@@ -90,3 +97,12 @@ def test_streams():
     del t
     gc.collect()
     assert alive() is None
+
+
+def test_the_example_of_every_device():
+    example = pathlib.Path(__file__).parents[2] / "examples" / "puzzle17.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    device = next(i for i, line in enumerate(lines) if line.startswith("vulkan:0: "))
+    assert lines[device + 1] == "14 20 26 32 38 44 50 56 62 68 74 80 41 14 0"

@@ -7,6 +7,8 @@ import threading
 from typing import Any
 
 import torch
+from torch._functorch import eager_transforms
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from narrows import _batching, _ops, _rules
 
@@ -126,9 +128,19 @@ class _Registered:
             return self.call.redispatch(keyset & torch._C._after_autograd_keyset, *inputs, **params)
 
     def transformed(self, *inputs, **params):
-        """Under torch.func: one autograd.Function that knows every transform."""
+        """Under torch.func: one autograd.Function that knows every transform but functionalize."""
         inputs = lowered(self.op, inputs)
+        interpreter = retrieve_current_functorch_interpreter()
+        if interpreter.key() == _private._C._functorch.TransformType.Functionalize:
+            return self.functionalized(interpreter, inputs, params)
         return self.as_returned(_Functional.apply(self, params, *self.filled(inputs)))
+
+    def functionalized(self, interpreter: Any, inputs, params):
+        """Under torch.func.functionalize: the op writes to none of its inputs, so it is called with what the wrappers hold."""
+        views = interpreter.functionalize_add_back_views()
+        with interpreter.lower():
+            outputs = self.call(*eager_transforms._unwrap_all_tensors_from_functional(tuple(inputs), reapply_views=views), **params)
+        return eager_transforms._wrap_all_tensors_to_functional(outputs, level=interpreter.level())
 
     def autocast(self, key, *inputs, **params):
         """Under torch.autocast, of an op that heeds it: the same call of lower precision."""
