@@ -1,6 +1,6 @@
 // Shader checks: one small call of every op, forward and backward, for the run in which the validation layer checks each access of
 // a shader (NARROWS_VULKAN_VALIDATION=gpu), which takes lavapipe many times as long as the access. What it says is the call's
-// error. Gradients run in every dtype, since each has modules of its own; conv1d and lltm do not, whose pipelines take the longest.
+// error. Gradients run in every dtype, since each has modules of its own; conv1d and lltm in few, whose pipelines take the longest.
 #include <cstring>
 #include <set>
 
@@ -51,8 +51,7 @@ void run_all(const Runtime& rt, const std::vector<Call>& calls) {
 
 constexpr Conv kSignal{1, 1, 41, 1, 3, {.pad_right = 2}}, kDense{1, 9, 11, 9, 3, {}}, kStrided{1, 2, 11, 2, 2, {.stride = 3}};
 
-TEST_CASE("shader checks: small calls of every op and variant", "[shader_checks]") {
-  const Runtime rt;
+std::vector<Call> forward_calls(bool has_unit) {
   const Tensor words{kI32, {37}}, run{kF32, {37}}, rows{kF32, {3, 21}}, transposed{kF32, {3, 21}, {1, 3}};
   std::vector<Call> calls{elementwise(NW_EW_ADD, {run, run}, run),
                           elementwise(NW_EW_MUL, {transposed, {kF32, {21}}}, rows),
@@ -61,19 +60,28 @@ TEST_CASE("shader checks: small calls of every op and variant", "[shader_checks]
                           conv1d(kF32, kSignal),
                           conv1d(kF16, kDense),
                           lltm(kF32, 2, 3, 5)};
-  if (has_matrix_unit(rt)) calls.push_back(lltm(kF16, 2, 3, 5));
-  run_all(rt, calls);
+  if (has_unit) calls.push_back(lltm(kF16, 2, 3, 5));
+  return calls;
 }
 
-TEST_CASE("shader checks: small gradients of every op, variant and dtype", "[shader_checks]") {
+std::vector<Call> gradients(DLDataType dtype) {
+  const Tensor run{dtype, {37}}, column{dtype, {3, 1}}, row{dtype, {21}}, rows{dtype, {3, 21}};
+  return {elementwise_backward(NW_EW_MUL, {run, run}, run),
+          elementwise_backward(NW_EW_MUL, {column, row}, rows),
+          conv1d_backward(dtype, kSignal),
+          conv1d_backward(dtype, kDense),
+          conv1d_backward(dtype, kStrided),
+          lltm_backward(dtype, 2, 3, 5)};
+}
+
+// In one runtime, so that forward calls and gradients share pipelines.
+TEST_CASE("shader checks: small calls of every op and variant, gradients in every dtype", "[shader_checks]") {
   const Runtime rt;
+  run_all(rt, forward_calls(has_matrix_unit(rt)));
   for (const DLDataType dtype : {kF32, kF64, kF16, kBf16}) {
     if (dtype.bits == 64 && !has_f64(rt)) continue;
     INFO("dtype " << int{dtype.code} << " of " << int{dtype.bits} << " bits");
-    const Tensor run{dtype, {37}}, column{dtype, {3, 1}}, row{dtype, {21}}, rows{dtype, {3, 21}};
-    run_all(rt, {elementwise_backward(NW_EW_MUL, {run, run}, run), elementwise_backward(NW_EW_MUL, {column, row}, rows),
-                 conv1d_backward(dtype, kSignal), conv1d_backward(dtype, kDense), conv1d_backward(dtype, kStrided),
-                 lltm_backward(dtype, 2, 3, 5)});
+    run_all(rt, gradients(dtype));
   }
 }
 
