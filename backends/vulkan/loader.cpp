@@ -27,6 +27,12 @@ VkPhysicalDevice chosen(const std::vector<VkPhysicalDevice>& devices, const char
   return devices[static_cast<size_t>(index)];
 }
 
+// What newer layers say where `gpu` has them change their settings, or a limit that the device is asked for.
+bool is_of_itself(const char* id) {
+  const std::string_view name = id != nullptr ? id : "";
+  return name == "VALIDATION-SETTINGS" || name == "WARNING-Setting-Limit-Adjusted";
+}
+
 }  // namespace
 
 int rank_of(VkPhysicalDeviceType type) {
@@ -101,7 +107,7 @@ VkDebugUtilsMessengerCreateInfoEXT Loader::listener() {
   info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
   info.pfnUserCallback = [](VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
                             const VkDebugUtilsMessengerCallbackDataEXT* said, void* self) -> VkBool32 {
-    static_cast<Loader*>(self)->add_message(said->pMessage);
+    if (!is_of_itself(said->pMessageIdName)) static_cast<Loader*>(self)->add_message(said->pMessage);
     return VK_FALSE;
   };
   info.pUserData = this;

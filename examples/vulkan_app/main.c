@@ -201,7 +201,9 @@ int main(void) {
   need(vkWaitSemaphores(app.device, &wait, 60000000000u) == VK_SUCCESS, "vkWaitSemaphores");
   float* values = NULL;
   need(vkMapMemory(app.device, seen.memory, 0, VK_WHOLE_SIZE, 0, (void**)&values) == VK_SUCCESS, "vkMapMemory");
-  printf("1 + 2 = %g, %g, ..., %g\n", values[0], values[1], values[COUNT - 1]);
+  int wrong = 0;
+  for (int i = 0; i < COUNT; ++i) wrong += values[i] != 3;
+  printf("1 + 2 = %g, %g, ..., %g; %d of %d are wrong\n", values[0], values[1], values[COUNT - 1], wrong, COUNT);
 
   for (int i = 0; i < 3; ++i) check(vulkan->remove_memory(vulkan->self, id, shared[i]->address, &error), &error);
   check(vulkan->release_device(vulkan->self, id, &error), &error);
@@ -213,5 +215,5 @@ int main(void) {
   vkDestroyCommandPool(app.device, app.pool, NULL);
   vkDestroyDevice(app.device, NULL);
   vkDestroyInstance(app.instance, NULL);
-  return 0;
+  return wrong != 0;
 }

@@ -61,7 +61,9 @@ uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
 // ---- places ----
 
-uint64_t place[SLOTS + 1];  // of the first vector; the output's last
+// An array of two or four of them would have the type of one of Push's, with its layout, by a glslc of 2023; that is not valid SPIR-V.
+const uint kMostPlaces = 5;
+uint64_t place[kMostPlaces];  // of the first vector; the output's is number SLOTS
 int64_t step_[SLOTS + 1];
 uint begin[kMostUnroll], end[kMostUnroll];  // the elements of a vector that there are
 
