@@ -5,7 +5,7 @@
 //
 // Pack() takes the dtype, PackAs() cuts columns into panels. How the elements of a panel lie decides what packs it:
 //   columns 1 or 2 apart (AVX-512: up to 15), all in one run   PackVectors(): a row of all panels at a time, by whole vectors
-//   columns that are contiguous along the depth                PackTransposed(): squares, transposed in registers
+//   columns whose elements lie 1 or 2 apart along the depth    PackTransposed(): squares, transposed in registers
 //   all else: several runs, a last panel, other strides        PackRows(): a row at a time, run by run
 // What lies outside the view's extent is zero; runs that it cuts go element by element (PackRun(), PackColumns()).
 #if defined(NARROWS_CPU_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -191,12 +191,14 @@ bool PackWhole(const GemmView& view, int64_t k0, int64_t depth, const Run& run, 
 }
 
 // True where columns are best read along their depth.
-inline bool DepthContiguous(const GemmView& view) { return view.depth_step == 1 && view.stride == 1 && view.depth_inner >= 8; }
+inline bool IsAlongDepth(const GemmView& view) {
+  return (view.depth_step == 1 || view.depth_step == 2) && view.stride == 1 && view.depth_inner >= 8;
+}
 
 // The same for panels of any run: those of one run are packed together, none where a panel has two.
 template <class T, class A>
 bool PackWholePanels(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, const PanelRow<A>& out) {
-  const bool far_apart = view.width_step > 2 && view.width_step <= kMaxStep && !DepthContiguous(view);
+  const bool far_apart = view.width_step > 2 && view.width_step <= kMaxStep && !IsAlongDepth(view);
   if (view.stride != 1 || (view.width_step != 1 && view.width_step != 2 && !far_apart)) return false;
   const Run run = {0, out.panels * out.width, j0 / view.width_inner * view.width_outer, j0 % view.width_inner * view.width_step};
   if (j0 % view.width_inner + run.count > view.width_inner) return false;
@@ -260,13 +262,14 @@ HWY_INLINE void TransposeBlocks(D d, hn::Vec<D>* v) {
   }
 }
 
-// A square of as many columns as a vector has lanes: column[c][0 .. lanes) to dst[0 .. lanes)[c].
-template <class T, class D, class A = hn::TFromD<D>>
+// A square of as many columns as a vector has lanes: column[c][0], column[c][kStep] ... to dst[0 .. lanes)[c].
+template <class T, int kStep = 1, class D, class A = hn::TFromD<D>>
 HWY_INLINE void TransposeSquare(D d, const T* const* column, int64_t position, A* dst, int64_t ld) {
   constexpr size_t kLanes = hn::MaxLanes(D()), kBlocks = kLanes / kBlock<A>;
+  const StepLoads<kStep, D, T> loads(kStep);
   hn::Vec<D> v[kLanes];
   HWY_UNROLL(16)
-  for (size_t c = 0; c < kLanes; ++c) v[c] = LoadAs(d, column[c] + position);
+  for (size_t c = 0; c < kLanes; ++c) v[c] = loads.Load(d, column[c] + position, true);
   HWY_UNROLL(4)
   for (size_t b = 0; b < kBlocks; ++b) TransposeInBlocks(d, v + b * kBlock<A>);
   HWY_UNROLL(4)
@@ -276,8 +279,8 @@ HWY_INLINE void TransposeSquare(D d, const T* const* column, int64_t position, A
 }
 #endif
 
-// Columns j0 .. j0 + N of `length` consecutive ki from `inner` on, at consecutive addresses.
-template <int N, class T, class A>
+// Columns j0 .. j0 + N of `length` consecutive ki from `inner` on, whose elements lie kStep apart.
+template <int N, int kStep, class T, class A>
 void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, A* dst, int64_t ld) {
   const T* column[N];              // its element at `inner`
   int64_t low = 0, high = length;  // where every column is inside
@@ -287,22 +290,24 @@ void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t len
     position[c] = inner * view.depth_step + view.origin + ji * view.width_step;
     column[c] = static_cast<const T*>(view.base) + outer * view.depth_outer + jo * view.width_outer + position[c];
     if (view.extent == kUnbounded) continue;
-    low = std::max(low, -position[c]);
-    high = std::min(high, view.extent - position[c]);
+    low = std::max(low, ceil_div(-position[c], kStep));
+    high = std::min(high, ceil_div(view.extent - position[c], kStep));
   }
   const auto element = [&](int64_t i, int c) {
-    const bool inside = view.extent == kUnbounded || (position[c] + i >= 0 && position[c] + i < view.extent);
-    dst[i * ld + c] = inside ? read(column[c] + i) : A{0};
+    const int64_t at = position[c] + i * kStep;
+    const bool inside = view.extent == kUnbounded || (at >= 0 && at < view.extent);
+    dst[i * ld + c] = inside ? read(column[c] + i * kStep) : A{0};
   };
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (N > 1) {
     for (; i < std::min(low, length); ++i)
       for (int c = 0; c < N; ++c) element(i, c);
-    for (; i + N <= high; i += N) TransposeSquare<T>(hn::CappedTag<A, N>(), column, i, dst + i * ld, ld);
+    for (; i + N <= high; i += N) TransposeSquare<T, kStep>(hn::CappedTag<A, N>(), column, i * kStep, dst + i * ld, ld);
     constexpr int kSmall = static_cast<int>(kBlock<A>);
     for (; N > kSmall && i + kSmall <= high; i += kSmall)
-      for (int c = 0; c < N; c += kSmall) TransposeSquare<T>(hn::CappedTag<A, kSmall>(), column + c, i, dst + i * ld + c, ld);
+      for (int c = 0; c < N; c += kSmall)
+        TransposeSquare<T, kStep>(hn::CappedTag<A, kSmall>(), column + c, i * kStep, dst + i * ld + c, ld);
   }
 #endif
   for (; i < length; ++i)
@@ -310,25 +315,25 @@ void PackColumns(const GemmView& view, int64_t outer, int64_t inner, int64_t len
 }
 
 // Columns in squares of N, what is left in smaller ones.
-template <int N, class T, class A>
+template <int N, int kStep, class T, class A>
 void PackSquares(const GemmView& view, int64_t outer, int64_t inner, int64_t length, int64_t j0, int64_t count, A* dst,
                  int64_t ld) {
   int64_t j = 0;
-  for (; j + N <= count; j += N) PackColumns<N, T>(view, outer, inner, length, j0 + j, dst + j, ld);
+  for (; j + N <= count; j += N) PackColumns<N, kStep, T>(view, outer, inner, length, j0 + j, dst + j, ld);
   if constexpr (N > 1)
     if (j < count)
-      PackSquares<(N > 16 / static_cast<int>(sizeof(A)) ? N / 2 : 1), T>(view, outer, inner, length, j0 + j, count - j, dst + j,
-                                                                         ld);
+      PackSquares<(N > 16 / static_cast<int>(sizeof(A)) ? N / 2 : 1), kStep, T>(view, outer, inner, length, j0 + j, count - j,
+                                                                                dst + j, ld);
 }
 
-// Column by column: for depth that lies contiguous.
-template <class T, class A>
+// Column by column.
+template <int kStep, class T, class A>
 void PackTransposed(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<A>()));
   int64_t outer = k0 / view.depth_inner, inner = k0 % view.depth_inner;
   for (int64_t k = 0, length; k < depth; k += length, inner = 0, ++outer) {
     length = std::min(depth - k, view.depth_inner - inner);
-    PackSquares<kLanes, T>(view, outer, inner, length, j0, count, dst + k * ld, ld);
+    PackSquares<kLanes, kStep, T>(view, outer, inner, length, j0, count, dst + k * ld, ld);
   }
   for (int64_t k = 0; count < width && k < depth; ++k)
     for (int64_t j = count; j < width; ++j) dst[k * ld + j] = A{0};
@@ -338,8 +343,9 @@ void PackTransposed(const GemmView& view, int64_t k0, int64_t depth, int64_t j0,
 template <class T, class A>
 void PackPanel(const GemmView& view, int64_t k0, int64_t depth, int64_t j0, int64_t count, int64_t width, A* dst, int64_t ld) {
   const bool rows_contiguous = view.width_step == 1 && view.stride == 1 && view.width_inner >= std::min<int64_t>(count, 8);
-  if (DepthContiguous(view) && !rows_contiguous) {
-    PackTransposed<T>(view, k0, depth, j0, count, width, dst, ld);
+  if (IsAlongDepth(view) && !rows_contiguous) {
+    const auto pack = view.depth_step == 1 ? PackTransposed<1, T, A> : PackTransposed<2, T, A>;
+    pack(view, k0, depth, j0, count, width, dst, ld);
   } else if (count < width || !PackWholePanels<T>(view, k0, depth, j0, PanelRow<A>{dst, 1, width, ld, 0})) {
     PackRows<T>(view, k0, depth, j0, count, width, dst, ld);
   }
