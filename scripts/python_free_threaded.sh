@@ -100,7 +100,7 @@ test_free_threaded() {
   done_with "$(tail -n 1 "$log"); the whole log is ${log#"$PWD/"}"
 }
 
-# What a change has to pass, in some minutes: what differs without a GIL. The rest computes the same, in twice the time.
+# In some minutes, what differs without a GIL; the rest computes the same, in twice the time. Not in CI, which would build Python first.
 python_free_threaded_short() {
   python_free_threaded test_threads.py test_process.py test_numpy.py test_plugins.py "$@"
 }
