@@ -537,7 +537,7 @@ def plain(inputs):
         return False
     if torch._C._are_functorch_transforms_active():
         return False
-    return all(x is None or (is_strided(x) and not x.is_neg()) for x in inputs)
+    return all(x is None or (is_strided(x) and not x.is_neg() and not x._is_zerotensor()) for x in inputs)
 
 
 def is_strided(x):
