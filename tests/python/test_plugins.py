@@ -481,7 +481,7 @@ def in_cuda(monkeypatch):
 needs_gpu = pytest.mark.skipif(not present.GPU, reason="the cuda backend has no GPU here")
 
 
-@pytest.mark.skipif(present.GPU, reason="a GPU is here")
+@pytest.mark.skipif(present.GPU, reason="this is about machines without a GPU, and here is one")
 def test_cuda_sources_without_a_gpu(in_cuda):
     """Compiled wherever nvcc is."""
     with pytest.raises((RuntimeError, NotImplementedError), match=r"no plugin serves|CUDA|driver"):

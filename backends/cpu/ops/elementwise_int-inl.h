@@ -75,7 +75,7 @@ template <class T>
 using Signed = std::make_signed_t<T>;
 
 template <class T>
-constexpr Entry kIntLoops[] = {
+constexpr Entry kIntKernels[] = {
     {NW_EW_NEG, map_neg<Signed<T>>},
     {NW_EW_ABS, std::is_signed_v<T> ? map_abs<Signed<T>> : map_same<T>},
     {NW_EW_SIGN, loop<T, Sign>},
@@ -108,7 +108,7 @@ constexpr Entry kIntLoops[] = {
 template <class T>
 Kernel int_lookup(int function) {
   const Kernel kernel = find_kernel(kPredicates<T>, function);
-  return kernel != nullptr ? kernel : find_kernel(kIntLoops<T>, function);
+  return kernel != nullptr ? kernel : find_kernel(kIntKernels<T>, function);
 }
 
 }  // namespace narrows::cpu::HWY_NAMESPACE

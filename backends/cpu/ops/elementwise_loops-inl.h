@@ -1,5 +1,5 @@
-// elementwise_loops-inl.h -- integer functions of one line, and whatever gives a bool: plain loops, which the compiler vectorises
-// for each target. Step 5 of a tensor's path.
+// elementwise_loops-inl.h -- whatever gives a bool, and integer functions that are no one or two vector instructions: plain loops,
+// which the compiler vectorises for each target. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_LOOPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_LOOPS_INL_H
 #undef NARROWS_ELEMENTWISE_LOOPS_INL_H
