@@ -184,7 +184,7 @@ GemmTile tile_of(const CorrelationProblem& problem) {
 
 // ---- coopmat ----
 
-constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
+constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kWideMatrices = {2, 2, 4, 5}, kSmallMatrices = {2, 4, 2, 2};
 
 // First the weights are packed into the workspace.
 class MatrixPart final : public Part {
@@ -259,14 +259,17 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const auto num_tiles = [&](const MatrixTile& tile) {
     return c.batch * c.groups * ceil_div(c.outs, tile.rows(unit)) * ceil_div(c.length, tile.columns(unit));
   };
+  const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
+                                                            {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
+  // Tiles so wide that a row's last one is as full as may be; columns that are read one by one would take longer there.
+  const auto columns = [&](const MatrixTile& tile) { return ceil_div(c.length, tile.columns(unit)) * tile.columns(unit); };
+  const bool wide = in_together && columns(kWideMatrices) < columns(kLargeMatrices);
   const bool fills = c.outs > kLargeMatrices.rows(unit) / 2 && num_tiles(kLargeMatrices) >= kManyGroups;
-  const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
+  const MatrixTile& tile = !fills ? kSmallMatrices : wide ? kWideMatrices : kLargeMatrices;
   // The input is read once for all taps where they reach no further than shared memory has room for.
   constexpr int64_t kMostShift = 16;
   const int64_t reach = (c.taps - 1) * std::abs(c.tap_step);
   const bool slides = c.step == 1 && std::abs(c.tap_step) <= kMostShift && reach <= kMostShift;
-  const bool in_together = c.step == 1 && has_rows_together(problem.dtype, problem.in_align, c.in_position,
-                                                            {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
   // Columns that are read four at a time begin at a multiple of four.
   const int64_t most_shift = slides ? reach : 0;
   const int64_t block = in_together ? kGroup : 1, room = ceil_div(most_shift + block - 1, block) * block;

@@ -170,12 +170,13 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   return vector;
 }
 
-// Of a run, which has UNROLL 1: whether the thread's vector is whole, and loaded and stored at once.
+// Of a run, which has UNROLL 1: the thread's vector; whether it is whole, and loaded and stored at once; whether there is none of it.
 uint64_t vector_of_run() { return uint64_t(flat_group()) * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 bool has_whole_vector() {
   const uint64_t first = vector_of_run() * VECTOR;
   return traits == 0 && first >= extent[1] && first + VECTOR <= extent[0] + extent[1];
 }
+bool is_past_the_end() { return vector_of_run() * VECTOR >= extent[0] + extent[1]; }
 
 // One vector a thread, and nothing else: what most of a run is made of.
 void compute_whole_vector() {
@@ -194,6 +195,7 @@ void main() {
         compute_whole_vector();
         return;
       }
+      if (is_past_the_end()) return;
   }
   if (RUN)
     locate_in_run();
