@@ -157,17 +157,6 @@ class Worker:
 # ---- the command ----
 
 
-def commit():
-    """What was measured, where git knows: a short hash, with -dirty if files differ from it."""
-    try:
-        described = subprocess.run(
-            ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
-        )
-    except OSError:  # there is no git
-        return ""
-    return described.stdout.strip()
-
-
 def machine():
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
@@ -228,7 +217,7 @@ def run(options):
         raise SystemExit(f"no case has all of these words: '{options.filter}'")
     workers = [Worker(threads, isa) for isa in options.isa.split(",") for threads in options.threads]
     arch = {w.isa: [w.about["arch"], w.about["torch"]] for w in workers}
-    rows, order, of = [], [name for name, _ in all_names()], {"commit": commit(), "date": time.strftime("%Y-%m-%d")}
+    rows, order, of = [], [name for name, _ in all_names()], {"commit": harness.commit(), "date": time.strftime("%Y-%m-%d")}
     for name in names:
         new = [{**w.row(name, effort), **of} for w in workers]
         for row in new:

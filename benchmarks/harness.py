@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import statistics
+import subprocess
 import time
 import timeit
 
@@ -243,6 +244,18 @@ def slower_with_threads(row, alone):
 
 
 # ---- the results of several runs, in one file ----
+
+
+def commit():
+    """What was measured, where git knows: a short hash, with -dirty if files differ from it."""
+    folder = pathlib.Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "-C", folder, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True
+        )
+    except OSError:  # there is no git
+        return ""
+    return described.stdout.strip()
 
 
 def key(row):

@@ -2,17 +2,24 @@
 
     PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda] [--json FILE]
 
-`./run bench-python` has all that the rows need. A row with a goal says whether it was reached. A row is left out where its framework is absent; tvm-ffi is the package apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
+`./run bench-python` has all that the rows need. The first line says of which machine, versions and commit they are. A row with a goal says
+whether it was reached, by the ratio before it is rounded. A row is left out where its framework is absent; tvm-ffi is the package
+apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
 
 import argparse
+import importlib.metadata
 import json
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
+import time
 
 os.environ.setdefault("NARROWS_NUM_THREADS", "1")  # as torch has below
+
+import harness
 
 import narrows
 
@@ -92,11 +99,21 @@ def numpy_rows(numpy):
     yield "numpy add(out=)", add, (a, b), {"out": c}
 
 
-def jax_rows(jax):
-    a = jax.numpy.ones(16)
+def jax_rows(jax, platform="cpu", where=""):
+    """The arrays lie on that platform's first device, whichever is JAX's default."""
+    try:
+        device = jax.devices(platform)[0]
+    except RuntimeError as error:
+        raise ImportError(str(error)) from error
+    a = jax.device_put(jax.numpy.ones(16), device)
     ours, theirs = jax.jit(lambda a: narrows.add(a, a)), jax.jit(lambda a: jax.numpy.add(a, a))
+    assert ours(a).devices() == theirs(a).devices() == {device}
     ready = lambda f: lambda: f(a).block_until_ready()  # noqa: E731
-    yield "jax.jit add, goal 1.2", {"jax": ready(theirs), "narrows": ready(ours)}, ()
+    yield f"jax.jit add{where}, goal 1.2", {"jax": ready(theirs), "narrows": ready(ours)}, ()
+
+
+def jax_gpu_rows(jax):
+    return jax_rows(jax, "cuda", " on CUDA")
 
 
 def lltm_gpu_rows(torch):
@@ -149,8 +166,22 @@ def import_seconds():
 
 GROUPS = {
     "cpu": (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows)),
-    "cuda": (("torch", torch_gpu_rows), ("cupy", cupy_rows), ("torch", lltm_gpu_rows), ("jax", jax_rows)),
+    "cuda": (("torch", torch_gpu_rows), ("cupy", cupy_rows), ("torch", lltm_gpu_rows), ("jax", jax_gpu_rows)),
 }
+
+
+def measured(device):
+    """Of what the rows are: the processor or the GPU, the versions of what is installed, the commit."""
+    devices = [d for backend in narrows.info()["backends"] for d in backend["devices"]]
+    names = [d["name"] for d in devices if d["device"] == {"cpu": "cpu", "cuda": "cuda:0"}[device]]
+    if not names:
+        raise SystemExit(f"no backend of narrows has a device for --device {device} here")
+    packages = importlib.metadata.packages_distributions()
+    versions = {"Python": platform.python_version()}
+    for name, module in (("NumPy", "numpy"), ("torch", "torch"), ("jaxlib", "jaxlib"), ("CuPy", "cupy")):
+        if module in packages:
+            versions[name] = importlib.metadata.version(packages[module][0])
+    return {"machine": names[0], "versions": versions, "date": time.strftime("%Y-%m-%d"), "commit": harness.commit()}
 
 
 def verdict(name, value):
@@ -178,7 +209,7 @@ def rows(options):
                     f"  {result or ''}",
                     flush=True,
                 )
-                yield {"name": name, first: theirs, "narrows": ours, "ratio": ours / theirs, "goal": result}
+                yield {"name": name, first: theirs, "narrows": ours, "ratio": round(ours / theirs, 2), "goal": result}
     name = "import narrows, goal 40 ms"
     if options.only in name:
         seconds = import_seconds()
@@ -191,11 +222,14 @@ def main():
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each side of a row")
     parser.add_argument("--device", default="cpu", choices=GROUPS, help="where torch's, CuPy's and JAX's arrays are")
-    parser.add_argument("--json", type=pathlib.Path, help="a file for the rows: seconds, ratios, goals")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the first line and the rows: seconds, ratios, goals")
     options = parser.parse_args()
+    of = measured(options.device)
+    versions = ", ".join(" ".join(v) for v in of["versions"].items())
+    print(f"{of['machine']}; {versions}; {of['date']}" + (f"; commit {of['commit']}" if of["commit"] else ""), flush=True)
     found = list(rows(options))
     if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text(json.dumps({"of": of, "rows": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

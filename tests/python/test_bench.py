@@ -3,11 +3,14 @@ but a few microseconds."""
 
 import dataclasses
 import itertools
+import json
 import pathlib
+import platform
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -353,3 +356,33 @@ def test_the_reference_of_conv1d_is_torchs_in_float64(shape):
     gx, gw, gb = s.exact_backward(x.detach(), w.detach(), g)
     torch.testing.assert_close((gx, gw), torch.autograd.grad(y, (x, w), g))
     torch.testing.assert_close(gb, g.sum((0, 2)))
+
+
+# ---- python_calls.py: what a call costs ----
+
+
+def python_calls(code, *arguments):
+    """What that prints where benchmarks/python_calls.py is imported as p; a process of its own, since that decides about threads."""
+    code = f"import python_calls as p; {code}"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=BENCHMARKS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_calls_from_python_say_of_what_they_are(tmp_path):
+    kept = tmp_path / "rows.json"
+    arguments = ["--only", "numpy add, goal", "--seconds", "0.01", "--json", kept]
+    out = python_calls("p.GROUPS['cpu'] = (('numpy', p.numpy_rows),); p.main()", *arguments)
+    found = json.loads(kept.read_text())
+    of, [row] = found["of"], found["rows"]
+    assert of["machine"] and of["commit"] == harness.commit()
+    assert of["versions"]["NumPy"] == np.__version__ and of["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    first, second = out.splitlines()
+    assert first.startswith(f"{of['machine']}; Python {platform.python_version()}, ")
+    assert all(f"{name} {version}" in first for name, version in of["versions"].items())
+    assert row["ratio"] == round(row["narrows"] / row["numpy"], 2) and f"ratio {row['ratio']:.2f}" in second
+
+
+def test_calls_from_python_reach_a_goal_before_they_are_rounded():
+    out = python_calls("print([p.verdict('a row, goal 1.5', r) for r in (1.5, 1.504)], p.verdict('another', 1.0))")
+    assert out == "['reached', 'missed'] None\n"

@@ -17,8 +17,9 @@ import pytest
 import narrows
 
 ROOT = pathlib.Path(__file__).parents[2]
-WHEEL = os.environ.get("NARROWS_WHEEL", "") and os.path.abspath(os.environ["NARROWS_WHEEL"])
+WHEEL, VULKAN_WHEEL = (os.environ.get(n, "") and os.path.abspath(os.environ[n]) for n in ("NARROWS_WHEEL", "NARROWS_VULKAN_WHEEL"))
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run python makes one")
+needs_vulkan_wheel = pytest.mark.skipif(not VULKAN_WHEEL, reason="NARROWS_VULKAN_WHEEL names no wheel: ./run vulkan makes one")
 
 
 @needs_wheel
@@ -39,20 +40,29 @@ def test_what_the_wheel_holds():
     assert carried >= {"narrows.libs/libhwy", "narrows.libs/libsleef"}
 
 
-@needs_wheel
-def test_in_an_empty_environment(tmp_path):
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
+def empty_environment(folder, wheel):
+    """The bin folder of one in folder where the wheel is all that is installed, and a function that runs a command beside it."""
+    venv.create(folder / "env", with_pip=True)
+    programs = folder / "env" / "bin"
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "NARROWS_PLUGIN_PATH")}
 
     def run(*command):
-        return subprocess.run(command, env=clean, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    run(python, "-m", "pip", "install", "--no-index", WHEEL)
-    assert run(python, "-m", "pip", "check") == "No broken requirements found.\n"
+    run(programs / "python", "-m", "pip", "install", "--no-index", wheel)
+    assert run(programs / "python", "-m", "pip", "check") == "No broken requirements found.\n"
+    return programs, run
+
+
+@needs_wheel
+def test_in_an_empty_environment(tmp_path):
+    programs, run = empty_environment(tmp_path, WHEEL)
+    python = programs / "python"
     code = "import narrows, pathlib; t = narrows.add(narrows.empty((3,)), 1); print(t, pathlib.Path(narrows.get_include(), 'narrows/abi.h').exists())"
     assert run(python, "-c", code) == "narrows.Tensor(shape=(3,), dtype='float32', device='cpu') True\n"
-    assert "cpu" in run(tmp_path / "env" / "bin" / "narrows", "info")
+    assert "cpu" in run(programs / "narrows", "info")
     code = "import narrows; narrows.exp(narrows.empty((3,))); print(*{l.split()[-1] for l in open('/proc/self/maps') if 'libhwy' in l or 'libsleef' in l})"
     libraries = run(python, "-c", code).split()
     assert len(libraries) == 2 and all(str(tmp_path) in path for path in libraries)  # its own, not those of the machine
@@ -61,6 +71,33 @@ def test_in_an_empty_environment(tmp_path):
     assert run(
         python, "-c", f"import narrows; narrows.load(narrows.build({str(source)!r}, name='m')); print(narrows.ops)"
     ).startswith("<narrows.ops: conv1d")
+
+
+@needs_vulkan_wheel
+def test_a_wheel_with_the_vulkan_backend(tmp_path):
+    """One that was built with NARROWS_BACKENDS="cpu;vulkan". NumPy is that of the environment that runs the tests."""
+    folder = "narrows/lib/narrows/backends"
+    with zipfile.ZipFile(VULKAN_WHEEL) as archive:
+        names = archive.namelist()
+    for backend in ("cpu", "vulkan"):
+        assert {f"{folder}/narrows_{backend}.so", f"{folder}/narrows_{backend}.manifest.json"} <= set(names)
+    assert not [n for n in names if "libvulkan" in n]  # the machine's loader is opened at run time
+    assert_any_linux(VULKAN_WHEEL)
+    programs, run = empty_environment(tmp_path, VULKAN_WHEEL)
+    out = run(programs / "python", "-c", f"""
+import narrows, sys
+found = {{b["name"]: b for b in narrows.info()["backends"]}}
+vulkan = found["vulkan"]
+print(*sorted(found), vulkan["status"], vulkan["devices"][0]["device"], vulkan["path"].partition({folder!r})[0])
+sys.path.append({sysconfig.get_path("platlib")!r})
+import numpy as np
+x = np.arange(5, dtype="float32")
+y = narrows.multiply(x, 3, device="vulkan")
+print(type(y) is np.ndarray, y.tolist(), narrows.multiply(narrows.from_dlpack(x, "vulkan"), 3))
+""")  # fmt: skip
+    where, values = out.splitlines()
+    assert where.startswith(f"cpu vulkan ok vulkan:0 {tmp_path}/env/lib/")
+    assert values == "True [0.0, 3.0, 6.0, 9.0, 12.0] narrows.Tensor(shape=(5,), dtype='float32', device='vulkan:0')"
 
 
 def test_only_the_limited_api_is_used():
@@ -75,13 +112,18 @@ def test_only_the_limited_api_is_used():
     assert subprocess.run(command, capture_output=True, text=True).returncode != 0
 
 
+def assert_any_linux(wheel):
+    """By auditwheel: it needs nothing that not every Linux has."""
+    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=True).stdout
+    assert re.search(r'platform tag:\s+"manylinux_', shown) and not re.search(
+        r"libpython|libtorch|libcuda|libvulkan|libstdc\+\+\.so\.5", shown
+    )
+
+
 @needs_wheel
 def test_auditwheel_finds_nothing_from_outside():
     pytest.importorskip("auditwheel")
-    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", WHEEL], capture_output=True, text=True, check=True).stdout
-    assert re.search(r'platform tag:\s+"manylinux_', shown) and not re.search(
-        r"libpython|libtorch|libcuda|libstdc\+\+\.so\.5", shown
-    )
+    assert_any_linux(WHEEL)
 
 
 @pytest.mark.parametrize(

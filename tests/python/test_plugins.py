@@ -3,7 +3,6 @@
 import inspect
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,10 +11,8 @@ import numpy as np
 import pytest
 
 import narrows
-import present
 
 HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parents[1]
 AFFINE = {"x": (3, 4), "a": (3, 4), "b": (3, 4)}
 
 
@@ -438,151 +435,6 @@ def test_what_is_built_is_kept_by_content_and_compiler(tmp_path, monkeypatch):
     compiler_that_counts(tmp_path, "two")
     assert narrows.build(source) not in paths and made() == 3
     assert narrows.build(source, flags=["-DNDEBUG"]) not in paths and made() == 4
-
-
-CUDA_SOURCE = """
-#include <narrows/plugin_cuda.hpp>
-struct Params { float factor; };
-__global__ void times(const float* x, float* y, float factor, int64_t n) {
-  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
-  if (i < n) y[i] = x == nullptr ? 0 : factor * x[i];
-}
-float doubled(float);  // in the other source
-void scale(const narrows::plugin::Launch& call) {
-  const int64_t n = call.size(0);
-  const float factor = doubled(call.params<Params>().factor);
-  if (n == 0) return;
-  const float* const x = call.has_input(0) ? call.input<float>(0) : nullptr;  // of backward: a gradient that is 0
-  times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(x, call.output<float>(0), factor, n);
-  narrows::plugin::check(cudaGetLastError());
-}
-const std::vector<nw_param> kParams = {narrows::plugin::field("factor", &Params::factor, 1.0)};
-NARROWS_CUDA_PLUGIN("incuda",
-                    {.name = "incuda.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale, .params = kParams,
-                     .params_size = sizeof(Params), .backward = "incuda.scale_backward/1", .traits = NW_PLAN_CAPTURABLE},
-                    {.name = "incuda.scale_backward/1", .inputs = {"grad_y?", "x", "y?"}, .outputs = {"grad_x?"},
-                     .shape_rule = "like 1", .kernel = scale, .params = kParams, .params_size = sizeof(Params),
-                     .traits = NW_PLAN_CAPTURABLE})
-"""
-
-
-@pytest.fixture
-def in_cuda(monkeypatch):
-    """Compiles CUDA_SOURCE beside a source in C++, and gives the plugin's ops."""
-    fetched = ROOT / ".deps" / "cuda" / "nvidia" / "cu13" / "bin" / "nvcc"
-    candidates = [os.environ.get("NVCC"), os.environ.get("CUDACXX"), "nvcc", "/usr/local/cuda/bin/nvcc", str(fetched)]
-    nvcc = next((n for n in candidates if n and shutil.which(n)), None)
-    if nvcc is None:
-        pytest.skip("there is no nvcc: NVCC, CUDACXX, PATH, /usr/local/cuda, .deps/cuda")
-    monkeypatch.setenv("NVCC", nvcc)
-    return narrows.load_inline("incuda", cpp_sources="float doubled(float x) { return 2 * x; }", cuda_sources=CUDA_SOURCE)
-
-
-needs_gpu = pytest.mark.skipif(not present.GPU, reason="the cuda backend has no GPU here")
-
-
-@pytest.mark.skipif(present.GPU, reason="this is about machines without a GPU, and here is one")
-def test_cuda_sources_without_a_gpu(in_cuda):
-    """Compiled wherever nvcc is."""
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"no plugin serves|CUDA|driver"):
-        in_cuda.scale(narrows.empty((3,), device="cuda"))
-    assert len([b for b in narrows.info()["backends"] if b["name"] == "incuda"]) == 1
-
-
-@needs_gpu
-def test_cuda_sources(in_cuda):
-    np.testing.assert_array_equal(in_cuda.scale(np.ones(1000, "float32"), factor=4, device="cuda"), np.full(1000, 8))
-
-
-@pytest.fixture
-def torch_on_the_gpu():
-    torch = pytest.importorskip("torch")
-    if not present.GPU or not torch.cuda.is_available():
-        pytest.skip("torch or the cuda backend has no GPU here")
-    yield torch
-    torch.cuda.synchronize()
-
-
-def test_cuda_sources_on_torchs_current_stream(torch_on_the_gpu, in_cuda):
-    torch = torch_on_the_gpu
-    x, out = torch.zeros(4096, device="cuda"), torch.zeros(4096, device="cuda")
-    torch.testing.assert_close(in_cuda.scale(x, factor=4), x)  # all is loaded now
-    torch.cuda.synchronize()
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(400_000_000)
-        x.fill_(1)
-        y = in_cuda.scale(x, factor=4)
-        torch.ops.narrows.incuda_scale_1(x, factor=3)
-        in_cuda.scale(y, factor=1, out=out)
-        assert not stream.query() and torch.cuda.default_stream().query()
-    stream.synchronize()
-    assert y.device == x.device and bool((y == 8).all()) and bool((out == 16).all())
-
-
-def test_cuda_sources_in_torch(torch_on_the_gpu, in_cuda):
-    """Its gradient, a graph of CUDA's, and torch.compile, which makes graphs too."""
-    torch = torch_on_the_gpu
-    scale = lambda x: in_cuda.scale(x, factor=2)  # noqa: E731
-    x = torch.randn(64, 32, device="cuda", requires_grad=True)
-    (gradient,) = torch.autograd.grad((scale(x) ** 2).sum(), x)
-    torch.testing.assert_close(gradient, 32 * x.detach())
-    torch.testing.assert_close(torch.vmap(scale)(x.detach()), 4 * x.detach())
-    graph, given = torch.cuda.CUDAGraph(), x.detach().clone()
-    with torch.cuda.graph(graph):
-        y = scale(given)
-    given.fill_(3)
-    graph.replay()
-    torch.testing.assert_close(y, torch.full_like(y, 12))
-    torch._dynamo.reset()
-    for mode in ("default", "reduce-overhead"):
-        compiled = torch.compile(lambda x: torch.sin(scale(torch.cos(x))), fullgraph=True, mode=mode)
-        for _ in range(4):
-            x = torch.randn(64, 32, device="cuda")
-            torch.testing.assert_close(compiled(x).clone(), torch.sin(4 * torch.cos(x)), rtol=1e-5, atol=1e-5)
-        x.requires_grad_()
-        (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
-        x = x.detach()
-        torch.testing.assert_close(gradient, torch.cos(4 * torch.cos(x)) * -4 * torch.sin(x), rtol=1e-5, atol=1e-5)
-
-
-@needs_gpu
-def test_cuda_sources_in_jax(in_cuda):
-    jax = pytest.importorskip("jax")
-    if "cuda" not in present.of_jax():
-        pytest.skip("this JAX has no CUDA")
-    gpu = jax.devices("cuda")[0]
-    scale = lambda x: in_cuda.scale(x, factor=2)  # noqa: E731
-    with jax.default_device(gpu):
-        x = jax.numpy.linspace(-1, 1, 4096, dtype="float32")
-        many = jax.jit(lambda x: scale(scale(x) + 1))
-        for i in range(3):
-            y = many(x + i)
-            assert y.devices() == {gpu}
-            np.testing.assert_allclose(y, 4 * (4 * (x + i) + 1), rtol=1e-6, atol=1e-5)
-        np.testing.assert_allclose(jax.jit(jax.grad(lambda x: (scale(x) ** 2).sum()))(x), 32 * x, rtol=1e-6)
-        np.testing.assert_allclose(jax.jit(jax.vmap(scale))(x.reshape(8, 512)), 4 * x.reshape(8, 512), rtol=1e-6)
-
-
-@needs_gpu
-def test_cuda_sources_on_cupys_current_stream(in_cuda):
-    cupy = pytest.importorskip("cupy")
-    x = cupy.zeros(4096, "float32")
-    in_cuda.scale(x)
-    cupy.cuda.runtime.deviceSynchronize()
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        x.fill(1)
-        y = in_cuda.scale(x, factor=4)
-    stream.synchronize()
-    assert type(y) is cupy.ndarray
-    np.testing.assert_array_equal(cupy.asnumpy(y), 8)
-
-
-def test_no_nvcc(monkeypatch):
-    monkeypatch.setenv("NVCC", "no-such-nvcc")
-    with pytest.raises(RuntimeError, match="no compiler 'no-such-nvcc' on PATH; set NVCC"):
-        narrows.load_inline("incuda2", cuda_sources=CUDA_SOURCE)
 
 
 # ---- an op that no CPU has ----
