@@ -184,6 +184,73 @@ def test_a_second_derivative_where_it_is_declared(scale_plugin):
         torch.autograd.gradgradcheck(scale_plugin.affine, (x, a))
 
 
+PRODUCT = """
+#include <narrows/plugin.hpp>
+using narrows::plugin::Launch;
+void product(const Launch& call) {
+  const double *a = call.input<double>(0), *b = call.input<double>(1);
+  call.parallel_for(call.size(0), [=, y = call.output<double>(0)](int64_t i) { y[i] = a[i] * b[i]; });
+}
+void backward(const Launch& call) {  // grad_y?, a, b, y? -> those that are there
+  const double *g = call.has_input(0) ? call.input<double>(0) : nullptr, *const factors[] = {call.input<double>(2), call.input<double>(1)};
+  for (uint32_t j = 0; j < 2; ++j) {
+    if (!call.has_output(j)) continue;
+    call.parallel_for(call.size(j), [=, f = factors[j], out = call.output<double>(j)](int64_t i) { out[i] = g == nullptr ? 0 : g[i] * f[i]; });
+  }
+}
+const std::vector<DLDataType> kDouble = {narrows::plugin::dtype<double>()};
+NARROWS_PLUGIN("VENDOR", {.name = "VENDOR.product/1", .inputs = {"a", "b"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = product,
+                          .dtypes = kDouble, .backward = "VENDOR.product_backward/1", .saved = 0b11},
+               {.name = "VENDOR.product_backward/1", .inputs = {"grad_y?", "a", "b", "y?"}, .outputs = {OUTPUTS},
+                .shape_rule = "like 1 ; like 2", .kernel = backward, .dtypes = kDouble})
+"""
+
+
+ALWAYS = {"both": '"grad_a", "grad_b"', "first": '"grad_a", "grad_b?"', "second": '"grad_a?", "grad_b"'}
+
+
+@pytest.fixture(params=ALWAYS)
+def product(request):
+    """An op whose backward has gradients that no call may leave out: they are declared without '?'."""
+    return narrows.load_inline(
+        request.param, PRODUCT.replace("VENDOR", request.param).replace("OUTPUTS", ALWAYS[request.param])
+    ).product
+
+
+@pytest.mark.parametrize("needed", [(0, 1), (0,), (1,)], ids=["ab", "a", "b"])
+def test_torch_with_gradients_that_are_always_there(product, needed):
+    torch = pytest.importorskip("torch")
+    op = getattr(torch.ops.narrows, product.op.replace(".", "_").replace("/", "_"))
+    values = [torch.rand(3, 4, dtype=torch.float64) for _ in range(2)]
+    inputs = [x.clone().requires_grad_(i in needed) for i, x in enumerate(values)]
+    wanted, expected = [inputs[i] for i in needed], tuple(values[1 - i] for i in needed)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda a, b: product(a, b).sum(), fullgraph=True, backend="aot_eager")
+    for call in (product, op, compiled):
+        torch.testing.assert_close(torch.autograd.grad(call(*inputs).sum(), wanted), expected)
+        assert torch.autograd.gradcheck(call, inputs)
+    for call in (product, op):  # by torch's older vmap
+        y = call(*inputs)
+        rows = torch.autograd.grad(y, wanted, torch.stack([torch.ones_like(y), 2 * torch.ones_like(y)]), is_grads_batched=True)
+        torch.testing.assert_close(rows, tuple(torch.stack([e, 2 * e]) for e in expected))
+    torch.library.opcheck(op.default, inputs)
+    gradient = torch.func.grad(lambda *x: product(*x).sum(), argnums=needed)
+    torch.testing.assert_close(gradient(*values), expected)
+    torch.testing.assert_close(torch.vmap(gradient)(*values), expected)
+
+
+def test_jax_with_gradients_that_are_always_there(product):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    try:
+        a, b = (jax.numpy.asarray(x) for x in arrays("float64")[:2])
+        gradient = jax.grad(lambda a, b: product(a, b).sum(), (0, 1))
+        for transformed in (gradient, jax.jit(gradient), jax.vmap(gradient)):
+            np.testing.assert_array_equal(transformed(a, b), (b, a))
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
 def test_torch_sees_dynamic_sizes_through_the_rule(scale_plugin):
     torch = pytest.importorskip("torch")
     from torch._dynamo.testing import CompileCounterWithBackend

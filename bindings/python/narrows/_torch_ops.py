@@ -29,7 +29,10 @@ class _Registered:
         self.outputs = op.outputs
         self.params = [f[0] for f in op.fields]
         self.num_main = len(op.outputs) - op.num_aux
-        self.masked = any(name.endswith("?") for name in op.outputs[: self.num_main])  # gradients: only those that are wanted
+        main = op.outputs[: self.num_main]
+        self.required = sum(1 << j for j, name in enumerate(main) if not name.endswith("?"))  # a mask of what no call may leave out
+        self.masked = any(name.endswith("?") for name in main)  # gradients: only those that are wanted
+        self.is_backward = self.masked  # or another op says so
         self.backward: Any = None  # the _Registered of the backward op
         _library.define(self.schema())
         for key in ("CPU", "CUDA"):
@@ -42,6 +45,7 @@ class _Registered:
         self.call = getattr(torch.ops.narrows, self.name).default
         if op.backward is not None:
             self.backward = registered(op.backward)
+            self.backward.is_backward = True
             forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
             self.kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
             self.kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
@@ -72,15 +76,17 @@ class _Registered:
             return self.op, wanted
         return _bound(self.op, tuple((n, _concrete(v)) for n, v in params.items() if not isinstance(v, str) or v != "")), wanted
 
+    def mask(self, wanted):
+        """Of the outputs: those that are wanted, and those that the declaration does not leave out."""
+        return (wanted | self.required) & ((1 << len(self.outputs)) - 1)
+
     # ---- kernels ----
 
     def run(self, *inputs, **params):
         """Below the dispatcher, on real tensors."""
         op, wanted = self.bound(params)
-        if self.masked:
-            return _gradients(op, inputs, _mask(wanted, len(self.outputs)))
-        outputs = op._run(inputs, _mask(wanted, len(self.outputs)))
-        return outputs if len(outputs) != 1 else outputs[0]
+        outputs = _gradients(op, inputs, self.mask(wanted)) if self.is_backward else op._run(inputs, self.mask(wanted))
+        return self.as_returned(outputs)
 
     def fake(self, *inputs, **params):
         """Shapes and dtypes without memory."""
@@ -88,7 +94,7 @@ class _Registered:
         op, wanted = self.bound(params)
         device = self.one_device(inputs)
         specs = specs_of(op, inputs, symbolic)
-        mask = _mask(wanted, len(specs))
+        mask = self.mask(wanted)
         outputs: list[Any] = []
         for j, spec in enumerate(specs):
             if spec is None or not mask >> j & 1:
@@ -179,26 +185,26 @@ class _Registered:
     def gradients(self, ctx, gradients, needed, params, call):
         """A gradient for each input by the declared backward op; None where it is not wanted."""
         if self.backward is None:
-            what = "second derivative" if self.masked else "derivative"
+            what = "second derivative" if self.is_backward else "derivative"
             raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
-        wanted, mask = _wanted(needed)
+        mask, places = _wanted(needed, self.backward.required)
         if len(gradients) != self.num_main:
             gradients = self.spread(gradients, ctx)[: self.num_main]
         result: list[Any] = [None] * len(needed)
-        if not wanted or all(g is None for g in gradients):
+        if not places or all(g is None for g in gradients):
             return tuple(result)
         found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
-        for i, gradient in zip(wanted, found, strict=True):
-            shape = ctx.shapes[i]
+        for i, place in places:
+            gradient, shape = found[place], ctx.shapes[i]
             result[i] = gradient if gradient.shape == shape else gradient.reshape(shape)
         return tuple(result)
 
 
 @functools.lru_cache(4096)
-def _wanted(needed):
-    """The indices of what is needed, and a mask of them."""
-    indices = [i for i, need in enumerate(needed) if need]
-    return indices, sum(1 << i for i in indices)
+def _wanted(needed, required):
+    """A mask of the gradients that the backward op is asked for, and of each one that is needed its index and its place among them."""
+    mask = sum(1 << i for i, need in enumerate(needed) if need) | required
+    return mask, [(i, (mask & ((1 << i) - 1)).bit_count()) for i, need in enumerate(needed) if need]
 
 
 def lowered(op, inputs):
@@ -213,10 +219,6 @@ def lowered(op, inputs):
 @functools.lru_cache(4096)
 def _bound(op, params):
     return op.bind(**dict(params))
-
-
-def _mask(wanted, count):
-    return wanted & ((1 << count) - 1)
 
 
 def _torch_name(name):
@@ -335,7 +337,7 @@ def _mapped(reg, size, in_dims, inputs, params):
     if reg.op.flags & 2:
         return _batched(reg, size, in_dims, inputs, params)
     batched = [d is not None for d in in_dims] + [False] * (len(reg.inputs) - len(inputs))
-    way = _batching.find_way(reg.op, batched, _mask(params.get("wanted", -1), len(reg.outputs))) if size else None
+    way = _batching.find_way(reg.op, batched, reg.mask(params.get("wanted", -1))) if size else None
     return _joined(reg, size, in_dims, inputs, params, way) if way else _one_by_one(reg, size, in_dims, inputs, params)
 
 
@@ -354,7 +356,7 @@ def _joined(reg, size, in_dims, inputs, params, way):
     if way.grouped:
         params = {**params, "groups": (params.get("groups") or 1) * size}
     result = reg.call(*moved, **params)
-    mask = _mask(params.get("wanted", -1), len(specs))
+    mask = reg.mask(params.get("wanted", -1))
     known = [
         (s[1], axis) for j, (s, (_, axis)) in enumerate(zip(specs, way.outputs, strict=True)) if s is not None and mask >> j & 1
     ]
@@ -377,7 +379,7 @@ def _batched(reg, size, in_dims, inputs, params):
             x = x.reshape(size, *(1,) * (rank - x.dim() + 1), *x.shape[1:])
         moved.append(x)
     result = reg.call(*moved, **params)
-    mask = _mask(params.get("wanted", -1), len(specs))
+    mask = reg.mask(params.get("wanted", -1))
     shapes = [s[1] for j, s in enumerate(specs) if s is not None and mask >> j & 1]
     if isinstance(result, torch.Tensor):
         return result.reshape(size, *shapes[0]), 0
@@ -388,7 +390,7 @@ def _batched(reg, size, in_dims, inputs, params):
 def _one_by_one(reg, size, in_dims, inputs, params):
     if size == 0:
         specs = _single_shapes(reg, size, in_dims, inputs, params)
-        mask = _mask(params.get("wanted", -1), len(specs))
+        mask = reg.mask(params.get("wanted", -1))
         like = next(x for x in inputs if x is not None)
         outputs = [
             like.new_empty(0, *s[1], dtype=getattr(torch, s[0])) for j, s in enumerate(specs) if s is not None and mask >> j & 1
@@ -451,7 +453,7 @@ class _Dispatched(torch.autograd.Function):
     def forward(ctx, reg, keyset, params, *inputs):
         result = reg.below_autograd(keyset, inputs, params)
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        ctx.reg, ctx.params, ctx.wanted = reg, _without_wanted(params), params.get("wanted", -1)
+        ctx.reg, ctx.params, ctx.wanted = reg, _without_wanted(params), reg.mask(params.get("wanted", -1))
         reg.keep(ctx, inputs, outputs)
         reg.mark(ctx, outputs)
         return outputs
@@ -472,7 +474,7 @@ class _Functional(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.reg, params, *tensors = inputs
-        ctx.params, ctx.wanted = _without_wanted(params), params.get("wanted", -1)
+        ctx.params, ctx.wanted = _without_wanted(params), ctx.reg.mask(params.get("wanted", -1))
         ctx.reg.keep(ctx, tensors, output)
         ctx.reg.mark(ctx, output)
 
@@ -500,20 +502,27 @@ def _dispatched_gradients(ctx, gradients, needed):
     return reg.gradients(ctx, gradients, needed, ctx.params, functools.partial(_call_backward, reg))
 
 
-def _call_backward(reg, *inputs, **params):
+def _call_backward(reg, *inputs, wanted, **params):
     """The backward op by torch's dispatcher, which knows none of others' ops under torch's older vmap (is_grads_batched): there as under
     the newer one, if it is the only one."""
+    if reg.backward.masked:
+        params["wanted"] = wanted
     if torch.compiler.is_compiling() or not any(map(_is_batched, inputs)):
-        return reg.backward.call(*inputs, **params)
+        return _as_sequence(reg.backward.call(*inputs, **params))
     batched = tuple(map(_is_batched, inputs))
     first = inputs[batched.index(True)]
     level = next((n for n in range(1, 65) if not _is_batched(_private._remove_batch_dim(first, n, 1, 0))), None)
     if level is None:
-        return reg.backward.call(*inputs, **params)
+        return _as_sequence(reg.backward.call(*inputs, **params))
     inputs = tuple(_private._remove_batch_dim(x, level, 1, 0) if b else x for x, b in zip(inputs, batched, strict=True))
     size = inputs[batched.index(True)].shape[0]
     outputs, _ = _mapped(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
-    return [_private._add_batch_dim(y, 0, level) for y in outputs]
+    return [_private._add_batch_dim(y, 0, level) for y in _as_sequence(outputs)]
+
+
+def _as_sequence(outputs):
+    """What an op of torch returned, as the tensors."""
+    return (outputs,) if isinstance(outputs, torch.Tensor) else outputs
 
 
 def _is_batched(x):
@@ -570,7 +579,7 @@ def _gradients(op, inputs, wanted, gated=False):
         if all(x is None or x.is_contiguous() for x in inputs):
             raise
         outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, gated)
-    return None if outputs is None else [y for y in outputs if y is not None]
+    return None if outputs is None else tuple(y for y in outputs if y is not None)
 
 
 @functools.lru_cache(4096)
