@@ -189,14 +189,15 @@ def test_gradients_that_are_lazily_negated(exp):
 
 
 def test_a_tensor_of_zeros_without_memory():
-    zeros = torch._efficientzerotensor(4)
+    here = torch.get_default_device()  # which this function does not ask for
+    zeros = torch._efficientzerotensor(4, device=here)
     assert zeros._is_zerotensor()
     torch.testing.assert_close(narrows.add(zeros, 1), torch.ones(4))
     torch.testing.assert_close(narrows.add(torch.ones(4), zeros), torch.ones(4))
     x = double(4)
     y = narrows.exp(x)
     torch.testing.assert_close(
-        torch.autograd.grad(y, x, torch._efficientzerotensor(4, dtype=torch.float64))[0], torch.zeros_like(x)
+        torch.autograd.grad(y, x, torch._efficientzerotensor(4, dtype=torch.float64, device=here))[0], torch.zeros_like(x)
     )
 
 

@@ -45,6 +45,7 @@ def graphs(call, make, lengths):
     return counter.frame_count
 
 
+ON_THE_CPU = pytest.mark.parametrize("device", ["cpu"], indirect=True)  # the plugins' only one
 LENGTHS = (16, 20, 24, 28, 31, 40, 44, 48, 52, 56, 61, 67)
 OF_SIZES = {
     "a padding": (lambda x, w: narrows.conv1d(x, w, padding=x.shape[-1] // 4), lambda n: (torch.randn(1, 1, n), torch.randn(1, 1, 3))),
@@ -80,12 +81,14 @@ class Ops:
         self.mod_add, self.scale, self.conv1d = narrows.ops.example.mod_add, narrows.ops.test.scale, narrows.op("conv1d", stride=2)
 
 
+@ON_THE_CPU
 @pytest.mark.parametrize("call", OF_PARAMS.values(), ids=OF_PARAMS)
 def test_one_graph_for_params_made_of_sizes(call, scale_plugin, minimal_plugin):
     plugins, inputs = Ops(), lambda n: (torch.arange(float(n)), torch.ones(2 * n))
     assert graphs(lambda b, c: call(plugins, b, c), inputs, LENGTHS) == 2
 
 
+@ON_THE_CPU
 def test_gradients_of_params_made_of_sizes(scale_plugin, minimal_plugin):
     plugins, make = Ops(), lambda n: (torch.ones(n, requires_grad=True),)
 
@@ -100,6 +103,7 @@ def test_gradients_of_params_made_of_sizes(scale_plugin, minimal_plugin):
         torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], gradient(x))
 
 
+@ON_THE_CPU
 def test_params_read_from_a_tensor_and_of_the_wrong_kind(scale_plugin, minimal_plugin):
     plugins, inputs = Ops(), lambda n: (torch.arange(float(n)), torch.tensor(n - 1))
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
