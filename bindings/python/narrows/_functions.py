@@ -1,13 +1,15 @@
 """The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
 
 import operator
-import sys
 
 from narrows import _narrows, _ops
 
 TYPE_CHECKING = False  # as in _ops.py
 if TYPE_CHECKING:
     from typing import Any
+
+# torch, once narrows.torch is there. Dynamo traces conv1d: of sys.modules it would copy all, while torch goes on importing.
+_torch: "Any" = None
 
 _DTYPES = {
     "F": "floating point",
@@ -289,8 +291,7 @@ def _op_of(name):
 
 def _padding(padding, w, dilation):
     if isinstance(padding, str):
-        fx = sys.modules.get("torch.fx")
-        if fx is not None and isinstance(w, fx.Proxy):
+        if _torch is not None and isinstance(w, _torch.fx.Proxy):
             raise NotImplementedError(
                 f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown"
             )
@@ -351,12 +352,11 @@ def conv1d(
     """
     stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
     left, right = _padding(padding, w, dilation)
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_compiling() and not deterministic:
+    if _torch is not None and _torch.compiler.is_compiling() and not deterministic:
         plain = out is None and device is None and stream is None and backend is None and kernel is None
-        if plain and all(isinstance(a, torch.Tensor) for a in ((x, w) if bias is None else (x, w, bias))):
+        if plain and all(isinstance(a, _torch.Tensor) for a in ((x, w) if bias is None else (x, w, bias))):
             numbers = {"stride": stride, "dilation": dilation, "groups": groups, "pad_left": left, "pad_right": right}
-            return torch.ops.narrows.conv1d.default(x, w, bias, **numbers)  # where numbers made of sizes stay symbolic
+            return _torch.ops.narrows.conv1d.default(x, w, bias, **numbers)  # where numbers made of sizes stay symbolic
     return _op_of("conv1d")(
         x,
         w,

@@ -271,6 +271,7 @@ def _teach_dynamo():
     _ops.fill()
 
 
+_functions._torch = torch
 setattr(torch.ops, "narrows", _Namespace("narrows"))  # noqa: B010 -- type checkers know no attributes of it
 _when.imported("torch._dynamo", _teach_dynamo)
 
