@@ -120,8 +120,9 @@ TEST_CASE("contexts: a call on one device leaves the other alone", "[contexts][t
   if (device_count() < 2) SKIP("there is one device");
   CUDA_OK(cudaSetDevice(1));
   const Buffer a(400), b(400), out(400);
-  CUDA_OK(cudaMemset(a.data(), 0, 400));
-  CUDA_OK(cudaMemset(b.data(), 0, 400));
+  const std::vector<float> ones(100, 1), twos(100, 2);
+  CUDA_OK(cudaMemcpy(a.data(), ones.data(), 400, cudaMemcpyHostToDevice));
+  CUDA_OK(cudaMemcpy(b.data(), twos.data(), 400, cudaMemcpyHostToDevice));
   CUDA_OK(cudaSetDevice(0));
   const CUcontext before = current_context();
   Addition call({kDLCUDA, 1}, a.data(), b.data(), out.data(), 100);
@@ -133,9 +134,11 @@ TEST_CASE("contexts: a call on one device leaves the other alone", "[contexts][t
   CUDA_OK(cudaGetDevice(&current));
   CHECK(current == 0);
   CHECK(current_context() == before);
+  std::vector<float> sums(100);
   CUDA_OK(cudaSetDevice(1));
-  CUDA_OK(cudaDeviceSynchronize());
+  CUDA_OK(cudaMemcpy(sums.data(), out.data(), 400, cudaMemcpyDeviceToHost));
   CUDA_OK(cudaSetDevice(0));
+  CHECK(sums == std::vector<float>(100, 3));
 }
 
 TEST_CASE("contexts: tensors and streams of two devices are refused", "[contexts][two][checked]") {

@@ -1,4 +1,5 @@
 // streams.cpp -- a call is ordered with what stands on its stream, whichever of CUDA's streams that is, and the host does not wait.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,16 @@ using namespace narrows::test;
 namespace {
 
 constexpr int64_t kN = 100000;
+
+// What a stream waits for, as long as it is closed, but two seconds at most.
+struct Gate {
+  std::atomic<bool> open = false, passed = false;
+};
+void CUDART_CB wait_at(void* data) {
+  auto* gate = static_cast<Gate*>(data);
+  for (int i = 0; i < 2000 && !gate->open; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  gate->passed = true;
+}
 
 void CUDART_CB pause(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 
@@ -123,6 +134,44 @@ TEST_CASE("streams: each op on every kind of stream", "[streams]") {
 TEST_CASE("streams: the default stream", "[streams]") { run_in_order(nullptr); }
 TEST_CASE("streams: the legacy stream by its handle", "[streams]") { run_in_order(cudaStreamLegacy); }
 TEST_CASE("streams: the per-thread stream by its handle", "[streams]") { run_in_order(cudaStreamPerThread); }
+// One that mistook either for the other would still be in order: these two wait for each other.
+TEST_CASE("streams: a stream that blocks the legacy one does not block the per-thread one", "[streams]") {
+  const std::vector<float> ones(kN, 1);
+  std::vector<float> sums(kN);
+  const Buffer in(kN * 4), out(kN * 4);
+  CUDA_OK(cudaMemcpy(in.data(), ones.data(), kN * 4, cudaMemcpyHostToDevice));
+  Addition call(device(), in.data(), in.data(), out.data(), kN);
+  REQUIRE(call.run() == NW_OK);  // planned, and loaded: what loads a kernel might wait for every stream
+  cudaStream_t blocking = nullptr;
+  CUDA_OK(cudaStreamCreate(&blocking));
+  const Stream aside;
+  const auto sums_now = [&](cudaStream_t stream) {
+    CUDA_OK(cudaMemcpyAsync(sums.data(), out.data(), kN * 4, cudaMemcpyDeviceToHost, stream));
+    CUDA_OK(cudaStreamSynchronize(stream));
+    return sums.back();
+  };
+  static Gate gates[2];  // which a stream may still wait at when the test has failed
+  for (const cudaStream_t stream : {cudaStreamPerThread, cudaStreamLegacy}) {
+    INFO("stream " << stream);
+    CUDA_OK(cudaMemset(out.data(), 0, kN * 4));
+    CUDA_OK(cudaDeviceSynchronize());
+    Gate& gate = gates[stream == cudaStreamLegacy];
+    CUDA_OK(cudaLaunchHostFunc(blocking, wait_at, &gate));
+    call.call.stream = stream;
+    const int32_t status = call.run();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const float meanwhile = sums_now(aside);
+    const bool was_closed = !gate.passed;
+    gate.open = true;
+    CUDA_OK(cudaDeviceSynchronize());
+    CHECK(status == NW_OK);
+    CHECK(was_closed);
+    CHECK(meanwhile == (stream == cudaStreamPerThread ? 2 : 0));
+    CHECK(sums_now(aside) == 2);
+  }
+  CUDA_OK(cudaStreamDestroy(blocking));
+}
+
 TEST_CASE("streams: one that does not block the legacy stream", "[streams]") { run_in_order(Stream()); }
 
 TEST_CASE("streams: one of ours is CUDA's, and one of CUDA's is ours", "[streams]") {
