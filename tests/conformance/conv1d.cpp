@@ -148,7 +148,8 @@ TEST_CASE("conv1d: as many tiles as keep a device busy", "[conv1d]") {
   rows.length = 1543, rows.filters = 1380;
   check_conv1d({.shape = rows, .dtype = DType::f16}, rng);
   Conv1d dense{.channels = 8, .filters = 66, .taps = 3, .pad_left = 1, .pad_right = 1};
-  for (const int64_t length : {16500, 16480, 16476}) {  // tiles of 128 fill the first better than those of 160, which fill the others
+  // Tiles of 128 positions fill the first length better than tiles of 160, which fill the others better.
+  for (const int64_t length : {16500, 16480, 16476}) {
     dense.length = length;
     check_conv1d({.shape = dense, .dtype = DType::f16}, rng);
   }
