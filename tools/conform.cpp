@@ -1,5 +1,5 @@
-// conform.cpp -- runs the suite in every environment, by one process or several side by side, restarts it after a test that killed it,
-// and adds up. See conform.h.
+// conform.cpp -- runs the suite in every environment, by one process or several side by side, restarts it after a test that killed
+// it, and adds up. See conform.h.
 #include "conform.h"
 
 #include <algorithm>
@@ -282,10 +282,10 @@ Run merged(std::vector<Run> parts, const std::vector<std::string>& names) {
     run.excluded.merge(part.excluded);
   }
   std::map<std::string, size_t> places;
-  for (const std::string& name : names) places.emplace(name, places.size());
-  const auto place = [&](const TestResult& test) {
+  for (const std::string& name : names) places.emplace(name, places.size() + 1);
+  const auto place = [&](const TestResult& test) {  // what is said of no test comes first
     const auto found = places.find(test.name);
-    return found == places.end() ? places.size() : found->second;
+    return found == places.end() ? 0 : found->second;
   };
   if (parts.size() > 1)
     std::stable_sort(run.tests.begin(), run.tests.end(),
@@ -303,7 +303,8 @@ void add(std::vector<Exclusion>& all, const std::vector<Exclusion>& seen) {
 // The suite in one environment, by as many runners side by side as there are jobs. A runner is a thread, and its processes end with
 // it: each asks for that by PR_SET_PDEATHSIG, so that none outlives an interrupted command.
 Run run_environment(const ConformOptions& o, const std::string& environment, const std::vector<std::string>& names,
-                    std::vector<Exclusion>& exclusions, const std::function<void(const Run&)>& told, Progress& progress, int& done) {
+                    std::vector<Exclusion>& exclusions, const std::function<void(const Run&)>& told, Progress& progress,
+                    int& done) {
   const double start = now();
   const auto jobs = static_cast<size_t>(o.jobs);
   Queue queue(names, jobs == 1 ? names.size() : kShard, progress, done);
@@ -311,8 +312,15 @@ Run run_environment(const ConformOptions& o, const std::string& environment, con
   for (Exclusion& e : unseen) e.applied = false, e.accepted = e.declined = 0;
   std::vector<std::vector<Exclusion>> seen(jobs, unseen);
   std::vector<std::future<Run>> runners;
-  for (size_t i = 0; i < std::min(jobs, names.size()); ++i)
-    runners.push_back(std::async(std::launch::async, [&, i] { return Runner(o, environment, seen[i], told, queue).run(); }));
+  const auto run_one = [&](size_t i) {
+    try {
+      return Runner(o, environment, seen[i], told, queue).run();
+    } catch (...) {
+      queue.give_up("not run: a process could not be started");
+      throw;
+    }
+  };
+  for (size_t i = 0; i < std::min(jobs, names.size()); ++i) runners.push_back(std::async(std::launch::async, run_one, i));
   std::vector<Run> parts;
   for (auto& runner : runners) parts.push_back(runner.get());
   for (const auto& counts : seen) add(exclusions, counts);
@@ -400,8 +408,8 @@ Verdict judge(const ConformOptions& options, const Told& told) {
     told(listing.subject, run);
   };
   for (const std::string& environment : environments) {
-    v.runs.push_back(run_environment(options, environment, names, v.exclusions,
-                                     told ? tell : std::function<void(const Run&)>(), progress, done));
+    v.runs.push_back(run_environment(options, environment, names, v.exclusions, told ? tell : std::function<void(const Run&)>(),
+                                     progress, done));
     if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
   hold_to_account(v, about_the_judge);
