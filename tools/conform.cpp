@@ -322,6 +322,7 @@ Run run_environment(const ConformOptions& o, const std::string& environment, con
   };
   for (size_t i = 0; i < std::min(jobs, names.size()); ++i) runners.push_back(std::async(std::launch::async, run_one, i));
   std::vector<Run> parts;
+  parts.reserve(runners.size());
   for (auto& runner : runners) parts.push_back(runner.get());
   for (const auto& counts : seen) add(exclusions, counts);
   Run run = merged(std::move(parts), names);
