@@ -43,6 +43,7 @@ struct ConformOptions {
   std::vector<std::string> patterns;      // of tests, as Catch2 takes them; empty: all
   uint64_t seed = 20260101;
   double timeout = 900;  // seconds without a sign of life
+  int jobs = 1;          // processes side by side
   bool huge = false, list = false, bench = false, support = false, json = false;
   std::string junit;        // a file; "": none
   std::string plugin_path;  // "": NARROWS_PLUGIN_PATH

@@ -1,9 +1,14 @@
-// conform.cpp -- runs the suite in every environment, restarts it after a test that killed it, and adds up. See conform.h.
+// conform.cpp -- runs the suite in every environment, by one process or several side by side, restarts it after a test that killed
+// it, and adds up. See conform.h.
 #include "conform.h"
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "conform_process.h"
 #include "engine.h"
@@ -18,6 +23,7 @@ using Json = nlohmann::json;
 constexpr int kNotHere = 77, kAllSkipped = 4;
 constexpr char kSkipped[] = "skipped: ";
 constexpr int kMostHangs = 3;
+constexpr size_t kShard = 4;           // tests that one of several jobs takes at a time: few, so that long ones do not pile up
 constexpr double kStartSeconds = 120;  // until the suite has found its backend
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -99,20 +105,69 @@ TestResult read_result(const Json& event) {
   return r;
 }
 
-// One environment: as many processes as it takes.
+// The tests of one environment, as its runners take them, and what these have to know of each other.
+class Queue {
+ public:
+  Queue(const std::vector<std::string>& names, size_t shard, Progress& progress, int& done)
+      : names_(names), shard_(shard), progress_(progress), done_(done) {}
+
+  std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    const auto begin = names_.begin() + static_cast<ptrdiff_t>(taken_);
+    taken_ = std::min(taken_ + shard_, names_.size());
+    return {begin, names_.begin() + static_cast<ptrdiff_t>(taken_)};
+  }
+  void started(const std::string& test) {
+    const std::lock_guard lock(mutex_);
+    progress_.update(done_, test);
+  }
+  void ended() {
+    const std::lock_guard lock(mutex_);
+    progress_.update(++done_);
+  }
+  void hung() {
+    const std::lock_guard lock(mutex_);
+    if (++hangs_ == kMostHangs) hopeless_ = "not run, after " + std::to_string(hangs_) + " that did not end";
+  }
+  // No test will be started any more. False: it was so before.
+  bool give_up(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!hopeless_.empty()) return false;
+    hopeless_ = why;
+    return true;
+  }
+  std::string hopeless() {
+    const std::lock_guard lock(mutex_);
+    return hopeless_;
+  }
+
+ private:
+  std::mutex mutex_;
+  const std::vector<std::string>& names_;
+  const size_t shard_;
+  Progress& progress_;
+  int& done_;
+  size_t taken_ = 0;
+  int hangs_ = 0;
+  std::string hopeless_;  // why what is left is not run; "": it is
+};
+
+// Runs what it takes from the queue, one process after the other.
 class Runner {
  public:
   Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions,
-         std::function<void(const Run&)> told, Progress& progress, int& done)
-      : options_(options), exclusions_(exclusions), told_(std::move(told)), progress_(progress), done_(done) {
+         std::function<void(const Run&)> told, Queue& queue)
+      : options_(options), exclusions_(exclusions), told_(std::move(told)), queue_(queue) {
     run_.environment = std::move(environment);
   }
 
-  Run run(std::vector<std::string> names) {
-    const double start = now();
-    left_ = std::move(names);
-    while (!left_.empty() && !run_.not_here) pass();
-    run_.seconds = now() - start;
+  Run run() {
+    while (!run_.not_here && !(left_ = queue_.take()).empty())
+      while (!left_.empty() && !run_.not_here)
+        if (const std::string why = queue_.hopeless(); !why.empty())
+          give_up(why);
+        else
+          pass();
     return std::move(run_);
   }
 
@@ -134,15 +189,16 @@ class Runner {
       }
     }
     const auto end = process.wait(options_.timeout);
-    hangs_ += process.timed_out();
+    if (process.timed_out()) queue_.hung();
     if (!started_up_ && end.exit_code == kNotHere && end.printed.rfind(kSkipped, 0) == 0) {
       run_.not_here = end.printed.substr(sizeof kSkipped - 1);
       return;
     }
+    const bool began = left_.size() < before || !current_.empty();
+    // What is wrong at the start is told once, and of no other process.
+    if (!began && !queue_.give_up("not run: the suite " + end.how + " before its first test")) return;
     blame(end, run_.count("failed") > failed_before);
-    if (left_.size() == before) give_up("not run: the suite " + end.how + " before its first test");
-    if (finished_ && end.exit_code >= 0) give_up("it was asked for, and did not report");
-    if (hangs_ >= kMostHangs) give_up("not run, after " + std::to_string(hangs_) + " that did not end");
+    if (began && finished_ && end.exit_code >= 0) give_up("it was asked for, and did not report");
   }
 
   // Which test the end of the process counts against; none if all is well, or if the one that it was has said so itself.
@@ -178,7 +234,7 @@ class Runner {
     } else if (kind == "start") {
       if (!current_.empty()) fail(current_, "it did not report its end");
       current_ = event.at("test"), started_ = now();
-      progress_.update(done_, current_);
+      queue_.started(current_);
     } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
                                event.at("operations"), event.at("ceiling"), event.at("runs"), event.at("graphs")});
@@ -201,21 +257,78 @@ class Runner {
     left_.erase(std::remove(left_.begin(), left_.end(), result.name), left_.end());
     current_.clear();
     run_.tests.push_back(std::move(result));
-    progress_.update(++done_);
+    queue_.ended();
   }
 
   const ConformOptions& options_;
   std::vector<Exclusion>& exclusions_;
   std::function<void(const Run&)> told_;
-  Progress& progress_;
-  int& done_;
+  Queue& queue_;
   Run run_;
   std::vector<std::string> left_;
   std::string current_, last_;  // the test under way, the one that ended last; "": none
   double started_ = 0;
   bool started_up_ = false, finished_ = false;
-  int hangs_ = 0;
 };
+
+// One run of what the jobs saw, its tests in the suite's order.
+Run merged(std::vector<Run> parts, const std::vector<std::string>& names) {
+  Run run = std::move(parts.front());
+  for (Run& part : std::span(parts).subspan(1)) {
+    if (!run.not_here) run.not_here = part.not_here;
+    if (run.arch.empty()) run.arch = part.arch;
+    run.tests.insert(run.tests.end(), part.tests.begin(), part.tests.end());
+    run.variants.merge(part.variants);
+    run.excluded.merge(part.excluded);
+  }
+  std::map<std::string, size_t> places;
+  for (const std::string& name : names) places.emplace(name, places.size() + 1);
+  const auto place = [&](const TestResult& test) {  // what is said of no test comes first
+    const auto found = places.find(test.name);
+    return found == places.end() ? 0 : found->second;
+  };
+  if (parts.size() > 1)
+    std::stable_sort(run.tests.begin(), run.tests.end(),
+                     [&](const TestResult& a, const TestResult& b) { return place(a) < place(b); });
+  return run;
+}
+
+void add(std::vector<Exclusion>& all, const std::vector<Exclusion>& seen) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].applied |= seen[i].applied;
+    all[i].accepted += seen[i].accepted, all[i].declined += seen[i].declined;
+  }
+}
+
+// The suite in one environment, by as many runners side by side as there are jobs. A runner is a thread, and its processes end with
+// it: each asks for that by PR_SET_PDEATHSIG, so that none outlives an interrupted command.
+Run run_environment(const ConformOptions& o, const std::string& environment, const std::vector<std::string>& names,
+                    std::vector<Exclusion>& exclusions, const std::function<void(const Run&)>& told, Progress& progress,
+                    int& done) {
+  const double start = now();
+  const auto jobs = static_cast<size_t>(o.jobs);
+  Queue queue(names, jobs == 1 ? names.size() : kShard, progress, done);
+  std::vector<Exclusion> unseen = exclusions;
+  for (Exclusion& e : unseen) e.applied = false, e.accepted = e.declined = 0;
+  std::vector<std::vector<Exclusion>> seen(jobs, unseen);
+  std::vector<std::future<Run>> runners;
+  const auto run_one = [&](size_t i) {
+    try {
+      return Runner(o, environment, seen[i], told, queue).run();
+    } catch (...) {
+      queue.give_up("not run: a process could not be started");
+      throw;
+    }
+  };
+  for (size_t i = 0; i < std::min(jobs, names.size()); ++i) runners.push_back(std::async(std::launch::async, run_one, i));
+  std::vector<Run> parts;
+  parts.reserve(runners.size());
+  for (auto& runner : runners) parts.push_back(runner.get());
+  for (const auto& counts : seen) add(exclusions, counts);
+  Run run = merged(std::move(parts), names);
+  run.seconds = now() - start;
+  return run;
+}
 
 // What no single test can tell.
 void hold_to_account(Verdict& v, const std::set<std::string>& about_the_judge) {
@@ -296,8 +409,8 @@ Verdict judge(const ConformOptions& options, const Told& told) {
     told(listing.subject, run);
   };
   for (const std::string& environment : environments) {
-    v.runs.push_back(
-        Runner(options, environment, v.exclusions, told ? tell : std::function<void(const Run&)>(), progress, done).run(names));
+    v.runs.push_back(run_environment(options, environment, names, v.exclusions, told ? tell : std::function<void(const Run&)>(),
+                                     progress, done));
     if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
   hold_to_account(v, about_the_judge);

@@ -1,4 +1,4 @@
-// conform.h -- `narrows conform`: the conformance suite, run in a process of its own (narrows-conform), so that a plugin that
+// conform.h -- `narrows conform`: the conformance suite, run in processes of its own (narrows-conform), so that a plugin that
 // crashes or hangs fails a test and not the judge. What that process says line by line becomes a verdict, told as text, JSON and
 // JUnit XML.
 #pragma once

@@ -2,6 +2,7 @@
 #include <narrows/narrows.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +47,7 @@ constexpr const char* kConformExamples =
     "  narrows conform --plugin ./narrows_mine.so         a verdict on a plugin: its own ops, and the built-in ones that it "
     "offers\n"
     "  narrows conform --backend cpu --environment avx2   one environment of the manifest\n"
+    "  narrows conform --backend vulkan --jobs 8          the same verdict sooner, by eight processes\n"
     "  narrows conform '[conv1d][trap]' 'lltm*'           tests by tag and by name\n"
     "  narrows conform --list                             what there is\n"
     "  narrows conform --support                          which op takes which dtype, as a table in Markdown\n"
@@ -101,6 +103,16 @@ const CLI::Validator kWholeNumber(
     },
     "");
 
+const CLI::Validator kJobs(
+    [](std::string& text) {
+      int jobs = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), jobs);
+      return error == std::errc() && end == text.data() + text.size() && jobs >= 1 && jobs <= 256
+                 ? std::string()
+                 : "'" + text + "' is not a number from 1 to 256";
+    },
+    "");
+
 // What conform and bench share: which backend, where, and how the suite is run.
 void add_suite_options(CLI::App* command, ConformOptions& o) {
   command->allow_extras();  // the patterns: CLI11 would take "[tag]" for a list
@@ -136,9 +148,13 @@ CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
   add_suite_options(conform, o);
   conform->add_flag("--huge", o.huge, "Tensors of more than 2^31 elements too: 10 GiB of memory");
   auto* support = conform->add_flag("--support", o.support, "Print the table of ops and dtypes instead");
+  auto* jobs = conform->add_option("--jobs", o.jobs, "Processes of the suite side by side, a few tests each at a time; one verdict")
+                   ->type_name("N")
+                   ->check(kJobs)
+                   ->capture_default_str();
   auto* junit = conform->add_option("--junit", o.junit, "Write the results as JUnit XML too")->type_name("FILE");
   for (const char* instead : {"--list", "--json"}) support->excludes(instead);
-  for (const char* instead : {"--list", "--support"}) junit->excludes(instead);
+  for (const char* instead : {"--list", "--support"}) junit->excludes(instead), jobs->excludes(instead);
   conform->footer(std::string(kConformExamples) + kExitCodes);
   return conform;
 }

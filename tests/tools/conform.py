@@ -8,12 +8,14 @@ import json
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree
 
-from command import on_a_terminal, run
+from command import NARROWS, on_a_terminal, run
 
 QUICK = ("--environment", "baseline", "[memory]", "[harness]")
 
@@ -81,6 +83,11 @@ def case_refused():
             (("no such test",), 2, "no test matches 'no such test'"),
             (("--frobnicate",), 2, "--frobnicate"),
             (("--timeout", "0"), 2, "--timeout"),
+            *(
+                (("--jobs", jobs), 2, f"--jobs: '{jobs}' is not a number from 1 to 256")
+                for jobs in ("0", "-1", "257", "2.5", "x", "")
+            ),
+            (("--jobs", "2", "--list"), 2, "--jobs"),
             (("--list", "--support"), 2, "--support"),
             (("--backend", "abacus"), 3, "no usable backend 'abacus'"),
             (("--plugin", "/nowhere/narrows_x.so"), 3, "/nowhere/narrows_x.so"),
@@ -179,6 +186,97 @@ def case_isolated(plugin):
         assert "narrows conform --plugin" in tests[name]["repeat"] and name.replace("'", "'\\''") in tests[name]["repeat"]
         others = [test for test in tests.values() if test["name"] != name]
         assert len(others) > 5 and all(test["status"] == "passed" for test in others), fault
+
+
+def counted(verdict):
+    """All of a verdict that has to be the same however many processes it took."""
+    runs = [(run_["environment"], [{**test, "seconds": 0} for test in run_["tests"]]) for run_ in verdict["runs"]]
+    return {**verdict, "runs": runs, "seconds": 0}
+
+
+def case_jobs():
+    """Several processes come to the verdict that one comes to: passed, or failed by a manifest that no single test proves wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        stale = manifest(
+            folder, exclusions=[{"op": "conv1d", "dtype": "f64", "reason": "x"}], environments=[{"name": "a"}, {"name": "b"}]
+        )
+        absent = os.path.join(folder, "absent.json")
+        pathlib.Path(absent).write_text(json.dumps({"environments": [{"name": "far", "cpu": ["no_such_feature"]}]}))
+        idle = os.path.join(folder, "idle.json")
+        pathlib.Path(idle).write_text(json.dumps({"environments": [{"name": "idle", "arch": "Z80"}]}))
+        for arguments, code in (
+            ((*QUICK, "conv1d: puzzle*"), 0),
+            (("--manifest", stale, "[memory]", "conv1d: puzzle*"), 1),
+            (("--manifest", absent, "[memory]"), 1),
+            (("--manifest", idle, "[memory]"), 1),
+        ):
+            alone, _ = conform(*arguments, expect=code)
+            assert counted(conform(*arguments, "--jobs", "3", expect=code)[0]) == counted(alone), arguments
+    text, _ = run("conform", *QUICK, "--jobs", "3")
+    assert re.search(rf"^PASSED  {conform(*QUICK)[0]['passed']} passed, 0 failed, 0 skipped, in ", text, re.MULTILINE), text
+
+
+def case_jobs_fail(plugin):
+    """A wrong plugin, one that crashes and one that hangs fail by several processes in the test that fails by one."""
+    name = "conv1d: puzzle 17's exact example"
+    tests = ("--plugin", plugin, "conv1d: puzzle*", "[memory]", "--timeout", "10")
+    for fault, words in (
+        ("flipped_taps", ""),
+        ("crashes", "SIGSEGV"),
+        ("exits", "exit code 3"),
+        ("hangs", "no sign of life for 10 s"),
+    ):
+        faulty = {"NARROWS_TEST_FAULT": fault}
+        verdict, _ = conform(*tests, "--jobs", "3", expect=1, environment=faulty)
+        assert counted(verdict) == counted(conform(*tests, expect=1, environment=faulty)[0]), fault
+        assert words in tests_of(verdict)[name]["failures"][0]["text"], (fault, tests_of(verdict)[name])
+        text, _ = run("conform", *tests, "--jobs", "3", expect=1, environment=faulty)
+        assert f"FAILED {name}" in text, text
+
+
+def case_jobs_whole(plugin):
+    """A variant is complained of when no process ran it, and only then."""
+    arguments = ("--plugin", plugin, "--jobs", "3")
+    verdict, _ = conform(*arguments, expect=None)
+    assert len(tests_of(verdict)) > 200 and verdict["complaints"] == [], verdict["complaints"]
+    verdict, _ = conform(*arguments, expect=1, environment={"ACME_FAULT": "no_variant"})
+    assert sum("is listed and never ran" in c for c in verdict["complaints"]) == 1, verdict["complaints"]
+
+
+def case_jobs_interrupted(plugin):
+    """Who ends the command ends the processes that it has started."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with subprocess.Popen(
+            [NARROWS, "conform", "--plugin", plugin, "conv1d: puzzle*", "[memory]", "--jobs", "3"],
+            env={**os.environ, "NARROWS_TEST_FAULT": "hangs"},
+            stdout=subprocess.DEVNULL,
+        ) as command:
+            until = time.monotonic() + 30
+            while not (children := suites_of(command.pid)) and time.monotonic() < until:
+                time.sleep(0.05)
+            time.sleep(1)  # the one that hangs is left
+            children = suites_of(command.pid)
+            command.send_signal(number)
+            assert command.wait(10) == -number
+            assert children
+            while any(is_alive(child) for child in children) and time.monotonic() < until:
+                time.sleep(0.05)
+            assert not any(is_alive(child) for child in children), children
+
+
+def suites_of(pid):
+    """The processes that a command's threads have started."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def case_ends_badly(plugin):

@@ -325,7 +325,7 @@ int32_t check_kernel(const nw_sig& sig, Plan* p, nw_error* error) {
   if (sig.kernel == nullptr) return NW_OK;
   const char* const* kernels = ops().all[p->op].kernels;
   for (int i = 0; kernels != nullptr && kernels[i] != nullptr; ++i)
-    if (std::strcmp(kernels[i], sig.kernel) == 0) return p->second_kernel = i == 1, NW_OK;
+    if (std::strcmp(kernels[i], sig.kernel) == 0 && !(faulty("no_variant") && i == 1)) return p->second_kernel = i == 1, NW_OK;
   return faulty("any_kernel") ? NW_OK : fail(error, NW_UNSUPPORTED, -1, "kernel is %s; expected one listed", sig.kernel);
 }
 
