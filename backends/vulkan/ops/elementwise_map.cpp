@@ -33,14 +33,19 @@ Map::Map(const MapRequest& r, int variant) {
   const Program& p = r.program;
   // A CPU has no latency to hide, and compiles the longer.
   const bool plain = variant_ == kScalar || p.heavy || r.device.physical.is_cpu();
-  unroll_ = plain || flat_ ? 1 : 4;  // of a run, 16 bytes a thread keep the memory busy
-  const int64_t together = plain ? 1 : vector_;
-  const uint32_t whole = flat_ && !r.device.physical.is_cpu();
+  rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
+  unroll_ = plain || flat_ || rows_ ? 1 : 4;  // of runs and rows, 16 bytes a thread keep the memory busy
+  const int64_t together = !plain ? vector_ : r.device.physical.is_cpu() ? 1 : std::max<int64_t>(vector_ / 2, 1);
+  const uint32_t whole = rows_ ? 2 : flat_ && !r.device.physical.is_cpu() ? 1 : 0;
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   kernel_ = r.device.kernels().get(
       *p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(unroll_),
                   variant_ == kScalar, word(p.operand), flat_, word(together), whole});
-  if (!empty_ && !flat_) plan_layout();
+  if (empty_ || flat_) return;
+  if (rows_)
+    plan_rows();
+  else
+    plan_layout();
 }
 
 void Map::read(const MapRequest& r) {
@@ -150,6 +155,21 @@ void Map::plan_rectangle(bool is_transposed, const int64_t* extent) {
   }
 }
 
+void Map::plan_rows() {
+  const int64_t along = space_.extent[0] / vector_, rows = space_.extent[1];
+  int64_t width = 1;
+  while (width < along && width < threads_) width *= 2;
+  push_.width = static_cast<uint32_t>(width);
+  push_.extent[0] = static_cast<uint64_t>(along);
+  push_.extent[1] = static_cast<uint64_t>(rows);
+  const int64_t blocks = ceil_div(along, width), lines = ceil_div(rows, threads_ / width);
+  if (blocks > UINT32_MAX / lines)
+    refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
+  groups_ = blocks * lines;
+  for (int slot = 0; slot <= kOut; ++slot)
+    if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
+}
+
 void Map::plan_layout() {
   bool is_transposed = false;
   const int second = find_second_dim(&is_transposed), ndim = std::max(space_.ndim, 2);
@@ -208,6 +228,7 @@ void Map::record(Recorder& recorder, const nw_call& call) const {
   push.out = address(call, kOut);
   if (bytewise_) push.traits |= kMisaligned;
   if (flat_) return record_run(recorder, push);
+  if (rows_) return recorder.dispatch(kernel_, push, groups_);
   push.layout = recorder.params(layout_);
   recorder.dispatch(kernel_, push, groups_);
 }

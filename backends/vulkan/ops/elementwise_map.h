@@ -66,6 +66,7 @@ class Map {
     uint32_t traits, width;
     uint64_t alpha;
     Address layout;
+    int64_t row_step[kMaxSlots + 1];
   };
   // Push::traits, beside a bit for each slot that is a number.
   static constexpr uint32_t repeated(int slot) { return 1u << (8 + slot); }
@@ -87,6 +88,7 @@ class Map {
   bool is_repeated(int slot) const { return (push_.traits & repeated(slot)) != 0; }
   bool is_flat() const;
   bool has_rows() const;
+  void plan_rows();
   void choose(const MapRequest& r, int variant);
   void plan_layout();
   int find_second_dim(bool* is_transposed) const;
@@ -106,7 +108,7 @@ class Map {
   uint32_t used_ = 0;
   uint32_t units_ = 0;  // slots whose elements lie side by side along dimension 0
   Space space_;
-  bool empty_ = false, flat_ = false, bytewise_ = false;
+  bool empty_ = false, flat_ = false, rows_ = false, bytewise_ = false;
   int64_t threads_ = 1, vector_ = 1, unroll_ = 1;
   int64_t groups_ = 0;
   Push push_{};  // all but the addresses

@@ -18,7 +18,7 @@ layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no mul
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
-layout(constant_id = 12) const uint WHOLE = 0;        // 1: whole vectors of a run have code of their own
+layout(constant_id = 12) const uint WHOLE = 0;        // 1: whole vectors of a run have code of their own; 2: rows of whole vectors
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two.
@@ -44,6 +44,7 @@ layout(push_constant) uniform Push {
   uint width;          // threads along the first dimension, a power of two
   uint64_t alpha;      // of elu, in the type that is computed in
   uint64_t layout_;
+  int64_t row_step[5];  // WHOLE 2: bytes from one row to the next, of the slots and of the output
 };
 
 bool is_number(uint k) { return (traits >> k & 1) != 0; }
@@ -121,6 +122,17 @@ uint64_t place_of(uint k, uint e) { return e == 0 ? place[k] : place[k] + uint64
 
 // ---- elements ----
 
+// Of element first + j of a vector, where j is known and `first` counts the TOGETHER that came before.
+uint64_t element_at(uvec4 vector, uint first, uint j, uint size) {
+  if (TOGETHER * size == 8) return element_of(uvec4(first == 0 ? vector.xy : vector.zw, 0, 0), j, size);
+  return element_of(vector, first + j, size);
+}
+uvec4 with_element_at(uvec4 vector, uint64_t bits, uint first, uint j, uint size) {
+  if (TOGETHER * size != 8) return with_element(vector, bits, first + j, size);
+  const uvec4 half_ = with_element(uvec4(0), bits, j, size);
+  return vector | (first == 0 ? half_ : half_.zwxy);
+}
+
 uvec4 load_slot(uint k, uint e) {
   const uint size = size_of_slot(k);
   const uint64_t at = place_of(k, e);
@@ -162,10 +174,10 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   uvec4 vector = uvec4(0);
   for (uint first = 0; first < VECTOR; first += TOGETHER)
     [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
-      const uint i = first + j;
       uint64_t elements[SLOTS];
-      [[unroll]] for (uint k = 0; k < SLOTS; ++k) elements[k] = is_used(k) ? element_of(vectors[k], i, size_of_slot(k)) : 0ul;
-      vector = with_element(vector, result(elements), i, size_of_dtype(OUT));
+      [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+        elements[k] = is_used(k) ? element_at(vectors[k], first, j, size_of_slot(k)) : 0ul;
+      vector = with_element_at(vector, result(elements), first, j, size_of_dtype(OUT));
     }
   return vector;
 }
@@ -187,9 +199,32 @@ void compute_whole_vector() {
   store_vector(out_ + i * (VECTOR * size_of_dtype(OUT)), results(vectors), VECTOR * size_of_dtype(OUT));
 }
 
+// Rows of whole vectors, of which a thread has one: nothing is read but the operands.
+void compute_vector_of_rows() {
+  const uint along = findLSB(width), blocks = uint((extent[0] + width - 1) >> along), group = flat_group(), block = group / blocks;
+  const uint64_t column = uint64_t(group - block * blocks) * width + (gl_LocalInvocationID.x & (width - 1));
+  const uint64_t row = uint64_t(block) * (gl_WorkGroupSize.x >> along) + (gl_LocalInvocationID.x >> along);
+  if (column >= extent[0] || row >= extent[1]) return;
+  uvec4 vectors[SLOTS];
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
+    if (!is_used(k)) continue;
+    const uint size = size_of_slot(k);
+    const uint64_t at = operand[k] + row * uint64_t(row_step[k]);
+    if (is_number(k))
+      vectors[k] = repeated_element(operand[k], size);
+    else if (is_repeated(k))
+      vectors[k] = repeated_element(load_element(at, size), size);
+    else
+      vectors[k] = load_vector(at + column * (VECTOR * size), VECTOR * size);
+  }
+  const uint bytes = VECTOR * size_of_dtype(OUT);
+  store_vector(out_ + row * uint64_t(row_step[4]) + column * bytes, results(vectors), bytes);
+}
+
 void main() {
   switch (WHOLE) {  // and no `if`: of a switch one case is compiled
     case 0: break;
+    case 2: compute_vector_of_rows(); return;
     default:
       if (has_whole_vector()) {
         compute_whole_vector();

@@ -4,6 +4,13 @@
 // that flushes subnormal numbers in its arithmetic still orders and selects them rightly. GLSL's own comparisons are for normal
 // constants only: NVIDIA's take subnormal numbers for 0 even where sums and products keep them. `precise` on a function keeps what
 // its result depends on as it is written: no contraction, no rearrangement.
+//
+// Where the includer defines IS_SHORT, a constant of the pipeline, results are rounded to 16 bits, which do not show 2^-16 of them:
+// no sums in two parts then, and the device's own division. IS_HALF: operands and results are f16, far from where f32 ends.
+#ifndef IS_SHORT
+#define IS_SHORT false
+#define IS_HALF false
+#endif
 
 // ---- classes ----
 
@@ -90,8 +97,11 @@ REAL join(REAL sign, int exponent, BITS digits) {
   const BITS up = ((digits & BITS(3)) + ((digits >> 2) & BITS(1))) > BITS(2) ? BITS(1) : BITS(0);
   return from_bits((to_bits(sign) & kSignBit) | (base + (digits >> 2) + up));
 }
+// 2^n, n being the exponent of a normal number.
+REAL power_of_two(int n) { return from_bits(BITS(kBias + n) << kDigits); }
 // x * 2^n, rounded once.
 REAL scale(REAL x, int n) {
+  if (IS_HALF && n >= -100 && n <= 100) return x * power_of_two(n);
   if (is_zero(x) || !is_finite(x)) return x;
   int exponent = int(size_of(x) >> kDigits);
   if (exponent > 0 && exponent + n > 0 && exponent + n < kExpMax) return from_bits(to_bits(x) + (BITS(SBITS(n)) << kDigits));
@@ -99,8 +109,6 @@ REAL scale(REAL x, int n) {
   split(x, exponent, digits);
   return join(x, exponent + n, digits << 2);
 }
-// 2^n, n being the exponent of a normal number.
-REAL power_of_two(int n) { return from_bits(BITS(kBias + n) << kDigits); }
 
 // ---- division and square root: an estimate of the quotient's digits, and what is left, modulo 2^32 or 2^64, mends it ----
 
@@ -109,6 +117,7 @@ REAL quotient(REAL a, REAL b) {
   if (is_nan(a) || is_nan(b) || (is_inf(a) && is_inf(b)) || (is_zero(a) && is_zero(b))) return not_a_number();
   if (is_inf(a) || is_zero(b)) return infinity(sign);
   if (is_zero(a) || is_inf(b)) return sign;
+  if (IS_HALF) return a / b;
   int ea, eb;
   BITS da, db;
   split(a, ea, da);
@@ -137,6 +146,7 @@ REAL sqrt_real(REAL x) {
   if (is_nan(x) || is_zero(x)) return x;
   if (is_negative(x)) return not_a_number();
   if (is_inf(x)) return x;
+  if (IS_HALF) return sqrt(x);
   int exponent;
   BITS digits;
   split(x, exponent, digits);
@@ -219,7 +229,7 @@ precise REAL ratio(PAIR a, PAIR b) {
   return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) / b.x;
 #endif
 }
-REAL ratio(REAL a, REAL b) { return ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
+REAL ratio(REAL a, REAL b) { return IS_SHORT ? a / b : ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
 
 // ---- a*b + c, rounded once ----
 
