@@ -397,14 +397,30 @@ std::vector<Row> function_rows() {
   const struct {
     const char* name;
     int32_t number, arity;
-  } functions[] = {{"square", NW_EW_SQUARE, 1},     {"cbrt", NW_EW_CBRT, 1},           {"reciprocal", NW_EW_RECIPROCAL, 1},
-                   {"exp", NW_EW_EXP, 1},           {"exp2", NW_EW_EXP2, 1},           {"expm1", NW_EW_EXPM1, 1},
-                   {"sin", NW_EW_SIN, 1},           {"tan", NW_EW_TAN, 1},             {"atan", NW_EW_ATAN, 1},
-                   {"sinh", NW_EW_SINH, 1},         {"tanh", NW_EW_TANH, 1},           {"asinh", NW_EW_ASINH, 1},
-                   {"sigmoid", NW_EW_SIGMOID, 1},   {"gelu", NW_EW_GELU, 1},           {"gelu_tanh", NW_EW_GELU_TANH, 1},
-                   {"silu", NW_EW_SILU, 1},         {"softplus", NW_EW_SOFTPLUS, 1},   {"erf", NW_EW_ERF, 1},
-                   {"erfc", NW_EW_ERFC, 1},         {"div", NW_EW_DIV, 2},             {"atan2", NW_EW_ATAN2, 2},
-                   {"hypot", NW_EW_HYPOT, 2},       {"logaddexp", NW_EW_LOGADDEXP, 2}, {"fmod", NW_EW_FMOD, 2}};
+  } functions[] = {{"square", NW_EW_SQUARE, 1},
+                   {"cbrt", NW_EW_CBRT, 1},
+                   {"reciprocal", NW_EW_RECIPROCAL, 1},
+                   {"exp", NW_EW_EXP, 1},
+                   {"exp2", NW_EW_EXP2, 1},
+                   {"expm1", NW_EW_EXPM1, 1},
+                   {"sin", NW_EW_SIN, 1},
+                   {"tan", NW_EW_TAN, 1},
+                   {"atan", NW_EW_ATAN, 1},
+                   {"sinh", NW_EW_SINH, 1},
+                   {"tanh", NW_EW_TANH, 1},
+                   {"asinh", NW_EW_ASINH, 1},
+                   {"sigmoid", NW_EW_SIGMOID, 1},
+                   {"gelu", NW_EW_GELU, 1},
+                   {"gelu_tanh", NW_EW_GELU_TANH, 1},
+                   {"silu", NW_EW_SILU, 1},
+                   {"softplus", NW_EW_SOFTPLUS, 1},
+                   {"erf", NW_EW_ERF, 1},
+                   {"erfc", NW_EW_ERFC, 1},
+                   {"div", NW_EW_DIV, 2},
+                   {"atan2", NW_EW_ATAN2, 2},
+                   {"hypot", NW_EW_HYPOT, 2},
+                   {"logaddexp", NW_EW_LOGADDEXP, 2},
+                   {"fmod", NW_EW_FMOD, 2}};
   const Shaped t{{4096, 4096}, 4};
   std::vector<Row> rows;
   for (const auto& f : functions)

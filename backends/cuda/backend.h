@@ -70,24 +70,38 @@ class ForeseenErrors {
   bool none_before_ = gpuPeekAtLastError() == gpuSuccess;
 };
 
-// Planning: loads the kernel on the current device, allows it at least `shared` bytes of dynamic shared memory.
-void load_kernel(const void* kernel, size_t shared = 0);
+// A kernel as a plan keeps it. `function` is of the device that it was loaded on; nullptr: each launch looks for the symbol.
 template <class... Parameters>
-void load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {
-  load_kernel(reinterpret_cast<const void*>(kernel), shared);
+struct LoadedKernel {
+  void (*symbol)(Parameters...) = nullptr;
+  gpuFunction_t function = nullptr;
+};
+
+// Planning: loads the kernel on the current device, allows it at least `shared` bytes of dynamic shared memory.
+gpuFunction_t load_kernel(const void* kernel, size_t shared = 0);
+template <class... Parameters>
+LoadedKernel<Parameters...> load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {
+  return {kernel, load_kernel(reinterpret_cast<const void*>(kernel), shared)};
 }
 
 // Puts a kernel on a stream. Its own return code is read, so an error that was there before is not mistaken for this call's.
 template <class... Parameters, class... Arguments>
-void launch_kernel(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared, gpuStream_t stream,
-                   const Arguments&... arguments) {
+void launch_kernel(const LoadedKernel<Parameters...>& kernel, const Grid& grid, gpuStream_t stream, const Arguments&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments));
   [&](std::conditional_t<true, Parameters, Arguments>... values) {
     void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
-    check(gpuLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
-                          dim3(static_cast<unsigned>(threads)), list, shared, stream),
-          "launching a kernel");
+    check(launch_symbol(reinterpret_cast<const void*>(kernel.symbol), kernel.function, grid, list, stream), "launching a kernel");
   }(arguments...);
+}
+template <class... Parameters, class... Arguments>
+void launch_kernel(const LoadedKernel<Parameters...>& kernel, int64_t blocks, int threads, size_t shared, gpuStream_t stream,
+                   const Arguments&... arguments) {
+  launch_kernel(kernel, Grid{static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared, false}, stream, arguments...);
+}
+template <class... Parameters, class... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared, gpuStream_t stream,
+                   const Arguments&... arguments) {
+  launch_kernel(LoadedKernel<Parameters...>{kernel}, blocks, threads, shared, stream, arguments...);
 }
 
 inline constexpr int64_t kMaxBlocks = 0x7fffffff;  // of a grid's x, the one dimension that is used

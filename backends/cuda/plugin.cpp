@@ -306,7 +306,7 @@ void refuse_lost_device(gpuStream_t stream) {
 }
 
 // Plans of one kernel may ask for different sizes: what one was allowed is never taken back.
-void load_kernel(const void* kernel, size_t shared) {
+gpuFunction_t load_kernel(const void* kernel, size_t shared) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   gpuFuncAttributes attributes;
@@ -316,6 +316,7 @@ void load_kernel(const void* kernel, size_t shared) {
     check(gpuFuncSetAttribute(kernel, gpuFuncAttributeMaxDynamicSharedMemorySize,
                               std::max(static_cast<int>(shared), attributes.maxDynamicSharedSizeBytes)),
           "allowing a kernel its shared memory");
+  return find_function(kernel);
 }
 
 }  // namespace narrows::gpu

@@ -104,14 +104,13 @@ class FirAsyncPart final : public Part {
     const bool many = c.taps > 64;
     const int outputs = many ? 20 : 12, blocks = many ? 10 : 6;
     generation_ = problem.device->generation, threads_ = many ? 64 : 128;
-    kernel_ = many ? kernel_of<20, 64, 10>(shift) : kernel_of<12, 128, 6>(shift);
     const int count = static_cast<int>(c.taps);
     const int groups = many ? fir_groups<float, 20, 64, 3>(count) : fir_groups<float, 12, 128, 3>(count);
     shared_ = static_cast<size_t>(2 * groups + ceil_div(count, 4)) * sizeof(Group4);
     s_.tiles = ceil_div(c.length, outputs * threads_), s_.blocks = c.batch * c.groups * c.outs * s_.tiles;
     grid_ = std::min<int64_t>(s_.blocks, int64_t{blocks} * problem.device->multiprocessors);
-    load_kernel(kernel_, shared_);
-    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_), cudaFuncAttributePreferredSharedMemoryCarveout,
+    kernel_ = load_kernel(many ? kernel_of<20, 64, 10>(shift) : kernel_of<12, 128, 6>(shift), shared_);
+    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_.symbol), cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared),
           "asking for shared memory");
   }
@@ -127,7 +126,7 @@ class FirAsyncPart final : public Part {
   int generation_, threads_;
   size_t shared_;
   int64_t grid_;
-  FirKernel kernel_;
+  LoadedKernel<FirShape, const float*, const float*, const float*, float*> kernel_;
 };
 
 }  // namespace

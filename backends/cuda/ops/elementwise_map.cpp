@@ -316,11 +316,12 @@ void Map::plan(const MapRequest& r, int variant) {
   if (variant_ != kVector) {
     plan_strided(r);
     const int staged = __builtin_popcount(strided_[0].args.staged);
-    load_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
+    elements_ =
+        load_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, static_cast<size_t>(staged * kernels_.tile_bytes));
     return;
   }
   flat ? plan_flat(r) : plan_rows();
-  load_kernel(flat ? kernels_.vector : kernels_.rows);
+  vectors_ = load_kernel(flat ? kernels_.vector : kernels_.rows);
 }
 
 void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(VectorArgs), int elements, int access) {
@@ -336,7 +337,7 @@ void Map::plan_width(const MapRequest& r, const char* name, void (*kernel)(Vecto
       refuse(NW_UNSUPPORTED, tensor_[slot], "%s: kernel '%s' needs operands aligned to %d bytes; this one is aligned to %d",
              r.sig.op, name, access, align_[slot]);
   plan_flat(r);
-  load_kernel(kernel);
+  vectors_ = load_kernel(kernel);
 }
 
 // ---- launch ----
@@ -374,9 +375,9 @@ void Map::launch_flat(const nw_call& call) const {
   args.num_whole = aligned ? std::max<int64_t>(places / vector - args.first_whole, 0) : 0;
   const int64_t blocks = ceil_div(places, int64_t{vector} * kVectorThreads);
   if (args.overlaps)
-    launch_overlapping(generation_, kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_overlapping(generation_, vectors_, blocks, kVectorThreads, 0, stream_of(call), args);
   else
-    launch_kernel(kernels_.vector, blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_kernel(vectors_, blocks, kVectorThreads, 0, stream_of(call), args);
 }
 
 void Map::launch(const nw_call& call) const {
@@ -393,14 +394,13 @@ void Map::launch(const nw_call& call) const {
   for (const VectorLaunch& one : vector_) {
     VectorArgs args = one.args;
     set(args, one.offset);
-    launch_kernel(kernels_.rows, one.blocks, kVectorThreads, 0, stream_of(call), args);
+    launch_kernel(vectors_, one.blocks, kVectorThreads, 0, stream_of(call), args);
   }
   for (const StridedLaunch& one : strided_) {
     StridedArgs args = one.args;
     set(args, one.offset);
     const int staged = __builtin_popcount(args.staged);
-    launch_kernel(variant_ == kScalar ? kernels_.scalar : kernels_.strided, one.blocks, kStridedThreads,
-                  static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call), args);
+    launch_kernel(elements_, one.blocks, kStridedThreads, static_cast<size_t>(staged * kernels_.tile_bytes), stream_of(call), args);
   }
 }
 

@@ -65,6 +65,8 @@ class Map {
   void launch_flat(const nw_call& call) const;
 
   Kernels kernels_;
+  LoadedKernel<VectorArgs> vectors_;
+  LoadedKernel<StridedArgs> elements_;
   int generation_ = 0;
   int variant_ = kVector;
   int num_slots_ = 0;

@@ -79,8 +79,7 @@ class LltmPlan final : public Plan {
                               in(kLltmWeights), in(kLltmBias),   in(kLltmOldH), in(kLltmOldCell),
                               out(kNewH),       out(kNewCell),   out(kGates),   static_cast<char*>(call.workspace)};
     if (choice_.launch != nullptr) return choice_.launch(choice_, tensors, stream_of(call));
-    const auto kernel_of_tensors = reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice_.kernel));
-    launch_kernel(kernel_of_tensors, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
+    launch_kernel(kernel_, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
   }
 
  private:
@@ -101,12 +100,14 @@ class LltmPlan final : public Plan {
     traits |= choice_.traits;
     workspace_size = choice_.workspace_size;
     if (sizes_.batch == 0 || sizes_.state == 0) choice_.blocks = 0;
-    load_kernel(choice_.kernel, choice_.shared);
+    kernel_ = {reinterpret_cast<void (*)(LltmForward)>(const_cast<void*>(choice_.kernel)),
+               load_kernel(choice_.kernel, choice_.shared)};
   }
 
   LltmSizes sizes_;
   Strides2 inputs_[5], outputs_[3];
   LltmChoice choice_;
+  LoadedKernel<LltmForward> kernel_;
 };
 
 }  // namespace

@@ -159,7 +159,10 @@ class LltmBackwardPlan final : public Plan {
     if (is_split() && wanted_[kDBias]) bias_.emplace(sizes_, &workspace_size);
     products_at_ = workspace_size;
     workspace_size += choice_ == kLibrary ? library_->workspace_size : tiled_.partials_size;
-    if (choice_ == kScalar) return load_kernel(scalar_);
+    if (choice_ == kScalar) {
+      load_kernel(scalar_);
+      return;
+    }
     if (products_.count != 0 && tiled_.kernel != nullptr) load_kernel(tiled_.kernel, tiled_.shared);
     if (tiled_.sums != nullptr) load_kernel(tiled_.sums);
   }

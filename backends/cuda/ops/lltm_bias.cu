@@ -31,7 +31,10 @@ LltmBiasSums::LltmBiasSums(const LltmSizes& sizes, uint64_t* workspace_size)
   slices_ = ceil_div(sizes.batch, slice_rows_);
   *workspace_size += static_cast<uint64_t>(ceil_div(slices_ * gates_ * 4, 256) * 256);
   load_kernel(sum_rows_kernel<float>);
-  sizes.dtype == Dtype::f16 ? load_kernel(sum_rows_kernel<f16>) : load_kernel(sum_rows_kernel<bf16>);
+  if (sizes.dtype == Dtype::f16)
+    load_kernel(sum_rows_kernel<f16>);
+  else
+    load_kernel(sum_rows_kernel<bf16>);
 }
 
 // In two steps: a column alone would keep too few threads busy.

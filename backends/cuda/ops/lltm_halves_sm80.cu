@@ -175,7 +175,10 @@ void launch(const LltmProductsChoice& choice, const LltmProducts& p, gpuStream_t
 }  // namespace
 
 void load_lltm_split(Dtype dtype) {
-  dtype == Dtype::f16 ? load_kernel(lltm_split_kernel<f16>) : load_kernel(lltm_split_kernel<bf16>);
+  if (dtype == Dtype::f16)
+    load_kernel(lltm_split_kernel<f16>);
+  else
+    load_kernel(lltm_split_kernel<bf16>);
 }
 
 void launch_lltm_split(Dtype dtype, const LltmProducts& p, int64_t batch, int64_t gates, gpuStream_t stream) {

@@ -29,6 +29,7 @@ struct Driver {
   CUresult (*retain)(CUcontext*, CUdevice) = entry_point<decltype(retain)>("cuDevicePrimaryCtxRetain", 7000);
   CUresult (*device_get)(CUdevice*, int) = entry_point<decltype(device_get)>("cuDeviceGet", 2000);
   CUresult (*stream_ctx)(CUstream, CUcontext*) = entry_point<decltype(stream_ctx)>("cuStreamGetCtx", 9020);
+  CUresult (*launch)(const CUlaunchConfig*, CUfunction, void**, void**) = entry_point<decltype(launch)>("cuLaunchKernelEx", 11060);
   CUresult (*address_range)(CUdeviceptr*, size_t*, CUdeviceptr) = entry_point<decltype(address_range)>("cuMemGetAddressRange",
                                                                                                        3020);
 };
@@ -105,6 +106,36 @@ Memory memory_at(const void* address) {
     case cudaMemoryTypeHost: return {Memory::kPinned, found.device};
     default: return {Memory::kUnknown, -1};
   }
+}
+
+gpuFunction_t find_function(const void* symbol) {
+  cudaFunction_t function = nullptr;
+  check(from_cuda(cudaGetFuncBySymbol(&function, symbol)), "looking for a kernel");
+  return reinterpret_cast<gpuFunction_t>(function);
+}
+
+// Where the function is known, by the driver: the runtime would look for the symbol among all that it has.
+gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid& grid, void** arguments, gpuStream_t stream) {
+  const auto attributes = static_cast<unsigned>(grid.overlaps);
+  if (function == nullptr) {
+    cudaLaunchAttribute overlapping{};
+    overlapping.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlapping.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(grid.blocks), config.blockDim = dim3(grid.threads), config.dynamicSmemBytes = grid.shared;
+    config.stream = stream, config.attrs = &overlapping, config.numAttrs = attributes;
+    return from_cuda(cudaLaunchKernelExC(&config, symbol, arguments));
+  }
+  CUlaunchAttribute overlapping{};
+  overlapping.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlapping.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = grid.blocks, config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = grid.threads, config.blockDimY = config.blockDimZ = 1,
+  config.sharedMemBytes = static_cast<unsigned>(grid.shared);
+  config.hStream = stream, config.attrs = &overlapping, config.numAttrs = attributes;
+  const CUresult result = driver().launch(&config, reinterpret_cast<CUfunction>(function), arguments, nullptr);
+  return from_cuda(static_cast<cudaError_t>(result));  // the driver's numbers are the runtime's
 }
 
 bool find_allocation(const void* address, const void** base, size_t* size) {

@@ -17,20 +17,15 @@ __device__ __forceinline__ void take_over() {
 // launch_kernel() of a kernel that calls take_over(), as it was compiled for devices of this generation: blocks start where the
 // last ones of the kernel ahead leave room, and wait there.
 template <class... Parameters, class... Arguments>
+void launch_overlapping(int generation, const LoadedKernel<Parameters...>& kernel, int64_t blocks, int threads, size_t shared,
+                        gpuStream_t stream, const Arguments&... arguments) {
+  launch_kernel(kernel, Grid{static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared, generation >= 90}, stream,
+                arguments...);
+}
+template <class... Parameters, class... Arguments>
 void launch_overlapping(int generation, void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared,
                         gpuStream_t stream, const Arguments&... arguments) {
-  static_assert(sizeof...(Parameters) == sizeof...(Arguments));
-  if (generation < 90) return launch_kernel(kernel, blocks, threads, shared, stream, arguments...);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
-  [&](std::conditional_t<true, Parameters, Arguments>... values) {
-    void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
-    check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), list), "launching a kernel");
-  }(arguments...);
+  launch_overlapping(generation, LoadedKernel<Parameters...>{kernel}, blocks, threads, shared, stream, arguments...);
 }
 
 }  // namespace narrows::gpu

@@ -84,6 +84,11 @@ Memory memory_at(const void* address) {
   return {Memory::kUnknown, -1};
 }
 
+gpuFunction_t find_function(const void*) { return nullptr; }
+gpuError_t launch_symbol(const void* symbol, gpuFunction_t, const Grid& grid, void** arguments, gpuStream_t stream) {
+  return hipLaunchKernel(symbol, dim3(grid.blocks), dim3(grid.threads), arguments, grid.shared, stream);
+}
+
 bool find_allocation(const void* address, const void** base, size_t* size) {
   hipDeviceptr_t start{};
   const ForeseenErrors foreseen;

@@ -9,8 +9,8 @@ namespace narrows::gpu {
 __device__ __forceinline__ void take_over() {}
 
 template <class... Parameters, class... Arguments>
-void launch_overlapping(int, void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared, gpuStream_t stream,
-                        const Arguments&... arguments) {
+void launch_overlapping(int, const LoadedKernel<Parameters...>& kernel, int64_t blocks, int threads, size_t shared,
+                        gpuStream_t stream, const Arguments&... arguments) {
   launch_kernel(kernel, blocks, threads, shared, stream, arguments...);
 }
 
