@@ -207,7 +207,7 @@ precise float hypot_real(float a, float b) {
 // x - quadrant*pi/2 in [-pi/4, pi/4], by Cody and Waite's method (Software Manual for the Elementary Functions, 1980) where fma()
 // takes the digits that it takes.
 precise float reduced(float x, out int quadrant) {
-  if (size(x) <= (kFuses ? 100000.0 : 0.785)) {
+  if ((kFuses && IS_HALF) || size(x) <= (kFuses ? 100000.0 : 0.785)) {  // infinity gives NaN
     const float rounded = fma(x, 0.636619747, kToInteger), quarters = rounded - kToInteger;
     quadrant = floatBitsToInt(rounded);
     return fma(quarters, -kHalfPiRest, fma(quarters, -kHalfPi.y, fma(quarters, -kHalfPi.x, x)));
@@ -329,7 +329,7 @@ precise float normal_tail(float x, float middle, float slope) {
   return ratio(p, below);
 }
 precise float erfc_real(float x) {
-  if (size(x) < 0.5) return 1.0 - x * (1.0 + erf_polynomial(x * x, true));
+  if (!IS_SHORT && size(x) < 0.5) return 1.0 - x * (1.0 + erf_polynomial(x * x, true));
   const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a, 2.26274180, 2.0);
   float y;
   if (IS_SHORT) {

@@ -110,6 +110,7 @@ REAL quotient_by_digits(REAL a, REAL b) {
   if (is_nan(a) || is_nan(b) || (is_inf(a) && is_inf(b)) || (is_zero(a) && is_zero(b))) return not_a_number();
   if (is_inf(a) || is_zero(b)) return infinity(sign);
   if (is_zero(a) || is_inf(b)) return sign;
+  if (IS_HALF) return a / b;
   int ea, eb;
   BITS da, db;
   split(a, ea, da);
@@ -138,6 +139,7 @@ REAL sqrt_by_digits(REAL x) {
   if (is_nan(x) || is_zero(x)) return x;
   if (is_negative(x)) return not_a_number();
   if (is_inf(x)) return x;
+  if (IS_HALF) return sqrt(x);
   int exponent;
   BITS digits;
   split(x, exponent, digits);
@@ -300,15 +302,19 @@ int parity(REAL b) {
   if ((digits & (kFraction >> e)) != BITS(0)) return 0;
   return ((digits >> (kDigits - e)) & BITS(1)) != BITS(0) ? 1 : 2;
 }
-precise REAL pow_positive(REAL a, REAL b, REAL sign);  // 0 < a < infinity, b not 0; its size
+precise REAL pow_positive(REAL a, REAL b, REAL sign);  // 0 < a < infinity, b finite; its size
 REAL pow_real(REAL a, REAL b) {
-  if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return REAL(1);
-  if (is_nan(a) || is_nan(b)) return not_a_number();
-  const bool above = size_of(a) > to_bits(REAL(1));
-  if (is_inf(b)) return size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
-  const int kind = parity(b);
-  const REAL sign = kind == 1 ? zero(a) : REAL(0);
-  if (is_zero(a) || is_inf(a)) return is_zero(a) != is_negative(b) ? sign : infinity(sign);
-  if (is_negative(a) && kind == 0) return not_a_number();
+  REAL sign = REAL(0);
+  const bool is_usual = to_bits(a) - BITS(1) < kInfBits - BITS(1) && is_finite(b);  // a is positive and finite
+  if (!is_usual) {
+    if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return REAL(1);
+    if (is_nan(a) || is_nan(b)) return not_a_number();
+    const bool above = size_of(a) > to_bits(REAL(1));
+    if (is_inf(b)) return size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
+    const int kind = parity(b);
+    if (kind == 1) sign = zero(a);
+    if (is_zero(a) || is_inf(a)) return is_zero(a) != is_negative(b) ? sign : infinity(sign);
+    if (is_negative(a) && kind == 0) return not_a_number();
+  }
   return pow_positive(size(a), b, sign);
 }
