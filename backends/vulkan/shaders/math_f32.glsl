@@ -41,8 +41,8 @@ const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.
 
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
 
-const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18, kTanhEnd = 10;
-const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15, kTiny = 1.220703125e-4;
+const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18;
+const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15;
 const float kHuge = 1073741824;  // log(1 + x) is log(x)
 
 // ---- polynomials ----
