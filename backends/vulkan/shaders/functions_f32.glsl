@@ -9,6 +9,8 @@
 const float kToInteger = 12582912;  // 1.5 * 2^23: a sum with it is rounded to an integer, which its bits end with
 
 float at_most(float x, float limit) { return x > limit ? limit : x; }
+// As it is written: a driver that makes fma() of a product and a sum may rearrange them, `precise` or not.
+precise float mad(float a, float b, float c) { return kFuses ? fma(a, b, c) : a * b + c; }
 // y is x to every digit where x is tiny, and may have lost a subnormal one.
 float unless_tiny(float x, float y) { return size(x) < 2.98023224e-08 ? x : y; }
 
@@ -78,7 +80,7 @@ precise float expm1_near(float r) { return r * fma(r, fma(r, exp_tail(r), 0.5), 
 precise float exp_part(PAIR x, out int n) {
   const float rounded = fma(x.x, kLog2E, kToInteger), whole = rounded - kToInteger;
   n = floatBitsToInt(rounded) - floatBitsToInt(kToInteger);
-  return expm1_near(fma(whole, -kLn2Low, fma(whole, -kLn2High, x.x)) + x.y);
+  return expm1_near(mad(whole, -kLn2Low, mad(whole, -kLn2High, x.x)) + x.y);
 }
 // y * 2^n, rounded once: y is near 1, n from -252 to 254.
 precise float scaled(float y, int n) {

@@ -1,10 +1,9 @@
 // functions.comp -- v[i] = FUNCTION(v[i], v[count + i]), as a device computes it whose fma() rounds once and takes subnormal numbers for
 // 0, as NVIDIA's does: by f64, which has room for the product. The sum is rounded twice, which shows once in 2^29.
 #version 460
-#define NARROWS_FLOAT64
 #include "float_controls.glsl"
-#include "common.glsl"
 #extension GL_EXT_control_flow_attributes : require
+#include "common.glsl"
 #include "elementwise_words.glsl"
 
 layout(local_size_x = 64) in;
