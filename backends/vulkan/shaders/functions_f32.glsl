@@ -147,30 +147,30 @@ precise float log10_real(float x) {
   const float l = log1p_near(log_fraction(x, k));
   return is_log_special(x) ? log_special(x) : fma(k, kLog10Of2High, fma(k, kLog10Of2Low, l * kLog10E));
 }
-precise float log1p_real(float x) {
+precise float log1p_finite(float x) {
+  if (IS_SHORT) return x > -0.25 && x < 0.5 ? log1p_near(x) : log2(1.0 + x) * kLn2.x;
   const int exponent = log_exponent(1.0 + x);
   const float quarter = intBitsToFloat(0x40800000 - exponent);  // 2^(2 - k), as 2^-128 would be subnormal
   const float f = intBitsToFloat(floatBitsToInt(x) - exponent) + fma(0.25, quarter, -1.0);
-  const float y = unless_tiny(x, fma(log_whole(exponent), kLn2.x, log1p_near(f)));
+  return fma(log_whole(exponent), kLn2.x, log1p_near(f));
+}
+precise float log1p_real(float x) {
+  const float y = unless_tiny(x, log1p_finite(x));
   if (x > -1.0 && x <= 3.40282347e+38) return y;
   return x == -1.0 ? infinity(-1.0) : is_negative(x) ? not_a_number() : x;
 }
-// log(x) in two parts, with 10 digits more than f32 has.
+// log(x) in two parts, to 2^-29 of it: of log(1 + f) = 2s + 2/3*s^3 + ... for s = f/(2 + f) the first term has two.
 precise PAIR log_pair(float x) {
   float k;
   const float f = log_fraction(x, k);
   if (IS_SHORT) return PAIR(fma(k, kLn2.x, fma(f * f, log1p_long_tail(f), f)), 0.0);
-  PAIR d = sum_of(2.0, f), s;
-  s.x = ratio(f, d.x);
-  PAIR back = product(s.x, d.x);
-  s.y = (((f - back.x) - back.y) - s.x * d.y) / d.x;
-  PAIR z = product(s, s);
-  PAIR g = ordered_sum(kTwoThirds.x, z.x * log_tail(z.x));
-  g.y += kTwoThirds.y;
-  PAIR cubic = product(product(s, z), g);
-  PAIR a = sum_of(k * kLn2High, 2.0 * s.x), b = sum_of(a.x, cubic.x);
-  float low = (b.y + a.y) + ((2.0 * s.y + cubic.y) + k * kLn2Low);
-  return ordered_sum(b.x, low);
+  const PAIR below = ordered_sum(2.0, f);
+  const float inverse = 1.0 / below.x, s = f * inverse;
+  const PAIR back = product(s, below.x);
+  const float lack = (((f - back.x) - back.y) - s * below.y) * inverse, near = s + lack, z = near * near;
+  const float cubic = near * (z * fma(z, log_tail(z), kTwoThirds));
+  const PAIR sum = ordered_sum(k * kLn2High, s + s);
+  return ordered_sum(sum.x, sum.y + (cubic + fma(k, kLn2Low, lack + lack)));
 }
 
 // ---- powers ----

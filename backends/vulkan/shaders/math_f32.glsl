@@ -32,7 +32,7 @@ const uint kHighHalf = 0xfffff000u;  // 12 digits: products of such halves are e
 const float kLog2E = 1.44269502, kLn2High = 0.69317627, kLn2Low = -2.90889711e-05;
 const vec2 kLn2 = vec2(0.693147182, -1.90465421e-09);
 const float kLog10Of2High = 0.301025391, kLog10Of2Low = 4.60503907e-06, kLog10E = 0.434294492;
-const vec2 kTwoThirds = vec2(0.666666687, -1.98682155e-08);
+const float kTwoThirds = 0.666666687;
 const vec2 kPi = vec2(3.14159274, -8.74227766e-08), kHalfPi = vec2(1.57079637, -4.37113883e-08);
 const float kHalfPiRest = -1.7151245e-15;  // what kHalfPi lacks
 const vec2 kSqrtHalf = vec2(0.707106769, 1.21016175e-08);
