@@ -1,5 +1,6 @@
-// math_f32.glsl -- what the functions of math.glsl need to know of f32: its layout in bits, constants, polynomials, and the
-// reduction of an angle. Polynomials are minimax fits (Remez exchange in 60 digits) of the functions that their comments name.
+// math_f32.glsl -- what functions_f32.glsl needs to know of f32: its layout in bits, constants, polynomials, and the
+// reduction of an angle. Polynomials are minimax fits of the functions that their comments name: of the relative error of what is
+// made of them, by least squares with weights that follow the error (Lawson's method), coefficients rounded one after the other.
 #ifndef NARROWS_MATH_F32
 #define NARROWS_MATH_F32
 
