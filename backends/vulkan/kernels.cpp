@@ -10,7 +10,7 @@
 namespace narrows::vulkan {
 namespace {
 
-constexpr uint32_t kConvertsHalves = 31;  // the specialization constant of shaders/bits.glsl
+constexpr uint32_t kFuses = 30, kConvertsHalves = 31;  // the specialization constants of shaders/math_f32.glsl and bits.glsl
 
 }  // namespace
 
@@ -138,8 +138,12 @@ VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& cons
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   std::vector<uint32_t> values = constants;
-  entries.push_back({kConvertsHalves, static_cast<uint32_t>(values.size()) * 4, 4});
-  values.push_back(device_.physical.converts_halves);
+  const auto add = [&](uint32_t id, bool value) {
+    entries.push_back({id, static_cast<uint32_t>(values.size()) * 4, 4});
+    values.push_back(value ? 1 : 0);
+  };
+  add(kFuses, device_.physical.fma_rounds_once);
+  add(kConvertsHalves, device_.physical.converts_halves);
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(), values.size() * 4,
                                             values.data()};
 

@@ -76,7 +76,7 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
 
 PhysicalDevice::PhysicalDevice(VkInstance instance, VkPhysicalDevice device) : handle(device) {
   vkGetPhysicalDeviceProperties(handle, &properties);
-  converts_halves = fuses_unasked = false;
+  converts_halves = fma_rounds_once = fuses_unasked = false;
   properties11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
   properties12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   features11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
@@ -91,7 +91,7 @@ PhysicalDevice::PhysicalDevice(VkInstance instance, VkPhysicalDevice device) : h
   all_properties.pNext = &properties11;
   properties11.pNext = &properties12;
   vkGetPhysicalDeviceProperties2(handle, &all_properties);
-  converts_halves = fuses_unasked = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  converts_halves = fma_rounds_once = fuses_unasked = properties12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   VkPhysicalDeviceFeatures2 all_features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
   all_features.pNext = &features11;
   features11.pNext = &features12;

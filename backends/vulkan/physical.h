@@ -49,6 +49,8 @@ struct PhysicalDevice {
   // packHalf2x16() rounds to nearest even, and it and its inverse keep subnormal numbers: Vulkan cannot be asked, it is known of
   // drivers.
   bool converts_halves;
+  // fma() of f32 rounds once where neither its terms nor its result are subnormal numbers: likewise.
+  bool fma_rounds_once;
   // Makes one instruction of a product and a sum only in modules that do not ask for SignedZeroInfNanPreserve, and preserves all of
   // these there too: likewise known of drivers.
   bool fuses_unasked;

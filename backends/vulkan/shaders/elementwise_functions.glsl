@@ -22,7 +22,7 @@ REAL apply_unary(REAL a) {
     case NW_EW_ROUND: return round_real(a);
     case NW_EW_TRUNC: return trunc_real(a);
     case NW_EW_SQRT: return sqrt_real(a);
-    case NW_EW_RSQRT: return quotient(REAL(1), sqrt_real(a));
+    case NW_EW_RSQRT: return rsqrt_real(a);
     case NW_EW_CBRT: return cbrt_real(a);
     case NW_EW_RECIPROCAL: return quotient(REAL(1), a);
     case NW_EW_EXP: return exp_real(a);

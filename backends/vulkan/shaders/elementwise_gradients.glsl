@@ -13,7 +13,7 @@ precise REAL sigmoid_slope(REAL a) {
   const REAL z = exp_real(-size(a));
   if (z < power_of_two(-kDigits - 3)) return z;
   REAL sum = REAL(1) + z;
-  return quotient(z, sum * sum);
+  return ratio(z, sum * sum);
 }
 precise REAL gelu_slope(REAL a) {
   if (is_nan(a)) return a;

@@ -1,15 +1,14 @@
 // math.glsl -- the transcendental functions over REAL, within 2.5 units in the last place over the whole range, with the
-// special values of C's Annex F and the array API. Made of sums, products, bits and polynomials: GLSL's own functions are looser
-// (sin: 2^-11). Short results (IS_SHORT, see real.glsl) are within 2^-16 of theirs. Included by math_f32.glsl and math_f64.glsl, which hold the polynomials and constants.
+// special values of C's Annex F and the array API. Made of sums, products, bits and polynomials: GLSL's own functions are of f32.
+// Included by math_f64.glsl, which holds the polynomials and constants; functions_f32.glsl has the same functions over f32.
+
+REAL quotient(REAL a, REAL b) { return quotient_by_digits(a, b); }
+REAL sqrt_real(REAL x) { return sqrt_by_digits(x); }
+REAL rsqrt_real(REAL x) { return quotient(REAL(1), sqrt_real(x)); }
+precise REAL fmod_real(REAL a, REAL b) { return fmod_by_digits(a, b); }
 
 // ---- exponentials: e^x = 2^n * (1 + p) ----
 
-// p of e^x, x as exp_parts() takes it, for a short result. Not `precise`: a device may contract it, and is the faster so.
-REAL exp_part(REAL x, out int n) {
-  const REAL whole = floor(x * kLog2E + REAL(0.5)), r = (x - whole * kLn2High) - whole * kLn2Low;
-  n = int(whole);
-  return r + r * r * (REAL(0.5) + r * (REAL(0.16666536) + r * (REAL(0.0416663848) + r * REAL(0.00836764462))));
-}
 // p of e^r = 1 + p for |r| <= 0.353, r and p in two parts
 precise PAIR expm1_reduced(PAIR r) {
   REAL rest = r.y + (r.x * r.y + r.x * r.x * (REAL(0.5) + r.x * exp_tail(r.x)));
@@ -17,14 +16,12 @@ precise PAIR expm1_reduced(PAIR r) {
 }
 // x.x between kExpUnder and kExpOver
 precise PAIR exp_parts(PAIR x, out int n) {
-  if (IS_SHORT) return PAIR(exp_part(x.x, n), REAL(0));
   REAL whole = floor(x.x * kLog2E + REAL(0.5));
   n = int(whole);
   PAIR r = sum_of(x.x - whole * kLn2High, -(whole * kLn2Low));
   return expm1_reduced(sum_of(r.x, r.y + x.y));  // x.y may be large beside r.x
 }
 precise REAL exp_joined(PAIR p, int n) {
-  if (IS_SHORT) return scale(REAL(1) + p.x, n);
   PAIR s = ordered_sum(REAL(1), p.x);
   return scale(s.x + (s.y + p.y), n);
 }
@@ -53,11 +50,10 @@ precise REAL expm1_real(REAL x) {
   if (x < kExpm1Under) return REAL(-1);
   int n;
   PAIR p = exp_parts(PAIR(x, REAL(0)), n);
-  if (n == 0) return IS_SHORT ? p.x : p.x + p.y;
+  if (n == 0) return p.x + p.y;
   if (n > kDigits + 3) return exp_joined(p, n);
   PAIR s = ordered_sum(REAL(1), p.x);
   const REAL power = power_of_two(n);
-  if (IS_SHORT) return power * p.x + (power - REAL(1));
   PAIR d = sum_of(power * s.x, REAL(-1));
   return d.x + (d.y + power * (s.y + p.y));
 }
@@ -122,7 +118,6 @@ precise REAL log1p_real(REAL x) {
 precise PAIR log_pair(REAL x) {
   int k;
   const REAL f = log_fraction(x, k);
-  if (IS_SHORT) return PAIR(log_joined(f, REAL(0), k), REAL(0));
   PAIR d = sum_of(REAL(2), f), s;
   s.x = ratio(f, d.x);
   PAIR back = product(s.x, d.x);
@@ -138,36 +133,16 @@ precise PAIR log_pair(REAL x) {
 
 // ---- powers ----
 
-// 0: b is no integer, 1: odd, 2: even
-int parity(REAL b) {
-  const int e = exponent_of(b);
-  if (e > kDigits) return 2;
-  if (e < 0) return is_zero(b) ? 2 : 0;
-  const BITS digits = (to_bits(b) & kFraction) | kImplicit;
-  if ((digits & (kFraction >> e)) != BITS(0)) return 0;
-  return ((digits >> (kDigits - e)) & BITS(1)) != BITS(0) ? 1 : 2;
-}
 precise REAL pow_positive(REAL a, REAL b, REAL sign) {
   PAIR l = log_pair(a);
   const REAL about = l.x * b;
   if (about > kExpOver) return infinity(sign);
   if (about < kExpUnder) return zero(sign);
-  PAIR x = IS_SHORT ? PAIR(about, REAL(0)) : product(l.x, b);
+  PAIR x = product(l.x, b);
   x.y += l.y * b;
   int n;
   PAIR p = exp_parts(x, n);
   return with_sign(exp_joined(p, n), sign);
-}
-REAL pow_real(REAL a, REAL b) {
-  if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return REAL(1);
-  if (is_nan(a) || is_nan(b)) return not_a_number();
-  const bool above = size_of(a) > to_bits(REAL(1));
-  if (is_inf(b)) return size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
-  const int kind = parity(b);
-  const REAL sign = kind == 1 ? zero(a) : REAL(0);
-  if (is_zero(a) || is_inf(a)) return is_zero(a) != is_negative(b) ? sign : infinity(sign);
-  if (is_negative(a) && kind == 0) return not_a_number();
-  return pow_positive(size(a), b, sign);
 }
 // Halley's iteration from a polynomial, then one of Newton's with the rest in two parts.
 precise REAL cbrt_real(REAL x) {
@@ -340,14 +315,8 @@ precise REAL cosh_real(REAL x) {
   REAL e = exp_joined(p, n);
   return REAL(0.5) * (e + ratio(REAL(1), e));
 }
-REAL tanh_short(REAL a) {  // a >= 0
-  int n;
-  const REAL p = exp_part(REAL(-2) * min(a, kTanhEnd), n), power = power_of_two(n), e = power * p + (power - REAL(1));
-  return -e / (e + REAL(2));
-}
 precise REAL tanh_real(REAL x) {
   const REAL a = size(x);
-  if (IS_SHORT) return is_nan(x) || a < kTiny ? x : with_sign(tanh_short(a), x);
   if (is_nan(x) || a < kTiny) return x;
   if (a > kTanhEnd) return with_sign(REAL(1), x);
   REAL e = expm1_real(REAL(-2) * a);
@@ -386,7 +355,6 @@ precise REAL atanh_real(REAL x) {
 precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
   PAIR p = exp_parts(-square, n);
   const REAL t = ratio(x.x - REAL(3), x.x + REAL(3));
-  if (IS_SHORT) return (kErfcMiddle.x + t * erfc_tail(t)) * (REAL(1) + p.x) / (REAL(1) + (x.x + x.x));
   PAIR g = ordered_sum(kErfcMiddle.x, kErfcMiddle.y + t * erfc_tail(t));
   PAIR above = ordered_sum(g.x, g.x * p.x + (g.x * p.y + g.y));
   PAIR below = sum_of(REAL(1), x.x + x.x);
@@ -395,7 +363,7 @@ precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
 }
 precise REAL erfc_far(REAL x) {
   int n;
-  const REAL y = erfc_parts(PAIR(x, REAL(0)), IS_SHORT ? PAIR(x * x, REAL(0)) : product(x, x), n);
+  const REAL y = erfc_parts(PAIR(x, REAL(0)), product(x, x), n);
   return scale(y, n);
 }
 precise REAL erf_near(REAL x) { return x + x * erf_tail(x * x); }
@@ -445,7 +413,6 @@ REAL silu_real(REAL a) {
 
 // 2*sqrt(2/pi)*(a + 0.044715*a^3), whose error exp multiplies by its size: hence in two parts. |a| <= 30.
 precise PAIR gelu_tanh_argument(REAL a) {
-  if (IS_SHORT) return PAIR(a * (kGeluLinear.x + a * a * kGeluCubic.x), REAL(0));
   PAIR cubic = product(product(a, a), kGeluCubic), sum = ordered_sum(kGeluLinear.x, cubic.x);
   if (cubic.x > kGeluLinear.x) sum = ordered_sum(cubic.x, kGeluLinear.x);
   sum.y += kGeluLinear.y + cubic.y;
@@ -461,12 +428,12 @@ REAL gelu_tanh_real(REAL a) {
 precise REAL gelu_real(REAL a) {
   if (is_nan(a)) return a;
   if (size(a) > kGeluEnd) return far_activation(a);
-  PAIR x = IS_SHORT ? PAIR(size(a) * kSqrtHalf.x, REAL(0)) : product(size(a), kSqrtHalf.x);
+  PAIR x = product(size(a), kSqrtHalf.x);
   x.y += size(a) * kSqrtHalf.y;
   const REAL half_a = REAL(0.5) * a;
   if (x.x < REAL(0.5)) return half_a + half_a * erf_near(a * kSqrtHalf.x);
   int n;
-  const REAL tail = erfc_parts(x, IS_SHORT ? PAIR(x.x * x.x, REAL(0)) : REAL(0.5) * product(a, a), n);
+  const REAL tail = erfc_parts(x, REAL(0.5) * product(a, a), n);
   return is_negative(a) ? scale(half_a * tail, n) : a - half_a * scale(tail, n);
 }
 precise REAL softplus_real(REAL a) {

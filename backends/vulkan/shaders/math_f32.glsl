@@ -1,7 +1,17 @@
-// math_f32.glsl -- what the functions of math.glsl need to know of f32: its layout in bits, constants, polynomials, and the
-// reduction of an angle. Polynomials are minimax fits (Remez exchange in 60 digits) of the functions that their comments name.
+// math_f32.glsl -- what functions_f32.glsl needs to know of f32: its layout in bits, constants, polynomials, and the
+// reduction of an angle. Polynomials are minimax fits of the functions that their comments name: of the relative error of what is
+// made of them, by least squares with weights that follow the error (Lawson's method), coefficients rounded one after the other.
 #ifndef NARROWS_MATH_F32
 #define NARROWS_MATH_F32
+
+// What is rounded to 16 bits does not show an error of 2^-14: where the includer defines IS_SHORT, a constant of the pipeline,
+// functions are looser. IS_HALF: operands and results are f16, far from where f32 ends.
+#ifndef IS_SHORT
+#define IS_SHORT false
+#define IS_HALF false
+#endif
+
+layout(constant_id = 30) const bool kFuses = false;  // PhysicalDevice::fma_rounds_once
 
 #define REAL float
 #define PAIR vec2
@@ -16,55 +26,92 @@
 const int kDigits = 23, kBias = 127, kExpMax = 255;
 const uint kSignBit = 0x80000000u, kMagnitude = 0x7fffffffu, kInfBits = 0x7f800000u, kNanBits = 0x7fc00000u;
 const uint kFraction = 0x007fffffu, kImplicit = 0x00800000u;
-const uint kSqrt2Fraction = 0x3504f3u;  // of sqrt(2) = 1.fraction
-const uint kHighHalf = 0xfffff000u;     // 12 digits: products of such halves are exact
+const uint kHighHalf = 0xfffff000u;  // 12 digits: products of such halves are exact
 
 // ---- constants: a pair is the nearest number and what it lacks; kLn2High has so few digits that a multiple is exact ----
 
 const float kLog2E = 1.44269502, kLn2High = 0.69317627, kLn2Low = -2.90889711e-05;
 const vec2 kLn2 = vec2(0.693147182, -1.90465421e-09);
 const float kLog10Of2High = 0.301025391, kLog10Of2Low = 4.60503907e-06, kLog10E = 0.434294492;
-const vec2 kTwoThirds = vec2(0.666666687, -1.98682155e-08);
+const float kTwoThirds = 0.666666687;
 const vec2 kPi = vec2(3.14159274, -8.74227766e-08), kHalfPi = vec2(1.57079637, -4.37113883e-08);
-const vec2 kQuarterPi = vec2(0.785398185, -2.18556941e-08);
+const float kHalfPiRest = -1.7151245e-15;  // what kHalfPi lacks
 const vec2 kSqrtHalf = vec2(0.707106769, 1.21016175e-08);
 const float kNormalDensity = 0.398942292, kTwoOverSqrtPi = 1.12837923, kLn10 = 2.30258512;
 const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.0713548139, 2.39883247e-09);
 
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
 
-const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18, kTanhEnd = 10, kSinhSum = 9;
-const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15, kTiny = 1.220703125e-4, kHuge = 8192;
+const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18;
+const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15;
+const float kHuge = 1073741824;  // log(1 + x) is log(x)
 
 // ---- polynomials ----
 
+// By Horner's method; of two the first one is for short results.
+#define HORNER1(x, a, b) fma(b, x, a)
+#define HORNER2(x, a, b, c) fma(HORNER1(x, b, c), x, a)
+#define HORNER3(x, a, b, c, d) fma(HORNER2(x, b, c, d), x, a)
+#define HORNER4(x, a, b, c, d, e) fma(HORNER3(x, b, c, d, e), x, a)
+#define HORNER5(x, a, b, c, d, e, f) fma(HORNER4(x, b, c, d, e, f), x, a)
+#define HORNER6(x, a, b, c, d, e, f, g) fma(HORNER5(x, b, c, d, e, f, g), x, a)
+#define HORNER8(x, a, b, c, d, e, f, g, h, i) fma(fma(HORNER6(x, c, d, e, f, g, h, i), x, b), x, a)
+
 // (e^r - 1 - r - r^2/2)/r^3 for |r| <= 0.353
-precise float exp_tail(float r) {
-  return 0.16666536 + r * (0.0416663848 + r * (0.00836764462 + r * 0.00139425113));
+precise float exp_tail(float r) { return HORNER3(r, 0.16666536, 0.0416663848, 0.00836764462, 0.00139425113); }
+// (log(1 + f) - f)/f^2 for f from -1/4 to 1/2
+precise float log1p_long_tail(float f) {
+  return HORNER8(f, -0.5, 0.333334506, -0.250001103, 0.19990848, -0.166468784, 0.1447763, -0.131639361, 0.104725502, -0.0451522544);
 }
-// (2*atanh(s)/s - 2 - 2/3*z)/z^2 for z = s^2 <= 0.0297
-precise float log_tail(float z) { return 0.400001556 + z * (0.285467148 + z * 0.23429361); }
-// (sin(r)/r - 1 + z/6)/z^2 and (cos(r) - 1 + z/2)/z^2 for z = r^2 <= (pi/4)^2
-precise float sin_tail(float z) { return 0.00833333191 + z * (-0.000198398673 + z * 2.72244711e-06); }
-precise float cos_tail(float z) { return 0.0416666456 + z * (-0.00138873479 + z * 2.44358562e-05); }
-// (atan(t)/t - 1)/z for z = t^2 <= tan(pi/8)^2
+precise float log1p_tail(float f) {
+  if (IS_SHORT) return HORNER4(f, -0.499889523, 0.333499938, -0.255880982, 0.204928637, -0.106547102);
+  return log1p_long_tail(f);
+}
+// log(1 + z)/z for z from 0 to 1
+precise float log1p_unit_ratio(float z) {
+  const float p = HORNER6(z, -0.249580204, 0.196921214, -0.153449774, 0.106613711, -0.0574604869, 0.0200884696, -0.00329107977);
+  return HORNER3(z, 1.0, -0.499999315, 0.333304644, p);
+}
+// (2*atanh(s)/s - 2 - 2/3*z)/z^2 for z = s^2 <= 0.0401
+precise float log_tail(float z) { return HORNER2(z, 0.400002331, 0.28536582, 0.236938164); }
+// (sin(r)/r - 1)/z for z = r^2 <= (pi/2)^2
+precise float sin_tail(float z) { return HORNER3(z, -0.166666597, 0.00833306927, -0.000198097739, 2.60608181e-06); }
+// (tan(r)/r - 1)/z for z = r^2 <= (pi/4)^2
+precise float tan_tail(float z) {
+  if (IS_SHORT) return HORNER3(z, 0.333153486, 0.136075199, 0.0413651392, 0.0431212708);
+  return HORNER6(z, 0.333333492, 0.133326739, 0.0540591702, 0.0212846044, 0.0108320843, 9.19137965e-05, 0.00437599374);
+}
+// (atan(t)/t - 1)/z for z = t^2 <= 1
 precise float atan_tail(float z) {
-  return -0.333333164 + z * (0.199984819 + z * (-0.142434701 + z * (0.105919883 + z * -0.0607084818)));
+  if (IS_SHORT) return HORNER4(z, -0.333088994, 0.196183026, -0.122514799, 0.0587699972, -0.0139549952);
+  return HORNER8(z, -0.333332986, 0.199985296, -0.142640159, 0.109508805, -0.0839930624, 0.0578813776, -0.031096939, 0.0108686239,
+                 -0.0017827946);
 }
 // (asin(t)/t - 1)/z for z = t^2 <= 1/4
-precise float asin_tail(float z) {
-  return 0.166667521 + z * (0.0749525204 + z * (0.0454787537 + z * (0.0241283383 + z * 0.042266544)));
+precise float asin_tail(float z) { return HORNER4(z, 0.166667521, 0.0749525204, 0.0454787537, 0.0241283383, 0.042266544); }
+// (sinh(t)/t - 1)/z for z = t^2 <= 1
+precise float sinh_tail(float z) { return HORNER2(z, 0.166667163, 0.00833027251, 0.000203730364); }
+// (tanh(t)/t - 1)/z for z = t^2 <= 0.36
+precise float tanh_tail(float z) { return HORNER4(z, -0.333332986, 0.133319363, -0.0537847169, 0.0207986254, -0.00589796668); }
+// Near: erf(x)/x - 1 for t = x^2 <= 1. Else -log2(erfc(t))/t for t from 1 to 4.
+precise float erf_polynomial(float t, bool is_near) {
+  if (IS_SHORT) {
+    return HORNER4(t, is_near ? 0.128377885 : 1.62569654, is_near ? -0.376064062 : 0.925501108, is_near ? 0.112341404 : 0.140508071,
+                   is_near ? -0.0254473034 : -0.0254850928, is_near ? 0.00349382241 : 0.00219554733);
+  }
+  return HORNER6(t, is_near ? 0.128379166 : 1.62836576, is_near ? -0.37612626 : 0.916051328, is_near ? 0.112835787 : 0.153717652,
+                 is_near ? -0.0268533472 : -0.0346613191, is_near ? 0.0051871622 : 0.00543118687,
+                 is_near ? -0.00079978531 : -0.000508292229, is_near ? 7.80690316e-05 : 2.0389376e-05);
 }
-// erf(t)/t - 1 for z = t^2 <= 1/4
-precise float erf_tail(float z) {
-  return 0.128379166 + z * (-0.376126021 + z * (0.112827048 + z * (-0.02674862 + z * 0.00469888328)));
-}
-// ((1 + 2x)*e^(x^2)*erfc(x) - kErfcMiddle)/t in t = (x - 3)/(x + 3) for x in [1/2, 10.8]: a smooth function without
-// a pole, after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
-const vec2 kErfcMiddle = vec2(1.25300801, 4.98532858e-08);  // at t = 0
-precise float erfc_tail(float t) {
-  float p = 0.0683393255 + t * (-0.0237556212 + t * (0.00239170715 + t * (0.00182094704 + t * -0.000538502762)));
-  return -0.135621041 + t * (-0.0475622453 + t * (0.129642382 + t * (-0.119275004 + t * p)));
+// (1 + sqrt(2)*x) * e^(x^2/2) * (the normal distribution function of -x) for t = (x - 3.2)/(x + 3.2), x from 0 to 15.2: smooth,
+// after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
+precise float normal_polynomial(float t) {
+  if (IS_SHORT) {
+    return HORNER6(t, 0.635332406, -0.055507116, -0.0644748136, 0.0827214867, -0.0425095782, 0.00533648813, 0.0042013214);
+  }
+  const float p =
+      HORNER6(t, -0.0421884283, 0.00625392888, 0.00395715144, -0.00135381159, -0.000565028342, 0.000160443, 8.46021139e-05);
+  return HORNER4(t, 0.635333776, -0.0554946512, -0.0645336583, 0.0825224966, p);
 }
 
 // ---- what a device's own division and square root are a start for; a and b in [1, 4) ----
@@ -75,6 +122,8 @@ int quotient_rest(int rest, uint b) { return int(float(rest) / float(b)); }
 // sqrt(m * 2^25), m in [2^23, 2^25): within a few units.
 uint sqrt_estimate(uint m) { return uint(sqrt(float(m)) * 5792.6187514801984); }
 int sqrt_rest(int rest, uint root) { return int(float(rest) / (2.0 * float(root))); }
+
+float reciprocal_estimate(float x) { return 1.0 / x; }
 
 uint product_of(uint a, uint b, out uint high) {
   uint low;
@@ -93,7 +142,7 @@ uint two_over_pi(int word, int shift) {
 // x - quadrant*pi/2 in [-pi/4, pi/4] for a finite x >= pi/4, by Payne and Hanek's method ("Radian reduction for trigonometric
 // functions", SIGNUM Newsletter 18, 1983): of x*2/pi only the bits from 2^1 down to 2^-62 are formed; higher
 // ones are whole turns.
-precise vec2 reduce_angle(float x, out int quadrant) {
+precise float reduce_angle(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), digits = (bits & kFraction) | kImplicit;
   const int offset = int(bits >> kDigits) - kBias - kDigits + 30, word = offset >> 5, shift = offset & 31;
   uint high1, high2;
@@ -120,14 +169,11 @@ precise vec2 reduce_angle(float x, out int quadrant) {
   places += zeros;
   const float unit = uintBitsToFloat(uint(kBias - 24 - places) << kDigits);
   const float a = float(high >> 8) * unit, b = float(((high & 0xffu) << 16) | (low >> 16)) * (unit * 5.9604644775390625e-08);
-  const float ah = uintBitsToFloat(floatBitsToUint(a) & kHighHalf), al = a - ah;
-  const float ph = uintBitsToFloat(floatBitsToUint(kHalfPi.x) & kHighHalf), pl = kHalfPi.x - ph;
-  float r = a * kHalfPi.x;
-  float rest = ((((ah * ph - r) + ah * pl) + al * ph) + al * pl) + (a * kHalfPi.y + b * kHalfPi.x);
-  return down ? vec2(-r, -rest) : vec2(r, rest);
+  const float r = fma(a, kHalfPi.x, fma(a, kHalfPi.y, b * kHalfPi.x));
+  return down ? -r : r;
 }
 
 #include "real.glsl"
-#include "math.glsl"
+#include "functions_f32.glsl"
 
 #endif

@@ -8,6 +8,9 @@
 #define SBITS int64_t
 #define to_bits(x) doubleBitsToUint64(x)
 #define from_bits(x) uint64BitsToDouble(x)
+#define IS_SHORT false
+#define IS_HALF false
+const bool kFuses = false;
 
 int msb_of(uint64_t x) {
   const uint high = uint(x >> 32);

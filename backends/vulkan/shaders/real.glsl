@@ -4,13 +4,7 @@
 // that flushes subnormal numbers in its arithmetic still orders and selects them rightly. GLSL's own comparisons are for normal
 // constants only: NVIDIA's take subnormal numbers for 0 even where sums and products keep them. `precise` on a function keeps what
 // its result depends on as it is written: no contraction, no rearrangement.
-//
-// Where the includer defines IS_SHORT, a constant of the pipeline, results are rounded to 16 bits, which do not show 2^-16 of them:
-// no sums in two parts then, and the device's own division. IS_HALF: operands and results are f16, far from where f32 ends.
-#ifndef IS_SHORT
-#define IS_SHORT false
-#define IS_HALF false
-#endif
+// The includer's constant kFuses says that fma() rounds once, if not of subnormal numbers.
 
 // ---- classes ----
 
@@ -101,7 +95,6 @@ REAL join(REAL sign, int exponent, BITS digits) {
 REAL power_of_two(int n) { return from_bits(BITS(kBias + n) << kDigits); }
 // x * 2^n, rounded once.
 REAL scale(REAL x, int n) {
-  if (IS_HALF && n >= -100 && n <= 100) return x * power_of_two(n);
   if (is_zero(x) || !is_finite(x)) return x;
   int exponent = int(size_of(x) >> kDigits);
   if (exponent > 0 && exponent + n > 0 && exponent + n < kExpMax) return from_bits(to_bits(x) + (BITS(SBITS(n)) << kDigits));
@@ -112,7 +105,7 @@ REAL scale(REAL x, int n) {
 
 // ---- division and square root: an estimate of the quotient's digits, and what is left, modulo 2^32 or 2^64, mends it ----
 
-REAL quotient(REAL a, REAL b) {
+REAL quotient_by_digits(REAL a, REAL b) {
   const REAL sign = from_bits((to_bits(a) ^ to_bits(b)) & kSignBit);
   if (is_nan(a) || is_nan(b) || (is_inf(a) && is_inf(b)) || (is_zero(a) && is_zero(b))) return not_a_number();
   if (is_inf(a) || is_zero(b)) return infinity(sign);
@@ -142,7 +135,7 @@ REAL quotient(REAL a, REAL b) {
   return join(sign, exponent, q | (rest != SBITS(0) ? BITS(1) : BITS(0)));
 }
 
-REAL sqrt_real(REAL x) {
+REAL sqrt_by_digits(REAL x) {
   if (is_nan(x) || is_zero(x)) return x;
   if (is_negative(x)) return not_a_number();
   if (is_inf(x)) return x;
@@ -168,7 +161,7 @@ REAL sqrt_real(REAL x) {
 
 // ---- division with remainder, exact: long division by as many digits at a time as there is room for ----
 
-REAL fmod_real(REAL a, REAL b) {
+REAL fmod_by_digits(REAL a, REAL b) {
   if (is_nan(a) || is_nan(b) || is_inf(a) || is_zero(b)) return not_a_number();
   if (is_zero(a) || is_inf(b)) return a;
   int ea, eb;
@@ -184,6 +177,7 @@ REAL fmod_real(REAL a, REAL b) {
   return join(a, eb - places, rest << (places + 2));
 }
 
+precise REAL fmod_real(REAL a, REAL b);
 // Python's: the sign of b.
 precise REAL remainder_real(REAL a, REAL b) {
   const REAL r = fmod_real(a, b);
@@ -193,7 +187,7 @@ precise REAL remainder_real(REAL a, REAL b) {
 }
 
 // ---- numbers in two parts: x is the sum rounded, y what it lacks (Dekker, "A floating-point technique for extending the available
-// precision", Numer. Math. 18, 1971; Knuth, TAOCP 2, 4.2.2). No fma: a device may round it twice. ----
+// precision", Numer. Math. 18, 1971; Knuth, TAOCP 2, 4.2.2) ----
 
 precise PAIR sum_of(REAL a, REAL b) {
   REAL s = a + b;
@@ -206,6 +200,7 @@ precise PAIR ordered_sum(REAL a, REAL b) {
   return PAIR(s, b - (s - a));
 }
 precise PAIR product(REAL a, REAL b) {
+  if (kFuses) return PAIR(a * b, fma(a, b, -(a * b)));
   const REAL ah = from_bits(to_bits(a) & kHighHalf), bh = from_bits(to_bits(b) & kHighHalf);
   REAL al = a - ah, bl = b - bh;
   REAL p = a * b;
@@ -218,16 +213,10 @@ precise PAIR product(PAIR a, PAIR b) {
 }
 // a/b to a little more than half a unit, for numbers that are far from overflow and underflow.
 precise REAL ratio(PAIR a, PAIR b) {
-#ifdef NARROWS_MATH_F64
   const REAL y = reciprocal_estimate(b.x);
   REAL q = a.x * y;
   PAIR p = product(q, b.x);
   return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) * y;
-#else
-  REAL q = a.x / b.x;
-  PAIR p = product(q, b.x);
-  return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) / b.x;
-#endif
 }
 REAL ratio(REAL a, REAL b) { return IS_SHORT ? a / b : ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
 
@@ -300,4 +289,32 @@ precise REAL fma_real(REAL a, REAL b, REAL c) {
   const REAL rounding = fma(a, b, -p.x);
   if (e < kBias - 2 && e > 2 * kDigits + 4 - kBias && rounding == p.y) return fma(a, b, c);
   return is_zero(c) ? a * b : fma_by_digits(a, b, c);
+}
+
+// ---- powers: what is none of a positive number ----
+
+// 0: b is no integer, 1: odd, 2: even
+int parity(REAL b) {
+  const int e = exponent_of(b);
+  if (e > kDigits) return 2;
+  if (e < 0) return is_zero(b) ? 2 : 0;
+  const BITS digits = (to_bits(b) & kFraction) | kImplicit;
+  if ((digits & (kFraction >> e)) != BITS(0)) return 0;
+  return ((digits >> (kDigits - e)) & BITS(1)) != BITS(0) ? 1 : 2;
+}
+precise REAL pow_positive(REAL a, REAL b, REAL sign);  // 0 < a < infinity, b finite; its size
+REAL pow_real(REAL a, REAL b) {
+  REAL sign = REAL(0);
+  const bool is_usual = to_bits(a) - BITS(1) < kInfBits - BITS(1) && is_finite(b);  // a is positive and finite
+  if (!is_usual) {
+    if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return REAL(1);
+    if (is_nan(a) || is_nan(b)) return not_a_number();
+    const bool above = size_of(a) > to_bits(REAL(1));
+    if (is_inf(b)) return size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
+    const int kind = parity(b);
+    if (kind == 1) sign = zero(a);
+    if (is_zero(a) || is_inf(a)) return is_zero(a) != is_negative(b) ? sign : infinity(sign);
+    if (is_negative(a) && kind == 0) return not_a_number();
+  }
+  return pow_positive(size(a), b, sign);
 }
