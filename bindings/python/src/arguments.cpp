@@ -48,7 +48,7 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
     }
     if (const int field = find_field(c.declaration, name, exactly); field >= 0)
-      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.blob);
+      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.own_blob());
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   if (c.op->otherwise != nullptr) return c.elsewhere = true;

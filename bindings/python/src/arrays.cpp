@@ -108,9 +108,8 @@ bool Array::assign(const DLTensor& source) {
     return false;
   }
   tensor = source;
-  const size_t size = sizeof(int64_t) * static_cast<size_t>(source.ndim);
-  if (size != 0) std::memcpy(shape_, source.shape, size);
-  if (size != 0 && source.strides != nullptr) std::memcpy(strides_, source.strides, size);
+  for (int32_t d = 0; d < source.ndim; ++d) shape_[d] = source.shape[d];
+  for (int32_t d = 0; source.strides != nullptr && d < source.ndim; ++d) strides_[d] = source.strides[d];
   tensor.shape = shape_;
   tensor.strides = source.strides == nullptr ? nullptr : strides_;
   return true;
