@@ -163,12 +163,6 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
   return false;
 }
 
-void Array::clear() {
-  if (managed_ != nullptr) release_managed(managed_, versioned_);
-  managed_ = nullptr;
-  read_only = false;
-}
-
 // ---- allocation and streams ----
 
 bool current_stream(Route route, DLDevice device, void** stream, Ref* object) {

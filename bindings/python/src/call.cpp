@@ -290,7 +290,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   int32_t status = NW_OK;
   const bool on_cpu = c.where.device_type == kDLCPU;
   if (on_cpu && is_tiny(c)) return nw_run(rt, &call, error);
-  if (on_cpu || (c.inferred != nullptr && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
+  if (on_cpu || (c.inferred && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
     Py_END_ALLOW_THREADS;
@@ -303,7 +303,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   status = nw_plan_get(rt, &call, &plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
-  if (c.inferred != nullptr && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
+  if (c.inferred && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
   OutputSpec bytes;
   Array workspace;
   const Route route = c.routes[c.lead];

@@ -73,7 +73,7 @@ struct Call {
   uint64_t wanted = kAll;  // bit j: output j
   bool elsewhere = false;  // op->otherwise takes the call
 
-  std::shared_ptr<Inferred> inferred;  // where outputs are allocated here
+  InferredRef inferred;  // where outputs are allocated here
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does
