@@ -25,9 +25,9 @@ Option find_option(PyObject* name, bool exactly) {
 bool set_option(Call& c, Option option, PyObject* value) {
   PyObject* const given = value == Py_None ? nullptr : value;
   switch (option) {
-    case kOut: c.out = given; break;
-    case kStream: c.stream_object = given; break;
-    case kDevice: c.device = given; break;
+    case kOut: c.out = given; return true;
+    case kStream: c.stream_object = given; return true;
+    case kDevice: c.device = given; return true;
     case kBackend: c.backend = text_of(value, "backend"); break;
     case kKernel: c.kernel = text_of(value, "kernel"); break;
     default: c.flags = PyObject_IsTrue(value) == 1 ? NW_DETERMINISTIC : 0;

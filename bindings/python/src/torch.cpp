@@ -134,18 +134,23 @@ Torch* torch() {
   return t;
 }
 
+// t.layout by the first tensor that comes: what direct() finds has to be its _cdata.
+[[gnu::noinline]] int find_layout(Torch& t, PyObject* object, const void* found) {
+  const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
+  const bool same = implementation && PyLong_AsVoidPtr(implementation.get()) == found;
+  PyErr_Clear();
+  const int layout = same && (t.to_dlpack != nullptr || t.to_dlpack_with != nullptr) && t.impl_requires_grad != nullptr ? 1 : -1;
+  t.layout.store(layout, std::memory_order_relaxed);
+  return layout;
+}
+
 // The at::Tensor of a Python object: a pointer to its implementation, which stands right behind the object's header in torch 2.11
-// and later. Looked at in the first tensor that comes: there has to be its _cdata. nullptr: torch's own getters are asked.
-void* const* direct(Torch& t, PyObject* object) {
+// and later. nullptr: torch's own getters are asked.
+inline void* const* direct(Torch& t, PyObject* object) {
   void* const* const tensor = reinterpret_cast<void* const*>(object + 1);
   int layout = t.layout.load(std::memory_order_relaxed);
   if (layout < 0 || *tensor == nullptr) return nullptr;
-  if (layout > 0) return tensor;
-  const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
-  const bool found = implementation && PyLong_AsVoidPtr(implementation.get()) == *tensor;
-  PyErr_Clear();
-  layout = found && (t.to_dlpack != nullptr || t.to_dlpack_with != nullptr) && t.impl_requires_grad != nullptr ? 1 : -1;
-  t.layout.store(layout, std::memory_order_relaxed);
+  if (layout == 0) layout = find_layout(t, object, *tensor);
   return layout > 0 ? tensor : nullptr;
 }
 
