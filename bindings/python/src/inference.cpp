@@ -13,7 +13,8 @@ void describe(const Call& c, SpecKey& key) {
   key.size = 0;
   const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
   const uint64_t size = c.declaration.op->params_size;
-  const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;  // the op's own params, which every key of its cache implies
+  // The op's own params, which every key of its cache implies.
+  const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;
   add(uint64_t{c.num_inputs} << 1 | uint64_t{bound});
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!c.is_array(i)) {

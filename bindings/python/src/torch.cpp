@@ -19,7 +19,7 @@ struct Torch {
   PyObject *function_modes = nullptr, *function_mode_at = nullptr, *default_device = nullptr;
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *dtype = nullptr, *current_level = nullptr, *detach = nullptr;
-  PyObject* no_level = nullptr;  // Python's one object for -1
+  PyObject* no_level = nullptr;              // Python's one object for -1
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;           // what dispatch_modes calls
