@@ -185,6 +185,11 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
     const nw_tensor_sig* t = output(sig, i);
     if (t == nullptr) {
       if (i + op.num_aux >= op.num_outputs || is_optional(op.outputs, i)) continue;
+      if (specs[i].ndim < 0)
+        fail(NW_INVALID, argument,
+             "%s: %s has no shape, because the input that it belongs to is absent; expected that input, as %s is declared without"
+             " '?'",
+             op.name, name.c_str(), name.c_str());
       fail(NW_INVALID, argument, "%s: %s is NULL; expected a tensor", op.name, name.c_str());
     }
     const nw_spec& spec = specs[i];

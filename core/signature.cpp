@@ -149,22 +149,21 @@ void Signature::write_tensor(uint32_t i, Memory memory) {
   // The reach of the strides in elements: low is 0 or below, high 0 or above.
   int64_t elements = 1, low = 0, high = 0;
   bool overflow = false, empty = false;
-  const int64_t* const given = t->strides != nullptr ? t->strides : strides;  // as just written: the contiguous ones
   for (int32_t d = ndim; d-- > 0;) {
     const int64_t extent = t->shape[d];
+    const int64_t stride = extent > 1 && t->strides != nullptr ? t->strides[d] : elements;
     shape[d] = extent;
-    strides[d] = elements;
+    strides[d] = stride;
     if (__builtin_expect(extent < 1, 0)) {
       if (extent < 0) refuse_shape(in_call);
       empty = true;
-    } else if (extent > 1) {
-      int64_t reach;
-      strides[d] = given[d];
-      overflow |= __builtin_mul_overflow(extent - 1, given[d], &reach);
-      int64_t& side = reach < 0 ? low : high;
-      overflow |= __builtin_add_overflow(side, reach, &side);
-      overflow |= __builtin_mul_overflow(elements, extent, &elements);
+      continue;
     }
+    int64_t reach;
+    overflow |= __builtin_mul_overflow(extent - 1, stride, &reach);
+    overflow |= __builtin_add_overflow(low, std::min<int64_t>(reach, 0), &low);
+    overflow |= __builtin_add_overflow(high, std::max<int64_t>(reach, 0), &high);
+    overflow |= __builtin_mul_overflow(elements, extent, &elements);
   }
   uint16_t align = kMaxAlign;
   if (__builtin_expect(empty, 0)) {

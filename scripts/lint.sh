@@ -48,7 +48,7 @@ clang_tidy() {
 import json, re, sys
 entries = [e for e in json.load(open(sys.argv[1])) if not re.search(r" -o tests/", e["command"])]
 for entry in entries:
-    entry["command"] = re.sub(r" (-f(no-)?gnu-unique|-Wno-psabi)\b", "", entry["command"])
+    entry["command"] = re.sub(r" (-f(no-)?gnu-unique|-fno-tree-[a-z-]+|-Wno-psabi)\b", "", entry["command"])
 json.dump(entries, sys.stdout)
 PYTHON
   # Not what only another build compiles, by a toolkit that this one does not ask for.

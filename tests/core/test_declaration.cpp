@@ -289,6 +289,16 @@ TEST_CASE("an input that is not called optional must be there") {
   Call("faulty.op/1", {nullptr, &a}, {&out}).refused(rt, NW_INVALID, 0, {"a is absent", "expected a tensor"});
 }
 
+TEST_CASE("an output that is not called optional needs the input that it has its shape from") {
+  static const char* const names[] = {"a", "b?", nullptr};
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.inputs = names, op.shape_rule = "like 1"; }) == NW_OK);
+  Array a({2}), b({3}), out({3});
+  Call("faulty.op/1", {&a, &b}, {&out}).ok(rt);
+  Call("faulty.op/1", {&a, &b}, {nullptr}).refused(rt, NW_INVALID, 2, {"out is NULL", "expected a tensor"});
+  Call("faulty.op/1", {&a}, {nullptr}).refused(rt, NW_INVALID, 1, {"out has no shape", "declared without '?'"});
+}
+
 TEST_CASE("an input past those of the shape rule must be absent") {
   Runtime rt;
   REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.shape_rule = "N -> N"; }) == NW_OK);

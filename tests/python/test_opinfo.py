@@ -215,7 +215,7 @@ def test_conv1d_refuses_what_torch_refuses(device):
     refused = 0
     for error in op.error_inputs(device):
         sample = error.sample_input
-        with pytest.raises((ValueError, TypeError, NotImplementedError)):
+        with pytest.raises(ValueError, match=r"^conv1d: .*(expected|does not divide)"):
             narrows.conv1d(sample.input, *sample.args, **sample.kwargs)
         refused += 1
     assert refused > 3

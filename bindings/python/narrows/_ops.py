@@ -78,6 +78,21 @@ def doc_of(op):
     return "\n".join(lines)
 
 
+def without_shape(op, j):
+    """What the library says of an output that no call may leave out, where the rule gives it no shape."""
+    name = op.outputs[j]
+    return (
+        f"{op.op}: {name} has no shape, because the input that it belongs to is absent; expected that input, "
+        f"as {name} is declared without '?'"
+    )
+
+
+def without_saved(op, backward, i):
+    """Of a gradient that is wanted, where the backward op is not given the input that has its shape."""
+    gradient, name = backward.outputs[i].rstrip("?"), op.inputs[i].rstrip("?")
+    return f"{backward.op}: {gradient} has no shape, because {name} is absent; expected {name} among what {op.op} saves"
+
+
 def listen(function):
     """Calls function(op) for every op, those made until now and those to come."""
     for made in [*_known.values(), *_named]:

@@ -97,6 +97,8 @@ class _Registered:
         mask = self.mask(wanted)
         outputs: list[Any] = []
         for j, spec in enumerate(specs):
+            if spec is None and self.required >> j & 1:
+                raise ValueError(_ops.without_shape(op, j))
             if spec is None or not mask >> j & 1:
                 outputs.append(None)
             else:
@@ -194,6 +196,9 @@ class _Registered:
         if not places or all(g is None for g in gradients):
             return tuple(result)
         found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
+        if len(found) < mask.bit_count():  # the rule does not know the shape of one
+            specs = specs_of(self.backward.op, (*gradients, *ctx.saved_tensors))
+            raise ValueError(_ops.without_saved(self.op, self.backward.op, next(i for i, _ in places if specs[i] is None)))
         for i, place in places:
             gradient, shape = found[place], ctx.shapes[i]
             result[i] = gradient if gradient.shape == shape else gradient.reshape(shape)

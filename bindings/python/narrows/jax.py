@@ -189,11 +189,20 @@ def _backward(call, saved, gradients):
     inputs += [stored.get(j) for j in range(len(op.outputs))]
     floating = [i for i in places if jnp.issubdtype(given[i].dtype, jnp.floating)]
     present = sum(1 << i for i, x in enumerate(inputs) if x is not None)
-    wanted = _Call(backward, present, sum(1 << i for i in floating))
-    found = dict(zip(floating, _on_devices(wanted, (), *(x for x in inputs if x is not None)), strict=True))
+    read = [x for x in inputs if x is not None]
+    required = {
+        j for j, name in enumerate(backward.outputs[: len(op.inputs)]) if not name.endswith("?")
+    }  # which no call leaves out
+    wanted = _Call(backward, present, sum(1 << j for j in required.union(floating)))
+    for j, spec in enumerate(wanted.specs(read)):
+        if spec is None and j in required:
+            raise ValueError(_ops.without_shape(backward, j))
+        if spec is None and j in floating:
+            raise ValueError(_ops.without_saved(op, backward, j))
+    found = dict(zip([j for j, _ in wanted.outputs(read)], _on_devices(wanted, (), *read), strict=True))
     zero = lambda x: np.zeros(x.shape, jax.dtypes.float0)  # noqa: E731
     shaped = lambda i: _jax_sharding.as_primal(found[i].reshape(given[i].shape), given[i])  # noqa: E731
-    return tuple(shaped(i) if i in found else zero(given[i]) for i in places)
+    return tuple(shaped(i) if i in floating else zero(given[i]) for i in places)
 
 
 _differentiable.defvjp(_forward, _backward)

@@ -25,9 +25,9 @@ Option find_option(PyObject* name, bool exactly) {
 bool set_option(Call& c, Option option, PyObject* value) {
   PyObject* const given = value == Py_None ? nullptr : value;
   switch (option) {
-    case kOut: c.out = given; break;
-    case kStream: c.stream_object = given; break;
-    case kDevice: c.device = given; break;
+    case kOut: c.out = given; return true;
+    case kStream: c.stream_object = given; return true;
+    case kDevice: c.device = given; return true;
     case kBackend: c.backend = text_of(value, "backend"); break;
     case kKernel: c.kernel = text_of(value, "kernel"); break;
     default: c.flags = PyObject_IsTrue(value) == 1 ? NW_DETERMINISTIC : 0;
@@ -48,7 +48,7 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
     }
     if (const int field = find_field(c.declaration, name, exactly); field >= 0)
-      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.blob);
+      return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.own_blob());
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   if (c.op->otherwise != nullptr) return c.elsewhere = true;

@@ -108,9 +108,8 @@ bool Array::assign(const DLTensor& source) {
     return false;
   }
   tensor = source;
-  const size_t size = sizeof(int64_t) * static_cast<size_t>(source.ndim);
-  if (size != 0) std::memcpy(shape_, source.shape, size);
-  if (size != 0 && source.strides != nullptr) std::memcpy(strides_, source.strides, size);
+  for (int32_t d = 0; d < source.ndim; ++d) shape_[d] = source.shape[d];
+  for (int32_t d = 0; source.strides != nullptr && d < source.ndim; ++d) strides_[d] = source.strides[d];
   tensor.shape = shape_;
   tensor.strides = source.strides == nullptr ? nullptr : strides_;
   return true;
@@ -162,12 +161,6 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
   const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
   if (type) PyErr_Format(PyExc_TypeError, "%U is %s", type.get(), route.reason == nullptr ? "no array" : route.reason);
   return false;
-}
-
-void Array::clear() {
-  if (managed_ != nullptr) release_managed(managed_, versioned_);
-  managed_ = nullptr;
-  read_only = false;
 }
 
 // ---- allocation and streams ----

@@ -31,6 +31,8 @@ TypeRoute route_of(PyObject* object);
 // NumPy's scalar, which is no bool and no integer of Python's.
 bool is_numpy_bool(PyObject* object);
 
+void release_managed(void* managed, bool versioned);  // what open_capsule() took out of a capsule
+
 // An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
 struct OutputSpec {
   OutputSpec() = default;
@@ -64,7 +66,11 @@ class Array {
   bool read_numpy(PyObject* object);
   bool read_capsule(PyObject* capsule);
   bool read_cuda_interface(PyObject* object, void* stream);
-  void clear();
+  void clear() {
+    if (managed_ != nullptr) release_managed(managed_, versioned_);
+    managed_ = nullptr;
+    read_only = false;
+  }
 
   int64_t shape_[NW_MAX_NDIM], strides_[NW_MAX_NDIM];
   void* managed_ = nullptr;  // a DLManagedTensorVersioned, or a DLManagedTensor
@@ -127,7 +133,6 @@ PyObject* dlpack_capsule(PyObject* object, void* stream, DLDevice* said);
 bool is_where_said(DLDevice said, const DLTensor& tensor);
 // What a capsule holds, and whether it is of the versioned kind; refuses what cannot be read. False: exception set.
 bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTensor** tensor, bool* read_only);
-void release_managed(void* managed, bool versioned);
 
 // A contiguous narrows.Tensor of our own memory. NULL: exception set. (tensor.cpp)
 // stream_object, which may be NULL, lives as long as the tensor: the memory is freed on its stream.

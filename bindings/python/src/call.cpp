@@ -9,9 +9,12 @@ namespace narrows::python {
 namespace {
 
 void find_routes(Call& c) {
+  PyTypeObject* type = nullptr;  // of the tensor before, as a rule
+  TypeRoute found{};
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
     if (c.objects[i] == nullptr) continue;
-    const TypeRoute found = route_of(c.objects[i]);
+    if (Py_TYPE(c.objects[i]) != type) found = route_of(c.objects[i]);
+    type = Py_TYPE(c.objects[i]);
     c.routes[i] = found.route;
     c.reasons[i] = found.reason;
     c.routes_seen |= 1u << static_cast<unsigned>(found.route);
@@ -24,7 +27,7 @@ void find_routes(Call& c) {
 // module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
-  const bool same = std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
+  const bool same = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
   const Ref op(same ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
   Ref inputs(op && callable ? PyList_New(c.num_inputs) : nullptr);
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
@@ -64,7 +67,7 @@ int bind_numbers(Call& c) {
   }
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (c.routes[i] != Route::number) continue;
-    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return -1;
+    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.own_blob())) return -1;
     c.objects[i] = nullptr;
   }
   return 1;
@@ -199,7 +202,7 @@ bool check_dispatched(Call& c) {
 bool bind_operands(Call& c, DLDataType dtype) {
   for (uint32_t i = 0; has_route(c, Route::number) && i < c.num_inputs; ++i) {
     if (c.routes[i] != Route::number) continue;
-    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.blob)) return false;
+    if (!set_operand(c.declaration, i, c.objects[i], dtype, c.own_blob())) return false;
     c.objects[i] = nullptr;
   }
   return true;
@@ -270,13 +273,14 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
 // A built-in op on so little that releasing the GIL would take as long as the work.
 bool is_tiny(const Call& c) {
   constexpr int64_t kElements = 1024;
+  if (c.declaration.has_vendor) return false;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     int64_t count = 1;
     for (int32_t d = 0; d < c.arrays[i].tensor.ndim && count <= kElements; ++d) count *= c.arrays[i].tensor.shape[d];
     if (count > kElements) return false;
   }
-  return !c.declaration.has_vendor;
+  return true;
 }
 
 // On a GPU the workspace is the framework's memory: planned first, then launched, unless calls alike, of inputs aligned alike too,
@@ -286,7 +290,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   int32_t status = NW_OK;
   const bool on_cpu = c.where.device_type == kDLCPU;
   if (on_cpu && is_tiny(c)) return nw_run(rt, &call, error);
-  if (on_cpu || (c.inferred != nullptr && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
+  if (on_cpu || (c.inferred && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
     Py_END_ALLOW_THREADS;
@@ -299,7 +303,7 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   status = nw_plan_get(rt, &call, &plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
-  if (c.inferred != nullptr && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
+  if (c.inferred && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
   OutputSpec bytes;
   Array workspace;
   const Route route = c.routes[c.lead];
@@ -343,7 +347,7 @@ PyObject* run(Call& c) {
   }
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
-  Outputs out(c.num_outputs);
+  Outputs out(c.out == nullptr ? c.num_outputs : 0);
   if (runtime() == nullptr || !read_inputs(c)) return nullptr;
   if (c.out != nullptr && !read_given_outputs(c)) return nullptr;
   fill(c, call, pointers);

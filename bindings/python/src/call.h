@@ -4,6 +4,7 @@
 
 #include "op.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -35,21 +36,30 @@ class Stack {
 
 // The arguments of one call. Objects are borrowed from the caller.
 struct Call {
-  explicit Call(Op* op) : op(op), declaration(*op->declaration) {
+  explicit Call(Op* op) : op(op), declaration(*op->declaration), blob(op->blob) {
+    const uint32_t tensors = std::min<uint32_t>(declaration.op->max_inputs + declaration.op->num_outputs, NW_MAX_TENSORS);
+    for (uint32_t i = 0; i < tensors; ++i) objects[i] = nullptr, routes[i] = Route::none;
+  }
+
+  // The params, to be changed: from the first time on they are the call's own.
+  unsigned char* own_blob() {
     const uint64_t size = declaration.op->params_size;
+    if (blob != op->blob) return blob;
     if (size > kBlob) large.reset(new unsigned char[size]);
     blob = size > kBlob ? large.get() : small;
-    if (size != 0) std::memcpy(blob, op->blob, size);
+    std::memcpy(blob, op->blob, size);
+    return blob;
   }
 
   Op* op;
   const Declaration& declaration;
-  unsigned char* blob;
+  unsigned char* blob;  // the op's, until own_blob()
   unsigned char small[kBlob];
   std::unique_ptr<unsigned char[]> large;
 
-  PyObject* objects[NW_MAX_TENSORS] = {};  // inputs, then outputs
-  Route routes[NW_MAX_TENSORS] = {};
+  // As many are set as the op has tensors.
+  PyObject* objects[NW_MAX_TENSORS];  // inputs, then outputs
+  Route routes[NW_MAX_TENSORS];
   const char* reasons[NW_MAX_TENSORS];
   uint32_t num_inputs = 0, num_outputs = 0;
   uint32_t routes_seen = 0;  // bit r: one of the objects has Route r
@@ -63,7 +73,7 @@ struct Call {
   uint64_t wanted = kAll;  // bit j: output j
   bool elsewhere = false;  // op->otherwise takes the call
 
-  std::shared_ptr<Inferred> inferred;  // where outputs are allocated here
+  InferredRef inferred;  // where outputs are allocated here
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does

@@ -13,7 +13,8 @@ void describe(const Call& c, SpecKey& key) {
   key.size = 0;
   const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
   const uint64_t size = c.declaration.op->params_size;
-  const bool bound = std::memcmp(c.blob, c.op->blob, size) == 0;  // the op's own params, which every key of its cache implies
+  // The op's own params, which every key of its cache implies.
+  const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;
   add(uint64_t{c.num_inputs} << 1 | uint64_t{bound});
   for (uint32_t i = 0; i < c.num_inputs; ++i) {
     if (!c.is_array(i)) {
@@ -74,12 +75,12 @@ bool infer(Call& c, const nw_call& call) {
   if (plain) describe(c, key);
   const bool torch = c.lead >= 0 && c.routes[c.lead] == Route::torch;
   if (plain) c.inferred = c.op->cache->find(key);
-  if (c.inferred != nullptr && (!torch || has_torch_arguments(*c.inferred))) return true;
+  if (c.inferred && (!torch || has_torch_arguments(*c.inferred.get()))) return true;
   nw_spec specs[NW_MAX_TENSORS];
   nw_error error{};
   const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
   if (status != NW_OK) return raise(status, error) != nullptr;
-  c.inferred = std::make_shared<Inferred>();
+  c.inferred = InferredRef(new Inferred);
   c.inferred->outputs.resize(c.num_outputs);
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     OutputSpec& output = c.inferred->outputs[j];
@@ -178,20 +179,19 @@ PyObject* op_infer(PyObject* self, PyObject* arguments) {
   return list.release();
 }
 
-std::shared_ptr<Inferred> SpecCache::find(const SpecKey& key) {
+InferredRef SpecCache::find(const SpecKey& key) {
   const Guard guard(mutex_);
-  if (entries_ == nullptr) return nullptr;
-  const std::shared_ptr<Inferred>& entry = entries_[key.hash >> kShift];
-  if (entry == nullptr || entry->key.size() != key.size || !std::equal(entry->key.begin(), entry->key.end(), key.words))
-    return nullptr;
+  if (entries_ == nullptr) return {};
+  const InferredRef& entry = entries_[key.hash >> kShift];
+  if (!entry || entry->key.size() != key.size || !std::equal(entry->key.begin(), entry->key.end(), key.words)) return {};
   return entry;
 }
 
-void SpecCache::put(const SpecKey& key, const std::shared_ptr<Inferred>& entry) {
-  std::shared_ptr<Inferred> replaced = entry;  // dropped after the lock: what Python does then is its own affair
+// What was there goes with `entry`, after the lock: what Python does then is its own affair.
+void SpecCache::put(const SpecKey& key, InferredRef entry) {
   const Guard guard(mutex_);
-  if (entries_ == nullptr) entries_ = std::make_unique<std::shared_ptr<Inferred>[]>(kEntries);
-  entries_[key.hash >> kShift].swap(replaced);
+  if (entries_ == nullptr) entries_ = std::make_unique<InferredRef[]>(kEntries);
+  std::swap(entries_[key.hash >> kShift], entry);
 }
 
 }  // namespace narrows::python

@@ -327,6 +327,8 @@ Declaration::Declaration(const nw_op* declared)
   }
 }
 
+void destroy(Inferred* inferred) { delete inferred; }
+
 PyObject* new_op(const Declaration* declaration, const unsigned char* blob) {
   const auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(op_type, Py_tp_alloc));
   Op* const op = as_op(alloc(op_type, 0));

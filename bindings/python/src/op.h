@@ -33,21 +33,46 @@ struct SpecKey {
 
 // What calls alike have in common; shared by those under way.
 struct Inferred {
+  Count references = 0;
   std::vector<uint64_t> key;
   std::vector<OutputSpec> outputs;
   std::atomic<bool> no_workspace = false;  // their plan needs none, where outputs were allocated here
 };
 
+void destroy(Inferred* inferred);  // in op.cpp
+// A std::shared_ptr would count by atomic operations, which take as long as a tenth of a small call.
+class InferredRef {
+ public:
+  InferredRef() = default;
+  explicit InferredRef(Inferred* inferred) : inferred_(inferred) {
+    if (inferred_ != nullptr) ++inferred_->references;
+  }
+  InferredRef(const InferredRef& other) : InferredRef(other.inferred_) {}
+  InferredRef& operator=(InferredRef other) noexcept {
+    std::swap(inferred_, other.inferred_);
+    return *this;
+  }
+  ~InferredRef() {
+    if (inferred_ != nullptr && --inferred_->references == 0) destroy(inferred_);
+  }
+  Inferred* get() const { return inferred_; }
+  Inferred* operator->() const { return inferred_; }
+  explicit operator bool() const { return inferred_ != nullptr; }
+
+ private:
+  Inferred* inferred_ = nullptr;
+};
+
 // An entry is replaced by the next one of its slot.
 class SpecCache {
  public:
-  std::shared_ptr<Inferred> find(const SpecKey& key);  // null: none
-  void put(const SpecKey& key, const std::shared_ptr<Inferred>& entry);
+  InferredRef find(const SpecKey& key);  // null: none
+  void put(const SpecKey& key, InferredRef entry);
 
  private:
   static constexpr size_t kEntries = 64, kShift = 58;  // by the high bits of a hash
   [[no_unique_address]] Mutex mutex_;
-  std::unique_ptr<std::shared_ptr<Inferred>[]> entries_;  // made by the first put()
+  std::unique_ptr<InferredRef[]> entries_;  // made by the first put()
 };
 
 using Vectorcall = PyObject* (*)(PyObject*, PyObject* const*, size_t, PyObject*);

@@ -8,6 +8,7 @@
 
 #include <narrows/narrows.h>
 
+#include <atomic>
 #include <bit>
 #include <mutex>
 #include <string>
@@ -64,6 +65,13 @@ struct Mutex {
 };
 #endif
 using Guard = std::lock_guard<Mutex>;
+
+// A reference count of our own, changed with the GIL held where there is one.
+#ifdef Py_GIL_DISABLED
+using Count = std::atomic<size_t>;
+#else
+using Count = size_t;
+#endif
 
 // A native handle or address that Python has as a number.
 inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }

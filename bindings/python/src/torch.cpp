@@ -19,6 +19,7 @@ struct Torch {
   PyObject *function_modes = nullptr, *function_mode_at = nullptr, *default_device = nullptr;
   PyObject *empty_cpu = nullptr, *empty_cuda = nullptr, *empty = nullptr, *device = nullptr;
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *dtype = nullptr, *current_level = nullptr, *detach = nullptr;
+  PyObject* no_level = nullptr;              // Python's one object for -1
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
   int64_t (*mode_count)() = nullptr;           // what dispatch_modes calls
@@ -81,6 +82,7 @@ Torch* load() {
   t->dtype = PyUnicode_InternFromString("dtype");
   t->current_level = PyUnicode_InternFromString("_current_level");
   t->detach = PyUnicode_InternFromString("detach");
+  t->no_level = PyLong_FromLong(-1);
   t->function_modes = import_attribute("torch._C", "_len_torch_function_stack").release();
   t->function_mode_at = import_attribute("torch._C", "_get_function_stack_at").release();
   t->default_device = import_attribute("torch.utils._device", "DeviceContext").release();
@@ -132,18 +134,23 @@ Torch* torch() {
   return t;
 }
 
+// t.layout by the first tensor that comes: what direct() finds has to be its _cdata.
+[[gnu::noinline]] int find_layout(Torch& t, PyObject* object, const void* found) {
+  const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
+  const bool same = implementation && PyLong_AsVoidPtr(implementation.get()) == found;
+  PyErr_Clear();
+  const int layout = same && (t.to_dlpack != nullptr || t.to_dlpack_with != nullptr) && t.impl_requires_grad != nullptr ? 1 : -1;
+  t.layout.store(layout, std::memory_order_relaxed);
+  return layout;
+}
+
 // The at::Tensor of a Python object: a pointer to its implementation, which stands right behind the object's header in torch 2.11
-// and later. Looked at in the first tensor that comes: there has to be its _cdata. nullptr: torch's own getters are asked.
-void* const* direct(Torch& t, PyObject* object) {
+// and later. nullptr: torch's own getters are asked.
+inline void* const* direct(Torch& t, PyObject* object) {
   void* const* const tensor = reinterpret_cast<void* const*>(object + 1);
   int layout = t.layout.load(std::memory_order_relaxed);
   if (layout < 0 || *tensor == nullptr) return nullptr;
-  if (layout > 0) return tensor;
-  const Ref implementation(PyObject_GetAttrString(object, "_cdata"));
-  const bool found = implementation && PyLong_AsVoidPtr(implementation.get()) == *tensor;
-  PyErr_Clear();
-  layout = found && (t.to_dlpack != nullptr || t.to_dlpack_with != nullptr) && t.impl_requires_grad != nullptr ? 1 : -1;
-  t.layout.store(layout, std::memory_order_relaxed);
+  if (layout == 0) layout = find_layout(t, object, *tensor);
   return layout > 0 ? tensor : nullptr;
 }
 
@@ -214,7 +221,7 @@ int nothing_is_traced(const Torch& t, bool autocast) {
   if (modes != 0) return modes < 0 ? -1 : 0;
   if (const int free = no_function_is_traced(t); free <= 0) return free;
   PyObject* const level = PyDict_GetItemWithError(t.forward_ad, t.current_level);
-  if (level == nullptr || PyLong_AsLong(level) >= 0) return PyErr_Occurred() ? -1 : 0;
+  if (level == nullptr || (level != t.no_level && PyLong_AsLong(level) >= 0)) return PyErr_Occurred() ? -1 : 0;
   if (!autocast) return 1;
   if (t.autocast == nullptr) return 0;
   const long enabled = number(t.autocast);
