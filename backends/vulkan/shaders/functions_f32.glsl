@@ -378,7 +378,8 @@ precise PAIR gelu_tanh_argument(float a) {
 precise float gelu_tanh_real(float a) {
   if (IS_SHORT) return a * sigmoid_real(gelu_tanh_argument(a).x);
   const float near = a < -30.0 ? -30.0 : a;
-  return of_finite(a, times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0))));
+  const float y = times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0)));
+  return size(a) < 2.98023224e-08 ? 0.5 * a : of_finite(a, y);  // the one side is exact there, the other may lose a subnormal a
 }
 
 // a times the normal distribution function: below 0 that is all tail.

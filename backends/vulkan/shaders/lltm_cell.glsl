@@ -6,10 +6,16 @@
 #include "math_f32.glsl"
 #endif
 
-precise ACC elu(ACC z) { return less(ACC(0), z) ? z : expm1_real(z); }
-precise ACC elu_slope(ACC z) { return less(ACC(0), z) ? ACC(1) : exp_real(z); }
+// A driver that contracts unasked has these modules without the mode that keeps NaN: it is told by its bits.
+ACC exp_gate(ACC z) { return is_nan(z) ? z : exp_real(z); }
+ACC expm1_gate(ACC z) { return is_nan(z) ? z : expm1_real(z); }
+ACC sigmoid_gate(ACC z) { return is_nan(z) ? z : sigmoid_real(z); }
+ACC tanh_gate(ACC z) { return is_nan(z) ? z : tanh_real(z); }
+
+precise ACC elu(ACC z) { return less(ACC(0), z) ? z : expm1_gate(z); }
+precise ACC elu_slope(ACC z) { return less(ACC(0), z) ? ACC(1) : exp_gate(z); }
 precise ACC sigmoid_slope(ACC z) {
-  const ACC e = exp_real(-size(z)), sum = ACC(1) + e;
+  const ACC e = exp_gate(-size(z)), sum = ACC(1) + e;
   return ratio(e, sum * sum);
 }
 // 1 - tanh^2

@@ -23,8 +23,8 @@ struct Cell {
 };
 // z: the gates before activation.
 Cell updated(ACC z[3], ACC old_cell) {
-  const ACC cell = old_cell + elu(z[2]) * sigmoid_real(z[0]);
-  return Cell(tanh_real(cell) * sigmoid_real(z[1]), cell);
+  const ACC cell = old_cell + elu(z[2]) * sigmoid_gate(z[0]);
+  return Cell(tanh_gate(cell) * sigmoid_gate(z[1]), cell);
 }
 
 // z: the sums without bias.

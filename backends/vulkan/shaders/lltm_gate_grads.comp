@@ -31,7 +31,7 @@ void main() {
   [[dont_unroll]] for (int gate = 0; gate < 3; ++gate) {
     z[gate] = load_acc(at(p.gates, shape.gates, b, gate * shape.state + s, kAccSize));
     if (gate == 2) break;
-    opening[gate] = sigmoid_real(z[gate]);
+    opening[gate] = sigmoid_gate(z[gate]);
     slope[gate] = sigmoid_slope(z[gate]);
   }
   const ACC new_cell = load(at(p.new_cell, shape.new_cell, b, s, kSize));
@@ -40,7 +40,7 @@ void main() {
   const ACC d_cell = tanh_slope(new_cell) * opening[1] * grad_h + grad_cell;
   const uint64_t to = p.gate_grads + uint64_t((b * shape.pitch + s) * kAccSize), step = uint64_t(shape.state * kAccSize);
   store_sum(to, elu(z[2]) * d_cell * slope[0]);
-  store_sum(to + step, tanh_real(new_cell) * grad_h * slope[1]);
+  store_sum(to + step, tanh_gate(new_cell) * grad_h * slope[1]);
   store_sum(to + 2 * step, opening[0] * d_cell * elu_slope(z[2]));
   if (p.d_old_cell != 0) store(at(p.d_old_cell, shape.d_old_cell, b, s, kSize), d_cell);
 }
