@@ -68,6 +68,7 @@ TEST_CASE("functions: within their bounds where fma() rounds once and takes subn
   constexpr size_t kCount = 40'000;
   Opened opened;
   if (!opened.physical.features.shaderFloat64) SKIP("the stand-in is of f64");
+  if (opened.physical.fma_rounds_once) SKIP("this device's own fma() rounds once: the conformance suite has the functions with it");
   opened.physical.fma_rounds_once = true;
   Stream& stream = *opened->stream(nullptr);
   for (const Row& row : kRows)

@@ -347,7 +347,11 @@ precise float erfc_real(float x) {
 // ---- activations ----
 
 // For what is a times a number that goes to 0: of -infinity NaN.
-float of_finite(float a, float y) { return to_bits(a) == (kInfBits | kSignBit) ? not_a_number() : y; }
+// Where a is tiny the result is a/2, and may be subnormal, as a may: a clamp takes it for 0.
+float of_finite(float a, float y) {
+  if (size(a) < 2.98023224e-08) return 0.5 * a;
+  return to_bits(a) == (kInfBits | kSignBit) ? not_a_number() : y;
+}
 
 // From e^-|a|, so that neither side overflows nor cancels.
 precise float sigmoid_real(float a) {
@@ -378,8 +382,7 @@ precise PAIR gelu_tanh_argument(float a) {
 precise float gelu_tanh_real(float a) {
   if (IS_SHORT) return a * sigmoid_real(gelu_tanh_argument(a).x);
   const float near = a < -30.0 ? -30.0 : a;
-  const float y = times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0)));
-  return size(a) < 2.98023224e-08 ? 0.5 * a : of_finite(a, y);  // the one side is exact there, the other may lose a subnormal a
+  return of_finite(a, times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0))));
 }
 
 // a times the normal distribution function: below 0 that is all tail.
