@@ -70,6 +70,16 @@ class ForeseenErrors {
   bool none_before_ = gpuPeekAtLastError() == gpuSuccess;
 };
 
+// What a launch is made of.
+struct Grid {
+  unsigned blocks, threads;
+  size_t shared;  // dynamic shared memory of a block, in bytes
+  bool overlaps;  // see overlap.h
+};
+// Of the platform: a kernel as the current device's driver knows it, nullptr: by its symbol alone; and its launch by either.
+gpuFunction_t find_function(const void* symbol);
+gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid& grid, void** arguments, gpuStream_t stream);
+
 // A kernel as a plan keeps it. `function` is of the device that it was loaded on; nullptr: each launch looks for the symbol.
 template <class... Parameters>
 struct LoadedKernel {

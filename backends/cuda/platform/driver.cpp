@@ -131,9 +131,9 @@ gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid&
   overlapping.value.programmaticStreamSerializationAllowed = 1;
   CUlaunchConfig config{};
   config.gridDimX = grid.blocks, config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = grid.threads, config.blockDimY = config.blockDimZ = 1,
-  config.sharedMemBytes = static_cast<unsigned>(grid.shared);
-  config.hStream = stream, config.attrs = &overlapping, config.numAttrs = attributes;
+  config.blockDimX = grid.threads, config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = static_cast<unsigned>(grid.shared), config.hStream = stream;
+  config.attrs = &overlapping, config.numAttrs = attributes;
   const CUresult result = driver().launch(&config, reinterpret_cast<CUfunction>(function), arguments, nullptr);
   return from_cuda(static_cast<cudaError_t>(result));  // the driver's numbers are the runtime's
 }

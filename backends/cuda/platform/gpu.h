@@ -156,14 +156,4 @@ Memory memory_at(const void* address);
 // The allocation that an address lies in; false: none that the driver knows.
 bool find_allocation(const void* address, const void** base, size_t* size);
 
-// What a launch is made of.
-struct Grid {
-  unsigned blocks, threads;
-  size_t shared;  // dynamic shared memory of a block, in bytes
-  bool overlaps;  // see overlap.h
-};
-// A kernel as the current device's driver knows it; nullptr: by its symbol alone.
-gpuFunction_t find_function(const void* symbol);
-gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid& grid, void** arguments, gpuStream_t stream);
-
 }  // namespace narrows::gpu

@@ -155,6 +155,13 @@ void Map::plan_rectangle(bool is_transposed, const int64_t* extent) {
   }
 }
 
+void Map::multiply_groups(int64_t by) {
+  if (by > UINT32_MAX / groups_)
+    refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
+  groups_ *= by;
+}
+
+// One vector of a row to a thread; a group takes as many rows as it has room for.
 void Map::plan_rows() {
   const int64_t along = space_.extent[0] / vector_, rows = space_.extent[1];
   int64_t width = 1;
@@ -162,10 +169,8 @@ void Map::plan_rows() {
   push_.width = static_cast<uint32_t>(width);
   push_.extent[0] = static_cast<uint64_t>(along);
   push_.extent[1] = static_cast<uint64_t>(rows);
-  const int64_t blocks = ceil_div(along, width), lines = ceil_div(rows, threads_ / width);
-  if (blocks > UINT32_MAX / lines)
-    refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
-  groups_ = blocks * lines;
+  groups_ = ceil_div(along, width);
+  multiply_groups(ceil_div(rows, threads_ / width));
   for (int slot = 0; slot <= kOut; ++slot)
     if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
 }
@@ -182,9 +187,7 @@ void Map::plan_layout() {
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
     const int64_t block = d < 2 ? layout_.block[d] : 1, blocks = ceil_div(extent[d], block);
-    if (blocks > UINT32_MAX / groups_)
-      refuse(NW_UNSUPPORTED, -1, "elementwise: more work groups than 32 bits can count for such a layout of so many elements");
-    groups_ *= blocks;
+    multiply_groups(blocks);
     layout_.dimension[d].blocks = static_cast<uint64_t>(blocks);
     for (int slot = 0; slot <= kOut; ++slot) {
       if (!is_tensor(slot) || source(d) >= space_.ndim) continue;

@@ -89,6 +89,7 @@ class Map {
   bool is_flat() const;
   bool has_rows() const;
   void plan_rows();
+  void multiply_groups(int64_t by);
   void choose(const MapRequest& r, int variant);
   void plan_layout();
   int find_second_dim(bool* is_transposed) const;
