@@ -19,7 +19,8 @@ struct Dtype {
 };
 constexpr Dtype kF32{"f32", {kDLFloat, 32, 1}, NW_DTYPE_FLOAT32, 2e-5},  // sums of a gradient have 65536 terms
     kF64{"f64", {kDLFloat, 64, 1}, NW_DTYPE_FLOAT64, 1e-13}, kF16{"f16", {kDLFloat, 16, 1}, NW_DTYPE_FLOAT16, 2e-3},
-    kBf16{"bf16", {kDLBfloat, 16, 1}, NW_DTYPE_BFLOAT16, 2e-2}, kI32{"i32", {kDLInt, 32, 1}, NW_DTYPE_INT32, 0};
+    kBf16{"bf16", {kDLBfloat, 16, 1}, NW_DTYPE_BFLOAT16, 2e-2}, kI32{"i32", {kDLInt, 32, 1}, NW_DTYPE_INT32, 0},
+    kU8{"u8", {kDLUInt, 8, 1}, NW_DTYPE_UINT8, 0};
 
 inline uint32_t bits_of(float x) {
   uint32_t bits;
@@ -57,6 +58,7 @@ T get(const char* from) {
 inline void store(char* to, const DLDataType& type, double x) {
   const auto single = static_cast<float>(x);
   if (type.code == kDLInt) return put(to, static_cast<int32_t>(x));
+  if (type.code == kDLUInt) return put(to, static_cast<uint8_t>(std::abs(x)));
   if (type.code == kDLBfloat) return put(to, static_cast<uint16_t>(bits_of(single) >> 16));
   if (type.bits == 16) return put(to, half(single));
   if (type.bits == 64) return put(to, x);
@@ -64,6 +66,7 @@ inline void store(char* to, const DLDataType& type, double x) {
 }
 inline double load(const char* from, const DLDataType& type) {
   if (type.code == kDLInt) return get<int32_t>(from);
+  if (type.code == kDLUInt) return get<uint8_t>(from);
   if (type.code == kDLBfloat) return float_of(uint32_t{get<uint16_t>(from)} << 16);
   if (type.bits == 16) return number(get<uint16_t>(from));
   if (type.bits == 64) return get<double>(from);

@@ -247,6 +247,26 @@ TEST_CASE("elementwise_backward: stride 0 in grad_out, as the gradient of a sum 
   }
 }
 
+TEST_CASE("elementwise_backward: transposed matrices with rows and columns left over from blocks", "[elementwise][backward]") {
+  const Layout transposed = Layout::transposed();
+  for (const DType dtype : kFloatDTypes) {
+    for (const int32_t number : {NW_EW_MUL, NW_EW_WHERE}) {
+      for (const Shape& shape : {Shape{45, 150}, Shape{2, 33, 70}}) {
+        const auto shapes = std::vector<Shape>(function(number).operands, shape);
+        Backward operand(function(number), dtype, shapes, {Layout{}, transposed, Layout{}}, {});
+        check_on_all_kernels(operand);
+        Backward gradients = same_shape(function(number), dtype, shape, {}, transposed);
+        check_on_all_kernels(gradients);
+        Backward incoming = same_shape(function(number), dtype, shape);
+        Rng rng("incoming");
+        incoming.grad_out = std::make_unique<Tensor>(dtype, shape, transposed);
+        incoming.grad_out->fill_uniform(rng, -2, 2);
+        check_on_all_kernels(incoming);
+      }
+    }
+  }
+}
+
 TEST_CASE("elementwise_backward: eight to sixteen dimensions, also where they do not collapse", "[elementwise][backward]") {
   for (const DType dtype : {DType::f32, DType::f16}) {
     Backward eight(function(NW_EW_MUL), dtype, {{2, 3, 2, 3, 2, 1, 2, 3}, {3, 1, 3, 2, 3, 2, 1}},

@@ -31,21 +31,18 @@ Map::Map(const MapRequest& r, int variant) {
   choose(r, variant);
   threads_ = threads_of(r.device);
   const Program& p = r.program;
+  const bool is_cpu = r.device.physical.is_cpu();
   // A CPU has no latency to hide, and compiles the longer.
-  const bool plain = variant_ == kScalar || p.heavy || r.device.physical.is_cpu();
+  const bool plain = variant_ == kScalar || p.heavy || is_cpu;
   rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
-  unroll_ = plain || flat_ || rows_ ? 1 : 4;  // of runs and rows, 16 bytes a thread keep the memory busy
-  const int64_t together = !plain ? vector_ : r.device.physical.is_cpu() ? 1 : std::max<int64_t>(vector_ / 2, 1);
-  const uint32_t whole = rows_ ? 2 : flat_ && !r.device.physical.is_cpu() ? 1 : 0;
+  const int64_t together = !plain ? vector_ : is_cpu ? 1 : std::max<int64_t>(vector_ / 2, 1);
+  if (!empty_ && !flat_ && !rows_) plan_layout(r, plain);
+  const uint32_t whole = staged_ != 0 ? 3 : rows_ ? 2 : flat_ && !is_cpu ? 1 : 0;
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
-  kernel_ = r.device.kernels().get(
-      *p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(unroll_),
-                  variant_ == kScalar, word(p.operand), flat_, word(together), whole});
-  if (empty_ || flat_) return;
-  if (rows_)
-    plan_rows();
-  else
-    plan_layout();
+  kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_),
+                                               word(elements_), variant_ == kScalar, word(p.operand), flat_, word(together), whole,
+                                               staged_, word(tile_words_)});
+  if (rows_ && !empty_) plan_rows();
 }
 
 void Map::read(const MapRequest& r) {
@@ -121,38 +118,46 @@ void Map::choose(const MapRequest& r, int variant) {
   flat_ = false;
 }
 
-// The dimension beside the first one that a rectangle covers: one along which an input lies that is far apart along the first, else
-// the first that is long enough, else the longest.
-int Map::find_second_dim(bool* is_transposed) const {
-  for (int slot = 0; slot < slots_ && variant_ == kStrided; ++slot)
-    for (int d = 1; d < space_.ndim && is_tensor(slot); ++d) {
-      const int64_t across = std::abs(stride(slot, 0)), along = std::abs(stride(slot, d));
-      *is_transposed = along != 0 && along <= 2 * size(slot) && across >= 4 * along && space_.extent[d] >= 16;
-      if (*is_transposed) return d;
-    }
+// The slots that a tile over dimensions 0 and d turns: they lie along d, and far apart along dimension 0.
+uint32_t Map::staged_along(int d) const {
+  constexpr int64_t kLeastSide = 16;
+  uint32_t staged = 0;
+  if (space_.extent[0] < kLeastSide || space_.extent[d] < kLeastSide) return staged;
+  for (int slot = 0; slot < slots_; ++slot) {
+    if (!is_tensor(slot)) continue;
+    const int64_t across = std::abs(stride(slot, 0)), along = std::abs(stride(slot, d));
+    if (along != 0 && along <= 2 * size(slot) && across >= 4 * along) staged |= 1u << slot;
+  }
+  return staged;
+}
+
+// Tiles of 4 or 8 elements to a thread where an operand is transposed; for one element each, a CPU's or a heavy function's, they are
+// lower.
+void Map::plan_tile(const MapRequest& r, bool plain) {
+  for (int d = 1; d < space_.ndim && staged_ == 0 && variant_ == kStrided; ++d) {
+    staged_ = staged_along(d);
+    second_ = d;
+  }
+  if (staged_ == 0) return;
+  int64_t widest = size(kOut);
+  for (int slot = 0; slot < slots_; ++slot)
+    if (is_tensor(slot)) widest = std::max(widest, size(slot));
+  width_ = widest <= 2 ? 64 : 32;
+  elements_ = plain ? 1 : widest <= 2 ? 8 : widest == 8 ? 2 : 4;
+  const auto words = [&] { return (threads_ * elements_ + width_) * (widest == 8 ? 2 : 1); };
+  const int64_t most = r.device.physical.properties.limits.maxComputeSharedMemorySize / sizeof(uint32_t);
+  while (elements_ > 1 && words() > most) elements_ /= 2;
+  tile_words_ = words();
+}
+
+// The dimension beside the first one whose elements share a work group: the first that is long enough, else the longest.
+int Map::find_second_dim() const {
   int longest = 1;
   for (int d = 1; d < space_.ndim; ++d) {
     if (space_.extent[d] >= threads_ * vector_ / space_.extent[0]) return d;
     if (space_.extent[d] > space_.extent[longest]) longest = d;
   }
   return longest;
-}
-
-// The way of a group's threads through its rectangle. What is transposed is read along cache lines by a square of threads.
-void Map::plan_rectangle(bool is_transposed, const int64_t* extent) {
-  constexpr int64_t kSide = 32;
-  int64_t width = 1;
-  while (width < extent[0] && width < (is_transposed ? kSide : threads_)) width *= 2;
-  const int64_t lines = threads_ / width;
-  const bool along_first = !is_transposed && (extent[0] >= threads_ * unroll_ || extent[1] == 1);
-  const int64_t apart[2] = {along_first ? width : 0, along_first ? 0 : lines};
-  const int64_t block[2] = {width * (along_first ? unroll_ : 1), lines * (along_first ? 1 : unroll_)};
-  push_.width = static_cast<uint32_t>(width);
-  for (int d = 0; d < 2; ++d) {
-    layout_.apart[d] = static_cast<uint32_t>(apart[d]);
-    layout_.block[d] = static_cast<uint32_t>(block[d]);
-    push_.extent[d] = static_cast<uint64_t>(extent[d]);
-  }
 }
 
 void Map::multiply_groups(int64_t by) {
@@ -175,25 +180,27 @@ void Map::plan_rows() {
     if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
 }
 
-void Map::plan_layout() {
-  bool is_transposed = false;
-  const int second = find_second_dim(&is_transposed), ndim = std::max(space_.ndim, 2);
-  int64_t extent[NW_MAX_NDIM];
-  const auto source = [&](int d) { return d == 1 ? second : d == second ? 1 : d; };
-  for (int d = 0; d < ndim; ++d) extent[d] = source(d) < space_.ndim ? space_.extent[source(d)] : 1;
-  extent[0] /= vector_;
-  plan_rectangle(is_transposed, extent);
+void Map::plan_layout(const MapRequest& r, bool plain) {
+  plan_tile(r, plain);
+  const int ndim = std::max(space_.ndim, 2);
+  if (staged_ == 0) {
+    second_ = find_second_dim();
+    while (width_ * vector_ < space_.extent[0] && width_ < threads_) width_ *= 2;
+  }
+  push_.width = static_cast<uint32_t>(width_);
   layout_.dims = static_cast<uint32_t>(ndim);
+  layout_.block[0] = static_cast<uint32_t>(width_);
+  layout_.block[1] = static_cast<uint32_t>(threads_ / width_ * elements_);
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
-    const int64_t block = d < 2 ? layout_.block[d] : 1, blocks = ceil_div(extent[d], block);
+    const int from = d == 1 ? second_ : d == second_ ? 1 : d;
+    const int64_t extent = from >= space_.ndim ? 1 : space_.extent[from] / (d == 0 ? vector_ : 1);
+    const int64_t blocks = ceil_div(extent, d < 2 ? int64_t{layout_.block[d]} : 1);
+    if (d < 2) push_.extent[d] = static_cast<uint64_t>(extent);
     multiply_groups(blocks);
     layout_.dimension[d].blocks = static_cast<uint64_t>(blocks);
-    for (int slot = 0; slot <= kOut; ++slot) {
-      if (!is_tensor(slot) || source(d) >= space_.ndim) continue;
-      layout_.dimension[d].stride[slot] = stride(slot, source(d)) * (d == 0 ? vector_ : 1);
-      if (d < 2) layout_.step[slot] += layout_.dimension[d].stride[slot] * layout_.apart[d];
-    }
+    for (int slot = 0; slot <= kOut; ++slot)
+      if (is_tensor(slot) && from < space_.ndim) layout_.dimension[d].stride[slot] = stride(slot, from) * (d == 0 ? vector_ : 1);
   }
 }
 
@@ -220,7 +227,7 @@ void Map::record_run(Recorder& recorder, Push push) const {
   const int64_t count = space_.ndim == 0 ? 1 : space_.extent[0];
   push.extent[0] = static_cast<uint64_t>(count);
   push.extent[1] = static_cast<uint64_t>(lead);
-  recorder.dispatch(kernel_, push, ceil_div(count + lead, vector_ * unroll_ * threads_));
+  recorder.dispatch(kernel_, push, ceil_div(count + lead, vector_ * threads_));
 }
 
 void Map::record(Recorder& recorder, const nw_call& call) const {

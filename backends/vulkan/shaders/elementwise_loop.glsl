@@ -1,5 +1,5 @@
-// elementwise_loop.glsl -- which elements a thread has, their loads, and their stores. A thread takes UNROLL vectors of VECTOR
-// elements: all loads come first. The includer has SLOTS operands and defines
+// elementwise_loop.glsl -- which elements a thread has, their loads, and their stores: one vector of VECTOR elements, or some elements
+// of a tile. The includer has SLOTS operands and defines
 //   uint dtype_of_slot(uint k)
 //   uint64_t result(uint64_t elements[SLOTS])   the output's bits from those of the operands
 #extension GL_EXT_control_flow_attributes : require
@@ -13,25 +13,24 @@ layout(constant_id = 3) const uint T = F32;      // that of the other ones
 layout(constant_id = 4) const uint OUT = F32;
 layout(constant_id = 5) const uint USED = 0;    // bit k: slot k is read
 layout(constant_id = 6) const uint VECTOR = 1;  // elements
-layout(constant_id = 7) const uint UNROLL = 1;
-layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR and UNROLL are 1
+layout(constant_id = 7) const uint ELEMENTS = 1;      // of a tile, to a thread
+layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR is 1
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
-layout(constant_id = 12) const uint WHOLE = 0;        // 1: whole vectors of a run have code of their own; 2: rows of whole vectors
+layout(constant_id = 12) const uint WHOLE = 0;  // 1: whole vectors of a run have code of their own; 2: rows of whole vectors; 3: tiles
+layout(constant_id = 13) const uint STAGED = 0;       // of tiles, bit k: slot k lies along the second dimension
+layout(constant_id = 14) const uint TILE_WORDS = 1;   // of shared memory
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
-// of the first two.
+// of the first two, which is `block`.
 struct Dimension {
   i64vec4 operands;  // bytes from one vector to the next
   int64_t of_out;    // likewise
   uint64_t blocks;   // rectangles
 };
 layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
-  i64vec4 step;  // bytes between the vectors of a thread
-  int64_t step_of_out;
-  uint block[2];  // of a rectangle, in vectors
-  uint apart[2];  // a thread's vectors, likewise
+  uint block[2];
   uint dims;
   Dimension dimension[16];
 };
@@ -55,8 +54,6 @@ bool is_misaligned() { return traits >> 16 != 0; }
 uint dtype_of_slot(uint k);
 uint64_t result(uint64_t elements[SLOTS]);
 
-const uint kMostUnroll = 4;  // arrays of a length that is specialized might stay in memory
-
 bool is_used(uint k) { return (USED >> k & 1) != 0; }
 uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
@@ -64,61 +61,68 @@ uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
 // An array of two or four of them would have the type of one of Push's, with its layout, by a glslc of 2023; that is not valid SPIR-V.
 const uint kMostPlaces = 5;
-uint64_t place[kMostPlaces];  // of the first vector; the output's is number SLOTS
-int64_t step_[SLOTS + 1];
-uint begin[kMostUnroll], end[kMostUnroll];  // the elements of a vector that there are
+uint64_t place[kMostPlaces];  // of the vector; the output's is number SLOTS
+uint begin, end;              // the elements of the vector that there are
 
 void locate_in_run() {
-  const uint group = gl_WorkGroupSize.x * UNROLL;
-  const uint64_t first = uint64_t(flat_group()) * group;
+  const uint64_t first = uint64_t(flat_group()) * gl_WorkGroupSize.x;
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
     const bool is_out = k == SLOTS;
     if (!is_out && !is_used(k)) continue;
     const uint bytes = VECTOR * (is_out ? size_of_dtype(OUT) : size_of_slot(k));
-    const bool is_fixed = !is_out && is_repeated(k);
     place[k] = is_out ? out_ : operand[k];
-    if (!is_fixed) place[k] += first * bytes + gl_LocalInvocationID.x * bytes;
-    step_[k] = is_fixed ? 0l : int64_t(gl_WorkGroupSize.x * bytes);
+    if (is_out || !is_repeated(k)) place[k] += first * bytes + gl_LocalInvocationID.x * bytes;
   }
   // Within a group 32 bits count the elements.
   const int64_t before = int64_t(extent[1]) - int64_t(first * VECTOR), behind = before + int64_t(extent[0]);
-  const int least = int(max(before, 0l)), most = int(clamp(behind, 0l, int64_t(group * VECTOR)));
-  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
-    const int at = int((gl_LocalInvocationID.x + e * gl_WorkGroupSize.x) * VECTOR);
-    begin[e] = uint(clamp(least - at, 0, int(VECTOR)));
-    end[e] = uint(clamp(most - at, 0, int(VECTOR)));
-  }
+  const int least = int(max(before, 0l)), most = int(clamp(behind, 0l, int64_t(gl_WorkGroupSize.x * VECTOR)));
+  const int at = int(gl_LocalInvocationID.x * VECTOR);
+  begin = uint(clamp(least - at, 0, int(VECTOR)));
+  end = uint(clamp(most - at, 0, int(VECTOR)));
 }
 
-void locate_in_layout() {
-  Layout l = Layout(layout_);
+// The place of a group's rectangle, and what of it there is, at most `block`; false: there is no such group.
+bool locate_rectangle(Layout l, out uvec2 there) {
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) place[k] = operand[k];
   place[SLOTS] = out_;
   uint left = flat_group();
-  uint64_t column = 0ul, row = 0ul;
   const uint dims = l.dims;
   [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
     const Dimension dimension = l.dimension[d];
     const uint blocks = uint(dimension.blocks), next = left / blocks;
     uint64_t position = left - next * blocks;
     left = next;
-    if (d == 0) column = position = position * l.block[0] + (gl_LocalInvocationID.x & (width - 1));
-    if (d == 1) row = position = position * l.block[1] + gl_LocalInvocationID.x / width;
+    if (d < 2) {
+      position *= l.block[d];
+      const uint rest = uint(min(extent[d] - position, uint64_t(l.block[d])));
+      if (d == 0)
+        there.x = rest;
+      else
+        there.y = rest;
+    }
     [[unroll]] for (uint k = 0; k < SLOTS; ++k)
       if (is_used(k)) place[k] += position * uint64_t(dimension.operands[k]);
     place[SLOTS] += position * uint64_t(dimension.of_out);
   }
-  if (UNROLL > 1) {
-    [[unroll]] for (uint k = 0; k < SLOTS; ++k) step_[k] = l.step[k];
-    step_[SLOTS] = l.step_of_out;
-  }
-  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
-    begin[e] = 0;
-    end[e] = left == 0 && column + e * l.apart[0] < extent[0] && row + e * l.apart[1] < extent[1] ? VECTOR : 0;
-  }
+  return left == 0;
 }
 
-uint64_t place_of(uint k, uint e) { return e == 0 ? place[k] : place[k] + uint64_t(int64_t(e) * step_[k]); }
+// How far an element of the rectangle is from its first one.
+uint64_t way(Layout l, uint k, uint column, uint row) {
+  if (k == SLOTS) return column * uint64_t(l.dimension[0].of_out) + row * uint64_t(l.dimension[1].of_out);
+  return column * uint64_t(l.dimension[0].operands[k]) + row * uint64_t(l.dimension[1].operands[k]);
+}
+
+void locate_in_layout() {
+  Layout l = Layout(layout_);
+  uvec2 there;
+  const bool is_there = locate_rectangle(l, there);
+  const uint column = gl_LocalInvocationID.x & (width - 1), row = gl_LocalInvocationID.x >> findLSB(width);
+  [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
+    if (k == SLOTS || is_used(k)) place[k] += way(l, k, column, row);
+  begin = 0;
+  end = is_there && column < there.x && row < there.y ? VECTOR : 0;
+}
 
 // ---- elements ----
 
@@ -133,41 +137,33 @@ uvec4 with_element_at(uvec4 vector, uint64_t bits, uint first, uint j, uint size
   return vector | (first == 0 ? half_ : half_.zwxy);
 }
 
-uvec4 load_slot(uint k, uint e) {
+uvec4 load_slot(uint k) {
   const uint size = size_of_slot(k);
-  const uint64_t at = place_of(k, e);
+  const uint64_t at = place[k];
   if (is_number(k)) return repeated_element(operand[k], size);
-  if (begin[e] >= end[e]) return uvec4(0);
   if (ANYWHERE) return uvec4(unpack32(is_misaligned() ? load_bytes(at, size) : load_element(at, size)), 0, 0);
   if (VECTOR == 1) return load_vector(at, size);
   const bool is_same = is_repeated(k);
-  if (!is_same && (!RUN || (end[e] - begin[e] == VECTOR && !is_misaligned()))) return load_vector(at, VECTOR * size);
+  if (!is_same && (!RUN || (end - begin == VECTOR && !is_misaligned()))) return load_vector(at, VECTOR * size);
   uvec4 vector = uvec4(0);
-  const uint first = is_same ? 0 : begin[e], last = is_same ? 1 : end[e];
+  const uint first = is_same ? 0 : begin, last = is_same ? 1 : end;
   [[dont_unroll]] for (uint i = first; i < last; ++i) vector = with_element(vector, load_element(at + i * size, size), i, size);
   return is_same ? repeated_element(element_of(vector, 0, size), size) : vector;
 }
 
-void store_out(uvec4 vector, uint e) {
+void store_out(uvec4 vector) {
   const uint size = size_of_dtype(OUT);
-  const uint64_t at = place_of(SLOTS, e);
-  if (begin[e] >= end[e]) return;
+  const uint64_t at = place[SLOTS];
   if (ANYWHERE) {
     if (is_misaligned())
       store_bytes(at, pack64(vector.xy), size);
     else
       store_element(at, pack64(vector.xy), size);
-  } else if (!RUN || (end[e] - begin[e] == VECTOR && !is_misaligned())) {
+  } else if (!RUN || (end - begin == VECTOR && !is_misaligned())) {
     store_vector(at, vector, VECTOR * size);
   } else {
-    [[dont_unroll]] for (uint i = begin[e]; i < end[e]; ++i) store_element(at + i * size, element_of(vector, i, size), size);
+    [[dont_unroll]] for (uint i = begin; i < end; ++i) store_element(at + i * size, element_of(vector, i, size), size);
   }
-}
-
-bool is_whole() {
-  bool whole = traits == 0;
-  [[unroll]] for (uint e = 0; e < UNROLL; ++e) whole = whole && end[e] - begin[e] == VECTOR;
-  return whole;
 }
 
 uvec4 results(uvec4 vectors[SLOTS]) {
@@ -182,7 +178,7 @@ uvec4 results(uvec4 vectors[SLOTS]) {
   return vector;
 }
 
-// Of a run, which has UNROLL 1: the thread's vector; whether it is whole, and loaded and stored at once; whether there is none of it.
+// Of a run: the thread's vector; whether it is whole, and loaded and stored at once; whether there is none of it.
 uint64_t vector_of_run() { return uint64_t(flat_group()) * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 bool has_whole_vector() {
   const uint64_t first = vector_of_run() * VECTOR;
@@ -221,10 +217,61 @@ void compute_vector_of_rows() {
   store_vector(out_ + row * uint64_t(row_step[4]) + column * bytes, results(vectors), bytes);
 }
 
+// Elements of a tile, of which the thread has one in every `lines`-th row. A slot that lies along the rows is loaded along them, and
+// turned in shared memory. What is past the tensors' end is loaded from their last row or column.
+const uint kMostElements = 8;
+shared uint tile[TILE_WORDS];
+
+void compute_tile() {
+  Layout l = Layout(layout_);
+  uvec2 there;
+  if (!locate_rectangle(l, there)) return;
+  const uint along = findLSB(width), lines = gl_WorkGroupSize.x >> along, height = lines * ELEMENTS, self = gl_LocalInvocationID.x;
+  const uint column = self & (width - 1), row = self >> along;
+  const uint row_staged = self & (height - 1), column_staged = self / height, apart_staged = gl_WorkGroupSize.x / height;
+  uint64_t elements[kMostElements][SLOTS];
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
+    if (!is_used(k)) continue;
+    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
+      if (e >= ELEMENTS) continue;
+      const bool is_staged = (STAGED >> k & 1) != 0;
+      const uvec2 at = is_staged ? uvec2(column_staged + e * apart_staged, row_staged) : uvec2(column, row + e * lines);
+      const uvec2 from = min(at, there - 1);
+      elements[e][k] = is_number(k) ? operand[k] : load_element(place[k] + way(l, k, from.x, from.y), size_of_slot(k));
+    }
+  }
+  // A column of the tile is `pitch` words, an odd number of banks; the high words of 8 bytes come behind all low ones.
+  const uint pitch = height + 1, high = pitch << along;
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
+    if ((STAGED >> k & 1) == 0) continue;
+    const bool is_wide = size_of_slot(k) == 8;
+    barrier();
+    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
+      if (e >= ELEMENTS) continue;
+      const uint to = (column_staged + e * apart_staged) * pitch + row_staged;
+      const uvec2 words = unpack32(elements[e][k]);
+      tile[to] = words.x;
+      if (is_wide) tile[to + high] = words.y;
+    }
+    barrier();
+    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
+      if (e >= ELEMENTS) continue;
+      const uint from = column * pitch + row + e * lines;
+      elements[e][k] = pack64(uvec2(tile[from], is_wide ? tile[from + high] : 0));
+    }
+  }
+  if (column >= there.x) return;
+  [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
+    if (e >= ELEMENTS || row + e * lines >= there.y) continue;
+    store_element(place[SLOTS] + way(l, SLOTS, column, row + e * lines), result(elements[e]), size_of_dtype(OUT));
+  }
+}
+
 void main() {
   switch (WHOLE) {  // and no `if`: of a switch one case is compiled
     case 0: break;
     case 2: compute_vector_of_rows(); return;
+    case 3: compute_tile(); return;
     default:
       if (has_whole_vector()) {
         compute_whole_vector();
@@ -236,18 +283,9 @@ void main() {
     locate_in_run();
   else
     locate_in_layout();
-  uvec4 vectors[kMostUnroll][SLOTS];
-  if (UNROLL > 1 && is_whole()) {  // no branch between the loads
-    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-      [[unroll]] for (uint e = 0; e < UNROLL; ++e)
-        if (is_used(k)) vectors[e][k] = load_vector(place_of(k, e), VECTOR * size_of_slot(k));
-  } else {
-    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-      [[unroll]] for (uint e = 0; e < UNROLL; ++e)
-        if (is_used(k)) vectors[e][k] = load_slot(k, e);
-  }
-  [[unroll]] for (uint e = 0; e < UNROLL; ++e) {
-    if (begin[e] >= end[e]) continue;
-    store_out(results(vectors[e]), e);
-  }
+  if (begin >= end) return;
+  uvec4 vectors[SLOTS];
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+    if (is_used(k)) vectors[k] = load_slot(k);
+  store_out(results(vectors));
 }
