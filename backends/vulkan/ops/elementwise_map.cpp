@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kVectorBytes = 16;  // of the widest operand
 
+uint32_t word(int64_t x) { return static_cast<uint32_t>(x); }
 uint64_t low_bytes(uint64_t bits, int64_t size) { return size == 8 ? bits : bits & ((uint64_t{1} << (8 * size)) - 1); }
 
 }  // namespace
@@ -32,13 +33,12 @@ Map::Map(const MapRequest& r, int variant) {
   threads_ = threads_of(r.device);
   const Program& p = r.program;
   const bool is_cpu = r.device.physical.is_cpu();
-  // A CPU has no latency to hide, and compiles the longer.
-  const bool plain = variant_ == kScalar || p.heavy || is_cpu;
   rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
-  const int64_t together = !plain ? vector_ : is_cpu ? 1 : std::max<int64_t>(vector_ / 2, 1);
-  if (!empty_ && !flat_ && !rows_) plan_layout(r, plain);
-  const uint32_t whole = staged_ != 0 ? 3 : rows_ ? 2 : flat_ && !is_cpu ? 1 : 0;
-  const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
+  // A CPU has no latency to hide, and compiles the longer.
+  const int64_t together = is_cpu ? 1 : vector_;
+  if (variant_ == kStrided && !is_cpu) elements_ = p.heavy ? 2 : 4;
+  if (!empty_ && !flat_ && !rows_) plan_layout(r);
+  const uint32_t whole = variant_ == kStrided ? 3 : rows_ ? 2 : flat_ && !is_cpu ? 1 : 0;
   kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_),
                                                word(elements_), variant_ == kScalar, word(p.operand), flat_, word(together), whole,
                                                staged_, word(tile_words_)});
@@ -131,23 +131,18 @@ uint32_t Map::staged_along(int d) const {
   return staged;
 }
 
-// Tiles of 4 or 8 elements to a thread where an operand is transposed; for one element each, a CPU's or a heavy function's, they are
-// lower.
-void Map::plan_tile(const MapRequest& r, bool plain) {
-  for (int d = 1; d < space_.ndim && staged_ == 0 && variant_ == kStrided; ++d) {
-    staged_ = staged_along(d);
-    second_ = d;
-  }
-  if (staged_ == 0) return;
-  int64_t widest = size(kOut);
-  for (int slot = 0; slot < slots_; ++slot)
-    if (is_tensor(slot)) widest = std::max(widest, size(slot));
-  width_ = widest <= 2 ? 64 : 32;
-  elements_ = plain ? 1 : widest <= 2 ? 8 : widest == 8 ? 2 : 4;
-  const auto words = [&] { return (threads_ * elements_ + width_) * (widest == 8 ? 2 : 1); };
+// Where an operand is transposed a rectangle is a tile: about as high as it is wide, and of whole cache lines both ways.
+bool Map::plan_tile(const MapRequest& r) {
+  for (int d = 1; d < space_.ndim && staged_ == 0 && variant_ == kStrided; ++d) staged_ = staged_along(second_ = d);
+  if (staged_ == 0) return false;
+  bool wide = false;
+  for (int slot = 0; slot < slots_; ++slot) wide |= is_tensor(slot) && size(slot) == 8;
+  const auto words = [&] { return (threads_ * elements_ + width_) * (wide ? 2 : 1); };
   const int64_t most = r.device.physical.properties.limits.maxComputeSharedMemorySize / sizeof(uint32_t);
+  width_ = 32;
   while (elements_ > 1 && words() > most) elements_ /= 2;
   tile_words_ = words();
+  return true;
 }
 
 // The dimension beside the first one whose elements share a work group: the first that is long enough, else the longest.
@@ -180,17 +175,26 @@ void Map::plan_rows() {
     if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
 }
 
-void Map::plan_layout(const MapRequest& r, bool plain) {
-  plan_tile(r, plain);
-  const int ndim = std::max(space_.ndim, 2);
-  if (staged_ == 0) {
+// A thread's elements follow the second dimension, but where the first is long enough, and there is no tile.
+void Map::plan_rectangle(const MapRequest& r) {
+  bool along_first = false;
+  if (!plan_tile(r)) {
     second_ = find_second_dim();
-    while (width_ * vector_ < space_.extent[0] && width_ < threads_) width_ *= 2;
+    const int64_t columns = space_.ndim == 0 ? 1 : space_.extent[0] / vector_;
+    while (width_ < columns && width_ < threads_) width_ *= 2;
+    along_first = columns >= threads_ * elements_ || space_.ndim < 2;
   }
-  push_.width = static_cast<uint32_t>(width_);
-  layout_.dims = static_cast<uint32_t>(ndim);
-  layout_.block[0] = static_cast<uint32_t>(width_);
-  layout_.block[1] = static_cast<uint32_t>(threads_ / width_ * elements_);
+  const int64_t lines = threads_ / width_;
+  push_.width = word(width_);
+  layout_.apart[along_first ? 0 : 1] = word(along_first ? width_ : lines);
+  layout_.block[0] = word(width_ * (along_first ? elements_ : 1));
+  layout_.block[1] = word(lines * (along_first ? 1 : elements_));
+}
+
+void Map::plan_layout(const MapRequest& r) {
+  plan_rectangle(r);
+  const int ndim = std::max(space_.ndim, 2);
+  layout_.dims = word(ndim);
   groups_ = 1;
   for (int d = 0; d < ndim; ++d) {
     const int from = d == 1 ? second_ : d == second_ ? 1 : d;

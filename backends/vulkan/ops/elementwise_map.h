@@ -77,9 +77,8 @@ class Map {
     uint64_t padding[2];
   };
   struct Layout {
-    uint32_t block[2];
-    uint32_t dims;
-    uint32_t padding[5];
+    uint32_t block[2], apart[2];
+    uint32_t dims, padding[3];
     Dimension dimension[NW_MAX_NDIM];
   };
 
@@ -92,9 +91,10 @@ class Map {
   void multiply_groups(int64_t by);
   void choose(const MapRequest& r, int variant);
   uint32_t staged_along(int d) const;
-  void plan_tile(const MapRequest& r, bool plain);
+  bool plan_tile(const MapRequest& r);
   int find_second_dim() const;
-  void plan_layout(const MapRequest& r, bool plain);
+  void plan_rectangle(const MapRequest& r);
+  void plan_layout(const MapRequest& r);
   int64_t stride(int slot, int d) const { return space_.stride[slot == kOut ? slots_ : slot][d]; }
   int64_t offset(int slot) const { return space_.offset[slot == kOut ? slots_ : slot]; }
   int64_t size(int slot) const { return size_[slot]; }
@@ -114,8 +114,8 @@ class Map {
   int64_t threads_ = 1, vector_ = 1;
   int second_ = 1;        // the dimension beside the first one that a rectangle covers
   int64_t width_ = 1;     // threads along the first dimension, a power of two
-  int64_t elements_ = 1;  // of a tile, to a thread
-  uint32_t staged_ = 0;   // slots that lie along the second dimension of a tile; none: there is no tile
+  int64_t elements_ = 1;  // of a rectangle, to a thread
+  uint32_t staged_ = 0;   // slots that lie along the second dimension
   int64_t tile_words_ = 1;
   int64_t groups_ = 0;
   Push push_{};  // all but the addresses

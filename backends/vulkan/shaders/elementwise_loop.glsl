@@ -1,5 +1,5 @@
-// elementwise_loop.glsl -- which elements a thread has, their loads, and their stores: one vector of VECTOR elements, or some elements
-// of a tile. The includer has SLOTS operands and defines
+// elementwise_loop.glsl -- which elements a thread has, their loads, and their stores: one vector of VECTOR elements, or up to four
+// elements of a rectangle. The includer has SLOTS operands and defines
 //   uint dtype_of_slot(uint k)
 //   uint64_t result(uint64_t elements[SLOTS])   the output's bits from those of the operands
 #extension GL_EXT_control_flow_attributes : require
@@ -13,13 +13,13 @@ layout(constant_id = 3) const uint T = F32;      // that of the other ones
 layout(constant_id = 4) const uint OUT = F32;
 layout(constant_id = 5) const uint USED = 0;    // bit k: slot k is read
 layout(constant_id = 6) const uint VECTOR = 1;  // elements
-layout(constant_id = 7) const uint ELEMENTS = 1;      // of a tile, to a thread
+layout(constant_id = 7) const uint ELEMENTS = 1;      // of a rectangle, to a thread: 1, 2 or 4
 layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR is 1
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
-layout(constant_id = 12) const uint WHOLE = 0;  // 1: whole vectors of a run have code of their own; 2: rows of whole vectors; 3: tiles
-layout(constant_id = 13) const uint STAGED = 0;       // of tiles, bit k: slot k lies along the second dimension
+layout(constant_id = 12) const uint WHOLE = 0;  // 1: whole vectors of a run have code of their own; 2: rows of whole vectors; 3: rectangles
+layout(constant_id = 13) const uint STAGED = 0;       // of a rectangle, bit k: slot k lies along the second dimension
 layout(constant_id = 14) const uint TILE_WORDS = 1;   // of shared memory
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
@@ -31,6 +31,7 @@ struct Dimension {
 };
 layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer Layout {
   uint block[2];
+  uint apart[2];  // a thread's elements, in the two dimensions
   uint dims;
   Dimension dimension[16];
 };
@@ -107,21 +108,23 @@ bool locate_rectangle(Layout l, out uvec2 there) {
   return left == 0;
 }
 
+uvec2 own_place() { return uvec2(gl_LocalInvocationID.x & (width - 1), gl_LocalInvocationID.x >> findLSB(width)); }
 // How far an element of the rectangle is from its first one.
-uint64_t way(Layout l, uint k, uint column, uint row) {
-  if (k == SLOTS) return column * uint64_t(l.dimension[0].of_out) + row * uint64_t(l.dimension[1].of_out);
-  return column * uint64_t(l.dimension[0].operands[k]) + row * uint64_t(l.dimension[1].operands[k]);
+uint64_t way(Layout l, uint k, uvec2 at) {
+  const i64vec2 stride = k == SLOTS ? i64vec2(l.dimension[0].of_out, l.dimension[1].of_out)
+                                    : i64vec2(l.dimension[0].operands[k], l.dimension[1].operands[k]);
+  return at.x * uint64_t(stride.x) + at.y * uint64_t(stride.y);
 }
 
 void locate_in_layout() {
   Layout l = Layout(layout_);
   uvec2 there;
   const bool is_there = locate_rectangle(l, there);
-  const uint column = gl_LocalInvocationID.x & (width - 1), row = gl_LocalInvocationID.x >> findLSB(width);
+  const uvec2 own = own_place();
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
-    if (k == SLOTS || is_used(k)) place[k] += way(l, k, column, row);
+    if (k == SLOTS || is_used(k)) place[k] += way(l, k, own);
   begin = 0;
-  end = is_there && column < there.x && row < there.y ? VECTOR : 0;
+  end = is_there && all(lessThan(own, there)) ? VECTOR : 0;
 }
 
 // ---- elements ----
@@ -217,53 +220,72 @@ void compute_vector_of_rows() {
   store_vector(out_ + row * uint64_t(row_step[4]) + column * bytes, results(vectors), bytes);
 }
 
-// Elements of a tile, of which the thread has one in every `lines`-th row. A slot that lies along the rows is loaded along them, and
-// turned in shared memory. What is past the tensors' end is loaded from their last row or column.
-const uint kMostElements = 8;
+// ---- rectangles: a thread's elements are a vector, of which one is chosen by selection, since a register has no address ----
+
+uint64_t chosen(u64vec4 v, uint e) { return e == 0 ? v.x : e == 1 ? v.y : e == 2 ? v.z : v.w; }
+u64vec4 with_chosen(u64vec4 v, uint e, uint64_t x) {
+  return u64vec4(e == 0 ? x : v.x, e == 1 ? x : v.y, e == 2 ? x : v.z, e == 3 ? x : v.w);
+}
+
+// Past the end it is the last row or column: there is no branch between the loads.
+u64vec4 load_elements(Layout l, uint k, uvec2 first, uvec2 apart, uvec2 there) {
+  u64vec4 v = u64vec4(0);
+  [[unroll]] for (uint e = 0; e < ELEMENTS; ++e)
+    v = with_chosen(v, e, load_element(place[k] + way(l, k, min(first + e * apart, there - 1)), size_of_slot(k)));
+  return v;
+}
+
+// What lies along the second dimension is loaded along it, by threads that follow it, and turned in shared memory. A column is an
+// odd number of words there; the high words of 8 bytes come behind all low ones.
 shared uint tile[TILE_WORDS];
 
-void compute_tile() {
+bool is_staged(uint k) { return (STAGED >> k & 1) != 0; }
+
+u64vec4 turned(u64vec4 v, uint size, uint height, uvec2 own, uvec2 apart) {
+  const uint pitch = height + 1, high = pitch * width, self = gl_LocalInvocationID.x;
+  barrier();  // the slot before has been read
+  [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
+    const uint to = (self / height + e * (gl_WorkGroupSize.x / height)) * pitch + (self & (height - 1));
+    const uvec2 words = unpack32(chosen(v, e));
+    tile[to] = words.x;
+    if (size == 8) tile[to + high] = words.y;
+  }
+  barrier();
+  [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
+    const uint from = (own.x + e * apart.x) * pitch + own.y + e * apart.y;
+    v = with_chosen(v, e, pack64(uvec2(tile[from], size == 8 ? tile[from + high] : 0)));
+  }
+  return v;
+}
+
+void compute_rectangle() {
   Layout l = Layout(layout_);
   uvec2 there;
   if (!locate_rectangle(l, there)) return;
-  const uint along = findLSB(width), lines = gl_WorkGroupSize.x >> along, height = lines * ELEMENTS, self = gl_LocalInvocationID.x;
-  const uint column = self & (width - 1), row = self >> along;
-  const uint row_staged = self & (height - 1), column_staged = self / height, apart_staged = gl_WorkGroupSize.x / height;
-  uint64_t elements[kMostElements][SLOTS];
+  const uint height = l.block[1], self = gl_LocalInvocationID.x;
+  const uvec2 own = own_place(), apart = uvec2(l.apart[0], l.apart[1]);
+  const uvec2 along = uvec2(self / height, self & (height - 1)), along_apart = uvec2(gl_WorkGroupSize.x / height, 0);
+  u64vec4 elements[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
-    if (!is_used(k)) continue;
-    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
-      if (e >= ELEMENTS) continue;
-      const bool is_staged = (STAGED >> k & 1) != 0;
-      const uvec2 at = is_staged ? uvec2(column_staged + e * apart_staged, row_staged) : uvec2(column, row + e * lines);
-      const uvec2 from = min(at, there - 1);
-      elements[e][k] = is_number(k) ? operand[k] : load_element(place[k] + way(l, k, from.x, from.y), size_of_slot(k));
-    }
+    if (is_number(k))
+      elements[k] = u64vec4(operand[k]);
+    else if (is_used(k))
+      elements[k] = load_elements(l, k, is_staged(k) ? along : own, is_staged(k) ? along_apart : apart, there);
   }
-  // A column of the tile is `pitch` words, an odd number of banks; the high words of 8 bytes come behind all low ones.
-  const uint pitch = height + 1, high = pitch << along;
-  [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
-    if ((STAGED >> k & 1) == 0) continue;
-    const bool is_wide = size_of_slot(k) == 8;
-    barrier();
-    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
-      if (e >= ELEMENTS) continue;
-      const uint to = (column_staged + e * apart_staged) * pitch + row_staged;
-      const uvec2 words = unpack32(elements[e][k]);
-      tile[to] = words.x;
-      if (is_wide) tile[to + high] = words.y;
-    }
-    barrier();
-    [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
-      if (e >= ELEMENTS) continue;
-      const uint from = column * pitch + row + e * lines;
-      elements[e][k] = pack64(uvec2(tile[from], is_wide ? tile[from + high] : 0));
-    }
-  }
-  if (column >= there.x) return;
-  [[unroll]] for (uint e = 0; e < kMostElements; ++e) {
-    if (e >= ELEMENTS || row + e * lines >= there.y) continue;
-    store_element(place[SLOTS] + way(l, SLOTS, column, row + e * lines), result(elements[e]), size_of_dtype(OUT));
+  // One by one: a loop with barriers would stay one, and what it works on in memory.
+  if (is_staged(0)) elements[0] = turned(elements[0], size_of_slot(0), height, own, apart);
+#if SLOTS > 1
+  if (is_staged(1)) elements[1] = turned(elements[1], size_of_slot(1), height, own, apart);
+  if (is_staged(2)) elements[2] = turned(elements[2], size_of_slot(2), height, own, apart);
+#endif
+#if SLOTS > 3
+  if (is_staged(3)) elements[3] = turned(elements[3], size_of_slot(3), height, own, apart);
+#endif
+  [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
+    const uvec2 at = own + e * apart;
+    uint64_t operands[SLOTS];
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k) operands[k] = is_used(k) ? chosen(elements[k], e) : 0ul;
+    if (all(lessThan(at, there))) store_element(place[SLOTS] + way(l, SLOTS, at), result(operands), size_of_dtype(OUT));
   }
 }
 
@@ -271,7 +293,7 @@ void main() {
   switch (WHOLE) {  // and no `if`: of a switch one case is compiled
     case 0: break;
     case 2: compute_vector_of_rows(); return;
-    case 3: compute_tile(); return;
+    case 3: compute_rectangle(); return;
     default:
       if (has_whole_vector()) {
         compute_whole_vector();

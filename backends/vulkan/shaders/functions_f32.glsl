@@ -1,7 +1,7 @@
 // functions_f32.glsl -- the functions of math.glsl over f32, in as few instructions as a GPU's memory leaves time for, nearly
 // without branches: within 4 units in the last place, gelu within 6. Sums of products are fma()'s, which may round once or twice;
 // what has to be exact is product()'s. Results that are rounded to 16 bits (IS_SHORT, see math_f32.glsl) are within 2^-15, by the
-// device's own exp2, log2, division and roots, and shorter polynomials.
+// device's own exp2, log2 and roots, and shorter polynomials.
 //
 // fma() may take subnormal numbers for 0, and so may the device's functions: what can be one is a plain product or sum, or is
 // chosen by its size. Comparisons are false of NaN, and written so that it comes through.
@@ -22,7 +22,7 @@ bool is_moderate(float x) { return size_of(x) - 0x20000000u < 0x3f000000u; }
 
 precise float quotient(float a, float b) {
   if ((kFuses || IS_SHORT) && is_moderate(a) && is_moderate(b)) {
-    if (IS_SHORT) return a / b;
+    if (IS_SHORT) return a * newton(b, reciprocal_estimate(b));
     float y = 1.0 / b;
     y = fma(fma(-b, y, 1.0), y, y);
     float q = a * y;
@@ -52,7 +52,7 @@ precise float sqrt_near(float x) {
   const float s = sqrt(x);
   if (IS_SHORT) return s;
   const PAIR square = product(s, s);
-  return is_zero(s) ? s : fma((x - square.x) - square.y, 0.5 / s, s);
+  return is_zero(s) ? s : fma((x - square.x) - square.y, 0.5 * reciprocal_estimate(s), s);
 }
 
 // The quotient of integers that it is near to, and what that leaves, which is exact.
@@ -67,10 +67,8 @@ precise float fmod_real(float a, float b) {
   return fmod_by_digits(a, b);
 }
 
-precise float reciprocal_near(float x) {
-  const float y = 1.0 / x;
-  return IS_SHORT ? y : fma(fma(-x, y, 1.0), y, y);
-}
+// Of what may be infinite: 0 to every digit that shows.
+float reciprocal_of_any(float x) { return reciprocal_estimate(at_most(x, kMostReciprocal)); }
 
 // ---- exponentials: e^x = 2^n * (1 + p) ----
 
@@ -165,7 +163,7 @@ precise PAIR log_pair(float x) {
   const float f = log_fraction(x, k);
   if (IS_SHORT) return PAIR(fma(k, kLn2.x, fma(f * f, log1p_long_tail(f), f)), 0.0);
   const PAIR below = ordered_sum(2.0, f);
-  const float inverse = 1.0 / below.x, s = f * inverse;
+  const float inverse = reciprocal_estimate(below.x), s = f * inverse;
   const PAIR back = product(s, below.x);
   const float lack = (((f - back.x) - back.y) - s * below.y) * inverse, near = s + lack, z = near * near;
   const float cubic = near * (z * fma(z, log_tail(z), kTwoThirds));
@@ -246,7 +244,7 @@ precise float atan_unit(float t) {  // 0 <= t <= 1
 precise float atan_real(float x) {
   const float a = size(x);
   const bool turned = a > 1.0;
-  const float y = atan_unit(turned ? 1.0 / a : a);
+  const float y = atan_unit(turned ? reciprocal_of_any(a) : a);
   return with_sign(turned ? kHalfPi.x - y : y, x);
 }
 precise float atan2_real(float y, float x) {
@@ -287,15 +285,15 @@ precise float half_exp(float a) {  // e^a/2 for a >= 0
 }
 precise float sinh_real(float x) {
   const float a = size(x), z = a * a, e = half_exp(a);
-  return with_sign(a < 1.0 ? a * fma(z, sinh_tail(z), 1.0) : e - 0.25 / e, x);
+  return with_sign(a < 1.0 ? a * fma(z, sinh_tail(z), 1.0) : fma(-0.25, reciprocal_of_any(e), e), x);
 }
 precise float cosh_real(float x) {
   const float e = half_exp(size(x));
-  return e + 0.25 / e;
+  return fma(0.25, reciprocal_of_any(e), e);
 }
 precise float tanh_real(float x) {
   const float a = size(x), z = a * a, e = IS_SHORT ? exp2(a * (2.0 * kLog2E)) : exp_real(2.0 * a);
-  return with_sign(a < 0.6 ? a * fma(z, tanh_tail(z), 1.0) : fma(-2.0, 1.0 / (e + 1.0), 1.0), x);
+  return with_sign(a < 0.6 ? a * fma(z, tanh_tail(z), 1.0) : fma(-2.0, reciprocal_of_any(e + 1.0), 1.0), x);
 }
 precise float asinh_real(float x) {
   const float a = size(x), square = a * a;
@@ -356,14 +354,14 @@ float of_finite(float a, float y) {
 // From e^-|a|, so that neither side overflows nor cancels.
 precise float sigmoid_real(float a) {
   const float z = exp_real(-size(a));
-  return (is_negative(a) ? z : 1.0) * reciprocal_near(1.0 + z);
+  return (is_negative(a) ? z : 1.0) * reciprocal_estimate(1.0 + z);
 }
 // a * sigmoid(t) for a t in two parts, a >= -110; sigmoid(t) alone may be subnormal.
 precise float times_sigmoid(float a, PAIR t) {
   int n;
   const bool is_below = is_negative(t.x);
   const float p = exp_part(PAIR(-at_most(size(t.x), 110.0), is_below ? t.y : -t.y), n), e = 1.0 + p;
-  const float y = (is_below ? a * e : a) * reciprocal_near(1.0 + scaled(e, n));
+  const float y = (is_below ? a * e : a) * reciprocal_estimate(1.0 + scaled(e, n));
   return is_below ? scaled(y, n) : y;
 }
 precise float silu_real(float a) {

@@ -218,7 +218,7 @@ precise REAL ratio(PAIR a, PAIR b) {
   PAIR p = product(q, b.x);
   return q + (((a.x - p.x) - p.y) + (a.y - q * b.y)) * y;
 }
-REAL ratio(REAL a, REAL b) { return IS_SHORT ? a / b : ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
+REAL ratio(REAL a, REAL b) { return IS_SHORT ? a * reciprocal_estimate(b) : ratio(PAIR(a, REAL(0)), PAIR(b, REAL(0))); }
 
 // ---- a*b + c, rounded once ----
 
