@@ -210,12 +210,16 @@ double chain_us(const Options& options, const Backend& backend, Enqueue enqueue)
 }
 
 // How far apart two results are, in parts of their size: the norm of the difference over the norm, of the output where that is the
-// most; NaN where one has a NaN.
+// most; NaN where one alone has a NaN or an infinity.
 double distance(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
   double most = 0;
   for (size_t k = 0; k < a.size(); ++k) {
     double difference = 0, size = 0;
-    for (size_t i = 0; i < a[k].size(); ++i) difference += (a[k][i] - b[k][i]) * (a[k][i] - b[k][i]), size += a[k][i] * a[k][i];
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      const double x = a[k][i], y = b[k][i];
+      if (!std::isfinite(x) && (x == y || (std::isnan(x) && std::isnan(y)))) continue;
+      difference += (x - y) * (x - y), size += x * x;
+    }
     const double apart = std::sqrt(difference / size);
     if (!(apart <= most)) most = apart;
     if (std::isnan(most)) break;

@@ -227,11 +227,28 @@ u64vec4 with_chosen(u64vec4 v, uint e, uint64_t x) {
   return u64vec4(e == 0 ? x : v.x, e == 1 ? x : v.y, e == 2 ? x : v.z, e == 3 ? x : v.w);
 }
 
-// Past the end it is the last row or column: there is no branch between the loads.
-u64vec4 load_elements(Layout l, uint k, uvec2 first, uvec2 apart, uvec2 there) {
-  u64vec4 v = u64vec4(0);
-  [[unroll]] for (uint e = 0; e < ELEMENTS; ++e)
-    v = with_chosen(v, e, load_element(place[k] + way(l, k, min(first + e * apart, there - 1)), size_of_slot(k)));
+// A thread's elements in the rectangle: the first one, how far they are apart, and how many there are. One of the two distances is 0,
+// the other one a power of two.
+struct Elements {
+  uvec2 first, apart;
+  uint count;
+};
+Elements elements_at(uvec2 first, uvec2 apart, uvec2 there) {
+  const uvec2 left = there - min(first, there);
+  const uint step = apart.x + apart.y, behind = apart.x != 0 ? left.x : left.y;
+  return Elements(first, apart, left.x == 0 || left.y == 0 ? 0 : (behind + step - 1) >> findLSB(step));
+}
+
+// Past the last one it is the last one again, or the rectangle's first: there is no branch between the loads.
+u64vec4 load_elements(Layout l, uint k, Elements at) {
+  const uint size = size_of_slot(k);
+  const uint64_t step = way(l, k, at.apart);
+  uint64_t from = place[k] + (at.count == 0 ? 0ul : way(l, k, at.first));
+  u64vec4 v = u64vec4(load_element(from, size));
+  [[unroll]] for (uint e = 1; e < ELEMENTS; ++e) {
+    if (e < at.count) from += step;
+    v = with_chosen(v, e, load_element(from, size));
+  }
   return v;
 }
 
@@ -241,18 +258,18 @@ shared uint tile[TILE_WORDS];
 
 bool is_staged(uint k) { return (STAGED >> k & 1) != 0; }
 
-u64vec4 turned(u64vec4 v, uint size, uint height, uvec2 own, uvec2 apart) {
-  const uint pitch = height + 1, high = pitch * width, self = gl_LocalInvocationID.x;
+u64vec4 turned(u64vec4 v, uint size, uint height, Elements along, Elements own) {
+  const uint pitch = height + 1, high = pitch * width;
   barrier();  // the slot before has been read
   [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
-    const uint to = (self / height + e * (gl_WorkGroupSize.x / height)) * pitch + (self & (height - 1));
+    const uint to = (along.first.x + e * along.apart.x) * pitch + along.first.y;
     const uvec2 words = unpack32(chosen(v, e));
     tile[to] = words.x;
     if (size == 8) tile[to + high] = words.y;
   }
   barrier();
   [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
-    const uint from = (own.x + e * apart.x) * pitch + own.y + e * apart.y;
+    const uint from = own.first.x * pitch + own.first.y + e * own.apart.y;
     v = with_chosen(v, e, pack64(uvec2(tile[from], size == 8 ? tile[from + high] : 0)));
   }
   return v;
@@ -262,30 +279,33 @@ void compute_rectangle() {
   Layout l = Layout(layout_);
   uvec2 there;
   if (!locate_rectangle(l, there)) return;
-  const uint height = l.block[1], self = gl_LocalInvocationID.x;
-  const uvec2 own = own_place(), apart = uvec2(l.apart[0], l.apart[1]);
-  const uvec2 along = uvec2(self / height, self & (height - 1)), along_apart = uvec2(gl_WorkGroupSize.x / height, 0);
+  const uint height = l.block[1], lines = findLSB(height), self = gl_LocalInvocationID.x;
+  const Elements own = elements_at(own_place(), uvec2(l.apart[0], l.apart[1]), there);
+  Elements along = own;
+  if (STAGED != 0) along = elements_at(uvec2(self >> lines, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> lines, 0), there);
   u64vec4 elements[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
     if (is_number(k))
       elements[k] = u64vec4(operand[k]);
     else if (is_used(k))
-      elements[k] = load_elements(l, k, is_staged(k) ? along : own, is_staged(k) ? along_apart : apart, there);
+      elements[k] = is_staged(k) ? load_elements(l, k, along) : load_elements(l, k, own);
   }
   // One by one: a loop with barriers would stay one, and what it works on in memory.
-  if (is_staged(0)) elements[0] = turned(elements[0], size_of_slot(0), height, own, apart);
+  if (is_staged(0)) elements[0] = turned(elements[0], size_of_slot(0), height, along, own);
 #if SLOTS > 1
-  if (is_staged(1)) elements[1] = turned(elements[1], size_of_slot(1), height, own, apart);
-  if (is_staged(2)) elements[2] = turned(elements[2], size_of_slot(2), height, own, apart);
+  if (is_staged(1)) elements[1] = turned(elements[1], size_of_slot(1), height, along, own);
+  if (is_staged(2)) elements[2] = turned(elements[2], size_of_slot(2), height, along, own);
 #endif
 #if SLOTS > 3
-  if (is_staged(3)) elements[3] = turned(elements[3], size_of_slot(3), height, own, apart);
+  if (is_staged(3)) elements[3] = turned(elements[3], size_of_slot(3), height, along, own);
 #endif
+  const uint64_t step = way(l, SLOTS, own.apart);
+  uint64_t to = place[SLOTS] + way(l, SLOTS, own.first);
   [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
-    const uvec2 at = own + e * apart;
     uint64_t operands[SLOTS];
     [[unroll]] for (uint k = 0; k < SLOTS; ++k) operands[k] = is_used(k) ? chosen(elements[k], e) : 0ul;
-    if (all(lessThan(at, there))) store_element(place[SLOTS] + way(l, SLOTS, at), result(operands), size_of_dtype(OUT));
+    if (e < own.count) store_element(to, result(operands), size_of_dtype(OUT));
+    to += step;
   }
 }
 

@@ -298,7 +298,7 @@ precise float tanh_real(float x) {
 precise float asinh_real(float x) {
   const float a = size(x), square = a * a;
   const bool is_huge = a > kHuge;
-  const float y = log1p_real(is_huge ? a : a + ratio(square, 1.0 + sqrt_near(square + 1.0)));
+  const float y = log1p_real(is_huge ? a : a + square * reciprocal_estimate(1.0 + sqrt_near(square + 1.0)));
   return with_sign(is_huge ? y + kLn2.x : y, x);
 }
 precise float acosh_real(float x) {
@@ -325,10 +325,14 @@ precise float erf_real(float x) {
 // The normal distribution function of -x*slope/sqrt(2) is e^(-(x*slope)^2/4) times what is returned, x >= 0.
 // middle: 3.2*sqrt(2)/slope.
 precise float normal_tail(float x, float middle, float slope) {
-  const float p = normal_polynomial(ratio(x - middle, x + middle)), below = fma(slope, x, 1.0);
-  return ratio(p, below);
+  const float above = x + middle, below = fma(slope, x, 1.0), inverse = reciprocal_estimate(above * below);
+  return normal_polynomial((x - middle) * (inverse * below)) * (inverse * above);
 }
 precise float erfc_real(float x) {
+  if (IS_HALF) {
+    const float half_ = exp2(1.0 - normal_log2(size(x) * 1.41421354));
+    return is_negative(x) ? 2.0 - half_ : half_;
+  }
   if (!IS_SHORT && size(x) < 0.5) return 1.0 - x * (1.0 + erf_polynomial(x * x, true));
   const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a, 2.26274180, 2.0);
   float y;
@@ -386,6 +390,10 @@ precise float gelu_tanh_real(float a) {
 // a times the normal distribution function: below 0 that is all tail.
 precise float gelu_real(float a) {
   const bool is_below = is_negative(a);
+  if (IS_HALF) {
+    const float tail = exp2(-normal_log2(size(a)));
+    return a * (is_below ? tail : 1.0 - tail);
+  }
   const float x = at_most(size(a), kGeluEnd);
   if (IS_SHORT) {
     const float tail = normal_tail(x, 3.2, 1.41421354) * exp2_short(x * x * (-0.5 * kLog2E));

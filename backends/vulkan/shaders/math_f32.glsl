@@ -55,6 +55,7 @@ const float kHuge = 1073741824;  // log(1 + x) is log(x)
 #define HORNER4(x, a, b, c, d, e) fma(HORNER3(x, b, c, d, e), x, a)
 #define HORNER5(x, a, b, c, d, e, f) fma(HORNER4(x, b, c, d, e, f), x, a)
 #define HORNER6(x, a, b, c, d, e, f, g) fma(HORNER5(x, b, c, d, e, f, g), x, a)
+#define HORNER7(x, a, b, c, d, e, f, g, h) fma(HORNER6(x, b, c, d, e, f, g, h), x, a)
 #define HORNER8(x, a, b, c, d, e, f, g, h, i) fma(fma(HORNER6(x, c, d, e, f, g, h, i), x, b), x, a)
 
 // (e^r - 1 - r - r^2/2)/r^3 for |r| <= 0.353
@@ -102,6 +103,10 @@ precise float erf_polynomial(float t, bool is_near) {
   return HORNER6(t, is_near ? 0.128379166 : 1.62836576, is_near ? -0.37612626 : 0.916051328, is_near ? 0.112835787 : 0.153717652,
                  is_near ? -0.0268533472 : -0.0346613191, is_near ? 0.0051871622 : 0.00543118687,
                  is_near ? -0.00079978531 : -0.000508292229, is_near ? 7.80690316e-05 : 2.0389376e-05);
+}
+// -log2 of the normal distribution function of -x for x from 0 to 6; beyond it grows, past what f16 holds.
+precise float normal_log2(float x) {
+  return HORNER7(x, 0.999995232, 1.15125108, 0.458464384, 0.0539600737, -0.00850789249, 0.000930525246, -6.15983517e-05, 1.83481461e-06);
 }
 // (1 + sqrt(2)*x) * e^(x^2/2) * (the normal distribution function of -x) for t = (x - 3.2)/(x + 3.2), x from 0 to 15.2: smooth,
 // after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
