@@ -11,18 +11,19 @@ constexpr int64_t kVectorBytes = 16;  // of the widest operand
 uint32_t word(int64_t x) { return static_cast<uint32_t>(x); }
 uint64_t low_bytes(uint64_t bits, int64_t size) { return size == 8 ? bits : bits & ((uint64_t{1} << (8 * size)) - 1); }
 
+// Of a work group, a power of two: 256 where the device has as many.
+int64_t threads_of(const Device& device) {
+  const VkPhysicalDeviceLimits& limits = device.physical.properties.limits;
+  uint32_t threads = 256;
+  while (threads > limits.maxComputeWorkGroupInvocations || threads > limits.maxComputeWorkGroupSize[0]) threads /= 2;
+  return threads;
+}
+
 }  // namespace
 
 Operand tensor_operand(int tensor) { return {true, tensor, 0}; }
 Operand number_operand(int dtype, double real, int64_t integer) {
   return {true, -1, low_bytes(stored_number_of(dtype, real, integer), size_of(dtype))};
-}
-
-uint32_t threads_of(const Device& device) {
-  const VkPhysicalDeviceLimits& limits = device.physical.properties.limits;
-  uint32_t threads = 512;
-  while (threads > limits.maxComputeWorkGroupInvocations || threads > limits.maxComputeWorkGroupSize[0]) threads /= 2;
-  return threads;
 }
 
 // ---- planning ----

@@ -123,7 +123,4 @@ class Map {
   Kernel kernel_;
 };
 
-// Threads of a work group, a power of two: 512 where the device has as many.
-uint32_t threads_of(const Device& device);
-
 }  // namespace narrows::vulkan
