@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -131,7 +132,8 @@ class Call {
     need(nw_copy(runtime, {kDLCPU, 0}, bytes.data(), t.device, t.data, bytes.size(), backend_.stream, &error), error);
     backend_.sync();
     constexpr size_t kMost = size_t{1} << 22;
-    const size_t step = n / kMost | 1;  // odd: at each place within a row
+    size_t step = n / kMost + 1;
+    while (std::gcd(step, static_cast<size_t>(t.shape[t.ndim - 1])) != 1) ++step;  // each place within a row takes part
     std::vector<double> values;
     for (size_t i = 0; i < n; i += step) values.push_back(load(&bytes[i * size], t.dtype));
     return values;
@@ -210,7 +212,7 @@ double chain_us(const Options& options, const Backend& backend, Enqueue enqueue)
 }
 
 // How far apart two results are, in parts of their size: the norm of the difference over the norm, of the output where that is the
-// most; NaN where one alone has a NaN or an infinity.
+// most; NaN or infinite where one alone has a NaN or an infinity.
 double distance(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
   double most = 0;
   for (size_t k = 0; k < a.size(); ++k) {
@@ -220,7 +222,7 @@ double distance(const std::vector<std::vector<double>>& a, const std::vector<std
       if (!std::isfinite(x) && (x == y || (std::isnan(x) && std::isnan(y)))) continue;
       difference += (x - y) * (x - y), size += x * x;
     }
-    const double apart = std::sqrt(difference / size);
+    const double apart = difference == 0 ? 0 : std::sqrt(difference / size);
     if (!(apart <= most)) most = apart;
     if (std::isnan(most)) break;
   }
@@ -401,9 +403,11 @@ Options parse(int argc, char** argv) {
 }
 
 std::vector<Row> rows_for(const Options& options) {
-  if (options.quick) return quick_rows();
-  const auto is_function = [](const std::string& word) { return word == "function"; };
-  return std::any_of(options.words.begin(), options.words.end(), is_function) ? function_rows() : all_rows();
+  const auto is_function = [](const std::string& word) { return word.find("function") != std::string::npos; };
+  const bool functions = std::any_of(options.words.begin(), options.words.end(), is_function);
+  std::vector<Row> rows = options.quick ? quick_rows() : functions ? function_rows(4096) : all_rows();
+  std::erase_if(rows, [&](const Row& row) { return !options.wants(row.name); });
+  return rows;
 }
 
 int run(const Options& options) {
@@ -419,11 +423,17 @@ int run(const Options& options) {
     std::printf("skipped: none of the backends can be used here\n");
     return 2;
   }
+  const std::vector<Row> rows = rows_for(options);
+  const auto is_tiny = [](const std::string& word) { return word.find("tiny") != std::string::npos; };
+  if (rows.empty() && std::none_of(options.words.begin(), options.words.end(), is_tiny)) {
+    std::fprintf(stderr, "bench_gpu: no row has these words in its name\n");
+    return 2;
+  }
   const double copied = measure_copy(options, backends);
   const Row tiny = add("tiny op of a chain", kF32, 16);
   bool agree = measure_row(options, backends, tiny, copied);
   measure_latency(options, backends, tiny);
-  for (const Row& row : rows_for(options)) agree = measure_row(options, backends, row, copied) && agree;
+  for (const Row& row : rows) agree = measure_row(options, backends, row, copied) && agree;
   return agree ? 0 : 1;
 }
 

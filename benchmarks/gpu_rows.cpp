@@ -101,7 +101,7 @@ Row add(const std::string& name, const Dtype& dtype, int64_t side) {
   return elementwise(name, NW_EW_ADD, dtype, {t, t}, t);
 }
 
-std::vector<Row> function_rows() {
+std::vector<Row> function_rows(int64_t side) {
   const struct {
     const char* name;
     int32_t number, arity;
@@ -129,12 +129,12 @@ std::vector<Row> function_rows() {
                    {"hypot", NW_EW_HYPOT, 2},
                    {"logaddexp", NW_EW_LOGADDEXP, 2},
                    {"fmod", NW_EW_FMOD, 2}};
-  const Shaped t{{4096, 4096}, 4};
+  const Shaped t{{side, side}, 4};
   std::vector<Row> rows;
   for (const auto& f : functions)
     for (const Dtype& dtype : {kF32, kF16})
-      rows.push_back(elementwise(std::string("function ") + f.name + " " + dtype.name + " 4096^2", f.number, dtype,
-                                 std::vector<Shaped>(static_cast<size_t>(f.arity), t), t));
+      rows.push_back(elementwise(std::string("function ") + f.name + " " + dtype.name + " " + std::to_string(side) + "^2", f.number,
+                                 dtype, std::vector<Shaped>(static_cast<size_t>(f.arity), t), t));
   return rows;
 }
 
@@ -150,6 +150,7 @@ std::vector<Row> quick_rows() {
                        conv1d_backward("conv1d_backward dense f32", kF32, {2, 64, 256, 64, 3, 1, 1, 1}, true),
                        lltm_backward("lltm_backward f32", 16, 32, 64)};
   std::ranges::move(elementwise_rows(64), std::back_inserter(all));
+  std::ranges::move(function_rows(64), std::back_inserter(all));
   return all;
 }
 

@@ -46,9 +46,9 @@ struct Row {
 Row add(const std::string& name, const Dtype& dtype, int64_t side);
 
 std::vector<Row> all_rows();
-// Functions that cost more than their bytes somewhere.
-std::vector<Row> function_rows();
-// Small ones of every op, to see that they run.
+// Functions that cost more than their bytes somewhere, of `side` by `side` elements.
+std::vector<Row> function_rows(int64_t side);
+// Small ones of every op, and those functions, to see that they run.
 std::vector<Row> quick_rows();
 
 }  // namespace narrows::bench

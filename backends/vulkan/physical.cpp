@@ -151,8 +151,9 @@ std::string PhysicalDevice::unfit() const {
     return device + " has Vulkan 1." + std::to_string(VK_API_VERSION_MINOR(properties.apiVersion)) + "; expected 1.2 or newer";
   if (queue_count == 0) return device + " has no queue that computes";
   const VkPhysicalDeviceLimits& limits = properties.limits;
-  if (limits.maxComputeSharedMemorySize < kSharedMemory || limits.maxComputeWorkGroupInvocations < kGroupThreads)
-    return device + " runs work groups of " + std::to_string(limits.maxComputeWorkGroupInvocations) + " threads with " +
+  const uint32_t threads = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
+  if (limits.maxComputeSharedMemorySize < kSharedMemory || threads < kGroupThreads)
+    return device + " runs work groups of " + std::to_string(threads) + " threads with " +
            std::to_string(limits.maxComputeSharedMemorySize) + " bytes of shared memory; expected " +
            std::to_string(kGroupThreads) + " and " + std::to_string(kSharedMemory);
   const struct {

@@ -250,10 +250,10 @@ TEST_CASE("elementwise_backward: stride 0 in grad_out, as the gradient of a sum 
 TEST_CASE("elementwise_backward: transposed matrices with rows and columns left over from blocks", "[elementwise][backward]") {
   const Layout transposed = Layout::transposed();
   for (const DType dtype : kFloatDTypes) {
-    for (const int32_t number : {NW_EW_MUL, NW_EW_WHERE}) {
+    for (const int32_t number : {NW_EW_MUL, NW_EW_WHERE, NW_EW_CLAMP, NW_EW_POW}) {
       for (const Shape& shape : {Shape{45, 150}, Shape{2, 33, 70}}) {
         const auto shapes = std::vector<Shape>(function(number).operands, shape);
-        Backward operand(function(number), dtype, shapes, {Layout{}, transposed, Layout{}}, {});
+        Backward operand(function(number), dtype, shapes, {Layout{}, transposed, transposed}, {});
         check_on_all_kernels(operand);
         Backward gradients = same_shape(function(number), dtype, shape, {}, transposed);
         check_on_all_kernels(gradients);

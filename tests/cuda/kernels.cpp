@@ -196,6 +196,24 @@ TEST_CASE("kernels: a gradient of conv1d that the forced variant isn't made for 
   check_conv1d_backward(c, rng, kGradX | kGradW);
 }
 
+TEST_CASE("kernels: a forced variant of conv1d that cannot run here is declined where there is nothing to do, too", "[kernels]") {
+  for (const char* kernel : {"wgmma", "mma"}) {
+    INFO(kernel);
+    const bool runs = manifest().covering({"conv1d", "", "", "", kernel}).empty();
+    const Conv1dCase c{.shape = {.batch = 2, .channels = 8, .length = 64, .filters = 8, .taps = 3}, .dtype = DType::f16};
+    Rng rng("nothing to do");
+    Conv1dTensors t(c, rng);
+    Tensor none_x(c.dtype, {0, 8, 64}), none_y(c.dtype, {0, 8, 62}), grad_w(c.dtype, c.w_dims()), grad_bias(c.dtype, {8});
+    Call no_batch("conv1d", {&none_x, &t.w, nullptr}, {&none_y}, c.params());
+    Call no_gradient("conv1d_backward", {nullptr, &t.x, &t.w}, {nullptr, &grad_w, nullptr}, c.params());
+    Call bias_alone("conv1d_backward", {&t.y, &t.x, &t.w}, {nullptr, nullptr, &grad_bias}, c.params());
+    for (Call* call : {&no_batch, &no_gradient, &bias_alone}) {
+      call->raw.kernel = kernel;
+      CHECK((planned(*call) == kernel) == runs);
+    }
+  }
+}
+
 // The shapes alone are planned: nothing lies at these addresses.
 TEST_CASE("kernels: an element-wise output that no memory holds is refused", "[kernels]") {
   constexpr int64_t kMany = int64_t{1} << 31;

@@ -31,8 +31,13 @@ std::vector<Case> cases(DLDataType dtype) {
   add("a heavy function", elementwise(NW_EW_TANH, {run}, run));
   add("rows", elementwise(NW_EW_MUL, {rows, row}, rows));
   add("transposed", elementwise(NW_EW_MUL, {transposed, row}, rows));
+  add("transposed, a heavy function", elementwise(NW_EW_TANH, {transposed}, rows));
+  add("every second element", elementwise(NW_EW_MUL, {tensor({5'003}, {2}), tensor({5'003})}, tensor({5'003})));
+  add("three columns", elementwise(NW_EW_MUL, {tensor({700, 3}, {4, 1}), tensor({3})}, tensor({700, 3})));
+  add("a transposed mask", elementwise(NW_EW_WHERE, {{kBool, {70, 404}, {1, 70}}, transposed, row}, rows));
   add("maps", elementwise_backward(NW_EW_MUL, {run, run}, run));
   add("rows", elementwise_backward(NW_EW_DIV, {transposed, tensor({70, 1})}, rows));
+  add("transposed", elementwise_backward(NW_EW_CLAMP, {transposed, rows, transposed}, rows));
   add("sums", elementwise_backward(NW_EW_MUL, {tensor({512, 600}), tensor({600})}, tensor({512, 600})));
 
   const Conv dense{2, 8, 4'101, 130, 3, {.pad_left = 1, .pad_right = 1}}, strided{2, 8, 8'203, 130, 3, {.stride = 2}},

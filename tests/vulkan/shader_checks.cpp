@@ -52,9 +52,9 @@ void run_all(const Runtime& rt, const std::vector<Call>& calls) {
 constexpr Conv kSignal{1, 1, 41, 1, 3, {.pad_right = 2}}, kDense{1, 9, 11, 9, 3, {}}, kStrided{1, 2, 11, 2, 2, {.stride = 3}};
 
 std::vector<Call> forward_calls(bool has_unit) {
-  const Tensor words{kI32, {37}}, run{kF32, {37}}, rows{kF32, {3, 21}}, transposed{kF32, {3, 21}, {1, 3}};
+  const Tensor words{kI32, {37}}, run{kF32, {37}}, rows{kF32, {3, 21}}, table{kF32, {20, 37}}, transposed{kF32, {20, 37}, {1, 20}};
   std::vector<Call> calls{elementwise(NW_EW_ADD, {run, run}, run),
-                          elementwise(NW_EW_MUL, {transposed, {kF32, {21}}}, rows),
+                          elementwise(NW_EW_MUL, {transposed, {kF32, {37}}}, table),
                           elementwise(NW_EW_CAST, {words}, {kF16, {37}}),
                           elementwise(NW_EW_BITWISE_XOR, {words, words}, words),
                           conv1d(kF32, kSignal),

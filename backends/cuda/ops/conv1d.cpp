@@ -23,10 +23,10 @@ constexpr const char* kKernels[] = {"wgmma", "mma", "gemm", "direct", "scalar", 
 const Variant* variants() {
   static const Variant list[] = {
       {kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma,
-       "it needs products of f16 or bf16, sm_90, elements aligned to their size and extents up to 2^28; for grad_w also stride 1, and rows of "
+       "it needs f16 or bf16, sm_90, elements aligned to their size and extents up to 2^28; for grad_w also stride 1, and rows of "
        "eights of contiguous positions at multiples of 16 bytes"},
       {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma,
-       "it needs products of f16 or bf16, sm_80 or newer, and elements aligned to their size"},
+       "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
       {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},
       {kKernels[kDirect], plan_direct, plan_grad_w_direct, "it needs elements aligned to their size"},
       {kKernels[kScalar], plan_scalar, plan_grad_w_scalar, "it is never asked"}};
@@ -39,9 +39,13 @@ const Variant* variants() {
          variant.correlation == nullptr ? "this build has none" : variant.needs);
 }
 
-// In a vendor's own instructions: made for products, and asked for nothing else, so that a build or a device without them declines
-// every call that forces one.
-bool is_native(int variant) { return variant == kWgmma || variant == kMma; }
+// Forced, it is declined wherever the build or the device could not run it, also where there is nothing for it to do.
+int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype) {
+  const int forced = forced_kernel(sig, kKernels);
+  const bool fits = forced == kWgmma ? device.compute_capability == 90 : forced == kMma ? device.generation >= 80 : true;
+  if (forced >= 0 && (!fits || variants()[forced].correlation == nullptr)) refuse_forced(sig, forced, dtype);
+  return forced;
+}
 
 // Many outputs and a long sum: a product beats sliding windows.
 bool prefers_product(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
@@ -57,10 +61,9 @@ class ConvPlan final : public Plan {
  public:
   ConvPlan(const Instance& instance, const nw_sig& sig) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
-    const int forced = forced_kernel(sig, kKernels);
+    const int forced = forced_variant(instance.device(sig), sig, g.dtype);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
     const int first = forced >= 0 ? forced : first_choice(g);
-    if (empty && is_native(forced)) refuse_forced(sig, forced, g.dtype);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
@@ -101,20 +104,19 @@ class ConvBackwardPlan final : public Plan {
  public:
   ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : sig_(&sig), device_(&instance.device(sig)) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
-    const int forced = forced_kernel(sig, kKernels);
+    const int forced = forced_variant(*device_, sig, g.dtype);
     first_ = forced >= 0 ? forced : first_choice(g);
     used_ = kScalar;
-    const bool zero = !has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0;
-    if (zero) {
+    if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
       FillAll(g);
     } else {
       if (has_output(sig, kGradX)) GradX(g);
       if (has_output(sig, kGradW)) GradW(g);
       if (has_output(sig, kGradBias)) GradBias(g);
+      // What a forced kernel is asked about is at least one of the gradients.
+      if (forced >= 0 && forced != used_ && (has_output(sig, kGradX) || has_output(sig, kGradW)))
+        refuse_forced(sig, forced, g.dtype);
     }
-    // What a forced kernel is asked about is at least one of the gradients.
-    const bool products = !zero && (has_output(sig, kGradX) || has_output(sig, kGradW));
-    if (forced >= 0 && forced != used_ && (products || is_native(forced))) refuse_forced(sig, forced, g.dtype);
     kernel = kKernels[forced >= 0 ? forced : used_];
     for (const Step& step : steps_) workspace_size = std::max(workspace_size, step.part->workspace_size);
     sig_ = nullptr;

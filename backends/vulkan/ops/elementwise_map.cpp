@@ -11,13 +11,11 @@ constexpr int64_t kVectorBytes = 16;  // of the widest operand
 uint32_t word(int64_t x) { return static_cast<uint32_t>(x); }
 uint64_t low_bytes(uint64_t bits, int64_t size) { return size == 8 ? bits : bits & ((uint64_t{1} << (8 * size)) - 1); }
 
-// Of a work group, a power of two: 256 where the device has as many.
-int64_t threads_of(const Device& device) {
-  const VkPhysicalDeviceLimits& limits = device.physical.properties.limits;
-  uint32_t threads = 256;
-  while (threads > limits.maxComputeWorkGroupInvocations || threads > limits.maxComputeWorkGroupSize[0]) threads /= 2;
-  return threads;
-}
+constexpr int64_t kThreads = kGroupThreads;  // of a work group, a power of two
+constexpr int64_t kTileWidth = 32;
+
+// As in shaders/elementwise_loop.glsl.
+enum Loop : uint32_t { kAnyLayout, kWholeVectors, kRows, kRectangles };
 
 }  // namespace
 
@@ -31,19 +29,18 @@ Operand number_operand(int dtype, double real, int64_t integer) {
 Map::Map(const MapRequest& r, int variant) {
   read(r);
   choose(r, variant);
-  threads_ = threads_of(r.device);
   const Program& p = r.program;
-  const bool is_cpu = r.device.physical.is_cpu();
-  rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
   // A CPU has no latency to hide, and compiles the longer.
+  const bool is_cpu = r.device.physical.is_cpu();
   const int64_t together = is_cpu ? 1 : vector_;
+  rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
   if (variant_ == kStrided && !is_cpu) elements_ = p.heavy ? 2 : 4;
-  if (!empty_ && !flat_ && !rows_) plan_layout(r);
-  const uint32_t whole = variant_ == kStrided ? 3 : rows_ ? 2 : flat_ && !is_cpu ? 1 : 0;
-  kernel_ = r.device.kernels().get(*p.shader, {word(threads_), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_),
-                                               word(elements_), variant_ == kScalar, word(p.operand), flat_, word(together), whole,
-                                               staged_, word(tile_words_)});
   if (rows_ && !empty_) plan_rows();
+  if (!empty_ && !flat_ && !rows_) plan_layout();
+  const Loop loop = variant_ == kStrided ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
+  kernel_ = r.device.kernels().get(
+      *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(elements_),
+                  variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_)});
 }
 
 void Map::read(const MapRequest& r) {
@@ -120,37 +117,30 @@ void Map::choose(const MapRequest& r, int variant) {
 }
 
 // The slots that a tile over dimensions 0 and d turns: they lie along d, and far apart along dimension 0.
-uint32_t Map::staged_along(int d) const {
+uint32_t Map::turned_along(int d) const {
   constexpr int64_t kLeastSide = 16;
-  uint32_t staged = 0;
-  if (space_.extent[0] < kLeastSide || space_.extent[d] < kLeastSide) return staged;
+  uint32_t turned = 0;
+  if (space_.extent[0] < kLeastSide || space_.extent[d] < kLeastSide) return turned;
   for (int slot = 0; slot < slots_; ++slot) {
     if (!is_tensor(slot)) continue;
     const int64_t across = std::abs(stride(slot, 0)), along = std::abs(stride(slot, d));
-    if (along != 0 && along <= 2 * size(slot) && across >= 4 * along) staged |= 1u << slot;
+    if (along != 0 && along <= 2 * size(slot) && across >= 4 * along) turned |= 1u << slot;
   }
-  return staged;
+  return turned;
 }
 
-// Where an operand is transposed a rectangle is a tile: about as high as it is wide, and of whole cache lines both ways.
-bool Map::plan_tile(const MapRequest& r) {
-  for (int d = 1; d < space_.ndim && staged_ == 0 && variant_ == kStrided; ++d) staged_ = staged_along(second_ = d);
-  if (staged_ == 0) return false;
-  bool wide = false;
-  for (int slot = 0; slot < slots_; ++slot) wide |= is_tensor(slot) && size(slot) == 8;
-  const auto words = [&] { return (threads_ * elements_ + width_) * (wide ? 2 : 1); };
-  const int64_t most = r.device.physical.properties.limits.maxComputeSharedMemorySize / sizeof(uint32_t);
-  width_ = 32;
-  while (elements_ > 1 && words() > most) elements_ /= 2;
-  tile_words_ = words();
-  return true;
+// The first dimension along which an input is to be turned; -1: there is none.
+int Map::find_turned_dim() const {
+  for (int d = 1; d < space_.ndim && variant_ == kStrided; ++d)
+    if (turned_along(d) != 0) return d;
+  return -1;
 }
 
 // The dimension beside the first one whose elements share a work group: the first that is long enough, else the longest.
 int Map::find_second_dim() const {
   int longest = 1;
   for (int d = 1; d < space_.ndim; ++d) {
-    if (space_.extent[d] >= threads_ * vector_ / space_.extent[0]) return d;
+    if (space_.extent[d] >= kThreads * elements_ * vector_ / space_.extent[0]) return d;
     if (space_.extent[d] > space_.extent[longest]) longest = d;
   }
   return longest;
@@ -166,34 +156,43 @@ void Map::multiply_groups(int64_t by) {
 void Map::plan_rows() {
   const int64_t along = space_.extent[0] / vector_, rows = space_.extent[1];
   int64_t width = 1;
-  while (width < along && width < threads_) width *= 2;
+  while (width < along && width < kThreads) width *= 2;
   push_.width = static_cast<uint32_t>(width);
   push_.extent[0] = static_cast<uint64_t>(along);
   push_.extent[1] = static_cast<uint64_t>(rows);
   groups_ = ceil_div(along, width);
-  multiply_groups(ceil_div(rows, threads_ / width));
+  multiply_groups(ceil_div(rows, kThreads / width));
   for (int slot = 0; slot <= kOut; ++slot)
     if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
 }
 
-// A thread's elements follow the second dimension, but where the first is long enough, and there is no tile.
-void Map::plan_rectangle(const MapRequest& r) {
+// What a work group has of the first two dimensions: a tile where an input is turned, else as many columns as threads, or as there
+// are. A thread's elements follow the second dimension, or the first where that is long enough.
+void Map::plan_rectangle() {
+  const int64_t columns = space_.ndim == 0 ? 1 : space_.extent[0] / vector_;
+  const int turned = find_turned_dim();
   bool along_first = false;
-  if (!plan_tile(r)) {
+  if (turned >= 0) {
+    second_ = turned;
+    turned_ = turned_along(turned);
+    width_ = kTileWidth;
+    tile_words_ = kThreads * elements_ + width_;  // an odd number to a column
+    for (int slot = 0; slot < slots_; ++slot)
+      if ((turned_ >> slot & 1) && size(slot) == 8) tile_words_ = 2 * (kThreads * elements_ + width_);
+  } else {
     second_ = find_second_dim();
-    const int64_t columns = space_.ndim == 0 ? 1 : space_.extent[0] / vector_;
-    while (width_ < columns && width_ < threads_) width_ *= 2;
-    along_first = columns >= threads_ * elements_ || space_.ndim < 2;
+    while (width_ < columns && width_ < kThreads) width_ *= 2;
+    along_first = columns >= kThreads * elements_ || space_.ndim < 2;
   }
-  const int64_t lines = threads_ / width_;
+  const int64_t lines = kThreads / width_;
   push_.width = word(width_);
   layout_.apart[along_first ? 0 : 1] = word(along_first ? width_ : lines);
   layout_.block[0] = word(width_ * (along_first ? elements_ : 1));
   layout_.block[1] = word(lines * (along_first ? 1 : elements_));
 }
 
-void Map::plan_layout(const MapRequest& r) {
-  plan_rectangle(r);
+void Map::plan_layout() {
+  plan_rectangle();
   const int ndim = std::max(space_.ndim, 2);
   layout_.dims = word(ndim);
   groups_ = 1;
@@ -232,7 +231,7 @@ void Map::record_run(Recorder& recorder, Push push) const {
   const int64_t count = space_.ndim == 0 ? 1 : space_.extent[0];
   push.extent[0] = static_cast<uint64_t>(count);
   push.extent[1] = static_cast<uint64_t>(lead);
-  recorder.dispatch(kernel_, push, ceil_div(count + lead, vector_ * threads_));
+  recorder.dispatch(kernel_, push, ceil_div(count + lead, vector_ * kThreads));
 }
 
 void Map::record(Recorder& recorder, const nw_call& call) const {

@@ -33,7 +33,7 @@ struct Program {
   int slots;
   int a_slot;         // the slot of the operand a, which
   int a, dtype, out;  // has a dtype of its own (NW_DTYPE_*); that of the other slots; the output's
-  bool heavy;         // one vector of a thread keeps it busy
+  bool heavy;         // some elements keep a thread busy
   uint64_t alpha;     // of elu, in the type that is computed in
   int dtype_of(int slot) const { return slot == kOut ? out : slot == a_slot ? a : dtype; }
 };
@@ -90,11 +90,11 @@ class Map {
   void plan_rows();
   void multiply_groups(int64_t by);
   void choose(const MapRequest& r, int variant);
-  uint32_t staged_along(int d) const;
-  bool plan_tile(const MapRequest& r);
+  uint32_t turned_along(int d) const;
+  int find_turned_dim() const;
   int find_second_dim() const;
-  void plan_rectangle(const MapRequest& r);
-  void plan_layout(const MapRequest& r);
+  void plan_rectangle();
+  void plan_layout();
   int64_t stride(int slot, int d) const { return space_.stride[slot == kOut ? slots_ : slot][d]; }
   int64_t offset(int slot) const { return space_.offset[slot == kOut ? slots_ : slot]; }
   int64_t size(int slot) const { return size_[slot]; }
@@ -111,11 +111,11 @@ class Map {
   uint32_t units_ = 0;  // slots whose elements lie side by side along dimension 0
   Space space_;
   bool empty_ = false, flat_ = false, rows_ = false, bytewise_ = false;
-  int64_t threads_ = 1, vector_ = 1;
+  int64_t vector_ = 1;
   int second_ = 1;        // the dimension beside the first one that a rectangle covers
   int64_t width_ = 1;     // threads along the first dimension, a power of two
   int64_t elements_ = 1;  // of a rectangle, to a thread
-  uint32_t staged_ = 0;   // slots that lie along the second dimension
+  uint32_t turned_ = 0;   // slots that lie along the second dimension
   int64_t tile_words_ = 1;
   int64_t groups_ = 0;
   Push push_{};  // all but the addresses

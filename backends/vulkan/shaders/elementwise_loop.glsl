@@ -18,8 +18,11 @@ layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no mul
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
 layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
-layout(constant_id = 12) const uint WHOLE = 0;  // 1: whole vectors of a run have code of their own; 2: rows of whole vectors; 3: rectangles
-layout(constant_id = 13) const uint STAGED = 0;       // of a rectangle, bit k: slot k lies along the second dimension
+// Which loop: over any layout or run; the same where whole vectors of a run have code of their own; over rows of whole vectors; over
+// rectangles of single elements.
+const uint ANY_LAYOUT = 0, WHOLE_VECTORS = 1, ROWS = 2, RECTANGLES = 3;
+layout(constant_id = 12) const uint LOOP = ANY_LAYOUT;
+layout(constant_id = 13) const uint TURNED = 0;       // of a rectangle, bit k: slot k lies along the second dimension
 layout(constant_id = 14) const uint TILE_WORDS = 1;   // of shared memory
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
@@ -44,7 +47,7 @@ layout(push_constant) uniform Push {
   uint width;          // threads along the first dimension, a power of two
   uint64_t alpha;      // of elu, in the type that is computed in
   uint64_t layout_;
-  int64_t row_step[5];  // WHOLE 2: bytes from one row to the next, of the slots and of the output
+  int64_t row_step[5];  // ROWS: bytes from one row to the next, of the slots and of the output
 };
 
 bool is_number(uint k) { return (traits >> k & 1) != 0; }
@@ -62,7 +65,7 @@ uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
 // An array of two or four of them would have the type of one of Push's, with its layout, by a glslc of 2023; that is not valid SPIR-V.
 const uint kMostPlaces = 5;
-uint64_t place[kMostPlaces];  // of the vector; the output's is number SLOTS
+uint64_t place[kMostPlaces];  // of the vector, or of the rectangle's first element; the output's is number SLOTS
 uint begin, end;              // the elements of the vector that there are
 
 void locate_in_run() {
@@ -220,7 +223,7 @@ void compute_vector_of_rows() {
   store_vector(out_ + row * uint64_t(row_step[4]) + column * bytes, results(vectors), bytes);
 }
 
-// ---- rectangles: a thread's elements are a vector, of which one is chosen by selection, since a register has no address ----
+// ---- rectangles: a thread's elements are in registers, and chosen by selection, since these have no address ----
 
 uint64_t chosen(u64vec4 v, uint e) { return e == 0 ? v.x : e == 1 ? v.y : e == 2 ? v.z : v.w; }
 u64vec4 with_chosen(u64vec4 v, uint e, uint64_t x) {
@@ -256,7 +259,7 @@ u64vec4 load_elements(Layout l, uint k, Elements at) {
 // odd number of words there; the high words of 8 bytes come behind all low ones.
 shared uint tile[TILE_WORDS];
 
-bool is_staged(uint k) { return (STAGED >> k & 1) != 0; }
+bool is_turned(uint k) { return (TURNED >> k & 1) != 0; }
 
 u64vec4 turned(u64vec4 v, uint size, uint height, Elements along, Elements own) {
   const uint pitch = height + 1, high = pitch * width;
@@ -282,22 +285,22 @@ void compute_rectangle() {
   const uint height = l.block[1], lines = findLSB(height), self = gl_LocalInvocationID.x;
   const Elements own = elements_at(own_place(), uvec2(l.apart[0], l.apart[1]), there);
   Elements along = own;
-  if (STAGED != 0) along = elements_at(uvec2(self >> lines, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> lines, 0), there);
+  if (TURNED != 0) along = elements_at(uvec2(self >> lines, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> lines, 0), there);
   u64vec4 elements[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
     if (is_number(k))
       elements[k] = u64vec4(operand[k]);
     else if (is_used(k))
-      elements[k] = is_staged(k) ? load_elements(l, k, along) : load_elements(l, k, own);
+      elements[k] = is_turned(k) ? load_elements(l, k, along) : load_elements(l, k, own);
   }
   // One by one: a loop with barriers would stay one, and what it works on in memory.
-  if (is_staged(0)) elements[0] = turned(elements[0], size_of_slot(0), height, along, own);
+  if (is_turned(0)) elements[0] = turned(elements[0], size_of_slot(0), height, along, own);
 #if SLOTS > 1
-  if (is_staged(1)) elements[1] = turned(elements[1], size_of_slot(1), height, along, own);
-  if (is_staged(2)) elements[2] = turned(elements[2], size_of_slot(2), height, along, own);
+  if (is_turned(1)) elements[1] = turned(elements[1], size_of_slot(1), height, along, own);
+  if (is_turned(2)) elements[2] = turned(elements[2], size_of_slot(2), height, along, own);
 #endif
 #if SLOTS > 3
-  if (is_staged(3)) elements[3] = turned(elements[3], size_of_slot(3), height, along, own);
+  if (is_turned(3)) elements[3] = turned(elements[3], size_of_slot(3), height, along, own);
 #endif
   const uint64_t step = way(l, SLOTS, own.apart);
   uint64_t to = place[SLOTS] + way(l, SLOTS, own.first);
@@ -310,10 +313,10 @@ void compute_rectangle() {
 }
 
 void main() {
-  switch (WHOLE) {  // and no `if`: of a switch one case is compiled
-    case 0: break;
-    case 2: compute_vector_of_rows(); return;
-    case 3: compute_rectangle(); return;
+  switch (LOOP) {  // and no `if`: of a switch one case is compiled
+    case ANY_LAYOUT: break;
+    case ROWS: compute_vector_of_rows(); return;
+    case RECTANGLES: compute_rectangle(); return;
     default:
       if (has_whole_vector()) {
         compute_whole_vector();

@@ -1,7 +1,7 @@
 // functions_f32.glsl -- the functions of math.glsl over f32, in as few instructions as a GPU's memory leaves time for, nearly
 // without branches: within 4 units in the last place, gelu within 6. Sums of products are fma()'s, which may round once or twice;
 // what has to be exact is product()'s. Results that are rounded to 16 bits (IS_SHORT, see math_f32.glsl) are within 2^-15, by the
-// device's own exp2, log2 and roots, and shorter polynomials.
+// device's own exp2, log2 and roots, its division where it is exact or its fma() rounds twice, and shorter polynomials.
 //
 // fma() may take subnormal numbers for 0, and so may the device's functions: what can be one is a plain product or sum, or is
 // chosen by its size. Comparisons are false of NaN, and written so that it comes through.
@@ -22,12 +22,11 @@ bool is_moderate(float x) { return size_of(x) - 0x20000000u < 0x3f000000u; }
 
 precise float quotient(float a, float b) {
   if ((kFuses || IS_SHORT) && is_moderate(a) && is_moderate(b)) {
-    if (IS_SHORT) return a * newton(b, reciprocal_estimate(b));
-    float y = 1.0 / b;
-    y = fma(fma(-b, y, 1.0), y, y);
+    if (!kFuses) return a / b;
+    const float y = IS_SHORT ? reciprocal_estimate(b) : nearer_reciprocal(b, 1.0 / b);
     float q = a * y;
     q = fma(fma(-b, q, a), y, q);
-    return fma(fma(-b, q, a), y, q);
+    return IS_SHORT ? q : fma(fma(-b, q, a), y, q);
   }
   return quotient_by_digits(a, b);
 }
@@ -47,12 +46,11 @@ precise float rsqrt_real(float x) {
   return quotient_by_digits(1.0, sqrt_by_digits(x));
 }
 
-// A root that is no result.
+// A root that is no result, of 0 or what is normal.
 precise float sqrt_near(float x) {
-  const float s = sqrt(x);
-  if (IS_SHORT) return s;
+  const float y = inversesqrt(x), s = x * y;
   const PAIR square = product(s, s);
-  return is_zero(s) ? s : fma((x - square.x) - square.y, 0.5 * reciprocal_estimate(s), s);
+  return is_zero(x) ? x : IS_SHORT ? s : fma((x - square.x) - square.y, 0.5 * y, s);
 }
 
 // The quotient of integers that it is near to, and what that leaves, which is exact.
@@ -68,7 +66,7 @@ precise float fmod_real(float a, float b) {
 }
 
 // Of what may be infinite: 0 to every digit that shows.
-float reciprocal_of_any(float x) { return reciprocal_estimate(at_most(x, kMostReciprocal)); }
+float reciprocal_of_any(float x) { return reciprocal_estimate(at_most(x, kMostDivisor)); }
 
 // ---- exponentials: e^x = 2^n * (1 + p) ----
 
@@ -325,13 +323,14 @@ precise float erf_real(float x) {
 // The normal distribution function of -x*slope/sqrt(2) is e^(-(x*slope)^2/4) times what is returned, x >= 0.
 // middle: 3.2*sqrt(2)/slope.
 precise float normal_tail(float x, float middle, float slope) {
-  const float above = x + middle, below = fma(slope, x, 1.0), inverse = reciprocal_estimate(above * below);
-  return normal_polynomial((x - middle) * (inverse * below)) * (inverse * above);
+  const float above = x + middle, below = fma(slope, x, 1.0), both = reciprocal_estimate(above * below);
+  const float p = normal_polynomial((x - middle) * (both * below)), inverse = both * above, q = p * inverse;
+  return IS_SHORT ? q : fma(fma(-below, q, p), inverse, q);
 }
 precise float erfc_real(float x) {
   if (IS_HALF) {
-    const float half_ = exp2(1.0 - normal_log2(size(x) * 1.41421354));
-    return is_negative(x) ? 2.0 - half_ : half_;
+    const float tail = exp2(1.0 - normal_log2(size(x) * 1.41421354));
+    return is_negative(x) ? 2.0 - tail : tail;
   }
   if (!IS_SHORT && size(x) < 0.5) return 1.0 - x * (1.0 + erf_polynomial(x * x, true));
   const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a, 2.26274180, 2.0);

@@ -106,7 +106,8 @@ precise float erf_polynomial(float t, bool is_near) {
 }
 // -log2 of the normal distribution function of -x for x from 0 to 6; beyond it grows, past what f16 holds.
 precise float normal_log2(float x) {
-  return HORNER7(x, 0.999995232, 1.15125108, 0.458464384, 0.0539600737, -0.00850789249, 0.000930525246, -6.15983517e-05, 1.83481461e-06);
+  return HORNER7(x, 0.999995232, 1.15125108, 0.458464384, 0.0539600737, -0.00850789249, 0.000930525246, -6.15983517e-05,
+                 1.83481461e-06);
 }
 // (1 + sqrt(2)*x) * e^(x^2/2) * (the normal distribution function of -x) for t = (x - 3.2)/(x + 3.2), x from 0 to 15.2: smooth,
 // after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
@@ -128,14 +129,18 @@ int quotient_rest(int rest, uint b) { return int(float(rest) / float(b)); }
 uint sqrt_estimate(uint m) { return uint(sqrt(float(m)) * 5792.6187514801984); }
 int sqrt_rest(int rest, uint root) { return int(float(rest) / (2.0 * float(root))); }
 
-// 1/x for 2^-125 <= |x| <= 2^125, to 2^-24 of it, or to 2^-17 for short results: from 2^-4.3, which a difference of integers gives, by
-// Newton's iterations. A device's own division looks at more: NVIDIA's takes some 25 instructions in these modules.
-precise float newton(float x, float y) { return fma(fma(-x, y, 1.0), y, y); }
+// ---- reciprocals ----
+
+// One of Newton's iterations from y towards 1/x.
+precise float nearer_reciprocal(float x, float y) { return fma(fma(-x, y, 1.0), y, y); }
+// 1/x for 2^-125 <= |x| <= 2^125, to some 2^-24 of it, or to 2^-17 for short results: from 2^-4.3, which a difference of integers
+// gives. A device's own division looks at more: NVIDIA's takes some 25 instructions in these modules.
 precise float reciprocal_estimate(float x) {
-  const float y = newton(x, newton(x, intBitsToFloat(0x7ef311c7 - floatBitsToInt(x))));
-  return IS_SHORT ? y : newton(x, y);
+  const float start = intBitsToFloat(0x7ef311c7 - floatBitsToInt(x));
+  const float y = nearer_reciprocal(x, nearer_reciprocal(x, start));
+  return IS_SHORT ? y : nearer_reciprocal(x, y);
 }
-const float kMostReciprocal = 4.2535296e37;  // 2^125
+const float kMostDivisor = 4.2535296e37;  // 2^125
 
 uint product_of(uint a, uint b, out uint high) {
   uint low;
