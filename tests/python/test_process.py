@@ -156,6 +156,7 @@ def memory():
     return np.array([sys.getallocatedblocks(), allocated.uordblks + allocated.hblkhd, resident])
 
 
+KEEPS_CLASSES = sys.version_info < (3, 14) and sysconfig.get_config_var("Py_GIL_DISABLED") == 1
 OF_NONE = {"torch functional", "torch vmap", "torch compiled"}  # where torch itself leaks references to None
 ROUNDS, MOST_ROUNDS = 4, 24  # glibc counts what threads keep for their next malloc as in use: up to some 200 KiB each
 GROWTH = np.array([10, 4 << 10, 512 << 10])  # of memory() in a round, beside a block for 50 calls: JAX keeps one for 100
@@ -206,6 +207,8 @@ def test_references_and_memory_stay_flat(name):
 
 @pytest.mark.parametrize("name", TORCH_NAMES)
 def test_references_and_memory_of_torch_stay_flat(name):
+    if name == "torch functional" and KEEPS_CLASSES:
+        pytest.skip("Python 3.13 without the GIL keeps every class, and torch.func.grad makes one for each autograd.Function it calls")
     check_flat(*route(torch_routes(), name))
 
 
