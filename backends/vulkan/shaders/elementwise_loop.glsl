@@ -282,10 +282,10 @@ void compute_rectangle() {
   Layout l = Layout(layout_);
   uvec2 there;
   if (!locate_rectangle(l, there)) return;
-  const uint height = l.block[1], lines = findLSB(height), self = gl_LocalInvocationID.x;
+  const uint height = l.block[1], shift = findLSB(height), self = gl_LocalInvocationID.x;
   const Elements own = elements_at(own_place(), uvec2(l.apart[0], l.apart[1]), there);
   Elements along = own;
-  if (TURNED != 0) along = elements_at(uvec2(self >> lines, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> lines, 0), there);
+  if (TURNED != 0) along = elements_at(uvec2(self >> shift, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> shift, 0), there);
   u64vec4 elements[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
     if (is_number(k))
