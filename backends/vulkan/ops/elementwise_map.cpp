@@ -34,10 +34,11 @@ Map::Map(const MapRequest& r, int variant) {
   const bool is_cpu = r.device.physical.is_cpu();
   const int64_t together = is_cpu ? 1 : vector_;
   rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
-  if (variant_ == kStrided && !is_cpu) elements_ = p.heavy ? 2 : 4;
+  rectangles_ = variant_ == kStrided && !is_cpu;
+  if (rectangles_) elements_ = p.heavy ? 2 : 4;
   if (rows_ && !empty_) plan_rows();
   if (!empty_ && !flat_ && !rows_) plan_layout();
-  const Loop loop = variant_ == kStrided ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
+  const Loop loop = rectangles_ ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
   kernel_ = r.device.kernels().get(
       *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(elements_),
                   variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_)});
@@ -131,7 +132,7 @@ uint32_t Map::turned_along(int d) const {
 
 // The first dimension along which an input is to be turned; -1: there is none.
 int Map::find_turned_dim() const {
-  for (int d = 1; d < space_.ndim && variant_ == kStrided; ++d)
+  for (int d = 1; d < space_.ndim && rectangles_; ++d)
     if (turned_along(d) != 0) return d;
   return -1;
 }

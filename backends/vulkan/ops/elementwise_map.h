@@ -110,7 +110,7 @@ class Map {
   uint32_t used_ = 0;
   uint32_t units_ = 0;  // slots whose elements lie side by side along dimension 0
   Space space_;
-  bool empty_ = false, flat_ = false, rows_ = false, bytewise_ = false;
+  bool empty_ = false, flat_ = false, rows_ = false, rectangles_ = false, bytewise_ = false;
   int64_t vector_ = 1;
   int second_ = 1;        // the dimension beside the first one that a rectangle covers
   int64_t width_ = 1;     // threads along the first dimension, a power of two
