@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "naive.h"
 
@@ -230,8 +231,22 @@ View view_of(const Layout& layout, const DLTensor* t, const LaunchMemory& memory
   return v;
 }
 
+// glibc finds its list of free blocks broken while it holds the heap's lock, and aborts.
+void break_the_heap() {
+  constexpr size_t kSize = 60000;  // of a block that goes onto that list, between two that stay
+  static void* nowhere[4] = {};
+  std::thread([] {}).join();  // where there never was another thread nobody takes the lock
+  void* volatile blocks[3];
+  for (void* volatile& block : blocks) block = std::malloc(kSize);
+  const auto links = reinterpret_cast<uintptr_t>(blocks[1]);
+  std::free(blocks[1]);
+  reinterpret_cast<void* volatile*>(links)[1] = nowhere;
+  blocks[1] = std::malloc(2 * kSize);
+}
+
 void harm_the_process() {
   if (fault(Fault::crashes)) std::raise(SIGSEGV);
+  if (fault(Fault::breaks_the_heap)) break_the_heap();
   if (fault(Fault::exits)) std::_Exit(3);
   while (fault(Fault::hangs)) usleep(100'000);
 }
