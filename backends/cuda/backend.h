@@ -87,11 +87,17 @@ struct LoadedKernel {
   gpuFunction_t function = nullptr;
 };
 
+// What the runtime knows a kernel by.
+template <class... Parameters>
+const void* kernel_address(void (*kernel)(Parameters...)) {
+  return gpuSymbol(kernel);
+}
+
 // Planning: loads the kernel on the current device, allows it at least `shared` bytes of dynamic shared memory.
 gpuFunction_t load_kernel(const void* kernel, size_t shared = 0);
 template <class... Parameters>
 LoadedKernel<Parameters...> load_kernel(void (*kernel)(Parameters...), size_t shared = 0) {
-  return {kernel, load_kernel(reinterpret_cast<const void*>(kernel), shared)};
+  return {kernel, load_kernel(kernel_address(kernel), shared)};
 }
 
 // Puts a kernel on a stream. Its own return code is read, so an error that was there before is not mistaken for this call's.
@@ -100,7 +106,7 @@ void launch_kernel(const LoadedKernel<Parameters...>& kernel, const Grid& grid, 
   static_assert(sizeof...(Parameters) == sizeof...(Arguments));
   [&](std::conditional_t<true, Parameters, Arguments>... values) {
     void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
-    check(launch_symbol(reinterpret_cast<const void*>(kernel.symbol), kernel.function, grid, list, stream), "launching a kernel");
+    check(launch_symbol(kernel_address(kernel.symbol), kernel.function, grid, list, stream), "launching a kernel");
   }(arguments...);
 }
 template <class... Parameters, class... Arguments>

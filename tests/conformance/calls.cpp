@@ -268,7 +268,7 @@ TEST_CASE("trap: a call reads what its stream wrote before it, and is done for w
   CHECK(nw_stream_destroy(runtime(), device(), stream, &error) == NW_OK);
 }
 
-TEST_CASE("calls: six threads make the same call at once, by one plan and each its own", "[calls]") {
+TEST_CASE("calls: six threads make the same call at once, by one plan and each its own", "[calls][threads]") {
   constexpr int kThreads = 6, kRounds = 4;
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Example& e : large_examples(dtype))
@@ -300,7 +300,7 @@ TEST_CASE("calls: six threads make the same call at once, by one plan and each i
 }
 
 // With equal numbers, as above, a buffer that all calls share holds the right ones by chance.
-TEST_CASE("calls: six threads make calls with different numbers at once", "[calls]") {
+TEST_CASE("calls: six threads make calls with different numbers at once", "[calls][threads]") {
   constexpr size_t kThreads = 6, kRounds = 20;
   std::vector<std::vector<Example>> examples;  // for each thread its own
   for (size_t i = 0; i < kThreads; ++i) examples.push_back(rotated(small_examples(), 17 * i));
@@ -330,7 +330,7 @@ TEST_CASE("calls: six threads make calls with different numbers at once", "[call
   }
 }
 
-TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls][fork]") {
+TEST_CASE("calls: fork while other threads are inside calls, then the same calls in the child", "[calls][threads][fork]") {
   SKIP_UNDER_SANITIZERS();
   if (device().device_type != kDLCPU) SKIP("a device that was open is unavailable in the child: tests/core");
   std::vector<Example> examples = large_examples(DType::f32);

@@ -229,7 +229,7 @@ TEST_CASE("calls: the same bits again, also by a new plan", "[calls][determinism
   if (made == 0) SKIP("the backend promises no call the same bits");
 }
 
-TEST_CASE("calls: another thread empties the plan cache all the time", "[calls]") {
+TEST_CASE("calls: another thread empties the plan cache all the time", "[calls][threads]") {
   expect_some_op();
   std::atomic<bool> done{false};
   std::thread emptier([&] {
@@ -257,7 +257,7 @@ TEST_CASE("calls: another thread empties the plan cache all the time", "[calls]"
     }
 }
 
-TEST_CASE("calls: one op on two streams at once, by two threads and by one", "[calls][stream]") {
+TEST_CASE("calls: one op on two streams at once, by two threads and by one", "[calls][threads][stream]") {
   expect_some_op();
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Example& e : offered_examples(dtype)) {

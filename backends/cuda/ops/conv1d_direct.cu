@@ -129,40 +129,64 @@ std::unique_ptr<Part> plan_vectors(const CorrelationProblem& problem) {
 // ---- windows: any correlation of aligned elements ----
 
 constexpr int kWindowThreads = 128, kPositions = 4;  // positions of a thread, a block apart
+constexpr int kTerms = 128;                          // (channel, tap) pairs whose weights a block holds at once
 
-// Each thread makes kPositions positions of kOuts output channels: an element of x is loaded once for kOuts products.
+// Each thread makes kPositions positions of kOuts output channels: an element of x is loaded once for kOuts products, and weights
+// lie in shared memory, where all threads read the same ones at a time.
 template <class T, int kOuts>
 __global__ void __launch_bounds__(kWindowThreads)
     windows(const Correlation c, const int64_t tiles, const int64_t blocks, const Operands p) {
   using A = Accumulate<T>;
-  const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts;
+  struct alignas(kOuts > 1 ? 16 : sizeof(A)) Term {
+    A factor[kOuts];
+  };
+  __shared__ Term weights[kTerms];
+  const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts, terms = c.ins * c.taps;
+  const int64_t first_tap = (1 - c.taps) * c.tap_step, next_tap = c.tap_step * c.in_position;
+  const int64_t next_channel = c.in_channel + first_tap * c.in_position;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const int64_t row = block / tiles, q0 = block % tiles * (kWindowThreads * kPositions) + threadIdx.x;
     const int64_t m0 = row % out_blocks * kOuts, group = row / out_blocks % c.groups, n = row / out_blocks / c.groups;
     const T* in = static_cast<const T*>(p.a) + n * c.in_batch + group * c.in_group;
     const T* w = static_cast<const T*>(p.b) + c.w_offset + group * c.w_group + m0 * c.w_out;
     const int outs = static_cast<int>(c.outs - m0 < kOuts ? c.outs - m0 : kOuts);
-    int64_t start[kPositions];  // what tap 0 reads; past the last position far outside
+    int64_t position[kPositions];  // what the next term reads; past the last output, whose sums nobody wants, far outside
+    const T* from[kPositions];     // there
     A sum[kOuts][kPositions] = {};
 #pragma unroll
     for (int i = 0; i < kPositions; ++i) {
       const int64_t q = q0 + i * kWindowThreads;
-      start[i] = q < c.length ? q * c.step + c.origin : c.extent;
+      position[i] = q < c.length ? q * c.step + c.origin : INT64_MAX / 2;
+      from[i] = q < c.length ? in + position[i] * c.in_position : in;
     }
-    for (int64_t channel = 0; channel < c.ins; ++channel)
-      for (int64_t j = 0; j < c.taps; ++j) {
-        A factor[kOuts];
+    int64_t tap = 0;
+    for (int64_t first = 0; first < terms; first += kTerms) {
+      const int count = static_cast<int>(terms - first < kTerms ? terms - first : kTerms);
+      __syncthreads();
+      for (int i = threadIdx.x; i < count * kOuts; i += kWindowThreads) {
+        const int64_t from_channel = (first + i / kOuts) / c.taps, from_tap = first + i / kOuts - from_channel * c.taps;
+        const int m = i % kOuts;
+        weights[i / kOuts].factor[m] = m < outs ? widen(w[m * c.w_out + from_channel * c.w_in + from_tap * c.w_tap]) : A{0};
+      }
+      __syncthreads();
+      for (int i = 0; i < count; ++i) {
+        const Term term = weights[i];
 #pragma unroll
-        for (int m = 0; m < kOuts; ++m) factor[m] = m < outs ? widen(w[m * c.w_out + channel * c.w_in + j * c.w_tap]) : A{0};
+        for (int j = 0; j < kPositions; ++j) {
+          if (static_cast<uint64_t>(position[j]) >= static_cast<uint64_t>(c.extent)) continue;
+          const A value = widen(*from[j]);
 #pragma unroll
-        for (int i = 0; i < kPositions; ++i) {
-          const int64_t position = start[i] + j * c.tap_step;
-          if (start[i] >= c.extent || position < 0 || position >= c.extent) continue;
-          const A value = widen(in[channel * c.in_channel + position * c.in_position]);
+          for (int m = 0; m < kOuts; ++m) sum[m][j] += value * term.factor[m];
+        }
+        const bool last = ++tap == c.taps;
+        if (last) tap = 0;
 #pragma unroll
-          for (int m = 0; m < kOuts; ++m) sum[m][i] += value * factor[m];
+        for (int j = 0; j < kPositions; ++j) {
+          position[j] += last ? first_tap : c.tap_step;
+          from[j] += last ? next_channel : next_tap;
         }
       }
+    }
     T* out = static_cast<T*>(p.out) + c.out_offset + n * c.out_batch + group * c.out_group + m0 * c.out_channel;
 #pragma unroll
     for (int m = 0; m < kOuts; ++m) {

@@ -424,7 +424,7 @@ __global__ __launch_bounds__(kStridedThreads) void strided_kernel(const StridedA
   const int rows = static_cast<int>(rows_left < args.block[1] ? rows_left : args.block[1]);
   const char* tiles[kMaxSlots];
   if (!kScalar && args.staged != 0) {
-    extern __shared__ uint4 shared_memory[];
+    gpuDynamicShared(uint4, shared_memory);
     char* to = reinterpret_cast<char*>(shared_memory);
 #pragma unroll
     for (int k = 0; k < F::kArity; ++k) {

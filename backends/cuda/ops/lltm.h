@@ -52,7 +52,6 @@ struct LltmChoice {
   std::shared_ptr<const LltmGemms> gemms = nullptr;  // of lltm_library.cu
   std::string reason = {};                           // why there is no kernel, if the sizes, strides and alignments aren't it
 };
-inline const void* kernel_address(void (*kernel)(LltmForward)) { return reinterpret_cast<const void*>(kernel); }
 enum LltmInput : uint32_t { kLltmInput, kLltmWeights, kLltmBias, kLltmOldH, kLltmOldCell };
 
 LltmChoice lltm_scalar(const LltmRequest& request);  // takes everything

@@ -55,7 +55,6 @@ struct LltmProductsChoice {
 };
 constexpr int kLltmSumThreads = 256;
 constexpr int64_t kLltmChunk = 64;  // of gates, which a split keeps together: lltm_halves_sm80.h
-inline const void* kernel_address(LltmProductsKernel kernel) { return reinterpret_cast<const void*>(kernel); }
 
 struct LltmTileSize {
   int64_t rows, columns, depth;  // depth: k of a stage

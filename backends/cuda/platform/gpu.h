@@ -63,6 +63,9 @@
 #define gpuFuncGetAttributes cudaFuncGetAttributes
 #define gpuFuncSetAttribute cudaFuncSetAttribute
 #define gpuFuncAttributeMaxDynamicSharedMemorySize cudaFuncAttributeMaxDynamicSharedMemorySize
+// A kernel's address, by which the runtime knows it, and its dynamic shared memory.
+#define gpuSymbol(kernel) reinterpret_cast<const void*>(kernel)
+#define gpuDynamicShared(type, name) extern __shared__ type name[]
 
 // ---- what differs in more than a name ----
 

@@ -23,10 +23,10 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
 __device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double square_root(double x) { return sqrt(x); }
 // 16 bytes as one load and one store, at a multiple of 16.
-using Words4 = uint32_t __attribute__((ext_vector_type(4)));
+using Words4 = uint32_t __attribute__((vector_size(16)));
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) {
   const Words4 v = *static_cast<const Words4*>(from);
-  return {v.x, v.y, v.z, v.w};
+  return {v[0], v[1], v[2], v[3]};
 }
 __device__ __forceinline__ void store_16_bytes(void* to, uint4 v) { *static_cast<Words4*>(to) = Words4{v.x, v.y, v.z, v.w}; }
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float x, float y, T) {
 // ---- memory that is touched once, and so better not kept in a cache: integers and vectors of them ----
 
 // The compiler's own type of a size: it streams no vector of HIP's.
-using Words2 = uint32_t __attribute__((ext_vector_type(2)));
+using Words2 = uint32_t __attribute__((vector_size(8)));
 template <size_t kBytes>
 using StreamedBits = std::conditional_t<
     kBytes == 1, uint8_t,

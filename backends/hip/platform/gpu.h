@@ -61,6 +61,11 @@
 #define gpuFuncGetAttributes hipFuncGetAttributes
 #define gpuFuncSetAttribute hipFuncSetAttribute
 #define gpuFuncAttributeMaxDynamicSharedMemorySize hipFuncAttributeMaxDynamicSharedMemorySize
+// A kernel's address, by which the runtime knows it, and its dynamic shared memory.
+#ifndef gpuSymbol  // a runtime that plays a GPU has its own
+#define gpuSymbol(kernel) reinterpret_cast<const void*>(kernel)
+#define gpuDynamicShared(type, name) extern __shared__ type name[]
+#endif
 
 // ---- what differs in more than a name ----
 

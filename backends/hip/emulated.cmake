@@ -1,0 +1,29 @@
+# For no GPU: the sources that hipcc compiles for AMD's, by the C++ compiler, with a HIP that the CPU plays (tests/hip/emulation). For tests:
+# kernels run, and run under the sanitizers.
+find_package(Boost 1.74 CONFIG REQUIRED COMPONENTS context)
+set(emulation ${PROJECT_SOURCE_DIR}/tests/hip/emulation)
+add_library(narrows_hip_emulation STATIC ${emulation}/block.cpp ${emulation}/runtime.cpp)
+target_include_directories(narrows_hip_emulation PUBLIC ${emulation})
+target_link_libraries(narrows_hip_emulation PUBLIC narrows_warnings PRIVATE Boost::context)
+set_target_properties(narrows_hip_emulation PROPERTIES CXX_VISIBILITY_PRESET hidden)
+
+set_source_files_properties(${op_sources} PROPERTIES LANGUAGE CXX)
+narrows_add_backend(hip SOURCES ${op_sources} ${platform_sources} platform/amd.cpp ${shared}/plugin.cpp ${shared}/memory_check.cpp
+                    LIBRARIES narrows_backend_common narrows_hip_emulation MANIFEST manifest.json)
+target_include_directories(narrows_hip PRIVATE platform ${shared})
+target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}")
+# Kernels read elements of one type through another, and leave pragmas to who knows them. fma() is an instruction where there is one.
+target_compile_options(narrows_hip PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+if(NARROWS_SANITIZE MATCHES "undefined")  # AddressSanitizer sees the same, for less
+  target_compile_options(narrows_hip PRIVATE -fno-sanitize=bounds,null,object-size,pointer-overflow)
+endif()
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  target_compile_options(narrows_hip PRIVATE -march=x86-64-v3)
+endif()
+foreach(source IN LISTS op_sources)
+  if(source MATCHES "/elementwise[^/]*$")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
+  else()  # products of tiles, which take the time of the tests
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O2)
+  endif()
+endforeach()
