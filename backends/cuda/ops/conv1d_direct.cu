@@ -142,22 +142,26 @@ __global__ void __launch_bounds__(kWindowThreads)
   };
   __shared__ Term weights[kTerms];
   const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts, terms = c.ins * c.taps;
-  const int64_t first_tap = (1 - c.taps) * c.tap_step, next_tap = c.tap_step * c.in_position;
-  const int64_t next_channel = c.in_channel + first_tap * c.in_position;
+  // What leads to the next term. Elements of positions outside x are not read, and may lie nowhere: their offsets wrap around.
+  const auto offset_of = [&](int64_t position) {
+    return static_cast<int64_t>(static_cast<uint64_t>(position) * static_cast<uint64_t>(c.in_position));
+  };
+  const int64_t first_tap = (1 - c.taps) * c.tap_step, next_tap = offset_of(c.tap_step);
+  const auto next_channel = static_cast<int64_t>(static_cast<uint64_t>(c.in_channel) + static_cast<uint64_t>(offset_of(first_tap)));
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const int64_t row = block / tiles, q0 = block % tiles * (kWindowThreads * kPositions) + threadIdx.x;
     const int64_t m0 = row % out_blocks * kOuts, group = row / out_blocks % c.groups, n = row / out_blocks / c.groups;
     const T* in = static_cast<const T*>(p.a) + n * c.in_batch + group * c.in_group;
     const T* w = static_cast<const T*>(p.b) + c.w_offset + group * c.w_group + m0 * c.w_out;
     const int outs = static_cast<int>(c.outs - m0 < kOuts ? c.outs - m0 : kOuts);
-    int64_t position[kPositions];  // what the next term reads; past the last output, whose sums nobody wants, far outside
+    int64_t position[kPositions];  // what the next term reads; past the last output, whose sums nobody wants, the last one's again
     const T* from[kPositions];     // there
     A sum[kOuts][kPositions] = {};
 #pragma unroll
     for (int i = 0; i < kPositions; ++i) {
       const int64_t q = q0 + i * kWindowThreads;
-      position[i] = q < c.length ? q * c.step + c.origin : INT64_MAX / 2;
-      from[i] = q < c.length ? in + position[i] * c.in_position : in;
+      position[i] = (q < c.length ? q : c.length - 1) * c.step + c.origin;
+      from[i] = in + offset_of(position[i]);
     }
     int64_t tap = 0;
     for (int64_t first = 0; first < terms; first += kTerms) {
