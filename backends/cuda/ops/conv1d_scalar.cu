@@ -36,7 +36,7 @@ __device__ Accumulate<T> correlate_at(const Correlation& c, const T* in, const T
   Accumulate<T> sum = 0;
   for (int64_t channel = 0; channel < c.ins; ++channel)
     for (int64_t j = 0; j < c.taps; ++j) {
-      const int64_t position = q * c.step + j * c.tap_step + c.origin;
+      const int64_t position = q * c.step + c.origin + j * c.tap_step;  // in this order none of the sums is too large
       if (position < 0 || position >= c.extent) continue;
       sum += read<kBytewise>(in + channel * c.in_channel + position * c.in_position) *
              read<kBytewise>(w + channel * c.w_in + j * c.w_tap);
