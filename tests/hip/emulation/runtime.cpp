@@ -3,7 +3,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "block.h"
