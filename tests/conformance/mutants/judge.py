@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """judge.py -- whether the conformance suite sees the faults of faults.txt, and says what is wrong.
 
-The verdict on a mutant is good when the suite ran through its plugin, failed, and the right test is among those that failed. Where
-the table says "passes", nothing may have failed and something must have been run.
+The verdict on a mutant is good when the suite's right test ran through its plugin and failed. Where the table says "passes", nothing
+may have failed and something must have been run.
 
   judge.py conv1d.flipped_taps --narrows .../narrows --plugins DIR                                      one fault, on the CPU
   judge.py --all --jobs 16 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so       all of them, on a GPU
@@ -24,7 +24,7 @@ import sys
 from typing import NamedTuple
 
 TABLE = pathlib.Path(__file__).with_name("faults.txt")
-PASSES = "passes"
+PASSES = "passes: "
 COMPLAINT = "complaint: "
 WHOLE = "*"
 UNAVAILABLE = 3
@@ -35,8 +35,8 @@ class Mutant(NamedTuple):
     name: str
     plugin: str
     fault: str
-    tests: str
-    right: str
+    right: str  # the test that must fail; or PASSES, or what begins with COMPLAINT
+    tests: str  # what is run, in Catch2's words, or WHOLE
     alone: dict[str, str]  # "cpu", "device": why it can only be judged there
 
 
@@ -73,24 +73,22 @@ class Report(NamedTuple):
 
 
 def read_table() -> dict[str, Mutant]:
-    families, rows, alone = {}, {}, {}
+    mutants, alone = {}, {}
     for line in TABLE.read_text().splitlines():
-        columns = [column.strip() for column in line.split("|")]
-        if match := re.fullmatch(r"tests ([a-z0-9_]+) *: *(.+)", line):
-            families[match[1]] = match[2]
-        elif match := re.fullmatch(r"(cpu|device) ([a-z0-9_.]+) *: *(.+)", line):
+        columns = [column.strip() for column in line.split("|", 2)]
+        if match := re.fullmatch(r"(cpu|device) ([a-z0-9_.]+) *: *(.+)", line):
             alone[match[2]] = {match[1]: match[3]}
-        elif len(columns) == 4 and not line.startswith("#"):
-            rows[columns[1]] = columns
+        elif len(columns) == 3 and not line.startswith("#"):
+            plugin, name, right = columns
+            tests = WHOLE if right.startswith(COMPLAINT) else escaped(right)
+            if right.startswith(PASSES):
+                right, tests = PASSES, right.removeprefix(PASSES)
+            mutants[name] = Mutant(name, plugin, name.split(".")[1], right, tests, {})
         elif line and not line.startswith("#"):
             sys.exit(f"{TABLE.name}: cannot read '{line}'")
-    if unknown := alone.keys() - rows.keys():
+    if unknown := alone.keys() - mutants.keys():
         sys.exit(f"{TABLE.name}: no fault {', '.join(sorted(unknown))}, which is said to be of one place alone")
-    mutants = {}
-    for plugin, name, tests, right in rows.values():
-        family, fault = name.split(".")
-        mutants[name] = Mutant(name, plugin, fault, tests or families.get(family, ""), right, alone.get(name, {}))
-    return mutants
+    return {name: mutant._replace(alone=alone.get(name, {})) for name, mutant in mutants.items()}
 
 
 def escaped(test: str) -> str:
@@ -100,8 +98,7 @@ def escaped(test: str) -> str:
 
 def conform(place: Place, mutant: Mutant) -> Report:
     """The verdict of `narrows conform` on the mutant."""
-    right = [] if mutant.right == PASSES or mutant.right.startswith(COMPLAINT) else [escaped(mutant.right)]
-    tests = [] if mutant.tests == WHOLE else [*filter(None, [mutant.tests]), *right]
+    tests = [] if mutant.tests == WHOLE else [mutant.tests]
     timeout = "600" if mutant.fault != "hangs" else "30" if place.real else "5"  # the first sign of life is after a driver's start
     done = subprocess.run(
         [place.narrows, "conform", "--plugin", place.plugin(mutant.plugin), "--json", "--timeout", timeout, *tests],
@@ -156,7 +153,8 @@ def judge_one(place: Place, mutant: Mutant) -> int:
         print(report.text)
         return UNAVAILABLE
     failed = sum(status == "failed" for status in report.results.values())
-    print(f"{mutant.plugin}, fault {mutant.fault}: {len(report.results)} tests, {failed} failed; right test: {mutant.right}")
+    wanted = "none may" if mutant.right == PASSES else f"right test: {mutant.right}"
+    print(f"{mutant.plugin}, fault {mutant.fault}: {len(report.results)} tests, {failed} failed; {wanted}")
     if wrong := verdict(mutant, report):
         print(f"NOT CAUGHT: {wrong}\n{report.text}")
         return 1
@@ -210,7 +208,7 @@ def main() -> int:
     parser.add_argument("--narrows", required=True, help="the narrows command")
     parser.add_argument("--plugins", required=True, help="the folder that has a folder for each plugin")
     parser.add_argument("--real", default="", help="the plugin on whose device the mutants work; else it is the CPU")
-    parser.add_argument("--tests", help="what is run instead of what faults.txt says, beside the right test")
+    parser.add_argument("--tests", help="of a mutant that passes: what is run instead of what faults.txt says")
     arguments = parser.parse_args()
     mutants = read_table()
     if arguments.all == bool(arguments.mutants) or not mutants.keys() >= set(arguments.mutants):
@@ -218,6 +216,8 @@ def main() -> int:
     place = Place(arguments.narrows, arguments.plugins, arguments.real)
     chosen = [mutants[name] for name in arguments.mutants or mutants]
     if arguments.tests:
+        if any(mutant.right != PASSES for mutant in chosen):
+            parser.error("--tests is for mutants that pass; the others have their right test")
         chosen = [mutant._replace(tests=arguments.tests) for mutant in chosen]
     return judge_one(place, chosen[0]) if len(chosen) == arguments.jobs == 1 else judge_several(place, chosen, arguments.jobs)
 
