@@ -229,6 +229,11 @@ double distance(const std::vector<std::vector<double>>& a, const std::vector<std
   return most;
 }
 
+// What is measured of a tiny op beside all_rows().
+constexpr const char *kChain = "tiny op of a chain", *kLaunched = "tiny op, launched on an idle stream",
+                     *kAppended = "tiny op, appended to a busy stream", *kSubmitted = "tiny op, submitted: the difference",
+                     *kSeen = "tiny op, until the host sees it";
+
 // Whether all backends agree.
 bool measure_row(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& row, double copied) {
   if (!options.wants(row.name)) return true;
@@ -290,8 +295,6 @@ double appended_us(const Options& options, const Backend& backend, Call& call) {
 // Of a tiny op: the call on an idle stream, which puts it on the device at once; what of that is more than a call behind other work
 // takes; and the call until the host knows that it is done.
 void measure_latency(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& tiny) {
-  constexpr const char *kLaunched = "tiny op, launched on an idle stream", *kAppended = "tiny op, appended to a busy stream",
-                       *kSubmitted = "tiny op, submitted: the difference", *kSeen = "tiny op, until the host sees it";
   const auto is_wanted = [&](const char* name) { return options.wants(name); };
   const auto names = {kLaunched, kAppended, kSubmitted, kSeen};
   if (std::none_of(names.begin(), names.end(), is_wanted)) return;
@@ -424,13 +427,13 @@ int run(const Options& options) {
     return 2;
   }
   const std::vector<Row> rows = rows_for(options);
-  const auto is_tiny = [](const std::string& word) { return word.find("tiny") != std::string::npos; };
-  if (rows.empty() && std::none_of(options.words.begin(), options.words.end(), is_tiny)) {
+  const auto tiny_ones = {kChain, kLaunched, kAppended, kSubmitted, kSeen};
+  if (rows.empty() && std::none_of(tiny_ones.begin(), tiny_ones.end(), [&](const char* name) { return options.wants(name); })) {
     std::fprintf(stderr, "bench_gpu: no row has these words in its name\n");
     return 2;
   }
   const double copied = measure_copy(options, backends);
-  const Row tiny = add("tiny op of a chain", kF32, 16);
+  const Row tiny = add(kChain, kF32, 16);
   bool agree = measure_row(options, backends, tiny, copied);
   measure_latency(options, backends, tiny);
   for (const Row& row : rows) agree = measure_row(options, backends, row, copied) && agree;

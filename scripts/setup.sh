@@ -91,7 +91,7 @@ readonly NEEDS_hip_amd='
 hipcc | command hipcc | compiles the hip backend for AMD
 libamdhip64-dev | library amdhip64 | HIP: its headers, and the runtime that the plugin needs'
 readonly NEEDS_hip_emulated='
-libboost-context-dev | header boost/context/detail/fcontext.hpp | Boost.Context: threads of a GPU as fibers'
+libboost-context-dev | library boost_context | Boost.Context: threads of a GPU as fibers'
 readonly NEEDS_hip_nvidia='
 clang-19 | command clang++-19 | compiles the hip backend for NVIDIA'
 readonly NEEDS_python='

@@ -8,14 +8,15 @@ target_link_libraries(narrows_hip_emulation PUBLIC narrows_warnings PRIVATE Boos
 set_target_properties(narrows_hip_emulation PROPERTIES CXX_VISIBILITY_PRESET hidden)
 
 set_source_files_properties(${op_sources} PROPERTIES LANGUAGE CXX)
-narrows_add_backend(hip SOURCES ${op_sources} ${platform_sources} platform/amd.cpp ${shared}/plugin.cpp ${shared}/memory_check.cpp
+narrows_add_backend(hip NO_INSTALL SOURCES ${op_sources} ${platform_sources} platform/amd.cpp ${shared}/plugin.cpp ${shared}/memory_check.cpp
                     LIBRARIES narrows_backend_common narrows_hip_emulation MANIFEST manifest.json)
+set_target_properties(narrows_hip PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends)  # found all the same
 target_include_directories(narrows_hip PRIVATE platform ${shared})
 target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}")
 # Kernels read elements of one type through another, and leave pragmas to who knows them. fma() is an instruction where there is one.
 target_compile_options(narrows_hip PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
-if(NARROWS_SANITIZE MATCHES "undefined")  # AddressSanitizer sees the same, for less
-  target_compile_options(narrows_hip PRIVATE -fno-sanitize=bounds,null,object-size,pointer-overflow)
+if(NARROWS_SANITIZE MATCHES "undefined")  # pointers go out of tensors before they come back; of the others AddressSanitizer tells, for less
+  target_compile_options(narrows_hip PRIVATE -fno-sanitize=null,object-size,pointer-overflow)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   target_compile_options(narrows_hip PRIVATE -march=x86-64-v3)

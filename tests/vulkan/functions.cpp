@@ -40,8 +40,10 @@ constexpr Row kRows[] = {{NW_EW_DIV, kIeee},
                          {NW_EW_ASINH, 4},
                          {NW_EW_ASIN, 4},
                          {NW_EW_TANH, 4},
+                         {NW_EW_ERFC, 4},
                          {NW_EW_ERFC, 4, 0, 12, 400'000},
                          {NW_EW_SILU, 6},
+                         {NW_EW_GELU, 6, 40},
                          {NW_EW_GELU, 6, 40, 20, 400'000},
                          {NW_EW_GELU_TANH, 6}};
 

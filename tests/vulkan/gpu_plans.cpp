@@ -32,6 +32,8 @@ std::vector<Case> cases(DLDataType dtype) {
   add("rows", elementwise(NW_EW_MUL, {rows, row}, rows));
   add("transposed", elementwise(NW_EW_MUL, {transposed, row}, rows));
   add("transposed, a heavy function", elementwise(NW_EW_TANH, {transposed}, rows));
+  add("three dimensions, transposed", elementwise(NW_EW_NEG, {tensor({70, 3, 40}, {1, 2'870, 70})}, tensor({70, 3, 40})));
+  add("four dimensions", elementwise(NW_EW_NEG, {tensor({5, 7, 9, 31}, {40'000, 4'000, 320, 2})}, tensor({5, 7, 9, 31})));
   add("every second element", elementwise(NW_EW_MUL, {tensor({5'003}, {2}), tensor({5'003})}, tensor({5'003})));
   add("three columns", elementwise(NW_EW_MUL, {tensor({700, 3}, {4, 1}), tensor({3})}, tensor({700, 3})));
   add("a transposed mask", elementwise(NW_EW_WHERE, {{kBool, {70, 404}, {1, 70}}, transposed, row}, rows));

@@ -143,9 +143,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   __shared__ Term weights[kTerms];
   const int64_t out_blocks = (c.outs + kOuts - 1) / kOuts, terms = c.ins * c.taps;
   // What leads to the next term. Elements of positions outside x are not read, and may lie nowhere: their offsets wrap around.
-  const auto offset_of = [&](int64_t position) {
-    return static_cast<int64_t>(static_cast<uint64_t>(position) * static_cast<uint64_t>(c.in_position));
-  };
+  const auto offset_of = [&](uint64_t position) { return static_cast<int64_t>(position * static_cast<uint64_t>(c.in_position)); };
   const int64_t first_tap = (1 - c.taps) * c.tap_step, next_tap = offset_of(c.tap_step);
   const auto next_channel = static_cast<int64_t>(static_cast<uint64_t>(c.in_channel) + static_cast<uint64_t>(offset_of(first_tap)));
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
@@ -154,13 +152,15 @@ __global__ void __launch_bounds__(kWindowThreads)
     const T* in = static_cast<const T*>(p.a) + n * c.in_batch + group * c.in_group;
     const T* w = static_cast<const T*>(p.b) + c.w_offset + group * c.w_group + m0 * c.w_out;
     const int outs = static_cast<int>(c.outs - m0 < kOuts ? c.outs - m0 : kOuts);
-    int64_t position[kPositions];  // what the next term reads; past the last output, whose sums nobody wants, the last one's again
-    const T* from[kPositions];     // there
+    // What the next term reads, modulo 2^64. An output that does not exist begins half way around: nearly all of its terms are
+    // outside x, and its sums nobody wants.
+    uint64_t position[kPositions];
+    const T* from[kPositions];  // there
     A sum[kOuts][kPositions] = {};
 #pragma unroll
     for (int i = 0; i < kPositions; ++i) {
       const int64_t q = q0 + i * kWindowThreads;
-      position[i] = (q < c.length ? q : c.length - 1) * c.step + c.origin;
+      position[i] = q < c.length ? static_cast<uint64_t>(q * c.step + c.origin) : uint64_t{1} << 63;
       from[i] = in + offset_of(position[i]);
     }
     int64_t tap = 0;
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kWindowThreads)
         const Term term = weights[i];
 #pragma unroll
         for (int j = 0; j < kPositions; ++j) {
-          if (static_cast<uint64_t>(position[j]) >= static_cast<uint64_t>(c.extent)) continue;
+          if (position[j] >= static_cast<uint64_t>(c.extent)) continue;
           const A value = widen(*from[j]);
 #pragma unroll
           for (int m = 0; m < kOuts; ++m) sum[m][j] += value * term.factor[m];

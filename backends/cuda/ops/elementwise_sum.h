@@ -25,7 +25,7 @@ struct Sum {
 
 // Adds up the sums of the block's threads that belong together; the first thread of each gets the result.
 template <class C>
-__device__ __forceinline__ Sum<C> sum_of_threads(Sum<C> sum, int lane, int row, const SumArgs& args) {
+static __device__ __forceinline__ Sum<C> sum_of_threads(Sum<C> sum, int lane, int row, const SumArgs& args) {
   __shared__ Sum<C> shared[kSumThreads];
   Sum<C>* const own = shared + row * args.lanes + lane;
   *own = sum;

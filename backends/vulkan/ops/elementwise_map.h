@@ -33,7 +33,7 @@ struct Program {
   int slots;
   int a_slot;         // the slot of the operand a, which
   int a, dtype, out;  // has a dtype of its own (NW_DTYPE_*); that of the other slots; the output's
-  bool heavy;         // some elements keep a thread busy
+  bool heavy;         // two elements keep a thread busy: a rectangle gives it no more
   uint64_t alpha;     // of elu, in the type that is computed in
   int dtype_of(int slot) const { return slot == kOut ? out : slot == a_slot ? a : dtype; }
 };

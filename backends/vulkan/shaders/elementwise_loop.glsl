@@ -17,7 +17,7 @@ layout(constant_id = 7) const uint ELEMENTS = 1;      // of a rectangle, to a th
 layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR is 1
 layout(constant_id = 9) const int OPERAND = 0;        // of a gradient
 layout(constant_id = 10) const bool RUN = false;      // elements side by side from the first to the last, else a Layout
-layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop; it divides VECTOR
+layout(constant_id = 11) const uint TOGETHER = 1;     // elements of a vector that are computed without a loop: VECTOR or 1
 // Which loop: over any layout or run; the same where whole vectors of a run have code of their own; over rows of whole vectors; over
 // rectangles of single elements.
 const uint ANY_LAYOUT = 0, WHOLE_VECTORS = 1, ROWS = 2, RECTANGLES = 3;
@@ -132,17 +132,6 @@ void locate_in_layout() {
 
 // ---- elements ----
 
-// Of element first + j of a vector, where j is known and `first` counts the TOGETHER that came before.
-uint64_t element_at(uvec4 vector, uint first, uint j, uint size) {
-  if (TOGETHER * size == 8) return element_of(uvec4(first == 0 ? vector.xy : vector.zw, 0, 0), j, size);
-  return element_of(vector, first + j, size);
-}
-uvec4 with_element_at(uvec4 vector, uint64_t bits, uint first, uint j, uint size) {
-  if (TOGETHER * size != 8) return with_element(vector, bits, first + j, size);
-  const uvec4 half_ = with_element(uvec4(0), bits, j, size);
-  return vector | (first == 0 ? half_ : half_.zwxy);
-}
-
 uvec4 load_slot(uint k) {
   const uint size = size_of_slot(k);
   const uint64_t at = place[k];
@@ -178,8 +167,8 @@ uvec4 results(uvec4 vectors[SLOTS]) {
     [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
       uint64_t elements[SLOTS];
       [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-        elements[k] = is_used(k) ? element_at(vectors[k], first, j, size_of_slot(k)) : 0ul;
-      vector = with_element_at(vector, result(elements), first, j, size_of_dtype(OUT));
+        elements[k] = is_used(k) ? element_of(vectors[k], first + j, size_of_slot(k)) : 0ul;
+      vector = with_element(vector, result(elements), first + j, size_of_dtype(OUT));
     }
   return vector;
 }

@@ -1,7 +1,7 @@
 // functions_f32.glsl -- the functions of math.glsl over f32, in as few instructions as a GPU's memory leaves time for, nearly
 // without branches: within 4 units in the last place, gelu within 6. Sums of products are fma()'s, which may round once or twice;
 // what has to be exact is product()'s. Results that are rounded to 16 bits (IS_SHORT, see math_f32.glsl) are within 2^-15, by the
-// device's own exp2, log2 and roots, its division where it is exact or its fma() rounds twice, and shorter polynomials.
+// device's own exp2, log2 and roots, its division where fma() rounds twice or operands are not moderate, and shorter polynomials.
 //
 // fma() may take subnormal numbers for 0, and so may the device's functions: what can be one is a plain product or sum, or is
 // chosen by its size. Comparisons are false of NaN, and written so that it comes through.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """judge.py -- whether the conformance suite sees the faults of faults.txt, and says what is wrong.
 
-The verdict on a mutant is good when the suite's right test ran through its plugin and failed. Where the table says "passes", nothing
-may have failed and something must have been run.
+The verdict on a mutant is good when the suite's right test ran through its plugin and failed; that it hung or did not begin counts for
+the faults of the process alone. Where the table says "passes", nothing may have failed and something must have been run.
 
   judge.py conv1d.flipped_taps --narrows .../narrows --plugins DIR                                      one fault, on the CPU
   judge.py --all --jobs 16 --narrows .../narrows --plugins DIR --real .../narrows_cuda.so       all of them, on a GPU
@@ -27,6 +27,8 @@ TABLE = pathlib.Path(__file__).with_name("faults.txt")
 PASSES = "passes: "
 COMPLAINT = "complaint: "
 WHOLE = "*"
+# How a test fails that told nothing of the plugin's results, in narrows conform's words.
+UNTOLD = re.compile(r"not run: |it was asked for, and did not report|the process gave no sign of life")
 UNAVAILABLE = 3
 NOT_HERE = 77
 
@@ -68,6 +70,7 @@ class Report(NamedTuple):
     backend: str
     results: dict[str, str]  # test: "passed", "failed" or "skipped"
     reasons: dict[str, str]  # test: why it was skipped
+    failures: dict[str, str]  # test: what was wrong
     complaints: list[str]
     text: str
 
@@ -111,13 +114,14 @@ def conform(place: Place, mutant: Mutant) -> Report:
         said = json.loads(done.stdout)
     except ValueError:
         text = f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\nexit code {done.returncode}"
-        return Report(done.returncode, "", {}, {}, [], text)
+        return Report(done.returncode, "", {}, {}, {}, [], text)
     tests_run = [test for run in said["runs"] for test in run["tests"]]
     return Report(
         done.returncode,
         said["plugin"]["name"],
         {test["name"]: test["status"] for test in tests_run},
         {test["name"]: test.get("reason", "") for test in tests_run},
+        {test["name"]: "\n".join(failure["text"] for failure in test.get("failures", [])) for test in tests_run},
         said["complaints"],
         "\n".join(f"{test['name']}: {failure['text']}" for test in tests_run for failure in test.get("failures", [])),
     )
@@ -138,8 +142,10 @@ def verdict(mutant: Mutant, report: Report) -> str:
         return "the verdict is that it passed"
     if mutant.right.startswith(COMPLAINT):
         wanted = mutant.right.removeprefix(COMPLAINT)
-        return "" if fnmatch.filter(report.complaints, wanted) else f"the verdict complains of: {complaints}"
+        return "" if fnmatch.filter(report.complaints, wanted) and not failed else f"the verdict complains of: {complaints}"
     status = report.results.get(mutant.right, "not run")
+    if UNTOLD.match(report.failures.get(mutant.right, "")) and not mutant.name.startswith("process."):
+        return f"'{mutant.right}' told nothing: {report.failures[mutant.right]}"
     reason = f" ({report.reasons[mutant.right]})" if report.reasons.get(mutant.right) else ""
     return "" if status == "failed" else f"'{mutant.right}': {status}{reason}; failed: {complaints}"
 

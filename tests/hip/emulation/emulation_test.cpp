@@ -134,3 +134,8 @@ TEST_CASE("hip emulation: an overrun of shared memory", "[.shared_overrun]") {
   (void)launch(add_up, 1, 256, 255 * sizeof(int), in.ints(), out.ints());
   FAIL("nobody saw it");
 }
+TEST_CASE("hip emulation: an overrun of a shared variable", "[.static_overrun]") {
+  const DeviceMemory in(count_up(kThreads + 1)), out(kThreads + 1);
+  (void)launch(turn_around<true>, 1, kThreads + 1, 0, in.ints(), out.ints());
+  FAIL("nobody saw it");
+}

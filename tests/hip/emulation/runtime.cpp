@@ -1,5 +1,4 @@
-// runtime.cpp -- devices, memory, streams and launches of the HIP of hip/hip_runtime.h.
-//   HIP_EMULATION_DEVICES=N   how many devices there are: 1 unless said otherwise
+// runtime.cpp -- the device, memory, streams and launches of the HIP of hip/hip_runtime.h.
 #include <map>
 #include <mutex>
 #include <set>
@@ -13,6 +12,7 @@ namespace {
 
 constexpr size_t kMemory = size_t{4} << 30, kSharedMemory = 64 << 10, kAlignment = 256;
 constexpr unsigned kMostThreads = 1024;
+constexpr int kDevices = 1;
 
 struct Allocation {
   size_t size;
@@ -29,11 +29,6 @@ std::set<const void*> events;
 thread_local int current_device = 0;
 thread_local hipError_t last_error = hipSuccess;
 std::vector<std::byte>* shared_memory = nullptr;
-
-int num_devices() {
-  const char* const text = std::getenv("HIP_EMULATION_DEVICES");
-  return text == nullptr ? 1 : std::atoi(text);
-}
 
 hipError_t result(hipError_t error) {
   if (error != hipSuccess) last_error = error;
@@ -94,21 +89,21 @@ hipError_t hipPeekAtLastError() { return last_error; }
 // ---- devices ----
 
 hipError_t hipGetDeviceCount(int* count) {
-  *count = num_devices();
-  return result(*count > 0 ? hipSuccess : hipErrorNoDevice);
+  *count = kDevices;
+  return hipSuccess;
 }
 hipError_t hipGetDevice(int* device) {
   *device = current_device;
   return hipSuccess;
 }
 hipError_t hipSetDevice(int device) {
-  if (device < 0 || device >= num_devices()) return result(hipErrorInvalidDevice);
+  if (device < 0 || device >= kDevices) return result(hipErrorInvalidDevice);
   current_device = device;
   return hipSuccess;
 }
 // Few multiprocessors and a small cache, so that small tensors are large ones.
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
-  if (device < 0 || device >= num_devices()) return result(hipErrorInvalidDevice);
+  if (device < 0 || device >= kDevices) return result(hipErrorInvalidDevice);
   *properties = {.name = "a CPU that plays a GPU",
                  .gcnArchName = "emulated",
                  .totalGlobalMem = kMemory,
@@ -269,7 +264,7 @@ hipError_t hipLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void**
     const void* kernel;
     void** parameters;
   } launch{found->second, kernel, parameters};
-  std::vector<std::byte> memory(shared);
+  std::vector<std::byte> memory(shared, std::byte{0xff});  // NaN
   shared_memory = &memory;
   run_grid(
       blocks.x, threads.x,

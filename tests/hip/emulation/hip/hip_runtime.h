@@ -3,10 +3,10 @@
 // half.
 //
 // A kernel is a function. Its blocks run one after the other, on the thread that launches them; the threads of a block take turns
-// at
-// __syncthreads(). Work is done when its call returns, so streams and events only count. Shared memory is static: one kernel runs
-// at a time, and a block finds there what the one before left, not NaN as in new memory of the device. Nothing here is about speed,
-// and nothing shows what a device's caches, warps and schedulers make of a kernel.
+// at __syncthreads(). Work is done when its call returns, so streams and events only count. Shared memory is static: one kernel
+// runs at a time, and a block finds there what the one before left. AddressSanitizer guards such a variable where its function has
+// internal linkage: GCC leaves those alone that the linker merges. Nothing here is about speed, and nothing shows what a device's
+// caches, warps and schedulers make of a kernel.
 #pragma once
 
 #include <algorithm>
