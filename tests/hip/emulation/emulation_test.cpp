@@ -33,7 +33,7 @@ __global__ void add_up(const int* in, int* out) {
 
 __global__ void write_at(int* out, int64_t index) { out[index] = 1; }
 
-// By a pointer, whose size UndefinedBehaviorSanitizer does not know.
+// By a pointer, of whose array UndefinedBehaviorSanitizer does not know.
 __global__ void write_shared_at(int* out, int64_t index) {
   __shared__ int part[kThreads];
   int* const first = part;
