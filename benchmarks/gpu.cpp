@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -190,6 +191,9 @@ struct Options {
   bool wants(const std::string& name) const {
     return std::all_of(words.begin(), words.end(), [&](const std::string& w) { return name.find(w) != std::string::npos; });
   }
+  bool wants_any(std::initializer_list<const char*> names) const {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return wants(name); });
+  }
 };
 
 // Microseconds of one of many on a stream, until the host knows that the last is done: the median of samples of some 20 ms.
@@ -295,9 +299,7 @@ double appended_us(const Options& options, const Backend& backend, Call& call) {
 // Of a tiny op: the call on an idle stream, which puts it on the device at once; what of that is more than a call behind other work
 // takes; and the call until the host knows that it is done.
 void measure_latency(const Options& options, const std::vector<std::unique_ptr<Backend>>& backends, const Row& tiny) {
-  const auto is_wanted = [&](const char* name) { return options.wants(name); };
-  const auto names = {kLaunched, kAppended, kSubmitted, kSeen};
-  if (std::none_of(names.begin(), names.end(), is_wanted)) return;
+  if (!options.wants_any({kLaunched, kAppended, kSubmitted, kSeen})) return;
   for (const auto& backend : backends) {
     Call call(*backend, tiny);
     std::vector<double> launched(options.quick ? 5 : 2000), seen(launched.size());
@@ -311,7 +313,7 @@ void measure_latency(const Options& options, const std::vector<std::unique_ptr<B
     }
     const double launch = median(launched), append = appended_us(options, *backend, call);
     const auto print = [&](const char* what, double us) {
-      if (is_wanted(what)) std::printf("%-36s %-7s %-10s %10.2f us\n", what, backend->name.c_str(), "", us);
+      if (options.wants(what)) std::printf("%-36s %-7s %-10s %10.2f us\n", what, backend->name.c_str(), "", us);
     };
     print(kLaunched, launch);
     print(kAppended, append);
@@ -427,8 +429,7 @@ int run(const Options& options) {
     return 2;
   }
   const std::vector<Row> rows = rows_for(options);
-  const auto tiny_ones = {kChain, kLaunched, kAppended, kSubmitted, kSeen};
-  if (rows.empty() && std::none_of(tiny_ones.begin(), tiny_ones.end(), [&](const char* name) { return options.wants(name); })) {
+  if (rows.empty() && !options.wants_any({kChain, kLaunched, kAppended, kSubmitted, kSeen})) {
     std::fprintf(stderr, "bench_gpu: no row has these words in its name\n");
     return 2;
   }

@@ -116,14 +116,15 @@ def conform(place: Place, mutant: Mutant) -> Report:
         text = f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\nexit code {done.returncode}"
         return Report(done.returncode, "", {}, {}, {}, [], text)
     tests_run = [test for run in said["runs"] for test in run["tests"]]
+    failures = {test["name"]: "\n".join(failure["text"] for failure in test.get("failures", [])) for test in tests_run}
     return Report(
         done.returncode,
         said["plugin"]["name"],
         {test["name"]: test["status"] for test in tests_run},
         {test["name"]: test.get("reason", "") for test in tests_run},
-        {test["name"]: "\n".join(failure["text"] for failure in test.get("failures", [])) for test in tests_run},
+        failures,
         said["complaints"],
-        "\n".join(f"{test['name']}: {failure['text']}" for test in tests_run for failure in test.get("failures", [])),
+        "\n".join(f"{test}: {text}" for test, text in failures.items() if text),
     )
 
 
