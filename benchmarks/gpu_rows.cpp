@@ -34,6 +34,7 @@ std::vector<Row> elementwise_rows(int64_t side) {
           elementwise("exp f32" + square, NW_EW_EXP, kF32, {t}, t),
           elementwise("tanh f16" + square, NW_EW_TANH, kF16, {t}, t),
           elementwise("cast f32 to f16" + square, NW_EW_CAST, kF32, {t}, halves),
+          elementwise("add a number f32" + square, NW_EW_ADD, kF32, {t, {}}, t),
           elementwise("add a row f32" + square, NW_EW_ADD, kF32, {t, row}, t),
           elementwise("add a column f32" + square, NW_EW_ADD, kF32, {t, column}, t),
           elementwise("add transposed f32" + square, NW_EW_ADD, kF32, {t, transposed}, t),

@@ -126,10 +126,11 @@ Address Recorder::params(const void* block, uint64_t size) {
   return address;
 }
 
-void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered) {
+void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, int64_t columns, bool ordered) {
   if (groups <= 0) return;
   const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
-  const int64_t rows = ceil_div(groups, most[0]);
+  const bool fits = columns <= most[0] && groups / columns <= most[1];
+  const int64_t rows = fits ? groups / columns : ceil_div(groups, most[0]);
   if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
            device_.physical.properties.deviceName, most[0], most[1]);

@@ -82,7 +82,13 @@ class Recorder {
   template <class Push>
   void dispatch(const Kernel& kernel, const Push& push, int64_t groups, bool ordered = true) {
     static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
-    dispatch(kernel, &push, sizeof(Push), groups, ordered);
+    dispatch(kernel, &push, sizeof(Push), groups, groups, ordered);
+  }
+  // As many groups as `rows` of `columns` are, in such rows as far as the device's grid has room for them.
+  template <class Push>
+  void dispatch_rows(const Kernel& kernel, const Push& push, int64_t columns, int64_t rows) {
+    static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
+    dispatch(kernel, &push, sizeof(Push), columns * rows, columns, true);
   }
   void copy(Span to, Span from, uint64_t size);
   Device& device() const { return device_; }
@@ -93,7 +99,7 @@ class Recorder {
   friend class Stream;
   Recorder(Device& device, Batch& batch)
       : device_(device), batch_(batch), params_used_(batch.params_used), num_kernels_(batch.kernels.size()) {}
-  void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, bool ordered);
+  void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, int64_t columns, bool ordered);
   void commit();  // to the command buffer
   void barrier(bool to_host = false);
 

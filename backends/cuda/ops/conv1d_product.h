@@ -35,7 +35,7 @@ struct WeightLoader {
     s.taps.divide(static_cast<uint32_t>(k), &channel, &tap);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
-      out[i] = i < left ? widen(from[channel * s.c.w_in + tap * s.c.w_tap]) : Acc{0};
+      out[i] = widen(load_where(i < left, from, [&] { return channel * s.c.w_in + tap * s.c.w_tap; }));
       if (++tap == s.taps.divisor) tap = 0, ++channel;
     }
   }
@@ -59,7 +59,7 @@ struct WindowLoader {
     for (int i = 0; i < kGroup<Acc>; ++i) {
       const int64_t position = q * s.c.step + shift;
       const bool valid = inside && column + i < s.columns && position >= 0 && position < s.c.extent;
-      out[i] = valid ? widen(row[position * s.c.in_position]) : Acc{0};
+      out[i] = widen(load_where(valid, row, [&] { return position * s.c.in_position; }));
       if (++q == s.c.length) q = 0, row += s.c.in_batch;
     }
   }
@@ -87,7 +87,8 @@ struct GradYLoader {
     const T* from = grad_y + row * s.g.y.channel;
 #pragma unroll
     for (int i = 0; i < kGroup<Acc>; ++i) {
-      out[i] = row < s.g.outs() && k + i < s.depth ? widen(from[n * s.g.y.outer + t * s.g.y.position]) : Acc{0};
+      const bool valid = row < s.g.outs() && k + i < s.depth;
+      out[i] = widen(load_where(valid, from, [&] { return n * s.g.y.outer + t * s.g.y.position; }));
       if (++t == s.out_length.divisor) t = 0, ++n;
     }
   }
@@ -110,7 +111,7 @@ struct SlidingLoader {
     for (int i = 0; i < kGroup<Acc>; ++i) {
       const int64_t position = t * s.g.stride + shift;
       const bool valid = column < s.columns && k + i < s.depth && position >= 0 && position < s.g.length;
-      out[i] = valid ? widen(from[n * s.g.x.outer + position * s.g.x.position]) : Acc{0};
+      out[i] = widen(load_where(valid, from, [&] { return n * s.g.x.outer + position * s.g.x.position; }));
       if (++t == s.out_length.divisor) t = 0, ++n;
     }
   }

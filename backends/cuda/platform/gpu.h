@@ -85,6 +85,11 @@ __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloa
 // Rounded correctly, as nvcc makes it.
 __device__ __forceinline__ float square_root(float x) { return std::sqrt(x); }
 __device__ __forceinline__ double square_root(double x) { return std::sqrt(x); }
+// from[index()] where there is such an element, else 0.
+template <class T, class Index>
+__device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
+  return there ? from[index()] : T{};
+}
 // 16 bytes as one load, at a multiple of 16.
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) { return *static_cast<const uint4*>(from); }
 // 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.

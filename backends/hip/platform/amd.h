@@ -22,6 +22,11 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
 // Rounded correctly, which is what clang makes of sqrt for AMD's GPUs unless it is told otherwise.
 __device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double square_root(double x) { return sqrt(x); }
+// from[index()] where there is such an element, else 0.
+template <class T, class Index>
+__device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
+  return there ? from[index()] : T{};
+}
 // 16 bytes as one load and one store, at a multiple of 16.
 using Words4 = uint32_t __attribute__((vector_size(16)));
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) {

@@ -40,8 +40,8 @@ Map::Map(const MapRequest& r, int variant) {
   if (!empty_ && !flat_ && !rows_) plan_layout();
   const Loop loop = rectangles_ ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
   kernel_ = r.device.kernels().get(
-      *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), used_, word(vector_), word(elements_),
-                  variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_)});
+      *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), loaded_, word(vector_), word(elements_),
+                  variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_), numbers_});
 }
 
 void Map::read(const MapRequest& r) {
@@ -57,16 +57,17 @@ void Map::read(const MapRequest& r) {
     size_[slot] = size_of(r.program.dtype_of(slot));
     tensor_[slot] = from.used ? from.tensor : -1;
     tensors[k] = is_tensor(slot) ? &r.sig.tensors[from.tensor] : nullptr;
-    if (from.used) used_ |= 1u << slot;
     if (is_tensor(slot)) {
+      loaded_ |= 1u << slot;
       align_[slot] = int64_t{1} << std::min<int>(tensors[k]->align_log2, 8);
       bytewise_ |= align_[slot] < size(slot);
     } else if (from.used) {
-      push_.traits |= 1u << slot;
       push_.operand[slot] = from.number;
+      // A CPU's compiler takes its time: there a number is read as a tensor is, and calls with one and without share a pipeline.
+      (r.device.physical.is_cpu() ? loaded_ : numbers_) |= 1u << slot;
+      if (r.device.physical.is_cpu()) push_.traits |= repeated(slot);
     }
   }
-  used_ &= (1u << kOut) - 1;
   int64_t sizes[kMaxSlots + 1];
   for (int k = 0; k <= slots_; ++k) sizes[k] = size_[k == slots_ ? kOut : k];
   collapse(r.shape, tensors, sizes, slots_ + 1, slots_, &space_);
@@ -103,7 +104,7 @@ bool Map::has_rows() const {
 void Map::choose(const MapRequest& r, int variant) {
   int64_t widest = 1;
   for (int slot = 0; slot <= kOut; ++slot)
-    if (slot == kOut || (used_ >> slot & 1)) widest = std::max(widest, size(slot));
+    if (slot == kOut || is_tensor(slot)) widest = std::max(widest, size(slot));
   vector_ = kVectorBytes / widest;
   flat_ = is_flat();
   const bool vectors = empty_ || flat_ || has_rows();
@@ -161,7 +162,7 @@ void Map::plan_rows() {
   push_.width = static_cast<uint32_t>(width);
   push_.extent[0] = static_cast<uint64_t>(along);
   push_.extent[1] = static_cast<uint64_t>(rows);
-  groups_ = ceil_div(along, width);
+  groups_ = columns_ = ceil_div(along, width);
   multiply_groups(ceil_div(rows, kThreads / width));
   for (int slot = 0; slot <= kOut; ++slot)
     if (is_tensor(slot)) push_.row_step[slot] = stride(slot, 1);
@@ -203,6 +204,7 @@ void Map::plan_layout() {
     const int64_t blocks = ceil_div(extent, d < 2 ? int64_t{layout_.block[d]} : 1);
     if (d < 2) push_.extent[d] = static_cast<uint64_t>(extent);
     multiply_groups(blocks);
+    if (d == 0) columns_ = blocks;
     layout_.dimension[d].blocks = static_cast<uint64_t>(blocks);
     for (int slot = 0; slot <= kOut; ++slot)
       if (is_tensor(slot) && from < space_.ndim) layout_.dimension[d].stride[slot] = stride(slot, from) * (d == 0 ? vector_ : 1);
@@ -238,14 +240,15 @@ void Map::record_run(Recorder& recorder, Push push) const {
 void Map::record(Recorder& recorder, const nw_call& call) const {
   if (empty_) return;
   Push push = push_;
-  for (int slot = 0; slot < slots_; ++slot)
-    if (is_tensor(slot)) push.operand[slot] = address(call, slot);
+  for (int slot = 0; slot < slots_; ++slot) {
+    if (!(loaded_ >> slot & 1)) continue;
+    push.operand[slot] = is_tensor(slot) ? address(call, slot) : recorder.params(push_.operand[slot]);
+  }
   push.out = address(call, kOut);
   if (bytewise_) push.traits |= kMisaligned;
   if (flat_) return record_run(recorder, push);
-  if (rows_) return recorder.dispatch(kernel_, push, groups_);
-  push.layout = recorder.params(layout_);
-  recorder.dispatch(kernel_, push, groups_);
+  if (!rows_) push.layout = recorder.params(layout_);
+  recorder.dispatch_rows(kernel_, push, columns_, groups_ / columns_);
 }
 
 }  // namespace narrows::vulkan

@@ -68,8 +68,8 @@ class Map {
     Address layout;
     int64_t row_step[kMaxSlots + 1];
   };
-  // Push::traits, beside a bit for each slot that is a number.
-  static constexpr uint32_t repeated(int slot) { return 1u << (8 + slot); }
+  // Push::traits.
+  static constexpr uint32_t repeated(int slot) { return 1u << slot; }
   static constexpr uint32_t kMisaligned = 1u << 16;
   struct Dimension {
     int64_t stride[kMaxSlots + 1];
@@ -107,8 +107,9 @@ class Map {
   int tensor_[kMaxSlots + 1];     // by slot; -1: a number, or not used
   int64_t size_[kMaxSlots + 1];   // bytes of an element
   int64_t align_[kMaxSlots + 1];  // bytes
-  uint32_t used_ = 0;
-  uint32_t units_ = 0;  // slots whose elements lie side by side along dimension 0
+  uint32_t loaded_ = 0;           // slots that the shader reads from memory
+  uint32_t numbers_ = 0;          // slots that are numbers in Push::operand
+  uint32_t units_ = 0;            // slots whose elements lie side by side along dimension 0
   Space space_;
   bool empty_ = false, flat_ = false, rows_ = false, rectangles_ = false, bytewise_ = false;
   int64_t vector_ = 1;
@@ -117,8 +118,8 @@ class Map {
   int64_t elements_ = 1;  // of a rectangle, to a thread
   uint32_t turned_ = 0;   // slots that lie along the second dimension
   int64_t tile_words_ = 1;
-  int64_t groups_ = 0;
-  Push push_{};  // all but the addresses
+  int64_t groups_ = 0, columns_ = 0;  // of work groups: all, and those of a row
+  Push push_{};                       // all but the addresses
   Layout layout_{};
   Kernel kernel_;
 };

@@ -3,3 +3,10 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
 uint flat_group() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+// The column and the row of the group, which are counted in rows of that many: without a division where the grid has such rows
+// (Recorder::dispatch_rows).
+uvec2 group_of_rows(uint columns) {
+  if (gl_NumWorkGroups.x == columns) return gl_WorkGroupID.xy;
+  const uint group = flat_group(), row = group / columns;
+  return uvec2(group - row * columns, row);
+}

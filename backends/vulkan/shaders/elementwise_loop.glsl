@@ -11,7 +11,7 @@ layout(constant_id = 1) const int FUNCTION = 0;  // NW_EW_*
 layout(constant_id = 2) const uint A = F32;      // dtype of the operand a
 layout(constant_id = 3) const uint T = F32;      // that of the other ones
 layout(constant_id = 4) const uint OUT = F32;
-layout(constant_id = 5) const uint USED = 0;    // bit k: slot k is read
+layout(constant_id = 5) const uint LOADED = 0;  // bit k: slot k is read from memory
 layout(constant_id = 6) const uint VECTOR = 1;  // elements
 layout(constant_id = 7) const uint ELEMENTS = 1;      // of a rectangle, to a thread: 1, 2 or 4
 layout(constant_id = 8) const bool ANYWHERE = false;  // addresses may be no multiples of an element's size; VECTOR is 1
@@ -24,6 +24,7 @@ const uint ANY_LAYOUT = 0, WHOLE_VECTORS = 1, ROWS = 2, RECTANGLES = 3;
 layout(constant_id = 12) const uint LOOP = ANY_LAYOUT;
 layout(constant_id = 13) const uint TURNED = 0;       // of a rectangle, bit k: slot k lies along the second dimension
 layout(constant_id = 14) const uint TILE_WORDS = 1;   // of shared memory
+layout(constant_id = 15) const uint NUMBERS = 0;      // bit k: slot k is a number, which is its operand
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two, which is `block`.
@@ -40,25 +41,26 @@ layout(buffer_reference, std430, buffer_reference_align = 32) readonly buffer La
 };
 layout(push_constant) uniform Push {
   // What a run needs lies within 64 bytes, which come from the constant cache at once.
-  uint64_t operand[4];  // addresses; of a number its bits
+  uint64_t operand[4];  // addresses; of NUMBERS their bits
   uint64_t out_;
   uint64_t extent[2];  // RUN: elements, and those of the first vector that are not there. Else vectors along the first two dimensions
-  uint traits;         // bit k: slot k is a number; 8 + k: its elements along the first dimension are all the same one; 16: is_misaligned()
+  uint traits;         // bit k: slot k's elements along the first dimension are all the same one; 16: is_misaligned()
   uint width;          // threads along the first dimension, a power of two
   uint64_t alpha;      // of elu, in the type that is computed in
   uint64_t layout_;
   int64_t row_step[5];  // ROWS: bytes from one row to the next, of the slots and of the output
 };
 
-bool is_number(uint k) { return (traits >> k & 1) != 0; }
-bool is_repeated(uint k) { return (traits >> (8 + k) & 1) != 0; }
+bool is_loaded(uint k) { return (LOADED >> k & 1) != 0; }
+// Of a slot that is not read: its number, or 0 where it is not used.
+uint64_t number_of(uint k) { return (NUMBERS >> k & 1) != 0 ? operand[k] : 0ul; }
+bool is_repeated(uint k) { return (traits >> k & 1) != 0; }
 // RUN: no access of more than one element; ANYWHERE: no access of more than a byte.
 bool is_misaligned() { return traits >> 16 != 0; }
 
 uint dtype_of_slot(uint k);
 uint64_t result(uint64_t elements[SLOTS]);
 
-bool is_used(uint k) { return (USED >> k & 1) != 0; }
 uint size_of_slot(uint k) { return size_of_dtype(dtype_of_slot(k)); }
 
 // ---- places ----
@@ -72,7 +74,7 @@ void locate_in_run() {
   const uint64_t first = uint64_t(flat_group()) * gl_WorkGroupSize.x;
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k) {
     const bool is_out = k == SLOTS;
-    if (!is_out && !is_used(k)) continue;
+    if (!is_out && !is_loaded(k)) continue;
     const uint bytes = VECTOR * (is_out ? size_of_dtype(OUT) : size_of_slot(k));
     place[k] = is_out ? out_ : operand[k];
     if (is_out || !is_repeated(k)) place[k] += first * bytes + gl_LocalInvocationID.x * bytes;
@@ -85,30 +87,35 @@ void locate_in_run() {
   end = uint(clamp(most - at, 0, int(VECTOR)));
 }
 
+void move_along(Layout l, uint d, uint64_t position) {
+  [[unroll]] for (uint k = 0; k < SLOTS; ++k)
+    if (is_loaded(k)) place[k] += position * uint64_t(l.dimension[d].operands[k]);
+  place[SLOTS] += position * uint64_t(l.dimension[d].of_out);
+}
+
 // The place of a group's rectangle, and what of it there is, at most `block`; false: there is no such group.
 bool locate_rectangle(Layout l, out uvec2 there) {
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) place[k] = operand[k];
   place[SLOTS] = out_;
-  uint left = flat_group();
-  const uint dims = l.dims;
-  [[dont_unroll]] for (uint d = 0; d < dims; ++d) {
-    const Dimension dimension = l.dimension[d];
-    const uint blocks = uint(dimension.blocks), next = left / blocks;
-    uint64_t position = left - next * blocks;
-    left = next;
-    if (d < 2) {
-      position *= l.block[d];
-      const uint rest = uint(min(extent[d] - position, uint64_t(l.block[d])));
-      if (d == 0)
-        there.x = rest;
-      else
-        there.y = rest;
+  const uvec2 block = uvec2(l.block[0], l.block[1]);
+  uvec2 group = group_of_rows(uint(l.dimension[0].blocks));
+  uint left = 0;
+  if (l.dims > 2) {
+    const uint rows = uint(l.dimension[1].blocks);
+    left = group.y / rows;
+    group.y -= left * rows;
+    [[dont_unroll]] for (uint d = 2; d < l.dims; ++d) {
+      const uint blocks = uint(l.dimension[d].blocks), next = left / blocks;
+      move_along(l, d, left - next * blocks);
+      left = next;
     }
-    [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-      if (is_used(k)) place[k] += position * uint64_t(dimension.operands[k]);
-    place[SLOTS] += position * uint64_t(dimension.of_out);
   }
-  return left == 0;
+  const uint64_t x = uint64_t(group.x) * block.x, y = uint64_t(group.y) * block.y;
+  if (left != 0 || y >= extent[1]) return false;
+  move_along(l, 0, x);
+  move_along(l, 1, y);
+  there = uvec2(min(extent[0] - x, uint64_t(block.x)), min(extent[1] - y, uint64_t(block.y)));
+  return true;
 }
 
 uvec2 own_place() { return uvec2(gl_LocalInvocationID.x & (width - 1), gl_LocalInvocationID.x >> findLSB(width)); }
@@ -125,7 +132,7 @@ void locate_in_layout() {
   const bool is_there = locate_rectangle(l, there);
   const uvec2 own = own_place();
   [[unroll]] for (uint k = 0; k <= SLOTS; ++k)
-    if (k == SLOTS || is_used(k)) place[k] += way(l, k, own);
+    if (k == SLOTS || is_loaded(k)) place[k] += way(l, k, own);
   begin = 0;
   end = is_there && all(lessThan(own, there)) ? VECTOR : 0;
 }
@@ -135,7 +142,6 @@ void locate_in_layout() {
 uvec4 load_slot(uint k) {
   const uint size = size_of_slot(k);
   const uint64_t at = place[k];
-  if (is_number(k)) return repeated_element(operand[k], size);
   if (ANYWHERE) return uvec4(unpack32(is_misaligned() ? load_bytes(at, size) : load_element(at, size)), 0, 0);
   if (VECTOR == 1) return load_vector(at, size);
   const bool is_same = is_repeated(k);
@@ -167,7 +173,7 @@ uvec4 results(uvec4 vectors[SLOTS]) {
     [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {
       uint64_t elements[SLOTS];
       [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-        elements[k] = is_used(k) ? element_of(vectors[k], first + j, size_of_slot(k)) : 0ul;
+        elements[k] = is_loaded(k) ? element_of(vectors[k], first + j, size_of_slot(k)) : number_of(k);
       vector = with_element(vector, result(elements), first + j, size_of_dtype(OUT));
     }
   return vector;
@@ -186,24 +192,23 @@ void compute_whole_vector() {
   const uint64_t i = vector_of_run();
   uvec4 vectors[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-    if (is_used(k)) vectors[k] = load_vector(operand[k] + i * (VECTOR * size_of_slot(k)), VECTOR * size_of_slot(k));
+    if (is_loaded(k)) vectors[k] = load_vector(operand[k] + i * (VECTOR * size_of_slot(k)), VECTOR * size_of_slot(k));
   store_vector(out_ + i * (VECTOR * size_of_dtype(OUT)), results(vectors), VECTOR * size_of_dtype(OUT));
 }
 
 // Rows of whole vectors, of which a thread has one: nothing is read but the operands.
 void compute_vector_of_rows() {
-  const uint along = findLSB(width), blocks = uint((extent[0] + width - 1) >> along), group = flat_group(), block = group / blocks;
-  const uint64_t column = uint64_t(group - block * blocks) * width + (gl_LocalInvocationID.x & (width - 1));
-  const uint64_t row = uint64_t(block) * (gl_WorkGroupSize.x >> along) + (gl_LocalInvocationID.x >> along);
+  const uint along = findLSB(width);
+  const uvec2 group = group_of_rows(uint((extent[0] + width - 1) >> along));
+  const uint64_t column = uint64_t(group.x) * width + (gl_LocalInvocationID.x & (width - 1));
+  const uint64_t row = uint64_t(group.y) * (gl_WorkGroupSize.x >> along) + (gl_LocalInvocationID.x >> along);
   if (column >= extent[0] || row >= extent[1]) return;
   uvec4 vectors[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
-    if (!is_used(k)) continue;
+    if (!is_loaded(k)) continue;
     const uint size = size_of_slot(k);
     const uint64_t at = operand[k] + row * uint64_t(row_step[k]);
-    if (is_number(k))
-      vectors[k] = repeated_element(operand[k], size);
-    else if (is_repeated(k))
+    if (is_repeated(k))
       vectors[k] = repeated_element(load_element(at, size), size);
     else
       vectors[k] = load_vector(at + column * (VECTOR * size), VECTOR * size);
@@ -267,6 +272,16 @@ u64vec4 turned(u64vec4 v, uint size, uint height, Elements along, Elements own) 
   return v;
 }
 
+u64vec4 elements_of_slot(Layout l, uint k, Elements own, Elements along) {
+  u64vec4 v = u64vec4(number_of(k));
+  if (is_loaded(k)) {
+    Elements at = own;
+    if (is_turned(k)) at = along;
+    v = load_elements(l, k, at);
+  }
+  return v;
+}
+
 void compute_rectangle() {
   Layout l = Layout(layout_);
   uvec2 there;
@@ -275,14 +290,16 @@ void compute_rectangle() {
   const Elements own = elements_at(own_place(), uvec2(l.apart[0], l.apart[1]), there);
   Elements along = own;
   if (TURNED != 0) along = elements_at(uvec2(self >> shift, self & (height - 1)), uvec2(gl_WorkGroupSize.x >> shift, 0), there);
+  // Slot by slot: NVIDIA's compiler does not unroll loops of so much, or with barriers in them, and puts what they index into memory.
   u64vec4 elements[SLOTS];
-  [[unroll]] for (uint k = 0; k < SLOTS; ++k) {
-    if (is_number(k))
-      elements[k] = u64vec4(operand[k]);
-    else if (is_used(k))
-      elements[k] = is_turned(k) ? load_elements(l, k, along) : load_elements(l, k, own);
-  }
-  // One by one: a loop with barriers would stay one, and what it works on in memory.
+  elements[0] = elements_of_slot(l, 0, own, along);
+#if SLOTS > 1
+  elements[1] = elements_of_slot(l, 1, own, along);
+  elements[2] = elements_of_slot(l, 2, own, along);
+#endif
+#if SLOTS > 3
+  elements[3] = elements_of_slot(l, 3, own, along);
+#endif
   if (is_turned(0)) elements[0] = turned(elements[0], size_of_slot(0), height, along, own);
 #if SLOTS > 1
   if (is_turned(1)) elements[1] = turned(elements[1], size_of_slot(1), height, along, own);
@@ -295,7 +312,7 @@ void compute_rectangle() {
   uint64_t to = place[SLOTS] + way(l, SLOTS, own.first);
   [[unroll]] for (uint e = 0; e < ELEMENTS; ++e) {
     uint64_t operands[SLOTS];
-    [[unroll]] for (uint k = 0; k < SLOTS; ++k) operands[k] = is_used(k) ? chosen(elements[k], e) : 0ul;
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k) operands[k] = chosen(elements[k], e);
     if (e < own.count) store_element(to, result(operands), size_of_dtype(OUT));
     to += step;
   }
@@ -320,6 +337,6 @@ void main() {
   if (begin >= end) return;
   uvec4 vectors[SLOTS];
   [[unroll]] for (uint k = 0; k < SLOTS; ++k)
-    if (is_used(k)) vectors[k] = load_slot(k);
+    if (is_loaded(k)) vectors[k] = load_slot(k);
   store_out(results(vectors));
 }
