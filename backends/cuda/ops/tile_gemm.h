@@ -189,14 +189,10 @@ template <class T, int Count>
 __device__ __forceinline__ void load_together(const T* from, Accumulate<T> (&out)[Count]) {
   constexpr int kBytes = Count * static_cast<int>(sizeof(T));
   static_assert(kBytes == 16 || kBytes == 8);
+  using Word = std::conditional_t<kBytes == 16, uint4, uint2>;
+  const Word word = *reinterpret_cast<const Word*>(from);
   T elements[Count];
-  if constexpr (kBytes == 16) {
-    const uint4 word = load_16_bytes(from);
-    memcpy(elements, &word, kBytes);
-  } else {
-    const uint2 word = *reinterpret_cast<const uint2*>(from);
-    memcpy(elements, &word, kBytes);
-  }
+  memcpy(elements, &word, kBytes);
 #pragma unroll
   for (int i = 0; i < Count; ++i) out[i] = widen(elements[i]);
 }
@@ -218,7 +214,7 @@ struct MatrixLoader {
     const T* from = base + (row * row_stride + k * depth_stride);
     if (Together && left >= kUnit) return load_together<T, kUnit>(from, out);
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) out[i] = widen(load_where(i < left, from, [&] { return i * (Together ? 1 : step); }));
+    for (int i = 0; i < kUnit; ++i) out[i] = i < left ? widen(from[i * (Together ? 1 : step)]) : Acc{0};
   }
 };
 
