@@ -129,6 +129,7 @@ Address Recorder::params(const void* block, uint64_t size) {
 void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, int64_t columns, bool ordered) {
   if (groups <= 0) return;
   const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
+  // The caller's rows where the grid has room for them, else as few as there can be.
   const bool fits = columns <= most[0] && groups / columns <= most[1];
   const int64_t rows = fits ? groups / columns : ceil_div(groups, most[0]);
   if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits

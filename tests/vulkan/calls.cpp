@@ -162,15 +162,17 @@ std::vector<const char*> kernels(const Runtime& rt, const char* op) {
 
 // ---- the six ops ----
 
-Call elementwise(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out) {
+Call elementwise(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, double number) {
   nw_elementwise_params p{};
   p.function = function;
+  if (inputs.size() > 1 && !inputs[1].is_there()) p.b_real = number;
+  if (inputs.size() > 2 && !inputs[2].is_there()) p.c_real = number;
   if (function == NW_EW_CAST) p.out_dtype = out.dtype.bits == 16 ? NW_DTYPE_FLOAT16 : NW_DTYPE_FLOAT32;
   return {"", "elementwise", inputs, {out}, params(p)};
 }
 
-Call elementwise_backward(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, bool absent) {
-  Call call = elementwise(function, inputs, out);
+Call elementwise_backward(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, bool absent, double number) {
+  Call call = elementwise(function, inputs, out, number);
   call.op = "elementwise_backward";
   call.inputs.insert(call.inputs.begin(), absent ? Tensor{} : out);
   call.outputs.assign(3, {});

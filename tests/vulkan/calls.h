@@ -72,9 +72,11 @@ std::vector<const char*> kernels(const Runtime& rt, const char* op);
 
 // ---- the six ops ----
 
-Call elementwise(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out);
+// number: what stands for b and c of floats where they are absent.
+Call elementwise(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, double number = 0);
 // The gradients of all operands; `out` is the shape of grad_out. absent: grad_out is.
-Call elementwise_backward(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, bool absent = false);
+Call elementwise_backward(int32_t function, const std::vector<Tensor>& inputs, const Tensor& out, bool absent = false,
+                          double number = 0);
 struct Conv {
   int64_t batch, channels, length, outs, taps;
   nw_conv1d_params params{};

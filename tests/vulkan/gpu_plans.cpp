@@ -31,6 +31,9 @@ std::vector<Case> cases(DLDataType dtype) {
   add("a heavy function", elementwise(NW_EW_TANH, {run}, run));
   add("rows", elementwise(NW_EW_MUL, {rows, row}, rows));
   add("transposed", elementwise(NW_EW_MUL, {transposed, row}, rows));
+  add("a run and a number", elementwise(NW_EW_MUL, {run, {}}, run, 3));
+  add("rows and a number", elementwise(NW_EW_FMA, {rows, row, {}}, rows, 3));
+  add("transposed and a number", elementwise(NW_EW_MUL, {transposed, {}}, rows, 3));
   add("transposed, a heavy function", elementwise(NW_EW_TANH, {transposed}, rows));
   add("three dimensions, transposed", elementwise(NW_EW_NEG, {tensor({70, 3, 40}, {1, 2'870, 70})}, tensor({70, 3, 40})));
   add("four dimensions", elementwise(NW_EW_NEG, {tensor({5, 7, 9, 31}, {40'000, 4'000, 320, 2})}, tensor({5, 7, 9, 31})));
@@ -38,6 +41,7 @@ std::vector<Case> cases(DLDataType dtype) {
   add("three columns", elementwise(NW_EW_MUL, {tensor({700, 3}, {4, 1}), tensor({3})}, tensor({700, 3})));
   add("a transposed mask", elementwise(NW_EW_WHERE, {{kBool, {70, 404}, {1, 70}}, transposed, row}, rows));
   add("maps", elementwise_backward(NW_EW_MUL, {run, run}, run));
+  add("transposed and a number", elementwise_backward(NW_EW_MUL, {transposed, {}}, rows, false, 3));
   add("rows", elementwise_backward(NW_EW_DIV, {transposed, tensor({70, 1})}, rows));
   add("transposed", elementwise_backward(NW_EW_CLAMP, {transposed, rows, transposed}, rows));
   add("sums", elementwise_backward(NW_EW_MUL, {tensor({512, 600}), tensor({600})}, tensor({512, 600})));

@@ -1,4 +1,5 @@
-// Grids: a device that counts few work groups along a row. Whatever the op, they are folded into rows, with the same result.
+// Grids: a device that counts few work groups along a row, or few rows. Whatever the op, they are folded into rows, with the same
+// result.
 #include <cstring>
 #include <set>
 #include <utility>
@@ -21,6 +22,10 @@ std::vector<Call> small_calls(DLDataType dtype) {
   add("a run", elementwise(NW_EW_ADD, {run, run}, run));
   add("transposed and broadcast", elementwise(NW_EW_MUL, {transposed, row}, rows));
   add("four dimensions", elementwise(NW_EW_NEG, {tensor({5, 7, 9, 31}, {40'000, 4'000, 320, 2})}, tensor({5, 7, 9, 31})));
+  const Tensor wide = tensor({3, 6'400}), wide_row = tensor({6'400});
+  add("wide rows", elementwise(NW_EW_MUL, {wide, wide_row}, wide));
+  add("wide and strided", elementwise(NW_EW_MUL, {tensor({3, 6'400}, {12'900, 2}), wide_row}, wide));
+  add("three wide dimensions", elementwise(NW_EW_NEG, {tensor({3, 4, 2'000}, {20'000, 4'100, 2})}, tensor({3, 4, 2'000})));
   add("cast", elementwise(NW_EW_CAST, {{kI32, {20'003}}}, {dtype.bits == 16 ? kF16 : kF32, {20'003}}));
   add("where", elementwise(NW_EW_WHERE, {{kBool, {20'003}}, run, run}, run));
   add("maps", elementwise_backward(NW_EW_MUL, {run, run}, run));
@@ -53,11 +58,11 @@ struct Given {
   std::string call;
   int32_t status;
   std::vector<Bytes> outputs;
-  bool folded, is_many;  // is_many: it takes more than three work groups
+  bool folded, is_many, has_rows;  // is_many: it takes more than three work groups; has_rows: a layout may have rows of its own
 };
 
-// What every variant that takes it gives of each call.
-std::vector<Given> results(const Said& said) {
+// What every variant that takes it gives of each call; op: of its calls alone.
+std::vector<Given> results(const Said& said, const std::string& op = "") {
   const Driver driver(said);
   const Runtime rt(here());
   std::vector<Given> all;
@@ -66,6 +71,7 @@ std::vector<Given> results(const Said& said) {
     std::vector<Call> calls = small_calls(dtype);
     calls.push_back(lltm(dtype, 300, 64, 96));
     calls.back().name = "a layer";
+    if (!op.empty()) std::erase_if(calls, [&](const Call& call) { return op != call.op; });
     for (const Call& call : calls)
       for (const char* kernel : kernels(rt, call.op)) {
         const std::string name = call.name + " of " + std::to_string(dtype.bits) + " bits, kernel " + (kernel ? kernel : "its own");
@@ -78,25 +84,48 @@ std::vector<Given> results(const Said& said) {
         if (status == NW_OK && kernel != nullptr) ran.insert(std::string(call.op) + " " + kernel);
         // A cell is a single tile of GPUs' matrix units, a layer is several.
         const bool is_many = kernel == nullptr || std::strcmp(kernel, "coopmat") != 0 || call.name != "lltm, a cell";
-        all.push_back({name, status, prepared.outputs(), driver.folded() > before, is_many});
+        const bool has_rows =
+            std::any_of(call.inputs.begin(), call.inputs.end(), [](const Tensor& t) { return t.shape.size() > 1; }) &&
+            call.name.rfind("elementwise", 0) == 0;
+        all.push_back({name, status, prepared.outputs(), driver.folded() > before, is_many, has_rows});
       }
   }
-  for (const char* op : {"elementwise", "elementwise_backward", "conv1d", "conv1d_backward", "lltm", "lltm_backward"})
-    for (const char* kernel : kernels(rt, op))
-      if (kernel != nullptr && std::strcmp(kernel, "coopmat") != 0) CHECK(ran.count(std::string(op) + " " + kernel) == 1);
+  for (const char* each : {"elementwise", "elementwise_backward", "conv1d", "conv1d_backward", "lltm", "lltm_backward"})
+    for (const char* kernel : kernels(rt, each))
+      if ((op.empty() || op == each) && kernel != nullptr && std::strcmp(kernel, "coopmat") != 0)
+        CHECK(ran.count(std::string(each) + " " + kernel) == 1);
   return all;
 }
 
-TEST_CASE("grids: every op and variant on a device that counts three work groups along a row", "[grids]") {
-  const std::vector<Given> expected = results({}), got = results({.columns = 3});
+void check_folded(const std::vector<Given>& got, const std::vector<Given>& expected) {
   REQUIRE(got.size() == expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     INFO(got[i].call);
-    const bool has_rows = got[i].call.rfind("elementwise", 0) == 0;  // layouts of two dimensions, wherever they run
-    if (!has_rows) CHECK_FALSE(expected[i].folded);
+    if (!expected[i].has_rows) CHECK_FALSE(expected[i].folded);
     CHECK(got[i].status == expected[i].status);
     CHECK((got[i].outputs == expected[i].outputs));
     if (got[i].status == NW_OK && got[i].is_many) CHECK(got[i].folded);
+  }
+}
+
+TEST_CASE("grids: every op and variant on a device that counts three work groups along a row", "[grids]") {
+  check_folded(results({.columns = 3}), results({}));
+}
+
+TEST_CASE("grids: layouts as a GPU has them, of more columns than a row counts", "[grids]") {
+  check_folded(results({.as_discrete = true, .columns = 3}, "elementwise"), results({.as_discrete = true}, "elementwise"));
+}
+
+TEST_CASE("grids: layouts of more rows than the device counts", "[grids]") {
+  for (const bool as_discrete : {false, true}) {
+    const std::vector<Given> expected = results({.as_discrete = as_discrete}, "elementwise"),
+                             got = results({.as_discrete = as_discrete, .columns = 40, .rows = 20}, "elementwise");
+    REQUIRE(got.size() == expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO(got[i].call);
+      CHECK(got[i].status == expected[i].status);
+      CHECK((got[i].outputs == expected[i].outputs));
+    }
   }
 }
 

@@ -85,7 +85,7 @@ __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloa
 // Rounded correctly, as nvcc makes it.
 __device__ __forceinline__ float square_root(float x) { return std::sqrt(x); }
 __device__ __forceinline__ double square_root(double x) { return std::sqrt(x); }
-// from[index()] where there is such an element, else 0.
+// from[index()] where there is such an element, else 0: of global memory that does not change while the kernel runs.
 template <class T, class Index>
 __device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
   return there ? from[index()] : T{};

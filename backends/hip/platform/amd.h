@@ -22,7 +22,7 @@ __device__ __forceinline__ void narrow(float x, bf16& out) {
 // Rounded correctly, which is what clang makes of sqrt for AMD's GPUs unless it is told otherwise.
 __device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double square_root(double x) { return sqrt(x); }
-// from[index()] where there is such an element, else 0.
+// from[index()] where there is such an element, else 0: of global memory that does not change while the kernel runs.
 template <class T, class Index>
 __device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
   return there ? from[index()] : T{};

@@ -23,8 +23,8 @@ __device__ __forceinline__ void narrow(float x, bf16& out) { out = __float2bfloa
 // Rounded correctly: of sqrtf clang makes an approximation, since its libdevice is not told otherwise.
 __device__ __forceinline__ float square_root(float x) { return __fsqrt_rn(x); }
 __device__ __forceinline__ double square_root(double x) { return __dsqrt_rn(x); }
-// from[index()] where there is such an element, else 0, of what does not change while the kernel runs. In PTX, because clang makes
-// a branch of it, where nvcc has a predicate.
+// from[index()] where there is such an element, else 0: of global memory that does not change while the kernel runs. In PTX,
+// because clang makes a branch of it, where nvcc has a predicate.
 template <class T, class Index>
 __device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
   static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
@@ -33,15 +33,15 @@ __device__ __forceinline__ T load_where(bool there, const T* from, Index index) 
   std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>> bits;
   if constexpr (sizeof(T) == 2)
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; mov.b16 %0, 0; @p ld.global.b16 %0, [%2]; }"
-                 : "=h"(bits)
+                 : "=&h"(bits)
                  : "r"(wanted), "l"(at));
   else if constexpr (sizeof(T) == 4)
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%2]; }"
-                 : "=r"(bits)
+                 : "=&r"(bits)
                  : "r"(wanted), "l"(at));
   else
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; mov.b64 %0, 0; @p ld.global.b64 %0, [%2]; }"
-                 : "=l"(bits)
+                 : "=&l"(bits)
                  : "r"(wanted), "l"(at));
   T value;
   memcpy(&value, &bits, sizeof(T));

@@ -58,14 +58,17 @@ void Map::read(const MapRequest& r) {
     tensor_[slot] = from.used ? from.tensor : -1;
     tensors[k] = is_tensor(slot) ? &r.sig.tensors[from.tensor] : nullptr;
     if (is_tensor(slot)) {
-      loaded_ |= 1u << slot;
+      if (slot != kOut) loaded_ |= 1u << slot;
       align_[slot] = int64_t{1} << std::min<int>(tensors[k]->align_log2, 8);
       bytewise_ |= align_[slot] < size(slot);
     } else if (from.used) {
       push_.operand[slot] = from.number;
-      // A CPU's compiler takes its time: there a number is read as a tensor is, and calls with one and without share a pipeline.
-      (r.device.physical.is_cpu() ? loaded_ : numbers_) |= 1u << slot;
-      if (r.device.physical.is_cpu()) push_.traits |= repeated(slot);
+      // A CPU's compiler takes its time: there a number is read as a tensor is, from params, and calls with one and without share a
+      // pipeline.
+      if (r.device.physical.is_cpu())
+        loaded_ |= 1u << slot, push_.traits |= repeated(slot);
+      else
+        numbers_ |= 1u << slot;
     }
   }
   int64_t sizes[kMaxSlots + 1];
