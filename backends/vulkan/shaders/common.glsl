@@ -3,7 +3,7 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
 uint flat_group() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-// The column and the row of the group, which are counted in rows of that many: without a division where the grid has such rows
+// The group's column and row, with `columns` groups to a row; no division where the grid has such rows
 // (Recorder::dispatch_rows).
 uvec2 group_of_rows(uint columns) {
   if (gl_NumWorkGroups.x == columns) return gl_WorkGroupID.xy;
