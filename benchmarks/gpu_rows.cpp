@@ -84,12 +84,19 @@ Row conv1d_backward(const std::string& name, const Dtype& dtype, const Convoluti
   row.operations *= 2;
   return row;
 }
-// The gates are of the accumulator's dtype: a row of f32.
-Row lltm_backward(const std::string& name, int64_t batch, int64_t features, int64_t states) {
-  Row row = lltm(name, kF32, batch, features, states);
+// Of w alone.
+Row conv1d_grad_w(const std::string& name, const Dtype& dtype, const Convolution& c) {
+  Row row = conv1d_backward(name, dtype, c, true);
+  row.outputs[0] = {};
+  row.operations /= 2;
+  return row;
+}
+// The gates are of the accumulator's dtype.
+Row lltm_backward(const std::string& name, const Dtype& dtype, int64_t batch, int64_t features, int64_t states) {
+  Row row = lltm(name, dtype, batch, features, states);
   row.op = "lltm_backward";
   const Shaped input = row.inputs[0], weights = row.inputs[1], bias = row.inputs[2], state = row.inputs[3];
-  row.inputs = {state, state, input, weights, {}, state, {}, {}, state, {{batch, 3 * states}}};
+  row.inputs = {state, state, input, weights, {}, state, {}, {}, state, {{batch, 3 * states}, 1, {}, kF32}};
   row.outputs = {input, weights, bias, state, state};
   row.operations *= 2;
   return row;
@@ -149,7 +156,8 @@ std::vector<Row> quick_rows() {
                        lltm("lltm f16", kF16, 64, 64, 64),
                        conv1d_backward("conv1d_backward depthwise f32 K4", kF32, {2, 8, 512, 8, 4, 8, 3, 0}, false),
                        conv1d_backward("conv1d_backward dense f32", kF32, {2, 64, 256, 64, 3, 1, 1, 1}, true),
-                       lltm_backward("lltm_backward f32", 16, 32, 64)};
+                       conv1d_grad_w("conv1d grad_w dense f16", kF16, {2, 64, 256, 64, 3, 1, 1, 1}),
+                       lltm_backward("lltm_backward f32", kF32, 16, 32, 64)};
   std::ranges::move(elementwise_rows(64), std::back_inserter(all));
   std::ranges::move(function_rows(64), std::back_inserter(all));
   return all;
@@ -178,8 +186,16 @@ std::vector<Row> all_rows() {
     all.push_back(lltm("lltm B512 F4096 S4096 " + name, dtype, 512, 4096, 4096));
   }
   all.push_back(conv1d_backward("conv1d_backward depthwise f32", kF32, {8, 2048, 2048, 2048, 4, 2048, 3, 0}, false));
-  all.push_back(conv1d_backward("conv1d_backward N16 256 L4096 K3 f32", kF32, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
-  all.push_back(lltm_backward("lltm_backward B256 F1024 S1024 f32", 256, 1024, 1024));
+  for (const Dtype& dtype : {kF16, kF32}) {
+    const std::string name = dtype.name;
+    all.push_back(conv1d_backward("conv1d_backward N16 256 L4096 K3 " + name, dtype, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
+    all.push_back(conv1d_grad_w("conv1d grad_w N16 256 L4096 K3 " + name, dtype, {16, 256, 4096, 256, 3, 1, 1, 1}));
+    all.push_back(conv1d_grad_w("conv1d grad_w N64 512 L1024 K5 " + name, dtype, {64, 512, 1024, 512, 5, 1, 2, 2}));
+    all.push_back(lltm_backward("lltm_backward B64 F256 S256 " + name, dtype, 64, 256, 256));
+    all.push_back(lltm_backward("lltm_backward B128 F512 S512 " + name, dtype, 128, 512, 512));
+    all.push_back(lltm_backward("lltm_backward B256 F1024 S1024 " + name, dtype, 256, 1024, 1024));
+    all.push_back(lltm_backward("lltm_backward B2048 F2048 S2048 " + name, dtype, 2048, 2048, 2048));
+  }
   return all;
 }
 

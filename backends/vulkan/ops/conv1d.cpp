@@ -14,7 +14,7 @@ struct Variant {
 };
 enum Kind { kCoopmat, kGemm, kDirect, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "gemm", "direct", "scalar", nullptr};
-constexpr Variant kVariants[] = {{kKernels[kCoopmat], plan_coopmat, [](const SumProblem&) { return std::unique_ptr<Part>(); }},
+constexpr Variant kVariants[] = {{kKernels[kCoopmat], plan_coopmat, plan_grad_w_coopmat},
                                  {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
                                  {kKernels[kDirect], plan_direct, plan_sums_direct},
                                  {kKernels[kScalar], plan_scalar, plan_sums_scalar}};

@@ -84,6 +84,7 @@ std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem);
 // Many channels to a group: products, of f16 by the device's matrix unit.
 bool has_coopmat(const Device& device, Dtype dtype);  // whether there is such a kernel on the device at all
 std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem);
+std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem);
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);
 

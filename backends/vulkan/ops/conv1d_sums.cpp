@@ -67,8 +67,37 @@ std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps) {
 constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
 
-int64_t num_tiles(const SumShape& s, const GemmTile& tile) {
-  return s.groups * ceil_div(s.outs, tile.rows()) * ceil_div(s.ins * s.taps, tile.columns());
+// Tiles of `rows` x `columns` for all groups.
+int64_t num_tiles(const SumShape& s, int64_t rows, int64_t columns) {
+  return s.groups * ceil_div(s.outs, rows) * ceil_div(s.ins * s.taps, columns);
+}
+
+// A product in tiles of `rows` x `columns` and stages of `depth`, in slices.
+Push push_of(const SumShape& s, int64_t rows, int64_t columns, int64_t depth) {
+  Push push{};
+  push.columns = static_cast<int32_t>(s.ins * s.taps), push.depth = static_cast<int32_t>(s.batch * s.outputs);
+  push.stages = static_cast<int32_t>(ceil_div(s.batch * s.outputs, depth));
+  push.row_tiles = static_cast<uint32_t>(ceil_div(s.outs, rows));
+  push.column_tiles = static_cast<uint32_t>(ceil_div(s.ins * s.taps, columns));
+  push.slices = static_cast<uint32_t>(num_slices(num_tiles(s, rows, columns), push.stages));
+  push.by_taps = Divider(s.taps), push.by_outputs = Divider(s.outputs);
+  return push;
+}
+bool fits_product(const SumProblem& problem) {
+  const SumShape& s = problem.shape;
+  return problem.aligned() && !problem.bias && std::max({s.ins * s.taps, s.batch * s.outputs, s.outs}) < kMostExtent;
+}
+
+constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
+
+// Whether eights of grad_y and fours of x can be read together, whole ones, whose positions 32 bits count.
+bool has_whole_rows(const SumProblem& problem) {
+  const SumShape& s = problem.shape;
+  const auto starts = [](int64_t count, int64_t stride, int64_t group) { return count <= 1 || stride % group == 0; };
+  return s.stride == 1 && s.y.position == 1 && s.x.position == 1 && s.outputs % 8 == 0 && s.extent % kGroup == 0 && s.extent > 0 &&
+         problem.y_align >= 16 && problem.x_align >= 8 && starts(s.batch, s.y.outer, 8) && starts(s.groups * s.outs, s.y.channel, 8) &&
+         starts(s.batch, s.x.outer, kGroup) && starts(s.groups * s.ins, s.x.channel, kGroup) &&
+         std::max({s.extent, s.pad_left, (s.taps - 1) * s.dilation}) < kMostExtent;
 }
 
 }  // namespace
@@ -83,23 +112,34 @@ std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem) {
 
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
   const SumShape& s = problem.shape;
-  const int64_t columns = s.ins * s.taps, depth = s.batch * s.outputs;
-  if (!problem.aligned() || problem.bias || std::max({columns, depth, s.outs}) >= kMostExtent) return nullptr;
+  if (!fits_product(problem)) return nullptr;
+  const auto count = [&](const GemmTile& tile) { return num_tiles(s, tile.rows(), tile.columns()); };
   GemmTile tile = problem.dtype == Dtype::f64 ? kLargeF64 : kLarge;
   // A tile that is mostly empty, or too few of them even in slices.
-  const int64_t stages = ceil_div(depth, int64_t{tile.depth});
-  if (problem.device.physical.is_cpu() || s.outs <= tile.rows() / 2 || num_tiles(s, tile) * stages < 4 * kManyGroups) tile = kSmall;
-  Push push{};
-  push.columns = static_cast<int32_t>(columns), push.depth = static_cast<int32_t>(depth);
-  push.stages = static_cast<int32_t>(stages);
-  push.row_tiles = static_cast<uint32_t>(ceil_div(s.outs, tile.rows()));
-  push.column_tiles = static_cast<uint32_t>(ceil_div(columns, tile.columns()));
-  push.slices = static_cast<uint32_t>(num_slices(num_tiles(s, tile), stages));
-  push.by_taps = Divider(s.taps), push.by_outputs = Divider(s.outputs);
-  const int64_t groups = num_tiles(s, tile) * push.slices;
+  const int64_t stages = ceil_div(s.batch * s.outputs, int64_t{tile.depth});
+  if (problem.device.physical.is_cpu() || s.outs <= tile.rows() / 2 || count(tile) * stages < 4 * kManyGroups) tile = kSmall;
+  const Push push = push_of(s, tile.rows(), tile.columns(), tile.depth);
+  const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
   problem.device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
   return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.dtype), tile), groups, push);
+}
+
+std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
+  const SumShape& s = problem.shape;
+  Device& device = problem.device;
+  if (!has_coopmat(device, problem.dtype) || !fits_product(problem)) return nullptr;
+  const MatrixUnit& unit = device.physical.matrix_unit;
+  const auto count = [&](const MatrixTile& tile) { return num_tiles(s, tile.rows(unit), tile.columns(unit)); };
+  const int64_t stages = ceil_div(s.batch * s.outputs, kMatrixDepth);
+  const bool fills = s.outs > kLargeMatrices.rows(unit) / 2 && s.ins * s.taps > kLargeMatrices.columns(unit) / 2;
+  const MatrixTile& tile = fills && count(kLargeMatrices) * stages >= 4 * kManyGroups ? kLargeMatrices : kSmallMatrices;
+  const Push push = push_of(s, tile.rows(unit), tile.columns(unit), kMatrixDepth);
+  const int64_t groups = count(tile) * push.slices;
+  if (groups > kMostBlocks) return nullptr;
+  device.check_loops(3 * ceil_div(stages, push.slices) + 1024);
+  const Kernel kernel = matrix_kernel(device, shaders::conv1d_grad_w_coopmat, tile, 0, kMatrixDepth, {has_whole_rows(problem)});
+  return std::make_unique<SumPart>(problem, kernel, groups, push);
 }
 
 }  // namespace narrows::vulkan

@@ -51,9 +51,17 @@ struct MatrixTile {
   int64_t columns(const MatrixUnit& unit) const { return int64_t{subgroup_columns} * column_matrices * unit.n; }
   // Bytes, with stages of `depth`; most_shift and turns_at_once as below, slots: matrices whose sums are laid out at once.
   int64_t shared_memory(const MatrixUnit& unit, int64_t depth, int64_t most_shift, int64_t slots, int64_t turns_at_once = 1) const {
-    const int64_t stage = (turns_at_once * rows(unit) + columns(unit) + most_shift) * (depth / 8 + 1);
-    const int64_t patches = int64_t{subgroups()} * unit.m * (slots * unit.n / 4 + (subgroups() > 8 ? 0 : 2));
-    return 16 * std::max(stage, patches);
+    return largest_of((turns_at_once * rows(unit) + columns(unit) + most_shift) * (depth / 8 + 1), unit, slots);
+  }
+  // Where the right operand, or both, lie across.
+  int64_t shared_memory_across(const MatrixUnit& unit, int64_t depth, bool left_too, int64_t slots) const {
+    const int64_t left = left_too ? depth * (rows(unit) / 8 + 1) : rows(unit) * (depth / 8 + 1);
+    return largest_of(left + depth * (columns(unit) / 8 + 1), unit, slots);
+  }
+
+ private:
+  int64_t largest_of(int64_t stage, const MatrixUnit& unit, int64_t slots) const {
+    return 16 * std::max(stage, int64_t{subgroups()} * unit.m * (slots * unit.n / 4 + (subgroups() > 8 ? 0 : 2)));
   }
 };
 inline constexpr int64_t kMatrixDepth = 32;  // of a stage

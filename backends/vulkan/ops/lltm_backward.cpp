@@ -1,6 +1,6 @@
 // lltm_backward.cpp -- plans and records lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, into the
-// workspace; then the products that spread it over inputs, weights and bias, side by side; then, where a long reduction was cut
-// into slices, their sums.
+// workspace, for a matrix unit in two parts of 16 bits too; then the products that spread it over inputs, weights and bias, side by
+// side; then, where a long reduction was cut into slices, their sums.
 #include "lltm.h"
 
 namespace narrows::vulkan {
@@ -8,13 +8,17 @@ namespace {
 
 enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
 enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
-enum Variant { kTiled, kScalar };
-constexpr const char* kKernels[] = {"tiled", "scalar", nullptr};
+enum Variant { kCoopmat, kTiled, kScalar };
+constexpr const char* kKernels[] = {"coopmat", "tiled", "scalar", nullptr};
 constexpr ByDtype kGateGrads = NARROWS_BY_DTYPE(lltm_gate_grads), kScalarProduct = NARROWS_BY_DTYPE(lltm_product_scalar),
                   kTiledProduct = NARROWS_BY_DTYPE(lltm_product_tiled);
 constexpr int64_t kThreads = 64;  // of the modules without tiles
+constexpr int64_t kNumLargest = 64, kMostEights = int64_t{1} << 30;  // as lltm_split.comp has them; counts in 32 bits
 constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
+// Half of a tile's rows are first parts, the other half the second parts of the same.
+constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 2, 2, 2};
+constexpr int64_t kMostDepth = 2 * kMatrixDepth;  // of a stage
 
 // As in shaders/lltm_gate_grads.comp.
 struct GateGradsShape {
@@ -22,7 +26,14 @@ struct GateGradsShape {
   Strides2 grad_h, grad_cell, new_cell, gates, d_old_cell;
 };
 struct GateGradsPush {
-  Address grad_h, grad_cell, new_cell, gates, d_old_cell, gate_grads, shape;
+  Address grad_h, grad_cell, new_cell, gates, d_old_cell, gate_grads, shape, largest;
+};
+// As in shaders/lltm_split.comp.
+struct SplitPush {
+  Address gate_grads, largest, parts, unscale;
+  int64_t pitch;
+  int32_t batch, gates;
+  uint32_t eights_of_row, blocks;
 };
 
 // As in shaders/lltm_product.glsl.
@@ -33,18 +44,20 @@ struct ProductPush {
   int64_t rows, columns, depth;
   uint32_t slices, column_tiles, blocks;
   int32_t stages;
+  Address unscale;
 };
 
 // One product: which tensors of the call it works on (kNumInputs: no operand, but ones) and where in them.
 struct Product {
   uint32_t operand, to;
   int64_t operand_column, to_column;  // in elements of memory
-  bool to_weights, together;          // together: the operand's columns can be read in fours
+  bool to_weights, together, whole;   // the operand's columns can be read in fours; in whole eights, which they are
   ProductPush push;                   // but for the addresses
   Kernel kernel{};
   int64_t groups = 0;
   uint64_t partial = 0;  // where the slices begin in the workspace, in bytes
   SliceSum sum{};
+  bool of_parts = false;  // works on the gradients in two parts
 };
 
 // Only what is read or written counts.
@@ -60,7 +73,16 @@ class LltmBackwardPlan final : public DevicePlan {
     if (forced == kTiled && !fits)
       refuse(NW_UNSUPPORTED, -1,
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
-    const Variant variant = forced >= 0 ? static_cast<Variant>(forced) : fits ? kTiled : kScalar;
+    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_product_coopmat, dtype_) &&
+                          num_eights() <= kMostEights;
+    if (forced == kCoopmat && !has_unit)
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 alone, up to 2^33 gates, on a device with cooperative "
+             "matrices of f16");
+    const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
+                            : has_unit && prefers_matrices() ? kCoopmat
+                            : fits                           ? kTiled
+                                                             : kScalar;
     kernel = kKernels[variant];
     if ((!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || batch_ == 0 || state_ == 0)
       fill_all();
@@ -73,7 +95,9 @@ class LltmBackwardPlan final : public DevicePlan {
     for (uint32_t i = 0; i < kNumOutputs; ++i)
       if (fill_[i].kernel.pipeline != VK_NULL_HANDLE) fill_[i].record(recorder, address(call.outputs[i]));
     if (gate_grads_groups_ == 0) return;
+    if (split_.blocks != 0) zeros_.record(recorder, largest(call));
     record_gate_grads(recorder, call);
+    if (split_.blocks != 0) record_split(recorder, call);
     for (const Product& product : products_) record_product(recorder, call, product, &product == products_.data());
     bool first = true;
     for (const Product& product : products_) {
@@ -95,13 +119,23 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void record_gate_grads(Recorder& recorder, const nw_call& call) const {
     const Address old_cell = kDOldCell < call.num_outputs ? address(call.outputs[kDOldCell]) : 0;
-    const GateGradsPush push{in(call, kGradH), in(call, kGradCell), in(call, kNewCell),     in(call, kGates),
-                             old_cell,         workspace(call),     recorder.params(shape_)};
+    const GateGradsPush push{in(call, kGradH), in(call, kGradCell), in(call, kNewCell),      in(call, kGates),
+                             old_cell,         workspace(call),     recorder.params(shape_), split_.blocks != 0 ? largest(call) : 0};
     recorder.dispatch(gate_grads_, push, gate_grads_groups_);
+  }
+  // The workspace, split: the gradients, the largest of them, what undoes the scale, the parts.
+  Address largest(const nw_call& call) const { return workspace(call) + largest_at_; }
+  Address unscale(const nw_call& call) const { return largest(call) + kNumLargest * sizeof(uint32_t); }
+  Address parts(const nw_call& call) const { return workspace(call) + parts_at_; }
+  void record_split(Recorder& recorder, const nw_call& call) const {
+    SplitPush push = split_;
+    push.gate_grads = workspace(call), push.largest = largest(call), push.parts = parts(call), push.unscale = unscale(call);
+    recorder.dispatch(split_kernel_, push, ceil_div(push.blocks, kThreads));
   }
   void record_product(Recorder& recorder, const nw_call& call, const Product& product, bool ordered) const {
     ProductPush push = product.push;
-    push.gate_grads = workspace(call), push.partial = workspace(call) + product.partial;
+    push.gate_grads = product.of_parts ? parts(call) : workspace(call), push.partial = workspace(call) + product.partial;
+    push.unscale = product.of_parts ? unscale(call) : 0;
     push.operand = product.operand == kNumInputs ? 0 : column_of(call.inputs[product.operand], product.operand_column);
     push.to = column_of(call.outputs[product.to], product.to_column);
     recorder.dispatch(product.kernel, push, product.groups, ordered);
@@ -145,8 +179,30 @@ class LltmBackwardPlan final : public DevicePlan {
     gate_grads_ = device.kernels().get(kGateGrads.of(dtype_), {!aligned_});
   }
 
+  // Products so many that the split is worth it.
+  bool prefers_matrices() const {
+    constexpr double kLeast = 1 << 26;
+    const auto number = [](int64_t x) { return static_cast<double>(x); };
+    return !device.physical.is_cpu() && number(batch_) * number(state_) * number(state_ + features_) >= kLeast;
+  }
+
+  // Of the first parts. Rows and their number are whole stages, so that products need not look where they end.
+  int64_t eights_of_row() const { return ceil_div(3 * state_, kMostDepth) * (kMostDepth / 8); }
+  int64_t num_eights() const { return ceil_div(batch_, kMostDepth) * kMostDepth * eights_of_row(); }
+  void plan_split() {
+    split_.pitch = shape_.pitch, split_.batch = static_cast<int32_t>(batch_), split_.gates = static_cast<int32_t>(3 * state_);
+    split_.eights_of_row = static_cast<uint32_t>(eights_of_row()), split_.blocks = static_cast<uint32_t>(num_eights());
+    split_kernel_ = device.kernels().get(shaders::lltm_split, {0});
+    zeros_ = {{1, 1, kNumLargest}, {0, 0, 1}, {}};
+    zeros_.load(device, sizeof(uint32_t), false);
+    largest_at_ = workspace_size;
+    parts_at_ = largest_at_ + round_up(uint64_t{(kNumLargest + 1) * sizeof(uint32_t)}, NW_WORKSPACE_ALIGN);
+    workspace_size = parts_at_ + round_up(uint64_t{split_.blocks} * 2 * 8 * sizeof(uint16_t), NW_WORKSPACE_ALIGN);
+  }
+
   void plan_sums(Variant variant) {
     plan_gate_grads();
+    if (variant == kCoopmat) plan_split();
     const int64_t gates = 3 * state_;
     const auto wants = [&](uint32_t i) { return has_output(*sig_, i); };
     if (wants(kDOldH)) add(kWeights, kDOldH, 0, batch_, state_, gates, false);
@@ -154,7 +210,14 @@ class LltmBackwardPlan final : public DevicePlan {
     if (wants(kDWeights)) add(kOldH, kDWeights, 0, gates, state_, batch_, true);
     if (wants(kDWeights)) add(kInput, kDWeights, state_, gates, features_, batch_, true);
     if (wants(kDBias)) add(kNumInputs, kDBias, 0, gates, 1, batch_, true);
-    for (Product& product : products_) variant == kTiled ? plan_tiled(product) : plan_scalar(product);
+    for (Product& product : products_) {
+      if (variant == kScalar)
+        plan_scalar(product);
+      else if (variant == kCoopmat && product.operand != kNumInputs)
+        plan_coopmat(product);
+      else
+        plan_tiled(product);
+    }
   }
 
   // out_column: where in d_weights the result begins.
@@ -168,9 +231,11 @@ class LltmBackwardPlan final : public DevicePlan {
     push.pitch = shape_.pitch, push.rows = rows, push.columns = columns, push.depth = depth;
     push.slices = 1;
     const int64_t in_column = to == kDInput ? state_ : 0;
-    const bool together = operand != kNumInputs && reads_rows_together(input(*sig_, operand), in_column);
-    products_.push_back(
-        {operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights, together, push});
+    const auto reads_together = [&](int64_t group) {
+      return operand != kNumInputs && reads_rows_together(input(*sig_, operand), in_column, group);
+    };
+    products_.push_back({operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights,
+                         reads_together(kGroup), reads_together(8) && columns % 8 == 0, push});
   }
 
   void plan_scalar(Product& product) {
@@ -195,6 +260,40 @@ class LltmBackwardPlan final : public DevicePlan {
     push.blocks = static_cast<uint32_t>(product.groups);
     product.kernel = gemm_kernel(device, kTiledProduct.of(dtype_), tile, {product.to_weights, product.together});
     device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
+    plan_slices(product);
+  }
+
+  void plan_coopmat(Product& product) {
+    const MatrixUnit& unit = device.physical.matrix_unit;
+    ProductPush& push = product.push;
+    const auto count = [&](const MatrixTile& tile) {
+      return ceil_div(push.rows, tile.rows(unit) / 2) * ceil_div(push.columns, tile.columns(unit));
+    };
+    const auto stages = [&](int64_t depth) { return ceil_div(push.depth, depth); };
+    const bool fills = push.columns > kLargeMatrices.columns(unit) / 2 &&
+                       count(kLargeMatrices) * stages(kMatrixDepth) >= 8 * kManyGroups;
+    const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
+    const bool has_room = tile.shared_memory_across(unit, kMostDepth, product.to_weights, 2) <=
+                          device.physical.properties.limits.maxComputeSharedMemorySize;
+    const int64_t depth = has_room ? kMostDepth : kMatrixDepth;
+    push.pitch = 2 * 8 * eights_of_row();
+    push.stages = static_cast<int32_t>(stages(depth));
+    push.column_tiles = static_cast<uint32_t>(ceil_div(push.columns, tile.columns(unit)));
+    push.slices = static_cast<uint32_t>(num_slices(count(tile), push.stages));
+    product.groups = count(tile) * push.slices;
+    push.blocks = static_cast<uint32_t>(product.groups);
+    product.of_parts = true;
+    const bool out_together = push.columns % 8 == 0 &&
+                              (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_column, 8));
+    product.kernel = matrix_kernel(device, shaders::lltm_product_coopmat, tile, 0, depth,
+                                   {product.to_weights, product.whole, out_together});
+    device.check_loops(3 * ceil_div(push.stages, push.slices) + 1024);
+    plan_slices(product);
+  }
+
+  // Where the reduction was cut, its sums come last.
+  void plan_slices(Product& product) {
+    const ProductPush& push = product.push;
     if (push.slices == 1) return;
     product.partial = workspace_size;
     product.sum = {push.slices, {1, push.rows, push.columns}, {0, push.to_strides.row, push.to_strides.column}, {}};
@@ -210,6 +309,10 @@ class LltmBackwardPlan final : public DevicePlan {
   GateGradsShape shape_{};
   int64_t gate_grads_groups_ = 0;
   Kernel gate_grads_;
+  Fill zeros_;           // kCoopmat: where the largest are found, before
+  SplitPush split_{};    // but for the addresses; blocks 0: the gradients stay whole
+  Kernel split_kernel_;
+  uint64_t largest_at_ = 0, parts_at_ = 0;  // in the workspace
   std::vector<Product> products_;
 };
 

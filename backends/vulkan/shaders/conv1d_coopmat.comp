@@ -15,12 +15,13 @@ layout(constant_id = 16) const int kReach = 0;  // kSlides: of all taps, in posi
 layout(constant_id = 17) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights, and all sums fit into shared memory
 layout(constant_id = 18) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
-const bool kRightAlongDepth = kBlock == 4;
-uint64_t x, w;  // of the group and batch; of the tile of rows, packed
+const bool kLeftAcross = false, kRightAcross = false, kRightAlongDepth = kBlock == 4;
+uint64_t x, w, y;  // of the group and batch; of the tile of rows, packed
 int q0;
 int ins, tap_step;
 int64_t extent, step, in_channel, in_position;  // the last two in bytes
 uvec4 left(int i, int row, int stage, int k);
+uvec4 left_eight(int i);
 void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
 int shift(int block, int turn);
@@ -32,6 +33,7 @@ void start();
 #define kOutPatch (kRowMatrices * kM * kOutPitch)
 #define kAtLeast (kOutTogether ? kSubgroups * kOutPatch : 0)
 #define TURNS
+#define WRITES_EIGHTS
 #include "gemm_coopmat.glsl"
 
 // A block is all taps of kDepth channels, else (not kSlides) one.
@@ -49,6 +51,8 @@ int shift(int block, int turn) { return lead_of(first_of(block)) + (kSlides ? tu
 uvec4 left(int i, int row, int stage, int k) {
   return FourWords(w + uint64_t(stage) * (kTileRows * kDepth * 2) + uint64_t((row * kDepth + k) * 2)).v;
 }
+
+uvec4 left_eight(int i) { return left_held[i]; }
 
 // kWhole: four positions of eight channels, which are all there or none. What is not is read elsewhere, and put as zeros.
 bool is_there[kRightLoads];
@@ -131,7 +135,7 @@ void start() {
 }
 
 // kOutTogether: neighbouring threads write neighbouring eights.
-void write_eights(uint64_t y, int first_row, int first) {
+void write_together(int first_row, int first) {
   const int own = int(gl_SubgroupID) * kOutPatch, kWrites = (kRowMatrices * kM * kOutEights + kSubgroupThreads - 1) / kSubgroupThreads;
   [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
     [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
@@ -147,22 +151,12 @@ void write_eights(uint64_t y, int first_row, int first) {
   }
 }
 
-// The sums of a row of matrices, kSlots at a time, eight of them to a thread.
-void write_matrices(uint64_t y, int i, int first_row, int first) {
-  const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;
-  [[unroll]] for (int j = 0; j < kColumnMatrices; j += kSlots) {
-    [[unroll]] for (int slot = 0; slot < kSlots; ++slot) lay_out(slot, i, j + slot);
-    subgroupBarrier();
-    [[unroll]] for (int t = 0; t < kWrites; ++t) {
-      const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID);
-      const int row = e / (kSlots * kN / 8), column = e % (kSlots * kN / 8) * 8, q = first + j * kN + column;
-      if (row >= kM || first_row + row >= p.shape.outs) continue;
-      [[unroll]] for (int k = 0; k < 8; ++k)
-        if (q + k < p.outputs)
-          store(y + bytes((first_row + row) * p.shape.out_channel + (q + k) * p.shape.out_position), laid_out(row, column + k));
-    }
-    subgroupBarrier();
-  }
+void write_eight(int row, int column, vec4 sums, vec4 more) {
+  const int q = q0 + column;
+  if (row0 + row >= p.shape.outs) return;
+  [[unroll]] for (int k = 0; k < 8; ++k)
+    if (q + k < p.outputs)
+      store(y + bytes((row0 + row) * p.shape.out_channel + (q + k) * p.shape.out_position), k < 4 ? sums[k % 4] : more[k % 4]);
 }
 
 void main() {
@@ -181,11 +175,9 @@ void main() {
   w = p.w + uint64_t(group * row_tiles + row_tile) * uint64_t(p.depth) * (kTileRows * kDepth * 2);
   multiply(kSlides ? divide(p.depth, p.taps_multiplier, p.taps_shift) : p.depth, kSlides ? int(p.taps) : 1);
 
-  const uint64_t y = p.y + bytes(n * s.out_batch + group * s.out_group);
-  if (kOutTogether) {
-    write_eights(y, row0 + subgroup_row(), q0 + subgroup_column());
-    return;
-  }
-  [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
-    write_matrices(y, i, row0 + subgroup_row() + i * kM, q0 + subgroup_column());
+  y = p.y + bytes(n * s.out_batch + group * s.out_group);
+  if (kOutTogether)
+    write_together(row0 + subgroup_row(), q0 + subgroup_column());
+  else
+    write_sums(kRowMatrices);
 }

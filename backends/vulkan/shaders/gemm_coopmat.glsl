@@ -1,11 +1,15 @@
 // gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of f16 matrices with sums
 // in f32. Modules define what the operands are before they include it:
 //
-//   uvec4 left(int i, int row, int stage, int k)   the bits of eight elements along k, 0 outside; the thread's i-th load of a stage, whose
-//                                                  row and k are the same in all stages
-//   void right(int i, int column, int block, int k)   the same of kBlock columns, into right_held[i * kBlock + 0 ...] in any order
+//   kLeftAcross, kRightAcross   whether eight neighbours are elements along the rows (columns), else along k
+//   uvec4 left(int i, int row, int stage, int k)   the bits of eight neighbours, 0 outside; the thread's i-th load of a stage, whose row
+//                                                  and k are the same in all stages
+//   uvec4 left_eight(int i)                        what becomes of them when they have arrived
+//   void right(int i, int column, int block, int k)   the same of the right operand, of kBlock columns if they lie along k, into
+//                                                  right_held[i * kBlock + 0 ...] in any order
 //   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
 //   int shift(int block, int turn)   TURNS: how many of the right operand's columns that turn leaves out at first, at most kMostShift
+//   void write_eight(int row, int column, vec4 sums, vec4 more)   WRITES_EIGHTS: where eight sums of a row belong; write_sums() calls it
 //   void start()   TURNS: what the sums begin with; all threads call it, and may use stage_memory
 //
 // A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
@@ -40,15 +44,18 @@ const int kSubgroups = kSubgroupRows * kSubgroupColumns, kThreads = kSubgroups *
 const int kTileRows = kSubgroupRows * kRowMatrices * kM, kTileColumns = kSubgroupColumns * kColumnMatrices * kN;
 const int kEights = kDepth / 8;  // of a row of a stage
 const int kLeftLoads = kTileRows * kEights / kThreads;  // of a thread: whole
-const int kRightColumns = kTileColumns + kMostShift, kRightBlocks = kRightColumns / kBlock;
-const int kRightLoads = (kRightBlocks * kEights + kThreads - 1) / kThreads;
+const int kRightColumns = kTileColumns + kMostShift;
+const int kRightBlocks = kRightAcross ? kRightColumns / 8 : kRightColumns / kBlock;
+const int kRightLoads = (kRightAcross ? kRightBlocks * kDepth + kThreads - 1 : kRightBlocks * kEights + kThreads - 1) / kThreads;
 
-// A stage of both operands, row by row and column by column, in eights. With one more than is used, neighbouring rows lie in other
-// banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side,
+// A stage of both operands, row by row and column by column, in eights; k by k where these lie across. With one more than is used,
+// neighbours lie in other banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side,
 // padded too unless there are more than eight subgroups, whose patches would not fit. MatrixTile::shared_memory() counts all that.
-const int kPitch = kEights + 1, kLeftSize = kTileRows * kPitch, kRightBegin = kTurnsAtOnce * kLeftSize;
+const int kLeftPitch = (kLeftAcross ? kTileRows / 8 : kEights) + 1, kLeftSize = (kLeftAcross ? kDepth : kTileRows) * kLeftPitch;
+const int kRightPitch = (kRightAcross ? kRightColumns / 8 : kEights) + 1;
+const int kRightSize = (kRightAcross ? kDepth : kRightColumns) * kRightPitch, kRightBegin = kTurnsAtOnce * kLeftSize;
 const int kPatchPitch = kSlots * kN / 4 + (kSubgroups > 8 ? 0 : 2), kPatch = kM * kPatchPitch;
-const int kStageSize = kRightBegin + kRightColumns * kPitch, kPatchesSize = kSubgroups * kPatch;
+const int kStageSize = kRightBegin + kRightSize, kPatchesSize = kSubgroups * kPatch;
 const int kGemmSize = kStageSize > kPatchesSize ? kStageSize : kPatchesSize;
 shared uvec4 stage_memory[kGemmSize > kAtLeast ? kGemmSize : kAtLeast];
 
@@ -64,47 +71,73 @@ ivec2 place(int i, int rows, bool along_depth) {
   const int load = i * kThreads + int(gl_LocalInvocationID.x);
   return along_depth ? ivec2(load / kEights, load % kEights) : ivec2(load % rows, load / rows);
 }
+// Which eight rows, and k, of a load across: neighbours share a k.
+ivec2 place_across(int i, int eights) {
+  const int load = i * kThreads + int(gl_LocalInvocationID.x);
+  return ivec2(load % eights, load / eights);
+}
 
 // Of as many stages as lie in shared memory together.
 void fetch_left(int stage) {
   [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
     [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-      const ivec2 at = place(i, kTileRows, true);
-      left_held[t * kLeftLoads + i] = left(i, at.x, stage + t, at.y * 8);
+      const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8) * ivec2(8, 1) : place(i, kTileRows, true) * ivec2(1, 8);
+      left_held[t * kLeftLoads + i] = left(i, at.x, stage + t, at.y);
     }
 }
 void fetch_right(int block) {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
-    if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, block, at.y * 8);
+    if (kRightAcross) {
+      const ivec2 at = place_across(i, kRightBlocks);
+      if (at.y < kDepth) right(i, at.x * 8, block, at.y);
+    } else {
+      const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+      if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, block, at.y * 8);
+    }
   }
 }
 void put_left() {
   [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
     [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-      const ivec2 at = place(i, kTileRows, true);
-      stage_memory[t * kLeftSize + at.x * kPitch + at.y] = left_held[t * kLeftLoads + i];
+      const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8).yx : place(i, kTileRows, true);
+      stage_memory[t * kLeftSize + at.x * kLeftPitch + at.y] = left_eight(t * kLeftLoads + i);
     }
 }
 void put_right() {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
-    if (at.x < kRightBlocks && at.y < kEights)
-      [[unroll]] for (int b = 0; b < kBlock; ++b)
-        stage_memory[kRightBegin + (at.x * kBlock + b) * kPitch + at.y] = right_eight(i, b);
+    if (kRightAcross) {
+      const ivec2 at = place_across(i, kRightBlocks);
+      if (at.y < kDepth) stage_memory[kRightBegin + at.y * kRightPitch + at.x] = right_eight(i, 0);
+    } else {
+      const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+      if (at.x < kRightBlocks && at.y < kEights)
+        [[unroll]] for (int b = 0; b < kBlock; ++b)
+          stage_memory[kRightBegin + (at.x * kBlock + b) * kRightPitch + at.y] = right_eight(i, b);
+    }
   }
 }
 
 // `turn`: of those that lie in shared memory.
 void accumulate(int turn, int shift) {
-  const int row = turn * kLeftSize + subgroup_row() * kPitch, column = kRightBegin + (subgroup_column() + shift) * kPitch;
+  const int row = subgroup_row(), column = subgroup_column() + shift;
   [[unroll]] for (int k = 0; k < kDepth; k += kK) {
     coopmat<float16_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
-    [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
-      coopMatLoad(a[i], stage_memory, row + i * kM * kPitch + k / 8, kPitch, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
+      if (kLeftAcross)
+        coopMatLoad(a[i], stage_memory, turn * kLeftSize + k * kLeftPitch + (row + i * kM) / 8, kLeftPitch,
+                    gl_CooperativeMatrixLayoutColumnMajor);
+      else
+        coopMatLoad(a[i], stage_memory, turn * kLeftSize + (row + i * kM) * kLeftPitch + k / 8, kLeftPitch,
+                    gl_CooperativeMatrixLayoutRowMajor);
+    }
     [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
       coopmat<float16_t, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> b;
-      coopMatLoad(b, stage_memory, column + j * kN * kPitch + k / 8, kPitch, gl_CooperativeMatrixLayoutColumnMajor);
+      if (kRightAcross)
+        coopMatLoad(b, stage_memory, kRightBegin + k * kRightPitch + (column + j * kN) / 8, kRightPitch,
+                    gl_CooperativeMatrixLayoutRowMajor);
+      else
+        coopMatLoad(b, stage_memory, kRightBegin + (column + j * kN) * kRightPitch + k / 8, kRightPitch,
+                    gl_CooperativeMatrixLayoutColumnMajor);
       [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
         sums[i * kColumnMatrices + j] = coopMatMulAdd(a[i], b, sums[i * kColumnMatrices + j]);
     }
@@ -176,3 +209,29 @@ vec4 four_laid_out(int row, int column) {
   return uintBitsToFloat(stage_memory[int(gl_SubgroupID) * kPatch + row * kPatchPitch + column / 4]);
 }
 float laid_out(int row, int column) { return four_laid_out(row, column)[column % 4]; }
+
+#ifdef WRITES_EIGHTS
+void write_eight(int row, int column, vec4 sums, vec4 more);
+// The first `rows` rows of the subgroup's matrices, kSlots matrices at a time.
+void write_sums(int rows) {
+  const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;
+  [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
+    if (i >= rows) break;
+    [[unroll]] for (int j = 0; j < kColumnMatrices; j += kSlots) {
+      [[unroll]] for (int slot = 0; slot < kSlots; ++slot) lay_out(slot, i, j + slot);
+      subgroupBarrier();
+      [[unroll]] for (int t = 0; t < kWrites; ++t) {
+        const int e = t * kSubgroupThreads + int(gl_SubgroupInvocationID);
+        const int row = e / (kSlots * kN / 8), column = e % (kSlots * kN / 8) * 8;
+        if (row < kM)
+          write_eight(subgroup_row() + i * kM + row, subgroup_column() + j * kN + column, four_laid_out(row, column),
+                      four_laid_out(row, column + 4));
+      }
+      subgroupBarrier();
+    }
+  }
+}
+#endif
+
+// Slice `i` of `slices` begins at this stage of `stages`.
+int slice_begin(int stages, int slices, int i) { return stages / slices * i + min(i, stages % slices); }

@@ -10,14 +10,16 @@
 layout(constant_id = 12) const bool kTogether = false;  // both operands are read eight elements at a time
 layout(constant_id = 13) const bool kWhole = false;     // kTogether, states and features are whole stages, and 32 bits count bytes
 
-const bool kRightAlongDepth = true;
+const bool kLeftAcross = false, kRightAcross = false, kRightAlongDepth = true;
 const int kSlots = 3, kBlock = 1, kAtLeast = 0;
 int row0, state0, turn;  // of the tile; the features' first stage
 uvec4 left(int i, int row, int stage, int k);
+uvec4 left_eight(int i);
 void right(int i, int column, int stage, int k);
 uvec4 right_eight(int i, int b);
 #include "gemm_coopmat.glsl"
 
+uvec4 left_eight(int i) { return left_held[i]; }
 uvec4 right_eight(int i, int b) { return right_held[i]; }
 
 // Where the thread's loads are at. What lies past the last batch or state is not used: there the last one is read again.
