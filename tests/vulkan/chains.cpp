@@ -121,5 +121,14 @@ TEST_CASE("chains: lltm_backward, whose products read the gradient of the gates"
                  1);
 }
 
+// The largest gradient is set to zero, found, read by the split; the parts are read by the products.
+TEST_CASE("chains: lltm_backward by the matrix unit, whose gradients are split first", "[chains]") {
+  Held held;
+  if (held.is_cpu)
+    check_chains(held, {lltm_backward(kF16, 64, 48, 48)}, 1);
+  else
+    check_chains(held, {lltm_backward(kF16, 256, 256, 256), lltm_backward(kF16, 2048, 1408, 1408)}, 1);
+}
+
 }  // namespace
 }  // namespace narrows::vulkan::test

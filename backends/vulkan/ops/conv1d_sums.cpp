@@ -95,9 +95,9 @@ bool has_whole_rows(const SumProblem& problem) {
   const SumShape& s = problem.shape;
   const auto starts = [](int64_t count, int64_t stride, int64_t group) { return count <= 1 || stride % group == 0; };
   return s.stride == 1 && s.y.position == 1 && s.x.position == 1 && s.outputs % 8 == 0 && s.extent % kGroup == 0 && s.extent > 0 &&
-         problem.y_align >= 16 && problem.x_align >= 8 && starts(s.batch, s.y.outer, 8) && starts(s.groups * s.outs, s.y.channel, 8) &&
-         starts(s.batch, s.x.outer, kGroup) && starts(s.groups * s.ins, s.x.channel, kGroup) &&
-         std::max({s.extent, s.pad_left, (s.taps - 1) * s.dilation}) < kMostExtent;
+         problem.y_align >= 16 && problem.x_align >= 8 && starts(s.batch, s.y.outer, 8) &&
+         starts(s.groups * s.outs, s.y.channel, 8) && starts(s.batch, s.x.outer, kGroup) &&
+         starts(s.groups * s.ins, s.x.channel, kGroup) && std::max({s.extent, s.pad_left, (s.taps - 1) * s.dilation}) < kMostExtent;
 }
 
 }  // namespace

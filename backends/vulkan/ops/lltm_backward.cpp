@@ -12,7 +12,7 @@ enum Variant { kCoopmat, kTiled, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "tiled", "scalar", nullptr};
 constexpr ByDtype kGateGrads = NARROWS_BY_DTYPE(lltm_gate_grads), kScalarProduct = NARROWS_BY_DTYPE(lltm_product_scalar),
                   kTiledProduct = NARROWS_BY_DTYPE(lltm_product_tiled);
-constexpr int64_t kThreads = 64;  // of the modules without tiles
+constexpr int64_t kThreads = 64;                                     // of the modules without tiles
 constexpr int64_t kNumLargest = 64, kMostEights = int64_t{1} << 30;  // as lltm_split.comp has them; counts in 32 bits
 constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
 static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
@@ -73,12 +73,12 @@ class LltmBackwardPlan final : public DevicePlan {
     if (forced == kTiled && !fits)
       refuse(NW_UNSUPPORTED, -1,
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
-    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_product_coopmat, dtype_) &&
-                          num_eights() <= kMostEights;
+    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_product_coopmat, dtype_) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 alone, up to 2^33 gates, on a device with cooperative "
-             "matrices of f16");
+      refuse(
+          NW_UNSUPPORTED, -1,
+          "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 alone, up to 2^33 gates, on a device with cooperative "
+          "matrices of f16");
     const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
                             : has_unit && prefers_matrices() ? kCoopmat
                             : fits                           ? kTiled
@@ -119,8 +119,9 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void record_gate_grads(Recorder& recorder, const nw_call& call) const {
     const Address old_cell = kDOldCell < call.num_outputs ? address(call.outputs[kDOldCell]) : 0;
-    const GateGradsPush push{in(call, kGradH), in(call, kGradCell), in(call, kNewCell),      in(call, kGates),
-                             old_cell,         workspace(call),     recorder.params(shape_), split_.blocks != 0 ? largest(call) : 0};
+    const GateGradsPush push{
+        in(call, kGradH), in(call, kGradCell), in(call, kNewCell),      in(call, kGates),
+        old_cell,         workspace(call),     recorder.params(shape_), split_.blocks != 0 ? largest(call) : 0};
     recorder.dispatch(gate_grads_, push, gate_grads_groups_);
   }
   // The workspace, split: the gradients, the largest of them, what undoes the scale, the parts.
@@ -181,7 +182,7 @@ class LltmBackwardPlan final : public DevicePlan {
 
   // Products so many that the split is worth it.
   bool prefers_matrices() const {
-    constexpr double kLeast = 1 << 26;
+    constexpr double kLeast = 1 << 24;
     const auto number = [](int64_t x) { return static_cast<double>(x); };
     return !device.physical.is_cpu() && number(batch_) * number(state_) * number(state_ + features_) >= kLeast;
   }
@@ -270,8 +271,8 @@ class LltmBackwardPlan final : public DevicePlan {
       return ceil_div(push.rows, tile.rows(unit) / 2) * ceil_div(push.columns, tile.columns(unit));
     };
     const auto stages = [&](int64_t depth) { return ceil_div(push.depth, depth); };
-    const bool fills = push.columns > kLargeMatrices.columns(unit) / 2 &&
-                       count(kLargeMatrices) * stages(kMatrixDepth) >= 8 * kManyGroups;
+    const bool fills =
+        push.columns > kLargeMatrices.columns(unit) / 2 && count(kLargeMatrices) * stages(kMatrixDepth) >= 8 * kManyGroups;
     const MatrixTile& tile = fills ? kLargeMatrices : kSmallMatrices;
     const bool has_room = tile.shared_memory_across(unit, kMostDepth, product.to_weights, 2) <=
                           device.physical.properties.limits.maxComputeSharedMemorySize;
@@ -283,10 +284,10 @@ class LltmBackwardPlan final : public DevicePlan {
     product.groups = count(tile) * push.slices;
     push.blocks = static_cast<uint32_t>(product.groups);
     product.of_parts = true;
-    const bool out_together = push.columns % 8 == 0 &&
-                              (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_column, 8));
-    product.kernel = matrix_kernel(device, shaders::lltm_product_coopmat, tile, 0, depth,
-                                   {product.to_weights, product.whole, out_together});
+    const bool out_together =
+        push.columns % 8 == 0 && (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_column, 8));
+    product.kernel =
+        matrix_kernel(device, shaders::lltm_product_coopmat, tile, 0, depth, {product.to_weights, product.whole, out_together});
     device.check_loops(3 * ceil_div(push.stages, push.slices) + 1024);
     plan_slices(product);
   }
@@ -309,8 +310,8 @@ class LltmBackwardPlan final : public DevicePlan {
   GateGradsShape shape_{};
   int64_t gate_grads_groups_ = 0;
   Kernel gate_grads_;
-  Fill zeros_;           // kCoopmat: where the largest are found, before
-  SplitPush split_{};    // but for the addresses; blocks 0: the gradients stay whole
+  Fill zeros_;         // kCoopmat: where the largest are found, before
+  SplitPush split_{};  // but for the addresses; blocks 0: the gradients stay whole
   Kernel split_kernel_;
   uint64_t largest_at_ = 0, parts_at_ = 0;  // in the workspace
   std::vector<Product> products_;
