@@ -8,9 +8,25 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
 
 namespace narrows::python {
 namespace {
+
+// torch's own types as its functions take and give them: at::TensorBase, a pointer to its implementation, which is returned through
+// memory since it is not trivial; c10::ArrayRef<int64_t>; c10::Device.
+struct NewTensor {
+  void* implementation;
+  NewTensor(const NewTensor&) = delete;
+  ~NewTensor() {}  // nothing is left here: wrap() moves it on
+};
+struct Extents {
+  const int64_t* data;
+  size_t size;
+};
+struct Place {
+  int8_t type, index;
+};
 
 // What is looked up in torch once; references are kept.
 struct Torch {
@@ -39,8 +55,13 @@ struct Torch {
   void (*bump_version)(void* const* tensor) = nullptr;
   bool (*is_inference)(void* const* tensor) = nullptr;
   bool (*inference_mode)() = nullptr;
-  std::atomic<int> layout = 0;               // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
-  std::atomic<PyObject*> dtypes[8][5] = {};  // by code and bytes / 2
+  // What empty_cpu and empty_cuda come to: at::detail::empty_strided_cpu and _cuda, c10::ScalarType being a byte; THPVariable_Wrap.
+  NewTensor (*new_on_cpu)(Extents shape, Extents strides, int8_t dtype, bool pinned) = nullptr;
+  NewTensor (*new_on_gpu)(Extents shape, Extents strides, int8_t dtype, std::optional<Place> device) = nullptr;
+  PyObject* (*wrap)(NewTensor&& tensor) = nullptr;
+  std::atomic<int8_t> scalar_types[8][5] = {};  // by code and bytes / 2, plus 1
+  std::atomic<int> layout = 0;                  // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
+  std::atomic<PyObject*> dtypes[8][5] = {};     // by code and bytes / 2
 };
 
 const DLPackExchangeAPI* exchange_api(PyObject* type) {
@@ -99,8 +120,15 @@ Torch* load() {
     t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
     t->gpu_count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
   }
+  if (void* const library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->new_on_gpu = reinterpret_cast<decltype(t->new_on_gpu)>(
+        dlsym(library, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE"));
+  if (void* const library = dlopen("libtorch_python.so", RTLD_NOLOAD | RTLD_LAZY))
+    t->wrap = reinterpret_cast<decltype(t->wrap)>(dlsym(library, "_Z16THPVariable_WrapON2at10TensorBaseE"));
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
+    t->new_on_cpu = reinterpret_cast<decltype(t->new_on_cpu)>(
+        dlsym(library, "_ZN2at6detail17empty_strided_cpuEN3c108ArrayRefIlEES3_NS1_10ScalarTypeEb"));
     t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
     t->to_dlpack =
         reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
@@ -430,6 +458,44 @@ bool torch_stream(DLDevice device, void** stream) {
 
 namespace {
 
+// torch's number of a dtype; -1: not known.
+int8_t scalar_type(Torch& t, DLDataType dtype) {
+  std::atomic<int8_t>& known = t.scalar_types[dtype.code & 7][dtype.bits / 16];
+  int8_t found = known.load(std::memory_order_relaxed);
+  if (found == 0) {
+    void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    const std::string name = std::string("aoti_torch_dtype_") + dtype_name(dtype);
+    auto* const number = reinterpret_cast<int32_t (*)()>(library == nullptr ? nullptr : dlsym(library, name.c_str()));
+    found = static_cast<int8_t>(number == nullptr ? -1 : number() + 1);
+    known.store(found, std::memory_order_relaxed);
+  }
+  return static_cast<int8_t>(found < 0 ? found : found - 1);
+}
+
+// What empty_cpu and empty_cuda do, without tuples and a call of Python's. NULL, without an exception: these have to be asked.
+PyObject* new_tensor_of_torch(Torch& t, const nw_spec& spec, DLDevice device) {
+  const bool on_cpu = device.device_type == kDLCPU;
+  if (t.wrap == nullptr || (on_cpu ? t.new_on_cpu == nullptr : device.device_type != kDLCUDA || t.new_on_gpu == nullptr))
+    return nullptr;
+  const int8_t dtype = scalar_type(t, spec.dtype);
+  if (dtype < 0) return nullptr;
+  int64_t strides[NW_MAX_NDIM], next = 1;
+  for (int32_t i = spec.ndim - 1; i >= 0; --i) {
+    strides[i] = next;
+    next *= std::max<int64_t>(spec.shape[i], 1);
+  }
+  const Extents shape{spec.shape, static_cast<size_t>(spec.ndim)}, steps{strides, static_cast<size_t>(spec.ndim)};
+  constexpr int8_t kCuda = 1;  // c10::DeviceType
+  try {
+    PyObject* const made = t.wrap(on_cpu ? t.new_on_cpu(shape, steps, dtype, false)
+                                         : t.new_on_gpu(shape, steps, dtype, Place{kCuda, static_cast<int8_t>(device.device_id)}));
+    if (made == nullptr) PyErr_Clear();
+    return made;
+  } catch (const std::exception&) {  // such as out of memory, which they raise as torch does
+    return nullptr;
+  }
+}
+
 // torch's shortest way to a new tensor on that device; NULL: there is none.
 PyObject* quick_empty(const Torch& t, DLDevice device) {
   if (device.device_type == kDLCPU) return t.empty_cpu;
@@ -452,6 +518,7 @@ PyObject* torch_empty_arguments(const OutputSpec& output) {
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
   if (t == nullptr) return nullptr;
+  if (PyObject* const made = output.torch_arguments ? new_tensor_of_torch(*t, output.spec, device) : nullptr) return made;
   PyObject* const quick = output.torch_arguments ? quick_empty(*t, device) : nullptr;
   if (quick != nullptr) return PyObject_CallObject(quick, output.torch_arguments.get());
   PyObject* const dtype = torch_dtype(*t, output.spec.dtype);
