@@ -10,7 +10,8 @@
 namespace narrows::vulkan {
 namespace {
 
-constexpr uint32_t kFuses = 30, kConvertsHalves = 31;  // the specialization constants of shaders/math_f32.glsl and bits.glsl
+// The specialization constants of shaders/common.glsl, math_f32.glsl and bits.glsl.
+constexpr uint32_t kRowShift = 29, kFuses = 30, kConvertsHalves = 31;
 
 }  // namespace
 
@@ -138,12 +139,13 @@ VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& cons
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   std::vector<uint32_t> values = constants;
-  const auto add = [&](uint32_t id, bool value) {
+  const auto add = [&](uint32_t id, uint32_t value) {
     entries.push_back({id, static_cast<uint32_t>(values.size()) * 4, 4});
-    values.push_back(value ? 1 : 0);
+    values.push_back(value);
   };
-  add(kFuses, device_.physical.fma_rounds_once);
-  add(kConvertsHalves, device_.physical.converts_halves);
+  add(kRowShift, device_.physical.row_shift());
+  add(kFuses, device_.physical.fma_rounds_once ? 1 : 0);
+  add(kConvertsHalves, device_.physical.converts_halves ? 1 : 0);
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(), values.size() * 4,
                                             values.data()};
 

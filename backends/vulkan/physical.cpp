@@ -2,6 +2,7 @@
 #include "physical.h"
 
 #include <algorithm>
+#include <bit>
 
 #define SPV_ENABLE_UTILITY_CODE
 #include <spirv/unified1/spirv.h>
@@ -136,6 +137,15 @@ std::vector<const char*> PhysicalDevice::wanted_extensions() const {
   if (matrix_unit)
     wanted.insert(wanted.end(), {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME});
   return wanted;
+}
+
+bool PhysicalDevice::has_grid(int64_t columns, int64_t rows) const {
+  const uint32_t* const most = properties.limits.maxComputeWorkGroupCount;
+  return columns <= most[0] && rows <= most[1];
+}
+
+uint32_t PhysicalDevice::row_shift() const {
+  return static_cast<uint32_t>(std::bit_width(properties.limits.maxComputeWorkGroupCount[0])) - 1;
 }
 
 uint64_t PhysicalDevice::local_memory() const {

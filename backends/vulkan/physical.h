@@ -62,7 +62,9 @@ struct PhysicalDevice {
   bool is_cpu() const { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
   // GPU and host share the memory.
   bool is_unified() const { return is_cpu() || properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU; }
-  uint64_t local_memory() const;  // bytes of the device's own memory
+  bool has_grid(int64_t columns, int64_t rows) const;  // of work groups: whether there may be one
+  uint32_t row_shift() const;                          // of the longest rows that are a power of two: its logarithm
+  uint64_t local_memory() const;                       // bytes of the device's own memory
 
   // What this backend cannot do without and the device lacks: a sentence; "": nothing.
   std::string unfit() const;

@@ -128,17 +128,20 @@ Address Recorder::params(const void* block, uint64_t size) {
 
 void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, int64_t columns, bool ordered) {
   if (groups <= 0) return;
-  const uint32_t* const most = device_.physical.properties.limits.maxComputeWorkGroupCount;
-  // The caller's rows where the grid has room for them, else as few as there can be.
-  const bool fits = columns <= most[0] && groups / columns <= most[1];
-  const int64_t rows = fits ? groups / columns : ceil_div(groups, most[0]);
+  const PhysicalDevice& physical = device_.physical;
+  const uint32_t* const most = physical.properties.limits.maxComputeWorkGroupCount;
+  int64_t rows = groups / columns;
+  if (!physical.has_grid(columns, rows)) {  // folded
+    columns = int64_t{1} << physical.row_shift();
+    rows = ceil_div(groups, columns);
+  }
   if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
-           device_.physical.properties.deviceName, most[0], most[1]);
+           physical.properties.deviceName, static_cast<unsigned>(columns), most[1]);
   batch_.kernels.push_back(kernel.use);
   Command& command = batch_.op.emplace_back();
   command.pipeline = kernel.pipeline;
-  command.columns = static_cast<uint32_t>(ceil_div(groups, rows)), command.rows = static_cast<uint32_t>(rows);
+  command.columns = static_cast<uint32_t>(columns), command.rows = static_cast<uint32_t>(rows);
   command.ordered = ordered;
   command.push_size = size;
   std::memcpy(command.push, push, size);

@@ -84,8 +84,8 @@ class Recorder {
     static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
     dispatch(kernel, &push, sizeof(Push), groups, groups, ordered);
   }
-  // As `rows` rows of `columns` groups, numbered by group_of_rows(columns); in other rows where the grid has no room for these.
-  // Here, too, there may be more groups.
+  // As `rows` rows of `columns` groups, numbered by group_of_rows(columns); in rows of a power of two unless
+  // PhysicalDevice::has_grid(columns, rows). Here, too, there may be more groups.
   template <class Push>
   void dispatch_rows(const Kernel& kernel, const Push& push, int64_t columns, int64_t rows) {
     static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);

@@ -38,6 +38,7 @@ Map::Map(const MapRequest& r, int variant) {
   if (rectangles_) elements_ = p.heavy ? 2 : 4;
   if (rows_ && !empty_) plan_rows();
   if (!empty_ && !flat_ && !rows_) plan_layout();
+  if (!empty_ && !flat_ && r.device.physical.has_grid(columns_, groups_ / columns_)) push_.traits |= kHasGrid;
   const Loop loop = rectangles_ ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
   kernel_ = r.device.kernels().get(
       *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), loaded_, word(vector_), word(elements_),

@@ -70,7 +70,7 @@ class Map {
   };
   // Push::traits.
   static constexpr uint32_t repeated(int slot) { return 1u << slot; }
-  static constexpr uint32_t kMisaligned = 1u << 16;
+  static constexpr uint32_t kMisaligned = 1u << 16, kHasGrid = 1u << 17;
   struct Dimension {
     int64_t stride[kMaxSlots + 1];
     uint64_t blocks;

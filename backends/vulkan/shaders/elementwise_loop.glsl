@@ -44,7 +44,7 @@ layout(push_constant) uniform Push {
   uint64_t operand[4];  // addresses; of NUMBERS their bits
   uint64_t out_;
   uint64_t extent[2];  // RUN: elements, and those of the first vector that are not there. Else vectors along the first two dimensions
-  uint traits;         // bit k: slot k's elements along the first dimension are all the same one; 16: is_misaligned()
+  uint traits;         // bit k: slot k's elements along the first dimension are all the same one; 16: is_misaligned(); 17: has_grid()
   uint width;          // threads along the first dimension, a power of two
   uint64_t alpha;      // of elu, in the type that is computed in
   uint64_t layout_;
@@ -56,7 +56,9 @@ bool is_loaded(uint k) { return (LOADED >> k & 1) != 0; }
 uint64_t number_of(uint k) { return (NUMBERS >> k & 1) != 0 ? operand[k] : 0ul; }
 bool is_repeated(uint k) { return (traits >> k & 1) != 0; }
 // RUN: no access of more than one element; ANYWHERE: no access of more than a byte.
-bool is_misaligned() { return traits >> 16 != 0; }
+bool is_misaligned() { return (traits >> 16 & 1) != 0; }
+// ROWS and layouts: work groups have the place that group_of_rows() finds in the grid.
+bool has_grid() { return traits >> 17 != 0; }
 
 uint dtype_of_slot(uint k);
 uint64_t result(uint64_t elements[SLOTS]);
@@ -98,7 +100,7 @@ bool locate_rectangle(Layout l, out uvec2 there) {
   [[unroll]] for (uint k = 0; k < SLOTS; ++k) place[k] = operand[k];
   place[SLOTS] = out_;
   const uvec2 block = uvec2(l.block[0], l.block[1]);
-  uvec2 group = group_of_rows(uint(l.dimension[0].blocks));
+  uvec2 group = group_of_rows(uint(l.dimension[0].blocks), has_grid());
   uint left = 0;
   if (l.dims > 2) {
     const uint rows = uint(l.dimension[1].blocks);
@@ -199,7 +201,7 @@ void compute_whole_vector() {
 // Rows of whole vectors, of which a thread has one: nothing is read but the operands.
 void compute_vector_of_rows() {
   const uint along = findLSB(width);
-  const uvec2 group = group_of_rows(uint((extent[0] + width - 1) >> along));
+  const uvec2 group = group_of_rows(uint((extent[0] + width - 1) >> along), has_grid());
   const uint64_t column = uint64_t(group.x) * width + (gl_LocalInvocationID.x & (width - 1));
   const uint64_t row = uint64_t(group.y) * (gl_WorkGroupSize.x >> along) + (gl_LocalInvocationID.x >> along);
   if (column >= extent[0] || row >= extent[1]) return;
