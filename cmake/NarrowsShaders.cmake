@@ -1,7 +1,7 @@
 # Shaders, compiled at build time by glslc and put into the binary as words:
 #   narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...])   compiles shaders/FILE
-#   narrows_add_matrix_shader(NAME FILE [DEFINITION...])    one with cooperative matrices, by glslc, or by glslang where glslc is too old
-#                                                           to know them; without either the shader is there without words
+#   narrows_add_matrix_shader(NAME FILE [DEFINITION...])    one with cooperative matrices, by glslc or glslang, whichever knows them, of
+#                                                           bf16 too if one does; where none does the shader is there without words
 #   narrows_write_numbers(FILE HEADER PREFIX)               writes HEADER's #define PREFIX... lines to FILE, which shaders include
 #   narrows_embed_shaders(TARGET HEADER)                    puts all that were added into TARGET; C++ finds them as
 #                                                           narrows::vulkan::shaders::NAME of HEADER
@@ -24,20 +24,28 @@ function(narrows_add_shader name file)
 endfunction()
 
 # What compiles cooperative matrices: a command and its options, to which come a file for dependences, definitions, folders, -o and the
-# source; empty: there is nothing.
+# source; empty: there is nothing. Of two that know them, one that knows them of bf16 too (narrows_matrix_bf16).
 function(narrows_find_matrix_compiler)
   find_program(GLSLANG glslang HINTS ${PROJECT_SOURCE_DIR}/.deps/venv/bin)
-  set(probe ${NARROWS_SHADER_FOLDER}/matrix_probe.comp)
-  file(WRITE ${probe} "#version 460\n#extension GL_KHR_cooperative_matrix : require\nvoid main() {}\n")
   set(glslc ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -MD -MF)
   set(glslang ${GLSLANG} -V --quiet --target-env vulkan1.2 -x "-P#extension GL_GOOGLE_include_directive : require" --depfile)
-  foreach(compiler IN ITEMS glslc glslang)
-    execute_process(COMMAND ${${compiler}} ${probe}.d -o ${probe}.inc ${probe} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-    if(failed EQUAL 0)
-      message(STATUS "Cooperative matrices: compiled by ${compiler}")
+  foreach(more IN ITEMS "#extension GL_EXT_bfloat16 : require" "")
+    set(probe ${NARROWS_SHADER_FOLDER}/matrix_probe.comp)
+    file(WRITE ${probe} "#version 460\n#extension GL_KHR_cooperative_matrix : require\n${more}\nvoid main() {}\n")
+    foreach(compiler IN ITEMS glslc glslang)
+      execute_process(COMMAND ${${compiler}} ${probe}.d -o ${probe}.inc ${probe} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+      if(NOT failed EQUAL 0)
+        continue()
+      endif()
+      if(more)
+        message(STATUS "Cooperative matrices: compiled by ${compiler}, of bf16 too")
+        set_property(GLOBAL PROPERTY narrows_matrix_bf16 ON)
+      else()
+        message(STATUS "Cooperative matrices: compiled by ${compiler}, not of bf16, which newer glslang knows, as 16.6 (GLSLANG)")
+      endif()
       set_property(GLOBAL PROPERTY narrows_matrix_compiler ${${compiler}})
       return()
-    endif()
+    endforeach()
   endforeach()
   message(STATUS "Cooperative matrices: left out; ${GLSLC} does not know them, and there is no glslang of 13 or newer (GLSLANG)")
   set_property(GLOBAL PROPERTY narrows_matrix_compiler "")
@@ -51,7 +59,8 @@ function(narrows_add_matrix_shader name file)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
   get_property(compiler GLOBAL PROPERTY narrows_matrix_compiler)
-  if(NOT compiler)
+  get_property(knows_bf16 GLOBAL PROPERTY narrows_matrix_bf16)
+  if(NOT compiler OR (DTYPE_BF16 IN_LIST ARGN AND NOT knows_bf16))
     file(CONFIGURE OUTPUT ${words}.none CONTENT "0\n" @ONLY)
     add_custom_command(OUTPUT ${words} COMMAND ${CMAKE_COMMAND} -E copy ${words}.none ${words} VERBATIM)  # built anew once there is one
     return()

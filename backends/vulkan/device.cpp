@@ -59,7 +59,12 @@ void Device::open() {
   full.computeFullSubgroups = VK_TRUE;
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &full, .cooperativeMatrix = VK_TRUE};
-  if (physical.matrix_unit) features12.pNext = &matrices;
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
+                                                 .pNext = &matrices,
+                                                 .shaderBFloat16Type = VK_TRUE,
+                                                 .shaderBFloat16CooperativeMatrix = VK_TRUE};
+  if (physical.matrix_units) features12.pNext = &matrices;
+  if (physical.matrix_units.bf16) features12.pNext = &bf16;
   const std::vector<const char*> extensions = physical.wanted_extensions();
   VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
   info.pNext = &features;

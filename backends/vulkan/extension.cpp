@@ -40,7 +40,7 @@ void take_features(PhysicalDevice& physical, const void* chain) {
   physical.features = {};
   physical.features11 = {};
   physical.features12 = {};
-  bool has_matrices = false, has_full_subgroups = false;
+  bool has_matrices = false, has_full_subgroups = false, has_bf16 = false;
   for (auto* link = static_cast<const VkBaseInStructure*>(chain); link != nullptr; link = link->pNext) {
     switch (static_cast<uint32_t>(link->sType)) {  // with types that older headers lack
       case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2:
@@ -55,6 +55,11 @@ void take_features(PhysicalDevice& physical, const void* chain) {
       case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
         has_matrices = reinterpret_cast<const VkPhysicalDeviceCooperativeMatrixFeaturesKHR*>(link)->cooperativeMatrix == VK_TRUE;
         break;
+      case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR: {
+        const auto& bf16 = *reinterpret_cast<const VkPhysicalDeviceShaderBfloat16FeaturesKHR*>(link);
+        has_bf16 = bf16.shaderBFloat16Type == VK_TRUE && bf16.shaderBFloat16CooperativeMatrix == VK_TRUE;
+        break;
+      }
       case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES:
         has_full_subgroups =
             reinterpret_cast<const VkPhysicalDeviceSubgroupSizeControlFeatures*>(link)->computeFullSubgroups == VK_TRUE;
@@ -65,8 +70,9 @@ void take_features(PhysicalDevice& physical, const void* chain) {
       default: break;
     }
   }
-  const bool can_compile = physical.features12.shaderFloat16 == VK_TRUE && physical.features12.vulkanMemoryModel == VK_TRUE;
-  if (!has_matrices || !has_full_subgroups || !can_compile) physical.matrix_unit = {};
+  if (!has_matrices || !has_full_subgroups || physical.features12.vulkanMemoryModel == VK_FALSE) physical.matrix_units = {};
+  if (physical.features12.shaderFloat16 == VK_FALSE) physical.matrix_units.f16 = {};
+  if (!has_bf16) physical.matrix_units.bf16 = {};
 }
 
 int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_error* error) {

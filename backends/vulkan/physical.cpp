@@ -18,11 +18,25 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
   return families;
 }
 
+// The device's kinds of matrices. The instance is the device's: a loader that does not know the function finds it for one at a
+// time.
+std::vector<VkCooperativeMatrixPropertiesKHR> matrix_kinds(VkInstance instance, VkPhysicalDevice device) {
+  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
+      vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  if (list == nullptr) return {};
+  uint32_t count = 0;
+  check(list(device, &count, nullptr), "counting kinds of matrices");
+  std::vector<VkCooperativeMatrixPropertiesKHR> kinds(count, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR});
+  check(list(device, &count, kinds.data()), "listing kinds of matrices");
+  return kinds;
+}
+
 // Subgroups of one size alone: how many make up a work group is known then.
-// The instance is the device's: a loader that does not know the function finds it for one at a time.
-MatrixUnit find_matrix_unit(VkInstance instance, const PhysicalDevice& d) {
+MatrixUnits find_matrix_units(VkInstance instance, const PhysicalDevice& d) {
   if (!d.has(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) || !d.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return {};
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
   VkPhysicalDeviceSubgroupSizeControlFeatures full{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  if (d.has(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME)) full.pNext = &bf16;
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR feature{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
                                                        .pNext = &full};
   VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
@@ -33,35 +47,18 @@ MatrixUnit find_matrix_unit(VkInstance instance, const PhysicalDevice& d) {
   VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
   properties.pNext = &subgroup;
   vkGetPhysicalDeviceProperties2(d.handle, &properties);
-  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
-      vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  constexpr uint32_t kSubgroups = 8, kLargest = 16;  // of all tiles but the largest
-  if (d.features12.shaderFloat16 == VK_FALSE || d.features12.vulkanMemoryModel == VK_FALSE) return {};  // what the shaders need
-  if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || list == nullptr ||
-      subgroup.minSubgroupSize != subgroup.maxSubgroupSize || kSubgroups * subgroup.maxSubgroupSize > kGroupThreads)
+  constexpr uint32_t kSubgroups = 8;  // of all tiles but the largest
+  const uint32_t size = subgroup.maxSubgroupSize;
+  if (d.features12.vulkanMemoryModel == VK_FALSE) return {};  // what the shaders need
+  if (feature.cooperativeMatrix == VK_FALSE || full.computeFullSubgroups == VK_FALSE || subgroup.minSubgroupSize != size ||
+      kSubgroups * size > kGroupThreads)
     return {};
-  uint32_t count = 0;
-  check(list(d.handle, &count, nullptr), "counting kinds of matrices");
-  std::vector<VkCooperativeMatrixPropertiesKHR> kinds(count, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR});
-  check(list(d.handle, &count, kinds.data()), "listing kinds of matrices");
-  MatrixUnit best;
-  for (const auto& kind : kinds) {
-    const bool fits = kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR && kind.BType == kind.AType &&
-                      kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && kind.ResultType == kind.CType &&
-                      kind.scope == VK_SCOPE_SUBGROUP_KHR && kind.saturatingAccumulation == VK_FALSE;
-    const auto is_whole = [](uint32_t size) { return size == 8 || size == kLargest; };
-    const bool halves_sums = std::any_of(kinds.begin(), kinds.end(), [&](const auto& other) {
-      return other.MSize == kind.MSize && other.NSize == kind.NSize && other.ResultType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
-             other.scope == kind.scope;
-    });
-    const bool shares_loads = kind.MSize * 2 % subgroup.maxSubgroupSize == 0;  // 16 bytes of weights each, of the smallest tile's
-    // A subgroup is whole rows of a matrix, and a matrix whole subgroups of elements.
-    const bool is_rows = subgroup.maxSubgroupSize % kind.NSize == 0 && kind.MSize * kind.NSize % subgroup.maxSubgroupSize == 0;
-    if (fits && halves_sums && shares_loads && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) && is_whole(kind.KSize) &&
-        kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
-      best = {kind.MSize, kind.NSize, kind.KSize, subgroup.maxSubgroupSize};
-  }
-  return best;
+  const std::vector<VkCooperativeMatrixPropertiesKHR> kinds = matrix_kinds(instance, d.handle);
+  MatrixUnits units;
+  if (d.features12.shaderFloat16 == VK_TRUE) units.f16 = pick_matrix_unit(kinds, size, VK_COMPONENT_TYPE_FLOAT16_KHR);
+  if (bf16.shaderBFloat16Type == VK_TRUE && bf16.shaderBFloat16CooperativeMatrix == VK_TRUE)
+    units.bf16 = pick_matrix_unit(kinds, size, VK_COMPONENT_TYPE_BFLOAT16_KHR);
+  return units;
 }
 
 }  // namespace
@@ -73,6 +70,29 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
       if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && (families[i].queueFlags & unwanted) == 0)
         return {i, std::min(families[i].queueCount, kMost)};
   return {};
+}
+
+MatrixUnit pick_matrix_unit(const std::vector<VkCooperativeMatrixPropertiesKHR>& kinds, uint32_t subgroup,
+                            VkComponentTypeKHR type) {
+  MatrixUnit best;
+  for (const auto& kind : kinds) {
+    const bool fits = kind.AType == type && kind.BType == type && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+                      kind.ResultType == kind.CType && kind.scope == VK_SCOPE_SUBGROUP_KHR &&
+                      kind.saturatingAccumulation == VK_FALSE;
+    const auto is_whole = [](uint32_t size) { return size == 8 || size == 16; };
+    const bool halves_sums = std::any_of(kinds.begin(), kinds.end(), [&](const auto& other) {
+      return other.MSize == kind.MSize && other.NSize == kind.NSize && other.ResultType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+             other.scope == kind.scope;
+    });
+    const bool becomes_elements = type != VK_COMPONENT_TYPE_FLOAT16_KHR || halves_sums;
+    const bool shares_loads = kind.MSize * 2 % subgroup == 0;  // 16 bytes of weights each, of the smallest tile's
+    // A subgroup is whole rows of a matrix, and a matrix whole subgroups of elements.
+    const bool is_rows = subgroup % kind.NSize == 0 && kind.MSize * kind.NSize % subgroup == 0;
+    if (fits && becomes_elements && shares_loads && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) &&
+        is_whole(kind.KSize) && kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
+      best = {kind.MSize, kind.NSize, kind.KSize, subgroup};
+  }
+  return best;
 }
 
 PhysicalDevice::PhysicalDevice(VkInstance instance, VkPhysicalDevice device) : handle(device) {
@@ -104,7 +124,7 @@ PhysicalDevice::PhysicalDevice(VkInstance instance, VkPhysicalDevice device) : h
   check(vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()), "listing a device's extensions");
   const Queues queues = pick_queues(queue_families(handle));
   queue_family = queues.family, queue_count = queues.count;
-  matrix_unit = find_matrix_unit(instance, *this);
+  matrix_units = find_matrix_units(instance, *this);
   if (has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
     VkPhysicalDeviceMaintenance4Properties limits{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
     all_properties.pNext = &limits;
@@ -134,8 +154,9 @@ std::vector<const char*> PhysicalDevice::wanted_extensions() const {
   for (const char* name : {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME,
                            VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME})
     if (has(name)) wanted.push_back(name);
-  if (matrix_unit)
+  if (matrix_units)
     wanted.insert(wanted.end(), {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME});
+  if (matrix_units.bf16) wanted.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
   return wanted;
 }
 
@@ -202,7 +223,9 @@ const char* PhysicalDevice::lacks(uint32_t capability) const {
     case SpvCapabilityUniformAndStorageBuffer8BitAccess:
       return unless(features12.uniformAndStorageBuffer8BitAccess, "uniformAndStorageBuffer8BitAccess");
     case SpvCapabilityVulkanMemoryModel: return unless(features12.vulkanMemoryModel, "vulkanMemoryModel");
-    case kCooperativeMatrix: return unless(matrix_unit ? VK_TRUE : VK_FALSE, "matrices of f16 with sums in f32");
+    case kCooperativeMatrix: return unless(matrix_units ? VK_TRUE : VK_FALSE, "matrices of f16 or bf16 with sums in f32");
+    case kBfloat16Type:
+    case kBfloat16Matrix: return unless(matrix_units.bf16 ? VK_TRUE : VK_FALSE, "matrices of bf16 with sums in f32");
     case SpvCapabilityGroupNonUniform: return subgroup(VK_SUBGROUP_FEATURE_BASIC_BIT, "subgroup operations");
     case SpvCapabilityGroupNonUniformArithmetic: return subgroup(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT, "subgroup arithmetic");
     case SpvCapabilityGroupNonUniformShuffle: return subgroup(VK_SUBGROUP_FEATURE_SHUFFLE_BIT, "subgroup shuffles");

@@ -12,14 +12,22 @@ namespace narrows::vulkan {
 inline constexpr uint32_t kSharedMemory = 32 << 10;  // bytes of a work group
 inline constexpr uint32_t kGroupThreads = 256;
 
-inline constexpr uint32_t kCooperativeMatrix = 6022;  // SpvCapabilityCooperativeMatrixKHR, which older headers lack
+// SPIR-V's capabilities CooperativeMatrixKHR, BFloat16TypeKHR and BFloat16CooperativeMatrixKHR, which older headers lack.
+inline constexpr uint32_t kCooperativeMatrix = 6022, kBfloat16Type = 5116, kBfloat16Matrix = 5118;
 
-// What the device multiplies by a unit of its own: matrices of m x k and k x n elements of f16, each held by a subgroup, with sums
-// in f32, which can become f16 where they are.
+// What the device multiplies by a unit of its own: matrices of m x k and k x n elements, each held by a subgroup, with sums in f32.
 struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;  // 0: there is none that this backend can use
   uint32_t subgroup = 0;         // threads
   explicit operator bool() const { return m != 0; }
+};
+// The largest of the listed kinds that the shaders can use, of elements of that type. Sums of f16 have to be able to become f16
+// where they are.
+MatrixUnit pick_matrix_unit(const std::vector<VkCooperativeMatrixPropertiesKHR>& kinds, uint32_t subgroup, VkComponentTypeKHR type);
+// By the type of their elements.
+struct MatrixUnits {
+  MatrixUnit f16, bf16;
+  explicit operator bool() const { return f16 || bf16; }
 };
 
 // A queue family that computes, one without graphics first, and how many of its queues are used; 0: there is none.
@@ -39,7 +47,7 @@ struct PhysicalDevice {
   VkPhysicalDeviceFeatures features;
   VkPhysicalDeviceVulkan11Features features11;
   VkPhysicalDeviceVulkan12Features features12;
-  MatrixUnit matrix_unit;
+  MatrixUnits matrix_units;
   VkPhysicalDeviceMemoryProperties memory;
   std::vector<VkExtensionProperties> extensions;
   uint64_t largest_buffer;         // bytes; more are not to be asked for

@@ -67,15 +67,21 @@ int32_t device_count(void* self, int32_t* count, nw_error*) {
   return NW_OK;
 }
 
+// Of what elements there are kernels for it, too.
+const char* matrix_unit(const MatrixUnits& units) {
+  const bool f16 = units.f16 && shaders::conv1d_coopmat_f16.is_there(),
+             bf16 = units.bf16 && shaders::conv1d_coopmat_bf16.is_there();
+  return f16 && bf16 ? "matrix unit of f16 and bf16, " : f16 ? "matrix unit of f16, " : bf16 ? "matrix unit of bf16, " : "";
+}
+
 int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
   return in_slot(error, [&] {
     const PhysicalDevice& device = instance_of(self).slot(id).physical;
     const uint32_t version = device.properties.apiVersion;
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%.127s", device.properties.deviceName);
-    std::snprintf(info.arch, sizeof(info.arch), "%sVulkan %u.%u, %.80s",
-                  device.matrix_unit && shaders::conv1d_coopmat.is_there() ? "matrix unit, " : "", VK_API_VERSION_MAJOR(version),
-                  VK_API_VERSION_MINOR(version), device.properties12.driverName);
+    std::snprintf(info.arch, sizeof(info.arch), "%sVulkan %u.%u, %.80s", matrix_unit(device.matrix_units),
+                  VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version), device.properties12.driverName);
     std::memcpy(info.uuid, device.properties11.deviceUUID, sizeof(info.uuid));
     info.total_memory = device.local_memory();
     write_sized(out, info);

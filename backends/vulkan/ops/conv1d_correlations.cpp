@@ -184,6 +184,7 @@ GemmTile tile_of(const CorrelationProblem& problem) {
 
 // ---- coopmat ----
 
+constexpr MatrixModules kCoopmat = NARROWS_MATRIX_MODULES(conv1d_coopmat);
 constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kWideMatrices = {2, 2, 4, 5}, kSmallMatrices = {2, 4, 2, 2};
 
 // First the weights are packed into the workspace.
@@ -249,13 +250,13 @@ std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   return std::make_unique<CorrelationPart>(problem, kernel, tiles, push);
 }
 
-bool has_coopmat(const Device& device, Dtype dtype) { return has_matrix_unit(device, shaders::conv1d_coopmat, dtype); }
+bool has_coopmat(const Device& device, Dtype dtype) { return has_matrix_unit(device, kCoopmat, dtype); }
 
 std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   Device& device = problem.device;
-  const MatrixUnit& unit = device.physical.matrix_unit;
   if (!has_coopmat(device, problem.dtype) || !problem.aligned()) return nullptr;
+  const MatrixUnit& unit = matrix_unit(device, problem.dtype);
   const auto num_tiles = [&](const MatrixTile& tile) {
     return c.batch * c.groups * ceil_div(c.outs, tile.rows(unit)) * ceil_div(c.length, tile.columns(unit));
   };
@@ -294,9 +295,12 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   // Positions are counted in 32 bits there.
   const bool whole = in_together && c.extent % kGroup == 0 && c.extent > 0 && c.ins % 8 == 0 &&
                      std::max({c.extent, c.origin, -c.origin, reach}) < kMostExtent;
-  const int64_t patch = tile.row_matrices * unit.m * (tile.column_matrices * unit.n / 8 + 1) * 16;  // bytes of a subgroup's sums
-  const bool out_together = tile.subgroups() * patch <= shared_memory && problem.out_align >= 16 && c.length % 8 == 0 &&
-                            c.out_position == 1 && c.out_offset % 8 == 0 && (c.batch == 1 || c.out_batch % 8 == 0) &&
+  // Of all sums as f16; of a row of matrices, whose sums are still f32 there.
+  const int64_t patches = problem.dtype == Dtype::f16 ? 16 * int64_t{tile.subgroups()} * tile.row_matrices * unit.m *
+                                                            (tile.column_matrices * unit.n / 8 + 1)
+                                                      : tile.patches(unit, tile.column_matrices);
+  const bool out_together = patches <= shared_memory && problem.out_align >= 16 && c.length % 8 == 0 && c.out_position == 1 &&
+                            c.out_offset % 8 == 0 && (c.batch == 1 || c.out_batch % 8 == 0) &&
                             (c.groups == 1 || c.out_group % 8 == 0) && (c.outs == 1 || c.out_channel % 8 == 0);
   Push push{};
   push.tiles = static_cast<uint32_t>(ceil_div(c.length, tile.columns(unit)));
@@ -307,7 +311,7 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
   packing.columns = static_cast<int32_t>(row_tiles);
   const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
   const Kernel kernel =
-      matrix_kernel(device, shaders::conv1d_coopmat, tile, room, depth,
+      matrix_kernel(device, kCoopmat, problem.dtype, tile, room, depth,
                     {word(at_once ? c.taps : 1), slides, c.tap_step < 0, word(block), word(most_shift), out_together, whole});
   const Kernel pack = device.kernels().get(shaders::conv1d_pack, {0, word(tile.rows(unit)), word(depth / 8)});
   return std::make_unique<MatrixPart>(problem, pack, packing, kernel, tiles, push);

@@ -88,6 +88,7 @@ bool fits_product(const SumProblem& problem) {
   return problem.aligned() && !problem.bias && std::max({s.ins * s.taps, s.batch * s.outputs, s.outs}) < kMostExtent;
 }
 
+constexpr MatrixModules kCoopmat = NARROWS_MATRIX_MODULES(conv1d_grad_w_coopmat);
 constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 4, 2, 2};
 
 // Whether eights of grad_y and fours of x can be read together, whole ones, whose positions 32 bits count.
@@ -129,7 +130,7 @@ std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
   const SumShape& s = problem.shape;
   Device& device = problem.device;
   if (!has_coopmat(device, problem.dtype) || !fits_product(problem)) return nullptr;
-  const MatrixUnit& unit = device.physical.matrix_unit;
+  const MatrixUnit& unit = matrix_unit(device, problem.dtype);
   const auto count = [&](const MatrixTile& tile) { return num_tiles(s, tile.rows(unit), tile.columns(unit)); };
   const int64_t stages = ceil_div(s.batch * s.outputs, kMatrixDepth);
   const bool fills = s.outs > kLargeMatrices.rows(unit) / 2 && s.ins * s.taps > kLargeMatrices.columns(unit) / 2;
@@ -138,7 +139,7 @@ std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
   const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
   device.check_loops(3 * ceil_div(stages, push.slices) + 1024);
-  const Kernel kernel = matrix_kernel(device, shaders::conv1d_grad_w_coopmat, tile, 0, kMatrixDepth, {has_whole_rows(problem)});
+  const Kernel kernel = matrix_kernel(device, kCoopmat, problem.dtype, tile, 0, kMatrixDepth, {has_whole_rows(problem)});
   return std::make_unique<SumPart>(problem, kernel, groups, push);
 }
 

@@ -28,9 +28,9 @@ Kernel gemm_kernel(Device& device, const Shader& shader, const GemmTile& tile, s
   return device.kernels().get(shader, constants);
 }
 
-Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift, int64_t depth,
-                     std::initializer_list<uint32_t> more) {
-  const MatrixUnit& unit = device.physical.matrix_unit;
+Kernel matrix_kernel(Device& device, const MatrixModules& modules, Dtype dtype, const MatrixTile& tile, int64_t most_shift,
+                     int64_t depth, std::initializer_list<uint32_t> more) {
+  const MatrixUnit& unit = matrix_unit(device, dtype);
   std::vector<uint32_t> constants{0,
                                   tile.subgroups() * unit.subgroup,
                                   unit.subgroup,
@@ -44,7 +44,7 @@ Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& til
                                   static_cast<uint32_t>(most_shift),
                                   static_cast<uint32_t>(depth)};
   constants.insert(constants.end(), more);
-  return device.kernels().get(shader, constants);
+  return device.kernels().get(modules.of(dtype), constants);
 }
 
 void SliceSum::load(Device& device, Dtype dtype, bool bytewise) { kernel = device.kernels().get(kSlices.of(dtype), {bytewise}); }

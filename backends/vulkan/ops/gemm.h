@@ -19,6 +19,14 @@ struct ByDtype {
     }                                                                                         \
   }
 
+// A module for each dtype that matrix units multiply.
+struct MatrixModules {
+  const Shader *f16, *bf16;
+  const Shader& of(Dtype dtype) const { return dtype == Dtype::bf16 ? *bf16 : *f16; }
+};
+#define NARROWS_MATRIX_MODULES(name) \
+  MatrixModules { &shaders::name##_f16, &shaders::name##_bf16 }
+
 // Bytes at which the elements from `t` on are sure to lie.
 inline int64_t alignment(const nw_tensor_sig& t) { return int64_t{1} << t.align_log2; }
 // Whether every element of the tensor lies on a multiple of its size; so does a tensor that is absent.
@@ -59,18 +67,27 @@ struct MatrixTile {
     return largest_of(left + depth * (columns(unit) / 8 + 1), unit, slots);
   }
 
+  // Likewise, of the sums alone.
+  int64_t patches(const MatrixUnit& unit, int64_t slots) const {
+    return 16 * int64_t{subgroups()} * unit.m * (slots * unit.n / 4 + (subgroups() > 8 ? 0 : 2));
+  }
+
  private:
   int64_t largest_of(int64_t stage, const MatrixUnit& unit, int64_t slots) const {
-    return 16 * std::max(stage, int64_t{subgroups()} * unit.m * (slots * unit.n / 4 + (subgroups() > 8 ? 0 : 2)));
+    return std::max(16 * stage, patches(unit, slots));
   }
 };
 inline constexpr int64_t kMatrixDepth = 32;  // of a stage
+// The device's for products of f16 or bf16.
+inline const MatrixUnit& matrix_unit(const Device& device, Dtype dtype) {
+  return dtype == Dtype::bf16 ? device.physical.matrix_units.bf16 : device.physical.matrix_units.f16;
+}
 // most_shift: columns of the right operand beyond the tile's. more: the constants of the module's own, from 12 on.
-Kernel matrix_kernel(Device& device, const Shader& shader, const MatrixTile& tile, int64_t most_shift, int64_t depth,
-                     std::initializer_list<uint32_t> more);
+Kernel matrix_kernel(Device& device, const MatrixModules& modules, Dtype dtype, const MatrixTile& tile, int64_t most_shift,
+                     int64_t depth, std::initializer_list<uint32_t> more);
 // Whether the dtype's products can run on the device's matrix unit at all.
-inline bool has_matrix_unit(const Device& device, const Shader& shader, Dtype dtype) {
-  return dtype == Dtype::f16 && device.physical.matrix_unit && shader.is_there();
+inline bool has_matrix_unit(const Device& device, const MatrixModules& modules, Dtype dtype) {
+  return size_of(dtype) == 2 && matrix_unit(device, dtype) && modules.of(dtype).is_there();
 }
 
 // Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are

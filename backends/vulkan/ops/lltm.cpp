@@ -8,6 +8,7 @@ enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell, kNumInputs };
 enum Output : uint32_t { kNewH, kNewCell, kGates, kNumOutputs };
 enum Variant { kCoopmat, kFused, kDots, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "fused", "dots", "scalar", nullptr};
+constexpr MatrixModules kCoopmatModules = NARROWS_MATRIX_MODULES(lltm_coopmat);
 constexpr ByDtype kFusedModules = NARROWS_BY_DTYPE(lltm_fused), kDotsModules = NARROWS_BY_DTYPE(lltm_dots),
                   kScalarModules = NARROWS_BY_DTYPE(lltm_scalar);
 
@@ -42,10 +43,11 @@ class LltmPlan final : public DevicePlan {
     if ((forced == kFused || forced == kDots) && !fits)
       refuse(NW_UNSUPPORTED, -1, "lltm: kernel '%s' takes tensors that are aligned to their elements, of extents below 2^28",
              kKernels[forced]);
-    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_coopmat, dtype_);
+    const bool has_unit = fits && has_matrix_unit(device, kCoopmatModules, dtype_);
     if (forced == kCoopmat && !has_unit)
       refuse(NW_UNSUPPORTED, -1,
-             "lltm: kernel 'coopmat' takes what 'fused' does, of f16 alone, on a device with cooperative matrices of f16");
+             "lltm: kernel 'coopmat' takes what 'fused' does, of f16 and bf16, where device and build have cooperative matrices of "
+             "the dtype");
     const Variant variant = forced >= 0                             ? static_cast<Variant>(forced)
                             : fits && prefers_dots()                ? kDots
                             : has_unit && !device.physical.is_cpu() ? kCoopmat
@@ -85,7 +87,7 @@ class LltmPlan final : public DevicePlan {
            fits(shape_.batch, shape_.inputs[kOldH].row) && fits(3 * shape_.state, shape_.inputs[kWeights].row);
   }
   void plan_coopmat(const nw_sig& sig) {
-    const MatrixUnit& unit = device.physical.matrix_unit;
+    const MatrixUnit& unit = matrix_unit(device, dtype_);
     const auto count = [&](const MatrixTile& tile) {
       state_tiles_ = ceil_div(shape_.state, tile.columns(unit) / 3);
       return ceil_div(shape_.batch, tile.rows(unit)) * state_tiles_;
@@ -103,7 +105,7 @@ class LltmPlan final : public DevicePlan {
     const int64_t depth = large && !has_room ? kMatrixDepth : 2 * kMatrixDepth;  // the fewer stages there are, the less is waited
     device.check_loops(3 * (ceil_div(shape_.state, depth) + ceil_div(shape_.features, depth)) + 1024);
     const bool together = reads_together(sig, 8), whole = together && has_whole_stages(depth);
-    kernel_ = matrix_kernel(device, shaders::lltm_coopmat, tile, 0, depth, {together, whole});
+    kernel_ = matrix_kernel(device, kCoopmatModules, dtype_, tile, 0, depth, {together, whole});
   }
   void plan_fused(const nw_sig& sig) {
     const bool together = reads_together(sig, kGroup);

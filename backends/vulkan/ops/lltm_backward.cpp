@@ -12,6 +12,7 @@ enum Variant { kCoopmat, kTiled, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "tiled", "scalar", nullptr};
 constexpr ByDtype kGateGrads = NARROWS_BY_DTYPE(lltm_gate_grads), kScalarProduct = NARROWS_BY_DTYPE(lltm_product_scalar),
                   kTiledProduct = NARROWS_BY_DTYPE(lltm_product_tiled);
+constexpr MatrixModules kSplit = NARROWS_MATRIX_MODULES(lltm_split), kCoopmatProduct = NARROWS_MATRIX_MODULES(lltm_product_coopmat);
 constexpr int64_t kThreads = 64;                                     // of the modules without tiles
 constexpr int64_t kNumLargest = 64, kMostEights = int64_t{1} << 30;  // as lltm_split.comp has them; counts in 32 bits
 constexpr GemmTile kLarge = {16, 16, 2, 2, 16}, kLargeF64 = {16, 16, 1, 2, 16}, kSmall = {8, 8, 1, 1, 16};
@@ -73,12 +74,12 @@ class LltmBackwardPlan final : public DevicePlan {
     if (forced == kTiled && !fits)
       refuse(NW_UNSUPPORTED, -1,
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
-    const bool has_unit = fits && has_matrix_unit(device, shaders::lltm_product_coopmat, dtype_) && num_eights() <= kMostEights;
+    const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, dtype_) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
       refuse(
           NW_UNSUPPORTED, -1,
-          "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 alone, up to 2^33 gates, on a device with cooperative "
-          "matrices of f16");
+          "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates, where device and build have "
+          "cooperative matrices of the dtype");
     const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
                             : has_unit && prefers_matrices() ? kCoopmat
                             : fits                           ? kTiled
@@ -95,7 +96,7 @@ class LltmBackwardPlan final : public DevicePlan {
     for (uint32_t i = 0; i < kNumOutputs; ++i)
       if (fill_[i].kernel.pipeline != VK_NULL_HANDLE) fill_[i].record(recorder, address(call.outputs[i]));
     if (gate_grads_groups_ == 0) return;
-    if (split_.blocks != 0) zeros_.record(recorder, largest(call));
+    if (scales_) zeros_.record(recorder, largest(call));
     record_gate_grads(recorder, call);
     if (split_.blocks != 0) record_split(recorder, call);
     for (const Product& product : products_) record_product(recorder, call, product, &product == products_.data());
@@ -119,24 +120,24 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void record_gate_grads(Recorder& recorder, const nw_call& call) const {
     const Address old_cell = kDOldCell < call.num_outputs ? address(call.outputs[kDOldCell]) : 0;
-    const GateGradsPush push{
-        in(call, kGradH), in(call, kGradCell), in(call, kNewCell),      in(call, kGates),
-        old_cell,         workspace(call),     recorder.params(shape_), split_.blocks != 0 ? largest(call) : 0};
+    const GateGradsPush push{in(call, kGradH), in(call, kGradCell), in(call, kNewCell),      in(call, kGates),
+                             old_cell,         workspace(call),     recorder.params(shape_), scales_ ? largest(call) : 0};
     recorder.dispatch(gate_grads_, push, gate_grads_groups_);
   }
-  // The workspace, split: the gradients, the largest of them, what undoes the scale, the parts.
+  // The workspace, split: the gradients, where they are scaled the largest of them and what undoes the scale, the parts.
   Address largest(const nw_call& call) const { return workspace(call) + largest_at_; }
   Address unscale(const nw_call& call) const { return largest(call) + kNumLargest * sizeof(uint32_t); }
   Address parts(const nw_call& call) const { return workspace(call) + parts_at_; }
   void record_split(Recorder& recorder, const nw_call& call) const {
     SplitPush push = split_;
-    push.gate_grads = workspace(call), push.largest = largest(call), push.parts = parts(call), push.unscale = unscale(call);
+    push.gate_grads = workspace(call), push.parts = parts(call);
+    if (scales_) push.largest = largest(call), push.unscale = unscale(call);
     recorder.dispatch(split_kernel_, push, ceil_div(push.blocks, kThreads));
   }
   void record_product(Recorder& recorder, const nw_call& call, const Product& product, bool ordered) const {
     ProductPush push = product.push;
     push.gate_grads = product.of_parts ? parts(call) : workspace(call), push.partial = workspace(call) + product.partial;
-    push.unscale = product.of_parts ? unscale(call) : 0;
+    push.unscale = product.of_parts && scales_ ? unscale(call) : 0;
     push.operand = product.operand == kNumInputs ? 0 : column_of(call.inputs[product.operand], product.operand_column);
     push.to = column_of(call.outputs[product.to], product.to_column);
     recorder.dispatch(product.kernel, push, product.groups, ordered);
@@ -193,12 +194,18 @@ class LltmBackwardPlan final : public DevicePlan {
   void plan_split() {
     split_.pitch = shape_.pitch, split_.batch = static_cast<int32_t>(batch_), split_.gates = static_cast<int32_t>(3 * state_);
     split_.eights_of_row = static_cast<uint32_t>(eights_of_row()), split_.blocks = static_cast<uint32_t>(num_eights());
-    split_kernel_ = device.kernels().get(shaders::lltm_split, {0});
+    split_kernel_ = device.kernels().get(kSplit.of(dtype_), {0});
+    scales_ = dtype_ == Dtype::f16;
+    if (scales_) plan_scale();
+    parts_at_ = workspace_size;
+    workspace_size += round_up(uint64_t{split_.blocks} * 2 * 8 * sizeof(uint16_t), NW_WORKSPACE_ALIGN);
+  }
+
+  void plan_scale() {
     zeros_ = {{1, 1, kNumLargest}, {0, 0, 1}, {}};
     zeros_.load(device, sizeof(uint32_t), false);
     largest_at_ = workspace_size;
-    parts_at_ = largest_at_ + round_up(uint64_t{(kNumLargest + 1) * sizeof(uint32_t)}, NW_WORKSPACE_ALIGN);
-    workspace_size = parts_at_ + round_up(uint64_t{split_.blocks} * 2 * 8 * sizeof(uint16_t), NW_WORKSPACE_ALIGN);
+    workspace_size += round_up(uint64_t{(kNumLargest + 1) * sizeof(uint32_t)}, NW_WORKSPACE_ALIGN);
   }
 
   void plan_sums(Variant variant) {
@@ -265,7 +272,7 @@ class LltmBackwardPlan final : public DevicePlan {
   }
 
   void plan_coopmat(Product& product) {
-    const MatrixUnit& unit = device.physical.matrix_unit;
+    const MatrixUnit& unit = matrix_unit(device, dtype_);
     ProductPush& push = product.push;
     const auto count = [&](const MatrixTile& tile) {
       return ceil_div(push.rows, tile.rows(unit) / 2) * ceil_div(push.columns, tile.columns(unit));
@@ -287,7 +294,7 @@ class LltmBackwardPlan final : public DevicePlan {
     const bool out_together =
         push.columns % 8 == 0 && (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_column, 8));
     product.kernel =
-        matrix_kernel(device, shaders::lltm_product_coopmat, tile, 0, depth, {product.to_weights, product.whole, out_together});
+        matrix_kernel(device, kCoopmatProduct, dtype_, tile, 0, depth, {product.to_weights, product.whole, out_together});
     device.check_loops(3 * ceil_div(push.stages, push.slices) + 1024);
     plan_slices(product);
   }
@@ -310,8 +317,9 @@ class LltmBackwardPlan final : public DevicePlan {
   GateGradsShape shape_{};
   int64_t gate_grads_groups_ = 0;
   Kernel gate_grads_;
-  Fill zeros_;         // kCoopmat: where the largest are found, before
-  SplitPush split_{};  // but for the addresses; blocks 0: the gradients stay whole
+  SplitPush split_{};    // but for the addresses; blocks 0: the gradients stay whole
+  bool scales_ = false;  // split, of f16, which has few exponents
+  Fill zeros_;           // scales_: where the largest are found, before
   Kernel split_kernel_;
   uint64_t largest_at_ = 0, parts_at_ = 0;  // in the workspace
   std::vector<Product> products_;

@@ -1,4 +1,4 @@
-// conv1d_coopmat.comp -- a correlation of f16 by the matrix unit: a row for each output channel, a column for each output position of one
+// conv1d_coopmat.comp -- a correlation of f16 or bf16 by the matrix unit: a row for each output channel, a column for each output position of one
 // batch, a stage for some channels of a tap. The input's columns lie along the channels in shared memory, so that the next tap is the same
 // columns shifted by whole ones: where kMostShift has room for all taps, the input is read once. Elements are aligned.
 #version 460
@@ -26,12 +26,19 @@ void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
 int shift(int block, int turn);
 void start();
-#define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
+#define kSlotsApart (kColumnMatrices % 2 == 0 ? 2 : 1)  // matrices whose sums are written at once
+#ifdef DTYPE_BF16
+// kOutTogether: whole rows of a subgroup's sums. They are rounded on their way out: there need be no matrices of bf16 that they can become.
+#define kSlots (kOutTogether ? kColumnMatrices : kSlotsApart)
+#define kAtLeast 0
+#else
+#define kSlots kSlotsApart
 // kOutTogether: all of a subgroup's sums as f16, row by row in eights, with one more than is used, as for stages.
 #define kOutEights (kColumnMatrices * kN / 8)
 #define kOutPitch (kOutEights + 1)
 #define kOutPatch (kRowMatrices * kM * kOutPitch)
 #define kAtLeast (kOutTogether ? kSubgroups * kOutPatch : 0)
+#endif
 #define TURNS
 #define WRITES_EIGHTS
 #include "gemm_coopmat.glsl"
@@ -134,6 +141,7 @@ void start() {
   barrier();
 }
 
+#ifdef DTYPE_F16
 // kOutTogether: neighbouring threads write neighbouring eights.
 void write_together(int first_row, int first) {
   const int own = int(gl_SubgroupID) * kOutPatch, kWrites = (kRowMatrices * kM * kOutEights + kSubgroupThreads - 1) / kSubgroupThreads;
@@ -150,10 +158,15 @@ void write_together(int first_row, int first) {
       FourWords(y + bytes((first_row + row) * p.shape.out_channel + q)).v = stage_memory[own + row * kOutPitch + e % kOutEights];
   }
 }
+#endif
 
 void write_eight(int row, int column, vec4 sums, vec4 more) {
   const int q = q0 + column;
   if (row0 + row >= p.shape.outs) return;
+  if (kOutTogether) {
+    if (q < p.outputs) store8(y + bytes((row0 + row) * p.shape.out_channel + q), sums, more);
+    return;
+  }
   [[unroll]] for (int k = 0; k < 8; ++k)
     if (q + k < p.outputs)
       store(y + bytes((row0 + row) * p.shape.out_channel + (q + k) * p.shape.out_position), k < 4 ? sums[k % 4] : more[k % 4]);
@@ -176,8 +189,11 @@ void main() {
   multiply(kSlides ? divide(p.depth, p.taps_multiplier, p.taps_shift) : p.depth, kSlides ? int(p.taps) : 1);
 
   y = p.y + bytes(n * s.out_batch + group * s.out_group);
-  if (kOutTogether)
+#ifdef DTYPE_F16
+  if (kOutTogether) {
     write_together(row0 + subgroup_row(), q0 + subgroup_column());
-  else
-    write_sums(kRowMatrices);
+    return;
+  }
+#endif
+  write_sums(kRowMatrices);
 }

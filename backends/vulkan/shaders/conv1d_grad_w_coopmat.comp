@@ -1,4 +1,4 @@
-// conv1d_grad_w_coopmat.comp -- grad_w of f16 by the matrix unit: a row for each output channel, a column for each (channel, tap), a
+// conv1d_grad_w_coopmat.comp -- grad_w of f16 or bf16 by the matrix unit: a row for each output channel, a column for each (channel, tap), a
 // depth of (n, t), which is cut into slices by shape alone. Elements are aligned.
 #version 460
 #define ALIGNED

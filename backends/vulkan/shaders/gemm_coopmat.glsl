@@ -1,5 +1,5 @@
-// gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of f16 matrices with sums
-// in f32. Modules define what the operands are before they include it:
+// gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of matrices of f16, or of
+// bf16, with sums in f32. Modules define what the operands are before they include it:
 //
 //   kLeftAcross, kRightAcross   whether eight neighbours are elements along the rows (columns), else along k
 //   uvec4 left(int i, int row, int stage, int k)   the bits of eight neighbours, 0 outside; the thread's i-th load of a stage, whose row
@@ -20,7 +20,13 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#ifdef DTYPE_BF16
+#extension GL_EXT_bfloat16 : require
+#define MATRIX_ELEMENT bfloat16_t
+#else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#define MATRIX_ELEMENT float16_t
+#endif
 
 // Constants from 1 on; 0 is gemm_elements.glsl's, modules' own follow. Subgroups: rows x columns of them, each with row x column matrices of sums.
 layout(local_size_x_id = 1) in;
@@ -121,7 +127,7 @@ void put_right() {
 void accumulate(int turn, int shift) {
   const int row = subgroup_row(), column = subgroup_column() + shift;
   [[unroll]] for (int k = 0; k < kDepth; k += kK) {
-    coopmat<float16_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
+    coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
     [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
       if (kLeftAcross)
         coopMatLoad(a[i], stage_memory, turn * kLeftSize + k * kLeftPitch + (row + i * kM) / 8, kLeftPitch,
@@ -131,7 +137,7 @@ void accumulate(int turn, int shift) {
                     gl_CooperativeMatrixLayoutRowMajor);
     }
     [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
-      coopmat<float16_t, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> b;
+      coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> b;
       if (kRightAcross)
         coopMatLoad(b, stage_memory, kRightBegin + k * kRightPitch + (column + j * kN) / 8, kRightPitch,
                     gl_CooperativeMatrixLayoutRowMajor);

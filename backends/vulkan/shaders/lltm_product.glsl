@@ -10,5 +10,5 @@ layout(push_constant) uniform Push {
   int64_t rows, columns, depth;
   uint slices, column_tiles, blocks;
   int stages;  // depth in stages
-  uint64_t unscale;  // of gradients in two parts: the f32 that sums are multiplied by
+  uint64_t unscale;  // of gradients in two parts of f16: the f32 that sums are multiplied by
 } p;

@@ -1,5 +1,5 @@
-// lltm_product_coopmat.comp -- a product of lltm's gradients by the matrix unit: the gradients of the gates, in two parts of f16, times
-// f16, its depth in slices. Of a subgroup's rows of matrices the first half are rows of first parts, the second half the same rows of
+// lltm_product_coopmat.comp -- a product of lltm's gradients by the matrix unit: the gradients of the gates, in two parts of f16 or
+// bf16, times an operand of that dtype, its depth in slices. Of a subgroup's rows of matrices the first half are rows of first parts, the second half the same rows of
 // second parts, whose sums are added at the end.
 #version 460
 #define ALIGNED
@@ -54,7 +54,11 @@ uvec4 right_eight(int i, int b) { return kWhole && !is_there[i] ? uvec4(0) : rig
 
 // Where an operand was infinite the sum over first parts shows it, and that over second ones, of any sign, is left out.
 void add_second() {
+#ifdef DTYPE_F16
   const float unscale = load_sum(p.unscale);
+#else
+  const float unscale = 1.0;
+#endif
   [[unroll]] for (int i = 0; i < kRowMatrices / 2; ++i)
     [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
       const int first = i * kColumnMatrices + j, second = first + kRowMatrices / 2 * kColumnMatrices;
