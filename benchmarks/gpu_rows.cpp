@@ -185,6 +185,9 @@ std::vector<Row> all_rows() {
     all.push_back(lltm("lltm B2048 F2048 S2048 " + name, dtype, 2048, 2048, 2048));
     all.push_back(lltm("lltm B512 F4096 S4096 " + name, dtype, 512, 4096, 4096));
   }
+  all.push_back(conv1d("conv1d dense N16 256 L4096 K3 bf16", kBf16, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
+  all.push_back(conv1d("conv1d dense N64 512 L1024 K5 bf16", kBf16, {64, 512, 1024, 512, 5, 1, 2, 2}, true));
+  all.push_back(lltm("lltm B2048 F2048 S2048 bf16", kBf16, 2048, 2048, 2048));
   all.push_back(conv1d_backward("conv1d_backward depthwise f32", kF32, {8, 2048, 2048, 2048, 4, 2048, 3, 0}, false));
   for (const Dtype& dtype : {kF16, kF32}) {
     const std::string name = dtype.name;
@@ -196,6 +199,10 @@ std::vector<Row> all_rows() {
     all.push_back(lltm_backward("lltm_backward B256 F1024 S1024 " + name, dtype, 256, 1024, 1024));
     all.push_back(lltm_backward("lltm_backward B2048 F2048 S2048 " + name, dtype, 2048, 2048, 2048));
   }
+  all.push_back(conv1d_backward("conv1d_backward N16 256 L4096 K3 bf16", kBf16, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
+  all.push_back(conv1d_grad_w("conv1d grad_w N16 256 L4096 K3 bf16", kBf16, {16, 256, 4096, 256, 3, 1, 1, 1}));
+  all.push_back(conv1d_grad_w("conv1d grad_w N64 512 L1024 K5 bf16", kBf16, {64, 512, 1024, 512, 5, 1, 2, 2}));
+  all.push_back(lltm_backward("lltm_backward B2048 F2048 S2048 bf16", kBf16, 2048, 2048, 2048));
   return all;
 }
 

@@ -90,6 +90,44 @@ TEST_CASE("choices: a queue family that computes, without graphics if there is o
   picks({family(kTransfer, 2), family(kGraphics, 1)}, 0, 0);
 }
 
+TEST_CASE("choices: a kind of matrices that the shaders can use, the largest, of f16 and of bf16", "[choices]") {
+  constexpr auto kHalf = VK_COMPONENT_TYPE_FLOAT16_KHR, kSingle = VK_COMPONENT_TYPE_FLOAT32_KHR,
+                 kBfloat = VK_COMPONENT_TYPE_BFLOAT16_KHR;
+  using Kinds = std::vector<VkCooperativeMatrixPropertiesKHR>;
+  const auto kind = [](uint32_t m, uint32_t n, uint32_t k, VkComponentTypeKHR elements, VkComponentTypeKHR sums) {
+    VkCooperativeMatrixPropertiesKHR made{VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+    made.MSize = m, made.NSize = n, made.KSize = k;
+    made.AType = made.BType = elements, made.CType = made.ResultType = sums;
+    made.scope = VK_SCOPE_SUBGROUP_KHR;
+    return made;
+  };
+  const auto picks = [](const Kinds& kinds, uint32_t subgroup, VkComponentTypeKHR type, uint32_t size) {
+    const MatrixUnit unit = pick_matrix_unit(kinds, subgroup, type);
+    CHECK(bool(unit) == (size != 0));
+    CHECK((unit.m == size && unit.n == size && unit.k == size));
+    if (unit) CHECK(unit.subgroup == subgroup);
+  };
+  const Kinds large{kind(16, 8, 16, kHalf, kHalf),    kind(16, 16, 16, kHalf, kHalf),    kind(16, 8, 16, kHalf, kSingle),
+                    kind(16, 16, 16, kHalf, kSingle), kind(16, 8, 16, kBfloat, kSingle), kind(16, 16, 16, kBfloat, kSingle)};
+  picks(large, 32, kHalf, 16);
+  picks(large, 32, kBfloat, 16);
+  const Kinds small{kind(8, 8, 8, kHalf, kHalf), kind(8, 8, 8, kHalf, kSingle)};  // lavapipe
+  picks(small, 8, kHalf, 8);
+  picks(small, 8, kBfloat, 0);
+  picks(small, 32, kHalf, 0);  // more threads than a stage's rows are eights
+  // Sums have to be f32, and those of f16 become f16.
+  picks({kind(16, 16, 16, kHalf, kHalf), kind(16, 16, 16, kBfloat, kBfloat)}, 32, kHalf, 0);
+  picks({kind(16, 16, 16, kHalf, kHalf), kind(16, 16, 16, kBfloat, kBfloat)}, 32, kBfloat, 0);
+  picks({kind(16, 16, 16, kHalf, kSingle), kind(16, 16, 16, kBfloat, kSingle)}, 32, kHalf, 0);
+  picks({kind(16, 16, 16, kHalf, kSingle), kind(16, 16, 16, kBfloat, kSingle)}, 32, kBfloat, 16);
+  Kinds others{kind(16, 16, 16, kBfloat, kSingle), kind(16, 16, 16, kBfloat, kSingle), kind(16, 16, 16, kBfloat, kSingle)};
+  others[0].scope = static_cast<VkScopeKHR>(2);  // of a work group
+  others[1].saturatingAccumulation = VK_TRUE;
+  others[2].BType = kHalf;
+  picks(others, 32, kBfloat, 0);
+  picks({}, 32, kHalf, 0);
+}
+
 TEST_CASE("choices: real GPUs come first", "[choices]") {
   CHECK(rank_of(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU) < rank_of(VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU));
   CHECK(rank_of(VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU) < rank_of(VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU));

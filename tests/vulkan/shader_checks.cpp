@@ -9,11 +9,14 @@
 namespace narrows::vulkan::test {
 namespace {
 
-bool has_matrix_unit(const Runtime& rt) {
+// For kernels of that dtype.
+bool has_matrix_unit(const Runtime& rt, const DLDataType& dtype) {
+  if (dtype.bits != 16) return false;
   nw_device_info info{};
   info.struct_size = sizeof info;
   REQUIRE(nw_device(rt.handle, on(0), &info, nullptr) == NW_OK);
-  return std::strstr(info.arch, "matrix unit") != nullptr;
+  const std::string words = dtype.code == kDLBfloat ? "bf16, " : "matrix unit of f16";
+  return std::strstr(info.arch, words.c_str()) != nullptr;
 }
 
 bool has_f64(const Runtime& rt) {
@@ -25,10 +28,9 @@ bool has_f64(const Runtime& rt) {
   return false;
 }
 
-// The matrix unit takes f16 alone.
 bool can_run(const Runtime& rt, const Call& call, const char* kernel) {
   if (kernel == nullptr || std::strcmp(kernel, "coopmat") != 0) return true;
-  return call.inputs.back().dtype.bits == 16 && call.inputs.back().dtype.code == kDLFloat && has_matrix_unit(rt);
+  return has_matrix_unit(rt, call.outputs.front().dtype);
 }
 
 // Each call on every variant, of which one may decline a call, but not all of its op's.
@@ -51,7 +53,7 @@ void run_all(const Runtime& rt, const std::vector<Call>& calls) {
 
 constexpr Conv kSignal{1, 1, 41, 1, 3, {.pad_right = 2}}, kDense{1, 9, 11, 9, 3, {}}, kStrided{1, 2, 11, 2, 2, {.stride = 3}};
 
-std::vector<Call> forward_calls(bool has_unit) {
+std::vector<Call> forward_calls(const Runtime& rt) {
   const Tensor words{kI32, {37}}, run{kF32, {37}}, rows{kF32, {3, 21}}, table{kF32, {20, 37}}, transposed{kF32, {20, 37}, {1, 20}};
   std::vector<Call> calls{elementwise(NW_EW_ADD, {run, run}, run),
                           elementwise(NW_EW_MUL, {transposed, {kF32, {37}}}, table),
@@ -60,7 +62,8 @@ std::vector<Call> forward_calls(bool has_unit) {
                           conv1d(kF32, kSignal),
                           conv1d(kF16, kDense),
                           lltm(kF32, 2, 3, 5)};
-  if (has_unit) calls.push_back(lltm(kF16, 2, 3, 5));
+  if (has_matrix_unit(rt, kF16)) calls.push_back(lltm(kF16, 2, 3, 5));
+  if (has_matrix_unit(rt, kBf16)) calls.insert(calls.end(), {conv1d(kBf16, kDense), lltm(kBf16, 2, 3, 5)});
   return calls;
 }
 
@@ -77,7 +80,7 @@ std::vector<Call> gradients(DLDataType dtype) {
 // In one runtime, so that forward calls and gradients share pipelines.
 TEST_CASE("shader checks: small calls of every op and variant, gradients in every dtype", "[shader_checks]") {
   const Runtime rt;
-  run_all(rt, forward_calls(has_matrix_unit(rt)));
+  run_all(rt, forward_calls(rt));
   for (const DLDataType dtype : {kF32, kF64, kF16, kBf16}) {
     if (dtype.bits == 64 && !has_f64(rt)) continue;
     INFO("dtype " << int{dtype.code} << " of " << int{dtype.bits} << " bits");
