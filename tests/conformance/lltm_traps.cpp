@@ -155,6 +155,72 @@ TEST_CASE("lltm trap: ELU' at 0", "[lltm][trap]") {
   }
 }
 
+// Gradients of 16 bits whose tensors `change` spoils: matrix units take them in two parts, which keep less of what is small beside
+// the largest, and of what is infinite.
+template <class Change>
+void check_halves(const char* what, Change&& change) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Rng rng(what);
+    const LltmCase c{.shape = {40, 72, 64}, .dtype = dtype};
+    LltmTensors t(c, rng);
+    LltmGradTensors g(c, rng);
+    t.new_cell.fill_uniform(rng, -1, 1);
+    t.gates.fill_uniform(rng, -2, 2);
+    change(t, g);
+    const auto expected = narrows::reference::lltm_backward(c.shape, g.grad_h.values(), g.grad_cell.values(), t.inputs(),
+                                                            t.new_cell.values(), t.gates.values());
+    const Values* const references[] = {&expected.input, &expected.weights, &expected.bias, &expected.old_h, &expected.old_cell};
+    for (const char* kernel : kernels("lltm_backward")) {
+      const Result result =
+          run("lltm_backward",
+              {&g.grad_h, &g.grad_cell, &t.input, &t.weights, nullptr, &t.old_h, nullptr, nullptr, &t.new_cell, &t.gates}, g.all(),
+              {}, kernel);
+      if (result.was_declined()) continue;
+      INFO(what);
+      for (size_t i = 0; i < g.all().size(); ++i) {
+        double largest = 0;
+        for (const double v : *references[i])
+          if (std::isfinite(v)) largest = std::fmax(largest, std::fabs(v));
+        expect_close(result, *g.all()[i], *references[i], {.atol = largest * 0x1p-14, .ulps = 2});
+      }
+    }
+  }
+}
+Values scaled(Values values, double factor) {
+  for (double& v : values) v *= factor;
+  return values;
+}
+void spoil(Tensor& t, size_t i, double value) {
+  Values values = t.values();
+  values[i] = value;
+  t.set(values);
+}
+
+TEST_CASE("lltm_backward trap: gradients of gates that 16 bits do not hold, small ones beside large ones",
+          "[lltm][backward][trap]") {
+  check_halves("plain", [](LltmTensors&, LltmGradTensors&) {});
+  for (const double factor : {0.0, 0x1p-20, 0x1p-12, 0x1p8})
+    check_halves("scaled", [&](LltmTensors&, LltmGradTensors& g) {
+      for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), factor));
+    });
+  // elu passes large candidates on, to the gradient of the input gate alone.
+  check_halves("large candidates", [](LltmTensors& t, LltmGradTensors& g) {
+    Values gates = t.gates.values();
+    for (size_t i = 0; i < gates.size(); ++i)
+      if (i % 192 >= 128) gates[i] *= 0x1p20;
+    t.gates.set(gates);
+    for (Tensor* grad : {&g.grad_h, &g.grad_cell}) grad->set(scaled(grad->values(), 0x1p-12));
+  });
+}
+
+TEST_CASE("lltm_backward trap: what is infinite or NaN in an operand, beside gradients of either sign", "[lltm][backward][trap]") {
+  for (const double value : {kInf, -kInf, kNaN}) {
+    check_halves("in grad_cell", [&](LltmTensors&, LltmGradTensors& g) { spoil(g.grad_cell, 3 * 64 + 5, value); });
+    check_halves("in old_h", [&](LltmTensors& t, LltmGradTensors&) { spoil(t.old_h, 7 * 64 + 9, value); });
+    check_halves("in weights", [&](LltmTensors& t, LltmGradTensors&) { spoil(t.weights, 11 * 136 + 70, value); });
+  }
+}
+
 TEST_CASE("lltm_backward trap: a NaN among the gates reaches the gradients of its state, and no others", "[lltm][backward][trap]") {
   for (const DType dtype : kFloatDTypes)
     for (int gate = 0; gate < 3; ++gate) {

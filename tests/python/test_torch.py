@@ -309,8 +309,11 @@ def test_what_is_called_directly_is_there():
     source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src" / "torch.cpp"
     names = set(re.findall(r'dlsym\(library,\s*"(\w+)"\)', source.read_text()))
     folder = pathlib.Path(torch.__file__).parent / "lib"
-    libraries = [ctypes.CDLL(folder / name) for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")]
+    with_cuda = [name for name in ("libtorch_cuda.so", "libc10_cuda.so") if (folder / name).exists()]
+    libraries = [ctypes.CDLL(folder / name) for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so", *with_cuda)]
+    names |= {"aoti_torch_dtype_" + dtype for dtype in ("float32", "float64", "float16", "bfloat16", "int64", "uint64", "bool")}
     missing = {name for name in names if not any(hasattr(library, name) for library in libraries)}
-    missing -= {name for name in missing if "cuda" in name}  # of builds with CUDA
+    if not with_cuda:
+        missing -= {name for name in missing if "cuda" in name}
     one_of = {name for name in names if "toDLPackNonOwning" in name}  # which got an argument
     assert len(names) > 10 and len(one_of) == 2 and len(missing & one_of) == 1 and missing <= one_of, missing

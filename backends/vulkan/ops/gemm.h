@@ -90,8 +90,8 @@ inline bool has_matrix_unit(const Device& device, const MatrixModules& modules, 
   return size_of(dtype) == 2 && matrix_unit(device, dtype) && modules.of(dtype).is_there();
 }
 
-// Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that results are
-// the same on all. A CPU has no use for large tiles.
+// Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that, but for
+// matrix units, results are the same on all. A CPU has no use for large tiles.
 inline constexpr int64_t kManyGroups = 128;
 
 // Iterations of the loops of gemm.glsl's multiply(), and some of its caller's.

@@ -76,10 +76,10 @@ class LltmBackwardPlan final : public DevicePlan {
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
     const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, dtype_) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
-      refuse(
-          NW_UNSUPPORTED, -1,
-          "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates, where device and build have "
-          "cooperative matrices of the dtype");
+      refuse(NW_UNSUPPORTED, -1,
+             "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates (batch and gates rounded "
+             "up to 64 each), where device and build have "
+             "cooperative matrices of the dtype");
     const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
                             : has_unit && prefers_matrices() ? kCoopmat
                             : fits                           ? kTiled
@@ -210,7 +210,6 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void plan_sums(Variant variant) {
     plan_gate_grads();
-    if (variant == kCoopmat) plan_split();
     const int64_t gates = 3 * state_;
     const auto wants = [&](uint32_t i) { return has_output(*sig_, i); };
     if (wants(kDOldH)) add(kWeights, kDOldH, 0, batch_, state_, gates, false);
@@ -218,6 +217,8 @@ class LltmBackwardPlan final : public DevicePlan {
     if (wants(kDWeights)) add(kOldH, kDWeights, 0, gates, state_, batch_, true);
     if (wants(kDWeights)) add(kInput, kDWeights, state_, gates, features_, batch_, true);
     if (wants(kDBias)) add(kNumInputs, kDBias, 0, gates, 1, batch_, true);
+    const bool multiplies = std::ranges::any_of(products_, [](const Product& p) { return p.operand != kNumInputs; });
+    if (variant == kCoopmat && multiplies) plan_split();
     for (Product& product : products_) {
       if (variant == kScalar)
         plan_scalar(product);

@@ -160,16 +160,16 @@ void write_together(int first_row, int first) {
 }
 #endif
 
-void write_eight(int row, int column, vec4 sums, vec4 more) {
+void write_eight(int row, int column, vec4 four, vec4 next) {
   const int q = q0 + column;
   if (row0 + row >= p.shape.outs) return;
   if (kOutTogether) {
-    if (q < p.outputs) store8(y + bytes((row0 + row) * p.shape.out_channel + q), sums, more);
+    if (q < p.outputs) store8(y + bytes((row0 + row) * p.shape.out_channel + q), four, next);
     return;
   }
   [[unroll]] for (int k = 0; k < 8; ++k)
     if (q + k < p.outputs)
-      store(y + bytes((row0 + row) * p.shape.out_channel + (q + k) * p.shape.out_position), k < 4 ? sums[k % 4] : more[k % 4]);
+      store(y + bytes((row0 + row) * p.shape.out_channel + (q + k) * p.shape.out_position), k < 4 ? four[k % 4] : next[k % 4]);
 }
 
 void main() {

@@ -1,5 +1,5 @@
 // conv1d_grad_w_coopmat.comp -- grad_w of f16 or bf16 by the matrix unit: a row for each output channel, a column for each (channel, tap), a
-// depth of (n, t), which is cut into slices by shape alone. Elements are aligned.
+// depth of (n, t), which is cut into slices by shape and unit alone. Elements are aligned.
 #version 460
 #define ALIGNED
 #include "common.glsl"
@@ -107,13 +107,13 @@ uvec4 right_eight(int i, int b) {
   return eight;
 }
 
-void write_eight(int row, int column, vec4 sums, vec4 more) {
+void write_eight(int row, int column, vec4 four, vec4 next) {
   const int64_t outs = p.shape.outs;
   if (row0 + row >= outs) return;
   [[unroll]] for (int k = 0; k < 8; ++k) {
     const int at = column0 + column + k, channel = divide(at, p.taps_multiplier, p.taps_shift);
     if (at < p.columns)
-      write_sum(slice, group * outs + row0 + row, channel, at - channel * int(p.shape.taps), k < 4 ? sums[k % 4] : more[k % 4]);
+      write_sum(slice, group * outs + row0 + row, channel, at - channel * int(p.shape.taps), k < 4 ? four[k % 4] : next[k % 4]);
   }
 }
 

@@ -101,6 +101,3 @@ void multiply(int row0, int column0, int k_begin, int k_end) {
     barrier();
   }
 }
-
-// Slice `i` of `slices` begins at this stage of `stages`.
-int slice_begin(int stages, int slices, int i) { return stages / slices * i + min(i, stages % slices); }

@@ -9,7 +9,7 @@
 //                                                  right_held[i * kBlock + 0 ...] in any order
 //   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
 //   int shift(int block, int turn)   TURNS: how many of the right operand's columns that turn leaves out at first, at most kMostShift
-//   void write_eight(int row, int column, vec4 sums, vec4 more)   WRITES_EIGHTS: where eight sums of a row belong; write_sums() calls it
+//   void write_eight(int row, int column, vec4 four, vec4 next)   WRITES_EIGHTS: where eight sums of a row belong; write_sums() calls it
 //   void start()   TURNS: what the sums begin with; all threads call it, and may use stage_memory
 //
 // A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
@@ -55,8 +55,9 @@ const int kRightBlocks = kRightAcross ? kRightColumns / 8 : kRightColumns / kBlo
 const int kRightLoads = (kRightAcross ? kRightBlocks * kDepth + kThreads - 1 : kRightBlocks * kEights + kThreads - 1) / kThreads;
 
 // A stage of both operands, row by row and column by column, in eights; k by k where these lie across. With one more than is used,
-// neighbours lie in other banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots matrices side by side,
-// padded too unless there are more than eight subgroups, whose patches would not fit. MatrixTile::shared_memory() counts all that.
+// neighbours lie in other banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots
+// matrices side by side, padded too unless there are more than eight subgroups, whose patches would not fit.
+// MatrixTile::shared_memory(), across shared_memory_across(), counts all that.
 const int kLeftPitch = (kLeftAcross ? kTileRows / 8 : kEights) + 1, kLeftSize = (kLeftAcross ? kDepth : kTileRows) * kLeftPitch;
 const int kRightPitch = (kRightAcross ? kRightColumns / 8 : kEights) + 1;
 const int kRightSize = (kRightAcross ? kDepth : kRightColumns) * kRightPitch, kRightBegin = kTurnsAtOnce * kLeftSize;
@@ -217,7 +218,7 @@ vec4 four_laid_out(int row, int column) {
 float laid_out(int row, int column) { return four_laid_out(row, column)[column % 4]; }
 
 #ifdef WRITES_EIGHTS
-void write_eight(int row, int column, vec4 sums, vec4 more);
+void write_eight(int row, int column, vec4 four, vec4 next);
 // The first `rows` rows of the subgroup's matrices, kSlots matrices at a time.
 void write_sums(int rows) {
   const int kEightsOfPatch = kM * kSlots * kN / 8, kWrites = (kEightsOfPatch + kSubgroupThreads - 1) / kSubgroupThreads;
@@ -238,6 +239,3 @@ void write_sums(int rows) {
   }
 }
 #endif
-
-// Slice `i` of `slices` begins at this stage of `stages`.
-int slice_begin(int stages, int slices, int i) { return stages / slices * i + min(i, stages % slices); }

@@ -114,3 +114,7 @@ void store(uint64_t at, ACC x) { store_acc(at, x); }
 ACC4 load4(uint64_t at) { return load_acc4(at); }
 void store4(uint64_t at, ACC4 x) { store_acc4(at, x); }
 #endif
+
+// ---- sums in slices: number `i` of `slices` begins at this stage of `stages` ----
+
+int slice_begin(int stages, int slices, int i) { return stages / slices * i + min(i, stages % slices); }

@@ -70,23 +70,23 @@ void add_second() {
     }
 }
 
-void write_eight(int tile_row, int tile_column, vec4 sums, vec4 more) {
+void write_eight(int tile_row, int tile_column, vec4 four, vec4 next) {
   const int row = row_of(tile_row), column = column0 + tile_column;
   if (row >= p.rows || column >= p.columns) return;
   const uint64_t to = p.slices > 1 ? p.partial + uint64_t(((slice * p.rows + row) * p.columns + column) * kAccSize)
                                    : p.to + uint64_t((row * p.to_row + column * p.to_column) * kSize);
   if (kOutTogether) {
     if (p.slices > 1) {
-      store_acc4(to, sums);
-      store_acc4(to + 16, more);
+      store_acc4(to, four);
+      store_acc4(to + 16, next);
     } else {
-      store8(to, sums, more);
+      store8(to, four, next);
     }
     return;
   }
   [[unroll]] for (int k = 0; k < 8; ++k) {
     if (column + k >= p.columns) break;
-    const float sum = k < 4 ? sums[k % 4] : more[k % 4];
+    const float sum = k < 4 ? four[k % 4] : next[k % 4];
     if (p.slices > 1)
       store_sum(to + uint64_t(k * kAccSize), sum);
     else

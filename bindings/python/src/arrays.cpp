@@ -187,6 +187,7 @@ bool OutputSpec::assign(const nw_spec& from) {
   for (int32_t i = spec.ndim - 1; shape && strides && i >= 0; --i) {
     PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(spec.shape[i]));
     PyTuple_SetItem(strides.get(), i, PyLong_FromLongLong(next));
+    steps[i] = next;
     next *= spec.shape[i] == 0 ? 1 : spec.shape[i];
   }
   return shape && strides && !PyErr_Occurred();

@@ -40,8 +40,9 @@ struct OutputSpec {
   bool assign(const nw_spec& from);
 
   nw_spec spec;
-  Ref shape, strides;
-  Ref torch_arguments;  // what torch_empty() calls torch with; set by the first call that needs it
+  int64_t steps[NW_MAX_NDIM];  // the strides of a contiguous array, in elements
+  Ref shape, strides;          // the same as tuples
+  Ref torch_arguments;         // what torch_empty() calls torch with; set by the first call that needs it
 };
 
 // One tensor of a call, with its own copy of shape and strides, so that nothing moves when the GIL is released.

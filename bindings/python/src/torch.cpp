@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 namespace narrows::python {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 struct NewTensor {
   void* implementation;
   NewTensor(const NewTensor&) = delete;
-  ~NewTensor() {}  // nothing is left here: wrap() moves it on
+  ~NewTensor() {}  // wrap() moves it on; where even that finds no memory for an object, the tensor is lost
 };
 struct Extents {
   const int64_t* data;
@@ -27,6 +28,7 @@ struct Extents {
 struct Place {
   int8_t type, index;
 };
+static_assert(sizeof(std::optional<Place>) == 3 && std::is_trivially_copyable_v<std::optional<Place>>);
 
 // What is looked up in torch once; references are kept.
 struct Torch {
@@ -473,25 +475,23 @@ int8_t scalar_type(Torch& t, DLDataType dtype) {
 }
 
 // What empty_cpu and empty_cuda do, without tuples and a call of Python's. NULL, without an exception: these have to be asked.
-PyObject* new_tensor_of_torch(Torch& t, const nw_spec& spec, DLDevice device) {
+PyObject* new_tensor_of_torch(Torch& t, const OutputSpec& output, DLDevice device) {
+  const nw_spec& spec = output.spec;
   const bool on_cpu = device.device_type == kDLCPU;
   if (t.wrap == nullptr || (on_cpu ? t.new_on_cpu == nullptr : device.device_type != kDLCUDA || t.new_on_gpu == nullptr))
     return nullptr;
   const int8_t dtype = scalar_type(t, spec.dtype);
   if (dtype < 0) return nullptr;
-  int64_t strides[NW_MAX_NDIM], next = 1;
-  for (int32_t i = spec.ndim - 1; i >= 0; --i) {
-    strides[i] = next;
-    next *= std::max<int64_t>(spec.shape[i], 1);
-  }
-  const Extents shape{spec.shape, static_cast<size_t>(spec.ndim)}, steps{strides, static_cast<size_t>(spec.ndim)};
+  const auto ndim = static_cast<size_t>(spec.ndim);
+  const Extents shape{spec.shape, ndim}, steps{output.steps, ndim};
   constexpr int8_t kCuda = 1;  // c10::DeviceType
   try {
     PyObject* const made = t.wrap(on_cpu ? t.new_on_cpu(shape, steps, dtype, false)
                                          : t.new_on_gpu(shape, steps, dtype, Place{kCuda, static_cast<int8_t>(device.device_id)}));
     if (made == nullptr) PyErr_Clear();
     return made;
-  } catch (const std::exception&) {  // such as out of memory, which they raise as torch does
+  } catch (const std::exception&) {  // such as out of memory: it is tried again, and raised as torch does
+    PyErr_Clear();
     return nullptr;
   }
 }
@@ -518,7 +518,7 @@ PyObject* torch_empty_arguments(const OutputSpec& output) {
 PyObject* torch_empty(const OutputSpec& output, DLDevice device) {
   Torch* const t = torch();
   if (t == nullptr) return nullptr;
-  if (PyObject* const made = output.torch_arguments ? new_tensor_of_torch(*t, output.spec, device) : nullptr) return made;
+  if (PyObject* const made = output.torch_arguments ? new_tensor_of_torch(*t, output, device) : nullptr) return made;
   PyObject* const quick = output.torch_arguments ? quick_empty(*t, device) : nullptr;
   if (quick != nullptr) return PyObject_CallObject(quick, output.torch_arguments.get());
   PyObject* const dtype = torch_dtype(*t, output.spec.dtype);
