@@ -15,13 +15,12 @@ layout(constant_id = 16) const int kReach = 0;  // kSlides: of all taps, in posi
 layout(constant_id = 17) const bool kOutTogether = false;  // rows of y start at 16 bytes and are whole eights, and all sums fit into shared memory
 layout(constant_id = 18) const bool kWhole = false;  // kBlock 4, rows of x are whole fours, and channels whole eights
 
-const bool kLeftAcross = false, kRightAcross = false, kRightAlongDepth = kBlock == 4;
+const bool kRightAlongDepth = kBlock == 4;
 uint64_t x, w, y;  // of the group and batch; of the tile of rows, packed
 int q0;
 int ins, tap_step;
 int64_t extent, step, in_channel, in_position;  // the last two in bytes
 uvec4 left(int i, int row, int stage, int k);
-uvec4 left_eight(int i);
 void right(int i, int column, int block, int k);
 uvec4 right_eight(int i, int b);
 int shift(int block, int turn);
@@ -58,8 +57,6 @@ int shift(int block, int turn) { return lead_of(first_of(block)) + (kSlides ? tu
 uvec4 left(int i, int row, int stage, int k) {
   return FourWords(w + uint64_t(stage) * (kTileRows * kDepth * 2) + uint64_t((row * kDepth + k) * 2)).v;
 }
-
-uvec4 left_eight(int i) { return left_held[i]; }
 
 // kWhole: four positions of eight channels, which are all there or none. What is not is read elsewhere, and put as zeros.
 bool is_there[kRightLoads];

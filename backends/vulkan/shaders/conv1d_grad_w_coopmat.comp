@@ -10,7 +10,7 @@
 // The stride is 1; rows of x and grad_y are contiguous and start where fours and eights of them may be read, of which they are whole ones.
 layout(constant_id = 12) const bool kWhole = false;
 
-const bool kLeftAcross = false, kRightAcross = false, kRightAlongDepth = true;
+const bool kRightAlongDepth = true;
 const int kBlock = 1, kAtLeast = 0;
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)
 int first_stage, row0, column0;  // of the slice; of the tile
@@ -20,6 +20,7 @@ uvec4 left(int i, int row, int stage, int k);
 uvec4 left_eight(int i);
 void right(int i, int column, int stage, int k);
 uvec4 right_eight(int i, int b);
+#define LEFT_ARRIVES
 #define WRITES_EIGHTS
 #include "gemm_coopmat.glsl"
 

@@ -1,15 +1,16 @@
 // gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of matrices of f16, or of
 // bf16, with sums in f32. Modules define what the operands are before they include it:
 //
-//   kLeftAcross, kRightAcross   whether eight neighbours are elements along the rows (columns), else along k
 //   uvec4 left(int i, int row, int stage, int k)   the bits of eight neighbours, 0 outside; the thread's i-th load of a stage, whose row
 //                                                  and k are the same in all stages
-//   uvec4 left_eight(int i)                        what becomes of them when they have arrived
+//   uvec4 left_eight(int i)                        LEFT_ARRIVES: what becomes of them when they have arrived
 //   void right(int i, int column, int block, int k)   the same of the right operand, of kBlock columns if they lie along k, into
 //                                                  right_held[i * kBlock + 0 ...] in any order
 //   uvec4 right_eight(int i, int b)                eight elements of column b of these: called when they have arrived
 //   int shift(int block, int turn)   TURNS: how many of the right operand's columns that turn leaves out at first, at most kMostShift
 //   void write_eight(int row, int column, vec4 four, vec4 next)   WRITES_EIGHTS: where eight sums of a row belong; write_sums() calls it
+//   kLeftAcross    ACROSS: eight neighbours of the right operand are elements of eight columns, and of the left one of eight rows if this is
+//                  true, in place of elements along k
 //   void start()   TURNS: what the sums begin with; all threads call it, and may use stage_memory
 //
 // A stage is kDepth products of every sum; k counts within it. A block is what the right operand has for as many stages, its turns, each of
@@ -50,9 +51,14 @@ const int kSubgroups = kSubgroupRows * kSubgroupColumns, kThreads = kSubgroups *
 const int kTileRows = kSubgroupRows * kRowMatrices * kM, kTileColumns = kSubgroupColumns * kColumnMatrices * kN;
 const int kEights = kDepth / 8;  // of a row of a stage
 const int kLeftLoads = kTileRows * kEights / kThreads;  // of a thread: whole
-const int kRightColumns = kTileColumns + kMostShift;
-const int kRightBlocks = kRightAcross ? kRightColumns / 8 : kRightColumns / kBlock;
-const int kRightLoads = (kRightAcross ? kRightBlocks * kDepth + kThreads - 1 : kRightBlocks * kEights + kThreads - 1) / kThreads;
+#ifdef ACROSS
+const bool kRightAcross = true;
+const int kBlock = 8;
+#else
+const bool kLeftAcross = false, kRightAcross = false;
+#endif
+const int kRightColumns = kTileColumns + kMostShift, kRightBlocks = kRightColumns / kBlock;
+const int kRightLoads = (kRightBlocks * (kRightAcross ? kDepth : kEights) + kThreads - 1) / kThreads;
 
 // A stage of both operands, row by row and column by column, in eights; k by k where these lie across. With one more than is used,
 // neighbours lie in other banks. Later the sums, on their way from the matrix unit to the threads: a patch for each subgroup, of kSlots
@@ -66,7 +72,7 @@ const int kStageSize = kRightBegin + kRightSize, kPatchesSize = kSubgroups * kPa
 const int kGemmSize = kStageSize > kPatchesSize ? kStageSize : kPatchesSize;
 shared uvec4 stage_memory[kGemmSize > kAtLeast ? kGemmSize : kAtLeast];
 
-uvec4 left_held[kTurnsAtOnce * kLeftLoads], right_held[kRightLoads * kBlock];  // the next stage on its way
+uvec4 left_held[kTurnsAtOnce * kLeftLoads], right_held[kRightLoads * (kRightAcross ? 1 : kBlock)];  // the next stage on its way
 coopmat<float, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator> sums[kRowMatrices * kColumnMatrices];
 
 // Where this subgroup's rows and columns begin in the tile.
@@ -78,73 +84,98 @@ ivec2 place(int i, int rows, bool along_depth) {
   const int load = i * kThreads + int(gl_LocalInvocationID.x);
   return along_depth ? ivec2(load / kEights, load % kEights) : ivec2(load % rows, load / rows);
 }
+#ifndef LEFT_ARRIVES
+#define left_eight(i) left_held[i]
+#endif
+#ifdef ACROSS
 // Which eight rows, and k, of a load across: neighbours share a k.
 ivec2 place_across(int i, int eights) {
   const int load = i * kThreads + int(gl_LocalInvocationID.x);
   return ivec2(load % eights, load / eights);
 }
-
+void fetch_left(int stage) {
+  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+    const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8) * ivec2(8, 1) : place(i, kTileRows, true) * ivec2(1, 8);
+    left_held[i] = left(i, at.x, stage, at.y);
+  }
+}
+void fetch_right(int stage) {
+  [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
+    const ivec2 at = place_across(i, kRightBlocks);
+    if (at.y < kDepth) right(i, at.x * 8, stage, at.y);
+  }
+}
+void put_left() {
+  [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
+    const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8).yx : place(i, kTileRows, true);
+    stage_memory[at.x * kLeftPitch + at.y] = left_eight(i);
+  }
+}
+void put_right() {
+  [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
+    const ivec2 at = place_across(i, kRightBlocks);
+    if (at.y < kDepth) stage_memory[kRightBegin + at.y * kRightPitch + at.x] = right_eight(i, 0);
+  }
+}
+#else
 // Of as many stages as lie in shared memory together.
 void fetch_left(int stage) {
   [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
     [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-      const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8) * ivec2(8, 1) : place(i, kTileRows, true) * ivec2(1, 8);
-      left_held[t * kLeftLoads + i] = left(i, at.x, stage + t, at.y);
+      const ivec2 at = place(i, kTileRows, true);
+      left_held[t * kLeftLoads + i] = left(i, at.x, stage + t, at.y * 8);
     }
 }
 void fetch_right(int block) {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    if (kRightAcross) {
-      const ivec2 at = place_across(i, kRightBlocks);
-      if (at.y < kDepth) right(i, at.x * 8, block, at.y);
-    } else {
-      const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
-      if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, block, at.y * 8);
-    }
+    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+    if (at.x < kRightBlocks && at.y < kEights) right(i, at.x * kBlock, block, at.y * 8);
   }
 }
 void put_left() {
   [[unroll]] for (int t = 0; t < kTurnsAtOnce; ++t)
     [[unroll]] for (int i = 0; i < kLeftLoads; ++i) {
-      const ivec2 at = kLeftAcross ? place_across(i, kTileRows / 8).yx : place(i, kTileRows, true);
+      const ivec2 at = place(i, kTileRows, true);
       stage_memory[t * kLeftSize + at.x * kLeftPitch + at.y] = left_eight(t * kLeftLoads + i);
     }
 }
 void put_right() {
   [[unroll]] for (int i = 0; i < kRightLoads; ++i) {
-    if (kRightAcross) {
-      const ivec2 at = place_across(i, kRightBlocks);
-      if (at.y < kDepth) stage_memory[kRightBegin + at.y * kRightPitch + at.x] = right_eight(i, 0);
-    } else {
-      const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
-      if (at.x < kRightBlocks && at.y < kEights)
-        [[unroll]] for (int b = 0; b < kBlock; ++b)
-          stage_memory[kRightBegin + (at.x * kBlock + b) * kRightPitch + at.y] = right_eight(i, b);
-    }
+    const ivec2 at = place(i, kRightBlocks, kRightAlongDepth);
+    if (at.x < kRightBlocks && at.y < kEights)
+      [[unroll]] for (int b = 0; b < kBlock; ++b)
+        stage_memory[kRightBegin + (at.x * kBlock + b) * kRightPitch + at.y] = right_eight(i, b);
   }
 }
+#endif
+
+// Matrices of a stage: of rows, from step k of the depth on, and of columns.
+#define MATRIX_A coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA>
+#define MATRIX_B coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB>
+#ifdef ACROSS
+#define LOAD_A(a, turn, row, k)                                                                                         \
+  if (kLeftAcross)                                                                                                      \
+    coopMatLoad(a, stage_memory, (k) * kLeftPitch + (row) / 8, kLeftPitch, gl_CooperativeMatrixLayoutColumnMajor);       \
+  else                                                                                                                  \
+    coopMatLoad(a, stage_memory, (row) * kLeftPitch + (k) / 8, kLeftPitch, gl_CooperativeMatrixLayoutRowMajor)
+#define LOAD_B(b, column, k) \
+  coopMatLoad(b, stage_memory, kRightBegin + (k) * kRightPitch + (column) / 8, kRightPitch, gl_CooperativeMatrixLayoutRowMajor)
+#else
+#define LOAD_A(a, turn, row, k) \
+  coopMatLoad(a, stage_memory, (turn) * kLeftSize + (row) * kLeftPitch + (k) / 8, kLeftPitch, gl_CooperativeMatrixLayoutRowMajor)
+#define LOAD_B(b, column, k) \
+  coopMatLoad(b, stage_memory, kRightBegin + (column) * kRightPitch + (k) / 8, kRightPitch, gl_CooperativeMatrixLayoutColumnMajor)
+#endif
 
 // `turn`: of those that lie in shared memory.
 void accumulate(int turn, int shift) {
   const int row = subgroup_row(), column = subgroup_column() + shift;
   [[unroll]] for (int k = 0; k < kDepth; k += kK) {
-    coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA> a[kRowMatrices];
-    [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
-      if (kLeftAcross)
-        coopMatLoad(a[i], stage_memory, turn * kLeftSize + k * kLeftPitch + (row + i * kM) / 8, kLeftPitch,
-                    gl_CooperativeMatrixLayoutColumnMajor);
-      else
-        coopMatLoad(a[i], stage_memory, turn * kLeftSize + (row + i * kM) * kLeftPitch + k / 8, kLeftPitch,
-                    gl_CooperativeMatrixLayoutRowMajor);
-    }
+    MATRIX_A a[kRowMatrices];
+    [[unroll]] for (int i = 0; i < kRowMatrices; ++i) LOAD_A(a[i], turn, row + i * kM, k);
     [[unroll]] for (int j = 0; j < kColumnMatrices; ++j) {
-      coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, kK, kN, gl_MatrixUseB> b;
-      if (kRightAcross)
-        coopMatLoad(b, stage_memory, kRightBegin + k * kRightPitch + (column + j * kN) / 8, kRightPitch,
-                    gl_CooperativeMatrixLayoutRowMajor);
-      else
-        coopMatLoad(b, stage_memory, kRightBegin + (column + j * kN) * kRightPitch + k / 8, kRightPitch,
-                    gl_CooperativeMatrixLayoutColumnMajor);
+      MATRIX_B b;
+      LOAD_B(b, column + j * kN, k);
       [[unroll]] for (int i = 0; i < kRowMatrices; ++i)
         sums[i * kColumnMatrices + j] = coopMatMulAdd(a[i], b, sums[i * kColumnMatrices + j]);
     }

@@ -10,16 +10,14 @@
 layout(constant_id = 12) const bool kTogether = false;  // both operands are read eight elements at a time
 layout(constant_id = 13) const bool kWhole = false;     // kTogether, states and features are whole stages, and 32 bits count bytes
 
-const bool kLeftAcross = false, kRightAcross = false, kRightAlongDepth = true;
+const bool kRightAlongDepth = true;
 const int kSlots = 3, kBlock = 1, kAtLeast = 0;
 int row0, state0, turn;  // of the tile; the features' first stage
 uvec4 left(int i, int row, int stage, int k);
-uvec4 left_eight(int i);
 void right(int i, int column, int stage, int k);
 uvec4 right_eight(int i, int b);
 #include "gemm_coopmat.glsl"
 
-uvec4 left_eight(int i) { return left_held[i]; }
 uvec4 right_eight(int i, int b) { return right_held[i]; }
 
 // Where the thread's loads are at. What lies past the last batch or state is not used: there the last one is read again.
@@ -109,14 +107,17 @@ void update_cells() {
     gates[gate] = column_of(p.gates, shape.gates, first_batch, gate * states + state, kAccSize);
     bias[gate] = is_there ? load(at(p.bias, shape.bias, 0, gate * states + state, kSize)) : ACC(0);
   }
-  // Of a row of matrices first all that is read, so that it is waited for once.
-  [[unroll]] for (int i = 0; i < kRowMatrices; ++i) {
+  // Of a row of matrices first all that is read, so that it is waited for once. NVIDIA's compiler does not unroll a loop of so much, and
+  // would put sums into memory that such a loop's counter indexes.
+  [[dont_unroll]] for (int i = 0; i < kRowMatrices; ++i) {
     ACC old[kCells];
     [[unroll]] for (int c = 0; c < kCells; ++c) {
       const int b = first_batch + i * kM + c * kRowsAtOnce;
       old[c] = is_there && b < batch ? load(old_cell.at + uint64_t(i * kCells + c) * old_cell.step) : ACC(0);
     }
-    [[unroll]] for (int gate = 0; gate < 3; ++gate) lay_out(gate, i, gate);
+    [[unroll]] for (int r = 0; r < kRowMatrices; ++r)
+      if (r == i)
+        [[unroll]] for (int gate = 0; gate < 3; ++gate) lay_out(gate, r, gate);
     subgroupBarrier();
     [[unroll]] for (int c = 0; c < kCells; ++c) {
       const int b = first_batch + i * kM + c * kRowsAtOnce;

@@ -11,14 +11,14 @@ layout(constant_id = 12) const bool kToWeights = false;
 layout(constant_id = 13) const bool kWhole = false;        // the operand's rows are whole eights, and lie where these may be read
 layout(constant_id = 14) const bool kOutTogether = false;  // so do the result's
 
-const bool kLeftAcross = kToWeights, kRightAcross = true, kRightAlongDepth = false;
-const int kBlock = 1, kAtLeast = 0;
+const bool kLeftAcross = kToWeights;
+const int kAtLeast = 0;
 #define kSlots (kColumnMatrices % 2 == 0 ? 2 : 1)
 int first_stage, slice, row0, column0;  // of the slice; of the tile
 uvec4 left(int i, int row, int stage, int k);
-uvec4 left_eight(int i);
 void right(int i, int column, int stage, int k);
 uvec4 right_eight(int i, int b);
+#define ACROSS
 #define WRITES_EIGHTS
 #include "gemm_coopmat.glsl"
 
@@ -33,7 +33,6 @@ uvec4 left(int i, int row, int stage, int k) {
   const int second = row % kOfSubgroup >= kOfPart ? width : 0;
   return FourWords(p.gate_grads + uint64_t((batch * p.pitch + second + gate) * kSize)).v;
 }
-uvec4 left_eight(int i) { return left_held[i]; }
 
 bool is_there[kRightLoads];  // kWhole: what is not is read elsewhere, and put as zeros
 void right(int i, int column, int stage, int k) {
