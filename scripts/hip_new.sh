@@ -5,41 +5,11 @@
 set -euo pipefail
 NARROWS_ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
 source "$NARROWS_ROOT/scripts/setup.sh"
+source "$NARROWS_ROOT/scripts/chroot.sh"
 
 readonly CHROOT=$DEPS/hip-new/root
 readonly PACKAGES=hipcc,libamdhip64-dev,cmake,ninja-build,g++,libxxhash-dev
 readonly TARGETS=(gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1201)
-
-# Everything is mounted in a namespace of this command's own, so that nothing stays mounted, however it ends.
-isolated() { unshare --mount --propagation private -- "$@"; }
-
-# Removes a tree, and never what may be mounted in it.
-remove_tree() {
-  ! grep -qF " $1/" /proc/self/mountinfo || fail "something is mounted in $1; unmount it first" 3
-  rm -rf --one-file-system -- "$1"
-}
-
-# The machine's own mirror and apt settings.
-make_chroot() {
-  step chroot
-  if [ -e "$CHROOT/complete" ]; then
-    done_with "Debian testing is there"
-    return
-  fi
-  local codename sources settings=() line
-  has_command mmdebstrap || fail "mmdebstrap is missing: apt-get install mmdebstrap" 3
-  remove_tree "$CHROOT" && mkdir -p "$CHROOT" "$DEPS/hip-new/sources"
-  codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-  backports_sources "$codename" "$DEPS/hip-new/sources" || fail "the apt sources name no Debian mirror of '$codename', which would have testing" 3
-  sources=$(echo "$DEPS/hip-new/sources"/narrows.*)
-  sed -i -E "s/$codename-backports/testing/; s/^(Suites:) $codename /\1 /; /^deb .* $codename main/d" "$sources"
-  while read -r line; do settings+=("--aptopt=$line"); done < <(apt-config dump | grep -E '^Acquire::(Check-|https?::|Retries|ForceIPv)' || true)
-  progress "mmdebstrap"
-  logged hip-new-chroot.log isolated mmdebstrap --mode=root --variant=apt --include="$PACKAGES" \
-    ${settings[@]+"${settings[@]}"} testing "$CHROOT" "$sources"
-  : >"$CHROOT/complete"
-  done_with "Debian testing, $(du -shx "$CHROOT" | cut -f 1), in $((SECONDS - step_start)) s"
-}
 
 # In the chroot, which has /proc, the sources read-only at /narrows, and build/hip-new at /build.
 compile() {
@@ -69,6 +39,6 @@ if [ "${1:-}" = --clean ]; then
 fi
 begin "hip backend, by the HIP of Debian testing" 3
 fetch_dlpack
-make_chroot
+make_chroot "$DEPS/hip-new" apt "$PACKAGES" testing
 [ $# -gt 0 ] || set -- "${TARGETS[@]}"
 compile "$@"
