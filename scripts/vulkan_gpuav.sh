@@ -1,6 +1,7 @@
 # vulkan_gpuav.sh -- the conformance suite under a newer validation layer's checks in shaders than the machine's own. Sourced by run.
 
-# Debian 13's lavapipe, whose results are right, and the layer of the release after it, which is fast enough: docs/vulkan.md.
+# Debian 13's lavapipe, whose results are right, and the layer of the release after it, which is quick enough ("Finding mistakes" in
+# docs/vulkan.md).
 readonly GPUAV_RELEASES='trixie forky'
 readonly GPUAV_PACKAGES=base-files,libstdc++6,libvulkan1,mesa-vulkan-drivers,vulkan-validationlayers/forky
 
