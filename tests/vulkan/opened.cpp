@@ -1,8 +1,13 @@
 // opened.cpp -- see opened.h.
 #include "opened.h"
 
+#include <catch2/catch_translate_exception.hpp>
+
 namespace narrows::vulkan::test {
 namespace {
+
+// One that no test expects fails it in its own words.
+CATCH_TRANSLATE_EXCEPTION(const Refusal& refusal) { return std::to_string(refusal.status) + ": " + refusal.message; }
 
 PhysicalDevice first_device(const Loader& loader, bool as_discrete) {
   PhysicalDevice physical(loader.instance(), loader.physical_devices().at(0));
