@@ -8,6 +8,11 @@
 find_program(GLSLC glslc REQUIRED)
 set(NARROWS_SHADERS "")
 set(NARROWS_GLSLC_OPTIMIZE -O)  # of the shaders that are added from there on
+# Where each access brings its checks with it, loops stay loops: `unroll` is an attribute alone.
+set(NARROWS_GLSLC_LOOPS "")
+if(NARROWS_VULKAN_GPUAV)
+  set(NARROWS_GLSLC_LOOPS -Dunroll=dont_unroll)
+endif()
 set(NARROWS_SHADER_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${NARROWS_SHADER_FOLDER})
 
@@ -16,8 +21,8 @@ function(narrows_add_shader name file)
   list(TRANSFORM ARGN PREPEND -D)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
-  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} -Werror -mfmt=num ${ARGN}
-                     -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -I ${NARROWS_SHADER_FOLDER} -o ${words} ${source}
+  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} ${NARROWS_GLSLC_LOOPS} -Werror -mfmt=num
+                     ${ARGN} -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -I ${NARROWS_SHADER_FOLDER} -o ${words} ${source}
                      DEPENDS ${source} DEPFILE ${words}.d
                      COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)

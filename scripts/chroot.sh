@@ -45,9 +45,9 @@ make_chroot() {
   debian_sources "$folder/sources" "$@"
   while read -r line; do settings+=("--aptopt=$line"); done < <(apt-config dump | grep -E '^Acquire::(Check-|https?::|Retries|ForceIPv)' || true)
   progress "mmdebstrap"
-  logged "${folder##*/}-chroot.log" isolated mmdebstrap --mode=root --variant="$variant" --include="$packages" \
+  (logged "${folder##*/}-chroot.log" isolated mmdebstrap --mode=root --variant="$variant" --include="$packages" \
     --aptopt="APT::Default-Release \"$1\"" --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr ${settings[@]+"${settings[@]}"} \
-    "$1" "$root" "$folder/sources"/narrows.*
+    "$1" "$root" "$folder/sources"/narrows.*) || exit 3  # as where there is no mirror
   printf '%s' "$variant $packages $*" | as_root tee "$root/complete" >/dev/null
   done_with "Debian $1, $(du -shx "$root" 2>/dev/null | cut -f 1), in $((SECONDS - step_start)) s"
 }

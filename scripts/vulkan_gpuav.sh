@@ -15,6 +15,6 @@ vulkan-gpuav() {
   make_chroot "$folder" extract "$GPUAV_PACKAGES" $GPUAV_RELEASES
   as_root mkdir -p "$folder/root$NARROWS_ROOT"
   CONFIGURE_OPTIONS=("-DNARROWS_VULKAN_GPUAV=$folder/root")
-  build vulkan narrows_vulkan narrows_command narrows_conformance_tests test_vulkan
-  run_tests vulkan -R '^gpuav\.' "$@"
+  build vulkan-gpuav narrows_vulkan narrows_command narrows_conformance_tests test_vulkan
+  run_tests vulkan-gpuav -R '^gpuav\.' "$@"
 }
