@@ -21,8 +21,9 @@ function(narrows_add_shader name file)
   list(TRANSFORM ARGN PREPEND -D)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${file})
   set(words ${NARROWS_SHADER_FOLDER}/${name}.inc)
-  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} ${NARROWS_GLSLC_LOOPS} -Werror -mfmt=num
-                     ${ARGN} -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -I ${NARROWS_SHADER_FOLDER} -o ${words} ${source}
+  add_custom_command(OUTPUT ${words} COMMAND ${GLSLC} --target-env=vulkan1.2 ${NARROWS_GLSLC_OPTIMIZE} ${NARROWS_GLSLC_LOOPS} -Werror
+                     -mfmt=num ${ARGN} -MD -MF ${words}.d -I ${PROJECT_SOURCE_DIR}/backends/vulkan/shaders -I ${NARROWS_SHADER_FOLDER}
+                     -o ${words} ${source}
                      DEPENDS ${source} DEPFILE ${words}.d
                      COMMENT "glslc ${name}" VERBATIM)
   set(NARROWS_SHADERS ${NARROWS_SHADERS} ${name} PARENT_SCOPE)
