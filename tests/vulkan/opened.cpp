@@ -6,7 +6,7 @@
 namespace narrows::vulkan::test {
 namespace {
 
-// One that no test expects fails it in its own words.
+// A refusal that no test expects fails it in its own words.
 CATCH_TRANSLATE_EXCEPTION(const Refusal& refusal) { return std::to_string(refusal.status) + ": " + refusal.message; }
 
 PhysicalDevice first_device(const Loader& loader, bool as_discrete) {
