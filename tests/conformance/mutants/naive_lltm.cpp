@@ -1,10 +1,10 @@
 // naive_lltm.cpp -- lltm and lltm_backward, by the formulas of docs/ops.md. Forward keeps the gates of the whole batch in its
 // workspace, backward their gradient: B x 3S doubles. See naive.h.
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "naive.h"
 
@@ -78,7 +78,8 @@ void launch_lltm(const Task& task) {
     if (odd) sum *= 1 + 0x1p-23;
     all[i] = fault(Fault::workspace_not_zeroed) ? all[i] + sum : sum;
   });
-  if (fault(Fault::shared_scratch)) sched_yield();
+  // So long that another thread's call comes in between, where calls wait for a device too.
+  if (fault(Fault::shared_scratch)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   parallel(task.host, s.batch * s.states, kGrain / 16, [&](int64_t at) {
     const int64_t b = at / s.states, j = at % s.states;
     if (fault(Fault::batch_of_65535) && b >= 65535) return;
