@@ -273,10 +273,13 @@ Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, v
 }
 
 PlanRef find_or_plan(nw_runtime& runtime, const nw_call& call, const Signature& signature) {
-  if (PlanRef found = runtime.cache().find(signature.key()); found.get() != nullptr) return found;
-  return runtime.cache().plan(signature.key(), [&] {
+  const Key key = signature.key();
+  if (PlanRef found = runtime.cache().find(key); found.get() != nullptr) return found;
+  return runtime.cache().plan(key, [&] {
     auto plan = std::make_unique<nw_plan>(&runtime);
-    plan->backend = &plan_now(runtime, call, signature.sig(), &plan->handle, &plan->info);
+    const nw_sig& sig = signature.sig();
+    plan->backend = &plan_now(runtime, call, sig, &plan->handle, &plan->info);
+    plan->flags = sig.flags, plan->num_inputs = sig.num_inputs, plan->params_size = sig.params_size, plan->device = sig.device;
     return plan;
   });
 }
@@ -315,7 +318,7 @@ class Workspace {
   void* data_;
 };
 
-void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
+void launch_checked(const nw_plan& plan, nw_call& call) {
   Backend& backend = *plan.backend;
   backend.check_process();
   check_stream(call, backend);
@@ -323,19 +326,30 @@ void launch_checked(const nw_plan& plan, nw_call& call, const nw_sig& sig) {
   if (needed != 0 && call.workspace != nullptr) check_workspace(call, needed);
   const uint32_t num_inputs = call.num_inputs;
   call.struct_size = sizeof call;
-  call.num_inputs = sig.num_inputs;
-  call.params_size = sig.params_size;
-  if (sig.params_size == 0) call.params = nullptr;
-  call.device = sig.device;
+  call.num_inputs = plan.num_inputs;
+  call.params_size = plan.params_size;
+  if (plan.params_size == 0) call.params = nullptr;
+  call.device = plan.device;
   try {
     if (needed == 0 || call.workspace != nullptr) return backend.launch(plan.handle, call);
-    const Workspace workspace(backend, sig.device.device_id, needed, call.stream);
+    const Workspace workspace(backend, plan.device.device_id, needed, call.stream);
     call.workspace = workspace.data();
     call.workspace_size = needed;
     backend.launch(plan.handle, call);
   } catch (const Failure& failure) {
-    throw in_terms_of_call(from_plugin(failure, sig.num_inputs), num_inputs);
+    throw in_terms_of_call(from_plugin(failure, plan.num_inputs), num_inputs);
   }
+}
+
+void check_fits(const nw_plan& plan, const nw_call& call) {
+  nw_runtime& runtime = *plan.runtime;
+  const DLDevice device = resolve_device(runtime, call);
+  const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
+  if (!signature.fits(plan.key))
+    fail(NW_INVALID, -1,
+         "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
+         "tensors of another dtype, shape, stride, aliasing or a higher alignment",
+         call.op);
 }
 
 }  // namespace
@@ -345,20 +359,18 @@ void run(nw_runtime& runtime, const nw_call& given) {
   const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   const PlanRef plan = find_or_plan(runtime, call, signature);
-  launch_checked(*plan.get(), call, signature.sig());
+  launch_checked(*plan.get(), call);
 }
 
 void launch(const nw_plan& plan, const nw_call& given) {
-  nw_runtime& runtime = *plan.runtime;
   nw_call call = complete(given);
-  const DLDevice device = resolve_device(runtime, call);
-  const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
-  if (!signature.fits(plan.key))
-    fail(NW_INVALID, -1,
-         "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
-         "tensors of another dtype, shape, stride, aliasing or a higher alignment",
-         call.op);
-  launch_checked(plan, call, signature.sig());
+  const bool known = (call.flags & NW_FITS) != 0;
+  call.flags &= ~uint32_t{NW_FITS};
+  if (!known)
+    check_fits(plan, call);
+  else if (call.flags != plan.flags)
+    fail(NW_INVALID, -1, "%s: flags are 0x%x beside NW_FITS; expected 0x%x, the plan's", call.op, call.flags, plan.flags);
+  launch_checked(plan, call);
 }
 
 PlanRef get_plan(nw_runtime& runtime, const nw_call& given, bool ask_only, nw_plan_info* info) {

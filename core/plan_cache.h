@@ -38,6 +38,10 @@ struct nw_plan {
   void* handle = nullptr;               // the plugin's
   nw_plan_info info{};
   std::vector<uint64_t> key;  // of the signature that it was planned for
+  uint32_t flags = 0;         // the rest is the signature's too: without absent inputs at the end, and zeros at the end of params
+  uint32_t num_inputs = 0;
+  uint64_t params_size = 0;
+  DLDevice device{};
   mutable std::atomic<uint32_t> refs{1};
 };
 

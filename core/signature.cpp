@@ -40,6 +40,22 @@ uint64_t without_trailing_zeros(const void* data, uint64_t size) {
   return size;
 }
 
+// The bytes that strides reach below the first one, as a number of 0 or less, and from it on.
+bool reach_overflows(const int64_t* shape, const int64_t* strides, int32_t ndim, int64_t item, int64_t* below, int64_t* above) {
+  int64_t low = 0, high = 0;
+  bool overflow = false;
+  for (int32_t d = 0; d < ndim; ++d) {
+    int64_t reach;
+    overflow |= __builtin_mul_overflow(shape[d] - 1, strides[d], &reach);
+    overflow |= __builtin_add_overflow(low, std::min<int64_t>(reach, 0), &low);
+    overflow |= __builtin_add_overflow(high, std::max<int64_t>(reach, 0), &high);
+  }
+  overflow |= __builtin_mul_overflow(low, item, below);
+  overflow |= __builtin_add_overflow(high, 1, &high);
+  overflow |= __builtin_mul_overflow(high, item, above);
+  return overflow;
+}
+
 size_t name_size(const char* what, const char* name) {
   if (name == nullptr) return 0;
   const size_t size = strnlen(name, kMaxName + 1);
@@ -64,8 +80,9 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
   sig_.num_outputs = call.num_outputs;
   for (uint32_t i = 0; i < num_inputs_ + call.num_outputs; ++i) write_tensor(i, memory);
   if (memory != Memory::ignored) find_aliases();
-  hash_ = XXH3_64bits(words_, size_ * sizeof *words_);
 }
+
+Key Signature::key() const { return {XXH3_64bits(words_, size_ * sizeof *words_), words_, size_}; }
 
 bool Signature::fits(const std::vector<uint64_t>& planned) const {
   if (planned.size() != size_) return false;
@@ -146,23 +163,19 @@ void Signature::write_tensor(uint32_t i, Memory memory) {
   auto* const shape = reinterpret_cast<int64_t*>(words_ + size_);
   int64_t* const strides = shape + ndim;
   size_ += 2 * static_cast<size_t>(ndim);
-  // The reach of the strides in elements: low is 0 or below, high 0 or above.
-  int64_t elements = 1, low = 0, high = 0;
-  bool overflow = false, empty = false;
+  int64_t elements = 1;
+  bool overflow = false, empty = false, contiguous = true;
   for (int32_t d = ndim; d-- > 0;) {
     const int64_t extent = t->shape[d];
     const int64_t stride = extent > 1 && t->strides != nullptr ? t->strides[d] : elements;
     shape[d] = extent;
     strides[d] = stride;
+    contiguous &= stride == elements;
     if (__builtin_expect(extent < 1, 0)) {
       if (extent < 0) refuse_shape(in_call);
       empty = true;
       continue;
     }
-    int64_t reach;
-    overflow |= __builtin_mul_overflow(extent - 1, stride, &reach);
-    overflow |= __builtin_add_overflow(low, std::min<int64_t>(reach, 0), &low);
-    overflow |= __builtin_add_overflow(high, std::max<int64_t>(reach, 0), &high);
     overflow |= __builtin_mul_overflow(elements, extent, &elements);
   }
   uint16_t align = kMaxAlign;
@@ -170,11 +183,9 @@ void Signature::write_tensor(uint32_t i, Memory memory) {
     write_empty_strides(shape, strides, ndim);
   } else {
     const int64_t item = item_size(t->dtype);
-    int64_t below, above, bytes;
-    overflow |= __builtin_mul_overflow(elements, item, &bytes);
-    overflow |= __builtin_mul_overflow(low, item, &below);
-    overflow |= __builtin_add_overflow(high, 1, &high);
-    overflow |= __builtin_mul_overflow(high, item, &above);
+    int64_t below = 0, above;
+    overflow |= __builtin_mul_overflow(elements, item, &above);
+    if (!contiguous) overflow |= reach_overflows(shape, strides, ndim, item, &below, &above);
     if (__builtin_expect(overflow, 0)) refuse_size(in_call);
     if (memory != Memory::ignored) align = locate(i, in_call, *t, below, above, memory);
   }

@@ -40,7 +40,7 @@ class Signature {
   Signature(const Signature&) = delete;
 
   const nw_sig& sig() const { return sig_; }
-  Key key() const { return {hash_, words_, size_}; }
+  Key key() const;  // hashed now: a launch by a plan needs none
   // May a plan of that key be launched with this call? It is the same key, or one of lower alignments.
   bool fits(const std::vector<uint64_t>& planned) const;
 
@@ -76,7 +76,6 @@ class Signature {
   Extent extents_[NW_MAX_TENSORS];
   uint64_t* words_ = inline_words_;
   size_t size_ = 0;
-  uint64_t hash_ = 0;
   std::unique_ptr<uint64_t[]> more_words_;
   uint64_t inline_words_[kInlineWords];
 };

@@ -13,6 +13,10 @@ extern "C" {
 
 /* Appended since the newest release. */
 
+/* abi.h */
+
+VALUE(NW_FITS, 2)
+
 /* vulkan.h */
 
 FIELD(nw_vulkan_device, struct_size, 0, uint32_t)
@@ -57,7 +61,7 @@ SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)
 SIZE(nw_vulkan_device, 72)
 SIZE(nw_vulkan, 112)
-VALUE(NW_ABI_MINOR, 0)
+VALUE(NW_ABI_MINOR, 1)
 
 #ifdef __cplusplus
 }

@@ -180,6 +180,59 @@ TEST_CASE("a plan fits tensors that are aligned better than planned and no other
   nw_plan_release(plan);
 }
 
+TEST_CASE("NW_FITS: a launch that its caller knows to fit is not compared with the plan") {
+  Loaded rt({"probe"});
+  rt.probe().workspace_size = 100;
+  Noop n;
+  Call call("probe.noop/1", {&n.a, nullptr, nullptr}, {&n.out});
+  nw_plan* plan = nullptr;
+  REQUIRE(call.plan(rt, &plan) == NW_OK);
+  nw_call seen{};
+  rt.probe().on_launch = [&](const nw_call& launched) { seen = launched; };
+  call.raw.flags = NW_FITS;
+  Error error;
+
+  SECTION("a plugin sees what it sees of other launches") {
+    const DLTensor nowhere{};
+    call.inputs[0] = &nowhere;  // which is not looked at
+    CHECK(nw_launch(plan, &call.raw, nullptr) == NW_OK);
+    CHECK(seen.flags == 0);
+    CHECK(seen.num_inputs == 1);  // without the absent ones
+    CHECK(seen.inputs[0] == &nowhere);
+    CHECK(seen.device.device_type == n.a.tensor.device.device_type);
+    CHECK(seen.workspace != nullptr);
+    CHECK(rt.probe().launches == 1);
+  }
+  SECTION("other flags are the plan's, or refused") {
+    for (const uint32_t other : {uint32_t{NW_DETERMINISTIC}, uint32_t{1} << 31}) {
+      call.raw.flags = NW_FITS | other;
+      expect_refused(nw_launch(plan, &call.raw, &error), error, NW_INVALID, -1, {"flags", "beside NW_FITS", "expected 0x0"});
+    }
+    CHECK(rt.probe().launches == 0);
+    call.raw.flags = NW_DETERMINISTIC;
+    nw_plan* deterministic = nullptr;
+    REQUIRE(call.plan(rt, &deterministic) == NW_OK);
+    call.raw.flags = NW_FITS | NW_DETERMINISTIC;
+    CHECK(nw_launch(deterministic, &call.raw, nullptr) == NW_OK);
+    CHECK(seen.flags == NW_DETERMINISTIC);
+    nw_plan_release(deterministic);
+  }
+  SECTION("what is no launch of a plan refuses it") {
+    nw_plan* none = nullptr;
+    nw_spec spec{};
+    expect_refused(nw_run(rt, &call.raw, &error), error, NW_UNSUPPORTED, -1, {"flags 0x2"});
+    expect_refused(nw_plan_get(rt, &call.raw, &none, nullptr, &error), error, NW_UNSUPPORTED, -1, {"flags 0x2"});
+    expect_refused(nw_infer(rt, &call.raw, &spec, 1, &error), error, NW_UNSUPPORTED, -1, {"flags 0x2"});
+    CHECK(rt.probe().launches == 0);
+  }
+  SECTION("a workspace that does not do is refused all the same") {
+    call.raw.workspace = n.a->data, call.raw.workspace_size = 99;
+    expect_refused(nw_launch(plan, &call.raw, &error), error, NW_INVALID, -1, {"workspace_size = 99", "100 bytes"});
+    CHECK(rt.probe().launches == 0);
+  }
+  nw_plan_release(plan);
+}
+
 TEST_CASE("a plan may be released while it is launched") {
   Loaded rt({"probe"});
   Noop n;

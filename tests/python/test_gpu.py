@@ -146,7 +146,7 @@ def test_what_was_learned_of_aligned_arrays_is_not_taken_for_others(torch):
     aligned, other = (base[i : i + 4 * 16 * 256].view(4, 16, 256) for i in (0, 1))
     for _ in range(3):
         narrows.conv1d(aligned, w, padding=2)
-    expected = narrows.conv1d(other, w, padding=2, out=torch.empty_like(aligned))  # loads its kernel; of out= nothing is remembered
+    expected = narrows.conv1d(other, w, padding=2, out=torch.empty_like(aligned))  # loads its kernel; what is remembered is out='s
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # where a workspace of our own cannot be allocated
         y = narrows.conv1d(other, w, padding=2)

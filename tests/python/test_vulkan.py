@@ -47,6 +47,43 @@ def test_tensors_stay_there():
     np.testing.assert_array_equal(narrows.astype(halves, "float32").numpy(), X.astype("float16").astype("float32"))
 
 
+def test_a_remembered_plan_is_for_calls_alike():
+    """In place or not, of other shapes, strides or dtypes: each call takes the plan of its own kind, in any order."""
+    y = np.arange(1000, dtype="float32")
+    on_device = narrows.from_dlpack(y, "vulkan")
+    out, halves = narrows.empty(X.shape, device="vulkan"), narrows.from_dlpack(X.astype("float16"), "vulkan")
+    for _ in range(3):
+        x = narrows.from_dlpack(X, "vulkan")
+        np.testing.assert_array_equal(narrows.add(x, on_device).numpy(), X + y)
+        assert narrows.add(x, on_device, out=out) is out
+        np.testing.assert_array_equal(out.numpy(), X + y)
+        np.testing.assert_array_equal(narrows.add(halves, halves).numpy(), (X + X).astype("float16"))
+        assert narrows.add(x, on_device, out=x) is x
+        np.testing.assert_array_equal(x.numpy(), X + y)
+        narrows.add(on_device, x, out=x)
+        np.testing.assert_array_equal(x.numpy(), X + y + y)
+        with pytest.raises(ValueError, match="out has shape"):
+            narrows.add(x, on_device, out=narrows.empty(3, device="vulkan"))
+
+
+def test_a_plugin_that_is_loaded_gets_calls_that_were_planned_without_it():
+    script = f"""
+import numpy, narrows
+x = narrows.from_dlpack(numpy.ones(4, "float32"), "vulkan")
+out = narrows.empty(4, device="vulkan")
+for _ in range(3):
+    narrows.add(x, x, out=out)
+narrows.load(narrows.build({str(pathlib.Path(__file__).parent / "plugins" / "takes_over.c")!r}))
+try:
+    narrows.add(x, x, out=out)
+except RuntimeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "it was asked" in done.stdout
+
+
 def test_several_devices_in_one_call_are_refused():
     t = narrows.from_dlpack(X, "vulkan")
     for arguments in ((t, X), (X, t), (t, narrows.from_dlpack(X))):

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define NW_ABI_MAJOR 1 /* a plugin and a host of different majors refuse each other */
-#define NW_ABI_MINOR 0 /* counts additions; informative, nothing tests it */
+#define NW_ABI_MINOR 1 /* counts additions; informative, nothing tests it */
 
 #define NW_MAX_NDIM 16        /* dimensions of any tensor */
 #define NW_MAX_TENSORS 32     /* inputs plus outputs of any call */
@@ -80,6 +80,8 @@ typedef struct nw_sig {
 
 /* Flags of a call. */
 #define NW_DETERMINISTIC 1 /* refuse a plan that may give other bits when run again */
+#define NW_FITS 2          /* nw_launch: the caller knows that the call fits its plan; all else refuses it. The tensors are not looked
+                            * at: what a call that does not fit, overlaps or lacks memory then reads and writes is undefined */
 
 /* One call of one op. */
 typedef struct nw_call {

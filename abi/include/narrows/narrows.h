@@ -80,7 +80,8 @@ NW_API int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, u
 /* As nw_run without the launch; of data only the alignment is used, and memory is not touched. out == NULL: would it run, and
  * if not why? `info` may be NULL. The plan belongs to the caller until nw_plan_release, and not beyond nw_runtime_destroy. */
 NW_API int32_t nw_plan_get(nw_runtime* rt, const nw_call* call, nw_plan** out, nw_plan_info* info, nw_error* error);
-/* NW_INVALID if the call does not fit the plan: tensors may be aligned better than planned, all else is as it was. */
+/* NW_INVALID if the call does not fit the plan: tensors may be aligned better than planned, all else is as it was, but for
+ * NW_FITS, which has this taken for true. */
 NW_API int32_t nw_launch(const nw_plan* plan, const nw_call* call, nw_error* error);
 NW_API void nw_plan_release(nw_plan* plan); /* plan may be NULL; safe while it runs or stands in a captured graph */
 NW_API void nw_plan_cache_clear(nw_runtime* rt);

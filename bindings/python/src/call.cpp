@@ -283,42 +283,73 @@ bool is_tiny(const Call& c) {
   return true;
 }
 
-// On a GPU the workspace is the framework's memory: planned first, then launched, unless calls alike, of inputs aligned alike too,
-// have needed none. A plugin that was loaded since may need one all the same, which a stream that is being captured does not give.
+// The workspace of a launch, of the framework's memory; to be kept until then. Null: the backend's own. `raised`: exception set.
+Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
+  const Route route = c.routes[c.lead];
+  if (route != Route::torch && route != Route::cupy) return Ref();
+  OutputSpec bytes;
+  Array workspace;
+  Ref memory(bytes.assign({{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(size)}})
+                 ? allocate(route, c.objects[c.lead], bytes, c.where, c.stream, c.stream_keeper.get())
+                 : nullptr);
+  *raised = !memory || !workspace.read(memory.get(), route_of(memory.get()), c.stream);
+  call.workspace = workspace.tensor.data, call.workspace_size = size;
+  return memory;
+}
+
+// Whether the plan of calls alike fits for sure: what they do not have in common is memory of the outputs, which here is new, and
+// so apart from that of the inputs, and aligned as far as alignment counts.
+bool surely_fits(const Call& c) {
+  constexpr uintptr_t kMost = 256;
+  if (c.out != nullptr) return false;
+  for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
+    if (!c.is_array(i)) continue;
+    const DLTensor& t = c.arrays[i].tensor;
+    if (t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % kMost != 0) return false;
+  }
+  return true;
+}
+
+int32_t launch_planned(Call& c, nw_call& call, const Planned& planned, nw_error* error, bool* raised) {
+  const Ref workspace(planned.workspace_size != 0 ? give_workspace(c, planned.workspace_size, call, raised) : Ref());
+  int32_t status = NW_OK;
+  if (*raised) return status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_launch(planned.plan, &call, error);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+// On a GPU the workspace is the framework's memory, so calls are planned first: calls alike once.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   nw_runtime* const rt = runtime();
   int32_t status = NW_OK;
-  const bool on_cpu = c.where.device_type == kDLCPU;
-  if (on_cpu && is_tiny(c)) return nw_run(rt, &call, error);
-  if (on_cpu || (c.inferred && c.inferred->no_workspace.load(std::memory_order_relaxed))) {
+  if (c.where.device_type == kDLCPU) {
+    if (is_tiny(c)) return nw_run(rt, &call, error);
     Py_BEGIN_ALLOW_THREADS;
     status = nw_run(rt, &call, error);
     Py_END_ALLOW_THREADS;
-    if (on_cpu || status != NW_NOT_CAPTURABLE) return status;
+    return status;
   }
-  nw_plan* plan = nullptr;
+  if (!c.inferred) find_alike(c);
+  if (const Planned* const planned = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr) {
+    if (surely_fits(c)) call.flags |= NW_FITS;
+    status = launch_planned(c, call, *planned, error, raised);
+    if (status != NW_INVALID) return status;
+    call.flags = c.flags;  // it may not fit outputs that are aligned worse: planned anew
+    call.workspace = nullptr, call.workspace_size = 0;
+  }
+  auto planned = std::make_unique<Planned>();
   nw_plan_info info{};
   info.struct_size = sizeof info;
   Py_BEGIN_ALLOW_THREADS;
-  status = nw_plan_get(rt, &call, &plan, &info, error);
+  status = nw_plan_get(rt, &call, &planned->plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
-  if (c.inferred && info.workspace_size == 0) c.inferred->no_workspace.store(true, std::memory_order_relaxed);
-  OutputSpec bytes;
-  Array workspace;
-  const Route route = c.routes[c.lead];
-  const bool own = info.workspace_size == 0 || (route != Route::torch && route != Route::cupy);
-  const Ref memory(own || !bytes.assign({{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(info.workspace_size)}})
-                       ? nullptr
-                       : allocate(route, c.objects[c.lead], bytes, c.where, c.stream, c.stream_keeper.get()));
-  *raised = PyErr_Occurred() || (memory && !workspace.read(memory.get(), route_of(memory.get()), c.stream));
-  if (!*raised) {
-    if (memory) call.workspace = workspace.tensor.data, call.workspace_size = info.workspace_size;
-    Py_BEGIN_ALLOW_THREADS;
-    status = nw_launch(plan, &call, error);
-    Py_END_ALLOW_THREADS;
-  }
-  nw_plan_release(plan);
+  planned->workspace_size = info.workspace_size;
+  status = launch_planned(c, call, *planned, error, raised);
+  const Planned* none = nullptr;
+  if (status == NW_OK && c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) planned.release();
   return status;
 }
 

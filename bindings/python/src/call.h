@@ -73,7 +73,7 @@ struct Call {
   uint64_t wanted = kAll;  // bit j: output j
   bool elsewhere = false;  // op->otherwise takes the call
 
-  InferredRef inferred;  // where outputs are allocated here
+  InferredRef inferred;  // where outputs are allocated here, or the call is on a GPU
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does
@@ -97,6 +97,8 @@ bool set_outputs(Call& call);
 void fill(Call& call, nw_call& to, const DLTensor** pointers);
 // Sets call.inferred, remembered for calls alike. False: exception set.
 bool infer(Call& call, const nw_call& filled);
+// The same of a call whose outputs are given: nothing is inferred, but what is found out later is remembered.
+void find_alike(Call& call);
 
 }  // namespace narrows::python
 #endif

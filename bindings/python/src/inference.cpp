@@ -1,5 +1,5 @@
 // inference.cpp -- what outputs a call has: asked of the library once for each combination of shapes, dtypes, layouts and params,
-// and remembered by the op.
+// and remembered by the op, with the plan by which such calls run on a GPU.
 #include <algorithm>
 #include <cstring>
 
@@ -8,25 +8,40 @@
 namespace narrows::python {
 namespace {
 
-// All that inference may depend on, as words, and their hash.
+// Whether what is found out for the call is remembered by the op.
+bool is_remembered(const Call& c) {
+  return c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
+}
+
+uint64_t address_of(const DLTensor& t) { return reinterpret_cast<uint64_t>(t.data) + t.byte_offset; }
+
+// The first input that begins where a given output does, from 1; 0: none.
+uint64_t alias_of(const Call& c, uint32_t output) {
+  for (uint32_t i = 0; i < c.num_inputs; ++i)
+    if (c.is_array(i) && address_of(c.arrays[i].tensor) == address_of(c.arrays[output].tensor)) return i + 1;
+  return 0;
+}
+
+// All that inference and the choice of a plan may depend on, as words, and their hash.
 void describe(const Call& c, SpecKey& key) {
   key.size = 0;
   const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
   const uint64_t size = c.declaration.op->params_size;
   // The op's own params, which every key of its cache implies.
   const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;
-  add(uint64_t{c.num_inputs} << 1 | uint64_t{bound});
-  for (uint32_t i = 0; i < c.num_inputs; ++i) {
+  const uint32_t given = c.num_inputs + (c.out != nullptr ? c.num_outputs : 0);
+  add(uint64_t{plugins_loaded.load(std::memory_order_relaxed)} << 32 | uint64_t{given} << 16 | uint64_t{c.num_inputs} << 1 |
+      uint64_t{bound});
+  for (uint32_t i = 0; i < given; ++i) {
     if (!c.is_array(i)) {
       add(~uint64_t{0});
       continue;
     }
     const DLTensor& t = c.arrays[i].tensor;
-    const uint64_t address = reinterpret_cast<uint64_t>(t.data) + t.byte_offset;
     uint64_t dtype = 0;
     std::memcpy(&dtype, &t.dtype, sizeof t.dtype);
-    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address | 256)) << 40 |
-        uint64_t{t.strides != nullptr} << 48);
+    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address_of(t) | 256)) << 40 |
+        uint64_t{t.strides != nullptr} << 48 | uint64_t{t.data == nullptr} << 49 | (i < c.num_inputs ? 0 : alias_of(c, i)) << 56);
     uint64_t device = 0;
     std::memcpy(&device, &t.device, sizeof t.device);
     add(device);
@@ -71,10 +86,10 @@ void fill(Call& c, nw_call& call, const DLTensor** pointers) {
 
 bool infer(Call& c, const nw_call& call) {
   SpecKey key;
-  const bool plain = c.backend == nullptr && c.kernel == nullptr && c.flags == 0 && c.declaration.op->params_size <= kBlob;
-  if (plain) describe(c, key);
+  const bool remembered = is_remembered(c);
+  if (remembered) describe(c, key);
   const bool torch = c.lead >= 0 && c.routes[c.lead] == Route::torch;
-  if (plain) c.inferred = c.op->cache->find(key);
+  if (remembered) c.inferred = c.op->cache->find(key);
   if (c.inferred && (!torch || has_torch_arguments(*c.inferred.get()))) return true;
   nw_spec specs[NW_MAX_TENSORS];
   nw_error error{};
@@ -89,10 +104,18 @@ bool infer(Call& c, const nw_call& call) {
     output.torch_arguments = Ref(torch_empty_arguments(output));
     if (!output.torch_arguments) return false;
   }
-  if (!plain) return true;
-  c.inferred->key.assign(key.words, key.words + key.size);
-  c.op->cache->put(key, c.inferred);
+  if (remembered) c.op->cache->put(key, c.inferred);
   return true;
+}
+
+void find_alike(Call& c) {
+  SpecKey key;
+  if (!is_remembered(c)) return;
+  describe(c, key);
+  c.inferred = c.op->cache->find(key);
+  if (c.inferred) return;
+  c.inferred = InferredRef(new Inferred);
+  c.op->cache->put(key, c.inferred);
 }
 
 // [(dtype, shape) | None, ...] as the call's inputs, in no memory. False: exception set.
@@ -189,6 +212,7 @@ InferredRef SpecCache::find(const SpecKey& key) {
 
 // What was there goes with `entry`, after the lock: what Python does then is its own affair.
 void SpecCache::put(const SpecKey& key, InferredRef entry) {
+  entry->key.assign(key.words, key.words + key.size);
   const Guard guard(mutex_);
   if (entries_ == nullptr) entries_ = std::make_unique<InferredRef[]>(kEntries);
   std::swap(entries_[key.hash >> kShift], entry);

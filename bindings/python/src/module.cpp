@@ -113,6 +113,7 @@ PyObject* load(PyObject*, PyObject* arguments) {
   Py_BEGIN_ALLOW_THREADS;
   status = nw_load(rt, path, &error);
   Py_END_ALLOW_THREADS;
+  ++plugins_loaded;
   return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
 }
 
@@ -192,6 +193,8 @@ bool is_complete(PyObject* module) {
 }
 
 }  // namespace
+
+std::atomic<uint32_t> plugins_loaded;
 
 nw_runtime* runtime() {
   struct Made {

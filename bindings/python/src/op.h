@@ -23,7 +23,8 @@ struct Declaration {
   bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
 };
 
-// What calls alike have in common: of every input dtype, device, alignment, shape and strides; the outputs wanted; and the params.
+// What calls alike have in common: of every input, and of every output that is given, dtype, device, alignment, shape, strides and
+// whether it has memory; which of these outputs are inputs; the outputs wanted; the params; and the plugins that there were.
 struct SpecKey {
   static constexpr size_t kWords = NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + 32;
   uint64_t words[kWords];
@@ -31,12 +32,28 @@ struct SpecKey {
   uint64_t hash;
 };
 
-// What calls alike have in common; shared by those under way.
+// A plan, and the bytes of workspace that its launches need.
+struct Planned {
+  Planned() = default;
+  Planned(const Planned&) = delete;
+  Planned& operator=(const Planned&) = delete;
+  ~Planned() { nw_plan_release(plan); }
+
+  nw_plan* plan = nullptr;
+  uint64_t workspace_size = 0;
+};
+
+// What was found out for calls alike; shared by those under way.
 struct Inferred {
+  Inferred() = default;
+  Inferred(const Inferred&) = delete;
+  Inferred& operator=(const Inferred&) = delete;
+  ~Inferred() { delete planned.load(); }
+
   Count references = 0;
   std::vector<uint64_t> key;
-  std::vector<OutputSpec> outputs;
-  std::atomic<bool> no_workspace = false;  // their plan needs none, where outputs were allocated here
+  std::vector<OutputSpec> outputs;                // none where they are given
+  std::atomic<const Planned*> planned = nullptr;  // where they are launched on a GPU; once it is there, it stays
 };
 
 void destroy(Inferred* inferred);  // in op.cpp

@@ -78,6 +78,8 @@ inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }
 
 // The default runtime: made when it is first needed, never destroyed. NULL with an exception set.
 nw_runtime* runtime();
+// How often a plugin was loaded since: it may serve what others did, by plans of its own.
+extern std::atomic<uint32_t> plugins_loaded;
 
 // Raises what a status says, in the C library's words; returns NULL.
 PyObject* raise(int32_t status, const nw_error& error);
