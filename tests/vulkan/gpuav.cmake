@@ -13,28 +13,28 @@ foreach(setting IN ITEMS VALIDATE_CORE STATELESS_PARAM THREAD_SAFETY OBJECT_LIFE
   list(APPEND environment VK_LAYER_${setting}=false)
 endforeach()
 
-#   narrows_add_gpuav_test(NAME LABEL COST COMMAND [ARGUMENT...])   COST: about how many seconds it takes; the longest begins first
-# CI runs one of the labels gpuav1 and gpuav2 at a time.
-function(narrows_add_gpuav_test name label cost)
+#   narrows_add_gpuav_test(NAME COST COMMAND [ARGUMENT...])   COST: about how many seconds of a core it takes; the longest begins first
+function(narrows_add_gpuav_test name cost)
   add_test(NAME gpuav.${name} COMMAND ${in_chroot} ${ARGN})
-  set_tests_properties(gpuav.${name} PROPERTIES LABELS "vulkan;${label}" TIMEOUT 5400 COST ${cost}
-                       ENVIRONMENT "${environment};GALLIVM_PERF=nopt")
+  set_tests_properties(gpuav.${name} PROPERTIES LABELS vulkan TIMEOUT 5400 COST ${cost} ENVIRONMENT "${environment};GALLIVM_PERF=nopt")
 endfunction()
-# One test of elementwise makes a thousand pipelines and more: minutes without a sign of life.
-function(narrows_add_gpuav_verdict name label cost)
-  narrows_add_gpuav_test(${name} ${label} ${cost} $<TARGET_FILE:narrows_command> conform --backend vulkan --timeout 3600 ${ARGN})
+# By two processes, so that one part alone, as CI runs them, has work for two cores. One test of elementwise makes a thousand pipelines
+# and more: minutes without a sign of life.
+function(narrows_add_gpuav_verdict name cost)
+  narrows_add_gpuav_test(${name} ${cost} $<TARGET_FILE:narrows_command> conform --backend vulkan --timeout 3600 --jobs 2 ${ARGN})
+  set_tests_properties(gpuav.${name} PROPERTIES PROCESSORS 2)
 endfunction()
 
-narrows_add_gpuav_test(overrun gpuav1 1 $<TARGET_FILE:test_vulkan> [overrun])
-narrows_add_gpuav_test(shader_checks gpuav2 45 $<TARGET_FILE:test_vulkan> [shader_checks])
-# All of the suite but what wants more than 2^31 elements.
+narrows_add_gpuav_test(overrun 1 $<TARGET_FILE:test_vulkan> [overrun])
+narrows_add_gpuav_test(shader_checks 45 $<TARGET_FILE:test_vulkan> [shader_checks])
+# All of the suite but what wants more than 2^31 elements. CI names these parts too.
 set(forward "[elementwise]~[backward]~[large]")
-narrows_add_gpuav_verdict(elementwise gpuav1 1400 "${forward}~[special]~[trap]~[refusal]~cast*")
-narrows_add_gpuav_verdict(elementwise_values gpuav1 700 "${forward}[special]" "${forward}[trap]" "${forward}[refusal]" "${forward}cast*")
-narrows_add_gpuav_verdict(elementwise_backward gpuav2 750 "[elementwise][backward]")
-narrows_add_gpuav_verdict(conv1d gpuav2 620 "[conv1d]~[backward]~[elementwise]~[large]")
-narrows_add_gpuav_verdict(conv1d_backward gpuav2 470 "[conv1d][backward]~[elementwise]~[large]")
-narrows_add_gpuav_verdict(lltm gpuav2 410 "[lltm]~[conv1d]~[elementwise]")
-narrows_add_gpuav_verdict(others gpuav1 1000 "~[elementwise]~[conv1d]~[lltm]")
+narrows_add_gpuav_verdict(elementwise 1400 "${forward}~[special]~[trap]~[refusal]~cast*")
+narrows_add_gpuav_verdict(elementwise_values 700 "${forward}[special]" "${forward}[trap]" "${forward}[refusal]" "${forward}cast*")
+narrows_add_gpuav_verdict(elementwise_backward 750 "[elementwise][backward]")
+narrows_add_gpuav_verdict(conv1d 620 "[conv1d]~[backward]~[elementwise]~[large]")
+narrows_add_gpuav_verdict(conv1d_backward 470 "[conv1d][backward]~[elementwise]~[large]")
+narrows_add_gpuav_verdict(lltm 410 "[lltm]~[conv1d]~[elementwise]")
+narrows_add_gpuav_verdict(others 1000 "~[elementwise]~[conv1d]~[lltm]")
 # Which makes few pipelines, and long calls.
 set_tests_properties(gpuav.others PROPERTIES ENVIRONMENT "${environment}")
