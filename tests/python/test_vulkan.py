@@ -1,6 +1,7 @@
 """Vulkan through Python, on the first device of that backend (NARROWS_PLUGIN_PATH): memory of our own, copies, streams, export, device=.
 What only computes values is in test_functions.py and test_onnx.py, on every device. Skipped where there is no Vulkan device."""
 
+import ctypes
 import gc
 import pathlib
 import subprocess
@@ -47,12 +48,58 @@ def test_tensors_stay_there():
     np.testing.assert_array_equal(narrows.astype(halves, "float32").numpy(), X.astype("float16").astype("float32"))
 
 
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class View:
+    """Elements of a tensor, which has no views of its own, as another array."""
+
+    def __init__(self, tensor, like, shape, strides, first=0):
+        self.tensor, self.byte_offset, self.ndim = tensor, 4 * first, len(shape)
+        self.shape, self.strides = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
+        self.expected = np.lib.stride_tricks.as_strided(like.ravel()[first:], shape, [4 * s for s in strides])
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream=None):
+        capsule = self.tensor.__dlpack__(stream=stream)
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        t = DLTensor.from_address(pointer(capsule, b"dltensor"))
+        t.ndim, t.shape, t.strides, t.byte_offset = self.ndim, self.shape, self.strides, t.byte_offset + self.byte_offset
+        return capsule
+
+
 def test_a_remembered_plan_is_for_calls_alike():
-    """In place or not, of other shapes, strides or dtypes: each call takes the plan of its own kind, in any order."""
+    """In place or not, of other shapes, strides, alignments or dtypes: each call takes the plan of its own kind, in any order."""
+    table = np.arange(600, dtype="float32").reshape(20, 30)
+    t = narrows.from_dlpack(table, "vulkan")
+    views = (
+        [(20, 30), (30, 1)],
+        [(20, 30), (1, 20)],
+        [(20, 30), (0, 1)],
+        [(10, 30), (60, 1)],
+        [(20, 29), (30, 1), 1],
+        [(0, 30), (30, 1)],
+    )
+    views = [View(t, table, *view) for view in views]
     y = np.arange(1000, dtype="float32")
-    on_device = narrows.from_dlpack(y, "vulkan")
-    out, halves = narrows.empty(X.shape, device="vulkan"), narrows.from_dlpack(X.astype("float16"), "vulkan")
+    on_device, out = narrows.from_dlpack(y, "vulkan"), narrows.empty(X.shape, device="vulkan")
+    halves = narrows.from_dlpack(X.astype("float16"), "vulkan")
     for _ in range(3):
+        for view in views:
+            ones = narrows.from_dlpack(np.ones(view.expected.shape, "float32"), "vulkan")
+            np.testing.assert_array_equal(narrows.add(ones, view).numpy(), 1 + view.expected)
         x = narrows.from_dlpack(X, "vulkan")
         np.testing.assert_array_equal(narrows.add(x, on_device).numpy(), X + y)
         assert narrows.add(x, on_device, out=out) is out
@@ -73,15 +120,17 @@ x = narrows.from_dlpack(numpy.ones(4, "float32"), "vulkan")
 out = narrows.empty(4, device="vulkan")
 for _ in range(3):
     narrows.add(x, x, out=out)
+    narrows.add(x, x)
 narrows.load(narrows.build({str(pathlib.Path(__file__).parent / "plugins" / "takes_over.c")!r}))
-try:
-    narrows.add(x, x, out=out)
-except RuntimeError as error:
-    print(error)
+for given in ({{"out": out}}, {{}}):
+    try:
+        narrows.add(x, x, **given)
+    except RuntimeError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "it was asked" in done.stdout
+    assert done.stdout.count("it was asked for a plan") == 2, done.stdout
 
 
 def test_several_devices_in_one_call_are_refused():

@@ -81,7 +81,8 @@ typedef struct nw_sig {
 /* Flags of a call. */
 #define NW_DETERMINISTIC 1 /* refuse a plan that may give other bits when run again */
 #define NW_FITS 2          /* nw_launch: the caller knows that the call fits its plan; all else refuses it. The tensors are not looked
-                            * at: what a call that does not fit, overlaps or lacks memory then reads and writes is undefined */
+                            * at: what a call that does not fit, overlaps or lacks memory then reads and writes is undefined. The
+                            * other flags have to be the plan's */
 
 /* One call of one op. */
 typedef struct nw_call {

@@ -1,6 +1,6 @@
-// call.cpp -- one call of an op: the route of each array, outputs, nw_run without the GIL. What cannot be done here (torch's
-// dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params bound.
-// Steps 1 and 2 of a tensor's path meet in launch().
+// call.cpp -- one call of an op: the route of each array, outputs, nw_run or nw_launch without the GIL. What cannot be done here
+// (torch's dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params
+// bound. Steps 1 and 2 of a tensor's path meet in launch().
 #include "call.h"
 
 #include <cstring>
@@ -297,15 +297,15 @@ Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
   return memory;
 }
 
-// Whether the plan of calls alike fits for sure: what they do not have in common is memory of the outputs, which here is new, and
-// so apart from that of the inputs, and aligned as far as alignment counts.
+// Whether the plan of calls alike fits for sure. What they do not have in common is the outputs: here torch's or our own, as they
+// were asked for, of new memory, which so is apart from that of the inputs, and aligned as far as that counts.
 bool surely_fits(const Call& c) {
-  constexpr uintptr_t kMost = 256;
   if (c.out != nullptr) return false;
   for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     const DLTensor& t = c.arrays[i].tensor;
-    if (t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % kMost != 0) return false;
+    if (c.routes[i] != Route::torch && c.routes[i] != Route::own) return false;
+    if (t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % kAligned != 0) return false;
   }
   return true;
 }
@@ -333,11 +333,11 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   }
   if (!c.inferred) find_alike(c);
   if (const Planned* const planned = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr) {
-    if (surely_fits(c)) call.flags |= NW_FITS;
+    const bool fits = surely_fits(c);
+    if (fits) call.flags |= NW_FITS;
     status = launch_planned(c, call, *planned, error, raised);
-    if (status != NW_INVALID) return status;
-    call.flags = c.flags;  // it may not fit outputs that are aligned worse: planned anew
-    call.workspace = nullptr, call.workspace_size = 0;
+    if (fits || status != NW_INVALID) return status;
+    call.workspace = nullptr, call.workspace_size = 0;  // it may not fit outputs that are aligned worse: planned anew
   }
   auto planned = std::make_unique<Planned>();
   nw_plan_info info{};

@@ -10,7 +10,6 @@
 
 namespace narrows::python {
 
-constexpr size_t kBlob = 256;  // bytes that a call keeps on the stack
 constexpr uint64_t kAll = ~uint64_t{0};
 
 // As many elements as the op has tensors, without the heap; none beyond those is touched.

@@ -40,7 +40,7 @@ void describe(const Call& c, SpecKey& key) {
     const DLTensor& t = c.arrays[i].tensor;
     uint64_t dtype = 0;
     std::memcpy(&dtype, &t.dtype, sizeof t.dtype);
-    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address_of(t) | 256)) << 40 |
+    add(dtype | static_cast<uint64_t>(t.ndim) << 32 | static_cast<uint64_t>(__builtin_ctzll(address_of(t) | kAligned)) << 40 |
         uint64_t{t.strides != nullptr} << 48 | uint64_t{t.data == nullptr} << 49 | (i < c.num_inputs ? 0 : alias_of(c, i)) << 56);
     uint64_t device = 0;
     std::memcpy(&device, &t.device, sizeof t.device);

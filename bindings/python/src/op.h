@@ -23,10 +23,13 @@ struct Declaration {
   bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
 };
 
+constexpr size_t kBlob = 256;       // bytes of params that a call keeps on the stack, and a key holds
+constexpr uint64_t kAligned = 256;  // alignments above it are alike, to libnarrows too (kMaxAlign of core/signature.cpp)
+
 // What calls alike have in common: of every input, and of every output that is given, dtype, device, alignment, shape, strides and
 // whether it has memory; which of these outputs are inputs; the outputs wanted; the params; and the plugins that there were.
 struct SpecKey {
-  static constexpr size_t kWords = NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + 32;
+  static constexpr size_t kWords = 2 + NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + kBlob / 8;
   uint64_t words[kWords];
   size_t size;
   uint64_t hash;

@@ -78,7 +78,7 @@ inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }
 
 // The default runtime: made when it is first needed, never destroyed. NULL with an exception set.
 nw_runtime* runtime();
-// How often a plugin was loaded since: it may serve what others did, by plans of its own.
+// How often one was loaded into it since, or refused: it may serve what others did, by plans of its own.
 extern std::atomic<uint32_t> plugins_loaded;
 
 // Raises what a status says, in the C library's words; returns NULL.

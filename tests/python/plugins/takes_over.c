@@ -1,12 +1,14 @@
-/* takes_over.c -- offers elementwise on Vulkan's devices, and refuses each call when it is planned. It has no memory and no
- * streams. */
+/* takes_over.c -- offers elementwise on Vulkan's devices, and refuses each call when it is planned. Its memory is the host's, which
+ * it never gives back; streams it has none. */
+#define _POSIX_C_SOURCE 200112L
 #include <narrows/plugin.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int32_t refuse(nw_error* error) {
   if (error != NULL) {
     error->argument = -1;
-    snprintf(error->message, sizeof error->message, "it was asked");
+    snprintf(error->message, sizeof error->message, "it was asked for a plan");
   }
   return NW_FAILED;
 }
@@ -15,7 +17,9 @@ static int32_t create(const nw_host* host, void** self, nw_error* error) { retur
 static void destroy(void* self) {}
 static int32_t device_count(void* self, int32_t* count, nw_error* error) { return *count = 1, NW_OK; }
 static int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) { return refuse(error); }
-static int32_t alloc(void* self, int32_t id, uint64_t n, void* s, void** data, nw_error* error) { return refuse(error); }
+static int32_t alloc(void* self, int32_t id, uint64_t n, void* s, void** data, nw_error* error) {
+  return posix_memalign(data, 256, n) == 0 ? NW_OK : NW_OUT_OF_MEMORY;
+}
 static int32_t end(void* self, int32_t id, void* what, nw_error* error) { return NW_OK; }
 static int32_t free_memory(void* self, int32_t id, void* data, void* s, nw_error* error) { return NW_OK; }
 static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t n, void* s, nw_error* error) {
