@@ -88,6 +88,30 @@ void MicroKernel(const A* a, const A* b, int64_t depth, A* tile, int64_t ld, boo
   MultiplyTile<A, kRows, kVectors>(a, PackedRows<A>{b}, depth, tile, ld, add);
 }
 
+// Two whole tiles, one below the other, of a panel of one vector: alone each has too few sums to hide what a multiply-add takes.
+template <class A>
+void MicroKernelOfTwo(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t depth, A* upper, A* lower, int64_t ld, bool add) {
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[2 * kTileRows];
+  HWY_UNROLL(16)
+  for (auto& row : sum) row = hn::Zero(d);
+  const A* a_lower = a + kTileRows * depth;
+  for (int64_t k = 0; k < depth; ++k, a += kTileRows, a_lower += kTileRows, b += 3 * lanes) {
+    const auto row = hn::Load(d, b);
+    HWY_UNROLL(8)
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      sum[r] = hn::MulAdd(hn::Set(d, a[r]), row, sum[r]);
+      sum[kTileRows + r] = hn::MulAdd(hn::Set(d, a_lower[r]), row, sum[kTileRows + r]);
+    }
+  }
+  HWY_UNROLL(16)
+  for (int64_t r = 0; r < 2 * kTileRows; ++r) {
+    A* const at = r < kTileRows ? upper + r * ld : lower + (r - kTileRows) * ld;
+    hn::Store(add ? hn::Add(hn::Load(d, at), sum[r]) : sum[r], d, at);
+  }
+}
+
 // Of a whole tile, whose panel is packed to `packed`, unless that is nullptr: columns j0 .. j0 + 3 vectors of the view.
 template <class T, class A>
 void MicroKernelPlaced(const A* a, const GemmView& view, int64_t k0, int64_t j0, int64_t depth, A* packed, A* tile, int64_t ld,
@@ -130,6 +154,20 @@ inline bool IsPlaced(const GemmView& view, int64_t k0, int64_t depth, int64_t j0
 }
 
 #if HWY_TARGET != HWY_SCALAR
+// Sums that lie column after column, to a tile or added to it.
+template <class D, class A = hn::TFromD<D>>
+HWY_INLINE void StoreByRow(D d, const A* by_column, A* HWY_RESTRICT tile, int64_t ld, bool add) {
+  constexpr int64_t kLanes = hn::MaxLanes(D());
+  const A* column[kLanes];
+  HWY_UNROLL(16)
+  for (int64_t c = 0; c < kLanes; ++c) column[c] = by_column + c * kLanes;
+  if (!add) return TransposeSquare<A>(d, column, 0, tile, ld);
+  HWY_ALIGN A by_row[kLanes * kLanes];
+  TransposeSquare<A>(d, column, 0, by_row, kLanes);
+  for (int64_t r = 0; r < kLanes; ++r)
+    hn::Store(hn::Add(hn::Load(d, tile + r * ld), hn::Load(d, by_row + r * kLanes)), d, tile + r * ld);
+}
+
 // The same where b is not packed: a's panel has as many rows as a vector lanes, and b's columns are contiguous along k, `stride`
 // apart; those from `columns` on are not read. The result is transposed on its way to the tile, whose rows are ld apart.
 template <class A>
@@ -161,14 +199,59 @@ void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t s
     for (int64_t c = 0; c < kLanes; ++c)
       sum[c] = hn::MulAdd(hn::Set(d, b[k + std::min(c, columns - 1) * stride]), hn::Load(d, a), sum[c]);
   }
-  HWY_ALIGN A by_column[kLanes * kLanes], by_row[kLanes * kLanes];
-  const A* column[kLanes];
+  HWY_ALIGN A by_column[kLanes * kLanes];
   HWY_UNROLL(16)
-  for (int64_t c = 0; c < kLanes; ++c) column[c] = by_column + c * kLanes, hn::Store(sum[c], d, by_column + c * kLanes);
-  if (!add) return TransposeSquare<A>(d, column, 0, tile, ld);
-  TransposeSquare<A>(d, column, 0, by_row, kLanes);
-  for (int64_t r = 0; r < kLanes; ++r)
-    hn::Store(hn::Add(hn::Load(d, tile + r * ld), hn::Load(d, by_row + r * kLanes)), d, tile + r * ld);
+  for (int64_t c = 0; c < kLanes; ++c) hn::Store(sum[c], d, by_column + c * kLanes);
+  StoreByRow(d, by_column, tile, ld, add);
+}
+
+// Two tiles of as many rows as a vector has lanes, one below the other: an element of b is read once for both.
+template <class A>
+void MultiplyTwoInPlace(const A* HWY_RESTRICT upper_a, const A* HWY_RESTRICT b, int64_t stride, int64_t columns, int64_t depth,
+                        A* upper, A* lower, int64_t ld, bool add) {
+  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<A>()), kHalf = kLanes / 2, kUnroll = 4;
+  const hn::CappedTag<A, kLanes> d;
+  HWY_ALIGN A by_column[2][kLanes * kLanes];
+  for (int64_t first = 0; first < kLanes; first += kHalf) {
+    const A *upper_row = upper_a, *lower_row = upper_a + kLanes * depth;
+    hn::Vec<decltype(d)> sum[2][kHalf];
+    HWY_UNROLL(8)
+    for (int64_t c = 0; c < kHalf; ++c) sum[0][c] = sum[1][c] = hn::Zero(d);
+    int64_t k = 0;
+    for (; first + kHalf <= columns && k + kUnroll <= depth; k += kUnroll) {
+      const A* column = b + first * stride + k;
+      HWY_UNROLL(8)
+      for (int64_t c = 0; c < kHalf; c += kUnroll, column += kUnroll * stride) {
+        asm("" : "+r"(column));  // as above
+        HWY_UNROLL(4)
+        for (int64_t i = 0; i < kUnroll; ++i) {
+          const auto in_upper = hn::Load(d, upper_row + i * kLanes), in_lower = hn::Load(d, lower_row + i * kLanes);
+          HWY_UNROLL(4)
+          for (int64_t e = 0; e < kUnroll; ++e) {
+            const auto scale = hn::Set(d, column[e * stride + i]);
+            sum[0][c + e] = hn::MulAdd(scale, in_upper, sum[0][c + e]);
+            sum[1][c + e] = hn::MulAdd(scale, in_lower, sum[1][c + e]);
+          }
+        }
+      }
+      upper_row += kUnroll * kLanes, lower_row += kUnroll * kLanes;
+    }
+    for (; k < depth; ++k, upper_row += kLanes, lower_row += kLanes) {
+      HWY_UNROLL(8)
+      for (int64_t c = 0; c < kHalf; ++c) {
+        const auto scale = hn::Set(d, b[k + std::min(first + c, columns - 1) * stride]);
+        sum[0][c] = hn::MulAdd(scale, hn::Load(d, upper_row), sum[0][c]);
+        sum[1][c] = hn::MulAdd(scale, hn::Load(d, lower_row), sum[1][c]);
+      }
+    }
+    HWY_UNROLL(8)
+    for (int64_t c = 0; c < kHalf; ++c) {
+      hn::Store(sum[0][c], d, by_column[0] + (first + c) * kLanes);
+      hn::Store(sum[1][c], d, by_column[1] + (first + c) * kLanes);
+    }
+  }
+  StoreByRow(d, by_column[0], upper, ld, add);
+  StoreByRow(d, by_column[1], lower, ld, add);
 }
 #endif
 

@@ -99,6 +99,11 @@ class WidePacking {
     placed_[panel] = !packs_;
     MultiplyPlaced(a, view_, k_, column_ + panel * ld_, depth, packs_ ? b : nullptr, tile, ld, add);
   }
+  // Whether whole tiles, one below the other, are multiplied together. A panel of one vector is none that is placed.
+  static bool TakesTwoTiles(int64_t vectors) { return kTileRows == 4 && vectors == 1; }
+  void MultiplyTwo(const A* a, int64_t, int64_t, const A* b, int64_t depth, A* upper, A* lower, int64_t ld, bool add) const {
+    MicroKernelOfTwo(a, b, depth, upper, lower, ld, add);
+  }
 
  private:
   void PackOrPlace(const GemmView& view, int64_t k, int64_t depth, int64_t column, int64_t count, A* dst) {
@@ -148,14 +153,24 @@ class PlacePacking {
   }
   void Multiply(int64_t, int64_t, const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* tile, int64_t ld,
                 bool add) const {
-    for (int64_t v = 0; v < vectors; ++v) {
-      const int64_t column = panel * panel_step_, columns = std::min(count_ - column - v * within_step_, tile_.lanes);
-      const A* b = first_ + (column + v * range_) * stride_;
-      MultiplyInPlace(a, b, stride_, columns, depth, tile + v * tile_.lanes, ld, add);
-    }
+    for (int64_t v = 0; v < vectors; ++v)
+      MultiplyInPlace(a, Vector(panel, v), stride_, Columns(panel, v), depth, tile + v * tile_.lanes, ld, add);
+  }
+  static bool TakesTwoTiles(int64_t) { return true; }
+  void MultiplyTwo(const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* upper, A* lower, int64_t ld,
+                   bool add) const {
+    for (int64_t v = 0; v < vectors; ++v)
+      MultiplyTwoInPlace(a, Vector(panel, v), stride_, Columns(panel, v), depth, upper + v * tile_.lanes, lower + v * tile_.lanes,
+                         ld, add);
   }
 
  private:
+  // Of a panel the first column of a vector, and how many it has.
+  const A* Vector(int64_t panel, int64_t v) const { return first_ + (panel * panel_step_ + v * range_) * stride_; }
+  int64_t Columns(int64_t panel, int64_t v) const {
+    return std::min(count_ - panel * panel_step_ - v * within_step_, tile_.lanes);
+  }
+
   GemmTile tile_;
   const A* first_;
   // Columns: how far apart, how many; to the next panel; to a panel's next vector, within the range and in all.
@@ -200,6 +215,8 @@ class PairPacking {
     if (vectors == 2) return MultiplyVectors<2>(rows, a, b, pairs, tile, add);
     MultiplyVectors<3>(rows, a, b, pairs, tile, add);
   }
+  static bool TakesTwoTiles(int64_t) { return false; }
+  static void MultiplyTwo(const Pair*, int64_t, int64_t, const Pair*, int64_t, float*, float*, int64_t, bool) {}
 
  private:
   template <int kVectors>
@@ -301,6 +318,11 @@ class Task {
       const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
       const Packed* a = a_ + tile * height * units;
       Packed* b = b_ + index * units * ld();
+      if (row + 2 * height <= row_end_ && packing_.TakesTwoTiles(vectors)) {
+        packing_.MultiplyTwo(a, index, vectors, b, depth, sums_.tile(index, tile), sums_.tile(index, tile + 1), sums_.ld, !first);
+        row += height;
+        continue;
+      }
       packing_.Multiply(tile, rows, a, index, vectors, b, depth, sums_.tile(index, tile), sums_.ld, !first);
     }
   }

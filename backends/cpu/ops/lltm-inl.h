@@ -61,38 +61,47 @@ struct LltmMath {
 
   static HWY_INLINE V NegativeAbs(V x) { return hn::Or(x, hn::SignBit(D())); }
 
-  // Of x <= 0.
-  static HWY_INLINE V Exp(V x) {
-    const Reduced e = Reduce(x);
-    return hn::Mul(hn::MulAdd(e.expm1, e.factor0, e.factor0), e.factor1);
-  }
-  static HWY_INLINE V Expm1(V x) {
-    const Reduced e = Reduce(x);
+  static HWY_INLINE V Exp(const Reduced& e) { return hn::Mul(hn::MulAdd(e.expm1, e.factor0, e.factor0), e.factor1); }
+  static HWY_INLINE V Expm1(const Reduced& e) {
     const V scale = hn::Mul(e.factor0, e.factor1);
     return hn::MulAdd(e.expm1, scale, hn::Sub(scale, Constant(1)));
   }
+  // Of x <= 0.
+  static HWY_INLINE V Exp(V x) { return Exp(Reduce(x)); }
+  static HWY_INLINE V Expm1(V x) { return Expm1(Reduce(x)); }
 
   static HWY_INLINE V Sigmoid(V z) {
     const V e = Exp(NegativeAbs(z));
     return hn::Div(hn::IfThenElse(hn::Lt(z, Constant(0)), e, Constant(1)), hn::Add(e, Constant(1)));
   }
-  static HWY_INLINE V SigmoidSlope(V z) {
-    const V e = Exp(NegativeAbs(z)), sum = hn::Add(e, Constant(1));
-    return hn::Div(e, hn::Mul(sum, sum));
-  }
   static HWY_INLINE V Elu(V z) {
     const auto positive = hn::Gt(z, Constant(0));
     return hn::IfThenElse(positive, z, Expm1(hn::IfThenElse(positive, Constant(0), z)));
   }
-  static HWY_INLINE V EluSlope(V z) { return Exp(hn::IfThenElse(hn::Gt(z, Constant(0)), Constant(0), z)); }
   static HWY_INLINE V Tanh(V x) {
     const V e = Expm1(hn::Mul(Constant(2), NegativeAbs(x)));
     return hn::CopySign(hn::Div(e, hn::Add(e, Constant(2))), x);
   }
-  // 1 - tanh^2, without the cancellation.
-  static HWY_INLINE V TanhSlope(V x) {
-    const V e = Exp(hn::Mul(Constant(2), NegativeAbs(x))), sum = hn::Add(e, Constant(1));
-    return hn::Div(hn::Mul(Constant(4), e), hn::Mul(sum, sum));
+
+  // An activation and its derivative, of one exponential and one division.
+  struct WithSlope {
+    V value, slope;
+  };
+  static HWY_INLINE WithSlope SigmoidWithSlope(V z) {
+    const V e = Exp(NegativeAbs(z)), inverse = hn::Div(Constant(1), hn::Add(e, Constant(1))), rest = hn::Mul(e, inverse);
+    return {hn::IfThenElse(hn::Lt(z, Constant(0)), rest, inverse), hn::Mul(rest, inverse)};
+  }
+  static HWY_INLINE WithSlope EluWithSlope(V z) {
+    const auto positive = hn::Gt(z, Constant(0));
+    const Reduced e = Reduce(hn::IfThenElse(positive, Constant(0), z));
+    return {hn::IfThenElse(positive, z, Expm1(e)), Exp(e)};
+  }
+  // The slope is 1 - tanh^2, without the cancellation.
+  static HWY_INLINE WithSlope TanhWithSlope(V x) {
+    const Reduced e = Reduce(hn::Mul(Constant(2), NegativeAbs(x)));
+    const V expm1 = Expm1(e), inverse = hn::Div(Constant(1), hn::Add(expm1, Constant(2)));
+    const V twice = hn::Mul(Constant(2), inverse);
+    return {hn::CopySign(hn::Mul(expm1, inverse), x), hn::Mul(hn::Mul(twice, twice), Exp(e))};
   }
 };
 

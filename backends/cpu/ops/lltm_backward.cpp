@@ -27,13 +27,13 @@ void GateGradsRow(const LltmSizes& sizes, const LltmBackward& t, int64_t b) {
     };
     const auto gate = [&](int64_t i)
                           HWY_ATTR { return LoadStrided(d, t.gates.at<const A>(b, i * state + s), t.gates.strides.column, count); };
-    const auto z_in = gate(0), z_out = gate(1), z_candidate = gate(2);
-    const auto grad_h = load(t.grad_h), new_cell = load(t.new_cell);
-    const auto through_h = hn::Mul(hn::Mul(Math::TanhSlope(new_cell), Math::Sigmoid(z_out)), grad_h);
-    const auto d_cell = hn::Add(through_h, load(t.grad_cell));
-    const auto d_in = hn::Mul(hn::Mul(Math::Elu(z_candidate), d_cell), Math::SigmoidSlope(z_in));
-    const auto d_out = hn::Mul(hn::Mul(Math::Tanh(new_cell), grad_h), Math::SigmoidSlope(z_out));
-    const auto d_candidate = hn::Mul(hn::Mul(Math::Sigmoid(z_in), d_cell), Math::EluSlope(z_candidate));
+    const auto in = Math::SigmoidWithSlope(gate(0)), out_gate = Math::SigmoidWithSlope(gate(1));
+    const auto candidate = Math::EluWithSlope(gate(2)), cell = Math::TanhWithSlope(load(t.new_cell));
+    const auto grad_h = load(t.grad_h);
+    const auto d_cell = hn::Add(hn::Mul(hn::Mul(cell.slope, out_gate.value), grad_h), load(t.grad_cell));
+    const auto d_in = hn::Mul(hn::Mul(candidate.value, d_cell), in.slope);
+    const auto d_out = hn::Mul(hn::Mul(cell.value, grad_h), out_gate.slope);
+    const auto d_candidate = hn::Mul(hn::Mul(in.value, d_cell), candidate.slope);
     A* out = t.gate_grads.at<A>(b, s);
     StoreStrided(d, d_in, out, 1, count);
     StoreStrided(d, d_out, out + state, 1, count);
