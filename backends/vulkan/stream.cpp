@@ -94,7 +94,8 @@ Recorder::~Recorder() {
 void Recorder::commit() {
   const VolkDeviceTable& vk = device_.vk;
   for (const Command& c : batch_.op) {
-    if (c.ordered) barrier();
+    const bool is_ordered = std::exchange(batch_.ordered, false);
+    if (c.ordered && !is_ordered) barrier();
     if (c.pipeline == VK_NULL_HANDLE) {
       vk.vkCmdCopyBuffer(batch_.commands, c.from, c.to, 1, &c.region);
       continue;
@@ -226,7 +227,7 @@ Batch* Stream::begin_batch() {
   if (result < 0) idle_.push_back(batch);
   device_.check(result, "beginning a command buffer");
   batch->params_used = batch->ops = 0;
-  batch->ended = false;
+  batch->ended = batch->ordered = false;
   batch->bound = VK_NULL_HANDLE;
   return batch;
 }
@@ -332,11 +333,13 @@ void Stream::finish(bool goes_on) {
   device_.memory().check_guards();
 }
 
-// Begins the next batch, while the device works: otherwise somebody would wait for that.
+// Begins the next batch, and records the barrier of its first command, while the device works: otherwise somebody would wait for that.
 void Stream::prepare() {
   if (ready_ != nullptr || flying_.empty()) return;
   try {
     ready_ = begin_batch();
+    Recorder(device_, *ready_).barrier();
+    ready_->ordered = true;
   } catch (const Refusal& refusal) {
     if (refusal.status != NW_OUT_OF_MEMORY) throw;  // out of memory: the next op begins its own
   } catch (const std::bad_alloc&) {

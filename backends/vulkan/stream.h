@@ -58,6 +58,7 @@ struct Batch {
   uint64_t params_used = 0;
   uint32_t ops = 0;
   VkPipeline bound = VK_NULL_HANDLE;  // by the last dispatch
+  bool ordered = false;               // the barrier of the next command is there already
   bool ended = false;                 // recorded to the end, but not submitted: the driver was out of memory
   uint64_t value = 0;                 // of the stream's timeline
   std::vector<Point> waits;

@@ -69,6 +69,14 @@ TEST_CASE("barriers: one before each command, and one for the host that reads", 
     counted = count();
     if (as_discrete) CHECK(counted[1] == 101);
     CHECK(counted[0] == counted[1] + (opened.physical.is_unified() ? counted[2] : 1));
+    // A batch that is begun while somebody waits has its first one already.
+    step(stream, words, one);
+    stream.sync(true);
+    const int begun = driver.calls("vkCmdPipelineBarrier");
+    step(stream, words, one);
+    CHECK(driver.calls("vkCmdPipelineBarrier") == begun + (opened.physical.is_unified() ? 1 : 0));
+    stream.sync();
+    CHECK(difference(words.read(stream), std::vector<uint32_t>(100, 7 + 102)) == "");
     const Kernel kernel = opened->kernels().get(shaders::steps, {1});
     const struct {
       Address words, step;
