@@ -313,13 +313,6 @@ def _padding(padding, w, dilation):
     return sides[0], sides[-1]
 
 
-def _how(stream, backend, kernel, deterministic):
-    """How a call is made, as keywords; most calls say nothing of it."""
-    if stream is None and backend is None and kernel is None and not deterministic:
-        return {}
-    return {"stream": stream, "backend": backend, "kernel": kernel, "deterministic": deterministic}
-
-
 def conv1d(
     x,
     w,
@@ -368,7 +361,10 @@ def conv1d(
         pad_right=right,
         out=out,
         device=device,
-        **_how(stream, backend, kernel, deterministic),
+        stream=stream,
+        backend=backend,
+        kernel=kernel,
+        deterministic=deterministic,
     )
 
 
@@ -420,5 +416,16 @@ def lltm(
         >>> new_cell.round(3)
         array([[0.731, 0.731]], dtype=float32)
     """
-    how = _how(stream, backend, kernel, deterministic)
-    return _op_of("lltm")(input, weights, bias, old_h, old_cell, out=out, device=device, **how)
+    return _op_of("lltm")(
+        input,
+        weights,
+        bias,
+        old_h,
+        old_cell,
+        out=out,
+        device=device,
+        stream=stream,
+        backend=backend,
+        kernel=kernel,
+        deterministic=deterministic,
+    )

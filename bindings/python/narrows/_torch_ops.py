@@ -3,6 +3,7 @@ kernel, autograd, and what torch.func's transforms do with it. ``narrows.torch``
 """
 
 import functools
+import operator
 import threading
 from typing import Any
 
@@ -47,8 +48,9 @@ class _Registered:
             self.backward = registered(op.backward)
             self.backward.is_backward = True
             forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
-            self.kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
-            self.kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
+            kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
+            kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
+            self.kept: Any = operator.itemgetter(*(i if keep else len(kept) for i, keep in enumerate(kept)))
 
     def schema(self):
         """As torch writes it."""
@@ -85,8 +87,9 @@ class _Registered:
     def run(self, *inputs, **params):
         """Below the dispatcher, on real tensors."""
         op, wanted = self.bound(params)
-        outputs = _gradients(op, inputs, self.mask(wanted)) if self.is_backward else op._run(inputs, self.mask(wanted))
-        return self.as_returned(outputs)
+        if not self.is_backward:
+            return self.as_returned(op._run(inputs, self.mask(wanted)))
+        return self.as_returned(tuple(y for y in _gradients(op, inputs, self.mask(wanted)) if y is not None))
 
     def fake(self, *inputs, **params):
         """Shapes and dtypes without memory."""
@@ -164,13 +167,12 @@ class _Registered:
         """A tuple of tensors as what the schema says."""
         return list(outputs) if self.masked else outputs[0] if len(outputs) == 1 else outputs
 
-    def keep(self, ctx, inputs, outputs):
-        """Saves what backward reads, and no more."""
-        ctx.shapes = [None if x is None else x.shape for x in inputs]
+    def keep(self, ctx, inputs, outputs, shapes=None):
+        """Saves what backward reads, and no more, and the shapes of the inputs."""
+        ctx.shapes = shapes or tuple(None if x is None else x.shape for x in inputs)
         ctx.set_materialize_grads(False)
         if self.backward is not None:
-            tensors = (*inputs, *self.spread(outputs, ctx))
-            ctx.save_for_backward(*[x if k else None for x, k in zip(tensors, self.kept, strict=True)])
+            ctx.save_for_backward(*self.kept((*inputs, *self.spread(outputs, ctx), None)))
 
     def mark(self, ctx, outputs):
         """Tells torch which of the outputs that it sees have no gradient."""
@@ -193,7 +195,7 @@ class _Registered:
         if len(gradients) != self.num_main:
             gradients = self.spread(gradients, ctx)[: self.num_main]
         result: list[Any] = [None] * len(needed)
-        if not places or all(g is None for g in gradients):
+        if not places or are_absent(gradients):
             return tuple(result)
         found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
         if len(found) < mask.bit_count():  # the rule does not know the shape of one
@@ -203,6 +205,11 @@ class _Registered:
             gradient, shape = found[place], ctx.shapes[i]
             result[i] = gradient if gradient.shape == shape else gradient.reshape(shape)
         return tuple(result)
+
+
+def are_absent(gradients):
+    """Whether nothing that came is a gradient."""
+    return gradients[0] is None and all(g is None for g in gradients)
 
 
 @functools.lru_cache(4096)
@@ -432,8 +439,8 @@ class Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reg, op, *inputs):
-        outputs = op._run(inputs, (1 << len(reg.outputs)) - 1)
-        reg.keep(ctx, inputs, outputs)
+        outputs, shapes = op._forward(inputs)
+        reg.keep(ctx, inputs, outputs, shapes)
         ctx.reg, ctx.op = reg, op
         outputs = outputs[: reg.num_main]
         reg.mark(ctx, outputs)
@@ -442,9 +449,10 @@ class Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
         reg, needed = ctx.reg, ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():
-            return None, None, *reg.gradients(ctx, gradients, needed, differing(ctx.op), functools.partial(_call_backward, reg))
-        return None, None, *reg.gradients(ctx, gradients, needed, {}, functools.partial(_run_backward, reg, ctx.op))
+        found = None if torch.is_grad_enabled() or are_absent(gradients) else _run_backward(ctx, gradients, needed)
+        if found is None:
+            found = reg.gradients(ctx, gradients, needed, differing(ctx.op), functools.partial(_call_backward, reg))
+        return None, None, *found
 
 
 _without_transforms: Any = super(torch.autograd.Function, Eager)
@@ -567,24 +575,28 @@ def is_strided(x):
 _HAS_GATE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def _run_backward(reg, op, *inputs, wanted):
-    """The backward op with the forward's params: straight, unless gradients came that torch's dispatcher has to see."""
-    found = None
-    if _HAS_GATE or plain(inputs):
-        found = _gradients(_with_params_of(reg.backward.op, op), inputs, wanted, _HAS_GATE)
-    return _call_backward(reg, *inputs, **differing(op), wanted=wanted) if found is None else found
+def _run_backward(ctx, gradients, needed):
+    """The backward op with the forward's params, straight. None: it has to go by torch's dispatcher, which says what is wrong, too."""
+    inputs = (*gradients, *ctx.saved_tensors)
+    if not (_HAS_GATE or plain(inputs)):
+        return None
+    backward = ctx.reg.backward
+    mask, places = _wanted(needed, backward.required)
+    found = _gradients(_with_params_of(backward.op, ctx.op), inputs, mask, _HAS_GATE, ctx.shapes)
+    if found is None or len(places) == mask.bit_count():
+        return found
+    return [gradient if need else None for gradient, need in zip(found, needed, strict=True)]
 
 
-def _gradients(op, inputs, wanted, gated=False):
-    """The wanted outputs of a backward op, or None: the gate lets nothing through. Autograd makes gradients of any strides, which nobody
-    chose and not every kernel takes."""
+def _gradients(op, inputs, wanted, gated=False, shapes=None):
+    """The wanted outputs of a backward op, in these shapes where they are given. None: the gate lets nothing through, or one of them has
+    no shape. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
     try:
-        outputs = op._run(inputs, wanted, gated)
+        return op._run(inputs, wanted, gated, shapes)
     except NotImplementedError:
         if all(x is None or x.is_contiguous() for x in inputs):
             raise
-        outputs = op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, gated)
-    return None if outputs is None else tuple(y for y in outputs if y is not None)
+        return op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, gated, shapes)
 
 
 @functools.lru_cache(4096)

@@ -87,6 +87,8 @@ int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uin
 int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t count);
 // Whether its values are the negatives of those in memory; -1: exception set.
 int torch_is_negated(PyObject* object);
+// Whether a transform of torch.func is on, or might be.
+bool torch_transforms();
 // Whether it is a torch.SymInt or SymFloat, which stands for a number while torch traces.
 bool torch_is_symbol(PyObject* object);
 // A tensor of torch as an output: whether torch lets it be written to; and that it was, so that autograd does not use it as it was

@@ -24,16 +24,23 @@ void find_routes(Call& c) {
 
 // ---- what goes to Python ----
 
+// Whether the params are the op's own, which the call has not changed.
+bool has_params_of_op(const Call& c) {
+  return c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
+}
+
+// Whether the call says how it is to be made.
+bool says_how(const Call& c) { return c.flags != 0 || c.backend != nullptr || c.kernel != nullptr || c.stream_object != nullptr; }
+
 // module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
-  const bool same = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
-  const Ref op(same ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
+  const Ref op(has_params_of_op(c) ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
   Ref inputs(op && callable ? PyList_New(c.num_inputs) : nullptr);
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
   if (!inputs) return nullptr;
-  if (c.flags != 0 || c.backend != nullptr || c.kernel != nullptr || c.stream_object != nullptr)
+  if (says_how(c))
     return PyErr_Format(PyExc_NotImplementedError,
                         "%s: stream, backend, kernel and deterministic are for calls that go straight to the "
                         "library, not for torch's dispatcher, JAX, device= or a number in the place of a required array",
@@ -255,16 +262,16 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
 
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
   if (!infer(c, call)) return false;
-  const std::vector<OutputSpec>& specs = c.inferred->outputs;
+  const std::vector<nw_spec>& specs = c.inferred->specs;
   const uint32_t aux = c.num_outputs - c.declaration.op->num_aux;
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     const bool skip = c.wanted == kAll ? j >= aux : (c.wanted >> j & 1) == 0;
-    if (skip || specs[j].spec.ndim < 0) continue;
+    if (skip || specs[j].ndim < 0) continue;
     const uint32_t i = c.num_inputs + j;
-    out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], specs[j], c.where, c.stream, c.stream_keeper.get()));
+    out[j] = Ref(allocate(c.routes[c.lead], c.objects[c.lead], c.inferred->outputs[j], c.where, c.stream, c.stream_keeper.get()));
     c.objects[i] = out[j].get();
     if (c.objects[i] == nullptr) return false;
-    if (!read_new(c, i, specs[j].spec)) return false;
+    if (!read_new(c, i, specs[j])) return false;
     pointers[i] = &c.arrays[i].tensor;
   }
   return true;
@@ -297,15 +304,53 @@ Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
   return memory;
 }
 
-// Whether the plan of calls alike fits for sure. What they do not have in common is the outputs: here torch's or our own, as they
-// were asked for, of new memory, which so is apart from that of the inputs, and aligned as far as that counts.
-bool surely_fits(const Call& c) {
-  if (c.out != nullptr) return false;
+// From a tensor's lowest byte to behind its highest.
+struct Range {
+  explicit Range(const DLTensor& t) {
+    begin = end = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+    const auto size = static_cast<int64_t>((t.dtype.bits + 7) / 8);
+    int64_t below = 0, above = 1, contiguous = 1;
+    for (int32_t d = t.ndim - 1; d >= 0; --d) {
+      if (t.shape[d] == 0) return;
+      const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
+      (reach < 0 ? below : above) += reach;
+      if (t.strides == nullptr) contiguous *= t.shape[d];
+    }
+    begin += static_cast<uintptr_t>(below * size), end += static_cast<uintptr_t>(above * size);
+  }
+  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
+
+  uintptr_t begin, end;
+};
+
+// Whether no output that is given meets another tensor of the call.
+bool outputs_are_apart(const Call& c) {
+  for (uint32_t o = c.num_inputs; o < c.num_inputs + c.num_outputs; ++o) {
+    if (!c.is_array(o)) continue;
+    const Range output(c.arrays[o].tensor);
+    for (uint32_t i = 0; i < o; ++i)
+      if (c.is_array(i) && output.meets(Range(c.arrays[i].tensor))) return false;
+  }
+  return true;
+}
+
+// Torch's and NumPy's arrays are what they say; what others hand over, and from_dlpack() took, is looked at each time.
+bool has_known_arrays(const Call& c) {
+  constexpr auto bit = [](Route route) { return 1u << static_cast<unsigned>(route); };
+  return (c.routes_seen & ~(bit(Route::none) | bit(Route::number) | bit(Route::numpy) | bit(Route::torch))) == 0;
+}
+
+// Whether the plan of calls alike fits for sure. What they do not have in common are addresses. Outputs that are given have to lie
+// apart; those that are allocated here are as they were asked for, of new memory, which so is apart from that of the inputs, and
+// aligned as far as that counts.
+bool surely_fits(const Call& c, const Planned& planned) {
+  if ((c.out != nullptr || c.where.device_type == kDLCPU) && !has_known_arrays(c)) return false;
+  if (c.out != nullptr) return outputs_are_apart(c);
   for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     const DLTensor& t = c.arrays[i].tensor;
-    if (c.routes[i] != Route::torch && c.routes[i] != Route::own) return false;
-    if (t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % kAligned != 0) return false;
+    const bool known = c.routes[i] == Route::torch || c.routes[i] == Route::own || c.routes[i] == Route::numpy;
+    if (!known || t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % planned.align != 0) return false;
   }
   return true;
 }
@@ -320,22 +365,58 @@ int32_t launch_planned(Call& c, nw_call& call, const Planned& planned, nw_error*
   return status;
 }
 
-// On a GPU the workspace is the framework's memory, so calls are planned first: calls alike once.
+// Remembers the plan, where nobody else has.
+void keep(Call& c, std::unique_ptr<Planned> planned) {
+  const Planned* none = nullptr;
+  if (c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) planned.release();
+}
+
+// A plan for calls like this one, which went through, on the CPU. Outputs are allocated at different alignments: the least of them.
+void plan_ahead(Call& c, const nw_call& call) {
+  auto planned = std::make_unique<Planned>();
+  planned->align = c.routes[c.lead] == Route::numpy ? 16 : 64;
+  DLTensor kept[NW_MAX_TENSORS];
+  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i) {
+    if (!c.is_array(i)) continue;
+    DLTensor& t = c.arrays[i].tensor;
+    kept[i] = t;
+    t.data = nullptr, t.byte_offset = planned->align;  // memory is not asked for, alignment is
+  }
+  nw_plan_info info{};
+  info.struct_size = sizeof info;
+  const int32_t status = nw_plan_get(runtime(), &call, &planned->plan, &info, nullptr);
+  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i)
+    if (c.is_array(i)) c.arrays[i].tensor = kept[i];
+  if (status == NW_OK) keep(c, std::move(planned));
+}
+
+int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* error) {
+  const bool fits = planned != nullptr && surely_fits(c, *planned);
+  if (fits) call.flags |= NW_FITS;
+  const auto launch = [&] { return fits ? nw_launch(planned->plan, &call, error) : nw_run(runtime(), &call, error); };
+  if (is_tiny(c)) return launch();
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = launch();
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+// Calls alike are planned once: on the CPU the second of them, since the first is often the only one; on a GPU the first, whose
+// workspace is the framework's memory.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
-  nw_runtime* const rt = runtime();
+  if (!c.inferred) find_alike(c);
+  const Planned* const known = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr;
   int32_t status = NW_OK;
   if (c.where.device_type == kDLCPU) {
-    if (is_tiny(c)) return nw_run(rt, &call, error);
-    Py_BEGIN_ALLOW_THREADS;
-    status = nw_run(rt, &call, error);
-    Py_END_ALLOW_THREADS;
+    status = launch_on_cpu(c, call, known, error);
+    if (status == NW_OK && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
     return status;
   }
-  if (!c.inferred) find_alike(c);
-  if (const Planned* const planned = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr) {
-    const bool fits = surely_fits(c);
+  if (known != nullptr) {
+    const bool fits = surely_fits(c, *known);
     if (fits) call.flags |= NW_FITS;
-    status = launch_planned(c, call, *planned, error, raised);
+    status = launch_planned(c, call, *known, error, raised);
     if (fits || status != NW_INVALID) return status;
     call.workspace = nullptr, call.workspace_size = 0;  // it may not fit outputs that are aligned worse: planned anew
   }
@@ -343,13 +424,12 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   nw_plan_info info{};
   info.struct_size = sizeof info;
   Py_BEGIN_ALLOW_THREADS;
-  status = nw_plan_get(rt, &call, &planned->plan, &info, error);
+  status = nw_plan_get(runtime(), &call, &planned->plan, &info, error);
   Py_END_ALLOW_THREADS;
   if (status != NW_OK) return status;
   planned->workspace_size = info.workspace_size;
   status = launch_planned(c, call, *planned, error, raised);
-  const Planned* none = nullptr;
-  if (status == NW_OK && c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) planned.release();
+  if (status == NW_OK) keep(c, std::move(planned));
   return status;
 }
 
@@ -392,6 +472,23 @@ PyObject* run(Call& c) {
   return status == NW_OK ? result(c, out) : raise(status, error);
 }
 
+// Plain tensors of torch, of which one needs a gradient: narrows.torch._eager(), without its detour from the second call on.
+[[gnu::noinline]] PyObject* call_eager(Call& c) {
+  PyObject* const apply = c.declaration.apply;
+  if (apply == nullptr || says_how(c) || !has_params_of_op(c) || torch_transforms()) return delegate(c, "narrows.torch", "_eager");
+  const size_t inputs = c.declaration.inputs.size();
+  const Ref arguments(PyTuple_New(static_cast<Py_ssize_t>(2 + inputs)));
+  if (!arguments) return nullptr;
+  PyTuple_SetItem(arguments.get(), 0, Ref::borrow(c.declaration.recorded).release());
+  PyTuple_SetItem(arguments.get(), 1, Ref::borrow(&c.op->ob_base).release());
+  for (size_t i = 0; i < inputs; ++i)
+    PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(2 + i),
+                    Ref::borrow(c.objects[i] == nullptr || i >= c.num_inputs ? Py_None : c.objects[i]).release());
+  Ref outputs(PyObject_CallObject(apply, arguments.get()));
+  if (!outputs || c.num_outputs - c.declaration.op->num_aux > 1) return outputs.release();
+  return Ref::borrow(PyTuple_GetItem(outputs.get(), 0)).release();
+}
+
 // op->otherwise, with the same arguments.
 PyObject* call_otherwise(const Op* op, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
@@ -413,6 +510,7 @@ PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObjec
   const char* const module = python_module(c, &function, &failed);
   if (failed) return nullptr;
   if (module == nullptr) return run(c);
+  if (std::strcmp(function, "_eager") == 0) return call_eager(c);
   if (has_others(c) && std::strcmp(module, "narrows.torch") == 0 && !check_dispatched(c)) return nullptr;
   return delegate(c, module, function);
 }
@@ -490,27 +588,45 @@ PyObject* op_checked(PyObject* self, PyObject* arguments) {
   return list && (c.out == nullptr || check_given_outputs(c)) ? list.release() : nullptr;
 }
 
-// op._run(inputs, wanted, plain=False): below torch's dispatcher. Every output, None where bit j of wanted is not set. Of `plain`
-// the gate is asked, and the result is None where it lets nothing through.
-PyObject* op_run(PyObject* self, PyObject* arguments) {
-  PyObject* inputs = nullptr;
-  unsigned long long wanted = 0;
-  int plain = 0;
-  if (!PyArg_ParseTuple(arguments, "O!K|p", &PyTuple_Type, &inputs, &wanted, &plain)) return nullptr;
-  Call c(reinterpret_cast<Op*>(self));
+// Below torch's dispatcher: every output, None where bit j of wanted is not set. Of `plain` the gate is asked, and the result is None
+// where it lets nothing through.
+static PyObject* run_below(Call& c, PyObject* inputs, uint64_t wanted, bool plain) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(inputs); ++i)
     if (!add_input(c, static_cast<uint32_t>(i), PyTuple_GetItem(inputs, i))) return nullptr;
   if (!set_outputs(c)) return nullptr;
   find_routes(c);
   c.wanted = wanted & ~(uint64_t{1} << 63);
-  if (plain != 0) {
+  if (plain) {
     const int gate = has_route(c, Route::torch_other) ? 0 : torch_gate(c.objects, c.routes, c.arrays.get(), c.num_inputs, false);
-    if (gate <= 0) return gate < 0 ? nullptr : Ref::borrow(Py_None).release();
-    return run(c);
+    return gate > 0 ? run(c) : gate < 0 ? nullptr : Ref::borrow(Py_None).release();
   }
   for (uint32_t i = 0; i < c.num_inputs; ++i)
     if ((c.routes[i] == Route::torch || c.routes[i] == Route::torch_other) && !read_any(c, i)) return nullptr;
   return run(c);
+}
+
+// op._run(inputs, wanted, plain=False, shapes=None): run_below(), outputs in the shapes of a tuple where these have as many elements.
+// Beside shapes the result is None, too, where an output that is wanted has none.
+PyObject* op_run(PyObject* self, PyObject* arguments) {
+  PyObject *inputs = nullptr, *shapes = Py_None;
+  unsigned long long wanted = 0;
+  int plain = 0;
+  if (!PyArg_ParseTuple(arguments, "O!K|pO", &PyTuple_Type, &inputs, &wanted, &plain, &shapes)) return nullptr;
+  Call c(reinterpret_cast<Op*>(self));
+  c.shapes = PyTuple_Check(shapes) ? shapes : nullptr;
+  Ref outputs(run_below(c, inputs, wanted, plain != 0));
+  for (uint32_t j = 0; outputs && outputs.get() != Py_None && c.shapes != nullptr && j < c.num_outputs; ++j)
+    if ((c.wanted >> j & 1) != 0 && c.inferred->specs[j].ndim < 0) return Ref::borrow(Py_None).release();
+  return outputs.release();
+}
+
+// op._forward(inputs): run_below(), of tensors of torch, all outputs; and the inputs' shapes, a tuple that calls alike share.
+PyObject* op_forward(PyObject* self, PyObject* arguments) {
+  PyObject* inputs = nullptr;
+  if (!PyArg_ParseTuple(arguments, "O!", &PyTuple_Type, &inputs)) return nullptr;
+  Call c(reinterpret_cast<Op*>(self));
+  const Ref outputs(run_below(c, inputs, kAll, false));
+  return outputs ? PyTuple_Pack(2, outputs.get(), c.inferred->shapes.get()) : nullptr;
 }
 
 }  // namespace narrows::python

@@ -70,6 +70,7 @@ struct Call {
   const char *backend = nullptr, *kernel = nullptr;
   uint32_t flags = 0;
   uint64_t wanted = kAll;  // bit j: output j
+  PyObject* shapes = nullptr;  // a tuple: of each output the shape in which it is allocated, or None; NULL: as they are inferred
   bool elsewhere = false;  // op->otherwise takes the call
 
   InferredRef inferred;  // where outputs are allocated here, or the call is on a GPU

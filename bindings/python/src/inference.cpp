@@ -22,6 +22,24 @@ uint64_t alias_of(const Call& c, uint32_t output) {
   return 0;
 }
 
+// The shape in which output j is to be allocated, a tuple; NULL: any.
+PyObject* shape_of(const Call& c, uint32_t j) {
+  PyObject* const shape = c.shapes == nullptr || j >= PyTuple_Size(c.shapes) ? nullptr : PyTuple_GetItem(c.shapes, j);
+  return shape == nullptr || !PyTuple_Check(shape) || PyTuple_Size(shape) > NW_MAX_NDIM ? nullptr : shape;
+}
+
+// What is allocated for output j: of the shape that is wanted, if it has as many elements.
+nw_spec allocated(const Call& c, uint32_t j, const nw_spec& spec) {
+  PyObject* const shape = shape_of(c, j);
+  if (shape == nullptr || spec.ndim < 0) return spec;
+  nw_spec made = spec;
+  made.ndim = static_cast<int32_t>(PyTuple_Size(shape));
+  int64_t left = 1, right = 1;
+  for (int32_t d = 0; d < spec.ndim; ++d) left *= spec.shape[d];
+  for (int32_t d = 0; d < made.ndim; ++d) right *= made.shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+  return left == right ? made : spec;
+}
+
 // All that inference and the choice of a plan may depend on, as words, and their hash.
 void describe(const Call& c, SpecKey& key) {
   key.size = 0;
@@ -49,6 +67,12 @@ void describe(const Call& c, SpecKey& key) {
     for (int32_t d = 0; t.strides != nullptr && d < t.ndim; ++d) add(static_cast<uint64_t>(t.strides[d]));
   }
   add(c.wanted);
+  for (uint32_t j = 0; c.shapes != nullptr && j < c.num_outputs; ++j) {
+    PyObject* const shape = shape_of(c, j);
+    const Py_ssize_t ndim = shape == nullptr ? -1 : PyTuple_Size(shape);
+    add(static_cast<uint64_t>(ndim));
+    for (Py_ssize_t d = 0; d < ndim; ++d) add(static_cast<uint64_t>(PyLong_AsLongLong(PyTuple_GetItem(shape, d))));
+  }
   for (uint64_t at = 0; !bound && at < size; at += 8) {
     uint64_t word = 0;
     std::memcpy(&word, c.blob + at, std::min<uint64_t>(8, size - at));
@@ -60,9 +84,16 @@ void describe(const Call& c, SpecKey& key) {
   for (size_t i = 0; i < key.size; ++i, factor += 0x6A09E667F3BCC908u) key.hash += key.words[i] * factor;
 }
 
-bool has_torch_arguments(const Inferred& inferred) {
-  return std::all_of(inferred.outputs.begin(), inferred.outputs.end(),
-                     [](const OutputSpec& o) { return o.spec.ndim < 0 || o.torch_arguments; });
+PyObject* shapes_of_inputs(const Call& c) {
+  const auto count = static_cast<uint32_t>(c.declaration.inputs.size());
+  Ref shapes(PyTuple_New(count));
+  for (uint32_t i = 0; shapes && i < count; ++i) {
+    const bool given = i < c.num_inputs && c.is_array(i);
+    Ref shape(given ? integers(c.arrays[i].tensor.shape, c.arrays[i].tensor.ndim) : Ref::borrow(Py_None).release());
+    if (!shape) return nullptr;
+    PyTuple_SetItem(shapes.get(), i, shape.release());
+  }
+  return shapes.release();
 }
 
 }  // namespace
@@ -90,20 +121,23 @@ bool infer(Call& c, const nw_call& call) {
   if (remembered) describe(c, key);
   const bool torch = c.lead >= 0 && c.routes[c.lead] == Route::torch;
   if (remembered) c.inferred = c.op->cache->find(key);
-  if (c.inferred && (!torch || has_torch_arguments(*c.inferred.get()))) return true;
-  nw_spec specs[NW_MAX_TENSORS];
+  if (c.inferred && (!torch || c.inferred->shapes)) return true;
+  std::vector<nw_spec> specs(c.num_outputs);
   nw_error error{};
-  const int32_t status = nw_infer(runtime(), &call, specs, c.num_outputs, &error);
+  const int32_t status = nw_infer(runtime(), &call, specs.data(), c.num_outputs, &error);
   if (status != NW_OK) return raise(status, error) != nullptr;
   c.inferred = InferredRef(new Inferred);
   c.inferred->outputs.resize(c.num_outputs);
+  if (torch) c.inferred->shapes = Ref(shapes_of_inputs(c));
+  if (torch && !c.inferred->shapes) return false;
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     OutputSpec& output = c.inferred->outputs[j];
-    if (!output.assign(specs[j])) return false;
+    if (!output.assign(allocated(c, j, specs[j]))) return false;
     if (!torch || specs[j].ndim < 0) continue;
     output.torch_arguments = Ref(torch_empty_arguments(output));
     if (!output.torch_arguments) return false;
   }
+  c.inferred->specs = std::move(specs);
   if (remembered) c.op->cache->put(key, c.inferred);
   return true;
 }
@@ -165,7 +199,7 @@ PyObject* op_capturable(PyObject* self, PyObject* arguments) {
   if (!infer(c, call)) return PyErr_Clear(), Ref::borrow(Py_False).release();
   const DLDevice device{static_cast<DLDeviceType>(device_type), 0};
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
-    const nw_spec& spec = c.inferred->outputs[j].spec;
+    const nw_spec& spec = c.inferred->specs[j];
     if (spec.ndim < 0 || (wanted >> j & 1) == 0) continue;
     c.arrays[c.num_inputs + j].assign(spec, nullptr, device);
     pointers[c.num_inputs + j] = &c.arrays[c.num_inputs + j].tensor;

@@ -115,6 +115,15 @@ PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
   return list && bound ? PyTuple_Pack(2, bound.get(), list.get()) : nullptr;
 }
 
+// op._record_by(apply, recorded): so are calls of it, and of its other bindings, that autograd has to know of. Said once, and kept.
+PyObject* op_record_by(PyObject* self, PyObject* arguments) {
+  PyObject *apply = nullptr, *recorded = nullptr;
+  if (!PyArg_ParseTuple(arguments, "OO", &apply, &recorded)) return nullptr;
+  const Declaration& d = *as_op(self)->declaration;
+  if (d.recorded.exchange(Ref::borrow(recorded).release()) == nullptr) d.apply = Ref::borrow(apply).release();
+  return Ref::borrow(Py_None).release();
+}
+
 PyObject* op_reduce(PyObject* self, PyObject*) {
   const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
   const Op* const op = as_op(self);
@@ -287,7 +296,9 @@ PyMethodDef methods[] = {
      "bind($self, /, **params)\n--\n\nThe same op with these values of its parameters."},
     {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
     {"_run", op_run, METH_VARARGS, nullptr},
+    {"_forward", op_forward, METH_VARARGS, nullptr},
     {"_checked", op_checked, METH_VARARGS, nullptr},
+    {"_record_by", op_record_by, METH_VARARGS, nullptr},
     {"_number", op_number, METH_VARARGS, nullptr},
     {"_infer", op_infer, METH_VARARGS, nullptr},
     {"_capturable", op_capturable, METH_VARARGS, nullptr},

@@ -21,13 +21,16 @@ struct Declaration {
   std::vector<int> real_field, int_field;
   bool has_vendor;       // a plugin's own op
   bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
+  // What a call is recorded by where autograd has to know of it, once narrows.torch has said so: apply(recorded, op, *inputs).
+  mutable std::atomic<PyObject*> apply = nullptr, recorded = nullptr;
 };
 
 constexpr size_t kBlob = 256;       // bytes of params that a call keeps on the stack, and a key holds
 constexpr uint64_t kAligned = 256;  // alignments above it are alike, to libnarrows too (kMaxAlign of core/signature.cpp)
 
 // What calls alike have in common: of every input, and of every output that is given, dtype, device, alignment, shape, strides and
-// whether it has memory; which of these outputs are inputs; the outputs wanted; the params; and the plugins that there were.
+// whether it has memory; which of these outputs are inputs; the outputs wanted, and in which shapes; the params; and the plugins
+// that there were.
 struct SpecKey {
   static constexpr size_t kWords = 2 + NW_MAX_TENSORS * (2 + 2 * NW_MAX_NDIM) + kBlob / 8;
   uint64_t words[kWords];
@@ -35,7 +38,7 @@ struct SpecKey {
   uint64_t hash;
 };
 
-// A plan, and the bytes of workspace that its launches need.
+// A plan, and what its launches need: so many bytes of workspace, and outputs that are allocated for them aligned to so many.
 struct Planned {
   Planned() = default;
   Planned(const Planned&) = delete;
@@ -44,6 +47,7 @@ struct Planned {
 
   nw_plan* plan = nullptr;
   uint64_t workspace_size = 0;
+  uintptr_t align = kAligned;
 };
 
 // What was found out for calls alike; shared by those under way.
@@ -55,8 +59,11 @@ struct Inferred {
 
   Count references = 0;
   std::vector<uint64_t> key;
-  std::vector<OutputSpec> outputs;                // none where they are given
-  std::atomic<const Planned*> planned = nullptr;  // where they are launched on a GPU; once it is there, it stays
+  Ref shapes;                                     // of the inputs, each a tuple or None; where a tensor of torch leads
+  std::vector<nw_spec> specs;                     // of the outputs; none where they are given
+  std::vector<OutputSpec> outputs;                // the same as they are allocated, in the shapes that the caller wants
+  std::atomic<const Planned*> planned = nullptr;  // once it is there, it stays
+  std::atomic<uint32_t> calls = 0;                // that went through without it, on the CPU
 };
 
 void destroy(Inferred* inferred);  // in op.cpp
@@ -128,6 +135,7 @@ bool set_operand(const Declaration& declaration, uint32_t input, PyObject* value
 PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* keywords);
 PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* op_run(PyObject* self, PyObject* arguments);
+PyObject* op_forward(PyObject* self, PyObject* arguments);
 PyObject* op_checked(PyObject* self, PyObject* arguments);
 PyObject* op_number(PyObject* self, PyObject* arguments);  // in numbers.cpp
 PyObject* op_infer(PyObject* self, PyObject* arguments);

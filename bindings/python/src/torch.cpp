@@ -44,7 +44,7 @@ struct Torch {
   bool (*function_mode)() = nullptr;           // whether a TorchFunctionMode is on
   int64_t (*function_mode_count)() = nullptr;  // what function_modes calls
   bool (*key_included)(uint16_t) = nullptr;
-  uint16_t tracer_key = 0, pre_dispatch_key = 0;
+  uint16_t tracer_key = 0, pre_dispatch_key = 0, transforms_key = 0;
   int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
   int8_t (*gpu_count)() = nullptr;
   const DLPackExchangeAPI* api = nullptr;
@@ -111,6 +111,7 @@ Torch* load() {
   t->default_device = import_attribute("torch.utils._device", "DeviceContext").release();
   t->tracer_key = dispatch_key("Tracer");
   t->pre_dispatch_key = dispatch_key("PreDispatch");
+  t->transforms_key = dispatch_key("FuncTorchDynamicLayerFrontMode");
   if (PyErr_Occurred()) return nullptr;
   t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
   if (t->get_requires_grad == nullptr)
@@ -370,6 +371,11 @@ int torch_needs_grad(PyObject* const* objects, const Route* routes, uint32_t cou
   return static_cast<int>(std::min(grad_mode, 0L));
 }
 
+bool torch_transforms() {
+  const Torch* const t = loaded.load(std::memory_order_acquire);
+  return t == nullptr || t->key_included == nullptr || t->key_included(t->transforms_key);
+}
+
 int torch_is_negated(PyObject* object) {
   Torch* const t = torch();
   if (t == nullptr) return -1;
@@ -441,7 +447,10 @@ bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Arra
   const bool here = device.device_type == kDLCPU || device.device_type == kDLCUDA;  // of pinned memory outputs are elsewhere
   void* const* const tensor = !here || t == nullptr || t->data_of == nullptr ? nullptr : direct(*t, object);
   void* data = nullptr;
-  if (tensor == nullptr || t->data_of(tensor, &data) != 0) return read_torch(object, out);
+  if (tensor == nullptr || t->data_of(tensor, &data) != 0) {
+    if (!read_torch(object, out)) return false;
+    data = static_cast<char*>(out->tensor.data) + out->tensor.byte_offset, device = out->tensor.device;
+  }
   out->assign(spec, data, device);
   return true;
 }

@@ -1,5 +1,5 @@
-/* takes_over.c -- offers elementwise on Vulkan's devices, and refuses each call when it is planned. Its memory is the host's, which
- * it never gives back; streams it has none. */
+/* takes_over.c -- offers elementwise on the devices of the DLPack number that TAKES_OVER says, and refuses each call when it is
+ * planned. Its memory is the host's, which it never gives back; streams it has none. */
 #define _POSIX_C_SOURCE 200112L
 #include <narrows/plugin.h>
 #include <stdio.h>
@@ -33,26 +33,26 @@ static int32_t launch(void* self, const void* what, const nw_call* call, nw_erro
 
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
   static const nw_op elementwise = {.struct_size = sizeof(nw_op), .name = "elementwise"}, *const ops[] = {&elementwise};
-  static const nw_plugin table = {.struct_size = sizeof(nw_plugin),
-                                  .abi_major = NW_ABI_MAJOR,
-                                  .name = "takes_over",
-                                  .version = "1.0",
-                                  .device_type = kDLVulkan,
-                                  .num_ops = 1,
-                                  .ops = ops,
-                                  .create = create,
-                                  .destroy = destroy,
-                                  .device_count = device_count,
-                                  .device_info = device_info,
-                                  .alloc = alloc,
-                                  .free = free_memory,
-                                  .copy = copy,
-                                  .stream_create = stream_create,
-                                  .stream_destroy = end,
-                                  .stream_sync = end,
-                                  .stream_wait = stream_wait,
-                                  .plan = plan,
-                                  .plan_free = plan_free,
-                                  .launch = launch};
+  static nw_plugin table = {.struct_size = sizeof(nw_plugin),
+                            .abi_major = NW_ABI_MAJOR,
+                            .name = "takes_over",
+                            .version = "1.0",
+                            .num_ops = 1,
+                            .ops = ops,
+                            .create = create,
+                            .destroy = destroy,
+                            .device_count = device_count,
+                            .device_info = device_info,
+                            .alloc = alloc,
+                            .free = free_memory,
+                            .copy = copy,
+                            .stream_create = stream_create,
+                            .stream_destroy = end,
+                            .stream_sync = end,
+                            .stream_wait = stream_wait,
+                            .plan = plan,
+                            .plan_free = plan_free,
+                            .launch = launch};
+  table.device_type = atoi(getenv("TAKES_OVER"));
   return &table;
 }
