@@ -333,7 +333,7 @@ void Stream::finish(bool goes_on) {
   device_.memory().check_guards();
 }
 
-// Begins the next batch, and records the barrier of its first command, while the device works: otherwise somebody would wait for that.
+// Begins the next batch, with the barrier of its first command, while the device works: otherwise somebody would wait for that.
 void Stream::prepare() {
   if (ready_ != nullptr || flying_.empty()) return;
   try {

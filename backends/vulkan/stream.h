@@ -162,7 +162,7 @@ class Stream {
   std::shared_ptr<Timeline> timeline_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   Batch* open_ = nullptr;
-  Batch* ready_ = nullptr;  // begun, and still empty
+  Batch* ready_ = nullptr;  // begun, with no command yet
   std::deque<Batch*> flying_;
   std::vector<Batch*> idle_;
   std::vector<std::unique_ptr<Batch>> batches_;

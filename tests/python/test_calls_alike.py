@@ -10,26 +10,31 @@ import numpy as np
 import pytest
 
 import narrows
+import present
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 PLUGINS = pathlib.Path(__file__).parent / "plugins"
 
 
-def framework(name):
-    """A module, and floats of it whose first element lies at a multiple of 256 bytes, so that alignments do not tell calls apart."""
-    module = np if name == "numpy" else pytest.importorskip("torch")
+def of_numpy(count):
+    """Zeros whose first lies at a multiple of 256 bytes, so that alignments do not tell calls apart."""
+    memory = np.zeros(count + 64, "float32")
+    first = -memory.ctypes.data % 256 // 4
+    return memory[first : first + count]
 
-    def floats(count):
-        memory = module.zeros(count + 64, dtype=module.float32)
-        address = memory.ctypes.data if name == "numpy" else memory.data_ptr()
-        first = -address % 256 // 4
+
+@pytest.fixture(params=["numpy", *(present.of_torch(torch) if torch else ())])
+def floats(request):
+    def of_torch(count):
+        memory = torch.zeros(count + 64, device=request.param)
+        first = -memory.data_ptr() % 256 // 4
         return memory[first : first + count]
 
-    return module, floats
-
-
-@pytest.fixture(params=["numpy", "torch"])
-def floats(request):
-    return framework(request.param)[1]
+    return of_numpy if request.param == "numpy" else of_torch
 
 
 def call_some(call, calls=4):
@@ -76,10 +81,9 @@ def test_outputs_that_interleave_with_an_input(floats):
 
 
 def test_an_output_that_is_written_backwards():
-    _, floats = framework("numpy")
     x = np.arange(128, dtype="float32")
-    call_some(lambda: narrows.add(floats(192)[63:191], 1, out=floats(192)[191:63:-1]))
-    memory = floats(384)
+    call_some(lambda: narrows.add(of_numpy(192)[63:191], 1, out=of_numpy(192)[191:63:-1]))
+    memory = of_numpy(384)
     with pytest.raises(ValueError, match="overlaps a"):
         narrows.add(memory[63:191], 1, out=memory[255:127:-1])
     memory[63:191] = x
@@ -90,19 +94,19 @@ def test_an_output_that_is_written_backwards():
 def test_operands_that_are_broadcast(floats):
     one = floats(1)
     one += 1
-    wide = np.broadcast_to(one, 128) if isinstance(one, np.ndarray) else one.expand(128)
+    widened = (lambda x: np.broadcast_to(x, 128)) if isinstance(one, np.ndarray) else (lambda x: x.expand(128))
+    wide = widened(one)
     call_some(lambda: narrows.add(wide, 1, out=floats(128)))
     memory = floats(128)
-    wide = np.broadcast_to(memory[127:], 128) if isinstance(one, np.ndarray) else memory[127:].expand(128)
     with pytest.raises(ValueError, match="overlaps a"):
-        narrows.add(wide, 1, out=memory)
+        narrows.add(widened(memory[127:]), 1, out=memory)
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
 def test_outputs_that_are_allocated_lie_anywhere(name):
-    module = "numpy" if name == "numpy" else pytest.importorskip("torch").__name__
+    pytest.importorskip(name)
     script = f"""
-import {module} as module, narrows
+import {name} as module, narrows
 narrows.load(narrows.build({str(PLUGINS / "aligned.c")!r}))
 aligned = narrows.op("test.aligned/1")
 kept = []
@@ -115,8 +119,8 @@ print(all((found == i + 1).all() for i, found in enumerate(kept[1::2])))
     assert done.stdout == "True\n", done.stderr
 
 
+@pytest.mark.skipif(torch is None, reason="torch is not installed")
 def test_frameworks_in_turn():
-    torch = pytest.importorskip("torch")
     x = np.ones(40, "float32")
     for _ in range(6):
         for given in (x, torch.from_numpy(x), narrows.from_dlpack(x)):

@@ -9,9 +9,10 @@ import narrows
 SUM = """
 #include <narrows/plugin.hpp>
 using narrows::plugin::Launch;
-void sum(const Launch& call) {  // y = 3 a + 2 b
+void sum(const Launch& call) {  // y = 3 a + 2 b, of which b may be one number
   const double *a = call.input<double>(0), *b = call.has_input(1) ? call.input<double>(1) : nullptr;
-  call.parallel_for(call.size(0), [=, y = call.output<double>(0)](int64_t i) { y[i] = 3 * a[i] + (b == nullptr ? 0 : 2 * b[i]); });
+  const int64_t n = b == nullptr ? 1 : call.in(1).shape[0];
+  call.parallel_for(call.size(0), [=, y = call.output<double>(0)](int64_t i) { y[i] = 3 * a[i] + (b == nullptr ? 0 : 2 * b[i % n]); });
 }
 void backward(const Launch& call) {  // grad_y?, a, b?, y? -> those that are there
   const double *g = call.has_input(0) ? call.input<double>(0) : nullptr, factors[] = {3, 2};
@@ -46,23 +47,23 @@ def gradients(request):
         framework.config.update("jax_enable_x64", False)
 
 
-def of_torch(op, with_b):
+def of_torch(op, with_b, b=3):
     import torch
 
-    inputs = [torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(1 + with_b)]
+    inputs = [torch.ones(n, dtype=torch.float64, requires_grad=True) for n in (3, b)[: 1 + with_b]]
     return torch.autograd.grad(op(*inputs).sum(), inputs)
 
 
-def of_torch_ops(op, with_b):
+def of_torch_ops(op, with_b, b=3):
     import torch
 
-    return of_torch(getattr(torch.ops.narrows, op.op.replace(".", "_").replace("/", "_")), with_b)
+    return of_torch(getattr(torch.ops.narrows, op.op.replace(".", "_").replace("/", "_")), with_b, b)
 
 
-def of_torch_func(op, with_b):
+def of_torch_func(op, with_b, b=3):
     import torch
 
-    inputs = [torch.ones(3, dtype=torch.float64) for _ in range(1 + with_b)]
+    inputs = [torch.ones(n, dtype=torch.float64) for n in (3, b)[: 1 + with_b]]
     return torch.func.grad(lambda *inputs: op(*inputs).sum(), tuple(range(1 + with_b)))(*inputs)
 
 
@@ -103,6 +104,14 @@ def test_an_input_that_has_the_shape_is_not_saved(gradients):
         ValueError, match=r"unsaved\.sum_backward/1: grad_b has no shape, .*; expected b among what unsaved\.sum/1 saves"
     ):
         gradients(op, True)
+
+
+@pytest.mark.parametrize("through", [of_torch, of_torch_ops, of_torch_func])
+def test_torch_is_not_given_a_gradient_of_another_size(through):
+    pytest.importorskip("torch")
+    op = load("sized", "grad_b", "1", "0b11")
+    with pytest.raises(RuntimeError, match=r"shape '\[1\]' is invalid for input of size 3"):
+        through(op, True, 1)
 
 
 @pytest.mark.parametrize("gradient,saved", [("grad_b", "0b11"), ("grad_b?", "0b01")], ids=["always", "unsaved"])

@@ -1,5 +1,6 @@
 """torch: values and gradients, functorch, modules; against torch's own ops."""
 
+import contextlib
 import ctypes
 import pathlib
 import re
@@ -9,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import narrows  # noqa: E402
 import narrows.torch  # noqa: E402
@@ -103,6 +106,16 @@ def test_what_was_saved_may_not_change():
 
 
 # ---- functorch ----
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_saved_tensors_are_asked_for_once(observed):
+    """More often a checkpoint does not give them; beside a mode the gradient goes by torch's dispatcher."""
+    x = double(3)
+    y = checkpoint(narrows.exp, x, use_reentrant=False)
+    with FlopCounterMode(display=False) if observed else contextlib.nullcontext():
+        y.sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().exp())
 
 
 def test_vmap():

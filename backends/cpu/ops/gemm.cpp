@@ -47,8 +47,8 @@ HWY_EXPORT(TileOf);
 HWY_EXPORT(MultipliesInPlace);
 
 // b in place: not for so few rows that most of a vector of them would be zeros, nor for so many that packing b pays. Measured with
-// LLTM F32 S128, f32 on AVX-512, one thread: 16 rows 25.1 us packed and 19.2 in place, 32 rows (F64 S256) 138 and 127, 4 rows 13.4
-// and 16.0.
+// LLTM F32 S128, f32 on AVX-512, one thread: 16 rows 25.1 us packed and 19.2 in place, 32 rows (F64 S256) 138 and 127 (one tile at
+// a time), 4 rows 13.4 and 16.0.
 bool few_rows(const GemmLayout& l, int64_t rows) { return 2 * rows >= l.tile.lanes && rows <= 2 * l.tile.lanes; }
 
 // What a product's multiply-add costs, in those of other loops; of f64 a vector holds half as many. A second thread pays from 1.3

@@ -168,8 +168,8 @@ HWY_INLINE void StoreByRow(D d, const A* by_column, A* HWY_RESTRICT tile, int64_
     hn::Store(hn::Add(hn::Load(d, tile + r * ld), hn::Load(d, by_row + r * kLanes)), d, tile + r * ld);
 }
 
-// The same where b is not packed: a's panel has as many rows as a vector lanes, and b's columns are contiguous along k, `stride`
-// apart; those from `columns` on are not read. The result is transposed on its way to the tile, whose rows are ld apart.
+// A micro-kernel where b is not packed: a's panel has as many rows as a vector lanes, and b's columns are contiguous along k,
+// `stride` apart; those from `columns` on are not read. The result is transposed on its way to the tile, whose rows are ld apart.
 template <class A>
 void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t stride, int64_t columns, int64_t depth,
                      A* HWY_RESTRICT tile, int64_t ld, bool add) {
@@ -205,11 +205,12 @@ void MultiplyInPlace(const A* HWY_RESTRICT a, const A* HWY_RESTRICT b, int64_t s
   StoreByRow(d, by_column, tile, ld, add);
 }
 
-// Two tiles of as many rows as a vector has lanes, one below the other: an element of b is read once for both.
+// The same of two tiles, one below the other: an element of b is read once for both.
 template <class A>
 void MultiplyTwoInPlace(const A* HWY_RESTRICT upper_a, const A* HWY_RESTRICT b, int64_t stride, int64_t columns, int64_t depth,
                         A* upper, A* lower, int64_t ld, bool add) {
   constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<A>()), kHalf = kLanes / 2, kUnroll = 4;
+  static_assert(kHalf % kUnroll == 0);
   const hn::CappedTag<A, kLanes> d;
   HWY_ALIGN A by_column[2][kLanes * kLanes];
   for (int64_t first = 0; first < kLanes; first += kHalf) {

@@ -71,6 +71,7 @@ class WidePacking {
  public:
   using Packed = A;
   static constexpr bool kSumsInOutput = true;  // a tile may lie anywhere
+  static constexpr bool kTakesTwoTiles = kTileRows == 4;
   explicit WidePacking(const GemmLayout& layout) : ld_(layout.tile.columns) {}
 
   // What a packed row or column holds of a range of depths.
@@ -99,8 +100,8 @@ class WidePacking {
     placed_[panel] = !packs_;
     MultiplyPlaced(a, view_, k_, column_ + panel * ld_, depth, packs_ ? b : nullptr, tile, ld, add);
   }
-  // Whether whole tiles, one below the other, are multiplied together. A panel of one vector is none that is placed.
-  static bool TakesTwoTiles(int64_t vectors) { return kTileRows == 4 && vectors == 1; }
+  // Whether two whole tiles, one below the other, are multiplied together. A panel of one vector is none that is placed.
+  static bool takes_two_tiles(int64_t vectors) { return vectors == 1; }
   void MultiplyTwo(const A* a, int64_t, int64_t, const A* b, int64_t depth, A* upper, A* lower, int64_t ld, bool add) const {
     MicroKernelOfTwo(a, b, depth, upper, lower, ld, add);
   }
@@ -138,7 +139,7 @@ template <class A>
 class PlacePacking {
  public:
   using Packed = A;
-  static constexpr bool kSumsInOutput = false;
+  static constexpr bool kSumsInOutput = false, kTakesTwoTiles = true;
   explicit PlacePacking(const GemmLayout& layout) : tile_(layout.tile) {}
 
   static int64_t Units(int64_t depth) { return depth; }
@@ -156,7 +157,7 @@ class PlacePacking {
     for (int64_t v = 0; v < vectors; ++v)
       MultiplyInPlace(a, Vector(panel, v), stride_, Columns(panel, v), depth, tile + v * tile_.lanes, ld, add);
   }
-  static bool TakesTwoTiles(int64_t) { return true; }
+  static bool takes_two_tiles(int64_t) { return true; }
   void MultiplyTwo(const A* a, int64_t panel, int64_t vectors, const A*, int64_t depth, A* upper, A* lower, int64_t ld,
                    bool add) const {
     for (int64_t v = 0; v < vectors; ++v)
@@ -167,9 +168,7 @@ class PlacePacking {
  private:
   // Of a panel the first column of a vector, and how many it has.
   const A* Vector(int64_t panel, int64_t v) const { return first_ + (panel * panel_step_ + v * range_) * stride_; }
-  int64_t Columns(int64_t panel, int64_t v) const {
-    return std::min(count_ - panel * panel_step_ - v * within_step_, tile_.lanes);
-  }
+  int64_t Columns(int64_t panel, int64_t v) const { return std::min(count_ - panel * panel_step_ - v * within_step_, tile_.lanes); }
 
   GemmTile tile_;
   const A* first_;
@@ -183,7 +182,7 @@ class PlacePacking {
 class PairPacking {
  public:
   using Packed = Pair;
-  static constexpr bool kSumsInOutput = false;
+  static constexpr bool kSumsInOutput = false, kTakesTwoTiles = false;
   explicit PairPacking(const GemmLayout& layout) : products_(layout.pairs), registers_(layout.pairs) {}
 
   static int64_t Units(int64_t depth) { return PairsOf(depth); }
@@ -215,8 +214,6 @@ class PairPacking {
     if (vectors == 2) return MultiplyVectors<2>(rows, a, b, pairs, tile, add);
     MultiplyVectors<3>(rows, a, b, pairs, tile, add);
   }
-  static bool TakesTwoTiles(int64_t) { return false; }
-  static void MultiplyTwo(const Pair*, int64_t, int64_t, const Pair*, int64_t, float*, float*, int64_t, bool) {}
 
  private:
   template <int kVectors>
@@ -314,17 +311,14 @@ class Task {
   void MultiplyPanel(int64_t panel, int64_t depth, bool first) {
     const int64_t index = panel - panel_begin_, height = layout_.tile.rows, units = Packing::Units(depth);
     const int64_t vectors = problem_.interleaved ? 3 : std::min<int64_t>(3, ceil_div(problem_.columns - panel * ld(), lanes()));
-    for (int64_t row = row_begin_; row < row_end_; row += height) {
-      const int64_t rows = std::min(height, row_end_ - row), tile = (row - row_begin_) / height;
-      const Packed* a = a_ + tile * height * units;
-      Packed* b = b_ + index * units * ld();
-      if (row + 2 * height <= row_end_ && packing_.TakesTwoTiles(vectors)) {
+    Packed* const b = b_ + index * units * ld();
+    const Packed* a = a_;
+    int64_t tile = 0, left = row_end_ - row_begin_;
+    if constexpr (Packing::kTakesTwoTiles)
+      for (; packing_.takes_two_tiles(vectors) && left >= 2 * height; tile += 2, left -= 2 * height, a += 2 * height * units)
         packing_.MultiplyTwo(a, index, vectors, b, depth, sums_.tile(index, tile), sums_.tile(index, tile + 1), sums_.ld, !first);
-        row += height;
-        continue;
-      }
-      packing_.Multiply(tile, rows, a, index, vectors, b, depth, sums_.tile(index, tile), sums_.ld, !first);
-    }
+    for (; left > 0; ++tile, left -= height, a += height * units)
+      packing_.Multiply(tile, std::min(height, left), a, index, vectors, b, depth, sums_.tile(index, tile), sums_.ld, !first);
   }
 
   void Store() {

@@ -51,6 +51,7 @@ class _Registered:
             kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
             kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
             self.kept: Any = operator.itemgetter(*(i if keep else len(kept) for i, keep in enumerate(kept)))
+            self.recorder = apply_eager, self
 
     def schema(self):
         """As torch writes it."""
@@ -186,8 +187,8 @@ class _Registered:
         given = iter(outputs)
         return [next(given) if ctx.wanted >> j & 1 else None for j in range(len(self.outputs))]
 
-    def gradients(self, ctx, gradients, needed, params, call):
-        """A gradient for each input by the declared backward op; None where it is not wanted."""
+    def gradients(self, ctx, gradients, needed, params, call, saved=None):
+        """A gradient for each input by the declared backward op; None where it is not wanted. ``saved``: the saved tensors, which may be asked for once."""
         if self.backward is None:
             what = "second derivative" if self.is_backward else "derivative"
             raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
@@ -197,9 +198,10 @@ class _Registered:
         result: list[Any] = [None] * len(needed)
         if not places or are_absent(gradients):
             return tuple(result)
-        found = call(*gradients, *ctx.saved_tensors, **params, wanted=mask)
+        saved = ctx.saved_tensors if saved is None else saved
+        found = call(*gradients, *saved, **params, wanted=mask)
         if len(found) < mask.bit_count():  # the rule does not know the shape of one
-            specs = specs_of(self.backward.op, (*gradients, *ctx.saved_tensors))
+            specs = specs_of(self.backward.op, (*gradients, *saved))
             raise ValueError(_ops.without_saved(self.op, self.backward.op, next(i for i, _ in places if specs[i] is None)))
         for i, place in places:
             gradient, shape = found[place], ctx.shapes[i]
@@ -448,10 +450,11 @@ class Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
-        reg, needed = ctx.reg, ctx.needs_input_grad[2:]
-        found = None if torch.is_grad_enabled() or are_absent(gradients) else _run_backward(ctx, gradients, needed)
+        reg, needed, saved = ctx.reg, ctx.needs_input_grad[2:], ctx.saved_tensors
+        found = None if torch.is_grad_enabled() or are_absent(gradients) else _run_backward(ctx, gradients, saved, needed)
         if found is None:
-            found = reg.gradients(ctx, gradients, needed, differing(ctx.op), functools.partial(_call_backward, reg))
+            call = functools.partial(_call_backward, reg)
+            found = reg.gradients(ctx, gradients, needed, differing(ctx.op), call, saved)
         return None, None, *found
 
 
@@ -575,9 +578,9 @@ def is_strided(x):
 _HAS_GATE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def _run_backward(ctx, gradients, needed):
+def _run_backward(ctx, gradients, saved, needed):
     """The backward op with the forward's params, straight. None: it has to go by torch's dispatcher, which says what is wrong, too."""
-    inputs = (*gradients, *ctx.saved_tensors)
+    inputs = (*gradients, *saved)
     if not (_HAS_GATE or plain(inputs)):
         return None
     backward = ctx.reg.backward
@@ -590,7 +593,7 @@ def _run_backward(ctx, gradients, needed):
 
 def _gradients(op, inputs, wanted, gated=False, shapes=None):
     """The wanted outputs of a backward op, in these shapes where they are given. None: the gate lets nothing through, or one of them has
-    no shape. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
+    no such shape. Autograd makes gradients of any strides, which nobody chose and not every kernel takes."""
     try:
         return op._run(inputs, wanted, gated, shapes)
     except NotImplementedError:

@@ -85,8 +85,9 @@ def _eager(op, inputs, out, device):
     reg = registered(op.op)
     if reg.backward is None or torch._C._are_functorch_transforms_active():
         return _call(op, inputs, out, device)
-    op._record_by(_torch_ops.apply_eager, reg)
-    outputs = _torch_ops.apply_eager(reg, _one(op), *reg.filled(inputs))
+    op = _one(op)
+    op._recorder = reg.recorder
+    outputs = _torch_ops.apply_eager(reg, op, *reg.filled(inputs))
     return outputs[0] if reg.num_main == 1 else outputs
 
 

@@ -251,7 +251,7 @@ bool mark_given_outputs(Call& c) {
   return true;
 }
 
-// An output that was allocated here.
+// An output that was allocated here, as the op has it: what was made may be of another shape.
 bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
   const Route lead = c.routes[c.lead];
   const bool known = lead == Route::numpy || lead == Route::torch;
@@ -260,8 +260,9 @@ bool read_new(Call& c, uint32_t i, const nw_spec& spec) {
   return c.routes[i] == Route::torch ? read_new_torch(c.objects[i], spec, c.where, &c.arrays[i]) : read_one(c, i);
 }
 
+// False: exception set, or, without one, the outputs are not as the caller wants them.
 bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, Outputs& out) {
-  if (!infer(c, call)) return false;
+  if (!infer(c, call) || !c.inferred->as_wanted) return false;
   const std::vector<nw_spec>& specs = c.inferred->specs;
   const uint32_t aux = c.num_outputs - c.declaration.op->num_aux;
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
@@ -340,13 +341,16 @@ bool has_known_arrays(const Call& c) {
   return (c.routes_seen & ~(bit(Route::none) | bit(Route::number) | bit(Route::numpy) | bit(Route::torch))) == 0;
 }
 
-// Whether the plan of calls alike fits for sure. What they do not have in common are addresses. Outputs that are given have to lie
-// apart; those that are allocated here are as they were asked for, of new memory, which so is apart from that of the inputs, and
-// aligned as far as that counts.
-bool surely_fits(const Call& c, const Planned& planned) {
-  if ((c.out != nullptr || c.where.device_type == kDLCPU) && !has_known_arrays(c)) return false;
-  if (c.out != nullptr) return outputs_are_apart(c);
-  for (uint32_t i = c.num_inputs; i < c.num_inputs + c.num_outputs; ++i) {
+// What calls alike do not have in common are addresses. Whether those of this one may be taken as they are: new memory is apart
+// from that of the inputs, outputs that are given have to be.
+bool has_right_addresses(const Call& c) {
+  if (c.out == nullptr) return c.where.device_type != kDLCPU || has_known_arrays(c);
+  return has_known_arrays(c) && outputs_are_apart(c);
+}
+
+// Whether outputs that were allocated here are surely as they were asked for, and aligned as the plan was told.
+bool fit_outputs(const Call& c, const Planned& planned) {
+  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     const DLTensor& t = c.arrays[i].tensor;
     const bool known = c.routes[i] == Route::torch || c.routes[i] == Route::own || c.routes[i] == Route::numpy;
@@ -371,29 +375,38 @@ void keep(Call& c, std::unique_ptr<Planned> planned) {
   if (c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) planned.release();
 }
 
-// A plan for calls like this one, which went through, on the CPU. Outputs are allocated at different alignments: the least of them.
+bool same_text(const char* a, const char* b) { return a == b || (a != nullptr && b != nullptr && std::strcmp(a, b) == 0); }
+
+// A plan for calls like this one, which went through, on the CPU. Outputs are allocated at different alignments: it is for the
+// least, and kept if the same kernel runs that is planned for this call's own.
 void plan_ahead(Call& c, const nw_call& call) {
   auto planned = std::make_unique<Planned>();
+  nw_plan* own = nullptr;
+  nw_plan_info of_own{}, info{};
+  of_own.struct_size = info.struct_size = sizeof info;
   planned->align = c.routes[c.lead] == Route::numpy ? 16 : 64;
   DLTensor kept[NW_MAX_TENSORS];
+  int32_t status = NW_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nw_plan_get(runtime(), &call, &own, &of_own, nullptr);
   for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     DLTensor& t = c.arrays[i].tensor;
     kept[i] = t;
     t.data = nullptr, t.byte_offset = planned->align;  // memory is not asked for, alignment is
   }
-  nw_plan_info info{};
-  info.struct_size = sizeof info;
-  const int32_t status = nw_plan_get(runtime(), &call, &planned->plan, &info, nullptr);
+  if (status == NW_OK) status = nw_plan_get(runtime(), &call, &planned->plan, &info, nullptr);
   for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i)
     if (c.is_array(i)) c.arrays[i].tensor = kept[i];
-  if (status == NW_OK) keep(c, std::move(planned));
+  nw_plan_release(own);
+  Py_END_ALLOW_THREADS;
+  if (status == NW_OK && same_text(of_own.backend, info.backend) && same_text(of_own.kernel, info.kernel))
+    keep(c, std::move(planned));
 }
 
 int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* error) {
-  const bool fits = planned != nullptr && surely_fits(c, *planned);
-  if (fits) call.flags |= NW_FITS;
-  const auto launch = [&] { return fits ? nw_launch(planned->plan, &call, error) : nw_run(runtime(), &call, error); };
+  if (planned != nullptr) call.flags |= NW_FITS;
+  const auto launch = [&] { return planned != nullptr ? nw_launch(planned->plan, &call, error) : nw_run(runtime(), &call, error); };
   if (is_tiny(c)) return launch();
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -405,16 +418,17 @@ int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* 
 // Calls alike are planned once: on the CPU the second of them, since the first is often the only one; on a GPU the first, whose
 // workspace is the framework's memory.
 int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
-  if (!c.inferred) find_alike(c);
+  const bool on_cpu = c.where.device_type == kDLCPU, right = has_right_addresses(c);
+  if (!c.inferred && (right || !on_cpu)) find_alike(c);
   const Planned* const known = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr;
+  const bool fits = right && known != nullptr && fit_outputs(c, *known);
   int32_t status = NW_OK;
-  if (c.where.device_type == kDLCPU) {
-    status = launch_on_cpu(c, call, known, error);
-    if (status == NW_OK && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
+  if (on_cpu) {
+    status = launch_on_cpu(c, call, fits ? known : nullptr, error);
+    if (status == NW_OK && right && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
     return status;
   }
   if (known != nullptr) {
-    const bool fits = surely_fits(c, *known);
     if (fits) call.flags |= NW_FITS;
     status = launch_planned(c, call, *known, error, raised);
     if (fits || status != NW_INVALID) return status;
@@ -472,21 +486,23 @@ PyObject* run(Call& c) {
   return status == NW_OK ? result(c, out) : raise(status, error);
 }
 
-// Plain tensors of torch, of which one needs a gradient: narrows.torch._eager(), without its detour from the second call on.
+// Plain tensors of torch, of which one needs a gradient: narrows.torch._eager(), from the op's second such call on without it.
 [[gnu::noinline]] PyObject* call_eager(Call& c) {
-  PyObject* const apply = c.declaration.apply;
-  if (apply == nullptr || says_how(c) || !has_params_of_op(c) || torch_transforms()) return delegate(c, "narrows.torch", "_eager");
+  PyObject* const recorder = __atomic_load_n(&c.op->recorder, __ATOMIC_ACQUIRE);
+  if (recorder == nullptr || says_how(c) || !has_params_of_op(c) || torch_transforms())
+    return delegate(c, "narrows.torch", "_eager");
   const size_t inputs = c.declaration.inputs.size();
   const Ref arguments(PyTuple_New(static_cast<Py_ssize_t>(2 + inputs)));
   if (!arguments) return nullptr;
-  PyTuple_SetItem(arguments.get(), 0, Ref::borrow(c.declaration.recorded).release());
+  PyTuple_SetItem(arguments.get(), 0, Ref::borrow(PyTuple_GetItem(recorder, 1)).release());
   PyTuple_SetItem(arguments.get(), 1, Ref::borrow(&c.op->ob_base).release());
   for (size_t i = 0; i < inputs; ++i)
     PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(2 + i),
                     Ref::borrow(c.objects[i] == nullptr || i >= c.num_inputs ? Py_None : c.objects[i]).release());
-  Ref outputs(PyObject_CallObject(apply, arguments.get()));
-  if (!outputs || c.num_outputs - c.declaration.op->num_aux > 1) return outputs.release();
-  return Ref::borrow(PyTuple_GetItem(outputs.get(), 0)).release();
+  const Ref outputs(PyObject_CallObject(PyTuple_GetItem(recorder, 0), arguments.get()));
+  if (!outputs) return nullptr;
+  const bool one = c.num_outputs - c.declaration.op->num_aux == 1;
+  return Ref::borrow(one ? PyTuple_GetItem(outputs.get(), 0) : outputs.get()).release();
 }
 
 // op->otherwise, with the same arguments.
@@ -588,8 +604,8 @@ PyObject* op_checked(PyObject* self, PyObject* arguments) {
   return list && (c.out == nullptr || check_given_outputs(c)) ? list.release() : nullptr;
 }
 
-// Below torch's dispatcher: every output, None where bit j of wanted is not set. Of `plain` the gate is asked, and the result is None
-// where it lets nothing through.
+// Below torch's dispatcher: every output, None where bit j of wanted is not set. Of `plain` the gate is asked, and the result is
+// None where it lets nothing through.
 static PyObject* run_below(Call& c, PyObject* inputs, uint64_t wanted, bool plain) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(inputs); ++i)
     if (!add_input(c, static_cast<uint32_t>(i), PyTuple_GetItem(inputs, i))) return nullptr;
@@ -605,8 +621,8 @@ static PyObject* run_below(Call& c, PyObject* inputs, uint64_t wanted, bool plai
   return run(c);
 }
 
-// op._run(inputs, wanted, plain=False, shapes=None): run_below(), outputs in the shapes of a tuple where these have as many elements.
-// Beside shapes the result is None, too, where an output that is wanted has none.
+// op._run(inputs, wanted, plain=False, shapes=None): run_below(), outputs in the shapes of a tuple. Beside shapes the result is
+// None, too, where an output that is wanted has no shape, or another number of elements; nothing runs then.
 PyObject* op_run(PyObject* self, PyObject* arguments) {
   PyObject *inputs = nullptr, *shapes = Py_None;
   unsigned long long wanted = 0;
@@ -615,18 +631,19 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
   Call c(reinterpret_cast<Op*>(self));
   c.shapes = PyTuple_Check(shapes) ? shapes : nullptr;
   Ref outputs(run_below(c, inputs, wanted, plain != 0));
-  for (uint32_t j = 0; outputs && outputs.get() != Py_None && c.shapes != nullptr && j < c.num_outputs; ++j)
-    if ((c.wanted >> j & 1) != 0 && c.inferred->specs[j].ndim < 0) return Ref::borrow(Py_None).release();
-  return outputs.release();
+  const bool misfits = !outputs && c.inferred && !c.inferred->as_wanted && PyErr_Occurred() == nullptr;
+  return misfits ? Ref::borrow(Py_None).release() : outputs.release();
 }
 
-// op._forward(inputs): run_below(), of tensors of torch, all outputs; and the inputs' shapes, a tuple that calls alike share.
+// op._forward(inputs): run_below() with all outputs; and the inputs' shapes, a tuple that calls alike share. None: no tensor of
+// torch leads.
 PyObject* op_forward(PyObject* self, PyObject* arguments) {
   PyObject* inputs = nullptr;
   if (!PyArg_ParseTuple(arguments, "O!", &PyTuple_Type, &inputs)) return nullptr;
   Call c(reinterpret_cast<Op*>(self));
   const Ref outputs(run_below(c, inputs, kAll, false));
-  return outputs ? PyTuple_Pack(2, outputs.get(), c.inferred->shapes.get()) : nullptr;
+  PyObject* const shapes = outputs && c.inferred->shapes ? c.inferred->shapes.get() : Py_None;
+  return outputs ? PyTuple_Pack(2, outputs.get(), shapes) : nullptr;
 }
 
 }  // namespace narrows::python

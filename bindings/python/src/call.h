@@ -69,11 +69,11 @@ struct Call {
   PyObject *out = nullptr, *stream_object = nullptr, *device = nullptr;
   const char *backend = nullptr, *kernel = nullptr;
   uint32_t flags = 0;
-  uint64_t wanted = kAll;  // bit j: output j
+  uint64_t wanted = kAll;      // bit j: output j
   PyObject* shapes = nullptr;  // a tuple: of each output the shape in which it is allocated, or None; NULL: as they are inferred
-  bool elsewhere = false;  // op->otherwise takes the call
+  bool elsewhere = false;      // op->otherwise takes the call
 
-  InferredRef inferred;  // where outputs are allocated here, or the call is on a GPU
+  InferredRef inferred;  // where outputs are allocated here, or a plan may be remembered
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
   void* stream = nullptr;
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does

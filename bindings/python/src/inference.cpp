@@ -1,5 +1,5 @@
 // inference.cpp -- what outputs a call has: asked of the library once for each combination of shapes, dtypes, layouts and params,
-// and remembered by the op, with the plan by which such calls run on a GPU.
+// and remembered by the op, with the plan by which such calls run.
 #include <algorithm>
 #include <cstring>
 
@@ -28,16 +28,25 @@ PyObject* shape_of(const Call& c, uint32_t j) {
   return shape == nullptr || !PyTuple_Check(shape) || PyTuple_Size(shape) > NW_MAX_NDIM ? nullptr : shape;
 }
 
-// What is allocated for output j: of the shape that is wanted, if it has as many elements.
+int64_t elements_of(const nw_spec& spec) {
+  int64_t count = 1;
+  for (int32_t d = 0; d < spec.ndim; ++d) count *= spec.shape[d];
+  return count;
+}
+
+// What is allocated for output j: of the shape that is wanted.
 nw_spec allocated(const Call& c, uint32_t j, const nw_spec& spec) {
   PyObject* const shape = shape_of(c, j);
   if (shape == nullptr || spec.ndim < 0) return spec;
   nw_spec made = spec;
   made.ndim = static_cast<int32_t>(PyTuple_Size(shape));
-  int64_t left = 1, right = 1;
-  for (int32_t d = 0; d < spec.ndim; ++d) left *= spec.shape[d];
-  for (int32_t d = 0; d < made.ndim; ++d) right *= made.shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
-  return left == right ? made : spec;
+  for (int32_t d = 0; d < made.ndim; ++d) made.shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+  return made;
+}
+
+bool is_as_wanted(const Call& c, uint32_t j, const nw_spec& spec, const nw_spec& made) {
+  if (c.shapes == nullptr || (c.wanted >> j & 1) == 0) return true;
+  return spec.ndim >= 0 && elements_of(spec) == elements_of(made);
 }
 
 // All that inference and the choice of a plan may depend on, as words, and their hash.
@@ -48,8 +57,9 @@ void describe(const Call& c, SpecKey& key) {
   // The op's own params, which every key of its cache implies.
   const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;
   const uint32_t given = c.num_inputs + (c.out != nullptr ? c.num_outputs : 0);
-  add(uint64_t{plugins_loaded.load(std::memory_order_relaxed)} << 32 | uint64_t{given} << 16 | uint64_t{c.num_inputs} << 1 |
-      uint64_t{bound});
+  const bool numpy = c.lead >= 0 && c.routes[c.lead] == Route::numpy;  // whose memory is aligned worse
+  add(uint64_t{plugins_loaded.load(std::memory_order_relaxed)} << 32 | uint64_t{numpy} << 31 | uint64_t{given} << 16 |
+      uint64_t{c.num_inputs} << 1 | uint64_t{bound});
   for (uint32_t i = 0; i < given; ++i) {
     if (!c.is_array(i)) {
       add(~uint64_t{0});
@@ -133,6 +143,7 @@ bool infer(Call& c, const nw_call& call) {
   for (uint32_t j = 0; j < c.num_outputs; ++j) {
     OutputSpec& output = c.inferred->outputs[j];
     if (!output.assign(allocated(c, j, specs[j]))) return false;
+    if (!is_as_wanted(c, j, specs[j], output.spec)) c.inferred->as_wanted = false;
     if (!torch || specs[j].ndim < 0) continue;
     output.torch_arguments = Ref(torch_empty_arguments(output));
     if (!output.torch_arguments) return false;

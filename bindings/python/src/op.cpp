@@ -115,15 +115,6 @@ PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
   return list && bound ? PyTuple_Pack(2, bound.get(), list.get()) : nullptr;
 }
 
-// op._record_by(apply, recorded): so are calls of it, and of its other bindings, that autograd has to know of. Said once, and kept.
-PyObject* op_record_by(PyObject* self, PyObject* arguments) {
-  PyObject *apply = nullptr, *recorded = nullptr;
-  if (!PyArg_ParseTuple(arguments, "OO", &apply, &recorded)) return nullptr;
-  const Declaration& d = *as_op(self)->declaration;
-  if (d.recorded.exchange(Ref::borrow(recorded).release()) == nullptr) d.apply = Ref::borrow(apply).release();
-  return Ref::borrow(Py_None).release();
-}
-
 PyObject* op_reduce(PyObject* self, PyObject*) {
   const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
   const Op* const op = as_op(self);
@@ -143,6 +134,7 @@ void op_dealloc(PyObject* self) {
   Py_XDECREF(op->doc);
   Py_XDECREF(op->signature);
   Py_XDECREF(op->otherwise);
+  Py_XDECREF(op->recorder);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
 }
@@ -290,6 +282,7 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
                          {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {"_otherwise", T_OBJECT, offsetof(Op, otherwise), 0, nullptr},
+                         {"_recorder", T_OBJECT, offsetof(Op, recorder), 0, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef methods[] = {
     {"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)), METH_VARARGS | METH_KEYWORDS,
@@ -298,7 +291,6 @@ PyMethodDef methods[] = {
     {"_run", op_run, METH_VARARGS, nullptr},
     {"_forward", op_forward, METH_VARARGS, nullptr},
     {"_checked", op_checked, METH_VARARGS, nullptr},
-    {"_record_by", op_record_by, METH_VARARGS, nullptr},
     {"_number", op_number, METH_VARARGS, nullptr},
     {"_infer", op_infer, METH_VARARGS, nullptr},
     {"_capturable", op_capturable, METH_VARARGS, nullptr},

@@ -21,8 +21,6 @@ struct Declaration {
   std::vector<int> real_field, int_field;
   bool has_vendor;       // a plugin's own op
   bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
-  // What a call is recorded by where autograd has to know of it, once narrows.torch has said so: apply(recorded, op, *inputs).
-  mutable std::atomic<PyObject*> apply = nullptr, recorded = nullptr;
 };
 
 constexpr size_t kBlob = 256;       // bytes of params that a call keeps on the stack, and a key holds
@@ -61,6 +59,7 @@ struct Inferred {
   std::vector<uint64_t> key;
   Ref shapes;                                     // of the inputs, each a tuple or None; where a tensor of torch leads
   std::vector<nw_spec> specs;                     // of the outputs; none where they are given
+  bool as_wanted = true;                          // every output that is wanted has a shape, and one that is wanted fits it
   std::vector<OutputSpec> outputs;                // the same as they are allocated, in the shapes that the caller wants
   std::atomic<const Planned*> planned = nullptr;  // once it is there, it stays
   std::atomic<uint32_t> calls = 0;                // that went through without it, on the CPU
@@ -112,6 +111,7 @@ struct Op {
   SpecCache* cache;
   PyObject *name, *doc, *signature, *weak_references;
   PyObject* otherwise;        // called instead where an operand is missing or a keyword is none of the op's; NULL: an error
+  PyObject* recorder;         // (f, x), once it is known: f(x, op, *inputs) is a call that autograd has to know of; NULL before
   int32_t operands, padding;  // so many inputs must be given, whatever the declaration lets be absent
 };
 

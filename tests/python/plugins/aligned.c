@@ -1,4 +1,5 @@
-/* aligned.c -- the op test.aligned/1 on the CPU: y = x + 1 of float32, and a failure where y is aligned worse than its plan was told. */
+/* aligned.c -- the op test.aligned/1 on the CPU: y = x + 1 of float32, and a failure where y is aligned worse than its plan was
+ * told. */
 #define _POSIX_C_SOURCE 200112L
 #include <narrows/plugin.h>
 #include <stdio.h>
