@@ -259,20 +259,19 @@ int nothing_is_traced(const Torch& t, bool autocast) {
   return enabled < 0 ? -1 : enabled == 0;
 }
 
+int requires_grad(Torch& t, PyObject* object) {
+  if (void* const* const tensor = direct(t, object)) return t.impl_requires_grad(*tensor);
+  const Ref flag(t.get_requires_grad(t.requires_grad, object, reinterpret_cast<PyObject*>(Py_TYPE(object))));
+  return flag ? flag.get() == Py_True : -1;
+}
+
+// The mode is asked for last: as a rule no tensor requires a gradient.
 int needs_grad(Torch& t, PyObject* const* objects, const Route* routes, uint32_t count) {
-  const long grad_mode = t.grad_enabled != nullptr ? t.grad_enabled() : number(t.grad_mode);
-  if (grad_mode <= 0) return static_cast<int>(grad_mode);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (routes[i] != Route::torch) continue;
-    if (void* const* const tensor = direct(t, objects[i])) {
-      if (t.impl_requires_grad(*tensor)) return 1;
-      continue;
-    }
-    const Ref flag(t.get_requires_grad(t.requires_grad, objects[i], reinterpret_cast<PyObject*>(Py_TYPE(objects[i]))));
-    if (!flag) return -1;
-    if (flag.get() == Py_True) return 1;
-  }
-  return 0;
+  int needed = 0;
+  for (uint32_t i = 0; i < count && needed == 0; ++i)
+    if (routes[i] == Route::torch) needed = requires_grad(t, objects[i]);
+  if (needed <= 0) return needed;
+  return static_cast<int>(t.grad_enabled != nullptr ? t.grad_enabled() : number(t.grad_mode));
 }
 
 // Whether the values are others than those in memory: -1 exception set. Strides do not tell: as_strided gives such a view any.
