@@ -61,7 +61,7 @@ def test_two_outputs_that_overlap(floats):
     call_some(lambda: cell(floats(64), floats(64)))
     memory = floats(128)
     cell(memory[:64], memory[64:])
-    with pytest.raises(ValueError, match="new_cell .*overlaps new_h|new_h .*overlaps new_cell"):
+    with pytest.raises(ValueError, match=r"new_cell .*overlaps new_h|new_h .*overlaps new_cell"):
         cell(memory[:64], memory[:64])
 
 
