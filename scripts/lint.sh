@@ -53,7 +53,7 @@ json.dump(entries, sys.stdout)
 PYTHON
   # Not what only another build compiles, by a toolkit that this one does not ask for.
   grep -oE '"file": "[^"]*"' "$NARROWS_ROOT/build/lint/compile_commands.json" | cut -d '"' -f 4 | sed "s:^$NARROWS_ROOT/::" >"$LOG/tidy.known"
-  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" | grep -Fxf "$LOG/tidy.known" >"$LOG/tidy.files"
+  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" | { grep -Fxf "$LOG/tidy.known" || true; } >"$LOG/tidy.files"
   each_file "$LINT/clang-tidy" --quiet -p "$NARROWS_ROOT/build/lint" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
     [ ! -t 1 ] || printf '\n'
     grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | head -n 60 | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2

@@ -301,7 +301,7 @@ Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
                  ? allocate(route, c.objects[c.lead], bytes, c.where, c.stream, c.stream_keeper.get())
                  : nullptr);
   *raised = !memory || !workspace.read(memory.get(), route_of(memory.get()), c.stream);
-  call.workspace = workspace.tensor.data, call.workspace_size = size;
+  if (!*raised) call.workspace = workspace.tensor.data, call.workspace_size = size;
   return memory;
 }
 
@@ -372,7 +372,7 @@ int32_t launch_planned(Call& c, nw_call& call, const Planned& planned, nw_error*
 // Remembers the plan, where nobody else has.
 void keep(Call& c, std::unique_ptr<Planned> planned) {
   const Planned* none = nullptr;
-  if (c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) planned.release();
+  if (c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) (void)planned.release();
 }
 
 bool same_text(const char* a, const char* b) { return a == b || (a != nullptr && b != nullptr && std::strcmp(a, b) == 0); }
