@@ -122,14 +122,14 @@ out = narrows.empty(4, device="vulkan")
 for _ in range(3):
     narrows.add(x, x, out=out)
     narrows.add(x, x)
-narrows.load(narrows.build({str(pathlib.Path(__file__).parent / "plugins" / "takes_over.c")!r}))
+narrows.load(narrows.build({str(pathlib.Path(__file__).parent / "plugins" / "bare.c")!r}))
 for given in ({{"out": out}}, {{}}):
     try:
         narrows.add(x, x, **given)
     except RuntimeError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"TAKES_OVER": "7"})
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"BARE_DEVICE": "7"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("it was asked for a plan") == 2, done.stdout
 

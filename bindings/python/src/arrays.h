@@ -55,7 +55,7 @@ class Array {
 
   // Reads object. `stream`: the native handle that the call uses, for producers that have to be told. False: exception set.
   bool read(PyObject* object, TypeRoute route, void* stream);
-  // A contiguous array that was just made to that spec: only where it is is news.
+  // A contiguous array that was just made, of as many elements: only where it is is news.
   void assign(const nw_spec& spec, void* data, DLDevice device);
   // Takes shape and strides from elsewhere.
   bool assign(const DLTensor& source);
@@ -97,7 +97,7 @@ bool torch_may_be_written(PyObject* object, const char* op);
 bool torch_was_written(PyObject* object);
 // One tensor below the gate.
 bool read_torch(PyObject* object, Array* out);
-// One that torch_empty() just made.
+// One that torch_empty() just made, of as many elements.
 bool read_new_torch(PyObject* object, const nw_spec& spec, DLDevice device, Array* out);
 
 // Route::torch for exactly Tensor and Parameter, torch_other for what inherits from Tensor, none for anything else.

@@ -1,4 +1,4 @@
-// call.cpp -- one call of an op: the route of each array, outputs, nw_run or nw_launch without the GIL. What cannot be done here
+// call.cpp -- one call of an op: the route of each array, and outputs; launch.cpp runs it. What cannot be done here
 // (torch's dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params
 // bound. Steps 1 and 2 of a tensor's path meet in launch().
 #include "call.h"
@@ -24,18 +24,13 @@ void find_routes(Call& c) {
 
 // ---- what goes to Python ----
 
-// Whether the params are the op's own, which the call has not changed.
-bool has_params_of_op(const Call& c) {
-  return c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, c.declaration.op->params_size) == 0;
-}
-
 // Whether the call says how it is to be made.
 bool says_how(const Call& c) { return c.flags != 0 || c.backend != nullptr || c.kernel != nullptr || c.stream_object != nullptr; }
 
 // module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
-  const Ref op(has_params_of_op(c) ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
+  const Ref op(c.has_params_of_op() ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
   Ref inputs(op && callable ? PyList_New(c.num_inputs) : nullptr);
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
@@ -278,175 +273,6 @@ bool allocate_outputs(Call& c, const nw_call& call, const DLTensor** pointers, O
   return true;
 }
 
-// A built-in op on so little that releasing the GIL would take as long as the work.
-bool is_tiny(const Call& c) {
-  constexpr int64_t kElements = 1024;
-  if (c.declaration.has_vendor) return false;
-  for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
-    if (!c.is_array(i)) continue;
-    int64_t count = 1;
-    for (int32_t d = 0; d < c.arrays[i].tensor.ndim && count <= kElements; ++d) count *= c.arrays[i].tensor.shape[d];
-    if (count > kElements) return false;
-  }
-  return true;
-}
-
-// The workspace of a launch, of the framework's memory; to be kept until then. Null: the backend's own. `raised`: exception set.
-Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
-  const Route route = c.routes[c.lead];
-  if (route != Route::torch && route != Route::cupy) return Ref();
-  OutputSpec bytes;
-  Array workspace;
-  Ref memory(bytes.assign({{kDLUInt, 8, 1}, 1, {static_cast<int64_t>(size)}})
-                 ? allocate(route, c.objects[c.lead], bytes, c.where, c.stream, c.stream_keeper.get())
-                 : nullptr);
-  *raised = !memory || !workspace.read(memory.get(), route_of(memory.get()), c.stream);
-  if (!*raised) call.workspace = workspace.tensor.data, call.workspace_size = size;
-  return memory;
-}
-
-// From a tensor's lowest byte to behind its highest.
-struct Range {
-  explicit Range(const DLTensor& t) {
-    begin = end = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-    const auto size = static_cast<int64_t>((t.dtype.bits + 7) / 8);
-    int64_t below = 0, above = 1, contiguous = 1;
-    for (int32_t d = t.ndim - 1; d >= 0; --d) {
-      if (t.shape[d] == 0) return;
-      const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
-      (reach < 0 ? below : above) += reach;
-      if (t.strides == nullptr) contiguous *= t.shape[d];
-    }
-    begin += static_cast<uintptr_t>(below * size), end += static_cast<uintptr_t>(above * size);
-  }
-  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
-
-  uintptr_t begin, end;
-};
-
-// Whether no output that is given meets another tensor of the call.
-bool outputs_are_apart(const Call& c) {
-  for (uint32_t o = c.num_inputs; o < c.num_inputs + c.num_outputs; ++o) {
-    if (!c.is_array(o)) continue;
-    const Range output(c.arrays[o].tensor);
-    for (uint32_t i = 0; i < o; ++i)
-      if (c.is_array(i) && output.meets(Range(c.arrays[i].tensor))) return false;
-  }
-  return true;
-}
-
-// Torch's and NumPy's arrays are what they say; what others hand over, and from_dlpack() took, is looked at each time.
-bool has_known_arrays(const Call& c) {
-  constexpr auto bit = [](Route route) { return 1u << static_cast<unsigned>(route); };
-  return (c.routes_seen & ~(bit(Route::none) | bit(Route::number) | bit(Route::numpy) | bit(Route::torch))) == 0;
-}
-
-// What calls alike do not have in common are addresses. Whether those of this one may be taken as they are: new memory is apart
-// from that of the inputs, outputs that are given have to be.
-bool has_right_addresses(const Call& c) {
-  if (c.out == nullptr) return c.where.device_type != kDLCPU || has_known_arrays(c);
-  return has_known_arrays(c) && outputs_are_apart(c);
-}
-
-// Whether outputs that were allocated here are surely as they were asked for, and aligned as the plan was told.
-bool fit_outputs(const Call& c, const Planned& planned) {
-  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i) {
-    if (!c.is_array(i)) continue;
-    const DLTensor& t = c.arrays[i].tensor;
-    const bool known = c.routes[i] == Route::torch || c.routes[i] == Route::own || c.routes[i] == Route::numpy;
-    if (!known || t.data == nullptr || (reinterpret_cast<uintptr_t>(t.data) + t.byte_offset) % planned.align != 0) return false;
-  }
-  return true;
-}
-
-int32_t launch_planned(Call& c, nw_call& call, const Planned& planned, nw_error* error, bool* raised) {
-  const Ref workspace(planned.workspace_size != 0 ? give_workspace(c, planned.workspace_size, call, raised) : Ref());
-  int32_t status = NW_OK;
-  if (*raised) return status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = nw_launch(planned.plan, &call, error);
-  Py_END_ALLOW_THREADS;
-  return status;
-}
-
-// Remembers the plan, where nobody else has.
-void keep(Call& c, std::unique_ptr<Planned> planned) {
-  const Planned* none = nullptr;
-  if (c.inferred && c.inferred->planned.compare_exchange_strong(none, planned.get())) (void)planned.release();
-}
-
-bool same_text(const char* a, const char* b) { return a == b || (a != nullptr && b != nullptr && std::strcmp(a, b) == 0); }
-
-// A plan for calls like this one, which went through, on the CPU. Outputs are allocated at different alignments: it is for the
-// least, and kept if the same kernel runs that is planned for this call's own.
-void plan_ahead(Call& c, const nw_call& call) {
-  auto planned = std::make_unique<Planned>();
-  nw_plan* own = nullptr;
-  nw_plan_info of_own{}, info{};
-  of_own.struct_size = info.struct_size = sizeof info;
-  planned->align = c.routes[c.lead] == Route::numpy ? 16 : 64;
-  DLTensor kept[NW_MAX_TENSORS];
-  int32_t status = NW_OK;
-  Py_BEGIN_ALLOW_THREADS;
-  status = nw_plan_get(runtime(), &call, &own, &of_own, nullptr);
-  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i) {
-    if (!c.is_array(i)) continue;
-    DLTensor& t = c.arrays[i].tensor;
-    kept[i] = t;
-    t.data = nullptr, t.byte_offset = planned->align;  // memory is not asked for, alignment is
-  }
-  if (status == NW_OK) status = nw_plan_get(runtime(), &call, &planned->plan, &info, nullptr);
-  for (uint32_t i = c.num_inputs; c.out == nullptr && i < c.num_inputs + c.num_outputs; ++i)
-    if (c.is_array(i)) c.arrays[i].tensor = kept[i];
-  nw_plan_release(own);
-  Py_END_ALLOW_THREADS;
-  if (status == NW_OK && same_text(of_own.backend, info.backend) && same_text(of_own.kernel, info.kernel))
-    keep(c, std::move(planned));
-}
-
-int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* error) {
-  if (planned != nullptr) call.flags |= NW_FITS;
-  const auto launch = [&] { return planned != nullptr ? nw_launch(planned->plan, &call, error) : nw_run(runtime(), &call, error); };
-  if (is_tiny(c)) return launch();
-  int32_t status = NW_OK;
-  Py_BEGIN_ALLOW_THREADS;
-  status = launch();
-  Py_END_ALLOW_THREADS;
-  return status;
-}
-
-// Calls alike are planned once: on the CPU the second of them, since the first is often the only one; on a GPU the first, whose
-// workspace is the framework's memory.
-int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
-  const bool on_cpu = c.where.device_type == kDLCPU, right = has_right_addresses(c);
-  if (!c.inferred && (right || !on_cpu)) find_alike(c);
-  const Planned* const known = c.inferred ? c.inferred->planned.load(std::memory_order_acquire) : nullptr;
-  const bool fits = right && known != nullptr && fit_outputs(c, *known);
-  int32_t status = NW_OK;
-  if (on_cpu) {
-    status = launch_on_cpu(c, call, fits ? known : nullptr, error);
-    if (status == NW_OK && right && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
-    return status;
-  }
-  if (known != nullptr) {
-    if (fits) call.flags |= NW_FITS;
-    status = launch_planned(c, call, *known, error, raised);
-    if (fits || status != NW_INVALID) return status;
-    call.workspace = nullptr, call.workspace_size = 0;  // it may not fit outputs that are aligned worse: planned anew
-  }
-  auto planned = std::make_unique<Planned>();
-  nw_plan_info info{};
-  info.struct_size = sizeof info;
-  Py_BEGIN_ALLOW_THREADS;
-  status = nw_plan_get(runtime(), &call, &planned->plan, &info, error);
-  Py_END_ALLOW_THREADS;
-  if (status != NW_OK) return status;
-  planned->workspace_size = info.workspace_size;
-  status = launch_planned(c, call, *planned, error, raised);
-  if (status == NW_OK) keep(c, std::move(planned));
-  return status;
-}
-
 // The outputs that were given, as a call without `out` returns its own: one array, or a tuple.
 PyObject* returned(const Call& c) {
   PyObject* const items = c.out_items.get();
@@ -489,7 +315,7 @@ PyObject* run(Call& c) {
 // Plain tensors of torch, of which one needs a gradient: narrows.torch._eager(), from the op's second such call on without it.
 [[gnu::noinline]] PyObject* call_eager(Call& c) {
   PyObject* const recorder = __atomic_load_n(&c.op->recorder, __ATOMIC_ACQUIRE);
-  if (recorder == nullptr || says_how(c) || !has_params_of_op(c) || torch_transforms())
+  if (recorder == nullptr || says_how(c) || !c.has_params_of_op() || torch_transforms())
     return delegate(c, "narrows.torch", "_eager");
   const size_t inputs = c.declaration.inputs.size();
   const Ref arguments(PyTuple_New(static_cast<Py_ssize_t>(2 + inputs)));

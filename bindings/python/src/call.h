@@ -1,4 +1,4 @@
-// call.h -- one call of an op while it is made: shared by arguments.cpp, inference.cpp and call.cpp.
+// call.h -- one call of an op while it is made: shared by arguments.cpp, inference.cpp, launch.cpp and call.cpp.
 #ifndef NARROWS_PYTHON_CALL_H
 #define NARROWS_PYTHON_CALL_H
 
@@ -79,6 +79,8 @@ struct Call {
   Ref stream_keeper;  // what would destroy that stream; NULL: nobody does
   DLDevice where{kDLCPU, 0};
 
+  // Whether the params are the op's own, which the call has not changed.
+  bool has_params_of_op() const { return blob == op->blob || std::memcmp(blob, op->blob, declaration.op->params_size) == 0; }
   bool is_array(uint32_t i) const { return objects[i] != nullptr && routes[i] > Route::number; }
 };
 
@@ -99,6 +101,13 @@ void fill(Call& call, nw_call& to, const DLTensor** pointers);
 bool infer(Call& call, const nw_call& filled);
 // The same of a call whose outputs are given: nothing is inferred, but what is found out later is remembered.
 void find_alike(Call& call);
+
+// ---- launch.cpp ----
+
+// Calls alike are planned once: on the CPU the second of them, since the first is often the only one; on a GPU the first, whose
+// workspace is the framework's memory.
+// The status, and what is wrong; `raised`: exception set.
+int32_t launch(Call& call, nw_call& filled, nw_error* error, bool* raised);
 
 }  // namespace narrows::python
 #endif

@@ -55,7 +55,7 @@ void describe(const Call& c, SpecKey& key) {
   const auto add = [&key](uint64_t word) { key.words[key.size++] = word; };
   const uint64_t size = c.declaration.op->params_size;
   // The op's own params, which every key of its cache implies.
-  const bool bound = c.blob == c.op->blob || std::memcmp(c.blob, c.op->blob, size) == 0;
+  const bool bound = c.has_params_of_op();
   const uint32_t given = c.num_inputs + (c.out != nullptr ? c.num_outputs : 0);
   const bool numpy = c.lead >= 0 && c.routes[c.lead] == Route::numpy;  // whose memory is aligned worse
   add(uint64_t{plugins_loaded.load(std::memory_order_relaxed)} << 32 | uint64_t{numpy} << 31 | uint64_t{given} << 16 |

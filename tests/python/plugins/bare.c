@@ -1,9 +1,11 @@
-/* takes_over.c -- offers elementwise on the devices of the DLPack number that TAKES_OVER says, and refuses each call when it is
- * planned. Its memory is the host's, which it never gives back; streams it has none. */
+/* bare.c -- a plugin of two ops, without plugin.hpp, on the devices of the DLPack number that BARE_DEVICE says. elementwise it
+ * refuses each time a plan is asked for. test.aligned/1 is y = x + 1 of float32, in host memory, and fails where y is aligned worse
+ * than its plan was told. Its memory is the host's, which it never gives back; streams it has none. */
 #define _POSIX_C_SOURCE 200112L
 #include <narrows/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int32_t refuse(nw_error* error) {
   if (error != NULL) {
@@ -27,17 +29,42 @@ static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const voi
 }
 static int32_t stream_create(void* self, int32_t id, void** stream, nw_error* error) { return refuse(error); }
 static int32_t stream_wait(void* self, int32_t id, void* s, void* t, nw_error* error) { return refuse(error); }
-static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) { return refuse(error); }
+/* A plan of test.aligned/1 is y's alignment itself. */
+static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  if (strcmp(sig->op, "elementwise") == 0) return refuse(error);
+  if (out != NULL) *out = (void*)((uintptr_t)1 << sig->tensors[1].align_log2);
+  return NW_OK;
+}
 static void plan_free(void* self, void* what) {}
-static int32_t launch(void* self, const void* what, const nw_call* call, nw_error* error) { return refuse(error); }
+static int32_t launch(void* self, const void* what, const nw_call* call, nw_error* error) {
+  const DLTensor *const in = call->inputs[0], *const out = call->outputs[0];
+  const float* const x = (const float*)((const char*)in->data + in->byte_offset);
+  float* const y = (float*)((char*)out->data + out->byte_offset);
+  if ((uintptr_t)y % (uintptr_t)what != 0) {
+    if (error != NULL) error->argument = 1, snprintf(error->message, sizeof error->message, "its plan was told of more alignment");
+    return NW_FAILED;
+  }
+  for (int64_t i = 0; i < out->shape[0]; ++i) y[i] = x[i] + 1;
+  return NW_OK;
+}
 
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
-  static const nw_op elementwise = {.struct_size = sizeof(nw_op), .name = "elementwise"}, *const ops[] = {&elementwise};
+  static const char *const inputs[] = {"x", NULL}, *const outputs[] = {"y", NULL};
+  static const nw_op elementwise = {.struct_size = sizeof(nw_op), .name = "elementwise"};
+  static const nw_op aligned = {.struct_size = sizeof(nw_op),
+                                .name = "test.aligned/1",
+                                .min_inputs = 1,
+                                .max_inputs = 1,
+                                .num_outputs = 1,
+                                .inputs = inputs,
+                                .outputs = outputs,
+                                .shape_rule = "like 0"};
+  static const nw_op* const ops[] = {&elementwise, &aligned};
   static nw_plugin table = {.struct_size = sizeof(nw_plugin),
                             .abi_major = NW_ABI_MAJOR,
-                            .name = "takes_over",
+                            .name = "bare",
                             .version = "1.0",
-                            .num_ops = 1,
+                            .num_ops = 2,
                             .ops = ops,
                             .create = create,
                             .destroy = destroy,
@@ -53,6 +80,6 @@ const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
                             .plan = plan,
                             .plan_free = plan_free,
                             .launch = launch};
-  table.device_type = atoi(getenv("TAKES_OVER"));
+  table.device_type = atoi(getenv("BARE_DEVICE"));
   return &table;
 }
