@@ -220,10 +220,12 @@ void VKAPI_PTR said_properties(VkPhysicalDevice device, VkPhysicalDeviceProperti
 
 void VKAPI_PTR said_properties2(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
   real.properties2(device, properties);
-  if (g.said.largest == 0) return;
-  for (auto* link = static_cast<VkBaseOutStructure*>(properties->pNext); link != nullptr; link = link->pNext)
-    if (link->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)
+  for (auto* link = static_cast<VkBaseOutStructure*>(properties->pNext); link != nullptr; link = link->pNext) {
+    if (g.said.largest != 0 && link->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)
       reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(link)->maxMemoryAllocationSize = g.said.largest;
+    if (g.said.as_nvidia && link->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES)
+      reinterpret_cast<VkPhysicalDeviceVulkan12Properties*>(link)->driverID = VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  }
 }
 
 }  // namespace

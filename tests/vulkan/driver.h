@@ -15,6 +15,7 @@ namespace narrows::vulkan::test {
 // What a device says of itself in the place of the truth.
 struct Said {
   bool as_discrete = false;        // that it is a discrete GPU, so that copies are staged
+  bool as_nvidia = false;          // that its driver is NVIDIA's own
   uint64_t largest = 0;            // bytes of the largest allocation, beyond which the driver has no memory; 0: its own limit
   uint32_t columns = 0, rows = 0;  // of work groups in a dispatch; 0: its own limits
   bool without_f64 = false;        // that it lacks shaderFloat64

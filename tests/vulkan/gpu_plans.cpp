@@ -69,20 +69,19 @@ struct Given {
   std::vector<Bytes> outputs;
 };
 
-std::vector<Given> results(const Said& said) {
+std::vector<Given> results(const Said& said, const std::vector<Case>& cases) {
   const Driver driver(said);
   const Runtime rt(here());
   std::vector<Given> all;
-  for (const DLDataType dtype : kDTypes)
-    for (const Case& c : cases(dtype)) {
-      Prepared prepared(rt, c.call);
-      nw_error error{};
-      const uint64_t before = driver.specialized();
-      const int32_t status = prepared.run(&error);
-      INFO(c.call.name << ": " << error.message);
-      REQUIRE(status == NW_OK);
-      all.push_back({prepared.plan().kernel, driver.specialized() - before, prepared.outputs()});
-    }
+  for (const Case& c : cases) {
+    Prepared prepared(rt, c.call);
+    nw_error error{};
+    const uint64_t before = driver.specialized();
+    const int32_t status = prepared.run(&error);
+    INFO(c.call.name << ": " << error.message);
+    REQUIRE(status == NW_OK);
+    all.push_back({prepared.plan().kernel, driver.specialized() - before, prepared.outputs()});
+  }
   return all;
 }
 
@@ -108,18 +107,47 @@ double difference(const Bytes& a, const Bytes& b, const DLDataType& dtype) {
 
 TEST_CASE("plans: what is planned for a GPU gives what is planned for a CPU", "[plans]") {
   if (!Opened().physical.is_cpu()) SKIP("on a GPU everything is planned for it: a device that is a CPU says that it is none");
-  const std::vector<Given> as_cpu = results({}), as_gpu = results({.as_discrete = true});
-  size_t i = 0;
-  for (const DLDataType dtype : kDTypes)
-    for (const Case& c : cases(dtype)) {
-      const Given &cpu = as_cpu[i], &gpu = as_gpu[i++];
-      INFO(c.call.name << ", kernels '" << cpu.kernel << "' and '" << gpu.kernel << "'");
-      if (c.tiled) CHECK(cpu.specialized != gpu.specialized);
-      if (!c.rounds) CHECK((cpu.outputs == gpu.outputs));
+  for (const DLDataType dtype : kDTypes) {
+    const std::vector<Case> all = cases(dtype);
+    const std::vector<Given> as_cpu = results({}, all), as_gpu = results({.as_discrete = true}, all);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Given &cpu = as_cpu[i], &gpu = as_gpu[i];
+      INFO(all[i].call.name << ", kernels '" << cpu.kernel << "' and '" << gpu.kernel << "'");
+      if (all[i].tiled) CHECK(cpu.specialized != gpu.specialized);
+      if (!all[i].rounds) CHECK((cpu.outputs == gpu.outputs));
       const double tolerance = dtype.bits == 64 ? 1e-13 : 1e-5;
-      for (size_t k = 0; k < cpu.outputs.size() && c.rounds; ++k)
+      for (size_t k = 0; k < cpu.outputs.size() && all[i].rounds; ++k)
         CHECK(difference(cpu.outputs[k], gpu.outputs[k], dtype) <= tolerance);
     }
+  }
+}
+
+// By pairs where the driver is NVIDIA's, whose conversions are known; the functions' own steps are the same.
+TEST_CASE("plans: pairs of f16 are what single elements are", "[plans]") {
+  if (!Opened().physical.is_cpu()) SKIP("on a GPU the conformance suite has the pairs: a device that is a CPU says whose it is");
+  const Tensor run{kF16, {20'003}}, rows{kF16, {70, 404}}, row{kF16, {404}}, column{kF16, {70, 1}}, whole{kF16, {64, 128}};
+  std::vector<Case> all;
+  const auto add = [&](const char* name, Call call) {
+    call.name = name;
+    all.push_back({std::move(call), true, false});
+  };
+  add("a run", elementwise(NW_EW_ADD, {run, run}, run));
+  add("whole vectors", elementwise(NW_EW_MAXIMUM, {whole, whole}, whole));
+  add("a number for b", elementwise(NW_EW_MUL, {run, {}}, run, 3));
+  add("a number for c", elementwise(NW_EW_FMA, {run, run, {}}, run, 3));
+  add("rows", elementwise(NW_EW_SUB, {whole, Tensor{kF16, {128}}}, whole));
+  add("a column", elementwise(NW_EW_MUL, {rows, column}, rows));
+  add("a function", elementwise(NW_EW_TANH, {run}, run));
+  add("elu's alpha", elementwise(NW_EW_ELU, {run}, run, 0.5));
+  for (const bool as_discrete : {false, true}) {
+    const std::vector<Given> single = results({.as_discrete = as_discrete}, all),
+                             pairs = results({.as_discrete = as_discrete, .as_nvidia = true}, all);
+    for (size_t i = 0; i < all.size(); ++i) {
+      INFO(all[i].call.name);
+      CHECK(single[i].specialized != pairs[i].specialized);
+      CHECK((single[i].outputs == pairs[i].outputs));
+    }
+  }
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ Map::Map(const MapRequest& r, int variant) {
   // A CPU has no latency to hide, and compiles the longer.
   const bool is_cpu = r.device.physical.is_cpu();
   const int64_t together = is_cpu ? 1 : vector_;
+  const bool halves = p.a == NW_DTYPE_FLOAT16 && p.dtype == NW_DTYPE_FLOAT16 && p.out == NW_DTYPE_FLOAT16;
+  const bool pairs = halves && vector_ == 8 && r.device.physical.converts_halves;
   rows_ = variant_ == kVector && !flat_ && space_.ndim == 2;
   rectangles_ = variant_ == kStrided && !is_cpu;
   if (rectangles_) elements_ = p.heavy ? 2 : 4;
@@ -42,7 +44,7 @@ Map::Map(const MapRequest& r, int variant) {
   const Loop loop = rectangles_ ? kRectangles : rows_ ? kRows : flat_ && !is_cpu ? kWholeVectors : kAnyLayout;
   kernel_ = r.device.kernels().get(
       *p.shader, {word(kThreads), word(p.function), word(p.a), word(p.dtype), word(p.out), loaded_, word(vector_), word(elements_),
-                  variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_), numbers_});
+                  variant_ == kScalar, word(p.operand), flat_, word(together), loop, turned_, word(tile_words_), numbers_, pairs});
 }
 
 void Map::read(const MapRequest& r) {

@@ -12,6 +12,9 @@
 #define NARROWS_FLOAT64
 #endif
 #include "float_controls.glsl"
+#if REALS == 32 && !defined(GRADIENT)
+#define HAS_PAIRS
+#endif
 #endif
 #include "elementwise_loop.glsl"
 
@@ -98,4 +101,17 @@ uint64_t result(uint64_t elements[SLOTS]) {
     default: return closed(apply(opened(elements[0], T), second(elements[1]), opened(elements[2], T)), OUT);
   }
 }
+
+#ifdef HAS_PAIRS
+// By the device's conversions, which take and give two at once.
+uint pair_of_results(uint words[SLOTS]) {
+  const vec2 a = unpackHalf2x16(words[0]), c = unpackHalf2x16(words[2]);
+  vec2 b = unpackHalf2x16(words[1]);
+  switch (FUNCTION) {
+    case NW_EW_ELU: b = vec2(opened(alpha, REAL_DTYPE)); break;
+    default: break;
+  }
+  return packHalf2x16(vec2(apply(a.x, b.x, c.x), apply(a.y, b.y, c.y)));
+}
+#endif
 #endif

@@ -2,6 +2,7 @@
 // elements of a rectangle. The includer has SLOTS operands and defines
 //   uint dtype_of_slot(uint k)
 //   uint64_t result(uint64_t elements[SLOTS])   the output's bits from those of the operands
+//   uint pair_of_results(uint words[SLOTS])     with HAS_PAIRS: the same of two elements of f16 side by side
 #extension GL_EXT_control_flow_attributes : require
 #include "common.glsl"
 #include "elementwise_words.glsl"
@@ -25,6 +26,7 @@ layout(constant_id = 12) const uint LOOP = ANY_LAYOUT;
 layout(constant_id = 13) const uint TURNED = 0;       // of a rectangle, bit k: slot k lies along the second dimension
 layout(constant_id = 14) const uint TILE_WORDS = 1;   // of shared memory
 layout(constant_id = 15) const uint NUMBERS = 0;      // bit k: slot k is a number, which is its operand
+layout(constant_id = 16) const uint PAIRS = 0;        // 1: vectors of eight f16 are computed by pairs
 
 // Where the operands lie that are no single run. Dimensions are counted in vectors along the first; a work group takes a rectangle
 // of the first two, which is `block`.
@@ -169,7 +171,26 @@ void store_out(uvec4 vector) {
   }
 }
 
+#ifdef HAS_PAIRS
+uint pair_of_results(uint words[SLOTS]);
+uvec4 results_of_pairs(uvec4 vectors[SLOTS]) {
+  uvec4 vector = uvec4(0);
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    uint words[SLOTS];
+    [[unroll]] for (uint k = 0; k < SLOTS; ++k) words[k] = is_loaded(k) ? word_of(vectors[k], i) : uint(number_of(k)) * 0x10001u;
+    vector = with_word(vector, pair_of_results(words), i);
+  }
+  return vector;
+}
+#endif
+
 uvec4 results(uvec4 vectors[SLOTS]) {
+#ifdef HAS_PAIRS
+  switch (PAIRS) {
+    case 0: break;
+    default: return results_of_pairs(vectors);
+  }
+#endif
   uvec4 vector = uvec4(0);
   for (uint first = 0; first < VECTOR; first += TOGETHER)
     [[unroll]] for (uint j = 0; j < TOGETHER; ++j) {

@@ -95,6 +95,15 @@ uvec4 with_element(uvec4 vector, uint64_t bits, uint i, uint size) {
   const uvec2 pair = (place & 4) == 0 ? uvec2(word, 0) : uvec2(0, word);
   return vector | (place < 8 ? uvec4(pair, 0, 0) : uvec4(0, 0, pair));
 }
+// The same of words.
+uint word_of(uvec4 vector, uint i) {
+  const uvec2 pair = (i & 2) == 0 ? vector.xy : vector.zw;
+  return (i & 1) == 0 ? pair.x : pair.y;
+}
+uvec4 with_word(uvec4 vector, uint word, uint i) {
+  const uvec2 pair = (i & 1) == 0 ? uvec2(word, 0) : uvec2(0, word);
+  return vector | ((i & 2) == 0 ? uvec4(pair, 0, 0) : uvec4(0, 0, pair));
+}
 // A vector of one element, over and over.
 uvec4 repeated_element(uint64_t bits, uint size) {
   uvec2 pair = unpack32(bits);

@@ -11,8 +11,8 @@ const float kToInteger = 12582912;  // 1.5 * 2^23: a sum with it is rounded to a
 float at_most(float x, float limit) { return x > limit ? limit : x; }
 // As it is written: a driver that makes fma() of a product and a sum may rearrange them, `precise` or not.
 precise float mad(float a, float b, float c) { return kFuses ? fma(a, b, c) : a * b + c; }
-// y is x to every digit where x is tiny, and may have lost a subnormal one.
-float unless_tiny(float x, float y) { return size(x) < 2.98023224e-08 ? x : y; }
+// y is x to every digit where x is tiny, and may have lost a subnormal one. No f16 is subnormal in f32.
+float unless_tiny(float x, float y) { return !IS_HALF && size(x) < 2.98023224e-08 ? x : y; }
 
 // ---- division and square root, correctly rounded: an estimate, mended by what is left of it (Markstein, "Computation of
 // elementary functions on the IBM RISC System/6000 processor", IBM J. Res. Dev. 34, 1990) ----
@@ -46,18 +46,22 @@ precise float rsqrt_real(float x) {
   return quotient_by_digits(1.0, sqrt_by_digits(x));
 }
 
-// A root that is no result, of 0 or what is normal.
-precise float sqrt_near(float x) {
+// A root that is no result, of what is normal; of 0, too.
+precise float root_near(float x) {
   const float y = inversesqrt(x), s = x * y;
+  if (IS_SHORT) return s;
+  if (kFuses) return fma(fma(-s, s, x), 0.5 * y, s);
   const PAIR square = product(s, s);
-  return is_zero(x) ? x : IS_SHORT ? s : fma((x - square.x) - square.y, 0.5 * y, s);
+  return fma((x - square.x) - square.y, 0.5 * y, s);
 }
+float sqrt_near(float x) { return is_zero(x) ? x : root_near(x); }
 
 // The quotient of integers that it is near to, and what that leaves, which is exact.
 precise float fmod_real(float a, float b) {
-  const float x = size(a), y = size(b), most = kFuses ? 4194304.0 : IS_SHORT ? 4096.0 : 0.0;
-  if (is_moderate(a) && is_moderate(b) && x < y * most) {
-    float q = floor(x / y);
+  const float x = size(a), y = size(b), most = IS_SHORT ? 4096.0 : kFuses ? 4194304.0 : 0.0;
+  // An f16 is moderate or 0, of which the quotient is 0, or not finite.
+  if ((IS_HALF ? y <= 65504.0 : is_moderate(a) && is_moderate(b)) && x < y * most) {
+    float q = floor(x * reciprocal_estimate(y));
     const float rest = fma(-q, y, x);
     q += rest < 0.0 ? -1.0 : rest >= y ? 1.0 : 0.0;
     return with_sign(fma(-q, y, x), a);
@@ -83,6 +87,8 @@ precise float scaled(float y, int n) {
   const int half_ = n >> 1;
   return (y * power_of_two(half_)) * power_of_two(n - half_);
 }
+// The same for n from -190 to 0.
+precise float scaled_down(float y, int n) { return (y * power_of_two(n + 64)) * 5.42101086e-20; }
 // 2^t for a short result. A device's exp2 may give 0 for a subnormal number.
 precise float exp2_short(float t) {
   if (IS_HALF) return exp2(t);
@@ -95,6 +101,12 @@ precise float exp_real(float x) {
   int n;
   const float p = exp_part(PAIR(x < kExpUnder ? kExpUnder : at_most(x, kExpOver), 0.0), n);
   return scaled(1.0 + p, n);
+}
+precise float exp_below(float x) {  // e^x for x <= 0
+  if (IS_SHORT) return exp2_short(x * kLog2E);
+  int n;
+  const float p = exp_part(PAIR(x < kExpUnder ? kExpUnder : x, 0.0), n);
+  return scaled_down(1.0 + p, n);
 }
 precise float exp2_real(float x) {
   if (IS_SHORT) return exp2_short(x);
@@ -208,6 +220,7 @@ precise float reduced(float x, out int quadrant) {
   if ((kFuses && IS_HALF) || size(x) <= (kFuses ? 100000.0 : 0.785)) {  // infinity gives NaN
     const float rounded = fma(x, 0.636619747, kToInteger), quarters = rounded - kToInteger;
     quadrant = floatBitsToInt(rounded);
+    if (IS_HALF) return fma(quarters, -kHalfPiBelow.y, fma(quarters, -kHalfPiBelow.x, x));  // of -0 it is -0
     return fma(quarters, -kHalfPiRest, fma(quarters, -kHalfPi.y, fma(quarters, -kHalfPi.x, x)));
   }
   const float r = reduce_angle(size(x), quadrant);
@@ -216,7 +229,8 @@ precise float reduced(float x, out int quadrant) {
 }
 // sin(quadrant*pi/2 + r): cos(r) is sin(pi/2 - |r|), too.
 precise float sine_of(float r, int quadrant) {
-  const float t = (quadrant & 1) == 0 ? r : kHalfPi.x - size(r), z = t * t, y = fma(t * z, sin_tail(z), t);
+  const float t = (quadrant & 1) == 0 ? r : kHalfPi.x - size(r), z = t * t;
+  const float y = IS_HALF ? t * fma(z, sin_tail(z), 1.0) : fma(t * z, sin_tail(z), t);  // of -0, too
   return from_bits(to_bits(y) ^ (uint(quadrant & 2) << 30));
 }
 precise float sin_real(float x) {
@@ -290,14 +304,22 @@ precise float cosh_real(float x) {
   return fma(0.25, reciprocal_of_any(e), e);
 }
 precise float tanh_real(float x) {
-  const float a = size(x), z = a * a, e = IS_SHORT ? exp2(a * (2.0 * kLog2E)) : exp_real(2.0 * a);
-  return with_sign(a < 0.6 ? a * fma(z, tanh_tail(z), 1.0) : fma(-2.0, reciprocal_of_any(e + 1.0), 1.0), x);
+  if (IS_SHORT) {
+    const float near = size(x) > kTanhShortEnd ? with_sign(kTanhShortEnd, x) : x, z = near * near;
+    return near * (tanh_numerator(z) * reciprocal_estimate(tanh_denominator(z)));
+  }
+  const float a = size(x), z = a * a;
+  int n;
+  const float p = exp_part(PAIR(2.0 * at_most(a, kTanhEnd), 0.0), n), unit = power_of_two(n);
+  const float far = fma(-2.0, reciprocal_estimate(fma(unit, p, unit + 1.0)), 1.0);
+  return with_sign(a < 0.6 ? a * fma(z, tanh_tail(z), 1.0) : far, x);
 }
 precise float asinh_real(float x) {
   const float a = size(x), square = a * a;
   const bool is_huge = a > kHuge;
-  const float y = log1p_real(is_huge ? a : a + square * reciprocal_estimate(1.0 + sqrt_near(square + 1.0)));
-  return with_sign(is_huge ? y + kLn2.x : y, x);
+  const float t = is_huge ? a : a + square * reciprocal_estimate(1.0 + root_near(square + 1.0));
+  const float y = unless_tiny(t, log1p_finite(t)) + (is_huge ? kLn2.x : 0.0);
+  return with_sign(a <= 3.40282347e+38 ? y : a, x);
 }
 precise float acosh_real(float x) {
   const float t = x - 1.0;
@@ -313,34 +335,36 @@ precise float atanh_real(float x) {
 
 // ---- erf ----
 
-// Below 1 a polynomial times x, from there on 1 - 2^-(another one times |x|).
+// Below 1 a polynomial times x, from there on 1 - 2^-(another one times |x|); short results have one for both.
 precise float erf_real(float x) {
+  if (IS_SHORT) {
+    const float near = size(x) > kErfShortEnd ? with_sign(kErfShortEnd, x) : x;
+    return near * erf_short(near * near);
+  }
   const float a = size(x);
   const bool is_near = a < 1.0;
   const float t = is_near ? x * x : at_most(a, kErfEnd), p = erf_polynomial(t, is_near);
   return is_near ? x + x * p : with_sign(1.0 - exp2(-t * p), x);
 }
-// The normal distribution function of -x*slope/sqrt(2) is e^(-(x*slope)^2/4) times what is returned, x >= 0.
-// middle: 3.2*sqrt(2)/slope.
-precise float normal_tail(float x, float middle, float slope) {
-  const float above = x + middle, below = fma(slope, x, 1.0), both = reciprocal_estimate(above * below);
-  const float p = normal_polynomial((x - middle) * (both * below)), inverse = both * above, q = p * inverse;
-  return IS_SHORT ? q : fma(fma(-below, q, p), inverse, q);
+// The normal distribution function of -x is e^(-x^2/2) times this, x from 0 to 15.2.
+precise float normal_tail(float x) {
+  const float below = x + 1.5, inverse = kFuses || IS_SHORT ? reciprocal_estimate(below) : 1.0 / below;
+  const float p = normal_polynomial((x - 1.5) * inverse);
+  return kFuses || IS_SHORT ? p * inverse : p / below;
 }
 precise float erfc_real(float x) {
   if (IS_HALF) {
     const float tail = exp2(1.0 - normal_log2(size(x) * 1.41421354));
     return is_negative(x) ? 2.0 - tail : tail;
   }
-  if (!IS_SHORT && size(x) < 0.5) return 1.0 - x * (1.0 + erf_polynomial(x * x, true));
-  const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a, 2.26274180, 2.0);
+  const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a * 1.41421354);
   float y;
   if (IS_SHORT) {
     y = tail * exp2_short(a * a * -kLog2E);
   } else {
     int n;
     const float p = exp_part(-product(a, a), n);
-    y = scaled(fma(tail, p, tail), n);
+    y = scaled_down(fma(tail, p, tail), n);
   }
   return is_negative(x) ? 2.0 - y : y;
 }
@@ -356,7 +380,11 @@ float of_finite(float a, float y) {
 
 // From e^-|a|, so that neither side overflows nor cancels.
 precise float sigmoid_real(float a) {
-  const float z = exp_real(-size(a));
+  if (IS_HALF) {  // 1/(1 + 2^t), which is 0 long before it overflows
+    const float t = a * -kLog2E, y = reciprocal_estimate(1.0 + exp2(t));
+    return t > 100.0 ? 0.0 : y;
+  }
+  const float z = exp_below(-size(a));
   return (is_negative(a) ? z : 1.0) * reciprocal_estimate(1.0 + z);
 }
 // a * sigmoid(t) for a t in two parts, a >= -110; sigmoid(t) alone may be subnormal.
@@ -364,8 +392,8 @@ precise float times_sigmoid(float a, PAIR t) {
   int n;
   const bool is_below = is_negative(t.x);
   const float p = exp_part(PAIR(-at_most(size(t.x), 110.0), is_below ? t.y : -t.y), n), e = 1.0 + p;
-  const float y = (is_below ? a * e : a) * reciprocal_estimate(1.0 + scaled(e, n));
-  return is_below ? scaled(y, n) : y;
+  const float y = (is_below ? a * e : a) * reciprocal_estimate(1.0 + scaled_down(e, n));
+  return is_below ? scaled_down(y, n) : y;
 }
 precise float silu_real(float a) {
   if (IS_SHORT) return a * sigmoid_real(a);
@@ -393,19 +421,20 @@ precise float gelu_real(float a) {
     const float tail = exp2(-normal_log2(size(a)));
     return a * (is_below ? tail : 1.0 - tail);
   }
-  const float x = at_most(size(a), kGeluEnd);
   if (IS_SHORT) {
-    const float tail = normal_tail(x, 3.2, 1.41421354) * exp2_short(x * x * (-0.5 * kLog2E));
+    const float x = at_most(size(a), kGeluEnd), tail = normal_tail(x) * exp2_short(x * x * (-0.5 * kLog2E));
     return a * (is_below ? tail : 1.0 - tail);
   }
+  // Of NaN, too: by integers, since the lesser of two floats may be 0 for a subnormal number.
+  const float x = from_bits(min(size_of(a), to_bits(kGeluEnd)));
   int n;
-  const float p = exp_part(-0.5 * product(x, x), n), tail = normal_tail(x, 3.2, 1.41421354), part = is_below ? -x * tail : tail;
-  const float y = scaled(part * (1.0 + p), n);
-  return of_finite(a, is_below ? y : a * (1.0 - y));
+  const float p = exp_part(product(x, -0.5 * x), n), y = scaled_down(x * normal_tail(x) * (1.0 + p), n);
+  if (to_bits(a) >= (kInfBits | kSignBit)) return not_a_number();  // of -infinity, and of NaN with a sign
+  return is_below ? negated(y) : a - y;
 }
 // log(1 + e^-d), d >= 0
 precise float softplus_below(float d) {
-  const float z = exp_real(-d);
+  const float z = exp_below(-d);
   return z * log1p_unit_ratio(z);
 }
 precise float softplus_real(float a) {

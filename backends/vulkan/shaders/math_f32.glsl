@@ -35,7 +35,8 @@ const vec2 kLn2 = vec2(0.693147182, -1.90465421e-09);
 const float kLog10Of2High = 0.301025391, kLog10Of2Low = 4.60503907e-06, kLog10E = 0.434294492;
 const float kTwoThirds = 0.666666687;
 const vec2 kPi = vec2(3.14159274, -8.74227766e-08), kHalfPi = vec2(1.57079637, -4.37113883e-08);
-const float kHalfPiRest = -1.7151245e-15;  // what kHalfPi lacks
+const float kHalfPiRest = -1.7151245e-15;                    // what kHalfPi lacks
+const vec2 kHalfPiBelow = vec2(1.57079625, 7.54978942e-08);  // pi/2 from below
 const vec2 kSqrtHalf = vec2(0.707106769, 1.21016175e-08);
 const float kNormalDensity = 0.398942292, kTwoOverSqrtPi = 1.12837923, kLn10 = 2.30258512;
 const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.0713548139, 2.39883247e-09);
@@ -43,7 +44,8 @@ const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
 
 const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18;
-const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15;
+const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15, kTanhEnd = 10;
+const float kErfShortEnd = 3, kTanhShortEnd = 5.6;
 const float kHuge = 1073741824;  // log(1 + x) is log(x)
 
 // ---- polynomials ----
@@ -76,7 +78,10 @@ precise float log1p_unit_ratio(float z) {
 // (2*atanh(s)/s - 2 - 2/3*z)/z^2 for z = s^2 <= 0.0401
 precise float log_tail(float z) { return HORNER2(z, 0.400002331, 0.28536582, 0.236938164); }
 // (sin(r)/r - 1)/z for z = r^2 <= (pi/2)^2
-precise float sin_tail(float z) { return HORNER3(z, -0.166666597, 0.00833306927, -0.000198097739, 2.60608181e-06); }
+precise float sin_tail(float z) {
+  if (IS_SHORT) return HORNER2(z, -0.166658536, 0.00831427798, -0.00018542305);
+  return HORNER3(z, -0.166666597, 0.00833306927, -0.000198097739, 2.60608181e-06);
+}
 // (tan(r)/r - 1)/z for z = r^2 <= (pi/4)^2
 precise float tan_tail(float z) {
   if (IS_SHORT) return HORNER3(z, 0.333153486, 0.136075199, 0.0413651392, 0.0431212708);
@@ -94,12 +99,16 @@ precise float asin_tail(float z) { return HORNER4(z, 0.166667521, 0.0749525204, 
 precise float sinh_tail(float z) { return HORNER2(z, 0.166667163, 0.00833027251, 0.000203730364); }
 // (tanh(t)/t - 1)/z for z = t^2 <= 0.36
 precise float tanh_tail(float z) { return HORNER4(z, -0.333332986, 0.133319363, -0.0537847169, 0.0207986254, -0.00589796668); }
+// tanh(t)/t for z = t^2 <= kTanhShortEnd^2 as a quotient, for short results
+precise float tanh_numerator(float z) { return HORNER2(z, 0.99999541, 0.115569465, 0.00156370969); }
+precise float tanh_denominator(float z) { return HORNER3(z, 1.0, 0.448869616, 0.0178943183, 5.94682242e-05); }
+// erf(x)/x for z = x^2 <= kErfShortEnd^2, for short results
+precise float erf_short(float z) {
+  const float p = HORNER4(z, -0.000688023574, 7.16046416e-05, -5.07443383e-06, 2.15955595e-07, -4.12716972e-09);
+  return HORNER5(z, 1.12837434, -0.376028001, 0.112491526, -0.0263739526, 0.00485460926, p);
+}
 // Near: erf(x)/x - 1 for t = x^2 <= 1. Else -log2(erfc(t))/t for t from 1 to 4.
 precise float erf_polynomial(float t, bool is_near) {
-  if (IS_SHORT) {
-    return HORNER4(t, is_near ? 0.128377885 : 1.62569654, is_near ? -0.376064062 : 0.925501108, is_near ? 0.112341404 : 0.140508071,
-                   is_near ? -0.0254473034 : -0.0254850928, is_near ? 0.00349382241 : 0.00219554733);
-  }
   return HORNER6(t, is_near ? 0.128379166 : 1.62836576, is_near ? -0.37612626 : 0.916051328, is_near ? 0.112835787 : 0.153717652,
                  is_near ? -0.0268533472 : -0.0346613191, is_near ? 0.0051871622 : 0.00543118687,
                  is_near ? -0.00079978531 : -0.000508292229, is_near ? 7.80690316e-05 : 2.0389376e-05);
@@ -109,15 +118,14 @@ precise float normal_log2(float x) {
   return HORNER7(x, 0.999995232, 1.15125108, 0.458464384, 0.0539600737, -0.00850789249, 0.000930525246, -6.15983517e-05,
                  1.83481461e-06);
 }
-// (1 + sqrt(2)*x) * e^(x^2/2) * (the normal distribution function of -x) for t = (x - 3.2)/(x + 3.2), x from 0 to 15.2: smooth,
-// after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
+// (x + 1.5) * e^(x^2/2) * (the normal distribution function of -x) for t = (x - 1.5)/(x + 1.5), x from 0 to 15.2: smooth, and nearly
+// as large at both ends, after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x^2)erfc x", Math. Comp. 36 (1981).
 precise float normal_polynomial(float t) {
-  if (IS_SHORT) {
-    return HORNER6(t, 0.635332406, -0.055507116, -0.0644748136, 0.0827214867, -0.0425095782, 0.00533648813, 0.0042013214);
-  }
+  if (IS_SHORT)
+    return HORNER6(t, 0.617338896, -0.195214674, -0.0573759228, 0.0190649778, 0.0171907619, 0.000844040769, -0.00247779512);
   const float p =
-      HORNER6(t, -0.0421884283, 0.00625392888, 0.00395715144, -0.00135381159, -0.000565028342, 0.000160443, 8.46021139e-05);
-  return HORNER4(t, 0.635333776, -0.0554946512, -0.0645336583, 0.0825224966, p);
+      HORNER6(t, 0.00398782315, -0.00243779388, -0.00271204486, -0.00103453232, 0.000255167048, 0.0004608905, 0.000147861152);
+  return HORNER5(t, 0.617341995, -0.195099503, -0.0574954525, 0.0178967547, 0.0176409595, p);
 }
 
 // ---- what a device's own division and square root are a start for; a and b in [1, 4) ----
@@ -134,11 +142,13 @@ int sqrt_rest(int rest, uint root) { return int(float(rest) / (2.0 * float(root)
 // One of Newton's iterations from y towards 1/x.
 precise float nearer_reciprocal(float x, float y) { return fma(fma(-x, y, 1.0), y, y); }
 // 1/x for 2^-125 <= |x| <= 2^125, to some 2^-24 of it, or to 2^-17 for short results: from 2^-4.3, which a difference of integers
-// gives. A device's own division looks at more: NVIDIA's takes some 25 instructions in these modules.
+// gives, squared twice, or cubed and squared. A device's own division looks at more: NVIDIA's takes some 25 instructions in these
+// modules.
 precise float reciprocal_estimate(float x) {
   const float start = intBitsToFloat(0x7ef311c7 - floatBitsToInt(x));
-  const float y = nearer_reciprocal(x, nearer_reciprocal(x, start));
-  return IS_SHORT ? y : nearer_reciprocal(x, y);
+  if (IS_SHORT) return nearer_reciprocal(x, nearer_reciprocal(x, start));
+  const float rest = fma(-x, start, 1.0);
+  return nearer_reciprocal(x, fma(start, fma(rest, rest, rest), start));
 }
 const float kMostDivisor = 4.2535296e37;  // 2^125
 
