@@ -82,13 +82,21 @@ precise float exp_part(PAIR x, out int n) {
   n = floatBitsToInt(rounded) - floatBitsToInt(kToInteger);
   return expm1_near(mad(whole, -kLn2Low, mad(whole, -kLn2High, x.x)) + x.y);
 }
+// The same where 2^(n + offset) is a normal number, which `unit` is: its exponent's bits are those that an integer ends with.
+precise float exp_part(PAIR x, int offset, out float unit) {
+  const float integer = kToInteger + float(kBias + offset), rounded = fma(x.x, kLog2E, integer), whole = rounded - integer;
+  unit = from_bits(to_bits(rounded) << kDigits);
+  return expm1_near(mad(whole, -kLn2Low, mad(whole, -kLn2High, x.x)) + x.y);
+}
 // y * 2^n, rounded once: y is near 1, n from -252 to 254.
 precise float scaled(float y, int n) {
   const int half_ = n >> 1;
   return (y * power_of_two(half_)) * power_of_two(n - half_);
 }
-// The same for n from -190 to 0.
-precise float scaled_down(float y, int n) { return (y * power_of_two(n + 64)) * 5.42101086e-20; }
+// The same for n from -190 to 0; unit: 2^(n + 64). NVIDIA's compiler made softplus and times_sigmoid() by exp_part()'s own unit take
+// twice as long.
+precise float scaled_down(float y, float unit) { return (y * unit) * 5.42101086e-20; }
+precise float scaled_down(float y, int n) { return scaled_down(y, power_of_two(n + 64)); }
 // 2^t for a short result. A device's exp2 may give 0 for a subnormal number.
 precise float exp2_short(float t) {
   if (IS_HALF) return exp2(t);
@@ -291,9 +299,9 @@ precise float acos_real(float x) {
 
 precise float half_exp(float a) {  // e^a/2 for a >= 0
   if (IS_SHORT) return exp2_short(fma(a, kLog2E, -1.0));
-  int n;
-  const float p = exp_part(PAIR(at_most(a, 91.0), 0.0), n);
-  return scaled(1.0 + p, n - 1);
+  float unit;
+  const float p = exp_part(PAIR(at_most(a, 91.0), 0.0), -64, unit);
+  return ((1.0 + p) * unit) * 9.22337204e+18;  // 2^63: that may overflow
 }
 precise float sinh_real(float x) {
   const float a = size(x), z = a * a, e = half_exp(a);
@@ -309,8 +317,8 @@ precise float tanh_real(float x) {
     return near * (tanh_numerator(z) * reciprocal_estimate(tanh_denominator(z)));
   }
   const float a = size(x), z = a * a;
-  int n;
-  const float p = exp_part(PAIR(2.0 * at_most(a, kTanhEnd), 0.0), n), unit = power_of_two(n);
+  float unit;
+  const float p = exp_part(PAIR(2.0 * at_most(a, kTanhEnd), 0.0), 0, unit);
   const float far = fma(-2.0, reciprocal_estimate(fma(unit, p, unit + 1.0)), 1.0);
   return with_sign(a < 0.6 ? a * fma(z, tanh_tail(z), 1.0) : far, x);
 }
@@ -362,9 +370,9 @@ precise float erfc_real(float x) {
   if (IS_SHORT) {
     y = tail * exp2_short(a * a * -kLog2E);
   } else {
-    int n;
-    const float p = exp_part(-product(a, a), n);
-    y = scaled_down(fma(tail, p, tail), n);
+    float unit;
+    const float p = exp_part(-product(a, a), 64, unit);
+    y = scaled_down(fma(tail, p, tail), unit);
   }
   return is_negative(x) ? 2.0 - y : y;
 }
@@ -425,12 +433,13 @@ precise float gelu_real(float a) {
     const float x = at_most(size(a), kGeluEnd), tail = normal_tail(x) * exp2_short(x * x * (-0.5 * kLog2E));
     return a * (is_below ? tail : 1.0 - tail);
   }
-  // Of NaN, too: by integers, since the lesser of two floats may be 0 for a subnormal number.
+  // By integers, since the lesser of two floats may be 0 for a subnormal number.
   const float x = from_bits(min(size_of(a), to_bits(kGeluEnd)));
-  int n;
-  const float p = exp_part(product(x, -0.5 * x), n), y = scaled_down(x * normal_tail(x) * (1.0 + p), n);
-  if (to_bits(a) >= (kInfBits | kSignBit)) return not_a_number();  // of -infinity, and of NaN with a sign
-  return is_below ? negated(y) : a - y;
+  float unit;
+  const float p = exp_part(product(x, -0.5 * x), 64, unit), tail = normal_tail(x);
+  const float above = from_bits(min(to_bits(a), kSignBit));  // below 0: -0
+  const float y = above - scaled_down(x * fma(tail, p, tail), unit);
+  return to_bits(a) >= (kInfBits | kSignBit) ? not_a_number() : y;  // of -infinity, and of NaN with a sign
 }
 // log(1 + e^-d), d >= 0
 precise float softplus_below(float d) {
