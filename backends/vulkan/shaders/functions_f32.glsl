@@ -95,8 +95,9 @@ precise float scaled(float y, int n) {
 }
 // The same for n from -190 to 0; unit: 2^(n + 64). NVIDIA's compiler made softplus and times_sigmoid() by exp_part()'s own unit take
 // twice as long.
-precise float scaled_down(float y, float unit) { return (y * unit) * 5.42101086e-20; }
-precise float scaled_down(float y, int n) { return scaled_down(y, power_of_two(n + 64)); }
+const float kDown = 5.42101086e-20;  // 2^-64
+precise float scaled_down(float y, float unit) { return (y * unit) * kDown; }
+precise float scaled_down(float y, int n) { return (y * power_of_two(n + 64)) * kDown; }
 // 2^t for a short result. A device's exp2 may give 0 for a subnormal number.
 precise float exp2_short(float t) {
   if (IS_HALF) return exp2(t);
