@@ -355,10 +355,10 @@ precise float erf_real(float x) {
   const float t = is_near ? x * x : at_most(a, kErfEnd), p = erf_polynomial(t, is_near);
   return is_near ? x + x * p : with_sign(1.0 - exp2(-t * p), x);
 }
-// The normal distribution function of -x is e^(-x^2/2) times this, x from 0 to 15.2.
-precise float normal_tail(float x) {
-  const float below = x + 1.5, inverse = kFuses || IS_SHORT ? reciprocal_estimate(below) : 1.0 / below;
-  const float p = normal_polynomial((x - 1.5) * inverse);
+// The normal distribution function of -x*slope is e^(-(x*slope)^2/2) times this, x*slope from 0 to 15.2.
+precise float normal_tail(float x, float slope) {
+  const float below = fma(slope, x, 1.5), inverse = kFuses || IS_SHORT ? reciprocal_estimate(below) : 1.0 / below;
+  const float p = normal_polynomial(fma(slope, x, -1.5) * inverse);
   return kFuses || IS_SHORT ? p * inverse : p / below;
 }
 precise float erfc_real(float x) {
@@ -366,7 +366,7 @@ precise float erfc_real(float x) {
     const float tail = exp2(1.0 - normal_log2(size(x) * 1.41421354));
     return is_negative(x) ? 2.0 - tail : tail;
   }
-  const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a * 1.41421354);
+  const float a = at_most(size(x), kErfcEnd), tail = 2.0 * normal_tail(a, 1.41421354);
   float y;
   if (IS_SHORT) {
     y = tail * exp2_short(a * a * -kLog2E);
@@ -431,13 +431,13 @@ precise float gelu_real(float a) {
     return a * (is_below ? tail : 1.0 - tail);
   }
   if (IS_SHORT) {
-    const float x = at_most(size(a), kGeluEnd), tail = normal_tail(x) * exp2_short(x * x * (-0.5 * kLog2E));
+    const float x = at_most(size(a), kGeluEnd), tail = normal_tail(x, 1.0) * exp2_short(x * x * (-0.5 * kLog2E));
     return a * (is_below ? tail : 1.0 - tail);
   }
   // By integers, since the lesser of two floats may be 0 for a subnormal number.
   const float x = from_bits(min(size_of(a), to_bits(kGeluEnd)));
   float unit;
-  const float p = exp_part(product(x, -0.5 * x), 64, unit), tail = normal_tail(x);
+  const float p = exp_part(product(x, -0.5 * x), 64, unit), tail = normal_tail(x, 1.0);
   const float above = from_bits(min(to_bits(a), kSignBit));  // below 0: -0
   const float y = above - scaled_down(x * fma(tail, p, tail), unit);
   return to_bits(a) >= (kInfBits | kSignBit) ? not_a_number() : y;  // of -infinity, and of NaN with a sign
