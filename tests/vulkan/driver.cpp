@@ -48,6 +48,7 @@ struct State {
   std::string left_out;
   int folded = 0;
   uint64_t specialized = 0;
+  std::map<uint32_t, uint32_t> constants;  // of the newest pipeline
   size_t kept_pipelines = 0;
   std::set<std::string> failed;
   // Of every function, so that counting takes no memory: a test may count that too.
@@ -88,6 +89,10 @@ void look_at(VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateI
   const std::string_view bytes(static_cast<const char*>(constants.pData), constants.dataSize);
   const std::lock_guard lock(g.mutex);
   g.specialized += std::hash<std::string_view>()(bytes);
+  g.constants.clear();
+  for (uint32_t i = 0; i < constants.mapEntryCount; ++i)
+    std::memcpy(&g.constants[constants.pMapEntries[i].constantID], bytes.data() + constants.pMapEntries[i].offset,
+                sizeof(uint32_t));
 }
 void look_at(VkCommandBuffer, uint32_t, uint32_t rows, uint32_t) {
   const std::lock_guard lock(g.mutex);
@@ -301,6 +306,12 @@ int Driver::folded() const {
 uint64_t Driver::specialized() const {
   const std::lock_guard lock(g.mutex);
   return g.specialized;
+}
+
+uint32_t Driver::constant(uint32_t id) const {
+  const std::lock_guard lock(g.mutex);
+  const auto found = g.constants.find(id);
+  return found == g.constants.end() ? 0 : found->second;
 }
 
 const std::set<std::string>& Driver::failed() const { return g.failed; }
