@@ -93,9 +93,9 @@ precise float scaled(float y, int n) {
   const int half_ = n >> 1;
   return (y * power_of_two(half_)) * power_of_two(n - half_);
 }
-// The same for n from -190 to 0; unit: 2^(n + 64). NVIDIA's compiler made softplus and times_sigmoid() by exp_part()'s own unit take
-// twice as long.
 const float kDown = 5.42101086e-20;  // 2^-64
+// The same for n from -190 to 0, by 2^(n + 64): exp_part()'s unit, or made of n, since with that unit softplus and times_sigmoid() took
+// twice as long on NVIDIA's driver.
 precise float scaled_down(float y, float unit) { return (y * unit) * kDown; }
 precise float scaled_down(float y, int n) { return (y * power_of_two(n + 64)) * kDown; }
 // 2^t for a short result. A device's exp2 may give 0 for a subnormal number.
