@@ -2,6 +2,7 @@
 // filled, and the instance's functions are replaced, and put back.
 #include "driver.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -48,11 +49,11 @@ struct State {
   std::string left_out;
   int folded = 0;
   uint64_t specialized = 0;
-  std::map<uint32_t, uint32_t> constants;  // of the newest pipeline
   size_t kept_pipelines = 0;
   std::set<std::string> failed;
-  // Of every function, so that counting takes no memory: a test may count that too.
-  std::map<std::string, int, std::less<>> calls, made;
+  // What is noted of each call takes no memory: a test may let that run out too.
+  std::array<uint32_t, 32> constants{};                 // of the newest pipeline, by id
+  std::map<std::string, int, std::less<>> calls, made;  // of every function
 };
 State g;
 
@@ -89,9 +90,9 @@ void look_at(VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateI
   const std::string_view bytes(static_cast<const char*>(constants.pData), constants.dataSize);
   const std::lock_guard lock(g.mutex);
   g.specialized += std::hash<std::string_view>()(bytes);
-  g.constants.clear();
+  g.constants = {};
   for (uint32_t i = 0; i < constants.mapEntryCount; ++i)
-    std::memcpy(&g.constants[constants.pMapEntries[i].constantID], bytes.data() + constants.pMapEntries[i].offset,
+    std::memcpy(&g.constants.at(constants.pMapEntries[i].constantID), bytes.data() + constants.pMapEntries[i].offset,
                 sizeof(uint32_t));
 }
 void look_at(VkCommandBuffer, uint32_t, uint32_t rows, uint32_t) {
@@ -239,6 +240,7 @@ Driver::Driver(const Said& said) : loader_(Loader::get()) {
   g.said = said;
   g.folded = 0;
   g.specialized = 0;
+  g.constants = {};
 #define X(function) g.calls[#function] = g.made[#function] = 0;
   NARROWS_FALLIBLE(X)
   NARROWS_NAMED(X)
@@ -310,8 +312,7 @@ uint64_t Driver::specialized() const {
 
 uint32_t Driver::constant(uint32_t id) const {
   const std::lock_guard lock(g.mutex);
-  const auto found = g.constants.find(id);
-  return found == g.constants.end() ? 0 : found->second;
+  return g.constants.at(id);
 }
 
 const std::set<std::string>& Driver::failed() const { return g.failed; }

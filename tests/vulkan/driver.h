@@ -40,7 +40,7 @@ class Driver {
 
   int folded() const;            // dispatches of more than one row, so far
   uint64_t specialized() const;  // a number that stands for the constants of all pipelines made so far: for each the same is added
-  uint32_t constant(uint32_t id) const;          // a specialization constant of the newest pipeline; 0: it was given none
+  uint32_t constant(uint32_t id) const;          // a specialization constant of the newest pipeline, id < 32; 0: it was given none
   size_t kept_pipelines() const;                 // bytes that the last pipeline cache began with
   int calls(const std::string& name) const;      // of a function, so far
   std::map<std::string, int> left_over() const;  // what was created and not destroyed, by the creating function, where not 0
