@@ -38,13 +38,15 @@ clang_format() {
   done_with "$(wc -l <"$LOG/format.files") files by clang-format"
 }
 
-# The sources that ./run build compiles, less the kernels: those are macros and templates over every instruction set, and their
-# tests say more. Of the commands in build/cpu those are taken that make the product (tests/abi compiles core several times over), and
-# GCC's own options are taken out of them, because clang does not know them.
+# clang_tidy PRESET PATTERN [FILE...]: the sources, of the FILEs or of all, that match and that build/PRESET compiles. Of its commands
+# those are taken that make the product (tests/abi compiles core several times over), and GCC's own options are taken out of them, because
+# clang does not know them.
 clang_tidy() {
+  local preset=$1 pattern=$2 folder=$NARROWS_ROOT/build/lint/$1
+  shift 2
   step analysis
-  mkdir -p "$NARROWS_ROOT/build/lint"
-  python3 - "$NARROWS_ROOT/build/cpu/compile_commands.json" >"$NARROWS_ROOT/build/lint/compile_commands.json" <<'PYTHON'
+  mkdir -p "$folder"
+  python3 - "$NARROWS_ROOT/build/$preset/compile_commands.json" >"$folder/compile_commands.json" <<'PYTHON'
 import json, re, sys
 entries = [e for e in json.load(open(sys.argv[1])) if not re.search(r" -o tests/", e["command"])]
 for entry in entries:
@@ -52,9 +54,9 @@ for entry in entries:
 json.dump(entries, sys.stdout)
 PYTHON
   # Not what only another build compiles, by a toolkit that this one does not ask for.
-  grep -oE '"file": "[^"]*"' "$NARROWS_ROOT/build/lint/compile_commands.json" | cut -d '"' -f 4 | sed "s:^$NARROWS_ROOT/::" >"$LOG/tidy.known"
-  source_files '^(core|tools|bindings|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@" | { grep -Fxf "$LOG/tidy.known" || true; } >"$LOG/tidy.files"
-  each_file "$LINT/clang-tidy" --quiet -p "$NARROWS_ROOT/build/lint" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
+  grep -oE '"file": "[^"]*"' "$folder/compile_commands.json" | cut -d '"' -f 4 | sed "s:^$NARROWS_ROOT/::" >"$LOG/tidy.known"
+  source_files "$pattern" "$@" | { grep -Fxf "$LOG/tidy.known" || true; } >"$LOG/tidy.files"
+  each_file "$LINT/clang-tidy" --quiet -p "$folder" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
     [ ! -t 1 ] || printf '\n'
     grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | head -n 60 | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2
     fail "clang-tidy complains; the whole log is $LOG/tidy.log"

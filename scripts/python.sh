@@ -57,12 +57,14 @@ check_types() {
 }
 
 python_package() {
-  begin python 7
+  begin python 9
   require build python
   fetch_dlpack
   fetch_python_tools
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
   build cpu narrows_command narrows_cpu narrows_python
+  fetch_lint_tools
+  (cd -- "$NARROWS_ROOT" && clang_tidy cpu '^bindings/python/.*\.cpp$')
   check_types
   build_wheel "$PYENV" build/dist
   test_python "$@"

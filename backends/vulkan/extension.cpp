@@ -15,7 +15,8 @@ VkSemaphore semaphore_of(uint64_t number) {
   if (number == 0) refuse(NW_INVALID, -1, "vulkan: semaphore is 0; expected a VkSemaphore");
   return reinterpret_cast<VkSemaphore>(number);
 }
-void need(const void* pointer, const char* argument) {
+template <class T>
+void need(const T* pointer, const char* argument) {
   if (pointer == nullptr) refuse(NW_INVALID, -1, "vulkan: %s is NULL", argument);
 }
 

@@ -137,6 +137,7 @@ size_t Kernels::count() {
 VkPipeline Kernels::make(const Shader& shader, const std::vector<uint32_t>& constants) {
   const std::vector<uint32_t> words = words_for(device_.physical, shader, constants);
   std::vector<VkSpecializationMapEntry> entries;
+  entries.reserve(constants.size() + 3);
   for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   std::vector<uint32_t> values = constants;
   const auto add = [&](uint32_t id, uint32_t value) {

@@ -22,7 +22,7 @@ struct Push {
 class CorrelationPart final : public Part {
  public:
   CorrelationPart(const CorrelationProblem& problem, Kernel kernel, int64_t groups, Push push)
-      : kernel_(kernel), groups_(groups), push_(push) {
+      : kernel_(std::move(kernel)), groups_(groups), push_(push) {
     const Correlation& c = problem.c;
     const int64_t size = size_of(problem.dtype);
     push_.taps = c.taps, push_.outputs = c.length, push_.origin = c.origin;
@@ -48,7 +48,7 @@ class CorrelationPart final : public Part {
 constexpr int64_t kPositionsOfWindows = 64 * 4;
 
 // Tiles of `positions` outputs of each row; a row is `outs` output channels of a group.
-std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, Kernel kernel, int64_t positions, int64_t outs) {
+std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, const Kernel& kernel, int64_t positions, int64_t outs) {
   const Correlation& c = problem.c;
   const int64_t tiles = ceil_div(c.length, positions), rows = c.batch * c.groups * ceil_div(c.outs, outs);
   if (tiles > kMostBlocks / rows) return nullptr;
@@ -76,7 +76,8 @@ struct ShortPush {
 
 class ShortPart final : public Part {
  public:
-  ShortPart(const CorrelationProblem& problem, Kernel kernel, int64_t tiles, ShortPush push) : kernel_(kernel), push_(push) {
+  ShortPart(const CorrelationProblem& problem, Kernel kernel, int64_t tiles, ShortPush push)
+      : kernel_(std::move(kernel)), push_(push) {
     const Correlation& c = problem.c;
     const int64_t size = size_of(problem.dtype);
     const auto of_rows = [&](int64_t batch, int64_t group) { return (c.groups > 1 ? group : batch) * size; };
@@ -191,7 +192,7 @@ constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kWideMatrices = {2, 2, 4, 5}
 class MatrixPart final : public Part {
  public:
   MatrixPart(const CorrelationProblem& problem, Kernel pack, Push packing, Kernel kernel, int64_t groups, Push push)
-      : pack_(pack), packing_(packing), product_(problem, kernel, groups, push),
+      : pack_(std::move(pack)), packing_(packing), product_(problem, std::move(kernel), groups, push),
         w_offset_(static_cast<Address>(problem.c.w_offset * size_of(problem.dtype))) {
     packing_.taps = problem.c.taps;
     workspace_size = uint64_t{packing.blocks} * 16;
@@ -228,7 +229,8 @@ std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem) {
   if (!problem.aligned()) return nullptr;
   std::unique_ptr<Part> part = plan_short(problem);
   if (part == nullptr) part = plan_fir(problem);
-  return part != nullptr ? std::move(part) : plan_windows(problem);
+  if (part == nullptr) part = plan_windows(problem);
+  return part;
 }
 
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {

@@ -19,7 +19,8 @@ struct Push {
 
 class SumPart final : public Part {
  public:
-  SumPart(const SumProblem& problem, Kernel kernel, int64_t groups, Push push) : kernel_(kernel), groups_(groups), push_(push) {
+  SumPart(const SumProblem& problem, Kernel kernel, int64_t groups, Push push)
+      : kernel_(std::move(kernel)), groups_(groups), push_(push) {
     const SumShape& s = problem.shape;
     push_.blocks = static_cast<uint32_t>(groups);
     if (push_.slices == 1) return;
@@ -57,7 +58,8 @@ std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps) {
   push.slices = static_cast<uint32_t>(ceil_div(total, push.slice_length));
   push.tap_blocks = static_cast<uint32_t>(tap_blocks);
   constexpr int64_t kThreads = 64;
-  problem.device.check_loops(2 * ceil_div(push.slice_length, kThreads) + push.slice_length / s.outputs + 16);
+  const int64_t loops = 2 * ceil_div(push.slice_length, kThreads) + push.slice_length / s.outputs + 16;
+  problem.device.check_loops(static_cast<double>(loops));
   const int64_t groups = s.groups * s.outs * s.ins * tap_blocks * push.slices;
   const Kernel kernel =
       problem.device.kernels().get(kSums.of(problem.dtype), {!problem.aligned(), static_cast<uint32_t>(taps), problem.bias});

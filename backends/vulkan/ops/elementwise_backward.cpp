@@ -45,7 +45,7 @@ bool reads_a(int function, int operand) {
     case NW_EW_MUL:
     case NW_EW_DIV:
     case NW_EW_FMOD:
-    case NW_EW_REMAINDER: return operand == 1;
+    case NW_EW_REMAINDER:
     case NW_EW_FMA: return operand == 1;
     default: return true;
   }
