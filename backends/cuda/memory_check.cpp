@@ -1,6 +1,8 @@
 // memory_check.cpp -- see memory_check.h. Step 4 of a tensor's path.
 #include "memory_check.h"
 
+#include <algorithm>
+
 namespace narrows::gpu {
 namespace {
 
@@ -10,9 +12,9 @@ struct Extent {
 };
 
 Extent extent_of(const DLTensor& t) {
+  if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return {0, 0};  // the other extents may be huge
   int64_t low = 0, high = 0, contiguous = 1;
   for (int32_t d = t.ndim - 1; d >= 0; --d) {
-    if (t.shape[d] == 0) return {0, 0};
     const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
     (reach < 0 ? low : high) += reach;
     contiguous *= t.shape[d];

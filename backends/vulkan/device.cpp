@@ -82,8 +82,6 @@ Device::~Device() { close(); }
 // Nobody uses it any more. Streams are waited for while progress() still counts them.
 bool Device::close() {
   if (handle == VK_NULL_HANDLE) return false;  // it could not be opened
-  if (!is_lost() && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
-    gone_.store("was lost before", std::memory_order_relaxed);
   const auto finish = [](Stream& stream) {
     try {
       stream.finish();
@@ -92,6 +90,9 @@ bool Device::close() {
   };
   for (const auto& [key, stream] : streams_) finish(*stream);
   if (default_stream_ != nullptr) finish(*default_stream_);
+  // After the streams, which are waited for no longer than NARROWS_VULKAN_TIMEOUT says.
+  if (!is_lost() && !adopted_ && vk.vkDeviceWaitIdle(handle) == VK_ERROR_DEVICE_LOST)
+    gone_.store("was lost before", std::memory_order_relaxed);
   const bool lost = is_lost();
   std::map<void*, std::shared_ptr<Stream>>().swap(streams_);
   default_stream_.reset();
@@ -164,9 +165,10 @@ bool Device::runs_long_loops() {
   return !loops_end_early_;
 }
 
+bool Device::runs_loops(double iterations) { return iterations < kFewestLoops || !physical.is_cpu() || runs_long_loops(); }
+
 void Device::check_loops(double iterations) {
-  constexpr double kFewest = 65535;  // that any driver ends them after
-  if (iterations < kFewest || !physical.is_cpu() || runs_long_loops()) return;
+  if (runs_loops(iterations)) return;
   refuse(NW_UNSUPPORTED, -1,
          "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of "
          "Mesa 25 it is known not to)",

@@ -37,7 +37,7 @@ class Queue {
 
 class Device {
  public:
-  // checked: NARROWS_CHECK=1, every allocation is a buffer of its own with a gap behind it.
+  // checked: NARROWS_CHECK=1, every allocation is a buffer of its own between gaps.
   // adopted: the application's device, which stays its own; nullptr: one is opened.
   Device(Loader& loader, const PhysicalDevice& physical, int32_t id, bool checked, const nw_vulkan_device* adopted = nullptr);
   ~Device();
@@ -62,9 +62,11 @@ class Device {
   // lost. Plans may outlive that. Refuses a second time.
   void release();
 
-  // On a CPU that plays the device: refuses work of which a thread takes so many iterations of loops, counted together, where the
-  // driver ends them before: Mesa's llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
-  void check_loops(double iterations);
+  // Whether a thread may take so many iterations of loops, counted together. Not on a CPU that plays the device, where the driver
+  // ends them before: Mesa's llvmpipe did so after 65,535, without a word, and a long sum then lacks its last terms.
+  bool runs_loops(double iterations);
+  void check_loops(double iterations);             // refuses work that it does not run
+  static constexpr int64_t kFewestLoops = 65'535;  // of fewer every driver runs all
 
   Memory& memory() { return *memory_; }
   Kernels& kernels() { return *kernels_; }

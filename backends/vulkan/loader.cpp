@@ -45,12 +45,16 @@ int rank_of(VkPhysicalDeviceType type) {
 }
 
 std::shared_ptr<Loader> Loader::get() {
-  static std::mutex mutex;
+  // Of volk's pointers too, which one that goes still uses. It may go in here, where it cannot be opened.
+  static std::recursive_mutex mutex;
   static std::weak_ptr<Loader> last;
   const std::lock_guard lock(mutex);
   std::shared_ptr<Loader> loader = last.lock();
   if (loader != nullptr) return loader;
-  loader.reset(new Loader);
+  loader.reset(new Loader, [](const Loader* gone) {
+    const std::lock_guard end(mutex);
+    delete gone;
+  });
   loader->open();
   last = loader;
   return loader;

@@ -18,8 +18,8 @@ constexpr uint64_t kAlignment = NW_WORKSPACE_ALIGN;
 constexpr uint64_t kBlockSize = uint64_t{64} << 20;
 constexpr uint64_t kLargest = kBlockSize / 4;         // what is larger gets a block of its own
 constexpr uint64_t kKeptEmpty = uint64_t{256} << 20;  // empty blocks that stay for what comes
-// Behind every buffer where memory is checked; and behind what has a block of its own, since tensors whose memory lies a power of
-// two apart may share a device's banks: an H200 added some at 0.4 of its rate.
+// On both sides of every buffer where memory is checked; and behind what has a block of its own, since tensors whose memory lies a
+// power of two apart may share a device's banks: an H200 added some at 0.4 of its rate.
 constexpr uint64_t kGap = 64 << 10;
 constexpr uint64_t kGuard = 4 << 10;  // of the gap: a bus reads it slowly
 constexpr char kGuardByte = 0x5a;
@@ -33,9 +33,11 @@ constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CAC
 
 }  // namespace
 
-// Drivers list the best type of a kind first.
+// Drivers list the best type of a kind first. Those of AMD that are coherent for debuggers ask for a feature, and are slow.
 std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, bool unified, uint32_t allowed, Side side) {
   constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if ((memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD) != 0) allowed &= ~(1u << i);
   struct Wish {
     VkMemoryPropertyFlags with, without;
   };
@@ -374,6 +376,7 @@ void Memory::add_foreign(VkBuffer buffer, Address address, uint64_t size) {
   if (size > UINT64_MAX - address)
     refuse(NW_INVALID, -1, "vulkan: size is %llu at address 0x%llx; expected an end below 2^64",
            static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
+  has_host_memory_ = true;  // as far as is known
   add_whole({buffer, VK_NULL_HANDLE, address, size, nullptr}, true);
 }
 

@@ -78,7 +78,8 @@ class Memory {
   void give_back(Address address);  // a retired allocation's memory may be cut anew; no work uses it any more
   void trim();                      // empty blocks go back to the driver
   bool is_checked() const { return checked_; }
-  bool has_host_memory() const { return has_host_memory_.load(std::memory_order_relaxed); }  // import_host() has been asked
+  // Some that the host may read as it lies there: import_host() or add_foreign() has been asked.
+  bool has_host_memory() const { return has_host_memory_.load(std::memory_order_relaxed); }
   // Tells the loader, as the validation layer does, of guards that were written to: those around what find() found since the last
   // time. What work of another stream writes later is told when its memory is found again, or given back.
   void check_guards();

@@ -35,6 +35,17 @@ uint64_t no_progress_limit() {
   return seconds;
 }
 
+// Does what may be left undone where there is no memory for it: a later call does it, or is refused in its place.
+template <class Body>
+void unless_out_of_memory(Body&& body) {
+  try {
+    body();
+  } catch (const Refusal& refusal) {
+    if (refusal.status != NW_OUT_OF_MEMORY) throw;
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 }  // namespace
 
 // ---- timeline ----
@@ -232,15 +243,12 @@ Batch* Stream::begin_batch() {
   return batch;
 }
 
-// The op is on the stream. Where there is no memory to submit it, the next call does that first, or is refused in its place.
+// The op is on the stream, submitted or not.
 void Stream::end_op() {
   ++open_->ops;
-  try {
+  unless_out_of_memory([&] {
     if (open_->ops >= kMaxOps || flying_.empty() || completed() == submitted_) flush();
-  } catch (const Refusal& refusal) {
-    if (refusal.status != NW_OUT_OF_MEMORY) throw;
-  } catch (const std::bad_alloc&) {
-  }
+  });
   device_.loader.refuse_if_invalid();
 }
 
@@ -336,14 +344,11 @@ void Stream::finish(bool goes_on) {
 // Begins the next batch, with the barrier of its first command, while the device works: otherwise somebody would wait for that.
 void Stream::prepare() {
   if (ready_ != nullptr || flying_.empty()) return;
-  try {
+  unless_out_of_memory([&] {
     ready_ = begin_batch();
     Recorder(device_, *ready_).barrier();
     ready_->ordered = true;
-  } catch (const Refusal& refusal) {
-    if (refusal.status != NW_OUT_OF_MEMORY) throw;  // out of memory: the next op begins its own
-  } catch (const std::bad_alloc&) {
-  }
+  });
 }
 
 void Stream::wait_for(Stream& signaler) {
@@ -355,17 +360,19 @@ void Stream::wait_for(Stream& signaler) {
   waits_.push_back(point);
 }
 
-// In a submission of its own: while that is the next to be done, the stream is known to wait for the application.
+// In a submission of its own, where there is memory for one: while that is the next to be done, the stream is known to wait for the
+// application. Refused, it is not on the stream.
 void Stream::wait_for(VkSemaphore semaphore, uint64_t value) {
   const std::lock_guard lock(mutex_);
   device_.refuse_if_lost();
   flush();
+  waits_.reserve(1);  // none is left after that
   {
     const std::lock_guard gates_lock(gates_mutex_);
     gates_.push_back(submitted_ + 1);
   }
   waits_.push_back({semaphore, value, nullptr});
-  flush();
+  unless_out_of_memory([&] { flush(); });
 }
 
 bool Stream::waits_for_application() const {

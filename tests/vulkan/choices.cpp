@@ -8,6 +8,8 @@ constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = kVisible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
+constexpr VkMemoryPropertyFlags kOfDebuggers = VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
+
 using Types = std::vector<uint32_t>;
 
 TEST_CASE("choices: memory types of discrete and integrated GPUs and of a CPU, best first", "[choices]") {
@@ -20,6 +22,14 @@ TEST_CASE("choices: memory types of discrete and integrated GPUs and of a CPU, b
   const Table tables[] = {
       {"NVIDIA H200", false, {0, kLocal, kVisible, kCached, kLocal | kVisible}, {1, 4}, {4}, {3, 2, 4}, {4, 2, 3}},
       {"AMD with a resizable BAR", false, {kLocal, kVisible, kLocal | kVisible, kCached}, {0, 2}, {2}, {3, 1, 2}, {2, 1, 3}},
+      {"AMD with coherent types",
+       false,
+       {kLocal, kVisible, kLocal | kVisible, kCached, kLocal | kOfDebuggers, kVisible | kOfDebuggers,
+        kLocal | kVisible | kOfDebuggers},
+       {0, 2},
+       {2},
+       {3, 1, 2},
+       {2, 1, 3}},
       {"a card without a window", false, {kLocal, kVisible, kCached}, {0}, {}, {2, 1}, {1, 2}},
       {"Intel, integrated", true, {kLocal, kLocal | kVisible, kLocal | kCached}, {2, 0, 1}, {2, 1}, {2, 1}, {1, 2}},
       {"lavapipe", true, {kLocal | kCached}, {0}, {0}, {0}, {0}},

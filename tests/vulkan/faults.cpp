@@ -164,6 +164,26 @@ TEST_CASE("faults: a device that makes no progress is lost after a while", "[fau
   CHECK(opened->is_lost());
 }
 
+TEST_CASE("faults: a device that makes no progress is closed after a while", "[faults]") {
+  const EnvironmentVariable limit("NARROWS_VULKAN_TIMEOUT", "1");
+  Opened opened;
+  {
+    const Words one(*opened, {1});
+    Stream& stream = *opened->stream(nullptr);
+    stream.sync();
+    stand_still(*opened, 0);
+    step(stream, one, one);
+  }
+  static bool waits_for_ever = false;
+  waits_for_ever = false;
+  opened->vk.vkDeviceWaitIdle = [](VkDevice) -> VkResult {
+    waits_for_ever = true;
+    return VK_SUCCESS;
+  };
+  opened.device.reset();
+  CHECK_FALSE(waits_for_ever);
+}
+
 TEST_CASE("faults: a launch that waits for earlier work says that the device is lost", "[faults]") {
   Opened opened;
   Stream& stream = *opened->stream(nullptr);

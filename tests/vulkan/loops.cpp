@@ -58,6 +58,11 @@ class Ones {
     REQUIRE(nw_copy(runtime_, kHost, &value, kDevice, outs_[output], sizeof value, nullptr, nullptr) == NW_OK);
     return value;
   }
+  std::vector<float> all(size_t output, int64_t count) const {
+    std::vector<float> values(static_cast<size_t>(count));
+    REQUIRE(nw_copy(runtime_, kHost, values.data(), kDevice, outs_[output], values.size() * 4, nullptr, nullptr) == NW_OK);
+    return values;
+  }
   nw_error error{};
 
  private:
@@ -114,6 +119,14 @@ TEST_CASE("loops: a sum of many terms has them all, or is refused", "[loops]") {
       }
     }
   }
+}
+
+// So many tiles that they fill a device without being cut, of sums that are too long for one loop.
+TEST_CASE("loops: a gradient of many weights is cut where a driver would end its sums", "[loops]") {
+  constexpr int64_t kTerms = 60'001, kWeights = 4096;
+  Ones ones(kTerms + kWeights);
+  REQUIRE(ones.run("conv1d_backward", "gemm", {{kTerms}, {kTerms + kWeights - 1}, {kWeights}}, {{}, {kWeights}, {}}) == NW_OK);
+  CHECK(ones.all(1, kWeights) == std::vector<float>(kWeights, kTerms));
 }
 
 }  // namespace

@@ -94,11 +94,12 @@ TEST_CASE("lost: nw_runtime_destroy comes back, and the next runtime opens the d
     const VolkDeviceTable vk = b->vk;
     const VkDevice device = b->handle;
     const VkSemaphore semaphore = b->semaphore;
+    if (*function != '\0') b->release();  // it is asked when streams have come to their end
     b.reset();
     CHECK(driver.has_failed());
     driver.calm();
     CHECK(driver.left_over().at("vkCreateDevice") == 1);  // a lost device is left alone
-    set_timeline(vk, device, semaphore, 1);
+    if (*function == '\0') set_timeline(vk, device, semaphore, 1);
     const Runtime rt(here());
     void* data = nullptr;
     REQUIRE(nw_alloc(rt.handle, on(0), 4000, nullptr, &data, nullptr) == NW_OK);

@@ -2,6 +2,7 @@
 // gets through, and fails one allocation later each time. It says so, and the next call works.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -115,7 +116,44 @@ void live_with_ops(const Runtime& rt, Life& life) {
   CHECK((copied.outputs()[0] == bytes));
 }
 
-// A device opened, memory, a stream, a chain of more than a batch, copies, a plan, memory and semaphores for others, an adopted
+// An application's semaphore. A wait that is refused is not on the stream: those values are beyond what the semaphore reaches while
+// the stream gets through.
+void live_with_semaphores(const Runtime& rt, Life& life, void* stream) {
+  const nw_vulkan& vulkan = *rt.vulkan;
+  nw_vulkan_device device{};
+  device.struct_size = sizeof device;
+  REQUIRE(vulkan.device(vulkan.self, 0, &device, nullptr) == NW_OK);
+  const auto handle = static_cast<VkDevice>(device.device);
+  VolkDeviceTable vk{};
+  volkLoadDeviceTable(&vk, handle);
+  const VkSemaphore semaphore = new_timeline(vk, handle);
+  const auto number = reinterpret_cast<uint64_t>(semaphore);
+  uint64_t next = 1000, reached = 0;
+  const auto wait = [&](nw_error* e) {
+    const uint64_t value = next--;
+    const int32_t status = vulkan.stream_wait(vulkan.self, 0, stream, number, value, e);
+    if (status == NW_OK) reached = std::max(reached, value);
+    return status;
+  };
+  life.pass("stream_wait", wait, [] {});
+  set_timeline(vk, handle, semaphore, reached);
+  uint64_t mine = 0, point = 0;
+  life.pass("stream_point", [&](nw_error* e) { return vulkan.stream_point(vulkan.self, 0, stream, &mine, &point, e); });
+  const auto of_stream = reinterpret_cast<VkSemaphore>(mine);
+  VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+  info.semaphoreCount = 1, info.pSemaphores = &of_stream, info.pValues = &point;
+  CHECK(vk.vkWaitSemaphores(handle, &info, 20'000'000'000) == VK_SUCCESS);
+  set_timeline(vk, handle, semaphore, 2000);
+  uint64_t signaled = 2000;
+  life.pass("stream_signal", [&](nw_error* e) { return vulkan.stream_signal(vulkan.self, 0, stream, number, ++signaled, e); });
+  CHECK(nw_stream_sync(rt.handle, on(0), stream, nullptr) == NW_OK);
+  uint64_t value = 0;
+  CHECK(vk.vkGetSemaphoreCounterValue(handle, semaphore, &value) == VK_SUCCESS);
+  CHECK(value == signaled);
+  vk.vkDestroySemaphore(handle, semaphore, nullptr);
+}
+
+// A device opened, memory, a stream, a chain of more than a batch, copies, a plan, semaphores, memory for others, an adopted
 // device; and the way back.
 void live(Driver& driver, const Scarcity& scarcity) {
   Life life(driver, scarcity);
@@ -166,6 +204,7 @@ void live(Driver& driver, const Scarcity& scarcity) {
   CHECK(got == std::vector<float>(kCount, 2 + static_cast<float>(sums)));
 
   live_with_ops(rt, life);
+  live_with_semaphores(rt, life, stream);
   void* data = nullptr;
   int32_t fd = -1, id = -1;
   uint64_t size = 0, semaphore = 0;

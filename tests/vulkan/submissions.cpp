@@ -97,5 +97,24 @@ TEST_CASE("barriers: one before each command, and one for the host that reads", 
   }
 }
 
+TEST_CASE("barriers: one for the host after each submission, once the application's own memory is there", "[streams][barriers]") {
+  const Driver driver({.as_discrete = true});
+  Opened opened(true);
+  Stream& stream = *opened->stream(nullptr);
+  const Words one(*opened, {1}), words(*opened, {7});
+  Buffer buffer = opened->memory().create_buffer(4000, Side::device);
+  const auto barriers = [&] {
+    const int before = driver.calls("vkCmdPipelineBarrier");
+    step(stream, words, one);
+    stream.sync();
+    return driver.calls("vkCmdPipelineBarrier") - before;
+  };
+  CHECK(barriers() == 1);
+  opened->memory().add_foreign(buffer.handle, buffer.address, 4000);
+  CHECK(barriers() == 2);
+  opened->memory().remove_foreign(buffer.address);
+  opened->memory().destroy_buffer(buffer);
+}
+
 }  // namespace
 }  // namespace narrows::vulkan::test

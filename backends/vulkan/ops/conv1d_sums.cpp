@@ -74,14 +74,13 @@ int64_t num_tiles(const SumShape& s, int64_t rows, int64_t columns) {
   return s.groups * ceil_div(s.outs, rows) * ceil_div(s.ins * s.taps, columns);
 }
 
-// A product in tiles of `rows` x `columns` and stages of `depth`, in slices.
+// A product in tiles of `rows` x `columns` and stages of `depth`.
 Push push_of(const SumShape& s, int64_t rows, int64_t columns, int64_t depth) {
   Push push{};
   push.columns = static_cast<int32_t>(s.ins * s.taps), push.depth = static_cast<int32_t>(s.batch * s.outputs);
   push.stages = static_cast<int32_t>(ceil_div(s.batch * s.outputs, depth));
   push.row_tiles = static_cast<uint32_t>(ceil_div(s.outs, rows));
   push.column_tiles = static_cast<uint32_t>(ceil_div(s.ins * s.taps, columns));
-  push.slices = static_cast<uint32_t>(num_slices(num_tiles(s, rows, columns), push.stages));
   push.by_taps = Divider(s.taps), push.by_outputs = Divider(s.outputs);
   return push;
 }
@@ -121,10 +120,10 @@ std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
   // A tile that is mostly empty, or too few of them even in slices.
   const int64_t stages = ceil_div(s.batch * s.outputs, int64_t{tile.depth});
   if (problem.device.physical.is_cpu() || s.outs <= tile.rows() / 2 || count(tile) * stages < 4 * kManyGroups) tile = kSmall;
-  const Push push = push_of(s, tile.rows(), tile.columns(), tile.depth);
+  Push push = push_of(s, tile.rows(), tile.columns(), tile.depth);
+  push.slices = static_cast<uint32_t>(gemm_slices(problem.device, tile, count(tile), push.stages));
   const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
-  problem.device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
   return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.dtype), tile), groups, push);
 }
 
@@ -137,7 +136,8 @@ std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
   const int64_t stages = ceil_div(s.batch * s.outputs, kMatrixDepth);
   const bool fills = s.outs > kLargeMatrices.rows(unit) / 2 && s.ins * s.taps > kLargeMatrices.columns(unit) / 2;
   const MatrixTile& tile = fills && count(kLargeMatrices) * stages >= 4 * kManyGroups ? kLargeMatrices : kSmallMatrices;
-  const Push push = push_of(s, tile.rows(unit), tile.columns(unit), kMatrixDepth);
+  Push push = push_of(s, tile.rows(unit), tile.columns(unit), kMatrixDepth);
+  push.slices = static_cast<uint32_t>(num_slices(count(tile), stages));
   const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
   device.check_loops(3 * ceil_div(stages, push.slices) + 1024);

@@ -91,7 +91,7 @@ inline bool has_matrix_unit(const Device& device, const MatrixModules& modules, 
 }
 
 // Work groups that are enough to choose large tiles, or not to cut a reduction any more: whatever the device, so that, but for
-// matrix units, results are the same on all. A CPU has no use for large tiles.
+// matrix units and drivers that end loops, results are the same on all. A CPU has no use for large tiles.
 inline constexpr int64_t kManyGroups = 128;
 
 // Iterations of the loops of gemm.glsl's multiply(), and some of its caller's.
@@ -101,10 +101,18 @@ inline int64_t gemm_loops(const GemmTile& tile, int64_t depth) {
 
 // ---- reductions in slices ----
 
-// Slices of `stages` so that `tiles` of them fill a device; none is shorter than 4 stages.
+// Slices of `stages` so that `tiles` of them fill a device; none is shorter than 4 stages. By gemm.glsl: gemm_slices().
 inline int64_t num_slices(int64_t tiles, int64_t stages) {
   if (tiles <= 0 || tiles >= kManyGroups) return 1;
   return std::clamp<int64_t>(stages / 4, 1, std::max<int64_t>(2 * kManyGroups / tiles, 1));
+}
+
+// The same where gemm.glsl sums them; more of them where a driver would end the loops of so long ones.
+inline int64_t gemm_slices(Device& device, const GemmTile& tile, int64_t tiles, int64_t stages) {
+  const int64_t slices = num_slices(tiles, stages);
+  if (device.runs_loops(static_cast<double>(gemm_loops(tile, ceil_div(stages, slices) * tile.depth)))) return slices;
+  const int64_t most = (Device::kFewestLoops - 1 - gemm_loops(tile, 0)) / (tile.depth + 2);
+  return ceil_div(stages, most);
 }
 
 // Adds partial[slice][i][j][k], of the accumulator's dtype, over the slices in their order, into out.

@@ -264,11 +264,10 @@ class LltmBackwardPlan final : public DevicePlan {
     if (device.physical.is_cpu() || push.columns <= tile.columns() / 2 || count(tile) * stages < 8 * kManyGroups) tile = kSmall;
     push.stages = static_cast<int32_t>(stages);
     push.column_tiles = static_cast<uint32_t>(ceil_div(push.columns, tile.columns()));
-    push.slices = static_cast<uint32_t>(num_slices(count(tile), stages));
+    push.slices = static_cast<uint32_t>(gemm_slices(device, tile, count(tile), stages));
     product.groups = count(tile) * push.slices;
     push.blocks = static_cast<uint32_t>(product.groups);
     product.kernel = gemm_kernel(device, kTiledProduct.of(dtype_), tile, {product.to_weights, product.together});
-    device.check_loops(gemm_loops(tile, ceil_div(stages, push.slices) * tile.depth));
     plan_slices(product);
   }
 
