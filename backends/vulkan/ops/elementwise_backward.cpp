@@ -17,7 +17,7 @@ struct Request : ElementwiseGradRequest {
 
 bool is_wide(const Request& r) { return r.dtype == NW_DTYPE_FLOAT64; }
 
-// ---- which gradients there are, and what they depend on: as in shaders/elementwise_gradients.glsl ----
+// ---- which gradients there are, and what gradient() of shaders/elementwise_gradients.glsl looks at ----
 
 enum class Kind { none, zero, copy, derivative };
 

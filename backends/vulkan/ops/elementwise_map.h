@@ -52,7 +52,7 @@ struct MapRequest {
 
 class Map {
  public:
-  // Refuses a variant that the tensors do not suit; kOwnChoice suits all.
+  // Refuses a variant that the tensors do not suit. kOwnChoice suits all, but for more work groups than can be counted.
   Map(const MapRequest& r, int variant);
   void record(Recorder& recorder, const nw_call& call) const;
   int variant() const { return variant_; }

@@ -1,7 +1,7 @@
 // elementwise_functions.glsl -- the functions of elementwise over floating point, of one element; elementwise_integers.glsl has
 // them over integers and bool under the same names. The includer defines the specialization constant `const int FUNCTION`
 // (NW_EW_*) and includes math_f32.glsl (f32, f16, bf16) or math_f64.glsl before. One case of a switch is kept; the code is inlined
-// at each call, so a module calls apply() in one place only.
+// at each call, so of a pipeline one place is kept that calls apply().
 //   apply(a, b, c)  what has the operands' dtype; an absent operand is not read; of elu, b is alpha
 //   holds(a, b)     what gives bool
 // where, copysign and cast are not here: they work on bits.

@@ -1,7 +1,7 @@
 // elementwise_gradients.glsl -- grad_out times the derivative of a function by one operand. Subgradients and special values are
 // those of docs/ops.md, which are torch's. The includer defines the specialization constants `const int FUNCTION` (NW_EW_*) and
 // `const int OPERAND` (0, 1 or 2: of a, b or c) and includes math_f32.glsl or math_f64.glsl before.
-//   gradient(g, a, b, c)  g is grad_out; operands that reads_a(), reads_b(), reads_c() deny are not looked at; of elu, b is alpha
+//   gradient(g, a, b, c)  g is grad_out; of elu, b is alpha. What it looks at: fill_operands() of ops/elementwise_backward.cpp
 // where chooses between g and 0 by a bool: gradient_of_where(g, a). Functions that are constant almost everywhere give 0.
 #include "elementwise_numbers.glsl"
 
@@ -131,46 +131,3 @@ precise REAL gradient(REAL g, REAL a, REAL b, REAL c) {
     default: return gradient_unary(g, a);
   }
 }
-
-// ---- what a gradient depends on: the rest need not be loaded ----
-
-bool reads_a() {
-  switch (FUNCTION) {
-    case NW_EW_NEG:
-    case NW_EW_SIGN:
-    case NW_EW_FLOOR:
-    case NW_EW_CEIL:
-    case NW_EW_ROUND:
-    case NW_EW_TRUNC:
-    case NW_EW_CAST:
-    case NW_EW_ADD:
-    case NW_EW_SUB: return false;
-    case NW_EW_MUL:
-    case NW_EW_FMA: return OPERAND == 1;
-    case NW_EW_DIV:
-    case NW_EW_FMOD:
-    case NW_EW_REMAINDER: return OPERAND == 1;
-    case NW_EW_COPYSIGN: return OPERAND == 0;
-    default: return true;
-  }
-}
-bool reads_b() {
-  switch (FUNCTION) {
-    case NW_EW_ELU:
-    case NW_EW_POW:
-    case NW_EW_ATAN2:
-    case NW_EW_HYPOT:
-    case NW_EW_MAXIMUM:
-    case NW_EW_MINIMUM:
-    case NW_EW_LOGADDEXP:
-    case NW_EW_CLAMP:
-    case NW_EW_DIV: return true;
-    case NW_EW_MUL:
-    case NW_EW_FMA:
-    case NW_EW_COPYSIGN: return OPERAND == 0;
-    case NW_EW_FMOD:
-    case NW_EW_REMAINDER: return OPERAND == 1;
-    default: return false;
-  }
-}
-bool reads_c() { return FUNCTION == NW_EW_CLAMP; }

@@ -1,7 +1,7 @@
 // functions_f32.glsl -- the functions of math.glsl over f32, in as few instructions as a GPU's memory leaves time for, nearly
 // without branches: within 4 units in the last place, gelu within 6. Sums of products are fma()'s, which may round once or twice;
 // what has to be exact is product()'s. Results that are rounded to 16 bits (IS_SHORT, see math_f32.glsl) are within 2^-15, by the
-// device's own exp2, log2 and roots, its division where fma() rounds twice or operands are not moderate, and shorter polynomials.
+// device's own exp2, log2 and roots, its division where fma() rounds twice, and shorter polynomials.
 //
 // fma() may take subnormal numbers for 0, and so may the device's functions: what can be one is a plain product or sum, or is
 // chosen by its size. Comparisons are false of NaN, and written so that it comes through.
@@ -46,7 +46,7 @@ precise float rsqrt_real(float x) {
   return quotient_by_digits(1.0, sqrt_by_digits(x));
 }
 
-// A root that is no result, of what is normal; of 0, too.
+// A root that is no result, of what is normal.
 precise float root_near(float x) {
   const float y = inversesqrt(x), s = x * y;
   if (IS_SHORT) return s;
@@ -54,6 +54,7 @@ precise float root_near(float x) {
   const PAIR square = product(s, s);
   return fma((x - square.x) - square.y, 0.5 * y, s);
 }
+// Of 0, too.
 float sqrt_near(float x) { return is_zero(x) ? x : root_near(x); }
 
 // The quotient of integers that it is near to, and what that leaves, which is exact.

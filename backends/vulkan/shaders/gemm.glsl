@@ -1,11 +1,11 @@
 // gemm.glsl -- a work group's tile of a matrix product: sums[row, column] = sum over k of left(row, k) * right(column, k). conv1d,
-// its gradient of w, and lltm make their modules of it: they define what the operands are before they include it, and write the
+// lltm and their gradients make their modules of it: they define what the operands are before they include it, and write the
 // sums where they belong.
 //
 //   ACC4 left(int row, int k), right(int column, int k)   four elements, along k if kLeftAlongDepth (kRightAlongDepth), else along
 //                                                         the rows (columns); 0 outside the operand
 //
-// Rows, columns and k are those of multiply()'s ranges, rounded up to tiles. A matrix unit's tile would take this file's place.
+// Rows, columns and k are those of multiply()'s ranges, rounded up to tiles. Of a matrix unit: gemm_coopmat.glsl.
 
 // Constants from 1 on; 0 is gemm_elements.glsl's. Threads: rows * columns, each of which has row groups x column groups blocks of
 // 4 x 4 sums; a thread's blocks lie a tile's rows / row groups apart, so that neighbours read neighbouring 16 bytes.

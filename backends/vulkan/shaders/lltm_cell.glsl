@@ -1,5 +1,5 @@
 // lltm_cell.glsl -- the activations of lltm's gates: input gate, output gate, candidate. All come from exponentials of numbers that are
-// not positive: nothing overflows, nothing cancels.
+// not positive, or small (tanh of f32): nothing overflows, nothing cancels.
 #ifdef DTYPE_F64
 #include "math_f64.glsl"
 #else
