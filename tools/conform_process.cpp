@@ -81,6 +81,7 @@ ConformProcess::ConformProcess(std::vector<std::string> arguments, const std::ve
   close(ends[1]);
   if (failed != 0) throw StatusError(NW_FAILED, path + ": " + std::strerror(failed));
   pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pidfd_ < 0) throw StatusError(NW_FAILED, std::string("pidfd_open, which Linux has from 5.3 on: ") + std::strerror(errno));
   fcntl(events_, F_SETFL, O_NONBLOCK);
 }
 

@@ -156,9 +156,9 @@ std::string repeat_command(const ConformOptions& o, const Verdict& v, const Run&
   add("--manifest", o.manifest);
   add("--environment", run.environment);
   add("--plugin-path", o.plugin_path);
-  return command + " --seed " + std::to_string(v.subject.seed) + (o.huge ? " --huge" : "") +
-         (o.timeout == ConformOptions{}.timeout ? "" : " --timeout " + std::to_string(static_cast<int>(o.timeout))) + " " +
-         quoted(exactly(test));
+  char timeout[64] = "";
+  if (o.timeout != ConformOptions{}.timeout) std::snprintf(timeout, sizeof timeout, " --timeout %g", o.timeout);
+  return command + " --seed " + std::to_string(v.subject.seed) + (o.huge ? " --huge" : "") + timeout + " " + quoted(exactly(test));
 }
 
 void print_verdict(const ConformOptions& options, const Verdict& v) {

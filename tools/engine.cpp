@@ -199,15 +199,17 @@ Operation elementwise(int32_t function, std::initializer_list<Operand> operands,
 
 Engine::Engine(const Runtime& runtime, const std::string& backend) : runtime_(runtime.get()), backend_(backend) {
   const nw_backend_info* found = nullptr;
+  const nw_backend_info* refused = nullptr;  // of that name: another file of it may do
   std::string unavailable;
   const auto all = runtime.backends();
   for (const nw_backend_info& b : all) {
     if (!backend.empty() && backend != b.name) continue;
-    if (!backend.empty() && b.status != NW_OK) throw StatusError(b.status, "backend '" + backend + "': " + b.reason);
+    if (!backend.empty() && b.status != NW_OK && refused == nullptr) refused = &b;
     if (b.status == NW_UNAVAILABLE && b.name[0] != 0) unavailable += std::string("; ") + b.reason;
     if (b.status != NW_OK || b.flags & NW_BACKEND_SHADOWED || b.device_count == 0) continue;
     if (found == nullptr || (b.device_type == kDLCPU && found->device_type != kDLCPU)) found = &b;
   }
+  if (found == nullptr && refused != nullptr) throw StatusError(refused->status, "backend '" + backend + "': " + refused->reason);
   if (found == nullptr)
     throw StatusError(NW_UNAVAILABLE, backend.empty()
                                           ? "no plugin with a device was found; `narrows info` says what was searched" + unavailable

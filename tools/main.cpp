@@ -170,9 +170,7 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error, const char* 
   return kBadUsage;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{kDescription, "narrows"};
   app.footer(kExitCodes);
   app.require_subcommand(1);
@@ -199,4 +197,13 @@ int main(int argc, char** argv) {
   for (const auto& [command, options] : suites)
     if (command->parsed()) return run_conform(*options);
   return run_demo(demo_options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "narrows: the output could not be written\n");
+  return code != 0 ? code : kFailed;
 }

@@ -122,6 +122,14 @@ def case_version_and_help():
         assert "Examples:" in out and f"narrows {command} " in out and "Exit codes" in out, out
 
 
+def case_output_that_cannot_be_written():
+    for arguments in (("--version",), ("info",), ("info", "--json"), ("conform", "--list")):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([NARROWS, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+        assert done.returncode == 4, (arguments, done)
+        one_line(done.stderr, "narrows: ", "could not be written")
+
+
 def case_bad_usage():
     for arguments, word in (
         ((), "subcommand"),

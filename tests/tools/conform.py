@@ -168,6 +168,13 @@ def case_own_ops(plugin):
         assert any("no call was declined as example.mod_add/1 u64 -> i8" in c for c in verdict["complaints"]), verdict["complaints"]
 
 
+def case_plugin_of_the_header(plugin):
+    """What plugin.hpp makes of a few lines is a plugin in every slot."""
+    verdict, _ = conform("--plugin", plugin)
+    assert verdict["failed"] == 0 and not verdict["complaints"], verdict
+    assert sum(test["calls_accepted"] > 0 for test in tests_of(verdict).values()) > 3
+
+
 def case_isolated(plugin):
     """A plugin that kills or stops the process fails the test that it did it in, and the others go on."""
     name = "conv1d: puzzle 17's exact example"

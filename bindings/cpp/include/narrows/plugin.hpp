@@ -70,8 +70,10 @@ class Launch {
   }
   void* stream() const { return call_->stream; }  // where a GPU's kernels are put; NULL on the CPU
   int64_t size(uint32_t output) const {           // elements of an output
+    const DLTensor& t = out(output);
+    if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return 0;  // the other extents may be huge
     int64_t n = 1;
-    for (int32_t d = 0; d < out(output).ndim; ++d) n *= out(output).shape[d];
+    for (int32_t d = 0; d < t.ndim; ++d) n *= t.shape[d];
     return n;
   }
   template <class Params>
@@ -131,7 +133,12 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     fill_slots();
     only() = this;
   }
-  const nw_plugin* table() const { return &table_; }
+  const nw_plugin* table(uint32_t host_major, nw_error* error) const {  // NULL for another major
+    if (host_major == NW_ABI_MAJOR) return &table_;
+    char message[96];
+    std::snprintf(message, sizeof message, "ABI major is %u; expected %d: rebuild the plugin", host_major, NW_ABI_MAJOR);
+    return fail(error, NW_UNSUPPORTED, message), nullptr;
+  }
 
  protected:
   static int32_t fail(nw_error* error, int32_t status, const char* message) {
@@ -189,10 +196,11 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   }
 
   static bool contiguous(const nw_tensor_sig& t) {
+    if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return true;  // no element, and the other extents may be huge
     int64_t dense = 1;
     for (int32_t d = t.ndim - 1; d >= 0; --d) {
       if (t.shape[d] != 1 && t.strides[d] != dense) return false;
-      dense *= t.shape[d] == 0 ? 1 : t.shape[d];
+      dense *= t.shape[d];
     }
     return true;
   }
@@ -222,6 +230,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
       if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK) return status;
     try {
       if (op->check != nullptr) op->check(*sig);
+    } catch (const std::bad_alloc&) {
+      return fail(error, NW_OUT_OF_MEMORY, "out of memory in check()");
     } catch (const std::exception& e) {
       return fail(error, NW_INVALID, e.what());
     }
@@ -231,20 +241,48 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     if (out != nullptr) *out = const_cast<Op*>(op);
     return NW_OK;
   }
-  // Host memory and its one stream, NULL.
-  static int32_t alloc(void*, int32_t, uint64_t size, void*, void** data, nw_error* error) {
-    *data = nullptr;
-    if (size == 0 || posix_memalign(data, 256, size) == 0) return NW_OK;
-    return fail(error, NW_OUT_OF_MEMORY, (std::to_string(size) + " bytes of host memory are not to be had").c_str());
+  // Device 0, host memory, and its one stream, NULL.
+  static int32_t known(int32_t id, const void* stream, nw_error* error) {
+    char message[96];
+    if (id != 0)
+      std::snprintf(message, sizeof message, "device_id is %d; expected 0", id);
+    else if (stream != nullptr)
+      std::snprintf(message, sizeof message, "stream is %p; expected NULL: the CPU has no other", stream);
+    else
+      return NW_OK;
+    return fail(error, NW_INVALID, message);
   }
-  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void*, nw_error* error) {
+  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
+    if (known(id, stream, error) != NW_OK) return NW_INVALID;
+    void* memory = nullptr;
+    if (size != 0 && posix_memalign(&memory, 256, size) != 0) {
+      char message[96];
+      std::snprintf(message, sizeof message, "%llu bytes of host memory are not to be had", static_cast<unsigned long long>(size));
+      return fail(error, NW_OUT_OF_MEMORY, message);
+    }
+    return *data = memory, NW_OK;
+  }
+  static int32_t free(void*, int32_t id, void* data, void* stream, nw_error* error) {
+    return known(id, stream, error) == NW_OK ? std::free(data), NW_OK : NW_INVALID;
+  }
+  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
     if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, "copy: expected CPU memory");
-    return std::memmove(dst, src, size), NW_OK;
+    if (known(to.device_id, stream, error) != NW_OK || known(from.device_id, stream, error) != NW_OK) return NW_INVALID;
+    return size != 0 ? std::memmove(dst, src, size) : dst, NW_OK;
   }
-  static int32_t device_info(void*, int32_t, nw_device_info* out, nw_error*) {
+  static int32_t stream_create(void*, int32_t id, void** stream, nw_error* error) {
+    return known(id, nullptr, error) == NW_OK ? *stream = nullptr, NW_OK : NW_INVALID;
+  }
+  static int32_t of_stream(void*, int32_t id, void* stream, nw_error* error) { return known(id, stream, error); }
+  static int32_t stream_wait(void*, int32_t id, void* waiter, void* signaler, nw_error* error) {
+    return known(id, waiter != nullptr ? waiter : signaler, error);
+  }
+  static int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
+    if (known(id, nullptr, error) != NW_OK) return NW_INVALID;
     nw_device_info info{};
     info.struct_size = out->struct_size;
     std::strcpy(info.name, "host memory");
+    std::strcpy(info.arch, "any");
     return std::memcpy(out, &info, out->struct_size < sizeof info ? out->struct_size : sizeof info), NW_OK;
   }
   void fill_slots() {
@@ -253,12 +291,11 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     table_.device_count = [](void*, int32_t* count, nw_error*) { return *count = 1, NW_OK; };
     table_.device_info = device_info;
     table_.alloc = alloc;
-    table_.free = [](void*, int32_t, void* data, void*, nw_error*) { return std::free(data), NW_OK; };
+    table_.free = free;
     table_.copy = copy;
-    table_.stream_create = [](void*, int32_t, void** stream, nw_error*) { return *stream = nullptr, NW_OK; };
-    table_.stream_destroy = [](void*, int32_t, void*, nw_error*) { return NW_OK; };
-    table_.stream_sync = [](void*, int32_t, void*, nw_error*) { return NW_OK; };
-    table_.stream_wait = [](void*, int32_t, void*, void*, nw_error*) { return NW_OK; };
+    table_.stream_create = stream_create;
+    table_.stream_destroy = table_.stream_sync = of_stream;
+    table_.stream_wait = stream_wait;
     table_.plan = plan;
     table_.plan_free = [](void*, void*) {};  // a plan is the op itself
     table_.launch = launch;
@@ -274,8 +311,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
 
 // The one symbol that the host looks up. NAME: the plugin's; then one Op in braces, or several with ',' between.
 #define NARROWS_PLUGIN(NAME, ...)                                                                                       \
-  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                               \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {                                         \
     static const auto* const plugin = new narrows::plugin::Plugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
-    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                                      \
+    return plugin->table(host_major, error);                                                                            \
   }
 #endif

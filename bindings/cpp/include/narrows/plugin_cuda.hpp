@@ -148,8 +148,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
 
 // As NARROWS_PLUGIN, for CUDA's devices.
 #define NARROWS_CUDA_PLUGIN(NAME, ...)                                                                                      \
-  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error*) {                                                   \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {                                             \
     static const auto* const plugin = new narrows::plugin::CudaPlugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
-    return host_major == NW_ABI_MAJOR ? plugin->table() : nullptr;                                                          \
+    return plugin->table(host_major, error);                                                                                \
   }
 #endif
