@@ -85,7 +85,7 @@ nw_backend_info describe(nw_runtime& runtime, Backend& backend) {
   } catch (const Failure& failure) {
     if (failure.status == NW_OUT_OF_MEMORY) throw;  // says nothing of the plugin
     info.status = failure.status;
-    info.reason = backend.open_failure();
+    info.reason = backend.failure();
   }
   return info;
 }
@@ -173,8 +173,8 @@ const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) 
   guarded(nullptr, [&] {
     needed(backend, "backend");
     needed(name, "name");
-    size_t at = 0;
-    while (Backend* candidate = needed(rt, "runtime").next_usable(at)) {
+    nw_runtime::Place place;
+    while (Backend* candidate = needed(rt, "runtime").next_usable(place)) {
       if (candidate->name() != backend) continue;
       candidate->open(rt->host());
       out = candidate->extension(name);

@@ -207,18 +207,37 @@ void Backend::destroy(void* self) noexcept {
 int32_t Backend::device_count(const nw_host& host) {
   open(host);
   int32_t count = 0;
-  slot("device_count", [&](nw_error* error) { return table_.device_count(self_, &count, error); });
+  try {
+    slot("device_count", [&](nw_error* error) { return table_.device_count(self_, &count, error); });
+  } catch (const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.message.empty()) failure_.message = failure.message;
+    throw;
+  }
   device_count_.store(count, std::memory_order_relaxed);
   return count;
 }
 
-std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
+bool Backend::has(const nw_host& host, DLDevice device) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (forked_ || (state_ == State::failed && failure_.status == NW_UNAVAILABLE)) return false;
+  }
   try {
     open(host);
     const auto exists = [&](int32_t count) { return device.device_id >= 0 && device.device_id < count; };
-    if (exists(device_count_.load(std::memory_order_relaxed))) return std::nullopt;
-    const int32_t count = device_count(host);  // since create() a plugin may have been given more
-    if (exists(count)) return std::nullopt;
+    // Since create() a plugin may have been given more.
+    return exists(device_count_.load(std::memory_order_relaxed)) || exists(device_count(host));
+  } catch (const Failure& failure) {
+    if (failure.status != NW_UNAVAILABLE) throw;
+    return false;
+  }
+}
+
+std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
+  if (has(host, device)) return std::nullopt;
+  try {
+    const int32_t count = device_count(host);
     return Failure{
         NW_INVALID, -1, 0,
         format("%s does not exist: %s has %d device%s", show_device(device).c_str(), name_.c_str(), count, count == 1 ? "" : "s")};
@@ -228,7 +247,7 @@ std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
   }
 }
 
-const char* Backend::open_failure() {
+const char* Backend::failure() {
   const std::lock_guard lock(mutex_);
   return failure_.message.c_str();
 }

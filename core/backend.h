@@ -50,10 +50,12 @@ class Backend {
   // Thread-safe.
   void open(const nw_host& host);
   int32_t device_count(const nw_host& host);  // opens, asks
-  // Opens; why it cannot serve the device, if that lets another plugin be asked: unavailable, or no device of that number.
+  // Opens; whether it can serve the device. Once it is open, or is known to be unavailable, that takes no memory.
+  bool has(const nw_host& host, DLDevice device);
+  // The same, and why it cannot, if that lets another plugin be asked: unavailable, or no device of that number.
   std::optional<Failure> lacks(const nw_host& host, DLDevice device);
-  // Why open() failed, as a string that lives as long as this does.
-  const char* open_failure();
+  // Why open() failed, or device_count() first did, as a string that lives as long as this does.
+  const char* failure();
   // Throws NW_UNAVAILABLE in a process forked after open() of a device other than the CPU.
   void check_process() const {
     if (forked_.load(std::memory_order_relaxed)) fail_forked();

@@ -30,7 +30,9 @@ void check_fields(const nw_op& op) {
     const nw_param& f = **field;
     if (f.name == nullptr || f.name[0] == '\0') fail(NW_INVALID, -1, "op '%s' declares a field without a name", op.name);
     if (f.offset < end)
-      fail(NW_INVALID, -1, "op '%s': field '%s' at byte %u overlaps the one before it", op.name, f.name, f.offset);
+      fail(NW_INVALID, -1,
+           "op '%s': field '%s' at byte %u; expected fields in the order of their offsets, which begin behind the one before",
+           op.name, f.name, f.offset);
     end = f.offset + uint64_t{f.dtype.bits} * f.dtype.lanes / 8;
     if (end > op.params_size)
       fail(NW_INVALID, -1, "op '%s': field '%s' ends at byte %llu of params that have %llu", op.name, f.name,

@@ -176,9 +176,13 @@ Failure in_terms_of_call(Failure failure, uint32_t num_inputs) {
   return failure;
 }
 
-// The same from a plugin, which counts the signature's inputs, then outputs.
-Failure from_plugin(Failure failure, uint32_t sig_inputs) {
-  if (failure.argument >= static_cast<int32_t>(sig_inputs)) failure.argument += kOutputArgument - static_cast<int32_t>(sig_inputs);
+// The same from a plugin, which counts the signature's inputs, then outputs; of any other number nothing is known.
+Failure from_plugin(Failure failure, uint32_t num_inputs, uint32_t num_outputs) {
+  const auto inputs = static_cast<int32_t>(num_inputs), all = inputs + static_cast<int32_t>(num_outputs);
+  if (failure.argument < 0 || failure.argument >= all)
+    failure.argument = -1;
+  else if (failure.argument >= inputs)
+    failure.argument += kOutputArgument - inputs;
   return failure;
 }
 
@@ -196,7 +200,7 @@ std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, con
       ask(*backend);
       return std::nullopt;
     } catch (Failure& failure) {
-      failure = from_plugin(std::move(failure), sig.num_inputs);
+      failure = from_plugin(std::move(failure), sig.num_inputs, sig.num_outputs);
       if (failure.status != NW_UNSUPPORTED) throw;
       failure.message = (refusal ? refusal->message + "; " : std::string(call.op) + ": ") + failure.message;
       refusal = std::move(failure);
@@ -337,7 +341,7 @@ void launch_checked(const nw_plan& plan, nw_call& call) {
     call.workspace_size = needed;
     backend.launch(plan.handle, call);
   } catch (const Failure& failure) {
-    throw in_terms_of_call(from_plugin(failure, plan.num_inputs), num_inputs);
+    throw in_terms_of_call(from_plugin(failure, plan.num_inputs, call.num_outputs), num_inputs);
   }
 }
 

@@ -23,7 +23,7 @@ namespace narrows {
 class Backend;
 }
 
-// What a plugin planned, shared by the cache, the callers that hold it and the launches under way.
+// What a plugin planned, shared by the cache, the callers that hold it and each nw_run() under way.
 struct nw_plan {
   explicit nw_plan(nw_runtime* runtime) : runtime(runtime) {}
   ~nw_plan();

@@ -52,14 +52,16 @@ nw_runtime::nw_runtime(const nw_options& options)
   };
 }
 
+// When the library is loaded: no fork finds this half done.
+const int nw_runtime::handles_fork_ = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+
 nw_runtime* nw_runtime::create(const nw_options& options) {
   if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
-  [[maybe_unused]] static const bool handled = [] {  // what throws is tried again
-    const int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    if (error != 0) fail(NW_OUT_OF_MEMORY, -1, "out of memory: pthread_atfork: error %d", error);
-    return true;
-  }();
-  narrows::builtins();  // made now, so that no fork finds them half made
+  if (handles_fork_ != 0) fail(NW_OUT_OF_MEMORY, -1, "out of memory: pthread_atfork: error %d", handles_fork_);
+  {
+    const std::lock_guard lock(registry_mutex);
+    narrows::builtins();  // now, so that no fork finds them half made
+  }
   std::unique_ptr<nw_runtime> runtime(new nw_runtime(options));
   {
     const std::lock_guard lock(registry_mutex);
@@ -146,10 +148,11 @@ size_t nw_runtime::num_backends() const {
   return order_.size();
 }
 
-Backend* nw_runtime::next_usable(size_t& at) const {
+Backend* nw_runtime::next_usable(Place& place) const {
   const std::lock_guard lock(mutex_);
-  while (at < order_.size()) {
-    Backend* const backend = order_[at++];
+  if (place.of != order_.size()) place = {0, order_.size()};
+  while (place.at < order_.size()) {
+    Backend* const backend = order_[place.at++];
     if (backend->accepted() && backend->shadowed_by() == nullptr) return backend;
   }
   return nullptr;
@@ -182,22 +185,21 @@ const nw_op* nw_runtime::find_op(const std::string& op) const {
 
 Backend* nw_runtime::owner_of_shared(int32_t device_type) const {
   if (device_type == 0) return nullptr;  // in a table: none
-  size_t at = 0;
-  while (Backend* backend = next_usable(at))
+  Place place;
+  while (Backend* backend = next_usable(place))
     if (backend->table().pinned_type == device_type || backend->table().managed_type == device_type) return backend;
   return nullptr;
 }
 
 Backend& nw_runtime::serving(DLDevice device) {
-  std::optional<narrows::Failure> why;
-  size_t at = 0;
-  while (Backend* backend = next_usable(at)) {
+  Place place;
+  while (Backend* backend = next_usable(place))
+    if (backend->table().device_type == device.device_type && backend->has(host_, device)) return *backend;
+  place = {};
+  while (Backend* backend = next_usable(place)) {  // why the first of them does not
     if (backend->table().device_type != device.device_type) continue;
-    std::optional<narrows::Failure> lack = backend->lacks(host_, device);
-    if (!lack) return *backend;
-    if (!why) why = std::move(lack);
+    if (std::optional<narrows::Failure> why = backend->lacks(host_, device)) throw *why;
   }
-  if (why) throw *why;
   fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where",
        narrows::show_device(device).c_str());
 }

@@ -30,9 +30,12 @@ struct nw_runtime {
 
   void load(const std::string& path);  // throws Failure when the plugin is refused
   size_t num_backends() const;
-  // The usable plugin at or behind number `at` in search order, or NULL; `at` moves behind it. Without a copy of the list, so that
-  // what gives memory back needs none. What is loaded meanwhile stands in front: then a plugin may come twice.
-  narrows::Backend* next_usable(size_t& at) const;
+  // The next usable plugin in search order, or NULL. Without a copy of the list, so that what gives memory back needs none. What is
+  // loaded meanwhile stands in front and may shadow one that is still to come: then it begins anew, and a plugin may come twice.
+  struct Place {
+    size_t at = 0, of = 0;
+  };
+  narrows::Backend* next_usable(Place& place) const;
   // Snapshots, in search order. What is loaded meanwhile changes neither.
   std::vector<narrows::Backend*> backends() const;  // all that were found
   std::vector<narrows::Backend*> usable() const;    // neither refused nor shadowed
@@ -62,6 +65,7 @@ struct nw_runtime {
   void add_folder(const std::string& folder);
   std::string find_clash(const narrows::Backend& backend) const;
   void settle();
+  static const int handles_fork_;  // 0, or an errno
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();

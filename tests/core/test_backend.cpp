@@ -1,5 +1,7 @@
 // test_backend.cpp -- core/backend.cpp: when instances are made, which plugins are passed over, and that what was made is
 // destroyed.
+#include <stdexcept>
+
 #include "fixture.h"
 
 using namespace narrows::test;
@@ -86,4 +88,20 @@ TEST_CASE("an instance that is NULL is destroyed too") {
     nw_runtime_destroy(rt);
     CHECK(contains(log, "fine_no_instance is destroyed") == opened);
   }
+}
+
+TEST_CASE("a plugin that can no longer count its devices is listed with its reason") {
+  Loaded rt({"probe"});
+  auto info = sized<nw_backend_info>();
+  REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
+  CHECK(info.status == NW_OK);
+  rt.probe().on_slot = [](const std::string& slot) {
+    if (slot == "device_count") throw std::runtime_error("they have left");
+  };
+  REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
+  CHECK(info.status == NW_FAILED);
+  CHECK(contains(info.reason, "they have left"));
+  rt.probe().on_slot = nullptr;
+  REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
+  CHECK(info.status == NW_OK);
 }

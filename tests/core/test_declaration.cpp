@@ -92,7 +92,7 @@ const Fault kFaults[] = {
     {"a field with an empty name", with_field(kNameless), {"field without a name"}},
     {"fields that overlap",
      [](nw_plugin&, nw_op& op) { op.params = kOverlapping; },
-     {"field 'n' at byte 0 overlaps the one before it"}},
+     {"field 'n' at byte 0; expected fields in the order of their offsets"}},
     {"neither a shape rule nor infer", [](nw_plugin&, nw_op& op) { op.shape_rule = nullptr; }, {"no shape_rule", "no infer"}},
     {"a built-in op with fewer inputs at most than at least",
      [](nw_plugin&, nw_op& op) {

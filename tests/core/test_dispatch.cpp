@@ -251,6 +251,10 @@ TEST_CASE("a plugin counts tensors by its signature the caller by the call") {
     expect_refused(full.run(rt), full.error, NW_INVALID, 2, {});
     probe.argument = 3;
     expect_refused(full.run(rt), full.error, NW_INVALID, 3, {});
+    for (const int32_t nobodys : {-2, 4, 70'000, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
+      probe.argument = nobodys;
+      expect_refused(full.run(rt), full.error, NW_INVALID, -1, {});
+    }
     *status = NW_OK;
     call.ok(rt);
     full.ok(rt);

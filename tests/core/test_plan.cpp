@@ -233,7 +233,7 @@ TEST_CASE("NW_FITS: a launch that its caller knows to fit is not compared with t
   nw_plan_release(plan);
 }
 
-TEST_CASE("a plan may be released while it is launched") {
+TEST_CASE("a plan may leave the cache while it is launched") {
   Loaded rt({"probe"});
   Noop n;
   nw_plan* plan = nullptr;

@@ -126,6 +126,20 @@ TEST_CASE("a plugin that is loaded over one of its name leaves no moment without
   CHECK(bad == 0);
 }
 
+TEST_CASE("a plugin that is loaded over one of its name while others are asked is found") {
+  Loaded rt({"probe"});
+  REQUIRE(nw_load(rt, plugin_file("probe2").c_str(), nullptr) == NW_OK);  // is asked first, and lacks the device
+  bool loaded = false;
+  rt.probe("probe2").on_slot = [&](const std::string& slot) {
+    if (slot != "device_count" || std::exchange(loaded, true)) return;
+    CHECK(nw_load(rt, plugin_file("probe").c_str(), nullptr) == NW_OK);
+  };
+  void* data = nullptr;
+  CHECK(nw_alloc(rt, probe_device(2), 8, nullptr, &data, nullptr) == NW_OK);
+  CHECK(loaded);
+  CHECK(nw_free(rt, probe_device(2), data, nullptr, nullptr) == NW_OK);
+}
+
 TEST_CASE("a runtime is destroyed in the child of a fork with its threads and the instances of the CPU") {
 #if defined(__SANITIZE_THREAD__)
   SKIP("ThreadSanitizer allows no threads in the child of a process with threads");

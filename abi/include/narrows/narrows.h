@@ -27,7 +27,8 @@ typedef struct nw_options {
   uint32_t num_threads;    /* of the pool, the caller's own included; 0: NARROWS_NUM_THREADS, else the affinity mask's */
   const char* plugin_path; /* absolute folders, ':' between; NULL: NARROWS_PLUGIN_PATH. Search order: nw_load (latest first),
                             * this path, narrows/backends beside libnarrows; by file name within a folder */
-  void (*log)(void* ctx, int32_t level, const char* message); /* called from any thread; NULL: stderr, warnings and errors */
+  void (*log)(void* ctx, int32_t level, const char* message); /* called from any thread; NULL: stderr, warnings and errors. It may
+                            * not call what opens a plugin or plans: a plugin that is being created or asked may be what logs */
   void* log_ctx;           /* first argument of log; may be NULL */
   uint32_t plan_cache_capacity; /* plans kept; 0: 1024 */
   uint32_t flags;          /* 0 */
@@ -77,13 +78,13 @@ NW_API int32_t nw_run(nw_runtime* rt, const nw_call* call, nw_error* error);
 
 /* The outputs that a call needs. Reads the inputs' device, dtype, shape, strides; data, outputs, stream are ignored. */
 NW_API int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, uint32_t num_outputs, nw_error* error);
-/* As nw_run without the launch; of data only the alignment is used, and memory is not touched. out == NULL: would it run, and
+/* As nw_run without the launch; of data only the alignment is used, and which tensors overlap, and memory is not touched. out == NULL: would it run, and
  * if not why? `info` may be NULL. The plan belongs to the caller until nw_plan_release, and not beyond nw_runtime_destroy. */
 NW_API int32_t nw_plan_get(nw_runtime* rt, const nw_call* call, nw_plan** out, nw_plan_info* info, nw_error* error);
 /* NW_INVALID if the call does not fit the plan: tensors may be aligned better than planned, all else is as it was, but for
  * NW_FITS, which has this taken for true. */
 NW_API int32_t nw_launch(const nw_plan* plan, const nw_call* call, nw_error* error);
-NW_API void nw_plan_release(nw_plan* plan); /* plan may be NULL; safe while it runs or stands in a captured graph */
+NW_API void nw_plan_release(nw_plan* plan); /* may be NULL; once every nw_launch of it has returned, though a device runs it yet */
 NW_API void nw_plan_cache_clear(nw_runtime* rt);
 
 /* Memory and streams of a device, by the first plugin that serves its type. See nw_plugin for each. */

@@ -72,6 +72,7 @@ void destroy(void* self) {
 }
 
 int32_t device_count(void* self, int32_t* count, nw_error*) {
+  probe_of(self).enter("device_count");
   *count = PROBE_DEVICES + probe_of(self).more_devices;
   return NW_OK;
 }
