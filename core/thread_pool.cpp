@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -142,7 +143,8 @@ struct ThreadPool::Crew {
   static bool is_new(uint32_t s, uint32_t done) { return (s & kOpen) && number(s) != done; }
 
   void serve(uint32_t thread) {
-    uint32_t done = 0;  // number of the last job seen
+    std::fesetenv(FE_DFL_ENV);  // and not what the thread had set that was the first to need workers
+    uint32_t done = 0;          // number of the last job seen
     for (;;) {
       uint32_t s = 0;
       spin_until([&] {

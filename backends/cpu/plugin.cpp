@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "backend.h"
+#include "float_mode.h"
 #include "processor.h"
 #include "targets.h"
 
@@ -192,6 +193,7 @@ void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
 int32_t launch(void*, const void* plan, const nw_call* call, nw_error* error) {
   return guarded(error, [&] {
     check_stream(call->stream);
+    const FloatMode mode;
     static_cast<const Plan*>(plan)->launch(*call);
   });
 }

@@ -74,7 +74,7 @@ class LltmPlan final : public Plan {
     if (choice_ == kScalar) return;
     store_ = NARROWS_DISPATCH(instance, CellStore)(sizes_.dtype);
     layout_ = gemm_layout(instance, sizes_.dtype, 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features,
-                          inputs_[kWeights].column == 1);
+                          inputs_[kWeights].column == 1 && (1 << input(sig, kWeights).align_log2) >= size_of(sizes_.dtype));
     workspace_size = layout_.workspace_size;
   }
 

@@ -95,10 +95,12 @@ class LltmBackwardPlan final : public Plan {
     kernel = kKernels[choice_];
     const Dtype accumulate = accumulate_dtype(sizes_.dtype);
     const int64_t gates = 3 * sizes_.state, widest = std::max(sizes_.state, sizes_.features);
+    const int64_t widest_of_inputs =
+        std::max(has_output(sig, kDOldH) ? sizes_.state : 0, has_output(sig, kDInput) ? sizes_.features : 0);
     gate_grads_bytes_ = aligned_bytes(static_cast<uint64_t>(sizes_.batch * gates * size_of(accumulate)));
     if (choice_ == kGemm) {
       if (has_output(sig, kDInput) || has_output(sig, kDOldH))
-        to_inputs_ = gemm_layout(instance, accumulate, 2, sizes_.batch, widest, false, gates);
+        to_inputs_ = gemm_layout(instance, accumulate, 2, sizes_.batch, widest_of_inputs, false, gates);
       if (has_output(sig, kDWeights)) to_weights_ = gemm_layout(instance, accumulate, 2, gates, widest, false, sizes_.batch);
     }
     // With few rows to sum over, d_weights is as many bytes as it is work: a large one took 5 % longer through the caches.
