@@ -293,6 +293,9 @@ std::unique_ptr<Part> plan_grad_w_wgmma(const SumProblem& problem) {
   if (!steps_well(g.in_channels, g.x.channel) || !steps_well(g.batch, g.x.outer) || !steps_well(g.out_channels, g.y.channel) ||
       !steps_well(g.batch, g.y.outer))
     return nullptr;
+  // A stage is multiplied whole: positions past the last one are 0 in grad_y, and must be outside x, which may hold an infinity
+  // there.
+  if (g.out_length % kDepth != 0 && g.out_length - g.pad_left < g.length) return nullptr;
   constexpr int64_t kMost = int64_t{1} << 28;
   for (const int64_t v : {g.length, g.out_length, g.batch, g.in_channels, g.out_channels, g.taps, g.dilation, g.pad_left})
     if (v > kMost) return nullptr;

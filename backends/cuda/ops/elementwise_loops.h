@@ -204,7 +204,7 @@ __device__ __forceinline__ void locate_row(const VectorArgs& args, uint32_t left
 constexpr int piece(int access, int bytes) { return access != 0 && access < bytes ? access : bytes; }
 
 // A vector of an operand that may be repeated, `same`, and of which else only a part may be there.
-template <class S, int V>
+template <class S, int V, int kAccess>
 __device__ __forceinline__ Raw<S, V> load_any(const VectorArgs& args, int k, const char* same, const char* at, bool whole, int from,
                                               int to) {
   Raw<S, V> raw{};
@@ -214,7 +214,7 @@ __device__ __forceinline__ Raw<S, V> load_any(const VectorArgs& args, int k, con
     memcpy(&raw, &element, sizeof(element));
     return raw;
   }
-  if (whole) return load_pieces<sizeof(raw), Raw<S, V>>(at);
+  if (whole) return load_pieces<piece(kAccess, sizeof(raw)), Raw<S, V>>(at);
   return load_slowly<S, V>(at, args.access[k], from, to);
 }
 template <class S, int V>
@@ -312,10 +312,10 @@ __global__ __launch_bounds__(kVectorThreads, (kBlocksBeside<F, kLargest<Out, A, 
       if (first < 0) from = static_cast<int>(-first);
       if (rest < V) to = static_cast<int>(rest);
     }
-    raw_a = load_any<A, V>(args, 0, args.in[0], at[0], whole, from, to);
-    if constexpr (kArity > 1) raw_b = load_any<T, V>(args, 1, args.in[1], at[1], whole, from, to);
-    if constexpr (kArity > 2) raw_c = load_any<T, V>(args, 2, args.in[2], at[2], whole, from, to);
-    if constexpr (kArity > 3) raw_d = load_any<T, V>(args, 3, args.in[3], at[3], whole, from, to);
+    raw_a = load_any<A, V, kAccess>(args, 0, args.in[0], at[0], whole, from, to);
+    if constexpr (kArity > 1) raw_b = load_any<T, V, kAccess>(args, 1, args.in[1], at[1], whole, from, to);
+    if constexpr (kArity > 2) raw_c = load_any<T, V, kAccess>(args, 2, args.in[2], at[2], whole, from, to);
+    if constexpr (kArity > 3) raw_d = load_any<T, V, kAccess>(args, 3, args.in[3], at[3], whole, from, to);
   }
   Out out[V];
   apply_to_vectors<F, Out, A, T, V>(out, args, raw_a, raw_b, raw_c, raw_d);
@@ -336,7 +336,7 @@ __global__ __launch_bounds__(kVectorThreads) void rows_kernel(const VectorArgs a
   locate_row<F>(args, index, offset);
   const auto load = [&]<class S>(S, int k) {
     const char* const at = args.in[k] + offset[k];
-    return load_any<S, V>(args, k, at, at, true, 0, V);
+    return load_any<S, V, 0>(args, k, at, at, true, 0, V);
   };
   const Raw<A, V> raw_a = load(A{}, 0);
   Raw<T, V> raw_b{}, raw_c{}, raw_d{};
