@@ -66,6 +66,11 @@ REALS = {
     "float32": (1e39, 1e308, 10**39, 1 + 2**-24 + 2**-50, 3.4028235677973366e38),
     "float64": (1e308, 1 + 2**-52, math.inf),
 }
+SIGNED = {
+    "copysign": lambda x, n, **how: narrows.copysign(x, n, **how),
+    "clip": lambda x, n, **how: narrows.copysign(x, narrows.clip(narrows.multiply(x, n), n, n), **how),
+    "divide": lambda x, n, **how: narrows.divide(x, n, **how),
+}
 LARGEST = {"float16": 65504.0, "bfloat16": math.ldexp(255, 120), "float32": float(np.finfo("float32").max), "float64": math.inf}
 PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
@@ -148,3 +153,23 @@ def test_integers_beyond_int64():
     with pytest.raises(ValueError, match="b = 9223372036854775813 does not fit uint64; expected 0 to 9223372036854775807"):
         narrows.maximum(x, large)  # which the params have as an int64
     np.testing.assert_array_equal(narrows.maximum(x, np.array(large, "uint64")), [large])
+
+
+@pytest.mark.parametrize("call", SIGNED)
+@pytest.mark.parametrize("framework, route", NAMES, ids=[n for _, n in NAMES])
+def test_zeros_have_signs(framework, route, call):
+    """Which == does not see, by which params are left out, remembered and looked up."""
+    of, wrap, values = ROUTES[framework]()[route]
+    for number in (-0.0, 0.0, -0.0):
+        y = values(wrap(lambda x, n=number, **how: SIGNED[call](x, n, **how))(of([1.0, 1.0], "float32")))
+        assert [math.copysign(1, v) for v in y] == [math.copysign(1, number)] * 2
+
+
+def test_zeros_have_signs_in_gradients():
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    x = torch.ones(3, requires_grad=True)
+    for zero in (-0.0, 0.0, -0.0):
+        for graph in (False, True):
+            (gradient,) = torch.autograd.grad(narrows.copysign(x, zero).sum(), x, create_graph=graph)
+            assert gradient.tolist() == [math.copysign(1, zero)] * 3
+        assert torch.ops.narrows.elementwise(x, function="copysign", b_real=zero).tolist() == [math.copysign(1, zero)] * 3

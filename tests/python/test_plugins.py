@@ -559,3 +559,34 @@ def test_an_op_of_another_device_in_jax():
             print(*[line.split("@")[1].split("(")[0] for line in program.splitlines() if "custom_call" in line])
     """)
     assert out == "(3, 4) (3, 4) (3, 4)\nTrue False\nnarrows_capturable\nnarrows\n"
+
+
+PAIR = """
+#include <cmath>
+#include <narrows/plugin.hpp>
+struct Params {
+  double v[2];
+};
+void sum(const narrows::plugin::Launch& call) {
+  const Params p = call.params<Params>();
+  call.parallel_for(call.size(0), [=, y = call.output<float>(0)](int64_t i) { y[i] = std::copysign(100.0, p.v[0]) + p.v[1]; });
+}
+nw_param field() {
+  nw_param p{};
+  p.name = "v";
+  p.dtype = {kDLFloat, 64, 2};
+  return p;
+}
+NARROWS_PLUGIN("pair", {.name = "pair.sum/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = sum,
+                        .params = {field()}, .params_size = sizeof(Params)})
+"""
+
+
+def test_torch_is_given_several_numbers_as_one_param():
+    torch = pytest.importorskip("torch")
+    op, x = narrows.load_inline("pair", PAIR).sum, torch.ones(1, 1)
+    assert str(torch.ops.narrows.pair_sum_1.default._schema) == "narrows::pair_sum_1(Tensor x, *, float[2]? v=None) -> Tensor"
+    for v, expected in (((-0.0, 1), -99), ((0.0, 1), 101), ((-0.0, 0.0), -100), ((0.0, 0.0), 100)):
+        for call in (lambda x, v=v: op(x, v=v), lambda x, v=v: torch.ops.narrows.pair_sum_1(x, v=list(map(float, v)))):
+            assert torch.vmap(call)(x).item() == call(x).item() == expected
+    assert torch.ops.narrows.pair_sum_1(x).item() == 100

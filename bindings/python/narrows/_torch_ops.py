@@ -61,11 +61,7 @@ class _Registered:
             default = "=None" if i > last else ""
             arguments.append(f"Tensor? {name[:-1]}{default}" if name.endswith("?") else f"Tensor {name}")
         arguments.append("*") if self.params or self.masked else None
-        for name, kind, lanes, values, initial in self.op.fields:
-            kind = "str" if values is not None else kind if lanes > 1 else {"int": "SymInt", "float": "Scalar"}.get(kind, kind)
-            default = f'"{initial}"' if isinstance(initial, str) else '""' if values is not None else initial
-            default = "[" + ", ".join(map(str, initial)) + "]" if lanes > 1 else default
-            arguments.append(f"{kind}{f'[{lanes}]' if lanes > 1 else ''} {name}={default}")
+        arguments += [_argument(*field) for field in self.op.fields]
         if self.masked:
             arguments.append("int wanted=-1")
         tensors = ", ".join(["Tensor"] * len(self.outputs))
@@ -75,9 +71,8 @@ class _Registered:
     def bound(self, params):
         """The op with these values, without `wanted`; and that."""
         wanted = params.pop("wanted", -1)
-        if not params:
-            return self.op, wanted
-        return _bound(self.op, tuple((n, _concrete(v)) for n, v in params.items() if not isinstance(v, str) or v != "")), wanted
+        given = {n: _concrete(v) for n, v in params.items() if v is not None and not (isinstance(v, str) and v == "")}
+        return one(self.op.bind(**given)) if given else self.op, wanted
 
     def mask(self, wanted):
         """Of the outputs: those that are wanted, and those that the declaration does not leave out."""
@@ -209,6 +204,16 @@ class _Registered:
         return tuple(result)
 
 
+def _argument(name, kind, lanes, values, initial: Any):
+    """A param as torch's schema has it."""
+    if values is not None:
+        return f'str {name}="{initial if isinstance(initial, str) else ""}"'
+    schema_kind = f"{kind}[{lanes}]" if lanes > 1 else {"int": "SymInt", "float": "Scalar"}.get(kind, kind)
+    if kind == "float" and 0 in (initial if lanes > 1 else (initial,)):
+        return f"{schema_kind}? {name}=None"  # torch leaves out what equals the default, as -0.0 does 0.0
+    return f"{schema_kind} {name}={list(initial) if lanes > 1 else initial}"
+
+
 def are_absent(gradients):
     """Whether nothing that came is a gradient."""
     return gradients[0] is None and all(g is None for g in gradients)
@@ -231,8 +236,9 @@ def lowered(op, inputs):
 
 
 @functools.lru_cache(4096)
-def _bound(op, params):
-    return op.bind(**dict(params))
+def one(op):
+    """The first of all equal ops: it has the shapes that were inferred before."""
+    return op
 
 
 def _torch_name(name):
@@ -609,7 +615,8 @@ def _with_params_of(backward, op):
 
 @functools.lru_cache(4096)
 def _differing(op):
-    return {name: op.params[name] for name, _, _, _, initial in op.fields if op.params[name] != initial}
+    params = op.params
+    return {name: params[name] for name, _, _, _, initial in op.fields if repr(params[name]) != repr(initial)}  # -0.0 == 0.0
 
 
 def differing(op):

@@ -5,7 +5,6 @@ is first asked for. ``narrows.add`` and the others come here only where torch's 
 transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
 """
 
-import functools
 import math
 from typing import Any
 
@@ -85,7 +84,7 @@ def _eager(op, inputs, out, device):
     reg = registered(op.op)
     if reg.backward is None or torch._C._are_functorch_transforms_active():
         return _call(op, inputs, out, device)
-    op = _one(op)
+    op = _torch_ops.one(op)
     op._recorder = reg.recorder
     outputs = _torch_ops.apply_eager(reg, op, *reg.filled(inputs))
     return outputs[0] if reg.num_main == 1 else outputs
@@ -113,7 +112,7 @@ def _call(op, inputs, out, device, symbols=None):
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
-        outputs = _torch_ops.Eager.apply(reg, _one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
+        outputs = _torch_ops.Eager.apply(reg, _torch_ops.one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
         outputs = _dispatch(reg, inputs, {**_torch_ops.differing(op), **numbers, **symbols})
     if isinstance(outputs, torch.Tensor):
@@ -159,12 +158,6 @@ def _traced(op, inputs, out):
     if len(op.outputs) == 1:
         return outputs
     return outputs[0] if reg.num_main == 1 else tuple(outputs[i] for i in range(reg.num_main))
-
-
-@functools.lru_cache(4096)
-def _one(op):
-    """The first of all equal ops: it has the shapes that were inferred before."""
-    return op
 
 
 def _into(op, inputs, out, needs_grad):
