@@ -2,6 +2,7 @@
 
 import gc
 import pathlib
+import copy
 import pickle
 import re
 import subprocess
@@ -145,13 +146,23 @@ def test_ops_are_values():
     assert repr(every_second) == "narrows.op('conv1d', stride=2)"
     assert every_second.params["stride"] == 2 and every_second.params["dilation"] == 1
     assert every_second.inputs == ("x", "w", "bias?") and every_second.backward == "conv1d_backward"
-    again = pickle.loads(pickle.dumps(narrows.clip))
-    assert again.params == narrows.clip.params and again.__name__ == "clip"
+    for again in (pickle.loads(pickle.dumps(every_second)), copy.copy(every_second), copy.deepcopy(every_second)):
+        assert again == every_second and again.__name__ == "conv1d"
     assert narrows.ops["conv1d"].op == "conv1d" and "lltm" in list(narrows.ops)
     with pytest.raises(KeyError, match="nope"):
         narrows.ops["nope"]
     with pytest.raises(AttributeError, match="unknown op 'nope'"):
         _ = narrows.ops.nope
+
+
+@pytest.mark.parametrize("name", ["clip", "add", "elu", "where"])
+def test_a_function_is_one_object_in_pickles_and_copies(name):
+    function = getattr(narrows, name)
+    assert copy.copy(function) is function and copy.deepcopy([function])[0] is function
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(function, protocol)) is function
+    bound = narrows.elu.bind(alpha=0.5)
+    assert pickle.loads(pickle.dumps(bound)) == bound == copy.copy(bound)
 
 
 # ---- narrows.Tensor ----

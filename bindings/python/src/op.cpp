@@ -115,9 +115,11 @@ PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
   return list && bound ? PyTuple_Pack(2, bound.get(), list.get()) : nullptr;
 }
 
+// What the package made has more than values, and is found there by its name.
 PyObject* op_reduce(PyObject* self, PyObject*) {
-  const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
   const Op* const op = as_op(self);
+  if (op->operands != 0) return Ref::borrow(op->name).release();
+  const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
   const auto size = static_cast<Py_ssize_t>(op->declaration->op->params_size);
   return rebuild ? Py_BuildValue("O(sy#O)", rebuild.get(), op->declaration->op->name, reinterpret_cast<const char*>(op->blob), size,
                                  op->name)
