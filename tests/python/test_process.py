@@ -483,3 +483,19 @@ def test_the_demo_shows_its_progress_on_a_terminal_only(terminal, tmp_path):
     os.close(ours)
     assert process.wait() in (0, 1)  # 1: the tone was not learnt
     assert ("█".encode() in shown and b"%" in shown) if terminal else shown == b""
+
+
+def test_a_second_import():
+    """The extension is loaded once: tensors and ops of the first import are those of the second."""
+    out = python("""
+        import sys, numpy, narrows
+        x = numpy.ones(2, "float32")
+        t, add = narrows.from_dlpack(x), narrows.add
+        for name in [name for name in sys.modules if name.partition(".")[0] == "narrows"]:
+            del sys.modules[name]
+        import narrows as again
+        assert again is not narrows and type(t) is again.Tensor and type(add) is again.Op
+        print(again.add(t, 1).numpy(), add(again.from_dlpack(x), t).numpy(), t.to("cpu").numpy(), again.subtract(2, t).numpy(), t)
+        del t, again, narrows
+    """)
+    assert out == "[2. 2.] [2. 2.] [1. 1.] [1. 1.] narrows.Tensor(shape=(2,), dtype='float32', device='cpu')\n"

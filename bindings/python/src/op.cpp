@@ -349,7 +349,7 @@ PyObject* new_op(const Declaration* declaration, const unsigned char* blob) {
 }
 
 int add_op_type(PyObject* module) {
-  op_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (op_type == nullptr) op_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));  // else it is imported again
   return op_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type));
 }
 

@@ -407,7 +407,7 @@ PyType_Spec spec = {"narrows._narrows.Tensor", sizeof(Tensor), 0,
 }  // namespace
 
 int add_tensor_type(PyObject* module) {
-  tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (tensor_type == nullptr) tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));  // else it is imported again
   return tensor_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type));
 }
 
