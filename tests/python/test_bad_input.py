@@ -243,7 +243,14 @@ class Liar:
         return self.device
 
 
-def fake_capsule(ndim=1, shape=(4,), code=2, bits=32, lanes=1, device=(1, 0), major=1, data=None, no_shape=False):
+class Leaving(Liar):
+    """One that keeps no reference to what it gives."""
+
+    def __dlpack__(self, **_):
+        return self.__dict__.pop("capsule")
+
+
+def fake_capsule(ndim=1, shape=(4,), code=2, bits=32, lanes=1, device=(1, 0), major=1, data=None, no_shape=False, destructor=None):
     """A versioned capsule whose every field may be wrong. Its memory is kept by the process."""
 
     class DLTensor(ctypes.Structure):
@@ -263,7 +270,7 @@ def fake_capsule(ndim=1, shape=(4,), code=2, bits=32, lanes=1, device=(1, 0), ma
     fake_capsule.kept.append((memory, extents, managed))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(ctypes.addressof(managed), b"dltensor_versioned", None)
+    return new(ctypes.addressof(managed), b"dltensor_versioned", destructor)
 
 
 fake_capsule.kept = []  # type: ignore[attr-defined]
@@ -363,6 +370,14 @@ def test_integers_of_any_kind():
     assert narrows.conv1d(X, X, padding=np.array([2, 2])).shape == (5,)
     assert narrows.empty(np.int64(3)).shape == narrows.empty([np.int8(3)]).shape == narrows.empty(range(3, 4)).shape == (3,)
     assert narrows.empty(np.array([2, 3])).shape == (2, 3)
+
+
+def test_a_capsule_that_clears_the_exception_when_it_goes():
+    clear = ctypes.cast(ctypes.pythonapi.PyErr_Clear, ctypes.c_void_p).value
+    for call in (lambda liar: narrows.add(liar, 1), lambda liar: narrows.add(X, liar), narrows.from_dlpack):
+        liar = Leaving(fake_capsule(ndim=99, destructor=clear))
+        with pytest.raises(ValueError, match="a tensor of 99 dimensions"):
+            call(liar)
 
 
 def test_a_used_capsule_is_refused():

@@ -149,12 +149,12 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     case Route::cupy:
     case Route::dlpack: {
       DLDevice said{};
-      const Ref capsule(dlpack_capsule(object, stream, &said));
-      if (!capsule || !read_capsule(capsule.get())) return false;
-      if (route.route == Route::dlpack && !is_where_said(said, tensor))
-        return false;                          // JAX numbers the CPU's devices in capsules alone
+      PyObject* const capsule = dlpack_capsule(object, stream, &said);
+      const bool read = capsule != nullptr && read_capsule(capsule) &&
+                        (route.route != Route::dlpack || is_where_said(said, tensor));  // JAX numbers the CPU's in capsules alone
+      release_capsule(capsule);
       read_only |= route.route == Route::jax;  // JAX's arrays never change, and its capsules do not say so
-      return true;
+      return read;
     }
     default: break;
   }

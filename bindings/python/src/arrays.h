@@ -32,6 +32,7 @@ TypeRoute route_of(PyObject* object);
 bool is_numpy_bool(PyObject* object);
 
 void release_managed(void* managed, bool versioned);  // what open_capsule() took out of a capsule
+void release_capsule(PyObject* capsule);              // keeps the exception, which some clear when they go (jaxlib 0.4.38's)
 
 // An inferred output, with its shape and contiguous strides as the tuples that frameworks want. The tuples are shared.
 struct OutputSpec {

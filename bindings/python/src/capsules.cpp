@@ -42,6 +42,13 @@ bool open_capsule(PyObject* capsule, void** managed, bool* versioned, const DLTe
   return true;
 }
 
+void release_capsule(PyObject* capsule) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  Py_XDECREF(capsule);
+  PyErr_Restore(type, value, trace);
+}
+
 void release_managed(void* managed, bool versioned) {
   if (versioned) {
     auto* const v = static_cast<DLManagedTensorVersioned*>(managed);

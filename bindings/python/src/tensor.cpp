@@ -481,10 +481,7 @@ PyObject* borrow_dlpack(PyObject* object, void* stream) {
   DLDevice said{};
   PyObject* const capsule = dlpack_capsule(object, stream, &said);
   PyObject* const result = capsule != nullptr ? tensor_of_capsule(capsule, route, said, stream) : nullptr;
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);  // which some capsules clear when they go (jaxlib 0.4.38's)
-  Py_XDECREF(capsule);
-  PyErr_Restore(type, value, trace);
+  release_capsule(capsule);
   return result;
 }
 
