@@ -343,6 +343,18 @@ def test_a_producer_that_refuses():
         narrows.add(X, Liar(BufferError("not exported")))
 
 
+class Two(ValueError):
+    def __init__(self, what, where):
+        super().__init__(f"{what} at {where}")
+
+
+@pytest.mark.parametrize("error", [UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), Two("it", "home")], ids=["unicode", "two"])
+def test_an_error_of_a_producers_own_class(error):
+    with pytest.raises(type(error)) as raised:
+        narrows.add(X, Liar(error))
+    assert raised.value is error
+
+
 @pytest.mark.parametrize("kind, refused, expected", [(2, (0, -2, -(2**40), 2**70), "-1, 1, 2"), (10, (1, 2, -2, 2**70), "-1, 0")])
 def test_a_consumers_stream_that_is_none(kind, refused, expected):
     """Of a tensor that is said to be on a GPU: its memory is not touched."""

@@ -100,11 +100,12 @@ const char* python_module(Call& c, const char** function, bool* failed) {
 
 // ---- reading and allocating ----
 
-// Reads it, whoever's it is; an exception says which argument it is. What a producer refuses to export is unsupported.
+// Reads it, whoever's it is; an exception says which argument it is, but one of a class that may not be made from words alone. What
+// a producer refuses to export is unsupported.
 bool read_any(Call& c, uint32_t i) {
   if (c.arrays[i].read(c.objects[i], {c.routes[i], c.reasons[i]}, c.stream)) return true;
   const bool output = i >= c.num_inputs, refused = PyErr_ExceptionMatches(PyExc_BufferError) != 0;
-  if (!refused && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return false;
+  if (!refused && PyErr_Occurred() != PyExc_TypeError && PyErr_Occurred() != PyExc_ValueError) return false;
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   const Ref name(output ? PyUnicode_FromString("out") : Ref::borrow(c.declaration.inputs[i]).release());
