@@ -284,3 +284,9 @@ def test_asarray_of_tensors_without_a_buffer(monkeypatch):
     for call in (lambda: np.asarray(t), t.numpy):
         with pytest.raises(NotImplementedError, match="install ml_dtypes"):
             call()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_stream_has_one_owner(again):
+    with pytest.raises(TypeError, match="is neither copied nor pickled"):
+        again(narrows.Stream())

@@ -125,6 +125,9 @@ class Stream:
         if getattr(self, "handle", 0):
             _narrows.stream("destroy", self.device.type, self.device.id, self.handle)
 
+    def __reduce__(self):
+        raise TypeError("a narrows.Stream is neither copied nor pickled: it is destroyed with the object that made it")
+
     def __repr__(self):
         return f"narrows.Stream('{self.device}', handle={self.handle:#x})"
 
