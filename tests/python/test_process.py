@@ -499,3 +499,21 @@ def test_a_second_import():
         del t, again, narrows
     """)
     assert out == "[2. 2.] [2. 2.] [1. 1.] [1. 1.] narrows.Tensor(shape=(2,), dtype='float32', device='cpu')\n"
+
+
+def test_frameworks_that_may_not_be_imported():
+    """By None in sys.modules, and one whose module says nothing of itself."""
+    out = python("""
+        import sys, types
+        sys.modules.update(torch=None, jax=None, cupy=None)
+        import narrows, numpy
+        x = numpy.float32([1])
+        print(narrows.add(x, 1), narrows.subtract(2, x), narrows.add(narrows.from_dlpack(x), 1).numpy())
+        for name in [name for name in sys.modules if name.partition(".")[0] == "narrows"]:
+            del sys.modules[name]
+        sys.modules["torch._dynamo"] = types.SimpleNamespace()
+        from narrows import _when
+        _when.imported("torch._dynamo", lambda: print("there"))
+        _when.imported("torch", lambda: print("never"))
+    """)
+    assert out == "[2.] [1.] [2.]\nthere\n"

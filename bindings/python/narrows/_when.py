@@ -7,7 +7,8 @@ _waiting: dict[str, list] = {}
 
 def imported(name, function):
     """Calls function() now if the module is there, else when its import has ended."""
-    if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
+    module = sys.modules.get(name)  # None too where it may not be imported
+    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         function()
     else:
         _waiting.setdefault(name, []).append(function)
