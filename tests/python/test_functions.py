@@ -160,6 +160,51 @@ def test_clip_is_the_array_apis(call, low, high, bounds, kind):
     np.testing.assert_array_equal(np.asarray(y), expected)
 
 
+ONE_BOUND = {
+    "min": lambda x, b: narrows.clip(x, min=b),
+    "max": lambda x, b: narrows.clip(x, max=b),
+    "both": lambda x, b: narrows.clip(x, b, b),
+}
+
+
+@pytest.mark.parametrize("kind", ["torch", "torch.func", "torch.fx", "torch.compile", "jax"])
+@pytest.mark.parametrize("bound", ["number", "array"])
+@pytest.mark.parametrize("call", ONE_BOUND.values(), ids=ONE_BOUND)
+def test_the_gradient_on_a_bound_is_1(call, bound, kind):
+    """As that of two bounds, and of torch.clamp."""
+    if kind == "jax":
+        jax = pytest.importorskip("jax")
+        b = 2.0 if bound == "number" else jax.numpy.full(3, 2.0)
+        assert jax.grad(lambda x: call(x, b).sum())(jax.numpy.full(3, 2.0)).tolist() == [1, 1, 1]
+        return
+    torch = pytest.importorskip("torch")
+    b = 2.0 if bound == "number" else torch.full((3,), 2.0)
+    x, run = torch.full((3,), 2.0, requires_grad=True), lambda x: call(x, b)
+    if kind == "torch.func":
+        assert torch.func.grad(lambda x: run(x).sum())(x.detach()).tolist() == [1, 1, 1]
+        return
+    if kind == "torch.fx":
+        import torch.fx
+
+        run = torch.fx.symbolic_trace(run)
+    elif kind == "torch.compile":
+        torch._dynamo.reset()
+        run = torch.compile(run, fullgraph=True, backend="aot_eager")
+    run(x).sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int16", "uint8"])
+def test_a_clip_on_one_side_is_a_maximum_or_minimum(dtype):
+    x, b = np.array([1, 5, 0, 3], dtype), np.array([2, 2, 3, 0], dtype)
+    if dtype.startswith("float"):
+        x[0], b[1], x[2] = np.nan, np.nan, -np.inf
+    for low in (b, 3, b[:1]):
+        np.testing.assert_array_equal(narrows.clip(x, low), np.maximum(x, np.asarray(low, dtype)))
+        np.testing.assert_array_equal(narrows.clip(x, max=low), np.minimum(x, np.asarray(low, dtype)))
+    np.testing.assert_array_equal(narrows.clip(2, x), np.maximum(np.asarray(2, dtype), x))
+
+
 @pytest.mark.parametrize(
     "call, words",
     [
@@ -189,7 +234,7 @@ def test_clip_goes_where_it_is_sent():
     import torch
 
     traced = fx.symbolic_trace(lambda x: narrows.clip(narrows.clip(x, min=0, max=4), max=2))
-    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [narrows.clip, narrows.minimum]
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [narrows.clip, narrows.clip]
     assert traced(torch.tensor([-1.0, 3])).tolist() == [0, 2]
     with pytest.raises(NotImplementedError, match="neither min nor max"):
         fx.symbolic_trace(lambda x: narrows.clip(x))

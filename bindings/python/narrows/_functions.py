@@ -244,8 +244,25 @@ def _clip(*operands, **how):
     if low is None and high is None:
         return _same(x, how)
     if low is None or high is None:
-        return public("minimum" if low is None else "maximum")(x, high if low is None else low, **how)
+        return _clip_on_one_side(x, low, high, how)
     return public("clip")(x, low, high, **how)
+
+
+_INFINITE = frozenset(("float16", "bfloat16", "float32", "float64"))
+
+
+def _clip_on_one_side(x, low, high, how):
+    """By an infinite bound on the other side: the gradient on a bound is 1, where maximum and minimum have a half."""
+    given = [a for a in (x, low, high) if a is not None]
+    if not how and any(type(a).__name__ == "Proxy" for a in given):
+        from narrows import torch
+
+        return torch._traced(public("clip"), [x, low, high], None)
+    dtype = next((str(a.dtype).removeprefix("torch.") for a in given if hasattr(a, "dtype")), "")
+    if dtype in _INFINITE:
+        infinity = float("inf")
+        return public("clip")(x, -infinity if low is None else low, infinity if high is None else high, **how)
+    return public("minimum" if low is None else "maximum")(x, high if low is None else low, **how)
 
 
 def _same(x, how):
