@@ -98,6 +98,27 @@ def test_an_output_counts_as_written_to(op):
     assert given.tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("way", ["straight", "lazily negated", "NumPy's into a negated one", "device="])
+def test_outputs_that_exist_for_backward_only_are_written(way):
+    with torch.device("cpu"):
+        cell, (h, c, gates) = cells(), (torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2, 12))
+        expected = [torch.zeros_like(y) for y in (h, c, gates)]
+        narrows.op("lltm")(*cell, out=tuple(expected))
+        if way == "lazily negated":
+            cell[0] = torch._neg_view(-cell[0])
+        elif way != "straight":
+            cell = [x.numpy() for x in cell]
+        if way == "device=":
+            outs = tuple(y.numpy() for y in (h, c, gates))
+            given = narrows.op("lltm")(*cell, out=outs, device="cpu")
+        else:
+            outs = h, c, torch._neg_view(gates) if way.startswith("NumPy") else gates
+            given = narrows.op("lltm")(*cell, out=outs)
+        assert all(y is o for y, o in zip(given, outs, strict=True)) and expected[2].any()
+        for y, e in zip(outs, expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(y), e)
+
+
 @pytest.mark.parametrize("left", [0, 8])
 def test_an_output_whose_storage_was_made_smaller(left, device):
     x, out = torch.ones(4), torch.zeros(6)[1:5]

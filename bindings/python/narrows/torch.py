@@ -174,8 +174,7 @@ def _into(op, inputs, out, needs_grad):
     if _are_in_memory((*inputs, *outs)):
         shown = tuple(map(_as_in_memory, outs))
         op._checked(tuple(map(_as_in_memory, _operands.lift(op, inputs))), shown)
-    result: Any = _call(op, inputs, None, None) if any(isinstance(x, torch.Tensor) for x in inputs) else op(*inputs)
-    for target, value in zip(outs, result if isinstance(result, tuple) else (result,), strict=False):
+    for target, value in zip(outs, _outputs(op, inputs)[: len(outs)], strict=True):
         if target is None:
             continue
         value = value if isinstance(value, torch.Tensor) else torch.from_dlpack(_device.from_dlpack(value))
@@ -187,6 +186,13 @@ def _into(op, inputs, out, needs_grad):
             raise ValueError(f"{op.op}: out is {found}; expected {value.dtype}, {tuple(value.shape)}")
         target.copy_(value)
     return outs if len(outs) > 1 else outs[0]
+
+
+def _outputs(op, inputs):
+    """Every output, those too that exist for backward only."""
+    if not any(isinstance(x, torch.Tensor) for x in inputs):
+        return op._run(tuple(_operands.lift(op, inputs)), (1 << len(op.outputs)) - 1)
+    return _torch_ops._as_sequence(_dispatch(registered(op.op), inputs, _torch_ops.differing(op)))
 
 
 def _refuse_unreadable(op, name, x):
