@@ -168,28 +168,36 @@ class _Registered:
         ctx.shapes = shapes or tuple(None if x is None else x.shape for x in inputs)
         ctx.set_materialize_grads(False)
         if self.backward is not None:
-            ctx.save_for_backward(*self.kept((*inputs, *self.spread(outputs, ctx), None)))
+            ctx.save_for_backward(*self.kept((*inputs, *outputs, None)))
 
     def mark(self, ctx, outputs):
-        """Tells torch which of the outputs that it sees have no gradient."""
-        if len(outputs) > self.num_main or not outputs[0].is_floating_point():
-            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if j >= self.num_main or not y.is_floating_point()))
+        """Tells torch which of the outputs have no gradient."""
+        if self.masked or len(outputs) > self.num_main or not outputs[0].is_floating_point():
+            of_none = lambda j, y: y is not None and (j >= self.num_main or not y.is_floating_point())  # noqa: E731
+            ctx.mark_non_differentiable(*(y for j, y in enumerate(outputs) if of_none(j, y)))
 
-    def spread(self, outputs, ctx):
-        """One for each declared output: of gradients only those that were wanted are there."""
+    def there(self, inputs, params, outputs):
+        """A mask of the declared outputs that torch's dispatcher returned: of those that are wanted, all that have a shape."""
+        mask = self.mask(params.get("wanted", -1))
+        if len(outputs) == mask.bit_count():
+            return mask
+        _, specs = _hinted_specs(self.bound(dict(params))[0], self.filled(inputs))
+        return sum(1 << j for j, spec in enumerate(specs) if spec is not None and mask >> j & 1)
+
+    def spread(self, outputs, there):
+        """One for each declared output, None where it is not there."""
         if len(outputs) == len(self.outputs):
             return outputs
         given = iter(outputs)
-        return [next(given) if ctx.wanted >> j & 1 else None for j in range(len(self.outputs))]
+        return [next(given) if there >> j & 1 else None for j in range(len(self.outputs))]
 
     def gradients(self, ctx, gradients, needed, params, call, saved=None):
-        """A gradient for each input by the declared backward op; None where it is not wanted. ``saved``: the saved tensors, which may be asked for once."""
+        """A gradient for each input by the declared backward op, from one for each main output; None where it is not wanted.
+        ``saved``: the saved tensors, which may be asked for once."""
         if self.backward is None:
             what = "second derivative" if self.is_backward else "derivative"
             raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
         mask, places = _wanted(needed, self.backward.required)
-        if len(gradients) != self.num_main:
-            gradients = self.spread(gradients, ctx)[: self.num_main]
         result: list[Any] = [None] * len(needed)
         if not places or are_absent(gradients):
             return tuple(result)
@@ -312,10 +320,15 @@ def _inferred(op, present, device_type):
     raise first
 
 
+def _hinted_specs(op, inputs) -> tuple[list[Any], list[Any]]:
+    """[(dtype, shape) or None, ...] of the inputs, and of the outputs, which have sizes that may stand for symbolic ones."""
+    present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
+    return present, _inferred(op, present, _device_type(op, next(x.device for x in inputs if x is not None)))
+
+
 def specs_of(op, inputs, symbolic=None) -> list[Any]:
     """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
-    present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
-    specs = _inferred(op, present, _device_type(op, next(x.device for x in inputs if x is not None)))
+    present, specs = _hinted_specs(op, inputs)
     if not symbolic and all(isinstance(n, int) for p in present if p is not None for n in p[1]):
         return specs
     if op.shape_rule is not None:
@@ -475,9 +488,10 @@ class _Dispatched(torch.autograd.Function):
     def forward(ctx, reg, keyset, params, *inputs):
         result = reg.below_autograd(keyset, inputs, params)
         outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        ctx.reg, ctx.params, ctx.wanted = reg, _without_wanted(params), reg.mask(params.get("wanted", -1))
-        reg.keep(ctx, inputs, outputs)
-        reg.mark(ctx, outputs)
+        ctx.reg, ctx.params, ctx.there = reg, _without_wanted(params), reg.there(inputs, params, outputs)
+        every = reg.spread(outputs, ctx.there)
+        reg.keep(ctx, inputs, every)
+        reg.mark(ctx, every)
         return outputs
 
     @staticmethod
@@ -496,9 +510,10 @@ class _Functional(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.reg, params, *tensors = inputs
-        ctx.params, ctx.wanted = _without_wanted(params), ctx.reg.mask(params.get("wanted", -1))
-        ctx.reg.keep(ctx, tensors, output)
-        ctx.reg.mark(ctx, output)
+        ctx.params, ctx.there = _without_wanted(params), ctx.reg.there(tensors, params, output)
+        every = ctx.reg.spread(output, ctx.there)
+        ctx.reg.keep(ctx, tensors, every)
+        ctx.reg.mark(ctx, every)
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -521,6 +536,7 @@ def _without_wanted(params):
 
 def _dispatched_gradients(ctx, gradients, needed):
     reg = ctx.reg
+    gradients = reg.spread(gradients, ctx.there)[: reg.num_main]
     return reg.gradients(ctx, gradients, needed, ctx.params, functools.partial(_call_backward, reg))
 
 

@@ -182,9 +182,11 @@ def _backward(call, saved, gradients):
     main = len(op.outputs) - op.num_aux
     places = [i for i in range(len(op.inputs)) if call.present >> i & 1]
     given = dict(zip(places, arrays, strict=True))
-    stored = dict(zip([j for j in range(len(op.outputs)) if op.saved >> (32 + j) & 1], kept, strict=True))
+    there = [j for j, _ in _Call(op, call.present, (1 << len(op.outputs)) - 1).outputs(arrays)]
+    stored = dict(zip([j for j in there if op.saved >> (32 + j) & 1], kept, strict=True))
     needed = [not name.endswith("?") for name in backward.inputs]
-    inputs = list(gradients[:main])
+    given_gradients = dict(zip([j for j in there if call.wanted >> j & 1], gradients, strict=True))
+    inputs = [given_gradients.get(j) for j in range(main)]
     inputs += [given.get(i) if op.saved >> i & 1 or needed[main + i] else None for i in range(len(op.inputs))]
     inputs += [stored.get(j) for j in range(len(op.outputs))]
     floating = [i for i in places if jnp.issubdtype(given[i].dtype, jnp.floating)]
@@ -234,8 +236,11 @@ def _run(op, inputs, donate=()):
     arrays = [inputs[i] for i in places]
     first = call.specs(arrays)[0] if donated and op.flags & 1 else None  # an output may only take memory that is as its own
     aliases = tuple((i, 0) for i in donated if (str(arrays[i].dtype), tuple(arrays[i].shape)) == first)[:1]
-    outputs = _jitted(call, aliases, donated)(*arrays)
-    return outputs[0] if main == 1 and len(outputs) == 1 else tuple(outputs)
+    outputs = tuple(_jitted(call, aliases, donated)(*arrays))
+    if len(outputs) < main:  # one of them is absent
+        given = iter(outputs)
+        outputs = tuple(None if spec is None else next(given) for spec in call.specs(arrays)[:main])
+    return outputs[0] if main == 1 else outputs
 
 
 _config: Any = jax.config  # for what no type checker finds there

@@ -121,10 +121,12 @@ def _call(op, inputs, out, device, symbols=None):
     return outputs[0] if reg.num_main == 1 else outputs
 
 
-def _dispatch(reg, inputs, params):
-    """The call by torch's dispatcher, which does not say which tensor is real where others are fake."""
+def _dispatch(reg, inputs, params) -> Any:
+    """The call by torch's dispatcher, which does not say which tensor is real where others are fake: the output, or every output,
+    None where it is absent."""
     try:
-        return reg.call(*inputs, **params)
+        outputs = reg.call(*inputs, **params)
+        return reg.spread(outputs, reg.there(inputs, params, outputs)) if reg.masked else outputs
     except AssertionError:
         fake = [x is None or isinstance(x, torch._subclasses.FakeTensor) for x in inputs]
         if all(fake):
