@@ -251,6 +251,65 @@ def test_jax_with_gradients_that_are_always_there(product):
         jax.config.update("jax_enable_x64", False)
 
 
+WHERE_AND_TWICE = """
+#include <narrows/plugin.hpp>
+using namespace narrows::plugin;
+void forward(const Launch& call) {  // where x > 1 as 0 or 1, and 2 x
+  const double* const x = call.input<double>(0);
+  call.parallel_for(call.size(0), [=, at = call.output<int64_t>(0)](int64_t i) { at[i] = x[i] > 1; });
+  call.parallel_for(call.size(1), [=, y = call.output<double>(1)](int64_t i) { y[i] = 2 * x[i]; });
+}
+void backward(const Launch& call) {  // grad_at?, grad_y?, x, at?, y? -> grad_x?: NaN where there is a gradient of `at`
+  const double* const g = call.has_input(1) ? call.input<double>(1) : nullptr;
+  call.parallel_for(call.size(0), [=, out = call.output<double>(0), wrong = call.has_input(0)](int64_t i) {
+    out[i] = wrong ? 0.0 / 0.0 : g == nullptr ? 0 : 2 * g[i];
+  });
+}
+struct Mixed : Plugin {
+  explicit Mixed(std::vector<Op> ops) : Plugin("mixed", std::move(ops)) {
+    table_.infer = [](void*, const nw_sig* sig, nw_spec* out, uint32_t, nw_error*) -> int32_t {
+      const bool is_forward = std::strcmp(sig->op, "mixed.pair/1") == 0;
+      out[0].dtype = is_forward ? dtype<int64_t>() : dtype<double>();
+      if (is_forward) out[1].dtype = dtype<double>();
+      return NW_OK;
+    };
+  }
+};
+const nw_plugin* narrows_plugin_query(uint32_t, nw_error*) {
+  static const std::vector<DLDataType> dtypes = {dtype<double>(), dtype<int64_t>()};
+  static const auto* const plugin = new Mixed({
+      {.name = "mixed.pair/1", .inputs = {"x"}, .outputs = {"at", "y"}, .shape_rule = "like 0 ; like 0", .kernel = forward,
+       .dtypes = dtypes, .backward = "mixed.pair_backward/1"},
+      {.name = "mixed.pair_backward/1", .inputs = {"grad_at?", "grad_y?", "x", "at?", "y?"}, .outputs = {"grad_x?"},
+       .shape_rule = "like 2", .kernel = backward, .dtypes = dtypes}});
+  return plugin->table();
+}
+"""
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_gradient_beside_an_output_of_integers(framework):
+    module, pair = pytest.importorskip(framework), narrows.load_inline("mixed", WHERE_AND_TWICE).pair
+    if framework == "torch":
+        for transform in (lambda f: f, lambda f: module.compile(f, backend="aot_eager", fullgraph=True)):
+            x = module.tensor([1.0, 2.0], dtype=module.float64, requires_grad=True)
+            at, y = transform(lambda x: pair(x))(x)
+            assert at.tolist() == [0, 1] and at.dtype == module.int64 and not at.requires_grad
+            y.sum().backward()
+            assert x.grad.tolist() == [2, 2]
+        return
+    module.config.update("jax_enable_x64", True)
+    try:
+        for transform in (lambda f: f, module.jit):
+            (at, y), gradient = module.vjp(transform(lambda x: pair(x)), module.numpy.asarray([1.0, 2.0]))
+            assert at.tolist() == [0, 1] and at.dtype == "int64" and y.tolist() == [2, 4]
+            assert gradient((np.zeros(2, module.dtypes.float0), y))[0].tolist() == [4, 8]
+            total = module.grad(transform(lambda x: pair(x)[1].sum()))
+            assert total(module.numpy.asarray([1.0, 2.0])).tolist() == [2, 2]
+    finally:
+        module.config.update("jax_enable_x64", False)
+
+
 def test_torch_sees_dynamic_sizes_through_the_rule(scale_plugin):
     torch = pytest.importorskip("torch")
     from torch._dynamo.testing import CompileCounterWithBackend

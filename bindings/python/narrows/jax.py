@@ -185,8 +185,8 @@ def _backward(call, saved, gradients):
     there = [j for j, _ in _Call(op, call.present, (1 << len(op.outputs)) - 1).outputs(arrays)]
     stored = dict(zip([j for j in there if op.saved >> (32 + j) & 1], kept, strict=True))
     needed = [not name.endswith("?") for name in backward.inputs]
-    given_gradients = dict(zip([j for j in there if call.wanted >> j & 1], gradients, strict=True))
-    inputs = [given_gradients.get(j) for j in range(main)]
+    incoming = dict(zip([j for j in there if call.wanted >> j & 1], gradients, strict=True))
+    inputs = [g if g is not None and g.dtype != jax.dtypes.float0 else None for g in map(incoming.get, range(main))]
     inputs += [given.get(i) if op.saved >> i & 1 or needed[main + i] else None for i in range(len(op.inputs))]
     inputs += [stored.get(j) for j in range(len(op.outputs))]
     floating = [i for i in places if jnp.issubdtype(given[i].dtype, jnp.floating)]
