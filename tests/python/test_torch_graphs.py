@@ -300,6 +300,21 @@ def test_autocast(device):
         assert narrows.conv1d(x, w).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("mode", ["no_grad", "grad", "torch.func"])
+@pytest.mark.parametrize(
+    "dtypes", [("float16", "float16"), ("float32", "float16"), ("bfloat16", "float32"), ("float64", "float64")]
+)
+def test_autocast_casts_what_torchs_does(dtypes, mode, device):
+    x, w = (torch.rand(s, dtype=getattr(torch, d)) for s, d in zip(((1, 2, 9), (4, 2, 3)), dtypes, strict=True))
+    x.requires_grad_(mode == "grad")
+    wrap = (lambda f: lambda x: torch.func.vjp(f, x)[0]) if mode == "torch.func" else lambda f: f
+    with torch.autocast(device, dtype=torch.bfloat16):
+        theirs = torch.nn.functional.conv1d(x, w)
+        for ours in (wrap(lambda x: narrows.conv1d(x, w))(x), wrap(lambda x: torch.ops.narrows.conv1d(x, w))(x)):
+            assert ours.dtype == theirs.dtype == (torch.float64 if dtypes[0] == "float64" else torch.bfloat16)
+            torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("mode", ["eager", "compiled", "grad", "vmap"])
 def test_autocast_of_torchs_ops(mode, device):
     """By their names in torch.ops they heed it as by narrows' own."""

@@ -240,7 +240,12 @@ def lowered(op, inputs):
     if not (op._lower_precision and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
         return inputs
     dtype = torch.get_autocast_dtype(kind)
-    return [x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x for x in inputs]
+    return [x.to(dtype) if isinstance(x, torch.Tensor) and _is_lowered(x) else x for x in inputs]
+
+
+def _is_lowered(x):
+    """Whether torch casts it for its own ops."""
+    return x.is_floating_point() and x.dtype != torch.float64
 
 
 @functools.lru_cache(4096)
