@@ -485,6 +485,16 @@ def test_a_cuda_array_interface_that_lies(changes, error, words):
         error, words = (TypeError, ValueError), "."
     with pytest.raises(error, match=words):
         narrows.add(Interface(**changes), 1)
+    with pytest.raises(error, match=words):
+        narrows.subtract(1, Interface(**changes))
+
+
+@pytest.mark.skipif(present.GPU, reason="the memory would be read")
+def test_a_number_ahead_of_a_cuda_array_interface():
+    with pytest.raises(RuntimeError, match="no plugin"):
+        narrows.subtract(2, Interface())
+    with pytest.raises(ValueError, match="a = 256 does not fit uint8"):
+        narrows.subtract(256, Interface(typestr="|u1"))
 
 
 def test_how_a_call_is_made_is_never_ignored():

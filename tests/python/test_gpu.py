@@ -443,6 +443,7 @@ def test_the_cuda_array_interface(torch):
     y = narrows.add(Interface(x), 1)
     assert type(y) is narrows.Tensor
     np.testing.assert_array_equal(y.numpy(), X.reshape(64, 64) + 1)
+    np.testing.assert_array_equal(narrows.subtract(1, Interface(x)).numpy(), 1 - X.reshape(64, 64))
     np.testing.assert_array_equal(narrows.add(Interface(x.T[::2]), 1).numpy(), X.reshape(64, 64).T[::2] + 1)
     out = torch.empty_like(x)
     narrows.add(x, Interface(x), out=Interface(out))

@@ -173,3 +173,50 @@ def test_zeros_have_signs_in_gradients():
             (gradient,) = torch.autograd.grad(narrows.copysign(x, zero).sum(), x, create_graph=graph)
             assert gradient.tolist() == [math.copysign(1, zero)] * 3
         assert torch.ops.narrows.elementwise(x, function="copysign", b_real=zero).tolist() == [math.copysign(1, zero)] * 3
+
+
+class Theirs:
+    """An array of a framework that has a namespace, known by DLPack alone."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __dlpack__(self, **keywords):
+        return self.data.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.data.__dlpack_device__()
+
+    def __array_namespace__(self, api_version=None):
+        return Theirs
+
+    @staticmethod
+    def from_dlpack(x):
+        return Theirs(np.from_dlpack(x))
+
+
+def test_a_number_ahead_of_an_array_decides_nothing():
+    """Not even in the place of an operand that every call has: results are of the array's framework."""
+    y = narrows.subtract(3, Theirs(np.float32([1, 2])))
+    assert type(y) is Theirs and y.data.tolist() == [2, 1]
+    assert type(narrows.fma(3, Theirs(np.float32([1, 2])), 1)) is Theirs
+    out = np.zeros(2, "float32")
+    assert narrows.subtract(3, Theirs(np.float32([1, 2])), out=out) is out and out.tolist() == [2, 1]
+    own = narrows.subtract(3, narrows.from_dlpack(np.float32([1, 2])))
+    assert type(own) is narrows.Tensor and own.numpy().tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_a_number_ahead_of_a_subclass_of_torchs_tensor(needs_gradient):
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+
+    class Tensor(torch.Tensor):
+        pass
+
+    x = torch.ones(3).as_subclass(Tensor).requires_grad_(needs_gradient)
+    y = narrows.subtract(2, x)
+    assert isinstance(y, torch.Tensor) and y.tolist() == [1, 1, 1] and y.requires_grad == needs_gradient
+    assert type(y) is type(narrows.subtract(x, 2))
+    with torch.no_grad():
+        out = torch.zeros(3)
+        assert narrows.subtract(2, x, out=out) is out and out.tolist() == [1, 1, 1]

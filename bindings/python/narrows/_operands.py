@@ -4,7 +4,7 @@ import functools
 import sys
 from typing import Any
 
-from narrows import _ops
+from narrows import _narrows, _ops
 
 
 def is_number(x):
@@ -27,15 +27,17 @@ def dtypes():
 def as_array(op, i, number, like: Any) -> Any:
     """A 0-d array of the number that is given as input i, of the dtype, framework and device of `like`. TypeError, ValueError: it
     does not fit."""
-    if not hasattr(like, "dtype"):  # a producer that says it in its capsule alone
+    if not hasattr(like, "__dlpack__") and hasattr(like, "__cuda_array_interface__"):
+        dtype, _ = op._checked((like,))[0]
+    elif not hasattr(like, "dtype"):  # a producer that says it in its capsule alone
         from narrows import _device
 
         like = _device.from_dlpack(like)
-    dtype = str(like.dtype).removeprefix("torch.")
+        dtype = like.dtype
+    else:
+        dtype = str(like.dtype).removeprefix("torch.")
     number = op._number(i, number, dtype)
-    if type(like).__module__.startswith("torch"):
-        import torch
-
+    if (torch := sys.modules.get("torch")) is not None and isinstance(like, torch.Tensor):
         return torch.full((), number, dtype=like.dtype, device=like.device)
     if type(like).__module__.startswith("cupy"):
         import cupy
@@ -47,21 +49,34 @@ def as_array(op, i, number, like: Any) -> Any:
         return numpy.asarray(number, dtype=like.dtype)
     from narrows import _device
 
-    return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*like.__dlpack_device__()))
+    device = like.__dlpack_device__() if hasattr(like, "__dlpack_device__") else (2, 0)  # the interface is for CUDA's only device
+    return _device._sent(numpy.asarray(number, dtype=dtype), _device.Device(*device))
+
+
+def _first_array(op, inputs):
+    like = next((x for x in inputs if x is not None and not is_number(x)), None)
+    if like is None:
+        raise TypeError(f"{op.op}: no input is an array")
+    return like
 
 
 def lift(op, inputs):
     """The inputs, with arrays for the numbers that stand where the op needs an array."""
-    like = next((x for x in inputs if x is not None and not is_number(x)), None)
-    if like is None:
-        raise TypeError(f"{op.op}: no input is an array")
+    like = _first_array(op, inputs)
     needed = [not name.endswith("?") for name in op.inputs]
     return [as_array(op, i, x, like) if needed[i] and is_number(x) else x for i, x in enumerate(inputs)]
 
 
 def _call(op, inputs, out, device):
     """A call with a number in the place of a required input."""
-    return op(*lift(op, inputs), out=out)
+    result = op(*lift(op, inputs), out=out)
+    if out is not None:
+        return result
+    results = [
+        like(_first_array(op, inputs), y) if type(y) is _narrows.Tensor else y
+        for y in (result if isinstance(result, tuple) else (result,))
+    ]
+    return tuple(results) if isinstance(result, tuple) else results[0]
 
 
 def like(array, tensor):
