@@ -122,3 +122,19 @@ def test_a_complex_number_that_jax_has_made_an_array_of():
         warnings.simplefilter("error")
         refused(lambda: jax.jit(lambda z: narrows.add(good, z))(1j), "b", "complex64")
         refused(lambda: jax.jit(lambda z: narrows.subtract(z, good))(1j), None, "complex64")
+
+
+@pytest.mark.parametrize(
+    "dtype, name",
+    [
+        (np.longlong, "int64"),
+        (np.ulonglong, "uint64"),
+        (np.dtype("longlong"), "int64"),
+        (np.bool_, "bool"),
+        (type("bool_", (), {}), "bool"),
+    ],
+    ids=str,
+)
+def test_names_of_numpys_own(dtype, name):
+    """bool_: as NumPy's before 2 calls itself."""
+    assert narrows.astype(np.ones(2, "int8"), dtype).dtype == name and narrows.empty(2, dtype).dtype == name

@@ -15,11 +15,15 @@ struct NamedDtype {
   const char* name;
   DLDataType dtype;
 };
-constexpr NamedDtype kDtypes[] = {{"float32", {kDLFloat, 32, 1}},   {"float64", {kDLFloat, 64, 1}}, {"float16", {kDLFloat, 16, 1}},
-                                  {"bfloat16", {kDLBfloat, 16, 1}}, {"int8", {kDLInt, 8, 1}},       {"int16", {kDLInt, 16, 1}},
-                                  {"int32", {kDLInt, 32, 1}},       {"int64", {kDLInt, 64, 1}},     {"uint8", {kDLUInt, 8, 1}},
-                                  {"uint16", {kDLUInt, 16, 1}},     {"uint32", {kDLUInt, 32, 1}},   {"uint64", {kDLUInt, 64, 1}},
-                                  {"bool", {kDLBool, 8, 1}}};
+constexpr NamedDtype kDtypes[] = {{"float32", {kDLFloat, 32, 1}}, {"float64", {kDLFloat, 64, 1}},
+                                  {"float16", {kDLFloat, 16, 1}}, {"bfloat16", {kDLBfloat, 16, 1}},
+                                  {"int8", {kDLInt, 8, 1}},       {"int16", {kDLInt, 16, 1}},
+                                  {"int32", {kDLInt, 32, 1}},     {"int64", {kDLInt, 64, 1}},
+                                  {"uint8", {kDLUInt, 8, 1}},     {"uint16", {kDLUInt, 16, 1}},
+                                  {"uint32", {kDLUInt, 32, 1}},   {"uint64", {kDLUInt, 64, 1}},
+                                  {"bool", {kDLBool, 8, 1}},      {"bool_", {kDLBool, 8, 1}},
+                                  {"longlong", {kDLInt, 64, 1}},  // as NumPy calls some of its types
+                                  {"ulonglong", {kDLUInt, 64, 1}}};
 
 PyObject* exception_of(int32_t status) {
   switch (status) {
