@@ -369,3 +369,10 @@ def test_every_public_name_has_an_example_that_runs(name):
 @pytest.mark.parametrize("method", ["to", "numpy", "view"])
 def test_examples_of_tensors(method):
     run_examples(method, getattr(narrows.Tensor, method).__doc__)
+
+
+def test_where_says_which_operands_may_be_numbers():
+    assert "b and c share one; a is an array of bool, and one of b and c may be a number" in narrows.where.__doc__
+    x = np.ones(2, "float32")
+    with pytest.raises(ValueError, match="a has dtype float32; expected bool"):
+        narrows.where(True, x, x)

@@ -397,6 +397,21 @@ class _Ternary(Protocol):
         deterministic: bool = False,
     ) -> _Array: ...
 
+class _Where(Protocol):
+    def __call__(
+        self,
+        a: _Array,
+        b: Any,
+        c: Any,
+        *,
+        out: Any = None,
+        device: str | Device | None = None,
+        stream: Stream | int | None = None,
+        backend: str | None = None,
+        kernel: str | None = None,
+        deterministic: bool = False,
+    ) -> _Array: ...
+
 def op(name: str, **params: Any) -> Op: ...
 def load(path: str | PathLike[str]) -> None: ...
 def info() -> _Info: ...
@@ -531,5 +546,5 @@ bitwise_xor: _Binary
 bitwise_left_shift: _Binary
 bitwise_right_shift: _Binary
 fma: _Ternary
-where: _Ternary
+where: _Where
 clip: _Clip

@@ -159,7 +159,7 @@ def from_dlpack(x, device=None, copy=None):
 
     ``copy``: True: always; None: only where the device asks for it; False: never (BufferError where it would be needed).
     TypeError: no ``__dlpack__``; BufferError: its producer does not export it; ValueError, NotImplementedError: what that exports is
-    malformed, or of a dtype or device that is not known.
+    malformed, or of a dtype that is not known. Whether its device is there is not asked before it is used.
 
         >>> import numpy, narrows
         >>> narrows.from_dlpack(numpy.float32([1, 2])).numpy()

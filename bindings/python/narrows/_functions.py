@@ -180,7 +180,7 @@ _DOC = """{name}({operands}, *, {extra}out=None, device=None, stream=None, backe
 
 {what}, element by element; NumPy's broadcasting.
 
-Dtypes: {dtypes}; operands share one{numbers}. {outcome}
+Dtypes: {dtypes}; {share} one{numbers}. {outcome}
 ``out``, ``device``, ``stream``, ``backend``, ``kernel`` and ``deterministic`` are those of :func:`narrows.op`.
 Errors: ValueError for other dtypes, for shapes that do not broadcast and for a read-only ``out``; TypeError for what is no array.
 
@@ -188,6 +188,8 @@ Errors: ValueError for other dtypes, for shapes that do not broadcast and for a 
     >>> print(narrows.{name}({arguments}))
     {example}
 """
+
+_NUMBERS = {"where": "; a is an array of bool, and one of b and c may be a number"}
 
 
 def make(name):
@@ -206,7 +208,8 @@ def make(name):
         extra="alpha=1.0, " if name == "elu" else "",
         what=what[0].upper() + what[1:],
         dtypes=_DTYPES[kinds],
-        numbers="" if operands == 1 else "; any but one may be a number",
+        share="b and c share" if name == "where" else "operands share",
+        numbers="" if operands == 1 else _NUMBERS.get(name, "; any but one may be a number"),
         outcome="The result is bool." if "as bool" in what else "The result has it too.",
         arguments=arguments,
         example=example,
