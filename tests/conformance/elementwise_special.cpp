@@ -26,9 +26,10 @@ struct Ternary {
 // Every special value stands among ordinary ones, and in every lane of a vector once: a fast path must not swallow it.
 constexpr int64_t kLanes = 37;
 
-void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows, const Tolerance& tolerance = kExact) {
+void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows, const Tolerance& tolerance = kExact,
+                const std::vector<DType>& dtypes = {std::begin(kFloatDTypes), std::end(kFloatDTypes)}) {
   const Function& f = function(number);
-  for (const DType dtype : kFloatDTypes) {
+  for (const DType dtype : dtypes) {
     std::vector<std::unique_ptr<Tensor>> tensors;
     std::vector<const Tensor*> operands;
     for (int i = 0; i < f.operands; ++i) {
@@ -258,4 +259,21 @@ TEST_CASE("special values: comparisons and logic", "[elementwise][special]") {
 
 TEST_CASE("special values: fma", "[elementwise][special]") {
   ternary(NW_EW_FMA, {{NaN, 1, 1, NaN}, {1, NaN, 1, NaN}, {1, 1, NaN, NaN}, {inf, zero, 1, NaN}, {inf, 1, -inf, NaN}, {inf, 2, inf, inf}, {2, 3, -inf, -inf}, {2, 3, -6, zero}, {minus_zero, 1, minus_zero, minus_zero}, {2, 3, 4, 10}});
+}
+// clang-format on
+
+// A product that is rounded by itself, before c is added, makes something else of each.
+TEST_CASE("special values: fma rounds once", "[elementwise][special]") {
+  for (const DType dtype : kFloatDTypes) {
+    const FloatFormat format = float_format(dtype);
+    const Exact h = std::ldexp(Exact(1), -((format.precision + 1) / 2)), root = std::ldexp(Exact(1), (format.max_exponent + 1) / 2);
+    const Exact most = largest(dtype), tiny = smallest_subnormal(dtype);
+    check_rows(NW_EW_FMA,
+               {{1 + h, 1 + h, -1 - 2 * h, h * h},
+                {root, root, -most, ulp(dtype, most)},
+                {most, most, -inf, -inf},
+                {-most, most, inf, inf},
+                {tiny, 0.5L, tiny, 2 * tiny}},  // one and a half of them, to even
+               kExact, {dtype});
+  }
 }

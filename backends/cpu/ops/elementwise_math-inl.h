@@ -54,6 +54,23 @@ HWY_INLINE V per_lane(V a, V b, F f) {
 
 // ---- one instruction or a few ----
 
+// a*b + c, rounded once, of numbers stored as S. Without an instruction for it by libm, but of f16, whose products f32 holds.
+template <class S, class V>
+HWY_INLINE V fma_(V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  if constexpr (std::is_same_v<S, f16>) return hn::Add(hn::Mul(a, b), c);
+  constexpr TagOf<V> d;
+  HWY_ALIGN Lane<V> x[HWY_LANES(Lane<V>)], y[HWY_LANES(Lane<V>)], z[HWY_LANES(Lane<V>)];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return hn::Load(d, z);
+#endif
+}
+
 template <class V>
 HWY_INLINE V sign_(V a) {
   const V zero = set<V>(0);

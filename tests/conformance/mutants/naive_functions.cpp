@@ -85,7 +85,11 @@ Real erf(Real a) {
   return std::erf(r) + slope * d * (1 - r * d + (2 * r * r - 1) / 3 * d * d - r * (2 * r * r - 3) / 6 * d * d * d);
 }
 
-Real fma(DType t, Real a, Real b, Real c) { return fault(Fault::half_steps) ? round_to(t, a * b) + c : std::fma(a, b, c); }
+Real fma(DType t, Real a, Real b, Real c) {
+  if (fault(Fault::half_steps)) return round_to(t, a * b) + c;
+  if (fault(Fault::fma_twice)) return round_to(t == DType::f64 ? t : DType::f32, a * b) + c;  // by instructions of the type
+  return std::fma(a, b, c);
+}
 
 bool less(Real a, Real b) { return fault(Fault::nan_less) ? !(a >= b) : a < b; }
 
