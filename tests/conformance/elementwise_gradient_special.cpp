@@ -117,9 +117,20 @@ TEST_CASE("special gradients: pow", "[elementwise][backward][special]") {
 TEST_CASE("special gradients: quotients", "[elementwise][backward][special]") {
   check_rows(NW_EW_DIV,
              {{1, 0, inf, -inf}, {-2, 0, inf, inf}, {0, 0, inf, NaN}, {0, 2, 0.5L, 0}, {1, inf, 0, 0}, {inf, 1, 1, -inf}});
-  // By 0 both are NaN themselves, and so is this gradient (torch gives the infinity of its formula).
-  check_rows(NW_EW_FMOD, {{2, 0, 1, NaN}, {5, 2, 1, -2}, {-2, 1.5L, 1, 1}, {1, inf, 1, 0}});
-  check_rows(NW_EW_REMAINDER, {{2, 0, 1, NaN}, {5, 2, 1, -2}, {-2, 1.5L, 1, 2}, {1, inf, 1, 0}});
+  // By 0, and of an infinite a, both are NaN themselves, and so is this gradient (by 0 torch gives the infinity of its formula).
+  check_rows(NW_EW_FMOD, {{2, 0, 1, NaN}, {5, 2, 1, -2}, {-2, 1.5L, 1, 1}, {1, inf, 1, 0}, {-3, inf, 1, 0}, {inf, 2, 1, NaN}});
+  check_rows(NW_EW_REMAINDER, {{2, 0, 1, NaN},
+                               {5, 2, 1, -2},
+                               {-2, 1.5L, 1, 2},
+                               {-6, 2, 1, 3},
+                               {1, inf, 1, 0},
+                               {-1, -inf, 1, 0},
+                               {-3, inf, 1, 1},
+                               {3, -inf, 1, 1},
+                               {0, -inf, 1, 0},
+                               {inf, 2, 1, NaN},
+                               {NaN, 2, 1, NaN},
+                               {2, NaN, 1, NaN}});
   check_rows(NW_EW_COPYSIGN, {{0, 1, 0, 0}, {0, -1, 0, 0}, {2, -1, -1, 0}, {-2, -1, 1, 0}, {-2, 0, -1, 0}});
   check_rows(NW_EW_HYPOT, {{0, 2, 0, 1}, {-2, 0, -1, 0}, {-3, 4, -0.6L, 0.8L}, {NaN, 1, NaN, NaN}});
   check_rows(NW_EW_ATAN2, {{1, 1, 0.5L, -0.5L}, {0, 2, 0.5L, 0}, {2, 0, 0, -0.5L}, {0, -1, -1, 0}, {NaN, 1, NaN, NaN}});

@@ -15,6 +15,13 @@ Exact normal_pdf(Exact a) { return std::exp(-a * a / 2) / std::sqrt(2 * kPi); }
 // At a tie the larger and the smaller are both; each operand gets half.
 Partials larger(Exact a, Exact b) { return a > b ? Partials{1, 0} : a < b ? Partials{0, 1} : Partials{0.5L, 0.5L}; }
 
+// a/b rounded towards 0 and down. By the rests: a quotient may round up to a whole number, and of an infinite b it is 0.
+Exact trunc_quotient(Exact a, Exact b) { return std::nearbyint((a - std::fmod(a, b)) / b); }
+Exact floor_quotient(Exact a, Exact b) {
+  const Exact rest = std::fmod(a, b);
+  return trunc_quotient(a, b) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+}
+
 }  // namespace
 
 Exact gelu_tanh_argument(Exact a) { return std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a); }
@@ -81,8 +88,8 @@ Partials hypot(X x) {
 }
 Partials maximum(X x) { return larger(x.a, x.b); }
 Partials minimum(X x) { return larger(-x.a, -x.b); }
-Partials fmod(X x) { return {1, -std::trunc(x.a / x.b)}; }
-Partials remainder(X x) { return {1, -std::floor(x.a / x.b)}; }
+Partials fmod(X x) { return {1, -trunc_quotient(x.a, x.b)}; }
+Partials remainder(X x) { return {1, -floor_quotient(x.a, x.b)}; }
 Partials copysign(X x) { return {x.a == 0 ? 0 : std::signbit(x.a) == std::signbit(x.b) ? Exact(1) : Exact(-1), 0}; }
 Partials logaddexp(X x) { return {logistic(x.a - x.b), logistic(x.b - x.a)}; }
 Partials fma(X x) { return {x.b, x.a, 1}; }

@@ -61,10 +61,16 @@ HWY_INLINE V pow_slope_b(V a, V b) {
   const V zero = set<V>(0), slope = hn::Mul(pow_(a, b), log_(a));
   return pick(hn::And(hn::Eq(a, zero), hn::Ge(b, zero)), zero, slope);
 }
-// The whole number of times that b was taken from a.
+// a/b rounded towards 0: the whole number of times that fmod takes b from a.
 template <class V>
-HWY_INLINE V times_taken(V a, V rest, V b) {
+HWY_INLINE V whole_quotient(V a, V b, V rest) {
   return hn::Round(hn::Div(hn::Sub(a, rest), b));
+}
+// a/b rounded down: remainder takes b once more where the signs differ. Counted so for an infinite b, too.
+template <class V>
+HWY_INLINE V floor_quotient(V a, V b) {
+  const V rest = fmod_(a, b), n = whole_quotient(a, b, rest);
+  return pick(hn::And(hn::Ne(rest, set<V>(0)), signs_differ(rest, b)), hn::Sub(n, set<V>(1)), n);
 }
 // What maximum or minimum passes on: all to the winner, half to each at a tie, all past a NaN.
 template <class V, class M>
@@ -202,8 +208,8 @@ NARROWS_GRADIENT(GradHypotA, kG | kA | kB, hn::Mul(g, hn::Div(a, sleef::hypot_(a
 NARROWS_GRADIENT(GradHypotB, kG | kA | kB, hn::Mul(g, hn::Div(b, sleef::hypot_(a, b))))
 NARROWS_GRADIENT(GradMaximumA, kG | kA | kB, won(g, hn::Eq(a, b), hn::Lt(a, b)))
 NARROWS_GRADIENT(GradMaximumB, kG | kA | kB, won(g, hn::Eq(a, b), hn::Gt(a, b)))
-NARROWS_GRADIENT(GradFmodB, kG | kA | kB, hn::Mul(hn::Neg(g), times_taken(a, fmod_(a, b), b)))
-NARROWS_GRADIENT(GradRemainderB, kG | kA | kB, hn::Mul(hn::Neg(g), times_taken(a, remainder_(a, b), b)))
+NARROWS_GRADIENT(GradFmodB, kG | kA | kB, hn::Mul(hn::Neg(g), whole_quotient(a, b, fmod_(a, b))))
+NARROWS_GRADIENT(GradRemainderB, kG | kA | kB, hn::Mul(hn::Neg(g), floor_quotient(a, b)))
 NARROWS_GRADIENT(GradCopysignA, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
 NARROWS_GRADIENT(GradLogaddexpA, kG | kA | kB, hn::Mul(g, sigmoid(hn::Sub(a, b))))
 NARROWS_GRADIENT(GradLogaddexpB, kG | kA | kB, hn::Mul(g, sigmoid(hn::Sub(b, a))))

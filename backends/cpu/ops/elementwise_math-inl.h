@@ -555,12 +555,15 @@ HWY_INLINE V fmod_(V a, V b) {
   const V r = hn::Sub(hn::Sub(x, p.high), p.low);
   return hn::CopySign(pick(hn::Lt(r, set<V>(0)), hn::Add(r, y), r), a);
 }
+template <class V>
+HWY_INLINE auto signs_differ(V a, V b) {
+  return hn::Lt(hn::CopySign(set<V>(1), hn::Xor(a, b)), set<V>(0));
+}
 // Python's: the sign of b.
 template <class V>
 HWY_INLINE V remainder_(V a, V b) {
   const V zero = set<V>(0), r = fmod_(a, b);
-  const auto opposite = hn::Lt(hn::CopySign(set<V>(1), hn::Xor(r, b)), zero);
-  return pick(hn::Eq(r, zero), hn::CopySign(zero, b), pick(opposite, hn::Add(r, b), r));
+  return pick(hn::Eq(r, zero), hn::CopySign(zero, b), pick(signs_differ(r, b), hn::Add(r, b), r));
 }
 
 }  // namespace narrows::cpu::HWY_NAMESPACE

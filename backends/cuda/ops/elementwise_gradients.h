@@ -37,10 +37,16 @@ template <class C>
 __device__ __forceinline__ C pow_slope_b(C a, C b) {
   return a == 0 && b >= 0 ? C(0) : power(a, b) * std::log(a);
 }
-// The whole number of times that b was taken from a.
+// a/b rounded towards 0: the whole number of times that fmod takes b from a.
 template <class C>
-__device__ __forceinline__ C times_taken(C a, C rest, C b) {
+__device__ __forceinline__ C whole_quotient(C a, C b, C rest) {
   return std::rint((a - rest) / b);
+}
+// a/b rounded down: remainder takes b once more where the signs differ. Counted so for an infinite b, too.
+template <class C>
+__device__ __forceinline__ C floor_quotient(C a, C b) {
+  const C rest = std::fmod(a, b), n = whole_quotient(a, b, rest);
+  return rest != 0 && (rest < 0) != (b < 0) ? n - C(1) : n;
 }
 // What maximum or minimum passes on: all to the winner, half to each at a tie, all past a NaN.
 template <class C>
@@ -119,8 +125,8 @@ NARROWS_GRADIENT3(GradAtan2B, kCostly, {
 })
 NARROWS_GRADIENT3(GradHypot, kCostly, return g * (a / std::hypot(a, b));)
 NARROWS_GRADIENT3(GradWon, kCheap, return won(g, a == b, a < b);)  // of maximum by a; the rest by exchanging a and b
-NARROWS_GRADIENT3(GradFmodB, kCostly, return -g * times_taken(a, std::fmod(a, b), b);)
-NARROWS_GRADIENT3(GradRemainderB, kCostly, return -g * times_taken(a, python_remainder(a, b), b);)
+NARROWS_GRADIENT3(GradFmodB, kCostly, return -g * whole_quotient(a, b, std::fmod(a, b));)
+NARROWS_GRADIENT3(GradRemainderB, kCostly, return -g * floor_quotient(a, b);)
 NARROWS_GRADIENT3(GradCopysign, kCheap, return g * (sign_of(a) * std::copysign(C(1), b));)
 NARROWS_GRADIENT3(GradLogaddexp, kCheap, return g * sigmoid(a - b);)
 

@@ -49,8 +49,13 @@ precise REAL pow_slope_b(REAL a, REAL b) {
   if (is_zero(a) && less_equal(REAL(0), b)) return REAL(0);
   return pow_real(a, b) * log_real(a);
 }
-// The whole number of times that b was taken from a.
-precise REAL times_taken(REAL a, REAL rest, REAL b) { return round_real(quotient(a - rest, b)); }
+// a/b rounded towards 0: the whole number of times that fmod takes b from a.
+precise REAL whole_quotient(REAL a, REAL b, REAL rest) { return round_real(quotient(a - rest, b)); }
+// a/b rounded down: remainder takes b once more where the signs differ. Counted so for an infinite b, too.
+precise REAL floor_quotient(REAL a, REAL b) {
+  const REAL rest = fmod_real(a, b), n = whole_quotient(a, b, rest);
+  return !is_zero(rest) && is_negative(rest) != is_negative(b) ? n - REAL(1) : n;
+}
 // What maximum or minimum passes on: all to the winner, half to each at a tie, all past a NaN.
 precise REAL won(REAL g, bool tie, bool lost) { return tie ? REAL(0.5) * g : lost ? REAL(0) : g; }
 
@@ -119,8 +124,8 @@ precise REAL gradient(REAL g, REAL a, REAL b, REAL c) {
     case NW_EW_FMA: return OPERAND == 2 ? g : g * other;
     case NW_EW_DIV: return first ? quotient(g, b) : negated(g * quotient(quotient(a, b), b));
     case NW_EW_HYPOT: return g * quotient(own, hypot_real(a, b));
-    case NW_EW_FMOD: return first ? g : negated(g * times_taken(a, fmod_real(a, b), b));
-    case NW_EW_REMAINDER: return first ? g : negated(g * times_taken(a, remainder_real(a, b), b));
+    case NW_EW_FMOD: return first ? g : negated(g * whole_quotient(a, b, fmod_real(a, b)));
+    case NW_EW_REMAINDER: return first ? g : negated(g * floor_quotient(a, b));
     case NW_EW_ELU: return less_equal(a, REAL(0)) ? g * b * exp_real(a) : g;
     case NW_EW_LOGADDEXP: return g * (equal(a, b) ? REAL(0.5) : sigmoid_real(own - other));
     case NW_EW_POW: return g * (first ? pow_slope_a(a, b) : pow_slope_b(a, b));

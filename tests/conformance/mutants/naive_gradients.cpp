@@ -69,6 +69,14 @@ Real unary(const nw_elementwise_params& p, Real a) {
   }
 }
 
+Real trunc_quotient(Real a, Real b) { return b == 0 || std::isinf(a) ? kNaN : std::trunc(a / b); }
+// By an infinity from the signs: a/b is 0.
+Real floor_quotient(Real a, Real b) {
+  if (b == 0 || std::isinf(a)) return kNaN;
+  if (std::isinf(b) && !std::isnan(a) && !fault(Fault::remainder_derivative)) return a != 0 && (a < 0) != (b < 0) ? -1 : 0;
+  return std::floor(a / b);
+}
+
 Real half_at_a_tie(Real mine, Real other) {
   if (fault(Fault::tie_derivative)) return mine >= other;
   return mine > other ? 1 : mine < other ? 0 : 0.5L;
@@ -100,8 +108,8 @@ Real by_b(int32_t function, Real a, Real b) {
     case NW_EW_HYPOT: return b / std::hypot(a, b);
     case NW_EW_MAXIMUM: return half_at_a_tie(b, a);
     case NW_EW_MINIMUM: return half_at_a_tie(a, b);
-    case NW_EW_FMOD: return b == 0 ? kNaN : -std::trunc(a / b);
-    case NW_EW_REMAINDER: return b == 0 ? kNaN : -std::floor(a / b);
+    case NW_EW_FMOD: return -trunc_quotient(a, b);
+    case NW_EW_REMAINDER: return -floor_quotient(a, b);
     case NW_EW_LOGADDEXP: return logistic(b - a);
     default: return 0;  // copysign
   }
