@@ -47,9 +47,9 @@ void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows) {
 }  // namespace
 
 TEST_CASE("special gradients: kinks", "[elementwise][backward][special]") {
-  check_rows(NW_EW_ABS, {{0, 0}, {-0.0L, 0}, {1, 1}, {-1, -1}, {inf, 1}, {-inf, -1}});
-  check_rows(NW_EW_RELU, {{0, 0}, {-0.0L, 0}, {1, 1}, {-1, 0}, {inf, 1}, {-inf, 0}});
-  check_rows(NW_EW_ELU, {{0, kAlpha}, {-0.0L, kAlpha}, {1, 1}, {inf, 1}, {-inf, 0}, {-1000, 0}, {1000, 1}});
+  check_rows(NW_EW_ABS, {{0, 0}, {-0.0L, 0}, {1, 1}, {-1, -1}, {inf, 1}, {-inf, -1}, {NaN, NaN}});
+  check_rows(NW_EW_RELU, {{0, 0}, {-0.0L, 0}, {1, 1}, {-1, 0}, {inf, 1}, {-inf, 0}, {NaN, 1}});
+  check_rows(NW_EW_ELU, {{0, kAlpha}, {-0.0L, kAlpha}, {1, 1}, {inf, 1}, {-inf, 0}, {-1000, 0}, {1000, 1}, {NaN, 1}});
   for (const int32_t number : {NW_EW_SIGN, NW_EW_FLOOR, NW_EW_CEIL, NW_EW_ROUND, NW_EW_TRUNC})
     check_rows(number, {{0, 0}, {1, 0}, {-1.5L, 0}, {inf, 0}, {-inf, 0}, {NaN, 0}});
 }
@@ -85,10 +85,24 @@ TEST_CASE("special gradients: saturation", "[elementwise][backward][special]") {
 }
 
 TEST_CASE("special gradients: ties of maximum, minimum and clamp", "[elementwise][backward][special]") {
-  check_rows(NW_EW_MAXIMUM,
-             {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {inf, inf, 0.5L, 0.5L}, {2, 1, 1, 0}, {1, 2, 0, 1}, {-inf, 1, 0, 1}});
-  check_rows(NW_EW_MINIMUM,
-             {{1, 1, 0.5L, 0.5L}, {0, -0.0L, 0.5L, 0.5L}, {-inf, -inf, 0.5L, 0.5L}, {2, 1, 0, 1}, {1, 2, 1, 0}, {-inf, 1, 1, 0}});
+  check_rows(NW_EW_MAXIMUM, {{1, 1, 0.5L, 0.5L},
+                             {0, -0.0L, 0.5L, 0.5L},
+                             {inf, inf, 0.5L, 0.5L},
+                             {2, 1, 1, 0},
+                             {1, 2, 0, 1},
+                             {-inf, 1, 0, 1},
+                             {NaN, 1, 1, 1},
+                             {1, NaN, 1, 1},
+                             {NaN, NaN, 1, 1}});
+  check_rows(NW_EW_MINIMUM, {{1, 1, 0.5L, 0.5L},
+                             {0, -0.0L, 0.5L, 0.5L},
+                             {-inf, -inf, 0.5L, 0.5L},
+                             {2, 1, 0, 1},
+                             {1, 2, 1, 0},
+                             {-inf, 1, 1, 0},
+                             {NaN, 1, 1, 1},
+                             {1, NaN, 1, 1},
+                             {NaN, NaN, 1, 1}});
   check_rows(NW_EW_CLAMP, {{0, 0, 1, 1, 0, 0},
                            {1, 0, 1, 1, 0, 0},
                            {0.5L, 0, 1, 1, 0, 0},
@@ -98,7 +112,14 @@ TEST_CASE("special gradients: ties of maximum, minimum and clamp", "[elementwise
                            {1, 3, 2, 0, 0, 1},
                            {1, 1, 1, 1, 0, 0},
                            {0, 1, 1, 0, 0, 1},
-                           {2, 1, 1, 0, 0, 1}});
+                           {2, 1, 1, 0, 0, 1},
+                           {NaN, 0, 1, 0, 0, 0},
+                           {NaN, 3, 2, 0, 0, 1},
+                           {0.5L, NaN, 1, 0, 0, 0},
+                           {2, NaN, 1, 0, 0, 1},
+                           {0.5L, 0, NaN, 0, 0, 0},
+                           {-1, 0, NaN, 0, 0, 0},
+                           {NaN, NaN, NaN, 0, 0, 0}});
 }
 
 TEST_CASE("special gradients: pow", "[elementwise][backward][special]") {
@@ -131,7 +152,8 @@ TEST_CASE("special gradients: quotients", "[elementwise][backward][special]") {
                                {inf, 2, 1, NaN},
                                {NaN, 2, 1, NaN},
                                {2, NaN, 1, NaN}});
-  check_rows(NW_EW_COPYSIGN, {{0, 1, 0, 0}, {0, -1, 0, 0}, {2, -1, -1, 0}, {-2, -1, 1, 0}, {-2, 0, -1, 0}});
+  check_rows(NW_EW_COPYSIGN,
+             {{0, 1, 0, 0}, {0, -1, 0, 0}, {2, -1, -1, 0}, {-2, -1, 1, 0}, {-2, 0, -1, 0}, {NaN, 1, NaN, 0}, {NaN, -1, NaN, 0}});
   check_rows(NW_EW_HYPOT, {{0, 2, 0, 1}, {-2, 0, -1, 0}, {-3, 4, -0.6L, 0.8L}, {NaN, 1, NaN, NaN}});
   check_rows(NW_EW_ATAN2, {{1, 1, 0.5L, -0.5L}, {0, 2, 0.5L, 0}, {2, 0, 0, -0.5L}, {0, -1, -1, 0}, {NaN, 1, NaN, NaN}});
   check_rows(NW_EW_LOGADDEXP,

@@ -12,8 +12,11 @@ Exact logistic(Exact a) { return 1 / (1 + std::exp(-a)); }
 Exact normal_cdf(Exact a) { return std::erfc(-a / std::sqrt(Exact(2))) / 2; }
 Exact normal_pdf(Exact a) { return std::exp(-a * a / 2) / std::sqrt(2 * kPi); }
 
-// At a tie the larger and the smaller are both; each operand gets half.
-Partials larger(Exact a, Exact b) { return a > b ? Partials{1, 0} : a < b ? Partials{0, 1} : Partials{0.5L, 0.5L}; }
+// At a tie the larger and the smaller are both; each operand gets half. Beside a NaN neither is less: each gets all.
+Partials larger(Exact a, Exact b) {
+  if (a == b) return {0.5L, 0.5L};
+  return {a < b ? Exact(0) : Exact(1), b < a ? Exact(0) : Exact(1)};
+}
 
 // a/b rounded towards 0 and down. By the rests: a quotient may round up to a whole number, and of an infinite b it is 0.
 Exact trunc_quotient(Exact a, Exact b) { return std::nearbyint((a - std::fmod(a, b)) / b); }
@@ -21,6 +24,8 @@ Exact floor_quotient(Exact a, Exact b) {
   const Exact rest = std::fmod(a, b);
   return trunc_quotient(a, b) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
 }
+
+Exact sign(Exact a) { return a > 0 ? 1 : a < 0 ? -1 : std::isnan(a) ? a : 0; }
 
 }  // namespace
 
@@ -30,7 +35,7 @@ namespace gradients {
 
 Partials zero(X) { return {}; }
 Partials neg(X) { return {-1}; }
-Partials abs(X x) { return {x.a > 0 ? Exact(1) : x.a < 0 ? Exact(-1) : Exact(0)}; }
+Partials abs(X x) { return {sign(x.a)}; }
 Partials square(X x) { return {2 * x.a}; }
 Partials sqrt(X x) { return {1 / (2 * std::sqrt(x.a))}; }
 Partials rsqrt(X x) { return {-1 / (2 * x.a * std::sqrt(x.a))}; }
@@ -55,8 +60,8 @@ Partials asinh(X x) { return {1 / std::sqrt(x.a * x.a + 1)}; }
 Partials acosh(X x) { return {1 / std::sqrt((x.a - 1) * (x.a + 1))}; }
 Partials atanh(X x) { return {1 / ((1 - x.a) * (1 + x.a))}; }
 Partials sigmoid(X x) { return {logistic(x.a) * logistic(-x.a)}; }
-Partials relu(X x) { return {x.a > 0 ? Exact(1) : Exact(0)}; }
-Partials elu(X x) { return {x.a > 0 ? Exact(1) : x.alpha * std::exp(x.a)}; }
+Partials relu(X x) { return {x.a <= 0 ? Exact(0) : Exact(1)}; }
+Partials elu(X x) { return {x.a <= 0 ? x.alpha * std::exp(x.a) : Exact(1)}; }
 Partials gelu(X x) { return {normal_cdf(x.a) + x.a * normal_pdf(x.a)}; }
 Partials gelu_tanh(X x) {
   const Exact s = logistic(2 * gelu_tanh_argument(x.a));
@@ -90,16 +95,18 @@ Partials maximum(X x) { return larger(x.a, x.b); }
 Partials minimum(X x) { return larger(-x.a, -x.b); }
 Partials fmod(X x) { return {1, -trunc_quotient(x.a, x.b)}; }
 Partials remainder(X x) { return {1, -floor_quotient(x.a, x.b)}; }
-Partials copysign(X x) { return {x.a == 0 ? 0 : std::signbit(x.a) == std::signbit(x.b) ? Exact(1) : Exact(-1), 0}; }
+Partials copysign(X x) { return {sign(x.a) * std::copysign(Exact(1), x.b), 0}; }
 Partials logaddexp(X x) { return {logistic(x.a - x.b), logistic(x.b - x.a)}; }
 Partials fma(X x) { return {x.b, x.a, 1}; }
 Partials where(X x) { return x.a != 0 ? Partials{0, 1, 0} : Partials{0, 0, 1}; }
 
-// minimum(maximum(a, b), c): a inside the bounds and on them; a bound where it, and nothing after it, decides.
+// minimum(maximum(a, b), c): a inside the bounds and on them; a bound where it, and nothing after it, decides. A comparison with
+// NaN is false.
 Partials clamp(X x) {
   if (x.a >= x.b && x.a <= x.c) return {1, 0, 0};
   if (x.a < x.b && x.b < x.c) return {0, 1, 0};
-  return {0, 0, 1};
+  const bool is_upper = x.a > x.c || x.b > x.c || (x.a < x.b && x.b == x.c);
+  return {0, 0, is_upper ? Exact(1) : Exact(0)};
 }
 
 }  // namespace gradients

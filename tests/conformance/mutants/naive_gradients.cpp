@@ -22,15 +22,21 @@ Real gelu_tanh(Real a) {
 }
 
 Real tanh(Real a) { return fault(Fault::tanh_derivative) ? 1 - a * a : 1 / square(std::cosh(a)); }
-Real relu(Real a) { return a > 0 || (fault(Fault::relu_derivative) && a == 0); }
+Real sign(Real a) { return std::isnan(a) ? a : static_cast<Real>((a > 0) - (a < 0)); }
+// 1 at NaN, where it is not <= 0.
+Real relu(Real a) {
+  if (fault(Fault::relu_derivative) && a == 0) return 1;
+  return fault(Fault::relu_derivative_nan) ? a > 0 : !(a <= 0);
+}
 Real elu(Real a, Real alpha) {
-  return a > 0 || (fault(Fault::elu_derivative) && a == 0) ? 1 : (fault(Fault::alpha_of_derivative) ? 1 : alpha) * std::exp(a);
+  if (!(a <= 0) || (fault(Fault::elu_derivative) && a == 0)) return 1;
+  return (fault(Fault::alpha_of_derivative) ? 1 : alpha) * std::exp(a);
 }
 
 Real unary(const nw_elementwise_params& p, Real a) {
   switch (p.function) {
     case NW_EW_NEG: return -1;
-    case NW_EW_ABS: return static_cast<Real>((a > 0) - (a < 0));
+    case NW_EW_ABS: return sign(a);
     case NW_EW_SQUARE: return 2 * a;
     case NW_EW_SQRT: return 1 / (2 * std::sqrt(a));
     case NW_EW_RSQRT: return -1 / (2 * a * std::sqrt(a));
@@ -79,6 +85,7 @@ Real floor_quotient(Real a, Real b) {
 
 Real half_at_a_tie(Real mine, Real other) {
   if (fault(Fault::tie_derivative)) return mine >= other;
+  if (std::isnan(mine) || std::isnan(other)) return fault(Fault::tie_derivative_nan) ? 0.5L : 1;
   return mine > other ? 1 : mine < other ? 0 : 0.5L;
 }
 
@@ -91,7 +98,7 @@ Real by_a(int32_t function, Real a, Real b) {
     case NW_EW_HYPOT: return a / std::hypot(a, b);
     case NW_EW_MAXIMUM: return half_at_a_tie(a, b);
     case NW_EW_MINIMUM: return half_at_a_tie(b, a);
-    case NW_EW_COPYSIGN: return a == 0 ? 0 : std::signbit(a) == std::signbit(b) ? 1 : -1;
+    case NW_EW_COPYSIGN: return sign(a) * std::copysign(Real(1), b);
     case NW_EW_LOGADDEXP: return logistic(a - b);
     default: return 1;  // add, sub, fmod, remainder
   }
@@ -116,6 +123,8 @@ Real by_b(int32_t function, Real a, Real b) {
 }
 
 Real clamp(int operand, const Operands& x) {
+  const bool is_nan = std::isnan(x.a) || std::isnan(x.b) || std::isnan(x.c);
+  if (is_nan && !fault(Fault::clamp_derivative_nan)) return operand == 2 && (x.a > x.c || x.b > x.c);
   const int decides = x.a >= x.b && x.a <= x.c ? 0 : x.a < x.b && x.b < x.c ? 1 : 2;
   return operand == decides;
 }
