@@ -130,7 +130,7 @@ struct Gradient {
       const Real factor = real_gradient(op.params, operand, {real(0), real(1), real(2)});
       const bool chosen = op.params.function == NW_EW_WHERE && !fault(Fault::where_gradient);
       total += chosen ? (factor != 0 ? g : 0) : g * factor;
-      if (fault(Fault::f16_sum)) total = round_to(op.dtype, total);
+      if (fault(Fault::f16_sum) || (fault(Fault::plain_sum) && item_size(op.dtype) > 2)) total = round_to(op.dtype, total);
     }
     return fault(Fault::mean_of_gradient) ? total / static_cast<Real>(terms) : total;
   }
