@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "elementwise_cases.h"
+#include "threads.h"
 
 using namespace narrows::test;
 using narrows::reference::function;
@@ -345,4 +346,22 @@ TEST_CASE("elementwise: the same bits twice, with NW_DETERMINISTIC and without",
         CHECK(out.element_bytes() == bytes);
       }
   });
+}
+
+TEST_CASE("elementwise: the same bits again, and on any number of threads", "[elementwise][determinism]") {
+  for (const DType dtype : kFloatDTypes)
+    for (const int32_t number : {NW_EW_EXP, NW_EW_ADD, NW_EW_CLAMP})
+      for (const Shape& shape : {Shape{100003}, Shape{301, 167}}) {
+        const Function& f = function(number);
+        Rng rng("threads", static_cast<uint64_t>(number));
+        std::vector<std::unique_ptr<Tensor>> tensors;
+        std::vector<const Tensor*> operands;
+        for (int i = 0; i < f.operands; ++i) {
+          tensors.push_back(std::make_unique<Tensor>(dtype, i == 1 ? Shape{shape.back()} : shape));
+          tensors[i]->set(sample(f, i, dtype, tensors[i]->size(), rng));
+          operands.push_back(tensors[i].get());
+        }
+        Tensor out(dtype, shape);
+        expect_same_bits("elementwise", operands, {&out}, params_for(f));
+      }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "elementwise_cases.h"
+#include "threads.h"
 
 using namespace narrows::test;
 using narrows::reference::broadcast_shape;
@@ -407,4 +408,16 @@ TEST_CASE("elementwise_backward: the same bits twice with NW_DETERMINISTIC", "[e
         CHECK(call.gradients[1]->element_bytes() == b);
       }
   }
+}
+
+// Sums by rows, of everything, and of few columns, which are many pieces for any number of threads; and products that are not
+// summed.
+TEST_CASE("elementwise_backward: the same bits again, and on any number of threads", "[elementwise][backward][determinism]") {
+  const std::vector<std::vector<Shape>> cases = {{{301, 167}, {167}}, {{1}, {100003}}, {{70001, 3}, {3}}};
+  for (const DType dtype : kFloatDTypes)
+    for (const auto& shapes : cases) {
+      Backward call(function(NW_EW_MUL), dtype, shapes, std::vector<Layout>(2), {});
+      expect_same_bits("elementwise_backward", {call.grad_out.get(), call.operands[0].get(), call.operands[1].get()},
+                       {call.gradients[0].get(), call.gradients[1].get(), nullptr}, params_for(call.f));
+    }
 }

@@ -1,5 +1,5 @@
-// threads.h -- the same bits whatever the number of threads, and when run again: what conv1d and lltm promise, forward and
-// backward. It governs the determinism tests of these ops.
+// threads.h -- the same bits whatever the number of threads, and when run again: what every op promises, forward and backward. It
+// governs their determinism tests.
 #pragma once
 
 #include <vector>

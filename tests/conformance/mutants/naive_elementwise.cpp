@@ -145,7 +145,8 @@ bool is_behind_blocks(const View& view, int64_t i) {
 
 void launch_gradient(const Task& task, const Operation& op, int operand) {
   static std::atomic<int> launches{0};
-  const bool odd = fault(Fault::order_of_gradients) && ++launches % 4 == 1;  // as sums in another order would be
+  bool odd = fault(Fault::order_of_gradients) && ++launches % 4 == 1;  // as sums in another order would be
+  odd |= fault(Fault::order_of_threads) && task.host.num_threads > 1;
   const View& grad = task.outputs[operand];
   const View& grad_out = task.inputs[0];
   const Gradient gradient(op, grad_out, operand, grad);
