@@ -19,8 +19,8 @@ using reference::Shape;
 inline constexpr Exact kNaN = std::numeric_limits<Exact>::quiet_NaN();
 inline constexpr Exact kInf = std::numeric_limits<Exact>::infinity();
 
-// alpha is 1.25 for elu, so that a kernel that takes 1 for it is seen; everything else 0.
-inline constexpr double kAlpha = 1.25;
+// elu's alpha, so that a kernel is seen that takes 1 for it, or rounds it to fewer bits than it computes in; everything else is 0.
+inline constexpr double kAlpha = 0.1;
 nw_elementwise_params params_for(const Function& f);
 // The operand's dtype in a call on `dtype`: bool for where's a.
 DType operand_dtype(const Function& f, int operand, DType dtype);

@@ -52,6 +52,7 @@ Real logaddexp(Real a, Real b) {
 
 Real elu(DType t, Real a, Real alpha) {
   if (fault(Fault::alpha)) alpha = 1;
+  if (fault(Fault::alpha_of_16_bits)) alpha = round_to(t, alpha);
   if (fault(Fault::elu_nan)) return std::fmax(a, Real(0)) + std::fmin(alpha * std::expm1(a), Real(0));
   return a > 0 ? a : alpha * expm1(t, a);
 }
