@@ -109,8 +109,8 @@ class ConvBackwardPlan final : public DevicePlan {
     sig_ = nullptr;
   }
 
-  // One gradient after the other in the same workspace. The correlations of grad_x write different places; those by the matrix unit,
-  // whose weights are packed there, wait for each other.
+  // One gradient after the other in the same workspace. The correlations of grad_x write different places; those by the matrix
+  // unit, whose weights are packed there, wait for each other.
   void record(Recorder& recorder, const nw_call& call) const override {
     for (uint32_t i = 0; i < kNumOutputs; ++i)
       if (fill_[i].kernel.pipeline != VK_NULL_HANDLE) fill_[i].record(recorder, address(call.outputs[i]));
