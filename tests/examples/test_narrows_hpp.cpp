@@ -197,6 +197,8 @@ TEST_CASE("a Buffer of an impossible size is refused", "[narrows.hpp]") {
   CHECK(error_of([&] { Buffer(runtime, kFloat, {-1}); })->status() == NW_INVALID);
   CHECK(error_of([&] { Buffer(runtime, kFloat, {int64_t{1} << 40, int64_t{1} << 40}); })->status() == NW_INVALID);
   CHECK(error_of([&] { Buffer(runtime, kFloat, {int64_t{1} << 60}); })->status() == NW_OUT_OF_MEMORY);
+  for (const Dims& empty : {Dims{int64_t{1} << 40, int64_t{1} << 40, 0}, Dims{0, int64_t{1} << 40, int64_t{1} << 40}})
+    CHECK(Buffer(runtime, kFloat, empty).size() == 0);
 }
 
 TEST_CASE("a Stream of the CPU is NULL and does nothing", "[narrows.hpp]") {

@@ -504,11 +504,13 @@ class Buffer {
  private:
   static uint64_t bytes(DLDataType dtype, const Dims& shape) {
     uint64_t total = (uint64_t{dtype.bits} * dtype.lanes + 7) / 8;
+    bool is_empty = false;  // the other extents may be huge
+    for (const int64_t extent : shape) is_empty = is_empty || extent == 0;
     for (const int64_t extent : shape)
-      if (extent < 0 || __builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total))
+      if (extent < 0 || (!is_empty && __builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total)))
         throw Error(NW_INVALID, -1, 0,
                     "an extent is " + std::to_string(extent) + "; expected 0 or more, and fewer than 2^64 bytes in all");
-    return total;
+    return is_empty ? 0 : total;
   }
 
   std::shared_ptr<detail::Shared> shared_;
