@@ -133,6 +133,7 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     fill_slots();
     only() = this;
   }
+  const nw_plugin* table() const { return &table_; }
   const nw_plugin* table(uint32_t host_major, nw_error* error) const {  // NULL for another major
     if (host_major == NW_ABI_MAJOR) return &table_;
     char message[96];
