@@ -234,15 +234,13 @@ bool Backend::has(const nw_host& host, DLDevice device) {
   }
 }
 
-std::optional<Failure> Backend::lacks(const nw_host& host, DLDevice device) {
-  if (has(host, device)) return std::nullopt;
+Failure Backend::lack(const nw_host& host, DLDevice device) {
   try {
     const int32_t count = device_count(host);
     return Failure{
         NW_INVALID, -1, 0,
         format("%s does not exist: %s has %d device%s", show_device(device).c_str(), name_.c_str(), count, count == 1 ? "" : "s")};
   } catch (const Failure& failure) {
-    if (failure.status != NW_UNAVAILABLE) throw;
     return failure;
   }
 }

@@ -50,10 +50,10 @@ class Backend {
   // Thread-safe.
   void open(const nw_host& host);
   int32_t device_count(const nw_host& host);  // opens, asks
-  // Opens; whether it can serve the device. Once it is open, or is known to be unavailable, that takes no memory.
+  // Opens; whether it can serve the device: else another plugin may be asked. Once it is open, or is known to be unavailable, that
+  // takes no memory.
   bool has(const nw_host& host, DLDevice device);
-  // The same, and why it cannot, if that lets another plugin be asked: unavailable, or no device of that number.
-  std::optional<Failure> lacks(const nw_host& host, DLDevice device);
+  Failure lack(const nw_host& host, DLDevice device);  // why it has() not: unavailable, or no device of that number
   // Why open() failed, or device_count() first did, as a string that lives as long as this does.
   const char* failure();
   // Throws NW_UNAVAILABLE in a process forked after open() of a device other than the CPU.

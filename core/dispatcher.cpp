@@ -192,8 +192,8 @@ template <class Ask>
 std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, Ask&& ask) {
   std::optional<Failure> absent, refusal;
   for (Backend* backend : candidates(runtime, call, sig.device)) {
-    if (std::optional<Failure> lack = backend->lacks(runtime.host(), sig.device)) {
-      if (!absent) absent = std::move(lack);
+    if (!backend->has(runtime.host(), sig.device)) {
+      if (!absent) absent = backend->lack(runtime.host(), sig.device);
       continue;
     }
     try {

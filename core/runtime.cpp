@@ -196,10 +196,8 @@ Backend& nw_runtime::serving(DLDevice device) {
   while (Backend* backend = next_usable(place))
     if (backend->table().device_type == device.device_type && backend->has(host_, device)) return *backend;
   place = {};
-  while (Backend* backend = next_usable(place)) {  // why the first of them does not
-    if (backend->table().device_type != device.device_type) continue;
-    if (std::optional<narrows::Failure> why = backend->lacks(host_, device)) throw *why;
-  }
+  while (Backend* backend = next_usable(place))  // why the first of them does not
+    if (backend->table().device_type == device.device_type) throw backend->lack(host_, device);
   fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where",
        narrows::show_device(device).c_str());
 }

@@ -101,6 +101,8 @@ TEST_CASE("a plugin that can no longer count its devices is listed with its reas
   REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
   CHECK(info.status == NW_FAILED);
   CHECK(contains(info.reason, "they have left"));
+  REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
+  CHECK(contains(info.reason, "they have left"));
   rt.probe().on_slot = nullptr;
   REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
   CHECK(info.status == NW_OK);
