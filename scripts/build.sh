@@ -49,7 +49,7 @@ show_progress() {
 
 # What `./run asan --short` builds and leaves out: the unit tests and a part of the conformance suite; not the tests that compile headers,
 # run the command or use the installed package, which the plain build has.
-readonly SHORT_TARGETS=(narrows_conformance_tests test_core test_abi test_tools test_examples test_process test_libraries narrows_fuzz_tests)
+readonly SHORT_TARGETS=(narrows_conformance_tests test_core test_cpu test_abi test_tools test_examples test_process test_libraries narrows_fuzz_tests)
 readonly SHORT_WITHOUT='^(abi\.(asan|dynamic|exports|golden|headers|inventory|layout|matrix|next|release)|tools\.(command|conform)|docs|package|examples\.(caller|plugin_minimal$))'
 
 # run_tests PRESET [CTEST ARGUMENT...]: ends with a summary; fails if a test fails, if none ran, or if a skip has no reason.
