@@ -219,12 +219,14 @@ int32_t Backend::device_count(const nw_host& host) {
 }
 
 bool Backend::has(const nw_host& host, DLDevice device) {
+  bool is_open = false;  // asked here, so that open() need not: memory is given and taken by this way
   {
     const std::lock_guard lock(mutex_);
     if (forked_ || (state_ == State::failed && failure_.status == NW_UNAVAILABLE)) return false;
+    is_open = state_ == State::open;
   }
   try {
-    open(host);
+    if (!is_open) open(host);
     const auto exists = [&](int32_t count) { return device.device_id >= 0 && device.device_id < count; };
     // Since create() a plugin may have been given more.
     return exists(device_count_.load(std::memory_order_relaxed)) || exists(device_count(host));
