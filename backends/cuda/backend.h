@@ -51,6 +51,10 @@ extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);
 
+// Said after each thing that a call puts on a stream. What fails from then on is NW_FAILED: the statuses that promise that nothing
+// was enqueued are gone.
+void mark_enqueued();
+
 // Throws Refusal if the device that the stream belongs to is lost; nullptr: the current device. For calls of others that fail,
 // whose own words say nothing of it; the stream may be one that is being captured.
 void refuse_lost_device(gpuStream_t stream);
@@ -107,6 +111,7 @@ void launch_kernel(const LoadedKernel<Parameters...>& kernel, const Grid& grid, 
   [&](std::conditional_t<true, Parameters, Arguments>... values) {
     void* list[] = {const_cast<void*>(static_cast<const void*>(&values))...};
     check(launch_symbol(kernel_address(kernel.symbol), kernel.function, grid, list, stream), "launching a kernel");
+    mark_enqueued();
   }(arguments...);
 }
 template <class... Parameters, class... Arguments>

@@ -36,6 +36,20 @@ void refuse_capture(gpuStream_t stream, const char* what) {
   if (is_capturing(stream)) refuse(NW_NOT_CAPTURABLE, -1, "%s: %s while the stream is being captured", kPluginName, what);
 }
 
+// Whether the call that this thread makes has put something on a stream. (Of no quicker TLS model: the runtime's own thread-local
+// memory would be too much for a plugin to be loaded.)
+thread_local bool enqueued = false;
+
+// The body of a slot that may fail with a part of its work enqueued.
+template <class Body>
+int32_t enqueuing(nw_error* error, Body&& body) noexcept {
+  enqueued = false;
+  const int32_t status = guarded(error, body);
+  if (!enqueued || status == NW_OK || status > NW_NOT_CAPTURABLE) return status;
+  if (error != nullptr) error->status = NW_FAILED;
+  return NW_FAILED;
+}
+
 // ---- slots: the instance and its devices ----
 
 int32_t create(const nw_host* host, void** self, nw_error* error) {
@@ -170,7 +184,7 @@ int32_t copying_device(DLDevice to, DLDevice from, gpuStream_t stream) {
 
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
              nw_error* error) {
-  return guarded(error, [&] {
+  return enqueuing(error, [&] {
     if (!(is_ours(to) || is_host(to)) || !(is_ours(from) || is_host(from)))
       refuse(NW_UNSUPPORTED, -1, "%s: a copy from device type %d to %d; this backend copies between its memory and the host's",
              kPluginName, static_cast<int>(from.device_type), static_cast<int>(to.device_type));
@@ -187,6 +201,7 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     const bool waits = is_host(to) || is_host(from);
     if (waits) refuse_capture(stream, "a copy from or to host memory waits for the stream, which it cannot");
     check(gpuMemcpyAsync(dst, src, size, gpuMemcpyDefault, stream), "copying memory");
+    mark_enqueued();
     if (waits) check(gpuStreamSynchronize(stream), "waiting for a copy");
   });
 }
@@ -243,7 +258,7 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
 void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
 
 int32_t launch(void* self, const void* handle, const nw_call* call, nw_error* error) {
-  return guarded(error, [&] {
+  return enqueuing(error, [&] {
     const auto& planned = *static_cast<const Plan*>(handle);
     const DeviceScope scope(planned.device_id);
     if (instance_of(self).checked) check_memory(*call, planned.workspace_size, planned.device_id);
@@ -296,6 +311,8 @@ void check(gpuError_t error, const char* doing) {
   if (status == NW_DEVICE_LOST) message += "; earlier work on the device may have caused it";
   throw Refusal{status, -1, std::move(message), static_cast<int64_t>(error)};
 }
+
+void mark_enqueued() { enqueued = true; }
 
 // This question brings what earlier work did, and breaks no capture off: a query of any stream would, in the global mode.
 void refuse_lost_device(gpuStream_t stream) {

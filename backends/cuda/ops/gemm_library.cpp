@@ -211,7 +211,7 @@ class LibraryGemm final : public Gemm {
     if constexpr (kWritesDescriptor) lock.lock();  // any thread may launch the plan
     const Status status = f_.matmul(library_.handle, desc_, alpha, right, right_, left, left_, beta, out, out_, out, out_,
                                     &algorithm_, workspace, workspace_size, stream);
-    if (status == kSuccess) return;
+    if (status == kSuccess) return mark_enqueued();
     refuse_lost_device(stream);
     throw Refusal{NW_FAILED, -1, failed(function_name("Matmul"), status), status};
   }

@@ -19,12 +19,14 @@ using narrows::test::DType;
 namespace {
 
 bool device_is_lost = false;  // as plugin.cpp would find it
+int products = 0;             // that were put on a stream
 
 }  // namespace
 
 void narrows::gpu::refuse_lost_device(gpuStream_t) {
   if (device_is_lost) throw Refusal{NW_DEVICE_LOST, -1, "the device is lost", 700};
 }
+void narrows::gpu::mark_enqueued() { ++products; }
 
 namespace {
 
@@ -74,7 +76,9 @@ std::unique_ptr<const Gemm> planned(const GemmShape& shape) {
 void launch(const Gemm& gemm, float alpha, const void* left, const void* right, float beta, void* out) {
   constexpr size_t kGuard = 64;
   std::vector<unsigned char> workspace(gemm.workspace_size + kGuard, 0x55);
+  const int before = products;
   gemm.launch(&alpha, left, right, &beta, out, workspace.data(), nullptr);
+  CHECK(products == before + 1);
   CHECK(std::count(workspace.end() - kGuard, workspace.end(), 0x55) == kGuard);
 }
 
