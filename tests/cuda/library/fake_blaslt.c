@@ -3,6 +3,8 @@
  * number; else both do), FAKE_BLASLT_STATUS what its Create returns then, FAKE_BLASLT_VERSION the version of that library,
  * if it is hipBLASLt. FAKE_FILE is the number of this one, FAKE_RUNTIME makes it bring another HIP runtime. The numbers are taken
  * from the vendors' headers, not from ours. */
+#include "fake_blaslt.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,7 @@ enum { kSuccess = 0, kInvalid = 7, kInternal = 14, kUnsupported = 15 };         
 enum { R_32F = 0, R_16F = 2, R_16BF = 14 };                                                     /* cudaDataType_t */
 enum { COMPUTE_32F = 68, OP_N = 0, OP_T = 1 };                                                  /* cublas_api.h */
 enum { DESC_POINTER_MODE = 2, DESC_TRANSA = 3, DESC_TRANSB = 4, PREF_MAX_WORKSPACE_BYTES = 1 }; /* cublasLt.h */
-enum { PREF_REDUCTION_SCHEME_MASK = 3, PREF_MIN_ALIGNMENT_A_BYTES = 5 };
+enum { POINTER_MODE_DEVICE = 1, PREF_REDUCTION_SCHEME_MASK = 3, PREF_MIN_ALIGNMENT_A_BYTES = 5 };
 typedef struct {
   uint64_t data[8];
 } algorithm;
@@ -159,6 +161,7 @@ int LT(MatmulAlgoGetHeuristic)(void* h, const desc* e, const layout* a, const la
 #ifdef FAKE_HIPBLASLT
   if (e->pointer_mode != 0) return kUnsupported; /* any other is one of vectors */
 #else
+  if (e->pointer_mode != 0 && e->pointer_mode != POINTER_MODE_DEVICE) return kUnsupported;
   /* What is not fixed may differ from run to run; and no address of ours is aligned to 256 bytes for certain, the default. */
   if (p->schemes != 2) return kUnsupported;
   for (int i = 0; i < 4; ++i)
@@ -169,6 +172,13 @@ int LT(MatmulAlgoGetHeuristic)(void* h, const desc* e, const layout* a, const la
   found->workspace_size = 512;
   *count = 1;
   return kSuccess;
+}
+
+/* A factor where the pointer mode says that it is; NULL: it is elsewhere. */
+static const float* factor(const desc* e, const float* at) {
+  const int on_device = (uintptr_t)at >= FAKE_DEVICE_MEMORY;
+  if (on_device != (e->pointer_mode != 0)) return NULL;
+  return on_device ? (const float*)((uintptr_t)at - FAKE_DEVICE_MEMORY) : at;
 }
 
 static float read_element(const void* base, int type, uint64_t i) {
@@ -198,6 +208,8 @@ int LT(Matmul)(void* h, const desc* e, const float* alpha, const void* a, const 
   sizes z;
   if (h != &handle || algo->data[0] != 42 || workspace_size < 512 || c != d || lc != ld || !sizes_of(e, la, lb, ld, &z))
     return kInvalid;
+  alpha = factor(e, alpha), beta = factor(e, beta);
+  if (alpha == NULL || beta == NULL) return kInvalid;
   memset(workspace, 0xff, workspace_size); /* it is the library's */
   for (uint64_t column = 0; column < z.n; ++column)
     for (uint64_t row = 0; row < z.m; ++row) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "fake_blaslt.h"
 #include "support/dtype.h"
 
 using namespace narrows::gpu;
@@ -73,11 +74,12 @@ std::unique_ptr<const Gemm> planned(const GemmShape& shape) {
 }
 
 // With a workspace of the size that was asked for, and a guard behind it.
-void launch(const Gemm& gemm, float alpha, const void* left, const void* right, float beta, void* out) {
+void launch(const Gemm& gemm, float alpha, const void* left, const void* right, float beta, void* out, bool on_device = false) {
   constexpr size_t kGuard = 64;
   std::vector<unsigned char> workspace(gemm.workspace_size + kGuard, 0x55);
   const int before = products;
-  gemm.launch(&alpha, left, right, &beta, out, workspace.data(), nullptr);
+  const auto at = [&](const float& factor) { return on_device ? on_fake_device(factor) : &factor; };
+  gemm.launch(at(alpha), left, right, at(beta), out, workspace.data(), nullptr);
   CHECK(products == before + 1);
   CHECK(std::count(workspace.end() - kGuard, workspace.end(), 0x55) == kGuard);
 }
@@ -100,7 +102,7 @@ void check(Dtype dtype, Dtype out_dtype, bool left_transposed, bool right_transp
                              {right.pitch, right_transposed},
                              {out.pitch, false},
                              on_device});
-  launch(*gemm, alpha, left.place(0), right.place(first), beta, out.place(0));
+  launch(*gemm, alpha, left.place(0), right.place(first), beta, out.place(0), on_device);
   for (int64_t row = 0; row < kRows; ++row)
     for (int64_t column = 0; column < out.pitch; ++column) {
       double sum = 0;

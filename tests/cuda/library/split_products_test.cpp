@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fake_blaslt.h"
 #include "ops/gemm_library.h"
 #include "ops/lltm_split.h"
 
@@ -97,7 +98,7 @@ void check_backward() {
   launch(
       *planned(
           {kDtype<T>, kDtype<T>, kGates, kColumns, 2 * kBatch, {kGates, true}, {kColumns, false}, {d_weights.pitch, false}, true}),
-      &scale.down, halves.data(), stacked.data(), &kZero, d_weights.from(0));
+      on_fake_device(scale.down), halves.data(), stacked.data(), on_fake_device(kZero), d_weights.from(0));
   for (int64_t g = 0; g < kGates; ++g)
     for (int64_t k = 0; k < d_weights.pitch; ++k) {
       if (k >= kColumns) {  // the gap
