@@ -46,13 +46,21 @@ class Graph {
   cudaGraphExec_t exec_ = nullptr;
 };
 
+// What a capture is of. Its words are said where the capture's end fails, which is the next to be checked.
+int32_t run_captured(const nw_call& call, nw_error* error) {
+  const int32_t status = nw_run(runtime(), &call, error);
+  UNSCOPED_INFO(error->message);
+  return status;
+}
+
 // What a call asks of its workspace.
 nw_plan_info plan_info(const nw_call& call) {
   nw_plan_info info{};
   info.struct_size = sizeof info;
   nw_error error{};
+  const int32_t status = nw_plan_get(runtime(), &call, nullptr, &info, &error);
   INFO(error.message);
-  REQUIRE(nw_plan_get(runtime(), &call, nullptr, &info, &error) == NW_OK);
+  REQUIRE(status == NW_OK);
   return info;
 }
 
@@ -95,7 +103,7 @@ bool capture_first(const Example& e, const char* kernel, cudaStreamCaptureMode m
   nw_error error{};
   int32_t status = NW_OK;
   INFO(e.what << ", kernel " << (kernel == nullptr ? "-" : kernel) << ", mode " << mode);
-  const Graph graph(stream, [&] { status = nw_run(runtime(), &call.raw, &error); }, mode);
+  const Graph graph(stream, [&] { status = run_captured(call.raw, &error); }, mode);
   INFO(error.message);
   if (kernel != nullptr && status == NW_UNSUPPORTED) return false;
   REQUIRE(status == NW_OK);
@@ -127,7 +135,7 @@ TEST_CASE("capture: every op, replayed with other data after its plan has left t
         poison(e);
         nw_error error{};
         int32_t status = NW_OK;
-        const Graph graph(stream, [&] { status = nw_run(runtime(), &call.raw, &error); });
+        const Graph graph(stream, [&] { status = run_captured(call.raw, &error); });
         INFO(error.message);
         REQUIRE(status == NW_OK);
         CHECK(graph.nodes() > 0);
@@ -171,7 +179,7 @@ TEST_CASE("capture: a call that needs a workspace and has none is refused, and t
         poison(e);
         nw_error error{};
         int32_t status = NW_OK;
-        const Graph graph(stream, [&] { status = nw_run(runtime(), &call.raw, &error); });
+        const Graph graph(stream, [&] { status = run_captured(call.raw, &error); });
         INFO(e.what);
         expect_status(status, error, NW_NOT_CAPTURABLE, {"captured"});
         CHECK(graph.nodes() == 0);

@@ -88,8 +88,9 @@ TEST_CASE("contexts: the caller's last error stays", "[contexts]") {
   CHECK(cudaSetDevice(9999) == cudaErrorInvalidDevice);
   CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
   nw_error error{};
+  const int32_t status = call.run(&error);
   INFO(error.message);
-  CHECK(call.run(&error) == NW_OK);  // a launch reads its own return code, not what was there before
+  CHECK(status == NW_OK);  // a launch reads its own return code, not what was there before
   CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
   CHECK(cudaGetLastError() == cudaSuccess);
 }
