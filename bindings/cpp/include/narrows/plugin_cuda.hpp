@@ -45,8 +45,9 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.device_info = device_info;
     table_.alloc = alloc;
     table_.free = [](void*, int32_t id, void* data, void* stream, nw_error* error) {
-      if (data == nullptr) return int32_t{NW_OK};
-      return on(id, error, [&] { check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream))); });
+      return on(id, error, [&] {
+        if (data != nullptr) check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream)));
+      });
     };
     table_.copy = copy;
     table_.stream_create = [](void*, int32_t id, void** stream, nw_error* error) {
@@ -77,12 +78,22 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       return fail(error, NW_FAILED, e.what());
     }
   }
+  static int32_t known(int32_t id, nw_error* error) {
+    int count = 0;
+    const int32_t status = guarded(error, [&] { check(cudaGetDeviceCount(&count)); });
+    if (status != NW_OK || (id >= 0 && id < count)) return status;
+    char message[96];
+    std::snprintf(message, sizeof message, "device_id is %d; there are %d devices, from 0", id, count);
+    return fail(error, NW_INVALID, message);
+  }
   // With that device current; afterwards it is the one that was.
   template <class Body>
   static int32_t on(int32_t device, nw_error* error, Body&& body) {
+    int before = 0;
+    int32_t found = guarded(error, [&] { check(cudaGetDevice(&before)); });
+    if (found == NW_OK && before != device) found = known(device, error);
+    if (found != NW_OK) return found;
     return guarded(error, [&] {
-      int before = 0;
-      check(cudaGetDevice(&before));
       if (before != device) check(cudaSetDevice(device));
       const int32_t status = guarded(error, body);
       if (before != device) check(cudaSetDevice(before));
@@ -97,6 +108,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     return found == cudaSuccess && count != 0 ? NW_OK : fail(error, NW_UNAVAILABLE, cudaGetErrorString(found));
   }
   static int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
+    if (const int32_t status = known(id, error); status != NW_OK) return status;
     return guarded(error, [&] {
       cudaDeviceProp properties;
       check(cudaGetDeviceProperties(&properties, id));
@@ -110,23 +122,26 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     });
   }
   static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
-    *data = nullptr;
+    void* memory = nullptr;
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaError_t made = cudaSuccess;
     const int32_t status = on(id, error, [&] {
       check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture));
       if (capture == cudaStreamCaptureStatusNone && size != 0)
-        made = cudaMallocAsync(data, size, static_cast<cudaStream_t>(stream));
+        made = cudaMallocAsync(&memory, size, static_cast<cudaStream_t>(stream));
       if (made != cudaErrorMemoryAllocation) check(made);
       (void)cudaGetLastError();  // told below
     });
     if (status != NW_OK) return status;
     if (capture != cudaStreamCaptureStatusNone)
       return fail(error, NW_NOT_CAPTURABLE, "memory cannot be allocated while the stream is being captured");
-    return made == cudaSuccess ? NW_OK : fail(error, NW_OUT_OF_MEMORY, cudaGetErrorString(made));
+    if (made != cudaSuccess) return fail(error, NW_OUT_OF_MEMORY, cudaGetErrorString(made));
+    return *data = memory, NW_OK;
   }
   static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
     const bool host = to.device_type != kDLCUDA || from.device_type != kDLCUDA;
+    if (!host && from.device_id != to.device_id)
+      if (const int32_t status = known(from.device_id, error); status != NW_OK) return status;
     return on(to.device_type == kDLCUDA ? to.device_id : from.device_id, error, [&] {
       check(cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
       if (host) check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
