@@ -193,6 +193,7 @@ std::vector<Row> all_rows() {
     const std::string name = dtype.name;
     all.push_back(conv1d_backward("conv1d_backward N16 256 L4096 K3 " + name, dtype, {16, 256, 4096, 256, 3, 1, 1, 1}, true));
     all.push_back(conv1d_grad_w("conv1d grad_w N16 256 L4096 K3 " + name, dtype, {16, 256, 4096, 256, 3, 1, 1, 1}));
+    all.push_back(conv1d_grad_w("conv1d grad_w N32 80 384 L3000 K3 " + name, dtype, {32, 80, 3000, 384, 3, 1, 1, 1}));
     all.push_back(conv1d_grad_w("conv1d grad_w N64 512 L1024 K5 " + name, dtype, {64, 512, 1024, 512, 5, 1, 2, 2}));
     all.push_back(lltm_backward("lltm_backward B64 F256 S256 " + name, dtype, 64, 256, 256));
     all.push_back(lltm_backward("lltm_backward B128 F512 S512 " + name, dtype, 128, 512, 512));

@@ -6,9 +6,8 @@
 // (conv1d_wgmma_sm90a.cu) a tile of x comes once with a halo and is transposed, so that a tap is an address 16 bytes later. There
 // the positions were the product's columns; here they are its depth:
 //   grad_y      [2 boxes of 64 positions][128 output channels][64 positions], 128-byte swizzle: K-major; stride step 1024
-//   x           [8 channels][144 positions][8 channels]: N-major ("transposed"), no swizzle; stride step (8 channels) 144 * 16,
-//   leading
-//               step (8 positions) 128
+//   x           [8 channels][144 positions, then 8 zeros][8 channels]: N-major ("transposed"), no swizzle; stride step (8 channels)
+//               152 * 16, leading step (8 positions) 128
 #include "conv1d_native.h"
 #include "hopper_sm90a.h"
 #include "tile_gemm.h"
@@ -18,9 +17,10 @@ namespace {
 
 constexpr int kRows = 128, kDepth = 128, kMostTaps = 5;  // output channels, positions of a tile, taps of a block
 constexpr int kBlockThreads = 384, kPositions = kDepth + kHalo, kTileBytes = kTileOf<kDepth>, kBox = kSlice * 128;
+constexpr int kChunk = (kPositions + 8) * 16, kXBytes = kSlice / 8 * kChunk;  // of x transposed: 8 channels, all
 constexpr int kGradBox = kRows * 128, kGradBytes = 2 * kGradBox;
 constexpr int kRawTiles = 2, kTiles = 2, kGradTiles = 3, kBarriers = 2 * (kRawTiles + kTiles + kGradTiles);
-constexpr int kSharedBytes = 1024 + (kRawTiles + kTiles) * kTileBytes + kGradTiles * kGradBytes + 8 * kBarriers;
+constexpr int kSharedBytes = 1024 + kRawTiles * kTileBytes + kTiles * kXBytes + kGradTiles * kGradBytes + 8 * kBarriers;
 
 // The taps of a block: the tile of x begins `start` after its first position of grad_y, the first tap `shift` later.
 struct TapChunk {
@@ -31,7 +31,7 @@ constexpr int kMostChunks = 32;
 struct GradWgmmaShape {
   CUtensorMap x, x_halo, grad_y;
   float* partial;  // [slice][output channel][tap][channel], channels padded to whole slices of 64
-  int groups, outs, taps, channels;
+  int groups, outs, taps, channels, out_length;
   int tap_step, chunks;
   int row_tiles, channel_tiles, position_tiles, items, slices;
   TapChunk chunk[kMostChunks];
@@ -60,7 +60,7 @@ struct Memory {
 
   __device__ explicit Memory(uint32_t base) {
     raw = (base + 1023) & ~1023u;
-    x = raw + kRawTiles * kTileBytes, grad = x + kTiles * kTileBytes;
+    x = raw + kRawTiles * kTileBytes, grad = x + kTiles * kXBytes;
     raw_full = grad + kGradTiles * kGradBytes, raw_empty = raw_full + 8 * kRawTiles;
     x_full = raw_empty + 8 * kRawTiles, x_empty = x_full + 8 * kTiles;
     grad_full = x_empty + 8 * kTiles, grad_empty = grad_full + 8 * kGradTiles;
@@ -70,6 +70,14 @@ struct Memory {
     for (int i = 0; i < kTiles; ++i) init_barrier(x_full + 8 * i, 3), init_barrier(x_empty + 8 * i, 2);
     for (int i = 0; i < kGradTiles; ++i) init_barrier(grad_full + 8 * i, 1), init_barrier(grad_empty + 8 * i, 2);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  // The zeros behind each 8 channels of x, which the copies leave.
+  __device__ void write_zeros() const {
+    const int thread = static_cast<int>(threadIdx.x), chunk = thread / 8;
+    if (chunk < kTiles * kSlice / 8)
+      asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(x + chunk * kChunk + (kPositions + thread % 8) * 16), "r"(0)
+                   : "memory");
+    fence_proxy();
   }
 };
 
@@ -111,11 +119,18 @@ __device__ void transpose(const Memory& m, const Place& at, int worker) {
     wait(m.raw_full + 8 * raw.slot, raw.phase);
     wait(m.x_empty + 8 * x.slot, x.phase);
     for (int half = 0; half < 2; ++half)
-      transpose_32_channels<kDepth>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker);
+      transpose_32_channels<kDepth, kChunk>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kXBytes, half, worker);
     fence_proxy();
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(m.x_full + 8 * x.slot), arrive(m.raw_empty + 8 * raw.slot);
   }
+}
+
+// 16 positions of x from `first` on, of which there are outputs of `left`: 0, 8, or all. The others are 0 in grad_y; in x, which may
+// hold an infinity there, the zeros of its channels stand for them.
+__device__ __forceinline__ uint64_t x_step(uint32_t first, uint32_t zeros, int left) {
+  if (left <= 0) first = zeros;
+  return descriptor(first, left < 16 ? static_cast<int>(zeros - first) : 128, kChunk, 0);
 }
 
 template <class T, int kTaps>
@@ -131,13 +146,16 @@ __device__ void multiply(const GradWgmmaShape& s, const Memory& m, const Place& 
     wait(m.x_full + 8 * x.slot, x.phase);
     wait(m.grad_full + 8 * grad.slot, grad.phase);
     const uint64_t a = descriptor(m.grad + grad.slot * kGradBytes + group * 64 * 128, 16, 1024, 1);
-    const uint64_t b = descriptor(m.x + x.slot * kTileBytes + s.chunk[at.chunk].shift * 16, 128, kPositions * 16, 0);
+    const uint32_t tile = m.x + x.slot * kXBytes, first = tile + s.chunk[at.chunk].shift * 16;
+    const int outputs = s.out_length - item % s.position_tiles * kDepth;
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k)
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap)
-        wgmma<T>(sums[tap], a + (k / 4 * kGradBox + k % 4 * 32) / 16, b + k * 16 + tap * s.tap_step, k > 0 ? 1 : item - at.begin);
+        wgmma<T>(sums[tap], a + (k / 4 * kGradBox + k % 4 * 32) / 16,
+                 x_step(first + (k * 16 + tap * s.tap_step) * 16, tile + kPositions * 16, outputs - k * 16),
+                 k > 0 ? 1 : item - at.begin);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");  // the item before this one has been read
     if (item > at.begin) release();
@@ -173,6 +191,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) grad_w_wgmma(const __grid_co
   extern __shared__ uint8_t bytes[];
   const Memory m(shared_address(bytes));
   if (threadIdx.x == 0) m.init_barriers();
+  m.write_zeros();
   __syncthreads();
   const Place at(s);
   const int warpgroup = static_cast<int>(threadIdx.x) / 128, warp = static_cast<int>(threadIdx.x) / 32;
@@ -216,7 +235,7 @@ class GradWgmmaPart final : public Part {
     GradWgmmaShape& s = s_;
     s.groups = static_cast<int>(g_.groups), s.outs = static_cast<int>(g_.outs()), s.taps = static_cast<int>(g_.taps);
     s.row_tiles = static_cast<int>(ceil_div(g_.outs(), kRows)), s.channel_tiles = static_cast<int>(ceil_div(g_.ins(), kSlice));
-    s.channels = s.channel_tiles * kSlice;
+    s.channels = s.channel_tiles * kSlice, s.out_length = static_cast<int>(g_.out_length);
     s.position_tiles = static_cast<int>(ceil_div(g_.out_length, kDepth));
     s.items = static_cast<int>(s.position_tiles * g_.batch);
     const int64_t tiles = int64_t{s.row_tiles} * s.channel_tiles * s.chunks * s.groups;
@@ -293,9 +312,6 @@ std::unique_ptr<Part> plan_grad_w_wgmma(const SumProblem& problem) {
   if (!steps_well(g.in_channels, g.x.channel) || !steps_well(g.batch, g.x.outer) || !steps_well(g.out_channels, g.y.channel) ||
       !steps_well(g.batch, g.y.outer))
     return nullptr;
-  // A stage is multiplied whole: positions past the last one are 0 in grad_y, and must be outside x, which may hold an infinity
-  // there.
-  if (g.out_length % kDepth != 0 && g.out_length - g.pad_left < g.length) return nullptr;
   constexpr int64_t kMost = int64_t{1} << 28;
   for (const int64_t v : {g.length, g.out_length, g.batch, g.in_channels, g.out_channels, g.taps, g.dilation, g.pad_left})
     if (v > kMost) return nullptr;

@@ -96,7 +96,7 @@ inline constexpr uint32_t kFill = 1, kDrain = 0;  // first phase of who fills a 
 // ---- a tile of x ----
 
 // 64 channels of kColumns positions and a halo. Raw: [box of 64 positions][channel][64 positions] with a 128-byte swizzle, then the
-// halo, [channel][16 positions]. Transposed: [8 channels][position][8 channels].
+// halo, [channel][16 positions]. Transposed: [8 channels][position][8 channels], kChunk bytes from 8 channels to the next 8.
 inline constexpr int kHalo = 16, kSlice = 64;
 template <int kColumns>
 inline constexpr int kTileOf = (kColumns + kHalo) * kSlice * 2;  // bytes
@@ -104,11 +104,10 @@ inline constexpr int kTileOf = (kColumns + kHalo) * kSlice * 2;  // bytes
 // Lane i of ldmatrix.x4 addresses channel i: row i % 8 of matrix i / 8. ".trans" gives each lane what it then stores as rows of 8
 // channels. Four loads are on their way before the first store.
 // Of the groups of 8 positions at least the first `wanted`.
-template <int kColumns>
+template <int kColumns, int kChunk = (kColumns + kHalo) * 16>
 __device__ __forceinline__ void transpose_32_channels(uint32_t raw, uint32_t x, int half, int worker,
                                                       int wanted = (kColumns + kHalo) / 8) {
-  constexpr int kPositions = kColumns + kHalo, kGroups = kPositions / 8, kAtOnce = 4, kWorkers = 3;
-  constexpr int kBox = kSlice * 128, kChunk = kPositions * 16;
+  constexpr int kGroups = (kColumns + kHalo) / 8, kAtOnce = 4, kWorkers = 3, kBox = kSlice * 128;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t from = raw + half * 4096 + lane * 128, halo = raw + kColumns / 64 * kBox + half * 1024 + lane * 32;
   const uint32_t to = x + half * 4 * kChunk + (lane >> 3) * kChunk + (lane & 7) * 16;
