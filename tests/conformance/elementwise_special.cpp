@@ -268,13 +268,15 @@ TEST_CASE("special values: fma rounds once", "[elementwise][special]") {
   for (const DType dtype : kFloatDTypes) {
     const FloatFormat format = float_format(dtype);
     const Exact h = std::ldexp(Exact(1), -((format.precision + 1) / 2)), root = std::ldexp(Exact(1), (format.max_exponent + 1) / 2);
-    const Exact most = largest(dtype), tiny = smallest_subnormal(dtype);
+    const Exact most = largest(dtype), tiny = smallest_subnormal(dtype), large = std::ldexp(Exact(1), format.max_exponent);
     check_rows(NW_EW_FMA,
                {{1 + h, 1 + h, -1 - 2 * h, h * h},
                 {root, root, -most, ulp(dtype, most)},
                 {most, most, -inf, -inf},
                 {-most, most, inf, inf},
-                {tiny, 0.5L, tiny, 2 * tiny}},  // one and a half of them, to even
+                {tiny, 0.5L, tiny, 2 * tiny},  // one and a half of them, to even
+                {tiny, large, 0, tiny * large},
+                {large, tiny, tiny * large, 2 * tiny * large}},
                kExact, {dtype});
   }
 }

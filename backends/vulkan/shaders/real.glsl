@@ -279,7 +279,7 @@ REAL fma_by_digits(REAL a, REAL b, REAL c) {
   return join(sign, exponent + top - (2 * kWord - 2), p.low);
 }
 // Vulkan's fma may round twice. Whether this device's does is seen by the rounding of a*b: where that comes out right, or there is
-// none, so does the sum.
+// none, so does the sum. It may take any of the three for 0 that is subnormal.
 precise REAL fma_real(REAL a, REAL b, REAL c) {
   if (!is_finite(a) || !is_finite(b)) return a * b + c;
   if (!is_finite(c)) return c;
@@ -287,7 +287,8 @@ precise REAL fma_real(REAL a, REAL b, REAL c) {
   PAIR p = product(a, b);
   const int e = exponent_of(a) + exponent_of(b);
   const REAL rounding = fma(a, b, -p.x);
-  if (e < kBias - 2 && e > 2 * kDigits + 4 - kBias && rounding == p.y) return fma(a, b, c);
+  const bool are_normal = min(min(size_of(a), size_of(b)), size_of(c)) > kFraction;
+  if (are_normal && e < kBias - 2 && e > 2 * kDigits + 4 - kBias && rounding == p.y) return fma(a, b, c);
   return is_zero(c) ? a * b : fma_by_digits(a, b, c);
 }
 

@@ -1,4 +1,4 @@
-// functions.comp -- v[i] = FUNCTION(v[i], v[count + i]), as a device computes it whose fma() rounds once and takes subnormal numbers for
+// functions.comp -- v[i] = FUNCTION(v[i], v[count + i], v[2 * count + i]), as a device computes it whose fma() rounds once and takes subnormal numbers for
 // 0, as NVIDIA's does: by f64, which has room for the product. The sum is rounded twice, which shows once in 2^29.
 #version 460
 #include "float_controls.glsl"
@@ -30,6 +30,7 @@ precise float fused(float a, float b, float c) {
 void main() {
   const uint i = flat_group() * 64 + gl_LocalInvocationID.x;
   if (i >= count) return;
-  const REAL a = opened(uint64_t(words.v[i]), T), b = opened(uint64_t(words.v[count + i]), T);
-  words.v[i] = uint(closed(apply(a, b, REAL(0)), T));
+  const REAL a = opened(uint64_t(words.v[i]), T), b = opened(uint64_t(words.v[count + i]), T),
+             c = opened(uint64_t(words.v[2 * count + i]), T);
+  words.v[i] = uint(closed(apply(a, b, c), T));
 }
