@@ -2,6 +2,9 @@
 #define VOLK_IMPLEMENTATION
 #include "loader.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +28,23 @@ VkPhysicalDevice chosen(const std::vector<VkPhysicalDevice>& devices, const char
     refuse(NW_UNAVAILABLE, -1, "NARROWS_VULKAN_DEVICE is '%s'; expected an index below %zu, the number of Vulkan devices", text,
            devices.size());
   return devices[static_cast<size_t>(index)];
+}
+
+// Drivers stay once they are loaded. libvulkan would unload them with the last instance, and NVIDIA's can be loaded some thirty
+// times by a process: the C library does not get all of its thread-local memory back.
+void keep_drivers() {
+  std::vector<std::string> names;
+  const auto add_name = [](dl_phdr_info* object, size_t, void* to) {
+    if (*object->dlpi_name != '\0') static_cast<std::vector<std::string>*>(to)->emplace_back(object->dlpi_name);
+    return 0;
+  };
+  dl_iterate_phdr(add_name, &names);
+  for (const std::string& name : names) {
+    void* const library = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    if (dlsym(library, "vk_icdGetInstanceProcAddr") != nullptr) dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    dlclose(library);
+  }
 }
 
 // What newer layers say where `gpu` has them change their settings, or a limit that the device is asked for.
@@ -103,6 +123,7 @@ void Loader::create(const char* validation) {
     refuse(NW_UNAVAILABLE, -1, "NARROWS_VULKAN_VALIDATION is '%s', and the layer is not there; install it (Debian: %s)", validation,
            "vulkan-validationlayers");
   check(result, "creating an instance");
+  keep_drivers();
 }
 
 VkDebugUtilsMessengerCreateInfoEXT Loader::listener() {

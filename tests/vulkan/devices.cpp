@@ -1,4 +1,5 @@
 // Several devices: lavapipe's manifest under two names stands for two drivers, and each of them has a physical device.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -136,6 +137,26 @@ TEST_CASE("devices: NARROWS_VULKAN_DEVICE leaves one of two, as number 0", "[dev
   }
   const EnvironmentVariable chosen("NARROWS_VULKAN_DEVICE", "2");
   CHECK(refusal([&] { (void)loader->physical_devices(); }).find("expected an index below 2") != std::string::npos);
+}
+
+// NVIDIA's driver could be loaded thirty times.
+TEST_CASE("devices: runtimes are made and destroyed again and again, and the driver stays", "[devices]") {
+  const auto is_loaded = [](const char* driver) {
+    void* const library = dlopen(driver, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != nullptr) dlclose(library);
+    return library != nullptr;
+  };
+  for (int i = 0; i < 40; ++i) {
+    std::vector<const char*> drivers;
+    {
+      const Runtime rt(here());
+      const Floats values(rt, 0, static_cast<float>(i));
+      CHECK(values.are(static_cast<float>(i)));
+      for (const char* driver : {"libvulkan_lvp.so", "libGLX_nvidia.so.0"})
+        if (is_loaded(driver)) drivers.push_back(driver);
+    }
+    for (const char* driver : drivers) CHECK(is_loaded(driver));
+  }
 }
 
 TEST_CASE("devices: drivers without a device, or with none that is fit, make the backend unavailable", "[devices]") {

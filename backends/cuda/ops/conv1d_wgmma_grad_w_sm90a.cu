@@ -126,14 +126,15 @@ __device__ void transpose(const Memory& m, const Place& at, int worker) {
   }
 }
 
-// 16 positions of x from `first` on, of which there are outputs of `left`: 0, 8, or all. The others are 0 in grad_y; in x, which may
-// hold an infinity there, the zeros of its channels stand for them.
-__device__ __forceinline__ uint64_t x_step(uint32_t first, uint32_t zeros, int left) {
-  if (left <= 0) first = zeros;
-  return descriptor(first, left < 16 ? static_cast<int>(zeros - first) : 128, kChunk, 0);
+// 16 positions of x from `first` on, in a row of which there are `outputs` from there: 8, none, or all. The others are 0 in grad_y;
+// in x, which may hold an infinity there, the zeros behind its channels stand for them.
+__device__ __forceinline__ uint64_t step_of_x(uint32_t first, uint32_t zeros, int outputs) {
+  if (outputs <= 0) first = zeros;
+  return descriptor(first, outputs < 16 ? static_cast<int>(zeros - first) : 128, kChunk, 0);
 }
 
-template <class T, int kTaps>
+// kWhole: rows are whole tiles.
+template <class T, int kTaps, bool kWhole>
 __device__ void multiply(const GradWgmmaShape& s, const Memory& m, const Place& at, int group) {
   const bool leader = threadIdx.x % 128 == 0;
   Ring<kTiles> x(kDrain);
@@ -147,15 +148,18 @@ __device__ void multiply(const GradWgmmaShape& s, const Memory& m, const Place& 
     wait(m.grad_full + 8 * grad.slot, grad.phase);
     const uint64_t a = descriptor(m.grad + grad.slot * kGradBytes + group * 64 * 128, 16, 1024, 1);
     const uint32_t tile = m.x + x.slot * kXBytes, first = tile + s.chunk[at.chunk].shift * 16;
-    const int outputs = s.out_length - item % s.position_tiles * kDepth;
+    const uint64_t b = descriptor(first, 128, kChunk, 0);
+    const int outputs = kWhole ? kDepth : s.out_length - item % s.position_tiles * kDepth;
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k)
 #pragma unroll
-      for (int tap = 0; tap < kTaps; ++tap)
+      for (int tap = 0; tap < kTaps; ++tap) {
+        const int step = k * 16 + tap * s.tap_step;
         wgmma<T>(sums[tap], a + (k / 4 * kGradBox + k % 4 * 32) / 16,
-                 x_step(first + (k * 16 + tap * s.tap_step) * 16, tile + kPositions * 16, outputs - k * 16),
+                 kWhole ? b + step : step_of_x(first + step * 16, tile + kPositions * 16, outputs - k * 16),
                  k > 0 ? 1 : item - at.begin);
+      }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");  // the item before this one has been read
     if (item > at.begin) release();
@@ -201,7 +205,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) grad_w_wgmma(const __grid_co
     if (warp > 0) transpose(m, at, warp - 1);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-    multiply<T, kTaps>(s, m, at, warpgroup - 1);
+    s.out_length % kDepth == 0 ? multiply<T, kTaps, true>(s, m, at, warpgroup - 1)
+                               : multiply<T, kTaps, false>(s, m, at, warpgroup - 1);
   }
 }
 
