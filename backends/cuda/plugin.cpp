@@ -36,8 +36,8 @@ void refuse_capture(gpuStream_t stream, const char* what) {
   if (is_capturing(stream)) refuse(NW_NOT_CAPTURABLE, -1, "%s: %s while the stream is being captured", kPluginName, what);
 }
 
-// Whether the call that this thread makes has put something on a stream. (Of no quicker TLS model: the runtime's own thread-local
-// memory would be too much for a plugin to be loaded.)
+// Whether the call that this thread makes has put something on a stream. (Not of the initial-exec model: with the thread-local
+// memory of CUDA's static runtime it would not fit into what the C library keeps free for plugins.)
 thread_local bool enqueued = false;
 
 // The body of a slot that may fail with a part of its work enqueued.

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <new>
 #include <string_view>
 
 namespace narrows::vulkan {
@@ -35,15 +36,17 @@ VkPhysicalDevice chosen(const std::vector<VkPhysicalDevice>& devices, const char
 void keep_drivers() {
   std::vector<std::string> names;
   const auto add_name = [](dl_phdr_info* object, size_t, void* to) {
-    if (*object->dlpi_name != '\0') static_cast<std::vector<std::string>*>(to)->emplace_back(object->dlpi_name);
+    try {
+      if (*object->dlpi_name != '\0') static_cast<std::vector<std::string>*>(to)->emplace_back(object->dlpi_name);
+    } catch (const std::bad_alloc&) {  // these functions are C's
+      return 1;
+    }
     return 0;
   };
   dl_iterate_phdr(add_name, &names);
   for (const std::string& name : names) {
     void* const library = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) continue;
-    if (dlsym(library, "vk_icdGetInstanceProcAddr") != nullptr) dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    dlclose(library);
+    if (library != nullptr && dlsym(library, "vk_icdGetInstanceProcAddr") == nullptr) dlclose(library);  // a driver stays open
   }
 }
 

@@ -27,7 +27,7 @@ class Loader {
   VkInstance instance() const { return instance_; }
   // Real GPUs first, then the order of the loader. NARROWS_VULKAN_DEVICE, if set, is the index of the only one that counts.
   std::vector<VkPhysicalDevice> physical_devices() const;
-  // A device was lost and stays undestroyed: so does the instance, whose end unmaps the driver under that device's threads.
+  // A device was lost and stays undestroyed: so does the instance, which must not go before its devices.
   void keep_instance() { keeps_instance_.store(true); }
   void add_message(const char* message);  // that something was invalid
   // Throws what the validation layer, or who else, has said since the last call.

@@ -101,7 +101,7 @@ TEST_CASE("conv1d_backward: every subset of the outputs", "[conv1d][backward]") 
 TEST_CASE("conv1d_backward: lengths and taps around every block", "[conv1d][backward]") {
   for (const DType dtype : kFloatDTypes) {
     Rng rng("conv1d_backward sizes");
-    for (const int64_t length : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 257})
+    for (const int64_t length : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 256, 257})
       for (const int64_t taps : {1, 2, 3, 4, 5, 8, 9, 17, 33}) {
         Conv1d s{.length = length, .taps = taps, .pad_left = taps - 1};
         check_conv1d_backward({.shape = s, .dtype = dtype, .rank = 1}, rng);

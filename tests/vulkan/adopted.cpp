@@ -128,7 +128,6 @@ TEST_CASE("add_memory: bytes past the end of addresses, or that are the backend'
 }
 
 TEST_CASE("release_device: waits for the calls of other threads, which are refused from then on", "[threads]") {
-  keep_drivers_under_tsan();
   Application app;
   const Runtime rt(here());
   for (int round = 0; round < 20; ++round) {
@@ -189,7 +188,6 @@ TEST_CASE("release_device: waits for work that waits for the application, howeve
 }
 
 TEST_CASE("release_device: of two at once, one is refused", "[threads]") {
-  keep_drivers_under_tsan();
   Application app;
   const Runtime rt(here());
   for (int round = 0; round < 50; ++round) {

@@ -131,7 +131,6 @@ TEST_CASE("addresses: strides and offsets that leave the allocation, either way,
 }
 
 TEST_CASE("threads: calls of many on streams of their own, plans and memory among them", "[threads]") {
-  keep_drivers_under_tsan();
   const Runtime rt(here());
   constexpr int kThreads = 6, kRounds = 30;
   std::atomic<int> right{0};

@@ -63,7 +63,6 @@ class Gate {
 };
 
 TEST_CASE("kernels: while one is made, nobody waits but those who want the same, and it is made once", "[kernels][threads]") {
-  keep_drivers_under_tsan();
   constexpr int kThreads = 4;
   for (const int failures : {0, 1, kThreads}) {
     Opened opened;

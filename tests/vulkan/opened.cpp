@@ -46,13 +46,6 @@ void step(Stream& stream, const Words& words, const Words& by, uint32_t factor) 
   stream.record([&](Recorder& recorder) { recorder.dispatch(kernel, push, ceil_div(static_cast<int64_t>(words.count), 64)); });
 }
 
-void keep_drivers_under_tsan() {
-#ifdef __SANITIZE_THREAD__
-  static const auto* const kept = new std::shared_ptr<Loader>(Loader::get());
-  (void)kept;
-#endif
-}
-
 VkSemaphore new_timeline(const VolkDeviceTable& vk, VkDevice device) {
   VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;

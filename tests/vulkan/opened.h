@@ -59,10 +59,6 @@ struct Words {
 // words = words * factor + step[0], for all words or the first `count`, on the stream.
 void step(Stream& stream, const Words& words, const Words& by, uint32_t factor = 1);
 
-// ThreadSanitizer ends a process in which a library that its suppressions name is unloaded, as drivers are with the last instance:
-// there one instance stays.
-void keep_drivers_under_tsan();
-
 // A timeline semaphore at 0 of the test's own, and how the host sets it.
 VkSemaphore new_timeline(const VolkDeviceTable& vk, VkDevice device);
 void set_timeline(const VolkDeviceTable& vk, VkDevice device, VkSemaphore timeline, uint64_t value);

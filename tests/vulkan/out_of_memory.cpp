@@ -157,8 +157,7 @@ void live_with_semaphores(const Runtime& rt, Life& life, void* stream) {
 // device; and the way back.
 void live(Driver& driver, const Scarcity& scarcity) {
   Life life(driver, scarcity);
-  Application app;
-  {
+  {  // the instance too
     nw_runtime* first = nullptr;
     REQUIRE(nw_runtime_create(nullptr, &first, nullptr) == NW_OK);
     REQUIRE(nw_load(first, here(), nullptr) == NW_OK);
@@ -168,6 +167,7 @@ void live(Driver& driver, const Scarcity& scarcity) {
     CHECK(found > 0);
     nw_runtime_destroy(first);
   }
+  Application app;
   const Runtime rt(here());
   const nw_vulkan& vulkan = *rt.vulkan;
   constexpr int64_t kCount = 1000;

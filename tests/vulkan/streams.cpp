@@ -68,7 +68,6 @@ TEST_CASE("streams: a handle that is none is refused", "[streams]") {
 }
 
 TEST_CASE("streams: many threads on streams of their own and on a shared one", "[streams][threads]") {
-  keep_drivers_under_tsan();
   Opened opened;
   const Words one(*opened, {1}), shared(*opened, std::vector<uint32_t>(1000));
   constexpr int kThreads = 8, kRounds = 50;

@@ -24,9 +24,7 @@ const Variant* variants() {
   static const Variant list[] = {
       {kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma,
        "it needs f16 or bf16, sm_90, elements aligned to their size, extents up to 2^28 and not too many taps; for grad_w also "
-       "stride "
-       "1, rows of eights of contiguous positions at multiples of 16 bytes, and no x behind a last output that is no multiple of "
-       "128"},
+       "stride 1, and rows of eights of contiguous positions at multiples of 16 bytes"},
       {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma,
        "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
       {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},

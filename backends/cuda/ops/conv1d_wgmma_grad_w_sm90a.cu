@@ -71,7 +71,7 @@ struct Memory {
     for (int i = 0; i < kGradTiles; ++i) init_barrier(grad_full + 8 * i, 1), init_barrier(grad_empty + 8 * i, 2);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  // The zeros behind each 8 channels of x, which the copies leave.
+  // The zeros behind each 8 channels of x; nothing writes there again.
   __device__ void write_zeros() const {
     const int thread = static_cast<int>(threadIdx.x), chunk = thread / 8;
     if (chunk < kTiles * kSlice / 8)

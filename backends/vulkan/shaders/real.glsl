@@ -279,7 +279,7 @@ REAL fma_by_digits(REAL a, REAL b, REAL c) {
   return join(sign, exponent + top - (2 * kWord - 2), p.low);
 }
 // Vulkan's fma may round twice. Whether this device's does is seen by the rounding of a*b: where that comes out right, or there is
-// none, so does the sum. It may take any of the three for 0 that is subnormal.
+// none, so does the sum. It may take a subnormal one of the three for 0.
 precise REAL fma_real(REAL a, REAL b, REAL c) {
   if (!is_finite(a) || !is_finite(b)) return a * b + c;
   if (!is_finite(c)) return c;

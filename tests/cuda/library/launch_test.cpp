@@ -97,6 +97,7 @@ Answer copied(std::vector<cudaError_t> each) {
   answer.status =
       narrows_plugin_query(NW_ABI_MAJOR, nullptr)
           ->copy(&instance(), {static_cast<DLDeviceType>(kDeviceType), 0}, &to, {kDLCPU, 0}, &from, 1, nullptr, &answer.error);
+  if (answer.status != NW_OK) CHECK(answer.error.status == answer.status);
   return answer;
 }
 

@@ -63,6 +63,6 @@ TEST_CASE("plugin_cuda.hpp: a device that does not exist is refused, and nothing
 
 TEST_CASE("plugin_cuda.hpp: a call on another device leaves the caller's current", "[plugin_header]") {
   static const narrows::plugin::CudaPlugin plugin("test", {});
-  CHECK(plugin.table()->free(nullptr, 1, nullptr, nullptr, nullptr) == NW_OK);
+  CHECK(plugin.table()->stream_sync(nullptr, 1, nullptr, nullptr) == NW_OK);
   CHECK(current == 0);
 }

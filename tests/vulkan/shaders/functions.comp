@@ -1,5 +1,6 @@
-// functions.comp -- v[i] = FUNCTION(v[i], v[count + i], v[2 * count + i]), as a device computes it whose fma() rounds once and takes subnormal numbers for
-// 0, as NVIDIA's does: by f64, which has room for the product. The sum is rounded twice, which shows once in 2^29.
+// functions.comp -- v[i] = FUNCTION(v[i], v[count + i], v[2 * count + i]), as a device computes it whose fma() rounds once and
+// takes subnormal numbers for 0, as NVIDIA's does: by f64, which has room for the product. The sum is rounded twice, which shows once
+// in 2^29.
 #version 460
 #include "float_controls.glsl"
 #extension GL_EXT_control_flow_attributes : require

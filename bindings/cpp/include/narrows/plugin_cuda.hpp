@@ -45,14 +45,15 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.device_info = device_info;
     table_.alloc = alloc;
     table_.free = [](void*, int32_t id, void* data, void* stream, nw_error* error) {
-      return on(id, error, [&] {
-        if (data != nullptr) check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream)));
-      });
+      if (data == nullptr) return known(id, error);
+      return on(id, error, [&] { check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream))); });
     };
     table_.copy = copy;
     table_.stream_create = [](void*, int32_t id, void** stream, nw_error* error) {
-      return on(id, error,
-                [&] { check(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking)); });
+      cudaStream_t made = nullptr;
+      const int32_t status = on(id, error, [&] { check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking)); });
+      if (status == NW_OK) *stream = made;
+      return status;
     };
     table_.stream_destroy = [](void*, int32_t id, void* stream, nw_error* error) {
       return on(id, error, [&] { check(cudaStreamDestroy(static_cast<cudaStream_t>(stream))); });
