@@ -147,6 +147,8 @@ void live_with_semaphores(const Runtime& rt, Life& life, void* stream) {
   uint64_t signaled = 2000;
   life.pass("stream_signal", [&](nw_error* e) { return vulkan.stream_signal(vulkan.self, 0, stream, number, ++signaled, e); });
   CHECK(nw_stream_sync(rt.handle, on(0), stream, nullptr) == NW_OK);
+  info.pSemaphores = &semaphore, info.pValues = &signaled;  // the stream's own may be there first
+  CHECK(vk.vkWaitSemaphores(handle, &info, 20'000'000'000) == VK_SUCCESS);
   uint64_t value = 0;
   CHECK(vk.vkGetSemaphoreCounterValue(handle, semaphore, &value) == VK_SUCCESS);
   CHECK(value == signaled);

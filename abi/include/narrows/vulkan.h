@@ -62,7 +62,8 @@ typedef struct nw_vulkan {
   /* What is on the stream now is done when the timeline semaphore, the stream's own, has reached `value`. Submits it. */
   int32_t (*stream_point)(void* self, int32_t device_id, void* stream, uint64_t* semaphore, uint64_t* value, nw_error* error);
   /* Sets a timeline semaphore to `value` when what is on the stream now is done. Submits it. Refused where the semaphore has reached
-   * that already; that it will not have by then is the caller's to see to. */
+   * that already; that it will not have by then is the caller's to see to. Who waits for it waits for the semaphore: nw_stream_sync
+   * may come back a moment before. */
   int32_t (*stream_signal)(void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error);
   /* What is put on the stream from now on waits until the timeline semaphore has reached `value`. It outlives that. */
   int32_t (*stream_wait)(void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error);
