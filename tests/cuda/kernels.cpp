@@ -8,6 +8,7 @@
 #include "cuda.h"
 
 using namespace narrows::test;
+using narrows::reference::Conv1d;
 
 namespace {
 
