@@ -89,6 +89,9 @@ Real erf(Real a) {
 Real fma(DType t, Real a, Real b, Real c) {
   if (fault(Fault::half_steps)) return round_to(t, a * b) + c;
   if (fault(Fault::fma_twice)) return round_to(t == DType::f64 ? t : DType::f32, a * b) + c;  // by instructions of the type
+  // Of Real it would round twice.
+  if (t == DType::f32) return std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+  if (t == DType::f64) return std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c));
   return std::fma(a, b, c);
 }
 
