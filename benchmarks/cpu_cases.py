@@ -256,6 +256,32 @@ def conv1d_cases():
                     yield Case(title, direction, "conv_backward(g, x, w, bias)", "theirs(g, x, w, *params)", make, wanted)
 
 
+# Streaming steps and a matrix times a few vectors: `outputs` of each filter.
+FEW = [
+    *((f"C256-512 K1, {outputs} outputs", Shape(1, 256, 512, outputs, 1)) for outputs in (1, 2, 4, 8, 16)),
+    *((f"C512-512 K5, {outputs} outputs", Shape(1, 512, 512, outputs + 4, 5)) for outputs in (1, 4)),
+    ("depthwise C512 K4, 1 output", Shape(1, 512, 512, 4, 4, groups=512)),
+]
+
+
+def few_by_vectors(shape, dtype_name):
+    """The same with what F.linear takes: a row for each output."""
+    problem = forward(shape, dtype_name)
+    x, w = problem.names["x"], problem.names["w"]
+    problem.names.update(rows=x[0].T.contiguous(), matrix=w[:, :, 0].contiguous())
+    return problem
+
+
+def few_cases():
+    family, ours, goals = "conv1d, few outputs", "narrows.conv1d(x, w, **params)", (Goal("ratio", 1.0),)
+    for (name, shape), dtype in itertools.product(FEW, FLOATS):
+        make = functools.partial(forward, shape, dtype)
+        yield Case(f"conv1d {name} {dtype}", family, ours, "F.conv1d(x, w, **params)", make, goals)
+        if shape.w[2] == 1:
+            make = functools.partial(few_by_vectors, shape, dtype)
+            yield Case(f"conv1d {name} {dtype}, F.linear", family, ours, "(F.linear(rows, matrix).T)[None]", make, goals)
+
+
 # ---- LLTM ----
 
 
@@ -327,5 +353,5 @@ def product_cases():
 
 
 def cases():
-    for some in (contiguous_cases, function_cases, layout_cases, conv1d_cases, lltm_cases, product_cases):
+    for some in (contiguous_cases, function_cases, layout_cases, conv1d_cases, few_cases, lltm_cases, product_cases):
         yield from some()

@@ -117,6 +117,30 @@ FUNCTIONS = {
     "fma": (74, lambda a, b, c, out: torch.addcmul(c, a, b, out=out)),
     "where": (75, torch.where),
 }
+# Of the functions whose gradients are measured: NW_EW_*, torch's own, operands.
+GRADIENTS = {
+    "square": (4, torch.square, 1),
+    "exp": (8, torch.exp, 1),
+    "log2": (12, torch.log2, 1),
+    "atan": (20, torch.atan, 1),
+    "sinh": (21, torch.sinh, 1),
+    "tanh": (23, torch.tanh, 1),
+    "sigmoid": (27, torch.sigmoid, 1),
+    "elu": (29, torch.nn.functional.elu, 1),
+    "gelu": (30, torch.nn.functional.gelu, 1),
+    "gelu_tanh": (31, lambda a: torch.nn.functional.gelu(a, approximate="tanh"), 1),
+    "silu": (32, torch.nn.functional.silu, 1),
+    "softplus": (33, torch.nn.functional.softplus, 1),
+    "erf": (34, torch.erf, 1),
+    "reciprocal": (40, torch.reciprocal, 1),
+    "mul": (49, torch.mul, 2),
+    "div": (50, torch.div, 2),
+    "pow": (51, torch.pow, 2),
+    "atan2": (52, torch.atan2, 2),
+    "hypot": (53, torch.hypot, 2),
+    "fmod": (56, torch.fmod, 2),
+    "logaddexp": (59, torch.logaddexp, 2),
+}
 
 
 class Narrows:
@@ -132,8 +156,8 @@ class Narrows:
 
     def call(self, op, inputs, outputs, params, kernel=None, workspace=None):
         """A function that puts the call on torch's current stream."""
-        keep = [tensor_of(t) for t in inputs] + [tensor_of(t) for t in outputs]
-        pointers = [ctypes.pointer(t) for t in keep]
+        keep = [None if t is None else tensor_of(t) for t in [*inputs, *outputs]]
+        pointers = [None if t is None else ctypes.pointer(t) for t in keep]
         ins = (ctypes.POINTER(Tensor) * len(inputs))(*pointers[: len(inputs)])
         outs = (ctypes.POINTER(Tensor) * len(outputs))(*pointers[len(inputs) :])
         call = Call(ctypes.sizeof(Call), 0, len(inputs), len(outputs), op.encode(), ins, outs)
@@ -154,6 +178,12 @@ class Narrows:
         params = Params(number, DTYPES[out.dtype][0] if name == "cast" else 0)
         return self.call("elementwise", inputs, [out], params, kernel)
 
+    def gradients(self, name, g, operands, gradients):
+        """All of them in one call; `out` is not given."""
+        inputs = [g, *operands, *[None] * (4 - len(operands))]
+        params = Params(GRADIENTS[name][0], 0, 1.0 if name == "elu" else 0.0)
+        return self.call("elementwise_backward", inputs, [*gradients, *[None] * (3 - len(gradients))], params)
+
 
 def tensor_of(t):
     _, code, bits = DTYPES[t.dtype]
@@ -162,9 +192,9 @@ def tensor_of(t):
     return Tensor(t.data_ptr(), Device(2, 0), t.ndim, DataType(code, bits, 1), shape, strides, 0)
 
 
-def graph_us(bodies, launches=8, replays=9):
+def graph_us(bodies, launches=8, replays=9, stream=None):
     """Microseconds of a body, the bodies taking turns in one graph: the median of its replays."""
-    stream = torch.cuda.Stream()
+    stream = stream or torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for body in bodies:
             body()
@@ -245,6 +275,29 @@ class Table:
         t, o = graph_us(theirs, launches), graph_us(ours, launches)
         print(f"{name:44} {t:9.2f} {o:9.2f} {t / o:6.2f} {moved / o / self.copied:8.3f}", flush=True)
 
+    def gradient_row(self, function, dtype, side):
+        """The gradients of all operands by one call of each; torch's by autograd, of a graph that is there already."""
+        name = f"backward {function} {str(dtype)[6:]}"
+        if self.wanted not in name:
+            return
+        _, reference, count = GRADIENTS[function]
+        operands = [random((side, side), dtype).requires_grad_() for _ in range(count)]
+        g, stream = random((side, side), dtype), torch.cuda.Stream()
+        own = [torch.zeros_like(a) for a in operands]
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):  # where forward ran autograd runs backward
+            y = reference(*operands)
+        theirs = lambda: torch.autograd.grad(y, operands, g, retain_graph=True)  # noqa: E731
+        found = theirs()
+        ours = self.narrows.gradients(function, g, [a.detach() for a in operands], own)
+        ours()
+        if not all(torch.allclose(a.float(), b.float(), rtol=1e-2, atol=1e-2) for a, b in zip(found, own, strict=True)):
+            self.differed += 1
+            print(f"{name}: DIFFERS from torch")
+        moved = sum(map(size_of, [g, *operands, *own]))
+        t, o = graph_us([theirs], stream=stream), graph_us([ours])
+        print(f"{name:44} {t:9.2f} {o:9.2f} {t / o:6.2f} {moved / o / self.copied:8.3f}", flush=True)
+
 
 def same(count, shape, dtype, out=None):
     return lambda: [*(random(shape, dtype) for _ in range(count)), torch.empty(shape, device="cuda", dtype=out or dtype)]
@@ -301,6 +354,12 @@ def contiguous(table):
     FUNCTIONS["div64"] = (50, lambda a, b, out: torch.div(a, b, rounding_mode="trunc", out=out))
     table.row("compute div int64 by small", "div64", divided(True))
     table.row("compute div int64 by large", "div64", divided(False))
+
+
+def backward(table):
+    for dtype in (torch.float32, torch.float16, torch.float64):
+        for function in GRADIENTS:
+            table.gradient_row(function, dtype, 4096)
 
 
 def in_cache(table):
@@ -360,7 +419,7 @@ def offset(dtype, by):
 def main():
     torch.manual_seed(0)
     table = Table(Narrows(str(Path(sys.argv[1]).resolve())), sys.argv[2] if len(sys.argv) > 2 else "")
-    for part in (in_cache, contiguous, layouts):
+    for part in (in_cache, contiguous, backward, layouts):
         part(table)
     return 1 if table.differed else 0
 

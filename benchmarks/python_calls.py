@@ -2,7 +2,7 @@
 
     PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda] [--json FILE]
 
-`./run bench-python` has all that the rows need. The first line says of which machine, versions and commit they are. A row with a goal says
+`./run check bench-python` has all that the rows need. The first line says of which machine, versions and commit they are. A row with a goal says
 whether it was reached, by the ratio before it is rounded. A row is left out where its framework is absent; tvm-ffi is the package
 apache-tvm-ffi, the tutorial's LLTM is compiled here (ninja)."""
 
@@ -19,6 +19,7 @@ import time
 
 os.environ.setdefault("NARROWS_NUM_THREADS", "1")  # as torch has below
 
+import compiled_rows
 import harness
 
 import narrows
@@ -164,9 +165,11 @@ def import_seconds():
     )
 
 
+COMPILED = ("torch", compiled_rows.compiled_rows), ("torch", compiled_rows.silero_rows)
+COMPILED_GPU = "torch", compiled_rows.compiled_gpu_rows
 GROUPS = {
-    "cpu": (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows)),
-    "cuda": (("torch", torch_gpu_rows), ("cupy", cupy_rows), ("torch", lltm_gpu_rows), ("jax", jax_gpu_rows)),
+    "cpu": (("numpy", numpy_rows), ("torch", torch_rows), ("torch", noop_rows), ("torch", lltm_rows), ("jax", jax_rows), *COMPILED),
+    "cuda": (("torch", torch_gpu_rows), ("cupy", cupy_rows), ("torch", lltm_gpu_rows), ("jax", jax_gpu_rows), COMPILED_GPU),
 }
 
 

@@ -1,5 +1,5 @@
 # NARROWS_SANITIZE: what gcc's -fsanitize= takes, for everything that is built; a finding ends the program.
-# NARROWS_SANITIZE_SHORT: what `./run asan --short` needs. The cpu backend has its baseline and AVX2 alone, which is half of the build, and
+# NARROWS_SANITIZE_SHORT: what `./run check asan --short` needs. The cpu backend has its baseline and AVX2 alone, which is half of the build, and
 # the conformance suite is one part of many; every tier and every case belong to the whole run.
 set(NARROWS_SANITIZE "" CACHE STRING "Sanitizers, ',' between: address,undefined or thread")
 option(NARROWS_SANITIZE_SHORT "Build for the shorter run" OFF)

@@ -8,11 +8,16 @@ set(narrows_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY abi/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY bindings/cpp/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY bindings/xla/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 if(NARROWS_INSTALL_DLPACK)
   install(FILES ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
 endif()
-install(TARGETS narrows_abi narrows_core narrows_cpp EXPORT NarrowsTargets
+install(TARGETS narrows_abi narrows_core narrows_cpp narrows_xla EXPORT NarrowsTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET narrows_torch)
+  install(TARGETS narrows_torch EXPORT NarrowsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY bindings/torch/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
 if(TARGET narrows_command)
   file(RELATIVE_PATH narrows_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(narrows_command PROPERTIES INSTALL_RPATH "$ORIGIN/${narrows_bin_to_lib}")

@@ -127,8 +127,15 @@ int32_t nw_runtime_create(const nw_options* options, nw_runtime** out, nw_error*
   });
 }
 
+int32_t nw_runtime_default(nw_runtime** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    *out = &narrows::default_runtime();
+  });
+}
+
 void nw_runtime_destroy(nw_runtime* rt) {
-  if (rt == nullptr) return;
+  if (rt == nullptr || narrows::is_default(rt)) return;
   rt->cache().clear();
   rt->release();
 }
@@ -152,10 +159,20 @@ int32_t nw_backend(nw_runtime* rt, uint32_t index, nw_backend_info* out, nw_erro
   });
 }
 
+int32_t nw_set_num_threads(nw_runtime* rt, int64_t num_threads, nw_error* error) {
+  return guarded(error, [&] { needed(rt, "runtime").set_num_threads(num_threads); });
+}
+
+uint32_t nw_get_num_threads(nw_runtime* rt) {
+  uint32_t threads = 0;
+  guarded(nullptr, [&] { threads = needed(rt, "runtime").pool().num_threads(); });
+  return threads;
+}
+
 int32_t nw_device(nw_runtime* rt, DLDevice device, nw_device_info* out, nw_error* error) {
   return guarded(error, [&] {
     needed(out, "out");
-    write_out(out, needed(rt, "runtime").serving(device).device_info(device.device_id), "nw_device_info");
+    write_out(out, needed(rt, "runtime").describing(device).device_info(device.device_id), "nw_device_info");
   });
 }
 
@@ -163,9 +180,18 @@ int32_t nw_find_op(nw_runtime* rt, const char* name, const nw_op** out, nw_error
   return guarded(error, [&] {
     needed(out, "out");
     const nw_op* op = needed(rt, "runtime").find_op(&needed(name, "name"));
-    if (op == nullptr) fail(NW_INVALID, -1, "unknown op '%s'", name);
+    if (op == nullptr) rt->refuse_unknown_op(name);
     *out = op;
   });
+}
+
+const nw_op* nw_op_at(nw_runtime* rt, uint32_t index) {
+  const nw_op* out = nullptr;
+  guarded(nullptr, [&] {
+    const std::vector<const nw_op*> ops = needed(rt, "runtime").ops();
+    if (index < ops.size()) out = ops[index];
+  });
+  return out;
 }
 
 const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) {

@@ -66,10 +66,10 @@ void check_builtin(const nw_op& given, const nw_op& known) {
 
 constexpr const char* kForked = "this process was forked after the device was opened; open it in the child only, or use spawn";
 
-// Of a name with a '.' in it.
+// Of a name with a '.' or a '/' in it: no built-in op has either.
 bool is_own_name(const std::string& name) {
   const size_t dot = name.find('.'), slash = name.rfind('/');
-  return dot != 0 && slash != std::string::npos && slash > dot + 1 && slash + 1 < name.size() &&
+  return dot != 0 && dot != std::string::npos && slash != std::string::npos && slash > dot + 1 && slash + 1 < name.size() &&
          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(slash) + 1, name.end(),
                      [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -117,11 +117,13 @@ void Backend::declare(const nw_op* given) {
     check_builtin(*op, builtin->op);
     *op = builtin->op;
   } else {
-    if (std::strchr(op->name, '.') == nullptr) {
+    if (std::strpbrk(op->name, "./") == nullptr) {
       unknown_ops_ += (unknown_ops_.empty() ? "" : ", ") + std::string(op->name);
       return;
     }
-    if (!is_own_name(op->name)) fail(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'", op->name);
+    if (!is_own_name(op->name))
+      fail(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'%s", op->name,
+           std::strchr(op->name, '.') == nullptr ? ": it has no vendor" : "");
     contracts_.push_back(std::make_unique<Contract>(*op));
     if (op->shape_rule == nullptr && table_.infer == nullptr)
       fail(NW_INVALID, -1, "op '%s' has no shape_rule, and the table has no infer", op->name);

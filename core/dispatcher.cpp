@@ -7,7 +7,11 @@
 #include <optional>
 
 #include "core/contract.h"
+#include "core/label.h"
+#include "core/nvtx.h"
+#include "core/plugin_loader.h"
 #include "core/signature.h"
+#include "core/thread_pool.h"
 
 namespace narrows {
 namespace {
@@ -19,7 +23,7 @@ nw_call complete(const nw_call& given, bool with_outputs = true) {
   if (__builtin_expect(size == sizeof call, 1)) {
     call = given;
   } else {
-    constexpr size_t needed = offsetof(nw_call, params);
+    const size_t needed = offsetof(nw_call, params);
     if (size < needed)
       fail(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
     std::memset(&call, 0, sizeof call);
@@ -142,9 +146,7 @@ std::string forced_backend(const nw_runtime& runtime, const nw_call& call, DLDev
 
 const Contract& contract_of(const nw_runtime& runtime, const nw_call& call) {
   if (const Contract* contract = runtime.find_contract(call.op)) return *contract;
-  std::string known;
-  for (const Contract* builtin : builtins()) known += (known.empty() ? "" : ", ") + std::string(builtin->op.name);
-  fail(NW_INVALID, -1, "unknown op '%s'; built in: %s; no loaded plugin declares it", call.op, known.c_str());
+  runtime.refuse_unknown_op(call.op);
 }
 
 // The usable plugins of the device that offer the op, in search order; there is one at least.
@@ -161,8 +163,7 @@ std::vector<Backend*> candidates(const nw_runtime& runtime, const nw_call& call,
   }
   if (!out.empty()) return out;
   if (!without.empty()) fail(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
-  fail(NW_UNAVAILABLE, -1, "%s: no plugin serves %s; `narrows info` lists what was found and where", call.op,
-       show_device(device).c_str());
+  fail(NW_UNAVAILABLE, -1, "%s: %s", call.op, no_plugin_serves(device).c_str());
 }
 
 // Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped. An
@@ -334,6 +335,7 @@ void launch_checked(const nw_plan& plan, nw_call& call) {
   call.params_size = plan.params_size;
   if (plan.params_size == 0) call.params = nullptr;
   call.device = plan.device;
+  const ThreadLimit limit(call.max_threads);
   try {
     if (needed == 0 || call.workspace != nullptr) return backend.launch(plan.handle, call);
     const Workspace workspace(backend, plan.device.device_id, needed, call.stream);
@@ -343,6 +345,12 @@ void launch_checked(const nw_plan& plan, nw_call& call) {
   } catch (const Failure& failure) {
     throw in_terms_of_call(from_plugin(failure, plan.num_inputs, call.num_outputs), num_inputs);
   }
+}
+
+// What NVTX shows of a launch.
+std::string label_of_launch(const nw_runtime& runtime, const nw_call& call) {
+  const nw_op* const op = runtime.find_op(call.op);
+  return std::string("narrows::") + (op == nullptr ? call.op : label_of(*op, call.params, call.params_size));
 }
 
 void check_fits(const nw_plan& plan, const nw_call& call) {
@@ -363,6 +371,7 @@ void run(nw_runtime& runtime, const nw_call& given) {
   const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   const PlanRef plan = find_or_plan(runtime, call, signature);
+  const NvtxRange range([&] { return label_of_launch(runtime, call); });
   launch_checked(*plan.get(), call);
 }
 
@@ -374,6 +383,7 @@ void launch(const nw_plan& plan, const nw_call& given) {
     check_fits(plan, call);
   else if (call.flags != plan.flags)
     fail(NW_INVALID, -1, "%s: flags are 0x%x beside NW_FITS; expected 0x%x, the plan's", call.op, call.flags, plan.flags);
+  const NvtxRange range([&] { return label_of_launch(*plan.runtime, call); });
   launch_checked(plan, call);
 }
 

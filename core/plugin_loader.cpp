@@ -130,6 +130,14 @@ std::string own_folder() {
   return whole.substr(0, whole.rfind('/') + 1) + "narrows/backends";
 }
 
+std::string no_plugin_serves(DLDevice device) {
+  return format(
+      "no plugin serves %s; `narrows info` lists what was found, and the command that builds a backend. Expected a narrows_*.so "
+      "that "
+      "serves it in a folder of NARROWS_PLUGIN_PATH, or beside libnarrows: %s",
+      show_device(device).c_str(), own_folder().c_str());
+}
+
 std::vector<std::string> split_path(const std::string& folders) {
   std::vector<std::string> out;
   for (size_t begin = 0; begin <= folders.size();) {

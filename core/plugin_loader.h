@@ -19,6 +19,9 @@ std::vector<std::unique_ptr<Backend>> load_folder(const std::string& folder);
 // "narrows/backends" beside libnarrows.
 std::string own_folder();
 
+// That no plugin does, and where one would be looked for.
+std::string no_plugin_serves(DLDevice device);
+
 std::vector<std::string> split_path(const std::string& folders);
 
 }  // namespace narrows

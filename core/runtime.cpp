@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <optional>
 #include <system_error>
 
+#include "core/near.h"
+#include "core/nvtx.h"
 #include "core/plugin_loader.h"
 
 using narrows::Backend;
@@ -34,15 +37,23 @@ std::vector<nw_runtime*>& registry() {
   return *all;
 }
 
+// "'elementwise' with function = 'add'", where that is the name of a value that the op's declaration has; else "".
+std::string as_value(const nw_op& op, const char* name) {
+  for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field)
+    for (const char* const* value = (*field)->values; value != nullptr && *value != nullptr; ++value)
+      if (**value != '\0' && std::strcmp(*value, name) == 0) return format("'%s' with %s = '%s'", op.name, (*field)->name, name);
+  return "";
+}
+
 }  // namespace
 
 nw_runtime::nw_runtime(const nw_options& options)
     : log_(options.log != nullptr ? options.log : log_to_stderr), log_ctx_(options.log_ctx),
-      cache_capacity_(options.plan_cache_capacity), pool_(options.num_threads),
+      cache_capacity_(options.plan_cache_capacity), pool_(choose_capacity(options.num_threads)),
       cache_(new narrows::PlanCache(options.plan_cache_capacity)) {
   if (const char* name = secure_getenv("NARROWS_BACKEND")) preferred_ = name;
   host_.struct_size = sizeof host_;
-  host_.num_threads = pool_.num_threads();
+  host_.num_threads = pool_.capacity();
   host_.ctx = this;
   host_.log = [](void* ctx, int32_t level, const char* message) {
     static_cast<nw_runtime*>(ctx)->log(level, message != nullptr ? message : "");
@@ -50,6 +61,7 @@ nw_runtime::nw_runtime(const nw_options& options)
   host_.parallel_for = [](void* ctx, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* arg) {
     static_cast<nw_runtime*>(ctx)->pool_.parallel_for(n, grain, body, arg);
   };
+  host_.usable_threads = [](void* ctx) { return static_cast<nw_runtime*>(ctx)->pool_.usable_threads(); };
 }
 
 // When the library is loaded: no fork finds this half done.
@@ -67,6 +79,9 @@ nw_runtime* nw_runtime::create(const nw_options& options) {
     const std::lock_guard lock(registry_mutex);
     registry().push_back(runtime.get());
   }
+  if (const char* const why = narrows::attach_nvtx())
+    runtime->log(NW_LOG_WARNING,
+                 format("NVTX_INJECTION64_PATH=%s: %s; no tool sees ranges", secure_getenv("NVTX_INJECTION64_PATH"), why));
   const char* const path = options.plugin_path != nullptr ? options.plugin_path : secure_getenv("NARROWS_PLUGIN_PATH");
   for (const std::string& folder : narrows::split_path(path != nullptr ? path : "")) runtime->add_folder(folder);
   const std::string own = narrows::own_folder();
@@ -74,6 +89,18 @@ nw_runtime* nw_runtime::create(const nw_options& options) {
   if (std::filesystem::is_directory(own, ignored)) runtime->add_folder(own);
   return runtime.release();
 }
+
+namespace {
+std::atomic<nw_runtime*> the_default{nullptr};
+}
+
+nw_runtime& narrows::default_runtime() {
+  static nw_runtime& made = *nw_runtime::create({});  // tried again by the next call where this one throws
+  the_default.store(&made, std::memory_order_relaxed);
+  return made;
+}
+
+bool narrows::is_default(const nw_runtime* runtime) { return runtime == the_default.load(std::memory_order_relaxed); }
 
 nw_runtime::~nw_runtime() {
   const std::lock_guard lock(registry_mutex);
@@ -88,12 +115,13 @@ void nw_runtime::load(const std::string& path) {
 }
 
 void nw_runtime::add_folder(const std::string& folder) {
+  searched_ += (searched_.empty() ? "" : ", ") + folder;
   for (std::unique_ptr<Backend>& found : narrows::load_folder(folder))
     if (const std::optional<narrows::Failure> refusal = add(std::move(found), false)) log(NW_LOG_WARNING, refusal->message);
 }
 
-// Lists a plugin, refused if its declaration of an op contradicts one that was there first. Gives why it was refused. Where memory
-// runs out nothing is listed.
+// Lists a plugin, refused if its declaration of an op contradicts one that was there first, or names a backward op that is nowhere.
+// Gives why it was refused. Where memory runs out nothing is listed.
 std::optional<narrows::Failure> nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
   const std::string path = found->path();
   std::string unknown = found->unknown_ops();
@@ -101,8 +129,10 @@ std::optional<narrows::Failure> nw_runtime::add(std::unique_ptr<Backend> found, 
   std::optional<narrows::Failure> refusal;
   {
     const std::lock_guard lock(mutex_);
-    if (std::string clash = find_clash(*found); !clash.empty()) {
-      auto refused = std::make_unique<Backend>(path, NW_INVALID, std::move(clash));
+    std::string fault = find_clash(*found);
+    if (fault.empty()) fault = find_missing_backward(*found);
+    if (!fault.empty()) {
+      auto refused = std::make_unique<Backend>(path, NW_INVALID, std::move(fault));
       refused->set_names(found->table());
       found = std::move(refused);
     }
@@ -131,6 +161,21 @@ std::string nw_runtime::find_clash(const Backend& backend) const {
   return "";
 }
 
+// An op is differentiated by one of the same plugin, by a built-in one, or by one that was there first.
+std::string nw_runtime::find_missing_backward(const Backend& backend) const {
+  for (const auto& contract : backend.contracts()) {
+    const char* const name = contract->op.backward;
+    if (name == nullptr || backend.find_op(name) != nullptr || narrows::find_builtin(name) != nullptr) continue;
+    const auto has = [&](const auto& other) { return other->accepted() && other->find_contract(name) != nullptr; };
+    if (std::any_of(owned_.begin(), owned_.end(), has)) continue;
+    std::vector<std::string> own;
+    for (const nw_op* op : backend.ops()) own.emplace_back(op->name);
+    return format("op '%s' declares backward '%s', an op that neither this plugin nor one that was loaded before has%s",
+                  contract->op.name, name, narrows::did_you_mean(name, own).c_str());
+  }
+  return "";
+}
+
 // Who shadows whom, and which device types are served.
 void nw_runtime::settle() {
   uint64_t homes = 0;
@@ -141,6 +186,21 @@ void nw_runtime::settle() {
     if (first == at && (*at)->table().device_type < 64) homes |= uint64_t{1} << (*at)->table().device_type;
   }
   homes_ = homes;
+}
+
+// Of the pool: as many as the options ask for, else as the process is granted.
+uint32_t nw_runtime::choose_capacity(uint32_t asked_for) const {
+  if (asked_for != 0) return std::min(asked_for, narrows::kMaxThreads);
+  const narrows::ThreadCount count = narrows::count_threads();
+  for (const std::string& ignored : count.ignored) log(NW_LOG_WARNING, ignored);
+  return count.threads;
+}
+
+void nw_runtime::set_num_threads(int64_t num_threads) {
+  if (num_threads < 1 || num_threads > pool_.capacity())
+    fail(NW_INVALID, -1, "num_threads = %lld; expected 1 to %u, the threads that the runtime was made with",
+         static_cast<long long>(num_threads), pool_.capacity());
+  pool_.set_num_threads(static_cast<uint32_t>(num_threads));
 }
 
 size_t nw_runtime::num_backends() const {
@@ -183,6 +243,45 @@ const nw_op* nw_runtime::find_op(const std::string& op) const {
   return contract != nullptr ? &contract->op : nullptr;
 }
 
+std::vector<const nw_op*> nw_runtime::ops() const {
+  std::vector<const nw_op*> found;
+  const auto add_new = [&](const nw_op& op) {
+    const auto same = [&](const nw_op* known) { return std::strcmp(known->name, op.name) == 0; };
+    if (std::none_of(found.begin(), found.end(), same)) found.push_back(&op);
+  };
+  for (const Contract* contract : narrows::builtins()) add_new(contract->op);
+  for (const Backend* backend : usable())
+    for (const auto& contract : backend->contracts()) add_new(contract->op);
+  return found;
+}
+
+// "; refused there: PATH (why), ...", or "". The file that declares an op may be among them.
+std::string nw_runtime::refused_files() const {
+  std::string out;
+  for (const Backend* backend : backends())
+    if (!backend->accepted()) out += (out.empty() ? "; refused: " : ", ") + backend->path() + " (" + backend->reason() + ")";
+  return out;
+}
+
+void nw_runtime::refuse_unknown_op(const char* op) const {
+  std::vector<std::string> known;
+  std::string builtin, function;
+  for (const Contract* contract : narrows::builtins()) {
+    known.emplace_back(contract->op.name);
+    builtin += (builtin.empty() ? "" : ", ") + known.back();
+    if (function.empty()) function = as_value(contract->op, op);
+  }
+  for (const Backend* backend : usable())
+    for (const auto& contract : backend->contracts()) known.emplace_back(contract->op.name);
+  const std::string hint = function.empty() ? narrows::did_you_mean(op, known) : "; did you mean " + function + "?";
+  const std::string folders = searched_.empty() ? "no folder (NARROWS_PLUGIN_PATH is empty)" : searched_;
+  if (std::strchr(op, '.') != nullptr)  // a plugin's
+    fail(NW_INVALID, -1, "unknown op '%s'%s%s no loaded plugin declares it. Plugins were looked for in %s%s", op, hint.c_str(),
+         hint.empty() ? ";" : "", folders.c_str(), refused_files().c_str());
+  fail(NW_INVALID, -1, "unknown op '%s'%s%s built in: %s; no loaded plugin declares it", op, hint.c_str(), hint.empty() ? ";" : "",
+       builtin.c_str());
+}
+
 Backend* nw_runtime::owner_of_shared(int32_t device_type) const {
   if (device_type == 0) return nullptr;  // in a table: none
   Place place;
@@ -198,8 +297,18 @@ Backend& nw_runtime::serving(DLDevice device) {
   place = {};
   while (Backend* backend = next_usable(place))  // why the first of them does not
     if (backend->table().device_type == device.device_type) throw backend->lack(host_, device);
-  fail(NW_UNAVAILABLE, -1, "no plugin serves %s; `narrows info` lists what was found and where",
-       narrows::show_device(device).c_str());
+  fail(NW_UNAVAILABLE, -1, "%s", narrows::no_plugin_serves(device).c_str());
+}
+
+Backend& nw_runtime::describing(DLDevice device) {
+  const auto has_builtin = [](const Backend& backend) {
+    return std::any_of(backend.ops().begin(), backend.ops().end(),
+                       [](const nw_op* op) { return narrows::find_builtin(op->name) != nullptr; });
+  };
+  Backend* last = nullptr;
+  for (Backend* backend : usable())
+    if (backend->table().device_type == device.device_type && has_builtin(*backend) && backend->has(host_, device)) last = backend;
+  return last != nullptr ? *last : serving(device);
 }
 
 void nw_runtime::log(int32_t level, const std::string& message) const { log_(log_ctx_, level, message.c_str()); }

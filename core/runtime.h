@@ -13,6 +13,7 @@
 
 #include "core/backend.h"
 #include "core/plan_cache.h"
+#include "core/thread_count.h"
 #include "core/thread_pool.h"
 
 struct nw_runtime {
@@ -43,6 +44,8 @@ struct nw_runtime {
   // The contract by which an op is called, or NULL.
   const narrows::Contract* find_contract(const std::string& op) const;
   const nw_op* find_op(const std::string& op) const;
+  std::vector<const nw_op*> ops() const;  // all that find_op() finds
+  [[noreturn]] void refuse_unknown_op(const char* op) const;
 
   // Is it a device type where tensors live that at least one usable plugin serves (not its pinned or managed memory)?
   bool is_home(int32_t device_type) const {
@@ -52,6 +55,12 @@ struct nw_runtime {
   narrows::Backend* owner_of_shared(int32_t device_type) const;
   // The first usable plugin that has the device, opened; throws Failure when there is none.
   narrows::Backend& serving(DLDevice device);
+  // The plugin that says what the device is; throws as serving() does. One that brings ops of its own alone is a guest there, and
+  // of those with built-in ops the last is Narrows' own: a plugin ahead changes nothing.
+  narrows::Backend& describing(DLDevice device);
+
+  void set_num_threads(int64_t num_threads);  // throws Failure where the pool has not as many
+  const narrows::ThreadPool& pool() const { return pool_; }
 
   const nw_host& host() const { return host_; }
   narrows::PlanCache& cache() { return *cache_; }
@@ -64,7 +73,10 @@ struct nw_runtime {
   std::optional<narrows::Failure> add(std::unique_ptr<narrows::Backend> found, bool in_front);
   void add_folder(const std::string& folder);
   std::string find_clash(const narrows::Backend& backend) const;
+  std::string refused_files() const;
+  std::string find_missing_backward(const narrows::Backend& backend) const;
   void settle();
+  uint32_t choose_capacity(uint32_t asked_for) const;
   static const int handles_fork_;  // 0, or an errno
   static void before_fork();
   static void after_fork_in_parent();
@@ -75,6 +87,7 @@ struct nw_runtime {
   void* log_ctx_;
   uint32_t cache_capacity_;
   std::string preferred_;
+  std::string searched_;  // the folders that are searched for plugins, ", " between
   narrows::ThreadPool pool_;
   nw_host host_;
   std::unique_ptr<narrows::PlanCache> cache_;
@@ -83,3 +96,11 @@ struct nw_runtime {
   std::vector<std::unique_ptr<narrows::Backend>> owned_;
   std::vector<narrows::Backend*> order_;
 };
+
+namespace narrows {
+
+// The runtime that the bindings of a process share; made by the first call. Throws Failure as nw_runtime::create does.
+nw_runtime& default_runtime();
+bool is_default(const nw_runtime* runtime);
+
+}  // namespace narrows

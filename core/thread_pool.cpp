@@ -3,13 +3,12 @@
 // One job at a time. The caller opens it in `state` (a job number, an open bit, a count of workers inside), works on it itself,
 // closes it when no piece is left, and waits only for the workers still inside: one that wakes late finds the job closed.
 // Every thread begins with a share of its own, the same in every job of a size: what it wrote last time is still in its caches.
-// Then it helps the others with theirs.
+// Then it helps the others with theirs. Workers beyond the number that a job wants sleep until a job wants more.
 #include "core/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,15 +25,15 @@ constexpr uint32_t kInside = 0xFFFF;     // workers inside the job
 constexpr uint32_t kOpen = 0x10000;      // workers may enter
 constexpr uint32_t kJob = 0x20000;       // one step of the job number
 constexpr int64_t kPiecesPerThread = 4;  // so that a slow thread holds the others up by a quarter of its share at most
-constexpr uint32_t kMaxThreads = 1024;
 
 // How long a thread looks for work before it sleeps, since waking it costs tens of microseconds: the gap between the loops of one
 // op, and then the gap between the ops of a program in Python, for which the core is lent to whoever else wants it.
 constexpr std::chrono::microseconds kSpin(20), kYield(500);
 
-// Without the model a thread of a program that loaded libnarrows by dlopen asks malloc for this byte, and is ended where it is
+// Without the model a thread of a program that loaded libnarrows by dlopen asks malloc for these bytes, and is ended where it is
 // refused.
 [[gnu::tls_model("initial-exec")]] thread_local bool inside_body = false;
+[[gnu::tls_model("initial-exec")]] thread_local uint64_t limit_here = UINT64_MAX;  // see ThreadLimit
 
 void pause() {
 #if defined(__x86_64__)
@@ -54,17 +53,6 @@ bool spin_until(const Ready& ready) {
       if (ready()) return true;
   }
   return false;
-}
-
-uint32_t default_num_threads() {
-  if (const char* text = getenv("NARROWS_NUM_THREADS")) {
-    const long n = strtol(text, nullptr, 10);
-    if (n >= 1) return static_cast<uint32_t>(std::min<long>(n, kMaxThreads));
-  }
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 // The pieces that a thread begins with, in a cache line of their own.
@@ -109,17 +97,17 @@ struct ThreadPool::Crew {
   std::atomic<uint32_t> left{0};  // counts the times that the last worker left a closed job
   std::atomic<bool> busy{false};
   std::atomic<bool> stop{false};
-  Job* job = nullptr;    // read between entering and leaving
-  bool refused = false;  // the system gave no further thread
+  std::atomic<uint32_t> wanted;  // threads, by the newest job; set before that opens
+  Job* job = nullptr;            // read between entering and leaving
+  bool refused = false;          // the system gave no further thread
   std::vector<std::thread> workers;
-  const uint32_t num_shares;
   const std::unique_ptr<Share[]> shares;
 
-  explicit Crew(uint32_t num_threads) : num_shares(num_threads), shares(new Share[num_threads]) {}
+  explicit Crew(uint32_t capacity) : wanted(capacity), shares(new Share[capacity]) {}
 
   // As many workers as the system grants; the caller works anyway. They take no signals, which are the application's.
   void start(uint32_t count) {
-    if (workers.size() == count || refused) return;
+    if (workers.size() >= count || refused) return;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -136,6 +124,7 @@ struct ThreadPool::Crew {
     stop = true;
     state.fetch_add(kJob);
     state.notify_all();
+    want(UINT32_MAX);
     for (std::thread& worker : workers) worker.join();
   }
 
@@ -152,6 +141,7 @@ struct ThreadPool::Crew {
         return is_new(s, done) || stop;
       });
       if (stop) return;
+      if (has_slept_unwanted(thread)) continue;
       if (!is_new(s, done)) {
         state.wait(s);
         continue;
@@ -171,9 +161,21 @@ struct ThreadPool::Crew {
     }
   }
 
+  void want(uint32_t threads) {
+    if (wanted.exchange(threads) < threads) wanted.notify_all();
+  }
+
+  bool has_slept_unwanted(uint32_t thread) {
+    uint32_t now = wanted.load();
+    if (thread < now) return false;
+    for (; thread >= now; now = wanted.load()) wanted.wait(now);
+    return true;
+  }
+
   void run(Job& work) {
     work.divide();
     job = &work;
+    want(work.num_shares);
     const uint32_t seen = left.load();
     const uint32_t s = state.load();
     state.store((number(s) + kJob) | kOpen);
@@ -184,17 +186,21 @@ struct ThreadPool::Crew {
   }
 };
 
-ThreadPool::ThreadPool(uint32_t num_threads)
-    : num_threads_(num_threads != 0 ? std::min(num_threads, kMaxThreads) : default_num_threads()), crew_(new Crew(num_threads_)) {}
+ThreadPool::ThreadPool(uint32_t capacity) : capacity_(capacity), num_threads_(capacity), crew_(new Crew(capacity)) {}
 
 ThreadPool::~ThreadPool() = default;
 
+uint32_t ThreadPool::usable_threads() const {
+  return inside_body ? 1 : static_cast<uint32_t>(std::min<uint64_t>(num_threads(), limit_here));
+}
+
 void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
   if (n <= 0) return;
-  const int64_t pieces = int64_t{num_threads_} * kPiecesPerThread;
+  const uint32_t threads = usable_threads();
+  const int64_t pieces = int64_t{threads} * kPiecesPerThread;
   const int64_t piece = std::max({grain, int64_t{1}, n / pieces + (n % pieces != 0)});
   Crew& crew = *crew_;
-  const bool serial = piece >= n || num_threads_ == 1 || inside_body || crew.busy.exchange(true, std::memory_order_acquire);
+  const bool serial = piece >= n || threads == 1 || crew.busy.exchange(true, std::memory_order_acquire);
   if (serial) {
     const bool nested = inside_body;
     inside_body = true;
@@ -202,8 +208,8 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
     inside_body = nested;
     return;
   }
-  Job job{body, arg, n, piece, n / piece + (n % piece != 0), crew.shares.get(), crew.num_shares};
-  crew.start(num_threads_ - 1);
+  Job job{body, arg, n, piece, n / piece + (n % piece != 0), crew.shares.get(), threads};
+  crew.start(threads - 1);
   crew.run(job);
   crew.busy.store(false, std::memory_order_release);
 }
@@ -211,7 +217,15 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, Body body, void* arg) {
 void ThreadPool::after_fork_in_child() {
   // Its threads do not exist here, so it can be neither joined nor destroyed.
   [[maybe_unused]] const auto* left_behind = crew_.release();
-  crew_.reset(new Crew(num_threads_));
+  crew_.reset(new Crew(capacity_));
 }
+
+uint64_t ThreadLimit::lower(uint64_t most) {
+  const uint64_t before = limit_here;
+  limit_here = std::min(before, most);
+  return before;
+}
+
+void ThreadLimit::restore(uint64_t before) { limit_here = before; }
 
 }  // namespace narrows

@@ -1,20 +1,27 @@
 // thread_pool.h -- the one pool of a runtime, which plugins reach through nw_host.parallel_for.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
 namespace narrows {
 
+// Numbers of threads count the calling one.
 class ThreadPool {
  public:
   using Body = void (*)(void* arg, int64_t begin, int64_t end);
 
-  // num_threads counts the calling thread; 0: NARROWS_NUM_THREADS, else as many as the affinity mask allows.
-  explicit ThreadPool(uint32_t num_threads);
+  explicit ThreadPool(uint32_t capacity);
   ~ThreadPool();
 
-  uint32_t num_threads() const { return num_threads_; }
+  uint32_t capacity() const { return capacity_; }
+
+  // The most that a loop uses, at first all. A loop that runs keeps the number with which it began.
+  uint32_t num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
+  void set_num_threads(uint32_t threads) { num_threads_.store(threads, std::memory_order_relaxed); }  // 1 .. capacity
+  // As many would work on a loop that this thread begins now: 1 in a body.
+  uint32_t usable_threads() const;
 
   // body(arg, begin, end) over pieces of [0, n), each at least `grain` long but the last; returns when all are done. Serial when
   // called from a body, or while another thread's job has the workers.
@@ -25,8 +32,25 @@ class ThreadPool {
 
  private:
   struct Crew;
-  uint32_t num_threads_;
+  const uint32_t capacity_;
+  std::atomic<uint32_t> num_threads_;
   std::unique_ptr<Crew> crew_;
+};
+
+// Limits the loops that this thread begins, in whatever pool, for the length of a scope. 0: it does not.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(uint64_t most) : before_(most == 0 ? 0 : lower(most)) {}
+  ~ThreadLimit() {
+    if (before_ != 0) restore(before_);
+  }
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  static uint64_t lower(uint64_t most);  // gives the limit that was there before
+  static void restore(uint64_t before);
+  const uint64_t before_;
 };
 
 }  // namespace narrows

@@ -4,8 +4,8 @@
 # next time (1.5 GB). The plugin is build/hip-new/lib/narrows/backends/narrows_hip.so; it needs that HIP to run.
 set -euo pipefail
 NARROWS_ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
-source "$NARROWS_ROOT/scripts/setup.sh"
-source "$NARROWS_ROOT/scripts/chroot.sh"
+source "$NARROWS_ROOT/scripts/lib/setup.sh"
+source "$NARROWS_ROOT/scripts/lib/chroot.sh"
 
 readonly CHROOT=$DEPS/hip-new/root
 readonly PACKAGES=hipcc,libamdhip64-dev,cmake,ninja-build,g++,libxxhash-dev

@@ -39,7 +39,7 @@ done
 readonly folder=${1:-build/cuda} pattern=${2:-}
 readonly reports=$folder/sanitize
 for program in test_cuda narrows-conform; do
-  [ -x "$folder/bin/$program" ] || fail "there is no $folder/bin/$program; ./run cuda builds it" 2
+  [ -x "$folder/bin/$program" ] || fail "there is no $folder/bin/$program; ./run check cuda builds it" 2
 done
 
 sanitizer=

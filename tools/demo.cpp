@@ -108,34 +108,34 @@ void process_sound(const Engine& engine, const Speech& speech, const std::string
 void print_head(const Report& r) {
   std::printf("%s %s, backend %s on %s (%s)\n\n", bold("narrows demo").c_str(), r.version.c_str(), bold(r.backend).c_str(),
               r.device.c_str(), r.arch.c_str());
-  std::printf("%s  conv1d of 0 .. 14 with 0 1 2 3, as if three zeros followed\n ", bold("Puzzle 17").c_str());
+  std::printf("%s  conv1d of 0 to 14 with the filter 0 1 2 3, padded with 3 zeros at the end\n ", bold("First op").c_str());
   for (const float value : r.puzzle.got) std::printf(" %g", value);
   std::printf("   %s\n\n", r.puzzle.ok ? green("as expected").c_str() : red("NOT AS EXPECTED").c_str());
 }
 
 void print_sound(const Report& r) {
   const double seconds = static_cast<double>(r.sounds[0].samples.size()) / r.sample_rate;
-  std::printf("%s  %s, %.1f s at %u Hz\n", bold("Speech").c_str(), printable(r.input).c_str(), seconds, r.sample_rate);
+  std::printf("%s  %s, %.1f s at %u Hz\n", bold("Sound").c_str(), printable(r.input).c_str(), seconds, r.sample_rate);
   if (!r.note.empty()) std::printf("  %s\n", yellow(r.note).c_str());
-  std::printf("  band-pass  %.0f to %.0f Hz, %d taps of windowed sinc\n", r.band.low, r.band.high, static_cast<int>(r.band.taps));
-  std::printf("  soft clip  tanh(%g x)\n\n", r.gain);
+  std::printf("  band-pass  conv1d keeps %.0f to %.0f Hz, %d taps\n", r.band.low, r.band.high, static_cast<int>(r.band.taps));
+  std::printf("  soft clip  elementwise: tanh(%g x)\n\n", r.gain);
 }
 
 void print_training(const Training& t) {
   if (!t.done) {
-    std::printf("%s  not trained: %s\n\n", bold("LLTM").c_str(), t.why_not.c_str());
+    std::printf("%s  no LLTM was trained: %s\n\n", bold("Prediction").c_str(), t.why_not.c_str());
     return;
   }
-  std::printf("%s  %d states, %d log-bands, frames of %.0f ms; %d epochs over %d rows of %s in %s, %.0f steps/s\n",
-              bold("LLTM").c_str(), static_cast<int>(t.states), static_cast<int>(t.bands), 1000 * t.frame_seconds, t.epochs,
-              static_cast<int>(t.rows), printable(t.trained_on).c_str(), duration(t.seconds).c_str(), t.lltm_steps_per_second);
-  std::printf("  held out: %s; squared error %.2f dB^2, persistence %.2f dB^2: ", printable(t.held_out).c_str(), t.model_mse,
-              t.persistence_mse);
+  std::printf("%s  an LLTM, a kind of LSTM, learns the next %.0f ms of speech: the levels of %d frequency bands in dB\n",
+              bold("Prediction").c_str(), 1000 * t.frame_seconds, static_cast<int>(t.bands));
+  std::printf("  trained on %s: %d states, %d epochs over %d rows in %s, %.0f steps/s\n", printable(t.trained_on).c_str(),
+              static_cast<int>(t.states), t.epochs, static_cast<int>(t.rows), duration(t.seconds).c_str(), t.lltm_steps_per_second);
   char verdict[80];
-  std::snprintf(verdict, sizeof verdict, t.beats_persistence ? "%.1f %% less" : "%.1f %% MORE: the baseline is not beaten",
-                100 * std::abs(t.improvement));
-  std::printf("%s\n", t.beats_persistence ? green(verdict).c_str() : red(verdict).c_str());
-  if (!t.turns.empty()) std::printf("  each held out in turn, squared error against persistence:\n   ");
+  std::snprintf(verdict, sizeof verdict, "%.1f %% %s", 100 * std::abs(t.improvement), t.beats_persistence ? "less" : "MORE");
+  std::printf("  tested on %s: mean squared error %.2f dB^2, %s than to repeat the last %.0f ms (%.2f dB^2)\n",
+              printable(t.held_out).c_str(), t.model_mse, (t.beats_persistence ? green(verdict) : red(verdict)).c_str(),
+              1000 * t.frame_seconds, t.persistence_mse);
+  if (!t.turns.empty()) std::printf("  tested on each recording in turn, its error beside that of repeating the last frame:\n   ");
   for (const Turn& turn : t.turns)
     std::printf(" %s %+.1f %%%s", turn.held_out.c_str(), -100 * turn.improvement, &turn == &t.turns.back() ? "\n" : ",");
   std::printf("\n");

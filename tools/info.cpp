@@ -19,6 +19,15 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+// Where libnarrows is; "": not known.
+fs::path library_folder() {
+  Dl_info library{};
+  std::error_code error;
+  if (dladdr(dlsym(RTLD_DEFAULT, "nw_version"), &library) == 0 || library.dli_fname == nullptr) return "";
+  const fs::path real = fs::canonical(library.dli_fname, error);
+  return error ? "" : real.parent_path();
+}
+
 std::vector<SearchFolder> search_folders(const std::string& plugin_path) {
   std::vector<SearchFolder> folders;
   const auto add = [&](const char* source, const std::string& folder) {
@@ -32,12 +41,7 @@ std::vector<SearchFolder> search_folders(const std::string& plugin_path) {
     if (end > begin) add(plugin_path.empty() ? "NARROWS_PLUGIN_PATH" : "--plugin-path", given.substr(begin, end - begin));
     begin = end + 1;
   }
-  Dl_info library{};
-  std::error_code error;
-  if (dladdr(dlsym(RTLD_DEFAULT, "nw_version"), &library) != 0 && library.dli_fname != nullptr) {
-    const fs::path real = fs::canonical(library.dli_fname, error);
-    if (!error) add("beside libnarrows", (real.parent_path() / "narrows" / "backends").string());
-  }
+  if (const fs::path own = library_folder(); !own.empty()) add("beside libnarrows", (own / "narrows" / "backends").string());
   return folders;
 }
 
@@ -53,10 +57,42 @@ void add_devices(const Runtime& runtime, const nw_backend_info& backend, Info& i
   }
 }
 
+// Narrows' own backends, in the order in which they are named to the build.
+constexpr std::pair<DLDeviceType, const char*> kOwn[] = {
+    {kDLCPU, "cpu"}, {kDLCUDA, "cuda"}, {kDLROCM, "hip"}, {kDLVulkan, "vulkan"}};
+
+std::string shell_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+") == std::string::npos
+             ? text
+             : out + "'";
+}
+
+// The command, for a checkout of Narrows, that installs the backends that are here and one more where this libnarrows is: by pip
+// beside the Python package, else by CMake.
+std::string install_command(const Info& info, const std::string& wanted) {
+  std::string backends;
+  for (const auto& [type, name] : kOwn) {
+    const bool here = std::any_of(info.plugins.begin(), info.plugins.end(),
+                                  [&, own = name](const nw_backend_info& b) { return own == std::string(b.name); });
+    if (here || name == wanted) backends += (backends.empty() ? "" : ";") + std::string(name);
+  }
+  std::error_code ignored;
+  const fs::path prefix = library_folder().parent_path();
+  if (fs::exists(prefix / "__init__.py", ignored)) return "pip install . -C cmake.define.NARROWS_BACKENDS='" + backends + "'";
+  const std::string at = shell_quoted(prefix.string());
+  if (fs::exists(prefix / "CMakeCache.txt", ignored))
+    return "cmake -DNARROWS_BACKENDS='" + backends + "' " + at + " && cmake --build " + at;
+  return "cmake -B build/all -DNARROWS_BACKENDS='" + backends +
+         "' && cmake --build build/all && cmake --install build/all --prefix " + at;
+}
+
 // The device types that Narrows' own backends are written for, and that nothing found here serves.
 std::vector<MissingDevice> missing_devices(const Info& info) {
   std::vector<MissingDevice> missing;
-  for (const DLDeviceType type : {kDLCPU, kDLCUDA, kDLROCM, kDLVulkan}) {
+  for (const auto& [device_type, name] : kOwn) {
+    const DLDeviceType type = device_type;  // which a lambda may hold
     const auto of_type = [&](bool working) {
       return std::find_if(info.plugins.begin(), info.plugins.end(), [&](const nw_backend_info& b) {
         return b.device_type == type && !(b.flags & NW_BACKEND_SHADOWED) && (!working || (b.status == NW_OK && b.device_count > 0));
@@ -65,7 +101,8 @@ std::vector<MissingDevice> missing_devices(const Info& info) {
     if (of_type(true) != info.plugins.end()) continue;
     const auto broken = of_type(false);
     const std::string how = broken == info.plugins.end()
-                                ? "no plugin that serves it was found: put its narrows_*.so into a folder that is searched"
+                                ? "no plugin serves it. In a checkout of Narrows: " + install_command(info, name) +
+                                      "; or put a narrows_*.so that serves it into a folder that is searched"
                             : broken->status == NW_OK ? std::string(broken->name) + " found no device"
                                                       : broken->reason;
     missing.push_back({device_type_name(type), how});
@@ -133,6 +170,12 @@ json json_of(const nw_backend_info& b) {
           {"ops", ops}};
 }
 
+json json_of(const ThreadCount& count) {
+  json limits = json::object();
+  for (const ThreadCount::Limit& limit : count.limits) limits[limit.source] = limit.threads;
+  return {{"threads", count.threads}, {"limits", limits}, {"ignored", count.ignored}};
+}
+
 json json_of(const DeviceFound& d) {
   json j{{"backend", d.backend}, {"device_type", device_type_name(d.device.device_type)}, {"device_id", d.device.device_id}};
   if (!d.trouble.empty()) return j.update({{"trouble", d.trouble}}), j;
@@ -160,6 +203,7 @@ Info gather_info(const Runtime& runtime, const std::string& plugin_path) {
   }
   info.missing = missing_devices(info);
   info.notes = runtime.notes();
+  info.threads = count_threads();
   return info;
 }
 
@@ -173,9 +217,11 @@ std::string info_json(const Info& info) {
     for (const OpSupport& op : list) ops.push_back(json_of(op)), ops.back()["backend"] = backend;
   for (const auto& [backend, op] : info.own_ops) own.push_back(json_of(*op)), own.back()["backend"] = backend;
   for (const MissingDevice& m : info.missing) missing.push_back({{"device_type", m.device_type}, {"how", m.how}});
-  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()}, {"search", folders},
-               {"plugins", plugins},      {"devices", devices},          {"ops", ops},
-               {"own_ops", own},          {"missing", missing},          {"notes", info.notes}};
+  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()},
+               {"search", folders},       {"plugins", plugins},
+               {"devices", devices},      {"ops", ops},
+               {"own_ops", own},          {"missing", missing},
+               {"notes", info.notes},     {"threads", json_of(info.threads)}};
   return j.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

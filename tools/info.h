@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/thread_count.h"
 #include "engine.h"
 #include "probe.h"
 
@@ -34,6 +35,7 @@ struct Info {
   std::vector<std::pair<std::string, const nw_op*>> own_ops;        // by backend
   std::vector<MissingDevice> missing;
   std::vector<std::string> notes;  // of the plugins
+  ThreadCount threads;
 };
 
 inline bool usable(const nw_backend_info& b) { return b.status == NW_OK && !(b.flags & NW_BACKEND_SHADOWED); }

@@ -20,8 +20,9 @@ std::string right(const std::string& text, size_t width) {
 void heading(const char* text) { std::printf("\n%s\n", bold(text).c_str()); }
 
 std::string memory_text(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
+  char text[48];
+  if (bytes == 0) return "an unknown size of memory";
+  std::snprintf(text, sizeof text, "%.1f GiB memory", static_cast<double>(bytes) / (1 << 30));
   return text;
 }
 
@@ -65,9 +66,19 @@ void print_devices(const Info& info) {
       std::printf("  %s%s\n", padded(id, 10).c_str(), red(printable(d.trouble)).c_str());
       continue;
     }
-    std::printf("  %s%s: %s, %s memory, by %s\n", padded(id, 10).c_str(), printable(d.info.name).c_str(),
-                printable(d.info.arch).c_str(), memory_text(d.info.total_memory).c_str(), d.backend.c_str());
+    std::printf("  %s%s: %s, %s, by %s\n", padded(id, 10).c_str(), printable(d.info.name).c_str(), printable(d.info.arch).c_str(),
+                memory_text(d.info.total_memory).c_str(), d.backend.c_str());
   }
+}
+
+void print_threads(const ThreadCount& count) {
+  heading("Threads of a call on the CPU");
+  std::vector<std::string> limits;
+  limits.reserve(count.limits.size());
+  for (const ThreadCount::Limit& limit : count.limits)
+    limits.push_back(std::string(limit.source) + " " + std::to_string(limit.threads));
+  std::printf("  %u, the smallest of: %s\n", count.threads, joined(limits).c_str());
+  for (const std::string& ignored : count.ignored) std::printf("  %s\n", yellow(printable(ignored)).c_str());
 }
 
 void print_dtype_header(const char* first, size_t first_width, size_t width) {
@@ -162,6 +173,7 @@ void print_info(const Info& info, bool verbose) {
   if (info.plugins.empty()) std::printf("  none\n");
   for (const nw_backend_info& b : info.plugins) print_plugin(b);
   print_devices(info);
+  print_threads(info.threads);
   print_ops(info, verbose);
   if (!info.own_ops.empty()) heading("Plugins' own ops");
   for (const auto& [backend, op] : info.own_ops) print_own_op(backend, *op);

@@ -1,13 +1,17 @@
 // main.cpp -- the `narrows` command: options and help. Step 1 of a tensor's path, from a shell.
 #include <narrows/narrows.h>
 
+#include <dlfcn.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "commands.h"
+#include "core/near.h"
 #include "report.h"
 
 namespace {
@@ -159,14 +163,38 @@ CLI::App* add_conform(CLI::App& app, ConformOptions& o) {
   return conform;
 }
 
+// Of the first option on the command line that the command has not.
+std::string near_option(const CLI::App& command, int argc, char** argv) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (word.starts_with("--") && std::find(known.begin(), known.end(), word) == known.end())
+      return narrows::did_you_mean(word, known);
+  }
+  return "";
+}
+
+std::string near_subcommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  return narrows::did_you_mean(word, known);
+}
+
 // CLI11 has a code for every kind of mistake; ours are few.
-int parse_failed(const CLI::App& app, const CLI::ParseError& error, const char* first) {
+int parse_failed(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const char* const first = argc > 1 ? argv[1] : nullptr;
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
   if (app.get_subcommands().empty() && first != nullptr && first[0] != '-') {
-    std::fprintf(stderr, "narrows: unknown subcommand '%s' (see narrows --help)\n", printable(first).c_str());
+    std::fprintf(stderr, "narrows: unknown subcommand '%s'%s (see narrows --help)\n", printable(first).c_str(),
+                 near_subcommand(app, first).c_str());
     return kBadUsage;
   }
-  std::fprintf(stderr, "narrows: %s (see narrows --help)\n", printable(error.what()).c_str());
+  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  const bool extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  std::fprintf(stderr, "narrows: %s%s (see narrows --help)\n", printable(error.what()).c_str(),
+               extra ? near_option(command, argc, argv).c_str() : "");
   return kBadUsage;
 }
 
@@ -191,7 +219,7 @@ int run(int argc, char** argv) {
         if (word.starts_with("-")) throw CLI::ExtrasError(command->get_name(), {word});
     }
   } catch (const CLI::ParseError& error) {
-    return parse_failed(app, error, argc > 1 ? argv[1] : nullptr);
+    return parse_failed(app, error, argc, argv);
   }
   if (info->parsed()) return run_info(info_options);
   for (const auto& [command, options] : suites)
@@ -202,6 +230,13 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (std::strcmp(nw_version(), NARROWS_VERSION) != 0) {
+    Dl_info library{};
+    dladdr(dlsym(RTLD_DEFAULT, "nw_version"), &library);
+    std::fprintf(stderr, "narrows %s: this process has libnarrows %s, %s; expected %s, the command's own\n", NARROWS_VERSION,
+                 nw_version(), library.dli_fname == nullptr ? "of an unknown file" : library.dli_fname, NARROWS_VERSION);
+    return kUnavailable;
+  }
   const int code = run(argc, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   std::fprintf(stderr, "narrows: the output could not be written\n");

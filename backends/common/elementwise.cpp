@@ -10,85 +10,13 @@ namespace narrows::common {
 
 namespace {
 
-constexpr unsigned kNumber = kFloat | kInt, kAny = kFloat | kInt | kBool, kBits = kInt | kBool;
+constexpr unsigned F = kFloat, N = kFloat | kInt, B = kInt | kBool, I = kInt, A = kFloat | kInt | kBool;
+enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };
 constexpr Function kFunctions[] = {
-    // by number, from 1
-    {"neg", NW_EW_NEG, 1, kNumber, false, false},
-    {"abs", NW_EW_ABS, 1, kNumber, false, false},
-    {"sign", NW_EW_SIGN, 1, kNumber, false, false},
-    {"square", NW_EW_SQUARE, 1, kNumber, false, false},
-    {"sqrt", NW_EW_SQRT, 1, kFloat, false, false},
-    {"rsqrt", NW_EW_RSQRT, 1, kFloat, false, false},
-    {"cbrt", NW_EW_CBRT, 1, kFloat, false, true},
-    {"exp", NW_EW_EXP, 1, kFloat, false, true},
-    {"exp2", NW_EW_EXP2, 1, kFloat, false, true},
-    {"expm1", NW_EW_EXPM1, 1, kFloat, false, true},
-    {"log", NW_EW_LOG, 1, kFloat, false, true},
-    {"log2", NW_EW_LOG2, 1, kFloat, false, true},
-    {"log10", NW_EW_LOG10, 1, kFloat, false, true},
-    {"log1p", NW_EW_LOG1P, 1, kFloat, false, true},
-    {"sin", NW_EW_SIN, 1, kFloat, false, true},
-    {"cos", NW_EW_COS, 1, kFloat, false, true},
-    {"tan", NW_EW_TAN, 1, kFloat, false, true},
-    {"asin", NW_EW_ASIN, 1, kFloat, false, true},
-    {"acos", NW_EW_ACOS, 1, kFloat, false, true},
-    {"atan", NW_EW_ATAN, 1, kFloat, false, true},
-    {"sinh", NW_EW_SINH, 1, kFloat, false, true},
-    {"cosh", NW_EW_COSH, 1, kFloat, false, true},
-    {"tanh", NW_EW_TANH, 1, kFloat, false, true},
-    {"asinh", NW_EW_ASINH, 1, kFloat, false, true},
-    {"acosh", NW_EW_ACOSH, 1, kFloat, false, true},
-    {"atanh", NW_EW_ATANH, 1, kFloat, false, true},
-    {"sigmoid", NW_EW_SIGMOID, 1, kFloat, false, true},
-    {"relu", NW_EW_RELU, 1, kNumber, false, false},
-    {"elu", NW_EW_ELU, 1, kFloat, false, true},
-    {"gelu", NW_EW_GELU, 1, kFloat, false, true},
-    {"gelu_tanh", NW_EW_GELU_TANH, 1, kFloat, false, true},
-    {"silu", NW_EW_SILU, 1, kFloat, false, true},
-    {"softplus", NW_EW_SOFTPLUS, 1, kFloat, false, true},
-    {"erf", NW_EW_ERF, 1, kFloat, false, true},
-    {"erfc", NW_EW_ERFC, 1, kFloat, false, true},
-    {"floor", NW_EW_FLOOR, 1, kNumber, false, false},
-    {"ceil", NW_EW_CEIL, 1, kNumber, false, false},
-    {"round", NW_EW_ROUND, 1, kNumber, false, false},
-    {"trunc", NW_EW_TRUNC, 1, kNumber, false, false},
-    {"reciprocal", NW_EW_RECIPROCAL, 1, kFloat, false, false},
-    {"logical_not", NW_EW_LOGICAL_NOT, 1, kAny, true, false},
-    {"bitwise_not", NW_EW_BITWISE_NOT, 1, kBits, false, false},
-    {"isnan", NW_EW_ISNAN, 1, kNumber, true, false},
-    {"isinf", NW_EW_ISINF, 1, kNumber, true, false},
-    {"isfinite", NW_EW_ISFINITE, 1, kNumber, true, false},
-    {"cast", NW_EW_CAST, 1, kAny, false, false},
-    {"add", NW_EW_ADD, 2, kNumber, false, false},
-    {"sub", NW_EW_SUB, 2, kNumber, false, false},
-    {"mul", NW_EW_MUL, 2, kNumber, false, false},
-    {"div", NW_EW_DIV, 2, kNumber, false, false},
-    {"pow", NW_EW_POW, 2, kNumber, false, true},
-    {"atan2", NW_EW_ATAN2, 2, kFloat, false, true},
-    {"hypot", NW_EW_HYPOT, 2, kFloat, false, true},
-    {"maximum", NW_EW_MAXIMUM, 2, kNumber, false, false},
-    {"minimum", NW_EW_MINIMUM, 2, kNumber, false, false},
-    {"fmod", NW_EW_FMOD, 2, kNumber, false, true},
-    {"remainder", NW_EW_REMAINDER, 2, kNumber, false, true},
-    {"copysign", NW_EW_COPYSIGN, 2, kFloat, false, false},
-    {"logaddexp", NW_EW_LOGADDEXP, 2, kFloat, false, true},
-    {"eq", NW_EW_EQ, 2, kAny, true, false},
-    {"ne", NW_EW_NE, 2, kAny, true, false},
-    {"lt", NW_EW_LT, 2, kNumber, true, false},
-    {"le", NW_EW_LE, 2, kNumber, true, false},
-    {"gt", NW_EW_GT, 2, kNumber, true, false},
-    {"ge", NW_EW_GE, 2, kNumber, true, false},
-    {"logical_and", NW_EW_LOGICAL_AND, 2, kAny, true, false},
-    {"logical_or", NW_EW_LOGICAL_OR, 2, kAny, true, false},
-    {"logical_xor", NW_EW_LOGICAL_XOR, 2, kAny, true, false},
-    {"bitwise_and", NW_EW_BITWISE_AND, 2, kBits, false, false},
-    {"bitwise_or", NW_EW_BITWISE_OR, 2, kBits, false, false},
-    {"bitwise_xor", NW_EW_BITWISE_XOR, 2, kBits, false, false},
-    {"bitwise_left_shift", NW_EW_BITWISE_LEFT_SHIFT, 2, kInt, false, false},
-    {"bitwise_right_shift", NW_EW_BITWISE_RIGHT_SHIFT, 2, kInt, false, false},
-    {"fma", NW_EW_FMA, 3, kNumber, false, false},
-    {"where", NW_EW_WHERE, 3, kAny, false, false},
-    {"clamp", NW_EW_CLAMP, 3, kNumber, false, false},
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
+  {#name, number, operands, dtypes, Result::result##_dtype == Result::bool_dtype, costly},
+#include "core/ops/elementwise_functions.inc"
+#undef NARROWS_FUNCTION
 };
 constexpr int kNumFunctions = static_cast<int>(std::size(kFunctions));
 
@@ -139,6 +67,7 @@ bool is_aligned(const nw_tensor_sig& tensor, int64_t size) { return (int64_t{1} 
 const char* name_of(int dtype) { return kDataTypes[dtype - 1].name; }
 
 int bits_dtype(int dtype) {
+  if (dtype == NW_DTYPE_BOOL) return dtype;
   const int64_t size = size_of(dtype);
   return size == 1 ? NW_DTYPE_UINT8 : size == 2 ? NW_DTYPE_UINT16 : size == 4 ? NW_DTYPE_UINT32 : NW_DTYPE_UINT64;
 }

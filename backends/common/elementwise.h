@@ -29,7 +29,7 @@ unsigned kind_of(int dtype);
 
 int compute_dtype(int dtype);  // f32 for halves, the dtype itself otherwise
 bool is_aligned(const nw_tensor_sig& tensor, int64_t size);
-int bits_dtype(int dtype);  // unsigned integers of the same width: all that a selection or a copy needs to know
+int bits_dtype(int dtype);  // unsigned integers of the same width; bool stays bool, since any byte but 0 is true
 // where and copysign: on a GPU they run on bits_dtype(), since a conversion may lose a NaN's sign.
 bool moves_bits(int function);
 

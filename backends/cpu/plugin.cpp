@@ -81,6 +81,14 @@ const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstan
 
 // ---- slots: the instance and its device ----
 
+// "4 threads", or "2 of 4 threads" where the application has lowered the number.
+std::string threads_text(const nw_host& host) {
+  const bool says = host.struct_size > offsetof(nw_host, usable_threads);  // hosts since ABI 1.1
+  const uint32_t usable = says ? host.usable_threads(host.ctx) : host.num_threads;
+  const std::string all = std::to_string(host.num_threads) + (host.num_threads == 1 ? " thread" : " threads");
+  return usable == host.num_threads ? all : std::to_string(usable) + " of " + all;
+}
+
 int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
@@ -101,9 +109,8 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     check_device(device_id);
     const CpuInstance& instance = instance_of(self);
     nw_device_info info{};
-    const long long threads = instance.num_threads();
     std::snprintf(info.name, sizeof(info.name), "%s", cpu_model().c_str());
-    std::snprintf(info.arch, sizeof(info.arch), "%s, %lld thread%s", instance.target->label, threads, threads == 1 ? "" : "s");
+    std::snprintf(info.arch, sizeof(info.arch), "%s, %s", instance.target->label, threads_text(*instance.host).c_str());
     info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     write_sized(out, info);
   });

@@ -1,5 +1,5 @@
 # For NVIDIA's GPUs: HIP's headers, which say its names in CUDA's, through clang. CUDA 13 lacks what they use, so it wants a tree of
-# CUDA 12; ./run hip-nvidia makes one, and brings the headers. The runtime of that tree is linked statically.
+# CUDA 12; ./run check hip-nvidia makes one, and brings the headers. The runtime of that tree is linked statically.
 set(NARROWS_HIP_ARCHITECTURES "sm_90" CACHE STRING "GPUs to build for, as clang's --offload-arch; each brings its PTX along")
 set(NARROWS_HIP_CUDA ${PROJECT_SOURCE_DIR}/.deps/hip-nvidia/cuda CACHE PATH "A tree of CUDA 12")
 set(NARROWS_HIP_INCLUDE ${PROJECT_SOURCE_DIR}/.deps/hip-nvidia/include CACHE PATH "The folder of HIP's headers, 5.7 or newer")
@@ -9,7 +9,7 @@ if(NOT NARROWS_HIP_CLANG)
 endif()
 foreach(needed IN ITEMS ${NARROWS_HIP_CUDA}/lib64/libcudart_static.a ${NARROWS_HIP_INCLUDE}/hip/nvidia_detail/nvidia_hip_runtime_api.h)
   if(NOT EXISTS ${needed})
-    message(FATAL_ERROR "The hip backend for NVIDIA needs ${needed}: ./run hip-nvidia fetches it; or set NARROWS_HIP_CUDA and NARROWS_HIP_INCLUDE")
+    message(FATAL_ERROR "The hip backend for NVIDIA needs ${needed}: ./run check hip-nvidia fetches it; or set NARROWS_HIP_CUDA and NARROWS_HIP_INCLUDE")
   endif()
 endforeach()
 set(environment)

@@ -1,5 +1,5 @@
 # Cross compiles for arm64 with Debian's g++-aarch64-linux-gnu and runs what it built under qemu-user.
-# NARROWS_ARM64_ROOT: a folder into which arm64 packages of the libraries were unpacked; scripts/arm64.sh makes one.
+# NARROWS_ARM64_ROOT: a folder into which arm64 packages of the libraries were unpacked; ./run check arm64 makes one.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,5 +1,5 @@
-// elementwise.cpp -- the contract of elementwise and elementwise_backward: one row per function drives the names that bindings
-// see, what is accepted, and the output's dtype. docs/ops.md has the formulas. Numbers are fixed by ops.h; rows are only appended.
+// elementwise.cpp -- the contract of elementwise and elementwise_backward: elementwise_functions.toml, the table of the
+// functions, drives the names that bindings see, what is accepted, and the output's dtype. docs/ops.md has the formulas.
 #include "core/contract.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace {
 
 enum Kinds : uint8_t { kFloat = 1, kInt = 2, kBool = 4 };  // of the operands
 constexpr uint8_t kNumeric = kFloat | kInt, kBits = kInt | kBool, kAny = kFloat | kInt | kBool;
-enum class Result : uint8_t { like_operands, boolean, cast };
+enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };  // the dtype of the result
 
 struct Function {
   const char* name;
@@ -20,46 +20,14 @@ struct Function {
   bool differentiable;
 };
 
-constexpr Function differentiable(const char* name, uint8_t operands, uint8_t kinds) {
-  return {name, operands, kinds, Result::like_operands, true};
-}
-constexpr Function integral(const char* name, uint8_t operands, uint8_t kinds) {
-  return {name, operands, kinds, Result::like_operands, false};
-}
-constexpr Function predicate(const char* name, uint8_t operands, uint8_t kinds) {
-  return {name, operands, kinds, Result::boolean, false};
-}
-
 // In the order of NW_EW_*, from 1.
-// clang-format off: a table
+constexpr uint8_t F = kFloat, N = kNumeric, B = kBits, I = kInt, A = kAny;
 constexpr Function kFunctions[] = {
-    differentiable("neg", 1, kNumeric), differentiable("abs", 1, kNumeric), differentiable("sign", 1, kNumeric),
-    differentiable("square", 1, kNumeric), differentiable("sqrt", 1, kFloat), differentiable("rsqrt", 1, kFloat),
-    differentiable("cbrt", 1, kFloat), differentiable("exp", 1, kFloat), differentiable("exp2", 1, kFloat),
-    differentiable("expm1", 1, kFloat), differentiable("log", 1, kFloat), differentiable("log2", 1, kFloat),
-    differentiable("log10", 1, kFloat), differentiable("log1p", 1, kFloat), differentiable("sin", 1, kFloat),
-    differentiable("cos", 1, kFloat), differentiable("tan", 1, kFloat), differentiable("asin", 1, kFloat),
-    differentiable("acos", 1, kFloat), differentiable("atan", 1, kFloat), differentiable("sinh", 1, kFloat),
-    differentiable("cosh", 1, kFloat), differentiable("tanh", 1, kFloat), differentiable("asinh", 1, kFloat),
-    differentiable("acosh", 1, kFloat), differentiable("atanh", 1, kFloat), differentiable("sigmoid", 1, kFloat),
-    differentiable("relu", 1, kNumeric), differentiable("elu", 1, kFloat), differentiable("gelu", 1, kFloat),
-    differentiable("gelu_tanh", 1, kFloat), differentiable("silu", 1, kFloat), differentiable("softplus", 1, kFloat),
-    differentiable("erf", 1, kFloat), differentiable("erfc", 1, kFloat), differentiable("floor", 1, kNumeric),
-    differentiable("ceil", 1, kNumeric), differentiable("round", 1, kNumeric), differentiable("trunc", 1, kNumeric),
-    differentiable("reciprocal", 1, kFloat), predicate("logical_not", 1, kAny), integral("bitwise_not", 1, kBits),
-    predicate("isnan", 1, kNumeric), predicate("isinf", 1, kNumeric), predicate("isfinite", 1, kNumeric),
-    {"cast", 1, kAny, Result::cast, true},
-    differentiable("add", 2, kNumeric), differentiable("sub", 2, kNumeric), differentiable("mul", 2, kNumeric),
-    differentiable("div", 2, kNumeric), differentiable("pow", 2, kNumeric), differentiable("atan2", 2, kFloat),
-    differentiable("hypot", 2, kFloat), differentiable("maximum", 2, kNumeric), differentiable("minimum", 2, kNumeric),
-    differentiable("fmod", 2, kNumeric), differentiable("remainder", 2, kNumeric), differentiable("copysign", 2, kFloat),
-    differentiable("logaddexp", 2, kFloat), predicate("eq", 2, kAny), predicate("ne", 2, kAny), predicate("lt", 2, kNumeric),
-    predicate("le", 2, kNumeric), predicate("gt", 2, kNumeric), predicate("ge", 2, kNumeric), predicate("logical_and", 2, kAny),
-    predicate("logical_or", 2, kAny), predicate("logical_xor", 2, kAny), integral("bitwise_and", 2, kBits),
-    integral("bitwise_or", 2, kBits), integral("bitwise_xor", 2, kBits), integral("bitwise_left_shift", 2, kInt),
-    integral("bitwise_right_shift", 2, kInt),
-    differentiable("fma", 3, kNumeric), differentiable("where", 3, kAny), differentiable("clamp", 3, kNumeric)};
-// clang-format on
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
+  {#name, operands, dtypes, Result::result##_dtype, differentiable},
+#include "core/ops/elementwise_functions.inc"
+#undef NARROWS_FUNCTION
+};
 constexpr int32_t kCount = static_cast<int32_t>(std::size(kFunctions));
 static_assert(kCount == NW_EW_CLAMP && NW_EW_CAST == 46 && NW_EW_ADD == 47 && NW_EW_FMA == 74);
 
@@ -128,8 +96,8 @@ struct Call {
   // The dtype that the operands share; of where's, that of b and c.
   DLDataType dtype() const { return !is_where() ? operand(0).dtype : has(1) ? operand(1).dtype : operand(2).dtype; }
   DLDataType result() const {
-    if (function->result == Result::boolean) return {kDLBool, 8, 1};
-    return function->result == Result::cast ? kDtypes[params.out_dtype] : dtype();
+    if (function->result == Result::bool_dtype) return {kDLBool, 8, 1};
+    return function->result == Result::cast_dtype ? kDtypes[params.out_dtype] : dtype();
   }
   std::string where_am_i() const { return std::string(op.name) + ": " + function->name; }
 };
@@ -195,7 +163,7 @@ void check_operands(const Call& call) {
          "%s: b and c are both absent; expected one tensor at least, to give the dtype", call.where_am_i().c_str());
   for (uint32_t i = 0; i < call.function->operands; ++i)
     if (call.has(i)) check_operand_dtype(call, i);
-  const bool cast = call.function->result == Result::cast;
+  const bool cast = call.function->result == Result::cast_dtype;
   if (cast ? call.params.out_dtype == 0 : call.params.out_dtype != 0)
     fail(NW_INVALID, -1, "%s: out_dtype = %d; expected %s", call.where_am_i().c_str(), call.params.out_dtype,
          cast ? "one of NW_DTYPE_*" : "0, which only cast does not take");

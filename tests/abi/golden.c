@@ -16,6 +16,21 @@ extern "C" {
 /* abi.h */
 
 VALUE(NW_FITS, 2)
+FIELD(nw_call, max_threads, 104, uint64_t)
+
+/* plugin.h */
+
+SLOT(nw_host, usable_threads, 32, uint32_t, (void* ctx))
+
+/* narrows.h */
+
+int32_t nw_set_num_threads(nw_runtime* rt, int64_t num_threads, nw_error* error);
+uint32_t nw_get_num_threads(nw_runtime* rt);
+
+/* narrows.h */
+
+int32_t nw_runtime_default(nw_runtime** out, nw_error* error);
+const nw_op* nw_op_at(nw_runtime* rt, uint32_t index);
 
 /* vulkan.h */
 
@@ -49,13 +64,13 @@ SLOT(nw_vulkan, semaphore_destroy, 104, int32_t, (void* self, int32_t device_id,
 /* Now: exact sizes of what may grow. */
 
 SIZE(nw_sig, 64)
-SIZE(nw_call, 104)
+SIZE(nw_call, 112)
 SIZE(nw_op, 96)
 SIZE(nw_plan_info, 32)
 SIZE(nw_device_info, 288)
 SIZE(nw_conv1d_params, 48)
 SIZE(nw_elementwise_params, 48)
-SIZE(nw_host, 32)
+SIZE(nw_host, 40)
 SIZE(nw_plugin, 176)
 SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)

@@ -27,8 +27,8 @@ FEWEST_STRUCTS = 11  # that may grow, in ABI 1.0
 CORE = (
     (
         "ops/elementwise.cpp",
-        r"(\})(;\n// clang-format on\nconstexpr int32_t kCount\b)",
-        r', differentiable("next", 1, kNumeric)}\2',
+        r"(#include \"core/ops/elementwise_functions\.inc\"\n)",
+        r'\1    {"next", 1, kNumeric, Result::operands_dtype, true},\n',
     ),
     ("ops/elementwise.cpp", r"kCount == NW_EW_\w+", "kCount == NW_EW_NEXT"),
     ("contract.cpp", r"\{NW_DETERMINISTIC\}", "{NW_DETERMINISTIC | NW_NEXT_FLAG}"),
@@ -59,7 +59,7 @@ def grow_structs(text):
         name, body = match[1], match[2]
         if name.endswith("_params"):
             tail = PARAMS_TAIL
-        elif body.lstrip().startswith("uint32_t struct_size;"):
+        elif re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL).lstrip().startswith("uint32_t struct_size;"):
             tail = GROWING_TAIL + (PLUGIN_TAIL if name == "nw_plugin" else "")
         else:
             return match[0]

@@ -78,18 +78,19 @@ void check_output_struct(const char* name, Write&& write) {
 // The fields of nw_call behind `outputs`, at whose ends an old caller may stop, and whether the probe then sees them set.
 struct Boundary {
   size_t end;
-  bool params, stream, workspace, device, kernel;
+  bool params, stream, workspace, device, kernel, max_threads;
 };
 
 #define END_OF(field) (offsetof(nw_call, field) + sizeof(nw_call::field))
 const Boundary kBoundaries[] = {
-    {offsetof(nw_call, params), false, false, false, false, false},
-    {END_OF(params_size), true, false, false, false, false},
-    {END_OF(stream), true, true, false, false, false},
-    {END_OF(workspace_size), true, true, true, false, false},
-    {END_OF(device), true, true, true, true, false},
-    {END_OF(backend), true, true, true, true, false},
-    {END_OF(kernel), true, true, true, true, true},
+    {offsetof(nw_call, params), false, false, false, false, false, false},
+    {END_OF(params_size), true, false, false, false, false, false},
+    {END_OF(stream), true, true, false, false, false, false},
+    {END_OF(workspace_size), true, true, true, false, false, false},
+    {END_OF(device), true, true, true, true, false, false},
+    {END_OF(backend), true, true, true, true, false, false},
+    {END_OF(kernel), true, true, true, true, true, false},
+    {END_OF(max_threads), true, true, true, true, true, true},
 };
 
 }  // namespace
@@ -138,6 +139,7 @@ TEST_CASE("what an old caller's nw_call lacks is 0") {
     whole.raw.device = kProbe;
     whole.raw.backend = "probe";
     whole.raw.kernel = "slow";
+    whole.raw.max_threads = 1;
     Block<nw_call> block(boundary.end, whole.raw);
     std::optional<nw_call> seen;
     rt.probe().on_launch = [&](const nw_call& call) { seen = call; };
@@ -150,6 +152,7 @@ TEST_CASE("what an old caller's nw_call lacks is 0") {
     CHECK((seen->params_size != 0) == boundary.params);
     CHECK((seen->stream != nullptr) == boundary.stream);
     CHECK((seen->workspace != nullptr) == boundary.workspace);
+    CHECK((seen->max_threads != 0) == boundary.max_threads);
     CHECK(seen->struct_size == sizeof(nw_call));
     CHECK(rt.probe().last_sig().kernel.has_value() == boundary.kernel);
     CHECK((rt.probe().last_sig().params.size() == (boundary.params ? 17 : 0)));

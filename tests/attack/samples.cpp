@@ -14,9 +14,9 @@ constexpr unsigned char kPoison = 0xCB;
 constexpr DLDataType kF32{kDLFloat, 32, 1}, kF64{kDLFloat, 64, 1}, kF16{kDLFloat, 16, 1}, kBF16{kDLBfloat, 16, 1},
     kBool{kDLBool, 8, 1};
 
-// The element's bits: a float of 0.5 to 1 in size and of either sign, any integer, 0 or 1.
+// The element's bits: a float of 0.5 to 1 in size and of either sign, any integer, as a bool 0 or any byte.
 uint64_t element(DLDataType dtype, uint64_t random) {
-  if (dtype.code == kDLBool) return random & 1;
+  if (dtype.code == kDLBool) return random >> 63 != 0 ? random >> 32 & 0xFF : 0;
   if (dtype.code != kDLFloat && dtype.code != kDLBfloat) return random;
   const int mantissa = dtype.code == kDLBfloat ? 7 : dtype.bits == 16 ? 10 : dtype.bits == 32 ? 23 : 52;
   const int exponent = dtype.bits - 1 - mantissa;

@@ -80,11 +80,43 @@ std::vector<unsigned char> Example::bytes() const {
   return out;
 }
 
-std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length, int64_t taps,
-                                     int64_t groups) {
-  const nw_conv1d_params params{1, 1, groups, taps - 1, 0, NW_PADDING_ZEROS};
-  const Dims x{batch, channels, length}, w{filters, channels / groups, taps}, y{batch, filters, length};
-  const std::string note = sizes(dtype, {batch, channels, filters, length, taps, groups});
+Example with_layouts(const Example& e, const std::vector<Layout>& inputs, const std::vector<Layout>& outputs) {
+  Example out{e.what, e.op, {}, {}, e.params};
+  const auto copy = [](const auto& from, const std::vector<Layout>& layouts, bool values, auto* to) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      to->push_back(nullptr);
+      if (from[i] == nullptr) continue;
+      to->back() = std::make_unique<Tensor>(from[i]->dtype(), from[i]->shape(), i < layouts.size() ? layouts[i] : Layout{});
+      if (values) to->back()->set(from[i]->exact());
+    }
+  };
+  copy(e.inputs, inputs, true, &out.inputs);
+  copy(e.outputs, outputs, false, &out.outputs);
+  return out;
+}
+
+std::vector<std::vector<Exact>> output_values(const Example& e) {
+  std::vector<std::vector<Exact>> all;
+  for (const auto& t : e.outputs) all.push_back(t == nullptr ? std::vector<Exact>{} : t->exact());
+  return all;
+}
+
+Tolerance other_order(DType dtype) {
+  if (!is_float(dtype)) return {};
+  const double eps = static_cast<double>(epsilon(dtype == DType::f64 ? DType::f64 : DType::f32));
+  return {.rtol = 8 * eps, .atol = 256 * eps, .ulps = 1, .l2 = 1e-2};
+}
+
+void expect_like(const Result& result, const Example& got, const std::vector<std::vector<Exact>>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (got.outputs[i] != nullptr) expect_close(result, *got.outputs[i], outputs[i], other_order(got.outputs[i]->dtype()));
+}
+
+namespace {
+
+std::vector<Example> convolutions(DType dtype, const nw_conv1d_params& params, const Dims& x, const Dims& w, const Dims& y,
+                                  const std::string& note) {
+  const int64_t filters = w[0];
   std::vector<Example> out;
   out.push_back(
       Maker("conv1d", note).input(dtype, x).input(dtype, w).input(dtype, {filters}).output(dtype, y).params(params).take());
@@ -98,6 +130,22 @@ std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channel
                     .params(params)
                     .take());
   return out;
+}
+
+}  // namespace
+
+std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length, int64_t taps,
+                                     int64_t groups) {
+  return convolutions(dtype, {1, 1, groups, taps - 1, 0, NW_PADDING_ZEROS}, {batch, channels, length},
+                      {filters, channels / groups, taps}, {batch, filters, length},
+                      sizes(dtype, {batch, channels, filters, length, taps, groups}));
+}
+
+std::vector<Example> strided_conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length,
+                                             int64_t taps, int64_t groups, int64_t stride) {
+  return convolutions(dtype, {stride, 1, groups, 0, 0, NW_PADDING_ZEROS}, {batch, channels, length},
+                      {filters, channels / groups, taps}, {batch, filters, (length - taps) / stride + 1},
+                      sizes(dtype, {batch, channels, filters, length, taps, groups}) + " stride " + std::to_string(stride));
 }
 
 std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t columns) {
@@ -143,6 +191,35 @@ std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t col
                     .unwanted()
                     .params(ew(NW_EW_MUL))
                     .take());
+  return out;
+}
+
+std::vector<Example> matrix_examples(DType dtype, int64_t rows, int64_t columns) {
+  const Dims shape{rows, columns};
+  const std::string note = sizes(dtype, shape);
+  std::vector<Example> out;
+  const auto add = [&](int32_t function, int operands) {
+    const bool real = is_float(dtype);
+    const double scale = real ? 2 : 100;
+    const std::string what = std::to_string(function) + " " + note;
+    Maker forward("elementwise", what), backward("elementwise_backward", what);
+    backward.input(dtype, shape, scale);
+    for (int i = 0; i < operands; ++i) {
+      const DType own = function == NW_EW_WHERE && i == 0 ? DType::boolean : dtype;
+      forward.input(own, shape, scale);
+      backward.input(own, shape, scale);
+    }
+    for (int i = 0; i < 3; ++i)
+      i < operands && !(function == NW_EW_WHERE && i == 0) ? backward.output(dtype, shape) : backward.unwanted();
+    out.push_back(forward.output(dtype, shape).params(ew(function)).take());
+    if (real) out.push_back(backward.params(ew(function)).take());
+  };
+  add(NW_EW_SQUARE, 1);
+  add(NW_EW_MUL, 2);
+  add(NW_EW_WHERE, 3);
+  if (!is_float(dtype)) return out;
+  add(NW_EW_TANH, 1);
+  add(NW_EW_FMA, 3);
   return out;
 }
 

@@ -25,13 +25,25 @@ struct Example {
   std::vector<unsigned char> bytes() const;
 };
 
-// Both directions of each op.
+// Both directions of each op. A convolution with zeros before x alone, as many as y is then as long as x; or a stride and no zeros.
 std::vector<Example> conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length, int64_t taps,
                                      int64_t groups);
+std::vector<Example> strided_conv1d_examples(DType dtype, int64_t batch, int64_t channels, int64_t filters, int64_t length,
+                                             int64_t taps, int64_t groups, int64_t stride);
 std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t columns);  // b is broadcast along the rows
 std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features, int64_t states);
+// Functions of one to three operands, forward and backward, all tensors of one shape.
+std::vector<Example> matrix_examples(DType dtype, int64_t rows, int64_t columns);
 
 // One of each kind, large enough for threads and workspaces; of integers element-wise ones alone.
 std::vector<Example> large_examples(DType dtype);
+
+// The example with tensors in other layouts, and the same values; contiguous past the end of a list.
+Example with_layouts(const Example& e, const std::vector<Layout>& inputs, const std::vector<Layout>& outputs);
+
+// The call succeeded, and its outputs are those of the same call on other tensors, but for what the order of a sum may change.
+void expect_like(const Result& result, const Example& got, const std::vector<std::vector<Exact>>& outputs);
+std::vector<std::vector<Exact>> output_values(const Example& e);
+Tolerance other_order(DType dtype);
 
 }  // namespace narrows::test

@@ -1,5 +1,5 @@
-// calls.cpp -- what every op owes to its callers besides numbers: a workspace of exactly the size that was asked for, the call's
-// stream, many threads at once, and a process that was forked.
+// calls.cpp -- what every op owes to its callers besides numbers: plans for each call's own shapes and params, the call's stream,
+// many threads at once, and a process that was forked. Workspaces: workspaces.cpp.
 #include "call_examples.h"
 
 #include <signal.h>
@@ -109,50 +109,6 @@ std::vector<Example> rotated(std::vector<Example> examples, size_t places) {
 }
 
 }  // namespace
-
-TEST_CASE("calls: a workspace of exactly the size that the plan asks for, of any content", "[calls]") {
-  int with_workspace = 0;
-  for (const DType dtype : kDTypes)
-    for (const Example& e : large_examples(dtype))
-      for (const char* kernel : kernels(e.op)) {
-        const Result without = e.run(kernel);
-        if (without.was_declined()) continue;
-        expect_ok(without);
-        const auto expected = e.bytes();
-        Call call(e.op, e.input_pointers(), e.output_pointers(), e.params);
-        call.note = e.what;
-        call.raw.kernel = kernel;
-        nw_plan_info info{};
-        info.struct_size = sizeof info;
-        REQUIRE(nw_plan_get(runtime(), &call.raw, nullptr, &info, nullptr) == NW_OK);
-        if (info.workspace_size == 0) continue;
-        ++with_workspace;
-        Tensor workspace(DType::u8, {static_cast<int64_t>(info.workspace_size)});  // canaries before and behind it
-        call.raw.workspace = workspace.dl()->data;
-        call.raw.workspace_size = info.workspace_size;
-        Rng rng("workspace");
-        for (const bool random : {false, true}) {
-          if (random) workspace.fill_bits(rng);  // NaN among them
-          expect_ok(call.run());
-          INFO(e.what << " kernel " << (kernel == nullptr ? "-" : kernel));
-          CHECK(workspace.damage_outside_elements().empty());
-          CHECK(e.bytes() == expected);
-          workspace.accept();
-        }
-        const std::string size = std::to_string(info.workspace_size), less = std::to_string(info.workspace_size - 1);
-        call.raw.workspace_size = info.workspace_size - 1;
-        expect_refused(call.run(), NW_INVALID, -1, {e.op, ("workspace_size = " + less).c_str(), (size + " bytes").c_str()});
-        call.raw.workspace_size = 0;
-        expect_refused(call.run(), NW_INVALID, -1, {e.op, "workspace_size = 0", (size + " bytes").c_str()});
-        call.raw.workspace_size = info.workspace_size;
-        for (const int off : {1, 64, 128}) {
-          call.raw.workspace = static_cast<char*>(workspace.dl()->data) + off;
-          expect_refused(call.run(), NW_INVALID, -1, {e.op, "workspace = ", "divisible by 256"});
-        }
-        CHECK(workspace.damage().empty());
-      }
-  if (with_workspace == 0) SKIP("no plan of " << backend() << " asks for a workspace");
-}
 
 // What a plan is made for but is not said by op, params and dtypes: one call after the other differs in one such thing from those
 // before it. The smallest and plainest comes first, and each comes again after the others.

@@ -84,6 +84,34 @@ TEST_CASE("conv1d: few and many channels", "[conv1d]") {
   }
 }
 
+TEST_CASE("conv1d: a long signal of several channels", "[conv1d][large]") {
+  constexpr int64_t kLong = (int64_t{1} << 16) + 77;
+  for (const DType dtype : kFloatDTypes) {
+    Rng rng("conv1d long and wide");
+    for (const Conv1d& s : {Conv1d{.channels = 3, .length = kLong, .filters = 2, .taps = 3, .pad_left = 2},
+                            Conv1d{.channels = 2, .length = kLong, .filters = 2, .taps = 2, .groups = 2},
+                            Conv1d{.channels = 2, .length = 2 * kLong, .filters = 2, .taps = 3, .stride = 2},
+                            Conv1d{.channels = 2, .length = kLong, .filters = 3, .taps = 1}})
+      check_conv1d({.shape = s, .dtype = dtype}, rng);
+  }
+}
+
+TEST_CASE("conv1d: few outputs of long filters", "[conv1d]") {
+  for (const DType dtype : kFloatDTypes) {
+    Rng rng("conv1d few outputs");
+    for (const int64_t outputs : {1, 2, 3, 4, 5, 7, 12, 16, 17})
+      for (const int64_t channels : {8, 61, 131})
+        for (const int64_t taps : {1, 5}) {
+          // Outputs 3 apart; the first meets padding, and so does the last.
+          Conv1d s{.channels = channels, .filters = 8 + outputs, .taps = taps, .stride = 3, .pad_left = taps / 2};
+          s.length = 3 * outputs - 2, s.pad_right = taps - 1 - s.pad_left;
+          check_conv1d({.shape = s, .dtype = dtype, .bias = outputs % 2 != 0}, rng);
+          s.batch = outputs, s.length = 1, s.channels *= 2, s.filters *= 2, s.groups = 2;
+          check_conv1d({.shape = s, .dtype = dtype}, rng);
+        }
+  }
+}
+
 TEST_CASE("conv1d: groups of many channels", "[conv1d]") {
   for (const DType dtype : kFloatDTypes) {
     Rng rng("conv1d large groups");

@@ -350,7 +350,7 @@ TEST_CASE("elementwise: the same bits twice, with NW_DETERMINISTIC and without",
 
 TEST_CASE("elementwise: the same bits again, and on any number of threads", "[elementwise][determinism]") {
   for (const DType dtype : kFloatDTypes)
-    for (const int32_t number : {NW_EW_EXP, NW_EW_ADD, NW_EW_CLAMP})
+    for (const int32_t number : {NW_EW_EXP, NW_EW_COS, NW_EW_ADD, NW_EW_CLAMP})
       for (const Shape& shape : {Shape{100003}, Shape{301, 167}}) {
         const Function& f = function(number);
         Rng rng("threads", static_cast<uint64_t>(number));
@@ -361,7 +361,7 @@ TEST_CASE("elementwise: the same bits again, and on any number of threads", "[el
           tensors[i]->set(sample(f, i, dtype, tensors[i]->size(), rng));
           operands.push_back(tensors[i].get());
         }
-        Tensor out(dtype, shape);
+        Tensor out(dtype, shape, Layout::contiguous().with_misalignment(static_cast<uint64_t>(item_size(dtype))));
         expect_same_bits("elementwise", operands, {&out}, params_for(f));
       }
 }

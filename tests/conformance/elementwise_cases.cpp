@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "support/bool_bytes.h"
+
 namespace narrows::test {
 namespace {
 
@@ -144,7 +146,7 @@ std::vector<Exact> sample(const Function& f, int operand, DType dtype, int64_t n
   std::vector<Exact> values(n);
   for (int64_t i = 0; i < n; ++i) {
     if (own == DType::boolean)
-      values[i] = static_cast<Exact>(rng.bits() & 1);
+      values[i] = any_bool(rng);
     else if (!is_float(own))
       values[i] = draw_integer(f, operand, own, rng);
     else if (specials && rng.bits() % 17 == 0)

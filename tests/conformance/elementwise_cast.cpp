@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "elementwise_cases.h"
+#include "support/bool_bytes.h"
 
 using namespace narrows::test;
 
@@ -56,12 +57,30 @@ std::vector<Exact> interesting(DType from) {
 
 TEST_CASE("cast: all 13 x 13 pairs of dtypes at their limits", "[elementwise][cast]") {
   for (const DType from : kAllDTypes) {
-    std::vector<Exact> values = from == DType::boolean ? std::vector<Exact>{0, 1, 1, 0, 1} : interesting(from);
+    std::vector<Exact> values = interesting(from);
+    if (from == DType::boolean) values.assign(std::begin(kBoolBytes), std::end(kBoolBytes));
     for (int i = 0; i < 3; ++i) values.push_back(values[i]);  // an odd size
     Tensor a(from, {static_cast<int64_t>(values.size())});
     a.set(values);
     for (const DType to : kAllDTypes) check_cast(a, to);
   }
+}
+
+TEST_CASE("bool: a cast gives 0 and 1 for any byte", "[elementwise][cast]") {
+  const std::vector<Exact> bytes = {0, 1, 2, 127, 128, 255}, truths = {0, 1, 1, 1, 1, 1};
+  std::vector<Exact> values, reference;
+  for (int i = 0; i < 13; ++i) {
+    values.insert(values.end(), bytes.begin(), bytes.end());
+    reference.insert(reference.end(), truths.begin(), truths.end());
+  }
+  for (const Layout& layout : {Layout::contiguous(), Layout::transposed(), Layout::strided(2)})
+    for (const DType to : kAllDTypes)
+      for (const char* kernel : kernels("elementwise")) {
+        Tensor a(DType::boolean, {6, 13}, layout), out(to, {6, 13}, layout);
+        a.set(values);
+        const Result result = run_params(cast_to(to), {&a}, out, kernel);
+        if (!result.was_declined()) expect_close(result, out, reference, kExact);
+      }
 }
 
 TEST_CASE("cast: any bit pattern, strided and misaligned", "[elementwise][cast]") {

@@ -1,5 +1,6 @@
 // elementwise_gradient_special.cpp -- gradients at kinks, ties, poles, infinities and NaN: as torch 2.13 gives them, written out.
-// Where torch itself gives NaN for a limit that exists (gelu at infinity and the like) nothing is demanded.
+// Where torch gives NaN for a limit that exists (gelu at infinity and the like), and for logaddexp at equal infinities, as
+// docs/ops.md says.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
@@ -14,8 +15,8 @@ constexpr Exact NaN = kNaN, inf = kInf;
 constexpr int64_t kLanes = 19;
 const Tolerance kNear{.ulps = 2};
 
-// rows: operands, then the gradient of each, for a grad_out of 1. Every row in every lane of a vector once.
-void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows) {
+// rows: operands, then the gradient of each, for this grad_out. Every row in every lane of a vector once.
+void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows, double g = 1) {
   const Function& f = function(number);
   const auto n = kLanes * static_cast<int64_t>(rows.size());
   for (const DType dtype : kFloatDTypes) {
@@ -25,7 +26,7 @@ void check_rows(int32_t number, const std::vector<std::vector<Exact>>& rows) {
       return values;
     };
     Tensor grad_out(dtype, {n});
-    grad_out.set(std::vector<double>(n, 1));
+    grad_out.set(std::vector<double>(n, g));
     std::vector<std::unique_ptr<Tensor>> operands, gradients;
     std::vector<const Tensor*> inputs{&grad_out};
     std::vector<Tensor*> outputs(3, nullptr);
@@ -72,10 +73,9 @@ TEST_CASE("special gradients: saturation", "[elementwise][backward][special]") {
   check_rows(NW_EW_TANH, {{inf, 0}, {-inf, 0}, {0, 1}, {NaN, NaN}, {1000, 0}, {-1000, 0}});
   check_rows(NW_EW_SIGMOID, {{inf, 0}, {-inf, 0}, {0, 0.25L}, {NaN, NaN}, {1000, 0}, {-1000, 0}});
   check_rows(NW_EW_SOFTPLUS, {{inf, 1}, {-inf, 0}, {0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}});
-  check_rows(NW_EW_GELU, {{0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}});
-  check_rows(NW_EW_GELU_TANH, {{0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}});
-  check_rows(NW_EW_SILU, {{0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}});
-  check_rows(NW_EW_ERF, {{inf, 0}, {-inf, 0}, {NaN, NaN}, {1000, 0}});
+  for (const int32_t number : {NW_EW_GELU, NW_EW_GELU_TANH, NW_EW_SILU})
+    check_rows(number, {{0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}, {inf, 1}, {-inf, 0}});
+  for (const int32_t number : {NW_EW_ERF, NW_EW_ERFC}) check_rows(number, {{inf, 0}, {-inf, 0}, {NaN, NaN}, {1000, 0}});
   check_rows(NW_EW_ATAN, {{inf, 0}, {-inf, 0}, {0, 1}, {NaN, NaN}});
   check_rows(NW_EW_ASINH, {{inf, 0}, {-inf, 0}, {0, 1}, {NaN, NaN}});
   check_rows(NW_EW_COSH, {{inf, inf}, {-inf, -inf}, {0, 0}, {NaN, NaN}});
@@ -132,7 +132,13 @@ TEST_CASE("special gradients: pow", "[elementwise][backward][special]") {
                          {-2, 3, 12, NaN},
                          {-2, 1.5L, NaN, NaN},
                          {0, 0.5L, inf, 0},
-                         {0, 1, 1, 0}});
+                         {0, 1, 1, 0},
+                         {0.5L, inf, 0, 0},
+                         {2, -inf, 0, 0},
+                         {0, inf, 0, 0},
+                         {inf, -1, 0, 0},
+                         {inf, -inf, 0, 0},
+                         {inf, 0, 0, inf}});
 }
 
 TEST_CASE("special gradients: quotients", "[elementwise][backward][special]") {
@@ -154,10 +160,45 @@ TEST_CASE("special gradients: quotients", "[elementwise][backward][special]") {
                                {2, NaN, 1, NaN}});
   check_rows(NW_EW_COPYSIGN,
              {{0, 1, 0, 0}, {0, -1, 0, 0}, {2, -1, -1, 0}, {-2, -1, 1, 0}, {-2, 0, -1, 0}, {NaN, 1, NaN, 0}, {NaN, -1, NaN, 0}});
-  check_rows(NW_EW_HYPOT, {{0, 2, 0, 1}, {-2, 0, -1, 0}, {-3, 4, -0.6L, 0.8L}, {NaN, 1, NaN, NaN}});
+  check_rows(NW_EW_HYPOT, {{0, 2, 0, 1}, {-2, 0, -1, 0}, {-3, 4, -0.6L, 0.8L}, {NaN, 1, NaN, NaN}, {0, 0, NaN, NaN}});
   check_rows(NW_EW_ATAN2, {{1, 1, 0.5L, -0.5L}, {0, 2, 0.5L, 0}, {2, 0, 0, -0.5L}, {0, -1, -1, 0}, {NaN, 1, NaN, NaN}});
-  check_rows(NW_EW_LOGADDEXP,
-             {{0, 0, 0.5L, 0.5L}, {inf, 1, 1, 0}, {1, inf, 0, 1}, {-inf, 1, 0, 1}, {1, -inf, 1, 0}, {NaN, 1, NaN, NaN}});
+}
+
+TEST_CASE("special gradients: atan2 at the origin", "[elementwise][backward][special]") {
+  check_rows(NW_EW_ATAN2, {{0, 0, 0, 0}, {-0.0L, 0, 0, 0}, {0, -0.0L, 0, 0}, {-0.0L, -0.0L, 0, 0}});
+}
+
+TEST_CASE("special gradients: atan2 and hypot of infinities", "[elementwise][backward][special]") {
+  check_rows(NW_EW_ATAN2,
+             {{inf, 1, 0, 0}, {-1, inf, 0, 0}, {inf, inf, 0, 0}, {-inf, inf, 0, 0}, {0, -inf, 0, 0}, {inf, NaN, NaN, NaN}});
+  check_rows(NW_EW_HYPOT, {{inf, 1, 1, 0}, {-inf, 0, -1, 0}, {1, inf, 0, 1}, {2, -inf, 0, -1}});
+}
+
+TEST_CASE("special gradients: logaddexp of infinities", "[elementwise][backward][special]") {
+  check_rows(NW_EW_LOGADDEXP, {{0, 0, 0.5L, 0.5L},
+                               {inf, 1, 1, 0},
+                               {1, inf, 0, 1},
+                               {-inf, 1, 0, 1},
+                               {1, -inf, 1, 0},
+                               {-inf, inf, 0, 1},
+                               {inf, inf, 0.5L, 0.5L},
+                               {-inf, -inf, 0.5L, 0.5L},
+                               {NaN, 1, NaN, NaN},
+                               {-inf, NaN, NaN, NaN}});
+}
+
+TEST_CASE("special gradients: a grad_out of 0", "[elementwise][backward][special]") {
+  for (const int32_t number : {NW_EW_EXP, NW_EW_EXP2, NW_EW_EXPM1, NW_EW_SINH, NW_EW_COSH})
+    check_rows(number, {{1000, 0}, {-1000, 0}, {60000, 0}, {inf, NaN}, {NaN, NaN}}, 0);
+  for (const int32_t number :
+       {NW_EW_GELU, NW_EW_GELU_TANH, NW_EW_SILU, NW_EW_SIGMOID, NW_EW_TANH, NW_EW_SOFTPLUS, NW_EW_ERF, NW_EW_ERFC})
+    check_rows(number, {{1000, 0}, {-1000, 0}, {60000, 0}, {-60000, 0}, {inf, 0}, {-inf, 0}, {NaN, NaN}}, 0);
+  for (const int32_t number : {NW_EW_LOG, NW_EW_LOG2, NW_EW_LOG10, NW_EW_SQRT, NW_EW_RSQRT, NW_EW_CBRT, NW_EW_RECIPROCAL})
+    check_rows(number, {{0, NaN}, {1, 0}, {inf, 0}, {NaN, NaN}}, 0);
+  check_rows(NW_EW_MUL, {{inf, 2, 0, NaN}, {3, NaN, NaN, 0}}, 0);
+  check_rows(NW_EW_DIV, {{1, 0, NaN, NaN}, {inf, 1, 0, NaN}, {1, inf, 0, 0}}, 0);
+  check_rows(NW_EW_POW, {{0.5L, -60000, 0, 0}, {2, 60000, 0, 0}, {0, -1, NaN, NaN}, {inf, -1, 0, 0}}, 0);
+  check_rows(NW_EW_LOGADDEXP, {{-inf, -inf, 0, 0}, {inf, inf, 0, 0}, {60000, -60000, 0, 0}}, 0);
 }
 
 TEST_CASE("special gradients: where does not let the other branch's NaN through", "[elementwise][backward][special]") {

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "elementwise_cases.h"
+#include "support/bool_bytes.h"
 
 using namespace narrows::test;
 using narrows::reference::allows;
@@ -44,6 +45,13 @@ std::vector<Exact> edges(DType dtype) {
     for (const Exact v : {Exact(-1), Exact(-2), Exact(-3), Exact(-7), Exact(-64), lowest(dtype), lowest(dtype) + 1})
       values.push_back(v);
   return values;
+}
+
+// n bytes of dtype bool, each of them `times` times before the next one.
+std::vector<Exact> bool_bytes(int n, int times) {
+  std::vector<Exact> bytes;
+  for (int i = 0; i < n; ++i) bytes.push_back(kBoolBytes[i / times % 6]);
+  return bytes;
 }
 
 }  // namespace
@@ -130,13 +138,49 @@ TEST_CASE("integers: 64-bit values do not pass through a double", "[elementwise]
 // clang-format on
 
 TEST_CASE("bool: every function that takes it, on all values", "[elementwise][integer]") {
-  Tensor a(DType::boolean, {2, 1, 1}), b(DType::boolean, {2, 1}), c(DType::boolean, {2});
-  for (Tensor* t : {&a, &b, &c}) t->set(std::vector<double>{0, 1});
+  Tensor a(DType::boolean, {6, 1, 1}), b(DType::boolean, {6, 1}), c(DType::boolean, {6});
+  for (Tensor* t : {&a, &b, &c}) t->set(bool_bytes(6, 1));
   for (const Function& f : functions()) {
     if (f.number == NW_EW_CAST || !allows(f.domain, DType::boolean)) continue;
     std::vector<const Tensor*> operands{&a, &b, &c};
     operands.resize(f.operands);
-    const Shape shape = f.operands == 1 ? Shape{2, 1, 1} : f.operands == 2 ? Shape{2, 2, 1} : Shape{2, 2, 2};
+    const Shape shape = f.operands == 1 ? Shape{6, 1, 1} : f.operands == 2 ? Shape{6, 6, 1} : Shape{6, 6, 6};
     run_on_all_kernels(f, operands, shape, expected(f, operands, shape));
   }
+}
+
+TEST_CASE("bool: any byte but 0 is true, in every layout and in place", "[elementwise][integer]") {
+  const Shape shape{12, 18};  // all triples of the six bytes
+  for (const Function& f : functions()) {
+    if (f.number == NW_EW_CAST || !allows(f.domain, DType::boolean)) continue;
+    for (const Layout& layout : all_layouts(2, DType::boolean))
+      for (const char* kernel : kernels("elementwise"))
+        for (int target = -1; target < f.operands; ++target) {  // the operand that is the output; -1: none
+          Tensor a(DType::boolean, shape, layout), b(DType::boolean, shape), c(DType::boolean, shape, layout),
+              out(DType::boolean, shape, layout);
+          Tensor* const all[] = {&a, &b, &c};
+          for (int i = 0; i < 3; ++i) all[i]->set(bool_bytes(216, i == 0 ? 36 : i == 1 ? 6 : 1));
+          std::vector<const Tensor*> operands(all, all + f.operands);
+          const auto reference = expected(f, operands, shape);
+          Tensor& to = target < 0 ? out : *all[target];
+          const Result result = run_function(f, operands, to, kernel);
+          if (!result.was_declined()) expect_close(result, to, reference, kExact);
+        }
+  }
+}
+
+TEST_CASE("bool: a mask of any bytes chooses numbers of every width", "[elementwise][integer]") {
+  const Shape shape{12, 18};
+  for (const DType dtype : {DType::u8, DType::f16, DType::f32, DType::f64})
+    for (const Layout& layout : {Layout::contiguous(), Layout::strided(2), Layout::transposed()})
+      for (const char* kernel : kernels("elementwise")) {
+        Tensor mask(DType::boolean, shape, layout), b(dtype, shape), c(dtype, shape, layout), out(dtype, shape);
+        mask.set(bool_bytes(216, 1));
+        b.set(std::vector<Exact>(216, 1));
+        c.set(std::vector<Exact>(216, 2));
+        std::vector<Exact> reference;
+        for (int i = 0; i < 216; ++i) reference.push_back(i % 6 == 0 ? 2 : 1);
+        const Result result = run_function(function(NW_EW_WHERE), {&mask, &b, &c}, out, kernel);
+        if (!result.was_declined()) expect_close(result, out, reference, kExact);
+      }
 }

@@ -143,8 +143,8 @@ TEST_CASE("special values: activations pass NaN on and saturate", "[elementwise]
   unary(NW_EW_GELU, {{NaN, NaN}, {inf, inf}, {zero, zero}, {1000, 1000}});
   unary(NW_EW_GELU_TANH, {{NaN, NaN}, {inf, inf}, {zero, zero}, {1000, 1000}});
   unary(NW_EW_SILU, {{NaN, NaN}, {inf, inf}, {zero, zero}, {1000, 1000}});
-  // Far below 0 each of them is 0 to every digit.
-  for (const int32_t number : {NW_EW_GELU, NW_EW_GELU_TANH, NW_EW_SILU}) unary(number, {{-60000, zero}}, {.ulps = 0});
+  // Far below 0 each of them is 0 to every digit, and so is its limit, of either sign.
+  for (const int32_t number : {NW_EW_GELU, NW_EW_GELU_TANH, NW_EW_SILU}) unary(number, {{-60000, zero}, {-inf, zero}, {NaN, NaN}}, {.ulps = 0});
   unary(NW_EW_SOFTPLUS, {{NaN, NaN}, {inf, inf}, {-inf, zero}, {60000, rounded(DType::bf16, 60000)}, {-60000, zero}}, {.rtol = 0x1p-7, .zero_sign = true});
 }
 
@@ -282,5 +282,44 @@ TEST_CASE("special values: fma rounds once", "[elementwise][special]") {
     // room.
     const Exact eps = ulp(dtype, 1);
     if (dtype == DType::f32 || dtype == DType::f64) check_rows(NW_EW_FMA, {{1 + eps, 1.5L, -tiny, 1.5L + eps}}, kExact, {dtype});
+  }
+}
+
+// A sum that is rounded to f32 first makes a tie of what lies beside one.
+TEST_CASE("special values: fma of 16 bits rounds once", "[elementwise][special]") {
+  const Function& f = function(NW_EW_FMA);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const FloatFormat format = float_format(dtype);
+    Rng rng("fma of 16 bits", static_cast<uint64_t>(dtype));
+    const auto draw = [&](int64_t low, int64_t high, int bits) {  // of so many bits, with an exponent from low to high
+      const int64_t digits = rng.integer(int64_t{1} << (bits - 1), (int64_t{1} << bits) - 1) * (rng.bits() & 1 ? 1 : -1);
+      return rounded(dtype, std::ldexp(static_cast<Exact>(digits), static_cast<int>(rng.integer(low, high)) + 1 - bits));
+    };
+    std::vector<std::vector<Exact>> rows{{792, 62, rounded(dtype, 0.00042104721L), 0}};
+    const int least = format.min_exponent - format.precision + 1, most = format.max_exponent, p = format.precision;
+    while (rows.size() < 3000) {
+      const int shift = static_cast<int>(rng.integer(0, most / 2));
+      std::vector<Exact> row{draw(0, 3, (p + 3) / 2), draw(shift, shift + 3, (p + 2) / 2), 0};  // p + 2 bits or so: often a tie
+      switch (rows.size() % 4) {
+        case 0: row[2] = draw(least, -2 * p, p); break;     // beside which c is tiny
+        case 1: row[2] = draw(least, least + 3, 2); break;  // or as little as there is
+        case 2:
+          row[2] = draw(shift + p, std::min(shift + 2 * p, most), p);
+          break;  // the product is half a unit of c, or near to it
+        default: row = {draw(least / 2, -p, p), draw(least / 2, 0, p), draw(least, format.min_exponent, 2)};  // subnormal results
+      }
+      row.push_back(0);
+      rows.push_back(row);
+    }
+    for (auto& row : rows) row[3] = rounded(dtype, narrows::reference::apply(f, dtype, {row[0], row[1], row[2]}));
+    Tensor a(dtype, {static_cast<int64_t>(rows.size())}), b(dtype, a.shape()), c(dtype, a.shape()), out(dtype, a.shape());
+    std::vector<Exact> column[4];
+    for (const auto& row : rows)
+      for (size_t i = 0; i < 4; ++i) column[i].push_back(row[i]);
+    a.set(column[0]), b.set(column[1]), c.set(column[2]);
+    for (const char* kernel : kernels("elementwise")) {
+      const Result result = run_function(f, {&a, &b, &c}, out, kernel);
+      if (!result.was_declined()) expect_close(result, out, column[3], {.l2 = 1});
+    }
   }
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "shape_pattern.h"
+#include "support/bool_bytes.h"
 
 namespace narrows::test {
 namespace {
@@ -245,7 +246,8 @@ std::string Sample::describe() const {
 }
 
 double sample_value(DType dtype, Rng& rng, bool positive) {
-  if (!is_float(dtype)) return static_cast<double>(rng.integer(0, dtype == DType::boolean ? 1 : 3));
+  if (dtype == DType::boolean) return any_bool(rng);
+  if (!is_float(dtype)) return static_cast<double>(rng.integer(0, 3));
   const double magnitude = rng.uniform(0.2, 0.8), sign = rng.integer(0, 1) == 0 ? -1 : 1;
   return static_cast<double>(rounded(dtype, positive ? magnitude : sign * magnitude));
 }

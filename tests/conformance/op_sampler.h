@@ -46,7 +46,7 @@ const Samples& samples_of(const nw_op& op);
 // Inputs that backward does not read (nw_op.saved) are absent. Its outputs are inferred: false where that fails.
 bool backward_of(const Sample& forward, Sample* backward, nw_error* error = nullptr);
 
-// A number that inputs are filled with: floats in +-[0.2, 0.8], away from kinks at 0 and 1, integers 0 to 3.
+// A number that inputs are filled with: floats in +-[0.2, 0.8], away from kinks at 0 and 1, integers 0 to 3, bools any_bool().
 double sample_value(DType dtype, Rng& rng, bool positive = false);
 
 // The dtype of DLPack's, if the tests have it.

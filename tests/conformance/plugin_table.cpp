@@ -4,10 +4,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+
+#include "support/floating_point.h"
 
 namespace narrows::test {
 namespace {
@@ -18,18 +21,26 @@ constexpr uint32_t kThreads = 3;
 
 void quiet(void*, int32_t, const char*) {}
 
+std::atomic<int> modes_changed{0};
+
+void run_piece(Body body, void* arg, int64_t begin, int64_t end) {
+  const FloatingPointMode mode;
+  body(arg, begin, end);
+  if (!mode.change().empty()) ++modes_changed;
+}
+
 void run_pieces(int64_t n, int64_t grain, bool backwards, Body body, void* arg) {
   const int64_t pieces = (n + grain - 1) / grain;
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t begin = (backwards ? pieces - 1 - i : i) * grain;
-    body(arg, begin, std::min(begin + grain, n));
+    run_piece(body, arg, begin, std::min(begin + grain, n));
   }
 }
 
 void run_threads(int64_t n, int64_t grain, Body body, void* arg) {
   const int64_t step = std::max<int64_t>(grain, (n + kThreads - 1) / kThreads);
   std::vector<std::thread> threads;
-  for (int64_t begin = 0; begin < n; begin += step) threads.emplace_back(body, arg, begin, std::min(begin + step, n));
+  for (int64_t begin = 0; begin < n; begin += step) threads.emplace_back(run_piece, body, arg, begin, std::min(begin + step, n));
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -37,12 +48,14 @@ void parallel_for(void* ctx, int64_t n, int64_t grain, Body body, void* arg) {
   if (n <= 0) return;
   grain = std::max<int64_t>(grain, 1);
   switch (*static_cast<const Cut*>(ctx)) {
-    case Cut::whole: return body(arg, 0, n);
+    case Cut::whole: return run_piece(body, arg, 0, n);
     case Cut::pieces: return run_pieces(n, grain, false, body, arg);
     case Cut::backwards: return run_pieces(n, grain, true, body, arg);
     case Cut::threads: return run_threads(n, grain, body, arg);
   }
 }
+
+uint32_t usable_threads(void* ctx) { return *static_cast<const Cut*>(ctx) == Cut::whole ? 1 : kThreads; }
 
 // Strides in elements as nw_tensor_sig has them: canonical where an extent is 0 or 1.
 std::vector<int64_t> strides_for(const TensorSpec& spec, int64_t step) {
@@ -109,7 +122,8 @@ Instance::Instance(Cut cut, size_t tail) : cut_(cut) {
                      .num_threads = cut == Cut::whole ? 1 : kThreads,
                      .ctx = &cut_,
                      .log = quiet,
-                     .parallel_for = parallel_for};
+                     .parallel_for = parallel_for,
+                     .usable_threads = usable_threads};
   host_ = std::make_unique<Sized<nw_host>>(host, sizeof host + tail, 0xA5);
   nw_error error{};
   require_ok(tested_table().create(host_->get(), &self_, &error), error, "create");
@@ -164,7 +178,9 @@ void* plan_or_fail(const Instance& instance, Signature& signature, nw_plan_info*
   info->struct_size = sizeof *info;
   nw_error error{};
   void* plan = nullptr;
+  const FloatingPointMode mode;
   require_ok(tested_table().plan(instance.self(), signature.get(), &plan, info, &error), error, "plan");
+  if (const std::string change = mode.change(); !change.empty()) throw std::runtime_error("plan: " + change);
   return plan;
 }
 
@@ -222,6 +238,14 @@ void DirectRun::add(const TensorSpec& spec, Rng& rng, std::vector<const DLTensor
 }
 
 std::vector<unsigned char> DirectRun::launch(const void* plan, const nw_plan_info& info, size_t tail) {
+  return launch(info, [&](const nw_call& call) {
+    nw_error error{};
+    Sized<nw_call> sized(call, sizeof call + tail, 0);
+    require_ok(tested_table().launch(instance_.self(), plan, sized.get(), &error), error, "launch");
+  });
+}
+
+std::vector<unsigned char> DirectRun::launch(const nw_plan_info& info, const std::function<void(const nw_call&)>& launch) {
   const nw_plugin& table = tested_table();
   nw_error error{};
   for (const auto& m : memory_) m->write();
@@ -229,6 +253,7 @@ std::vector<unsigned char> DirectRun::launch(const void* plan, const nw_plan_inf
                    {true, DType::u8, {static_cast<int64_t>(info.workspace_size)}});
   workspace.write();
   nw_call call{};
+  call.struct_size = sizeof call;
   call.op = sample_.op->name;
   call.num_inputs = static_cast<uint32_t>(inputs_.size());
   call.num_outputs = static_cast<uint32_t>(outputs_.size());
@@ -239,8 +264,11 @@ std::vector<unsigned char> DirectRun::launch(const void* plan, const nw_plan_inf
   call.workspace = workspace.data;
   call.workspace_size = info.workspace_size;
   call.device = device();
-  Sized<nw_call> sized(call, sizeof call + tail, 0);
-  require_ok(table.launch(instance_.self(), plan, sized.get(), &error), error, "launch");
+  const FloatingPointMode mode;
+  launch(call);
+  if (const std::string change = mode.change(); !change.empty()) throw std::runtime_error("launch: " + change);
+  if (modes_changed.exchange(0) != 0)
+    throw std::runtime_error("parallel_for: a body changed the floating-point mode of its thread");
   require_ok(table.stream_sync(instance_.self(), device().device_id, nullptr, &error), error, "stream_sync");
   std::vector<unsigned char> all;
   for (const auto& m : memory_) {

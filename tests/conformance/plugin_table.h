@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ template <class Struct>
 class Sized {
  public:
   explicit Sized(size_t size, unsigned char fill = 0) : size_(size), bytes_(size + kBehind, kCanary) {
-    std::fill_n(bytes_.begin(), size, fill);
+    std::fill(bytes_.begin(), bytes_.end() - kBehind, fill);
     get()->struct_size = static_cast<uint32_t>(size);
   }
   // The known part of `from`; what is longer holds `fill`.
@@ -61,7 +62,8 @@ std::string refusal_fault(int32_t got, const nw_error& error, int32_t expected);
 // How the tests' parallel_for cuts its range.
 enum class Cut { whole, pieces, backwards, threads };
 
-// An instance of the plugin on a host of its own. `tail`: bytes of garbage behind the nw_host that the plugin knows.
+// An instance of the plugin on a host of its own. `tail`: bytes of garbage behind the nw_host that the plugin knows. What the
+// plugin runs by parallel_for has to leave its thread's floating-point mode as it was: DirectRun fails where it does not.
 class Instance {
  public:
   explicit Instance(Cut cut = Cut::whole, size_t tail = 0);
@@ -107,6 +109,8 @@ class DirectRun {
   DirectRun& operator=(const DirectRun&) = delete;
   // Poisons the outputs, launches, synchronises and reads them. `tail`: zero bytes behind the nw_call that the plugin knows.
   std::vector<unsigned char> launch(const void* plan, const nw_plan_info& info, size_t tail = 0);
+  // The same where `launch` does the launch of that call.
+  std::vector<unsigned char> launch(const nw_plan_info& info, const std::function<void(const nw_call&)>& launch);
   // By a plan of its own, whose signature is gone before it is launched.
   std::vector<unsigned char> run();
 

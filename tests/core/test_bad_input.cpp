@@ -386,6 +386,38 @@ TEST_CASE("a hard question about overlap is answered in bounded time") {
   CHECK(call.run(rt) == NW_INVALID);  // by its own overlap, or undecided
 }
 
+// 16 dimensions of 3 elements: 3^16 indices, of which the search can look at few. In truth no two of them meet, and neither do the
+// two tensors; what is not decided is refused. The memory is not there: it is not looked at either.
+TEST_CASE("what is not decided about overlap is refused") {
+  Loaded rt({"probe"});
+  const std::vector<int64_t> shape(NW_MAX_NDIM, 3);
+  std::vector<int64_t> even, distinct, padded;  // strides
+  int64_t power = 1, room = 1;
+  for (int d = 0; d < NW_MAX_NDIM; ++d, power *= 3, room *= 6) {
+    even.push_back(2000 + 2 * d);
+    distinct.push_back(1'000'000'000 + power);  // a sum of such has its digits to the base of 3
+    padded.push_back(room);
+  }
+  Array base({1}, kProbe, kU8);
+  const auto view = [&](const std::vector<int64_t>& strides, uint64_t offset) {
+    Array array = Array::view(base, shape, strides, offset);
+    array.tensor.dtype = kU8;
+    return array;
+  };
+  Array a = view(padded, uint64_t{1} << 43), input = view(even, 1), output = view(even, 0), apart = view(distinct, 0);
+  Array plain = view(padded, 0), meeting = view(padded, 2), apart_from_it = view(padded, 3);
+  Error error;
+  const auto refused = [&](const Call& call, std::initializer_list<const char*> words) {
+    expect_refused(nw_run(rt, &call.raw, &error), error, NW_INVALID, static_cast<int32_t>(call.inputs.size()), words);
+  };
+  refused(Call("probe.noop/1", {&a, &input}, {&output}), {": out of shape", "overlaps b of shape", "expected memory of its own"});
+  refused(Call("probe.noop/1", {&a}, {&apart}), {": out of shape", "strides", "by which two elements share a place"});
+  // As many that are decided.
+  refused(Call("probe.noop/1", {&a, &meeting}, {&plain}), {": out of shape", "overlaps b of shape"});
+  const Call beside("probe.noop/1", {&a, &apart_from_it}, {&plain});
+  CHECK(nw_run(rt, &beside.raw, &error) == NW_OK);
+}
+
 TEST_CASE("on the CPU the stream is NULL") {
   Loaded rt({"probecpu"});
   Array a({4}, kCpu), out({4}, kCpu);

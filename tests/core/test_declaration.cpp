@@ -54,9 +54,11 @@ struct Field {
       : field{name, dtype, offset, values, 0} {}
 };
 const Field kN("n", kI64), kNameless("", kI64), kPair("n", kI64x2), kFlags("n", kBoolx2), kFlag("n", kB8), kFar("n", kI64, 8),
-    kModeField("n", kI64, 0, kModes), kMoreModesField("n", kI64, 0, kMoreModes), kOtherModesField("n", kI64, 0, kOtherModes),
-    kReal("n", kF64), kHuge("n", kI128), kNibble("n", kI4);
+    kLastByte("m", kB8, 7), kNext("m", kI64, 8), kModeField("n", kI64, 0, kModes), kMoreModesField("n", kI64, 0, kMoreModes),
+    kOtherModesField("n", kI64, 0, kOtherModes), kReal("n", kF64), kHuge("n", kI128), kNibble("n", kI4);
 const nw_param* const kOverlapping[] = {&kN.field, &kFlag.field, nullptr};
+const nw_param* const kSharingAByte[] = {&kN.field, &kLastByte.field, nullptr};
+const nw_param* const kSideBySide[] = {&kN.field, &kNext.field, nullptr};
 
 Bend with_field(const Field& field) {
   return [&field](nw_plugin&, nw_op& op) {
@@ -93,6 +95,12 @@ const Fault kFaults[] = {
     {"fields that overlap",
      [](nw_plugin&, nw_op& op) { op.params = kOverlapping; },
      {"field 'n' at byte 0; expected fields in the order of their offsets"}},
+    {"fields that share a byte",
+     [](nw_plugin&, nw_op& op) { op.params = kSharingAByte, op.params_size = 16; },
+     {"field 'm' at byte 7; expected fields in the order of their offsets"}},
+    {"a field that ends a byte behind the params",
+     [](nw_plugin&, nw_op& op) { op.params = kN.list, op.params_size = 7; },
+     {"field 'n' ends at byte 8 of params that have 7"}},
     {"neither a shape rule nor infer", [](nw_plugin&, nw_op& op) { op.shape_rule = nullptr; }, {"no shape_rule", "no infer"}},
     {"a built-in op with fewer inputs at most than at least",
      [](nw_plugin&, nw_op& op) {
@@ -165,7 +173,52 @@ const Clash kClashes[] = {
      {"value 1 of field 'n' is 'wrap' here and 'mirror' there"}},
 };
 
+// What bindings read of a declaration, as one text. Of a field: offset, type and initial value.
+std::string declared(const nw_op& op) {
+  std::string out;
+  const auto names = [&](const char* const* list) {
+    for (; *list != nullptr; ++list) out += std::string(*list) + " ";
+  };
+  names(op.inputs);
+  out += "-> ";
+  names(op.outputs);
+  out += "min " + std::to_string(op.min_inputs) + ", aux " + std::to_string(op.num_aux) + ", flags " + std::to_string(op.flags) +
+         ", saved " + std::to_string(op.saved) + ", params " + std::to_string(op.params_size) + ":";
+  for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
+    const nw_param& f = **field;
+    out += std::string(" ") + f.name + "@" + std::to_string(f.offset) + (f.dtype.code == kDLFloat ? " float" : " int") +
+           std::to_string(f.dtype.bits) + " = " + std::to_string(static_cast<int>(f.initial));
+  }
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("what the built-in ops declare is what bindings make of them") {
+  Runtime rt;
+  const std::string conv1d =
+      "params 48: stride@0 int64 = 1 dilation@8 int64 = 1 groups@16 int64 = 1 pad_left@24 int64 = 0 "
+      "pad_right@32 int64 = 0 padding_mode@40 int64 = 0";
+  const std::string elementwise =
+      "params 48: function@0 int32 = 0 out_dtype@4 int32 = 0 alpha@8 float64 = 1 b_real@16 float64 = 0 "
+      "b_int@24 int64 = 0 c_real@32 float64 = 0 c_int@40 int64 = 0";
+  const std::pair<const char*, std::string> ops[] = {
+      {"conv1d", "x w bias? -> y min 2, aux 0, flags 0, saved 3, " + conv1d},
+      {"conv1d_backward", "grad_y? x w bias? y? -> grad_x? grad_w? grad_bias? min 3, aux 0, flags 0, saved 0, " + conv1d},
+      {"elementwise", "a b? c? -> out min 1, aux 0, flags 3, saved 7, " + elementwise},
+      {"elementwise_backward", "grad_out? a b? c? out? -> grad_a? grad_b? grad_c? min 2, aux 0, flags 2, saved 0, " + elementwise},
+      {"lltm", "input weights bias old_h old_cell -> new_h new_cell gates? min 5, aux 1, flags 0, saved 25769803787, params 0:"},
+      {"lltm_backward",
+       "grad_h? grad_cell? input weights bias? old_h old_cell? new_h? new_cell gates -> "
+       "d_input? d_weights? d_bias? d_old_h? d_old_cell? min 10, aux 0, flags 0, saved 0, params 0:"},
+  };
+  for (const auto& [name, expected] : ops) {
+    INFO(name);
+    const nw_op* op = nullptr;
+    REQUIRE(nw_find_op(rt, name, &op, nullptr) == NW_OK);
+    CHECK(declared(*op) == expected);
+  }
+}
 
 TEST_CASE("a declaration with a fault is refused") {
   for (const Fault& fault : kFaults) {
@@ -181,6 +234,8 @@ TEST_CASE("a declaration with a fault is refused") {
   }
   Runtime rt;
   CHECK(load(rt, [](nw_plugin&, nw_op&) {}) == NW_OK);
+  Runtime other;  // one field behind the other, up to the last byte
+  CHECK(load(other, [](nw_plugin&, nw_op& op) { op.params = kSideBySide, op.params_size = 16; }) == NW_OK);
 }
 
 TEST_CASE("a shape rule that cannot be read is refused with the place") {

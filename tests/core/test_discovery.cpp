@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "fixture.h"
 
@@ -314,10 +315,49 @@ TEST_CASE("nw_device") {
   Error error;
   expect_refused(nw_device(rt, probe_device(3), &info, &error), error, NW_INVALID, -1, {"probe", "3 devices"});
   expect_refused(nw_device(rt, probe_device(-1), &info, &error), error, NW_INVALID, -1, {"probe", "-1"});
-  expect_refused(nw_device(rt, {kDLMetal, 0}, &info, &error), error, NW_UNAVAILABLE, -1, {"Metal"});
+  expect_refused(
+      nw_device(rt, {kDLMetal, 0}, &info, &error), error, NW_UNAVAILABLE, -1,
+      {"no plugin serves Metal:0", "narrows info", "the command", "narrows_*.so", "NARROWS_PLUGIN_PATH", "/narrows/backends"});
   expect_refused(nw_device(rt, {static_cast<DLDeviceType>(99), 0}, &info, &error), error, NW_UNAVAILABLE, -1, {"99"});
   expect_refused(nw_device(rt, kProbe, nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
   expect_refused(nw_device(nullptr, kProbe, &info, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+}
+
+// Search order 0 to 2: a guest with an op of its own, a backend with a built-in one, another such.
+TEST_CASE("a device is what the last plugin with built-in ops says, whatever stands ahead") {
+  Folder folder;
+  folder.add("fine", "narrows_0.so");
+  folder.add("probe", "narrows_1.so");
+  const auto name = [](nw_runtime* rt, DLDevice device) {
+    auto info = sized<nw_device_info>();
+    REQUIRE(nw_device(rt, device, &info, nullptr) == NW_OK);
+    return std::string(info.name);
+  };
+  Runtime rt(folder);
+  CHECK(name(rt, kProbe) == "probe device");
+  folder.add("probe2", "narrows_2.so");
+  Runtime both(folder);
+  CHECK(name(both, kProbe) == "probe2 device");
+  CHECK(name(both, probe_device(2)) == "probe device");  // which probe2 has not
+  Loaded guest({"fine"});
+  CHECK(name(guest, kProbe) == "fine");
+}
+
+TEST_CASE("nw_find_op of a name that is none gives the nearest") {
+  Loaded rt({"probe"});
+  const nw_op* op = nullptr;
+  Error error;
+  for (const auto& [name, near] :
+       {std::pair("conv2d", "'conv1d'"), std::pair("Conv1D", "'conv1d'"), std::pair("probe.nop/1", "'probe.noop/1'"),
+        std::pair("probe.noop", "'probe.noop/1'"), std::pair("mul", "'elementwise' with function = 'mul'")})
+    expect_refused(nw_find_op(rt, name, &op, &error), error, NW_INVALID, -1, {"unknown op", name, "did you mean", near});
+  Array a({2});
+  Call("conv2d", {&a}, {&a}).refused(rt, NW_INVALID, -1, {"unknown op 'conv2d'; did you mean 'conv1d'?", "built in: conv1d, "});
+  for (const std::string name : {"nothing.near/1", "", "x"}) {
+    REQUIRE(nw_find_op(rt, name.c_str(), &op, &error) == NW_INVALID);
+    CHECK(!contains(error.text(), "did you mean"));
+  }
+  REQUIRE(nw_find_op(rt, std::string(100'000, 'x').c_str(), &op, &error) == NW_INVALID);
 }
 
 TEST_CASE("nw_find_op") {
@@ -346,6 +386,38 @@ TEST_CASE("nw_find_op") {
   expect_refused(nw_find_op(rt, nullptr, &op, &error), error, NW_INVALID, -1, {"name", "NULL"});
   expect_refused(nw_find_op(rt, "conv1d", nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
   expect_refused(nw_find_op(nullptr, "conv1d", &op, &error), error, NW_INVALID, -1, {"runtime", "NULL"});
+}
+
+TEST_CASE("nw_op_at gives each op that nw_find_op finds, and opens no plugin") {
+  Folder folder;
+  folder.add("probe", "narrows_a.so");
+  folder.add("probe", "narrows_b.so");  // shadowed by the first
+  auto options = sized<nw_options>();
+  options.plugin_path = folder.path().c_str();
+  std::string log;
+  options.log = [](void* to, int32_t, const char* message) { *static_cast<std::string*>(to) += message; };
+  options.log_ctx = &log;
+  nw_runtime* rt = nullptr;
+  REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+  Names names;
+  for (uint32_t i = 0; const nw_op* op = nw_op_at(rt, i); ++i) {
+    INFO(op->name);
+    const nw_op* found = nullptr;
+    REQUIRE(nw_find_op(rt, op->name, &found, nullptr) == NW_OK);
+    CHECK(found == op);
+    CHECK(std::count(names.begin(), names.end(), op->name) == 0);
+    names.emplace_back(op->name);
+  }
+  for (const char* name : {"conv1d", "elementwise_backward", "lltm", "probe.aux/1", "probe.aux_backward/1"})
+    CHECK(std::count(names.begin(), names.end(), name) == 1);
+  CHECK(nw_op_at(rt, static_cast<uint32_t>(names.size())) == nullptr);
+  CHECK(nw_op_at(rt, UINT32_MAX) == nullptr);
+  CHECK(nw_op_at(nullptr, 0) == nullptr);
+  CHECK(!contains(log.c_str(), "is created"));
+  auto info = sized<nw_backend_info>();
+  REQUIRE(nw_backend(rt, 0, &info, nullptr) == NW_OK);
+  CHECK(contains(log.c_str(), "is created"));  // it would have been seen
+  nw_runtime_destroy(rt);
 }
 
 TEST_CASE("nw_extension") {
@@ -387,5 +459,22 @@ TEST_CASE("a log callback may ask the runtime that logs") {
   CHECK(seen.lines == 1);
   CHECK(seen.backends == nw_backend_count(rt));
   seen.rt = nullptr;
+  nw_runtime_destroy(rt);
+}
+
+TEST_CASE("an op that no plugin declares is named with the folders that were searched") {
+  Folder folder;
+  const std::string broken = folder / "narrows_broken.so", other = folder / "other";
+  std::ofstream(broken) << "no library";
+  auto options = sized<nw_options>();
+  const std::string path = folder.path() + ":" + other;
+  options.plugin_path = path.c_str();
+  options.log = [](void*, int32_t, const char*) {};
+  nw_runtime* rt = nullptr;
+  REQUIRE(nw_runtime_create(&options, &rt, nullptr) == NW_OK);
+  const nw_op* op = nullptr;
+  Error error;
+  expect_refused(nw_find_op(rt, "absent.op/1", &op, &error), error, NW_INVALID, -1,
+                 {"unknown op 'absent.op/1'", folder.path().c_str(), other.c_str(), "refused", broken.c_str()});
   nw_runtime_destroy(rt);
 }

@@ -142,6 +142,22 @@ TEST_CASE("a new runtime in the child opens the device anew") {
         }) == 0);
 }
 
+TEST_CASE("the number of threads in the child of a fork is the child's own") {
+  Loaded rt({"probecpu"}, Options{.num_threads = 3});
+  REQUIRE(cpu_works(rt) == 0);
+  REQUIRE(nw_set_num_threads(rt, 2, nullptr) == NW_OK);
+  CHECK(in_child([&] {
+          if (nw_get_num_threads(rt) != 2) return 10;
+          if (nw_set_num_threads(rt, 4, nullptr) != NW_INVALID) return 11;
+          if (nw_set_num_threads(rt, 1, nullptr) != NW_OK || nw_get_num_threads(rt) != 1) return 12;
+          return cpu_works(rt);
+        }) == 0);
+  CHECK(nw_get_num_threads(rt) == 2);
+  SKIP_UNDER_TSAN();
+  CHECK(in_child([&] { return nw_set_num_threads(rt, 3, nullptr) != NW_OK ? 13 : cpu_works(rt); }) == 0);
+  CHECK(nw_get_num_threads(rt) == 2);
+}
+
 TEST_CASE("fork while another thread is inside a call") {
   SKIP_UNDER_TSAN();
   for (const char* where : {"launch", "plan", "infer", "alloc", "the pool"}) {

@@ -1,7 +1,7 @@
 // test_pool.cpp -- core/thread_pool.cpp, reached as a plugin reaches it: nw_host.parallel_for.
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -230,28 +230,234 @@ TEST_CASE("two runtimes have two pools") {
   CHECK(done >= 1);
 }
 
-TEST_CASE("how many threads: the option then NARROWS_NUM_THREADS then the affinity mask") {
-  cpu_set_t set;
-  REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
-  const auto allowed = static_cast<uint32_t>(CPU_COUNT(&set));
-  const auto threads = [](uint32_t option) { return Pool(option).host.num_threads; };
-  {
-    const Environment variable("NARROWS_NUM_THREADS", "3");
-    CHECK(threads(0) == 3);
-    CHECK(threads(5) == 5);
+// Threads that work on a loop at one moment, and those that work on any of so many loops.
+struct Seen {
+  int most = 0;
+  size_t threads = 0;
+};
+
+Seen seen_in(const nw_host& host, int loops) {
+  std::atomic<int> now{0}, most{0};
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  for (int i = 0; i < loops; ++i)
+    parallel_for(host, 64, 1, [&](int64_t, int64_t) {
+      const int here = ++now;
+      for (int before = most; before < here && !most.compare_exchange_weak(before, here);) {
+      }
+      {
+        const std::lock_guard lock(mutex);
+        ids.insert(std::this_thread::get_id());
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      --now;
+    });
+  return {most, ids.size()};
+}
+
+// Every thread of a loop comes, however long that takes.
+bool brings(const nw_host& host, uint32_t threads, const std::function<void()>& visit = [] {}) {
+  Gate all;
+  std::atomic<uint32_t> inside{0}, in_time{0};
+  parallel_for(host, threads, 1, [&](int64_t, int64_t) {
+    visit();
+    if (++inside == threads) all.open();
+    in_time += all.wait();
+  });
+  return inside == threads && in_time == threads;
+}
+
+TEST_CASE("nw_set_num_threads lowers what a loop uses and raises it again") {
+  Pool pool(6);
+  nw_runtime* const rt = pool.rt;
+  CHECK(nw_get_num_threads(rt) == 6);
+  REQUIRE(brings(pool.host, 6));
+  for (const uint32_t threads : {2u, 1u, 4u, 6u, 3u, 5u}) {
+    INFO(threads << " threads");
+    REQUIRE(nw_set_num_threads(rt, threads, nullptr) == NW_OK);
+    CHECK(nw_get_num_threads(rt) == threads);
+    CHECK(pool.host.usable_threads(pool.host.ctx) == threads);
+    CHECK(pool.host.num_threads == 6);  // what a plugin's workspace is made for
+    CHECK(brings(pool.host, threads));
+    const Seen seen = seen_in(pool.host, 20);
+    CHECK(seen.most <= static_cast<int>(threads));
+    CHECK(seen.threads <= threads);
   }
-  for (const char* text : {"0", "-4", "many", ""}) {
-    INFO("NARROWS_NUM_THREADS='" << text << "'");
-    const Environment variable("NARROWS_NUM_THREADS", text);
-    CHECK(threads(0) == allowed);
+}
+
+TEST_CASE("a number of threads that the pool has not is refused with both numbers") {
+  Pool pool(3);
+  nw_runtime* const rt = pool.rt;
+  REQUIRE(nw_set_num_threads(rt, 2, nullptr) == NW_OK);
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{4}, INT64_MAX, INT64_MIN, (int64_t{1} << 32) + 1}) {
+    Error error;
+    expect_refused(nw_set_num_threads(rt, wrong, &error), error, NW_INVALID, -1,
+                   {"num_threads = ", std::to_string(wrong).c_str(), "expected 1 to 3"});
   }
-  const Environment none("NARROWS_NUM_THREADS", nullptr);
-  CHECK(threads(0) == allowed);
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &set)) CPU_SET(cpu, &one);
-  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
-  CHECK(threads(0) == 1);
-  REQUIRE(sched_setaffinity(0, sizeof set, &set) == 0);
+  CHECK(nw_get_num_threads(rt) == 2);
+  CHECK(nw_set_num_threads(nullptr, 1, nullptr) == NW_INVALID);
+  CHECK(nw_get_num_threads(nullptr) == 0);
+}
+
+TEST_CASE("only as many threads are started as loops have wanted") {
+  const auto threads = [] {
+    std::ifstream status("/proc/self/status");
+    int count = -1;
+    for (std::string word; status >> word;)
+      if (word == "Threads:") status >> count;
+    return count;
+  };
+  const int before = threads();
+  Pool pool(8);
+  REQUIRE(nw_set_num_threads(pool.rt, 3, nullptr) == NW_OK);
+  seen_in(pool.host, 3);
+  CHECK(threads() == before + 2);
+  REQUIRE(nw_set_num_threads(pool.rt, 1, nullptr) == NW_OK);
+  seen_in(pool.host, 1);
+  REQUIRE(nw_set_num_threads(pool.rt, 5, nullptr) == NW_OK);
+  seen_in(pool.host, 3);
+  CHECK(threads() == before + 4);
+}
+
+TEST_CASE("threads that no loop wants sleep") {
+  Pool pool(4);
+  std::mutex mutex;
+  std::set<clockid_t> clocks;  // of the threads' CPU time
+  REQUIRE(brings(pool.host, 4, [&] {
+    clockid_t clock = 0;
+    pthread_getcpuclockid(pthread_self(), &clock);
+    const std::lock_guard lock(mutex);
+    clocks.insert(clock);
+  }));
+  REQUIRE(clocks.size() == 4);
+  REQUIRE(nw_set_num_threads(pool.rt, 2, nullptr) == NW_OK);
+  seen_in(pool.host, 5);  // the others see that they are not wanted
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto times = [&] {
+    std::vector<double> all;
+    for (const clockid_t clock : clocks) {
+      timespec now{};
+      clock_gettime(clock, &now);
+      all.push_back(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec));
+    }
+    return all;
+  };
+  const std::vector<double> before = times();
+  seen_in(pool.host, 100);
+  const std::vector<double> after = times();
+  int asleep = 0;  // one that woke once would have looked for work for half a millisecond at most
+  for (size_t i = 0; i < before.size(); ++i) asleep += after[i] - before[i] < 1e-3;
+  CHECK(asleep == 2);
+}
+
+TEST_CASE("nw_call.max_threads limits one launch") {
+  Loaded rt({"probecpu"}, Options{.num_threads = 4});
+  Probe& probe = rt.probe("probecpu");
+  const nw_host& host = *probe.host;
+  Array a({4}, kCpu), out({4}, kCpu);
+  std::vector<uint32_t> usable;
+  Seen seen;
+  probe.on_launch = [&](const nw_call&) {
+    usable.push_back(host.usable_threads(host.ctx));
+    seen = seen_in(host, 10);
+    parallel_for(host, 1, 1, [&](int64_t, int64_t) { usable.push_back(host.usable_threads(host.ctx)); });
+  };
+  const auto run = [&](uint64_t most) {
+    Call call("probe.noop/1", {&a}, {&out});
+    call.raw.max_threads = most;
+    usable.clear();
+    call.ok(rt);
+    REQUIRE(usable.size() == 2);
+    CHECK(usable[1] == 1);  // in a body
+    CHECK(seen.threads <= usable[0]);
+    return usable[0];
+  };
+  const auto both = [&](uint64_t most, uint32_t expected) {
+    INFO("max_threads " << most);
+    CHECK(run(most) == expected);
+    CHECK(host.usable_threads(host.ctx) == nw_get_num_threads(rt));  // and afterwards all may be used
+  };
+  for (const uint64_t most : {uint64_t{0}, uint64_t{4}, uint64_t{5}, UINT64_MAX}) both(most, 4);
+  both(1, 1);
+  both(3, 3);
+  REQUIRE(nw_set_num_threads(rt, 2, nullptr) == NW_OK);
+  both(0, 2);
+  both(3, 2);
+  both(1, 1);
+  CHECK(probe.plans == 1);  // it is no part of a plan
+}
+
+TEST_CASE("a launch in a launch uses no more threads than that") {
+  Loaded rt({"probecpu"}, Options{.num_threads = 4});
+  Probe& probe = rt.probe("probecpu");
+  Array a({4}, kCpu), out({4}, kCpu);
+  Call inner("probe.noop/1", {&a}, {&out}), outer("probe.noop/1", {&a}, {&out});
+  std::vector<uint32_t> usable;
+  bool nested = false;
+  probe.on_launch = [&](const nw_call&) {
+    usable.push_back(probe.host->usable_threads(probe.host->ctx));
+    if (nested) return;
+    nested = true;
+    for (const uint64_t most : {1, 0, 3}) {
+      inner.raw.max_threads = most;
+      inner.ok(rt);
+    }
+    usable.push_back(probe.host->usable_threads(probe.host->ctx));
+  };
+  outer.raw.max_threads = 2;
+  outer.ok(rt);
+  CHECK(usable == std::vector<uint32_t>{2, 1, 2, 2, 2});
+}
+
+TEST_CASE("a launch that fails leaves no limit behind") {
+  Loaded rt({"probecpu"}, Options{.num_threads = 4});
+  Probe& probe = rt.probe("probecpu");
+  Array a({4}, kCpu), out({4}, kCpu);
+  Call call("probe.noop/1", {&a}, {&out});
+  call.raw.max_threads = 1;
+  probe.on_launch = [](const nw_call&) { throw std::runtime_error("no"); };
+  CHECK(call.run(rt) == NW_FAILED);
+  CHECK(probe.host->usable_threads(probe.host->ctx) == 4);
+}
+
+TEST_CASE("the number is set while loops run in other threads") {
+  Pool pool(4);
+  nw_runtime* const rt = pool.rt;
+  std::atomic<int> bad{0};
+  std::atomic<bool> done{false};
+  Thread sets([&] {
+    for (int i = 0; !done; ++i) bad += nw_set_num_threads(rt, 1 + i % 4, nullptr) != NW_OK;
+  });
+  crowd(3, [&](int) {
+    for (int i = 0; i < 300; ++i) {
+      std::atomic<int64_t> sum{0};
+      parallel_for(pool.host, 1000, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) sum += k;
+      });
+      bad += sum != 999 * 1000 / 2;
+      bad += nw_get_num_threads(rt) < 1 || nw_get_num_threads(rt) > 4;
+    }
+  });
+  done = true;
+  sets.join();
+  CHECK(bad == 0);
+}
+
+TEST_CASE("a loop that runs keeps its threads") {
+  Pool pool(3);
+  Gate gate, all;
+  std::atomic<int> inside{0};
+  Thread loop([&] {
+    parallel_for(pool.host, 3, 1, [&](int64_t, int64_t) {
+      if (++inside == 3) all.open();
+      gate.wait();
+    });
+  });
+  REQUIRE(all.wait());
+  REQUIRE(nw_set_num_threads(pool.rt, 1, nullptr) == NW_OK);
+  CHECK(fault_in(pieces_of(pool.host, 100, 1), 100, 1) == "");
+  CHECK(inside == 3);
+  gate.open();
+  loop.join();
+  CHECK(seen_in(pool.host, 5).threads == 1);
 }

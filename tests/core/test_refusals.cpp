@@ -69,6 +69,8 @@ const Fault kFaults[] = {
     {"op_rule_like", NW_INVALID, {"like 2"}},
     {"op_rule_outputs", NW_INVALID, {"2 outputs", "1"}},
     {"two_ops", NW_INVALID, {"faulty.op/1", "two"}},
+    {"op_backward", NW_INVALID, {"faulty.op/1", "'faulty.bakc/1'", "neither", "did you mean 'faulty.back/1'?"}},
+    {"op_no_vendor", NW_INVALID, {"'op/1'", "vendor.name/1", "no vendor"}},
     {"builtin_outputs", NW_INVALID, {"conv1d", "different"}},
     {"builtin_rule", NW_INVALID, {"conv1d", "different", "'broadcast' here"}},
     {"builtin_flags", NW_INVALID, {"conv1d", "different", "flags are 0x1 here and 0x0 there"}},
@@ -406,6 +408,19 @@ TEST_CASE("the second plugin that declares an op otherwise is refused") {
     Error error;
     expect_refused(nw_load(other, plugin_file("fine").c_str(), &error), error, NW_INVALID, -1, {"faulty.op/1", word});
   }
+}
+
+TEST_CASE("a backward op may be one of a plugin that was loaded before, or a built-in one") {
+  Folder folder;
+  folder.add("fine", "narrows_1.so");
+  const std::string second = folder.add("backward_of_another", "narrows_2.so"), third = folder.add("backward_built_in");
+  Runtime rt(folder);
+  CHECK(rt.backend_of_file(second).status == NW_OK);
+  CHECK(rt.backend_of_file(third).status == NW_OK);
+  Folder alone;
+  const std::string path = alone.add("backward_of_another");
+  Runtime other(alone);
+  expect_listed(other.backend_of_file(path), NW_INVALID, {"faulty.other/1", "'faulty.op/1'", "neither"});
 }
 
 TEST_CASE("two plugins may declare an op that differs at the end of its params") {

@@ -163,3 +163,15 @@ TEST_CASE("a runtime is destroyed in the child of a fork with its threads and th
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
 }
+
+TEST_CASE("the runtime that bindings share is not destroyed") {
+  nw_runtime *first = nullptr, *second = nullptr;
+  Error error;
+  expect_refused(nw_runtime_default(nullptr, &error), error, NW_INVALID, -1, {"out", "NULL"});
+  REQUIRE(nw_runtime_default(&first, &error) == NW_OK);
+  nw_runtime_destroy(first);
+  REQUIRE(nw_runtime_default(&second, &error) == NW_OK);
+  CHECK(first == second);
+  const nw_op* op = nullptr;
+  CHECK(nw_find_op(second, "conv1d", &op, &error) == NW_OK);
+}

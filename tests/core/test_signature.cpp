@@ -155,6 +155,27 @@ TEST_CASE("zeros at the end of params are trimmed") {
   CHECK(rt.probe().plans == 2);
 }
 
+TEST_CASE("params that are all zeros are NULL and 0 bytes for the plugin") {
+  Loaded rt({"probe"});
+  Array a({4}), out({4});
+  bool planned = false, launched = false;
+  rt.probe().on_plan = [&](const nw_sig& sig) { planned = sig.params == nullptr && sig.params_size == 0; };
+  rt.probe().on_launch = [&](const nw_call& made) { launched = made.params == nullptr && made.params_size == 0; };
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{8}, sizeof(ProbeParams), sizeof(ProbeParams) + 64}) {
+    INFO("params_size " << size);
+    nw_plan_cache_clear(rt);
+    planned = launched = false;
+    Call call("probe.noop/1", {&a}, {&out});
+    call.blob(std::vector<unsigned char>(size, 0)).ok(rt);
+    CHECK(planned);
+    CHECK(launched);
+  }
+  rt.probe().on_launch = [&](const nw_call& made) { launched = made.params != nullptr && made.params_size == 1; };
+  Call call("probe.noop/1", {&a}, {&out});
+  call.params(ProbeParams{7, 0, 0}).ok(rt);
+  CHECK(launched);
+}
+
 TEST_CASE("absent inputs at the end are stripped those between are marked") {
   Loaded rt({"probe"});
   Array a({4}), c({4}), out({4});

@@ -31,7 +31,7 @@ Exact real_value(DType dtype, bool specials, uint64_t bits) {
 
 void store_value(DType dtype, bool specials, uint64_t bits, unsigned char* to) {
   if (test::is_float(dtype)) return test::store(dtype, real_value(dtype, specials, bits), to);
-  if (dtype == DType::boolean) return void(*to = bits >> 32 & 1);
+  if (dtype == DType::boolean) return void(*to = bits >> 63 ? static_cast<unsigned char>(bits >> 32) : 0);  // not 0: true
   const uint64_t raw = bits >> 63 ? bits >> 8 : bits >> 8 & 7;
   std::memcpy(to, &raw, static_cast<size_t>(test::item_size(dtype)));
 }
@@ -122,21 +122,15 @@ void Memory::place(size_t i) {
   p.offsets = element_offsets(t, static_cast<int64_t>(r->elements));
 }
 
-// Outputs keep the poison; where tensors share memory the later input's numbers stand, and bools are made bools in the end.
+// Outputs keep the poison; where tensors share memory the later input's numbers stand.
 void Memory::fill() {
   uint64_t state = c_.seed;
   const bool specials = c_.op == Op::elementwise;
-  for (int pass = 0; pass < 2; ++pass)
-    for (size_t i = 0; i < c_.inputs.size(); ++i) {
-      const std::optional<DType> dtype = c_.inputs[i].known_dtype();
-      if (places_[i].block == nullptr || !dtype || (pass == 1 && *dtype != DType::boolean)) continue;
-      unsigned char* const memory = places_[i].block->memory;
-      for (const int64_t offset : places_[i].offsets)
-        if (pass == 0)
-          store_value(*dtype, specials, next(&state), memory + offset);
-        else
-          memory[offset] &= 1;
-    }
+  for (size_t i = 0; i < c_.inputs.size(); ++i) {
+    const std::optional<DType> dtype = c_.inputs[i].known_dtype();
+    if (places_[i].block == nullptr || !dtype) continue;
+    for (const int64_t offset : places_[i].offsets) store_value(*dtype, specials, next(&state), places_[i].block->memory + offset);
+  }
   for (size_t i = c_.inputs.size(); i < c_.size(); ++i) {
     const DLDataType dtype = c_.tensor(i).dtype;
     const int64_t item = (int64_t{dtype.bits} * dtype.lanes + 7) / 8;

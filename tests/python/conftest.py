@@ -40,6 +40,16 @@ def scale_plugin(own_cache):
 
 
 @pytest.fixture(scope="session")
+def scale_folder(own_cache, tmp_path_factory):
+    """A folder for NARROWS_PLUGIN_PATH of other processes, with the same plugin, which this process does not load for it."""
+    import narrows
+
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "narrows_scale.so").symlink_to(narrows.build(HERE / "plugins" / "scale.cpp"))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def rows_plugin(own_cache):
     """tests/python/plugins/rows.cpp, loaded: test.centre/1 and its backward of NW_OP_BATCHABLE, test.centre_all/1 without."""
     import narrows

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 stubs = pytest.importorskip(
-    "array_api_stubs._2021_12.elementwise_functions", reason="the array API's stubs are not installed; ./run python installs them"
+    "array_api_stubs._2021_12.elementwise_functions",
+    reason="the array API's stubs are not installed; ./run check python installs them",
 )
 
 import narrows  # noqa: E402
 import present  # noqa: E402
 from narrows import _functions  # noqa: E402
 
-OURS = [name for name in _functions._TABLE if hasattr(stubs, name)]
+OURS = [name for name in _functions.TABLE if hasattr(stubs, name)]
 NOT_OURS = {"floor_divide", "positive"}  # no such function here
 SAMPLES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -1.5, 6e4, -6e4, math.inf, -math.inf, math.nan]
 WORDS = {"NaN": math.nan, "infinity": math.inf, "π": math.pi}
@@ -140,7 +141,7 @@ def test_the_standard_was_read():
 def test_special_case(name, line, applies, holds, dtype, device):
     if dtype == "bfloat16":
         dtype = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 from ml_dtypes, which is not installed").bfloat16
-    operands = _functions._TABLE[name][1]
+    operands = _functions.TABLE[name][1]
     grid = [np.array(v, dtype) for v in zip(*itertools.product(SAMPLES, repeat=operands), strict=True)]
     result = present.brought(getattr(narrows, name)(*(present.sent(g, device) for g in grid)))
     tried = 0
@@ -211,7 +212,7 @@ LATER = [
 def test_special_case_of_later_years(name, case, applies, result, dtype, device):
     if dtype == "bfloat16":
         dtype = pytest.importorskip("ml_dtypes", reason="NumPy has bfloat16 from ml_dtypes, which is not installed").bfloat16
-    operands = _functions._TABLE[name][1]
+    operands = _functions.TABLE[name][1]
     grid = [np.array(v, dtype) for v in zip(*itertools.product([*SAMPLES, -nan], repeat=operands), strict=True)]
     found = present.brought(getattr(narrows, name)(*(present.sent(g, device) for g in grid)))
     tried = 0

@@ -36,7 +36,7 @@ def arrays(shapes, mapped, size=5):
 @pytest.fixture
 def torch_calls(monkeypatch):
     """Torch, and the number of calls of our ops below its dispatcher until now."""
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
     from narrows import _torch_ops
 
     made, run = [], _torch_ops._Registered.run
@@ -123,7 +123,7 @@ GATHERS = ("all-gather", "all-to-all", "collective-permute")
 
 @pytest.fixture
 def jax():
-    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run python installs it")
+    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run check python installs it")
     import narrows.jax
 
     assert narrows.jax

@@ -27,7 +27,7 @@ SMALL = ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float6_e2m3fn", "flo
 
 def numpy_array(name):
     if isinstance(name, str) and name in SMALL:
-        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; ./run python installs it")
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; ./run check python installs it")
         if not hasattr(ml_dtypes, name):
             pytest.skip(f"this ml_dtypes has no {name}")
         name = getattr(ml_dtypes, name)
@@ -57,7 +57,7 @@ TORCH = ["complex64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0f
 
 @pytest.mark.parametrize("name", TORCH)
 def test_torch(name):
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
     if not hasattr(torch, name):
         pytest.skip(f"this torch has no {name}")
     x, good = torch.zeros(2, dtype=torch.uint8).repeat(8)[:16].view(torch.int64).view(getattr(torch, name))[:2], torch.ones(2)
@@ -82,7 +82,7 @@ def test_torch(name):
 
 @pytest.mark.parametrize("name", ["complex64", "float8_e4m3fn"])
 def test_torch_compile(name):
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
     x = torch.zeros(2, dtype=getattr(torch, name))
     for call in (lambda a: narrows.add(a, a), lambda a: narrows.subtract(1, a), lambda a: narrows.conv1d(torch.ones(2), a)):
         with pytest.raises(Exception, match=f"has dtype {name}; expected"):  # torch's own class
@@ -91,7 +91,7 @@ def test_torch_compile(name):
 
 @pytest.mark.parametrize("name", ["complex64", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4", "uint4", "int2", "key"])
 def test_jax(name):
-    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run python installs it")
+    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run check python installs it")
     import narrows.jax
 
     jnp = jax.numpy
@@ -116,7 +116,7 @@ def test_jax(name):
 
 def test_a_complex_number_that_jax_has_made_an_array_of():
     """JAX calls it weak, as the numbers that take the other operands' dtype; its imaginary part would be lost."""
-    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run python installs it")
+    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run check python installs it")
     good = jax.numpy.ones(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

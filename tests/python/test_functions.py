@@ -59,7 +59,7 @@ def reference(name):
 
 def operands(name, dtype, rng):
     """Arrays that the function is defined on; the second and third broadcast."""
-    count = _functions._TABLE[name][1]
+    count = _functions.TABLE[name][1]
     low, high = (0.1, 4) if name in POSITIVE else RANGES.get(name, (-3, 3))
     shapes = [(5, 7), (7,), (5, 1)][:count]
     if np.issubdtype(dtype, np.floating):
@@ -74,10 +74,10 @@ def operands(name, dtype, rng):
 
 
 @pytest.mark.parametrize("device", present.DEVICES)
-@pytest.mark.parametrize("name", _functions._TABLE)
+@pytest.mark.parametrize("name", _functions.TABLE)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
 def test_against_numpy(name, dtype, device):
-    kinds = _functions._TABLE[name][2]
+    kinds = _functions.TABLE[name][2]
     if {"f": "FNA", "i": "NBIA", "u": "NBIA", "b": "BA"}[np.dtype(dtype).kind].find(kinds) < 0:
         with pytest.raises(ValueError, match="dtype"):
             getattr(narrows, name)(*operands(name, dtype, np.random.default_rng(1)))
@@ -89,10 +89,46 @@ def test_against_numpy(name, dtype, device):
     assert result.shape == expected.shape
     if name == "divide" and np.dtype(dtype).kind in "iu":
         expected = np.trunc(expected)
-    assert result.dtype == (bool if "as bool" in _functions._TABLE[name][3] else np.dtype(dtype))
+    assert result.dtype == (bool if "as bool" in _functions.TABLE[name][3] else np.dtype(dtype))
     np.testing.assert_allclose(
         result.astype("float64"), expected.astype("float64"), rtol=1e-5 if dtype == "float32" else 1e-11, atol=1e-6
     )
+
+
+def bool_bytes(kind, values):
+    array = np.array(values, "uint8").view(bool)
+    if kind == "numpy":
+        return array
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.tensor(values, dtype=torch.uint8).view(torch.bool)
+    return pytest.importorskip("jax").dlpack.from_dlpack(array)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "jax"])
+def test_any_byte_but_0_is_true(kind):
+    a, b = bool_bytes(kind, [0, 1, 2, 255] * 9), bool_bytes(kind, [1, 2, 2, 1] * 9)
+    zeros = bool_bytes(kind, [0] * 36)
+    expected = {
+        "equal": [0, 1, 1, 1],
+        "not_equal": [1, 0, 0, 0],
+        "logical_and": [0, 1, 1, 1],
+        "logical_or": [1, 1, 1, 1],
+        "logical_xor": [1, 0, 0, 0],
+        "bitwise_and": [0, 1, 1, 1],
+        "bitwise_or": [1, 1, 1, 1],
+        "bitwise_xor": [1, 0, 0, 0],
+    }
+    results = {name: getattr(narrows, name)(a, b) for name in expected}
+    for name in ("logical_not", "bitwise_invert"):
+        results[name], expected[name] = getattr(narrows, name)(a), [1, 0, 0, 0]
+    results["where"], expected["where"] = narrows.where(a, a, zeros), [0, 1, 1, 1]
+    for dtype in ("bool", "uint8", "float32"):
+        results[dtype], expected[dtype] = narrows.astype(a, dtype), [0, 1, 1, 1]
+    for name, result in results.items():
+        array = np.asarray(result)
+        stored = array.view("uint8") if array.dtype == bool else array
+        assert stored.tolist() == expected[name] * 9, name
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "less", "pow"])
@@ -262,8 +298,17 @@ def test_signatures_and_names():
     assert str(inspect.signature(narrows.add)) == f"(a, b, *, {words}"
     assert narrows.elu.__doc__.startswith(f"elu{inspect.signature(narrows.elu)} -> array\n")
     assert narrows.clip.__name__ == "clip" and "minimum(maximum(x, min), max)" in narrows.clip.__doc__.lower()
-    assert set(narrows.__all__) <= set(dir(narrows))
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    assert {name for name in dir(narrows) if not name.startswith("_")} == {*narrows.__all__, "torch", "jax"}
+    for name, near in (
+        ("mul", "multiply"),
+        ("conv2d", "conv1d"),
+        ("Sinh", "sinh"),
+        ("reciprocl", "reciprocal"),
+        ("load_inlin", "load_inline"),
+    ):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; did you mean '{near}'\\?"):
+            getattr(narrows, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         _ = narrows.nothing
 
 
@@ -284,7 +329,7 @@ def test_an_ops_signature_and_docstring_are_its_declaration():
 
 def test_every_function_of_the_op_has_a_name():
     functions = next(f for f in narrows.op("elementwise").fields if f[0] == "function")[3]
-    named = {row[0] for row in _functions._TABLE.values()} | {"cast"}
+    named = {row[0] for row in _functions.TABLE.values()} | {"cast"}
     assert named == set(functions) - {""}
 
 
@@ -345,7 +390,7 @@ def test_info_is_of_the_stubs_types(scale_plugin):
 def test_examples_in_docstrings(module):
     if module in ("narrows.torch", "narrows.jax"):
         framework = module.partition(".")[2]
-        pytest.importorskip(framework, reason=f"{framework} is not installed; ./run python installs it")
+        pytest.importorskip(framework, reason=f"{framework} is not installed; ./run check python installs it")
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0 and result.failed == 0
 

@@ -1,13 +1,10 @@
-"""JAX: jit, grad, vmap, donation and sharding through the one XLA handler, against jax.numpy; and the handler's structs."""
+"""JAX: jit, grad, vmap, donation and sharding through the one XLA handler, against jax.numpy."""
 
 import os
 
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 
-import ctypes
 import inspect
-import pathlib
-import subprocess
 import warnings
 
 import numpy as np
@@ -78,13 +75,13 @@ REFERENCE = {
     **{name: getattr(jax.nn, name) for name in ("sigmoid", "relu", "elu", "silu", "softplus")},
 }
 DTYPES = {"F": ["float32"], "N": ["float32", "int32"], "B": ["int32", "bool"], "I": ["int32"], "A": ["float32", "int32", "bool"]}
-CALLS = [(name, dtype) for name, row in _functions._TABLE.items() for dtype in DTYPES[row[2]]]
+CALLS = [(name, dtype) for name, row in _functions.TABLE.items() for dtype in DTYPES[row[2]]]
 
 
 def operands(name, dtype):
     """Arrays that the function, and its gradient, is defined on; the second and third broadcast."""
     low, high = (1.1, 2) if name == "acosh" else (0.2, 0.9)
-    rng, shapes = np.random.default_rng(0), [(3, 4), (4,), (3, 1)][: _functions._TABLE[name][1]]
+    rng, shapes = np.random.default_rng(0), [(3, 4), (4,), (3, 1)][: _functions.TABLE[name][1]]
     arrays = [rng.uniform(low, high, s) if dtype == "float32" else rng.integers(0 if dtype == "bool" else 1, 6, s) for s in shapes]
     if name == "where":
         arrays[0] = arrays[0] > arrays[0].mean()
@@ -98,11 +95,11 @@ def test_functions(name, dtype, device):
     for function in (jax.jit(lambda *a: ours(*a)), ours):
         result = function(*arguments)
         assert isinstance(result, jax.Array) and result.devices() == {device} and result.shape == expected.shape
-        assert result.dtype == ("bool" if "as bool" in _functions._TABLE[name][3] else dtype)
+        assert result.dtype == ("bool" if "as bool" in _functions.TABLE[name][3] else dtype)
         close(result, expected)
 
 
-@pytest.mark.parametrize("name", [n for n, dtype in CALLS if dtype == "float32" and "as bool" not in _functions._TABLE[n][3]])
+@pytest.mark.parametrize("name", [n for n, dtype in CALLS if dtype == "float32" and "as bool" not in _functions.TABLE[n][3]])
 def test_gradients_of_functions(name):
     ours, reference, arguments = getattr(narrows, name), REFERENCE.get(name) or getattr(jnp, name), operands(name, "float32")
     floating = tuple(i for i, a in enumerate(arguments) if a.dtype == "float32")
@@ -467,10 +464,6 @@ def test_errors():
         narrows.add(A, 1, out=A)
     with pytest.raises(TypeError, match="expected an integer"):
         narrows.add(jnp.ones(4, "int32"), 1.5)
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(narrows.exp, (A,), (A,))
-    with pytest.raises((NotImplementedError, ValueError), match=r"[Dd]ifferentiat"):
-        jax.grad(jax.grad(narrows.exp))(1.0 + A[0, 0])
 
 
 WIDE = np.array([1e300, 2])
@@ -590,66 +583,3 @@ def test_arrays_of_jax_are_never_written(cpus):
         narrows.add(t, 1, out=t)
     np.testing.assert_array_equal(narrows.add(t, 1).numpy(), 2)
     np.testing.assert_array_equal(x, 1)
-
-
-def test_the_handlers_structs_are_jaxlibs():
-    include = pathlib.Path(narrows.jax.ffi.include_dir())
-    source = pathlib.Path(__file__).parents[2] / "bindings" / "python" / "src"
-    pairs = {
-        "CallFrame": ("XLA_FFI_CallFrame", "api ctx:context stage args:arguments rets:results attrs:attributes"),
-        "Buffer": ("XLA_FFI_Buffer", "dtype data rank dims"),
-        "Tensors": ("XLA_FFI_Args", "size types args:buffers"),
-        "Attributes": ("XLA_FFI_Attrs", "size types names attrs:values"),
-        "Array": ("XLA_FFI_Array", "dtype size data"),
-        "Text": ("XLA_FFI_ByteSpan", "ptr:data len:size"),
-        "Metadata": ("XLA_FFI_Metadata", "api_version:version traits"),
-        "Version": ("XLA_FFI_Api_Version", "major_version:major minor_version:minor"),
-        "ErrorCreate": ("XLA_FFI_Error_Create_Args", "message errc:code"),
-        "StreamGet": ("XLA_FFI_Stream_Get_Args", "ctx:context stream"),
-        "MemoryAllocate": ("XLA_FFI_DeviceMemory_Allocate_Args", "ctx:context size alignment data"),
-        "MemoryFree": ("XLA_FFI_DeviceMemory_Free_Args", "ctx:context size data"),
-        "OrdinalGet": ("XLA_FFI_DeviceOrdinal_Get_Args", "ctx:context device_ordinal:ordinal"),
-        "Api": ("XLA_FFI_Api", "XLA_FFI_Error_Create:error_create XLA_FFI_Stream_Get:stream_get XLA_FFI_DeviceMemory_Allocate:memory_allocate "
-                "XLA_FFI_DeviceMemory_Free:memory_free XLA_FFI_DeviceOrdinal_Get:ordinal_get"),
-        "MetadataExtension": ("XLA_FFI_Metadata_Extension", "metadata"),
-        "Extension": ("XLA_FFI_Extension_Base", "type next"),
-    }  # fmt: skip
-    header = (include / "xla" / "ffi" / "api" / "c_api.h").read_text()
-    lines = []
-    for ours, (theirs, fields) in pairs.items():
-        for field in fields.split():
-            their_name, _, our_name = field.partition(":")
-            if theirs not in header or their_name not in header:  # an older jaxlib has no device ordinal
-                continue
-            lines.append(
-                f"static_assert(offsetof(narrows::xla::{ours}, {our_name or their_name}) == offsetof({theirs}, {their_name}));"
-            )
-    assert len(lines) > 35
-    text = '#include "xla/ffi/api/c_api.h"\n#include "xla_ffi.h"\n' + "\n".join(lines)
-    command = ["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{include}", f"-I{source}", "-"]
-    subprocess.run(command, input=text, text=True, check=True)
-    wrong = text.replace("narrows::xla::Buffer, data)", "narrows::xla::Buffer, rank)")
-    assert wrong != text and subprocess.run(command, input=wrong, text=True, capture_output=True).returncode != 0
-
-
-def test_the_handler_answers_for_version_0_1_and_refuses_other_stages():
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    plain, capturable = narrows._narrows.xla_handlers()
-
-    class Metadata(ctypes.Structure):
-        _fields_ = [("size", ctypes.c_size_t), ("version_size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("major", ctypes.c_int), ("minor", ctypes.c_int), ("traits", ctypes.c_uint32)]  # fmt: skip
-
-    class Extension(ctypes.Structure):
-        _fields_ = [("size", ctypes.c_size_t), ("type", ctypes.c_int), ("next", ctypes.c_void_p), ("metadata", ctypes.c_void_p)]
-
-    class Frame(ctypes.Structure):
-        _fields_ = [("size", ctypes.c_size_t), ("extensions", ctypes.c_void_p), ("rest", ctypes.c_byte * 256)]
-
-    for capsule, traits in ((plain, 0), (capturable, 1)):
-        metadata = Metadata(major=9, minor=9, traits=9)
-        extension = Extension(32, 1, None, ctypes.addressof(metadata))
-        frame = Frame(ctypes.sizeof(Frame), ctypes.addressof(extension))
-        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(get(capsule, b"xla._CUSTOM_CALL_TARGET"))
-        assert handler(ctypes.addressof(frame)) is None
-        assert (metadata.major, metadata.minor, metadata.traits) == (0, 1, traits)

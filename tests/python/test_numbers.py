@@ -22,7 +22,7 @@ def numpy_routes():
 
 
 def torch_routes():
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
 
     def of(values, dtype):
         return torch.tensor(values, dtype=getattr(torch, dtype))
@@ -43,7 +43,7 @@ def torch_routes():
 
 
 def jax_routes():
-    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run python installs it")
+    jax = pytest.importorskip("jax", reason="JAX is not installed; ./run check python installs it")
     wraps = {"jax": lambda f: f, "jit": jax.jit, "jax vmap": jax.vmap}
     values = lambda y: np.asarray(y).astype("float64").tolist()  # noqa: E731
     return {name: (lambda v, d: jax.numpy.array(v, d), wrap, values) for name, wrap in wraps.items()}
@@ -166,7 +166,7 @@ def test_zeros_have_signs(framework, route, call):
 
 
 def test_zeros_have_signs_in_gradients():
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
     x = torch.ones(3, requires_grad=True)
     for zero in (-0.0, 0.0, -0.0):
         for graph in (False, True):
@@ -208,7 +208,7 @@ def test_a_number_ahead_of_an_array_decides_nothing():
 
 @pytest.mark.parametrize("needs_gradient", [False, True])
 def test_a_number_ahead_of_a_subclass_of_torchs_tensor(needs_gradient):
-    torch = pytest.importorskip("torch", reason="torch is not installed; ./run python installs it")
+    torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
 
     class Tensor(torch.Tensor):
         pass

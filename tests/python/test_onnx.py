@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="onnx is not installed; ./run python installs it")
-pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; ./run python installs it")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed; ./run check python installs it")
+pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; ./run check python installs it")
 backend_tests = pytest.importorskip("onnx.backend.test", reason="this onnx came without its backend tests")
 from onnx import helper, numpy_helper  # noqa: E402
 

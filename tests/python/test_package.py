@@ -18,8 +18,10 @@ import narrows
 
 ROOT = pathlib.Path(__file__).parents[2]
 WHEEL, VULKAN_WHEEL = (os.environ.get(n, "") and os.path.abspath(os.environ[n]) for n in ("NARROWS_WHEEL", "NARROWS_VULKAN_WHEEL"))
-needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run python makes one")
-needs_vulkan_wheel = pytest.mark.skipif(not VULKAN_WHEEL, reason="NARROWS_VULKAN_WHEEL names no wheel: ./run vulkan makes one")
+needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run check python makes one")
+needs_vulkan_wheel = pytest.mark.skipif(
+    not VULKAN_WHEEL, reason="NARROWS_VULKAN_WHEEL names no wheel: ./run check vulkan makes one"
+)
 
 
 @needs_wheel
@@ -32,8 +34,9 @@ def test_what_the_wheel_holds():
         module = "_narrows" + sysconfig.get_config_var("EXT_SUFFIX")
         tags = "cp{0}{1}-cp{0}{1}t".format(*sys.version_info)
     assert re.search(rf"narrows-[0-9.]+-{tags}-.*linux_\w+\.whl$", WHEEL)
-    for name in (module, "lib/libnarrows.so.1", "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
-                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/dlpack/dlpack.h"):  # fmt: skip
+    for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
+                 "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
+                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h"):  # fmt: skip
         assert f"narrows/{name}" in names
     assert "Requires-Dist" not in metadata
     carried = {n.partition("-")[0] for n in names if n.startswith("narrows.libs/")}
@@ -157,3 +160,41 @@ def test_the_cell_learns_to_read():
     assert done.returncode == 0, done.stderr
     lstm, lltm = (float(re.search(r"([0-9.]+) % of unseen", line)[1]) for line in done.stdout.splitlines())
     assert lltm > 55 and lstm > 55  # by chance: 10
+
+
+OTHER_LIBRARY = 'const char* nw_version(void) { return "9.9.9"; }\n'
+
+
+def other_libnarrows(folder, source=OTHER_LIBRARY):
+    """A libnarrows.so.1 of another version, which has nothing else."""
+    folder.mkdir(exist_ok=True)
+    (folder / "other.c").write_text(source)
+    library = folder / "libnarrows.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnarrows.so.1", folder / "other.c", "-o", library], check=True)
+    return library
+
+
+COMMANDS = (
+    [sys.executable, "-c", "import narrows; print(narrows.__version__)"],
+    [pathlib.Path(narrows.__file__).parent / "bin" / "narrows", "--version"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["module", "command"])
+def test_its_own_libnarrows_is_found_whatever_the_library_path_holds(tmp_path, command):
+    other_libnarrows(tmp_path)
+    done = subprocess.run(command, env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.split()[-1] == narrows.__version__, done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["module", "command"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_another_libnarrows_in_the_process_is_refused_by_name_and_version(tmp_path, command, whole):
+    """One that was loaded before, and has every function or only some."""
+    names = (ROOT / "tests" / "abi" / "exports.txt").read_text().split()
+    rest = "".join(f"void {name}(void) {{}}\n" for name in names if name != "nw_version") if whole else ""
+    library = other_libnarrows(tmp_path, OTHER_LIBRARY + rest)
+    done = subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True)
+    assert done.returncode != 0 and re.search(rf"has libnarrows 9\.9\.9, {re.escape(str(library))}; expected ", done.stderr), (
+        done.stderr
+    )

@@ -1,7 +1,6 @@
-"""A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with; and building them."""
+"""A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with."""
 
 import inspect
-import os
 import pathlib
 import subprocess
 import sys
@@ -364,118 +363,6 @@ def test_jax(minimal_plugin, scale_plugin):
     np.testing.assert_allclose(batched, 3 * x, rtol=1e-6)
 
 
-SOURCE = """
-#include <narrows/plugin.hpp>
-struct Params { float factor; };
-void scale(const narrows::plugin::Launch& call) {
-  const float *x = call.input<float>(0), factor = call.params<Params>().factor;
-  float* y = call.output<float>(0);
-  call.parallel_for(call.size(0), [=](int64_t i) { y[i] = factor * x[i]; });
-}
-NARROWS_PLUGIN("inline", {.name = "inline.scale/1", .inputs = {"x"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = scale,
-               .params = {narrows::plugin::field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params)})
-"""
-
-
-def test_load_inline(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    scale = narrows.load_inline("inline", SOURCE).scale
-    np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), [4, 4, 4])
-    libraries = list(tmp_path.rglob("*.so"))
-    assert len(libraries) == 1
-    made = libraries[0].stat().st_mtime_ns
-    again = narrows.load_inline("inline", SOURCE).scale
-    assert again.op == scale.op and list(tmp_path.rglob("*.so")) == libraries and libraries[0].stat().st_mtime_ns == made
-    narrows.load_inline("inline", SOURCE + "// another content\n")
-    assert len(list(tmp_path.rglob("*.so"))) == 2
-
-
-def test_load_inline_gives_the_source_that_was_asked_for(tmp_path, monkeypatch):
-    """Also one that another of its name has replaced since."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for offset in (1, 2, 1, 3, 2, 2, 1):
-        text = SOURCE.replace("inline.scale/1", "replaced.scale/1").replace('PLUGIN("inline"', 'PLUGIN("replaced"')
-        scale = narrows.load_inline("replaced", text.replace("factor * x[i]", f"factor * x[i] + {offset}")).scale
-        np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), 4 + offset)
-
-
-SEVERAL = """
-#include <narrows/plugin.hpp>
-using narrows::plugin::Launch;
-template <int N> void fill(const Launch& call) {
-  call.parallel_for(call.size(0), [y = call.output<float>(0)](int64_t i) { y[i] = N; });
-}
-template <int N> narrows::plugin::Op op(const char* name) { return {.name = name, .inputs = {"x"}, .outputs = {"y"}, .kernel = fill<N>}; }
-NARROWS_PLUGIN("NAME", OPS)
-"""
-
-
-def test_short_names_of_load_inline(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    x = np.zeros(2, "float32")
-    ops = 'op<10>("short.v/10"), op<1>("short.v/1"), op<9>("short.v/9"), op<3>("short.w/3")'
-    found = narrows.load_inline("short", SEVERAL.replace("NAME", "short").replace("OPS", ops))
-    assert found.v.op == "short.v/10" and found.v(x).tolist() == [10, 10] and found.w(x).tolist() == [3, 3]
-    ops = 'op<1>("shorter.v/1"), op<2>("another.v/2")'
-    with pytest.raises(ValueError, match=r"shorter\.v/1 and another\.v/2; expected ops whose short names differ"):
-        narrows.load_inline("shorter", SEVERAL.replace("NAME", "shorter").replace("OPS", ops))
-    assert narrows.ops.another.v(x).tolist() == [2, 2]
-
-
-def test_load_says_what_is_wrong_with_a_file(tmp_path):
-    folder, dangling = tmp_path / "narrows_folder.so", tmp_path / "narrows_link.so"
-    empty, text = tmp_path / "narrows_empty.so", tmp_path / "narrows_text.so"
-    folder.mkdir()
-    dangling.symlink_to(tmp_path / "gone.so")
-    empty.touch()
-    text.write_text("#include <narrows/plugin.h>")
-    for path, words in (
-        (folder, "narrows_folder.so: a directory, not a file"),
-        (dangling, "gone.so: cannot be opened: No such file"),
-        (tmp_path / "nothing.so", "nothing.so: cannot be opened: No such file"),
-        (empty, "narrows_empty.so: an empty file"),
-        (text, "narrows_text.so: not an ELF file"),
-        ("/a\0b", "null (byte|character)"),  # Python's own words, by its version
-    ):
-        with pytest.raises(ValueError, match=words):
-            narrows.load(path)
-    with pytest.raises(TypeError, match="NoneType"):
-        narrows.load(None)
-
-
-def test_a_plugin_path_that_is_relative(tmp_path):
-    """It is not searched, whatever lies there; the folders beside it are."""
-    (tmp_path / "beside").mkdir()
-    (tmp_path / "beside" / "narrows_empty.so").touch()
-    code = "import narrows; [print(b['status'], b['path'], b['reason'], sep='|') for b in narrows.info()['backends']]"
-    environment = {
-        **os.environ,
-        "NARROWS_PLUGIN_PATH": f"here:{tmp_path / 'beside'}",
-        "PYTHONPATH": str(pathlib.Path(narrows.__file__).parents[1]),
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
-    words = "'here' is not an absolute folder; plugins are searched for in absolute ones only"
-    assert done.returncode == 0 and f"warning: here: {words}" in done.stderr
-    assert done.stdout.splitlines()[:2] == [f"invalid|here|{words}", f"invalid|{tmp_path}/beside/narrows_empty.so|an empty file"]
-
-
-def test_an_op_that_is_declared_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = SOURCE.replace("inline.scale/1", "again.scale/1").replace('PLUGIN("inline"', 'PLUGIN("again"')
-    scale = narrows.load_inline("again", first).scale
-    second = tmp_path / "second.cpp"
-    second.write_text(first.replace('PLUGIN("again"', 'PLUGIN("second"').replace('field("factor"', 'field("by"'))
-    path = narrows.build(second)
-    for _ in range(2):
-        with pytest.raises(
-            ValueError,
-            match=r"op 'again\.scale/1' is declared differently by .*: field 0 of params is 'by' here and 'factor' there",
-        ):
-            narrows.load(path)
-    np.testing.assert_array_equal(narrows.ops.again.scale(np.ones(3, "float32"), factor=4), 4)
-    np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=2), 2)
-
-
 def test_outputs_that_share_memory(scale_plugin):
     x, o = np.ones((3, 4), "float32"), np.zeros((3, 4), "float32")
     scale, backward = scale_plugin.scale, narrows.op("test.affine_backward/1")
@@ -488,79 +375,6 @@ def test_outputs_that_share_memory(scale_plugin):
         with pytest.raises(ValueError, match=words):
             call()
     assert not o.any()
-
-
-def load_versions(folder, vendor, versions):
-    for version in versions:
-        text = SOURCE.replace("inline.scale/1", f"{vendor}.scale/{version}").replace("1.0", f"{version}.0")
-        source = folder / f"v{version}.cpp"
-        # Of one name, the last would hide the others.
-        source.write_text(text.replace('PLUGIN("inline"', f'PLUGIN("{vendor}{version}"'))
-        narrows.load(narrows.build(source))
-
-
-def test_the_newest_version_is_the_one_without_a_number(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    load_versions(tmp_path, "versions", (2, 10, 9))  # by number, not by letter, and not the last to be loaded
-    x = np.ones(2, "float32")
-    assert narrows.op("versions.scale").op == narrows.ops.versions.scale.op == "versions.scale/10"
-    for version in (2, 9, 10):
-        np.testing.assert_array_equal(narrows.ops[f"versions.scale/{version}"](x), version * x)
-
-
-def test_an_older_version_in_torch(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch has no wheel for this Python")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    load_versions(tmp_path, "older", (9, 10))
-    assert torch.ops.narrows.older_scale_9(torch.ones(2)).tolist() == [9, 9]
-
-
-def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
-    bad = tmp_path / "bad.cpp"
-    bad.write_text("int x = nothing_of_that_name;")
-    with pytest.raises(RuntimeError, match="nothing_of_that_name"):
-        narrows.build(bad)
-    with pytest.raises(ValueError, match="sources that end in"):
-        narrows.build(tmp_path / "x.rs")
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(RuntimeError, match="no compiler 'no-such-compiler'"):
-        narrows.build(bad)
-    with pytest.raises(ValueError, match="identifier"):
-        narrows.load_inline("../x", SOURCE)
-    good = tmp_path / "empty.c"
-    good.write_text("int unrelated;")
-    with pytest.raises((ValueError, NotImplementedError), match="narrows_plugin_query"):
-        narrows.load(narrows.build(good))
-
-
-def compiler_that_counts(folder, version):
-    """c++ under another name, which writes down each time that it makes a library."""
-    wrapper = folder / "counting-c++"
-    wrapper.write_text(f"""#!/bin/sh
-[ "$1" = --version ] && echo {version} && exit
-case "$*" in *" -o "*) echo made >>{folder}/made ;; esac
-exec c++ "$@"
-""")
-    wrapper.chmod(0o755)
-    return wrapper
-
-
-def test_what_is_built_is_kept_by_content_and_compiler(tmp_path, monkeypatch):
-    """A header of the source's own is content too."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    monkeypatch.setenv("CXX", str(compiler_that_counts(tmp_path, "one")))
-    source, header = tmp_path / "own.cpp", tmp_path / "a header.h"
-    source.write_text('#include "a header.h"\n' + SOURCE.replace("factor * x[i]", "FACTOR * x[i]"))
-    made = lambda: len((tmp_path / "made").read_text().splitlines())  # noqa: E731
-    paths = []
-    for text, times in (("3", 1), ("3", 1), ("4", 2), ("3", 2)):
-        header.write_text(f"#define FACTOR {text}\n")
-        paths.append(narrows.build(source))
-        assert made() == times
-    assert paths[0] == paths[1] == paths[3] != paths[2]
-    compiler_that_counts(tmp_path, "two")
-    assert narrows.build(source) not in paths and made() == 3
-    assert narrows.build(source, flags=["-DNDEBUG"]) not in paths and made() == 4
 
 
 # ---- an op that no CPU has ----
@@ -607,7 +421,7 @@ def test_an_op_of_another_device_in_jax():
     pytest.importorskip("jax")
     out = with_far("""
         import jax, narrows.jax
-        narrows.jax._platforms = lambda: frozenset(["cpu", "cuda"])
+        narrows._jax_call._platforms = lambda: frozenset(["cpu", "cuda"])
         x = jax.numpy.ones((3, 4))
         f = lambda x: narrows.jax.call("far.scale/1", x, factor=3.0)
         print(jax.eval_shape(f, x).shape, jax.eval_shape(jax.vmap(f), x).shape, jax.eval_shape(jax.grad(lambda x: f(x).sum()), x).shape)

@@ -124,7 +124,7 @@ void copy(const narrows::plugin::Launch& call) {
 NARROWS_PLUGIN("flat", {.name = "flat.copy/1", .inputs = {"x"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = copy})
 """
 
-# What CALLS is divided by: 10^5 calls of each of these would take minutes. `./run python --long` makes them all.
+# What CALLS is divided by: 10^5 calls of each of these would take minutes. `./run check python --long` makes them all.
 SLOW = {"operands": 10, "torch dispatcher": 10, "torch autograd": 20, "from_dlpack": 4, "torch error": 2, "torch functional": 100,
         "torch vmap": 100, "torch lazily negated": 20, "device": 10, "own copy": 2, "op by name": 4, "build and load": 1000,
         "torch dispatcher autograd": 50, "torch module": 50, "torch compiled": 20, "torch mixed": 4, "jax": 5,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-import torch.autograd.forward_ad as forward_ad  # noqa: E402
 
 import narrows  # noqa: E402
 import narrows.torch  # noqa: E402
@@ -21,23 +20,6 @@ def device(request):
 
 
 EXPS = {"narrows": narrows.exp, "torch.ops": lambda a: torch.ops.narrows.elementwise(a, function="exp")}
-
-
-@pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)
-def test_a_second_derivative_is_refused_and_not_zero(exp):
-    x = double(3)
-    (g,) = torch.autograd.grad(exp(x).sum(), x, create_graph=True)
-    torch.testing.assert_close(g, x.exp())
-    with pytest.raises(NotImplementedError, match="no second derivative"):
-        (g.sum() + x.sum()).backward()  # there is another way to x: a penalty on the gradient must not be lost
-    grad, plain = torch.func.grad, x.detach()
-    for twice in (
-        lambda: grad(lambda a: grad(lambda b: exp(b).sum())(a).sum())(plain),
-        lambda: torch.func.jacrev(torch.func.jacrev(exp))(plain),
-        lambda: torch.vmap(grad(grad(exp)))(plain),
-    ):
-        with pytest.raises(NotImplementedError, match="no second derivative"):
-            twice()
 
 
 # ---- the gate: every case in which a call must not bypass the dispatcher ----
@@ -157,24 +139,6 @@ def test_a_tensor_that_only_torch_held():
     with torch.no_grad():
         torch.testing.assert_close(narrows.add(weak(), 1), torch.full((3,), 2.0))
     y.backward()
-
-
-@pytest.mark.parametrize("exp", EXPS.values(), ids=EXPS)
-def test_forward_mode_is_refused_and_not_ignored(exp):
-    x = torch.ones(3)
-    with forward_ad.dual_level():
-        torch.testing.assert_close(exp(x), x.exp())  # no tangent, nothing to lose
-        with pytest.raises(NotImplementedError, match="forward-mode"):
-            exp(forward_ad.make_dual(x, x))
-    for forward in (
-        lambda: torch.func.jvp(exp, (x,), (x,)),
-        lambda: torch.func.jacfwd(exp)(x),
-        lambda: torch.func.hessian(lambda a: exp(a).sum())(x),
-        lambda: torch.func.linearize(exp, x)[1](x),
-        lambda: torch.autograd.gradcheck(exp, (double(3),), check_forward_ad=True),
-    ):
-        with pytest.raises(NotImplementedError, match="forward-mode"):
-            forward()
 
 
 def test_a_real_tensor_beside_a_fake_one():

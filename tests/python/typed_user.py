@@ -1,4 +1,4 @@
-"""A user's program, for type checkers: what each call gives, and which calls are wrong. It is checked and never run: `./run python`
+"""A user's program, for type checkers: what each call gives, and which calls are wrong. It is checked and never run: `./run check python`
 gives it to mypy and pyright, and a wrong call that either lets pass is an error there."""
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true

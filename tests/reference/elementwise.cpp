@@ -33,6 +33,20 @@ Exact logaddexp(Exact a, Exact b) {
   return std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
+// What a times a number that goes to 0 becomes where that product is 0 times an infinity.
+Exact unless_far_below(Exact a, Exact value) { return a == -std::numeric_limits<Exact>::infinity() ? Exact(-0.0) : value; }
+
+// Rounded to 64 bits so that it can be rounded once more: not to nearest but, where anything is lost, to a number that ends with
+// a 1. A product of f64 has more bits than that, and is as std::fma rounds it.
+Exact fma(Exact a, Exact b, Exact c) {
+  const Exact sum = std::fma(a, b, c), product = a * b;
+  if (!std::isfinite(sum) || std::fma(a, b, -product) != 0) return sum;
+  const Exact back = sum - product, lost = (product - (sum - back)) + (c - back);
+  int exponent = 0;
+  const bool is_odd = std::fmod(std::ldexp(std::frexp(sum, &exponent), std::numeric_limits<Exact>::digits), 2) != 0;
+  return lost == 0 || is_odd ? sum : std::nextafter(sum, lost > 0 ? HUGE_VALL : -HUGE_VALL);
+}
+
 std::vector<Function> make_functions() {
   constexpr auto F = Domain::floating, N = Domain::numbers, E = Domain::everything, B = Domain::bits, I = Domain::integers;
   namespace i = integer_forms;
@@ -69,9 +83,11 @@ std::vector<Function> make_functions() {
                                                  : x.a > 0       ? x.a
                                                                  : 0; }, i::relu, g::relu},
       {29, "elu", 1, F, false, [](R x) { return x.a > 0 ? x.a : x.alpha * std::expm1(x.a); }, nullptr, g::elu},
-      {30, "gelu", 1, F, false, [](R x) { return x.a * std::erfc(-x.a / std::sqrt(Exact(2))) / 2; }, nullptr, g::gelu},
-      {31, "gelu_tanh", 1, F, false, [](R x) { return x.a / (1 + std::exp(-2 * gelu_tanh_argument(x.a))); }, nullptr, g::gelu_tanh},
-      {32, "silu", 1, F, false, [](R x) { return x.a / (1 + std::exp(-x.a)); }, nullptr, g::silu},
+      {30, "gelu", 1, F, false, [](R x) { return unless_far_below(x.a, x.a * std::erfc(-x.a / std::sqrt(Exact(2))) / 2); }, nullptr,
+       g::gelu},
+      {31, "gelu_tanh", 1, F, false, [](R x) { return unless_far_below(x.a, x.a / (1 + std::exp(-2 * gelu_tanh_argument(x.a)))); },
+       nullptr, g::gelu_tanh},
+      {32, "silu", 1, F, false, [](R x) { return unless_far_below(x.a, x.a / (1 + std::exp(-x.a))); }, nullptr, g::silu},
       {33, "softplus", 1, F, false, [](R x) { return softplus(x.a); }, nullptr, g::softplus},
       {34, "erf", 1, F, false, [](R x) { return std::erf(x.a); }, nullptr, g::erf},
       {35, "erfc", 1, F, false, [](R x) { return std::erfc(x.a); }, nullptr, g::erfc},
@@ -113,7 +129,7 @@ std::vector<Function> make_functions() {
       {71, "bitwise_xor", 2, B, false, nullptr, i::bitwise_xor, nullptr},
       {72, "bitwise_left_shift", 2, I, false, nullptr, i::left_shift, nullptr},
       {73, "bitwise_right_shift", 2, I, false, nullptr, i::right_shift, nullptr},
-      {74, "fma", 3, N, false, [](R x) { return std::fma(x.a, x.b, x.c); }, i::fma, g::fma},
+      {74, "fma", 3, N, false, [](R x) { return fma(x.a, x.b, x.c); }, i::fma, g::fma},
       {75, "where", 3, E, false, [](R x) { return x.a != 0 ? x.b : x.c; }, i::where, g::where},
       {76, "clamp", 3, N, false, [](R x) { return minimum(maximum(x.a, x.b), x.c); }, i::clamp, g::clamp},
   };
@@ -154,12 +170,13 @@ Exact apply(const Function& f, DType dtype, const Reals& x) {
   if (test::is_float(dtype)) return f.real(x);
   const int bits = bits_of(dtype);
   const bool is_signed = test::is_signed_int(dtype);
-  const Wide result = f.integer({static_cast<Wide>(x.a), static_cast<Wide>(x.b), static_cast<Wide>(x.c), bits, is_signed});
+  const auto wide = [&](Exact value) { return static_cast<Wide>(dtype == DType::boolean ? value != 0 : value); };
+  const Wide result = f.integer({wide(x.a), wide(x.b), wide(x.c), bits, is_signed});
   return f.gives_bool ? static_cast<Exact>(result) : static_cast<Exact>(wrap(result, bits, is_signed));
 }
 
 Exact cast(DType from, DType to, Exact value) {
-  (void)from;
+  if (from == DType::boolean) value = value != 0;
   if (to == DType::boolean) return value != 0;  // NaN != 0
   if (test::is_float(to)) return test::rounded(to, value);
   if (std::isnan(value)) return 0;

@@ -1,5 +1,9 @@
-// elementwise_gradient.cpp -- the derivatives, from calculus; at kinks and ties as torch has them. See elementwise.h.
+// elementwise_gradient.cpp -- the derivatives, from calculus; at kinks and ties as torch has them, at infinities their limits. Long
+// double has the exponents for every factor whose product with a number of a dtype may be one: what underflows in it is 0 in the
+// product too, and what overflows is bounded, so that 0 times it is 0. Only a pole is infinite. See elementwise.h.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "elementwise_parts.h"
 
@@ -8,9 +12,22 @@ namespace {
 
 const Exact kPi = std::acos(Exact(-1));
 
+// The magnitude of a factor at finite operands that may overflow.
+Exact bounded(Exact factor) {
+  constexpr Exact kMost = std::numeric_limits<Exact>::max();
+  return std::clamp(factor, -kMost, kMost);  // NaN stays
+}
+Exact bounded_if_finite(Exact operand, Exact factor) { return std::isfinite(operand) ? bounded(factor) : factor; }
+
+// exp(-a^2 / divisor), whose argument exp would multiply the rounding error of.
+Exact exp_of_square(Exact a, Exact divisor) {
+  const Exact square = a * a, low = std::isfinite(square) ? std::fma(a, a, -square) : 0;
+  return std::exp(-square / divisor) * (1 - low / divisor);
+}
 Exact logistic(Exact a) { return 1 / (1 + std::exp(-a)); }
 Exact normal_cdf(Exact a) { return std::erfc(-a / std::sqrt(Exact(2))) / 2; }
-Exact normal_pdf(Exact a) { return std::exp(-a * a / 2) / std::sqrt(2 * kPi); }
+Exact normal_pdf(Exact a) { return exp_of_square(a, 2) / std::sqrt(2 * kPi); }
+Exact step(Exact a) { return a > 0 ? 1 : 0; }
 
 // At a tie the larger and the smaller are both; each operand gets half. Beside a NaN neither is less: each gets all.
 Partials larger(Exact a, Exact b) {
@@ -40,9 +57,9 @@ Partials square(X x) { return {2 * x.a}; }
 Partials sqrt(X x) { return {1 / (2 * std::sqrt(x.a))}; }
 Partials rsqrt(X x) { return {-1 / (2 * x.a * std::sqrt(x.a))}; }
 Partials cbrt(X x) { return {1 / (3 * std::cbrt(x.a) * std::cbrt(x.a))}; }
-Partials exp(X x) { return {std::exp(x.a)}; }
-Partials exp2(X x) { return {std::exp2(x.a) * std::log(Exact(2))}; }
-Partials expm1(X x) { return {std::exp(x.a)}; }
+Partials exp(X x) { return {bounded_if_finite(x.a, std::exp(x.a))}; }
+Partials exp2(X x) { return {bounded_if_finite(x.a, std::exp2(x.a)) * std::log(Exact(2))}; }
+Partials expm1(X x) { return exp(x); }
 Partials log(X x) { return {1 / x.a}; }
 Partials log2(X x) { return {1 / (x.a * std::log(Exact(2)))}; }
 Partials log10(X x) { return {1 / (x.a * std::log(Exact(10)))}; }
@@ -53,8 +70,8 @@ Partials tan(X x) { return {1 + std::tan(x.a) * std::tan(x.a)}; }
 Partials asin(X x) { return {1 / std::sqrt((1 - x.a) * (1 + x.a))}; }
 Partials acos(X x) { return {-1 / std::sqrt((1 - x.a) * (1 + x.a))}; }
 Partials atan(X x) { return {1 / (1 + x.a * x.a)}; }
-Partials sinh(X x) { return {std::cosh(x.a)}; }
-Partials cosh(X x) { return {std::sinh(x.a)}; }
+Partials sinh(X x) { return {bounded_if_finite(x.a, std::cosh(x.a))}; }
+Partials cosh(X x) { return {bounded_if_finite(x.a, std::sinh(x.a))}; }
 Partials tanh(X x) { return {1 / (std::cosh(x.a) * std::cosh(x.a))}; }
 Partials asinh(X x) { return {1 / std::sqrt(x.a * x.a + 1)}; }
 Partials acosh(X x) { return {1 / std::sqrt((x.a - 1) * (x.a + 1))}; }
@@ -62,16 +79,23 @@ Partials atanh(X x) { return {1 / ((1 - x.a) * (1 + x.a))}; }
 Partials sigmoid(X x) { return {logistic(x.a) * logistic(-x.a)}; }
 Partials relu(X x) { return {x.a <= 0 ? Exact(0) : Exact(1)}; }
 Partials elu(X x) { return {x.a <= 0 ? x.alpha * std::exp(x.a) : Exact(1)}; }
-Partials gelu(X x) { return {normal_cdf(x.a) + x.a * normal_pdf(x.a)}; }
+Partials gelu(X x) {
+  if (std::isinf(x.a)) return {step(x.a)};
+  return {normal_cdf(x.a) + x.a * normal_pdf(x.a)};
+}
 Partials gelu_tanh(X x) {
+  if (std::isinf(x.a)) return {step(x.a)};
   const Exact s = logistic(2 * gelu_tanh_argument(x.a));
   const Exact slope = std::sqrt(2 / kPi) * (1 + 3 * 0.044715L * x.a * x.a);
   return {s + 2 * x.a * s * logistic(-2 * gelu_tanh_argument(x.a)) * slope};
 }
-Partials silu(X x) { return {logistic(x.a) * (1 + x.a * logistic(-x.a))}; }
+Partials silu(X x) {
+  if (std::isinf(x.a)) return {step(x.a)};
+  return {logistic(x.a) * (1 + x.a * logistic(-x.a))};
+}
 Partials softplus(X x) { return {logistic(x.a)}; }
-Partials erf(X x) { return {2 / std::sqrt(kPi) * std::exp(-x.a * x.a)}; }
-Partials erfc(X x) { return {-2 / std::sqrt(kPi) * std::exp(-x.a * x.a)}; }
+Partials erf(X x) { return {2 / std::sqrt(kPi) * exp_of_square(x.a, 1)}; }
+Partials erfc(X x) { return {-2 / std::sqrt(kPi) * exp_of_square(x.a, 1)}; }
 Partials reciprocal(X x) { return {-1 / (x.a * x.a)}; }
 Partials cast(X) { return {1}; }
 Partials add(X) { return {1, 1}; }
@@ -79,15 +103,20 @@ Partials sub(X) { return {1, -1}; }
 Partials mul(X x) { return {x.b, x.a}; }
 Partials div(X x) { return {1 / x.b, -x.a / x.b / x.b}; }
 Partials pow(X x) {
-  const Exact a = x.b == 0 ? 0 : x.b * std::pow(x.a, x.b - 1);
-  const Exact b = x.a == 0 && x.b >= 0 ? 0 : std::pow(x.a, x.b) * std::log(x.a);
-  return {a, b};
+  const Exact lower = std::pow(x.a, x.b - 1), power = std::pow(x.a, x.b);
+  const Exact a = x.b == 0 || lower == 0 ? 0 : x.b * lower;
+  const Exact b = (x.a == 0 && x.b >= 0) || (x.a > 0 && power == 0) ? 0 : power * std::log(x.a);
+  const bool may_overflow = std::isfinite(x.a) && x.a != 0 && std::isfinite(x.b);  // else an infinity is a pole
+  return may_overflow ? Partials{bounded(a), bounded(b)} : Partials{a, b};
 }
 Partials atan2(X x) {
   const Exact square = x.a * x.a + x.b * x.b;
+  if ((x.a == 0 && x.b == 0) || std::isinf(square)) return {0, 0};
   return {x.b / square, -x.a / square};
 }
 Partials hypot(X x) {
+  if (std::isinf(x.a) && std::isfinite(x.b)) return {sign(x.a), 0};
+  if (std::isinf(x.b) && std::isfinite(x.a)) return {0, sign(x.b)};
   const Exact h = std::hypot(x.a, x.b);
   return {x.a / h, x.b / h};
 }
@@ -96,7 +125,10 @@ Partials minimum(X x) { return larger(-x.a, -x.b); }
 Partials fmod(X x) { return {1, -trunc_quotient(x.a, x.b)}; }
 Partials remainder(X x) { return {1, -floor_quotient(x.a, x.b)}; }
 Partials copysign(X x) { return {sign(x.a) * std::copysign(Exact(1), x.b), 0}; }
-Partials logaddexp(X x) { return {logistic(x.a - x.b), logistic(x.b - x.a)}; }
+Partials logaddexp(X x) {
+  if (x.a == x.b) return {0.5L, 0.5L};  // infinities too
+  return {logistic(x.a - x.b), logistic(x.b - x.a)};
+}
 Partials fma(X x) { return {x.b, x.a, 1}; }
 Partials where(X x) { return x.a != 0 ? Partials{0, 1, 0} : Partials{0, 0, 1}; }
 

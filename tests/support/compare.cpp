@@ -1,6 +1,8 @@
 // compare.cpp -- comparisons in which NaN cannot pass, and the verdicts on calls. See harness.h.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <sstream>
 
@@ -127,3 +129,14 @@ void expect_refused(const Result& result, int32_t status, int32_t argument, std:
 }
 
 }  // namespace narrows::test
+
+std::string Catch::StringMaker<std::vector<unsigned char>>::convert(const std::vector<unsigned char>& bytes) {
+  constexpr size_t kShown = 64;
+  std::string text = std::to_string(bytes.size()) + " bytes:";
+  for (size_t i = 0; i < std::min(kShown, bytes.size()); ++i) {
+    char number[4];
+    std::snprintf(number, sizeof number, " %02X", bytes[i]);
+    text += number;
+  }
+  return text + (bytes.size() > kShown ? " ..." : "");
+}

@@ -48,7 +48,7 @@ struct FloatFormat {
   int max_exponent;  // of the largest power of two
 };
 FloatFormat float_format(DType dtype);
-Exact largest(DType dtype);  // finite
+Exact largest(DType dtype);  // finite; bool: 1, though any byte but 0 is true
 Exact lowest(DType dtype);
 Exact smallest_subnormal(DType dtype);
 Exact epsilon(DType dtype);           // distance from 1 to the next number; integers: 0

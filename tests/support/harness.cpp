@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "floating_point.h"
+
 namespace narrows::test {
 namespace {
 
@@ -99,19 +101,46 @@ std::string Call::describe() const {
          ") kernel=" + (raw.kernel == nullptr ? "-" : raw.kernel);
 }
 
+// The bytes of all that a call points to but the tensors' memory. What a test has bent to something else it keeps to itself.
+std::vector<unsigned char> Call::lent() const {
+  std::vector<unsigned char> bytes = params_.bytes;
+  const auto add = [&bytes](const void* from, size_t size) {
+    const auto* const first = static_cast<const unsigned char*>(from);
+    bytes.insert(bytes.end(), first, first + size);
+  };
+  add(&raw, sizeof raw);
+  for (const auto* pointers : {&input_pointers_, &output_pointers_}) add(pointers->data(), pointers->size() * sizeof(void*));
+  const auto add_tensor = [&](const Tensor* t) {
+    if (t == nullptr) return;
+    const DLTensor& dl = *t->dl();
+    add(&dl, sizeof dl);
+    const std::vector<int64_t>& shape = t->shape();
+    if (dl.shape != shape.data() || static_cast<size_t>(dl.ndim) != shape.size()) return;
+    add(dl.shape, shape.size() * sizeof(int64_t));
+    if (dl.strides != nullptr) add(dl.strides, shape.size() * sizeof(int64_t));
+  };
+  for (const Tensor* t : inputs_) add_tensor(t);
+  for (const Tensor* t : outputs_) add_tensor(t);
+  return bytes;
+}
+
 Result Call::run() {
   for (const Tensor* t : inputs_)
     if (t != nullptr) t->accept();  // it may be the output of an earlier call
   for (Tensor* t : outputs_)
-    if (t != nullptr && !shares_memory(inputs_, t)) t->poison();
+    if (t != nullptr && !shares_memory(inputs_, t)) nan_before ? t->fill_nan() : t->poison();
   Result result;
   result.what = describe();
   result.forced = raw.kernel != nullptr;
   nw_plan_info info{};
   info.struct_size = sizeof info;
+  const std::vector<unsigned char> lent_before = lent();
+  const FloatingPointMode mode;
   const int32_t would = nw_plan_get(runtime(), &raw, nullptr, &info, nullptr);
   result.traits = info.traits;
   result.status = nw_run(runtime(), &raw, &result.error);
+  if (const std::string change = mode.change(); !change.empty()) FAIL_CHECK(result.what << "\n  " << change);
+  if (lent() != lent_before) FAIL_CHECK(result.what << "\n  the call's params, or a tensor's shape or strides, were written");
   if (result.status == NW_OK) {
     nw_error sync_error{};
     if (nw_stream_sync(runtime(), device(), raw.stream, &sync_error) != NW_OK)

@@ -15,7 +15,8 @@
 //   }
 //
 // run() poisons the outputs, and reports by FAIL_CHECK: inputs that changed, bytes written before, after or between the
-// elements of an output, outputs touched by a refused call, and an nw_infer or nw_plan_get that disagrees with nw_run.
+// elements of an output, outputs touched by a refused call, an nw_infer or nw_plan_get that disagrees with nw_run, descriptors
+// that were written, and another floating-point mode than before.
 // expect_refused(r, NW_INVALID, argument, {"words", "of the message"}) is its counterpart for bad input.
 //
 // What is judged, on which device: session.h.
@@ -23,6 +24,7 @@
 
 #include <narrows/narrows.h>
 
+#include <catch2/catch_tostring.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -60,6 +62,7 @@ struct Layout {
   uint64_t byte_offset = 0;         // DLTensor.byte_offset
   uint64_t misalign = 0;            // bytes by which the address is off a multiple of 256
   bool null_strides = false;        // contiguous, given as strides == NULL
+  int64_t pitch = 0;  // elements from a row (the innermost axis in memory) to the next, where that is more than a row has
 
   static Layout contiguous() { return {}; }
   static Layout null_stride() { return Layout{.name = "null strides", .null_strides = true}; }
@@ -68,6 +71,9 @@ struct Layout {
   static Layout reversed();             // every stride negative
   static Layout with_steps(std::vector<int64_t> steps);
   static Layout broadcast(std::vector<bool> axes);  // stride 0 along those axes: inputs only
+  // Rows that are a part of longer ones: as long as the tensor has rows where that is more, else longer by one element.
+  static Layout padded();
+  static Layout padded(int64_t pitch);
   Layout with_offset(uint64_t bytes) const;
   Layout with_misalignment(uint64_t bytes) const;
 };
@@ -89,9 +95,11 @@ class Tensor {
   // Writing: C order of the shape, rounded to nearest even; an integer or bool dtype takes representable values only.
   void set(const std::vector<double>& values);
   void set(const std::vector<Exact>& values);
-  void fill_uniform(Rng& rng, double low, double high);  // integers: both ends included; bool: 0 or 1
-  void fill_bits(Rng& rng);                              // any bit pattern, NaN and infinities included; bool: 0 or 1
-  void poison();  // elements become bytes 0xC0 .. 0xCF: finite, unlike any result; bool: invalid
+  void fill_uniform(Rng& rng, double low, double high);  // integers: both ends included; bool: any_bool()
+  void fill_bits(Rng& rng);                              // any bit pattern, NaN and infinities included; bool: any_bool()
+  void poison();                                         // elements become bytes 0xC0 .. 0xCF: finite, unlike any result
+  void fill_nan();                                       // every byte of an element 0xFF: NaN, and what is multiplied by 0 stays so
+  void fill_gaps_nan();                                  // every byte that lies between elements
 
   // Reading: what the device holds now.
   std::vector<double> values() const;
@@ -160,8 +168,9 @@ class Call {
  public:
   Call(const char* op, std::vector<const Tensor*> inputs, std::vector<Tensor*> outputs, Blob params = {});
   nw_call raw{};
-  std::string note;  // joins the failure message: the function's name and the like
-  Result run();      // see the head of this file for what it checks
+  std::string note;         // joins the failure message: the function's name and the like
+  bool nan_before = false;  // the outputs hold NaN before the call, in the place of the poison
+  Result run();             // see the head of this file for what it checks
 
  private:
   std::vector<const Tensor*> inputs_;
@@ -169,6 +178,7 @@ class Call {
   std::vector<const DLTensor*> input_pointers_, output_pointers_;
   Blob params_;
   std::string describe() const;
+  std::vector<unsigned char> lent() const;
   void check_success(const Result& result) const;
   void check_refusal(const Result& result) const;
   void count(Result& result) const;
@@ -214,3 +224,9 @@ void expect_refused(const Result& result, int32_t status, int32_t argument, std:
 void expect_ok(const Result& result);
 
 }  // namespace narrows::test
+
+// How CHECK shows bytes: as numbers. Catch2 would show them as characters, and its reporters do not survive all of these.
+template <>
+struct Catch::StringMaker<std::vector<unsigned char>> {
+  static std::string convert(const std::vector<unsigned char>& bytes);
+};

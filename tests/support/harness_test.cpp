@@ -1,10 +1,13 @@
 // harness_test.cpp -- the measure is measured: what the comparison and the canaries must not let pass.
 #include <catch2/catch_test_macros.hpp>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "floating_point.h"
 #include "harness.h"
+#include "patterns.h"
 
 using namespace narrows::test;
 
@@ -198,6 +201,49 @@ TEST_CASE("a variant counts as run when it was forced and did run", "[harness]")
   CHECK(take_tally().variants == ran);
   CHECK((!ran.empty() || kernels("elementwise").size() == 1));
   CHECK(kernels("no such op").size() == 1);
+}
+
+TEST_CASE("patterns: hidden tests are run where a pattern says so, and not where a tag of theirs does", "[harness]") {
+  CHECK(without_hidden("") == "");
+  CHECK(without_hidden("*") == "~[.]*");
+  CHECK(without_hidden("[conv1d],[lltm]~[backward]") == "~[.][conv1d],~[.][lltm]~[backward]");
+  CHECK(without_hidden("[.huge]") == "[.huge]");
+  CHECK(without_hidden("[bench][conv1d],conv1d*") == "[bench][conv1d],~[.]conv1d*");
+  CHECK(without_hidden("huge: lltm with an input of more than 2^31 elements") ==
+        "huge: lltm with an input of more than 2^31 elements");
+  CHECK(without_hidden("a\\, b,\"c, d\"") == "~[.]a\\, b,\"c, d\"");  // names with commas
+  CHECK(without_hidden(",") == ",");                                  // as between the lines of a file of names
+}
+
+TEST_CASE("bytes are shown as numbers, of any length", "[harness]") {
+  const auto shown = [](const std::vector<unsigned char>& bytes) { return Catch::Detail::stringify(bytes); };
+  CHECK(shown({}) == "0 bytes:");
+  CHECK(shown({0x1B, '[', 0xC3, 0}) == "4 bytes: 1B 5B C3 00");
+  CHECK(shown(std::vector<unsigned char>(65, 0x1B)).substr(0, 12) == "65 bytes: 1B");
+  CHECK(shown(std::vector<unsigned char>(65, 0x1B)).size() == 9 + 64 * 3 + 4);
+}
+
+TEST_CASE("the floating-point mode: a change is told and put right", "[harness]") {
+  const FloatingPointMode mode;
+  CHECK(mode.change() == "");
+  std::fesetround(FE_UPWARD);
+  CHECK(mode.change().find("the floating-point mode was changed") == 0);
+  CHECK(mode.change() == "");
+  CHECK(std::fegetround() == FE_TONEAREST);
+}
+
+TEST_CASE("layouts: rows with padding, the gaps between them apart from the elements", "[harness]") {
+  const Tensor rows(DType::f32, {8, 5}, Layout::padded()), longer(DType::f32, {5, 8}, Layout::padded()),
+      two(DType::f32, {3, 4}, Layout::padded(7));
+  CHECK(std::vector<int64_t>(rows.dl()->strides, rows.dl()->strides + 2) == std::vector<int64_t>{8, 1});
+  CHECK(std::vector<int64_t>(longer.dl()->strides, longer.dl()->strides + 2) == std::vector<int64_t>{9, 1});
+  CHECK(std::vector<int64_t>(two.dl()->strides, two.dl()->strides + 2) == std::vector<int64_t>{7, 1});
+  Tensor gaps(DType::f32, {2, 2}, Layout::padded(3));
+  gaps.set(std::vector<double>{1, 2, 3, 4});
+  gaps.fill_gaps_nan();
+  CHECK(gaps.values() == std::vector<double>{1, 2, 3, 4});
+  scribble(gaps, 8, 0);
+  CHECK(gaps.damage_outside_elements() != "");
 }
 
 // Verdicts that must fail their test: Catch2 counts each of these as passed only if it fails.

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "harness.h"
+#include "patterns.h"
 
 namespace {
 
@@ -53,7 +54,9 @@ int main(int argc, char** argv) {
   narrows::test::Options options;
   session.cli(with_our_options(session.cli(), options));
   if (const int rc = session.applyCommandLine(argc, argv); rc != 0) return rc;
-  const Catch::ConfigData& config = session.configData();
+  Catch::ConfigData& config = session.configData();
+  for (std::string& patterns : config.testsOrTags)
+    if (!config.listTests) patterns = narrows::test::without_hidden(patterns);
   if (config.showHelp || config.listTags || config.listReporters || config.listListeners) return session.run();
   try {
     narrows::test::open_session(options);

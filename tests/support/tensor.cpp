@@ -1,9 +1,11 @@
 // tensor.cpp -- test tensors: memory with canaries, layouts, poison. See harness.h.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
 
+#include "bool_bytes.h"
 #include "harness.h"
 
 namespace narrows::test {
@@ -11,8 +13,11 @@ namespace {
 
 constexpr uint64_t kCanary = 256;  // bytes before and after, so that a vector that runs over is seen
 
-// The byte that fills position i of an allocation: 0xC0 .. 0xCF, which is a finite number in every floating dtype, no bool,
-// and differs from its neighbours, so that a shifted copy is seen too.
+constexpr unsigned char kNaNByte = 0xFF;
+constexpr int64_t kAsManyAsRows = -1;  // Layout::pitch
+
+// The byte that fills position i of an allocation: 0xC0 .. 0xCF, which is a finite number in every floating dtype, no bool that
+// an op gives, and differs from its neighbours, so that a shifted copy is seen too.
 unsigned char pattern(uint64_t i) { return static_cast<unsigned char>(0xC0 | ((i * 7 + (i >> 4) * 3 + (i >> 8) * 5) & 0x0F)); }
 
 void require(int32_t status, const nw_error& error, const char* what) {
@@ -35,6 +40,9 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, const Layout&
     strides[axis] = step * running;
     if (step < 0) *span_before += -strides[axis] * std::max<int64_t>(shape[axis] - 1, 0);
     if (step != 0) running *= std::abs(step) * std::max<int64_t>(shape[axis], 1);
+    if (k != ndim - 1 || layout.pitch == 0 || k == 0) continue;
+    const int64_t row = running, rows = std::max<int64_t>(shape[order.at(k - 1)], 1);
+    running = std::max(row, layout.pitch != kAsManyAsRows ? layout.pitch : rows > row ? rows : row + 1);
   }
   return strides;
 }
@@ -109,6 +117,8 @@ Layout Layout::broadcast(std::vector<bool> axes) {
   layout.name += ")";
   return layout;
 }
+Layout Layout::padded() { return Layout{.name = "padded rows", .pitch = kAsManyAsRows}; }
+Layout Layout::padded(int64_t pitch) { return Layout{.name = "pitch " + std::to_string(pitch), .pitch = pitch}; }
 Layout Layout::with_offset(uint64_t bytes) const {
   Layout layout = *this;
   layout.byte_offset = bytes;
@@ -139,7 +149,8 @@ std::vector<Layout> all_layouts(int ndim, DType dtype) {
   if (ndim >= 2) {
     layouts.push_back(Layout::transposed());
     layouts.push_back(Layout::transposed().with_misalignment(3 * item));
-    layouts.push_back(Layout::with_steps({2}));      // rows apart, elements of a row adjacent
+    layouts.push_back(Layout::padded());  // rows apart, elements of a row adjacent
+    if (ndim > 2) layouts.push_back(Layout::with_steps({2}));
     layouts.push_back(Layout::with_steps({-1, 1}));  // rows backwards
   }
   return layouts;
@@ -221,7 +232,7 @@ void Tensor::fill_uniform(Rng& rng, double low, double high) {
     if (is_float(dtype_))
       v = rng.uniform(low, high);
     else if (dtype_ == DType::boolean)
-      v = static_cast<Exact>(rng.bits() & 1);
+      v = static_cast<Exact>(any_bool(rng));
     else
       v = static_cast<Exact>(rng.integer(static_cast<int64_t>(low), static_cast<int64_t>(high)));
   }
@@ -231,7 +242,7 @@ void Tensor::fill_uniform(Rng& rng, double low, double high) {
 void Tensor::fill_bits(Rng& rng) {
   for (const int64_t offset : offsets_) {
     uint64_t bits = rng.bits();
-    if (dtype_ == DType::boolean) bits &= 1;
+    if (dtype_ == DType::boolean) bits = any_bool(rng);
     std::memcpy(storage_->expected.data() + offset, &bits, item_size(dtype_));
   }
   upload();
@@ -240,6 +251,21 @@ void Tensor::fill_bits(Rng& rng) {
 void Tensor::poison() {
   for (const int64_t offset : offsets_)
     for (int64_t k = 0; k < item_size(dtype_); ++k) storage_->expected[offset + k] = pattern(offset + k);
+  upload();
+}
+
+void Tensor::fill_nan() {
+  for (const int64_t offset : offsets_) std::fill_n(storage_->expected.begin() + offset, item_size(dtype_), kNaNByte);
+  upload();
+}
+
+void Tensor::fill_gaps_nan() {
+  const auto [first, last] = std::minmax_element(offsets_.begin(), offsets_.end());
+  if (first == offsets_.end()) return;
+  std::vector<unsigned char>& bytes = storage_->expected;
+  const std::vector<unsigned char> before = bytes;
+  std::fill(bytes.begin() + *first, bytes.begin() + *last, kNaNByte);
+  for (const int64_t offset : offsets_) std::copy_n(before.begin() + offset, item_size(dtype_), bytes.begin() + offset);
   upload();
 }
 

@@ -133,7 +133,10 @@ def case_output_that_cannot_be_written():
 def case_bad_usage():
     for arguments, word in (
         ((), "subcommand"),
-        (("frobnicate",), "frobnicate"),
+        (("frobnicate",), "'frobnicate' (see"),
+        (("inof",), "unknown subcommand 'inof'; did you mean 'info'?"),
+        (("info", "--jsno"), "did you mean '--json'?"),
+        (("demo", "--epoch=3"), "did you mean '--epochs'?"),
         (("info", "--frobnicate"), "--frobnicate"),
         (("demo", "--frobnicate"), "--frobnicate"),
         (("demo", "extra"), "extra"),
@@ -159,7 +162,12 @@ def case_info_text():
     assert all(count.isdigit() for count in rows["elementwise"]), rows
     assert "Kernels" in out and "beside libnarrows" in out
     for missing in ("CUDA", "ROCm", "Vulkan"):
-        assert re.search(rf"^  {missing} +\S", out[out.index("\nMissing\n") :], re.M) or f"  {missing} 0" in out, out
+        line = re.search(rf"^  {missing} +\S.*", out[out.index("\nMissing\n") :], re.M)
+        assert line or f"  {missing} 0" in out, out
+        backend = {"ROCm": "hip"}.get(missing, missing.lower())
+        if line and f"narrows_{backend}.so" not in out:  # no file of it: the command that builds it beside those that are here
+            command = rf"no plugin serves it\. .*: cmake .*-DNARROWS_BACKENDS='cpu;(\w+;)*{backend}(;\w+)*'"
+            assert re.search(command, line[0]), line[0]
     assert "Functions of" not in out
     out, _ = run("info", "--verbose")
     assert re.search(r"^  tanh +yes +yes +yes +yes( +-){9}$", out, re.M), out
@@ -210,6 +218,19 @@ def case_info_plugin_path():
     assert "/no/such/folder (no such folder)" in out, out
 
 
+def case_info_threads():
+    """How many threads a call may use, and by whose word."""
+    number = json.loads(run("info", "--json")[0])["threads"]["threads"]
+    info = json.loads(run("info", "--json", environment={"OMP_NUM_THREADS": "1,2", "NARROWS_NUM_THREADS": "77"})[0])
+    assert number >= 1 and info["threads"]["threads"] == 1 and not info["threads"]["ignored"], info["threads"]
+    assert info["threads"]["limits"]["NARROWS_NUM_THREADS"] == 77 and info["threads"]["limits"]["affinity mask"] >= 1, info[
+        "threads"
+    ]
+    out, _ = run("info", environment={"OMP_NUM_THREADS": "1", "NARROWS_NUM_THREADS": "many"})
+    assert re.search(r"^  1, the smallest of: OMP_NUM_THREADS 1, affinity mask \d+", out, re.M), out
+    assert "NARROWS_NUM_THREADS = 'many' is ignored; expected a number of 1 or more" in out, out
+
+
 def case_info_own_op(plugin_folder):
     """A plugin's own op is listed with its declaration."""
     info = json.loads(run("info", "--json", "--plugin-path", plugin_folder)[0])
@@ -217,6 +238,9 @@ def case_info_own_op(plugin_folder):
     assert own and all(op["op"] and op["inputs"] and op["outputs"] and "params" in op and "shape_rule" in op for op in own), own
     out, _ = run("info", "--plugin-path", plugin_folder)
     assert "Plugins' own ops" in out and own[0]["op"] in out and "shapes:" in out, out
+    alone = [d for d in json.loads(run("info", "--json")[0])["devices"] if d["backend"] == "cpu"]
+    ahead = [d for d in info["devices"] if d["device_type"] == "CPU"]  # a plugin ahead does not change what the CPU is
+    assert len(ahead) == 2 and all({**d, "backend": "cpu"} == alone[0] for d in ahead), ahead
 
 
 def case_demo_default():
@@ -292,11 +316,11 @@ def case_demo_short_wav():
         for seconds in (1 / 16000, 0.01, 1):
             path.write_bytes(wav(tone(1)[1000 : 1000 + 2 * int(seconds * 16000)]))
             out, _ = run("demo", "--wav", path, "--out", folder / "out")
-            assert "not trained: too short" in out, out
+            assert "no LLTM was trained: too short" in out, out
             assert "Not trained: too short" in (folder / "out" / "demo.html").read_text()
         path.write_bytes(wav(bytes(2 * 16000 * 5)))
         out, _ = run("demo", "--wav", path, "--out", folder / "out")
-        assert "not trained: nothing changes" in out, out
+        assert "no LLTM was trained: nothing changes" in out, out
         assert "Not trained" in check_page(folder / "out" / "demo.html", pictures=4)
 
 

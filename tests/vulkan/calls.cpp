@@ -30,7 +30,7 @@ void store_number(unsigned char* to, const DLDataType& dtype, int eighths) {
   const float value = static_cast<float>(eighths) / 8;
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
-  if (dtype.code == kDLBool) return store(to, static_cast<uint8_t>(eighths & 1));
+  if (dtype.code == kDLBool) return store(to, static_cast<uint8_t>(eighths & 1 ? eighths : 0));
   if (dtype.code == kDLUInt) return store(to, static_cast<uint8_t>(eighths + 8));
   if (dtype.code == kDLInt) return store(to, eighths);
   if (dtype.code == kDLBfloat) return store(to, static_cast<uint16_t>(bits >> 16));

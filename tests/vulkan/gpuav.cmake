@@ -1,10 +1,10 @@
-# What `./run vulkan-gpuav` runs: GPU-assisted validation over the conformance suite, by a newer layer than the machine's own.
-# NARROWS_VULKAN_GPUAV is the chroot that has it (scripts/chroot.sh).
-set(in_chroot ${PROJECT_SOURCE_DIR}/scripts/in_chroot.sh ${NARROWS_VULKAN_GPUAV} ${PROJECT_SOURCE_DIR})
+# What `./run check vulkan-gpuav` runs: GPU-assisted validation over the conformance suite, by a newer layer than the machine's own.
+# NARROWS_VULKAN_GPUAV is the chroot that has it (scripts/lib/chroot.sh).
+set(in_chroot ${PROJECT_SOURCE_DIR}/scripts/lib/in_chroot.sh ${NARROWS_VULKAN_GPUAV} ${PROJECT_SOURCE_DIR})
 
 # Compiling the layer's checks takes longer than running them does: by LLVM for lavapipe's narrowest vectors, and what was compiled once
 # comes from Mesa's cache. Of the layer only the check of device addresses is on: the rest is for descriptors, which there are none of,
-# and what `vulkan.all.validated` and `conformance.vulkan.*` see without it. Races in shared memory: docs/vulkan.md.
+# and what `vulkan.all.validated` and `conformance.vulkan.*` see without it. Races in shared memory: docs/internals/vulkan_tests.md.
 set(environment NARROWS_VULKAN_VALIDATION=gpu NARROWS_CHECK=1 NARROWS_VULKAN_TIMEOUT=900 NARROWS_VULKAN_CACHE=
                 MESA_SHADER_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/mesa LP_NATIVE_VECTOR_WIDTH=128)
 foreach(setting IN ITEMS VALIDATE_CORE STATELESS_PARAM THREAD_SAFETY OBJECT_LIFETIME GPUAV_DESCRIPTOR_CHECKS

@@ -1,8 +1,23 @@
-/* vulkan.h -- the vulkan backend beyond the ABI: its Vulkan objects, and an application's own device, memory and semaphores.
- *   const nw_vulkan* vulkan = nw_extension(rt, "vulkan", "vulkan/1");
- * Vulkan's handles stand here as what they are on a 64-bit machine: dispatchable ones (VkInstance, VkPhysicalDevice, VkDevice,
- * VkQueue) as void*, all others (VkBuffer, VkSemaphore) as uint64_t. docs/vulkan.md has the conventions and an example.
- * Growth, borrowing and thread rules: abi.h. */
+/**
+ * @file vulkan.h
+ * @brief The vulkan backend beside an application that has Vulkan objects of its own.
+ *
+ * With it an application shares its device, memory and semaphores with Narrows. It can also have
+ * those of the backend:
+ *
+ * @code{.c}
+ * const nw_vulkan* vulkan = nw_extension(rt, "vulkan", "vulkan/1");
+ * int32_t device_id = 0;
+ * if (vulkan != NULL) vulkan->adopt_device(vulkan->self, &my_device, &device_id, &error);
+ * @endcode
+ *
+ * This header does not include Vulkan's. A dispatchable handle (VkInstance, VkPhysicalDevice,
+ * VkDevice, VkQueue) is a `void*` here. Any other handle (VkBuffer, VkSemaphore) is a uint64_t.
+ * That is what they are on a 64-bit machine.
+ *
+ * docs/vulkan.md has the conventions and an example. The rules for growth, borrowing, threads and
+ * NULL are in abi.h.
+ */
 #ifndef NARROWS_VULKAN_H
 #define NARROWS_VULKAN_H
 
@@ -12,65 +27,149 @@
 extern "C" {
 #endif
 
-/* A device, and the queue that work is put on. */
+/**
+ * @defgroup vulkan Vulkan
+ * @{
+ */
+
+/** A Vulkan device, and the queue that work is put on. */
 typedef struct nw_vulkan_device {
+  /** sizeof(nw_vulkan_device), set by whoever allocates it. */
   uint32_t struct_size;
-  uint32_t queue_family;  /* of the queue; it can compute */
-  void* instance;         /* VkInstance */
-  void* physical_device;  /* VkPhysicalDevice */
-  void* device;           /* VkDevice */
-  void* queue;            /* VkQueue */
-  const void* features;   /* the VkPhysicalDeviceFeatures2 with which the device was made, with Vulkan11Features and Vulkan12Features
-                           * in its chain: a feature that stands in none is taken for off. Borrowed during the call */
-  void* lock_ctx;         /* first argument of the next two */
-  void (*lock)(void* lock_ctx);   /* around every use of the queue; NULL: no other thread uses it while a call of Narrows runs */
-  void (*unlock)(void* lock_ctx); /* NULL exactly when lock is */
+  /** Family of the queue. The queue can compute. */
+  uint32_t queue_family;
+  /** The VkInstance. */
+  void* instance;
+  /** The VkPhysicalDevice. */
+  void* physical_device;
+  /** The VkDevice. */
+  void* device;
+  /** The VkQueue. */
+  void* queue;
+  /**
+   * The VkPhysicalDeviceFeatures2 with which the device was made, borrowed during the call.
+   *
+   * Its chain holds VkPhysicalDeviceVulkan11Features and VkPhysicalDeviceVulkan12Features. A
+   * feature that none of the structs names is taken to be off.
+   */
+  const void* features;
+  /** First argument of `lock` and `unlock`. May be NULL. */
+  void* lock_ctx;
+  /**
+   * Called before every use of the queue.
+   *
+   * NULL: no other thread uses the queue while a call of Narrows runs.
+   */
+  void (*lock)(void* lock_ctx);
+  /** Called after every use of the queue. NULL exactly when `lock` is NULL. */
+  void (*unlock)(void* lock_ctx);
 } nw_vulkan_device;
 
-/* The extension. Every slot takes `self`, is thread-safe, returns a status and fills `error`, which may be NULL, on failure.
- * `stream` is a stream of the device; NULL: its default stream. */
+/**
+ * The extension "vulkan/1", as nw_extension() returns it.
+ *
+ * Every slot takes `self` first. Any thread may call it. It returns a status, and fills in `error`
+ * on failure; `error` may be NULL. A `stream` is a stream of the device. NULL: its default stream.
+ */
 typedef struct nw_vulkan {
+  /** sizeof(nw_vulkan) on the backend's side. */
   uint32_t struct_size;
-  uint32_t flags; /* 0 */
+  /** 0: no flag is defined. */
+  uint32_t flags;
+  /** First argument of the slots. */
   void* self;
 
-  /* The Vulkan objects behind a device_id, alive as long as the runtime. features, lock and unlock are NULL: the queue of an own
-   * device is the backend's alone. */
+  /**
+   * Gives the Vulkan objects behind a `device_id`. They live as long as the runtime.
+   *
+   * The caller sets the `struct_size` of `out`. `features`, `lock` and `unlock` become NULL: only
+   * the backend may use the queue of its own device.
+   */
   int32_t (*device)(void* self, int32_t device_id, nw_vulkan_device* out, nw_error* error);
-  /* The application's device becomes one more device of the backend, with a device_id of its own. Its objects stay the
-   * application's, and outlive it there. */
-  int32_t (*adopt_device)(void* self, const nw_vulkan_device* device, int32_t* device_id, nw_error* error);
-  /* Waits for the calls under way on it and for what is on its streams, and lets go of it. Later calls for that device_id, this one
-   * too, are refused, as are launches of its plans; ids are not used again. */
+  /**
+   * Makes the application's device one more device of the backend, and gives its `device_id`.
+   *
+   * The application keeps the Vulkan objects. They must outlive the device of the backend.
+   */
+  int32_t (*adopt_device)(void* self, const nw_vulkan_device* device, int32_t* device_id,
+                          nw_error* error);
+  /**
+   * Lets go of an adopted device.
+   *
+   * It first waits for running calls on the device and for what is on its streams. Later calls for
+   * that `device_id` are refused, and so are launches of its plans. A second release is refused
+   * too. The number is not used again.
+   */
   int32_t (*release_device)(void* self, int32_t device_id, nw_error* error);
 
-  /* Memory of the application: [address, address + size) of `buffer`, whose device address is `address`, may hold tensors from now
-   * on. The buffer was made with SHADER_DEVICE_ADDRESS, STORAGE_BUFFER, TRANSFER_SRC and TRANSFER_DST usage. Not for nw_free. A
-   * range of which a byte is memory of the device already is refused. */
-  int32_t (*add_memory)(void* self, int32_t device_id, uint64_t buffer, uint64_t address, uint64_t size, nw_error* error);
-  /* No work uses it any more: the caller has seen to that. */
+  /**
+   * Makes memory of the application known: from now on, tensors may be in
+   * [address, address + size) of `buffer`.
+   *
+   * `address` is the buffer's device address. The buffer was made with the usage
+   * SHADER_DEVICE_ADDRESS, STORAGE_BUFFER, TRANSFER_SRC and TRANSFER_DST. If a byte of the range is
+   * memory of the device already, the call is refused. Do not give this memory to nw_free().
+   */
+  int32_t (*add_memory)(void* self, int32_t device_id, uint64_t buffer, uint64_t address,
+                        uint64_t size, nw_error* error);
+  /** Undoes `add_memory`. The caller makes sure that no work uses the memory any more. */
   int32_t (*remove_memory)(void* self, int32_t device_id, uint64_t address, nw_error* error);
-  /* Host memory that the device reads and writes in place; pointer and size are multiples of the device's
-   * minImportedHostPointerAlignment. `data` is freed by nw_free; the memory stays the caller's, and outlives it. Where a device gives
-   * it the address that it has on the host, bytes that are imported already are refused. */
-  int32_t (*import_host)(void* self, int32_t device_id, void* pointer, uint64_t size, void** data, nw_error* error);
-  /* Memory as of nw_alloc that other APIs can have: `fd`, the caller's, is an opaque file descriptor of `allocation_size` bytes
-   * which begin with the tensor's. `data` is freed by nw_free. */
-  int32_t (*alloc_exportable)(void* self, int32_t device_id, uint64_t size, void** data, int32_t* fd, uint64_t* allocation_size,
-                              nw_error* error);
+  /**
+   * Lets the device read and write host memory in place. `data` is its address for tensors.
+   *
+   * `pointer` and `size` are multiples of the device's minImportedHostPointerAlignment. nw_free()
+   * frees `data`. The memory stays the caller's, and must outlive `data`.
+   *
+   * A device may give the memory the address that it has on the host. If such a device has a byte
+   * of it imported already, the call is refused.
+   */
+  int32_t (*import_host)(void* self, int32_t device_id, void* pointer, uint64_t size, void** data,
+                         nw_error* error);
+  /**
+   * Allocates memory like nw_alloc() that other APIs can import. nw_free() frees `data`.
+   *
+   * `fd` is an opaque file descriptor that the caller owns. It stands for `allocation_size` bytes,
+   * which begin with the tensor's.
+   */
+  int32_t (*alloc_exportable)(void* self, int32_t device_id, uint64_t size, void** data,
+                              int32_t* fd, uint64_t* allocation_size, nw_error* error);
 
-  /* What is on the stream now is done when the timeline semaphore, the stream's own, has reached `value`. Submits it. */
-  int32_t (*stream_point)(void* self, int32_t device_id, void* stream, uint64_t* semaphore, uint64_t* value, nw_error* error);
-  /* Sets a timeline semaphore to `value` when what is on the stream now is done. Submits it. Refused where the semaphore has reached
-   * that already; that it will not have by then is the caller's to see to. Who waits for it waits for the semaphore: nw_stream_sync
-   * may come back a moment before. */
-  int32_t (*stream_signal)(void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error);
-  /* What is put on the stream from now on waits until the timeline semaphore has reached `value`. It outlives that. */
-  int32_t (*stream_wait)(void* self, int32_t device_id, void* stream, uint64_t semaphore, uint64_t value, nw_error* error);
-  /* A timeline semaphore that other APIs can have, by `fd`, an opaque file descriptor of the caller's. */
-  int32_t (*semaphore_create)(void* self, int32_t device_id, uint64_t* semaphore, int32_t* fd, nw_error* error);
+  /**
+   * Submits what is on the stream, and says how to wait for it.
+   *
+   * It is done when `semaphore` has reached `value`. `semaphore` is the stream's own timeline
+   * semaphore.
+   */
+  int32_t (*stream_point)(void* self, int32_t device_id, void* stream, uint64_t* semaphore,
+                          uint64_t* value, nw_error* error);
+  /**
+   * Submits what is on the stream, and sets a timeline semaphore to `value` when it is done.
+   *
+   * If the semaphore has reached `value` already, the call is refused. The caller makes sure that
+   * nothing else takes it there before. To wait for the value, wait for the semaphore itself:
+   * nw_stream_sync() may return a moment earlier.
+   */
+  int32_t (*stream_signal)(void* self, int32_t device_id, void* stream, uint64_t semaphore,
+                           uint64_t value, nw_error* error);
+  /**
+   * Makes what is put on the stream from now on wait until a timeline semaphore reaches `value`.
+   *
+   * The semaphore must live until then.
+   */
+  int32_t (*stream_wait)(void* self, int32_t device_id, void* stream, uint64_t semaphore,
+                         uint64_t value, nw_error* error);
+  /**
+   * Makes a timeline semaphore that other APIs can import.
+   *
+   * `fd` is an opaque file descriptor that the caller owns.
+   */
+  int32_t (*semaphore_create)(void* self, int32_t device_id, uint64_t* semaphore, int32_t* fd,
+                              nw_error* error);
+  /** Destroys a semaphore of `semaphore_create`. */
   int32_t (*semaphore_destroy)(void* self, int32_t device_id, uint64_t semaphore, nw_error* error);
 } nw_vulkan;
+
+/** @} */
 
 #ifdef __cplusplus
 }

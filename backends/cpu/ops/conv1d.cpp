@@ -1,5 +1,5 @@
-// conv1d.cpp -- plans and launches conv1d. Step 5 of a tensor's path. The kernels are in conv1d_direct.cpp, gemm.cpp and
-// conv1d_scalar.cpp.
+// conv1d.cpp -- plans and launches conv1d. Step 5 of a tensor's path. The kernels are in conv1d_direct.cpp, conv1d_dots.cpp,
+// gemm.cpp and conv1d_scalar.cpp.
 #include "conv1d.h"
 
 namespace narrows::cpu {
@@ -26,8 +26,20 @@ GemmProblem correlation_product(const Correlation& c, const CorrelationData& dat
 
 namespace {
 
-constexpr const char* kKernels[] = {"direct", "gemm", "scalar", nullptr};
-enum Kernel { kDirect, kGemm, kScalar };
+constexpr const char* kKernels[] = {"direct", "dots", "gemm", "scalar", nullptr};
+enum Kernel { kDirect, kDots, kGemm, kScalar };
+
+// Whether each filter's taps lie side by side, as a dot product reads them.
+bool has_contiguous_filters(const Correlation& c) { return (c.taps <= 1 || c.w_tap == 1) && (c.ins <= 1 || c.w_in == c.taps); }
+// Up to so many outputs of each filter dot products take less time than gemm, by 256 channels and 512 filters of one tap.
+int64_t few_outputs(const Instance& instance, Dtype dtype) {
+  if (size_of(dtype) > 2) return 16;
+  return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
+}
+Kernel choose(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
+  if (!prefers_gemm(g)) return kDirect;
+  return c.batch * c.length <= few_outputs(instance, g.dtype) && has_contiguous_filters(c) ? kDots : kGemm;
+}
 
 class ConvPlan final : public Plan {
  public:
@@ -36,7 +48,7 @@ class ConvPlan final : public Plan {
     dtype_ = g.dtype;
     correlation_ = forward_correlation(g, has_input(sig, 2) ? input(sig, 2).strides[0] : 0);
     const int forced = forced_kernel(sig, kKernels);
-    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : prefers_gemm(g) ? kGemm : kDirect;
+    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(instance, g, correlation_);
     kernel = kKernels[choice_];
     empty_ = g.batch == 0 || g.out_channels == 0;
     if (empty_) return;
@@ -44,6 +56,11 @@ class ConvPlan final : public Plan {
     if (choice_ == kDirect) {
       direct_ = direct_layout(instance, dtype_, 1, c);
       workspace_size = direct_.workspace_size;
+    } else if (choice_ == kDots) {
+      if (!has_contiguous_filters(c))
+        refuse(NW_UNSUPPORTED, 1, "conv1d: kernel dots wants the taps of each filter of w side by side");
+      dots_ = dots_layout(instance, dtype_, c);
+      workspace_size = dots_.workspace_size;
     } else if (choice_ == kGemm) {
       gemm_ = gemm_layout(instance, dtype_, c.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
       workspace_size = gemm_.workspace_size;
@@ -57,6 +74,7 @@ class ConvPlan final : public Plan {
     const auto describe = [](const void* arg, int64_t) { return *static_cast<const Correlation*>(arg); };
     if (choice_ == kDirect) return correlate_direct(instance_, direct_, call.workspace, data, describe, &correlation_);
     if (choice_ == kScalar) return correlate_scalar(instance_, dtype_, correlation_, data);
+    if (choice_ == kDots) return correlate_dots(instance_, dots_, call.workspace, data, correlation_);
     gemm(instance_, gemm_, call.workspace, [&](int64_t group) { return correlation_product(correlation_, data, dtype_, group); });
   }
 
@@ -67,6 +85,7 @@ class ConvPlan final : public Plan {
   bool empty_;  // y has no element; the extents that are not 0 may then be too large to count with
   Correlation correlation_;
   DirectLayout direct_{};
+  DotsLayout dots_{};
   GemmLayout gemm_{};
 };
 

@@ -43,6 +43,18 @@ DirectLayout direct_layout(const Instance& instance, Dtype dtype, int64_t proble
 void correlate_direct(const Instance& instance, const DirectLayout& layout, void* workspace, const CorrelationData& data,
                       Correlation (*describe)(const void* arg, int64_t i), const void* arg);
 
+// The kernel for few outputs of each filter, whose taps lie side by side in memory: a dot product for each output.
+struct DotsLayout {
+  Dtype dtype;
+  int64_t column_stride;           // elements from one gathered column to the next
+  int64_t block_rows, row_blocks;  // a task's filters, and how many tasks a group has
+  double task_cost;
+  uint64_t columns_bytes, slot_bytes, workspace_size;
+};
+DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation& correlation);
+void correlate_dots(const Instance& instance, const DotsLayout& layout, void* workspace, const CorrelationData& data,
+                    const Correlation& correlation);
+
 // Sums over batch and positions, cut by shape alone: every split sums its blocks of positions in f64, then splits are added.
 struct SumLayout {
   bool grad_bias;              // else grad_w

@@ -7,6 +7,7 @@
 #define NARROWS_ELEMENTWISE_FLOAT_INL_H
 #endif
 
+#include "elementwise_fma-inl.h"
 #include "elementwise_loops-inl.h"
 #include "elementwise_map-inl.h"
 #include "elementwise_math-inl.h"
@@ -49,7 +50,7 @@ NARROWS_MAP1(map_log10, kLong, sleef::log10_(a))
 NARROWS_MAP1(map_log1p, kLong, log1p_(a))
 NARROWS_MAP1(map_sin, kLong, sin_<S>(a))
 NARROWS_MAP1(map_cos, kLong, cos_<S>(a))
-NARROWS_MAP1(map_tan, kLong, NARROWS_BY_STORAGE(tan))
+NARROWS_MAP1(map_tan, kLong, tan_<S>(a))
 NARROWS_MAP1(map_asin, kLong, NARROWS_BY_STORAGE(asin))
 NARROWS_MAP1(map_acos, kLong, NARROWS_BY_STORAGE(acos))
 NARROWS_MAP1(map_atan, kLong, NARROWS_BY_STORAGE(atan))

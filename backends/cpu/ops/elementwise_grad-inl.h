@@ -1,5 +1,5 @@
 // elementwise_grad-inl.h -- the kernels of elementwise_backward for one floating-point type: grad_out times the derivative by one
-// operand. Subgradients and special values as torch has them. Step 5 of a tensor's path.
+// operand, over the whole range of exponents and at special values as docs/ops.md says. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_GRAD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_GRAD_INL_H
 #undef NARROWS_ELEMENTWISE_GRAD_INL_H
@@ -9,73 +9,239 @@
 
 #include <string_view>
 
+#include "elementwise_exact.h"
 #include "elementwise_map-inl.h"
 #include "elementwise_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// ---- derivatives that take more than a line ----
+// ---- factors ----
+
+// The derivative by an operand, and the lanes where it is good: grad_out times it, rounded, is the gradient. Where a derivative has
+// left the normal numbers, its product with grad_out may still be one.
+template <class V>
+using MaskOf = decltype(hn::Lt(V(), V()));
+template <class V>
+struct Factor {
+  V value;
+  MaskOf<V> good;
+};
+
+template <class V>
+HWY_INLINE MaskOf<V> is_normal(V a) {
+  using Limits = std::numeric_limits<Lane<V>>;
+  const V size = hn::Abs(a);
+  return hn::And(hn::Ge(size, set<V>(Limits::min())), hn::Le(size, set<V>(Limits::max())));
+}
+template <class V>
+HWY_INLINE MaskOf<V> is_finite(V a) {
+  return hn::Le(hn::Abs(a), set<V>(std::numeric_limits<Lane<V>>::max()));
+}
+template <class V>
+HWY_INLINE MaskOf<V> is_normal(V a, V b) {
+  const V x = hn::Abs(a), y = hn::Abs(b);
+  using Limits = std::numeric_limits<Lane<V>>;
+  return hn::And(hn::Ge(hn::Min(x, y), set<V>(Limits::min())), hn::Le(hn::Max(x, y), set<V>(Limits::max())));
+}
+template <class V>
+HWY_INLINE MaskOf<V> is_within(V a, double limit) {
+  return hn::Le(hn::Abs(a), set<V>(limit));
+}
+
+// From these sizes on exp(-|a|), the factor of gelu and of gelu_tanh below 0, and exp(-a^2) times any number are 0.
+template <class V>
+constexpr double kExpEnd = sizeof(Lane<V>) == 4 ? 200.0 : 1500.0;
+template <class V>
+constexpr double kGeluEnd = sizeof(Lane<V>) == 4 ? 20.0 : 55.0;
+template <class V>
+constexpr double kErfEnd = sizeof(Lane<V>) == 4 ? 14.5 : 39.0;
+template <class V>
+HWY_INLINE MaskOf<V> is_saturated(V a) {
+  return hn::Ge(hn::Abs(a), set<V>(kExpEnd<V>));
+}
+template <class V>
+HWY_INLINE MaskOf<V> is_either_nan(V a, V b) {
+  return hn::Or(hn::IsNaN(a), hn::IsNaN(b));
+}
+// Not among the negative numbers down to `end`, where a factor like exp(a) has to be computed one by one.
+template <class V>
+HWY_INLINE MaskOf<V> is_step(V a, double end) {
+  return hn::Not(hn::And(hn::Lt(a, set<V>(0)), is_within(a, end)));
+}
+// What saturates to 0 below and to 1 above: its limit there. NaN stays.
+template <class V>
+HWY_INLINE V step(V a) {
+  return pick(hn::IsNaN(a), a, pick(hn::Gt(a, set<V>(0)), set<V>(1), set<V>(0)));
+}
 
 // sigmoid'(a), from exp(-|a|): no cancellation.
 template <class V>
-HWY_INLINE V sigmoid_slope(V a) {
-  const V z = exp_(hn::Neg(hn::Abs(a))), sum = hn::Add(set<V>(1), z);
-  return hn::Div(z, hn::Mul(sum, sum));
+HWY_INLINE Factor<V> sigmoid_slope(V a, double scale) {
+  using K = FitOf<void, V>;
+  const V size = hn::Abs(a), z = exp_near<-2, K>(size), sum = hn::Add(set<V>(1), z);
+  return {hn::Div(hn::Mul(set<V>(scale), z), hn::Mul(sum, sum)), hn::Le(size, set<V>(K::kExpNear))};
+}
+template <class V>
+HWY_INLINE Factor<V> exp_slope(V a) {
+  using K = FitOf<void, V>;
+  return {exp_near<2, K>(a), is_within(a, K::kExpNear)};
+}
+template <class V>
+HWY_INLINE Factor<V> softplus_slope(V a) {
+  using K = FitOf<void, V>;
+  return {hn::Div(set<V>(1), hn::Add(set<V>(1), exp_near<-2, K>(a))), is_within(a, K::kExpNear)};
 }
 template <class V>
 HWY_INLINE V sqrt_of_product(V a, V b) {  // which itself may overflow
   return hn::Mul(hn::Sqrt(a), hn::Sqrt(b));
 }
 template <class V>
-HWY_INLINE V acosh_slope(V a) {
+HWY_INLINE V acosh_divisor(V a) {
   const V one = set<V>(1), size = hn::Abs(a);
-  const V slope = hn::Div(one, sqrt_of_product(hn::Abs(hn::Sub(size, one)), hn::Add(size, one)));
-  return pick(hn::Lt(size, one), set<V>(std::numeric_limits<double>::quiet_NaN()), slope);
+  const V root = sqrt_of_product(hn::Abs(hn::Sub(size, one)), hn::Add(size, one));
+  const V divisor = pick(hn::Gt(size, set<V>(kLarge<V>)), size, root);  // the root of the largest number squared is beyond it
+  return pick(hn::Lt(size, one), set<V>(std::numeric_limits<double>::quiet_NaN()), divisor);
 }
 template <class V>
-HWY_INLINE V gelu_slope(V a) {
+HWY_INLINE V atan_gradient(V g, V a) {
+  const auto near = is_within(a, kLarge<V> * 0x1p-20);
+  const V usual = hn::Div(g, hn::MulAdd(a, a, set<V>(1)));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, hn::Div(hn::Div(g, a), a));
+}
+// Over a first: a times the constant is inexact where it is subnormal. The quotient may overflow where the gradient does not.
+template <class V>
+HWY_INLINE V log10_gradient(V g, V a) {
+  constexpr double kOverLn10 = 0.434294481903251827651128918917;
+  const V quotient = hn::Div(g, a), usual = hn::Mul(quotient, set<V>(kOverLn10));
+  const auto fits = is_finite(quotient);
+  if (HWY_LIKELY(hn::AllTrue(TagOf<V>(), fits))) return usual;
+  return pick(fits, usual, hn::Mul(hn::Div(hn::Mul(g, set<V>(0.25)), a), set<V>(4 * kOverLn10)));
+}
+// exp(-a^2), of the square in two parts: exp multiplies its rounding error by the square.
+template <class V>
+HWY_INLINE Factor<V> erf_slope(V a, double scale) {
+  using K = FitOf<void, V>;
+  const DoubleWord<V> s = product(a, a);
+  return {hn::Mul(set<V>(scale), exp_near<-2, K>(s.high, s.low)), hn::Le(s.high, set<V>(K::kExpNear))};
+}
+template <class V>
+HWY_INLINE Factor<V> gelu_slope(V a) {
   const V weight = hn::Mul(a, set<V>(0.398942280401432677939946059934));  // a/sqrt(2 pi)
   const Normal<V> n = normal(a);
   const V cdf = pick(hn::Lt(a, set<V>(0)), n.tail, hn::Sub(set<V>(1), n.tail));
-  const V usual = hn::MulAdd(weight, n.density, cdf);
-  if (hn::AllTrue(TagOf<V>(), n.near)) return usual;
-  const V density = exp_(hn::Mul(hn::Mul(a, a), set<V>(-0.5)));
-  return pick(n.near, usual, hn::Add(hn::Mul(set<V>(0.5), twice_normal_cdf(a)), hn::Mul(weight, density)));
+  return {hn::MulAdd(weight, n.density, cdf), n.near};
+}
+// The derivative of a*sigmoid(t): with z = exp(-|t|), (s + a z t'/(1 + z))/(1 + z), s = 1 or z.
+template <class V>
+HWY_INLINE V times_sigmoid_slope(V a, V t, V t_slope, V z) {
+  const V one = set<V>(1), sum = hn::Add(one, z), inverse = hn::Div(one, sum);
+  const V s = pick(hn::Lt(t, set<V>(0)), z, one);
+  return hn::Mul(hn::MulAdd(hn::Mul(a, t_slope), hn::Mul(z, inverse), s), inverse);
 }
 template <class V>
-HWY_INLINE V gelu_tanh_slope(V a) {
+HWY_INLINE Factor<V> gelu_tanh_slope(V a) {
+  using K = FitOf<void, V>;
   constexpr double kLinear = 1.59576912160573071, kCubic = 3 * kLinear * 0.044715;
-  const V t = gelu_tanh_argument(a).high;
-  const V inner = hn::Add(set<V>(kLinear), hn::Mul(set<V>(kCubic), hn::Mul(a, a)));
-  const V curved = hn::Mul(hn::Mul(a, sigmoid_slope(t)), inner);
-  return hn::Add(sigmoid(t), pick(hn::Gt(hn::Abs(t), set<V>(2000)), set<V>(0), curved));
+  const DoubleWord<V> t = gelu_tanh_argument(a);
+  const V slope = hn::MulAdd(hn::Mul(a, a), set<V>(kCubic), set<V>(kLinear));
+  const V size = hn::Abs(t.high), low = hn::Xor(t.low, hn::And(t.high, hn::SignBit(TagOf<V>())));
+  return {times_sigmoid_slope(a, t.high, slope, exp_near<-2, K>(size, low)), hn::Le(size, set<V>(K::kExpNear))};
 }
 template <class V>
-HWY_INLINE V pow_slope_a(V a, V b) {
-  const V slope = hn::Mul(b, pow_(a, hn::Sub(b, set<V>(1))));
-  return pick(hn::Eq(b, set<V>(0)), set<V>(0), slope);
+HWY_INLINE Factor<V> silu_slope(V a) {
+  using K = FitOf<void, V>;
+  const V size = hn::Abs(a);
+  return {times_sigmoid_slope(a, a, set<V>(1), exp_near<-2, K>(size)), hn::Le(size, set<V>(K::kExpNear))};
 }
 template <class V>
-HWY_INLINE V pow_slope_b(V a, V b) {
-  const V zero = set<V>(0), slope = hn::Mul(pow_(a, b), log_(a));
-  return pick(hn::And(hn::Eq(a, zero), hn::Ge(b, zero)), zero, slope);
+HWY_INLINE Factor<V> elu_slope(V a, V alpha) {
+  using K = FitOf<void, V>;
+  const V value = pick(hn::Le(a, set<V>(0)), hn::Mul(alpha, exp_near<2, K>(a)), set<V>(1));
+  return {value, hn::And(hn::Ge(a, set<V>(-K::kExpNear)), is_normal(value))};
+}
+template <class V>
+HWY_INLINE Factor<V> div_slope(V a, V b) {
+  const V once = hn::Neg(hn::Div(a, b)), value = hn::Div(once, b);
+  return {value, is_normal(once, value)};
+}
+// b a^(b-1) where b - 1 is exact, else b a^b/a: the power would multiply what rounding took by the logarithm.
+template <class V>
+HWY_INLINE Factor<V> pow_slope_a(V a, V b) {
+  const V one = set<V>(1), less = hn::Sub(b, one);
+  const auto exact = hn::And(hn::Eq(hn::Sub(b, less), one), hn::Eq(hn::Add(less, one), b));
+  V power = pow_(a, pick(exact, less, b));
+  if (!hn::AllTrue(TagOf<V>(), exact)) {
+    const auto fits = hn::Or(exact, is_normal(power));
+    power = hn::IfThenElseZero(fits, pick(exact, power, hn::Div(power, a)));
+  }
+  const V value = hn::Mul(b, power);
+  return {value, is_normal(power, value)};
+}
+// Where it is 0 at operands that are common, or one operand is NaN.
+template <class V>
+HWY_INLINE MaskOf<V> is_power_0(V a, V b) {
+  return hn::Or(hn::Eq(b, set<V>(0)), hn::And(hn::Eq(a, set<V>(0)), hn::Gt(b, set<V>(1))));
+}
+template <class V>
+HWY_INLINE Factor<V> pow_slope_b(V a, V b) {
+  const V power = pow_(a, b), value = hn::Mul(power, log_(a));
+  return {value, is_normal(power, value)};
+}
+template <class V>
+HWY_INLINE Factor<V> over_square(V mine, V other) {
+  const V distance = sleef::hypot_(mine, other), once = hn::Div(mine, distance), value = hn::Div(once, distance);
+  return {value, is_normal(once, value)};
+}
+template <class V>
+HWY_INLINE Factor<V> minus(const Factor<V>& f) {
+  return {hn::Neg(f.value), f.good};
+}
+template <class V>
+HWY_INLINE Factor<V> over_distance(V mine, V other) {
+  const V value = hn::Div(mine, sleef::hypot_(mine, other));
+  return {value, is_normal(value)};
+}
+// sigmoid(mine - other). exp multiplies the difference's rounding error by the difference: where that is large, with the error.
+template <class V>
+HWY_INLINE Factor<V> logaddexp_slope(V mine, V other) {
+  using K = FitOf<void, V>;
+  const V t = hn::Sub(other, mine), one = set<V>(1), size = hn::Abs(t);
+  const auto is_far = hn::Gt(size, set<V>(8));
+  V power = exp_near<2, K>(t);
+  if (any<V>(is_far)) {
+    const V back = hn::Sub(t, other), low = hn::Sub(hn::Sub(other, hn::Sub(t, back)), hn::Add(mine, back));
+    power = pick(is_far, hn::MulAdd(power, low, power), power);
+  }
+  return {hn::Div(one, hn::Add(one, power)), hn::Le(size, set<V>(K::kExpNear))};
 }
 // a/b rounded towards 0: the whole number of times that fmod takes b from a.
 template <class V>
 HWY_INLINE V whole_quotient(V a, V b, V rest) {
   return hn::Round(hn::Div(hn::Sub(a, rest), b));
 }
+template <class V>
+HWY_INLINE Factor<V> fmod_slope(V a, V b) {
+  const V n = hn::Neg(whole_quotient(a, b, fmod_(a, b)));
+  return {n, is_finite(n)};
+}
 // a/b rounded down: remainder takes b once more where the signs differ. Counted so for an infinite b, too.
 template <class V>
-HWY_INLINE V floor_quotient(V a, V b) {
+HWY_INLINE Factor<V> remainder_slope(V a, V b) {
   const V rest = fmod_(a, b), n = whole_quotient(a, b, rest);
-  return pick(hn::And(hn::Ne(rest, set<V>(0)), signs_differ(rest, b)), hn::Sub(n, set<V>(1)), n);
+  const V floor = pick(hn::And(hn::Ne(rest, set<V>(0)), signs_differ(rest, b)), hn::Sub(n, set<V>(1)), n);
+  return {hn::Neg(floor), is_finite(n)};
 }
 // What maximum or minimum passes on: all to the winner, half to each at a tie, all past a NaN.
 template <class V, class M>
 HWY_INLINE V won(V g, M tie, M lost) {
   return pick(tie, hn::Mul(g, set<V>(0.5)), pick(lost, set<V>(0), g));
+}
+
+// The same far from each other, and of two equal infinities.
+template <class V>
+HWY_INLINE V weight(V mine, V other) {
+  return pick(hn::Eq(mine, other), set<V>(0.5), step(hn::Sub(mine, other)));
 }
 
 // ---- sums ----
@@ -160,59 +326,114 @@ struct GradientEntry {
       });                                                                                  \
     }                                                                                      \
   };
+
+// As grad_out times a factor. Of the lanes where that is not good, `sure` says where grad_out times `instead` is, which may be the
+// factor all the same (0 for an a of 0): what real data is full of. The rest is computed one by one.
+template <class V>
+HWY_NOINLINE V mended(int function, int operand, const V* v, double alpha, V value, MaskOf<V> known) {
+  using T = Lane<V>;
+  constexpr TagOf<V> d;
+  HWY_ALIGN T in[3][HWY_LANES(T)], out[HWY_LANES(T)], is_known[HWY_LANES(T)];
+  for (int k = 0; k < 3; ++k) hn::Store(v[k], d, in[k]);
+  hn::Store(value, d, out);
+  hn::Store(hn::IfThenElseZero(known, set<V>(1)), d, is_known);
+  for (size_t i = 0; i < hn::Lanes(d); ++i)
+    if (is_known[i] == 0)
+      out[i] = static_cast<T>(exact_gradient(function, operand, in[0][i], in[1][i], in[2][i], static_cast<T>(alpha)));
+  return hn::Load(d, out);
+}
+#define NARROWS_FACTOR(Name, function, operand, reads, factor, sure, instead)                                 \
+  template <class S>                                                                                          \
+  struct Name {                                                                                               \
+    static constexpr unsigned kReads = kG | (reads);                                                          \
+    static constexpr bool kSame = false;                                                                      \
+    using V = Vector<Accumulate<S>>;                                                                          \
+    static HWY_NOINLINE V beyond(V g, V a, V b, double alpha, Factor<V> f) {                                  \
+      const V zero = set<V>(0), one = set<V>(1), value = hn::Mul(g, pick(f.good, f.value, instead));          \
+      (void)b, (void)zero, (void)one;                                                                         \
+      const auto known = hn::Or(f.good, sure);                                                                \
+      const V in[] = {g, a, b};                                                                               \
+      return hn::AllTrue(TagOf<V>(), known) ? value : mended(function, operand, in, alpha, value, known);     \
+    }                                                                                                         \
+    static void kernel(const Run& run) {                                                                      \
+      map_vectors<kReads, S>(run, [alpha = run.alpha](const V* v) HWY_ATTR {                                  \
+        const V g = v[0], a = v[1], b = v[2];                                                                 \
+        (void)alpha, (void)b;                                                                                 \
+        const Factor<V> f = factor;                                                                           \
+        return HWY_LIKELY(hn::AllTrue(TagOf<V>(), f.good)) ? hn::Mul(g, f.value) : beyond(g, a, b, alpha, f); \
+      });                                                                                                     \
+    }                                                                                                         \
+  };
 NARROWS_GRADIENT(GradZero, 0, zero)
 NARROWS_GRADIENT(GradSame, kG, g)
 NARROWS_GRADIENT(GradNeg, kG, hn::Neg(g))
 NARROWS_GRADIENT(GradAbs, kG | kA, hn::Mul(g, sign_(a)))
-NARROWS_GRADIENT(GradSquare, kG | kA, hn::Mul(g, hn::Add(a, a)))
+NARROWS_FACTOR(GradSquare, NW_EW_SQUARE, 0, kA, (Factor<V>{hn::Add(a, a), is_within(a, std::numeric_limits<Lane<V>>::max() / 2)}),
+               hn::Not(is_finite(a)), f.value)
 NARROWS_GRADIENT(GradSqrt, kG | kA, hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))))
-NARROWS_GRADIENT(GradRsqrt, kG | kA, hn::Div(hn::Div(hn::Mul(g, set<V>(-0.5)), hn::Sqrt(a)), a))
+NARROWS_GRADIENT(GradRsqrt, kG | kA, hn::Neg(hn::Div(hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))), a)))
 NARROWS_GRADIENT(GradCbrt, kG | kA, hn::Div(g, hn::Mul(set<V>(3), hn::Mul(sleef::cbrt_(a), sleef::cbrt_(a)))))
-NARROWS_GRADIENT(GradExp, kG | kA, hn::Mul(g, exp_(a)))
-NARROWS_GRADIENT(GradExp2, kG | kA, hn::Mul(g, hn::Mul(sleef::exp2_(a), set<V>(kLn2))))
+NARROWS_FACTOR(GradExp, NW_EW_EXP, 0, kA, exp_slope(a), hn::Or(hn::Le(a, set<V>(-kExpEnd<V>)), hn::IsNaN(a)),
+               hn::IfThenElseZero(hn::IsNaN(a), a))
+NARROWS_FACTOR(GradExp2, NW_EW_EXP2, 0, kA,
+               (Factor<V>{hn::Mul(sleef::exp2_(a), set<V>(kLn2)), is_within(a, std::numeric_limits<Lane<V>>::max_exponent - 3)}),
+               hn::Or(hn::Le(a, set<V>(-2 * kExpEnd<V>)), hn::IsNaN(a)), f.value)
 NARROWS_GRADIENT(GradLog, kG | kA, hn::Div(g, a))
-NARROWS_GRADIENT(GradLog2, kG | kA, hn::Div(g, hn::Mul(a, set<V>(kLn2))))
-NARROWS_GRADIENT(GradLog10, kG | kA, hn::Div(g, hn::Mul(a, set<V>(2.30258509299404568401799145468))))
+NARROWS_GRADIENT(GradLog2, kG | kA, hn::Mul(hn::Div(g, a), set<V>(1.44269504088896340735992468100)))
+NARROWS_GRADIENT(GradLog10, kG | kA, log10_gradient(g, a))
 NARROWS_GRADIENT(GradLog1p, kG | kA, hn::Div(g, hn::Add(one, a)))
 NARROWS_GRADIENT(GradSin, kG | kA, hn::Mul(g, cos_(a)))
 NARROWS_GRADIENT(GradCos, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
 NARROWS_GRADIENT(GradTan, kG | kA, hn::Mul(g, hn::Add(one, hn::Mul(sleef::tan_(a), sleef::tan_(a)))))
 NARROWS_GRADIENT(GradAsin, kG | kA, hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a))))
 NARROWS_GRADIENT(GradAcos, kG | kA, hn::Neg(hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a)))))
-NARROWS_GRADIENT(GradAtan, kG | kA, hn::Div(g, hn::Add(one, hn::Mul(a, a))))
-NARROWS_GRADIENT(GradSinh, kG | kA, hn::Mul(g, cosh_(a)))
-NARROWS_GRADIENT(GradCosh, kG | kA, hn::Mul(g, sinh_(a)))
-NARROWS_GRADIENT(GradTanh, kG | kA, hn::Mul(g, hn::Mul(set<V>(4), sigmoid_slope(hn::Add(a, a)))))
+NARROWS_GRADIENT(GradAtan, kG | kA, atan_gradient(g, a))
+NARROWS_FACTOR(GradSinh, NW_EW_SINH, 0, kA, (Factor<V>{cosh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
+NARROWS_FACTOR(GradCosh, NW_EW_COSH, 0, kA, (Factor<V>{sinh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
+NARROWS_FACTOR(GradTanh, NW_EW_TANH, 0, kA, sigmoid_slope(hn::Add(a, a), 4), hn::Or(is_saturated(a), hn::IsNaN(a)),
+               hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradAsinh, kG | kA, hn::Div(g, sleef::hypot_(a, one)))
-NARROWS_GRADIENT(GradAcosh, kG | kA, hn::Mul(g, acosh_slope(a)))
+NARROWS_GRADIENT(GradAcosh, kG | kA, hn::Div(g, acosh_divisor(a)))
 NARROWS_GRADIENT(GradAtanh, kG | kA, hn::Div(g, hn::Mul(hn::Sub(one, a), hn::Add(one, a))))
-NARROWS_GRADIENT(GradSigmoid, kG | kA, hn::Mul(g, sigmoid_slope(a)))
+NARROWS_FACTOR(GradSigmoid, NW_EW_SIGMOID, 0, kA, sigmoid_slope(a, 1), hn::Or(is_saturated(a), hn::IsNaN(a)),
+               hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradRelu, kG | kA, pick(hn::Le(a, zero), zero, g))
-NARROWS_GRADIENT(GradElu, kG | kA, pick(hn::Le(a, zero), hn::Mul(hn::Mul(g, set<V>(alpha)), exp_(a)), g))
-NARROWS_GRADIENT(GradGelu, kG | kA, hn::Mul(g, gelu_slope(a)))
-NARROWS_GRADIENT(GradGeluTanh, kG | kA, hn::Mul(g, gelu_tanh_slope(a)))
-NARROWS_GRADIENT(GradSilu, kG | kA, hn::Mul(g, hn::Add(sigmoid(a), hn::Mul(a, sigmoid_slope(a)))))
-NARROWS_GRADIENT(GradSoftplus, kG | kA, hn::Mul(g, sigmoid(a)))
-NARROWS_GRADIENT(GradErf, kG | kA, hn::Mul(g, hn::Mul(set<V>(1.12837916709551257389615890312), exp_(hn::Neg(hn::Mul(a, a))))))
-NARROWS_GRADIENT(GradErfc, kG | kA, hn::Mul(g, hn::Mul(set<V>(-1.12837916709551257389615890312), exp_(hn::Neg(hn::Mul(a, a))))))
+NARROWS_FACTOR(GradElu, NW_EW_ELU, 0, kA, elu_slope(a, set<V>(alpha)),
+               hn::Or(hn::Or(hn::Le(a, set<V>(-1.5 * kExpEnd<V>)), hn::Eq(set<V>(alpha), zero)), hn::IsNaN(a)),
+               hn::IfThenElseZero(hn::IsNaN(a), one))
+NARROWS_FACTOR(GradGelu, NW_EW_GELU, 0, kA, gelu_slope(a), is_step(a, kGeluEnd<V>), step(a))
+NARROWS_FACTOR(GradGeluTanh, NW_EW_GELU_TANH, 0, kA, gelu_tanh_slope(a), is_step(a, kGeluEnd<V>), step(a))
+NARROWS_FACTOR(GradSilu, NW_EW_SILU, 0, kA, silu_slope(a), is_step(a, kExpEnd<V>), step(a))
+NARROWS_FACTOR(GradSoftplus, NW_EW_SOFTPLUS, 0, kA, softplus_slope(a), is_step(a, kExpEnd<V>), step(a))
+NARROWS_FACTOR(GradErf, NW_EW_ERF, 0, kA, erf_slope(a, 1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
+               hn::IfThenElseZero(hn::IsNaN(a), a))
+NARROWS_FACTOR(GradErfc, NW_EW_ERFC, 0, kA, erf_slope(a, -1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
+               hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradReciprocal, kG | kA, hn::Neg(hn::Div(hn::Div(g, a), a)))
 NARROWS_GRADIENT(GradTimesA, kG | kA, hn::Mul(g, a))
 NARROWS_GRADIENT(GradTimesB, kG | kB, hn::Mul(g, b))
 NARROWS_GRADIENT(GradDivA, kG | kB, hn::Div(g, b))
-NARROWS_GRADIENT(GradDivB, kG | kA | kB, hn::Mul(hn::Neg(g), hn::Div(hn::Div(a, b), b)))
-NARROWS_GRADIENT(GradPowA, kG | kA | kB, hn::Mul(g, pow_slope_a(a, b)))
-NARROWS_GRADIENT(GradPowB, kG | kA | kB, hn::Mul(g, pow_slope_b(a, b)))
-NARROWS_GRADIENT(GradAtan2A, kG | kA | kB, hn::Mul(g, hn::Div(hn::Div(b, sleef::hypot_(a, b)), sleef::hypot_(a, b))))
-NARROWS_GRADIENT(GradAtan2B, kG | kA | kB, hn::Mul(hn::Neg(g), hn::Div(hn::Div(a, sleef::hypot_(a, b)), sleef::hypot_(a, b))))
-NARROWS_GRADIENT(GradHypotA, kG | kA | kB, hn::Mul(g, hn::Div(a, sleef::hypot_(a, b))))
-NARROWS_GRADIENT(GradHypotB, kG | kA | kB, hn::Mul(g, hn::Div(b, sleef::hypot_(a, b))))
+NARROWS_FACTOR(GradDivB, NW_EW_DIV, 1, kA | kB, div_slope(a, b),
+               hn::Or(hn::Or(hn::Eq(a, zero), hn::Eq(b, zero)), hn::Not(hn::And(is_finite(a), is_finite(b)))), f.value)
+NARROWS_FACTOR(GradPowA, NW_EW_POW, 0, kA | kB, pow_slope_a(a, b), hn::Or(is_power_0(a, b), is_either_nan(a, b)),
+               hn::IfThenZeroElse(is_power_0(a, b), hn::Add(a, b)))
+NARROWS_FACTOR(GradPowB, NW_EW_POW, 1, kA | kB, pow_slope_b(a, b),
+               hn::Or(hn::Or(hn::Le(a, zero), hn::Eq(a, one)), is_either_nan(a, b)),
+               pick(hn::And(hn::Eq(a, zero), hn::Ge(b, zero)), zero, f.value))
+NARROWS_FACTOR(GradAtan2A, NW_EW_ATAN2, 0, kA | kB, over_square(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)),
+               hn::IfThenZeroElse(hn::And(hn::Eq(a, zero), hn::Eq(b, zero)), f.value))
+NARROWS_FACTOR(GradAtan2B, NW_EW_ATAN2, 1, kA | kB, minus(over_square(a, b)), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)),
+               hn::IfThenZeroElse(hn::And(hn::Eq(a, zero), hn::Eq(b, zero)), f.value))
+NARROWS_FACTOR(GradHypotA, NW_EW_HYPOT, 0, kA | kB, over_distance(a, b), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)), f.value)
+NARROWS_FACTOR(GradHypotB, NW_EW_HYPOT, 1, kA | kB, over_distance(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)), f.value)
 NARROWS_GRADIENT(GradMaximumA, kG | kA | kB, won(g, hn::Eq(a, b), hn::Lt(a, b)))
 NARROWS_GRADIENT(GradMaximumB, kG | kA | kB, won(g, hn::Eq(a, b), hn::Gt(a, b)))
-NARROWS_GRADIENT(GradFmodB, kG | kA | kB, hn::Mul(hn::Neg(g), whole_quotient(a, b, fmod_(a, b))))
-NARROWS_GRADIENT(GradRemainderB, kG | kA | kB, hn::Mul(hn::Neg(g), floor_quotient(a, b)))
+NARROWS_FACTOR(GradFmodB, NW_EW_FMOD, 1, kA | kB, fmod_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)), f.value)
+NARROWS_FACTOR(GradRemainderB, NW_EW_REMAINDER, 1, kA | kB, remainder_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)),
+               f.value)
 NARROWS_GRADIENT(GradCopysignA, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
-NARROWS_GRADIENT(GradLogaddexpA, kG | kA | kB, hn::Mul(g, sigmoid(hn::Sub(a, b))))
-NARROWS_GRADIENT(GradLogaddexpB, kG | kA | kB, hn::Mul(g, sigmoid(hn::Sub(b, a))))
+NARROWS_FACTOR(GradLogaddexpA, NW_EW_LOGADDEXP, 0, kA | kB, logaddexp_slope(a, b), is_step(hn::Sub(a, b), kExpEnd<V>), weight(a, b))
+NARROWS_FACTOR(GradLogaddexpB, NW_EW_LOGADDEXP, 1, kA | kB, logaddexp_slope(b, a), is_step(hn::Sub(b, a), kExpEnd<V>), weight(b, a))
 NARROWS_GRADIENT(GradWhereB, kG | kA, pick(hn::Ne(a, zero), g, zero))
 NARROWS_GRADIENT(GradWhereC, kG | kA, pick(hn::Ne(a, zero), zero, g))
 NARROWS_GRADIENT(GradClampA, kG | kA | kB | kC, pick(hn::And(hn::Ge(a, b), hn::Le(a, c)), g, zero))

@@ -1,4 +1,4 @@
-// elementwise_int.cpp -- the kernels of elementwise for integers, and for bool as 0 and 1 in uint8. Step 5 of a tensor's path.
+// elementwise_int.cpp -- the kernels of elementwise for integers and bool. Step 5 of a tensor's path.
 #include "../targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise_int.cpp"
@@ -8,6 +8,37 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
+
+// ---- bool: any byte but 0 is true, and what is stored is 0 or 1 ----
+
+template <class V>
+HWY_INLINE V truth(V bytes) {
+  return hn::Min(bytes, hn::Set(hn::DFromV<V>(), 1));
+}
+template <class V>
+HWY_INLINE V negated(V truth) {
+  return hn::Xor(truth, hn::Set(hn::DFromV<V>(), 1));
+}
+NARROWS_MAP2(bool_eq, kShort, negated(hn::Xor(truth(a), truth(b))))
+NARROWS_MAP2(bool_and, kShort, truth(hn::Min(a, b)))
+NARROWS_MAP2(bool_or, kShort, truth(hn::Or(a, b)))
+NARROWS_MAP2(bool_xor, kShort, hn::Xor(truth(a), truth(b)))
+NARROWS_MAP3(bool_where, kShort, truth(hn::IfThenElse(hn::Eq(a, hn::Zero(hn::DFromV<V>())), c, b)))
+
+constexpr Entry kBoolKernels[] = {
+    {NW_EW_LOGICAL_NOT, loop<uint8_t, LogicalNot>},
+    {NW_EW_BITWISE_NOT, loop<uint8_t, LogicalNot>},
+    {NW_EW_EQ, bool_eq<uint8_t>},
+    {NW_EW_NE, bool_xor<uint8_t>},
+    {NW_EW_LOGICAL_AND, bool_and<uint8_t>},
+    {NW_EW_LOGICAL_OR, bool_or<uint8_t>},
+    {NW_EW_LOGICAL_XOR, bool_xor<uint8_t>},
+    {NW_EW_BITWISE_AND, bool_and<uint8_t>},
+    {NW_EW_BITWISE_OR, bool_or<uint8_t>},
+    {NW_EW_BITWISE_XOR, bool_xor<uint8_t>},
+    {NW_EW_WHERE, bool_where<uint8_t>},
+};
+
 Kernel lookup_int(int function, int dtype) {
   switch (dtype) {
     case NW_DTYPE_INT8: return int_lookup<int8_t>(function);
@@ -18,7 +49,7 @@ Kernel lookup_int(int function, int dtype) {
     case NW_DTYPE_UINT16: return int_lookup<uint16_t>(function);
     case NW_DTYPE_UINT32: return int_lookup<uint32_t>(function);
     case NW_DTYPE_UINT64: return int_lookup<uint64_t>(function);
-    case NW_DTYPE_BOOL: return int_lookup<uint8_t>(function == NW_EW_BITWISE_NOT ? NW_EW_LOGICAL_NOT : function);
+    case NW_DTYPE_BOOL: return find_kernel(kBoolKernels, function);
     default: return nullptr;
   }
 }

@@ -54,23 +54,6 @@ HWY_INLINE V per_lane(V a, V b, F f) {
 
 // ---- one instruction or a few ----
 
-// a*b + c, rounded once, of numbers stored as S. Without an instruction for it by libm, but of f16, whose products f32 holds.
-template <class S, class V>
-HWY_INLINE V fma_(V a, V b, V c) {
-#if HWY_NATIVE_FMA
-  return hn::MulAdd(a, b, c);
-#else
-  if constexpr (std::is_same_v<S, f16>) return hn::Add(hn::Mul(a, b), c);
-  constexpr TagOf<V> d;
-  HWY_ALIGN Lane<V> x[HWY_LANES(Lane<V>)], y[HWY_LANES(Lane<V>)], z[HWY_LANES(Lane<V>)];
-  hn::Store(a, d, x);
-  hn::Store(b, d, y);
-  hn::Store(c, d, z);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) z[i] = std::fma(x[i], y[i], z[i]);
-  return hn::Load(d, z);
-#endif
-}
-
 template <class V>
 HWY_INLINE V sign_(V a) {
   const V zero = set<V>(0);
@@ -108,9 +91,13 @@ HWY_INLINE V upper_half(V a) {  // the leading half of the significand
 template <class V>
 HWY_INLINE DoubleWord<V> product(V a, V b) {
   const V p = hn::Mul(a, b);
+#if HWY_NATIVE_FMA
+  return {p, hn::MulSub(a, b, p)};
+#else
   const V a1 = upper_half(a), b1 = upper_half(b), a0 = hn::Sub(a, a1), b0 = hn::Sub(b, b1);
   const V cross = hn::Add(hn::Add(hn::Sub(hn::Mul(a1, b1), p), hn::Mul(a1, b0)), hn::Mul(a0, b1));
   return {p, hn::Add(cross, hn::Mul(a0, b0))};
+#endif
 }
 // A constant in two parts: long double has more bits than either.
 template <class V>
@@ -130,6 +117,8 @@ template <class V>
 constexpr double kExpLimit = sizeof(Lane<V>) == 4 ? 87.0 : 708.0;  // exp neither overflows nor underflows within +- this
 template <class V>
 constexpr double kLarge = sizeof(Lane<V>) == 4 ? 0x1p40 : 0x1p60;  // here 1 + a == a by far, and a*a does not overflow
+template <class V>
+constexpr double kItself = sizeof(Lane<V>) == 4 ? 0x1p-30 : 0x1p-60;  // here a*a adds no digit to a
 constexpr double kLn2 = 0.693147180559945309417232121458;
 
 // exp(a)/2 where exp(a) alone may overflow.
@@ -137,6 +126,32 @@ template <class V>
 HWY_INLINE V half_exp(V a) {
   const V root = sleef::exp_(hn::Mul(a, set<V>(0.5)));
   return hn::Mul(hn::Mul(root, set<V>(0.5)), root);
+}
+// Near 0 the functions that are a to every digit there: of a subnormal number SLEEF's may lose the sign or the last bit.
+template <class V>
+HWY_INLINE V or_itself(V a, V size, V usual) {
+  return pick(hn::Lt(size, set<V>(kItself<V>)), a, usual);
+}
+// Past Fit::kSinNear. SLEEF reduces arguments of f64 up to 1e14 by too few digits of pi: near a multiple of pi/2 that is seen.
+template <class V>
+HWY_INLINE V far_sin(V a) {
+  if constexpr (sizeof(Lane<V>) == 4) return sleef::sin_(a);
+  return per_lane(a, a, [](Lane<V> x, Lane<V>) { return std::sin(x); });
+}
+template <class V>
+HWY_INLINE V far_cos(V a) {
+  if constexpr (sizeof(Lane<V>) == 4) return sleef::cos_(a);
+  return per_lane(a, a, [](Lane<V> x, Lane<V>) { return std::cos(x); });
+}
+template <class S, class V>
+HWY_INLINE V tan_(V a) {
+  const V size = hn::Abs(a);
+  if constexpr (sizeof(S) == 2) return or_itself(a, size, sleef::tan_half(a));
+  const V usual = or_itself(a, size, sleef::tan_(a));
+  if constexpr (sizeof(S) == 4) return usual;
+  const auto near = hn::Le(size, set<V>(Fit<double>::kSinNear));
+  if (hn::AllTrue(TagOf<V>(), near)) return usual;
+  return pick(near, usual, per_lane(a, a, [](Lane<V> x, Lane<V>) { return std::tan(x); }));
 }
 template <class V>
 HWY_INLINE V sinh_(V a) {
@@ -152,13 +167,13 @@ HWY_INLINE V cosh_(V a) {
 }
 template <class V>
 HWY_INLINE V log1p_(V a) {
-  const V usual = sleef::log1p_(a);
+  const V usual = or_itself(a, hn::Abs(a), sleef::log1p_(a));
   const auto far = hn::Gt(a, set<V>(kLarge<V>));
   return any<V>(far) ? pick(far, sleef::log_(a), usual) : usual;
 }
 template <class V>
 HWY_INLINE V asinh_(V a) {
-  const V size = hn::Abs(a), usual = sleef::asinh_(a);
+  const V size = hn::Abs(a), usual = or_itself(a, size, sleef::asinh_(a));
   const auto far = hn::Gt(size, set<V>(kLarge<V> * 0x1p-20));
   return any<V>(far) ? pick(far, hn::CopySign(hn::Add(sleef::log_(size), set<V>(kLn2)), a), usual) : usual;
 }
@@ -326,7 +341,7 @@ HWY_INLINE V sin_(V a) {
   using K = FitOf<S, V>;
   const V size = hn::Abs(a), usual = hn::Xor(sin_near<false, K>(size), hn::And(a, hn::SignBit(TagOf<V>())));
   const auto near = hn::Le(size, set<V>(K::kSinNear));
-  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::sin_(a));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_sin(a));
 }
 template <class S = void, class V>
 HWY_INLINE V cos_(V a) {
@@ -335,7 +350,7 @@ HWY_INLINE V cos_(V a) {
   // A sine at pi/2 may be a unit below 1, which near 0 would show.
   const V usual = pick(hn::Lt(size, set<V>(K::kBits == 23 ? 0x1p-12 : 0x1p-27)), one, sin_near<true, K>(size));
   const auto near = hn::Le(size, set<V>(K::kSinNear));
-  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::cos_(a));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_cos(a));
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -387,16 +402,6 @@ HWY_INLINE V erf_(V a) {
   }
 }
 
-// A product with its rounding error, of few instructions if they are fused.
-template <class V>
-HWY_INLINE DoubleWord<V> fused_product(V a, V b) {
-#if HWY_NATIVE_FMA
-  const V p = hn::Mul(a, b);
-  return {p, hn::MulSub(a, b, p)};
-#else
-  return product(a, b);
-#endif
-}
 // 2^(b log2(a)). The logarithm has to be exact to as many bits more as the power's exponent has: f32 has it in two parts, where
 // half precision has bits to spare, and f64 leaves it to SLEEF.
 template <class S = void, class V>
@@ -417,22 +422,23 @@ HWY_INLINE V pow_(V a, V b) {
       log = hn::MulAdd(s, hn::MulAdd(z, hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)), set<V>(2 * kLog2E)), x.n);
     } else {
       const V v = hn::Div(set<V>(1), under), s = hn::Mul(x.f, v), z = hn::Mul(s, s);
-      const DoubleWord<V> back = fused_product(s, under);
+      const DoubleWord<V> back = product(s, under);
       const V under_low = hn::Sub(x.f, hn::Sub(under, two));
       const V rest = hn::Sub(hn::Sub(x.f, back.high), hn::MulAdd(s, under_low, back.low));  // f - s(2 + f)
-      const DoubleWord<V> c = constant<V>(2.885390081777926814719849362003784L), main = fused_product(s, c.high);
+      const DoubleWord<V> c = constant<V>(2.885390081777926814719849362003784L), main = product(s, c.high);
       const V series = hn::Mul(hn::Mul(s, z), hn::Mul(set<V>(kLog2E), polynomial(K::kLog, z)));
       const V main_low = hn::Add(main.low, hn::MulAdd(s, c.low, hn::MulAdd(hn::Mul(rest, v), c.high, series)));
       log = hn::Add(x.n, main.high);
       low = hn::Add(hn::Sub(main.high, hn::Sub(log, x.n)), main_low);
     }
-    const DoubleWord<V> p = fused_product(b, log);
-    const V shifted = hn::Add(p.high, magic);
+    const DoubleWord<V> p = product(b, log);
+    const V whole = K::kHalf ? p.high : hn::MulAdd(b, low, p.high);  // a large b makes much of what is low
+    const V shifted = hn::Add(whole, magic);
     V r = hn::Sub(p.high, hn::Sub(shifted, magic));
     if constexpr (!K::kHalf) r = hn::Add(r, hn::MulAdd(b, low, p.low));
     const V t = hn::Mul(r, set<V>(kLn2)), slope = hn::MulAdd(t, polynomial(K::kExp, t), set<V>(1));
     const V usual = times_power_of_2<K>(hn::MulAdd(t, slope, set<V>(1)), shifted);
-    const auto near = hn::And(x.near, hn::Le(hn::Abs(p.high), set<V>(125)));
+    const auto near = hn::And(x.near, hn::Le(hn::Abs(whole), set<V>(125)));
     return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_(a, b));
   }
 }
@@ -449,6 +455,12 @@ HWY_INLINE V sigmoid(V a) {  // far from 0 from exp(-|a|), so that neither side 
   const V z = exp_(hn::Neg(size));
   return pick(near, usual, hn::Div(pick(hn::Lt(a, set<V>(0)), z, one), hn::Add(one, z)));
 }
+// Below -1000 an activation's factor of a is 0 to every digit, and its limit is 0: of -infinity the product would be NaN.
+template <class V>
+HWY_INLINE V at_least_far(V a) {
+  const V limit = set<V>(-1000);
+  return pick(hn::Lt(a, limit), limit, a);
+}
 // a*sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 template <class V>
 HWY_INLINE V times_sigmoid(V a, DoubleWord<V> t) {
@@ -461,7 +473,7 @@ HWY_INLINE V times_sigmoid(V a, DoubleWord<V> t) {
   const auto far = hn::And(negative, hn::Gt(size, set<V>(kExpLimit<V> - 8)));
   if (!any<V>(far)) return usual;
   const V root = exp_(hn::Mul(below, set<V>(0.5)));
-  return pick(far, hn::Mul(hn::Mul(hn::Mul(a, root), root), exp_low), usual);
+  return pick(far, hn::Mul(hn::Mul(hn::Mul(at_least_far(a), root), root), exp_low), usual);
 }
 template <class V>
 HWY_INLINE V silu(V a) {
@@ -508,7 +520,7 @@ HWY_INLINE Normal<V> normal(V a) {
   using K = FitOf<S, V>;
   constexpr double kSqrt2 = 1.41421356237309504880168872421;
   const V x = hn::Abs(a);
-  const DoubleWord<V> s = fused_product(a, a);
+  const DoubleWord<V> s = product(a, a);
   const V e = K::kHalf ? exp_near<-1, K>(s.high) : exp_near<-1, K>(s.high, s.low);
   const V w = hn::Div(set<V>(0.5), hn::MulAdd(x, set<V>(0.5 * kSqrt2), set<V>(K::kShift)));
   V tail = hn::Mul(hn::Mul(e, w), polynomial(K::kTail, hn::NegMulAdd(set<V>(4 * K::kShift), w, set<V>(1))));
@@ -523,7 +535,7 @@ HWY_INLINE V gelu(V a) {  // a itself where it is positive, less |a| times the t
   const Normal<V> n = normal<S>(a);
   const V usual = hn::NegMulAdd(hn::Abs(a), n.tail, hn::IfThenZeroElse(hn::Lt(a, set<V>(0)), a));
   if (hn::AllTrue(TagOf<V>(), n.near)) return usual;
-  return pick(n.near, usual, hn::Mul(hn::Mul(a, set<V>(0.5)), twice_normal_cdf(a)));
+  return pick(n.near, usual, hn::Mul(hn::Mul(at_least_far(a), set<V>(0.5)), twice_normal_cdf(a)));
 }
 template <class V>
 HWY_INLINE V softplus(V a) {

@@ -11,9 +11,11 @@
 #include <cstring>
 
 // SLEEF's names: function, vector, bound of the error, instruction set. Declared here because sleef.h shows those of the
-// compiler's own instruction set only.
+// compiler's own instruction set only. NARROWS_SLEEF_ALONE: how a function is called of which each lane is computed as if it were
+// alone (SLEEF's "deterministic" ones); the usual ones of sin, cos and tan take for all lanes what the largest of them needs.
 #undef NARROWS_SLEEF_F32
 #undef NARROWS_SLEEF_F64
+#undef NARROWS_SLEEF_ALONE
 #if HWY_TARGET == HWY_AVX3
 #define NARROWS_SLEEF_F32(name, bound) Sleef_##name##f16_##bound##avx512f
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d8_##bound##avx512f
@@ -34,6 +36,11 @@
 #define NARROWS_SLEEF_F64(name, bound) Sleef_##name##d2_##bound##sse2
 #else
 #error "SLEEF's names for this instruction set are not known here"
+#endif
+#if HWY_NATIVE_FMA
+#define NARROWS_SLEEF_ALONE(name) finz_##name
+#else
+#define NARROWS_SLEEF_ALONE(name) cinz_##name
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -81,9 +88,9 @@ NARROWS_SLEEF1(log_, log, u10)
 NARROWS_SLEEF1(log2_, log2, u10)
 NARROWS_SLEEF1(log10_, log10, u10)
 NARROWS_SLEEF1(log1p_, log1p, u10)
-NARROWS_SLEEF1(sin_, sin, u10)
-NARROWS_SLEEF1(cos_, cos, u10)
-NARROWS_SLEEF1(tan_, tan, u10)
+NARROWS_SLEEF1(sin_, NARROWS_SLEEF_ALONE(sin), u10)
+NARROWS_SLEEF1(cos_, NARROWS_SLEEF_ALONE(cos), u10)
+NARROWS_SLEEF1(tan_, NARROWS_SLEEF_ALONE(tan), u10)
 NARROWS_SLEEF1(asin_, asin, u10)
 NARROWS_SLEEF1(acos_, acos, u10)
 NARROWS_SLEEF1(atan_, atan, u10)
@@ -100,13 +107,13 @@ NARROWS_SLEEF2(hypot_, hypot, u05)
 #undef NARROWS_SLEEF2
 
 // For f16 and bf16, which keep so much less than f32 that 3.5 units of it do not show.
-#define NARROWS_SLEEF_HALF(name)                                             \
+#define NARROWS_SLEEF_HALF(function, name)                                   \
   extern "C" RawF NARROWS_SLEEF_F32(name, u35)(RawF) __attribute__((const)); \
-  HWY_INLINE F name##_half(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, u35)(same_bits<RawF>(a))); }
-NARROWS_SLEEF_HALF(tan)
-NARROWS_SLEEF_HALF(asin)
-NARROWS_SLEEF_HALF(acos)
-NARROWS_SLEEF_HALF(atan)
+  HWY_INLINE F function##_half(F a) { return same_bits<F>(NARROWS_SLEEF_F32(name, u35)(same_bits<RawF>(a))); }
+NARROWS_SLEEF_HALF(tan, NARROWS_SLEEF_ALONE(tan))
+NARROWS_SLEEF_HALF(asin, asin)
+NARROWS_SLEEF_HALF(acos, acos)
+NARROWS_SLEEF_HALF(atan, atan)
 #undef NARROWS_SLEEF_HALF
 }  // namespace sleef
 

@@ -3,7 +3,9 @@
 //   elementwise_backward.cpp   the same for elementwise_backward
 //   elementwise_map.{h,cpp}    one kernel over tensors of any strides: which kernel, with which arguments
 //   elementwise_loops.h        the kernels that apply a function to elements; elementwise_sum.h: that sum what it gives
-//   elementwise_functions.h    the functions; elementwise_gradients.h: their derivatives; elementwise_math.h: what both are made of
+//   elementwise_functions.h    the functions; elementwise_gradients.h: their derivatives; elementwise_math.h: what both are made
+//   of;
+//                              elementwise_scaled.h: derivatives whose factors leave the range of the dtype
 //   elementwise_{f32,f64,f16,bf16,int,cast,grad_*}.cu  tables of kernels for a dtype; elementwise_widths.cu: forced widths
 #pragma once
 
@@ -120,7 +122,7 @@ extern const FunctionTable kFunctionsF32, kFunctionsF64, kFunctionsF16, kFunctio
 // By the dtype; where a function does not ask for the sign, by the unsigned one of the same width.
 extern const FunctionTable kFunctionsI8, kFunctionsI16, kFunctionsI32, kFunctionsI64;
 extern const FunctionTable kFunctionsU8, kFunctionsU16, kFunctionsU32, kFunctionsU64, kFunctionsBool;
-// By the dtype that is cast from, from NW_DTYPE_FLOAT32; bool is left to u8.
+// By the dtype that is cast from, from NW_DTYPE_FLOAT32.
 extern const Kernels *const kCastsF32, *const kCastsF64, *const kCastsF16, *const kCastsBf16;
 extern const Kernels *const kCastsI8, *const kCastsI16, *const kCastsI32, *const kCastsI64;
 extern const Kernels *const kCastsU8, *const kCastsU16, *const kCastsU32, *const kCastsU64, *const kCastsBool;

@@ -77,13 +77,28 @@ struct Cast {
   }
 };
 
-// By the dtype that comes; a bool is a byte of 0 or 1.
+// From bool, of which any byte but 0 is true.
 template <class To>
-const Kernels kCasts[] = {kernels<Cast<To>, To, float, float>(),       kernels<Cast<To>, To, double, double>(),
-                          kernels<Cast<To>, To, f16, f16>(),           kernels<Cast<To>, To, bf16, bf16>(),
-                          kernels<Cast<To>, To, int8_t, int8_t>(),     kernels<Cast<To>, To, int16_t, int16_t>(),
-                          kernels<Cast<To>, To, int32_t, int32_t>(),   kernels<Cast<To>, To, int64_t, int64_t>(),
-                          kernels<Cast<To>, To, uint8_t, uint8_t>(),   kernels<Cast<To>, To, uint16_t, uint16_t>(),
-                          kernels<Cast<To>, To, uint32_t, uint32_t>(), kernels<Cast<To>, To, uint64_t, uint64_t>()};
+struct CastTruth {
+  static constexpr int kArity = 1;
+  static constexpr bool kHeavy = false;
+  static __device__ __forceinline__ auto apply(uint8_t a) { return Cast<To>::apply(static_cast<uint8_t>(a != 0)); }
+};
+
+// By the dtype that comes.
+template <class To>
+const Kernels kCasts[] = {kernels<Cast<To>, To, float, float>(),
+                          kernels<Cast<To>, To, double, double>(),
+                          kernels<Cast<To>, To, f16, f16>(),
+                          kernels<Cast<To>, To, bf16, bf16>(),
+                          kernels<Cast<To>, To, int8_t, int8_t>(),
+                          kernels<Cast<To>, To, int16_t, int16_t>(),
+                          kernels<Cast<To>, To, int32_t, int32_t>(),
+                          kernels<Cast<To>, To, int64_t, int64_t>(),
+                          kernels<Cast<To>, To, uint8_t, uint8_t>(),
+                          kernels<Cast<To>, To, uint16_t, uint16_t>(),
+                          kernels<Cast<To>, To, uint32_t, uint32_t>(),
+                          kernels<Cast<To>, To, uint64_t, uint64_t>(),
+                          kernels<CastTruth<To>, To, uint8_t, uint8_t>()};
 
 }  // namespace narrows::gpu

@@ -90,6 +90,8 @@ __device__ __forceinline__ uint32_t less_bytes(uint32_t a, uint32_t b) {
   const uint32_t by_sign = std::is_signed_v<C> ? a & ~b : ~a & b;
   return ((by_sign | (~(a ^ b) & ~differences(a, b))) & kHighBits) >> 7;
 }
+// Bytes of 1 where a byte is not 0.
+__device__ __forceinline__ uint32_t truth_bytes(uint32_t a) { return ((((a & ~kHighBits) + ~kHighBits) | a) & kHighBits) >> 7; }
 
 // ---- any type ----
 
@@ -127,9 +129,10 @@ NARROWS_FUNCTION2(Equal, kCheap, return a == b;)
 NARROWS_FUNCTION2(NotEqual, kCheap, return a != b;)
 NARROWS_FUNCTION2_BYTES(Less, a < b, less_bytes<C>(a, b))
 NARROWS_FUNCTION2_BYTES(LessEqual, a <= b, less_bytes<C>(b, a) ^ 0x01010101)
-NARROWS_FUNCTION2(LogicalAnd, kCheap, return a != 0 && b != 0;)
-NARROWS_FUNCTION2(LogicalOr, kCheap, return a != 0 || b != 0;)
-NARROWS_FUNCTION2(LogicalXor, kCheap, return (a != 0) != (b != 0);)
+NARROWS_FUNCTION2_BYTES(LogicalAnd, a != 0 && b != 0, truth_bytes(a) & truth_bytes(b))
+NARROWS_FUNCTION2_BYTES(LogicalOr, a != 0 || b != 0, truth_bytes(a | b))
+NARROWS_FUNCTION2_BYTES(LogicalXor, (a != 0) != (b != 0), truth_bytes(a) ^ truth_bytes(b))
+NARROWS_FUNCTION2_BYTES(LogicalEqual, (a != 0) == (b != 0), truth_bytes(a) ^ truth_bytes(b) ^ 0x01010101)
 
 struct Fma {
   static constexpr int kArity = 3;
@@ -140,6 +143,10 @@ struct Fma {
       return std::fma(a, b, c);
     else
       return wrap(a) * wrap(b) + wrap(c);
+  }
+  template <class S>
+  static __device__ __forceinline__ float apply_to_halves(float a, float b, float c) {
+    return fma_half<S>(a, b, c);
   }
 };
 struct Clamp {
@@ -191,9 +198,9 @@ NARROWS_FUNCTION1(Acosh, kCostly, return std::acosh(a);)
 NARROWS_FUNCTION1(Atanh, kCostly, return std::atanh(a);)
 NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
 NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
-NARROWS_FUNCTION1_HALF(Gelu, kCheap, return a * normal_cdf(a), gelu_half(a))
+NARROWS_FUNCTION1_HALF(Gelu, kCheap, return at_least_far(a) * normal_cdf(a), gelu_half(a))
 NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
-NARROWS_FUNCTION1_HALF(Silu, kCheap, return silu(a), a* sigmoid_half(a))
+NARROWS_FUNCTION1_HALF(Silu, kCheap, return silu(a), silu_half(a))
 NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)
 NARROWS_FUNCTION1_HALF(Erf, kCheap, return std::erf(a), erf_half(a))
 NARROWS_FUNCTION1(Erfc, kCostly, return std::erfc(a);)

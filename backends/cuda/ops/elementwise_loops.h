@@ -153,7 +153,10 @@ __device__ __forceinline__ void apply(Out (&out)[N], const A (&a)[N], const T (&
     else if constexpr (F::kArity == 1)
       out[i] = closed<Out>(F::apply(a[i]));
     if constexpr (F::kArity == 2) out[i] = closed<Out>(F::apply(a[i], b[i]));
-    if constexpr (F::kArity == 3) out[i] = closed<Out>(F::apply(a[i], b[i], c[i]));
+    if constexpr (kIsHalf<Out> && requires { F::template apply_to_halves<Out>(0.f, 0.f, 0.f); })
+      out[i] = closed<Out>(F::template apply_to_halves<Out>(a[i], b[i], c[i]));
+    else if constexpr (F::kArity == 3)
+      out[i] = closed<Out>(F::apply(a[i], b[i], c[i]));
     if constexpr (F::kArity == 4) out[i] = closed<Out>(F::apply(a[i], b[i], c[i], d[i]));
   }
 }

@@ -41,7 +41,7 @@ const Kernels* find_kernels(int function, int dtype) {
 const Kernels& find_cast(int from, int to) {
   const Kernels* const to_dtype[] = {kCastsF32, kCastsF64, kCastsF16, kCastsBf16, kCastsI8,  kCastsI16, kCastsI32,
                                      kCastsI64, kCastsU8,  kCastsU16, kCastsU32,  kCastsU64, kCastsBool};
-  return to_dtype[to - 1][(from == NW_DTYPE_BOOL ? NW_DTYPE_UINT8 : from) - 1];
+  return to_dtype[to - 1][from - 1];
 }
 
 Divider make_divider(int64_t divisor) {

@@ -54,6 +54,11 @@ __device__ __forceinline__ C sigmoid_slope(C a) {
   const C z = std::exp(-std::fabs(a)), sum = C(1) + z;
   return z / (sum * sum);
 }
+// Below -1000 an activation's factor of a is 0 to every digit, and its limit is 0: of -infinity the product would be NaN.
+template <class C>
+__device__ __forceinline__ C at_least_far(C a) {
+  return a < C(-1000) ? C(-1000) : a;
+}
 // a * sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 template <class C>
 __device__ __forceinline__ C times_sigmoid(C a, Pair<C> t) {
@@ -61,7 +66,7 @@ __device__ __forceinline__ C times_sigmoid(C a, Pair<C> t) {
   const C low = size < C(1000) ? (t.high < 0 ? t.low : -t.low) : C(0);  // beyond, it is noise, and may be NaN
   const bool far = t.high < C(8) - kExpLimit<C>;
   const C root = std::exp(far ? C(-0.5) * size : -size), z = root * (C(1) + low);
-  if (far) return a * root * z;
+  if (far) return at_least_far(a) * root * z;
   return a * (t.high < 0 ? z : C(1)) / (C(1) + z);
 }
 // e * scale = 2^(x*(high + low) + rest), x*high <= 0.5: apart, since the product may be subnormal, and is best rounded last.
@@ -76,7 +81,8 @@ __device__ __forceinline__ Power power_of_two(float x, float high, float low, fl
 }
 constexpr float kLog2E = 1.44269502f, kLog2ELow = 1.92596301e-8f;
 // times_sigmoid(a, {a, 0}) in fewer steps.
-__device__ __forceinline__ float silu(float a) {
+__device__ __forceinline__ float silu(float any) {
+  const float a = at_least_far(any);
   const Power z = power_of_two(-fabsf(a), kLog2E, kLog2ELow, 0.f);
   const float upper = a * fast_reciprocal(1.f + z.e * z.scale);
   return a < 0 ? upper * z.e * z.scale : upper;
@@ -105,8 +111,8 @@ __device__ __forceinline__ double twice_normal_cdf(double a) {
 }
 // Of f32 the function itself. A size and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times
 // that is a polynomial in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
-__device__ __forceinline__ float normal_cdf(float a) {
-  const float x = fminf(fabsf(a), 20), t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
+__device__ __forceinline__ float normal_tail_ratio(float x) {
+  const float t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
   float p = 8.739452459849417e-05f;
   p = fmaf(p, t, 0.00018146655929740518f);
   p = fmaf(p, t, -0.0005408910801634192f);
@@ -118,10 +124,15 @@ __device__ __forceinline__ float normal_cdf(float a) {
   p = fmaf(p, t, -0.06453442573547363f);
   p = fmaf(p, t, -0.05549466982483864f);
   p = fmaf(p, t, 0.635333776473999f);
-  p *= fast_reciprocal(fmaf(1.41421356f, x, 1.f));
-  const Pair<float> square = product(x, x);
-  const Power z = power_of_two(square.high, -0.5f * kLog2E, -0.5f * kLog2ELow, square.low * (-0.5f * kLog2E));
-  const float tail = p * z.e * z.scale;
+  return p * fast_reciprocal(fmaf(1.41421356f, x, 1.f));
+}
+__device__ __forceinline__ Power half_gaussian(Pair<float> square) {  // exp(-square/2)
+  return power_of_two(square.high, -0.5f * kLog2E, -0.5f * kLog2ELow, square.low * (-0.5f * kLog2E));
+}
+__device__ __forceinline__ float normal_cdf(float a) {
+  const float x = fminf(fabsf(a), 20);
+  const Power z = half_gaussian(product(x, x));
+  const float tail = normal_tail_ratio(x) * z.e * z.scale;
   return a < 0 ? tail : 1.f - tail;
 }
 __device__ __forceinline__ double normal_cdf(double a) { return 0.5 * twice_normal_cdf(a); }
@@ -143,11 +154,12 @@ __device__ __forceinline__ float gelu_half(float a) {
   p = fmaf(p, t, -0.1110057532787323f);
   p = fmaf(p, t, 1.2706642150878906f);
   const float tail = __expf(-0.5f * x * x) * p * fast_reciprocal(fmaf(1.41421356f, x, 1.f));
-  return 0.5f * a * (a < 0 ? tail : 2.f - tail);
+  return 0.5f * at_least_far(a) * (a < 0 ? tail : 2.f - tail);
 }
 __device__ __forceinline__ float gelu_tanh_half(float a) {
-  return a * sigmoid_half(a * fmaf(0.0713548162726f, a * a, 1.595769121605731f));
+  return at_least_far(a) * sigmoid_half(a * fmaf(0.0713548162726f, a * a, 1.595769121605731f));
 }
+__device__ __forceinline__ float silu_half(float a) { return at_least_far(a) * sigmoid_half(a); }
 
 __device__ __forceinline__ float tanh_half(float a) {
   const float x = fabsf(a), far = fmaf(-2.f, fast_reciprocal(fast_exp2(x * (2 * kLog2E)) + 1.f), 1.f);
@@ -165,6 +177,27 @@ __device__ __forceinline__ float erf_half(float a) {
   p = fmaf(p, t, far ? 0.9255011081695557f : -0.37606415152549744f);
   p = fmaf(p, t, far ? 1.6256965398788452f : 1.128377914428711f) * x;
   return copysignf(far ? 1.f - fast_exp2(-p) : p, a);
+}
+
+// ---- a*b + c in f32, which rounds a second time when it is stored: wrong only where the first rounding has made a tie ----
+
+// A tie between two numbers of S, or perhaps, of what is too small for a normal f16.
+template <class S>
+__device__ __forceinline__ bool may_be_tie(float sum) {
+  const uint32_t bits = __float_as_uint(sum);
+  return std::is_same_v<S, f16> ? (bits & 0x1fff) == 0x1000 || fabsf(sum) < 0x1p-14f : (bits & 0xffff) == 0x8000;
+}
+// There it is moved by a bit towards what was lost, unless it ends with a 1. The product is exact in f64.
+template <class S>
+__device__ __forceinline__ float fma_half(float a, float b, float c) {
+  const float sum = fmaf(a, b, c);
+  if (!may_be_tie<S>(sum)) return sum;
+  const double product = static_cast<double>(a) * static_cast<double>(b), addend = static_cast<double>(c);
+  const double near = product + addend, back = near - product, low = (product - (near - back)) + (addend - back);
+  const double lost = (near - static_cast<double>(sum)) + low;
+  const uint32_t bits = __float_as_uint(sum);
+  if (!(lost < 0 || lost > 0) || (bits & 1) != 0) return sum;
+  return __uint_as_float((lost < 0) == (sum < 0) ? bits + 1 : bits - 1);
 }
 
 // ---- f16 alone, whose numbers end at 65504: multiples of pi are taken off in two steps, the first of which is exact.

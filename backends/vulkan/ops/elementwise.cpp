@@ -50,11 +50,11 @@ int canonical_dtype(int function, int dtype) {
   if (moves_bits(function)) return bits_dtype(dtype);
   if (kind_of(dtype) == kFloat) return dtype;
   switch (function) {
-    case NW_EW_BITWISE_NOT: return kind_of(dtype) == kBool ? dtype : bits_dtype(dtype);
     case NW_EW_NEG:
     case NW_EW_SQUARE:
     case NW_EW_FLOOR:
     case NW_EW_LOGICAL_NOT:
+    case NW_EW_BITWISE_NOT:
     case NW_EW_ISNAN:
     case NW_EW_ISFINITE:
     case NW_EW_ADD:

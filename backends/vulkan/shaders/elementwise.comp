@@ -39,11 +39,14 @@ uint64_t closed(INTEGER x, uint dtype) { return uint64_t(x); }
 #else
 #define INTEGER uint
 #endif
-INTEGER opened(uint64_t bits, uint dtype) { return bitfieldExtract(INTEGER(uint(bits)), 0, 8 * int(size_of_dtype(dtype))); }
+INTEGER opened(uint64_t bits, uint dtype) {
+  const INTEGER low = bitfieldExtract(INTEGER(uint(bits)), 0, 8 * int(size_of_dtype(dtype)));
+  return dtype == BOOL ? INTEGER(low != INTEGER(0)) : low;  // any byte but 0 is true
+}
 uint64_t closed(INTEGER x, uint dtype) { return uint64_t(uint(x)); }
 #endif
 #define NUMBER INTEGER
-#define WIDTH (T == BOOL ? 1 : 8 * int(size_of_dtype(T)))
+#define WIDTH (8 * int(size_of_dtype(T)))
 #include "elementwise_integers.glsl"
 #endif
 
@@ -83,7 +86,10 @@ NUMBER second(uint64_t bits) {
 uint64_t result(uint64_t elements[SLOTS]) {
   switch (FUNCTION) {
 #ifndef REALS
-    case NW_EW_WHERE: return elements[0] != 0ul ? elements[1] : elements[2];
+    case NW_EW_WHERE: {
+      const uint64_t bits = elements[0] != 0ul ? elements[1] : elements[2];
+      return T != BOOL ? bits : bits != 0ul ? 1ul : 0ul;
+    }
 #endif
     case NW_EW_LOGICAL_NOT:
     case NW_EW_ISNAN:

@@ -90,7 +90,7 @@ float as_single(uint64_t bits) {
 }
 
 uint64_t result(uint64_t elements[SLOTS]) {
-  const uint64_t bits = elements[0];
+  const uint64_t truth = elements[0] != 0ul ? 1ul : 0ul, bits = A == BOOL ? truth : elements[0];
   const bool is_float = fraction_of(A) != 0;
   if (A == OUT) return bits;
   if (OUT == BOOL) return (is_float ? bits & ones(8 * size_of_dtype(A) - 1) : bits) != 0ul ? 1ul : 0ul;

@@ -63,7 +63,7 @@ REAL apply(REAL a, REAL b, REAL c) {
     case NW_EW_MINIMUM: return smaller(a, b);
     case NW_EW_CLAMP: return smaller(larger(a, b), c);
     case NW_EW_DIV: return quotient(a, b);
-    case NW_EW_FMA: return fma_real(a, b, c);
+    case NW_EW_FMA: return fma_stored(a, b, c);
     case NW_EW_HYPOT: return hypot_real(a, b);
     case NW_EW_FMOD: return fmod_real(a, b);
     case NW_EW_REMAINDER: return remainder_real(a, b);

@@ -3,7 +3,8 @@
 //   INTEGER   the type in which it computes: int, uint, int64_t or uint64_t. 8 and 16 bits are widened to 32 when loaded; what is
 //             stored are the low bits, so that all wraps.
 //   UNSIGNED  the unsigned type of the same width
-//   WIDTH     bits of the dtype, 1 for bool (in a uint of 0 or 1)
+//   T         the operands' dtype; a bool comes as 0 or 1
+//   WIDTH     its bits
 //   SIGNED    1 or 0
 #include "elementwise_numbers.glsl"
 
@@ -63,7 +64,7 @@ INTEGER apply_unary(INTEGER a) {
     case NW_EW_SIGN: return sign_of(a);
     case NW_EW_SQUARE: return INTEGER(UNSIGNED(a) * UNSIGNED(a));
     case NW_EW_RELU: return a > INTEGER(0) ? a : INTEGER(0);
-    case NW_EW_BITWISE_NOT: return WIDTH == 1 ? INTEGER(1) - a : ~a;
+    case NW_EW_BITWISE_NOT: return T == BOOL ? INTEGER(1) - a : ~a;
     default: return a;  // floor, ceil, round, trunc
   }
 }

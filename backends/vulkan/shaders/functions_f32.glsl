@@ -8,7 +8,6 @@
 
 const float kToInteger = 12582912;  // 1.5 * 2^23: a sum with it is rounded to an integer, which its bits end with
 
-float at_most(float x, float limit) { return x > limit ? limit : x; }
 // As it is written: a driver that makes fma() of a product and a sum may rearrange them, `precise` or not.
 precise float mad(float a, float b, float c) { return kFuses ? fma(a, b, c) : a * b + c; }
 // y is x to every digit where x is tiny, and may have lost a subnormal one. No f16 is subnormal in f32.
@@ -73,11 +72,21 @@ precise float fmod_real(float a, float b) {
 // Of what may be infinite: 0 to every digit that shows.
 float reciprocal_of_any(float x) { return reciprocal_estimate(at_most(x, kMostDivisor)); }
 
+// a*b + c, rounded once to how it is stored. What is stored as 16 bits rounds a second time then, which goes wrong only where the
+// first rounding has made a tie, or perhaps where the result is too small for a normal f16. A zero leaves nothing to add.
+precise float fma_stored(float a, float b, float c) {
+  const float sum = fma_real(a, b, c);
+  const uint below = to_bits(sum) & (IS_HALF ? 0x1fffu : 0xffffu);
+  const bool may_be_tie = IS_HALF ? below == 0x1000u || size_of(sum) < 0x38800000u : below == 0x8000u;
+  if (!IS_SHORT || !may_be_tie || !is_finite(sum) || is_zero(a) || is_zero(b) || is_zero(c)) return sum;
+  return fma_by_digits(a, b, c, true);
+}
+
 // ---- exponentials: e^x = 2^n * (1 + p) ----
 
 // p of e^r for |r| <= 0.353
 precise float expm1_near(float r) { return r * fma(r, fma(r, exp_tail(r), 0.5), 1.0); }
-// p of e^x, x.x between -200 and 200
+// p of e^x, x.x between -kExpFar and kExpFar
 precise float exp_part(PAIR x, out int n) {
   const float rounded = fma(x.x, kLog2E, kToInteger), whole = rounded - kToInteger;
   n = floatBitsToInt(rounded) - floatBitsToInt(kToInteger);
@@ -130,6 +139,13 @@ precise float expm1_real(float x) {
   const float p = exp_part(PAIR(x < kExpm1Under ? kExpm1Under : at_most(x, kExpOver), 0.0), n);
   const float half_ = power_of_two(n - 1);  // 2^128 would be infinite
   return unless_tiny(x, 2.0 * fma(half_, p, half_ - 0.5));
+}
+// e^x = 2^n times what is returned, x.x between -kExpFar and kExpFar
+precise float exp_mantissa(PAIR x, out int n) {
+  if (!IS_SHORT) return 1.0 + exp_part(x, n);
+  const float t = x.x * kLog2E, rounded = t + kToInteger;
+  n = floatBitsToInt(rounded) - floatBitsToInt(kToInteger);
+  return exp2(t - (rounded - kToInteger));
 }
 
 // ---- logarithms: log(x) = k*log(2) + log(1 + f), f from -1/4 to 1/2 ----
@@ -305,9 +321,13 @@ precise float half_exp(float a) {  // e^a/2 for a >= 0
   const float p = exp_part(PAIR(at_most(a, 91.0), 0.0), -64, unit);
   return ((1.0 + p) * unit) * 9.22337204e+18;  // 2^63: that may overflow
 }
+precise float sinh_near(float x) {  // |x| <= 1
+  const float z = x * x;
+  return x * fma(z, sinh_tail(z), 1.0);
+}
 precise float sinh_real(float x) {
-  const float a = size(x), z = a * a, e = half_exp(a);
-  return with_sign(a < 1.0 ? a * fma(z, sinh_tail(z), 1.0) : fma(-0.25, reciprocal_of_any(e), e), x);
+  const float a = size(x), e = half_exp(a);
+  return with_sign(a < 1.0 ? sinh_near(a) : fma(-0.25, reciprocal_of_any(e), e), x);
 }
 precise float cosh_real(float x) {
   const float e = half_exp(size(x));
@@ -362,6 +382,8 @@ precise float normal_tail(float x, float slope) {
   const float p = normal_polynomial(fma(slope, x, -1.5) * inverse);
   return kFuses || IS_SHORT ? p * inverse : p / below;
 }
+// The same of -x for an x >= 0, up to 20; density is not looked at.
+float normal_ratio(float x, float density) { return normal_tail(x, 1.0); }
 precise float erfc_real(float x) {
   if (IS_HALF) {
     const float tail = exp2(1.0 - normal_log2(size(x) * 1.41421354));
@@ -381,12 +403,11 @@ precise float erfc_real(float x) {
 
 // ---- activations ----
 
-// For what is a times a number that goes to 0: of -infinity NaN.
 // Where a is tiny the result is a/2, and may be subnormal, as a may: a clamp takes it for 0.
-float of_finite(float a, float y) {
-  if (size(a) < 2.98023224e-08) return 0.5 * a;
-  return to_bits(a) == (kInfBits | kSignBit) ? not_a_number() : y;
-}
+float half_if_tiny(float a, float y) { return size(a) < 2.98023224e-08 ? 0.5 * a : y; }
+// For what is a times a number that goes to 0: -infinity as -1, since its product would be NaN, and the limit is 0. By its bits: the
+// greater of two floats may be 0 for a subnormal number.
+float finite_below(float a) { return to_bits(a) == (kInfBits | kSignBit) ? -1.0 : a; }
 
 // From e^-|a|, so that neither side overflows nor cancels.
 precise float sigmoid_real(float a) {
@@ -406,8 +427,8 @@ precise float times_sigmoid(float a, PAIR t) {
   return is_below ? scaled_down(y, n) : y;
 }
 precise float silu_real(float a) {
-  if (IS_SHORT) return a * sigmoid_real(a);
-  return of_finite(a, times_sigmoid(a < -110.0 ? -110.0 : a, PAIR(a, 0.0)));
+  if (IS_SHORT) return finite_below(a) * sigmoid_real(a);
+  return half_if_tiny(a, times_sigmoid(a < -110.0 ? -110.0 : a, PAIR(a, 0.0)));
 }
 
 // 2*sqrt(2/pi)*(a + 0.044715*a^3), whose error exp multiplies by its size: hence in two parts. |a| <= 30.
@@ -419,9 +440,9 @@ precise PAIR gelu_tanh_argument(float a) {
   return PAIR(t.x, fma(a, (kGeluLinear.y + cubic.y) + sum.y, t.y));
 }
 precise float gelu_tanh_real(float a) {
-  if (IS_SHORT) return a * sigmoid_real(gelu_tanh_argument(a).x);
+  if (IS_SHORT) return finite_below(a) * sigmoid_real(gelu_tanh_argument(a).x);
   const float near = a < -30.0 ? -30.0 : a;
-  return of_finite(a, times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0))));
+  return half_if_tiny(a, times_sigmoid(near, gelu_tanh_argument(at_most(near, 30.0))));
 }
 
 // a times the normal distribution function: below 0 that is all tail.
@@ -429,11 +450,11 @@ precise float gelu_real(float a) {
   const bool is_below = is_negative(a);
   if (IS_HALF) {
     const float tail = exp2(-normal_log2(size(a)));
-    return a * (is_below ? tail : 1.0 - tail);
+    return finite_below(a) * (is_below ? tail : 1.0 - tail);
   }
   if (IS_SHORT) {
     const float x = at_most(size(a), kGeluEnd), tail = normal_tail(x, 1.0) * exp2_short(x * x * (-0.5 * kLog2E));
-    return a * (is_below ? tail : 1.0 - tail);
+    return finite_below(a) * (is_below ? tail : 1.0 - tail);
   }
   // By integers, since the lesser of two floats may be 0 for a subnormal number.
   const float x = from_bits(min(size_of(a), to_bits(kGeluEnd)));
@@ -441,7 +462,7 @@ precise float gelu_real(float a) {
   const float p = exp_part(product(x, -0.5 * x), 64, unit), tail = normal_tail(x, 1.0);
   const float above = from_bits(min(to_bits(a), kSignBit));  // below 0: -0
   const float y = above - scaled_down(x * fma(tail, p, tail), unit);
-  return to_bits(a) >= (kInfBits | kSignBit) ? not_a_number() : y;  // of -infinity, and of NaN with a sign
+  return to_bits(a) > (kInfBits | kSignBit) ? not_a_number() : y;  // of NaN with a sign
 }
 // log(1 + e^-d), d >= 0
 precise float softplus_below(float d) {

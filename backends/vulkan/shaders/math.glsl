@@ -6,6 +6,7 @@ REAL quotient(REAL a, REAL b) { return quotient_by_digits(a, b); }
 REAL sqrt_real(REAL x) { return sqrt_by_digits(x); }
 REAL rsqrt_real(REAL x) { return quotient(REAL(1), sqrt_real(x)); }
 precise REAL fmod_real(REAL a, REAL b) { return fmod_by_digits(a, b); }
+REAL fma_stored(REAL a, REAL b, REAL c) { return fma_real(a, b, c); }
 
 // ---- exponentials: e^x = 2^n * (1 + p) ----
 
@@ -14,7 +15,7 @@ precise PAIR expm1_reduced(PAIR r) {
   REAL rest = r.y + (r.x * r.y + r.x * r.x * (REAL(0.5) + r.x * exp_tail(r.x)));
   return ordered_sum(r.x, rest);
 }
-// x.x between kExpUnder and kExpOver
+// x.x between -kExpFar and kExpFar
 precise PAIR exp_parts(PAIR x, out int n) {
   REAL whole = floor(x.x * kLog2E + REAL(0.5));
   n = int(whole);
@@ -24,6 +25,12 @@ precise PAIR exp_parts(PAIR x, out int n) {
 precise REAL exp_joined(PAIR p, int n) {
   PAIR s = ordered_sum(REAL(1), p.x);
   return scale(s.x + (s.y + p.y), n);
+}
+
+// e^x = 2^n times what is returned, x.x between -kExpFar and kExpFar
+precise REAL exp_mantissa(PAIR x, out int n) {
+  PAIR p = exp_parts(x, n), s = ordered_sum(REAL(1), p.x);
+  return s.x + (s.y + p.y);
 }
 
 precise REAL exp_real(REAL x) {
@@ -289,13 +296,17 @@ precise REAL acos_real(REAL x) {
 
 // ---- hyperbolic functions ----
 
+precise REAL sinh_near(REAL x) {  // of x from -1 to kSinhSum
+  if (size(x) < kTiny) return x;
+  REAL e = expm1_real(x);
+  return REAL(0.5) * (e + ratio(e, e + REAL(1)));
+}
 precise REAL sinh_real(REAL x) {
   const REAL a = size(x);
   if (is_nan(x) || is_inf(x) || a < kTiny) return x;
   REAL y;
   if (a < kSinhSum) {
-    REAL e = expm1_real(a);
-    y = REAL(0.5) * (e + ratio(e, e + REAL(1)));
+    y = sinh_near(a);
   } else if (a > kExpOver + REAL(1)) {
     y = infinity(REAL(0));
   } else {
@@ -351,9 +362,8 @@ precise REAL atanh_real(REAL x) {
 
 // ---- erf ----
 
-// erfc(x) = 2^n * what is returned, for x in [1/2, kErfcEnd], with x^2 in two parts because exp multiplies its error by its size.
-precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
-  PAIR p = exp_parts(-square, n);
+// (1 + p) * e^(x^2) * erfc(x) for x in [1/2, kErfcEnd]
+precise REAL erfc_ratio(PAIR x, PAIR p) {
   const REAL t = ratio(x.x - REAL(3), x.x + REAL(3));
   PAIR g = ordered_sum(kErfcMiddle.x, kErfcMiddle.y + t * erfc_tail(t));
   PAIR above = ordered_sum(g.x, g.x * p.x + (g.x * p.y + g.y));
@@ -361,12 +371,28 @@ precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
   below.y += x.y + x.y;
   return ratio(above, below);
 }
+// erfc(x) = 2^n * what is returned, for x in [1/2, kErfcEnd], with x^2 in two parts because exp multiplies its error by its size.
+precise REAL erfc_parts(PAIR x, PAIR square, out int n) {
+  PAIR p = exp_parts(-square, n);
+  return erfc_ratio(x, p);
+}
 precise REAL erfc_far(REAL x) {
   int n;
   const REAL y = erfc_parts(PAIR(x, REAL(0)), product(x, x), n);
   return scale(y, n);
 }
 precise REAL erf_near(REAL x) { return x + x * erf_tail(x * x); }
+// The normal distribution function of -x over e^(-x^2/2), which is `density`, for x >= 0: to 2^-50 of it up to 38, then to what
+// shows beside x, by the first terms of its asymptotic series.
+precise REAL normal_ratio(REAL x, REAL density) {
+  const REAL root = x * kSqrtHalf.x;
+  if (root < REAL(0.5)) return ratio(REAL(0.5) - REAL(0.5) * erf_near(root), density);
+  PAIR far = product(x, kSqrtHalf.x);
+  far.y += x * kSqrtHalf.y;
+  if (x < REAL(38)) return REAL(0.5) * erfc_ratio(far, PAIR(REAL(0)));
+  REAL inverse = ratio(REAL(1), x), z = inverse * inverse;
+  return kNormalDensity.x * inverse * (REAL(1) - z * (REAL(1) - z * (REAL(3) - z * (REAL(15) - REAL(105) * z))));
+}
 
 precise REAL erf_real(REAL x) {
   const REAL a = size(x);
@@ -403,8 +429,8 @@ precise REAL times_sigmoid(REAL a, PAIR t) {
   z *= power_of_two(n);
   return a * ratio(t.x < REAL(0) ? z : REAL(1), REAL(1) + z);
 }
-// What a * sigmoid(a) and the like are where the sigmoid is 0 or 1 to every digit: an infinity times 0 is NaN.
-REAL far_activation(REAL a) { return !is_negative(a) ? a : is_inf(a) ? not_a_number() : zero(a); }
+// What a * sigmoid(a) and the like are where the sigmoid is 0 or 1 to every digit.
+REAL far_activation(REAL a) { return is_negative(a) ? zero(a) : a; }
 
 REAL silu_real(REAL a) {
   if (is_nan(a)) return a;

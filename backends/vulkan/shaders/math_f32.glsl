@@ -38,12 +38,15 @@ const vec2 kPi = vec2(3.14159274, -8.74227766e-08), kHalfPi = vec2(1.57079637, -
 const float kHalfPiRest = -1.7151245e-15;                    // what kHalfPi lacks
 const vec2 kHalfPiBelow = vec2(1.57079625, 7.54978942e-08);  // pi/2 from below
 const vec2 kSqrtHalf = vec2(0.707106769, 1.21016175e-08);
-const float kNormalDensity = 0.398942292, kTwoOverSqrtPi = 1.12837923, kLn10 = 2.30258512;
+const vec2 kNormalDensity = vec2(0.398942292, -1.13351701e-08);
+const float kTwoOverSqrtPi = 1.12837923;
 const vec2 kGeluLinear = vec2(1.59576917, -4.53406805e-08), kGeluCubic = vec2(0.0713548139, 2.39883247e-09);
 
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
 
 const float kExpOver = 89, kExpUnder = -104.5, kExp2Under = -151, kExpm1Under = -18;
+// Further away, what e^x is a factor of is 0 or infinite to every digit whatever the others are.
+const float kExpFar = 300, kErfFar = 14.5, kGeluFar = 20, kGeluTanhFar = 13.9;
 const float kErfEnd = 4, kErfcEnd = 10.5, kGeluEnd = 15, kTanhEnd = 10;
 const float kErfShortEnd = 3, kTanhShortEnd = 5.6;
 const float kHuge = 1073741824;  // log(1 + x) is log(x)

@@ -35,14 +35,15 @@ const dvec2 kPi = dvec2(3.141592653589793lf, 1.2246467991473532e-16lf);
 const dvec2 kHalfPi = dvec2(1.5707963267948966lf, 6.123233995736766e-17lf);
 const dvec2 kQuarterPi = dvec2(0.7853981633974483lf, 3.061616997868383e-17lf);
 const dvec2 kSqrtHalf = dvec2(0.7071067811865476lf, -4.833646656726457e-17lf);
-const double kNormalDensity = 0.3989422804014327lf, kTwoOverSqrtPi = 1.1283791670955126lf;
-const double kLn10 = 2.302585092994046lf;
+const dvec2 kNormalDensity = dvec2(0.3989422804014327lf, -2.49232720227773e-17lf);
+const double kTwoOverSqrtPi = 1.1283791670955126lf;
 const dvec2 kGeluLinear = dvec2(1.5957691216057308lf, -9.96930880911092e-17lf);
 const dvec2 kGeluCubic = dvec2(0.07135481627260025lf, -6.175149918155315e-19lf);
 
 // ---- where functions end: beyond, the result is 0, 1 or infinite to every digit ----
 
 const double kExpOver = 710.0lf, kExpUnder = -746.0lf, kExp2Under = -1076.0lf, kExpm1Under = -38.0lf, kTanhEnd = 20.0lf;
+const double kExpFar = 2200.0lf, kErfFar = 38.9lf, kGeluFar = 55.0lf, kGeluTanhFar = 27.4lf;  // of products, as in math_f32.glsl
 const double kSinhSum = 19.0lf, kErfEnd = 6.0lf, kErfcEnd = 27.5lf, kGeluEnd = 39.0lf;
 const double kTiny = 7.450580596923828125e-9lf, kHuge = 268435456.0lf;
 

@@ -33,6 +33,7 @@ bool less(REAL a, REAL b) { return !is_nan(a) && !is_nan(b) && order_of(a) < ord
 bool less_equal(REAL a, REAL b) { return !is_nan(a) && !is_nan(b) && order_of(a) <= order_of(b); }
 REAL larger(REAL a, REAL b) { return is_nan(a) || (!is_nan(b) && order_of(a) > order_of(b)) ? a : b; }
 REAL smaller(REAL a, REAL b) { return is_nan(a) || (!is_nan(b) && order_of(a) < order_of(b)) ? a : b; }
+REAL at_most(REAL x, REAL limit) { return x > limit ? limit : x; }
 REAL sign_of(REAL x) { return is_nan(x) ? x : is_zero(x) ? REAL(0) : with_sign(REAL(1), x); }
 
 // ---- to integers ----
@@ -76,8 +77,9 @@ void split(REAL x, out int exponent, out BITS digits) {
     exponent = 1 - places;
   }
 }
-// The opposite, to nearest even. Of `digits` the last two are below the last place; the very last one tells whether more follows.
-REAL join(REAL sign, int exponent, BITS digits) {
+// The opposite, to nearest even or, `to_odd`, cut off and ending with a 1 if anything was lost, to be rounded once more.
+// Of `digits` the last two are below the last place; the very last one tells whether more follows.
+REAL join(REAL sign, int exponent, BITS digits, bool to_odd) {
   if (exponent >= kExpMax) return infinity(sign);
   BITS base = BITS(0);
   if (exponent > 0) {
@@ -88,9 +90,11 @@ REAL join(REAL sign, int exponent, BITS digits) {
     const BITS lost = digits & ((BITS(1) << places) - BITS(1));
     digits = (digits >> places) | (lost != BITS(0) ? BITS(1) : BITS(0));
   }
-  const BITS up = ((digits & BITS(3)) + ((digits >> 2) & BITS(1))) > BITS(2) ? BITS(1) : BITS(0);
-  return from_bits((to_bits(sign) & kSignBit) | (base + (digits >> 2) + up));
+  const BITS rest = digits & BITS(3), size = base + (digits >> 2);
+  const BITS up = rest + (size & BITS(1)) > BITS(2) ? BITS(1) : BITS(0), odd = rest != BITS(0) ? BITS(1) : BITS(0);
+  return from_bits((to_bits(sign) & kSignBit) | (to_odd ? size | odd : size + up));
 }
+REAL join(REAL sign, int exponent, BITS digits) { return join(sign, exponent, digits, false); }
 // 2^n, n being the exponent of a normal number.
 REAL power_of_two(int n) { return from_bits(BITS(kBias + n) << kDigits); }
 // x * 2^n, rounded once.
@@ -247,8 +251,9 @@ Wide sum_of(Wide a, Wide b) {
 }
 Wide difference_of(Wide a, Wide b) { return Wide(a.high - b.high - (a.low < b.low ? BITS(1) : BITS(0)), a.low - b.low); }
 
-// By integers, of finite numbers that are not 0. Numbers are placed so that the highest bit but one is that of the exponent.
-REAL fma_by_digits(REAL a, REAL b, REAL c) {
+// By integers, of finite numbers that are not 0, rounded as join() says. Numbers are placed so that the highest bit but one is that
+// of the exponent.
+REAL fma_by_digits(REAL a, REAL b, REAL c, bool to_odd) {
   int ea, eb, exponent;
   BITS da, db, dc;
   split(a, ea, da);
@@ -276,7 +281,7 @@ REAL fma_by_digits(REAL a, REAL b, REAL c) {
   if ((p.high | p.low) == BITS(0)) return REAL(0);
   const int top = p.high != BITS(0) ? kWord + msb_of(p.high) : msb_of(p.low), down = top - (kDigits + 2);
   p = down >= 0 ? shifted_right(p, down) : shifted_left(p, -down);
-  return join(sign, exponent + top - (2 * kWord - 2), p.low);
+  return join(sign, exponent + top - (2 * kWord - 2), p.low, to_odd);
 }
 // Vulkan's fma may round twice. Whether this device's does is seen by the rounding of a*b: where that comes out right, or there is
 // none, so does the sum. It may take a subnormal one of the three for 0.
@@ -289,7 +294,7 @@ precise REAL fma_real(REAL a, REAL b, REAL c) {
   const REAL rounding = fma(a, b, -p.x);
   const bool are_normal = min(min(size_of(a), size_of(b)), size_of(c)) > kFraction;
   if (are_normal && e < kBias - 2 && e > 2 * kDigits + 4 - kBias && rounding == p.y) return fma(a, b, c);
-  return is_zero(c) ? a * b : fma_by_digits(a, b, c);
+  return is_zero(c) ? a * b : fma_by_digits(a, b, c, false);
 }
 
 // ---- powers: what is none of a positive number ----
@@ -303,19 +308,32 @@ int parity(REAL b) {
   if ((digits & (kFraction >> e)) != BITS(0)) return 0;
   return ((digits >> (kDigits - e)) & BITS(1)) != BITS(0) ? 1 : 2;
 }
+// Whether a^b is none of a positive number's: then it is y. Else y has its sign.
+bool is_pow_special(REAL a, REAL b, out REAL y) {
+  y = REAL(0);
+  const bool is_usual = to_bits(a) - BITS(1) < kInfBits - BITS(1) && is_finite(b);  // a is positive and finite
+  if (is_usual) return false;
+  y = REAL(1);
+  if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return true;
+  y = not_a_number();
+  if (is_nan(a) || is_nan(b)) return true;
+  const bool above = size_of(a) > to_bits(REAL(1));
+  if (is_inf(b)) {
+    y = size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
+    return true;
+  }
+  const int kind = parity(b);
+  const REAL sign = kind == 1 ? zero(a) : REAL(0);
+  if (is_zero(a) || is_inf(a)) {
+    y = is_zero(a) != is_negative(b) ? sign : infinity(sign);
+    return true;
+  }
+  if (kind == 0) return true;  // a is negative
+  y = sign;
+  return false;
+}
 precise REAL pow_positive(REAL a, REAL b, REAL sign);  // 0 < a < infinity, b finite; its size
 REAL pow_real(REAL a, REAL b) {
-  REAL sign = REAL(0);
-  const bool is_usual = to_bits(a) - BITS(1) < kInfBits - BITS(1) && is_finite(b);  // a is positive and finite
-  if (!is_usual) {
-    if (is_zero(b) || to_bits(a) == to_bits(REAL(1))) return REAL(1);
-    if (is_nan(a) || is_nan(b)) return not_a_number();
-    const bool above = size_of(a) > to_bits(REAL(1));
-    if (is_inf(b)) return size_of(a) == to_bits(REAL(1)) ? REAL(1) : above != is_negative(b) ? infinity(REAL(0)) : REAL(0);
-    const int kind = parity(b);
-    if (kind == 1) sign = zero(a);
-    if (is_zero(a) || is_inf(a)) return is_zero(a) != is_negative(b) ? sign : infinity(sign);
-    if (is_negative(a) && kind == 0) return not_a_number();
-  }
-  return pow_positive(size(a), b, sign);
+  REAL y;
+  return is_pow_special(a, b, y) ? y : pow_positive(size(a), b, y);
 }

@@ -15,6 +15,7 @@ framework. Importing this imports no framework.
 - element-wise functions by the array API's names: ``narrows.add``, ``narrows.exp``, ...; ``conv1d``; ``lltm``
 - every op by its own name: ``narrows.op("conv1d", stride=2)``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``
 - ``narrows.torch``: ``torch.ops.narrows.*``, ``Conv1d``, ``LLTM``; ``narrows.jax``: the same under ``jit``, ``grad``, ``vmap``
+- ``narrows.set_num_threads`` and ``get_num_threads``: how many threads a call on the CPU may use
 - ``narrows.load`` loads a plugin, ``narrows.build`` and ``narrows.load_inline`` compile one; ``narrows.info()`` says what is there
 
 Errors: ValueError for what is wrong with a call, TypeError for objects that are no arrays, NotImplementedError for what is legal but
@@ -23,10 +24,16 @@ not here, MemoryError, and RuntimeError for devices, each with the library's wor
 
 import importlib
 
-from narrows import _functions, _narrows, _when
+try:
+    from narrows import _narrows
+except ImportError as error:  # as where another libnarrows, which this process has, lacks a symbol
+    from narrows import _library
+
+    raise _library.explained(error) from None
+from narrows import _functions, _when
 from narrows._device import Device, Stream, devices, empty, from_dlpack
 from narrows._functions import conv1d, lltm
-from narrows._narrows import Op, Tensor
+from narrows._narrows import Op, Tensor, get_num_threads, set_num_threads
 from narrows._ops import get_include, info, load, op, ops
 
 __version__ = _narrows.abi()[0]
@@ -42,11 +49,13 @@ __all__ = [
     "empty",
     "from_dlpack",
     "get_include",
+    "get_num_threads",
     "info",
     "lltm",
     "load",
     "op",
     "ops",
+    "set_num_threads",
     *_LAZY,
     *_functions.NAMES,
 ]
@@ -61,12 +70,14 @@ def __getattr__(name):
     elif name in _FRAMEWORKS:
         return importlib.import_module(f"narrows.{name}")
     else:
-        raise AttributeError(f"module 'narrows' has no attribute '{name}'")
+        near = "" if name.startswith("_") else _functions.near(name, __dir__())
+        raise AttributeError(f"module 'narrows' has no attribute '{name}'{near}")
     return globals().setdefault(name, value)
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_FRAMEWORKS})
+    return sorted({*__all__, *_FRAMEWORKS, "__doc__", "__version__"})
 
 
 _when.imported("torch", lambda: importlib.import_module("narrows.torch"))
+_when.imported("jax", lambda: importlib.import_module("narrows._xla").register_early())

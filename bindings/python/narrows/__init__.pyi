@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, NoReturn, Protocol, TypedDict, TypeVar, final, overload
+from typing import Any, NoReturn, Protocol, SupportsIndex, TypedDict, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -25,11 +25,13 @@ __all__ = [
     "empty",
     "from_dlpack",
     "get_include",
+    "get_num_threads",
     "info",
     "lltm",
     "load",
     "op",
     "ops",
+    "set_num_threads",
     "build",
     "load_inline",
     "bench",
@@ -417,6 +419,8 @@ def load(path: str | PathLike[str]) -> None: ...
 def info() -> _Info: ...
 def devices() -> list[Device]: ...
 def get_include() -> str: ...
+def get_num_threads() -> int: ...
+def set_num_threads(num_threads: SupportsIndex, /) -> None: ...
 def empty(
     shape: int | Sequence[int], dtype: Any = "float32", device: str | Device = "cpu", stream: Stream | int | None = None
 ) -> Tensor: ...
@@ -473,6 +477,7 @@ def bench(
     **kwargs: Any,
 ) -> dict[str, float]: ...
 
+# functions: begin, made by scripts/functions.py
 negative: _Unary
 abs: _Unary
 sign: _Unary
@@ -548,3 +553,4 @@ bitwise_right_shift: _Binary
 fma: _Ternary
 where: _Where
 clip: _Clip
+# functions: end

@@ -3,6 +3,7 @@
 import operator
 
 from narrows import _narrows, _ops
+from narrows._function_table import TABLE
 
 TYPE_CHECKING = False  # as in _ops.py
 if TYPE_CHECKING:
@@ -19,162 +20,7 @@ _DTYPES = {
     "A": "any",
 }
 
-# name -> (the op's name of the function, operands, dtypes, what it gives, arguments of an example, what it prints)
-_TABLE = {
-    "negative": ("neg", 1, "N", "-a", "numpy.array([1, -0.25])", "[-1.    0.25]"),
-    "abs": ("abs", 1, "N", "|a|", "numpy.array([1, -0.25])", "[1.   0.25]"),
-    "sign": ("sign", 1, "N", "-1, 0 or 1", "numpy.array([1, -0.25])", "[ 1. -1.]"),
-    "square": ("square", 1, "N", "a*a", "numpy.array([1, -0.25])", "[1.     0.0625]"),
-    "sqrt": ("sqrt", 1, "F", "the square root", "numpy.array([1, 0.25])", "[1.  0.5]"),
-    "rsqrt": ("rsqrt", 1, "F", "1/sqrt(a)", "numpy.array([1, 0.25])", "[1. 2.]"),
-    "cbrt": ("cbrt", 1, "F", "the cube root", "numpy.array([1, 0.25])", "[1.         0.62996052]"),
-    "exp": ("exp", 1, "F", "e**a", "numpy.array([1, 0.25])", "[2.71828183 1.28402542]"),
-    "exp2": ("exp2", 1, "F", "2**a", "numpy.array([1, 0.25])", "[2.         1.18920712]"),
-    "expm1": ("expm1", 1, "F", "e**a - 1", "numpy.array([1, 0.25])", "[1.71828183 0.28402542]"),
-    "log": ("log", 1, "F", "the natural logarithm", "numpy.array([1, 0.25])", "[ 0.         -1.38629436]"),
-    "log2": ("log2", 1, "F", "the logarithm to base 2", "numpy.array([1, 0.25])", "[ 0. -2.]"),
-    "log10": ("log10", 1, "F", "the logarithm to base 10", "numpy.array([1, 0.25])", "[ 0.         -0.60205999]"),
-    "log1p": ("log1p", 1, "F", "log(1 + a)", "numpy.array([1, 0.25])", "[0.69314718 0.22314355]"),
-    "sin": ("sin", 1, "F", "the sine", "numpy.array([1, 0.25])", "[0.84147098 0.24740396]"),
-    "cos": ("cos", 1, "F", "the cosine", "numpy.array([1, 0.25])", "[0.54030231 0.96891242]"),
-    "tan": ("tan", 1, "F", "the tangent", "numpy.array([1, 0.25])", "[1.55740772 0.25534192]"),
-    "asin": ("asin", 1, "F", "the inverse sine", "numpy.array([1, 0.25])", "[1.57079633 0.25268026]"),
-    "acos": ("acos", 1, "F", "the inverse cosine", "numpy.array([1, 0.25])", "[0.         1.31811607]"),
-    "atan": ("atan", 1, "F", "the inverse tangent", "numpy.array([1, 0.25])", "[0.78539816 0.24497866]"),
-    "sinh": ("sinh", 1, "F", "the hyperbolic sine", "numpy.array([1, 0.25])", "[1.17520119 0.25261232]"),
-    "cosh": ("cosh", 1, "F", "the hyperbolic cosine", "numpy.array([1, 0.25])", "[1.54308063 1.0314131 ]"),
-    "tanh": ("tanh", 1, "F", "the hyperbolic tangent", "numpy.array([1, 0.25])", "[0.76159416 0.24491866]"),
-    "asinh": ("asinh", 1, "F", "the inverse hyperbolic sine", "numpy.array([1, 0.25])", "[0.88137359 0.24746646]"),
-    "acosh": ("acosh", 1, "F", "the inverse hyperbolic cosine", "numpy.array([1, 0.25])", "[ 0. nan]"),
-    "atanh": ("atanh", 1, "F", "the inverse hyperbolic tangent", "numpy.array([1, 0.25])", "[       inf 0.25541281]"),
-    "sigmoid": ("sigmoid", 1, "F", "1/(1 + e**-a)", "numpy.array([1, 0.25])", "[0.73105858 0.5621765 ]"),
-    "relu": ("relu", 1, "N", "a where a > 0, else 0; NaN stays", "numpy.array([1, -0.25])", "[1. 0.]"),
-    "elu": ("elu", 1, "F", "a where a > 0, else alpha*(e**a - 1)", "numpy.array([1, 0.25])", "[1.   0.25]"),
-    "gelu": ("gelu", 1, "F", "a*(1 + erf(a/sqrt(2)))/2", "numpy.array([1, 0.25])", "[0.84134475 0.14967658]"),
-    "gelu_tanh": (
-        "gelu_tanh",
-        1,
-        "F",
-        "a*(1 + tanh(sqrt(2/pi)*(a + 0.044715*a**3)))/2",
-        "numpy.array([1, 0.25])",
-        "[0.84119199 0.14967535]",
-    ),
-    "silu": ("silu", 1, "F", "a*sigmoid(a)", "numpy.array([1, 0.25])", "[0.73105858 0.14054413]"),
-    "softplus": ("softplus", 1, "F", "log(1 + e**a)", "numpy.array([1, 0.25])", "[1.31326169 0.82593942]"),
-    "erf": ("erf", 1, "F", "the error function", "numpy.array([1, 0.25])", "[0.84270079 0.27632639]"),
-    "erfc": ("erfc", 1, "F", "1 - erf(a)", "numpy.array([1, 0.25])", "[0.15729921 0.72367361]"),
-    "floor": ("floor", 1, "N", "the largest integer that is not above a", "numpy.array([1, -0.25])", "[ 1. -1.]"),
-    "ceil": ("ceil", 1, "N", "the smallest integer that is not below a", "numpy.array([1, -0.25])", "[ 1. -0.]"),
-    "round": ("round", 1, "N", "the nearest integer, half to even", "numpy.array([1, -0.25])", "[ 1. -0.]"),
-    "trunc": ("trunc", 1, "N", "towards 0", "numpy.array([1, -0.25])", "[ 1. -0.]"),
-    "reciprocal": ("reciprocal", 1, "F", "1/a", "numpy.array([1, 0.25])", "[1. 4.]"),
-    "logical_not": ("logical_not", 1, "A", "a == 0, as bool", "numpy.array([4, 0])", "[False  True]"),
-    "bitwise_invert": ("bitwise_not", 1, "B", "all bits inverted", "numpy.array([12, 10])", "[-13 -11]"),
-    "isnan": ("isnan", 1, "N", "whether a is NaN, as bool", "numpy.array([1, -0.25])", "[False False]"),
-    "isinf": ("isinf", 1, "N", "whether a is infinite, as bool", "numpy.array([1, -0.25])", "[False False]"),
-    "isfinite": ("isfinite", 1, "N", "whether a is neither NaN nor infinite, as bool", "numpy.array([1, -0.25])", "[ True  True]"),
-    "add": ("add", 2, "N", "a + b", "numpy.array([1, -0.25]), 2", "[3.   1.75]"),
-    "subtract": ("sub", 2, "N", "a - b", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.5  -2.25]"),
-    "multiply": ("mul", 2, "N", "a*b", "numpy.array([1, -0.25]), 2", "[ 2.  -0.5]"),
-    "divide": (
-        "div",
-        2,
-        "N",
-        "a/b; integers truncate, and by 0 give 0",
-        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
-        "[ 2.    -0.125]",
-    ),
-    "pow": ("pow", 2, "N", "a**b", "numpy.array([1, 0.25]), 0.5", "[1.  0.5]"),
-    "atan2": (
-        "atan2",
-        2,
-        "F",
-        "the angle of the point (x = b, y = a)",
-        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
-        "[1.10714872 0.12435499]",
-    ),
-    "hypot": (
-        "hypot",
-        2,
-        "F",
-        "sqrt(a*a + b*b) without overflow",
-        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
-        "[1.11803399 2.01556444]",
-    ),
-    "maximum": ("maximum", 2, "N", "the larger; NaN if either is", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[1. 2.]"),
-    "minimum": (
-        "minimum",
-        2,
-        "N",
-        "the smaller; NaN if either is",
-        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
-        "[ 0.5  -0.25]",
-    ),
-    "fmod": ("fmod", 2, "N", "the remainder with the sign of a", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ 0.   -0.25]"),
-    "remainder": (
-        "remainder",
-        2,
-        "N",
-        "the remainder with the sign of b, as Python's %",
-        "numpy.array([1, -0.25]), numpy.array([0.5, 2])",
-        "[0.   1.75]",
-    ),
-    "copysign": ("copysign", 2, "F", "|a| with the sign of b", "numpy.array([1, 0.25]), numpy.array([0.5, 2])", "[1.   0.25]"),
-    "logaddexp": (
-        "logaddexp",
-        2,
-        "F",
-        "log(e**a + e**b)",
-        "numpy.array([1, 0.25]), numpy.array([0.5, 2])",
-        "[1.47407698 2.16022415]",
-    ),
-    "equal": ("eq", 2, "A", "a == b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True False]"),
-    "not_equal": ("ne", 2, "A", "a != b, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[False  True]"),
-    "less": ("lt", 2, "N", "a < b, as bool", "numpy.array([1, -0.25]), 2", "[ True  True]"),
-    "less_equal": ("le", 2, "N", "a <= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[False  True]"),
-    "greater": ("gt", 2, "N", "a > b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
-    "greater_equal": ("ge", 2, "N", "a >= b, as bool", "numpy.array([1, -0.25]), numpy.array([0.5, 2])", "[ True False]"),
-    "logical_and": (
-        "logical_and",
-        2,
-        "A",
-        "a != 0 and b != 0, as bool",
-        "numpy.array([4, 0]), numpy.array([4, 7])",
-        "[ True False]",
-    ),
-    "logical_or": ("logical_or", 2, "A", "a != 0 or b != 0, as bool", "numpy.array([4, 0]), numpy.array([4, 7])", "[ True  True]"),
-    "logical_xor": (
-        "logical_xor",
-        2,
-        "A",
-        "either a != 0 or b != 0, as bool",
-        "numpy.array([4, 0]), numpy.array([4, 7])",
-        "[False  True]",
-    ),
-    "bitwise_and": ("bitwise_and", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[8 2]"),
-    "bitwise_or": ("bitwise_or", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[14 11]"),
-    "bitwise_xor": ("bitwise_xor", 2, "B", "bit by bit", "numpy.array([12, 10]), numpy.array([10, 3])", "[6 9]"),
-    "bitwise_left_shift": (
-        "bitwise_left_shift",
-        2,
-        "I",
-        "a * 2**b; 0 where b is the width or more",
-        "numpy.array([4, 7]), numpy.array([1, 2])",
-        "[ 8 28]",
-    ),
-    "bitwise_right_shift": ("bitwise_right_shift", 2, "I", "a // 2**b", "numpy.array([4, 7]), numpy.array([1, 2])", "[2 1]"),
-    "fma": ("fma", 3, "N", "a*b + c, rounded once", "numpy.array([1, 0.25]), 0.5, 0.75", "[1.25  0.875]"),
-    "where": ("where", 3, "A", "b where a, else c; a is bool", "numpy.array([True, False]), numpy.array([1, 2]), 0", "[1 0]"),
-    "clip": (
-        "clamp",
-        3,
-        "N",
-        "minimum(maximum(x, min), max) without a bound that is None",
-        "numpy.array([1, 0.25]), max=0.75",
-        "[0.75 0.25]",
-    ),
-}
-NAMES = (*_TABLE, "astype")
+NAMES = (*TABLE, "astype")
 
 _DOC = """{name}({operands}, *, {extra}out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False) -> array
 
@@ -198,7 +44,7 @@ def make(name):
 
     if name == "astype":
         return astype
-    function, operands, kinds, what, arguments, example = _TABLE[name]
+    function, operands, kinds, what, arguments, example = TABLE[name]
     op = _narrows.Op("elementwise", function=function)
     op.__name__, op._operands = name, operands
     names = ("a", "b", "c")[:operands]
@@ -241,14 +87,25 @@ def _clip(*operands, **how):
     x, low, high = (given.get(i) for i in range(3))
     if x is None:
         raise TypeError("clip: no array is given")
+    _refuse_others((x, low, high))
     if not named and low is not None and high is not None:
-        unknown = how.keys() - _ops.signature_of(public("clip")).parameters.keys()
-        raise TypeError(f"clip has no argument '{min(unknown)}'")
+        known = _ops.signature_of(public("clip")).parameters
+        unknown = min(how.keys() - known.keys())
+        raise TypeError(f"clip has no argument '{unknown}'{near(unknown, ['x', 'min', 'max', *known])}")
     if low is None and high is None:
         return _same(x, how)
     if low is None or high is None:
         return _clip_on_one_side(x, low, high, how)
     return public("clip")(x, low, high, **how)
+
+
+def _refuse_others(operands):
+    """What is surely no array is refused here, where the function is known to be clip."""
+    from narrows import _operands
+
+    for i, x in enumerate(operands):
+        if x is not None and type(x).__module__ == "builtins" and not _operands.is_number(x):
+            raise _operands.no_array(public("clip"), i, x)
 
 
 _INFINITE = frozenset(("float16", "bfloat16", "float32", "float64"))
@@ -292,7 +149,47 @@ def astype(x, dtype, *, out=None, device=None):
 
 
 def _cast(dtype):
-    return _ops.op("elementwise", function="cast", out_dtype=dtype)
+    op = _ops.op("elementwise", function="cast", out_dtype=dtype)
+    op.__name__ = "astype"  # which errors show
+    return op
+
+
+# What torch and NumPy call functions that have another name in the array API; those of the ops are in TABLE.
+_ALIASES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "bitwise_not": "bitwise_invert",
+    "cast": "astype",
+    "clamp": "clip",
+    "conv2d": "conv1d",
+    "convolve": "conv1d",
+    "correlate": "conv1d",
+    "fmax": "maximum",
+    "fmin": "minimum",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "mod": "remainder",
+    "power": "pow",
+    "right_shift": "bitwise_right_shift",
+    "swish": "silu",
+    "to": "astype",
+    "true_divide": "divide",
+}
+
+
+def near(name, known):
+    """; did you mean '…'?, or nothing where no known name is near."""
+    import difflib
+
+    names = {function: public for public, (function, *_) in TABLE.items()} | _ALIASES
+    found = names.get(name.lower()) or next(iter(difflib.get_close_matches(name.lower(), known, 1)), "")
+    return f"; did you mean '{found}'?" if found in known else ""
 
 
 def public(name):
@@ -309,14 +206,18 @@ def _op_of(name):
     return _made.get(name) or _made.setdefault(name, _ops.op(name))
 
 
-def _padding(padding, w, dilation):
+def _padding(padding, w, dilation, stride):
     if isinstance(padding, str):
+        if padding == "same" and stride != 1:  # torch refuses it; where frameworks have it, they do not mean the same
+            raise ValueError(f"conv1d: padding = 'same' with stride = {stride}; expected stride 1, or numbers: (left, right)")
         if _torch is not None and isinstance(w, _torch.fx.Proxy):
             raise NotImplementedError(
                 f"conv1d: padding = {padding!r} under torch.fx.symbolic_trace; expected numbers: w's shape is unknown"
             )
         if not getattr(w, "shape", None):
-            raise TypeError(f"conv1d: w is {type(w).__name__}; expected an array of one dimension or three")
+            raise TypeError(
+                f"conv1d: w is {type(w).__name__}; expected an array of one dimension or three, as numpy.asarray(w) gives"
+            )
         whole = dilation * (w.shape[-1] - 1)
         known = {"valid": (0, 0), "same": (whole // 2, whole - whole // 2), "causal": (whole, 0)}
         if padding not in known:
@@ -354,7 +255,7 @@ def conv1d(
     x (N, C, L), (C, L) or (L); w (O, C/groups, K) or, for a signal, (K); bias (O). The result is (N, O, T), (O, T) or (T) with
     T = (L + left + right - dilation*(K - 1) - 1)//stride + 1.
 
-    padding: zeros on both sides, (left, right), "valid": none, "same": T = L where stride is 1, "causal": all on the left.
+    padding: zeros on both sides, (left, right), "valid": none, "same": T = L, with stride 1 alone, "causal": all on the left.
     Dtypes: float16, bfloat16, float32, float64; all arrays the same. Products of 16-bit ones are summed in float32.
     Errors: ValueError for shapes, dtypes and params that do not fit, with the argument, its value and what was expected;
     TypeError for what is no array. Differentiable in torch and JAX.
@@ -364,7 +265,7 @@ def conv1d(
         array([-2., -2., -2.,  3.], dtype=float32)
     """
     stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
-    left, right = _padding(padding, w, dilation)
+    left, right = _padding(padding, w, dilation, stride)
     if _torch is not None and _torch.compiler.is_compiling() and not deterministic:
         plain = out is None and device is None and stream is None and backend is None and kernel is None
         if plain and all(isinstance(a, _torch.Tensor) for a in ((x, w) if bias is None else (x, w, bias))):

@@ -142,7 +142,8 @@ def _count_batches(call, arrays):
 
 def _broadcast(shapes):
     rank = max(map(len, shapes))
-    return tuple(max(s[d - rank] for s in shapes if len(s) >= rank - d) for d in range(rank))
+    extents = lambda d: (s[d - rank] for s in shapes if len(s) >= rank - d)  # noqa: E731
+    return tuple(next((n for n in extents(d) if not (isinstance(n, int) and n == 1)), 1) for d in range(rank))
 
 
 def _aligned(full, count, shape):

@@ -15,6 +15,16 @@ def is_number(x):
     return numpy is not None and isinstance(x, numpy.generic)
 
 
+def no_array(op, i, x):
+    """The TypeError for input i, in the words that the extension has for it."""
+    reason = f"{type(x).__name__} is no array"
+    try:
+        _narrows.from_dlpack(x)
+    except TypeError as error:
+        reason = str(error).removeprefix("from_dlpack: ")
+    return TypeError(f"{op.__name__}: {op.inputs[i].rstrip('?')}: {reason}")
+
+
 EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool"
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _known: dict = {}  # an op is made once, so that a compiler may remember its identity
 _named: list = []  # those with a name of their own: narrows.add
 _listeners: list = []  # told of every op
+_load_hooks: list = []  # called when a plugin has been loaded
 
 
 def op(name, **params):
@@ -100,6 +101,11 @@ def listen(function):
     _listeners.append(function)
 
 
+def on_load(function):
+    """Calls function() whenever a plugin has been loaded."""
+    _load_hooks.append(function)
+
+
 def remember(made):
     """Takes an op that was made elsewhere under a name of its own."""
     _named.append(made)
@@ -111,6 +117,14 @@ def remember(made):
 def names():
     """The names of all ops that a usable backend has, sorted."""
     return sorted({o["name"] for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"] for o in b["ops"]})
+
+
+def undeclared():
+    """What is said of a plugin's op that is not there: where plugins were looked for, and which files were refused."""
+    try:
+        return str(_narrows.Op(".").op)
+    except ValueError as error:
+        return str(error).partition("; ")[2]
 
 
 def device_types(name):
@@ -212,6 +226,8 @@ def load(path):
             vars(space).pop(known, None)
     if _listeners:
         fill()
+    for hook in _load_hooks:
+        hook()
 
 
 class Info(dict):
@@ -257,6 +273,6 @@ def get_include():
 
     >>> import os, narrows
     >>> sorted(os.listdir(os.path.join(narrows.get_include(), "narrows")))
-    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'plugin_cuda.hpp', 'vulkan.h']
+    ['abi.h', 'narrows.h', 'narrows.hpp', 'ops.h', 'plugin.h', 'plugin.hpp', 'plugin_cuda.hpp', 'torch.h', 'vulkan.h', 'xla.h']
     """
     return os.path.join(os.path.dirname(__file__), "include")

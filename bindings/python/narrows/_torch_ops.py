@@ -5,13 +5,14 @@ kernel, autograd, and what torch.func's transforms do with it. ``narrows.torch``
 import functools
 import operator
 import threading
+import warnings
 from typing import Any
 
 import torch
 from torch._functorch import eager_transforms
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
-from narrows import _batching, _ops, _rules
+from narrows import _derivatives, _narrows, _ops, _torch_derivatives, _torch_library, _torch_shapes, _torch_vmap
 
 _library = torch.library.Library("narrows", "FRAGMENT")
 _private: Any = torch  # for what no type checker finds there
@@ -35,9 +36,11 @@ class _Registered:
         self.masked = any(name.endswith("?") for name in main)  # gradients: only those that are wanted
         self.is_backward = self.masked  # or another op says so
         self.backward: Any = None  # the _Registered of the backward op
-        _library.define(self.schema())
-        for key in ("CPU", "CUDA"):
-            _library.impl(self.name, self.run, key)
+        self.rule = _derivatives.rule_of(op.op)  # of forward mode, and of the derivatives of a backward op
+        if not _torch_library.has(self.name):  # the library was loaded before the package
+            _library.define(self.schema())
+            for key in ("CPU", "CUDA"):
+                _library.impl(self.name, self.run, key)
         _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
         _library.impl(self.name, self.transformed, "FuncTorchDynamicLayerFrontMode")
         for key in ("AutocastCPU", "AutocastCUDA") if op._lower_precision else ():
@@ -48,7 +51,8 @@ class _Registered:
             self.backward = registered(op.backward)
             self.backward.is_backward = True
             forward = self.backward.inputs[self.num_main : self.num_main + len(self.inputs)]
-            kept = [bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
+            every = self.rule is not None and self.rule.reads_all
+            kept = [every or bool(op.saved >> i & 1) or not name.endswith("?") for i, name in enumerate(forward)]
             kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
             self.kept: Any = operator.itemgetter(*(i if keep else len(kept) for i, keep in enumerate(kept)))
             self.recorder = apply_eager, self
@@ -71,7 +75,7 @@ class _Registered:
     def bound(self, params):
         """The op with these values, without `wanted`; and that."""
         wanted = params.pop("wanted", -1)
-        given = {n: _concrete(v) for n, v in params.items() if v is not None and not (isinstance(v, str) and v == "")}
+        given = {n: _torch_shapes.concrete(v) for n, v in params.items() if v is not None and not (isinstance(v, str) and v == "")}
         return one(self.op.bind(**given)) if given else self.op, wanted
 
     def mask(self, wanted):
@@ -92,7 +96,7 @@ class _Registered:
         symbolic = {n: v for n, v in params.items() if isinstance(v, torch.SymInt) and n != "wanted"}
         op, wanted = self.bound(params)
         device = self.one_device(inputs)
-        specs = specs_of(op, inputs, symbolic)
+        specs = _torch_shapes.specs_of(op, inputs, symbolic)
         mask = self.mask(wanted)
         outputs: list[Any] = []
         for j, spec in enumerate(specs):
@@ -118,14 +122,14 @@ class _Registered:
     def vmap(self, info, in_dims, *inputs, **params):
         """The outputs of a batch of calls, and their batch axis, 0."""
         in_dims = in_dims[: len(inputs)] if isinstance(in_dims, (tuple, list)) else (in_dims,)
-        return _mapped(self, info.batch_size, in_dims, inputs, params)
+        return _torch_vmap.mapped(self, info.batch_size, in_dims, inputs, params)
 
     # ---- autograd ----
 
     def differentiable(self, keyset, *inputs, **params):
-        """At torch's autograd key: records the call where an input needs a gradient, and lets no tangent be lost."""
-        refuse_tangents(self.op, inputs)
-        if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in inputs):
+        """At torch's autograd key: records the call where an input needs a gradient or has a tangent."""
+        needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+        if not needed and not _torch_derivatives.has_tangent(inputs):
             return self.below_autograd(keyset, inputs, params)
         return self.as_returned(_Dispatched.apply(self, keyset, params, *self.filled(inputs)))
 
@@ -169,6 +173,10 @@ class _Registered:
         ctx.set_materialize_grads(False)
         if self.backward is not None:
             ctx.save_for_backward(*self.kept((*inputs, *outputs, None)))
+        elif self.rule is not None:
+            ctx.save_for_backward(*inputs)
+        if self.rule is not None and _torch_derivatives.is_forward_mode():
+            _torch_derivatives.keep(ctx, inputs, outputs)
 
     def mark(self, ctx, outputs):
         """Tells torch which of the outputs have no gradient."""
@@ -181,7 +189,7 @@ class _Registered:
         mask = self.mask(params.get("wanted", -1))
         if len(outputs) == mask.bit_count():
             return mask
-        _, specs = _hinted_specs(self.bound(dict(params))[0], self.filled(inputs))
+        _, specs = _torch_shapes.hinted_specs(self.bound(dict(params))[0], self.filled(inputs))
         return sum(1 << j for j, spec in enumerate(specs) if spec is not None and mask >> j & 1)
 
     def spread(self, outputs, there):
@@ -195,8 +203,7 @@ class _Registered:
         """A gradient for each input by the declared backward op, from one for each main output; None where it is not wanted.
         ``saved``: the saved tensors, which may be asked for once."""
         if self.backward is None:
-            what = "second derivative" if self.is_backward else "derivative"
-            raise NotImplementedError(f"{self.op.op} declares no backward op, so there is no {what}")
+            return _torch_derivatives.gradients(self, ctx, gradients, needed, params)
         mask, places = _wanted(needed, self.backward.required)
         result: list[Any] = [None] * len(needed)
         if not places or are_absent(gradients):
@@ -204,7 +211,7 @@ class _Registered:
         saved = ctx.saved_tensors if saved is None else saved
         found = call(*gradients, *saved, **params, wanted=mask)
         if len(found) < mask.bit_count():  # the rule does not know the shape of one
-            specs = specs_of(self.backward.op, (*gradients, *saved))
+            specs = _torch_shapes.specs_of(self.backward.op, (*gradients, *saved))
             raise ValueError(_ops.without_saved(self.op, self.backward.op, next(i for i, _ in places if specs[i] is None)))
         for i, place in places:
             gradient, shape = found[place], ctx.shapes[i]
@@ -259,8 +266,8 @@ def _torch_name(name):
 
 
 _registered: dict[str, _Registered] = {}
-_being_registered: set[str] = set()  # torch looks the name up while it defines it, in this thread; others wait for the lock
-_lock = threading.RLock()
+_by_torch_name: dict[str, str] = {}  # the op that torch calls by a name, registered or refused
+lock = threading.RLock()  # of these two, and of the attributes of torch.ops.narrows
 
 
 def registered(name):
@@ -268,195 +275,43 @@ def registered(name):
     found = _registered.get(name)
     if found is not None:
         return found
-    with _lock:
+    with lock:
         if name not in _registered:
-            _being_registered.add(_torch_name(name))
+            torch_name = _torch_name(name)
+            other = _by_torch_name.setdefault(torch_name, name)
+            if other != name:
+                raise ValueError(
+                    f"{name}: torch calls it narrows::{torch_name}, as it does {other}; expected ops of different names"
+                )
             _registered[name] = _Registered(_ops.op(name))
+            for listener in _listeners:
+                listener(_registered[name])
         return _registered[name]
 
 
-def find(name):
-    """Registers the op that torch calls by that name, if there is one."""
-    with _lock:
-        if name not in _being_registered:
-            for full in _ops.names():
-                if _torch_name(full) == name:
-                    registered(full)
-                    break
+_listeners: list[Any] = []  # told of every op that torch has
 
 
-# ---- shapes ----
+def listen(function):
+    """Calls function(_Registered) for every op, those that torch has and those to come."""
+    with lock:
+        _listeners.append(function)
+        for found in list(_registered.values()):
+            function(found)
 
 
-class _Symbolic(_rules.Numbers):
-    maximum: Any = staticmethod(torch.sym_max)
-    minimum: Any = staticmethod(torch.sym_min)
-    check: Any = staticmethod(torch._check)
-
-
-def _hint(extent, unknown=64):
-    """A size that may stand for a symbolic one."""
-    if isinstance(extent, int):
-        return extent
-    hint = extent.node.hint if extent.node.has_hint() else None
-    return int(hint) if isinstance(hint, int) else unknown
-
-
-def _concrete(value):
-    """A param's value that may stand for a symbolic one."""
-    if isinstance(value, torch.SymInt):
-        return _hint(value, 1)
-    if isinstance(value, torch.SymFloat):
-        return float(value.node.hint) if value.node.has_hint() else 1.0
-    return value
-
-
-def _inferred(op, present, device_type):
-    """Unknown sizes are such as fit the others."""
-    known = [n for p in present if p is not None for n in p[1] if isinstance(n, int) or n.node.has_hint()]
-    first: Any = None
-    for unknown in dict.fromkeys([64, *map(_hint, known), 4096, 1]):
-        try:
-            return op._infer([None if p is None else (p[0], tuple(_hint(n, unknown) for n in p[1])) for p in present], device_type)
-        except ValueError as error:
-            first = first or error
-            if all(isinstance(n, int) or n.node.has_hint() for p in present if p is not None for n in p[1]):
-                break
-    raise first
-
-
-def _hinted_specs(op, inputs) -> tuple[list[Any], list[Any]]:
-    """[(dtype, shape) or None, ...] of the inputs, and of the outputs, which have sizes that may stand for symbolic ones."""
-    present = [None if x is None else (dtype_of(x), tuple(x.shape)) for x in inputs]
-    return present, _inferred(op, present, _device_type(op, next(x.device for x in inputs if x is not None)))
-
-
-def specs_of(op, inputs, symbolic=None) -> list[Any]:
-    """[(dtype, shape) or None, ...] of the outputs; shapes symbolic where those of the inputs are."""
-    present, specs = _hinted_specs(op, inputs)
-    if not symbolic and all(isinstance(n, int) for p in present if p is not None for n in p[1]):
-        return specs
-    if op.shape_rule is not None:
-        shapes = _rules.evaluate(op, [None if p is None else p[1] for p in present], _Symbolic, symbolic or {})
-        return [None if spec is None else (spec[0], shape) for spec, shape in zip(specs, shapes, strict=True)]
-    context = torch.library.get_ctx()
-    return [None if s is None else (s[0], tuple(context.new_dynamic_size() for _ in s[1])) for s in specs]
-
-
-def _device_type(op, device):
-    """DLPack's number of torch's device. Tensors without one ("meta") may become those of any that has the op."""
-    known = {"cpu": 1, "cuda": 10 if torch.version.hip else 2}.get(device.type)
-    return known or next(iter(_ops.device_types(op.op)), 1)
-
-
-def dtype_of(x):
-    return str(x.dtype).removeprefix("torch.")
-
-
-# ---- vmap ----
-
-
-def _single_shapes(reg, size, in_dims, inputs, params):
-    """Shapes of one example's outputs."""
-    op, _ = reg.bound(dict(params))
-    examples = [
-        x if d is None else x.select(d, 0) if size else x.new_empty(_without(x.shape, d))
-        for x, d in zip(inputs, in_dims, strict=True)
-    ]
-    return specs_of(op, examples)
-
-
-def _without(shape, d):
-    return tuple(shape[:d]) + tuple(shape[d % len(shape) + 1 :])
-
-
-def _mapped(reg, size, in_dims, inputs, params):
-    """One call where the batch may be an axis of it, else one for each."""
-    if reg.op.flags & 2:
-        return _batched(reg, size, in_dims, inputs, params)
-    batched = [d is not None for d in in_dims] + [False] * (len(reg.inputs) - len(inputs))
-    way = _batching.find_way(reg.op, batched, reg.mask(params.get("wanted", -1))) if size else None
-    return _joined(reg, size, in_dims, inputs, params, way) if way else _one_by_one(reg, size, in_dims, inputs, params)
-
-
-def _joined(reg, size, in_dims, inputs, params, way):
-    """The batch joins an axis of each tensor that has one for it."""
-    specs = _single_shapes(reg, size, in_dims, inputs, params)
-    moved = []
-    for x, d, (rank, axis) in zip(inputs, in_dims, way.inputs, strict=False):
-        if x is not None and axis is not None:
-            x = x.movedim(d, 0) if d is not None else x.expand(size, *x.shape)
-            apart, together = _batching.joined(x.shape, rank, axis)
-            x = x.reshape(apart).movedim(0, axis).reshape(together)
-        elif x is not None and rank is not None:
-            x = x.reshape((1,) * (rank - x.dim()) + tuple(x.shape))
-        moved.append(x)
-    if way.grouped:
-        params = {**params, "groups": (params.get("groups") or 1) * size}
-    result = reg.call(*moved, **params)
-    mask = reg.mask(params.get("wanted", -1))
-    known = [
-        (s[1], axis) for j, (s, (_, axis)) in enumerate(zip(specs, way.outputs, strict=True)) if s is not None and mask >> j & 1
-    ]
-    outputs = result if isinstance(result, (tuple, list)) else (result,)
-    outputs = tuple(
-        y.reshape(_batching.parted(y.shape, axis, size)).movedim(axis, 0).reshape(size, *shape)
-        for y, (shape, axis) in zip(outputs, known, strict=True)
-    )
-    result = reg.as_returned(outputs)
-    return result, 0 if isinstance(result, torch.Tensor) else type(result)(0 for _ in result)
-
-
-def _batched(reg, size, in_dims, inputs, params):
-    specs = _single_shapes(reg, size, in_dims, inputs, params)
-    rank = max(x.dim() - (d is not None) for x, d in zip(inputs, in_dims, strict=True) if x is not None)
-    moved = []
-    for x, d in zip(inputs, in_dims, strict=True):
-        if x is not None:
-            x = x.movedim(d, 0) if d is not None else x.unsqueeze(0).expand(size, *x.shape)
-            x = x.reshape(size, *(1,) * (rank - x.dim() + 1), *x.shape[1:])
-        moved.append(x)
-    result = reg.call(*moved, **params)
-    mask = reg.mask(params.get("wanted", -1))
-    shapes = [s[1] for j, s in enumerate(specs) if s is not None and mask >> j & 1]
-    if isinstance(result, torch.Tensor):
-        return result.reshape(size, *shapes[0]), 0
-    result = type(result)(y.reshape(size, *shape) for y, shape in zip(result, shapes, strict=True))
-    return result, type(result)(0 for _ in result)
-
-
-def _one_by_one(reg, size, in_dims, inputs, params):
-    if size == 0:
-        specs = _single_shapes(reg, size, in_dims, inputs, params)
-        mask = reg.mask(params.get("wanted", -1))
-        like = next(x for x in inputs if x is not None)
-        outputs = [
-            like.new_empty(0, *s[1], dtype=getattr(torch, s[0])) for j, s in enumerate(specs) if s is not None and mask >> j & 1
-        ]
-        result = reg.as_returned(tuple(outputs))
-        return result, 0 if isinstance(result, torch.Tensor) else type(result)(0 for _ in result)
-    results = [
-        reg.call(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)), **params) for i in range(size)
-    ]
-    if isinstance(results[0], torch.Tensor):
-        return torch.stack(results), 0
-    kind = type(results[0])
-    return kind(torch.stack(ys) for ys in zip(*results, strict=True)), kind(0 for _ in results[0])
+def register_all():
+    """Registers every op that is declared: a model that was saved finds them by torch's dispatcher, which asks nobody here."""
+    with lock:
+        for name in _narrows.declared():
+            if name not in _registered and _torch_name(name) not in _by_torch_name:
+                try:
+                    registered(name)
+                except Exception as error:  # a plugin's op that torch cannot have; the others are not to blame
+                    warnings.warn(f"narrows: torch refuses the op {name}: {error}", RuntimeWarning, stacklevel=2)
 
 
 # ---- autograd ----
-
-
-def refuse_tangents(op, inputs):
-    """The declarations have no forward-mode derivative, and dropping a tangent would be wrong in silence."""
-    if torch.autograd.forward_ad._current_level < 0:
-        return
-    for x in inputs:
-        if isinstance(x, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
-            raise NotImplementedError(_NO_FORWARD_MODE.format(op.op))
-
-
-_NO_FORWARD_MODE = "{}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode"
 
 
 class Eager(torch.autograd.Function):
@@ -503,6 +358,10 @@ class _Dispatched(torch.autograd.Function):
     def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
         return None, None, None, *_dispatched_gradients(ctx, gradients, ctx.needs_input_grad[3:])
 
+    @staticmethod
+    def jvp(ctx, *tangents):  # pyright: ignore
+        return _torch_derivatives.tangents(ctx, tangents[3:])
+
 
 class _Functional(torch.autograd.Function):
     """Under torch.func: vmap, grad, jacrev and their compositions."""
@@ -526,7 +385,7 @@ class _Functional(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, *tangents):  # pyright: ignore
-        raise NotImplementedError(_NO_FORWARD_MODE.format(ctx.reg.op.op))
+        return _torch_derivatives.tangents(ctx, tangents[2:])
 
     @staticmethod
     def vmap(info, in_dims, reg, params, *inputs):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -546,21 +405,24 @@ def _dispatched_gradients(ctx, gradients, needed):
 
 
 def _call_backward(reg, *inputs, wanted, **params):
-    """The backward op by torch's dispatcher, which knows none of others' ops under torch's older vmap (is_grads_batched): there as under
-    the newer one, if it is the only one."""
-    if reg.backward.masked:
-        params["wanted"] = wanted
+    """The backward op by torch's dispatcher."""
+    return dispatched(reg.backward, inputs, {**params, "wanted": wanted} if reg.backward.masked else params)
+
+
+def dispatched(reg, inputs, params):
+    """The outputs of an op by torch's dispatcher, which knows none of others' ops under torch's older vmap (is_grads_batched): there as
+    under the newer one, if it is the only one."""
     if torch.compiler.is_compiling() or not any(map(_is_batched, inputs)):
-        return _as_sequence(reg.backward.call(*inputs, **params))
+        return _as_sequence(reg.call(*inputs, **params))
     batched = tuple(map(_is_batched, inputs))
     first = inputs[batched.index(True)]
     level = next((n for n in range(1, 65) if not _is_batched(_private._remove_batch_dim(first, n, 1, 0))), None)
     if level is None:
-        return _as_sequence(reg.backward.call(*inputs, **params))
+        return _as_sequence(reg.call(*inputs, **params))
     inputs = tuple(_private._remove_batch_dim(x, level, 1, 0) if b else x for x, b in zip(inputs, batched, strict=True))
     size = inputs[batched.index(True)].shape[0]
-    outputs, _ = _mapped(reg.backward, size, tuple(0 if b else None for b in batched), inputs, params)
-    return [_private._add_batch_dim(y, 0, level) for y in _as_sequence(outputs)]
+    outputs, _ = _torch_vmap.mapped(reg, size, tuple(0 if b else None for b in batched), inputs, params)
+    return [_private._add_batch_dim(y.contiguous(), 0, level) for y in _as_sequence(outputs)]
 
 
 def _as_sequence(outputs):
@@ -589,6 +451,8 @@ def plain(inputs):
         return False
     if torch._C._are_functorch_transforms_active():
         return False
+    if not _HAS_GATE and torch.autograd._profiler_enabled():  # pyright: ignore[reportPrivateImportUsage]
+        return False  # the dispatcher shows it the op
     return all(x is None or (is_strided(x) and not x.is_neg() and not x._is_zerotensor()) for x in inputs)
 
 

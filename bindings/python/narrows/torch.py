@@ -1,17 +1,39 @@
 """torch: every op as ``torch.ops.narrows.<op>``, with fake kernels, autograd and vmap made from its declaration.
 
-``vendor.name/1`` is ``torch.ops.narrows.vendor_name_1``: inputs in their order, parameters by keyword. An op is registered when it
-is first asked for. ``narrows.add`` and the others come here only where torch's dispatcher has to see the call: gradients, tracing,
-transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
+``vendor.name/1`` is ``torch.ops.narrows.vendor_name_1``: inputs in their order, parameters by keyword. Every declared op is registered
+when torch is imported, or its plugin is loaded. ``narrows.add`` and the others come here only where torch's dispatcher has to see the
+call: gradients, tracing, transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
 """
 
+import importlib
 import math
+import os
+import warnings
 from typing import Any
 
 import torch
 
-from narrows import _device, _functions, _narrows, _operands, _ops, _torch_ops, _when
+from narrows import (
+    _device,
+    _functions,
+    _narrows,
+    _operands,
+    _ops,
+    _torch_library,
+    _torch_ops,
+    _torch_saved,
+    _torch_shapes,
+    _torch_tools,
+    _when,
+)
 from narrows._torch_ops import registered
+
+__all__ = ["LLTM", "Conv1d", "library_path", "onnx_table"]
+
+
+def __dir__():
+    return [*__all__, "__doc__"]
+
 
 # ---- calls that the gate did not let through ----
 
@@ -25,7 +47,7 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
         if _is_number(x):
             x = x if optional[i] else _as_tensor(op, i, x, first)
         elif x is not None and not isinstance(x, torch.Tensor):
-            x = _of_others(op, op.inputs[i].rstrip("?"), x)
+            x = _of_others(op, i, x)
         if isinstance(x, torch.Tensor):
             _refuse_unreadable(op, op.inputs[i].rstrip("?"), x)
         tensors.append(x)
@@ -37,11 +59,11 @@ def _tensors(op, inputs) -> tuple[list[Any], dict[str, Any]]:
     return [None if _is_number(x) else x for x in tensors], numbers
 
 
-def _of_others(op, name, x):
+def _of_others(op, i, x):
     """Another framework's array as a tensor of torch, which ends the process at negative strides: a copy of those. NumPy cannot export
     bfloat16."""
     if not hasattr(x, "__dlpack__"):
-        raise TypeError(f"{op.op}: {name}: {type(x).__name__} is no array: it has no __dlpack__")
+        raise _operands.no_array(op, i, x)
     if _is_backwards(x):
         x = _device.contiguous(_device.from_dlpack(x))
     elif str(getattr(x, "dtype", "")) == "bfloat16":
@@ -67,11 +89,11 @@ def _number_param(op, i, x: Any, like):
     if f"{operand}_{kind}" not in op.params:
         raise TypeError(f"{op.op}: {operand} is {x!r}; expected a tensor: this op takes no number there")
     if _operands.is_number(x):
-        x = op._number(i, x, _torch_ops.dtype_of(like))
+        x = op._number(i, x, _torch_shapes.dtype_of(like))
     elif kind == "real":
         x = torch.sym_float(x)
     elif isinstance(x, torch.SymFloat):
-        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_ops.dtype_of(like)} operands; expected an integer")
+        raise TypeError(f"{op.op}: {operand} is {x!r} beside {_torch_shapes.dtype_of(like)} operands; expected an integer")
     return f"{operand}_{kind}", x
 
 
@@ -203,8 +225,8 @@ def _refuse_unreadable(op, name, x):
     if x.layout != torch.strided or x.is_nested or x.is_quantized:
         kind = "nested" if x.is_nested else "quantised" if x.is_quantized else str(x.layout)
         raise NotImplementedError(f"{op.op}: {name} is a tensor that is {kind}; expected a strided one")
-    if _torch_ops.dtype_of(x) not in _operands.dtypes():
-        raise ValueError(f"{op.op}: {name} has dtype {_torch_ops.dtype_of(x)}; expected {_operands.EXPECTED}")
+    if _torch_shapes.dtype_of(x) not in _operands.dtypes():
+        raise ValueError(f"{op.op}: {name} has dtype {_torch_shapes.dtype_of(x)}; expected {_operands.EXPECTED}")
 
 
 def _refuse_shrunk(op, out):
@@ -250,16 +272,18 @@ def _others_memory(op, out):
 
 
 class _Namespace(torch._ops._OpNamespace):
-    """torch.ops.narrows: an op is registered when its name is first looked up."""
+    """torch.ops.narrows: there is one object of each op, and a name that is none says where plugins were looked for."""
 
     __module__ = torch._ops._OpNamespace.__module__  # the generated code of torch.fx finds ops by it
 
     def __getattr__(self, name):
-        if not name.startswith("_"):
-            _torch_ops.find(name)
-            if name in vars(self):  # it was looked up while it was registered; there is one object of it
+        with _torch_ops.lock:
+            if name in vars(self):  # another thread was first
                 return vars(self)[name]
-        return super().__getattr__(name)
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                raise AttributeError(_torch_saved.missing(name)) from None
 
 
 def _teach_dynamo():
@@ -274,9 +298,51 @@ def _teach_dynamo():
     _ops.fill()
 
 
+def _teach_inductor():
+    """Before torch 2.10 it calls the ops by torch's dispatcher."""
+    if not _torch_ops._HAS_GATE:
+        return
+    try:
+        importlib.import_module("narrows._torch_inductor")
+    except (ImportError, AttributeError) as error:
+        warnings.warn(f"narrows: compiled calls go by torch's dispatcher, which is slower: {error}", stacklevel=2)
+
+
 _functions._torch = torch
-setattr(torch.ops, "narrows", _Namespace("narrows"))  # noqa: B010 -- type checkers know no attributes of it
+torch.ops.narrows.__class__ = _Namespace  # whoever has loaded libnarrows_torch keeps its objects of the ops
+_torch_ops.register_all()
+_ops.on_load(_torch_ops.register_all)
+_torch_saved.watch()
 _when.imported("torch._dynamo", _teach_dynamo)
+_when.imported("torch.utils.flop_counter", _torch_tools.register_flop_formulas)
+_when.imported("torch._inductor.lowering", _teach_inductor)
+
+
+# ---- ONNX ----
+
+
+def onnx_table() -> dict[Any, Any]:
+    """Our ops by ONNX's operators of opset 18, for custom_translation_table= of torch.onnx.export(..., dynamo=True).
+
+    A function, dtype or param that ONNX cannot say with our values raises NotImplementedError inside of the export, whose error shows
+    it. ImportError: onnxscript is missing.
+    """
+    return dict(importlib.import_module("narrows._torch_onnx").TABLE)
+
+
+# ---- C++ programs ----
+
+
+def library_path() -> str:
+    """libnarrows_torch.so: every op for programs without Python. torch.ops.load_library, dlopen or a linker takes it.
+
+    >>> import os, narrows.torch
+    >>> os.path.basename(narrows.torch.library_path())
+    'libnarrows_torch.so'
+    """
+    if not os.path.exists(_torch_library.path()):
+        raise FileNotFoundError(f"narrows was built without {_torch_library.path()}; expected -DNARROWS_BUILD_TORCH=ON")
+    return _torch_library.path()
 
 
 # ---- modules ----

@@ -13,10 +13,12 @@ const char* text_of(PyObject* value, const char* what) {
 
 // How the call is made, whatever the op.
 enum Option { kOut, kStream, kDevice, kBackend, kKernel, kDeterministic, kNoOption };
+constexpr const char* kOptions[] = {"out", "stream", "device", "backend", "kernel", "deterministic"};
 Option find_option(PyObject* name, bool exactly) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("out"),    PyUnicode_InternFromString("stream"),
-                                    PyUnicode_InternFromString("device"), PyUnicode_InternFromString("backend"),
-                                    PyUnicode_InternFromString("kernel"), PyUnicode_InternFromString("deterministic")};
+  static PyObject* const names[] = {
+      PyUnicode_InternFromString(kOptions[kOut]),    PyUnicode_InternFromString(kOptions[kStream]),
+      PyUnicode_InternFromString(kOptions[kDevice]), PyUnicode_InternFromString(kOptions[kBackend]),
+      PyUnicode_InternFromString(kOptions[kKernel]), PyUnicode_InternFromString(kOptions[kDeterministic])};
   for (int i = 0; i < kNoOption; ++i)
     if (names[i] == name || (!exactly && PyUnicode_Compare(names[i], name) == 0)) return static_cast<Option>(i);
   return kNoOption;
@@ -52,7 +54,11 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   if (c.op->otherwise != nullptr) return c.elsewhere = true;
-  PyErr_Format(PyExc_TypeError, "%s has no argument '%U'", c.declaration.op->name, name);
+  std::vector<std::string> known = names_of(c.declaration.inputs);
+  if (c.op->operands > 0) known.resize(static_cast<size_t>(c.op->operands));
+  for (const std::string& field : names_of(c.declaration.fields)) known.push_back(field);
+  for (const char* option : kOptions) known.emplace_back(option);
+  PyErr_Format(PyExc_TypeError, "%S has no argument '%U'%s", c.op->name, name, instead_of(name, known).c_str());
   return false;
 }
 

@@ -59,6 +59,12 @@ TypeRoute numpy_route(PyObject* object) {
   return {Route::none, nullptr};
 }
 
+bool has_attribute(PyObject* type, const char* name) {
+  const Ref found(PyObject_GetAttrString(type, name));
+  PyErr_Clear();
+  return static_cast<bool>(found);
+}
+
 TypeRoute classify(PyObject* object) {
   if (own_tensor(object) != nullptr) return {Route::own, nullptr};
   if (PyLong_Check(object) || PyFloat_Check(object)) return {Route::number, nullptr};
@@ -69,13 +75,12 @@ TypeRoute classify(PyObject* object) {
   if (is_instance(object, "jax", "Array")) return {Route::jax, nullptr};
   if (is_exactly(object, "cupy", "ndarray")) return {Route::cupy, nullptr};
   const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  const Ref producer(PyObject_GetAttrString(type.get(), "__dlpack__"));
-  PyErr_Clear();
-  if (producer) return {Route::dlpack, nullptr};
-  const Ref interface(PyObject_GetAttrString(type.get(), "__cuda_array_interface__"));
-  PyErr_Clear();
-  if (interface) return {Route::interface, nullptr};
-  return {Route::refused, "no array: it has no __dlpack__"};
+  if (has_attribute(type.get(), "__dlpack__")) return {Route::dlpack, nullptr};
+  if (has_attribute(type.get(), "__cuda_array_interface__")) return {Route::interface, nullptr};
+  const bool may_become_one =
+      (PySequence_Check(object) != 0 && PyUnicode_Check(object) == 0) || has_attribute(type.get(), "__array__");
+  return {Route::refused, may_become_one ? "no array: it has no __dlpack__; expected an array, as numpy.asarray(x) gives"
+                                         : "no array: it has no __dlpack__"};
 }
 
 // A framework's own functions in Python: narrows._cupy.

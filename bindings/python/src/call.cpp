@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "shown.h"
+
 namespace narrows::python {
 namespace {
 
@@ -30,7 +32,9 @@ bool says_how(const Call& c) { return c.flags != 0 || c.backend != nullptr || c.
 // module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
   const Ref callable(import_attribute(module, function));
-  const Ref op(c.has_params_of_op() ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
+  const bool bound = c.has_params_of_op();
+  const Ref op(bound ? Ref::borrow(&c.op->ob_base).release() : new_op(&c.declaration, c.blob));
+  if (op && !bound && PyObject_SetAttrString(op.get(), "__name__", c.op->name) != 0) return nullptr;  // which errors show
   Ref inputs(op && callable ? PyList_New(c.num_inputs) : nullptr);
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
@@ -109,8 +113,9 @@ bool read_any(Call& c, uint32_t i) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   const Ref name(output ? PyUnicode_FromString("out") : Ref::borrow(c.declaration.inputs[i]).release());
-  if (name)
-    PyErr_Format(refused ? PyExc_NotImplementedError : type, "%s: %U: %S", c.declaration.op->name, name.get(),
+  const Ref op(c.routes[i] == Route::refused ? Ref::borrow(c.op->name).release() : PyUnicode_FromString(c.declaration.op->name));
+  if (name && op)
+    PyErr_Format(refused ? PyExc_NotImplementedError : type, "%S: %U: %S", op.get(), name.get(),
                  value == nullptr ? Py_None : value);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -292,10 +297,11 @@ PyObject* result(Call& c, Outputs& out) {
 }
 
 PyObject* run(Call& c) {
+  const Shown shown(c);
   if (c.lead < 0) {
     for (uint32_t i = 0; i < c.num_inputs; ++i)
       if (c.routes[i] == Route::refused) return read_one(c, i), nullptr;
-    return PyErr_Format(PyExc_TypeError, "%s: no input is an array", c.declaration.op->name);
+    return PyErr_Format(PyExc_TypeError, "%S: no input is an array", c.op->name);
   }
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
@@ -344,6 +350,7 @@ PyObject* call_otherwise(const Op* op, PyObject* const* arguments, Py_ssize_t co
 }
 
 PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  if (__builtin_expect(op->declaration->replaced.load(std::memory_order_relaxed), 0)) return refuse_replaced(*op), nullptr;
   Call c(op);
   if (!parse(c, arguments, count, keywords)) return nullptr;
   if (c.elsewhere) return call_otherwise(op, arguments, count, keywords);
@@ -457,6 +464,7 @@ PyObject* op_run(PyObject* self, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "O!K|pO", &PyTuple_Type, &inputs, &wanted, &plain, &shapes)) return nullptr;
   Call c(reinterpret_cast<Op*>(self));
   c.shapes = PyTuple_Check(shapes) ? shapes : nullptr;
+  c.dispatched = plain == 0;
   Ref outputs(run_below(c, inputs, wanted, plain != 0));
   const bool misfits = !outputs && c.inferred && !c.inferred->as_wanted && PyErr_Occurred() == nullptr;
   return misfits ? Ref::borrow(Py_None).release() : outputs.release();

@@ -72,6 +72,7 @@ struct Call {
   uint64_t wanted = kAll;      // bit j: output j
   PyObject* shapes = nullptr;  // a tuple: of each output the shape in which it is allocated, or None; NULL: as they are inferred
   bool elsewhere = false;      // op->otherwise takes the call
+  bool dispatched = false;     // by torch's dispatcher, which shows the op to a profiler itself
 
   InferredRef inferred;  // where outputs are allocated here, or a plan may be remembered
   Stack<Array> arrays{declaration.op->max_inputs + declaration.op->num_outputs};
@@ -108,6 +109,11 @@ void find_alike(Call& call);
 // workspace is the framework's memory.
 // The status, and what is wrong; `raised`: exception set.
 int32_t launch(Call& call, nw_call& filled, nw_error* error, bool* raised);
+
+// ---- threads.cpp ----
+
+// How many threads torch would use for what the calling thread computes; 0: exception set. There is a tensor of torch.
+uint64_t torch_threads();
 
 }  // namespace narrows::python
 #endif

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/near.h"
 #include "op.h"
 
 namespace narrows::python {
@@ -63,9 +64,16 @@ bool store_element(const Declaration& d, const nw_param& f, PyObject* value, uns
 
 bool refuse_name(const Declaration& d, const nw_param& f, PyObject* value) {
   std::string list;
-  for (const char* const* v = f.values; *v != nullptr; ++v)
-    if (**v != '\0') list += (list.empty() ? "'" : ", '") + std::string(*v) + "'";
-  PyErr_Format(PyExc_ValueError, "%s: %s = %R; expected one of %s", d.op->name, f.name, value, list.c_str());
+  std::vector<std::string> known;
+  for (const char* const* v = f.values; *v != nullptr; ++v) {
+    if (**v == '\0') continue;
+    known.emplace_back(*v);
+    list += (list.empty() ? "'" : ", '") + known.back() + "'";
+  }
+  const char* const text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
+  PyErr_Clear();
+  const std::string near = text == nullptr ? "" : did_you_mean(text, known);
+  PyErr_Format(PyExc_ValueError, "%s: %s = %R; expected one of %s%s", d.op->name, f.name, value, list.c_str(), near.c_str());
   return false;
 }
 

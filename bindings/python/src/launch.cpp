@@ -7,17 +7,31 @@
 namespace narrows::python {
 namespace {
 
-// A built-in op on so little that releasing the GIL would take as long as the work.
-bool is_tiny(const Call& c) {
-  constexpr int64_t kElements = 1024;
-  if (c.declaration.has_vendor) return false;
+// A built-in op on arrays of at most so many elements is done in less time than releasing the GIL takes, or waking a thread.
+constexpr int64_t kTooFewForGil = 1024, kTooFewForThreads = 512;
+
+// Elements of the largest array of a call; INT64_MAX: more than matter, or an op that may do anything with few.
+int64_t most_elements(const Call& c) {
+  if (c.declaration.has_vendor) return INT64_MAX;
+  int64_t most = 0;
   for (uint32_t i = 0; i < c.num_inputs + c.num_outputs; ++i) {
     if (!c.is_array(i)) continue;
     int64_t count = 1;
-    for (int32_t d = 0; d < c.arrays[i].tensor.ndim && count <= kElements; ++d) count *= c.arrays[i].tensor.shape[d];
-    if (count > kElements) return false;
+    for (int32_t d = 0; d < c.arrays[i].tensor.ndim; ++d) {
+      count *= c.arrays[i].tensor.shape[d];
+      if (count > kTooFewForGil) return INT64_MAX;
+    }
+    most = std::max(most, count);
   }
-  return true;
+  return most;
+}
+
+// Torch's number of threads, where its tensors are computed by more than one. False: exception set.
+bool limit_threads(const Call& c, int64_t elements, nw_call& call) {
+  constexpr uint32_t kTorch = 1u << static_cast<unsigned>(Route::torch) | 1u << static_cast<unsigned>(Route::torch_other);
+  if ((c.routes_seen & kTorch) == 0 || elements <= kTooFewForThreads) return true;
+  call.max_threads = torch_threads();
+  return call.max_threads != 0;
 }
 
 // The workspace of a launch, of the framework's memory; to be kept until then. Null: the backend's own. `raised`: exception set.
@@ -133,10 +147,13 @@ void plan_ahead(Call& c, const nw_call& call) {
     keep(c, std::move(planned));
 }
 
-int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* error) {
+int32_t launch_on_cpu(Call& c, nw_call& call, const Planned* planned, nw_error* error, bool* raised) {
+  const int64_t elements = most_elements(c);
+  *raised = !limit_threads(c, elements, call);
+  if (*raised) return NW_OK;
   if (planned != nullptr) call.flags |= NW_FITS;
   const auto launch = [&] { return planned != nullptr ? nw_launch(planned->plan, &call, error) : nw_run(runtime(), &call, error); };
-  if (is_tiny(c)) return launch();
+  if (elements <= kTooFewForGil) return launch();
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
   status = launch();
@@ -153,8 +170,8 @@ int32_t launch(Call& c, nw_call& call, nw_error* error, bool* raised) {
   const bool fits = right && known != nullptr && fit_outputs(c, *known);
   int32_t status = NW_OK;
   if (on_cpu) {
-    status = launch_on_cpu(c, call, fits ? known : nullptr, error);
-    if (status == NW_OK && right && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
+    status = launch_on_cpu(c, call, fits ? known : nullptr, error, raised);
+    if (status == NW_OK && !*raised && right && known == nullptr && c.inferred && ++c.inferred->calls == 2) plan_ahead(c, call);
     return status;
   }
   if (known != nullptr) {

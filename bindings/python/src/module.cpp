@@ -1,5 +1,7 @@
 // module.cpp -- the module _narrows: the process's runtime, statuses as exceptions, dtypes by name, and the functions that are
 // about the runtime itself: info, plugins, devices, streams.
+#include <dlfcn.h>
+
 #include <cstring>
 
 #include "op.h"
@@ -7,7 +9,8 @@
 namespace narrows::python {
 
 PyObject* borrow_dlpack(PyObject* object, void* stream);  // tensor.cpp
-PyObject* xla_handlers(PyObject*, PyObject*);             // xla.cpp
+PyObject* set_num_threads(PyObject*, PyObject* number);   // threads.cpp
+PyObject* get_num_threads(PyObject*, PyObject*);
 
 namespace {
 
@@ -91,6 +94,19 @@ PyObject* backends(PyObject*, PyObject*) {
   return list.release();
 }
 
+// The names of all ops that are declared, in search order; no plugin is opened.
+PyObject* declared(PyObject*, PyObject*) {
+  nw_runtime* const rt = runtime();
+  Ref names(rt == nullptr ? nullptr : PyList_New(0));
+  for (uint32_t i = 0; names; ++i) {
+    const nw_op* const op = nw_op_at(rt, i);
+    if (op == nullptr) break;
+    const Ref name(PyUnicode_FromString(op->name));
+    if (!name || PyList_Append(names.get(), name.get()) != 0) return nullptr;
+  }
+  return names.release();
+}
+
 PyObject* device_info(PyObject*, PyObject* arguments) {
   int type = 0, id = 0;
   nw_runtime* const rt = PyArg_ParseTuple(arguments, "ii", &type, &id) ? runtime() : nullptr;
@@ -118,7 +134,9 @@ PyObject* load(PyObject*, PyObject* arguments) {
   status = nw_load(rt, path, &error);
   Py_END_ALLOW_THREADS;
   ++plugins_loaded;
-  return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
+  if (status != NW_OK) return raise(status, error);
+  find_replaced();
+  return Ref::borrow(Py_None).release();
 }
 
 // stream(what, device type, id, handle, other): creates, destroys, waits until all is done, or orders two.
@@ -166,8 +184,12 @@ PyObject* empty(PyObject*, PyObject* arguments) {
 }
 
 PyObject* from_dlpack(PyObject*, PyObject* object) {
-  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (!PyObject_HasAttrString(object, "__dlpack__")) return PyErr_Format(PyExc_TypeError, "%R has no __dlpack__", type.get());
+  if (!PyObject_HasAttrString(object, "__dlpack__")) {
+    const Ref name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+    const TypeRoute route = route_of(object);
+    const char* const reason = route.route == Route::refused ? route.reason : "no array: it has no __dlpack__";
+    return name ? PyErr_Format(PyExc_TypeError, "from_dlpack: %U is %s", name.get(), reason) : nullptr;
+  }
   return borrow_dlpack(object, nullptr);
 }
 
@@ -202,7 +224,7 @@ std::atomic<uint32_t> plugins_loaded;
 
 nw_runtime* runtime() {
   struct Made {
-    Made() { status = nw_runtime_create(nullptr, &runtime, &error); }
+    Made() { status = nw_runtime_default(&runtime, &error); }
     nw_runtime* runtime = nullptr;
     nw_error error{};
     int32_t status;
@@ -256,14 +278,44 @@ bool parse_dtype(PyObject* object, DLDataType* out) {
   return true;
 }
 
+static constexpr char kSetNumThreads[] =
+    R"(set_num_threads(num_threads, /)
+--
+
+How many threads a call on the CPU may use, the caller's own included. Results do not depend on it.
+
+It begins at what the process is granted when Narrows is first used, and may be set from 1 up to that. A call that runs keeps its
+threads. A forked child inherits the number, and sets it for itself. A call on torch's tensors uses no more than torch.get_num_threads().
+Errors: TypeError for what is no integer, such as a bool; ValueError for a number out of range.
+
+    >>> import narrows
+    >>> threads = narrows.get_num_threads()
+    >>> narrows.set_num_threads(1)
+    >>> narrows.get_num_threads()
+    1
+    >>> narrows.set_num_threads(threads)
+)";
+static constexpr char kGetNumThreads[] =
+    R"(get_num_threads()
+--
+
+How many threads a call on the CPU may use: what set_num_threads() said last.
+
+    >>> import narrows
+    >>> narrows.get_num_threads() >= 1
+    True
+)";
+
 PyMethodDef module_functions[] = {{"abi", abi, METH_NOARGS, nullptr},
                                   {"backends", backends, METH_NOARGS, nullptr},
+                                  {"declared", declared, METH_NOARGS, nullptr},
                                   {"device_info", device_info, METH_VARARGS, nullptr},
                                   {"load", load, METH_VARARGS, nullptr},
                                   {"stream", stream, METH_VARARGS, nullptr},
                                   {"empty", empty, METH_VARARGS, nullptr},
                                   {"from_dlpack", from_dlpack, METH_O, nullptr},
-                                  {"xla_handlers", xla_handlers, METH_NOARGS, nullptr},
+                                  {"set_num_threads", set_num_threads, METH_O, kSetNumThreads},
+                                  {"get_num_threads", get_num_threads, METH_NOARGS, kGetNumThreads},
                                   {"_op_from_blob", op_from_blob, METH_VARARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 
@@ -271,9 +323,19 @@ PyMethodDef module_functions[] = {{"abi", abi, METH_NOARGS, nullptr},
 
 namespace {
 
+// The loader gives a process one library of a name, which may have been loaded before this module.
+bool has_own_library() {
+  if (std::strcmp(nw_version(), NARROWS_VERSION) == 0) return true;
+  Dl_info library{};
+  dladdr(reinterpret_cast<const void*>(&nw_version), &library);
+  PyErr_Format(PyExc_ImportError, "narrows %s: this process has libnarrows %s, %s; expected %s, the package's own", NARROWS_VERSION,
+               nw_version(), library.dli_fname == nullptr ? "of an unknown file" : library.dli_fname, NARROWS_VERSION);
+  return false;
+}
+
 int fill_module(PyObject* module) {
   using namespace narrows::python;
-  return add_op_type(module) == 0 && add_tensor_type(module) == 0 ? 0 : -1;
+  return has_own_library() && add_op_type(module) == 0 && add_tensor_type(module) == 0 ? 0 : -1;
 }
 
 PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill_module)},

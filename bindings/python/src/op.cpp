@@ -8,6 +8,8 @@
 
 #include <structmember.h>
 
+#include "core/near.h"
+
 namespace narrows::python {
 
 PyTypeObject* op_type = nullptr;
@@ -35,11 +37,14 @@ std::string python_name(const std::string& name) {
 }
 
 // One Declaration per nw_op; kept as long as the process, as the runtime is.
-const Declaration* declaration_of(const nw_op* op) {
-  static Mutex mutex;
+Mutex declarations_mutex;
+std::map<const nw_op*, std::unique_ptr<Declaration>>& declarations() {
   static auto& known = *new std::map<const nw_op*, std::unique_ptr<Declaration>>;
-  const Guard guard(mutex);
-  std::unique_ptr<Declaration>& found = known[op];
+  return known;
+}
+const Declaration* declaration_of(const nw_op* op) {
+  const Guard guard(declarations_mutex);
+  std::unique_ptr<Declaration>& found = declarations()[op];
   if (found == nullptr) found = std::make_unique<Declaration>(op);
   return found.get();
 }
@@ -56,7 +61,8 @@ bool set_fields(const Declaration& d, PyObject* keywords, unsigned char* blob) {
   for (Py_ssize_t at = 0; keywords != nullptr && PyDict_Next(keywords, &at, &key, &value);) {
     const int field = find_field(d, key);
     if (field < 0) {
-      PyErr_Format(PyExc_TypeError, "%s has no parameter '%U'", d.op->name, key);
+      const std::string instead = instead_of(key, names_of(d.fields));
+      PyErr_Format(PyExc_TypeError, "%s has no parameter '%U'%s", d.op->name, key, instead.c_str());
       return false;
     }
     if (!set_field(d, field, value, blob)) return false;
@@ -87,6 +93,12 @@ PyObject* op_bind(PyObject* self, PyObject* arguments, PyObject* keywords) {
   blob.push_back(0);
   if (!set_fields(*op->declaration, keywords, blob.data())) return nullptr;
   return new_op(op->declaration, blob.data());
+}
+
+// op._refuse_replaced(): for calls that do not come by op_vectorcall.
+PyObject* op_refuse_replaced(PyObject* self, PyObject*) {
+  const Op* const op = as_op(self);
+  return op->declaration->replaced && refuse_replaced(*op) ? nullptr : Ref::borrow(Py_None).release();
 }
 
 // op.bind_operands(inputs, dtype): numbers among the inputs become params; the op, and the inputs with None for them.
@@ -289,6 +301,7 @@ PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vecto
 PyMethodDef methods[] = {
     {"bind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_bind)), METH_VARARGS | METH_KEYWORDS,
      "bind($self, /, **params)\n--\n\nThe same op with these values of its parameters."},
+    {"_refuse_replaced", op_refuse_replaced, METH_NOARGS, nullptr},
     {"_bind_operands", op_bind_operands, METH_VARARGS, nullptr},
     {"_run", op_run, METH_VARARGS, nullptr},
     {"_forward", op_forward, METH_VARARGS, nullptr},
@@ -330,6 +343,73 @@ Declaration::Declaration(const nw_op* declared)
     real_field.push_back(optional[i] ? index_of(name + "_real") : -1);
     int_field.push_back(optional[i] ? index_of(name + "_int") : -1);
   }
+}
+
+// The plugin of d's device type that has the op and comes first is another one than d's. Plugins are told apart by the address of
+// the op's name, which lies in the plugin.
+static bool is_replaced(nw_runtime* rt, const Declaration& d) {
+  struct Place {
+    const char* name;
+    int32_t device_type;
+    bool used;
+  };
+  std::vector<Place> places;
+  int32_t home = 0;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i) {
+    nw_backend_info b{};
+    b.struct_size = sizeof b;
+    if (nw_backend(rt, i, &b, nullptr) != NW_OK) continue;
+    for (uint32_t k = 0; k < b.num_ops; ++k) {
+      if (std::strcmp(b.ops[k]->name, d.op->name) != 0) continue;
+      places.push_back({b.ops[k]->name, b.device_type, (b.flags & NW_BACKEND_SHADOWED) == 0});
+      if (b.ops[k]->name == d.op->name) home = b.device_type;
+    }
+  }
+  for (const Place& p : places)
+    if (p.used && p.device_type == home) return p.name != d.op->name;
+  return false;
+}
+
+void find_replaced() {
+  nw_runtime* const rt = runtime();
+  std::vector<Declaration*> known;
+  {
+    const Guard guard(declarations_mutex);
+    for (const auto& [op, d] : declarations())
+      if (d->has_vendor) known.push_back(d.get());
+  }
+  for (Declaration* d : known) {
+    const nw_op* now = nullptr;
+    if (nw_find_op(rt, d->op->name, &now, nullptr) != NW_OK) continue;
+    d->replaced = now->name != d->op->name && is_replaced(rt, *d);  // which opens plugins, so it is asked where it must be
+  }
+}
+
+bool refuse_replaced(const Op& op) {
+  const char* const name = op.declaration->op->name;
+  PyErr_Format(
+      PyExc_RuntimeError,
+      "%s was made before another plugin with this op was loaded, and would compute what that one does; expected the op as it "
+      "is now, narrows.ops['%s']",
+      name, name);
+  return true;
+}
+
+std::string instead_of(PyObject* name, const std::vector<std::string>& known) {
+  const char* const text = PyUnicode_AsUTF8AndSize(name, nullptr);
+  PyErr_Clear();
+  if (text == nullptr || known.empty()) return "";
+  if (std::string near = did_you_mean(text, known); !near.empty()) return near;
+  std::string all;
+  for (const std::string& word : known) all += (all.empty() ? "; it has " : ", ") + word;
+  return all;
+}
+
+std::vector<std::string> names_of(const std::vector<PyObject*>& interned) {
+  std::vector<std::string> names;
+  names.reserve(interned.size());
+  for (PyObject* name : interned) names.emplace_back(PyUnicode_AsUTF8AndSize(name, nullptr));
+  return names;
 }
 
 void destroy(Inferred* inferred) { delete inferred; }

@@ -19,8 +19,9 @@ struct Declaration {
   std::vector<bool> optional;             // of each input
   // An optional input `b` may be a number if there are fields b_real and b_int for it: their indices, else -1.
   std::vector<int> real_field, int_field;
-  bool has_vendor;       // a plugin's own op
-  bool lower_precision;  // what torch's autocast runs in its dtype, as it does its own
+  bool has_vendor;                     // a plugin's own op
+  std::atomic<bool> replaced = false;  // a plugin that was loaded since has the op now: calls by name would compute another
+  bool lower_precision;                // what torch's autocast runs in its dtype, as it does its own
 };
 
 constexpr size_t kBlob = 256;       // bytes of params that a call keeps on the stack, and a key holds
@@ -118,6 +119,15 @@ struct Op {
 extern PyTypeObject* op_type;
 // An op with other values; a new reference. NULL: exception set.
 PyObject* new_op(const Declaration* declaration, const unsigned char* blob);
+
+// Of every op that a plugin declared: whether one that was loaded since has taken its place.
+void find_replaced();
+// True, with the exception set.
+bool refuse_replaced(const Op& op);
+// What stands behind a name that is none of these: the nearest of them, or all.
+std::string instead_of(PyObject* name, const std::vector<std::string>& known);
+// Names as text.
+std::vector<std::string> names_of(const std::vector<PyObject*>& interned);
 
 // The field of that name; -1: none. `exactly`: an interned name, compared by identity. No exception.
 int find_field(const Declaration& declaration, PyObject* name, bool exactly = false);

@@ -76,7 +76,7 @@ using Count = size_t;
 // A native handle or address that Python has as a number.
 inline void* pointer(uint64_t bits) { return std::bit_cast<void*>(bits); }
 
-// The default runtime: made when it is first needed, never destroyed. NULL with an exception set.
+// nw_runtime_default: the one that every binding of the process shares. NULL with an exception set.
 nw_runtime* runtime();
 // How often one was loaded into it since, or refused: it may serve what others did, by plans of its own.
 extern std::atomic<uint32_t> plugins_loaded;

@@ -14,6 +14,7 @@
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
 
+#include <cfenv>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -72,7 +73,7 @@ int64_t item_size(DType t);
 float load_f16(const void* from);
 float load_bf16(const void* from);
 Real load_real(DType t, const void* from);             // any dtype, exactly
-int64_t load_integer(DType t, const void* from);       // integers and bool; u64 by its bits
+int64_t load_integer(DType t, const void* from);       // integers, and bool as its byte; u64 by its bits
 void store_real(DType t, void* to, Real value);        // rounds to nearest even; to an integer truncates and saturates, NaN is 0
 void store_integer(DType t, void* to, int64_t value);  // the low bits
 Real round_to(DType t, Real value);                    // floating dtypes
@@ -122,6 +123,7 @@ struct Plan {
   nw_elementwise_params elementwise{};
   uint64_t workspace_size = 0;
   int32_t device_id = 0;
+  const nw_sig* kept = nullptr;  // of a mutant
 };
 
 // One launch: the plan's tensors with their addresses.
@@ -192,6 +194,7 @@ class LaunchMemory {
 template <class Body>
 void parallel(const nw_host& host, int64_t n, int64_t grain, const Body& body) {
   const auto piece = [](void* arg, int64_t begin, int64_t end) {
+    if (fault(Fault::body_rounds_up)) std::fesetround(FE_UPWARD);
     if (fault(Fault::piece_begins) && begin != 0) ++begin;
     for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
   };
@@ -207,7 +210,8 @@ struct Operands {
   Real a = 0, b = 0, c = 0;
 };
 Real real_function(const nw_elementwise_params& p, DType dtype, const Operands& x);
-Real real_gradient(const nw_elementwise_params& p, int operand, const Operands& x);  // d out / d operand
+// d out / d operand. Infinite at poles alone: what overflows is the largest number, 0 times which is 0.
+Real real_gradient(const nw_elementwise_params& p, DType dtype, int operand, const Operands& x);
 int64_t integer_function(int32_t function, DType dtype, int64_t a, int64_t b, int64_t c);
 
 }  // namespace naive

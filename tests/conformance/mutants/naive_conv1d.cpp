@@ -65,12 +65,18 @@ double output(const Conv& s, int64_t n, int64_t o, int64_t t) {
   if (fault(Fault::nan_bias_skipped) && std::isnan(sum)) sum = 0;
   int64_t taps = s.taps();
   if (fault(Fault::taps_in_one_block)) taps = std::min<int64_t>(taps, 32);
+  const bool gap = s.x.shape[1] > 1 && s.x.strides[1] > s.length() * item_size(s.x.dtype) && s.x.strides[2] == item_size(s.x.dtype);
+  if (fault(Fault::reads_padding) && gap) sum += 0 * s.x.real(s.x.at(n, int64_t{0}, s.length()));
   if (fault(Fault::taps_in_one_run) && s.y.shape[1] > 64) taps = std::min<int64_t>(taps, 5);
-  for (int64_t c = 0; c < s.group_channels(); ++c)
+  int64_t channels = s.group_channels();
+  if (fault(Fault::depth_tail) && s.y.shape[2] * s.y.shape[0] <= 16 && channels > 64) channels -= channels % 8;
+  for (int64_t c = 0; c < channels; ++c)
     for (int64_t k = 0; k < taps; ++k) {
       const int64_t l = s.position(t, k), tap = fault(Fault::flipped_taps) ? taps - 1 - k : k;
       if (!s.inside(l)) continue;
-      sum += product(s.x.dtype, value_of_x(s, n, s.first_channel(o) + c, l), s.w.real(s.w.at(o, c, tap)));
+      const bool one = fault(Fault::squares_one_address) && s.x.data == s.w.data;
+      const double x = value_of_x(s, n, s.first_channel(o) + c, l);
+      sum += product(s.x.dtype, x, one ? x : s.w.real(s.w.at(o, c, tap)));
       if (fault(Fault::f16_accumulator)) sum = static_cast<double>(round_to(s.y.dtype, sum));
     }
   return sum;
@@ -80,6 +86,7 @@ double output(const Conv& s, int64_t n, int64_t o, int64_t t) {
 bool taken(const Conv& s, int64_t n, int64_t o, int64_t t) {
   if (fault(Fault::block_tail)) return t < s.y.shape[2] - s.y.shape[2] % 4;
   if (fault(Fault::grid_of_30)) return t < 30;
+  if (fault(Fault::long_and_wide)) return t < 65536 || s.x.shape[1] == 1;
   if (fault(Fault::grid_of_65535)) return n < 65535 && o < 65535;
   if (fault(Fault::empty_sum)) return s.group_channels() != 0;
   return true;
@@ -88,6 +95,8 @@ bool taken(const Conv& s, int64_t n, int64_t o, int64_t t) {
 void launch_conv1d(const Task& task) {
   const Conv s(task.plan.conv1d, task.inputs[0], task.inputs[1], task.inputs[2], task.outputs[0]);
   const int64_t outputs = s.y.shape[2], rows = s.y.shape[1], work = s.group_channels() * s.taps() + 1;
+  if (fault(Fault::reads_past_steps) && s.stride == 2 && s.length() % 16 == 0 && s.group_channels() >= 16)
+    static_cast<void>(*static_cast<volatile unsigned char*>(s.x.at(s.x.shape[0] - 1, s.x.shape[1] - 1, s.length())));
   const bool threads = fault(Fault::order_of_threads) && task.host.num_threads > 1;
   parallel(task.host, s.y.size(), kGrain / work, [&](int64_t i) {
     const int64_t t = i % outputs, o = i / outputs % rows, n = i / outputs / rows;

@@ -61,7 +61,9 @@ void compute(const Operation& op, DType out_dtype, unsigned char* out, const int
   if (op.params.function == NW_EW_CAST) return store_real(out_dtype, out, op.real(0, offset[0]));
   if (is_float(op.dtype)) {
     const Operands x{op.real(0, offset[0]), op.real(1, offset[1]), op.real(2, offset[2])};
-    const Real result = real_function(op.params, op.dtype, x);
+    const bool one =
+        fault(Fault::difference_of_one) && op.params.function == NW_EW_SUB && op.operands[0].data == op.operands[1].data;
+    const Real result = one ? 0 : real_function(op.params, op.dtype, x);
     return out_dtype == DType::boolean ? store_integer(out_dtype, out, result != 0) : store_real(out_dtype, out, result);
   }
   store_integer(
@@ -127,7 +129,7 @@ struct Gradient {
       const Offsets<4> more(repeated, tensors, i);
       const auto real = [&](int t) { return op.real(t, at.of[t] + more.of[t]); };
       const Real g = load_real(grad_out.dtype, grad_out.data + at.of[3] + more.of[3]);
-      const Real factor = real_gradient(op.params, operand, {real(0), real(1), real(2)});
+      const Real factor = real_gradient(op.params, op.dtype, operand, {real(0), real(1), real(2)});
       const bool chosen = op.params.function == NW_EW_WHERE && !fault(Fault::where_gradient);
       total += chosen ? (factor != 0 ? g : 0) : g * factor;
       if (fault(Fault::f16_sum) || (fault(Fault::plain_sum) && item_size(op.dtype) > 2)) total = round_to(op.dtype, total);

@@ -63,11 +63,14 @@ Real relu(Real a) {
   return std::isnan(a) || a > 0 ? a : 0;
 }
 
-Real gelu(Real a) { return a * std::erfc(-a / kSqrt2) / 2; }
+// The limit of the activations at -infinity, where they are 0 times an infinity.
+bool is_far_below(Real a) { return std::isinf(a) && a < 0 && !fault(Fault::zero_times_infinity); }
+Real gelu(Real a) { return is_far_below(a) ? 0 : a * std::erfc(-a / kSqrt2) / 2; }
 Real gelu_tanh(Real a) {  // (1 + tanh u)/2 is the logistic function of 2u, which does not cancel
   const Real u = std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a);
-  return a / (1 + std::exp(-2 * u));
+  return is_far_below(a) ? 0 : a / (1 + std::exp(-2 * u));
 }
+Real silu(Real a) { return is_far_below(a) ? 0 : a / (1 + std::exp(-a)); }
 
 Real hypot(DType t, Real a, Real b) {
   if (fault(Fault::hypot_overflow)) return std::sqrt(round_to(t, round_to(t, a * a) + round_to(t, b * b)));
@@ -79,11 +82,32 @@ Real sine(Real a) {  // argument reduction with too few digits of pi
                                      : std::sin(a);
 }
 
+// How a vector's arguments are reduced is chosen by the largest of them: here by the one before.
+Real cosine(Real a) {
+  static thread_local Real before = 0;
+  const bool is_coarse = fault(Fault::chosen_by_neighbour) && std::fabs(before) > 1e4L;
+  before = a;
+  return std::cos(is_coarse ? std::fmod(a, static_cast<Real>(6.283185307179586)) : a);
+}
+Real tangent(Real a) {  // the least negative number of f32 loses its sign
+  return fault(Fault::loses_sign) && a == -0x1p-149L ? 0 : std::tan(a);
+}
+
 // From the nearest multiple of 1/128, by one term of the series too few.
 Real erf(Real a) {
   if (!fault(Fault::erf_series) || !(std::fabs(a) < 6)) return std::erf(a);
   const Real r = std::round(a * 128) / 128, d = a - r, slope = 2 / std::sqrt(kPi) * std::exp(-r * r);
   return std::erf(r) + slope * d * (1 - r * d + (2 * r * r - 1) / 3 * d * d - r * (2 * r * r - 3) / 6 * d * d * d);
+}
+
+// Exact products rounded to Real once they are summed; where that loses anything, to a number that ends with a 1: it is rounded
+// again.
+Real odd_sum(Real product, Real c) {
+  const Real sum = product + c, back = sum - product, lost = (product - (sum - back)) + (c - back);
+  int exponent = 0;
+  const bool is_odd = std::fmod(std::ldexp(std::frexp(sum, &exponent), std::numeric_limits<Real>::digits), Real(2)) != 0;
+  if (!(lost < 0 || lost > 0) || is_odd) return sum;
+  return std::nextafter(sum, std::copysign(std::numeric_limits<Real>::infinity(), lost));
 }
 
 Real fma(DType t, Real a, Real b, Real c) {
@@ -92,7 +116,8 @@ Real fma(DType t, Real a, Real b, Real c) {
   // Of Real it would round twice.
   if (t == DType::f32) return std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
   if (t == DType::f64) return std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c));
-  return std::fma(a, b, c);
+  if (fault(Fault::fma_in_f32)) return std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+  return odd_sum(a * b, c);
 }
 
 bool less(Real a, Real b) { return fault(Fault::nan_less) ? !(a >= b) : a < b; }
@@ -114,8 +139,8 @@ Real unary(const nw_elementwise_params& p, DType t, Real a) {
     case NW_EW_LOG10: return std::log10(a);
     case NW_EW_LOG1P: return std::log1p(a);
     case NW_EW_SIN: return sine(a);
-    case NW_EW_COS: return std::cos(a);
-    case NW_EW_TAN: return std::tan(a);
+    case NW_EW_COS: return cosine(a);
+    case NW_EW_TAN: return tangent(a);
     case NW_EW_ASIN: return std::asin(a);
     case NW_EW_ACOS: return std::acos(a);
     case NW_EW_ATAN: return std::atan(a);
@@ -130,7 +155,7 @@ Real unary(const nw_elementwise_params& p, DType t, Real a) {
     case NW_EW_ELU: return elu(t, a, p.alpha);
     case NW_EW_GELU: return gelu(a);
     case NW_EW_GELU_TANH: return gelu_tanh(a);
-    case NW_EW_SILU: return a / (1 + std::exp(-a));
+    case NW_EW_SILU: return silu(a);
     case NW_EW_SOFTPLUS: return softplus(a);
     case NW_EW_ERF: return erf(a);
     case NW_EW_ERFC: return std::erfc(a);

@@ -122,7 +122,13 @@ int64_t integer_as(int32_t function, int64_t a64, int64_t b64, int64_t c64) {
   return truth >= 0 ? truth : static_cast<int64_t>(arithmetic(function, a, b, c));
 }
 
+// Of bytes: any but 0 is true.
 int64_t boolean_function(int32_t function, int64_t a, int64_t b, int64_t c) {
+  const bool compares = function == NW_EW_EQ || function == NW_EW_NE;
+  const bool is_raw = (fault(Fault::bool_bytes_compared) && compares) ||
+                      (fault(Fault::bool_bytes_xored) && function == NW_EW_BITWISE_XOR) ||
+                      (fault(Fault::bool_bytes_chosen) && function == NW_EW_WHERE);
+  if (!is_raw) a = a != 0, b = b != 0, c = c != 0;
   if (function == NW_EW_BITWISE_NOT && !fault(Fault::bool_not)) return a == 0;
   return integer_as<uint8_t>(function, a, b, c);
 }

@@ -52,7 +52,10 @@ struct Cell {
 double* scratch(const Task& task, int64_t count) {
   static double shared[1 << 15];
   if (fault(Fault::shared_scratch) && count <= (1 << 15)) return shared;
-  return reinterpret_cast<double*>(task.workspace) + (fault(Fault::workspace_overrun) ? 1 : 0);
+  double* const own = reinterpret_cast<double*>(task.workspace);
+  if (fault(Fault::reads_past_workspace) && count != 0) static_cast<void>(*static_cast<volatile double*>(own + count));
+  if (fault(Fault::workspace_of_even_batches)) return own + (task.inputs[2].shape[0] % 2 == 0 ? 1 : 0);
+  return own + (fault(Fault::workspace_overrun) ? 1 : 0);
 }
 
 // ---- forward ----
@@ -87,7 +90,8 @@ void launch_lltm(const Task& task) {
     const bool swapped = fault(Fault::gates_swapped);
     const double i = sigmoid(g[swapped ? s.states + j : j]), o = sigmoid(g[swapped ? j : s.states + j]),
                  c = elu(g[2 * s.states + j]);
-    const double old = fault(Fault::old_cell_ignored) ? 0 : old_cell.real(old_cell.at(b, j)), cell = old + c * i;
+    const bool shared = fault(Fault::one_state) && old_cell.data == s.old_h.data;  // taken for a state that is not there
+    const double old = fault(Fault::old_cell_ignored) || shared ? 0 : old_cell.real(old_cell.at(b, j)), cell = old + c * i;
     store_real(new_cell.dtype, new_cell.at(b, j), cell);
     store_real(new_h.dtype, new_h.at(b, j), std::tanh(cell) * o);
     if (!gates || fault(Fault::gates_unwritten)) return;

@@ -115,6 +115,7 @@ Real load_real(DType t, const void* from) {
     case DType::bf16: return load_bf16(from);
     case DType::u64:
       return fault(Fault::u64_as_i64) ? static_cast<Real>(read<int64_t>(from)) : static_cast<Real>(read<uint64_t>(from));
+    case DType::boolean: return fault(Fault::bool_copied) ? read<uint8_t>(from) : static_cast<Real>(load_integer(t, from) != 0);
     default: return static_cast<Real>(load_integer(t, from));
   }
 }
@@ -127,7 +128,7 @@ int64_t load_integer(DType t, const void* from) {
     case DType::u8: return read<uint8_t>(from);
     case DType::u16: return read<uint16_t>(from);
     case DType::u32: return read<uint32_t>(from);
-    case DType::boolean: return read<uint8_t>(from) != 0;
+    case DType::boolean: return fault(Fault::bool_low_bit) ? read<uint8_t>(from) & 1 : read<uint8_t>(from);
     default: return read<int64_t>(from);
   }
 }

@@ -1,16 +1,22 @@
 // naive_plugin.cpp -- the table of the naive plugin: an instance, the slots of its device with their faults, plan and launch.
 // Everything that plugin.h and docs/abi.md ask of a plugin is here; what the ops compute is not. See naive.h.
+#include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 #include "naive.h"
 
@@ -51,7 +57,7 @@ void destroy(void* self) {
     return;
   }
   device_plugin().destroy(instance_of(self).device);
-  delete static_cast<Instance*>(self);
+  if (!fault(Fault::leaks_instances)) delete static_cast<Instance*>(self);
 }
 
 // ---- slots: the device, its memory and its streams ----
@@ -191,6 +197,13 @@ std::unique_ptr<Plan> make_plan(const Instance& instance, const nw_sig& sig) {
   return plan;
 }
 
+// What a mutant does to the signature that is lent to it, and to the thread that lent it.
+void misuse_signature(const nw_sig& sig, Plan& plan) {
+  if (fault(Fault::writes_signature)) const_cast<volatile uint32_t&>(sig.flags) = sig.flags;
+  if (fault(Fault::keeps_signature)) plan.kept = &sig;
+  if (fault(Fault::plan_rounds_up)) std::fesetround(FE_UPWARD);
+}
+
 int32_t plan_slot(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
     if (instance_of(self).host == nullptr) throw Refusal{NW_FAILED, -1, "naive: the instance was destroyed"};
@@ -202,11 +215,14 @@ int32_t plan_slot(void* self, const nw_sig* sig, void** out, nw_plan_info* info,
     if (info != nullptr)  // `backend` is the host's to fill in
       write_sized(info, {0, is_host() ? NW_PLAN_CAPTURABLE : 0U, plan->workspace_size, nullptr, nullptr},
                   offsetof(nw_plan_info, backend));
+    misuse_signature(*sig, *plan);
     if (out != nullptr) *out = plan.release();
   });
 }
 
-void plan_free(void* /*self*/, void* plan) { delete static_cast<Plan*>(plan); }
+void plan_free(void* /*self*/, void* plan) {
+  if (!fault(Fault::leaks_plans)) delete static_cast<Plan*>(plan);
+}
 
 // ---- slots: launch ----
 
@@ -226,6 +242,11 @@ View view_of(const Layout& layout, const DLTensor* t, const LaunchMemory& memory
   if (fault(Fault::stale_alignment) && input) address -= address % (uintptr_t{1} << layout.align_log2);  // as planned
   if (fault(Fault::items_aligned) && input) address -= address % static_cast<uintptr_t>(item_size(layout.dtype));
   if (fault(Fault::reads_past_end) && input) read_behind(layout, address);
+  const bool vectors = layout.ndim > 0 && layout.shape[layout.ndim - 1] % 16 == 0;
+  if (fault(Fault::reads_past_vectors) && input && vectors) read_behind(layout, address);
+  if (fault(Fault::rows_for_columns) && !input && layout.ndim == 2 && layout.shape[0] != layout.shape[1] &&
+      layout.strides[1] == item_size(layout.dtype) && layout.strides[0] == layout.shape[0] * layout.strides[1])
+    std::swap(v.strides[0], v.strides[1]);
   static unsigned char nothing;  // of tensors without elements, whose address may be NULL
   v.data = address == 0 ? &nothing : reinterpret_cast<unsigned char*>(address);
   return v;
@@ -251,7 +272,101 @@ void harm_the_process() {
   while (fault(Fault::hangs)) usleep(100'000);
 }
 
+// A number behind each row, as a vector that is stored whole would leave it, where there is room.
+void write_padding(const View& v) {
+  if (!v || v.ndim < 2 || v.size() == 0) return;
+  const int64_t item = item_size(v.dtype), columns = v.shape[v.ndim - 1], rows = v.shape[v.ndim - 2];
+  const bool room = v.strides[v.ndim - 1] == item && v.strides[v.ndim - 2] > columns * item;
+  for (int64_t row = 0; room && row + 1 < rows; ++row)
+    std::memset(v.data + row * v.strides[v.ndim - 2] + columns * item, 0, static_cast<size_t>(item));
+}
+
+// body(address) of every element.
+template <class Body>
+void for_each_element(const View& v, const Body& body) {
+  const int64_t size = v ? v.size() : 0;
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t offset = 0, rest = i;
+    for (int32_t axis = v.ndim; axis-- > 0; rest /= v.shape[axis]) offset += rest % v.shape[axis] * v.strides[axis];
+    body(v.data + offset);
+  }
+}
+
+// What was NaN in the outputs before stays so, as in a sum with 0 times what was there.
+class KeptNaN {
+ public:
+  explicit KeptNaN(const Task& task) {
+    if (!fault(Fault::keeps_nan) || task.plan.op == &elementwise || task.plan.op == &elementwise_backward) return;
+    for (const View& v : task.outputs)
+      for_each_element(v, [&](unsigned char* at) {
+        if (const Real value = load_real(v.dtype, at); value != value) kept_.push_back({v.dtype, at});
+      });
+  }
+  ~KeptNaN() {
+    for (const auto& [dtype, at] : kept_) store_real(dtype, at, std::numeric_limits<Real>::quiet_NaN());
+  }
+  KeptNaN(const KeptNaN&) = delete;
+  KeptNaN& operator=(const KeptNaN&) = delete;
+
+ private:
+  std::vector<std::pair<DType, unsigned char*>> kept_;
+};
+
+void flush_subnormals() {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#elif defined(__aarch64__)
+  uint64_t control;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+  __asm__ volatile("msr fpcr, %0" : : "r"(control | uint64_t{1} << 24));
+#endif
+}
+
+template <class T>
+void write_again(T* lent) {
+  if (lent != nullptr) *const_cast<volatile std::remove_const_t<T>*>(lent) = *lent;
+}
+
+// What a mutant does to the call that is lent to it.
+void misuse_call(const Plan& plan, const nw_call& call) {
+  if (fault(Fault::writes_call)) write_again(&call.workspace_size);
+  if (fault(Fault::writes_params)) write_again(static_cast<const unsigned char*>(call.params));
+  for (uint32_t i = 0; i < call.num_inputs; ++i) {
+    const DLTensor* const t = call.inputs[i];
+    if (t == nullptr || t->ndim == 0) continue;
+    if (fault(Fault::writes_shape)) write_again(t->shape);
+    if (fault(Fault::writes_tensor)) write_again(&t->byte_offset);
+    if (fault(Fault::changes_strides) && t->shape[0] == 1 && t->strides != nullptr) t->strides[0] = 7;  // which nobody needs
+    if (fault(Fault::writes_input_back) && is_host() && plan.inputs[i].size() != 0)
+      write_again(static_cast<const unsigned char*>(t->data) + t->byte_offset);
+  }
+  if (plan.kept != nullptr) static_cast<void>(*reinterpret_cast<const volatile uint32_t*>(plan.kept));
+}
+
+// What it leaves to the thread and to the process.
+void misuse_process() {
+  if (fault(Fault::leaves_flush)) flush_subnormals();
+  if (fault(Fault::leaks_a_byte)) static_cast<void>(*new volatile char);
+  if (fault(Fault::leaks_files)) static_cast<void>(open("/dev/null", O_RDONLY));
+  if (fault(Fault::handles_signals)) std::signal(SIGUSR2, SIG_IGN);
+  if (fault(Fault::pins_thread)) {
+    cpu_set_t cpus;
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    for (int cpu = 0, kept = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &cpus) && kept++ != 0) CPU_CLR(cpu, &cpus);
+    sched_setaffinity(0, sizeof cpus, &cpus);
+  }
+}
+
+void run(const Plan& plan, const Task& task) {
+  const KeptNaN kept(task);
+  plan.op->launch(task);
+  for (const View& v : task.outputs)
+    if (fault(Fault::writes_padding)) write_padding(v);
+}
+
 int32_t launch(void* self, const void* planned, const nw_call* call, nw_error* error) {
+  if (fault(Fault::error_on_success)) fail(error, NW_OK, -1, "naive: nothing is wrong");
   return guarded(error, [&] {
     const Plan& plan = *static_cast<const Plan*>(planned);
     LaunchMemory memory({instance_of(self).device, plan.device_id, asked(call->stream)}, plan, *call);
@@ -260,8 +375,13 @@ int32_t launch(void* self, const void* planned, const nw_call* call, nw_error* e
       task.inputs[i] = view_of(plan.inputs[i], i < call->num_inputs ? call->inputs[i] : nullptr, memory, true);
     for (uint32_t i = 0; i < plan.outputs.size(); ++i)
       task.outputs[i] = view_of(plan.outputs[i], i < call->num_outputs ? call->outputs[i] : nullptr, memory, false);
+    if (fault(Fault::one_layout_for_outputs))
+      for (View& v : task.outputs)
+        if (v && v.ndim == task.outputs[0].ndim) std::copy_n(task.outputs[0].strides, v.ndim, v.strides);
     if (plan.op == &conv1d) harm_the_process();
-    plan.op->launch(task);
+    misuse_call(plan, *call);
+    run(plan, task);
+    misuse_process();
     memory.write_back();
     if (fault(Fault::refused_after_writing)) throw Refusal{NW_UNSUPPORTED, -1, "naive: refused, after the outputs were written"};
   });

@@ -1,18 +1,34 @@
-// plugin.hpp -- plugin.h for C++20: a plugin for the CPU from ops and their kernels. Header only; links nothing of Narrows.
-// Step 4 of a tensor's path. What a declaration means is in abi.h; plugin_cuda.hpp is the same for NVIDIA GPUs; a plugin for
-// another device, or with layouts and variants of its own, is written against plugin.h, as examples/plugin_minimal is.
-//
-//   struct Params { float factor; };
-//   void scale(const narrows::plugin::Launch& call) {
-//     const float *x = call.input<float>(0), factor = call.params<Params>().factor;
-//     float* y = call.output<float>(0);
-//     call.parallel_for(call.size(0), [=](int64_t i) { y[i] = factor * x[i]; });
-//   }
-//   NARROWS_PLUGIN("mine", {.name = "mine.scale/1", .inputs = {"x"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = scale,
-//                           .params = {narrows::plugin::field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params)})
-//
-// TENSORS  C-contiguous, aligned to their items, and of the op's dtypes: anything else is refused before the kernel.
-// ERRORS   A kernel may throw: the call fails with the exception's words. check() may refuse params and shapes before it.
+/// @file plugin.hpp
+/// @brief plugin.h for C++20: a plugin for the CPU, made from ops and their kernels.
+///
+/// Header only. The plugin links nothing of Narrows. abi.h says what the fields of a declaration
+/// mean.
+///
+/// @code{.cpp}
+/// struct Params { float factor; };
+/// void scale(const narrows::plugin::Launch& call) {
+///   const float *x = call.input<float>(0), factor = call.params<Params>().factor;
+///   float* y = call.output<float>(0);
+///   call.parallel_for(call.size(0), [=](int64_t i) { y[i] = factor * x[i]; });
+/// }
+/// NARROWS_PLUGIN("mine", {.name = "mine.scale/1",
+///                         .inputs = {"x"},
+///                         .outputs = {"y"},
+///                         .shape_rule = "like 0",
+///                         .kernel = scale,
+///                         .params = {narrows::plugin::field("factor", &Params::factor, 1.0)},
+///                         .params_size = sizeof(Params)})
+/// @endcode
+///
+/// This is step 4 of a tensor's path in docs/design.md.
+///
+/// - **Tensors** are C-contiguous, aligned to their items, and of the op's dtypes. A call with
+///   other tensors is refused before it reaches the kernel.
+/// - **Errors.** A kernel may throw. The call then fails with the exception's message. Op::check
+///   may refuse params and shapes before that.
+/// - **GPUs.** plugin_cuda.hpp is the same for NVIDIA GPUs.
+/// - **Anything else.** For another device, or for layouts and kernel variants of its own, write a
+///   plugin against plugin.h. examples/plugin_minimal is one.
 #ifndef NARROWS_PLUGIN_HPP
 #define NARROWS_PLUGIN_HPP
 
@@ -30,11 +46,17 @@
 #include <utility>
 #include <vector>
 
+/// Makes plugins from ops and their kernels.
 namespace narrows::plugin {
 
+/// @defgroup cpp_plugins C++: plugins for the CPU
+/// @{
+
+/// The dtype of an arithmetic type T. f16 and bf16 are {kDLFloat, 16, 1} and {kDLBfloat, 16, 1}.
 template <class T>
 constexpr DLDataType dtype() {
-  static_assert(std::is_arithmetic_v<T>, "f16 and bf16 are given as {kDLFloat, 16, 1} and {kDLBfloat, 16, 1}");
+  static_assert(std::is_arithmetic_v<T>,
+                "f16 and bf16 are given as {kDLFloat, 16, 1} and {kDLBfloat, 16, 1}");
   constexpr uint8_t code = std::is_same_v<T, bool>       ? kDLBool
                            : std::is_floating_point_v<T> ? kDLFloat
                            : std::is_signed_v<T>         ? kDLInt
@@ -42,53 +64,82 @@ constexpr DLDataType dtype() {
   return {code, 8 * sizeof(T), 1};
 }
 
-// A member of the params struct, to be filled in by name; `initial` is what a binding takes when nothing is given.
+/// Declares a member of the params struct, so that a binding can fill it in by name.
+///
+/// @param name     Name of the field.
+/// @param member   The member, like `&Params::factor`.
+/// @param initial  What a binding takes when its user gives nothing.
 template <class Params, class T>
 nw_param field(const char* name, T Params::* member, double initial = 0) {
   static const Params params{};
-  const auto offset = reinterpret_cast<const char*>(&(params.*member)) - reinterpret_cast<const char*>(&params);
+  const auto offset =
+      reinterpret_cast<const char*>(&(params.*member)) - reinterpret_cast<const char*>(&params);
   return {name, dtype<T>(), static_cast<uint32_t>(offset), nullptr, initial};
 }
 
-// One call, as a kernel sees it.
+/// One call, as a kernel sees it.
 class Launch {
  public:
+  /// Borrows both until the kernel returns.
   Launch(const nw_host* host, const nw_call* call) : host_(host), call_(call) {}
 
+  /// Number of inputs of the call.
   uint32_t inputs() const { return call_->num_inputs; }
+  /// Whether input `i` is there.
   bool has_input(uint32_t i) const { return i < call_->num_inputs && call_->inputs[i] != nullptr; }
-  bool has_output(uint32_t i) const { return i < call_->num_outputs && call_->outputs[i] != nullptr; }
+  /// Whether output `i` is wanted.
+  bool has_output(uint32_t i) const {
+    return i < call_->num_outputs && call_->outputs[i] != nullptr;
+  }
+  /// Input `i`, which must be there.
   const DLTensor& in(uint32_t i) const { return *call_->inputs[i]; }
+  /// Output `i`, which must be wanted.
   const DLTensor& out(uint32_t i) const { return *call_->outputs[i]; }
+  /// The first element of input `i`.
   template <class T>
   const T* input(uint32_t i) const {
     return address<const T>(in(i));
   }
+  /// The first element of output `i`.
   template <class T>
   T* output(uint32_t i) const {
     return address<T>(out(i));
   }
-  void* stream() const { return call_->stream; }  // where a GPU's kernels are put; NULL on the CPU
-  int64_t size(uint32_t output) const {           // elements of an output
+  /// The stream that a GPU's kernels are put on. NULL on the CPU.
+  void* stream() const { return call_->stream; }
+  /// Number of elements of an output.
+  int64_t size(uint32_t output) const {
     const DLTensor& t = out(output);
     if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return 0;  // the other extents may be huge
     int64_t n = 1;
     for (int32_t d = 0; d < t.ndim; ++d) n *= t.shape[d];
     return n;
   }
+  /// The op's params. Bytes that the caller left out are 0.
   template <class Params>
-  Params params() const {  // bytes that the caller left out are 0
+  Params params() const {
     Params p{};
-    if (call_->params_size != 0) std::memcpy(static_cast<void*>(&p), call_->params, std::min<size_t>(call_->params_size, sizeof p));
+    if (call_->params_size != 0)
+      std::memcpy(static_cast<void*>(&p), call_->params,
+                  std::min<size_t>(call_->params_size, sizeof p));
     return p;
   }
-  // body(i) for every i of [0, n) on the host's threads; it may not throw.
+  /// Runs `body(i)` for every i of [0, n) on the host's threads.
+  ///
+  /// `body` must not throw. A thread takes at least `grain` indices at a time.
   template <class Body>
   void parallel_for(int64_t n, const Body& body, int64_t grain = 16384) const {
     const auto piece = [](void* arg, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
     };
     host_->parallel_for(host_->ctx, n, grain, piece, const_cast<Body*>(&body));
+  }
+  /// How many threads parallel_for() would use now. For a kernel that has threads of its own, such
+  /// as OpenMP's.
+  uint32_t usable_threads() const {
+    const bool says =
+        host_->struct_size > offsetof(nw_host, usable_threads);  // hosts since ABI 1.1
+    return says ? host_->usable_threads(host_->ctx) : host_->num_threads;
   }
 
  private:
@@ -100,27 +151,45 @@ class Launch {
   const nw_call* call_;
 };
 
-// An op: nw_op's fields, and what computes it.
+/// An op: the fields of nw_op, and what computes it.
 struct Op {
+  /// Name of the op: "vendor.name/1".
   const char* name;
-  std::vector<const char*> inputs, outputs;
+  /// Names of the inputs. A '?' at the end of a name: it may be absent.
+  std::vector<const char*> inputs,
+      /// Names of the outputs. A '?' at the end of a name: it may be NULL.
+      outputs;
+  /// The shapes of the outputs: docs/abi.md, "Shape rules".
   const char* shape_rule = "like 0";
+  /// Computes a call. It may throw.
   void (*kernel)(const Launch&) = nullptr;
+  /// The fields of the params struct, made by field().
   std::vector<nw_param> params = {};
+  /// Bytes of the params struct.
   uint64_t params_size = 0;
-  std::vector<DLDataType> dtypes = {dtype<float>()};  // that every tensor may have
+  /// The dtypes that every tensor may have.
+  std::vector<DLDataType> dtypes = {dtype<float>()};
+  /// Name of the op that differentiates this one. nullptr: not differentiable.
   const char* backward = nullptr;
+  /// What the backward op reads: bit i for input i, bit 32 + j for output j.
   uint64_t saved = 0;
+  /// Bits #NW_OP_INPLACE and #NW_OP_BATCHABLE, or 0.
   uint32_t flags = 0;
+  /// How many outputs, counted from the last, exist for backward only.
   uint32_t num_aux = 0;
-  uint32_t traits = 0;                     // NW_PLAN_CAPTURABLE: on a GPU, the kernel only puts work on the stream
-  void (*check)(const nw_sig&) = nullptr;  // throws std::invalid_argument for params or shapes that are wrong
+  /// Traits of its plans. #NW_PLAN_CAPTURABLE: on a GPU, the kernel only puts work on the stream.
+  uint32_t traits = 0;
+  /// Throws std::invalid_argument if params or shapes are wrong. May be nullptr.
+  void (*check)(const nw_sig&) = nullptr;
 };
 
-// The table, made from the ops. One per plugin, never destroyed.
-class __attribute__((visibility("hidden"))) Plugin {  // each library has its own
+/// The plugin's table, made from its ops. Each library has its own. #NARROWS_PLUGIN makes it, and
+/// it is never destroyed.
+class __attribute__((visibility("hidden"))) Plugin {
  public:
-  Plugin(const char* name, std::vector<Op> ops) : ops_(std::move(ops)), declared_(ops_.size()), tables_(ops_.size()) {
+  /// Makes the table of a plugin with these ops.
+  Plugin(const char* name, std::vector<Op> ops)
+      : ops_(std::move(ops)), declared_(ops_.size()), tables_(ops_.size()) {
     for (size_t i = 0; i < ops_.size(); ++i) declare(i);
     for (const nw_op& op : declared_) pointers_.push_back(&op);
     table_.struct_size = sizeof table_;
@@ -133,15 +202,19 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     fill_slots();
     only() = this;
   }
+  /// The table.
   const nw_plugin* table() const { return &table_; }
-  const nw_plugin* table(uint32_t host_major, nw_error* error) const {  // NULL for another major
+  /// The table. NULL for a host of another major version, and `error` is filled in.
+  const nw_plugin* table(uint32_t host_major, nw_error* error) const {
     if (host_major == NW_ABI_MAJOR) return &table_;
     char message[96];
-    std::snprintf(message, sizeof message, "ABI major is %u; expected %d: rebuild the plugin", host_major, NW_ABI_MAJOR);
+    std::snprintf(message, sizeof message, "ABI major is %u; expected %d: rebuild the plugin",
+                  host_major, NW_ABI_MAJOR);
     return fail(error, NW_UNSUPPORTED, message), nullptr;
   }
 
  protected:
+  /// Fills in `error`, which may be NULL, and returns `status`.
   static int32_t fail(nw_error* error, int32_t status, const char* message) {
     if (error == nullptr) return status;
     *error = {};
@@ -150,6 +223,7 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     std::snprintf(error->message, sizeof error->message, "%s", message);
     return status;
   }
+  /// nw_plugin.launch: runs the kernel of the op. An exception becomes #NW_FAILED.
   static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
     try {
       static_cast<const Op*>(plan)->kernel(Launch(static_cast<const nw_host*>(self), call));
@@ -158,6 +232,7 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
       return fail(error, NW_FAILED, e.what());
     }
   }
+  /// What the host sees. Derived classes replace slots.
   nw_plugin table_{};
 
  private:
@@ -197,7 +272,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   }
 
   static bool contiguous(const nw_tensor_sig& t) {
-    if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return true;  // no element, and the other extents may be huge
+    if (std::count(t.shape, t.shape + t.ndim, 0) != 0)
+      return true;  // no element, and the other extents may be huge
     int64_t dense = 1;
     for (int32_t d = t.ndim - 1; d >= 0; --d) {
       if (t.shape[d] != 1 && t.strides[d] != dense) return false;
@@ -208,10 +284,16 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   static int32_t check_tensor(const Op& op, const nw_tensor_sig& t, nw_error* error) {
     if (t.ndim < 0) return NW_OK;
     bool known = false;
-    for (const DLDataType& d : op.dtypes) known = known || (d.code == t.dtype.code && d.bits == t.dtype.bits);
-    if (!known) return fail(error, NW_UNSUPPORTED, "a dtype that this plugin's kernel does not have");
-    if (!contiguous(t)) return fail(error, NW_UNSUPPORTED, "a tensor is not C-contiguous; this plugin's kernels need that");
-    return (1 << t.align_log2) * 8 < t.dtype.bits ? fail(error, NW_UNSUPPORTED, "a tensor is not aligned to its items") : NW_OK;
+    for (const DLDataType& d : op.dtypes)
+      known = known || (d.code == t.dtype.code && d.bits == t.dtype.bits);
+    if (!known)
+      return fail(error, NW_UNSUPPORTED, "a dtype that this plugin's kernel does not have");
+    if (!contiguous(t))
+      return fail(error, NW_UNSUPPORTED,
+                  "a tensor is not C-contiguous; this plugin's kernels need that");
+    return (1 << t.align_log2) * 8 < t.dtype.bits
+               ? fail(error, NW_UNSUPPORTED, "a tensor is not aligned to its items")
+               : NW_OK;
   }
   const Op* find(const char* name) const {
     for (const Op& op : ops_)
@@ -223,12 +305,14 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     const Op* const op = only()->find(sig->op);
     if (op == nullptr) return fail(error, NW_UNSUPPORTED, "not an op of this plugin");
     if ((sig->flags & ~uint32_t{NW_DETERMINISTIC}) != 0 || sig->kernel != nullptr)
-      return fail(error, NW_UNSUPPORTED, "flags and kernel variants that this plugin does not have");
+      return fail(error, NW_UNSUPPORTED,
+                  "flags and kernel variants that this plugin does not have");
     for (uint64_t i = op->params_size; i < sig->params_size; ++i)
       if (static_cast<const unsigned char*>(sig->params)[i] != 0)
         return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
     for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
-      if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK) return status;
+      if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK)
+        return status;
     try {
       if (op->check != nullptr) op->check(*sig);
     } catch (const std::bad_alloc&) {
@@ -237,7 +321,8 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
       return fail(error, NW_INVALID, e.what());
     }
     if (info != nullptr && info->struct_size > 4)
-      std::memset(reinterpret_cast<char*>(info) + 4, 0, (info->struct_size < sizeof *info ? info->struct_size : sizeof *info) - 4);
+      std::memset(reinterpret_cast<char*>(info) + 4, 0,
+                  (info->struct_size < sizeof *info ? info->struct_size : sizeof *info) - 4);
     if (info != nullptr && info->struct_size >= 8) info->traits = op->traits;
     if (out != nullptr) *out = const_cast<Op*>(op);
     return NW_OK;
@@ -248,17 +333,20 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     if (id != 0)
       std::snprintf(message, sizeof message, "device_id is %d; expected 0", id);
     else if (stream != nullptr)
-      std::snprintf(message, sizeof message, "stream is %p; expected NULL: the CPU has no other", stream);
+      std::snprintf(message, sizeof message, "stream is %p; expected NULL: the CPU has no other",
+                    stream);
     else
       return NW_OK;
     return fail(error, NW_INVALID, message);
   }
-  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
+  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data,
+                       nw_error* error) {
     if (known(id, stream, error) != NW_OK) return NW_INVALID;
     void* memory = nullptr;
     if (size != 0 && posix_memalign(&memory, 256, size) != 0) {
       char message[96];
-      std::snprintf(message, sizeof message, "%llu bytes of host memory are not to be had", static_cast<unsigned long long>(size));
+      std::snprintf(message, sizeof message, "%llu bytes of host memory are not to be had",
+                    static_cast<unsigned long long>(size));
       return fail(error, NW_OUT_OF_MEMORY, message);
     }
     return *data = memory, NW_OK;
@@ -266,15 +354,21 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   static int32_t free(void*, int32_t id, void* data, void* stream, nw_error* error) {
     return known(id, stream, error) == NW_OK ? std::free(data), NW_OK : NW_INVALID;
   }
-  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
-    if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, "copy: expected CPU memory");
-    if (known(to.device_id, stream, error) != NW_OK || known(from.device_id, stream, error) != NW_OK) return NW_INVALID;
+  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size,
+                      void* stream, nw_error* error) {
+    if (to.device_type != kDLCPU || from.device_type != kDLCPU)
+      return fail(error, NW_UNSUPPORTED, "copy: expected CPU memory");
+    if (known(to.device_id, stream, error) != NW_OK ||
+        known(from.device_id, stream, error) != NW_OK)
+      return NW_INVALID;
     return size != 0 ? std::memmove(dst, src, size) : dst, NW_OK;
   }
   static int32_t stream_create(void*, int32_t id, void** stream, nw_error* error) {
     return known(id, nullptr, error) == NW_OK ? *stream = nullptr, NW_OK : NW_INVALID;
   }
-  static int32_t of_stream(void*, int32_t id, void* stream, nw_error* error) { return known(id, stream, error); }
+  static int32_t of_stream(void*, int32_t id, void* stream, nw_error* error) {
+    return known(id, stream, error);
+  }
   static int32_t stream_wait(void*, int32_t id, void* waiter, void* signaler, nw_error* error) {
     return known(id, waiter != nullptr ? waiter : signaler, error);
   }
@@ -284,10 +378,13 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
     info.struct_size = out->struct_size;
     std::strcpy(info.name, "host memory");
     std::strcpy(info.arch, "any");
-    return std::memcpy(out, &info, out->struct_size < sizeof info ? out->struct_size : sizeof info), NW_OK;
+    return std::memcpy(out, &info, out->struct_size < sizeof info ? out->struct_size : sizeof info),
+           NW_OK;
   }
   void fill_slots() {
-    table_.create = [](const nw_host* host, void** self, nw_error*) { return *self = const_cast<nw_host*>(host), NW_OK; };
+    table_.create = [](const nw_host* host, void** self, nw_error*) {
+      return *self = const_cast<nw_host*>(host), NW_OK;
+    };
     table_.destroy = [](void*) {};
     table_.device_count = [](void*, int32_t* count, nw_error*) { return *count = 1, NW_OK; };
     table_.device_info = device_info;
@@ -308,12 +405,20 @@ class __attribute__((visibility("hidden"))) Plugin {  // each library has its ow
   std::vector<const nw_op*> pointers_;
 };
 
+/// @}
+
 }  // namespace narrows::plugin
 
-// The one symbol that the host looks up. NAME: the plugin's; then one Op in braces, or several with ',' between.
-#define NARROWS_PLUGIN(NAME, ...)                                                                                       \
-  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {                                         \
-    static const auto* const plugin = new narrows::plugin::Plugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
-    return plugin->table(host_major, error);                                                                            \
+/// @ingroup cpp_plugins
+/// @hideinitializer
+/// Defines the one symbol that the host looks up.
+///
+/// @param NAME  Name of the plugin.
+/// @param ...   One Op in braces, or several with ',' between them.
+#define NARROWS_PLUGIN(NAME, ...)                                                         \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {           \
+    static const auto* const plugin =                                                     \
+        new narrows::plugin::Plugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
+    return plugin->table(host_major, error);                                              \
   }
 #endif

@@ -1,20 +1,29 @@
-// plugin_cuda.hpp -- plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream. To be compiled by nvcc
-// as C++17 or newer. Step 4 of a tensor's path.
-//
-//   __global__ void times(const float* x, float* y, float factor, int64_t n) {
-//     const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
-//     if (i < n) y[i] = factor * x[i];
-//   }
-//   void scale(const narrows::plugin::Launch& call) {
-//     const int64_t n = call.size(0);
-//     if (n == 0) return;
-//     times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(call.input<float>(0), call.output<float>(0), 2.0F, n);
-//     narrows::plugin::check(cudaGetLastError());
-//   }
-//   NARROWS_CUDA_PLUGIN("mine", {.name = "mine.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale})
-//
-// The device of the call is current while a kernel is launched. The op's function may neither allocate nor wait for the GPU.
-// The rest is as in plugin.hpp.
+/// @file plugin_cuda.hpp
+/// @brief plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream.
+///
+/// nvcc compiles it as C++17 or newer.
+///
+/// @code{.cpp}
+/// __global__ void times(const float* x, float* y, float factor, int64_t n) {
+///   const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+///   if (i < n) y[i] = factor * x[i];
+/// }
+/// void scale(const narrows::plugin::Launch& call) {
+///   const int64_t n = call.size(0);
+///   if (n == 0) return;
+///   const float* x = call.input<float>(0);
+///   float* y = call.output<float>(0);
+///   times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(x, y, 2.0F, n);
+///   narrows::plugin::check(cudaGetLastError());
+/// }
+/// NARROWS_CUDA_PLUGIN(
+///     "mine", {.name = "mine.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale})
+/// @endcode
+///
+/// This is step 4 of a tensor's path in docs/design.md.
+///
+/// The call's device is current while the op's function runs. That function must not allocate or
+/// wait for the GPU. Everything else is as in plugin.hpp.
 #ifndef NARROWS_PLUGIN_CUDA_HPP
 #define NARROWS_PLUGIN_CUDA_HPP
 
@@ -25,17 +34,24 @@
 
 namespace narrows::plugin {
 
+/// @defgroup cpp_cuda C++: plugins for NVIDIA GPUs
+/// @{
+
+/// The stream that the call is put on.
 inline cudaStream_t stream(const Launch& call) { return static_cast<cudaStream_t>(call.stream()); }
 
-// Throws what the error says. It is not left for the next call to find.
+/// Throws an exception with the error's name and meaning. It clears the error, so that no later
+/// call finds it.
 inline void check(cudaError_t error) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
   throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
 }
 
+/// The plugin's table for CUDA's devices. Each library has its own. #NARROWS_CUDA_PLUGIN makes it.
 class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
  public:
+  /// Makes the table of a plugin with these ops.
   CudaPlugin(const char* name, std::vector<Op> ops) : Plugin(name, std::move(ops)) {
     table_.device_type = kDLCUDA;
     table_.create = create;
@@ -51,7 +67,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.copy = copy;
     table_.stream_create = [](void*, int32_t id, void** stream, nw_error* error) {
       cudaStream_t made = nullptr;
-      const int32_t status = on(id, error, [&] { check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking)); });
+      const int32_t status =
+          on(id, error, [&] { check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking)); });
       if (status == NW_OK) *stream = made;
       return status;
     };
@@ -59,12 +76,14 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       return on(id, error, [&] { check(cudaStreamDestroy(static_cast<cudaStream_t>(stream))); });
     };
     table_.stream_sync = [](void*, int32_t id, void* stream, nw_error* error) {
-      return on(id, error, [&] { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); });
+      return on(id, error,
+                [&] { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); });
     };
     table_.stream_wait = stream_wait;
     table_.launch = [](void* self, const void* plan, const nw_call* call, nw_error* error) {
       int32_t status = NW_OK;
-      const int32_t entered = on(call->device.device_id, error, [&] { status = Plugin::launch(self, plan, call, error); });
+      const int32_t entered = on(call->device.device_id, error,
+                                 [&] { status = Plugin::launch(self, plan, call, error); });
       return entered != NW_OK ? entered : status;
     };
   }
@@ -84,7 +103,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     const int32_t status = guarded(error, [&] { check(cudaGetDeviceCount(&count)); });
     if (status != NW_OK || (id >= 0 && id < count)) return status;
     char message[96];
-    std::snprintf(message, sizeof message, "device_id is %d; there are %d devices, from 0", id, count);
+    std::snprintf(message, sizeof message, "device_id is %d; there are %d devices, from 0", id,
+                  count);
     return fail(error, NW_INVALID, message);
   }
   // With that device current; afterwards it is the one that was.
@@ -98,7 +118,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       if (before != device) check(cudaSetDevice(device));
       const int32_t status = guarded(error, body);
       if (before != device) check(cudaSetDevice(before));
-      if (status != NW_OK) throw std::runtime_error(error == nullptr ? "" : std::string(error->message));
+      if (status != NW_OK)
+        throw std::runtime_error(error == nullptr ? "" : std::string(error->message));
     });
   }
 
@@ -106,7 +127,9 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     int count = 0;
     const cudaError_t found = cudaGetDeviceCount(&count);
     *self = const_cast<nw_host*>(host);
-    return found == cudaSuccess && count != 0 ? NW_OK : fail(error, NW_UNAVAILABLE, cudaGetErrorString(found));
+    return found == cudaSuccess && count != 0
+               ? NW_OK
+               : fail(error, NW_UNAVAILABLE, cudaGetErrorString(found));
   }
   static int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
     if (const int32_t status = known(id, error); status != NW_OK) return status;
@@ -122,7 +145,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
     });
   }
-  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
+  static int32_t alloc(void*, int32_t id, uint64_t size, void* stream, void** data,
+                       nw_error* error) {
     void* memory = nullptr;
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaError_t made = cudaSuccess;
@@ -135,11 +159,13 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     });
     if (status != NW_OK) return status;
     if (capture != cudaStreamCaptureStatusNone)
-      return fail(error, NW_NOT_CAPTURABLE, "memory cannot be allocated while the stream is being captured");
+      return fail(error, NW_NOT_CAPTURABLE,
+                  "memory cannot be allocated while the stream is being captured");
     if (made != cudaSuccess) return fail(error, NW_OUT_OF_MEMORY, cudaGetErrorString(made));
     return *data = memory, NW_OK;
   }
-  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
+  static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size,
+                      void* stream, nw_error* error) {
     const bool host = to.device_type != kDLCUDA || from.device_type != kDLCUDA;
     if (!host && from.device_id != to.device_id)
       if (const int32_t status = known(from.device_id, error); status != NW_OK) return status;
@@ -153,19 +179,28 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       cudaEvent_t event = nullptr;
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
       cudaError_t result = cudaEventRecord(event, static_cast<cudaStream_t>(signaler));
-      if (result == cudaSuccess) result = cudaStreamWaitEvent(static_cast<cudaStream_t>(waiter), event, 0);
+      if (result == cudaSuccess)
+        result = cudaStreamWaitEvent(static_cast<cudaStream_t>(waiter), event, 0);
       cudaEventDestroy(event);
       check(result);
     });
   }
 };
 
+/// @}
+
 }  // namespace narrows::plugin
 
-// As NARROWS_PLUGIN, for CUDA's devices.
-#define NARROWS_CUDA_PLUGIN(NAME, ...)                                                                                      \
-  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {                                             \
-    static const auto* const plugin = new narrows::plugin::CudaPlugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
-    return plugin->table(host_major, error);                                                                                \
+/// @ingroup cpp_cuda
+/// @hideinitializer
+/// Defines the one symbol that the host looks up, as #NARROWS_PLUGIN does, for CUDA's devices.
+///
+/// @param NAME  Name of the plugin.
+/// @param ...   One Op in braces, or several with ',' between them.
+#define NARROWS_CUDA_PLUGIN(NAME, ...)                                                        \
+  const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {               \
+    static const auto* const plugin =                                                         \
+        new narrows::plugin::CudaPlugin(NAME, std::vector<narrows::plugin::Op>{__VA_ARGS__}); \
+    return plugin->table(host_major, error);                                                  \
   }
 #endif

@@ -29,6 +29,7 @@
 #define __constant__
 #define __shared__ static
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 
 struct dim3 {

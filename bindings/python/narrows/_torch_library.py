@@ -1,0 +1,19 @@
+"""libnarrows_torch: torch.ops.narrows in C++, for programs and processes without this package. Here Python defines the ops: a number that
+stands for an operand is a Scalar in their schemas, which may be made of sizes; torch's C shim knows none."""
+
+import os
+from typing import Any
+
+import torch
+
+_private: Any = torch  # for what no type checker finds there
+
+
+def path():
+    """Of the library in this package."""
+    return os.path.join(os.path.dirname(__file__), "lib", "libnarrows_torch.so")
+
+
+def has(name):
+    """Whether torch.ops.narrows.<name> is there, by this package or the library."""
+    return _private._C._dispatch_has_kernel(f"narrows::{name}")

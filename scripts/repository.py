@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Counts what a reader and a contributor meet: words, sentences, commands, files, duplicates; at several commits side by side.
+
+scripts/repository.py           writes docs/internals/repository.json, and the table of it in docs/internals/repository.md
+scripts/repository.py --table   writes the table only, from the data
+"""
+
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA, PAGE = ROOT / "docs/internals/repository.json", ROOT / "docs/internals/repository.md"
+COMMITS = {"0.1.0": "1528e62", "before": "c632020", "now": "HEAD"}
+GUIDES = re.compile(
+    r"docs/((start|guides)/.*|python|gpu|cuda|vulkan|models|examples|conformance|faq)\.md|docs/(start|guides)/.*\.md"
+)
+PRODUCT = re.compile(r"(core|backends|bindings|tools)/.*\.(cpp|h|hpp|c|cu|glsl|comp|py)")
+FOLDERS = ("backends/cpu/ops", "backends/cuda/ops", "backends/vulkan/shaders", "tests/conformance", "tests/python")
+LINES_ALIKE = 8
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True).stdout.decode(errors="replace")
+
+
+class Tree:
+    """The files of a commit."""
+
+    def __init__(self, commit):
+        self.commit = git("rev-parse", "--short=7", commit).strip()
+        self.names = git("ls-tree", "-r", "--name-only", self.commit).splitlines()
+
+    def read(self, name):
+        return git("show", f"{self.commit}:{name}") if name in self.names else ""
+
+    def matching(self, pattern):
+        return {name: self.read(name) for name in self.names if pattern.fullmatch(name)}
+
+
+def prose(markdown):
+    """The sentences, as lists of words: no code, no tables, no headings. A list's entry ends a sentence."""
+    text = re.sub(r"^(```|~~~).*?^(```|~~~)", "", markdown, flags=re.M | re.S)
+    text = re.sub(r"^\s*(\||#|<|!\[|\[!\[|:?::).*$", "", text, flags=re.M)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", text)
+    sentences = [s for block in blocks for s in re.split(r"(?<=[.!?:;])\s+", " ".join(block.split()))]
+    words = [[w for w in s.split() if re.search(r"\w", w)] for s in sentences]
+    return [w for w in words if len(w) > 1]
+
+
+def of_prose(name, texts):
+    sentences = [s for text in texts for s in prose(text)]
+    lengths = [len(s) for s in sentences] or [0]
+    return {
+        f"{name}: words": sum(lengths),
+        f"{name}: words in a sentence, median": round(statistics.median(lengths)),
+        f"{name}: sentences of more than 25 words": sum(n > 25 for n in lengths),
+    }
+
+
+def of_run(tree):
+    run = tree.read("run")
+    usage = run.split("<<'TEXT'")[-1].split("\nTEXT\n")[0]
+    return {"run: lines": len(run.splitlines()), "run help: lines": len(usage.splitlines()) - 1}
+
+
+def longest_entry(changelog):
+    return max((len(entry.split()) for entry in re.split(r"\n(?=- )|\n\n", changelog) if entry.startswith("- ")), default=0)
+
+
+def blocks_alike(texts):
+    """How many blocks of LINES_ALIKE lines or more stand twice, blank lines and indentation aside."""
+    seen, count = set(), 0
+    for text in texts:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        was_alike = False
+        for i in range(len(lines) - LINES_ALIKE + 1):
+            window = hash(tuple(lines[i : i + LINES_ALIKE]))
+            alike = window in seen
+            count += alike and not was_alike
+            was_alike = alike
+            seen.add(window)
+    return count
+
+
+def of_commits(commit):
+    subjects = git("log", "-100", "--format=%s", commit).splitlines()
+    return {"commits: subjects of more than 72 characters, of 100": sum(len(s) > 72 for s in subjects)}
+
+
+def files_with(tree, word):
+    """Those that name it and are written by hand; not history, which is frozen."""
+    texts = tree.matching(re.compile(r"(?!CHANGELOG|tests/abi/releases/|docs/internals/).*\.\w+"))
+    return [n for n, text in texts.items() if word in text.lower() and "made by scripts/functions.py" not in text.lower()]
+
+
+def measure(commit):
+    tree = Tree(commit)
+    product = tree.matching(PRODUCT)
+    folders = {f"files in {folder}": sum(str(pathlib.PurePath(n).parent) == folder for n in tree.names) for folder in FOLDERS}
+    return {
+        "commit": tree.commit,
+        "date": git("log", "-1", "--format=%cs", tree.commit).strip(),
+        **of_prose("README", [tree.read("README.md")]),
+        **of_prose("guides", tree.matching(GUIDES).values()),
+        **of_prose("all of docs", tree.matching(re.compile(r"docs/.*\.md")).values()),
+        "CHANGELOG: words of the longest entry": longest_entry(tree.read("CHANGELOG.md")),
+        **of_run(tree),
+        "presets of CMake: configure, build, test": presets(tree.read("CMakePresets.json")),
+        "files that name the function softplus": len(files_with(tree, "softplus")),
+        f"blocks of {LINES_ALIKE} lines that stand twice in the product": blocks_alike(product.values()),
+        **folders,
+        **of_commits(tree.commit),
+    }
+
+
+def presets(text):
+    kinds = json.loads(text) if text else {}
+    return ", ".join(str(len(kinds.get(f"{kind}Presets", []))) for kind in ("configure", "build", "test"))
+
+
+def table(data):
+    columns = list(data)
+    lines = [["", *columns], ["---"] * (len(columns) + 1)]
+    lines += [[key, *(str(data[column][key]) for column in columns)] for key in data[columns[0]]]
+    return "\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n\n"
+
+
+def main(words):
+    if words != ["--table"]:
+        DATA.write_text(json.dumps({name: measure(commit) for name, commit in COMMITS.items()}, indent=1) + "\n")
+    text = PAGE.read_text()
+    made = re.sub(
+        r"(?s)(<!-- table: begin[^\n]*\n).*?(<!-- table: end)", lambda m: m[1] + table(json.loads(DATA.read_text())) + m[2], text
+    )
+    PAGE.write_text(made)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,40 @@
+"""The Python examples of README.md and docs/: those of a page run one after the other. One that cannot run here says so, and why, in
+the line that opens it: ```python no-run: needs a GPU."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python[ \t]*([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(page):
+    """(how it is to be run, source with the page's line numbers) of each Python example."""
+    text = page.read_text()
+    return [(m.group(1), "\n" * text[: m.start(2)].count("\n") + m.group(2)) for m in BLOCK.finditer(text)]
+
+
+PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if _blocks(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    for framework in ("torch", "jax"):
+        if re.search(rf"^\s*import {framework}\b", page.read_text(), re.MULTILINE):
+            pytest.importorskip(framework)
+    if "torch.onnx.export(" in page.read_text():
+        pytest.importorskip("onnxscript", reason="onnxscript is not installed; ./run check python installs it")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for how, source in _blocks(page):
+        assert not how or re.fullmatch(r"no-run: \w.*", how), (
+            f"{page.name}: a block is opened by {how!r}; expected 'no-run: REASON'"
+        )
+        if not how:
+            exec(compile(source, str(page), "exec"), names)
+
+
+def test_pages_were_found():
+    assert {"README.md", "quickstart.md", "python.md"} <= {page.name for page in PAGES}
