@@ -89,6 +89,7 @@ Backend::Backend(std::string path, const nw_plugin& table) : path_(std::move(pat
   check_table(table_);
   set_names(table_);
   for (uint32_t i = 0; i < table_.num_ops; ++i) declare(table_.ops[i]);
+  if (!unknown_ops_.empty()) reason_ = "built-in ops of a newer host are left out: " + unknown_ops_;
 }
 
 void Backend::set_names(const nw_plugin& table) {

@@ -33,14 +33,13 @@ class Backend {
   const std::string& version() const { return version_; }
   bool accepted() const { return status_ == NW_OK; }
   int32_t status() const { return status_; }
+  // Why it was refused; or which ops are left out, since their names have no '.' and this host knows no built-in ones of these names.
   const std::string& reason() const { return reason_; }
   // The plugin of the same name that stands before this one in search order, or NULL.
   const Backend* shadowed_by() const { return shadowed_by_.load(std::memory_order_acquire); }
   void set_shadowed_by(const Backend* other) { shadowed_by_.store(other, std::memory_order_release); }
   const nw_plugin& table() const { return table_; }
 
-  // Names of ops without '.' that this host does not know: built-in ones of a newer host. They are left out.
-  const std::string& unknown_ops() const { return unknown_ops_; }
   const std::vector<const nw_op*>& ops() const { return ops_; }  // complete declarations, with this plugin's kernels
   const nw_op* find_op(const std::string& name) const;
   const Contract* find_contract(const std::string& name) const;  // of an op of the plugin's own

@@ -124,8 +124,7 @@ void nw_runtime::add_folder(const std::string& folder) {
 // Gives why it was refused. Where memory runs out nothing is listed.
 std::optional<narrows::Failure> nw_runtime::add(std::unique_ptr<Backend> found, bool in_front) {
   const std::string path = found->path();
-  std::string unknown = found->unknown_ops();
-  if (!unknown.empty()) unknown = path + ": built-in ops of a newer host are left out: " + unknown;
+  const std::string unknown = found->accepted() && !found->reason().empty() ? path + ": " + found->reason() : "";
   std::optional<narrows::Failure> refusal;
   {
     const std::lock_guard lock(mutex_);

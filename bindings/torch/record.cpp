@@ -5,13 +5,11 @@
 
 #include <cstring>
 
+#include "bindings/torch/private_names.h"
+
 namespace narrows::torch {
 namespace {
 
-// What at::getStepCallbacksUnlessEmpty writes: a std::optional of torch's own type, whose size differs from version to version.
-struct alignas(16) Steps {
-  unsigned char bytes[1024];
-};
 constexpr uint8_t kFunctionScope = 0;
 
 struct Recorder {
@@ -20,21 +18,17 @@ struct Recorder {
   int32_t (*end)(void* guard) = nullptr;
   int32_t (*to_ivalue)(void* tensor, void** ivalue) = nullptr;
   int32_t (*delete_ivalue)(void* ivalue) = nullptr;
-  // Private names, the same in torch 2.8 to 2.15. Without the second one is_recorded() takes a lock; without both each call is an
-  // event.
-  bool (*has_callbacks)() = nullptr;
-  void* (*step_callbacks)(Steps* result, uint8_t scope) = nullptr;
-  int flag = -1;  // the byte of Steps that says whether there are callbacks; -1: not found
+  int flag = -1;  // the byte of StepCallbacks that says whether there are callbacks; -1: not found
 };
 
 // Where nobody looks on, that byte is all that is written. Found by two calls into memory of two patterns.
-int find_flag(const Recorder& r) {
-  if (r.step_callbacks == nullptr || r.has_callbacks == nullptr || r.has_callbacks()) return -1;
-  Steps a, b;
+int find_flag(const PrivateNames& names) {
+  if (names.step_callbacks == nullptr || names.has_callbacks == nullptr || names.has_callbacks()) return -1;
+  StepCallbacks a, b;
   std::memset(&a, 0xAA, sizeof a);
   std::memset(&b, 0x55, sizeof b);
-  r.step_callbacks(&a, kFunctionScope);
-  r.step_callbacks(&b, kFunctionScope);
+  names.step_callbacks(&a, kFunctionScope);
+  names.step_callbacks(&b, kFunctionScope);
   int found = -1;
   for (int i = 0; i < static_cast<int>(sizeof a.bytes); ++i) {
     if (a.bytes[i] == 0xAA && b.bytes[i] == 0x55) continue;
@@ -57,9 +51,7 @@ Recorder load() {
   look_up(library, "aoti_record_function_end", &r.end);
   look_up(library, "aoti_torch_tensor_to_ivalue", &r.to_ivalue);
   look_up(library, "aoti_torch_delete_c10_value_object", &r.delete_ivalue);
-  look_up(library, "_ZN2at12hasCallbacksEv", &r.has_callbacks);
-  look_up(library, "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE", &r.step_callbacks);
-  r.flag = find_flag(r);
+  r.flag = find_flag(private_names());
   return r;
 }
 
@@ -70,12 +62,14 @@ const Recorder& recorder() {
 
 }  // namespace
 
+// Without `step_callbacks` it takes a lock; without `has_callbacks` each call is an event.
 bool is_recorded() {
   const Recorder& r = recorder();
   if (r.start == nullptr || r.end == nullptr) return false;
-  if (r.flag < 0) return r.has_callbacks == nullptr || r.has_callbacks();
-  Steps steps;
-  r.step_callbacks(&steps, kFunctionScope);  // more than four callbacks at a time would be kept on the heap, and lost
+  const PrivateNames& names = private_names();
+  if (r.flag < 0) return names.has_callbacks == nullptr || names.has_callbacks();
+  StepCallbacks steps;
+  names.step_callbacks(&steps, kFunctionScope);  // more than four callbacks at a time would be kept on the heap, and lost
   return steps.bytes[r.flag] != 0;
 }
 

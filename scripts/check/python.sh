@@ -2,7 +2,7 @@
 parts python
 
 check() {
-  begin python 9
+  begin python 10
   require build python
   fetch_dlpack
   fetch_python_tools
@@ -13,6 +13,7 @@ check() {
   test_types
   build_wheel "$PYENV" build/dist
   test_python "$@"
+  [ $# -gt 0 ] || test_python_slow_torch
 }
 
 # Half an hour: every route through the package gets 100,000 calls, where else the slow ones get fewer.

@@ -32,6 +32,19 @@ test_python() {
   done_with "$(tail -n 1 "$log"); the whole log is ${log#"$PWD/"}"
 }
 
+# What torch promises alone, without the private names of bindings/torch/private_names.h.
+test_python_slow_torch() {
+  local log=$LOG/test-python-slow-torch.log
+  step "slow torch"
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && NARROWS_TORCH_FAST=0 PYTHONPATH="$NARROWS_ROOT/build/$PYTHON_PRESET/python" \
+    "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile test_torch.py test_torch_outputs.py \
+    test_torch_graphs.py test_threads.py) </dev/null >"$log" 2>&1; then
+    tail -n 40 "$log" | sed 's/^/    /' >&2
+    fail "a test failed with NARROWS_TORCH_FAST=0; the whole log is $log"
+  fi
+  done_with "$(tail -n 1 "$log")"
+}
+
 wheel() { find "$NARROWS_ROOT/$1" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
 
 # build_wheel ENVIRONMENT FOLDER [PIP OPTION...]: for that environment's Python, as `pip install .` builds it: pip fetches what

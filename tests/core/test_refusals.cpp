@@ -268,6 +268,7 @@ TEST_CASE("a built-in op that this host does not know yet is left out") {
   CHECK(info.status == NW_OK);
   REQUIRE(info.num_ops == 1);
   CHECK(std::string(info.ops[0]->name) == "faulty.op/1");
+  CHECK(std::string(info.reason) == "built-in ops of a newer host are left out: gemm");
   CHECK(contains(rt.log(), "gemm"));
   const nw_op* op = nullptr;
   CHECK(nw_find_op(rt, "gemm", &op, nullptr) == NW_INVALID);

@@ -98,10 +98,13 @@ def test_load_inline_refuses_what_is_no_op(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, words in (
         ("k/1", r"op 'k/1' is not named like 'vendor\.name/1': it has no vendor"),
-        ("k", "has no op that this narrows"),
+        ("k", "are left out: k; expected ops that are named like"),
     ):
         with pytest.raises(ValueError, match=words):
             narrows.load_inline("nameless", SOURCE.replace("inline.scale/1", name).replace('PLUGIN("inline"', 'PLUGIN("nameless"'))
+    beside = SOURCE.replace("sizeof(Params)}", 'sizeof(Params)}, {.name = "k", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale}')
+    with pytest.raises(ValueError, match="are left out: k; expected ops that are named like"):
+        narrows.load_inline("beside", beside.replace("inline.scale/1", "beside.scale/1").replace('PLUGIN("inline"', 'PLUGIN("beside"'))
     text = SOURCE.replace("inline.scale/1", "lost.scale/1").replace('PLUGIN("inline"', 'PLUGIN("lost"')
     text = text.replace("sizeof(Params)}", 'sizeof(Params), .backward = "lost.scale_back/1"}')
     with pytest.raises(ValueError, match=r"op 'lost\.scale/1' declares backward 'lost\.scale_back/1', an op that neither"):

@@ -90,7 +90,7 @@ CHAINS = {
     "the sign of a pole": lambda a, b, c: narrows.reciprocal(narrows.negative(narrows.subtract(a, b))),
     "a number is rounded": lambda a, b, c: narrows.multiply(narrows.add(a, 0.1), 1e300),
     "a bound": lambda a, b, c: narrows.clip(narrows.square(a), min=narrows.abs(b)),
-    "torch's own between": lambda a, b, c: narrows.sqrt(torch.relu(narrows.subtract(a, b))),
+    "torch's own between": lambda a, b, c: narrows.sqrt(torch.abs(narrows.subtract(a, b))),
     "our kernel between": lambda a, b, c: narrows.add(narrows.exp(narrows.multiply(a, 0.5)), b),
 }
 

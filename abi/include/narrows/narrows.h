@@ -125,7 +125,10 @@ typedef struct nw_backend_info {
   const char* version;
   /** Path of the file. */
   const char* path;
-  /** Why `status` is not #NW_OK, or which file shadows this plugin. Otherwise "". */
+  /**
+   * Why `status` is not #NW_OK; which file shadows this plugin; or which of its ops are left out,
+   * because this host lacks the built-in ops of these names. Otherwise "".
+   */
   const char* reason;
   /** The DLDeviceType that the plugin serves. 0: unknown. */
   int32_t device_type;

@@ -148,7 +148,7 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Of several versions of an op the short name is the
     newest's. Where the same name, or another, brings an op again, op objects that were made before raise RuntimeError; programs that
     torch or JAX compiled call ops by name and compute what the new one does. Errors: those of :func:`build` and ``narrows.load``;
-    ValueError: ops of two vendors have one short name, or there is none.
+    ValueError: ops of two vendors have one short name, or an op has no vendor.
 
         >>> import numpy, narrows
         >>> source = """
@@ -181,8 +181,8 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     if not _comes_first(library):  # another with its ops may have come since
         _ops.load(library)
     backend = next(b for b in _narrows.backends() if b["path"] == library)
-    if not backend["ops"]:
-        raise ValueError(f"load_inline: {name} has no op that this narrows knows; expected one that is named like 'vendor.name/1'")
+    if backend["reason"]:  # an op without a vendor is taken for a built-in one
+        raise ValueError(f"load_inline: {name}: {backend['reason']}; expected ops that are named like 'vendor.name/1'")
     short = _short_names(name, [o["name"] for o in backend["ops"]])
     return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})
 

@@ -9,29 +9,17 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <type_traits>
+
+#include "bindings/torch/private_names.h"
 
 namespace narrows::python {
 namespace {
 
-// torch's own types as its functions take and give them: at::TensorBase, a pointer to its implementation, which is returned through
-// memory since it is not trivial; c10::ArrayRef<int64_t>; c10::Device.
-struct NewTensor {
-  void* implementation;
-  NewTensor(const NewTensor&) = delete;
-  ~NewTensor() {}  // wrap() moves it on; where even that finds no memory for an object, the tensor is lost
-};
-struct Extents {
-  const int64_t* data;
-  size_t size;
-};
-struct Place {
-  int8_t type, index;
-};
-static_assert(sizeof(std::optional<Place>) == 3 && std::is_trivially_copyable_v<std::optional<Place>>);
+using torch::Extents;
+using torch::Place;
 
 // What is looked up in torch once; references are kept.
-struct Torch {
+struct Torch : torch::PrivateNames {
   PyObject *tensor = nullptr, *parameter = nullptr;
   PyObject *dispatch_modes = nullptr, *autocast = nullptr, *grad_mode = nullptr, *forward_ad = nullptr;
   PyObject *function_modes = nullptr, *function_mode_at = nullptr, *default_device = nullptr;
@@ -40,27 +28,10 @@ struct Torch {
   PyObject* no_level = nullptr;              // Python's one object for -1
   descrgetfunc get_requires_grad = nullptr;  // what looking requires_grad up in the type comes to, each time
   bool (*grad_enabled)() = nullptr;
-  int64_t (*mode_count)() = nullptr;           // what dispatch_modes calls
-  bool (*function_mode)() = nullptr;           // whether a TorchFunctionMode is on
-  int64_t (*function_mode_count)() = nullptr;  // what function_modes calls
-  bool (*key_included)(uint16_t) = nullptr;
   uint16_t tracer_key = 0, pre_dispatch_key = 0, transforms_key = 0;
-  int (*current_gpu)(int8_t*) = nullptr;  // where empty_cuda allocates
-  int8_t (*gpu_count)() = nullptr;
   const DLPackExchangeAPI* api = nullptr;
-  // What the exchange API and requires_grad come to, of the tensor that direct() finds.
-  void (*to_dlpack)(void* const* tensor, DLTensor*) = nullptr;  // before 2.15; then:
-  void (*to_dlpack_with)(void* const* tensor, DLTensor*, bool read_only) = nullptr;
-  bool (*impl_requires_grad)(const void* impl) = nullptr;
+  bool has_gate = false;  // whether the gate's questions can be asked
   int32_t (*data_of)(void* const* tensor, void**) = nullptr;
-  bool (*lazily_negated)(void* const* tensor) = nullptr;
-  void (*bump_version)(void* const* tensor) = nullptr;
-  bool (*is_inference)(void* const* tensor) = nullptr;
-  bool (*inference_mode)() = nullptr;
-  // What empty_cpu and empty_cuda come to: at::detail::empty_strided_cpu and _cuda, c10::ScalarType being a byte; THPVariable_Wrap.
-  NewTensor (*new_on_cpu)(Extents shape, Extents strides, int8_t dtype, bool pinned) = nullptr;
-  NewTensor (*new_on_gpu)(Extents shape, Extents strides, int8_t dtype, std::optional<Place> device) = nullptr;
-  PyObject* (*wrap)(NewTensor&& tensor) = nullptr;
   std::atomic<int8_t> scalar_types[8][5] = {};  // by code and bytes / 2, plus 1
   std::atomic<int> layout = 0;                  // of a tensor's object: 1 as direct() expects, -1 another, 0 not looked at yet
   std::atomic<PyObject*> dtypes[8][5] = {};     // by code and bytes / 2
@@ -90,68 +61,51 @@ uint16_t dispatch_key(const char* name) {
   return number ? static_cast<uint16_t>(PyLong_AsUnsignedLong(number.get())) : uint16_t{0};
 }
 
-Torch* load() {
-  auto t = std::make_unique<Torch>();
-  t->tensor = import_attribute("torch", "Tensor").release();
-  t->parameter = import_attribute("torch.nn", "Parameter").release();
+// Finds what the gate asks, and what is quicker than torch's documented ways: names that no version of torch promises. False: the
+// gate stays closed, since NARROWS_TORCH_FAST is 0 or this torch lacks one of its names.
+bool find_private_names(Torch* t) {
+  if (!torch::private_names_allowed()) return false;
+  static_cast<torch::PrivateNames&>(*t) = torch::private_names();
   t->dispatch_modes = import_attribute("torch._C", "_len_torch_dispatch_stack").release();
-  t->grad_mode = import_attribute("torch", "is_grad_enabled").release();
-  t->empty = import_attribute("torch", "empty").release();
-  t->device = import_attribute("torch", "device").release();
-  const Ref forward_ad(PyImport_ImportModule("torch.autograd.forward_ad"));
-  if (forward_ad) t->forward_ad = Ref::borrow(PyModule_GetDict(forward_ad.get())).release();
-  t->requires_grad = t->tensor == nullptr ? nullptr : PyObject_GetAttrString(t->tensor, "requires_grad");
-  t->is_neg = PyUnicode_InternFromString("is_neg");
-  t->dtype = PyUnicode_InternFromString("dtype");
-  t->current_level = PyUnicode_InternFromString("_current_level");
-  t->detach = PyUnicode_InternFromString("detach");
-  t->no_level = PyLong_FromLong(-1);
   t->function_modes = import_attribute("torch._C", "_len_torch_function_stack").release();
   t->function_mode_at = import_attribute("torch._C", "_get_function_stack_at").release();
   t->default_device = import_attribute("torch.utils._device", "DeviceContext").release();
   t->tracer_key = dispatch_key("Tracer");
   t->pre_dispatch_key = dispatch_key("PreDispatch");
   t->transforms_key = dispatch_key("FuncTorchDynamicLayerFrontMode");
+  t->current_level = PyUnicode_InternFromString("_current_level");
+  t->no_level = PyLong_FromLong(-1);
+  const Ref forward_ad(PyImport_ImportModule("torch.autograd.forward_ad"));
+  if (forward_ad) t->forward_ad = Ref::borrow(PyModule_GetDict(forward_ad.get())).release();
+  const bool found = PyErr_Occurred() == nullptr;
+  PyErr_Clear();
+  t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
+  t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
+  t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
+  return found;
+}
+
+Torch* load() {
+  auto t = std::make_unique<Torch>();
+  t->tensor = import_attribute("torch", "Tensor").release();
+  t->parameter = import_attribute("torch.nn", "Parameter").release();
+  t->grad_mode = import_attribute("torch", "is_grad_enabled").release();
+  t->empty = import_attribute("torch", "empty").release();
+  t->device = import_attribute("torch", "device").release();
+  t->requires_grad = t->tensor == nullptr ? nullptr : PyObject_GetAttrString(t->tensor, "requires_grad");
+  t->is_neg = PyUnicode_InternFromString("is_neg");
+  t->dtype = PyUnicode_InternFromString("dtype");
+  t->detach = PyUnicode_InternFromString("detach");
   if (PyErr_Occurred()) return nullptr;
   t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
   if (t->get_requires_grad == nullptr)
     return PyErr_SetString(PyExc_RuntimeError, "torch.Tensor.requires_grad is no descriptor"), nullptr;
-  t->autocast = optional_attribute("torch._C", "_is_any_autocast_enabled");
-  t->empty_cpu = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cpu");
-  t->empty_cuda = optional_attribute("torch._C._dynamo.guards", "_empty_strided_cuda");
-  if (void* const library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
-    t->current_gpu = reinterpret_cast<int (*)(int8_t*)>(dlsym(library, "_ZN3c104cuda9GetDeviceEPa"));
-    t->gpu_count = reinterpret_cast<int8_t (*)()>(dlsym(library, "_ZN3c104cuda12device_countEv"));
-  }
-  if (void* const library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY))
-    t->new_on_gpu = reinterpret_cast<decltype(t->new_on_gpu)>(
-        dlsym(library, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE"));
-  if (void* const library = dlopen("libtorch_python.so", RTLD_NOLOAD | RTLD_LAZY))
-    t->wrap = reinterpret_cast<decltype(t->wrap)>(dlsym(library, "_Z16THPVariable_WrapON2at10TensorBaseE"));
   if (void* const library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY)) {
     t->grad_enabled = reinterpret_cast<bool (*)()>(dlsym(library, "aoti_torch_grad_mode_is_enabled"));
-    t->new_on_cpu = reinterpret_cast<decltype(t->new_on_cpu)>(
-        dlsym(library, "_ZN2at6detail17empty_strided_cpuEN3c108ArrayRefIlEES3_NS1_10ScalarTypeEb"));
     t->data_of = reinterpret_cast<int32_t (*)(void* const*, void**)>(dlsym(library, "aoti_torch_get_data_ptr"));
-    t->to_dlpack =
-        reinterpret_cast<void (*)(void* const*, DLTensor*)>(dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensor"));
-    t->to_dlpack_with = reinterpret_cast<void (*)(void* const*, DLTensor*, bool)>(
-        dlsym(library, "_ZN2at17toDLPackNonOwningERKNS_6TensorEP8DLTensorb"));
-    t->lazily_negated = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE"));
-    t->is_inference = reinterpret_cast<bool (*)(void* const*)>(dlsym(library, "_ZN2at6native12is_inferenceERKNS_6TensorE"));
-    t->function_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN2at4impl27torch_function_mode_enabledEv"));
-    t->function_mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"));
-    t->bump_version =
-        reinterpret_cast<void (*)(void* const*)>(dlsym(library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
-  }
-  if (void* const library = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY)) {
-    t->mode_count = reinterpret_cast<int64_t (*)()>(dlsym(library, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"));
-    t->key_included =
-        reinterpret_cast<bool (*)(uint16_t)>(dlsym(library, "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE"));
-    t->inference_mode = reinterpret_cast<bool (*)()>(dlsym(library, "_ZN3c1013InferenceMode10is_enabledEv"));
-    t->impl_requires_grad = reinterpret_cast<bool (*)(const void*)>(dlsym(library, "_ZNK3c1010TensorImpl13requires_gradEv"));
   }
   t->api = exchange_api(t->tensor);
+  t->has_gate = find_private_names(t.get());
   return t.release();
 }
 
@@ -338,7 +292,7 @@ Route torch_route(PyTypeObject* type) {
 int torch_gate(PyObject* const* objects, const Route* routes, Array* arrays, uint32_t count, bool autocast) {
   Torch* const t = torch();
   if (t == nullptr) return -1;
-  if (t->api == nullptr) return 0;
+  if (!t->has_gate || t->api == nullptr) return 0;
   const int free = nothing_is_traced(*t, autocast);
   if (free <= 0) return free;
   const int grad = needs_grad(*t, objects, routes, count);
@@ -494,8 +448,9 @@ PyObject* new_tensor_of_torch(Torch& t, const OutputSpec& output, DLDevice devic
   const Extents shape{spec.shape, ndim}, steps{output.steps, ndim};
   constexpr int8_t kCuda = 1;  // c10::DeviceType
   try {
-    PyObject* const made = t.wrap(on_cpu ? t.new_on_cpu(shape, steps, dtype, false)
-                                         : t.new_on_gpu(shape, steps, dtype, Place{kCuda, static_cast<int8_t>(device.device_id)}));
+    auto* const made = static_cast<PyObject*>(
+        t.wrap(on_cpu ? t.new_on_cpu(shape, steps, dtype, false)
+                      : t.new_on_gpu(shape, steps, dtype, Place{kCuda, static_cast<int8_t>(device.device_id)})));
     if (made == nullptr) PyErr_Clear();
     return made;
   } catch (const std::exception&) {  // such as out of memory: it is tried again, and raised as torch does
