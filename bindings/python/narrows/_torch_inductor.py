@@ -206,8 +206,9 @@ _FUNCTIONS: dict[str, tuple[frozenset, Any, Any]] = {
     "clamp": (_NUMBERS, None, lambda _, a, b, c: ops.minimum(ops.maximum(a, b), c)),
 }
 
-# Of these, Triton's code for a GPU contracts a product and a sum into one rounding, and rounds quotients and roots otherwise.
-_NOT_BY_TRITON = frozenset(("mul", "square", "div", "sqrt", "reciprocal", "fma"))
+# Of these, Triton's code for a GPU contracts a product and a sum into one rounding, rounds quotients and roots otherwise, and takes
+# the floor or ceiling of a subnormal number for 0.
+_NOT_BY_TRITON = frozenset(("mul", "square", "div", "sqrt", "reciprocal", "fma", "floor", "ceil"))
 
 
 def _fused(inputs, params):
