@@ -1,4 +1,4 @@
-# vulkan: builds the vulkan backend and runs its tests, on Mesa's lavapipe where there is no GPU; --short: without checks in shaders
+# vulkan: builds the vulkan backend and runs its tests, on Mesa's lavapipe where there is no GPU; --short: a part
 parts glslang python
 
 fetch_vulkan_python() {
@@ -43,5 +43,5 @@ judge_vulkan() {
 }
 
 check() { judge_vulkan vulkan "$@"; }
-# Checks in shaders take lavapipe many minutes, nearly all for its pipelines.
+# Without checks in shaders, which take lavapipe many minutes, and without the two longest parts of the suite.
 check_short() { judge_vulkan vulkan-short "$@"; }
