@@ -49,6 +49,43 @@ void check_range(const Function& f, DType dtype) {
   }
 }
 
+// ---- next to the largest number ----
+
+// Operands whose result is the largest number less a part of 2^-k, for every k: {a} or {a, b}, of which b is the same for all.
+struct Near {
+  int32_t function;  // NW_EW_*
+  Exact (*a)(Exact log_of_result);
+  Exact b;
+};
+const Near kNear[] = {
+    {NW_EW_EXP, [](Exact log) { return log; }, 0},
+    {NW_EW_EXPM1, [](Exact log) { return log; }, 0},
+    {NW_EW_EXP2, [](Exact log) { return log / std::log(2.0L); }, 0},
+    {NW_EW_SINH, [](Exact log) { return log + std::log(2.0L); }, 0},
+    {NW_EW_COSH, [](Exact log) { return -log - std::log(2.0L); }, 0},
+    {NW_EW_POW, [](Exact log) { return std::exp(log / 3); }, 3},
+    {NW_EW_POW, [](Exact log) { return std::exp(log / -0.75L); }, -0.75L},
+    {NW_EW_POW, [](Exact log) { return -std::exp(log / 5); }, 5},
+};
+
+void check_near_largest(const Near& near, DType dtype) {
+  const Function& f = narrows::reference::function(near.function);
+  std::vector<Exact> a;
+  for (int k = 1; k <= float_format(dtype).precision + 3; ++k) {
+    const Exact log = std::log(largest(dtype)) + std::log1p(-std::ldexp(Exact(1), -k));
+    a.push_back(rounded(dtype, near.a(log)));
+    a.push_back(a.back() - std::copysign(ulp(dtype, a.back()), a.back()));
+  }
+  const Shape shape{static_cast<int64_t>(a.size())};
+  Tensor x(dtype, shape), y(dtype, shape), out(dtype, shape);
+  x.set(a);
+  y.set(std::vector<Exact>(a.size(), rounded(dtype, near.b)));
+  const std::vector<const Tensor*> operands = f.operands == 1 ? std::vector<const Tensor*>{&x} : std::vector<const Tensor*>{&x, &y};
+  const auto reference = expected(f, operands, shape);
+  const Result result = run_function(f, operands, out);
+  if (!result.was_declined()) expect_close(result, out, reference, tolerance(f, dtype));
+}
+
 // ---- the same bits ----
 
 // Operands in the order of `index`.
@@ -110,4 +147,10 @@ TEST_CASE("elementwise: every exponent, and the same bits wherever an element st
       if (f.operands == 1) check_range(f, dtype);
       check_places(f, dtype);
     }
+}
+
+TEST_CASE("elementwise: results next to the largest number", "[elementwise][special]") {
+  expect_offered("elementwise");
+  for (const Near& near : kNear)
+    for (const DType dtype : kFloatDTypes) check_near_largest(near, dtype);
 }

@@ -261,12 +261,21 @@ HWY_INLINE V exp_near(V x, Low... low) {
                              : hn::Add(hn::MulAdd(hn::Mul(e.r, e.r), e.rest, hn::Mul(e.r, h)), one);
   return times_power_of_2<K>(p, e.shifted);
 }
+// Past Fit::kExpNear. SLEEF's f64 is infinite from 709.782711 on, where the largest number's logarithm is 709.782712893...
+template <class K, class V>
+HWY_INLINE V far_exp(V a) {
+  const V usual = sleef::exp_(a);
+  if constexpr (K::kBits == 23) return usual;
+  // By exp(a - ln(2)): a - ln2 is exact there, and ln2 is greater than ln(2) by `rest`.
+  const V ln2 = set<V>(0x1.62e42fefa4p-1), rest = set<V>(0x1.8432a1b0e2634p-43), half = exp_near<2, K>(hn::Sub(a, ln2), rest);
+  return pick(hn::And(hn::Ge(a, set<V>(709.75)), hn::Lt(a, set<V>(709.8))), hn::Add(half, half), usual);
+}
 template <class S = void, class V>
 HWY_INLINE V exp_(V a) {
   using K = FitOf<S, V>;
   const auto near = hn::Le(hn::Abs(a), set<V>(K::kExpNear));
   const V usual = exp_near<2, K>(a);
-  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, sleef::exp_(a));
+  return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_exp<K>(a));
 }
 
 // exp(hx) - 1 = 2^n (hr + r^2 rest) + (2^n - 1), in the same range.
@@ -407,8 +416,13 @@ HWY_INLINE V erf_(V a) {
 template <class S = void, class V>
 HWY_INLINE V pow_(V a, V b) {
   using K = FitOf<S, V>;
-  const auto far_ = [](V x, V y) HWY_ATTR {  // SLEEF's overflows for the largest a to the power of 1
-    return pick(hn::Eq(y, set<V>(1)), x, sleef::pow_(x, y));
+  const auto far_ = [](V x, V y) HWY_ATTR {
+    const V power = pick(hn::Eq(y, set<V>(1)), x, sleef::pow_(x, y)), inf = set<V>(HUGE_VAL);
+    // SLEEF's is infinite a little before the largest number. By the root: its square overflows where it has to.
+    const auto over = hn::And(hn::Eq(hn::Abs(power), inf), hn::And(hn::Ne(hn::Abs(x), inf), hn::Ne(x, hn::Zero(TagOf<V>()))));
+    if (hn::AllFalse(TagOf<V>(), over)) return power;
+    const V root = sleef::pow_(hn::Abs(x), hn::Mul(y, set<V>(0.5)));
+    return pick(over, hn::CopySign(hn::Mul(root, root), power), power);
   };
   if constexpr (K::kBits == 52) {
     return far_(a, b);

@@ -96,7 +96,7 @@ Torch* load() {
   t->is_neg = PyUnicode_InternFromString("is_neg");
   t->dtype = PyUnicode_InternFromString("dtype");
   t->detach = PyUnicode_InternFromString("detach");
-  if (PyErr_Occurred()) return nullptr;
+  if (PyErr_Occurred() || t->requires_grad == nullptr) return nullptr;
   t->get_requires_grad = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(t->requires_grad), Py_tp_descr_get));
   if (t->get_requires_grad == nullptr)
     return PyErr_SetString(PyExc_RuntimeError, "torch.Tensor.requires_grad is no descriptor"), nullptr;

@@ -32,7 +32,10 @@ Real remainder(Real a, Real b) {
   return r == 0 ? std::copysign(r, b) : r;
 }
 
-Real exp(Real a) { return fault(Fault::exp_zero) ? 0 : std::exp(a); }
+Real exp(Real a) {
+  if (fault(Fault::exp_overflows_early) && a > 709.78271L) return std::numeric_limits<Real>::infinity();  // of f64's 709.78271289
+  return fault(Fault::exp_zero) ? 0 : std::exp(a);
+}
 Real expm1(DType t, Real a) { return fault(Fault::exp_minus_1) ? round_to(t, std::exp(a)) - 1 : std::expm1(a); }
 Real tanh(Real a) {
   const Real exact = std::tanh(a);
