@@ -194,6 +194,17 @@ const nw_op* nw_op_at(nw_runtime* rt, uint32_t index) {
   return out;
 }
 
+int32_t nw_load_program(nw_runtime* rt, const char* text, const char* backward, const nw_op** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    *out = &needed(rt, "runtime").load_program(&needed(text, "text"), backward);
+  });
+}
+
+int32_t nw_schedule_program(nw_runtime* rt, const char* op, const char* backend, const char* scheduled, nw_error* error) {
+  return guarded(error, [&] { needed(rt, "runtime").schedule_program(&needed(op, "op"), &needed(backend, "backend"), scheduled); });
+}
+
 const void* nw_extension(nw_runtime* rt, const char* backend, const char* name) {
   const void* out = nullptr;
   guarded(nullptr, [&] {

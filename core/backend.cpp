@@ -125,6 +125,8 @@ void Backend::declare(const nw_op* given) {
     if (!is_own_name(op->name))
       fail(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'%s", op->name,
            std::strchr(op->name, '.') == nullptr ? ": it has no vendor" : "");
+    if (is_program_name(op->name))
+      fail(NW_INVALID, -1, "op '%s' is named like a tensor program; '%s' is no vendor", op->name, kProgramPrefix);
     contracts_.push_back(std::make_unique<Contract>(*op));
     if (op->shape_rule == nullptr && table_.infer == nullptr)
       fail(NW_INVALID, -1, "op '%s' has no shape_rule, and the table has no infer", op->name);
@@ -322,6 +324,14 @@ std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) 
 
 void Backend::plan(const nw_sig& sig, void** handle, nw_plan_info* info) {
   slot("plan", [&](nw_error* error) { return table_.plan(self_, &sig, handle, info, error); });
+}
+
+void Backend::plan_program(const ProgramTexts& program, const nw_sig& sig, void** handle, nw_plan_info* info) {
+  nw_program_text text{};
+  text.struct_size = sizeof text;
+  text.text = program.text->c_str();
+  text.scheduled = program.scheduled == nullptr ? nullptr : program.scheduled->c_str();
+  slot("plan_program", [&](nw_error* error) { return table_.plan_program(self_, &text, &sig, handle, info, error); });
 }
 
 void Backend::plan_free(void* handle) noexcept {

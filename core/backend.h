@@ -15,6 +15,7 @@
 
 #include "core/contract.h"
 #include "core/error.h"
+#include "core/program_op.h"
 
 namespace narrows {
 
@@ -33,7 +34,8 @@ class Backend {
   const std::string& version() const { return version_; }
   bool accepted() const { return status_ == NW_OK; }
   int32_t status() const { return status_; }
-  // Why it was refused; or which ops are left out, since their names have no '.' and this host knows no built-in ones of these names.
+  // Why it was refused; or which ops are left out, since their names have no '.' and this host knows no built-in ones of these
+  // names.
   const std::string& reason() const { return reason_; }
   // The plugin of the same name that stands before this one in search order, or NULL.
   const Backend* shadowed_by() const { return shadowed_by_.load(std::memory_order_acquire); }
@@ -42,6 +44,7 @@ class Backend {
 
   const std::vector<const nw_op*>& ops() const { return ops_; }  // complete declarations, with this plugin's kernels
   const nw_op* find_op(const std::string& name) const;
+  bool serves_programs() const { return table_.plan_program != nullptr; }
   const Contract* find_contract(const std::string& name) const;  // of an op of the plugin's own
   const std::vector<std::unique_ptr<Contract>>& contracts() const { return contracts_; }
 
@@ -73,7 +76,8 @@ class Backend {
   void stream_sync(int32_t device_id, void* stream);
   void stream_wait(int32_t device_id, void* waiter, void* signaler);
   std::vector<nw_spec> infer(const nw_sig& inputs, uint32_t num_outputs);
-  void plan(const nw_sig& sig, void** handle, nw_plan_info* info);  // handle == NULL asks only
+  void plan(const nw_sig& sig, void** handle, nw_plan_info* info);                                       // handle == NULL asks only
+  void plan_program(const ProgramTexts& program, const nw_sig& sig, void** handle, nw_plan_info* info);  // of one that serves them
   void plan_free(void* handle) noexcept;
   void launch(const void* handle, const nw_call& call);
   const void* extension(const char* name);

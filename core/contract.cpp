@@ -65,6 +65,34 @@ void check_dtype_exists(const nw_op& op, const nw_sig& sig, uint32_t i) {
     fail(NW_INVALID, argument, "%s: %s has %d bits per element; expected whole bytes", op.name, name.c_str(), t.dtype.bits);
 }
 
+void check_dtypes(const nw_op& op, const DLDataType* dtypes, uint32_t count, const char* what) {
+  for (uint32_t i = 0; dtypes != nullptr && i < count; ++i) {
+    const DLDataType t = dtypes[i];
+    if (t.bits == 0 ? t.code != 0 || t.lanes != 0 : t.code > kDLFloat4_e2m1fn || t.lanes != 1 || t.bits % 8 != 0)
+      fail(NW_INVALID, -1,
+           "op '%s': the dtype of number %u of its %s has code %d, %d bits and %d lanes; expected one of whole bytes, or zeros",
+           op.name, i, what, t.code, t.bits, t.lanes);
+  }
+}
+
+void check_input_dtypes(const nw_op& op, const nw_sig& sig) {
+  for (uint32_t i = 0; op.input_dtypes != nullptr && i < sig.num_inputs; ++i) {
+    const DLDataType expected = op.input_dtypes[i];
+    if (!has_input(sig, i) || expected.bits == 0 || same(sig.tensors[i].dtype, expected)) continue;
+    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s", op.name, input_name(op, i).c_str(),
+         show_dtype(sig.tensors[i].dtype).c_str(), show_dtype(expected).c_str());
+  }
+}
+
+std::string dtypes_difference(const char* what, const DLDataType* a, const DLDataType* b, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const DLDataType here = a == nullptr ? DLDataType{} : a[i], there = b == nullptr ? DLDataType{} : b[i];
+    const auto show = [](DLDataType t) { return t.bits == 0 ? std::string("any") : show_dtype(t); };
+    if (!same(here, there)) return format("%s %u has dtype %s here and %s there", what, i, show(here).c_str(), show(there).c_str());
+  }
+  return "";
+}
+
 std::string quoted(const char* text) { return text == nullptr ? "none" : format("'%s'", text); }
 
 std::string names_difference(const char* what, const char* const* a, const char* const* b, uint32_t count) {
@@ -112,6 +140,8 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
          NW_OP_INPLACE | NW_OP_BATCHABLE);
   check_names(op, op.inputs, op.max_inputs, "inputs");
   check_names(op, op.outputs, op.num_outputs, "outputs");
+  check_dtypes(op, op.input_dtypes, op.max_inputs, "inputs");
+  check_dtypes(op, op.output_dtypes, op.num_outputs, "outputs");
   check_fields(op);
   if (op.shape_rule != nullptr) rule.emplace(op.shape_rule, op.max_inputs, op.num_outputs);
 }
@@ -144,6 +174,8 @@ std::string declaration_difference(const nw_op& a, const nw_op& b) {
                   static_cast<unsigned long long>(b.saved));
   if (std::string out = names_difference("input", a.inputs, b.inputs, a.max_inputs); !out.empty()) return out;
   if (std::string out = names_difference("output", a.outputs, b.outputs, a.num_outputs); !out.empty()) return out;
+  if (std::string out = dtypes_difference("input", a.input_dtypes, b.input_dtypes, a.max_inputs); !out.empty()) return out;
+  if (std::string out = dtypes_difference("output", a.output_dtypes, b.output_dtypes, a.num_outputs); !out.empty()) return out;
   return fields_difference(a.params, b.params);
 }
 
@@ -156,6 +188,7 @@ void check_inputs(const Contract& contract, const nw_sig& sig) {
     fail(NW_UNSUPPORTED, -1, "%s: params byte %llu is not 0; the op knows %llu bytes and takes only 0 after them", op.name,
          static_cast<unsigned long long>(sig.params_size - 1), static_cast<unsigned long long>(op.params_size));
   for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i) check_dtype_exists(op, sig, i);
+  check_input_dtypes(op, sig);
   if (contract.check != nullptr) contract.check(sig);
 }
 
@@ -170,7 +203,10 @@ std::vector<nw_spec> infer_by_rule(const Contract& contract, const nw_sig& sig) 
   std::vector<nw_spec> specs(shapes.size());
   for (uint32_t i = 0; i < shapes.size(); ++i) {
     nw_spec& spec = specs[i];
-    spec.dtype = contract.output_dtype != nullptr ? contract.output_dtype(sig, i) : dtype;
+    const DLDataType* const declared = contract.op.output_dtypes;
+    spec.dtype = contract.output_dtype != nullptr               ? contract.output_dtype(sig, i)
+                 : declared != nullptr && declared[i].bits != 0 ? declared[i]
+                                                                : dtype;
     spec.ndim = shapes[i].present ? static_cast<int32_t>(shapes[i].extents.size()) : -1;
     std::copy(shapes[i].extents.begin(), shapes[i].extents.end(), spec.shape);
   }
@@ -206,9 +242,10 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
     if (may_overlap_itself(*t))
       fail(NW_INVALID, argument, "%s: %s of shape %s has strides %s, by which two elements share a place", op.name, name.c_str(),
            show_shape(t->shape, t->ndim).c_str(), show_shape(t->strides, t->ndim).c_str());
-    if (t->alias_of >= 0 && !(op.flags & NW_OP_INPLACE))
-      fail(NW_INVALID, argument, "%s: %s is the same memory as %s; this op does not work in place", op.name, name.c_str(),
-           input_name(op, static_cast<uint32_t>(t->alias_of)).c_str());
+    const bool may_be = contract.inplace.empty() ? (op.flags & NW_OP_INPLACE) != 0 : contract.inplace[i] == t->alias_of;
+    if (t->alias_of >= 0 && !may_be)
+      fail(NW_INVALID, argument, "%s: %s is the same memory as %s; this op does not work in place%s", op.name, name.c_str(),
+           input_name(op, static_cast<uint32_t>(t->alias_of)).c_str(), contract.inplace.empty() ? "" : " there");
   }
 }
 

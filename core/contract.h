@@ -23,6 +23,8 @@ struct Contract {
   // Of a built-in op; NULL for a plugin's own. check() comes before the shape rule and must not rely on ranks.
   void (*check)(const nw_sig& sig) = nullptr;
   DLDataType (*output_dtype)(const nw_sig& sig, uint32_t output) = nullptr;
+  // Of a program: for each output the one input that it may be, or -1. Empty: NW_OP_INPLACE says it of all.
+  std::vector<int32_t> inplace;
 
   Contract() = default;
   explicit Contract(const nw_op& declaration);  // checks the declaration; throws Failure
@@ -38,7 +40,8 @@ std::string declaration_difference(const nw_op& a, const nw_op& b);
 
 // Arity, absent tensors, flags, params tail, dtypes that exist; then check(). `sig` may hold inputs only.
 void check_inputs(const Contract& contract, const nw_sig& sig);
-// The outputs' shapes by the rule (which a contract without one has not). dtype: output_dtype, else input 0's.
+// The outputs' shapes by the rule (which a contract without one has not). dtype: output_dtype, else the declared one, else input
+// 0's.
 std::vector<nw_spec> infer_by_rule(const Contract& contract, const nw_sig& sig);
 // Do the call's outputs have these specs? Also: no two elements of one in one place, in place only where the op allows it.
 void check_outputs(const Contract& contract, const nw_sig& sig, const std::vector<nw_spec>& specs);

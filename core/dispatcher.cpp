@@ -152,16 +152,18 @@ const Contract& contract_of(const nw_runtime& runtime, const nw_call& call) {
 // The usable plugins of the device that offer the op, in search order; there is one at least.
 std::vector<Backend*> candidates(const nw_runtime& runtime, const nw_call& call, DLDevice device) {
   const std::string forced = forced_backend(runtime, call, device);
+  const bool program = runtime.find_program(call.op) != nullptr;
   std::vector<Backend*> out;
   std::string without;
   for (Backend* backend : runtime.usable()) {
     if (backend->table().device_type != device.device_type || (!forced.empty() && forced != backend->name())) continue;
-    if (backend->find_op(call.op) != nullptr)
+    if (program ? backend->serves_programs() : backend->find_op(call.op) != nullptr)
       out.push_back(backend);
     else
       without += (without.empty() ? "" : ", ") + backend->name();
   }
   if (!out.empty()) return out;
+  if (!without.empty() && program) fail(NW_UNSUPPORTED, -1, "%s: %s has no tensor programs", call.op, without.c_str());
   if (!without.empty()) fail(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
   fail(NW_UNAVAILABLE, -1, "%s: %s", call.op, no_plugin_serves(device).c_str());
 }
@@ -215,7 +217,7 @@ std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const
   inputs.num_outputs = 0;
   std::vector<nw_spec> specs, inferred;
   if (contract.rule) specs = infer_by_rule(contract, inputs);
-  if (find_builtin(contract.op.name) != nullptr) return specs;
+  if (find_builtin(contract.op.name) != nullptr || is_program_name(contract.op.name)) return specs;
   const std::optional<Failure> refusal = ask_in_turn(runtime, call, inputs, [&](Backend& backend) {
     try {
       inferred = backend.infer(inputs, contract.op.num_outputs);
@@ -225,32 +227,38 @@ std::vector<nw_spec> infer_specs(nw_runtime& runtime, const nw_call& call, const
   });
   if (refusal) throw *refusal;
   if (!contract.rule) return inferred;
-  for (size_t i = 0; i < inferred.size(); ++i) specs[i].dtype = inferred[i].dtype;
+  const DLDataType* const declared = contract.op.output_dtypes;
+  for (size_t i = 0; i < inferred.size(); ++i)
+    if (declared == nullptr || declared[i].bits == 0) specs[i].dtype = inferred[i].dtype;
   return specs;
 }
 
-bool knows_kernel(const nw_op& op, const char* kernel) {
-  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name)
+bool knows_kernel(const char* const* kernels, const char* kernel) {
+  for (const char* const* name = kernels; name != nullptr && *name != nullptr; ++name)
     if (std::strcmp(*name, kernel) == 0) return true;
   return false;
 }
 
-std::string kernel_names(const nw_op& op) {
+std::string kernel_names(const char* const* kernels) {
   std::string out;
-  for (const char* const* name = op.kernels; name != nullptr && *name != nullptr; ++name)
+  for (const char* const* name = kernels; name != nullptr && *name != nullptr; ++name)
     out += (out.empty() ? "" : ", ") + std::string(*name);
   return out.empty() ? "none by name" : out;
 }
 
 // Asks one plugin; handle == NULL asks only. Throws Failure.
-void ask(Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info) {
-  const nw_op& op = *backend.find_op(sig.op);
-  if (sig.kernel != nullptr && !knows_kernel(op, sig.kernel))
-    fail(NW_UNSUPPORTED, -1, "%s: no kernel '%s'; it has: %s", backend.name().c_str(), sig.kernel, kernel_names(op).c_str());
+void ask(nw_runtime& runtime, Backend& backend, const nw_sig& sig, void** handle, nw_plan_info* info) {
+  const ProgramOp* const program = runtime.find_program(sig.op);
+  const char* const* const kernels = program != nullptr ? backend.table().program_kernels : backend.find_op(sig.op)->kernels;
+  if (sig.kernel != nullptr && !knows_kernel(kernels, sig.kernel))
+    fail(NW_UNSUPPORTED, -1, "%s: no kernel '%s'; it has: %s", backend.name().c_str(), sig.kernel, kernel_names(kernels).c_str());
   if (handle != nullptr) *handle = nullptr;
   *info = nw_plan_info{};
   info->struct_size = sizeof *info;
-  backend.plan(sig, handle, info);
+  if (program != nullptr)
+    backend.plan_program(runtime.texts_of(*program, backend.name()), sig, handle, info);
+  else
+    backend.plan(sig, handle, info);
   if ((info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
     if (handle != nullptr) backend.plan_free(*handle);
     fail(NW_UNSUPPORTED, -1, "%s: its plan may give other bits when run again, and NW_DETERMINISTIC is set",
@@ -267,7 +275,7 @@ Backend& plan_now(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, v
     check_outputs(contract, sig, infer_specs(runtime, call, contract, sig));
     Backend* planner = nullptr;
     const std::optional<Failure> refusal = ask_in_turn(runtime, call, sig, [&](Backend& backend) {
-      ask(backend, sig, handle, info);
+      ask(runtime, backend, sig, handle, info);
       planner = &backend;
     });
     if (refusal) throw *refusal;

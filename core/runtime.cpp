@@ -234,7 +234,8 @@ const Contract* nw_runtime::find_contract(const std::string& op) const {
   if (const Contract* builtin = narrows::find_builtin(op)) return builtin;
   for (const Backend* backend : usable())
     if (const Contract* own = backend->find_contract(op)) return own;
-  return nullptr;
+  const narrows::ProgramOp* const program = find_program(op);
+  return program != nullptr ? &program->contract() : nullptr;
 }
 
 const nw_op* nw_runtime::find_op(const std::string& op) const {
@@ -251,6 +252,7 @@ std::vector<const nw_op*> nw_runtime::ops() const {
   for (const Contract* contract : narrows::builtins()) add_new(contract->op);
   for (const Backend* backend : usable())
     for (const auto& contract : backend->contracts()) add_new(contract->op);
+  for (const narrows::ProgramOp* program : programs()) add_new(program->contract().op);
   return found;
 }
 
@@ -272,8 +274,11 @@ void nw_runtime::refuse_unknown_op(const char* op) const {
   }
   for (const Backend* backend : usable())
     for (const auto& contract : backend->contracts()) known.emplace_back(contract->op.name);
+  for (const narrows::ProgramOp* program : programs()) known.push_back(program->name());
   const std::string hint = function.empty() ? narrows::did_you_mean(op, known) : "; did you mean " + function + "?";
   const std::string folders = searched_.empty() ? "no folder (NARROWS_PLUGIN_PATH is empty)" : searched_;
+  if (narrows::is_program_name(op))
+    fail(NW_INVALID, -1, "unknown op '%s'%s%s no program of that name was loaded", op, hint.c_str(), hint.empty() ? ";" : "");
   if (std::strchr(op, '.') != nullptr)  // a plugin's
     fail(NW_INVALID, -1, "unknown op '%s'%s%s no loaded plugin declares it. Plugins were looked for in %s%s", op, hint.c_str(),
          hint.empty() ? ";" : "", folders.c_str(), refused_files().c_str());

@@ -5,6 +5,7 @@
 #include <narrows/plugin.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "core/backend.h"
 #include "core/plan_cache.h"
+#include "core/program_op.h"
 #include "core/thread_count.h"
 #include "core/thread_pool.h"
 
@@ -46,6 +48,13 @@ struct nw_runtime {
   const nw_op* find_op(const std::string& op) const;
   std::vector<const nw_op*> ops() const;  // all that find_op() finds
   [[noreturn]] void refuse_unknown_op(const char* op) const;
+
+  // Tensor programs. They live as long as the runtime. load and schedule throw Failure.
+  const nw_op& load_program(const std::string& text, const char* backward);
+  void schedule_program(const std::string& op, const std::string& backend, const char* scheduled);
+  const narrows::ProgramOp* find_program(const std::string& op) const;  // NULL: there is none
+  std::vector<const narrows::ProgramOp*> programs() const;
+  narrows::ProgramTexts texts_of(const narrows::ProgramOp& program, const std::string& backend) const;
 
   // Is it a device type where tensors live that at least one usable plugin serves (not its pinned or managed memory)?
   bool is_home(int32_t device_type) const {
@@ -92,9 +101,10 @@ struct nw_runtime {
   nw_host host_;
   std::unique_ptr<narrows::PlanCache> cache_;
   std::atomic<uint64_t> homes_{0};
-  mutable std::mutex mutex_;  // of the two lists; not held while a plugin loads
+  mutable std::mutex mutex_;  // of the two lists and the programs; not held while a plugin loads
   std::vector<std::unique_ptr<narrows::Backend>> owned_;
   std::vector<narrows::Backend*> order_;
+  std::map<std::string, std::unique_ptr<narrows::ProgramOp>> programs_;  // by the op's name
 };
 
 namespace narrows {

@@ -29,8 +29,8 @@ new=$(mktemp -d "$abi/releases/.$version.XXXXXX")
 trap 'rm -rf -- "$new" "$new.golden"' EXIT
 chmod 755 "$new"
 mkdir -p "$new/include/narrows"
-for header in abi ops plugin narrows vulkan; do cp -- "$root/abi/include/narrows/$header.h" "$new/include/narrows/"; done
-cp -- "$abi/exports.txt" "$new/exports.txt"
+for header in abi ops plugin narrows program vulkan; do cp -- "$root/abi/include/narrows/$header.h" "$new/include/narrows/"; done
+cp -- "$abi/exports.txt" "$abi/exports_program.txt" "$new/"
 layout list >"$new/layout.txt"
 
 # golden.c of the release: the lines since the release before, and those of "Now" as lower bounds.

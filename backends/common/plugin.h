@@ -130,29 +130,38 @@ struct Op {
   std::unique_ptr<Plan> (*plan)(const Instance& instance, const nw_sig& sig);
 };
 
-// Refuses an op that is not in the list, an unknown flag, and a device of another type.
-template <class Instance, size_t N>
-const Op<Instance>& find_op(const Op<Instance>* const (&ops)[N], const nw_sig& sig, int32_t device_type) {
-  const auto found = std::find_if(ops, ops + N, [&](const Op<Instance>* op) { return std::strcmp(op->name, sig.op) == 0; });
-  if (found == ops + N) refuse(NW_UNSUPPORTED, -1, "no op '%s'", sig.op);
+// Refuses an unknown flag, and a device of another type.
+inline void check_signature(const nw_sig& sig, int32_t device_type) {
   if (sig.flags & ~uint32_t{NW_DETERMINISTIC})
     refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this backend knows 0x%x", sig.op, sig.flags, NW_DETERMINISTIC);
   if (sig.device.device_type != device_type)
     refuse(NW_UNSUPPORTED, -1, "%s: device type %d; this backend serves %d", sig.op, static_cast<int>(sig.device.device_type),
            static_cast<int>(device_type));
+}
+
+// Refuses an op that is not in the list, and what check_signature() refuses.
+template <class Instance, size_t N>
+const Op<Instance>& find_op(const Op<Instance>* const (&ops)[N], const nw_sig& sig, int32_t device_type) {
+  const auto found = std::find_if(ops, ops + N, [&](const Op<Instance>* op) { return std::strcmp(op->name, sig.op) == 0; });
+  if (found == ops + N) refuse(NW_UNSUPPORTED, -1, "no op '%s'", sig.op);
+  check_signature(sig, device_type);
   return **found;
 }
 
-// The slot `plan` after find_op(): plans, writes `info` if it is there, hands the plan out if it is wanted.
-template <class Instance>
-void plan_op(const Op<Instance>& op, const Instance& instance, const nw_sig& sig, void** out, nw_plan_info* info) {
-  std::unique_ptr<Plan> planned = op.plan(instance, sig);
+// The end of the slots that plan: writes `info` if it is there, hands the plan out if it is wanted.
+inline void give_plan(std::unique_ptr<Plan> planned, const nw_sig& sig, void** out, nw_plan_info* info) {
   planned->device_id = sig.device.device_id;
   if ((sig.flags & NW_DETERMINISTIC) && (planned->traits & NW_PLAN_NONDETERMINISTIC))
     refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' may give other bits when it runs again", sig.op, planned->kernel);
   if (info != nullptr)  // the host fills in `backend`
     write_sized(info, {0, planned->traits, planned->workspace_size, planned->kernel, nullptr}, offsetof(nw_plan_info, backend));
   if (out != nullptr) *out = planned.release();
+}
+
+// The slot `plan` after find_op().
+template <class Instance>
+void plan_op(const Op<Instance>& op, const Instance& instance, const nw_sig& sig, void** out, nw_plan_info* info) {
+  give_plan(op.plan(instance, sig), sig, out, info);
 }
 
 // The declarations of built-in ops: the host knows all but the kernels.

@@ -11,12 +11,16 @@ using namespace common;
 // How bf16 is multiplied: widened to f32; two at once, by AVX512_BF16; by AMX's tiles.
 enum class Bf16Products { f32, dots, tiles };
 
+class Programs;  // program/program.h
+
 // What create() makes, once per runtime. Immutable afterwards.
 struct Instance {
   const nw_host* host;
   // Index of the Highway target whose kernels are used: the best that the CPU has, capped by NARROWS_CPU_TARGET. See targets.h.
   int target_index;
   Bf16Products bf16_products;
+  const char* target;                  // its name, as in NARROWS_CPU_TARGET
+  std::shared_ptr<Programs> programs;  // what is kept of tensor programs
 
   int64_t num_threads() const { return host->num_threads; }
 

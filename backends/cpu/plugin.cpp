@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "float_mode.h"
 #include "processor.h"
+#include "program/program.h"
 #include "targets.h"
 
 namespace narrows::cpu {
@@ -75,7 +76,7 @@ int index_of_target(int64_t bit) {
 }
 
 struct CpuInstance : Instance {
-  const Target* target;
+  const Target* chosen;
 };
 const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstance*>(self); }
 
@@ -93,7 +94,8 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
     const Target& target = choose_target();
-    *self = new CpuInstance{{host, index_of_target(usable_bit(target)), target.bf16_products}, &target};
+    *self = new CpuInstance{
+        {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()}, &target};
   });
 }
 
@@ -110,7 +112,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
     const CpuInstance& instance = instance_of(self);
     nw_device_info info{};
     std::snprintf(info.name, sizeof(info.name), "%s", cpu_model().c_str());
-    std::snprintf(info.arch, sizeof(info.arch), "%s, %s", instance.target->label, threads_text(*instance.host).c_str());
+    std::snprintf(info.arch, sizeof(info.arch), "%s, %s", instance.chosen->label, threads_text(*instance.host).c_str());
     info.total_memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     write_sized(out, info);
   });
@@ -205,6 +207,20 @@ int32_t launch(void*, const void* plan, const nw_call* call, nw_error* error) {
   });
 }
 
+// ---- slots: tensor programs ----
+
+int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* sig, void** out, nw_plan_info* info,
+                     nw_error* error) {
+  return guarded(error, [&] {
+    check_signature(*sig, kDLCPU);
+    check_device(sig->device.device_id);
+    if (program->flags != 0)
+      refuse(NW_UNSUPPORTED, -1, "%s: the program's flags are 0x%x; this backend knows none", sig->op, program->flags);
+    const char* text = program->scheduled != nullptr ? program->scheduled : program->text;
+    give_plan(plan_program(instance_of(self), text, *sig, out == nullptr), *sig, out, info);
+  });
+}
+
 // ---- the table ----
 
 const nw_plugin* table() {
@@ -235,6 +251,8 @@ const nw_plugin* table() {
       .plan_free = plan_free,
       .launch = launch,
       .extension = nullptr,
+      .plan_program = plan_program,
+      .program_kernels = kProgramKernels,
   };
   return &plugin;
 }

@@ -27,6 +27,7 @@ struct Expr {
     load,     // the element `operands` (each of `index`) of buffer `name`
     call,     // the function `name` of docs/ops.md. On `index`: add, sub, mul, floor_div, remainder, minimum, maximum, comparisons
     cast,     // operands[0] as `dtype`; from `index` it is exact or wraps
+    present,  // bool: was the optional tensor `name` given?
     clamp,    // of `index`: the integer value operands[0], held between operands[1] and operands[2] (of `index`)
   };
   Kind kind;

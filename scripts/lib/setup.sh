@@ -65,6 +65,7 @@ pkg-config | command pkg-config | finds libraries
 libhwy-dev | package libhwy | Highway: one source for every instruction set
 libsleef-dev | library sleef | SLEEF: the mathematical functions that Highway lacks
 libxxhash-dev | header xxhash.h | hashes the keys of the plan cache
+libisl-dev | header isl/ctx.h | isl: proves that a schedule of a tensor program keeps its result
 libcli11-dev | header CLI/CLI.hpp | command line of narrows
 nlohmann-json3-dev | header nlohmann/json.hpp | narrows --json
 python3-venv | dlpack_or_venv | fetches dlpack.h 1.3 from PyPI'

@@ -17,10 +17,18 @@ extern "C" {
 
 VALUE(NW_FITS, 2)
 FIELD(nw_call, max_threads, 104, uint64_t)
+FIELD(nw_op, input_dtypes, 96, const DLDataType*)
+FIELD(nw_op, output_dtypes, 104, const DLDataType*)
 
 /* plugin.h */
 
 SLOT(nw_host, usable_threads, 32, uint32_t, (void* ctx))
+SLOT(nw_plugin, plan_program, 176, int32_t, (void* self, const nw_program_text* program, const nw_sig* sig, void** plan, nw_plan_info* info, nw_error* error))
+FIELD(nw_plugin, program_kernels, 184, const char* const*)
+FIELD(nw_program_text, struct_size, 0, uint32_t)
+FIELD(nw_program_text, flags, 4, uint32_t)
+FIELD(nw_program_text, text, 8, const char*)
+FIELD(nw_program_text, scheduled, 16, const char*)
 
 /* narrows.h */
 
@@ -31,6 +39,23 @@ uint32_t nw_get_num_threads(nw_runtime* rt);
 
 int32_t nw_runtime_default(nw_runtime** out, nw_error* error);
 const nw_op* nw_op_at(nw_runtime* rt, uint32_t index);
+int32_t nw_load_program(nw_runtime* rt, const char* text, const char* backward, const nw_op** out, nw_error* error);
+int32_t nw_schedule_program(nw_runtime* rt, const char* op, const char* backend, const char* scheduled, nw_error* error);
+
+/* program.h */
+
+int32_t nw_program_parse(const char* text, nw_program** out, nw_error* error);
+int32_t nw_program_clone(const nw_program* program, nw_program** out, nw_error* error);
+void nw_program_free(nw_program* program);
+int32_t nw_program_step(nw_program* program, const char* step, const char* const** names, nw_error* error);
+int32_t nw_program_print(nw_program* program, const char** text, nw_error* error);
+int32_t nw_program_trace(nw_program* program, const char** trace, nw_error* error);
+int32_t nw_program_name(nw_program* program, const char** name, nw_error* error);
+int32_t nw_program_digest(nw_program* program, const char** digest, nw_error* error);
+int32_t nw_program_blocks(nw_program* program, const char* const** names, nw_error* error);
+int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error);
+int32_t nw_program_loops(nw_program* program, const char* block, const char* const** names, nw_error* error);
+int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward, const char* backend, const nw_op** out, nw_error* error);
 
 /* vulkan.h */
 
@@ -65,18 +90,19 @@ SLOT(nw_vulkan, semaphore_destroy, 104, int32_t, (void* self, int32_t device_id,
 
 SIZE(nw_sig, 64)
 SIZE(nw_call, 112)
-SIZE(nw_op, 96)
+SIZE(nw_op, 112)
 SIZE(nw_plan_info, 32)
 SIZE(nw_device_info, 288)
 SIZE(nw_conv1d_params, 48)
 SIZE(nw_elementwise_params, 48)
 SIZE(nw_host, 40)
-SIZE(nw_plugin, 176)
+SIZE(nw_plugin, 192)
+SIZE(nw_program_text, 24)
 SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)
 SIZE(nw_vulkan_device, 72)
 SIZE(nw_vulkan, 112)
-VALUE(NW_ABI_MINOR, 1)
+VALUE(NW_ABI_MINOR, 2)
 
 #ifdef __cplusplus
 }

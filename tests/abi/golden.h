@@ -4,6 +4,7 @@
 
 #include <narrows/narrows.h>
 #include <narrows/plugin.h>
+#include <narrows/program.h>
 #include <narrows/vulkan.h>
 #include <stddef.h>
 

@@ -1,14 +1,16 @@
 # The headers against golden.c and exports.txt: every struct, field, constant and function is listed there; every constant is a bare
 # literal (bindgen, cgo and ctypes read nothing else); no type whose width a compiler may choose.
 # cmake -DINCLUDE=<abi/include/narrows> -DGOLDEN=<golden.c and those of the releases that it includes, as one file>
-#   -DEXPORTS=<exports.txt> -P inventory.cmake
+#   -DEXPORTS=<exports.txt> -DMORE_EXPORTS=<exports_program.txt> -P inventory.cmake
 file(READ ${GOLDEN} golden)
 file(STRINGS ${EXPORTS} exports)
+file(STRINGS ${MORE_EXPORTS} more)
+list(APPEND exports ${more})
 set(functions)
 set(constants 0)
 set(structs 0)
 set(fields 0)
-foreach(header abi ops plugin narrows vulkan)
+foreach(header abi ops plugin narrows program vulkan)
   file(READ ${INCLUDE}/${header}.h text)
   string(REPLACE ";" "@" text "${text}")
   string(REGEX REPLACE "/\\*[^*]*\\*+([^/*][^*]*\\*+)*/" " " text "${text}")
@@ -96,8 +98,9 @@ foreach(header abi ops plugin narrows vulkan)
 endforeach()
 
 list(SORT functions)
+list(SORT exports)  # of both libraries
 if(NOT functions STREQUAL exports)
-  message(SEND_ERROR "narrows.h declares ${functions}\nexports.txt lists ${exports}")
+  message(SEND_ERROR "narrows.h and program.h declare ${functions}\nexports.txt and exports_program.txt list ${exports}")
 endif()
 list(LENGTH functions count)
 message(STATUS "${structs} structs, ${fields} fields, ${constants} constants, ${count} functions")

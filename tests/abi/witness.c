@@ -27,6 +27,7 @@ WITNESS(nw_elementwise_params)
 /* plugin.h */
 WITNESS(nw_host)
 WITNESS(nw_plugin)
+WITNESS(nw_program_text)
 
 /* narrows.h */
 WITNESS(nw_options)

@@ -44,6 +44,8 @@ const char* const kResult[] = {"result", nullptr};
 const char* const kTwoOut[] = {"out", "more", nullptr};
 
 constexpr DLDataType kI64x2{kDLInt, 64, 2}, kBoolx2{kDLBool, 8, 2}, kI128{kDLInt, 128, 1}, kI4{kDLInt, 4, 1};
+const DLDataType kHalfBytes[] = {{}, kI4}, kPairs[] = {kI64x2}, kBytesToInts[] = {{kDLInt, 8, 1}, {}}, kInts[] = {kI32},
+                 kCodeAlone[] = {{1, 0, 0}}, kLaneAlone[] = {{0, 0, 1}}, kUnknownCode[] = {{99, 8, 1}}, kNothing[] = {{}};
 const char* const kModes[] = {"zeros", "mirror", nullptr};
 const char* const kMoreModes[] = {"zeros", "mirror", "wrap", nullptr};
 const char* const kOtherModes[] = {"zeros", "wrap", nullptr};
@@ -82,6 +84,22 @@ const Fault kFaults[] = {
     {"a name with a number to come", named("acme.op/"), {"'acme.op/'", "vendor.name/1"}},
     {"a name with a negative number", named("acme.op/-1"), {"'acme.op/-1'", "vendor.name/1"}},
     {"a name with a letter for a number", named("acme.op/1a"), {"'acme.op/1a'", "vendor.name/1"}},
+    {"the name of a tensor program", named("program.op/1"), {"'program.op/1' is named like a tensor program"}},
+    {"an input of half a byte",
+     [](nw_plugin&, nw_op& op) { op.input_dtypes = kHalfBytes; },
+     {"dtype of number 1 of its inputs has code 0, 4 bits and 1 lanes; expected one of whole bytes, or zeros"}},
+    {"no dtype, with a code",
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kCodeAlone; },
+     {"dtype of number 0 of its outputs has code 1, 0 bits and 0 lanes"}},
+    {"no dtype, with a lane",
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kLaneAlone; },
+     {"dtype of number 0 of its outputs has code 0, 0 bits and 1 lanes"}},
+    {"an output of an unknown code",
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kUnknownCode; },
+     {"dtype of number 0 of its outputs has code 99"}},
+    {"an output of two lanes",
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kPairs; },
+     {"dtype of number 0 of its outputs", "2 lanes"}},
     {"33 inputs",
      [](nw_plugin&, nw_op& op) { op.max_inputs = 33; },
      {"faulty.op/1", "33 inputs and 1 outputs", "at most 32 tensors"}},
@@ -161,6 +179,18 @@ const Clash kClashes[] = {
      [](nw_plugin&, nw_op&) {},
      [](nw_plugin&, nw_op& op) { op.outputs = kResult; },
      {"output 0 is 'result' here and 'out' there"}},
+    {"an output of another dtype",
+     [](nw_plugin&, nw_op&) {},
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kInts; },
+     {"output 0 has dtype int32 here and any there"}},
+    {"an output of a dtype that was any",
+     [](nw_plugin&, nw_op& op) { op.output_dtypes = kInts; },
+     [](nw_plugin&, nw_op&) {},
+     {"output 0 has dtype any here and int32 there"}},
+    {"an input of another dtype",
+     [](nw_plugin&, nw_op&) {},
+     [](nw_plugin&, nw_op& op) { op.input_dtypes = kBytesToInts; },
+     {"input 0 has dtype int8 here and any there"}},
     {"a field at another place",
      with_field(kN),
      with_field(kFar),
@@ -193,6 +223,59 @@ std::string declared(const nw_op& op) {
 }
 
 }  // namespace
+
+TEST_CASE("the dtypes that a plugin's op declares hold for its calls") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.input_dtypes = kBytesToInts, op.output_dtypes = kInts; }) == NW_OK);
+  Array a({2}, kProbe, {kDLInt, 8, 1}), b({5}), out({2}, kProbe, kI32), floats({2});
+  std::vector<nw_spec> specs(1);
+  Call call("faulty.op/1", {&a, &b});  // b may be of any dtype
+  REQUIRE(call.infer(rt, specs) == NW_OK);
+  CHECK((specs[0].dtype.code == kDLInt && specs[0].dtype.bits == 32));
+  CHECK(Call("faulty.op/1", {&a, &b}, {&out}).run(rt) == NW_OK);
+  Call("faulty.op/1", {&floats, &b}, {&out}).refused(rt, NW_INVALID, 0, {"a has dtype float32; expected int8"});
+  Call("faulty.op/1", {&a, &b}, {&floats}).refused(rt, NW_INVALID, 2, {"out has dtype float32; expected int32"});
+}
+
+TEST_CASE("a declared dtype goes before the one that infer says") {
+  Runtime rt;
+  Array a({2}, kProbe, kU8);
+  std::vector<nw_spec> specs(1);
+  const auto gives_f64 = [](void*, const nw_sig*, nw_spec* outputs, uint32_t, nw_error*) -> int32_t {
+    outputs[0].dtype = kF64;
+    return NW_OK;
+  };
+  SECTION("where there is one") {
+    REQUIRE(load(rt, [&](nw_plugin& table, nw_op& op) { table.infer = gives_f64, op.output_dtypes = kInts; }) == NW_OK);
+    REQUIRE(Call("faulty.op/1", {&a}).infer(rt, specs) == NW_OK);
+    CHECK((specs[0].dtype.code == kDLInt && specs[0].dtype.bits == 32));
+  }
+  SECTION("where there is none") {
+    REQUIRE(load(rt, [&](nw_plugin& table, nw_op& op) { table.infer = gives_f64, op.output_dtypes = kNothing; }) == NW_OK);
+    REQUIRE(Call("faulty.op/1", {&a}).infer(rt, specs) == NW_OK);
+    CHECK((specs[0].dtype.code == kDLFloat && specs[0].dtype.bits == 64));
+  }
+  SECTION("where there is neither, it is that of the input") {
+    REQUIRE(load(rt, [](nw_plugin&, nw_op& op) { op.output_dtypes = kNothing; }) == NW_OK);
+    REQUIRE(Call("faulty.op/1", {&a}).infer(rt, specs) == NW_OK);
+    CHECK((specs[0].dtype.code == kDLUInt && specs[0].dtype.bits == 8));
+  }
+}
+
+TEST_CASE("an op of plugin.hpp takes one dtype and gives another") {
+  Runtime rt;
+  Error error;
+  REQUIRE(nw_load(rt, plugin_file("sums").c_str(), &error) == NW_OK);
+  constexpr DLDataType kI8{kDLInt, 8, 1};
+  Array a({2}, kCpu, kI8), b({2}, kCpu, kI8), out({2}, kCpu, kI32), bytes({2}, kCpu, kI8), wrong({2}, kCpu, kI32);
+  a.data<int8_t>()[0] = -128, b.data<int8_t>()[0] = 127;
+  Call("sums.product/1", {&a, &b}, {&out}).ok(rt);
+  CHECK(out.data<int32_t>()[0] == -128 * 127);
+  CHECK(out.data<int32_t>()[1] == 0x11 * 0x11);
+  Call("sums.product/1", {&wrong, &b}, {&out}).refused(rt, NW_INVALID, 0, {"a has dtype int32; expected int8"});
+  Call("sums.product/1", {&a, &wrong}, {&out}).refused(rt, NW_UNSUPPORTED, -1, {"a dtype that this plugin's kernel does not have"});
+  Call("sums.product/1", {&a, &b}, {&bytes}).refused(rt, NW_INVALID, 2, {"out has dtype int8; expected int32"});
+}
 
 TEST_CASE("what the built-in ops declare is what bindings make of them") {
   Runtime rt;

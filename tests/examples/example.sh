@@ -1,6 +1,7 @@
 #!/bin/sh
 # example.sh PREFIX LIBDIR WORK EXPECTED FILE... -- copies the FILEs to a fresh folder and runs there the command that stands at
-# the head of each, with nothing of Narrows but the package in PREFIX. EXPECTED says what the last one prints: "caller" or "use".
+# the head of each, with nothing of Narrows but the package in PREFIX. EXPECTED says what the last one prints: "caller",
+# "program" or "use".
 # Exit code 77: a command's tool is not installed.
 . "$(dirname "$0")/lib.sh"
 libdir=$1/$2 work=$3 expected=$4
@@ -27,6 +28,10 @@ done
 
 case $expected in
   caller) match_caller output ;;
+  program)
+    grep -q '^refused: .*k' output && grep -q '^program\.mm_relu_[0-9a-f]*/1$' output && grep -q 'below 1e-4: yes$' output ||
+      { cat output; die "that is not what the example prints"; }
+    ;;
   use)
     check_plugin narrows_example.so
     match_use output "$PWD/narrows_example.so"

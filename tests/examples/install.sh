@@ -12,7 +12,7 @@ mv "$work/installed" "$work/moved"
 cd "$work/moved"
 
 for file in include/dlpack/dlpack.h include/narrows/abi.h include/narrows/plugin.h include/narrows/ops.h include/narrows/narrows.h \
-  include/narrows/narrows.hpp include/narrows/xla.h "$libdir/libnarrows.so" "$libdir/libnarrows.so.1" "$libdir/libnarrows_xla.so" \
+  include/narrows/narrows.hpp include/narrows/program.h include/narrows/xla.h "$libdir/libnarrows.so" "$libdir/libnarrows.so.1" "$libdir/libnarrows_xla.so" \
   "$libdir/pkgconfig/narrows.pc" \
   "$libdir/cmake/Narrows/NarrowsConfig.cmake" "$libdir/cmake/Narrows/NarrowsConfigVersion.cmake" \
   "$libdir/cmake/Narrows/NarrowsTargets.cmake" "$libdir/cmake/Narrows/NarrowsBackend.cmake" "$libdir/cmake/Narrows/plugin.map" "$@"; do

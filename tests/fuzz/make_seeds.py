@@ -127,7 +127,48 @@ def wav() -> None:
     write("wav", "empty", b"")
 
 
+# ---- program_text, program_steps: text ----
+
+
+def program_text() -> None:
+    texts = pathlib.Path(__file__).parent.parent / "program" / "texts"
+    for file in texts.glob("*.program"):
+        write("program_text", file.stem, file.read_bytes())
+
+
+def program_steps() -> None:
+    seeds = {
+        "tutorial": """split(loop="j", factors=[None, 2])
+reorder(loops=["j_0", "k", "j_1"])
+reverse_compute_at(block="C", loop="j_0")
+decompose_reduction(block="Y", loop="k")""",
+        "kinds": """parallel(loop="i")
+vectorize(loop="j1")
+unroll(loop="j")
+bind(loop="i1", thread="block.x")
+annotate(loop="i1", key="a", value="b")""",
+        "moves": """compute_at(block="Y", loop="j1")
+reverse_compute_inline(block="C")
+compute_inline(block="Y")
+fuse(loops=["i1", "j1"])""",
+        "memory": """cache_read(block="Y", buffer="A", scope="shared")
+cache_write(block="C", buffer="C")
+set_scope(buffer="Y", scope="local")
+transform_layout(buffer="Y", map="i, j -> j, i")
+rfactor(loop="k", axis=0)""",
+        "odd": """split(loop="i", factors=[9223372036854775807, 9223372036854775807])
+split(loop=1)
+split(loop="i", factors=[0, -1, None, None])
+parallel(loop="none")
+(""",
+    }
+    for name, lines in seeds.items():
+        write("program_steps", name, lines.encode())
+
+
 if __name__ == "__main__":
+    program_text()
+    program_steps()
     params()
     tensors()
     elf()

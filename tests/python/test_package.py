@@ -34,7 +34,7 @@ def test_what_the_wheel_holds():
         module = "_narrows" + sysconfig.get_config_var("EXT_SUFFIX")
         tags = "cp{0}{1}-cp{0}{1}t".format(*sys.version_info)
     assert re.search(rf"narrows-[0-9.]+-{tags}-.*linux_\w+\.whl$", WHEEL)
-    for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
+    for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_program.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
                  "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
                  "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h"):  # fmt: skip
         assert f"narrows/{name}" in names
@@ -130,7 +130,13 @@ def test_auditwheel_finds_nothing_from_outside():
 
 
 @pytest.mark.parametrize(
-    "example, words", [("puzzle17.py", "74 80 41 14 0"), ("custom_op.py", "torch 5.37929"), ("custom_op.py", "jax   5.37929")]
+    "example, words",
+    [
+        ("puzzle17.py", "74 80 41 14 0"),
+        ("custom_op.py", "torch 5.37929"),
+        ("custom_op.py", "jax   5.37929"),
+        ("mm_relu.py", "there is no loop 'j'"),
+    ],
 )
 def test_examples(example, words):
     done = subprocess.run([sys.executable, ROOT / "examples" / example], capture_output=True, text=True)

@@ -12,6 +12,8 @@ import narrows.jax
 import narrows.torch
 import numpy as np
 import torch
+from narrows.program import PrimFunc, Schedule
+from narrows.program import script as T
 
 
 def functions(x: torch.Tensor, y: "np.ndarray[Any, Any]", t: narrows.Tensor, stream: narrows.Stream) -> None:
@@ -84,3 +86,15 @@ def wrong(x: torch.Tensor) -> None:
     print(narrows.nothing)  # type: ignore
     narrows.Device([])  # type: ignore
     narrows.torch.LLTM("3", 5)  # type: ignore
+
+
+def programs(f: PrimFunc, x: torch.Tensor) -> None:
+    schedule = Schedule(f)
+    loops = schedule.get_loops(schedule.get_block("Y"))
+    outer, inner = schedule.split(loops[0], factors=[None, 8])
+    schedule.reorder(inner, outer)
+    schedule.parallel(8)  # type: ignore[arg-type]
+    assert_type(schedule.build(), narrows.Op)
+    assert_type(schedule.mod["f"], PrimFunc)
+    assert_type(schedule.evaluate(x, x).seconds, float)
+    assert_type(T.prim_func(functions), PrimFunc)

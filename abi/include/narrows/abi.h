@@ -57,7 +57,7 @@ extern "C" {
 /** Major version of the ABI. A plugin and a host of different majors refuse each other. */
 #define NW_ABI_MAJOR 1
 /** Minor version of the ABI. It counts additions, for information only: nothing tests it. */
-#define NW_ABI_MINOR 1
+#define NW_ABI_MINOR 2
 
 /** Most dimensions of a tensor. */
 #define NW_MAX_NDIM 16
@@ -319,8 +319,9 @@ typedef struct nw_param {
 /**
  * The declaration of an op: constant data, alive as long as the plugin is loaded.
  *
- * A built-in op has a name without '.'. A plugin that offers one fills in `name` and `kernels`; the
- * host knows the rest.
+ * A built-in op has a name without '.'. Names that begin with "program." are those of tensor
+ * programs (nw_load_program()). A plugin that offers a built-in op fills in `name` and `kernels`;
+ * the host knows the rest.
  *
  * Two plugins may declare one op of their own by the same name. They must then agree in everything
  * except `kernels` and the fields at the end of `params`. Otherwise the second plugin is refused.
@@ -364,6 +365,16 @@ typedef struct nw_op {
   const char* const* kernels;
   /** The fields of the params, NULL-terminated. NULL: the op has no params. */
   const nw_param* const* params;
+  /**
+   * `max_inputs` dtypes. The host refuses an input of another one. Where `bits` is 0, or this is
+   * NULL, the plugin checks the dtype.
+   */
+  const DLDataType* input_dtypes;
+  /**
+   * `num_outputs` dtypes. Where `bits` is 0, or this is NULL, an output has the dtype of the first
+   * present input, unless nw_plugin.infer says otherwise.
+   */
+  const DLDataType* output_dtypes;
 } nw_op;
 
 /** @} */

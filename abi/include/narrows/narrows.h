@@ -247,11 +247,55 @@ NW_API int32_t nw_device(nw_runtime* rt, DLDevice device, nw_device_info* out, n
 NW_API int32_t nw_find_op(nw_runtime* rt, const char* name, const nw_op** out, nw_error* error);
 /**
  * Gives every op that nw_find_op() finds, each once: the built-in ones, then those of plugins in
- * search order. NULL: `index` is past the last.
+ * search order, then programs by name. NULL: `index` is past the last.
  *
  * Unlike nw_backend() it opens no plugin and no device.
  */
 NW_API const nw_op* nw_op_at(nw_runtime* rt, uint32_t index);
+
+/** @} */
+
+/**
+ * @defgroup programs Tensor programs
+ *
+ * A tensor program is text that says what to compute. docs/programs.md describes it. Loaded into a
+ * runtime it is an op, which the plugins that serve programs compile. program.h reads, changes and
+ * prints programs.
+ * @{
+ */
+
+/**
+ * Makes a tensor program an op of the runtime.
+ *
+ * The op is named "program.<name>_<digest>/1". The digest is that of nw_program_digest(), or with
+ * `backward` of both. A program that was loaded before gives the same op. The op has the program's
+ * inputs, outputs, params, dtypes and shapes, and is called as every other one.
+ *
+ * @param rt        The runtime.
+ * @param text      The program, without the steps of a schedule. UTF-8, NUL-terminated.
+ * @param backward  Name of the loaded program that differentiates this one: nw_op.backward has its
+ *                  inputs and outputs. What it reads of the forward call is `saved`. NULL: the op
+ *                  is not differentiable.
+ * @param out       The declaration. It lives as long as the runtime.
+ * @param error     May be NULL. Its message has line and column of a mistake in the text.
+ */
+NW_API int32_t nw_load_program(nw_runtime* rt, const char* text, const char* backward,
+                               const nw_op** out, nw_error* error);
+
+/**
+ * Sets how the plugins of one name run a program. Calls that are planned from now on heed it.
+ *
+ * The caller answers for it that both texts compute the same. nw_program_load() does so: it has
+ * verified every step.
+ *
+ * @param rt         The runtime.
+ * @param op         Name of the op that nw_load_program() gave.
+ * @param backend    Name of the plugins: "cpu".
+ * @param scheduled  A text of the same name, tensors and params. NULL: the plugin chooses again.
+ * @param error      May be NULL.
+ */
+NW_API int32_t nw_schedule_program(nw_runtime* rt, const char* op, const char* backend,
+                                   const char* scheduled, nw_error* error);
 
 /** @} */
 

@@ -83,6 +83,25 @@ typedef struct nw_host {
 } nw_host;
 
 /**
+ * A tensor program that is to be planned. docs/programs.md describes its text.
+ *
+ * The texts live until nw_plugin.plan_program returns.
+ */
+typedef struct nw_program_text {
+  /** sizeof(nw_program_text) on the host's side. */
+  uint32_t struct_size;
+  /** 0: no flag is defined. */
+  uint32_t flags;
+  /** What is computed: the canonical text, before any step of a schedule. NUL-terminated. */
+  const char* text;
+  /**
+   * How this plugin is to run it: a text of the same tensors and params that computes the same.
+   * NULL: the plugin chooses.
+   */
+  const char* scheduled;
+} nw_program_text;
+
+/**
  * The plugin: a table of constant data.
  *
  * Every slot takes the instance `self` that `create` made. A slot that returns int32_t returns a
@@ -196,6 +215,25 @@ typedef struct nw_plugin {
    * An extension is a struct that begins with `struct_size`. It lives as long as the instance.
    */
   const void* (*extension)(void* self, const char* name);
+
+  /**
+   * Plans a call of a tensor program, by the rules of `plan`. `plan_free` and `launch` then take
+   * the plan. NULL: the plugin serves no programs.
+   *
+   * - Inputs and outputs stand in the order of the text. An `inout` tensor is an input and an
+   *   output. Where the output is not the input itself, it begins as a copy of the input.
+   * - The params hold a field of 8 bytes for each param, in the order of the text: a double for one
+   *   of floating point, else an int64_t.
+   * - The host has checked presence, dtypes and shapes, and that no output but an `inout` one is an
+   *   input.
+   * - A plan may depend on `program` and `sig` alone. With `plan` NULL nothing is compiled.
+   */
+  int32_t (*plan_program)(void* self, const nw_program_text* program, const nw_sig* sig,
+                          void** plan, nw_plan_info* info, nw_error* error);
+  /**
+   * Names of the kernel variants of programs, NULL-terminated. NULL: one variant without a name.
+   */
+  const char* const* program_kernels;
 } nw_plugin;
 
 /** Name of the one symbol that a plugin exports. */

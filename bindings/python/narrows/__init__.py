@@ -15,6 +15,7 @@ framework. Importing this imports no framework.
 - element-wise functions by the array API's names: ``narrows.add``, ``narrows.exp``, ...; ``conv1d``; ``lltm``
 - every op by its own name: ``narrows.op("conv1d", stride=2)``, ``narrows.ops.vendor.name``, ``narrows.ops["vendor.name/1"]``
 - ``narrows.torch``: ``torch.ops.narrows.*``, ``Conv1d``, ``LLTM``; ``narrows.jax``: the same under ``jit``, ``grad``, ``vmap``
+- ``narrows.program``: tensor programs in TVMScript's spelling, their schedules, and what a program becomes: an op like the others
 - ``narrows.set_num_threads`` and ``get_num_threads``: how many threads a call on the CPU may use
 - ``narrows.load`` loads a plugin, ``narrows.build`` and ``narrows.load_inline`` compile one; ``narrows.info()`` says what is there
 
@@ -38,7 +39,7 @@ from narrows._ops import get_include, info, load, op, ops
 
 __version__ = _narrows.abi()[0]
 _LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench"}
-_FRAMEWORKS = ("torch", "jax")
+_MODULES = ("torch", "jax", "program")
 __all__ = [
     "Device",
     "Op",
@@ -62,12 +63,12 @@ __all__ = [
 
 
 def __getattr__(name):
-    """Functions, and what needs a framework, when they are first asked for."""
+    """Functions, and the modules that not everybody needs, when they are first asked for."""
     if name in _functions.NAMES:
         value = _functions.make(name)
     elif name in _LAZY:
         value = getattr(importlib.import_module(f"narrows.{_LAZY[name]}"), name)
-    elif name in _FRAMEWORKS:
+    elif name in _MODULES:
         return importlib.import_module(f"narrows.{name}")
     else:
         near = "" if name.startswith("_") else _functions.near(name, __dir__())
@@ -76,7 +77,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*__all__, *_FRAMEWORKS, "__doc__", "__version__"})
+    return sorted({*__all__, *_MODULES, "__doc__", "__version__"})
 
 
 _when.imported("torch", lambda: importlib.import_module("narrows.torch"))

@@ -174,6 +174,15 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
   return NW_OK;
 }
 
+// Of the device types that probes serve ExtDev has programs, and the others have none.
+int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* sig, void** out, nw_plan_info* info,
+                     nw_error* error) {
+  Probe& probe = probe_of(self);
+  probe.text = program->text;
+  probe.scheduled = program->scheduled == nullptr ? "" : program->scheduled;
+  return plan(self, sig, out, info, error);
+}
+
 void plan_free(void* self, void* plan) {
   static_cast<Plan*>(plan)->state = kFreed;
   delete static_cast<Plan*>(plan);
@@ -267,11 +276,33 @@ constexpr uint32_t kNumOps = sizeof kOps / sizeof kOps[0];
 const nw_op* const kOpPointers[] = {&kOps[0], &kOps[1], &kOps[2], &kOps[3], &kOps[4], &kOps[5], &kOps[6], &kOps[7]};
 static_assert(sizeof kOpPointers / sizeof kOpPointers[0] == kNumOps);
 
-const nw_plugin kPlugin = {sizeof(nw_plugin),  NW_ABI_MAJOR, PROBE_NAME,  "1.2.3", PROBE_DEVICE_TYPE, PROBE_PINNED_TYPE,
-                           PROBE_MANAGED_TYPE, kNumOps,      kOpPointers, create,  destroy,           device_count,
-                           device_info,        alloc,        free_memory, copy,    stream_create,     stream_destroy,
-                           stream_sync,        stream_wait,  infer,       plan,    plan_free,         launch,
-                           extension};
+const nw_plugin kPlugin = {sizeof(nw_plugin),
+                           NW_ABI_MAJOR,
+                           PROBE_NAME,
+                           "1.2.3",
+                           PROBE_DEVICE_TYPE,
+                           PROBE_PINNED_TYPE,
+                           PROBE_MANAGED_TYPE,
+                           kNumOps,
+                           kOpPointers,
+                           create,
+                           destroy,
+                           device_count,
+                           device_info,
+                           alloc,
+                           free_memory,
+                           copy,
+                           stream_create,
+                           stream_destroy,
+                           stream_sync,
+                           stream_wait,
+                           infer,
+                           plan,
+                           plan_free,
+                           launch,
+                           extension,
+                           PROBE_DEVICE_TYPE == kDLExtDev ? plan_program : nullptr,
+                           kKernels};
 
 }  // namespace
 

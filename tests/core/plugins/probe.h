@@ -73,6 +73,7 @@ struct Probe {
   std::atomic<int> plans_made{0};  // those of them that succeeded
   std::atomic<int> plans_freed{0};
   std::atomic<int> launches{0};
+  std::string text, scheduled;  // of the program that was planned last; scheduled "": there is none
   std::atomic<int> infers{0};
   std::atomic<int> dead_plans{0};  // launches with a plan that is not alive: always a fault of the host
 

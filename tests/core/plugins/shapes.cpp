@@ -92,6 +92,8 @@ const nw_plugin kPlugin = {sizeof(nw_plugin),
                            plan,
                            plan_free,
                            launch,
+                           nullptr,
+                           nullptr,
                            nullptr};
 
 }  // namespace

@@ -34,31 +34,10 @@ int32_t plan(void*, const nw_sig*, void**, nw_plan_info*, nw_error*) { return NW
 void plan_free(void*, void*) {}
 int32_t launch(void*, const void*, const nw_call*, nw_error*) { return NW_FAILED; }
 
-const nw_plugin kPlugin = {sizeof(nw_plugin),
-                           NW_ABI_MAJOR,
-                           THROWING_NAME,
-                           "0.0.1",
-                           kDLExtDev,
-                           0,
-                           0,
-                           0,
-                           nullptr,
-                           create,
-                           destroy,
-                           device_count,
-                           device_info,
-                           alloc,
-                           free_memory,
-                           copy,
-                           stream_create,
-                           stream,
-                           stream,
-                           stream_wait,
-                           nullptr,
-                           plan,
-                           plan_free,
-                           launch,
-                           nullptr};
+const nw_plugin kPlugin = {sizeof(nw_plugin), NW_ABI_MAJOR, THROWING_NAME, "0.0.1",      kDLExtDev,   0,     0,           0,
+                           nullptr,           create,       destroy,       device_count, device_info, alloc, free_memory, copy,
+                           stream_create,     stream,       stream,        stream_wait,  nullptr,     plan,  plan_free,   launch,
+                           nullptr,           nullptr,      nullptr};
 
 }  // namespace
 

@@ -181,6 +181,11 @@ struct Op {
   uint32_t traits = 0;
   /// Throws std::invalid_argument if params or shapes are wrong. May be nullptr.
   void (*check)(const nw_sig&) = nullptr;
+  /// The dtype of each input, where it has one of its own. Zeros, or past the end: one of `dtypes`.
+  std::vector<DLDataType> input_dtypes = {};
+  /// The dtype of each output, where it has one of its own. Zeros, or past the end: that of the
+  /// first input, and one of `dtypes`.
+  std::vector<DLDataType> output_dtypes = {};
 };
 
 /// The plugin's table, made from its ops. Each library has its own. #NARROWS_PLUGIN makes it, and
@@ -239,6 +244,7 @@ class __attribute__((visibility("hidden"))) Plugin {
   struct Tables {
     std::vector<const char*> inputs, outputs;
     std::vector<const nw_param*> params;
+    std::vector<DLDataType> input_dtypes, output_dtypes;
   };
   static Plugin*& only() {
     static Plugin* plugin = nullptr;
@@ -269,6 +275,13 @@ class __attribute__((visibility("hidden"))) Plugin {
     d.backward = op.backward;
     d.saved = op.saved;
     d.params = op.params.empty() ? nullptr : t.params.data();
+    t.input_dtypes = op.input_dtypes;
+    t.output_dtypes = op.output_dtypes;
+    t.input_dtypes.resize(op.inputs.size());
+    t.output_dtypes.resize(op.outputs.size());
+    // NULL where nothing is declared: hosts before ABI 1.2 take such a plugin, too.
+    d.input_dtypes = op.input_dtypes.empty() ? nullptr : t.input_dtypes.data();
+    d.output_dtypes = op.output_dtypes.empty() ? nullptr : t.output_dtypes.data();
   }
 
   static bool contiguous(const nw_tensor_sig& t) {
@@ -281,9 +294,15 @@ class __attribute__((visibility("hidden"))) Plugin {
     }
     return true;
   }
-  static int32_t check_tensor(const Op& op, const nw_tensor_sig& t, nw_error* error) {
+  // Did the host check its dtype, because it is declared?
+  static bool is_declared(const std::vector<DLDataType>& dtypes, size_t i) {
+    return i < dtypes.size() && dtypes[i].bits != 0;
+  }
+  static int32_t check_tensor(const Op& op, const nw_sig& sig, uint32_t i, nw_error* error) {
+    const nw_tensor_sig& t = sig.tensors[i];
     if (t.ndim < 0) return NW_OK;
-    bool known = false;
+    bool known = i < sig.num_inputs ? is_declared(op.input_dtypes, i)
+                                    : is_declared(op.output_dtypes, i - sig.num_inputs);
     for (const DLDataType& d : op.dtypes)
       known = known || (d.code == t.dtype.code && d.bits == t.dtype.bits);
     if (!known)
@@ -311,8 +330,7 @@ class __attribute__((visibility("hidden"))) Plugin {
       if (static_cast<const unsigned char*>(sig->params)[i] != 0)
         return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
     for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
-      if (const int32_t status = check_tensor(*op, sig->tensors[i], error); status != NW_OK)
-        return status;
+      if (const int32_t status = check_tensor(*op, *sig, i, error); status != NW_OK) return status;
     try {
       if (op->check != nullptr) op->check(*sig);
     } catch (const std::bad_alloc&) {

@@ -1,0 +1,124 @@
+/**
+ * @file program.h
+ * @brief Tensor programs: reads them, changes how they run, prints them. Exported by
+ * libnarrows_program.so.1.
+ *
+ * docs/programs.md describes the text of a program, docs/program_schedules.md the steps that change
+ * how it runs. Each step is one line, and is refused if it could change what is computed.
+ *
+ * @code{.c}
+ * nw_program* program = NULL;
+ * const nw_op* op = NULL;
+ * if (nw_program_parse(text, &program, &error) != NW_OK ||
+ *     nw_program_step(program, "split(loop=\"i\", factors=[None, 8])", NULL, &error) != NW_OK ||
+ *     nw_program_load(rt, program, NULL, "cpu", &op, &error) != NW_OK)
+ *   fprintf(stderr, "%s\n", error.message);
+ * nw_program_free(program);
+ * call.op = op->name; // nw_run() as for every op
+ * @endcode
+ *
+ * The rules of narrows.h hold, but for one: one thread at a time uses a program. Different programs
+ * may be used at once.
+ *
+ * Strings and lists that a function returns belong to the program. They live until the next call
+ * with that program, nw_program_free() included.
+ */
+#ifndef NARROWS_PROGRAM_H
+#define NARROWS_PROGRAM_H
+
+#include <narrows/narrows.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * @addtogroup programs
+ * @{
+ */
+
+/** A program as it was read, and the steps that were taken since. */
+typedef struct nw_program nw_program;
+
+/**
+ * Reads a program, and verifies that it has a meaning: every access is in bounds, and nothing is
+ * read before it is written.
+ *
+ * @param text   The program. UTF-8, NUL-terminated.
+ * @param out    The program. The caller frees it with nw_program_free().
+ * @param error  May be NULL. Its message has line and column of a mistake in the text.
+ */
+NW_API int32_t nw_program_parse(const char* text, nw_program** out, nw_error* error);
+
+/** Copies a program and its steps. The caller frees the copy with nw_program_free(). */
+NW_API int32_t nw_program_clone(const nw_program* program, nw_program** out, nw_error* error);
+
+/** Frees a program. `program` may be NULL: nothing happens then. */
+NW_API void nw_program_free(nw_program* program);
+
+/**
+ * Takes one step, such as `parallel(loop="i")`. If it is refused, nothing has changed.
+ *
+ * @param program  The program.
+ * @param step     The step: one line, as nw_program_trace() has them.
+ * @param names    The names of the loops or blocks that the step made, NULL-terminated. May be
+ *                 NULL.
+ * @param error    May be NULL. Its message says which rule the step breaks, and where.
+ */
+NW_API int32_t nw_program_step(nw_program* program, const char* step, const char* const** names,
+                               nw_error* error);
+
+/**
+ * Takes the steps of the default schedule, as far as they are possible. nw_program_trace() shows
+ * them.
+ *
+ * Contractions are tiled and vectorised, element-wise chains become one block, reductions of a row
+ * share a loop, and the outermost loop is parallel.
+ *
+ * @param program  The program. It may have steps already; those here come behind them.
+ * @param backend  For whose plugins: "cpu", with the vectors of this machine. Others have no
+ * default schedule yet: #NW_UNSUPPORTED.
+ * @param error    May be NULL.
+ */
+NW_API int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error);
+
+/** Gives the text of the program as it runs now, after all steps. */
+NW_API int32_t nw_program_print(nw_program* program, const char** text, nw_error* error);
+
+/** Gives the steps that were taken, a line each. Taken again they give the same program. */
+NW_API int32_t nw_program_trace(nw_program* program, const char** trace, nw_error* error);
+
+/** Gives the program's name, as its text has it. */
+NW_API int32_t nw_program_name(nw_program* program, const char** name, nw_error* error);
+
+/** Gives 32 hexadecimal digits that stand for what the program computes. Steps change none. */
+NW_API int32_t nw_program_digest(nw_program* program, const char** digest, nw_error* error);
+
+/** Gives the names of the blocks, NULL-terminated, in the order of the text. */
+NW_API int32_t nw_program_blocks(nw_program* program, const char* const** names, nw_error* error);
+
+/** Gives the names of the loops around a block, NULL-terminated, the outermost first. */
+NW_API int32_t nw_program_loops(nw_program* program, const char* block, const char* const** names,
+                                nw_error* error);
+
+/**
+ * Makes the program an op of a runtime by nw_load_program(), and sets its schedule by
+ * nw_schedule_program().
+ *
+ * @param rt        The runtime.
+ * @param program   The program. It may be freed afterwards.
+ * @param backward  As in nw_load_program(). May be NULL.
+ * @param backend   Name of the plugins that run it as the steps say: "cpu". NULL: none does; each
+ *                  plugin chooses.
+ * @param out       The declaration. It lives as long as the runtime.
+ * @param error     May be NULL.
+ */
+NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward,
+                               const char* backend, const nw_op** out, nw_error* error);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

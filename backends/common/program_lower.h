@@ -1,0 +1,50 @@
+// program_lower.h -- a program as what runs: loops and the stores in them, with axes replaced by what they are bound to, inits
+// where they happen, and allocations where their elements live. It holds for every size and stride. What every backend starts from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "program_linear.h"
+
+namespace narrows::common {
+
+// A loop over `body`, or the stores of one block at one point of its loops.
+struct Node {
+  enum class Kind { loop, stores };
+  Kind kind = Kind::stores;
+
+  std::string name;  // of the loop, unique; of the block
+  // loop
+  ir::ExprPtr extent;
+  ir::For::Kind loop_kind = ir::For::Kind::serial;
+  std::string thread;
+  std::vector<Node> body;
+  std::vector<size_t> allocations;  // numbers in Lowered::allocations; their elements live through one iteration
+  // stores
+  std::vector<ir::ExprPtr> conditions;  // all must hold, else nothing happens
+  std::vector<ir::Store> stores;        // in order: what one writes, a later one reads
+  bool is_init = false;
+  bool contract = false;  // see fusible_product()
+};
+
+struct Lowered {
+  ir::Program program;                  // its body is not looked at any more
+  std::vector<ir::Buffer> allocations;  // with the shapes that they shrank to
+  std::vector<size_t> outermost;        // the allocations that live through the whole call
+  std::vector<Node> body;
+  Names fresh;  // allocations of which every element that is read was written by the same iteration of their innermost shared loop
+};
+
+// Which operand of a sum of f32 or f64 is a product that need not be rounded before it is added, where the block's note "contract"
+// is "true".
+std::optional<size_t> fusible_product(const ir::Expr& expr, bool contract);
+
+// Where an init happens: before the outermost of the block's loops that its reduction or carried axes depend on and that has
+// another extent than 1. So it has happened where none of the updates runs.
+Lowered lower(const ir::Program& program);
+
+// The extents of loops in a body that are numbers.
+void collect_extents(const std::vector<Node>& body, Extents* extents);
+
+}  // namespace narrows::common

@@ -1,0 +1,303 @@
+// program_place.cpp -- see program_place.h.
+#include "program_place.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "core/program/expr.h"
+
+namespace narrows::common {
+namespace {
+
+// One load or store of an allocation.
+struct Access {
+  std::vector<size_t> path;  // numbers of the nodes that lead to it, from the body on
+  Names around;              // the loops around it
+  const Node* stores;
+  const std::vector<ir::ExprPtr>* indices;
+  bool is_store;
+};
+
+// ---- collecting ----
+
+class Collector {
+ public:
+  explicit Collector(const std::string& buffer) : buffer_(buffer) {}
+
+  void body(const std::vector<Node>& nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      path_.push_back(i);
+      if (nodes[i].kind == Node::Kind::loop) {
+        around_.insert(nodes[i].name);
+        body(nodes[i].body);
+        around_.erase(nodes[i].name);
+      } else {
+        stores(nodes[i]);
+      }
+      path_.pop_back();
+    }
+  }
+
+  std::vector<Access> accesses;
+
+ private:
+  void stores(const Node& node) {
+    const auto load = [&](const ir::Expr& expr) {
+      if (expr.name == buffer_) accesses.push_back({path_, around_, &node, &expr.operands, false});
+    };
+    for (const ir::ExprPtr& condition : node.conditions) for_each_load(condition, load);
+    for (const ir::Store& store : node.stores) {
+      for (const ir::ExprPtr& index : store.indices) for_each_load(index, load);
+      for_each_load(store.value, load);
+      if (store.buffer == buffer_) accesses.push_back({path_, around_, &node, &store.indices, true});
+    }
+  }
+
+  const std::string& buffer_;
+  std::vector<size_t> path_;
+  Names around_;
+};
+
+// How many nodes two accesses share on their ways, the stores themselves not counted.
+size_t shared_depth(const Access& a, const Access& b) {
+  const size_t most = std::min(a.path.size(), b.path.size()) - 1;
+  size_t depth = 0;
+  while (depth < most && a.path[depth] == b.path[depth]) ++depth;
+  return depth;
+}
+
+std::vector<Node*> nodes_on(Lowered* lowered, const std::vector<size_t>& path, size_t depth) {
+  std::vector<Node*> out;
+  std::vector<Node>* body = &lowered->body;
+  for (size_t i = 0; i < depth; ++i) {
+    out.push_back(&(*body)[path[i]]);
+    body = &out.back()->body;
+  }
+  return out;
+}
+
+// ---- what one iteration reaches ----
+
+// A subscript's part that does not change within an iteration of the shared loops, and the rest.
+struct Parts {
+  Linear fixed, moving;  // the constant belongs to `moving`
+};
+Parts split(const ir::ExprPtr& index, const Names& inner, const Extents& extents) {
+  Parts out;
+  const Linear sum = linear(index, extents);
+  out.moving.constant = sum.constant;
+  for (const Term& term : sum.terms) (mentions(term.atom, inner) ? out.moving : out.fixed).terms.push_back(term);
+  return out;
+}
+
+Names inner_loops(const Access& access, const Names& shared) {
+  Names out;
+  std::set_difference(access.around.begin(), access.around.end(), shared.begin(), shared.end(), std::inserter(out, out.end()));
+  return out;
+}
+
+// Every number of its range is reached: loops with factors 1, at most 1 + what came before, and so on.
+bool is_gapless(const Linear& moving, const Extents& extents) {
+  std::vector<Term> terms = moving.terms;
+  std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return a.factor < b.factor; });
+  int64_t span = 1;
+  for (const Term& term : terms) {
+    if (!term.is_name() || term.factor < 1 || term.factor > span || extents.count(term.key) == 0) return false;
+    span += term.factor * (extents.at(term.key) - 1);
+  }
+  return true;
+}
+
+bool is_bound_check(const ir::ExprPtr& condition, const Access& access, const ir::Buffer& buffer, const Extents& extents) {
+  const std::optional<Linear> sum = as_inequality(condition, extents);
+  if (!sum.has_value()) return false;
+  for (size_t d = 0; d < access.indices->size(); ++d) {
+    const Linear index = linear((*access.indices)[d], extents);
+    Linear below = linear(buffer.shape[d], extents) + index * -1;
+    below.constant -= 1;
+    if (*sum == below || *sum == index) return true;
+  }
+  return false;
+}
+
+// A store reaches every element of its box: no loop leads to two dimensions, and only the buffer's own bounds hold it back.
+bool fills_its_box(const Access& store, const ir::Buffer& buffer, const Extents& extents) {
+  Names seen;
+  for (const ir::ExprPtr& index : *store.indices) {
+    Names names;
+    collect_names(index, &names);
+    for (const std::string& name : names)
+      if (store.around.count(name) != 0 && !seen.insert(name).second) return false;
+  }
+  return std::all_of(store.stores->conditions.begin(), store.stores->conditions.end(),
+                     [&](const ir::ExprPtr& condition) { return is_bound_check(condition, store, buffer, extents); });
+}
+
+class Iteration {
+ public:
+  Iteration(const ir::Buffer& buffer, const Extents& extents, const std::map<std::string, ir::ExprPtr>& sizes)
+      : buffer_(buffer), extents_(extents), sizes_(sizes) {}
+
+  // The store has written what the load reads, in the same iteration of the loops that they share.
+  bool provides(const Access& store, const Access& load) const {
+    if (!store.is_store || store.path >= load.path || !fills_its_box(store, buffer_, extents_)) return false;
+    Names shared;
+    std::set_intersection(store.around.begin(), store.around.end(), load.around.begin(), load.around.end(),
+                          std::inserter(shared, shared.end()));
+    for (size_t d = 0; d < store.indices->size(); ++d) {
+      const Parts to = split((*store.indices)[d], inner_loops(store, shared), extents_);
+      const Parts from = split((*load.indices)[d], inner_loops(load, shared), extents_);
+      if (is_whole(to, d)) continue;
+      if (!(to.fixed == from.fixed) || !is_gapless(to.moving, extents_)) return false;
+      const std::optional<Range> written = range(to.moving, extents_), read = range(from.moving, extents_);
+      if (!written.has_value() || !read.has_value()) return false;
+      if (read->least < written->least || read->greatest > written->greatest) return false;
+    }
+    return true;
+  }
+
+ private:
+  // One loop over the whole dimension.
+  bool is_whole(const Parts& parts, size_t d) const {
+    if (!parts.fixed.terms.empty() || parts.moving.constant != 0 || parts.moving.terms.size() != 1) return false;
+    const Term& term = parts.moving.terms[0];
+    const auto size = sizes_.find(term.key);
+    return term.factor == 1 && size != sizes_.end() && ir::same(size->second, buffer_.shape[d]);
+  }
+
+  const ir::Buffer& buffer_;
+  const Extents& extents_;
+  const std::map<std::string, ir::ExprPtr>& sizes_;  // of all loops
+};
+
+// ---- shrinking ----
+
+struct Shrunk {
+  bool done = false;
+  int64_t least = 0, extent = 0;
+};
+
+// What one iteration of the shared loops uses of dimension d.
+Shrunk shrink(const std::vector<Access>& accesses, size_t d, const ir::Buffer& buffer, const Names& shared,
+              const Extents& extents) {
+  Shrunk out;
+  Range both{0, 0};
+  Linear fixed;
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    const Parts parts = split((*accesses[i].indices)[d], inner_loops(accesses[i], shared), extents);
+    const std::optional<Range> one = range(parts.moving, extents);
+    if (!one.has_value() || (i != 0 && !(parts.fixed == fixed))) return out;
+    if (i == 0) both = *one;
+    fixed = parts.fixed;
+    both = {std::min(both.least, one->least), std::max(both.greatest, one->greatest)};
+  }
+  out.least = both.least;
+  if (__builtin_sub_overflow(both.greatest, both.least, &out.extent) || out.extent > (int64_t{1} << 40)) return out;
+  out.extent += 1;
+  const auto whole = ir::constant(buffer.shape[d]);
+  out.done = whole.has_value() ? out.extent < *whole : !fixed.terms.empty() || out.extent == 1;
+  if (fixed.terms.empty() && out.least < 0) out.done = false;  // a guard holds it back
+  return out;
+}
+
+std::vector<ir::ExprPtr> moved(const std::vector<ir::ExprPtr>& indices, const std::vector<Shrunk>& dims, const Names& inner,
+                               const Extents& extents) {
+  std::vector<ir::ExprPtr> out = indices;
+  for (size_t d = 0; d < out.size(); ++d) {
+    if (!dims[d].done) continue;
+    Linear moving = split(indices[d], inner, extents).moving;
+    moving.constant -= dims[d].least;
+    out[d] = expression(moving);
+  }
+  return out;
+}
+
+ir::ExprPtr with_loads_moved(const ir::ExprPtr& expr, const std::string& buffer, const std::vector<Shrunk>& dims,
+                             const Names& inner, const Extents& extents) {
+  if (expr == nullptr || expr->operands.empty()) return expr;
+  ir::Expr out = *expr;
+  for (ir::ExprPtr& operand : out.operands) operand = with_loads_moved(operand, buffer, dims, inner, extents);
+  if (out.kind == ir::Expr::Kind::load && out.name == buffer) out.operands = moved(out.operands, dims, inner, extents);
+  return out.operands == expr->operands ? expr : std::make_shared<const ir::Expr>(std::move(out));
+}
+
+void move_accesses(std::vector<Node>* body, const std::string& buffer, const std::vector<Shrunk>& dims, const Names& shared,
+                   const Names& inner, const Extents& extents) {
+  for (Node& node : *body) {
+    if (node.kind == Node::Kind::loop) {
+      Names within = inner;
+      if (shared.count(node.name) == 0) within.insert(node.name);
+      move_accesses(&node.body, buffer, dims, shared, within, extents);
+      continue;
+    }
+    for (ir::ExprPtr& condition : node.conditions) condition = with_loads_moved(condition, buffer, dims, inner, extents);
+    for (ir::Store& store : node.stores) {
+      for (ir::ExprPtr& index : store.indices) index = with_loads_moved(index, buffer, dims, inner, extents);
+      store.value = with_loads_moved(store.value, buffer, dims, inner, extents);
+      if (store.buffer == buffer) store.indices = moved(store.indices, dims, inner, extents);
+    }
+  }
+}
+
+void collect_sizes(const std::vector<Node>& body, std::map<std::string, ir::ExprPtr>* sizes) {
+  for (const Node& node : body) {
+    if (node.kind != Node::Kind::loop) continue;
+    (*sizes)[node.name] = node.extent;
+    collect_sizes(node.body, sizes);
+  }
+}
+
+class Placer {
+ public:
+  explicit Placer(Lowered* lowered) : lowered_(lowered) {
+    collect_extents(lowered->body, &extents_);
+    collect_sizes(lowered->body, &sizes_);
+  }
+
+  void place(size_t number) {
+    ir::Buffer& buffer = lowered_->allocations[number];
+    Collector found(buffer.name);
+    found.body(lowered_->body);
+    if (found.accesses.empty()) return;
+    size_t depth = found.accesses[0].path.size() - 1;
+    for (const Access& access : found.accesses) depth = std::min(depth, shared_depth(access, found.accesses[0]));
+    const std::vector<Node*> around = nodes_on(lowered_, found.accesses[0].path, depth);
+    (around.empty() ? lowered_->outermost : around.back()->allocations).push_back(number);
+    Names shared;
+    for (const Node* loop : around) shared.insert(loop->name);
+    shrink_all(&buffer, found.accesses, shared);
+  }
+
+ private:
+  void shrink_all(ir::Buffer* buffer, const std::vector<Access>& accesses, const Names& shared) {
+    const Iteration iteration(*buffer, extents_, sizes_);
+    for (const Access& load : accesses) {
+      if (load.is_store) continue;
+      const auto provides = [&](const Access& store) { return iteration.provides(store, load); };
+      if (std::none_of(accesses.begin(), accesses.end(), provides)) return;
+    }
+    lowered_->fresh.insert(buffer->name);
+    std::vector<Shrunk> dims;
+    dims.reserve(buffer->shape.size());
+    for (size_t d = 0; d < buffer->shape.size(); ++d) dims.push_back(shrink(accesses, d, *buffer, shared, extents_));
+    if (std::none_of(dims.begin(), dims.end(), [](const Shrunk& dim) { return dim.done; })) return;
+    const std::string name = buffer->name;
+    move_accesses(&lowered_->body, name, dims, shared, {}, extents_);
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d].done) buffer->shape[d] = ir::make_integer(dims[d].extent);
+  }
+
+  Lowered* lowered_;
+  Extents extents_;
+  std::map<std::string, ir::ExprPtr> sizes_;
+};
+
+}  // namespace
+
+void place_allocations(Lowered* lowered) {
+  Placer placer(lowered);
+  for (size_t i = 0; i < lowered->allocations.size(); ++i) placer.place(i);
+}
+
+}  // namespace narrows::common

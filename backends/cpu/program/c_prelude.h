@@ -1,0 +1,16 @@
+// c_prelude.h -- what stands in front of every program's C: types, arithmetic of subscripts, f16 and bf16. Step 5 of a tensor's
+// path.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/program/ir.h"
+
+namespace narrows::cpu {
+
+// `types`: vectors by element and lanes. `helpers`: nw_from_f16 and the like, by lanes.
+std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, const std::set<std::pair<std::string, int>>& helpers);
+
+}  // namespace narrows::cpu

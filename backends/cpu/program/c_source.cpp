@@ -1,0 +1,401 @@
+// c_source.cpp -- functions, loops, tiles and where allocations live, in C: see c_source.h and c_printer.h.
+#include "program/c_source.h"
+
+#include <algorithm>
+
+#include "core/program/dtype.h"
+#include "core/program/text.h"
+#include "program/c_prelude.h"
+#include "program/c_printer.h"
+
+namespace narrows::cpu {
+namespace {
+
+constexpr int64_t kMostLocalBytes = 32 << 10, kMostStackBytes = 192 << 10, kMostRegisterBytes = 4096;
+constexpr int64_t kMostUnrolledStores = 1024;
+constexpr size_t kMostLoopsAround = 32;  // of a parallel loop: struct frame
+
+bool has_parallel(const std::vector<Node>& body) {
+  return std::any_of(body.begin(), body.end(), [](const Node& node) {
+    return node.kind == Node::Kind::loop && (node.loop_kind == ir::For::Kind::parallel || has_parallel(node.body));
+  });
+}
+
+bool contracts(const std::vector<Node>& body) {
+  return std::any_of(body.begin(), body.end(), [](const Node& node) { return node.contract || contracts(node.body); });
+}
+
+int64_t local_elements(const ir::Buffer& buffer) {  // -1: not a number
+  int64_t out = 1;
+  for (const ir::ExprPtr& dim : buffer.shape) {
+    const auto extent = ir::constant(dim);
+    if (!extent.has_value() || __builtin_mul_overflow(out, *extent, &out)) return -1;
+  }
+  return out;
+}
+
+std::string replace_all(std::string text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  return text;
+}
+
+}  // namespace
+
+Printer::Printer(const Bound& bound, const CTarget& target) : bound_(bound), target_(target) {
+  collect_extents(bound.lowered->body, &extents_);
+  source_.contracts = target.fuses && contracts(bound.lowered->body);
+}
+
+// ---- text ----
+
+void Printer::line(const std::string& text) { out_.append(static_cast<size_t>(2 * indent_), ' ').append(text).append("\n"); }
+void Printer::open(const std::string& text) {
+  line(text);
+  ++indent_;
+}
+void Printer::close(const std::string& text) {
+  --indent_;
+  line(text);
+}
+
+// ---- loops ----
+
+void Printer::nodes(const std::vector<Node>& body) {
+  for (const Node& node : body) {
+    if (node.kind == Node::Kind::stores)
+      stores(node);
+    else
+      loop(node);
+  }
+}
+
+void Printer::loop(const Node& node) {
+  if (node.loop_kind == ir::For::Kind::bind && node.thread.rfind("block", 0) != 0)
+    refuse(NW_UNSUPPORTED, -1, "loop '%s' is bound to %s; the cpu backend has no such threads", node.name.c_str(),
+           node.thread.c_str());
+  if (vector_loop(node)) return;
+  const bool short_text = slow_ && registers_.empty();
+  if (node.loop_kind == ir::For::Kind::unroll && !short_text && ir::constant(node.extent).has_value() &&
+      unrolled_stores(node) <= kMostUnrolledStores)
+    return unrolled_loop(node);
+  if (node.loop_kind == ir::For::Kind::parallel && !in_parallel_ && path_.size() < kMostLoopsAround) return parallel_loop(node);
+  if (!accumulate(node)) serial_loop(node);
+}
+
+int64_t Printer::unrolled_stores(const Node& node) const {
+  if (node.kind == Node::Kind::stores) return static_cast<int64_t>(node.stores.size());
+  int64_t out = 0;
+  for (const Node& child : node.body) out += unrolled_stores(child);
+  const auto extent = ir::constant(node.extent);
+  const bool repeats =
+      extent.has_value() && (node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize);
+  return repeats ? out * std::clamp<int64_t>(*extent, 1, 1 << 20) / (node.loop_kind == ir::For::Kind::unroll ? 1 : 8) + 1 : out;
+}
+
+void Printer::serial_loop(const Node& node) {
+  const std::string extent = keep("i64", index_text(resolved(node.extent))), variable = fresh("l");
+  open("for (i64 " + variable + " = 0; " + variable + " < " + extent + "; ++" + variable + ") {");
+  c_names_[node.name] = variable;
+  path_.push_back(node.name);
+  versions(node);
+  path_.pop_back();
+  c_names_.erase(node.name);
+  close();
+}
+
+void Printer::unrolled_loop(const Node& node) {
+  path_.push_back(node.name);
+  for (int64_t i = 0; i < *ir::constant(node.extent); ++i) {
+    replaced_[node.name] = ir::make_integer(i);
+    open("{");
+    scope(node.allocations, node.body);
+    close();
+  }
+  replaced_.erase(node.name);
+  path_.pop_back();
+}
+
+// The body becomes a function of its own, which is handed the loops around it.
+void Printer::parallel_loop(const Node& node) {
+  const std::string extent = keep("i64", index_text(resolved(node.extent))), function = fresh("p"), variable = fresh("l");
+  const std::string cost = number(CNumber::Kind::cost, "", 0, &node);
+  std::vector<std::string> around;
+  std::string received;
+  for (const std::string& name : path_) {
+    const auto outer = c_names_.find(name);
+    if (outer == c_names_.end()) continue;
+    received += "  const i64 " + outer->second + " = F->loops[" + std::to_string(around.size()) + "];\n";
+    around.push_back(outer->second);
+  }
+  open("{");
+  line("const struct frame f = {B, S, H, {" + (around.empty() ? "0" : join(around, ", ")) + "}};");
+  line("H->parallel(H->context, " + extent + ", *(const f64u*)(S + " + cost.substr(1) + "), " + function + ", (void*)&f);");
+  close();
+  std::string outside;
+  outside.swap(out_);
+  const int indent = std::exchange(indent_, 1);
+  in_parallel_ = true;
+  open("for (i64 " + variable + " = begin; " + variable + " < end; ++" + variable + ") {");
+  c_names_[node.name] = variable;
+  path_.push_back(node.name);
+  versions(node);
+  path_.pop_back();
+  c_names_.erase(node.name);
+  close();
+  in_parallel_ = false;
+  functions_ +=
+      "static void " + function + "(void* arg, i64 slot, i64 begin, i64 end) {\n" +
+      "  const struct frame* F = arg;\n  const i64* S = F->numbers;\n  const struct services* H = F->services;\n" +
+      "  char* B[@BUFFERS@];\n  for (i64 i = 0; i < @BUFFERS@; ++i) B[i] = F->base[i];\n  H->enter(H->context, slot, B);\n" +
+      "@LOCALS@" + received + out_ + "}\n";
+  out_.swap(outside);
+  indent_ = indent;
+}
+
+// ---- full tiles ----
+
+// What decides a condition for all iterations of the loops inside one loop: that it holds where it holds least.
+std::optional<Printer::Full> Printer::full_test(const ir::ExprPtr& condition, const std::vector<std::string>& path) const {
+  const std::optional<Linear> sum = as_inequality(condition, extents_);
+  if (!sum.has_value()) return std::nullopt;
+  size_t major = path.size();
+  int64_t largest = 0;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const int64_t factor = std::abs(sum->factor_of(path[i]));
+    if (factor > largest) {
+      largest = factor;
+      major = i;
+    }
+  }
+  if (major == path.size()) return std::nullopt;
+  Linear least = *sum;
+  bool decides = false;
+  for (size_t i = major + 1; i < path.size(); ++i) {
+    const int64_t factor = least.factor_of(path[i]);
+    least = least.without(path[i]);
+    if (mentions(expression(least), path[i])) return std::nullopt;
+    if (factor == 0) continue;
+    const auto extent = extents_.find(path[i]);
+    if (extent == extents_.end()) return std::nullopt;
+    if (factor < 0) least.constant += factor * (extent->second - 1);
+    decides = true;
+  }
+  if (!decides || kinds_.at(path[major]) == ir::For::Kind::unroll || kinds_.at(path[major]) == ir::For::Kind::vectorize)
+    return std::nullopt;
+  const ir::ExprPtr test = ir::make_call("ge", {expression(least), ir::make_integer(0)});
+  return Full{major, ir::print(test), test};
+}
+
+std::vector<ir::ExprPtr> Printer::open_conditions(const Node& node) const {
+  std::vector<ir::ExprPtr> out;
+  for (const ir::ExprPtr& condition : node.conditions) {
+    if (const auto sum = as_inequality(condition, extents_); sum.has_value())
+      if (const auto bounds = range(*sum, extents_); bounds.has_value() && bounds->least >= 0) continue;
+    if (const auto full = full_test(condition, path_); full.has_value() && known_.count(full->key) != 0) continue;
+    out.push_back(condition);
+  }
+  return out;
+}
+
+// The tests that the loop at `depth` decides best: no loop inside it decides any of the same stores' conditions.
+void Printer::collect_full(const std::vector<Node>& body, std::vector<std::string>* path, size_t depth,
+                           std::map<std::string, ir::ExprPtr>* tests) const {
+  for (const Node& node : body) {
+    if (node.kind == Node::Kind::loop) {
+      path->push_back(node.name);
+      collect_full(node.body, path, depth, tests);
+      path->pop_back();
+      continue;
+    }
+    std::vector<Full> all;
+    size_t deepest = 0;
+    for (const ir::ExprPtr& condition : node.conditions) {
+      const auto full = full_test(condition, *path);
+      if (!full.has_value() || known_.count(full->key) != 0) continue;
+      all.push_back(*full);
+      deepest = std::max(deepest, full->depth);
+    }
+    if (all.empty() || deepest != depth) continue;
+    for (const Full& full : all) (*tests)[full.key] = full.test;
+  }
+}
+
+// One iteration of a loop: twice, if conditions hold for whole tiles inside it or do not.
+void Printer::versions(const Node& node) {
+  std::map<std::string, ir::ExprPtr> tests;
+  std::vector<std::string> path = path_;
+  if (!slow_) collect_full(node.body, &path, path_.size() - 1, &tests);
+  if (tests.empty()) return scope(node.allocations, node.body);
+  std::vector<ir::ExprPtr> conditions;
+  const std::set<std::string> before = known_;
+  for (const auto& [key, test] : tests) {
+    conditions.push_back(test);
+    known_.insert(key);
+  }
+  open("if (" + condition_text(conditions) + ") {");
+  scope(node.allocations, node.body);
+  close("} else {");
+  ++indent_;
+  known_ = before;
+  slow_ = true;
+  scope(node.allocations, node.body);
+  slow_ = false;
+  close();
+}
+
+// ---- allocations ----
+
+bool Printer::may_be_local(size_t allocation, const std::vector<Node>& body) const {
+  const ir::Buffer& buffer = bound_.lowered->allocations[allocation];
+  const int64_t elements = local_elements(buffer);
+  return elements > 0 && elements <= kMostLocalBytes / bytes_of(buffer.dtype) && bound_.lowered->fresh.count(buffer.name) != 0 &&
+         (in_parallel_ || !has_parallel(body)) && stack_bytes_ + elements * bytes_of(buffer.dtype) <= kMostStackBytes;
+}
+
+void Printer::scope(const std::vector<size_t>& allocations, const std::vector<Node>& body) {
+  Names not_in_registers;
+  while (!try_scope(allocations, body, &not_in_registers)) {
+  }
+}
+
+// The body with its small allocations in registers, but for those that are named. False: one more has to be named.
+bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vector<Node>& body, Names* not_in_registers) {
+  const std::string out_before = out_, functions_before = functions_;
+  const auto registers_before = registers_;
+  const int64_t stack_before = stack_bytes_;
+  const size_t at = out_.size();
+  Names mine;
+  for (const size_t number : allocations) {
+    if (!may_be_local(number, body)) continue;
+    const ir::Buffer& buffer = bound_.lowered->allocations[number];
+    const int64_t bytes = local_elements(buffer) * bytes_of(buffer.dtype);
+    mine.insert(buffer.name);
+    const bool small = bytes <= kMostRegisterBytes && buffer.dtype != ir::DType::boolean && !is_half(buffer.dtype);
+    if (small && !(slow_ && registers_before.empty()) && not_in_registers->count(buffer.name) == 0) {
+      registers_[buffer.name] = {{}, fresh("r"), false};
+    } else {
+      arrays_[buffer.name] = fresh("a");
+      stack_bytes_ += bytes;
+      line("NW_ALIGNED " + c_storage(buffer.dtype) + " " + arrays_[buffer.name] + "[" + std::to_string(local_elements(buffer)) +
+           "];");
+    }
+  }
+  nodes(body);
+  bool good = true;
+  for (const std::string& name : mine) {
+    arrays_.erase(name);
+    const auto entry = registers_.find(name);
+    if (entry == registers_.end()) continue;
+    if (fits_registers(entry->second)) {
+      declare_registers(at, name);
+      continue;
+    }
+    not_in_registers->insert(name);
+    good = false;
+  }
+  stack_bytes_ = stack_before;
+  if (!good) {
+    out_ = out_before;
+    functions_ = functions_before;
+    registers_ = registers_before;
+  }
+  for (const std::string& name : mine) registers_.erase(name);
+  return good;
+}
+
+// Each element belongs to one variable.
+bool Printer::fits_registers(const Registers& registers) {
+  int64_t end = INT64_MIN;
+  for (const auto& [offset, lanes] : registers.used) {
+    if (offset < end) return false;
+    end = offset + lanes;
+  }
+  return !registers.failed;
+}
+
+void Printer::declare_registers(size_t at, const std::string& buffer) {
+  const Registers& registers = registers_.at(buffer);
+  std::string text;
+  for (const auto& [offset, lanes] : registers.used)
+    text += std::string(static_cast<size_t>(2 * indent_), ' ') + c_type(bound_.buffers.at(buffer).buffer->dtype, lanes) + " " +
+            registers.name + "_" + std::to_string(offset) + ";\n";
+  out_.insert(at, text);
+}
+
+// ---- stores ----
+
+void Printer::stores(const Node& node) {
+  const std::string test = condition_text(open_conditions(node));
+  open(test.empty() ? "{" : "if (" + test + ") {");
+  write(node);
+  close();
+}
+
+void Printer::write(const Node& node) {
+  contract_ = node.contract;
+  for (const ir::Store& one : node.stores) store(one);
+  contract_ = false;
+}
+
+// A loop that adds up one element keeps it in a variable. False: it is no such loop.
+bool Printer::accumulate(const Node& node) {
+  if (node.body.size() != 1 || node.body[0].kind != Node::Kind::stores || node.body[0].stores.size() != 1) return false;
+  const Node& child = node.body[0];
+  const ir::Store& only = child.stores[0];
+  if (registers_.count(only.buffer) != 0 || !bound_.buffers.at(only.buffer).present) return false;
+  bool fits = true, reads = false;
+  const auto check = [&](const ir::Expr& load) {
+    if (load.name != only.buffer) return;
+    reads = true;
+    for (size_t d = 0; d < load.operands.size(); ++d)
+      fits = fits && linear(load.operands[d], extents_) == linear(only.indices[d], extents_);
+  };
+  for_each_load(only.value, check);
+  bool in_index = false;
+  const auto gathers = [&](const ir::Expr&) { in_index = true; };
+  for (const ir::ExprPtr& index : only.indices) {
+    for_each_load(index, gathers);
+    fits = fits && !mentions(index, node.name);
+  }
+  for (const ir::ExprPtr& condition : child.conditions) for_each_load(condition, gathers);
+  if (!fits || !reads || in_index) return false;
+  const std::vector<ir::ExprPtr> indices = resolved(only.indices);
+  const ir::DType dtype = bound_.buffers.at(only.buffer).buffer->dtype;
+  const std::string place = element(only.buffer, access(only.buffer, indices).offset, 1), variable = fresh("s");
+  line(c_type(dtype) + " " + variable + " = " + from_storage(place, dtype, 1).text + ";");
+  accumulators_[only.buffer] = {indices, variable};
+  serial_loop(node);
+  accumulators_.erase(only.buffer);
+  line(place + " = " + to_storage({variable, dtype}) + ";");
+  return true;
+}
+
+// ---- the whole ----
+
+CSource Printer::print() {
+  collect_kinds(bound_.lowered->body);
+  scope(bound_.lowered->outermost, bound_.lowered->body);
+  std::string locals;
+  for (size_t i = 0; i < source_.buffers.size(); ++i)
+    locals += "  char* const b" + std::to_string(i) + " = B[" + std::to_string(i) + "];\n";
+  for (size_t i = 0; i < source_.numbers.size(); ++i)
+    locals += "  const i64 n" + std::to_string(i) + " = S[" + std::to_string(i) + "];\n";
+  std::string text = functions_ + "__attribute__((visibility(\"default\"))) void " + kCEntry +
+                     "(char* const* B, const i64* S, const struct services* H) {\n@LOCALS@" + out_ + "}\n";
+  text = replace_all(text, "@LOCALS@", locals);
+  text = replace_all(text, "@BUFFERS@", std::to_string(std::max<size_t>(1, source_.buffers.size())));
+  source_.text = c_prelude(types_, helpers_) + text;
+  return source_;
+}
+
+void Printer::collect_kinds(const std::vector<Node>& body) {
+  for (const Node& node : body) {
+    if (node.kind != Node::Kind::loop) continue;
+    kinds_[node.name] = node.loop_kind;
+    collect_kinds(node.body);
+  }
+}
+
+CSource print_c(const Bound& bound, const CTarget& target) { return Printer(bound, target).print(); }
+
+}  // namespace narrows::cpu

@@ -1,0 +1,25 @@
+// process.h -- runs a program without a shell, within a time. Step 5 of a tensor's path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace narrows::cpu {
+
+struct Outcome {
+  enum class Kind { exited, killed, timed_out, not_started };
+  Kind kind;
+  int number;          // the exit status, the signal, or errno
+  std::string output;  // what it wrote, both streams
+};
+
+// arguments[0] is the program's path. Its input is empty. After `seconds` it is killed with all that it started.
+Outcome run_process(const std::vector<std::string>& arguments, double seconds);
+
+// The path of a program, searched for in $PATH if it has no '/'; empty: there is none.
+std::string find_program(const std::string& name);
+
+// Of the environment; empty where it is not set, or this is a set-user-ID program.
+std::string environment(const char* name);
+
+}  // namespace narrows::cpu

@@ -1,0 +1,45 @@
+// program.h -- tensor programs on the CPU: kernels `compiled` and `interpreter`. Step 5 of a tensor's path.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backend.h"
+#include "common/program_lower.h"
+#include "program/c_source.h"
+#include "program/compile.h"
+
+namespace narrows::cpu {
+
+extern const char* const kProgramKernels[];
+
+// What an instance keeps, so that a program that is planned for other sizes is neither read nor compiled again.
+class Programs {
+ public:
+  struct Compiled {
+    CSource source;
+    std::shared_ptr<const CObject> object;  // nullptr: it was only asked for
+  };
+  struct Known {
+    Lowered lowered;
+    std::map<std::string, std::shared_ptr<const Compiled>> compiled;  // by layout
+  };
+
+  // The program of a text; of those that were used last.
+  std::shared_ptr<Known> read(std::string_view text);
+
+  std::shared_ptr<const Compiled> compile(const Instance& instance, Known* known, const Bound& bound, bool asks);
+
+ private:
+  std::list<std::pair<std::string, std::shared_ptr<Known>>> known_;  // the one used last in front
+  CCompiler compiler_;
+};
+
+// Plans a call of the program that the text is. Where no kernel is forced: `compiled` if there is a C compiler, else `interpreter`.
+// `asks`: the plan will not be launched; nothing is compiled.
+std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view text, const nw_sig& sig, bool asks);
+
+}  // namespace narrows::cpu

@@ -1,0 +1,115 @@
+"""@T.prim_func: a Python function becomes the text of a program."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, overload
+
+import narrows
+from narrows.program import _library, _writer
+from narrows.program._recorder import Buffer, Recorder, caller, record
+from narrows.program._types import BufferType, DType, Handle
+
+
+class PrimFunc:
+    """A tensor program. ``text`` is all of it: docs/programs.md says what stands there."""
+
+    def __init__(self, text: str) -> None:
+        """Reads the text; ValueError: it is none, or has no meaning, as where it reads what nobody wrote."""
+        self.program = _library.Program(text)
+        self._text = self.program.text()
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def name(self) -> str:
+        return self.program.name()
+
+    def build(self) -> narrows.Op:
+        """An op that computes the program, for arrays of every framework, with the default schedule of each backend."""
+        scheduled = self.program.copy()
+        scheduled.auto("cpu")
+        return narrows.Op(scheduled.load("cpu"))  # not one that remembers how it ran before
+
+    def script(self) -> str:
+        """The text."""
+        return self._text
+
+    def show(self) -> None:
+        """Prints the text."""
+        print(self._text)
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrimFunc) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def _annotations(function: Callable[..., Any], around: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments; those that ``from __future__ import annotations`` left as strings are evaluated where they stand."""
+    found = dict(function.__annotations__)
+    for name, annotation in found.items():
+        closure = inspect.getclosurevars(function).nonlocals if isinstance(annotation, str) else {}
+        while isinstance(found[name], str):
+            found[name] = eval(found[name], function.__globals__, {**around, **closure})
+    return found
+
+
+def _argument(recorder: Recorder, parameter: inspect.Parameter, annotation: Any) -> Any:
+    name, default = parameter.name, parameter.default
+    if isinstance(annotation, BufferType):
+        tensor = Buffer(recorder.shape(annotation.shape, f"argument '{name}'"), annotation.short, name)
+        tensor.is_optional = default is None
+        recorder.tensors[name] = tensor
+        return tensor
+    if annotation is Handle or isinstance(annotation, Handle):
+        return recorder.handle(name, default is None)
+    if isinstance(annotation, DType):
+        return recorder.param(annotation, 0 if default is inspect.Parameter.empty else default, name)
+    raise TypeError(
+        f"argument '{name}' of '{recorder.name}' is annotated with {annotation!r}; expected T.Buffer(shape, dtype), T.handle, "
+        "or a dtype such as T.float32"
+    )
+
+
+def _run(function: Callable[..., Any], around: dict[str, Any]) -> str:
+    from narrows.program import script
+
+    recorder = Recorder(function.__name__)
+    annotations = _annotations(function, around)
+    # `range` in the function is T.serial; everything else is what its module has.
+    globals_ = function.__globals__ if "range" in function.__globals__ else {**function.__globals__, "range": script.serial}
+    again = types.FunctionType(function.__code__, globals_, function.__name__, function.__defaults__, function.__closure__)
+
+    def run() -> Any:
+        arguments = [_argument(recorder, p, annotations.get(p.name)) for p in inspect.signature(function).parameters.values()]
+        return again(*arguments)
+
+    record(recorder, run)
+    return _writer.write(recorder)
+
+
+@overload
+def prim_func(function: Callable[..., Any], /) -> PrimFunc: ...
+@overload
+def prim_func(
+    *, private: bool = ..., check_well_formed: bool = ..., s_tir: bool = ...
+) -> Callable[[Callable[..., Any]], PrimFunc]: ...
+def prim_func(
+    function: Callable[..., Any] | None = None, /, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True
+) -> PrimFunc | Callable[[Callable[..., Any]], PrimFunc]:
+    """Runs the function once and records it. TVM's keywords are taken; they change nothing here."""
+    frame = caller()
+    outer = frame.f_back.f_locals if frame.f_back is not None else {}  # of a class's body: the function that it stands in
+    around = {**outer, **frame.f_locals}
+    if function is None:
+        return lambda later: PrimFunc(_run(later, around))
+    return PrimFunc(_run(function, around))

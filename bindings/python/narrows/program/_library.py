@@ -1,0 +1,142 @@
+"""libnarrows_program, by ctypes: narrows/program.h has its functions."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import pathlib
+import weakref
+from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_int64, c_uint32, c_void_p
+from typing import Any
+
+import narrows
+
+_NAME = "libnarrows_program.so.1"
+_UNSUPPORTED = 2  # NW_UNSUPPORTED
+
+
+class ScheduleError(ValueError):
+    """A step that is not possible, or that could change what the program computes. Nothing has changed."""
+
+
+class _Error(ctypes.Structure):
+    _fields_ = (("status", c_int32), ("argument", c_int32), ("native_code", c_int64), ("message", c_char * 496))
+
+
+class _Op(ctypes.Structure):
+    """The beginning of nw_op."""
+
+    _fields_ = (("struct_size", c_uint32), ("flags", c_uint32), ("name", c_char_p))
+
+
+_OUT_STRING, _OUT_STRINGS = POINTER(c_char_p), POINTER(POINTER(c_char_p))
+_FUNCTIONS: dict[str, list[Any]] = {
+    "nw_program_parse": [c_char_p, POINTER(c_void_p)],
+    "nw_program_clone": [c_void_p, POINTER(c_void_p)],
+    "nw_program_step": [c_void_p, c_char_p, _OUT_STRINGS],
+    "nw_program_auto": [c_void_p, c_char_p],
+    "nw_program_print": [c_void_p, _OUT_STRING],
+    "nw_program_trace": [c_void_p, _OUT_STRING],
+    "nw_program_name": [c_void_p, _OUT_STRING],
+    "nw_program_digest": [c_void_p, _OUT_STRING],
+    "nw_program_blocks": [c_void_p, _OUT_STRINGS],
+    "nw_program_loops": [c_void_p, c_char_p, _OUT_STRINGS],
+    "nw_program_load": [c_void_p, c_void_p, c_char_p, c_char_p, POINTER(POINTER(_Op))],
+    "nw_runtime_default": [POINTER(c_void_p)],
+    "nw_schedule_program": [c_void_p, c_char_p, c_char_p, c_char_p],
+}
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    folder = pathlib.Path(narrows.__file__).parent / "lib"
+    if not (folder / _NAME).exists():
+        raise RuntimeError(
+            f"there is no {_NAME} in {folder}: this narrows was built without tensor programs; they need isl (Debian: libisl-dev)"
+        )
+    library = ctypes.CDLL(str(folder / _NAME))
+    for name, arguments in _FUNCTIONS.items():
+        getattr(library, name).argtypes = [*arguments, POINTER(_Error)]
+    library.nw_program_free.argtypes, library.nw_program_free.restype = [c_void_p], None
+    return library
+
+
+def _call(name: str, *arguments: Any, raises: type[Exception] = ValueError) -> None:
+    error = _Error()
+    if getattr(_library(), name)(*arguments, byref(error)) == 0:
+        return
+    message = error.message.decode(errors="replace")
+    if error.status == _UNSUPPORTED:
+        raise NotImplementedError(message)
+    raise raises(message) if error.status == 1 else RuntimeError(message)
+
+
+class Program:
+    """A program and the steps that it took."""
+
+    def __init__(self, text: str) -> None:
+        self._own("nw_program_parse", text.encode())
+
+    def _own(self, make: str, of: Any) -> None:
+        self._handle = c_void_p()
+        _call(make, of, byref(self._handle))
+        weakref.finalize(self, _library().nw_program_free, self._handle).atexit = False
+
+    def copy(self) -> Program:
+        other = object.__new__(Program)
+        other._own("nw_program_clone", self._handle)
+        return other
+
+    def _string(self, name: str) -> str:
+        found = c_char_p()
+        _call(name, self._handle, byref(found))
+        return (found.value or b"").decode()
+
+    def _strings(self, name: str, *arguments: Any) -> list[str]:
+        found = POINTER(c_char_p)()
+        _call(name, self._handle, *arguments, byref(found), raises=ScheduleError)
+        strings = itertools.takewhile(lambda string: string is not None, (found[i] for i in itertools.count()))
+        return [string.decode() for string in strings]
+
+    def text(self) -> str:
+        return self._string("nw_program_print")
+
+    def name(self) -> str:
+        return self._string("nw_program_name")
+
+    def digest(self) -> str:
+        return self._string("nw_program_digest")
+
+    def trace(self) -> list[str]:
+        return self._string("nw_program_trace").splitlines()
+
+    def blocks(self) -> list[str]:
+        return self._strings("nw_program_blocks")
+
+    def loops(self, block: str) -> list[str]:
+        return self._strings("nw_program_loops", block.encode())
+
+    def step(self, line: str) -> list[str]:
+        return self._strings("nw_program_step", line.encode())
+
+    def auto(self, backend: str) -> None:
+        _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
+
+    def load(self, backend: str | None = None) -> str:
+        """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say."""
+        op = POINTER(_Op)()
+        _call("nw_program_load", _runtime(), self._handle, None, backend and backend.encode(), byref(op))
+        return str(op.contents.name.decode())
+
+
+def _runtime() -> c_void_p:
+    """The process's, which narrows' ops have."""
+    runtime = c_void_p()
+    _call("nw_runtime_default", byref(runtime))
+    return runtime
+
+
+def unschedule(op: str, backend: str) -> None:
+    """The plugins of that name choose again how to run a program."""
+    _call("nw_schedule_program", _runtime(), op.encode(), backend.encode(), None)

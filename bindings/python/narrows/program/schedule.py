@@ -1,0 +1,338 @@
+"""Schedule: steps that change how a program runs, and not what it computes. docs/program_schedules.md has the steps."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import narrows
+from narrows.program import _expressions, _library
+from narrows.program._evaluation import Evaluation, compared, run
+from narrows.program._expressions import Variable
+from narrows.program._function import PrimFunc
+from narrows.program.ir import IRModule
+
+ScheduleError = _library.ScheduleError
+
+
+class Block:
+    """A block of a schedule, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Block({self.name!r})"
+
+
+class Loop:
+    """A loop of a schedule, by its name. A step that replaces the loop makes others; this one is gone then."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Loop({self.name!r})"
+
+
+class Trace:
+    """The steps that a schedule took, a line each. Another schedule of the program takes them by ``apply_to_schedule``."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def show(self) -> None:
+        """Prints the lines."""
+        print(self)
+
+    def apply_to_schedule(self, schedule: Schedule) -> None:
+        for line in self.lines:
+            schedule.apply(line)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    __repr__ = __str__
+
+
+# TVM's steps that are not here, with what to write instead.
+_NOT_OFFERED = {
+    "a search makes no part of a trace": "sample_categorical sample_perfect_tile sample_partitioned_tile sample_compute_location",
+    "no backend has such instructions for programs": "tensorize blockize",
+    "backends keep what they read in order by themselves": "storage_align pad_einsum software_pipeline",
+}
+
+
+class Schedule:
+    """A program and the steps that it took. Each step is proven to keep what the program computes, or ScheduleError says what
+    it would change, and nothing has changed then.
+
+    >>> from narrows.program import script as T, Schedule
+    >>> @T.prim_func
+    ... def double(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    ...     for i in range(64):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(64, i)
+    ...             B[vi] = A[vi] * 2
+    >>> sch = Schedule(double)
+    >>> (i,) = sch.get_loops(sch.get_block("B"))
+    >>> outer, inner = sch.split(i, factors=[None, 8])
+    >>> sch.vectorize(inner)
+    >>> sch.trace.show()
+    split(loop="i", factors=[None, 8])
+    vectorize(loop="i_1")
+    """
+
+    def __init__(self, mod: PrimFunc | IRModule | str) -> None:
+        module = IRModule(PrimFunc(mod)) if isinstance(mod, str) else mod if isinstance(mod, IRModule) else IRModule(mod)
+        self._schedules = {name: module[name].program.copy() for name in module}
+        self._worked_on = next(iter(module)) if len(module) == 1 else "main"
+
+    @property
+    def _schedule(self) -> _library.Program:
+        if self._worked_on not in self._schedules:
+            raise ScheduleError(f"the module has the programs {', '.join(self._schedules)}; choose one by sch.work_on(name)")
+        return self._schedules[self._worked_on]
+
+    def work_on(self, func_name: str) -> None:
+        """Chooses the program of a module that the next steps are for."""
+        if func_name not in self._schedules:
+            raise ScheduleError(f"there is no program '{func_name}'; there are: {', '.join(self._schedules)}")
+        self._worked_on = func_name
+
+    def copy(self) -> Schedule:
+        """A schedule that goes on from here by itself."""
+        other = object.__new__(Schedule)
+        other._schedules = {name: schedule.copy() for name, schedule in self._schedules.items()}
+        other._worked_on = self._worked_on
+        return other
+
+    # ---- what there is ----
+
+    @property
+    def mod(self) -> IRModule:
+        """The programs as they are now."""
+        return IRModule({name: PrimFunc(schedule.text()) for name, schedule in self._schedules.items()})
+
+    @property
+    def trace(self) -> Trace:
+        return Trace(self._schedule.trace())
+
+    def show(self) -> None:
+        """Prints the program as it is now, and the trace."""
+        print(self._schedule.text())
+        if self.trace.lines:
+            print("\n".join(f"# {line}" for line in self.trace))
+
+    def get_block(self, name: str, func_name: str | None = None) -> Block:
+        if func_name is not None:
+            self.work_on(func_name)
+        blocks = self._schedule.blocks()
+        if name not in blocks:
+            raise ScheduleError(f"there is no block '{name}'; there are: {', '.join(blocks)}")
+        return Block(name)
+
+    get_sblock = get_block
+
+    def get_loops(self, block: Block | str) -> list[Loop]:
+        """The loops around a block, from the outermost."""
+        return [Loop(name) for name in self._schedule.loops(_name(block))]
+
+    # ---- loops ----
+
+    def split(
+        self,
+        loop: Loop | str,
+        factors: list[int | None],
+        preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
+    ) -> list[Loop]:
+        """Nested loops for one, as many as there are factors; one of them may be None, what the others leave."""
+        if disable_predication:
+            raise ScheduleError("split: disable_predication = True; the remainder of a loop always gets its condition")
+        return [Loop(name) for name in self._take("split", loop=_name(loop), factors=list(factors))]
+
+    def fuse(self, *loops: Loop | str, preserve_unit_iters: bool = True) -> Loop:
+        """One loop for nested ones, from the outermost to the innermost."""
+        return Loop(self._take("fuse", loops=[_name(loop) for loop in loops])[0])
+
+    def reorder(self, *ordered_loops: Loop | str) -> None:
+        self._take("reorder", loops=[_name(loop) for loop in ordered_loops])
+
+    def parallel(self, loop: Loop | str) -> None:
+        self._take("parallel", loop=_name(loop))
+
+    def vectorize(self, loop: Loop | str) -> None:
+        self._take("vectorize", loop=_name(loop))
+
+    def unroll(self, loop: Loop | str) -> None:
+        self._take("unroll", loop=_name(loop))
+
+    def bind(self, loop: Loop | str, thread_axis: str) -> None:
+        """To a GPU's "blockIdx.x" to "threadIdx.z"."""
+        from narrows.program import script
+
+        self._take("bind", loop=_name(loop), thread=script.thread_axis(thread_axis))
+
+    # ---- where blocks stand ----
+
+    def compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Moves a block into a loop of its readers, where it computes what each iteration reads."""
+        self._take("compute_at", block=_name(block), loop=_name(loop))
+
+    def reverse_compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Moves a block into a loop of what it reads, where it computes what each iteration makes possible."""
+        self._take("reverse_compute_at", block=_name(block), loop=_name(loop))
+
+    def compute_inline(self, block: Block | str) -> None:
+        """Puts a block's expression into its readers."""
+        self._take("compute_inline", block=_name(block))
+
+    def reverse_compute_inline(self, block: Block | str) -> None:
+        """Puts a block's expression into the one block that it reads."""
+        self._take("reverse_compute_inline", block=_name(block))
+
+    # ---- reductions ----
+
+    def decompose_reduction(self, block: Block | str, loop: Loop | str) -> Block:
+        """Makes a block of its own of what a reduction begins with, in front of the loop."""
+        return Block(self._take("decompose_reduction", block=_name(block), loop=_name(loop))[0])
+
+    def rfactor(self, loop: Loop | str, factor_axis: int = 0) -> Block:
+        """Makes partial results, one for each iteration of the loop, which another block combines."""
+        return Block(self._take("rfactor", loop=_name(loop), axis=factor_axis)[0])
+
+    # ---- buffers ----
+
+    def cache_read(self, block: Block | str, read_buffer_index: int | str, storage_scope: str = "global") -> Block:
+        """A copy of what a block reads, by the buffer's name or by its number among those that the block reads."""
+        return self._cache("cache_read", block, read_buffer_index, storage_scope, self._reads)
+
+    def cache_write(self, block: Block | str, write_buffer_index: int | str, storage_scope: str = "global") -> Block:
+        """A buffer that a block writes first, and that is copied into the old one."""
+        return self._cache("cache_write", block, write_buffer_index, storage_scope, self._writes)
+
+    def _cache(self, step: str, block: Block | str, buffer: int | str, scope: str, choices: Callable[[str], list[str]]) -> Block:
+        name = _chosen(buffer, choices(_name(block)), step)
+        return Block(self._take(step, block=_name(block), buffer=name, scope=_scope(scope))[0])
+
+    def set_scope(self, block: Block | str, buffer_index: int | str, storage_scope: str) -> None:
+        """Of a buffer that the block writes."""
+        self._take("set_scope", buffer=_chosen(buffer_index, self._writes(_name(block)), "set_scope"), scope=_scope(storage_scope))
+
+    def transform_layout(
+        self, block: Block | str, buffer: tuple[str, int] | str | int, index_map: Callable[..., Any] | str, pad_value: None = None
+    ) -> None:
+        """Stores a buffer in another order: ``lambda i, j: (j, i)``, or "i, j -> j, i". The buffer by its name, or as ("read", 0)
+        and ("write", 0)."""
+        if isinstance(buffer, tuple):
+            choices = {"read": self._reads, "write": self._writes}[buffer[0]](_name(block))
+            buffer = _chosen(buffer[1], choices, "transform_layout")
+        name = _chosen(buffer, self._writes(_name(block)), "transform_layout")
+        self._take("transform_layout", buffer=name, map=index_map if isinstance(index_map, str) else _map(index_map))
+
+    def annotate(self, block_or_loop: Block | Loop, ann_key: str, ann_val: object) -> None:
+        """A note, which a backend may read."""
+        kind = "block" if isinstance(block_or_loop, Block) else "loop"
+        self._take("annotate", **{kind: block_or_loop.name}, key=ann_key, value=str(ann_val))
+
+    # ---- running ----
+
+    def auto(self, backend: str = "cpu") -> None:
+        """Takes the steps of the default schedule, which the trace then shows. NotImplementedError: the backend has none."""
+        self._schedule.auto(backend)
+
+    def build(self, backend: str = "cpu") -> narrows.Op:
+        """An op that computes the program, which the plugins of that name run as the steps say. The others choose for themselves.
+        The last schedule that was built of a program is the one that new ops of it have."""
+        return narrows.Op(self._schedule.load(backend))  # not one that remembers how it ran before
+
+    def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
+        """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and
+        times both. Params and what narrows.op() takes go by keyword. ArithmeticError: the results differ."""
+        name = self._schedule.load(backend)
+        scheduled = run(narrows.Op(name), inputs, how)
+        _library.unschedule(name, backend)
+        try:
+            return compared(name, scheduled, run(narrows.Op(name), inputs, how))
+        finally:
+            self._schedule.load(backend)
+
+    # ---- how a step is taken ----
+
+    def apply(self, line: str) -> list[str]:
+        """Takes a line of a trace; gives the names of what it made."""
+        return self._schedule.step(line)
+
+    def _take(self, step: str, **arguments: object) -> list[str]:
+        return self.apply(f"{step}({', '.join(f'{key}={_shown(value)}' for key, value in arguments.items())})")
+
+    def _stores(self, block: str) -> list[tuple[str, str]]:
+        """(left, right side) of each store of a block."""
+        lines = self._schedule.text().splitlines()
+        begin = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"block {block}(")), None)
+        if begin is None:
+            raise ScheduleError(f"there is no block '{block}'; there are: {', '.join(self._schedule.blocks())}")
+        depth = len(lines[begin]) - len(lines[begin].lstrip())
+        stores = []
+        for line in lines[begin + 1 :]:
+            if len(line) - len(line.lstrip()) <= depth:
+                break
+            if " = " in line:
+                left, right = line.strip().split(" = ", 1)
+                stores.append((left, right))
+        return stores
+
+    def _writes(self, block: str) -> list[str]:
+        return list(dict.fromkeys(left.split("[")[0] for left, _ in self._stores(block)))
+
+    def _reads(self, block: str) -> list[str]:
+        written = self._writes(block)
+        read = [name for _, right in self._stores(block) for name in re.findall(r"([A-Za-z_]\w*)\[", right)]
+        return [name for name in dict.fromkeys(read) if name not in written]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        for reason, names in _NOT_OFFERED.items():
+            if name in names.split():
+                raise AttributeError(f"sch.{name} is not offered: {reason}")
+        raise AttributeError(f"a schedule has no '{name}'")
+
+
+def _name(of: Block | Loop | str) -> str:
+    if not isinstance(of, (Block, Loop, str)):
+        raise TypeError(f"{of!r}; expected a block or a loop of the schedule, or its name")
+    return of if isinstance(of, str) else of.name
+
+
+def _scope(scope: str) -> str:
+    return scope.removesuffix(".dyn")
+
+
+def _chosen(buffer: int | str, choices: list[str], step: str) -> str:
+    if isinstance(buffer, str):
+        return buffer
+    if not 0 <= buffer < len(choices):
+        raise ScheduleError(f"{step}: buffer {buffer}; the block has {len(choices)}: {', '.join(choices)}")
+    return choices[buffer]
+
+
+def _map(index_map: Callable[..., Any]) -> str:
+    names = list(inspect.signature(index_map).parameters)
+    subscripts = index_map(*(Variable("axis", hint=name) for name in names))
+    places = subscripts if isinstance(subscripts, (tuple, list)) else [subscripts]
+    return f"{', '.join(names)} -> {', '.join(_expressions.as_index(place, 'transform_layout').text() for place in places)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)

@@ -1,0 +1,151 @@
+// api.cpp -- the functions of program.h: arguments checked, exceptions turned into statuses, strings kept for their caller. The
+// work is in schedule.h, and in libnarrows for what a runtime does.
+#include <narrows/program.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/program/auto.h"
+#include "core/program/digest.h"
+#include "core/program/schedule.h"
+#include "core/program/text.h"
+
+struct nw_program {
+  explicit nw_program(narrows::program::Schedule given) : schedule(std::move(given)) {}
+
+  const char* keep(std::string given) {
+    text = std::move(given);
+    return text.c_str();
+  }
+  const char* const* keep(std::vector<std::string> given) {
+    names = std::move(given);
+    pointers.clear();
+    pointers.reserve(names.size() + 1);
+    for (const std::string& name : names) pointers.push_back(name.c_str());
+    pointers.push_back(nullptr);
+    return pointers.data();
+  }
+
+  narrows::program::Schedule schedule;
+  // What the last call returned.
+  std::string text;
+  std::vector<std::string> names;
+  std::vector<const char*> pointers;
+};
+
+namespace {
+
+using narrows::fail;
+using narrows::Failure;
+
+template <class Work>
+int32_t guarded(nw_error* error, Work&& work) noexcept {
+  try {
+    work();
+    return NW_OK;
+  } catch (...) {
+    const Failure failure = narrows::caught(nullptr, "tensor program");
+    return narrows::write_error(error, failure.status, failure.argument, failure.native_code, failure.message.c_str());
+  }
+}
+
+template <class T>
+T& needed(T* pointer, const char* name) {
+  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected one that is there", name);
+  return *pointer;
+}
+
+// A function of narrows.h, called from here: its failure goes on.
+void require(int32_t status, const nw_error& error) {
+  if (status != NW_OK) throw Failure{status, error.argument, error.native_code, error.message};
+}
+
+}  // namespace
+
+int32_t nw_program_parse(const char* text, nw_program** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    *out = new nw_program(narrows::program::Schedule(narrows::program::parse(&needed(text, "text"))));
+  });
+}
+
+int32_t nw_program_clone(const nw_program* program, nw_program** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    *out = new nw_program(needed(program, "program").schedule);
+  });
+}
+
+void nw_program_free(nw_program* program) { delete program; }
+
+int32_t nw_program_step(nw_program* program, const char* step, const char* const** names, nw_error* error) {
+  return guarded(error, [&] {
+    std::vector<std::string> made = needed(program, "program").schedule.apply(&needed(step, "step"));
+    if (names != nullptr) *names = program->keep(std::move(made));
+  });
+}
+
+int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error) {
+  return guarded(error, [&] {
+    needed(program, "program");
+    if (std::strcmp(&needed(backend, "backend"), "cpu") != 0)
+      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', which alone has a default schedule", backend);
+    narrows::program::schedule_for_cpu(&program->schedule, narrows::program::this_machine());
+  });
+}
+
+int32_t nw_program_print(nw_program* program, const char** text, nw_error* error) {
+  return guarded(error, [&] {
+    const narrows::program::Program& current = needed(program, "program").schedule.program();
+    needed(text, "text") = program->keep(narrows::program::print(current));
+  });
+}
+
+int32_t nw_program_trace(nw_program* program, const char** trace, nw_error* error) {
+  return guarded(error, [&] {
+    std::string lines;
+    for (const std::string& line : needed(program, "program").schedule.trace()) lines += line + "\n";
+    needed(trace, "trace") = program->keep(std::move(lines));
+  });
+}
+
+int32_t nw_program_name(nw_program* program, const char** name, nw_error* error) {
+  return guarded(error, [&] { needed(name, "name") = needed(program, "program").schedule.original().name.c_str(); });
+}
+
+int32_t nw_program_digest(nw_program* program, const char** digest, nw_error* error) {
+  return guarded(error, [&] {
+    std::string hex = narrows::program::digest(needed(program, "program").schedule.original());
+    needed(digest, "digest") = program->keep(std::move(hex));
+  });
+}
+
+int32_t nw_program_blocks(nw_program* program, const char* const** names, nw_error* error) {
+  return guarded(error, [&] { needed(names, "names") = needed(program, "program").keep(program->schedule.blocks()); });
+}
+
+int32_t nw_program_loops(nw_program* program, const char* block, const char* const** names, nw_error* error) {
+  return guarded(error, [&] {
+    std::vector<std::string> loops = needed(program, "program").schedule.loops(&needed(block, "block"));
+    needed(names, "names") = program->keep(std::move(loops));
+  });
+}
+
+int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward, const char* backend, const nw_op** out,
+                        nw_error* error) {
+  return guarded(error, [&] {
+    const narrows::program::Schedule& schedule = needed(program, "program").schedule;
+    const nw_op* op = nullptr;
+    nw_error why;
+    require(nw_load_program(rt, narrows::program::print(schedule.original()).c_str(), backward, &op, &why), why);
+    if (backend != nullptr) {
+      const std::string text = narrows::program::print(schedule.program());
+      require(nw_schedule_program(rt, op->name, backend, text.c_str(), &why), why);
+    }
+    needed(out, "out") = op;
+  });
+}

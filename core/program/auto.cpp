@@ -1,0 +1,165 @@
+// auto.cpp -- see auto.h. auto_contraction.cpp has the contractions.
+#include "core/program/auto.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/program/auto_steps.h"
+#include "core/program/expr.h"
+#include "core/program/functions.h"
+#include "core/program/reduction.h"
+#include "core/program/walk.h"
+
+namespace narrows::program {
+namespace {
+
+// ---- chains ----
+
+bool is_elementwise(const Block& block) {
+  return block.init.empty() && block.body.size() == 1 &&
+         std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
+}
+
+bool is_costly(const Block& block) {
+  bool out = false;
+  for_each_part(block.body[0].value, [&](const Expr& part) {
+    const Function* const function =
+        part.kind == Expr::Kind::call && part.dtype != DType::index ? find_function(part.name) : nullptr;
+    out = out || (function != nullptr && function->is_costly);
+  });
+  return out;
+}
+
+int count_loads(const Program& program, const std::string& buffer) {
+  int out = 0;
+  for (const Path& path : paths(program)) for_each_load(*path.block, [&](const Expr& load) { out += load.name == buffer ? 1 : 0; });
+  return out;
+}
+
+bool reduces(const Program& program, const std::string& buffer) {  // does a reduction read it?
+  for (const Path& path : paths(program)) {
+    bool found = false;
+    for_each_load(*path.block, [&](const Expr& load) { found = found || load.name == buffer; });
+    if (found && !is_elementwise(*path.block)) return true;
+  }
+  return false;
+}
+
+// What an element-wise block computes is computed where it is read: it saves a pass through memory, unless a costly function would
+// then be computed more than once.
+void inline_chains(Steps* steps) {
+  for (const std::string& name : steps->schedule().blocks()) {
+    const Block block = *steps->path(name).block;
+    if (!is_elementwise(block)) continue;
+    const Program& program = steps->schedule().program();
+    const std::string buffer = block.body[0].buffer;
+    if (find_buffer(program, buffer)->role != Buffer::Role::allocated) continue;
+    if (is_costly(block) && (count_loads(program, buffer) > 1 || reduces(program, buffer))) continue;
+    steps->attempt("compute_inline", {{"block", quoted(name)}});
+  }
+}
+
+// ---- rows ----
+
+constexpr int64_t kLanes = 64;  // of a row that are reduced side by side: four vectors of f32, which hide the addition's latency
+
+bool moves_along(const Expr& load, const std::string& axis) {
+  return !load.operands.empty() && load.operands.back()->kind == Expr::Kind::name && load.operands.back()->name == axis;
+}
+
+// The reduction axis along which a block reads a run; "": none.
+std::string axis_of_rows(const Block& block) {
+  for (const Axis& axis : block.axes) {
+    if (axis.kind != Axis::Kind::reduction || axis.binding->kind != Expr::Kind::name) continue;
+    bool found = false;
+    for_each_load(block.body[0].value, [&](const Expr& load) { found = found || moves_along(load, axis.name); });
+    if (found) return axis.name;
+  }
+  return "";
+}
+
+// A row's elements are reduced to 64 side by side, and those at the end: vectors, then one number. Gives the blocks of the former.
+std::vector<std::string> reduce_by_vectors(Steps* steps) {
+  std::vector<std::string> partials;
+  for (const std::string& name : steps->schedule().blocks()) {
+    const Path path = steps->path(name);
+    const Block& block = *path.block;
+    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty()) continue;
+    const std::string along = axis_of_rows(block);
+    if (along.empty()) continue;
+    const Axis& axis = *std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.name == along; });
+    const auto extent = constant(axis.extent);
+    if (path.loops.back()->name != axis.binding->name || (extent.has_value() && *extent < 2 * kLanes)) continue;
+    const Schedule before = steps->schedule();
+    const auto parts =
+        steps->attempt("split", {{"loop", quoted(axis.binding->name)}, {"factors", "[None, " + std::to_string(kLanes) + "]"}});
+    if (parts.size() != 2) continue;
+    const size_t rank = block.body[0].indices.size();
+    const auto made = steps->attempt("rfactor", {{"loop", quoted(parts[1])}, {"axis", std::to_string(rank)}});
+    if (made.empty()) {
+      steps->restore(before);
+      continue;
+    }
+    partials.push_back(made[0]);
+  }
+  return partials;
+}
+
+// ---- loops that are shared, and threads ----
+
+// Producers move into the loop over the rows of the last block that reads them, where an iteration needs only one of their rows.
+void share_rows(Steps* steps) {
+  std::vector<std::string> names = steps->schedule().blocks();
+  for (size_t last = names.size(); last-- > 0;) {
+    const std::vector<std::string> around = steps->loops(names[last]);
+    if (around.size() < 2) continue;
+    for (size_t i = last; i-- > 0;) {
+      const std::vector<std::string> old = steps->loops(names[i]);
+      if (old.empty() || old[0] == around[0] || steps->is_tiled(names[i])) continue;
+      const Schedule before = steps->schedule();
+      if (!steps->take("compute_at", {{"block", quoted(names[i])}, {"loop", quoted(around[0])}})) continue;
+      if (steps->loops(names[i]).size() > old.size() || !has_lost_a_loop(*steps, names[i], around[0], old.size()))
+        steps->restore(before);
+    }
+  }
+}
+
+void run_in_parallel(Steps* steps) {
+  std::set<std::string> seen;
+  for (const std::string& name : steps->schedule().blocks()) {
+    const std::vector<std::string> around = steps->loops(name);
+    if (around.empty() || !seen.insert(around[0]).second) continue;
+    const ForPtr loop = find_loop(steps->schedule().program().body, around[0]);
+    if (loop->kind != For::Kind::serial) continue;
+    const auto extent = constant(loop->extent);
+    if (around.size() == 1 && (!extent.has_value() || *extent > 8192)) {
+      const auto parts = steps->attempt("split", {{"loop", quoted(around[0])}, {"factors", "[None, 4096]"}});
+      if (parts.size() == 2) steps->attempt("parallel", {{"loop", quoted(parts[0])}});
+    } else {
+      steps->attempt("parallel", {{"loop", quoted(around[0])}});
+    }
+  }
+}
+
+}  // namespace
+
+Machine this_machine() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return {64, 32};
+  return __builtin_cpu_supports("avx2") ? Machine{32, 16} : Machine{16, 16};
+#else
+  return {16, 32};
+#endif
+}
+
+void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
+  Steps steps(schedule);
+  inline_chains(&steps);
+  for (const std::string& name : schedule->blocks()) tile_contraction(&steps, name, machine);
+  const std::vector<std::string> partials = reduce_by_vectors(&steps);
+  share_rows(&steps);
+  for (const std::string& name : partials) vectorize_partial(&steps, name);
+  run_in_parallel(&steps);
+}
+
+}  // namespace narrows::program

@@ -1,0 +1,21 @@
+// auto.h -- the schedule of a program that has none: contractions are tiled, packed and vectorised; element-wise chains become one
+// block; row reductions share a loop over rows; what is outermost is parallel. Each step is one of schedule.h's, so all of it is
+// verified, and the trace shows it.
+#pragma once
+
+#include "core/program/schedule.h"
+
+namespace narrows::program {
+
+// What the schedule is for.
+struct Machine {
+  int vector_bytes = 64;
+  int vector_registers = 32;
+};
+
+Machine this_machine();
+
+// Takes steps on a schedule, mostly on one without any. A step that is refused is left out.
+void schedule_for_cpu(Schedule* schedule, const Machine& machine);
+
+}  // namespace narrows::program

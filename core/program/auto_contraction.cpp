@@ -1,0 +1,250 @@
+// auto_contraction.cpp -- see auto_steps.h.
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "core/program/auto_steps.h"
+#include "core/program/dtype.h"
+#include "core/program/expr.h"
+#include "core/program/reduction.h"
+#include "core/program/walk.h"
+
+namespace narrows::program {
+
+std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+
+namespace {
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string out = "[";
+  for (const std::string& name : names) out += (out.size() > 1 ? ", " : "") + quoted(name);
+  return out + "]";
+}
+}  // namespace
+
+// ---- Steps ----
+
+bool Steps::take(const char* step, const Arguments& arguments, std::vector<std::string>* made) {
+  std::string line = std::string(step) + "(";
+  for (const auto& [key, value] : arguments) line += (line.back() == '(' ? "" : ", ") + std::string(key) + "=" + value;
+  try {
+    const std::vector<std::string> names = schedule_->apply(line + ")");
+    if (made != nullptr) *made = names;
+    return true;
+  } catch (const Failure&) {  // left out: the program stays as it was
+    return false;
+  }
+}
+
+std::vector<std::string> Steps::attempt(const char* step, const Arguments& arguments) {
+  std::vector<std::string> made;
+  take(step, arguments, &made);
+  return made;
+}
+
+Path Steps::path(const std::string& block) const {
+  for (Path& path : paths(schedule_->program()))
+    if (path.block->name == block) return path;
+  fail(NW_FAILED, -1, "the default schedule lost block '%s'", block.c_str());
+}
+
+bool has_lost_a_loop(const Steps& steps, const std::string& block, const std::string& loop, size_t before) {
+  const std::vector<std::string> now = steps.loops(block);
+  const auto found = std::find(now.begin(), now.end(), loop);
+  return found != now.end() && static_cast<size_t>(now.end() - found) - 1 < before;
+}
+
+bool vectorize_partial(Steps* steps, const std::string& block) {
+  const Path path = steps->path(block);
+  const ExprPtr last = path.block->body[0].indices.back();
+  for (const Axis& axis : path.block->axes) {
+    if (last->kind != Expr::Kind::name || axis.name != last->name || axis.binding->kind != Expr::Kind::name) continue;
+    const std::string loop = axis.binding->name;
+    const std::vector<std::string> all = steps->loops(block);
+    const auto place = std::find(all.begin(), all.end(), loop);
+    if (place == all.end()) return false;
+    std::vector<std::string> order(place + 1, all.end());
+    order.push_back(loop);
+    if (order.size() > 1 && !steps->take("reorder", {{"loops", quoted_list(order)}})) return false;
+    return steps->take("vectorize", {{"loop", quoted(loop)}});
+  }
+  return false;
+}
+
+// ---- contractions ----
+
+namespace {
+
+constexpr int64_t kPackFrom = 128 * 1024;  // elements; what is smaller stays in a second-level cache as it lies
+
+struct Contraction {
+  std::string row, column;                  // loops
+  std::vector<std::string> outer, reduced;  // the other ones
+  std::string packed;                       // the buffer whose elements lie along columns
+  bool lies_along = false;                  // its last dimension is the columns'
+  ExprPtr rows, columns;                    // extents
+  DType dtype = DType::f32;                 // of the sums
+};
+
+std::set<std::string> axes_in(const Expr& load) {
+  std::set<std::string> out;
+  for (const ExprPtr& index : load.operands) out.merge(names_in(index));
+  return out;
+}
+
+const Axis* find_axis(const Block& block, const ExprPtr& name) {
+  if (name->kind != Expr::Kind::name) return nullptr;
+  const auto found = std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& axis) { return axis.name == name->name; });
+  return found == block.axes.end() ? nullptr : &*found;
+}
+
+bool has_product(const ExprPtr& value) {
+  bool out = false;
+  for_each_part(value, [&](const Expr& part) {
+    out = out || (part.kind == Expr::Kind::call && part.name == "mul" && part.dtype != DType::index);
+  });
+  return out;
+}
+
+// Loads that move along the columns and not along the rows; exactly one buffer's is packed.
+void find_packed(const Block& block, const Axis& column, const Axis& row, Contraction* out) {
+  std::set<std::string> buffers;
+  for_each_load(block.body[0].value, [&](const Expr& load) {
+    const std::set<std::string> names = axes_in(load);
+    if (load.name == block.body[0].buffer || names.count(column.name) == 0 || names.count(row.name) != 0) return;
+    buffers.insert(load.name);
+    out->packed = load.name;
+    out->lies_along = load.operands.back()->kind == Expr::Kind::name && load.operands.back()->name == column.name;
+  });
+  if (buffers.size() != 1) out->packed.clear();
+}
+
+std::optional<Contraction> find_contraction(const Path& path) {
+  const Block& block = *path.block;
+  if (block.body.size() != 1 || block.predicate != nullptr || block.body[0].indices.empty()) return std::nullopt;
+  if (!reduction_of(block.body[0]).has_value() || !has_product(block.body[0].value)) return std::nullopt;
+  for (const Axis& axis : block.axes)
+    if (axis.kind == Axis::Kind::carried || axis.binding->kind != Expr::Kind::name) return std::nullopt;
+  const Axis* const column = find_axis(block, block.body[0].indices.back());
+  if (column == nullptr || column->kind != Axis::Kind::spatial) return std::nullopt;
+  const Axis* row = nullptr;
+  Contraction out;
+  for (const ExprPtr& index : block.body[0].indices) {
+    const Axis* const axis = find_axis(block, index);
+    if (axis == nullptr || axis == column) continue;
+    find_packed(block, *column, *axis, &out);
+    if (!out.packed.empty()) row = axis;
+  }
+  if (row == nullptr) return std::nullopt;
+  find_packed(block, *column, *row, &out);
+  out.row = row->binding->name;
+  out.column = column->binding->name;
+  out.rows = row->extent;
+  out.columns = column->extent;
+  out.dtype = block.body[0].value->dtype;
+  for (const ForPtr& loop : path.loops) {
+    if (loop->name == out.row || loop->name == out.column) continue;
+    const bool reduces = std::any_of(block.axes.begin(), block.axes.end(), [&](const Axis& axis) {
+      return axis.kind == Axis::Kind::reduction && axis.binding->name == loop->name;
+    });
+    (reduces ? out.reduced : out.outer).push_back(loop->name);
+  }
+  return out;
+}
+
+// The largest tile that divides the extent, if one of at least half the size does.
+int64_t tile_of(const ExprPtr& extent, int64_t most) {
+  const auto number = constant(extent);
+  if (!number.has_value()) return most;
+  if (*number <= most) return std::max<int64_t>(*number, 1);
+  for (int64_t tile = most; 2 * tile >= most; --tile)
+    if (*number % tile == 0) return tile;
+  return most;
+}
+
+int64_t columns_of(const ExprPtr& extent, int64_t lanes) {  // two vectors, or as many lanes as there are columns
+  const auto number = constant(extent);
+  int64_t out = 2 * lanes;
+  while (number.has_value() && out > *number && out > 1) out /= 2;
+  return out;
+}
+
+// As elements of one buffer: K rows of N become N / tile panels of K rows.
+void pack(Steps* steps, const std::string& block, const Contraction& found, int64_t tile) {
+  const Buffer* const buffer = find_buffer(steps->schedule().program(), found.packed);
+  int64_t elements = 1;
+  for (const ExprPtr& extent : buffer->shape) elements *= std::min<int64_t>(constant(extent).value_or(kPackFrom), kPackFrom);
+  if ((found.lies_along && elements < kPackFrom) || buffer->shape.size() != 2 || buffer->optional) return;
+  const Schedule before = steps->schedule();
+  const auto copy = steps->attempt("cache_read", {{"block", quoted(block)}, {"buffer", quoted(found.packed)}});
+  if (copy.empty()) return;
+  const std::string panel = found.lies_along ? "b // T, a, b % T" : "a // T, b, a % T";
+  std::string map = "a, b -> " + panel;
+  for (size_t at = 0; (at = map.find('T')) != std::string::npos;) map.replace(at, 1, std::to_string(tile));
+  const std::vector<std::string> loops = steps->loops(copy[0]);
+  const std::string &along = loops[found.lies_along ? 1 : 0], &other = loops[found.lies_along ? 0 : 1];
+  const std::string name = steps->path(copy[0]).block->body[0].buffer;
+  const auto parts = steps->attempt("split", {{"loop", quoted(along)}, {"factors", "[None, " + std::to_string(tile) + "]"}});
+  const bool done = steps->take("transform_layout", {{"buffer", quoted(name)}, {"map", quoted(map)}}) && parts.size() == 2 &&
+                    steps->take("reorder", {{"loops", quoted_list({parts[0], other, parts[1]})}});
+  if (!done) return steps->restore(before);
+  steps->attempt("vectorize", {{"loop", quoted(parts[1])}});
+  steps->attempt("parallel", {{"loop", quoted(parts[0])}});
+  steps->set_tiled(copy[0]);
+}
+
+// The block that reads the sums moves to the tile; where none can, the sums are kept in a buffer of their own, and copied.
+void finish_tile(Steps* steps, const std::string& block, const std::string& loop) {
+  const std::string buffer = steps->path(block).block->body[0].buffer;
+  std::vector<std::string> readers;
+  for (const Path& path : paths(steps->schedule().program()))
+    for_each_load(*path.block, [&](const Expr& load) {
+      if (load.name == buffer && path.block->name != block && (readers.empty() || readers.back() != path.block->name))
+        readers.push_back(path.block->name);
+    });
+  std::vector<std::string> made;
+  const bool moved =
+      readers.size() == 1 && steps->take("reverse_compute_at", {{"block", quoted(readers[0])}, {"loop", quoted(loop)}}, &made);
+  std::string last = moved ? readers[0] : "";
+  if (!moved) {
+    const Schedule before = steps->schedule();
+    const auto copy = steps->attempt("cache_write", {{"block", quoted(block)}, {"buffer", quoted(buffer)}});
+    if (copy.empty()) return;
+    if (!steps->take("reverse_compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}}, &made))
+      return steps->restore(before);
+    last = copy[0];
+  }
+  steps->set_tiled(last);
+  if (made.empty()) return;
+  for (size_t i = 0; i + 1 < made.size(); ++i) steps->attempt("unroll", {{"loop", quoted(made[i])}});
+  steps->attempt("vectorize", {{"loop", quoted(made.back())}});
+}
+
+}  // namespace
+
+void tile_contraction(Steps* steps, const std::string& block, const Machine& machine) {
+  const Path path = steps->path(block);
+  const std::optional<Contraction> found = find_contraction(path);
+  if (!found.has_value()) return;
+  const int64_t lanes = machine.vector_bytes / std::max(1, bits_of(found->dtype) / 8);
+  const int64_t columns = columns_of(found->columns, lanes), rows = tile_of(found->rows, machine.vector_registers / 4);
+  if (columns < 4) return;
+  const Schedule before = steps->schedule();
+  pack(steps, block, *found, columns);
+  const auto tiles = [&](const std::string& loop, int64_t tile) {
+    return steps->attempt("split", {{"loop", quoted(loop)}, {"factors", "[None, " + std::to_string(tile) + "]"}});
+  };
+  const auto i = tiles(found->row, rows), j = tiles(found->column, columns);
+  if (i.size() != 2 || j.size() != 2) return steps->restore(before);
+  std::vector<std::string> order = found->outer;
+  order.insert(order.end(), {i[0], j[0]});
+  order.insert(order.end(), found->reduced.begin(), found->reduced.end());
+  order.insert(order.end(), {i[1], j[1]});
+  if (!steps->take("reorder", {{"loops", quoted_list(order)}})) return steps->restore(before);
+  finish_tile(steps, block, j[0]);
+  steps->attempt("unroll", {{"loop", quoted(i[1])}});
+  steps->attempt("vectorize", {{"loop", quoted(j[1])}});
+  steps->attempt("parallel", {{"loop", quoted(order[0])}});
+  steps->set_tiled(block);
+}
+
+}  // namespace narrows::program

@@ -1,0 +1,51 @@
+// rule.cpp -- see rule.h. A rule has + - * // min and max; what it lacks (a sign, %) is written by those.
+#include "core/program/rule.h"
+
+#include "core/error.h"
+#include "core/program/text.h"
+
+namespace narrows::program {
+namespace {
+
+std::string show(const ExprPtr& expr);
+
+std::string show_call(const Expr& call) {
+  const std::string a = show(call.operands[0]), b = show(call.operands[1]);
+  if (call.name == "add") return "(" + a + "+" + b + ")";
+  if (call.name == "sub") return "(" + a + "-" + b + ")";
+  if (call.name == "mul") return "(" + a + "*" + b + ")";
+  if (call.name == "floor_div") return "(" + a + "//" + b + ")";
+  if (call.name == "remainder") return "(" + a + "-" + a + "//" + b + "*" + b + ")";
+  return (call.name == "minimum" ? "min(" : "max(") + a + "," + b + ")";
+}
+
+std::string show(const ExprPtr& expr) {
+  switch (expr->kind) {
+    case Expr::Kind::integer:
+      return expr->integer < 0 ? "(0-" + std::to_string(expr->integer).substr(1) + ")" : std::to_string(expr->integer);
+    case Expr::Kind::name: return expr->name;
+    case Expr::Kind::call: return show_call(*expr);
+    default: fail(NW_INVALID, -1, "%s is no dimension", print(expr).c_str());
+  }
+}
+
+std::string dims(const Buffer& tensor) {
+  std::string out;
+  for (const ExprPtr& extent : tensor.shape) out += (out.empty() ? "" : ",") + show(extent);
+  if (tensor.shape.empty()) return "()";
+  // An output of one dimension of this name is a rule of its own.
+  return out == "broadcast" && tensor.role == Buffer::Role::output ? "(broadcast)" : out;
+}
+
+}  // namespace
+
+std::string shape_rule_of(const Program& program) {
+  std::string inputs, outputs;
+  for (const Buffer& tensor : program.tensors) {
+    if (tensor.role != Buffer::Role::output) inputs += (inputs.empty() ? "" : ";") + dims(tensor) + (tensor.optional ? "?" : "");
+    if (tensor.role != Buffer::Role::input) outputs += (outputs.empty() ? "" : ";") + dims(tensor);
+  }
+  return inputs.empty() ? outputs : inputs + "->" + outputs;
+}
+
+}  // namespace narrows::program

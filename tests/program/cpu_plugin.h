@@ -1,0 +1,207 @@
+// cpu_plugin.h -- the cpu backend's plugin by itself, with a host of the test's own: programs are planned and launched through its
+// table. Tensors are numbers in double beside their bytes.
+#pragma once
+
+#include <dlfcn.h>
+#include <narrows/ops.h>
+#include <narrows/plugin.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/dtype.h"
+
+// ---- the host ----
+
+inline void run_threads(void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* arg) {
+  std::vector<std::thread> threads;
+  for (int64_t i = 1; i < n; ++i) threads.emplace_back([=] { body(arg, i, i + 1); });
+  if (n > 0) body(arg, 0, 1);
+  for (std::thread& thread : threads) thread.join();
+}
+inline const nw_host kHost = {sizeof(nw_host),         2, nullptr, [](void*, int32_t, const char*) {}, run_threads,
+                              [](void*) { return 2U; }};
+
+class Plugin {
+ public:
+  Plugin() : table_(table()) {
+    nw_error error{};
+    const int32_t status = table_->create(&kHost, &self_, &error);
+    INFO(error.message);
+    REQUIRE(status == NW_OK);
+  }
+  static bool is_usable(nw_error* error) {
+    void* self = nullptr;
+    if (table()->create(&kHost, &self, error) != NW_OK) return false;
+    table()->destroy(self);
+    return true;
+  }
+  ~Plugin() { table_->destroy(self_); }
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+  int32_t plan(const std::string& text, const nw_sig& sig, void** out, nw_plan_info* info, nw_error* error) const {
+    const nw_program_text program = {sizeof(program), 0, text.c_str(), nullptr};
+    return table_->plan_program(self_, &program, &sig, out, info, error);
+  }
+  int32_t launch(const void* plan, const nw_call& call, nw_error* error) const { return table_->launch(self_, plan, &call, error); }
+  void free(void* plan) const { table_->plan_free(self_, plan); }
+
+ private:
+  static const nw_plugin* table() {
+    static void* const library = dlopen(CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    INFO((library == nullptr ? dlerror() : ""));
+    REQUIRE(library != nullptr);
+    nw_error error{};
+    return reinterpret_cast<nw_plugin_query_fn>(dlsym(library, NW_PLUGIN_QUERY))(NW_ABI_MAJOR, &error);
+  }
+
+  const nw_plugin* table_;
+  void* self_ = nullptr;
+};
+
+// ---- tensors ----
+
+using narrows::test::DType;
+
+// Elements anywhere in `bytes`: `step` stretches the strides of a dense tensor, a negative one walks backwards; `shift` moves the
+// first element off its alignment.
+struct Tensor {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape, strides;  // in elements
+  std::vector<unsigned char> bytes;
+  int64_t first = 0;  // bytes to the first element
+  bool absent = false;
+
+  Tensor() = default;
+  Tensor(DType type, std::vector<int64_t> extents, int64_t step = 1, int64_t shift = 0) : dtype(type), shape(std::move(extents)) {
+    const int64_t size = narrows::test::item_size(type);
+    strides.resize(shape.size());
+    int64_t next = step, low = 0, high = 0;
+    for (size_t d = shape.size(); d-- > 0;) {
+      strides[d] = next;
+      next *= std::max<int64_t>(shape[d], 1);
+      (next < 0 ? low : high) += std::max<int64_t>(shape[d] - 1, 0) * strides[d];
+    }
+    bytes.assign(static_cast<size_t>((high - low + 1) * size + shift + 64), 0xAB);
+    first = 32 / size * size - low * size + shift;
+  }
+
+  int64_t elements() const {
+    int64_t out = 1;
+    for (const int64_t extent : shape) out *= extent;
+    return out;
+  }
+  unsigned char* at(int64_t index) {  // of the elements in row-major order
+    int64_t offset = 0;
+    for (size_t d = shape.size(); d-- > 0;) {
+      offset += index % shape[d] * strides[d];
+      index /= shape[d];
+    }
+    return bytes.data() + first + offset * narrows::test::item_size(dtype);
+  }
+  double get(int64_t index) { return static_cast<double>(narrows::test::load(dtype, at(index))); }
+  void set(int64_t index, double value) { narrows::test::store(dtype, value, at(index)); }
+
+  Tensor& fill(unsigned seed, double low = -2, double high = 2) {
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < elements(); ++i) {
+      const double x = low + (high - low) * static_cast<double>(random()) / 4294967296.0;
+      if (dtype == DType::boolean)
+        set(i, x > 0 ? 1 : 0);
+      else
+        set(i, narrows::test::is_float(dtype) ? static_cast<double>(narrows::test::rounded(dtype, x))
+                                              : std::floor(narrows::test::is_signed_int(dtype) ? x : std::fabs(x)));
+    }
+    return *this;
+  }
+
+  DLTensor view() {
+    return {bytes.data(), {kDLCPU, 0},    static_cast<int32_t>(shape.size()), narrows::test::dl_dtype(dtype),
+            shape.data(), strides.data(), static_cast<uint64_t>(first)};
+  }
+  nw_tensor_sig signature() {
+    if (absent) return {{0, 0, 0}, -1, 0, 0, -1, nullptr, nullptr};
+    const auto address = reinterpret_cast<uintptr_t>(bytes.data() + first);
+    const uint16_t align = elements() == 0 ? 8 : static_cast<uint16_t>(std::min(8, __builtin_ctzll(address | 256)));
+    return {narrows::test::dl_dtype(dtype), static_cast<int32_t>(shape.size()), align, 0, -1, shape.data(), strides.data()};
+  }
+};
+
+// ---- a call ----
+
+struct Param {
+  double real = 0;
+  int64_t integer = 0;
+  bool is_real = false;
+};
+
+struct Answer {
+  int32_t status = NW_OK;
+  std::string message, kernel;
+  explicit operator bool() const { return status == NW_OK; }
+};
+
+struct Call {
+  const Plugin& plugin;
+  std::string text;
+  std::vector<Tensor*> inputs, outputs;
+  const char* kernel = nullptr;
+  std::vector<Param> params = {};
+  int alias_of = -1;  // of output 0
+  int launches = 1;
+
+  Answer run() const {
+    std::vector<nw_tensor_sig> sigs;
+    std::vector<DLTensor> views(inputs.size() + outputs.size());
+    std::vector<const DLTensor*> in, out;
+    for (size_t i = 0; i < views.size(); ++i) {
+      Tensor& tensor = i < inputs.size() ? *inputs[i] : *outputs[i - inputs.size()];
+      sigs.push_back(tensor.signature());
+      views[i] = tensor.view();
+      (i < inputs.size() ? in : out).push_back(tensor.absent ? nullptr : &views[i]);
+    }
+    if (!outputs.empty()) sigs[inputs.size()].alias_of = alias_of;
+    std::vector<unsigned char> blob(params.size() * 8);
+    for (size_t i = 0; i < params.size(); ++i)
+      std::memcpy(&blob[8 * i], params[i].is_real ? static_cast<const void*>(&params[i].real) : &params[i].integer, 8);
+    const nw_sig sig = {sizeof(nw_sig),
+                        0,
+                        static_cast<uint32_t>(in.size()),
+                        static_cast<uint32_t>(out.size()),
+                        "program.test",
+                        kernel,
+                        sigs.data(),
+                        blob.data(),
+                        blob.size(),
+                        {kDLCPU, 0}};
+    nw_plan_info info{};
+    info.struct_size = sizeof(info);
+    nw_error error{};
+    void* plan = nullptr;
+    if (const int32_t status = plugin.plan(text, sig, &plan, &info, &error); status != NW_OK) return {status, error.message, ""};
+    unsigned char* workspace = static_cast<unsigned char*>(std::aligned_alloc(256, (info.workspace_size + 511) / 256 * 256));
+    std::memset(workspace, 0xCD, info.workspace_size);
+    nw_call call{};
+    call.struct_size = sizeof(call);
+    call.num_inputs = sig.num_inputs;
+    call.num_outputs = sig.num_outputs;
+    call.inputs = in.data();
+    call.outputs = out.data();
+    call.workspace = workspace;
+    call.workspace_size = info.workspace_size;
+    Answer answer{NW_OK, "", info.kernel};
+    for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
+    if (!answer) answer.message = error.message;
+    std::free(workspace);
+    plugin.free(plan);
+    return answer;
+  }
+};

@@ -1,0 +1,133 @@
+// random_step.cpp -- see random_step.h.
+#include "random_step.h"
+
+#include <set>
+
+#include "core/program/walk.h"
+
+namespace narrows::search {
+namespace {
+
+using program::Buffer;
+
+class StepMaker {
+ public:
+  StepMaker(Random& random, const program::Schedule& schedule) : random_(random), schedule_(schedule), blocks_(schedule.blocks()) {}
+
+  std::string run() {
+    block_ = random_.pick(blocks_);
+    switch (random_.integer(0, 19)) {
+      case 0:
+      case 1:
+      case 2: return "split(loop=" + loop() + ", factors=" + factors() + ")";
+      case 3: return "fuse(loops=" + neighbours(2) + ")";
+      case 4:
+      case 5: return "reorder(loops=" + shuffled() + ")";
+      case 6: return "parallel(loop=" + loop() + ")";
+      case 7: return "vectorize(loop=" + loop() + ")";
+      case 8: return "unroll(loop=" + loop() + ")";
+      case 9: return "bind(loop=" + loop() + ", thread=\"" + random_.pick(kThreads) + "\")";
+      case 10:
+      case 11: return "compute_at(block=" + quoted(block_) + ", loop=" + foreign_loop() + ")";
+      case 12:
+      case 13: return "reverse_compute_at(block=" + quoted(block_) + ", loop=" + foreign_loop() + ")";
+      case 14: return "compute_inline(block=" + quoted(block_) + ")";
+      case 15: return "reverse_compute_inline(block=" + quoted(block_) + ")";
+      case 16: return "decompose_reduction(block=" + quoted(block_) + ", loop=" + loop() + ")";
+      case 17: return "rfactor(loop=" + loop() + ", axis=" + std::to_string(random_.integer(0, 1)) + ")";
+      case 18: return cache();
+      default: return memory();
+    }
+  }
+
+ private:
+  static std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+  static std::string listed(const std::vector<std::string>& names) {
+    std::string out;
+    for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quoted(name);
+    return "[" + out + "]";
+  }
+
+  std::string loop_of(const std::string& block) {
+    const std::vector<std::string> loops = schedule_.loops(block);
+    return quoted(loops.empty() ? "none" : random_.pick(loops));
+  }
+  std::string loop() { return loop_of(block_); }
+  std::string foreign_loop() { return loop_of(random_.chance(90) ? other_block() : block_); }
+  const std::string& other_block() {
+    for (int i = 0; i < 8; ++i)
+      if (const std::string& found = random_.pick(blocks_); found != block_) return found;
+    return block_;
+  }
+
+  std::string factors() {
+    const auto number = [&] { return std::to_string(random_.integer(1, 5)); };
+    switch (random_.integer(0, 3)) {
+      case 0: return "[" + number() + ", None]";
+      case 1: return "[" + number() + ", " + number() + "]";
+      case 2: return "[None, " + number() + ", " + number() + "]";
+      default: return "[None, " + number() + "]";
+    }
+  }
+
+  std::string neighbours(size_t count) {
+    const std::vector<std::string> loops = schedule_.loops(block_);
+    if (loops.size() < count) return listed(loops);
+    const auto first = static_cast<size_t>(random_.integer(0, static_cast<int64_t>(loops.size() - count)));
+    return listed({loops.begin() + static_cast<int64_t>(first), loops.begin() + static_cast<int64_t>(first + count)});
+  }
+
+  std::string shuffled() {
+    std::vector<std::string> loops = schedule_.loops(block_);
+    for (size_t i = loops.size(); i > 1; --i)
+      std::swap(loops[i - 1], loops[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i) - 1))]);
+    while (loops.size() > 2 && random_.chance(40)) loops.pop_back();
+    return listed(loops);
+  }
+
+  // Mostly what the block reads or writes, so that the step has a meaning.
+  std::string buffer(bool is_read) {
+    std::vector<std::string> own, all;
+    program::for_each_block(schedule_.program(), [&](const program::Block& block, const program::Loops&) {
+      std::vector<std::string>& list = block.name == block_ ? own : all;
+      if (is_read)
+        program::for_each_load(block, [&](const program::Expr& load) { list.push_back(load.name); });
+      else
+        for (const program::Store& store : block.body) list.push_back(store.buffer);
+    });
+    const std::vector<std::string>& chosen = own.empty() || (random_.chance(10) && !all.empty()) ? all : own;
+    return chosen.empty() ? "none" : random_.pick(chosen);
+  }
+
+  std::string cache() {
+    const bool is_read = random_.chance(50);
+    return "cache_" + std::string(is_read ? "read" : "write") + "(block=" + quoted(block_) + ", buffer=" + quoted(buffer(is_read)) +
+           (random_.chance(30) ? ", scope=\"local\")" : ")");
+  }
+
+  std::string memory() {
+    const std::vector<Buffer>& all = schedule_.program().allocations;
+    if (all.empty()) return "set_scope(buffer=\"A\", scope=\"local\")";
+    const Buffer& chosen = random_.pick(all);
+    if (random_.chance(30))
+      return "set_scope(buffer=" + quoted(chosen.name) + ", scope=" + (random_.chance(50) ? "\"local\")" : "\"shared\")");
+    static const std::vector<std::string> kOne = {"i -> i // 2, i % 2", "i -> i % 3, i // 3", "i -> i + 1", "i -> 0, i",
+                                                  "i -> i // 2"};
+    static const std::vector<std::string> kTwo = {"i, j -> j, i", "i, j -> i, j // 2, j % 2", "i, j -> i + j, j",
+                                                  "i, j -> i // 2, j, i % 2", "i, j -> i + j"};
+    return "transform_layout(buffer=" + quoted(chosen.name) +
+           ", map=" + quoted(random_.pick(chosen.shape.size() == 1 ? kOne : kTwo)) + ")";
+  }
+
+  static inline const std::vector<std::string> kThreads = {"block.x", "block.y", "thread.x", "thread.y"};
+  Random& random_;
+  const program::Schedule& schedule_;
+  std::vector<std::string> blocks_;
+  std::string block_;
+};
+
+}  // namespace
+
+std::string random_step(Random& random, const program::Schedule& schedule) { return StepMaker(random, schedule).run(); }
+
+}  // namespace narrows::search

@@ -1,0 +1,13 @@
+// random_step.h -- a random step for a schedule, with arguments that exist: most are possible, some are not.
+#pragma once
+
+#include <string>
+
+#include "core/program/schedule.h"
+#include "random_program.h"
+
+namespace narrows::search {
+
+std::string random_step(Random& random, const program::Schedule& schedule);
+
+}  // namespace narrows::search

@@ -1,0 +1,232 @@
+// search_program.cpp -- looks for a schedule that is accepted and computes something else: random programs, random steps, and after
+// each accepted step both programs run by the reference (tests/reference/program.h).
+//
+//   narrows_search_program [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--out FOLDER] [--show]
+//
+// Program number s is the same on every machine, so a search goes on where another one ended: --seed. Totals are printed at the
+// end. A finding is written into FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "core/error.h"
+#include "core/program/schedule.h"
+#include "core/program/text.h"
+#include "random_program.h"
+#include "random_step.h"
+#include "reference/program.h"
+
+namespace narrows::search {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Lines = std::vector<std::string>;
+
+// Sums of small integers are exact in any order; long products are rounded.
+constexpr reference::Exact kTolerance = 1e-12L;
+
+struct Options {
+  uint64_t seed = 1, count = 200;
+  int64_t steps = 8, seconds = 0;
+  std::string out;
+  bool show = false;
+};
+
+struct Count {
+  int64_t accepted = 0, refused = 0;
+};
+
+struct Totals {
+  int64_t programs = 0, unfit = 0, undecided = 0, findings = 0;
+  std::map<std::string, Count> steps;
+  double slowest = 0;  // milliseconds of one step
+  std::string slowest_step;
+};
+
+// One program with its steps.
+class Case {
+ public:
+  Case(const Options& options, Totals& totals, uint64_t seed) : options_(options), totals_(totals), seed_(seed), random_(seed) {}
+
+  void run() {
+    made_ = random_program(random_);
+    if (options_.show) std::printf("---- seed %llu\n%s", static_cast<unsigned long long>(seed_), made_.text.c_str());
+    std::unique_ptr<program::Schedule> schedule;
+    try {
+      schedule = std::make_unique<program::Schedule>(program::parse(made_.text));
+    } catch (const Failure& failure) {
+      if (options_.show) std::printf("unfit: %s\n", failure.message.c_str());
+      ++totals_.unfit;
+      return;
+    }
+    ++totals_.programs;
+    if (!run_unscheduled(schedule->original())) return;
+    for (int64_t i = 0; i < options_.steps && !is_over_; ++i) step(*schedule);
+    if (!is_over_) replay(*schedule);
+  }
+
+ private:
+  // The program is accepted, so it has no fault at any size.
+  bool run_unscheduled(const program::Program& original) {
+    for (size_t i = 0; i < made_.sizes.size(); ++i) {
+      arguments_.push_back(reference::small_integers(original, made_.sizes[i], seed_ + i));
+      expected_.push_back(reference::evaluate(original, arguments_.back()));
+      if (!expected_.back().faults.empty()) {
+        finding("accepted without a step, though: " + expected_.back().faults[0], i);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void step(program::Schedule& schedule) {
+    const std::string line = random_step(random_, schedule), before = program::print(schedule.program());
+    Count& count = totals_.steps[line.substr(0, line.find('('))];
+    const auto begin = Clock::now();
+    bool is_accepted = true;
+    std::string reason;
+    try {
+      schedule.apply(line);
+    } catch (const Failure& failure) {
+      is_accepted = false;
+      reason = failure.message;
+      if (failure.status != NW_INVALID) finding("step " + line + " failed: " + reason, 0);
+    }
+    note_time(std::chrono::duration<double, std::milli>(Clock::now() - begin).count(), line);
+    if (options_.show) std::printf("%s %s %s\n", is_accepted ? "accepted" : "refused ", line.c_str(), reason.c_str());
+    ++(is_accepted ? count.accepted : count.refused);
+    if (!is_accepted) {
+      if (program::print(schedule.program()) != before) finding("step " + line + " was refused and changed the program", 0);
+      return;
+    }
+    lines_.push_back(line);
+    compare(schedule.program());
+  }
+
+  void note_time(double milliseconds, const std::string& line) {
+    if (milliseconds <= totals_.slowest) return;
+    totals_.slowest = milliseconds;
+    totals_.slowest_step = "seed " + std::to_string(seed_) + " " + line;
+  }
+
+  void compare(const program::Program& scheduled) {
+    const std::string text = program::print(scheduled);
+    if (options_.show) std::printf("%s", text.c_str());
+    program::Program again;
+    try {
+      again = program::parse(text);
+    } catch (const Failure& failure) {
+      return finding("the scheduled program does not parse: " + failure.message + "\n" + text, 0);
+    }
+    for (size_t i = 0; i < made_.sizes.size() && !is_over_; ++i) {
+      try {
+        const reference::Evaluation result = reference::evaluate(again, arguments_[i]);
+        Lines found = result.faults;
+        for (const std::string& line : reference::differences(expected_[i], result, scheduled, kTolerance)) found.push_back(line);
+        if (!found.empty()) finding(found[0] + "\n" + text, i);
+      } catch (const std::invalid_argument&) {  // what the reference cannot decide
+        ++totals_.undecided;
+      }
+    }
+  }
+
+  void replay(const program::Schedule& schedule) {
+    program::Schedule again(schedule.original());
+    try {
+      for (const std::string& line : schedule.trace()) again.apply(line);
+    } catch (const Failure& failure) {
+      return finding("the trace does not replay: " + failure.message, 0);
+    }
+    if (program::print(again.program()) != program::print(schedule.program())) finding("the trace replays to another program", 0);
+  }
+
+  void finding(const std::string& what, size_t size) {
+    is_over_ = true;
+    ++totals_.findings;
+    std::string text = made_.text;
+    for (const std::string& line : lines_) text += "# step " + line + "\n";
+    for (const auto& [name, value] : made_.sizes[size]) text += "# size " + name + " = " + std::to_string(value) + "\n";
+    std::string rest = what;
+    for (size_t at = rest.find('\n'); at != std::string::npos; at = rest.find('\n', at + 3)) rest.replace(at, 1, "\n# ");
+    text += "# " + rest + "\n";
+    std::printf("FINDING at seed %llu\n%s", static_cast<unsigned long long>(seed_), text.c_str());
+    if (!options_.out.empty()) std::ofstream(options_.out + "/seed_" + std::to_string(seed_) + ".program") << text;
+  }
+
+  const Options& options_;
+  Totals& totals_;
+  uint64_t seed_;
+  Random random_;
+  RandomProgram made_;
+  std::vector<reference::Arguments> arguments_;
+  std::vector<reference::Evaluation> expected_;
+  Lines lines_;
+  bool is_over_ = false;
+};
+
+void print_totals(const Totals& totals, uint64_t first, uint64_t next, double seconds) {
+  int64_t accepted = 0, refused = 0;
+  for (const auto& [name, count] : totals.steps) {
+    accepted += count.accepted, refused += count.refused;
+    std::printf("  %-24s %8lld accepted %8lld refused\n", name.c_str(), static_cast<long long>(count.accepted),
+                static_cast<long long>(count.refused));
+  }
+  std::printf(
+      "seeds %llu to %llu: %lld programs, %lld unfit; %lld steps accepted and run, %lld refused; %lld undecided; %lld wrong; %.0f "
+      "s\n",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(next - 1), static_cast<long long>(totals.programs),
+      static_cast<long long>(totals.unfit), static_cast<long long>(accepted), static_cast<long long>(refused),
+      static_cast<long long>(totals.undecided), static_cast<long long>(totals.findings), seconds);
+  std::printf("slowest step: %.1f ms, %s\n", totals.slowest, totals.slowest_step.c_str());
+}
+
+bool read_options(int argc, char** argv, Options& options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--show") {
+      options.show = true;
+      continue;
+    }
+    if (++i == argc) return false;
+    if (name == "--out")
+      options.out = argv[i];
+    else if (name == "--seed")
+      options.seed = std::strtoull(argv[i], nullptr, 10);
+    else if (name == "--count")
+      options.count = std::strtoull(argv[i], nullptr, 10);
+    else if (name == "--steps")
+      options.steps = std::strtoll(argv[i], nullptr, 10);
+    else if (name == "--seconds")
+      options.seconds = std::strtoll(argv[i], nullptr, 10);
+    else
+      return false;
+  }
+  return true;
+}
+
+int search(const Options& options) {
+  Totals totals;
+  const auto begin = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  uint64_t seed = options.seed;
+  for (; seed < options.seed + options.count && (options.seconds == 0 || seconds() < static_cast<double>(options.seconds)); ++seed)
+    Case(options, totals, seed).run();
+  print_totals(totals, options.seed, seed, seconds());
+  return totals.findings == 0 && totals.programs > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace narrows::search
+
+int main(int argc, char** argv) {
+  narrows::search::Options options;
+  if (!narrows::search::read_options(argc, argv, options)) {
+    std::fprintf(stderr, "usage: %s [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--out FOLDER] [--show]\n",
+                 argv[0]);
+    return 2;
+  }
+  return narrows::search::search(options);
+}

@@ -1,0 +1,139 @@
+// test_api.cpp -- program.h: programs from C. What the steps do is test_schedule's matter.
+#include <narrows/program.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "programs.h"
+
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+const std::string kText = read_file(std::string(TEXTS) + "/mm_relu.program");
+
+struct Freed {
+  void operator()(nw_program* program) const { nw_program_free(program); }
+};
+using Handle = std::unique_ptr<nw_program, Freed>;
+
+Handle parsed(const std::string& text = kText) {
+  nw_program* out = nullptr;
+  nw_error error;
+  REQUIRE(nw_program_parse(text.c_str(), &out, &error) == NW_OK);
+  return Handle(out);
+}
+
+// The one string or list that `ask` gives.
+template <class Ask>
+std::string answer(const Ask& ask) {
+  const char* text = nullptr;
+  nw_error error;
+  REQUIRE(ask(&text, &error) == NW_OK);
+  return text;
+}
+template <class Ask>
+std::string names(const Ask& ask) {
+  const char* const* list = nullptr;
+  nw_error error;
+  REQUIRE(ask(&list, &error) == NW_OK);
+  std::string out;
+  for (; *list != nullptr; ++list) out += std::string(out.empty() ? "" : " ") + *list;
+  return out;
+}
+
+std::string printed(nw_program* program) {
+  return answer([&](const char** out, nw_error* error) { return nw_program_print(program, out, error); });
+}
+std::string traced(nw_program* program) {
+  return answer([&](const char** out, nw_error* error) { return nw_program_trace(program, out, error); });
+}
+std::string digested(nw_program* program) {
+  return answer([&](const char** out, nw_error* error) { return nw_program_digest(program, out, error); });
+}
+
+}  // namespace
+
+TEST_CASE("a program is read, changed, copied and printed from C") {
+  const Handle program = parsed();
+  const std::string before = printed(program.get()), digest = digested(program.get());
+  CHECK(kText.find(before) != std::string::npos);  // behind a comment
+  CHECK(digest.size() == 32);
+  CHECK(answer([&](const char** out, nw_error* error) { return nw_program_name(program.get(), out, error); }) == "mm_relu");
+  CHECK(names([&](const char* const** out, nw_error* error) { return nw_program_blocks(program.get(), out, error); }) == "Y C");
+  CHECK(names([&](const char* const** out, nw_error* error) { return nw_program_loops(program.get(), "Y", out, error); }) ==
+        "i j k");
+  CHECK(traced(program.get()).empty());
+
+  const std::string made = names([&](const char* const** out, nw_error* error) {
+    return nw_program_step(program.get(), "split(loop=\"j\", factors=[None, 8])", out, error);
+  });
+  const size_t space = made.find(' ');
+  REQUIRE(space != std::string::npos);
+  const std::string after = printed(program.get());
+  CHECK_THAT(after, ContainsSubstring("for " + made.substr(0, space) + " in 16:"));
+  CHECK_THAT(after, ContainsSubstring("for " + made.substr(space + 1) + " in 8:"));
+  CHECK(digested(program.get()) == digest);
+
+  nw_program* copy = nullptr;
+  nw_error error;
+  REQUIRE(nw_program_clone(program.get(), &copy, &error) == NW_OK);
+  const Handle owned(copy);
+  REQUIRE(nw_program_step(copy, "parallel(loop=\"i\")", nullptr, &error) == NW_OK);
+  CHECK(printed(copy) != after);
+  CHECK(printed(program.get()) == after);
+
+  const Handle again = parsed();
+  std::string trace = traced(program.get());
+  CHECK(std::count(trace.begin(), trace.end(), '\n') == 1);
+  trace.pop_back();
+  REQUIRE(nw_program_step(again.get(), trace.c_str(), nullptr, &error) == NW_OK);
+  CHECK(printed(again.get()) == after);
+}
+
+TEST_CASE("a program that was read is an op of a runtime") {
+  nw_runtime* rt = nullptr;
+  nw_error error;
+  REQUIRE(nw_runtime_create(nullptr, &rt, &error) == NW_OK);
+  Handle program = parsed();
+  const std::string name = "program.mm_relu_" + digested(program.get()) + "/1";
+  REQUIRE(nw_program_step(program.get(), "parallel(loop=\"i\")", nullptr, &error) == NW_OK);
+  const nw_op *op = nullptr, *found = nullptr;
+  REQUIRE(nw_program_load(rt, program.get(), nullptr, "cpu", &op, &error) == NW_OK);
+  program.reset();
+  CHECK(op->name == name);
+  REQUIRE(nw_find_op(rt, name.c_str(), &found, &error) == NW_OK);
+  CHECK(found == op);
+  program = parsed();
+  CHECK(nw_program_load(rt, program.get(), "none", nullptr, &op, &error) == NW_INVALID);
+  CHECK_THAT(error.message, ContainsSubstring("backward = 'none'"));
+  nw_runtime_destroy(rt);
+}
+
+TEST_CASE("what cannot be is refused, and leaves the program as it was") {
+  const Handle program = parsed();
+  const std::string before = printed(program.get());
+  nw_error error;
+  const auto refused = [&](int32_t status, const char* part) {
+    CHECK(status == NW_INVALID);
+    CHECK_THAT(error.message, ContainsSubstring(part));
+  };
+  nw_program* out = nullptr;
+  refused(nw_program_parse("program 1 f(", &out, &error), "line 1, column 12");
+  refused(nw_program_parse(nullptr, &out, &error), "text is NULL");
+  refused(nw_program_parse(kText.c_str(), nullptr, &error), "out is NULL");
+  refused(nw_program_step(program.get(), "split(loop=\"q\", factors=[None, 8])", nullptr, &error), "q");
+  refused(nw_program_step(program.get(), nullptr, nullptr, &error), "step is NULL");
+  refused(nw_program_step(nullptr, "parallel(loop=\"i\")", nullptr, &error), "program is NULL");
+  const char* const* list = nullptr;
+  refused(nw_program_loops(program.get(), "Q", &list, &error), "Q");
+  CHECK(nw_program_auto(program.get(), "metal", &error) == NW_UNSUPPORTED);
+  CHECK(std::string(error.message).find("'metal'") != std::string::npos);
+  const Handle other = parsed();
+  CHECK(nw_program_auto(other.get(), "cpu", nullptr) == NW_OK);
+  CHECK(printed(other.get()) != before);
+  refused(nw_program_print(program.get(), nullptr, &error), "text is NULL");
+  CHECK(out == nullptr);
+  CHECK(printed(program.get()) == before);
+  nw_program_free(nullptr);
+}

@@ -1,0 +1,101 @@
+// test_default_schedule.cpp -- the schedule of a program that has none: what it does, and that the cpu backend then computes the
+// same.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/program/auto.h"
+#include "core/program/text.h"
+#include "examples.h"
+
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using narrows::program::Machine;
+using narrows::program::Schedule;
+
+Schedule scheduled(const std::string& text, const Machine& machine = {}) {
+  Schedule out(narrows::program::parse(text));
+  schedule_for_cpu(&out, machine);
+  return out;
+}
+
+std::string trace_of(const Schedule& schedule) {
+  std::string out;
+  for (const std::string& line : schedule.trace()) out += line + "\n";
+  return out;
+}
+
+std::string product(const std::string& rows) {
+  return "program 1 mm(A: f32[" + rows + ", K], B: f32[K, N], C: out f32[" + rows + ", N]):\n  for i in " + rows +
+         ":\n    for j in N:\n      for k in K:\n"
+         "        block C(vi: S(" +
+         rows +
+         ") = i, vj: S(N) = j, vk: R(K) = k):\n          init:\n            C[vi, vj] = f32(0)\n"
+         "          C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
+}
+
+}  // namespace
+
+TEST_CASE("every program computes the same by its default schedule") {
+  for (const Machine& machine : {Machine{64, 32}, Machine{16, 16}}) {
+    for (const Example& example : kExamples) {
+      const Schedule schedule = scheduled(text_of(example.name), machine);
+      INFO(example.name << "\n" << print(schedule.program()));
+      Prepared plain = example.prepare();
+      REQUIRE(Call{plugin(), text_of(example.name), pointers(plain.inputs), pointers(plain.outputs), "interpreter", plain.params}
+                  .run());
+      for (const char* kernel : kKernels) {
+        Prepared fast = example.prepare();
+        const Answer answer =
+            Call{plugin(), print(schedule.program()), pointers(fast.inputs), pointers(fast.outputs), kernel, fast.params}.run();
+        INFO(kernel << " " << answer.message);
+        REQUIRE(answer);
+        for (size_t o = 0; o < plain.outputs.size(); ++o)
+          for (int64_t i = 0; i < plain.outputs[o].elements(); ++i) {
+            const double want = plain.outputs[o].get(i), got = fast.outputs[o].get(i);
+            const double tolerance = fast.outputs[o].dtype == DType::f16 ? 2e-3 : 2e-5;
+            if (std::fabs(want - got) <= tolerance * std::max(1.0, std::fabs(want))) continue;
+            INFO("output " << o << ", element " << i << ": " << got << "; expected " << want);
+            FAIL();
+          }
+      }
+    }
+  }
+}
+
+TEST_CASE("a product is tiled, packed where it is large, and what reads it joins the tile") {
+  const std::string small = trace_of(scheduled(text_of("mm_relu")));
+  CHECK_THAT(small, ContainsSubstring("factors=[None, 8]") && ContainsSubstring("factors=[None, 32]"));
+  CHECK_THAT(small, ContainsSubstring("reverse_compute_at(block=\"C\"") && ContainsSubstring("vectorize") &&
+                        ContainsSubstring("parallel"));
+  CHECK_THAT(small, !ContainsSubstring("cache_read"));
+  CHECK_THAT(trace_of(scheduled(product("M"))), ContainsSubstring("cache_read(block=\"C\", buffer=\"B\")") &&
+                                                    ContainsSubstring("transform_layout") && ContainsSubstring("cache_write"));
+}
+
+TEST_CASE("the reductions of a row share one loop, and are vectors") {
+  const Schedule schedule = scheduled(text_of("softmax"));
+  CHECK_THAT(trace_of(schedule), ContainsSubstring("rfactor") && ContainsSubstring("compute_at(block=\"top\""));
+  CHECK(schedule.program().body.size() == 1);
+}
+
+TEST_CASE("a product by its default schedule is right for sizes that leave partial tiles") {
+  for (const char* rows : {"M", "5", "24"}) {
+    const std::string text = print(scheduled(product(rows)).program());
+    for (const int64_t n : {1, 31, 32, 70}) {
+      for (const char* kernel : kKernels) {
+        const int64_t m = rows[0] == 'M' ? 19 : std::atoll(rows), k = 9;
+        Tensor a = filled(kF, {m, k}, 1), b = filled(kF, {k, n}, 2), c(kF, {m, n});
+        INFO(text << kernel << " " << rows << " " << n);
+        const Answer answer = Call{plugin(), text, {&a, &b}, {&c}, kernel}.run();
+        INFO(answer.message);
+        REQUIRE(answer);
+        for (int64_t at = 0; at < m * n; ++at) {
+          double sum = 0;
+          for (int64_t i = 0; i < k; ++i) sum += a.get(at / n * k + i) * b.get(i * n + at % n);
+          if (std::fabs(sum - c.get(at)) > 1e-5) FAIL("element " << at << " is " << c.get(at) << "; expected " << sum);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,123 @@
+"""Programs that run: built by Python, called with arrays, compared with NumPy in float64."""
+
+import numpy as np
+import pytest
+
+import narrows
+from narrows.program import Schedule, _evaluation
+from narrows.program import script as T
+
+F32 = "float32"
+
+
+@T.prim_func
+def mm_relu(A: T.Buffer(("M", "K"), F32), B: T.Buffer(("K", "N"), F32), C: T.Buffer(("M", "N"), F32)):
+    (M, K), N = A.shape, B.shape[1]
+    Y = T.alloc_buffer((M, N), F32)
+    for i, j, k in T.grid(M, N, K):
+        with T.block("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(M, N):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+
+@T.prim_func
+def scaled(
+    x: T.Buffer(("n",), F32),
+    y: T.Buffer(("n",), F32),
+    alpha: T.float32 = 1.5,
+    times: T.int64 = 1,
+    bias: T.Buffer(("n",), F32) = None,
+):
+    for i in T.serial(x.shape[0]):
+        with T.block("y"):
+            vi = T.axis.spatial(x.shape[0], i)
+            y[vi] = x[vi] * alpha * T.cast(times, F32) + T.if_then_else(T.present(bias), bias[vi], 0.0)
+
+
+def tutorial():
+    sch = Schedule(mm_relu)
+    block = sch.get_block("Y")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 8])
+    sch.reorder(j0, k, j1)
+    sch.reverse_compute_at(sch.get_block("C"), j0)
+    sch.decompose_reduction(block, k)
+    sch.parallel(i)
+    return sch
+
+
+def operands(m, n, k):
+    random = np.random.default_rng(1)
+    return random.standard_normal((m, k), dtype=F32), random.standard_normal((k, n), dtype=F32)
+
+
+def check(f, a, b):
+    want = np.maximum(a.astype("float64") @ b.astype("float64"), 0)
+    np.testing.assert_allclose(f(a, b), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("m, n, k", [(128, 128, 128), (5, 7, 3), (1, 1, 1), (3, 9, 0), (0, 4, 4)])
+def test_a_program_and_its_schedule_are_ops(m, n, k):
+    a, b = operands(m, n, k)
+    for f in (mm_relu.build(), tutorial().build()):
+        assert isinstance(f, narrows.Op) and f.op.startswith("program.mm_relu_")
+        check(f, a, b)
+
+
+def test_tensors_of_frameworks():
+    torch = pytest.importorskip("torch")
+    a, b = operands(16, 24, 8)
+    f = tutorial().build()
+    got = f(torch.from_numpy(a), torch.from_numpy(b))
+    assert isinstance(got, torch.Tensor) and np.array_equal(got.numpy(), f(a, b))
+    check(f, np.asfortranarray(a), b[::-1][::-1])
+
+
+def test_params_and_absent_tensors():
+    f = scaled.build()
+    x = np.arange(3, dtype=F32)
+    assert f(x).tolist() == [0, 1.5, 3] and f(x, alpha=2, times=3).tolist() == [0, 6, 12]
+    assert f(x, np.ones(3, F32), alpha=1).tolist() == [1, 2, 3]
+
+
+def test_a_later_schedule_is_the_one_of_later_ops():
+    a, b = operands(8, 8, 8)
+    first = mm_relu.build()
+    want = first(a, b)
+    for sch in (tutorial(), Schedule(mm_relu)):
+        np.testing.assert_allclose(sch.build()(a, b), want, rtol=1e-5)
+    np.testing.assert_allclose(first(a, b), want, rtol=1e-5)
+
+
+def test_an_evaluation_compares_and_times():
+    found = tutorial().evaluate(*operands(32, 32, 32))
+    assert 0 < found.seconds < 1 and 0 < found.unscheduled_seconds < 1 and found.error < 1e-5
+    assert "us, unscheduled" in repr(found)
+
+
+def test_an_evaluation_finds_a_difference():
+    one, two = np.ones(3, F32), np.array([1, 1, 1.01], F32)
+    assert _evaluation.compared("f", ((one,), 1.0), ((one,), 2.0)).error == 0
+    with pytest.raises(ArithmeticError, match=r"differs by 0\.0099, relative; expected at most 1e-04"):
+        _evaluation.compared("f", (one, 1.0), (two, 2.0))
+    nan = np.array([1, 1, np.nan], F32)
+    assert _evaluation.compared("f", (nan, 1.0), (nan, 2.0)).error == 0
+    with pytest.raises(ArithmeticError, match="differs by inf"):
+        _evaluation.compared("f", (nan, 1.0), (one, 2.0))
+    with pytest.raises(ArithmeticError, match="expected at most 0e\\+00"):
+        _evaluation.compared("f", (np.array([1]), 1.0), (np.array([2]), 2.0))
+
+
+def test_calls_that_are_refused():
+    f = mm_relu.build()
+    a, b = operands(4, 4, 4)
+    with pytest.raises(ValueError, match="K"):
+        f(a, b[:3])
+    with pytest.raises(ValueError, match="float64"):
+        f(a.astype("float64"), b.astype("float64"))

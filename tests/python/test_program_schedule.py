@@ -1,0 +1,170 @@
+"""Schedule: TVM's tutorial step by step, TVM's ways to name things, refusals, traces."""
+
+import pytest
+
+from narrows.program import PrimFunc, Schedule, ScheduleError
+from narrows.program import ir as I
+from narrows.program import script as T
+
+F32 = "float32"
+
+
+@T.prim_func
+def mm_relu(A: T.Buffer((128, 128), F32), B: T.Buffer((128, 128), F32), C: T.Buffer((128, 128), F32)):
+    Y = T.alloc_buffer((128, 128), F32)
+    for i, j, k in T.grid(128, 128, 128):
+        with T.block("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(128, 128):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+
+@T.prim_func
+def row_sums(A: T.Buffer(("M", "N"), F32), C: T.Buffer(("M",), F32)):
+    M, N = A.shape
+    B = T.alloc_buffer((M, N))
+    for i, j in T.grid(M, N):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.exp(A[vi, vj])
+    for i, j in T.grid(M, N):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                C[vi] = 0.0
+            C[vi] += B[vi, vj]
+
+
+TUTORIAL = """program 1 mm_relu(A: f32[128, 128], B: f32[128, 128], C: out f32[128, 128]):
+  alloc Y: f32[128, 128]
+  for i in 128:
+    for j_0 in 16:
+      for j_1_init in 8:
+        block Y_init(vi: S(128) = i, vj: S(128) = j_0 * 8 + j_1_init):
+          Y[vi, vj] = f32(0)
+      for k in 128:
+        for j_1 in 8:
+          block Y(vi: S(128) = i, vj: S(128) = j_0 * 8 + j_1, vk: R(128) = k):
+            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+      for ax1 in 8:
+        block C(vi: S(128) = i, vj: S(128) = j_0 * 8 + ax1):
+          C[vi, vj] = maximum(Y[vi, vj], f32(0))
+"""
+TRACE = """split(loop="j", factors=[None, 8])
+reorder(loops=["j_0", "k", "j_1"])
+reverse_compute_at(block="C", loop="j_0")
+decompose_reduction(block="Y", loop="k")"""
+
+
+def test_the_tutorial_s_transformation(capsys):
+    sch = Schedule(mm_relu)
+    block_Y = sch.get_block("Y")
+    i, j, k = sch.get_loops(block_Y)
+    j_0, j_1 = sch.split(j, factors=[None, 8])
+    with pytest.raises(ScheduleError, match="there is no loop 'j'"):
+        sch.split(j, factors=[None, 8])
+    sch.reorder(j_0, k, j_1)
+    block_C = sch.get_block("C")
+    sch.reverse_compute_at(block_C, j_0)
+    sch.decompose_reduction(block_Y, k)
+    assert sch.mod["mm_relu"].text == TUTORIAL and str(sch.trace) == TRACE and i.name == "i"
+    sch.show()
+    assert capsys.readouterr().out == TUTORIAL + "\n" + "".join(f"# {line}\n" for line in TRACE.splitlines())
+    sch.trace.show()
+    assert capsys.readouterr().out == TRACE + "\n"
+    sch.mod.show()
+    assert capsys.readouterr().out == TUTORIAL + "\n"
+    assert mm_relu.text == Schedule(mm_relu).mod["mm_relu"].text  # which no step changed
+
+
+def test_a_trace_is_taken_by_another_schedule():
+    first, second = Schedule(mm_relu), Schedule(mm_relu)
+    for line in TRACE.splitlines():
+        first.apply(line)
+    first.trace.apply_to_schedule(second)
+    assert second.mod["mm_relu"] == first.mod["mm_relu"] == PrimFunc(TUTORIAL)
+    copy = first.copy()
+    copy.vectorize(copy.get_loops("Y")[-1])
+    assert len(first.trace) == 4 and len(copy.trace) == 5
+
+
+def test_every_step_has_tvm_s_arguments():
+    sch = Schedule(mm_relu)
+    Y, C = sch.get_sblock("Y"), sch.get_block("C")
+    i, j, k = sch.get_loops(Y)
+    k0, k1 = sch.split(k, [16, None])
+    sch.fuse(i, j)
+    partial = sch.rfactor(k0, factor_axis=0)
+    sch.cache_read(C, 0, "global")
+    sch.cache_write(C, 0, "local")
+    sch.annotate(C, "key", 1)
+    ci, cj = sch.get_loops(C)
+    sch.parallel(ci)
+    sch.vectorize(sch.split(cj, factors=[None, 4])[1])
+    sch.transform_layout(partial, ("write", 0), lambda n, i, j: (n, j, i))
+    sch.set_scope(partial, 0, "global")
+    assert [line.split("(")[0] for line in sch.trace] == (
+        "split fuse rfactor cache_read cache_write annotate parallel split vectorize transform_layout set_scope".split()
+    )
+    assert k1.name in sch.mod.script()
+
+
+def test_blocks_that_are_put_into_others():
+    sch = Schedule(row_sums)
+    sch.compute_inline("B")
+    assert "alloc" not in sch.mod.script() and "C[vi] = C[vi] + exp(A[vi, vj])" in sch.mod.script()
+    sch = Schedule(row_sums)
+    sch.compute_at(sch.get_block("B"), sch.get_loops("C")[0])
+    (i,) = {loop.name for loop in sch.get_loops("B")} & {loop.name for loop in sch.get_loops("C")}
+    sch.parallel(i)
+    sch = Schedule(mm_relu)
+    sch.bind(sch.get_loops("C")[0], "blockIdx.x")
+    sch.bind(sch.get_loops("C")[1], "threadIdx.x")
+    assert "for i1 in 128 bind block.x:\n    for j1 in 128 bind thread.x:" in sch.mod.script()
+
+
+def test_a_refusal_names_the_rule_and_changes_nothing():
+    sch = Schedule(mm_relu)
+    before = sch.mod.script()
+    with pytest.raises(ScheduleError, match=r"loop 'k' is parallel, but at i=0 j=0 k=0 Y writes Y\[0, 0\], and at i=0 j=0 k=1"):
+        sch.parallel("k")
+    with pytest.raises(ScheduleError, match=r"there is no block 'Z'; there are: Y, C"):
+        sch.get_block("Z")
+    with pytest.raises(ScheduleError, match="buffer 3; the block has 2: A, B"):
+        sch.cache_read("Y", 3)
+    with pytest.raises(ScheduleError, match="the remainder of a loop"):
+        sch.split("i", [None, 8], disable_predication=True)
+    with pytest.raises(ValueError, match="thread = 'vthread'"):
+        sch.bind("i", "vthread")
+    with pytest.raises(TypeError, match="expected a block or a loop"):
+        sch.unroll(1)
+    with pytest.raises(AttributeError, match=r"sch\.sample_categorical is not offered"):
+        sch.sample_categorical()
+    with pytest.raises(AttributeError, match="a schedule has no 'paralel'"):
+        sch.paralel("i")
+    assert sch.mod.script() == before and not sch.trace.lines
+
+
+def test_modules_with_several_programs():
+    module = I.IRModule({"mm_relu": mm_relu, "row_sums": row_sums})
+    sch = Schedule(module)
+    with pytest.raises(ScheduleError, match=r"the module has the programs mm_relu, row_sums; choose one by sch\.work_on"):
+        sch.get_block("C")
+    with pytest.raises(ScheduleError, match="there is no program 'main'"):
+        sch.work_on("main")
+    sch.work_on("row_sums")
+    sch.compute_inline("B")
+    assert sch.get_loops(sch.get_block("C", func_name="mm_relu"))[0].name == "i1"
+    assert sch.mod["mm_relu"] == mm_relu and sch.mod["row_sums"] != row_sums
+
+
+def test_texts_that_are_refused():
+    with pytest.raises(ValueError, match="line 1, column 1: found 'nonsense', expected 'program'"):
+        PrimFunc("nonsense")
+    with pytest.raises(ValueError, match=r"block 'C' reads A\[4\], out of bounds"):
+        Schedule("program 1 f(A: f32[4], C: out f32[4]):\n  for i in 4:\n    block C(vi: S(4) = i):\n      C[vi] = A[vi + 1]\n")

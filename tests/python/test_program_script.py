@@ -1,0 +1,506 @@
+"""TVMScript's spelling, run as Python: the text that comes out, and what is refused."""
+
+import re
+
+import pytest
+
+from narrows.program import ir as I
+from narrows.program import script as T
+
+MM_RELU = """program 1 mm_relu(A: f32[128, 128], B: f32[128, 128], C: out f32[128, 128]):
+  alloc Y: f32[128, 128]
+  for i in 128:
+    for j in 128:
+      for k in 128:
+        block Y(vi: S(128) = i, vj: S(128) = j, vk: R(128) = k):
+          init:
+            Y[vi, vj] = f32(0)
+          Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+  for i1 in 128:
+    for j1 in 128:
+      block C(vi: S(128) = i1, vj: S(128) = j1):
+        C[vi, vj] = maximum(Y[vi, vj], f32(0))
+"""
+F32 = "float32"
+
+
+def body(function):
+    """The lines behind the head, without their indentation."""
+    return [line.strip() for line in function.text.splitlines()[1:]]
+
+
+# ---- TVM's tutorial: tensor program abstraction, creation, dynamic shapes ----
+
+
+def test_the_tutorial_s_abstraction():
+    @I.ir_module
+    class MyModule:
+        @T.prim_func(s_tir=True)
+        def mm_relu(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            Y = T.sblock_alloc_buffer((128, 128))
+            for i in range(128):
+                for j in range(128):
+                    for k in range(128):
+                        with T.sblock("Y"):
+                            vi = T.axis.spatial(128, i)
+                            vj = T.axis.spatial(128, j)
+                            vk = T.axis.reduce(128, k)
+                            T.reads(A[vi, vk], B[vk, vj])
+                            T.writes(Y[vi, vj])
+                            with T.init():
+                                Y[vi, vj] = T.float32(0)
+                            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+            for i, j in T.grid(128, 128):
+                with T.sblock("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+    assert MyModule["mm_relu"].text == MM_RELU and list(MyModule) == ["mm_relu"]
+
+
+def test_the_tutorial_s_element_wise_example_with_its_annotations():
+    @T.prim_func
+    def main(A: T.Buffer((128,), F32), B: T.Buffer((128,), F32), C: T.Buffer((128,), F32)):
+        for i in T.parallel(128):
+            with T.block("C"):
+                vi = T.axis.spatial(128, i)
+                C[vi] = A[vi] + B[vi]
+
+    assert body(main) == ["for i in 128 parallel:", "block C(vi: S(128) = i):", "C[vi] = A[vi] + B[vi]"]
+
+
+def test_the_tutorial_s_shapes_and_dtypes_of_python_variables():
+    M = N = K = 128
+    dtype = "float32"
+
+    @T.prim_func
+    def mm_relu(A: T.Buffer((M, K), dtype), B: T.Buffer((K, N), dtype), C: T.Buffer((M, N), dtype)):
+        Y = T.alloc_buffer((M, N), dtype)
+        for i, j, k in T.grid(M, N, K):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.cast(T.float32(0), dtype)
+                Y[vi, vj] += A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(M, N):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.max(Y[vi, vj], T.cast(T.float32(0), dtype))
+
+    assert mm_relu.text == MM_RELU
+
+
+def test_the_tutorial_s_dynamic_shapes():
+    @T.prim_func
+    def mm_relu(a: T.handle, b: T.handle, c: T.handle):
+        M, N, K = T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(a, [M, K], F32)
+        B = T.match_buffer(b, [K, N], F32)
+        C = T.match_buffer(c, [M, N], F32)
+        Y = T.alloc_buffer((M, N), F32)
+        for i, j, k in T.grid(M, N, K):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(M, N):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+    names = {"M": "M", "N": "N", "K": "K"}
+    expected = MM_RELU.splitlines()
+    expected[0] = "program 1 mm_relu(A: f32[M, K], B: f32[K, N], C: out f32[M, N]):"
+    expected[1] = "  alloc Y: f32[M, N]"
+    lines = mm_relu.text.splitlines()
+    assert lines[:2] == expected[:2] and lines[5] == "        block Y(vi: S(M) = i, vj: S(N) = j, vk: R(K) = k):"
+    assert [re.sub(r"\b[MNK]\b", "128", line) for line in lines[2:]] == expected[2:] and names
+
+
+def test_names_as_shapes():
+    @T.prim_func
+    def copy(A: T.Buffer(("M", "N"), F32), B: T.Buffer(("N", "M"), F32)):
+        for i, j in T.grid(*A.shape):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vj, vi] = A[vi, vj]
+
+    assert copy.text.startswith("program 1 copy(A: f32[M, N], B: out f32[N, M]):\n  for i in M:\n    for j in N:\n")
+
+
+# ---- what the spelling holds ----
+
+
+def copy_of(make, dtype=F32, to=F32):
+    """The line that stores make(A, vi) into B."""
+
+    @T.prim_func
+    def f(A: T.Buffer((8,), dtype), B: T.Buffer((8,), to)):
+        for i in T.serial(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = make(A, vi)
+
+    return body(f)[-1].removeprefix("B[vi] = ")
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda A, i: A[i] * 2 + 0.5, "A[vi] * f32(2) + f32(0x1p-1)"),
+        (lambda A, i: 2 * (A[i] + 1), "f32(2) * (A[vi] + f32(1))"),
+        (lambda A, i: A[i] - (A[i] - 1), "A[vi] - (A[vi] - f32(1))"),
+        (lambda A, i: 1 / A[i], "f32(1) / A[vi]"),
+        (lambda A, i: -(A[i] ** 2), "-pow(A[vi], f32(2))"),
+        (lambda A, i: abs(A[i]), "abs(A[vi])"),
+        (lambda A, i: T.exp(A[i]) + T.sigmoid(A[i]), "exp(A[vi]) + sigmoid(A[vi])"),
+        (lambda A, i: T.max(A[i], 0), "maximum(A[vi], f32(0))"),
+        (lambda A, i: T.min(T.float32("-inf"), A[i]), "minimum(f32(-inf), A[vi])"),
+        (lambda A, i: T.if_then_else(i < 4, A[i], 0.0), "where(vi < 4, A[vi], f32(0))"),
+        (lambda A, i: T.Select(T.And(i >= 1, i < 4), A[i - 1], T.float32(0)), "where(vi >= 1 and vi < 4, A[vi - 1], f32(0))"),
+        (
+            lambda A, i: T.Select(T.Or(T.And(i > 0, i < 4), T.Not(i != 7)), A[i], 1),
+            "where(vi > 0 and vi < 4 or not vi != 7, A[vi], f32(1))",
+        ),
+        (lambda A, i: A[(i + 3) % 8], "A[(vi + 3) % 8]"),
+        (lambda A, i: A[T.min(i * 2, 7) // 2], "A[min(vi * 2, 7) // 2]"),
+        (lambda A, i: A[T.Cast("int64", i) * T.int64(1)], "A[vi]"),
+        (lambda A, i: A[i] + T.cast(i, F32), "A[vi] + f32(vi)"),
+        (lambda A, i: T.Cast(F32, T.cast(A[i], "float64")), "f32(f64(A[vi]))"),
+        (lambda A, i: T.float32(0.1), "f32(0x1.99999ap-4)"),
+        (lambda A, i: T.fma(A[i], A[i], A[i]), "fma(A[vi], A[vi], A[vi])"),
+        (lambda A, i: T.min_value(F32), "f32(-0x1.fffffep+127)"),
+        (lambda A, i: T.clamp(A[i], -1, 1), "clamp(A[vi], f32(-1), f32(1))"),
+        (lambda A, i: T.isnan(A[i]).astype(F32), "f32(isnan(A[vi]))"),
+    ],
+)
+def test_expressions(make, text):
+    assert copy_of(make) == text
+
+
+def test_integers_and_gathers():
+    assert copy_of(lambda A, i: A[T.clamp(A[i], 0, 7)] + T.int32(1), "int32", "int32") == "A[clamp(A[vi], 0, 7)] + i32(1)"
+    assert copy_of(lambda A, i: T.truncdiv(A[i], 3) % 2, "int32", "int32") == "div(A[vi], i32(3)) % i32(2)"
+    assert copy_of(lambda A, i: A[i] & 1 | A[i] << 2, "uint8", "uint8") == (
+        "bitwise_or(bitwise_and(A[vi], u8(1)), bitwise_left_shift(A[vi], u8(2)))"
+    )
+
+
+def test_loops_of_every_kind():
+    @T.prim_func
+    def f(A: T.Buffer((15, 4, 8), F32), B: T.Buffer((15, 4, 8), F32)):
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(0, 4, thread="threadIdx.y"):
+                for u in T.unroll(4, annotations={"note": 1}):
+                    for v in T.vectorized(8):
+                        with T.block("B"):
+                            T.block_attr({"key": "value"})
+                            vb = T.axis.spatial(15, b * 4 + t)
+                            vu, vv = T.axis.remap("SS", [u, v])
+                            T.where(b * 4 + t < 15)
+                            B[vb, vu, vv] = A[vb, vu, vv]
+
+    assert body(f)[:5] == [
+        "for b in 4 bind block.x:",
+        "for t in 4 bind thread.y:",
+        'for u in 4 unroll {"note": "1"}:',
+        "for v in 8 vectorize:",
+        'block B(vb: S(15) = b * 4 + t, vu: S(4) = u, vv: S(8) = v) if b * 4 + t < 15 {"key": "value"}:',
+    ]
+
+
+def test_ranges_that_do_not_begin_at_0():
+    @T.prim_func
+    def f(A: T.Buffer((10,), F32), B: T.Buffer((3,), F32)):
+        for i in range(2, 10, 3):
+            with T.block("B"):
+                vi = T.axis.spatial(3, (i - 2) // 3)
+                B[vi] = A[vi]
+
+    assert body(f)[:2] == ["for i in 3:", "block B(vi: S(3) = (2 + i * 3 - 2) // 3):"]
+
+
+def test_params_optional_tensors_and_a_carried_axis():
+    @T.prim_func
+    def f(
+        x: T.Buffer(("n",), F32),
+        y: T.Buffer(("n",), F32),
+        alpha: T.float32 = 1.5,
+        first: T.int32 = 0,
+        causal: T.bool = True,
+        bias: T.Buffer(("n",), F32) = None,
+    ):
+        n = x.shape[0]
+        for i in T.serial(n):
+            with T.block("y"):
+                vi = T.axis.scan(n, i)
+                before = T.if_then_else(vi > first, y[T.max(vi - 1, 0)], T.float32(0))
+                y[vi] = before + x[vi] * alpha + T.if_then_else(T.And(T.present(bias), causal), bias[vi], 0)
+
+    assert f.text.splitlines()[0] == (
+        "program 1 f(x: f32[n], y: inout f32[n], bias?: f32[n], "
+        "alpha: param f32 = 0x1.8p+0, first: param i64 = 0, causal: param bool = 1):"
+    )
+    assert body(f)[1] == "block y(vi: C(n) = i):"
+
+
+def test_params_that_are_made_inside():
+    @T.prim_func
+    def f(x: T.Buffer((8,), F32), y: T.Buffer((8,), F32)):
+        slope = T.param(F32, 0.5)
+        T.func_attr({"global_symbol": "line", "tir.noalias": True})
+        for i in T.serial(8):
+            with T.block("y"):
+                vi = T.axis.spatial(8, i)
+                y[vi] = x[vi] * slope
+
+    assert f.name == "line" and f.text.startswith("program 1 line(x: f32[8], y: out f32[8], slope: param f32 = 0x1p-1):")
+    assert body(f)[-1] == "y[vi] = x[vi] * slope"
+
+
+def test_names_that_the_text_needs_otherwise():
+    @T.prim_func
+    def f(A: T.Buffer((8,), F32), B: T.Buffer((2, 8), F32)):
+        parts = [T.alloc_buffer((8,)) for _ in T.static_range(2)]
+        parts.append(T.alloc_buffer((8,), name="third"))
+        for n, part in enumerate(parts):
+            for f32 in range(8):
+                with T.block(f"a.{n}"):
+                    f32_1 = T.axis.spatial(8, f32)
+                    part[f32_1] = A[f32_1]
+        for n in T.static_range(2):
+            for i in range(8):
+                with T.block(f"B{n}"):
+                    i = T.axis.spatial(8, i)
+                    B[n, i] = parts[n][i]
+
+    text = f.text
+    assert "alloc buffer_0: " in text and "alloc buffer_0_1: " in text and "alloc third: " in text
+    assert "for i in 8:\n    block a_0(f32_1: S(8) = i):" in text
+    assert "for i3 in 8:\n    block B0(i5: S(8) = i3):\n      B[0, i5] = buffer_0[i5]" in text
+
+
+def test_a_helper_writes_part_of_a_program():
+    def copy(A, B, name):
+        for i in T.serial(A.shape[0]):
+            with T.block(name):
+                vi = T.axis.spatial(A.shape[0], i)
+                B[vi] = A[vi]
+
+    @T.prim_func
+    def f(A: T.Buffer((8,), F32), C: T.Buffer((8,), F32)):
+        with T.block("root"):
+            B = T.alloc_buffer((8,), scope="local")
+            copy(A, B, "B")
+            copy(B, C, "C")
+
+    assert body(f)[0] == "alloc B: f32[8] local" and body(f)[4:] == ["for i1 in 8:", "block C(vi: S(8) = i1):", "C[vi] = B[vi]"]
+
+
+def test_annotations_as_strings():
+    shape = (4,)
+    names = {}
+    source = """
+from __future__ import annotations
+def f(A: T.Buffer(shape, "float32"), B: "T.Buffer(shape)"):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+"""
+    exec(source, {"T": T, "shape": shape}, names)
+    assert T.prim_func(names["f"]).text.startswith("program 1 f(A: f32[4], B: out f32[4]):")
+
+
+def test_one_type_for_two_arguments():
+    vector = T.Buffer((4,), F32)
+
+    @T.prim_func
+    def f(A: vector, B: vector):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    assert f.text.startswith("program 1 f(A: f32[4], B: out f32[4]):")
+
+
+# ---- what is refused ----
+
+
+def refused(error, words, write):
+    """write(A, B, vi) inside a block."""
+
+    def f(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in T.serial(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                write(A, B, vi)
+
+    with pytest.raises(error, match=words):
+        T.prim_func(f)
+
+
+def store(value):
+    def write(A, B, vi):
+        B[vi] = value(A, vi)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "error, words, value",
+    [
+        (TypeError, "T.if_then_else", lambda A, i: 1.0 if i < 4 else 2.0),
+        (TypeError, r"T.And\(a < b, b < c\)", lambda A, i: T.if_then_else(0 < i < 4, A[i], 0.0)),
+        (TypeError, r"T.max\(a, b\)", lambda A, i: max(A[i], 0.0)),
+        (TypeError, r"T.Not\(a\)", lambda A, i: T.cast(not A[i] > 0, F32)),
+        (TypeError, r"T.exp\(x\)", lambda A, i: float(A[i])),
+        (TypeError, r"'A\[vi\]' is float32, not float16; .*T.cast\(A\[vi\], \"float16\"\)", lambda A, i: T.float16(1) + A[i]),
+        (TypeError, r"'vi' is an index; write T.cast\(vi, \"float32\"\)", lambda A, i: i),
+        (TypeError, "'vi' is an index", lambda A, i: T.exp(i)),
+        (TypeError, "'vi' is an index", lambda A, i: i * 0.5),
+        (TypeError, "'/' is of floating point", lambda A, i: A[i / 2]),
+        (TypeError, "'//' is of an index", lambda A, i: A[i] // 2),
+        (TypeError, r"a subscript of A: 'A\[vi\]' of float32", lambda A, i: A[A[i]]),
+        (TypeError, "hold it in bounds by T.clamp", lambda A, i: A[T.cast(A[i], "int32")]),
+        (IndexError, r"A\[vi, vi\]: 2 subscripts; it has 1", lambda A, i: A[i, i]),
+        (TypeError, "stands in T.reads and T.writes only", lambda A, i: A[0:4] + 1),
+        (ValueError, "300 is no constant of int8", lambda A, i: T.int8(300)),
+        (ValueError, "too large", lambda A, i: T.float16(1e9)),
+        (ValueError, "dtype = 'float8'", lambda A, i: T.cast(A[i], "float8")),
+        (AttributeError, "T.comm_reducer is not offered: a reduction is a store", lambda A, i: T.comm_reducer),
+        (AttributeError, "there is no T.expp; did you mean T.exp", lambda A, i: T.expp(A[i])),
+        (TypeError, "takes 2 operands, not 1", lambda A, i: T.max(A[i])),
+        (TypeError, "expected a condition", lambda A, i: T.if_then_else(A[i], 0.0, A[i])),
+        (NotImplementedError, "T.axis.opaque is not offered", lambda A, i: T.axis.opaque(8, i)),
+        (TypeError, "argument has the default None", lambda A, i: T.present(A)),
+    ],
+)
+def test_expressions_that_are_refused(error, words, value):
+    refused(error, words, store(value))
+
+
+def test_a_load_that_is_older_than_a_store():
+    def swap(A: T.Buffer((8,), F32), C: T.Buffer((8,), F32)):
+        for i in T.serial(8):
+            with T.block("swap"):
+                vi = T.axis.spatial(8, i)
+                old = C[vi] + 0
+                C[vi] = A[vi]
+                A[vi] = old
+
+    with pytest.raises(SyntaxError, match=r"'C\[vi\]' was read before a store into 'C'"):
+        T.prim_func(swap)
+
+
+def test_variables_do_not_leave_their_loops():
+    def after_loop(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+        for j in range(8):
+            with T.block("B2"):
+                vj = T.axis.spatial(8, i + 0 * j)
+                B[vj] = A[vj]
+
+    with pytest.raises(SyntaxError, match="loop variable 'i' is used after its loop"):
+        T.prim_func(after_loop)
+
+    def after_block(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+            with T.block("B2"):
+                vj = T.axis.spatial(8, i)
+                B[vj] = A[vi]
+
+    with pytest.raises(SyntaxError, match="axis variable 'vi' is used after its axis"):
+        T.prim_func(after_block)
+
+
+def test_break_return_and_empty_loops():
+    def broken(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+            break
+
+    with pytest.raises(SyntaxError, match="break or return leaves the loop over 'i'"):
+        T.prim_func(broken)
+
+    def returned(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+                return
+
+    with pytest.raises(SyntaxError, match="break or return leaves"):
+        T.prim_func(returned)
+
+    def empty(A: T.Buffer((8,), F32)):
+        [A for _ in range(3)]
+
+    with pytest.raises(SyntaxError, match=r"holds no block; write T\.static_range"):
+        T.prim_func(empty)
+
+
+@pytest.mark.parametrize(
+    "words, write",
+    [
+        ("T.init after a store", lambda A, B, vi: (B.__setitem__(vi, A[vi]), T.init().__enter__())),
+        ("an axis after a store", lambda A, B, vi: (B.__setitem__(vi, A[vi]), T.axis.spatial(8, 0))),
+        ("block 'C' inside block 'B'", lambda A, B, vi: T.block("C").__enter__()),
+        ("a loop inside block 'B'", lambda A, B, vi: next(T.serial(4))),
+        ("alloc_buffer stands before the loops", lambda A, B, vi: T.alloc_buffer((4,))),
+        ("block 'B' stores nothing", lambda A, B, vi: None),
+    ],
+)
+def test_places_that_are_refused(words, write):
+    refused(SyntaxError, words, write)
+
+
+def test_arguments_that_are_refused():
+    def no_annotation(A):
+        pass
+
+    def unmatched(a: T.handle):
+        pass
+
+    def store_outside(A: T.Buffer((8,), F32)):
+        A[0] = 1
+
+    def gives(A: T.Buffer((8,), F32)):
+        return A
+
+    def remap(A: T.Buffer((8,), F32)):
+        for i in T.serial(1, 8):
+            with T.block("A"):
+                vi = T.axis.remap("S", [i])
+                A[vi] = 0
+
+    cases = [
+        (TypeError, "argument 'A' of 'no_annotation' is annotated with None", no_annotation),
+        (SyntaxError, "argument 'a' is T.handle, and T.match_buffer makes no tensor of it", unmatched),
+        (SyntaxError, "a store into 'A' stands inside a block", store_outside),
+        (SyntaxError, "'gives' returns A: f32", gives),
+        (TypeError, "T.axis.remap: 1 \\+ i; expected the variables of the loops around", remap),
+    ]
+    for error, words, function in cases:
+        with pytest.raises(error, match=words):
+            T.prim_func(function)
+    with pytest.raises(RuntimeError, match=r"inside a function under @T\.prim_func"):
+        T.alloc_buffer((8,))
+    with pytest.raises(ValueError, match="thread = 'vthread'"):
+        T.thread_binding(4, thread="vthread")
+    with pytest.raises(TypeError, match="class Empty holds no function"):
+        I.ir_module(type("Empty", (), {}))
+    module = I.IRModule({"a": None, "b": None})
+    with pytest.raises(KeyError, match="there is no program 'c'; there are: a, b"):
+        module["c"]
