@@ -54,8 +54,8 @@ Linear Affine::index(const ExprPtr& expr, const Values& values) {
 }
 
 Linear Affine::call(const Expr& expr, const Values& values) {
-  const Linear a = index(expr.operands[0], values);
-  const Linear b = index(expr.operands[1], values);
+  Linear a = index(expr.operands[0], values);
+  Linear b = index(expr.operands[1], values);
   if (expr.name == "add") return a + b;
   if (expr.name == "sub") return a - b;
   if (expr.name == "floor_div") return divide(a, b, false);
@@ -101,7 +101,7 @@ void Affine::define_quotient(const Linear& value, const Linear& divisor, const L
 Linear Affine::clamped(const Expr& expr, const Values& values) {
   exact = false;
   const Linear low = index(expr.operands[1], values);
-  const Linear high = index(expr.operands[2], values);
+  Linear high = index(expr.operands[2], values);
   if (pick(2) == 1) {
     system.less(high, low);
     return high;

@@ -208,6 +208,7 @@ class Cover {
   // Sizes come in front of what is shown, so that two regions speak of the same sizes.
   std::vector<Linear> with_sizes(Affine& affine, std::vector<Linear> shown) const {
     std::vector<Linear> out;
+    out.reserve(names_.size() + shown.size());
     for (const std::string& name : names_) out.push_back(affine.size(name));
     out.insert(out.end(), shown.begin(), shown.end());
     return out;

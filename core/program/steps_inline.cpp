@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/program/affine.h"
 #include "core/program/expr.h"
 #include "core/program/reduction.h"
 #include "core/program/steps.h"
@@ -137,6 +138,36 @@ std::vector<ExprPtr> load_place(const Block& consumer, const std::string& buffer
   return *out;
 }
 
+// Does the producer run for each point of the consumer? It may read under where(…), and so have points for which nothing is
+// produced.
+void require_all_points(const Program& program, const Block& producer, const Block& consumer, const Substitution& axes) {
+  const std::vector<std::string> sizes = size_names(program);
+  const auto region = [&](bool of_consumer) {
+    Region out(sizes.size() + consumer.axes.size());
+    explore([&](Choices& choices) {
+      Affine affine(program, choices);
+      std::vector<Linear> shown;
+      for (const std::string& size : sizes) shown.push_back(affine.size(size));
+      Values values;
+      for (const Axis& axis : (of_consumer ? consumer : producer).axes)
+        values.set(axis.name, affine.variable(axis.name, axis.extent, values));
+      for (const Axis& axis : consumer.axes)
+        shown.push_back(affine.index(of_consumer ? make_name(axis.name) : axes.at(axis.name), values));
+      if (!of_consumer && !affine.exact) throw Unproven{"its subscripts are more than sums of axes and sizes"};
+      out.unite(Region(affine.system, shown));
+      return false;
+    });
+    return out;
+  };
+  try {
+    if (region(true).minus(region(false)).is_empty()) return;
+  } catch (const Unproven& reason) {
+    fail(NW_INVALID, -1, "that block '%s' runs for each point of block '%s' could not be proven: %s", producer.name.c_str(),
+         consumer.name.c_str(), reason.why.c_str());
+  }
+  fail(NW_INVALID, -1, "block '%s' has points for which block '%s' does not run", consumer.name.c_str(), producer.name.c_str());
+}
+
 }  // namespace
 
 void reverse_compute_inline(Draft& draft, const StepLine& line) {
@@ -159,6 +190,7 @@ void reverse_compute_inline(Draft& draft, const StepLine& line) {
       fail(NW_INVALID, -1, "block '%s' writes elements of '%s' that block '%s' does not read", producer.name.c_str(),
            buffer.c_str(), consumer.name.c_str());
   }
+  require_all_points(draft.current, producer, consumer, axes);
   const std::string why = draft.verifier.moved(producer.name, consumer.name, buffer, true);
   if (!why.empty()) fail(NW_INVALID, -1, "%s", why.c_str());
   std::vector<Store> body;

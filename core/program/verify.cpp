@@ -257,6 +257,7 @@ class Check {
     const auto same_value = [&](int d) {
       const auto value = [](const std::vector<Linear>& keys, const std::vector<int64_t>& at) {
         std::vector<int64_t> out;
+        out.reserve(keys.size());
         for (const Linear& key : keys) out.push_back(value_of(key, at));
         return out;
       };
@@ -322,8 +323,8 @@ std::string Verifier::moved(const std::string& earlier, const std::string& later
         for (const Access& other : between.accesses()) {
           if (moving.buffer != other.buffer || !(moving.is_write || other.is_write) || moving.buffer->name == buffer) continue;
           if (why.empty() && disturbs(state_->reference, from, to, between, buffer, moving, other))
-            why = "block '" + between.unit->name() + "' " + (other.is_write ? "writes" : "reads") + " '" + other.buffer->name +
-                  "' after block '" + earlier + "' and before block '" + later + "'";
+            why = format("block '%s' %s '%s' after block '%s' and before block '%s'", between.unit->name().c_str(),
+                         other.is_write ? "writes" : "reads", other.buffer->name.c_str(), earlier.c_str(), later.c_str());
         }
       }
     }

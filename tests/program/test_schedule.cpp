@@ -241,6 +241,15 @@ TEST_CASE("inline and reverse inline") {
   CHECK_THAT(refused(reverse, "compute_inline(block=\"Y\")"), ContainsSubstring("block 'Y' writes 'C', which is an output"));
 }
 
+TEST_CASE("a reader with more points than its producer stays by itself") {
+  Schedule sch = schedule(
+      "program 1 more(A: f32[2], C: out f32[3]):\n  alloc Y: f32[2]\n  for i in 2:\n    block Y(vi: S(2) = i):\n      Y[vi] = "
+      "A[vi]\n"
+      "  for j in 3:\n    block C(vi: S(3) = j):\n      C[vi] = where(vi < 2, Y[vi], f32(7))\n");
+  CHECK_THAT(refused(sch, "reverse_compute_inline(block=\"C\")"),
+             ContainsSubstring("block 'C' has points for which block 'Y' does not run"));
+}
+
 TEST_CASE("a value is not computed again after its input has changed") {
   Schedule sch = schedule(
       "program 1 changed(X: inout f32[4], C: out f32[4]):\n  alloc Y: f32[4]\n  for i in 4:\n    block Y(vi: S(4) = i):\n      "
