@@ -241,6 +241,8 @@ const nw_plugin* table() {
       .plan_free = plan_free,
       .launch = launch,
       .extension = extension,
+      .plan_program = nullptr,
+      .program_kernels = nullptr,
   };
   return &plugin;
 }

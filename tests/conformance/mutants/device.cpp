@@ -316,6 +316,8 @@ const nw_plugin* table() {
       .plan_free = plan_free,
       .launch = launch,
       .extension = nullptr,
+      .plan_program = nullptr,
+      .program_kernels = nullptr,
   };
   return &plugin;
 }

@@ -112,6 +112,8 @@ const nw_plugin host_plugin = {
     .plan_free = nullptr,
     .launch = nullptr,
     .extension = nullptr,
+    .plan_program = nullptr,
+    .program_kernels = nullptr,
 };
 
 }  // namespace naive

@@ -425,6 +425,8 @@ const nw_plugin* table() {
       .plan_free = plan_free,
       .launch = launch,
       .extension = fault(Fault::any_extension) ? any_extension : nullptr,
+      .plan_program = nullptr,
+      .program_kernels = nullptr,
   };
   if (fault(Fault::table_changes)) return new nw_plugin(plugin);
   return &plugin;

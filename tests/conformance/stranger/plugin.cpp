@@ -456,7 +456,9 @@ extern "C" const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* 
                                   .plan = plan,
                                   .plan_free = plan_free,
                                   .launch = launch,
-                                  .extension = nullptr};
+                                  .extension = nullptr,
+                                  .plan_program = nullptr,
+                                  .program_kernels = nullptr};
   static nw_plugin copy_of_it = table;
   if (faulty("table") && error == nullptr) return &copy_of_it;
   if (host_major == NW_ABI_MAJOR && faulty("error") && error != nullptr) error->status = NW_OK;
