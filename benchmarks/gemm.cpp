@@ -93,7 +93,7 @@ void report(int64_t n) {
     if (((HWY_SUPPORTED_TARGETS & HWY_TARGETS) & isa.bit) == 0 && isa.bit != HWY_STATIC_TARGET) continue;
     hwy::ChosenTarget chosen;
     chosen.Update(isa.bit);
-    Instance instance{&host, static_cast<int>(chosen.GetIndex()), Bf16Products::f32};
+    Instance instance{&host, static_cast<int>(chosen.GetIndex()), Bf16Products::f32, {}, {}};
     print(isa.name, "f32", n, time_stages(instance, Dtype::f32, n, 1.0F));
     print(isa.name, "f64", n, time_stages(instance, Dtype::f64, n, 1.0));
     if (isa.bit != HWY_AVX3) continue;
