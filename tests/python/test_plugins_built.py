@@ -104,7 +104,9 @@ def test_load_inline_refuses_what_is_no_op(tmp_path, monkeypatch):
             narrows.load_inline("nameless", SOURCE.replace("inline.scale/1", name).replace('PLUGIN("inline"', 'PLUGIN("nameless"'))
     beside = SOURCE.replace("sizeof(Params)}", 'sizeof(Params)}, {.name = "k", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale}')
     with pytest.raises(ValueError, match="are left out: k; expected ops that are named like"):
-        narrows.load_inline("beside", beside.replace("inline.scale/1", "beside.scale/1").replace('PLUGIN("inline"', 'PLUGIN("beside"'))
+        narrows.load_inline(
+            "beside", beside.replace("inline.scale/1", "beside.scale/1").replace('PLUGIN("inline"', 'PLUGIN("beside"')
+        )
     text = SOURCE.replace("inline.scale/1", "lost.scale/1").replace('PLUGIN("inline"', 'PLUGIN("lost"')
     text = text.replace("sizeof(Params)}", 'sizeof(Params), .backward = "lost.scale_back/1"}')
     with pytest.raises(ValueError, match=r"op 'lost\.scale/1' declares backward 'lost\.scale_back/1', an op that neither"):
