@@ -1,4 +1,6 @@
 // runtime_programs.cpp -- the tensor programs of a runtime: see runtime.h and program_op.h.
+#include <algorithm>
+
 #include "core/program_op.h"
 #include "core/runtime.h"
 
@@ -24,6 +26,9 @@ const nw_op& nw_runtime::load_program(const std::string& text, const char* backw
 void nw_runtime::schedule_program(const std::string& op, const std::string& backend, const char* scheduled) {
   const ProgramOp* const known = find_program(op);
   if (known == nullptr) fail(NW_INVALID, -1, "op = '%s'; expected that of a program that was loaded before", op.c_str());
+  const auto all = backends();
+  if (std::none_of(all.begin(), all.end(), [&](const narrows::Backend* each) { return each->name() == backend; }))
+    fail(NW_INVALID, -1, "backend = '%s'; expected the name of a plugin that was found", backend.c_str());
   std::shared_ptr<const std::string> text;
   if (scheduled != nullptr) text = std::make_shared<const std::string>(known->read_schedule(scheduled));
   {

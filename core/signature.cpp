@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/overlap.h"
+#include "core/program_op.h"
 
 namespace narrows {
 namespace {
@@ -295,6 +296,11 @@ void Signature::find_aliases() {
       const Extent& f = extents_[i];
       if (f.begin >= e.end || e.begin >= f.end || f.begin == f.end) continue;
       if (i < num_inputs_ && identical(o, i)) {
+        // The signature has room for one; a program may rely on an in-out tensor being no other input.
+        if (out.alias_of >= 0 && is_program_name(sig_.op))
+          fail(NW_INVALID, static_cast<int32_t>(o),
+               "%s: output %u is the same memory as inputs %d and %u; expected its own input alone", sig_.op, o - num_inputs_,
+               out.alias_of, i);
         if (out.alias_of < 0) out.alias_of = static_cast<int32_t>(i);
       } else {
         check_overlap(o, i);

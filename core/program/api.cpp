@@ -138,6 +138,7 @@ int32_t nw_program_loops(nw_program* program, const char* block, const char* con
 int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward, const char* backend, const nw_op** out,
                         nw_error* error) {
   return guarded(error, [&] {
+    needed(out, "out");
     const narrows::program::Schedule& schedule = needed(program, "program").schedule;
     const nw_op* op = nullptr;
     nw_error why;
@@ -146,6 +147,6 @@ int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* b
       const std::string text = narrows::program::print(schedule.program());
       require(nw_schedule_program(rt, op->name, backend, text.c_str(), &why), why);
     }
-    needed(out, "out") = op;
+    *out = op;
   });
 }

@@ -84,6 +84,8 @@ class Checker {
            allocated ? "allocated, and has no other role" : "a tensor, and is not allocated");
     if (!allocated && buffer.scope != Buffer::Scope::global) fail(NW_INVALID, -1, "%s is a tensor, and has no scope", what.c_str());
     if (allocated && buffer.optional) fail(NW_INVALID, -1, "%s is allocated, and cannot be absent", what.c_str());
+    if (buffer.optional && buffer.role == Buffer::Role::inout)
+      fail(NW_INVALID, -1, "%s is inout, and cannot be absent; expected an optional input and an output", what.c_str());
     if (buffer.dtype == DType::index) fail(NW_INVALID, -1, "%s holds index; a buffer holds i64", what.c_str());
     if (buffer.shape.size() > kMaxRank)
       fail(NW_INVALID, -1, "%s has %zu dimensions; at most %d", what.c_str(), buffer.shape.size(), kMaxRank);

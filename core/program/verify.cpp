@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/program/cover.h"
@@ -35,6 +36,7 @@ struct Verifier::State {
   }
   State(const State&) = delete;
 
+  std::mutex mutex;  // schedules that were copied share a verifier; held while one checks
   Program reference;
   std::vector<Unit> all;
   std::map<std::string, const Unit*> by_name;
@@ -284,7 +286,10 @@ Verifier::Verifier(const Program& reference) : state_(std::make_unique<State>(re
 
 Verifier::~Verifier() = default;
 
-void Verifier::check(const Program& current) const { Check(*state_, current).run_all(); }
+void Verifier::check(const Program& current) const {
+  const std::lock_guard lock(state_->mutex);
+  Check(*state_, current).run_all();
+}
 
 namespace {
 
@@ -338,10 +343,14 @@ std::string Verifier::moved(const std::string& earlier, const std::string& later
 }
 
 std::string Verifier::home_of(const Program& current, const std::string& buffer) const {
+  const std::lock_guard lock(state_->mutex);
   return Check(*state_, current).home_of(buffer);
 }
 
-void Verifier::require_scopes(const Program& current) const { Check(*state_, current).require_scopes(); }
+void Verifier::require_scopes(const Program& current) const {
+  const std::lock_guard lock(state_->mutex);
+  Check(*state_, current).require_scopes();
+}
 
 void verify(const Program& program) { Verifier(program).check(program); }
 

@@ -171,6 +171,7 @@ TEST_CASE("dimensions are computed, and an in-out tensor is an input and an outp
                            "      y[vi] = y[vi] + x[vi]\n      z[vi] = x[vi]\n");
   Array a({4}), b({4});
   Call(pair.name, {&a, &b}, {&b, &a}).refused(rt, NW_INVALID, 3, {"z is the same memory as x", "does not work in place there"});
+  Call(pair.name, {&b, &b}, {&b, &a}).refused(rt, NW_INVALID, 2, {"output 0 is the same memory as inputs 0 and 1"});
 }
 
 TEST_CASE("a schedule goes to the plugins of its name, and calls are planned again") {
@@ -180,7 +181,8 @@ TEST_CASE("a schedule goes to the plugins of its name, and calls are planned aga
   parallel.replace(parallel.find("in N:"), 5, "in N parallel:");
   Array x({4}), y({4});
   Error error;
-  REQUIRE(nw_schedule_program(rt, op.name, "another", parallel.c_str(), &error) == NW_OK);
+  expect_refused(nw_schedule_program(rt, op.name, "another", parallel.c_str(), &error), error, NW_INVALID, -1,
+                 {"backend = 'another'; expected the name of a plugin that was found"});
   Call(op.name, {&x}, {&y}).ok(rt);
   CHECK((rt.probe().plans == 1 && rt.probe().scheduled.empty()));
   REQUIRE(nw_schedule_program(rt, op.name, "probe", ("# mine\n" + parallel).c_str(), &error) == NW_OK);

@@ -271,6 +271,9 @@ NW_API const nw_op* nw_op_at(nw_runtime* rt, uint32_t index);
  * `backward` of both. A program that was loaded before gives the same op. The op has the program's
  * inputs, outputs, params, dtypes and shapes, and is called as every other one.
  *
+ * The text is not verified: a program that reads out of bounds does so. nw_program_load() has
+ * verified it.
+ *
  * @param rt        The runtime.
  * @param text      The program, without the steps of a schedule. UTF-8, NUL-terminated.
  * @param backward  Name of the loaded program that differentiates this one: nw_op.backward has its
@@ -290,7 +293,7 @@ NW_API int32_t nw_load_program(nw_runtime* rt, const char* text, const char* bac
  *
  * @param rt         The runtime.
  * @param op         Name of the op that nw_load_program() gave.
- * @param backend    Name of the plugins: "cpu".
+ * @param backend    Name of the plugins, of which one was found: "cpu".
  * @param scheduled  A text of the same name, tensors and params. NULL: the plugin chooses again.
  * @param error      May be NULL.
  */
