@@ -239,6 +239,7 @@ void Reference::require_complete(const Buffer& output) const {
   explore([&](Choices& choices) {
     Affine affine(program_, choices);
     std::vector<Linear> shown;
+    shown.reserve(output.shape.size());
     for (const ExprPtr& dim : output.shape) shown.push_back(affine.variable("", dim, {}));
     missing.unite(Region(affine.system, with_sizes(affine, program_, std::move(shown))));
     return false;

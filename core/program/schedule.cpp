@@ -59,6 +59,7 @@ const NamedStep& need_step(const std::string& name) {
 
 std::vector<std::string> step_names() {
   std::vector<std::string> out;
+  out.reserve(std::size(kSteps));
   for (const NamedStep& step : kSteps) out.emplace_back(step.name);
   return out;
 }
