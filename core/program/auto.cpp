@@ -36,6 +36,15 @@ int count_loads(const Program& program, const std::string& buffer) {
   return out;
 }
 
+// Of an expression; a load, a constant and a name are none.
+int count_operations(const ExprPtr& value) {
+  int out = 0;
+  for_each_part(value, [&](const Expr& part) {
+    out += (part.kind == Expr::Kind::call || part.kind == Expr::Kind::cast) && part.dtype != DType::index ? 1 : 0;
+  });
+  return out;
+}
+
 bool reduces(const Program& program, const std::string& buffer) {  // does a reduction read it?
   for (const Path& path : paths(program)) {
     bool found = false;
@@ -45,8 +54,10 @@ bool reduces(const Program& program, const std::string& buffer) {  // does a red
   return false;
 }
 
-// What an element-wise block computes is computed where it is read: it saves a pass through memory, unless a costly function would
-// then be computed more than once.
+constexpr int kMaxRepeated = 8;  // operations that are cheaper again than a load of their result
+
+// What an element-wise block computes is computed where it is read: it saves a pass through memory, unless something costly would
+// then be computed more than once. In a chain whose blocks read each other twice, the operations would double with each.
 void inline_chains(Steps* steps) {
   for (const std::string& name : steps->schedule().blocks()) {
     const Block block = *steps->path(name).block;
@@ -54,7 +65,9 @@ void inline_chains(Steps* steps) {
     const Program& program = steps->schedule().program();
     const std::string buffer = block.body[0].buffer;
     if (find_buffer(program, buffer)->role != Buffer::Role::allocated) continue;
-    if (is_costly(block) && (count_loads(program, buffer) > 1 || reduces(program, buffer))) continue;
+    const bool is_repeated = count_loads(program, buffer) > 1;
+    if (is_repeated && count_operations(block.body[0].value) > kMaxRepeated) continue;
+    if (is_costly(block) && (is_repeated || reduces(program, buffer))) continue;
     steps->attempt("compute_inline", {{"block", quoted(name)}});
   }
 }

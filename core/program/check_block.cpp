@@ -8,6 +8,7 @@
 #include "core/program/lexer.h"
 #include "core/program/reduction.h"
 #include "core/program/text.h"
+#include "core/program/types.h"
 #include "core/program/walk.h"
 
 namespace narrows::program {
@@ -21,6 +22,7 @@ class BlockChecker {
       : block_(block), loops_(loops), names_(names), who_("block '" + block.name + "'") {}
 
   void run() {
+    check_counts();
     for (const Axis& axis : block_.axes) check_axis(axis);
     if (block_.predicate != nullptr)
       check_expr(block_.predicate, DType::boolean, {who_ + ": its condition", &loops_, nullptr, false, false}, names_);
@@ -38,6 +40,12 @@ class BlockChecker {
 
   bool has(Axis::Kind kind) const {
     return std::any_of(block_.axes.begin(), block_.axes.end(), [&](const Axis& axis) { return axis.kind == kind; });
+  }
+
+  void check_counts() const {
+    const size_t stores = std::max(block_.body.size(), block_.init.size());
+    if (block_.axes.size() > kMaxAxes) bad(std::to_string(block_.axes.size()) + " axes; at most " + std::to_string(kMaxAxes));
+    if (stores > kMaxStores) bad(std::to_string(stores) + " stores; at most " + std::to_string(kMaxStores));
   }
 
   void check_axis(const Axis& axis) {

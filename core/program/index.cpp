@@ -36,10 +36,9 @@ int64_t divide(const std::string& name, int64_t a, int64_t b) {
     if (a == std::numeric_limits<int64_t>::min()) overflow(name, a, b);
     return -a;
   }
+  if (name == "floor_div") return floor_div(a, b);
   const int64_t rest = a % b;
-  const bool below = rest != 0 && (rest < 0) != (b < 0);
-  if (name == "remainder") return below ? rest + b : rest;
-  return a / b - (below ? 1 : 0);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 }  // namespace

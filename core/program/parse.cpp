@@ -159,6 +159,8 @@ class Parser {
     if (depth > kMaxLoops)
       fail_at(cursor_.peek().line, cursor_.peek().column, "more than " + std::to_string(kMaxLoops) + " loops in each other");
     do {
+      if (++statements_ > kMaxStatements)
+        fail_at(cursor_.peek().line, cursor_.peek().column, "more than " + std::to_string(kMaxStatements) + " loops and blocks");
       if (cursor_.take("for"))
         body.emplace_back(loop(depth));
       else if (cursor_.take("block"))
@@ -287,6 +289,7 @@ class Parser {
   Cursor cursor_;
   Scope scope_;
   Program program_;
+  int statements_ = 0;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/program/index.h"
 #include "core/program/presolve.h"
 
 namespace narrows::program {
@@ -215,7 +216,7 @@ std::optional<Linear> System::divide_digits(const Linear& value, int64_t divisor
     least = add(least, std::min<int64_t>(span, 0));
     most = add(most, std::max<int64_t>(span, 0));
   }
-  const int64_t quotient = (least - ((least % divisor) + divisor) % divisor) / divisor;
+  const int64_t quotient = program::floor_div(least, divisor);
   if (most >= add(multiply(quotient, divisor), divisor)) return std::nullopt;
   high.constant = quotient;
   return high;
@@ -239,10 +240,7 @@ void System::not_negative(Linear value) {
 
 Linear System::floor_div(const Linear& value, int64_t divisor) {
   if (divisor == 1) return value;
-  if (value.is_constant()) {
-    const int64_t rest = ((value.constant % divisor) + divisor) % divisor;
-    return number((value.constant - rest) / divisor);
-  }
+  if (value.is_constant()) return number(program::floor_div(value.constant, divisor));
   if (auto known = divide_digits(value, divisor)) return *known;
   for (const Quotient& known : quotients_)
     if (known.divisor == divisor && known.value == value) return known.result;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/program/index.h"
+
 namespace narrows::program {
 namespace {
 
@@ -27,8 +29,6 @@ int64_t multiply(int64_t a, int64_t b) {
   if (__builtin_mul_overflow(a, b, &out) || out == kLeast) throw Overflow{};
   return out;
 }
-
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0); }
 
 using Row = std::vector<int64_t>;  // a coefficient for each unknown, then the constant
 

@@ -6,42 +6,47 @@
 #include <vector>
 
 #include "core/program/expr.h"
+#include "core/program/index.h"
 
 namespace narrows::program {
 namespace {
+
+// These throw Failure where 64 bits do not hold the result.
+int64_t add(int64_t a, int64_t b) { return index_function("add", a, b); }
+int64_t multiply(int64_t a, int64_t b) { return index_function("mul", a, b); }
 
 // A sum of terms with factors. A term is a name or what is not a sum.
 struct Sum {
   std::vector<std::pair<ExprPtr, int64_t>> terms;
   int64_t constant = 0;
 
-  void add(const ExprPtr& term, int64_t factor) {
+  void include(const ExprPtr& term, int64_t factor) {
     const auto found = std::find_if(terms.begin(), terms.end(), [&](const auto& known) { return same(known.first, term); });
     if (found == terms.end()) {
       terms.emplace_back(term, factor);
     } else {
-      found->second += factor;
+      found->second = add(found->second, factor);
     }
   }
 };
 
 void collect(const ExprPtr& expr, int64_t factor, Sum& sum) {
   if (const auto value = constant(expr)) {
-    sum.constant += *value * factor;
+    sum.constant = add(sum.constant, multiply(*value, factor));
     return;
   }
   const bool is_call = expr->kind == Expr::Kind::call;
   if (is_call && (expr->name == "add" || expr->name == "sub")) {
     collect(expr->operands[0], factor, sum);
-    return collect(expr->operands[1], expr->name == "add" ? factor : -factor, sum);
+    return collect(expr->operands[1], expr->name == "add" ? factor : multiply(factor, -1), sum);
   }
   if (is_call && expr->name == "mul") {
     const auto left = constant(expr->operands[0]);
     const auto right = constant(expr->operands[1]);
-    if (left) return collect(expr->operands[1], factor * *left, sum);
-    if (right) return collect(expr->operands[0], factor * *right, sum);
+    if (left) return collect(expr->operands[1], multiply(factor, *left), sum);
+    if (right) return collect(expr->operands[0], multiply(factor, *right), sum);
   }
-  sum.add(expr, factor);
+  sum.include(expr, factor);
 }
 
 // A sum that has a factor of `divisor` in each term but the constant: divided without a rest where the constant is small.
@@ -94,11 +99,11 @@ ExprPtr simplify(const ExprPtr& expr) {
     if (is_first) {
       out = term * factor;
     } else {
-      out = factor < 0 ? out - term * -factor : out + term * factor;
+      out = factor < 0 ? out - term * multiply(factor, -1) : out + term * factor;
     }
   }
   if (out == nullptr) return make_integer(sum.constant);
-  return sum.constant < 0 ? out - -sum.constant : out + sum.constant;
+  return sum.constant < 0 ? out - multiply(sum.constant, -1) : out + sum.constant;
 }
 
 std::optional<Range> range_of(const ExprPtr& expr, const Ranges& inner) {

@@ -271,14 +271,15 @@ bool same_elements(const Access& a, const Access& b) {
 
 namespace {
 
-// A dependence of the same parts and elements, a flow if there is one.
-const Dependence* find_twin(const std::vector<Dependence>& all, const Dependence& wanted) {
+constexpr size_t kMaxDependences = 1 << 20;  // about 60 MiB of them
+
+// A dependence of the same elements, a flow if there is one. Those of the same two parts stand from `begin` on.
+const Dependence* find_twin(const std::vector<Dependence>& all, size_t begin, const Dependence& wanted) {
   const Dependence* out = nullptr;
-  for (const Dependence& known : all) {
-    const bool is_it = known.first.unit == wanted.first.unit && known.first.is_init == wanted.first.is_init &&
-                       known.second.unit == wanted.second.unit && known.second.is_init == wanted.second.is_init &&
-                       same_elements(known.access_of(0), wanted.access_of(0)) &&
-                       same_elements(known.access_of(1), wanted.access_of(1));
+  for (size_t i = begin; i < all.size(); ++i) {
+    const Dependence& known = all[i];
+    const bool is_it =
+        same_elements(known.access_of(0), wanted.access_of(0)) && same_elements(known.access_of(1), wanted.access_of(1));
     if (is_it && (out == nullptr || known.is_flow())) out = &known;
   }
   return out;
@@ -303,11 +304,13 @@ std::vector<Dependence> Reference::dependences() const {
     for (const Part& second : all) {
       const Pair pair(first, second);
       if (pair.common == 0 && !pair.a_first) continue;
+      const size_t begin = out.size();
+      if (begin > kMaxDependences) throw Unproven{"its blocks share elements in too many ways"};
       for (size_t a = 0; a < first.accesses().size(); ++a) {
         for (size_t b = 0; b < second.accesses().size(); ++b) {
           if (!may_conflict(first, first.accesses()[a], second, second.accesses()[b])) continue;
           Dependence found{first, second, {a, b}};
-          const Dependence* const known = find_twin(out, found);
+          const Dependence* const known = find_twin(out, begin, found);
           if (known != nullptr && !found.is_flow() && !known->is_flow()) continue;
           found.has_twin = known != nullptr && !found.is_flow();
           if (known != nullptr || pair.common == 0 || exists(found)) out.push_back(found);

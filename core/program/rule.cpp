@@ -7,10 +7,17 @@
 namespace narrows::program {
 namespace {
 
+constexpr size_t kMaxRule = 1 << 14;  // bytes; a % has its left side twice, so those in each other double it
+
 std::string show(const ExprPtr& expr);
+
+void require_short(size_t size) {
+  if (size > kMaxRule) fail(NW_INVALID, -1, "a dimension is too long for a shape rule; expected fewer %% in each other");
+}
 
 std::string show_call(const Expr& call) {
   const std::string a = show(call.operands[0]), b = show(call.operands[1]);
+  require_short(2 * (a.size() + b.size()));
   if (call.name == "add") return "(" + a + "+" + b + ")";
   if (call.name == "sub") return "(" + a + "-" + b + ")";
   if (call.name == "mul") return "(" + a + "*" + b + ")";
@@ -45,7 +52,9 @@ std::string shape_rule_of(const Program& program) {
     if (tensor.role != Buffer::Role::output) inputs += (inputs.empty() ? "" : ";") + dims(tensor) + (tensor.optional ? "?" : "");
     if (tensor.role != Buffer::Role::input) outputs += (outputs.empty() ? "" : ";") + dims(tensor);
   }
-  return inputs.empty() ? outputs : inputs + "->" + outputs;
+  std::string out = inputs.empty() ? outputs : inputs + "->" + outputs;
+  require_short(out.size());
+  return out;
 }
 
 }  // namespace narrows::program

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/near.h"
 #include "core/program/steps.h"
+#include "core/program/text.h"
 #include "core/program/types.h"
 
 namespace narrows::program {
@@ -55,6 +56,16 @@ const NamedStep& need_step(const std::string& name) {
   return *found;
 }
 
+// A trace may end anywhere, and its program is kept as a text. Before anything is proven: what is too long takes long to prove.
+void require_text(const Program& program) {
+  check(program);
+  try {
+    parse(print(program));
+  } catch (const Failure& failure) {
+    fail(NW_INVALID, -1, "the program that it makes cannot be read again: %s", failure.message.c_str());
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> step_names() {
@@ -76,10 +87,10 @@ std::vector<std::string> Schedule::apply(std::string_view text) {
     const NamedStep& step = need_step(line.name());
     Draft draft{reference_, current_, *verifier_, false, {}};
     step.step(draft, line);
+    require_text(draft.current);
     std::shared_ptr<const Verifier> verifier = verifier_;
     if (draft.changes_reference) verifier = std::make_shared<const Verifier>(draft.reference);
     if (step.needs_proof) verifier->check(draft.current);
-    narrows::program::check(draft.current);
     trace_.push_back(line.print());
     reference_ = std::move(draft.reference);
     current_ = std::move(draft.current);

@@ -83,6 +83,7 @@ class StepReader {
   }
 
   std::string string() {
+    if (!at_string()) bad("a string in quotes");
     const char end = next();
     ++at_;
     std::string out;

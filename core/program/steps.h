@@ -60,7 +60,7 @@ Buffer::Scope parse_scope(const std::string& name);
 Stmt nest(const std::vector<For>& loops, Stmt inner);
 For make_loop(std::string name, ExprPtr extent);
 
-// Is 0 <= value < extent for all values of the loops and sizes?
+// Is value < extent for all values of the loops and sizes?
 bool is_within(const Program& program, const std::vector<For>& loops, const ExprPtr& predicate, const ExprPtr& value,
                const ExprPtr& extent);
 bool is_never_negative(const Program& program, const std::vector<For>& loops, const ExprPtr& predicate, const ExprPtr& value);

@@ -6,6 +6,7 @@
 #include "core/program/expr.h"
 #include "core/program/reduction.h"
 #include "core/program/steps.h"
+#include "core/program/types.h"
 #include "core/program/walk.h"
 
 namespace narrows::program {
@@ -68,6 +69,16 @@ void replace_loads(Block& block, const std::string& buffer, const Value& value) 
   }
 }
 
+// The verifier orders runs. Within one run, the reader's own init and earlier stores come before its last load, too.
+void require_undisturbed(const Block& producer, const Block& reader) {
+  if (reader.body.size() == 1 && reader.init.empty()) return;  // it loads before it stores
+  for_each_load(producer, [&](const Expr& load) {
+    if (stores(reader, load.name))
+      fail(NW_INVALID, -1, "block '%s' stores into '%s', which block '%s' reads", reader.name.c_str(), load.name.c_str(),
+           producer.name.c_str());
+  });
+}
+
 const Buffer& need_private(const Program& program, const Block& producer) {
   if (producer.body.size() != 1)
     fail(NW_INVALID, -1, "block '%s' has %zu stores; one is put into another block", producer.name.c_str(), producer.body.size());
@@ -89,11 +100,16 @@ void compute_inline(Draft& draft, const StepLine& line) {
   require_plain(producer);
   const std::string buffer = need_private(draft.current, producer).name;
   for (const std::string& reader : users(draft.current, buffer, false)) {
+    require_undisturbed(producer, *need_block(all, reader).block);
     const std::string why = draft.verifier.moved(producer.name, reader, buffer, false);
     if (!why.empty()) fail(NW_INVALID, -1, "%s", why.c_str());
   }
   const Store& store = producer.body[0];
+  int64_t parts = 0, made = 0;
+  for_each_part(store.value, [&](const Expr&) { ++parts; });
   const Value value = [&](const std::vector<ExprPtr>& subscripts) {
+    if ((made += parts) > 2 * kMaxParts)  // of the two programs
+      fail(NW_INVALID, -1, "'%s' is read too often; the program would have more than %d parts", buffer.c_str(), kMaxParts);
     return substitute(store.value, solve(producer, store.indices, subscripts));
   };
   for (Program* program : {&draft.reference, &draft.current}) {
@@ -180,6 +196,7 @@ void reverse_compute_inline(Draft& draft, const StepLine& line) {
   const std::string buffer = need_private(draft.current, producer).name;
   if (users(draft.current, buffer, false).size() != 1)
     fail(NW_INVALID, -1, "'%s' has other readers than '%s'", buffer.c_str(), consumer.name.c_str());
+  require_undisturbed(producer, consumer);
   const Store& store = producer.body[0];
   const Substitution axes = solve(consumer, load_place(consumer, buffer), store.indices);
   std::vector<For> domain;

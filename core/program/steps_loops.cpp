@@ -11,6 +11,8 @@
 namespace narrows::program {
 namespace {
 
+constexpr int64_t kMaxSplit = int64_t{1} << 31;  // an extent rounded up to a multiple of it stays far from 64 bits
+
 // Every expression below a loop with names replaced: extents, bindings, predicates.
 std::vector<Stmt> substitute_below(const std::vector<Stmt>& body, const Substitution& values) {
   std::vector<Stmt> out;
@@ -35,8 +37,9 @@ std::vector<ExprPtr> split_extents(const For& loop, const std::vector<StepLine::
   int64_t product = 1;
   for (const StepLine::Number& factor : factors) {
     if (factor && *factor < 1) fail(NW_INVALID, -1, "a factor is at least 1, not %lld", static_cast<long long>(*factor));
-    if (factor && __builtin_mul_overflow(product, *factor, &product))
-      fail(NW_INVALID, -1, "the product of the factors does not fit in 64 bits");
+    if (factor && (__builtin_mul_overflow(product, *factor, &product) || product > kMaxSplit))
+      fail(NW_INVALID, -1, "the product of the factors is more than %lld; expected smaller factors",
+           static_cast<long long>(kMaxSplit));
   }
   const size_t unknown = std::count(factors.begin(), factors.end(), std::nullopt);
   if (factors.size() < 2 || unknown > 1)

@@ -14,6 +14,8 @@ constexpr int kMaxStatements = 8192;  // loops and blocks in all
 constexpr int kMaxParts = 1 << 18;    // of all expressions
 constexpr int kMaxDepth = 1024;       // of one expression
 constexpr int kMaxRank = 16;          // as docs/ops.md has it for every op
+constexpr int kMaxAxes = 64;          // of one block
+constexpr int kMaxStores = 64;        // of one block; what is proven of it grows with their square
 constexpr int kMaxTensors = 32;       // inputs and outputs, as of every op
 constexpr int kMaxParams = 64;
 

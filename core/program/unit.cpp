@@ -103,8 +103,11 @@ void find_strides(const ExprPtr& expr, const std::string& loop, int64_t divisor,
       if (divisor == 0 || (expr->name == "floor_div" && __builtin_mul_overflow(divisor, *right, &whole))) return;
       return find_strides(expr->operands[0], loop, whole, factor, out);
     }
-    if (expr->name == "mul" && ((right && *right > 0) || (left && *left > 0)))
-      return find_strides(expr->operands[right ? 0 : 1], loop, divisor, factor * (right ? *right : *left), out);
+    if (expr->name == "mul" && ((right && *right > 0) || (left && *left > 0))) {
+      int64_t whole = factor;
+      if (__builtin_mul_overflow(factor, right ? *right : *left, &whole)) return;
+      return find_strides(expr->operands[right ? 0 : 1], loop, divisor, whole, out);
+    }
   }
   for (const ExprPtr& operand : expr->operands) find_strides(operand, loop, divisor, factor, out);
 }

@@ -3,6 +3,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <ctime>
+
+#include "core/program/auto.h"
+#include "core/program/expr.h"
+#include "core/program/ranges.h"
 #include "core/program/schedule.h"
 #include "programs.h"
 
@@ -93,6 +98,9 @@ TEST_CASE("split of a size leaves a predicate, and of a constant that divides no
              ContainsSubstring("the factors give 32 iterations, but loop 'j' has N"));
   CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, None])"), ContainsSubstring("at most one of them None"));
   CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 0])"), ContainsSubstring("a factor is at least 1, not 0"));
+  CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 9223372036854775807])"),
+             ContainsSubstring("the product of the factors is more than 2147483648"));
+  CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 65536, 65536])"), ContainsSubstring("is more than 2147483648"));
   sch.apply("parallel(loop=\"j\")");
   CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 8])"), ContainsSubstring("loop 'j' has a kind already"));
 }
@@ -308,6 +316,7 @@ TEST_CASE("the steps of loops have their own conditions") {
   CHECK_THAT(refused(sch, "split(loop=\"i\", factor=[2])"), ContainsSubstring("there is no argument 'factor'"));
   CHECK_THAT(refused(sch, "split(loop=\"i\", factors=[2"), ContainsSubstring("column 27: found the end, expected ','"));
   Schedule mm = mm_relu();
+  CHECK_THAT(refused(mm, "reorder(loops=[\"k\", xjx])"), ContainsSubstring("column 21: found 'x', expected a string in quotes"));
   mm.apply("bind(loop=\"i\", thread=\"thread.x\")");
   CHECK_THAT(refused(mm, "bind(loop=\"j\", thread=\"threadIdx.x\")"), ContainsSubstring("as is the loop 'i' around it"));
   mm.apply("annotate(block=\"Y\", key=\"unroll\", value=\"4\")");
@@ -367,4 +376,85 @@ TEST_CASE("local memory belongs to one thread, and shared memory to one block") 
   mm.apply("set_scope(buffer=\"Y\", scope=\"local\")");
   mm.apply("bind(loop=\"i\", thread=\"thread.x\")");
   CHECK_THAT(refusal([&] { mm.require_scopes(); }), ContainsSubstring("'Y' is local, but blocks 'Y' and 'C' use it in two nests"));
+}
+
+TEST_CASE("a block is not put into one that stores into what it reads") {
+  const auto text = [](const std::string& outputs, const std::string& reader) {
+    return "program 1 p(X: inout f32[8]" + outputs +
+           "):\n  alloc Y: f32[8]\n  for i in 8:\n    block Y(v: S(8) = i):\n      Y[v] = X[v] * f32(2)\n  for j in 8:\n" + reader;
+  };
+  const auto why = ContainsSubstring("block 'Z' stores into 'X', which block 'Y' reads");
+  const std::string two = text(", Z: out f32[8]", "    block Z(v: S(8) = j):\n      X[v] = f32(0)\n      Z[v] = Y[v]\n");
+  Schedule stores = schedule(two);
+  CHECK_THAT(refused(stores, "compute_inline(block=\"Y\")"), why);
+  CHECK_THAT(refused(stores, "reverse_compute_inline(block=\"Z\")"), why);
+  schedule_for_cpu(&stores, narrows::program::this_machine());
+  CHECK(stores.blocks() == Names{"Y", "Z"});
+  Schedule init =
+      schedule(text("",
+                    "    for k in 4:\n      block Z(v: S(8) = j, r: R(4) = k):\n        init:\n          X[v] = f32(0)\n"
+                    "        X[v] = X[v] + Y[v]\n"));
+  CHECK_THAT(refused(init, "compute_inline(block=\"Y\")"), why);
+  Schedule one = schedule(text("", "    block Z(v: S(8) = j):\n      X[v] = Y[v] + f32(1)\n"));
+  CHECK_NOTHROW(one.apply("compute_inline(block=\"Y\")"));
+  CHECK_THAT(body(one), ContainsSubstring("X[v] = X[v] * f32(2) + f32(1)"));
+}
+
+namespace {
+
+std::string with_index(const std::string& axis, const std::string& index) {
+  return "program 1 q(X: f32[8], Z: out f32[8]):\n  for j in 8:\n    block Z(v: S(8) = " + axis + "):\n      Z[v] = X[" + index +
+         "]\n";
+}
+
+// Y1 = A * A, Y2 = Y1 * Y1, and so on.
+std::string squares(int count) {
+  std::string declarations, blocks, before = "A";
+  for (int i = 1; i <= count; ++i) {
+    const std::string n = std::to_string(i), name = i == count ? "C" : "Y" + n;
+    if (i < count) declarations += "  alloc " + name + ": f32[8]\n";
+    blocks += "  for i" + n + " in 8:\n    block " + name + "(v: S(8) = i" + n + "):\n      " + name + "[v] = " + before +
+              "[v] * " + before + "[v]\n";
+    before = name;
+  }
+  return "program 1 squares(A: f32[8], C: out f32[8]):\n" + declarations + blocks;
+}
+
+}  // namespace
+
+TEST_CASE("large constants in an index do not wrap") {
+  CHECK_THAT(refusal([] { schedule(with_index("j", "(v - v + 4900000000000000000) // 5000000000000000000 - 1")); }),
+             ContainsSubstring("block 'Z' reads X[-1], out of bounds"));
+  CHECK_NOTHROW(schedule(with_index("j", "(v - v + 4900000000000000000) // 5000000000000000000")));
+  CHECK_THAT(refusal([] { schedule(with_index("j + (j * 4294967296 * 4294967296) // 2", "v")); }),
+             ContainsSubstring("could not be proven"));
+  using namespace narrows::program;
+  const ExprPtr large = make_name("n") * (int64_t{1} << 62);
+  CHECK_THAT(refusal([&] { simplify(large * 4); }), ContainsSubstring("does not fit in 64 bits"));
+  CHECK_THAT(refusal([&] { simplify(large + large); }), ContainsSubstring("does not fit in 64 bits"));
+}
+
+TEST_CASE("what steps make is a text that can be read") {
+  Schedule sch = schedule(squares(13));
+  std::string message;
+  for (int i = 1; i < 13 && message.empty(); ++i)
+    message = refusal([&] { sch.apply("compute_inline(block=\"Y" + std::to_string(i) + "\")"); });
+  CHECK_THAT(message, ContainsSubstring("compute_inline(block=\"Y12\"): the program that it makes cannot be read again") &&
+                          ContainsSubstring("more than 4096 operations"));
+  CHECK_NOTHROW(parse(print(sch.program())));
+  Schedule automatic = schedule(squares(12));
+  schedule_for_cpu(&automatic, narrows::program::this_machine());
+  CHECK_NOTHROW(parse(print(automatic.program())));
+  CHECK(automatic.blocks() == Names{"Y4", "Y8", "C"});
+}
+
+TEST_CASE("many updates of one buffer are verified in seconds") {
+  std::string text = "program 1 many(A: f32[8], C: out f32[8]):\n  for i in 8:\n    block C(v: S(8) = i):\n      C[v] = A[v]\n";
+  for (int i = 0; i < 400; ++i) {
+    const std::string n = std::to_string(i);
+    text += "  for i" + n + " in 8:\n    block C" + n + "(v: S(8) = i" + n + "):\n      C[v] = C[v] + A[v]\n";
+  }
+  const std::clock_t begin = std::clock();  // of this process alone
+  CHECK_NOTHROW(schedule(text));
+  CHECK(std::clock() - begin < 8 * CLOCKS_PER_SEC);
 }

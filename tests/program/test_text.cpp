@@ -270,4 +270,8 @@ TEST_CASE("long texts are refused, and not by a stack that overflows") {
   for (int i = 0; i < 100; ++i) nest += std::string(i + 1, ' ') + "for i" + std::to_string(i) + " in 2:\n";
   CHECK_THAT(refused_text(nest), Catch::Matchers::ContainsSubstring("more than 64 loops in each other"));
   CHECK(refused_text(with_value("f32(" + std::string(100000, '-') + "vi)")).find("nested too deeply") != std::string::npos);
+  std::string many = with_value("A[vi]");
+  for (int i = 0; i < 5000; ++i)
+    many += "  for j" + std::to_string(i) + " in N:\n    block B" + std::to_string(i) + "():\n      C[0] = f32(0)\n";
+  CHECK_THAT(refused_text(many), Catch::Matchers::ContainsSubstring("line 12290, column 3: more than 8192 loops and blocks"));
 }

@@ -3,6 +3,7 @@
 
 #include "core/program/expr.h"
 #include "core/program/reduction.h"
+#include "core/program/rule.h"
 #include "core/program/walk.h"
 #include "programs.h"
 
@@ -234,4 +235,30 @@ TEST_CASE("programs that no text gives are refused, too") {
   ExprPtr deep = make_real(DType::f32, 1);
   for (int i = 0; i < 2000; ++i) deep = make_call("neg", {deep});
   CHECK_THAT(with_value_of(deep), ContainsSubstring("nested too deeply"));
+}
+
+TEST_CASE("a block has at most 64 axes and 64 stores") {
+  const auto with = [](int axes, int stores) {
+    std::string list = "vi: S(N) = i", items, body = "C[vi] = A[vi]";
+    for (int i = 1; i < axes; ++i) list += ", v" + std::to_string(i) + ": S(1) = 0";
+    for (int i = 1; i < stores; ++i) {
+      items += "  alloc Y" + std::to_string(i) + ": f32[N]\n";
+      body += "\n      Y" + std::to_string(i) + "[vi] = A[vi]";
+    }
+    std::string text = with_block(body, list);
+    return text.insert(text.find("  for"), items);
+  };
+  CHECK(refused_text(with(64, 64)).empty());
+  check_refused({{with(65, 1), "block 'C': 65 axes; at most 64"}, {with(1, 65), "block 'C': 65 stores; at most 64"}});
+}
+
+TEST_CASE("a dimension whose shape rule would be too long is refused") {
+  const auto rule = [](int count) {
+    std::string extent = "M";
+    for (int i = 0; i < count; ++i) extent += " % 9";
+    return refusal(
+        [&] { shape_rule_of(parse("program 1 f(A: f32[M], C: out f32[" + extent + "]):\n  block C():\n    C[0] = A[0]\n")); });
+  };
+  CHECK(rule(3).empty());
+  CHECK_THAT(rule(13), Catch::Matchers::ContainsSubstring("too long for a shape rule; expected fewer % in each other"));
 }
