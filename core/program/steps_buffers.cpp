@@ -228,6 +228,7 @@ void transform_layout(Draft& draft, const StepLine& line) {
     Substitution values;
     for (size_t i = 0; i < subscripts.size(); ++i) values[layout.names[i]] = subscripts[i];
     std::vector<ExprPtr> out;
+    out.reserve(layout.subscripts.size());
     for (const ExprPtr& subscript : layout.subscripts) out.push_back(substitute(subscript, values));
     return out;
   };

@@ -33,6 +33,7 @@ const Path& need_block(const std::vector<Path>& all, const std::string& name) {
   for (const Path& path : all)
     if (path.block->name == name) return path;
   std::vector<std::string> names;
+  names.reserve(all.size());
   for (const Path& path : all) names.push_back(path.block->name);
   fail(NW_INVALID, -1, "there is no block '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
 }

@@ -163,6 +163,7 @@ void require_all_points(const Program& program, const Block& producer, const Blo
     explore([&](Choices& choices) {
       Affine affine(program, choices);
       std::vector<Linear> shown;
+      shown.reserve(sizes.size());
       for (const std::string& size : sizes) shown.push_back(affine.size(size));
       Values values;
       for (const Axis& axis : (of_consumer ? consumer : producer).axes)
@@ -200,9 +201,10 @@ void reverse_compute_inline(Draft& draft, const StepLine& line) {
   const Store& store = producer.body[0];
   const Substitution axes = solve(consumer, load_place(consumer, buffer), store.indices);
   std::vector<For> domain;
+  domain.reserve(producer.axes.size());
   for (const Axis& axis : producer.axes) domain.push_back(make_loop(axis.name, axis.extent));
   for (const Axis& axis : consumer.axes) {
-    const ExprPtr value = axes.at(axis.name);
+    const ExprPtr& value = axes.at(axis.name);
     if (!is_never_negative(draft.current, domain, nullptr, value) || !is_within(draft.current, domain, nullptr, value, axis.extent))
       fail(NW_INVALID, -1, "block '%s' writes elements of '%s' that block '%s' does not read", producer.name.c_str(),
            buffer.c_str(), consumer.name.c_str());

@@ -47,6 +47,7 @@ std::vector<ExprPtr> split_extents(const For& loop, const std::vector<StepLine::
          factors.size(), unknown);
   const ExprPtr whole = make_integer(product);
   std::vector<ExprPtr> out;
+  out.reserve(factors.size());
   for (const StepLine::Number& factor : factors)
     out.push_back(factor ? make_integer(*factor) : floor_div(loop.extent + (product - 1), whole));
   return out;

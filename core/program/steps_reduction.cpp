@@ -41,6 +41,7 @@ struct SpatialNest {
 
   SpatialNest(const Program& program, const Path& path, size_t from, std::set<std::string>& used, const char* suffix) {
     std::vector<For> around;
+    around.reserve(from);
     for (size_t d = 0; d < from; ++d) around.push_back(*path.loops[d]);
     Substitution renamed;
     for (size_t d = from; d < path.loops.size(); ++d) {
@@ -283,6 +284,7 @@ class Rfactor {
       explore([&](Choices& choices) {
         Affine affine(draft_.current, choices);
         std::vector<Linear> shown;
+        shown.reserve(sizes.size());
         for (const std::string& size : sizes) shown.push_back(affine.size(size));
         const Values axes = of_domain ? Values() : place(affine);
         if (of_domain) {  // where another axis is empty, nothing is reduced
@@ -329,6 +331,7 @@ class Rfactor {
 
   std::vector<For> domain() const {
     std::vector<For> out;
+    out.reserve(partial_.axes.size());
     for (const Axis& axis : partial_.axes) out.push_back(make_loop(axis.name, axis.extent));
     return out;
   }
@@ -358,6 +361,7 @@ class Rfactor {
     const Stmt total = total_nest(draft_.current, path_, depth);
     Block partial = partial_;
     std::vector<For> around;
+    around.reserve(path_.loops.size());
     for (const ForPtr& loop : path_.loops) around.push_back(*loop);
     for (const ExprPtr& condition : conditions_of(path_.block->predicate))
       if (!mentions(condition, loop_->name) && !mentions_new(condition)) partial.predicate = both(partial.predicate, condition);
