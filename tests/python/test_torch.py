@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import pathlib
 import re
 
