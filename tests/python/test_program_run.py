@@ -1,5 +1,7 @@
 """Programs that run: built by Python, called with arrays, compared with NumPy in float64."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,74 @@ def test_calls_that_are_refused():
         f(a, b[:3])
     with pytest.raises(ValueError, match="float64"):
         f(a.astype("float64"), b.astype("float64"))
+
+
+@T.prim_func
+def add_to(A: T.Buffer(("n",), F32), B: T.Buffer(("n",), F32)):
+    for i in T.serial(A.shape[0]):
+        with T.block("B"):
+            vi = T.axis.spatial(A.shape[0], i)
+            B[vi] = B[vi] + A[vi]
+
+
+def test_a_tensor_that_is_read_first_changes_only_as_out():
+    f, a, b = add_to.build(), np.ones(3, F32), np.arange(3, dtype=F32)
+    assert f(a, b).tolist() == [1, 2, 3] and b.tolist() == [0, 1, 2]
+    assert f(a, b, out=b) is b and b.tolist() == [1, 2, 3]
+
+
+def test_strided_inputs_and_outputs():
+    f, (a, b), out = mm_relu.build(), operands(12, 20, 8), np.zeros((9, 6), F32).T
+    a, b = a[::-2, ::4], b.T[::5, :2].T
+    assert f(a, b, out=out[:, 1::2]) is not None
+    np.testing.assert_allclose(out[:, 1::2], np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
+    assert not out[:, ::2].any()
+
+
+def test_torch_compiles_and_exports():
+    torch = pytest.importorskip("torch")
+    f, b = mm_relu.build(), torch.randn(3, 6)
+    compiled = torch.compile(lambda x: f(x.sin(), b) + 1, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows in (4, 7):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), (x.sin() @ b).relu() + 1)
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return f(x, b)
+
+    exported = torch.export.export(Model(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows")}})
+    x = torch.randn(9, 3)
+    torch.testing.assert_close(exported.module()(x), (x @ b).relu())
+    batch = torch.randn(2, 4, 3)
+    torch.testing.assert_close(torch.func.vmap(f, in_dims=(0, None))(batch, b), (batch @ b).relu())
+
+
+def test_dynamo_keeps_no_op_of_a_program():
+    before = len(narrows._ops._fresh)
+    f = mm_relu.build()
+    assert len(narrows._ops._fresh) == before + 1
+    del f
+    gc.collect()
+    assert len(narrows._ops._fresh) == before
+
+
+def test_torch_has_no_gradient():
+    torch = pytest.importorskip("torch")
+    f, x = mm_relu.build(), torch.randn(4, 3, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="declares no backward op, so there is no derivative"):
+        f(x, torch.randn(3, 6)).sum().backward()
+    assert x.grad is None
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    f, (a, b) = mm_relu.build(), operands(4, 6, 3)
+    want = np.maximum(a @ b, 0)
+    x, y = jax.numpy.asarray(a), jax.numpy.asarray(b)
+    np.testing.assert_allclose(jax.jit(f)(x, y), want, rtol=1e-5, atol=1e-6)
+    batch = jax.vmap(f, in_axes=(0, None))(jax.numpy.stack([x, 2 * x]), y)
+    np.testing.assert_allclose(batch, [want, 2 * want], rtol=1e-5, atol=1e-6)
+    for function in (f, jax.jit(f)):
+        with pytest.raises(NotImplementedError, match="declares no backward op, so there is no derivative"):
+            jax.grad(lambda x, function=function: function(x, y).sum())(x)

@@ -1,8 +1,11 @@
 """Schedule: TVM's tutorial step by step, TVM's ways to name things, refusals, traces."""
 
+import concurrent.futures
+import time
+
 import pytest
 
-from narrows.program import PrimFunc, Schedule, ScheduleError
+from narrows.program import PrimFunc, Schedule, ScheduleError, _library
 from narrows.program import ir as I
 from narrows.program import script as T
 
@@ -168,3 +171,33 @@ def test_texts_that_are_refused():
         PrimFunc("nonsense")
     with pytest.raises(ValueError, match=r"block 'C' reads A\[4\], out of bounds"):
         Schedule("program 1 f(A: f32[4], C: out f32[4]):\n  for i in 4:\n    block C(vi: S(4) = i):\n      C[vi] = A[vi + 1]\n")
+
+
+def test_a_note_of_python_s_true():
+    sch = Schedule(mm_relu)
+    sch.annotate(sch.get_block("Y"), "contract", True)
+    assert '{"contract": "true"}' in sch.mod["mm_relu"].text
+
+
+def test_threads_share_a_schedule(monkeypatch):
+    sch = Schedule(mm_relu)
+    text, wrong, call = sch.mod["mm_relu"].text, [], _library._call
+    calls = []  # under way; each stays long enough for another thread to come in
+
+    def watched(*arguments, **how):
+        calls.append(None)
+        time.sleep(0.001)
+        wrong.append(len(calls) > 1)
+        call(*arguments, **how)
+        calls.pop()
+
+    def use():
+        for _ in range(10):
+            program = sch._schedule
+            assert program.text() == text and program.blocks() == ["Y", "C"] and program.loops("C") == ["i1", "j1"]
+
+    monkeypatch.setattr(_library, "_call", watched)
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(use) for _ in range(4)]:
+            done.result()
+    assert not any(wrong)

@@ -1,6 +1,7 @@
 """TVMScript's spelling, run as Python: the text that comes out, and what is refused."""
 
 import re
+import types
 
 import pytest
 
@@ -504,3 +505,60 @@ def test_arguments_that_are_refused():
     module = I.IRModule({"a": None, "b": None})
     with pytest.raises(KeyError, match="there is no program 'c'; there are: a, b"):
         module["c"]
+
+
+# ---- arguments, notes and constants ----
+
+
+def test_keyword_only_arguments():
+    @T.prim_func
+    def scaled(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32), *, bias: T.Buffer((4,), F32) = None, alpha: T.float32 = 3):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * alpha + T.if_then_else(T.present(bias), bias[vi], 0)
+
+    head = "program 1 scaled(A: f32[4], B: out f32[4], bias?: f32[4], alpha: param f32 = 3):"
+    assert scaled.text.splitlines()[0] == head
+
+
+@pytest.mark.parametrize("name", ["inf", "nan", "f32", "\N{GREEK SMALL LETTER ALPHA}"])
+def test_an_argument_keeps_its_name_or_is_refused(name):
+    def double(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32), renamed: T.float32 = 2):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * renamed
+
+    renamed = types.FunctionType(
+        double.__code__.replace(co_varnames=tuple(name if v == "renamed" else v for v in double.__code__.co_varnames)),
+        globals(),
+        argdefs=(2,),
+    )
+    renamed.__annotations__ = {name if k == "renamed" else k: v for k, v in double.__annotations__.items()}
+    with pytest.raises(SyntaxError, match=f"argument '{name}': the text of a program has another meaning for this name"):
+        T.prim_func(renamed)
+
+
+def test_notes_of_python_s_values():
+    @T.prim_func
+    def double(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        for i in T.serial(4, annotations={"fast": True}):
+            with T.block("B"):
+                T.block_attr({"contract": True, "depth": 2, "as_is": "True"})
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * 2
+
+    assert body(double)[:2] == [
+        'for i in 4 {"fast": "true"}:',
+        'block B(vi: S(4) = i) {"contract": "true", "depth": "2", "as_is": "True"}:',
+    ]
+
+
+def test_constants_of_bfloat16_are_rounded_once():
+    assert T.bfloat16(1 + 2**-8 + 2**-40).text() == "bf16(0x1.02p+0)"
+    assert T.bfloat16(1 + 2**-8).text() == "bf16(1)" and T.bfloat16(-0.0).text() == "bf16(-0x0p+0)"
+    assert T.bfloat16(2**-133).text() == "bf16(0x1p-133)" and T.bfloat16(2**-134).text() == "bf16(0)"
+    assert T.bfloat16(3.395e38).text() == T.max_value("bfloat16").text()
+    with pytest.raises(ValueError, match="too large"):
+        T.bfloat16(3.397e38)

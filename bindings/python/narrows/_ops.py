@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _known: dict = {}  # an op is made once, so that a compiler may remember its identity
 _named: list = []  # those with a name of their own: narrows.add
+_fresh: dict = {}  # those that go when their users let go of them, as weak references by their ids
 _listeners: list = []  # told of every op
 _load_hooks: list = []  # called when a plugin has been loaded
 
@@ -96,8 +97,9 @@ def without_saved(op, backward, i):
 
 def listen(function):
     """Calls function(op) for every op, those made until now and those to come."""
-    for made in [*_known.values(), *_named]:
-        function(made)
+    for made in [*_known.values(), *_named, *(reference() for reference in list(_fresh.values()))]:
+        if made is not None:
+            function(made)
     _listeners.append(function)
 
 
@@ -109,6 +111,18 @@ def on_load(function):
 def remember(made):
     """Takes an op that was made elsewhere under a name of its own."""
     _named.append(made)
+    for listener in _listeners:
+        listener(made)
+    return made
+
+
+def fresh(name: str) -> _narrows.Op:
+    """An op that does not remember how those before it ran: each op of a program that is built is one."""
+    import weakref
+
+    made = _narrows.Op(name)
+    key = id(made)
+    _fresh[key] = weakref.ref(made, lambda _: _fresh.pop(key, None))
     for listener in _listeners:
         listener(made)
     return made

@@ -95,11 +95,11 @@ def _rounded(number: float, dtype: str) -> float:
     try:
         if dtype != "bf16":
             return float(struct.unpack(_PACKED[dtype], struct.pack(_PACKED[dtype], number))[0])
-        bits = struct.unpack("<I", struct.pack("<f", number))[0]
-        bits += 0x7FFF + (bits >> 16 & 1)  # to nearest, ties to even
-        rounded = float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0])
+        mantissa, exponent = math.frexp(number)
+        bits = min(8, exponent + 133)  # of its significand: fewer below the least normal number, 2**-126
+        rounded = math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)  # to nearest, ties to even
     except OverflowError:
         rounded = math.inf
-    if math.isinf(rounded):
+    if abs(rounded) > bounds(dtype)[1]:
         raise ValueError(f"{number!r} is no constant of {LONG[dtype]}: it is too large")
-    return rounded
+    return math.copysign(rounded, number)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import narrows
+from narrows import _ops
 from narrows.program import _library, _writer
 from narrows.program._recorder import Buffer, Recorder, caller, record
 from narrows.program._types import BufferType, DType, Handle
@@ -33,7 +34,7 @@ class PrimFunc:
         """An op that computes the program, for arrays of every framework, with the default schedule of each backend."""
         scheduled = self.program.copy()
         scheduled.auto("cpu")
-        return narrows.Op(scheduled.load("cpu"))  # not one that remembers how it ran before
+        return _ops.fresh(scheduled.load("cpu"))
 
     def script(self) -> str:
         """The text."""
@@ -90,8 +91,10 @@ def _run(function: Callable[..., Any], around: dict[str, Any]) -> str:
     again = types.FunctionType(function.__code__, globals_, function.__name__, function.__defaults__, function.__closure__)
 
     def run() -> Any:
-        arguments = [_argument(recorder, p, annotations.get(p.name)) for p in inspect.signature(function).parameters.values()]
-        return again(*arguments)
+        parameters = inspect.signature(function).parameters.values()
+        arguments = {p.name: _argument(recorder, p, annotations.get(p.name)) for p in parameters}
+        by_name = {p.name: arguments.pop(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return again(*arguments.values(), **by_name)
 
     record(recorder, run)
     return _writer.write(recorder)

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import itertools
 import pathlib
+import threading
 import weakref
 from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any
@@ -73,31 +74,36 @@ def _call(name: str, *arguments: Any, raises: type[Exception] = ValueError) -> N
 
 
 class Program:
-    """A program and the steps that it took."""
+    """A program and the steps that it took. Threads may share it: the library allows one at a time, and keeps what a function gave
+    until the next one is called, so a lock is held until that is copied.
+    """
 
     def __init__(self, text: str) -> None:
         self._own("nw_program_parse", text.encode())
 
     def _own(self, make: str, of: Any) -> None:
-        self._handle = c_void_p()
+        self._handle, self._lock = c_void_p(), threading.Lock()
         _call(make, of, byref(self._handle))
         weakref.finalize(self, _library().nw_program_free, self._handle).atexit = False
 
     def copy(self) -> Program:
         other = object.__new__(Program)
-        other._own("nw_program_clone", self._handle)
+        with self._lock:
+            other._own("nw_program_clone", self._handle)
         return other
 
     def _string(self, name: str) -> str:
         found = c_char_p()
-        _call(name, self._handle, byref(found))
-        return (found.value or b"").decode()
+        with self._lock:
+            _call(name, self._handle, byref(found))
+            return (found.value or b"").decode()
 
     def _strings(self, name: str, *arguments: Any) -> list[str]:
         found = POINTER(c_char_p)()
-        _call(name, self._handle, *arguments, byref(found), raises=ScheduleError)
-        strings = itertools.takewhile(lambda string: string is not None, (found[i] for i in itertools.count()))
-        return [string.decode() for string in strings]
+        with self._lock:
+            _call(name, self._handle, *arguments, byref(found), raises=ScheduleError)
+            strings = itertools.takewhile(lambda string: string is not None, (found[i] for i in itertools.count()))
+            return [string.decode() for string in strings]
 
     def text(self) -> str:
         return self._string("nw_program_print")
@@ -121,13 +127,15 @@ class Program:
         return self._strings("nw_program_step", line.encode())
 
     def auto(self, backend: str) -> None:
-        _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
+        with self._lock:
+            _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
 
     def load(self, backend: str | None = None) -> str:
         """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say."""
         op = POINTER(_Op)()
-        _call("nw_program_load", _runtime(), self._handle, None, backend and backend.encode(), byref(op))
-        return str(op.contents.name.decode())
+        with self._lock:
+            _call("nw_program_load", _runtime(), self._handle, None, backend and backend.encode(), byref(op))
+            return str(op.contents.name.decode())
 
 
 def _runtime() -> c_void_p:

@@ -102,6 +102,11 @@ class Store:
         return f"{self.buffer.text()}[{', '.join(index.text() for index in self.indices)}] = {self.value.text()}"
 
 
+def note(value: object) -> str:
+    """The text of a note's value: a backend looks for "true", not for Python's "True"."""
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Block:
     def __init__(self, name: str) -> None:
         self.name = name

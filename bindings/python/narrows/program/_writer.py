@@ -28,6 +28,15 @@ class _Names:
             thing.name = f"{name}{'_' * name[-1].isdigit()}{count}"  # i1; j_1 is what a step makes of j
         self.taken.add(thing.name)
 
+    def give_argument(self, thing: Variable | Buffer, otherwise: str) -> None:
+        """Callers say this name, so it is no other than the function's."""
+        self.give(thing, otherwise)
+        if thing.hint is not None and thing.name != thing.hint:
+            raise SyntaxError(
+                f"argument '{thing.hint}': the text of a program has another meaning for this name; "
+                "expected ASCII letters, digits and _, no word of the text such as inf or f32, and each name once"
+            )
+
 
 def _tensors(program: Recorder) -> list[Buffer]:
     return [tensor for tensor in program.tensors.values() if tensor is not None]
@@ -36,9 +45,9 @@ def _tensors(program: Recorder) -> list[Buffer]:
 def _name_all(program: Recorder) -> None:
     names = _Names()
     for buffer in _tensors(program):
-        names.give(buffer, "tensor")
+        names.give_argument(buffer, "tensor")
     for param, _, _ in program.params:
-        names.give(param, "param")
+        names.give_argument(param, "param")
     for size in program.sizes:
         names.give(size, "n")
     for buffer in program.allocations:

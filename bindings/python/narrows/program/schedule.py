@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import narrows
+from narrows import _ops
 from narrows.program import _expressions, _library
 from narrows.program._evaluation import Evaluation, compared, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc
+from narrows.program._recorder import note
 from narrows.program.ir import IRModule
 
 ScheduleError = _library.ScheduleError
@@ -243,7 +245,7 @@ class Schedule:
     def annotate(self, block_or_loop: Block | Loop, ann_key: str, ann_val: object) -> None:
         """A note, which a backend may read."""
         kind = "block" if isinstance(block_or_loop, Block) else "loop"
-        self._take("annotate", **{kind: block_or_loop.name}, key=ann_key, value=str(ann_val))
+        self._take("annotate", **{kind: block_or_loop.name}, key=ann_key, value=note(ann_val))
 
     # ---- running ----
 
@@ -254,7 +256,7 @@ class Schedule:
     def build(self, backend: str = "cpu") -> narrows.Op:
         """An op that computes the program, which the plugins of that name run as the steps say. The others choose for themselves.
         The last schedule that was built of a program is the one that new ops of it have."""
-        return narrows.Op(self._schedule.load(backend))  # not one that remembers how it ran before
+        return _ops.fresh(self._schedule.load(backend))
 
     def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and

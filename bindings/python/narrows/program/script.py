@@ -33,7 +33,7 @@ from narrows.program._expressions import Expr, Number, Operand, Variable
 from narrows.program._function import PrimFunc as PrimFunc
 from narrows.program._function import prim_func as prim_func
 from narrows.program._recorder import Buffer as _Buffer
-from narrows.program._recorder import current
+from narrows.program._recorder import current, note
 from narrows.program._types import BufferType, DType, Handle
 
 Buffer = BufferType
@@ -103,7 +103,7 @@ def _loop(what: str, start: Any, stop: Any, step: Any, kind: str, annotations: d
         raise ValueError(f"{what}: step = {step!r}; expected a positive integer")
     extent = stop if isinstance(start, int) and start == 0 else stop - start
     extent = extent if step == 1 else (extent + step - 1) // step
-    notes = {key: value if isinstance(value, str) else str(value) for key, value in (annotations or {}).items()}
+    notes = {key: note(value) for key, value in (annotations or {}).items()}
     return current().loops([extent], kind, notes, start, step)
 
 
@@ -244,7 +244,7 @@ def writes(*regions: Any) -> None:
 def block_attr(attributes: dict[str, Any]) -> None:
     """Notes of a block, which a backend may read."""
     found = current().in_block("T.block_attr")
-    found.notes.update({key: value if isinstance(value, str) else str(value) for key, value in attributes.items()})
+    found.notes.update({key: note(value) for key, value in attributes.items()})
 
 
 sblock_attr = block_attr
