@@ -88,8 +88,6 @@ BoundBuffer bind_tensor(const ir::Buffer& buffer, int* inputs, int* outputs, con
            tensor->ndim, buffer.shape.size());
   out.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
   if (tensor->ndim > 0) out.strides.assign(tensor->strides, tensor->strides + tensor->ndim);
-  const int64_t size = bytes_of(buffer.dtype);
-  out.aligned = (int64_t{1} << tensor->align_log2) >= size;
   if (buffer.role == Role::inout) {
     const nw_tensor_sig& in = input(sig, static_cast<uint32_t>(out.input));
     out.copied = tensor->alias_of != out.input;

@@ -24,7 +24,6 @@ struct BoundBuffer {
   bool present = true;
   int input = -1, output = -1;      // numbers among a call's inputs and outputs; an in-out tensor has both
   bool copied = false;              // an in-out tensor whose output is not its input: it begins as a copy
-  bool aligned = true;              // to its element
   std::vector<int64_t> in_strides;  // of the input that is copied
   // allocations
   bool is_private = false;  // each thread has its own: it lives inside a parallel loop

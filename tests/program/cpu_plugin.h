@@ -74,11 +74,13 @@ using narrows::test::DType;
 // Elements anywhere in `bytes`: `step` stretches the strides of a dense tensor, a negative one walks backwards; `shift` moves the
 // first element off its alignment.
 struct Tensor {
+  static constexpr unsigned char kUntouched = 0xAB;
   DType dtype = DType::f32;
   std::vector<int64_t> shape, strides;  // in elements
   std::vector<unsigned char> bytes;
   int64_t first = 0;  // bytes to the first element
   bool absent = false;
+  unsigned char* outside = nullptr;  // where the first element lies, if not in `bytes`
 
   Tensor() = default;
   Tensor(DType type, std::vector<int64_t> extents, int64_t step = 1, int64_t shift = 0) : dtype(type), shape(std::move(extents)) {
@@ -90,7 +92,7 @@ struct Tensor {
       next *= std::max<int64_t>(shape[d], 1);
       (next < 0 ? low : high) += std::max<int64_t>(shape[d] - 1, 0) * strides[d];
     }
-    bytes.assign(static_cast<size_t>((high - low + 1) * size + shift + 64), 0xAB);
+    bytes.assign(static_cast<size_t>((high - low + 1) * size + shift + 64), kUntouched);
     first = 32 / size * size - low * size + shift;
   }
 
@@ -99,16 +101,26 @@ struct Tensor {
     for (const int64_t extent : shape) out *= extent;
     return out;
   }
+  unsigned char* begin() { return outside != nullptr ? outside : bytes.data() + first; }
+  // Whether no byte between, before or behind the elements was written.
+  bool is_clean_outside() {
+    if (outside != nullptr) return true;
+    std::vector<unsigned char> rest = bytes;
+    const int64_t size = narrows::test::item_size(dtype);
+    for (int64_t i = 0; i < elements(); ++i) std::fill_n(rest.begin() + (at(i) - bytes.data()), size, kUntouched);
+    return std::all_of(rest.begin(), rest.end(), [](unsigned char byte) { return byte == kUntouched; });
+  }
   unsigned char* at(int64_t index) {  // of the elements in row-major order
     int64_t offset = 0;
     for (size_t d = shape.size(); d-- > 0;) {
       offset += index % shape[d] * strides[d];
       index /= shape[d];
     }
-    return bytes.data() + first + offset * narrows::test::item_size(dtype);
+    return begin() + offset * narrows::test::item_size(dtype);
   }
   double get(int64_t index) { return static_cast<double>(narrows::test::load(dtype, at(index))); }
-  void set(int64_t index, double value) { narrows::test::store(dtype, value, at(index)); }
+  narrows::test::Exact exact(int64_t index) { return narrows::test::load(dtype, at(index)); }
+  void set(int64_t index, narrows::test::Exact value) { narrows::test::store(dtype, value, at(index)); }
 
   Tensor& fill(unsigned seed, double low = -2, double high = 2) {
     std::mt19937 random(seed);
@@ -124,12 +136,17 @@ struct Tensor {
   }
 
   DLTensor view() {
-    return {bytes.data(), {kDLCPU, 0},    static_cast<int32_t>(shape.size()), narrows::test::dl_dtype(dtype),
-            shape.data(), strides.data(), static_cast<uint64_t>(first)};
+    return {outside != nullptr ? outside : bytes.data(),
+            {kDLCPU, 0},
+            static_cast<int32_t>(shape.size()),
+            narrows::test::dl_dtype(dtype),
+            shape.data(),
+            strides.data(),
+            outside != nullptr ? 0 : static_cast<uint64_t>(first)};
   }
   nw_tensor_sig signature() {
     if (absent) return {{0, 0, 0}, -1, 0, 0, -1, nullptr, nullptr};
-    const auto address = reinterpret_cast<uintptr_t>(bytes.data() + first);
+    const auto address = reinterpret_cast<uintptr_t>(begin());
     const uint16_t align = elements() == 0 ? 8 : static_cast<uint16_t>(std::min(8, __builtin_ctzll(address | 256)));
     return {narrows::test::dl_dtype(dtype), static_cast<int32_t>(shape.size()), align, 0, -1, shape.data(), strides.data()};
   }

@@ -1,11 +1,14 @@
 // test_cpu_compiler.cpp -- the C compiler that the cpu backend runs: absent, failing, hanging, killed; and the folder of what it
 // made.
+#include <sys/auxv.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -59,7 +62,9 @@ class Folder {
           std::string pattern = (fs::temp_directory_path() / "narrows-test-XXXXXX").string();
           return fs::path(mkdtemp(pattern.data()));
         }()),
-        cache_("NARROWS_CACHE_DIR", (path_ / "cache").string()) {}
+        cache_("NARROWS_CACHE_DIR", (path_ / "cache").string()), temporary_("TMPDIR", (path_ / "tmp").string()) {
+    fs::create_directory(path_ / "tmp");
+  }
   ~Folder() {
     fs::permissions(path_, fs::perms::owner_all);
     fs::remove_all(path_);
@@ -79,7 +84,7 @@ class Folder {
 
  private:
   fs::path path_;
-  Environment cache_;
+  Environment cache_, temporary_;
 };
 
 }  // namespace
@@ -104,7 +109,8 @@ TEST_CASE("a compiler that fails, hangs or is killed is an error that says so") 
     const Environment compiler("CC", folder.script("fails", "echo 'no room for zebras' >&2; exit 3"));
     const Answer answer = run(program(2));
     CHECK(answer.status == NW_FAILED);
-    CHECK_THAT(answer.message, ContainsSubstring("status 3") && ContainsSubstring("no room for zebras") && ContainsSubstring(".c"));
+    CHECK_THAT(answer.message, !ContainsSubstring("cpu: ") && ContainsSubstring("status 3") &&
+                                   ContainsSubstring("no room for zebras") && ContainsSubstring(".c"));
   }
   {
     const Environment compiler("CC", folder.script("hangs", "sleep 1000 & echo $! > " + (folder / "pid").string() + "; wait")),
@@ -207,4 +213,113 @@ TEST_CASE("threads and processes build one program at once") {
     CHECK(status == 0);
   }
   CHECK(folder.objects().size() == 1);
+}
+
+TEST_CASE("what a compiler leaves running does not hold its call up") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("leaves", "setsid sleep 20 & exec gcc \"$@\"")),
+      limit("NARROWS_COMPILE_SECONDS", "5");
+  const auto begin = std::chrono::steady_clock::now();
+  const Answer answer = run(program(10), "compiled", 10);
+  INFO(answer.message);
+  CHECK(answer);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+}
+
+TEST_CASE("calls that fail leave one source behind") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("fails", "exit 3"));
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    const Answer answer = run(program(11), "compiled");
+    CHECK(answer.status == NW_FAILED);
+    if (i == 0) first = answer.message;
+    CHECK(answer.message == first);
+  }
+  std::vector<fs::path> files;
+  for (const char* place : {"tmp", "cache"})
+    for (const auto& entry : fs::recursive_directory_iterator(folder / place))
+      if (!entry.is_directory()) files.push_back(entry.path());
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].extension() == ".c");
+  CHECK_THAT(first, ContainsSubstring(files[0].string()));
+  struct stat info{};
+  REQUIRE(stat(files[0].parent_path().c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  CHECK(std::distance(fs::directory_iterator(folder / "tmp"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a cache where nothing can be made or loaded is passed over") {
+  const Folder folder;
+  const std::string find = "for word; do case $word in */cache/cpu/*.so) ";
+  const std::string rest = ";; esac; done; exec gcc \"$@\"";
+  {
+    const Environment compiler("CC", folder.script("full", find + "exit 1" + rest));
+    const Answer answer = run(program(12), "compiled", 12);
+    INFO(answer.message);
+    CHECK(answer);
+  }
+  {
+    const Environment compiler("CC", folder.script("noexec", find + "echo no object > $word; exit 0" + rest));
+    const Answer answer = run(program(13), "compiled", 13);
+    INFO(answer.message);
+    CHECK(answer);
+  }
+  CHECK(folder.objects().empty());
+  CHECK(fs::is_empty(folder / "tmp"));
+}
+
+// 130 programs in four layouts: more than are kept without a plan. The compiler copies an object that was made before.
+TEST_CASE("any number of programs can be planned one after the other") {
+  const Folder folder;
+  REQUIRE(run(program(14), "compiled", 14));
+  const fs::path made = folder / "made.so";
+  fs::rename(folder.objects().at(0), made);
+  const Environment compiler(
+      "CC", folder.script("copies", "while [ \"$1\" != -o ]; do shift; done; exec cp " + made.string() + " \"$2\""));
+  const Plugin plugin;
+  for (int number = 100; number < 230; ++number) {
+    for (const int64_t step : {1, 2}) {
+      for (const int64_t out_step : {1, 2}) {
+        Tensor a(DType::f32, {21}, step), c(DType::f32, {21}, out_step);
+        const Answer answer = Call{plugin, program(number), {&a}, {&c}, "compiled", {}, -1, 0}.run();
+        INFO(number << ": " << answer.message);
+        REQUIRE(answer);
+      }
+    }
+  }
+}
+
+// Run by the next case alone, as a set-user-ID program.
+TEST_CASE("a set-user-ID program compiles", "[.secure]") {
+  REQUIRE(getauxval(AT_SECURE) != 0);
+  CHECK(run(program(15), "compiled", 15));
+}
+
+TEST_CASE("a set-user-ID program's user does not choose what the compiler starts") {
+  if (geteuid() != 0) SKIP("only root can make a program another user's");
+  for (fs::path part = CPU_PLUGIN; part.has_relative_path(); part = part.parent_path())
+    if ((fs::status(part).permissions() & fs::perms::others_read) == fs::perms::none) SKIP("other users cannot read " << part);
+  struct statvfs system{};
+  if (statvfs(fs::temp_directory_path().c_str(), &system) != 0 || (system.f_flag & ST_NOSUID) != 0) SKIP("a 'nosuid' file system");
+  const Folder folder;
+  const std::string marker = folder / "tmp/marker";
+  const std::string tool = folder.script("as", "touch " + marker + "; exec /usr/bin/as \"$@\"");
+  const fs::path copy = folder / "copy";
+  fs::copy_file("/proc/self/exe", copy);
+  for (const char* name : {".", "tmp", "as"}) fs::permissions(folder / name, fs::perms::all);
+  REQUIRE(chown(copy.c_str(), 65534, 65534) == 0);
+  REQUIRE(chmod(copy.c_str(), 04755) == 0);
+  const Environment path("COMPILER_PATH", fs::path(tool).parent_path().string());
+  REQUIRE(run(program(16), "compiled", 16));
+  REQUIRE(fs::remove(marker));  // so the variable has a say elsewhere
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(copy.c_str(), copy.c_str(), "[secure]", nullptr);
+    _exit(127);
+  }
+  int status = 1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(!fs::exists(marker));
 }

@@ -18,6 +18,8 @@ namespace narrows::cpu {
 // The lane of a vector, as a name in subscripts: one that no program has.
 inline constexpr const char* kLane = "#lane";
 
+inline constexpr int64_t kMostStackBytes = 192 << 10;  // of a function, for buffers and strips
+
 // A value in C. A vector of bool is a mask: a vector of signed integers of `mask` bytes, each 0 or -1. f16 and bf16 are held as
 // f32.
 struct Value {
@@ -87,6 +89,7 @@ class Printer {
   bool is_safe_to_vectorize(const Node& node) const;
   int lanes_for(const Node& node) const;
   bool calls_functions(const ir::ExprPtr& expr) const;
+  int64_t strip_bytes(const Node& node) const;
   void chunk(const Node& node, const ir::ExprPtr& base, int lanes);
   void vector_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes);
   bool bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>* first, std::vector<std::string>* last);
@@ -106,6 +109,7 @@ class Printer {
   void write(const Node& node);  // its stores
   ir::ExprPtr call_for_strip(const ir::Expr& call, const ir::ExprPtr& guard, const Strip& strip);
   std::string strip_array(ir::DType dtype);
+  bool ends_decide(const ir::ExprPtr& condition) const;
   std::string at_lane(const ir::ExprPtr& condition, int64_t lane);  // of conditions that the lane's ends decide
 
   // ---- buffers: c_access.cpp ----

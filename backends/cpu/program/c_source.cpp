@@ -11,7 +11,7 @@
 namespace narrows::cpu {
 namespace {
 
-constexpr int64_t kMostLocalBytes = 32 << 10, kMostStackBytes = 192 << 10, kMostRegisterBytes = 4096;
+constexpr int64_t kMostLocalBytes = 32 << 10, kMostRegisterBytes = 4096;
 constexpr int64_t kMostUnrolledStores = 1024;
 constexpr size_t kMostLoopsAround = 32;  // of a parallel loop: struct frame
 
@@ -359,6 +359,10 @@ bool Printer::accumulate(const Node& node) {
   }
   for (const ir::ExprPtr& condition : child.conditions) for_each_load(condition, gathers);
   if (!fits || !reads || in_index) return false;
+  path_.push_back(node.name);
+  const bool always = open_conditions(child).empty();  // else the element may lie behind the buffer's end
+  path_.pop_back();
+  if (!always) return false;
   const std::vector<ir::ExprPtr> indices = resolved(only.indices);
   const ir::DType dtype = bound_.buffers.at(only.buffer).buffer->dtype;
   const std::string place = element(only.buffer, access(only.buffer, indices).offset, 1), variable = fresh("s");

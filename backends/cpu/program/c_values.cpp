@@ -437,7 +437,7 @@ Value Printer::where(const ir::Expr& expr) {
   split_conjunction(condition, &parts);
   std::vector<std::string> tests;
   for (const ir::ExprPtr& part : parts) {
-    if (has_load(part) || !as_inequality(part, extents_).has_value()) return each_lane(std::make_shared<const ir::Expr>(expr));
+    if (has_load(part) || !ends_decide(part)) return each_lane(std::make_shared<const ir::Expr>(expr));
     tests.push_back(at_lane(part, 0));
     tests.push_back(at_lane(part, lanes_ - 1));
   }

@@ -21,6 +21,12 @@ void for_each_expr(const ir::ExprPtr& expr, const std::function<void(const ir::E
   for (const ir::ExprPtr& operand : expr->operands) for_each_expr(operand, visit);
 }
 
+bool needs_kernel(const ir::Expr& expr) {
+  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
+  const ir::Function* function = ir::find_function(expr.name);
+  return function != nullptr && (function->is_costly || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
+}
+
 int64_t widest(const ir::ExprPtr& expr) {
   int64_t out = 1;
   for_each_expr(expr, [&](const ir::ExprPtr& part) {
@@ -46,13 +52,25 @@ int Printer::lanes_for(const Node& node) const {
 // Whether a value needs a kernel that is called: then for many elements at once.
 bool Printer::calls_functions(const ir::ExprPtr& expr) const {
   bool found = false;
-  for_each_expr(expr, [&](const ir::ExprPtr& part) {
-    if (part->kind != Kind::call || part->dtype == DType::index) return;
-    const ir::Function* function = ir::find_function(part->name);
-    found = found ||
-            (function != nullptr && (function->is_costly || part->name == "sqrt" || part->name == "rsqrt") && part->name != "elu");
-  });
+  for_each_expr(expr, [&](const ir::ExprPtr& part) { found = found || needs_kernel(*part); });
   return found;
+}
+
+// What strip_array() puts on the stack for the store that needs most.
+int64_t Printer::strip_bytes(const Node& node) const {
+  int64_t most = 0;
+  for (const Node& child : node.body) {
+    for (const ir::Store& store : child.stores) {
+      int64_t bytes = 0;
+      for_each_expr(store.value, [&](const ir::ExprPtr& part) {
+        if (!needs_kernel(*part)) return;
+        bytes += kStrip * bytes_of(part->dtype);
+        for (const ir::ExprPtr& operand : part->operands) bytes += kStrip * bytes_of(operand->dtype);
+      });
+      most = std::max(most, bytes);
+    }
+  }
+  return most;
 }
 
 // A serial loop that stores one run, and where no iteration reads what another one writes.
@@ -101,6 +119,7 @@ bool Printer::vector_loop(const Node& node) {
   bool calls = false;
   for (const Node& child : node.body)
     for (const ir::Store& store : child.stores) calls = calls || calls_functions(store.value);
+  if (calls && stack_bytes_ + strip_bytes(node) > kMostStackBytes) calls = false;  // then for one vector at once
   int lanes = lanes_for(node);
   if (extent.has_value())
     while (lanes > 1 && lanes > *extent) lanes /= 2;
@@ -167,7 +186,7 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
     const ir::ExprPtr test = resolved(condition);
     if (!mentions(test, kLane)) {
       even.push_back(condition);
-    } else if (as_inequality(test, extents_).has_value()) {
+    } else if (ends_decide(test)) {
       tests.push_back(at_lane(test, 0));
       tests.push_back(at_lane(test, lanes - 1));
       by_part = by_part && bound_lanes(test, &first, &last);
@@ -198,7 +217,7 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
 bool Printer::bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>* first, std::vector<std::string>* last) {
   const Linear sum = *as_inequality(condition, extents_), rest = sum.without(kLane);
   const int64_t factor = sum.factor_of(kLane);
-  if ((factor != 1 && factor != -1) || mentions(expression(rest), kLane)) return false;
+  if (factor != 1 && factor != -1) return false;
   if (factor == 1)
     first->push_back(sum_text(rest * -1));
   else
@@ -219,15 +238,17 @@ void Printer::some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& 
   const std::string at = fresh("q"), end = keep("i64", nested("nw_minimum", last));
   line("i64 " + at + " = " + nested("nw_maximum", first) + ";");
   c_names_["#" + at] = at;
-  for (int count = lanes / 2; count >= 1; count /= 2) {
-    open("for (; " + at + " + " + std::to_string(count) + " <= " + end + "; " + at + " += " + std::to_string(count) + ") {");
+  const auto emit = [&](int count) {
+    const std::string step = std::to_string(count);
+    open("for (; " + at + " + " + step + " <= " + end + "; " + at + " += " + step + ") {");
     const ir::ExprPtr here = base + ir::make_name("#" + at);
     replaced_[loop.name] = count > 1 ? here + ir::make_name(kLane) : here;
     lanes_ = count;
     write(node);
     lanes_ = 1;
     close();
-  }
+  };
+  for (int count = lanes / 2; count >= 1; count /= 2) emit(count);
   close();
 }
 
@@ -243,8 +264,15 @@ void Printer::lane_by_lane(const Node& node, const Node& loop, const ir::ExprPtr
   close();
 }
 
+// Whether a condition holds for all lanes if it does for the first and the last: no %, min or max of the lane, which turn back.
+bool Printer::ends_decide(const ir::ExprPtr& condition) const {
+  const std::optional<Linear> sum = as_inequality(condition, extents_);
+  return sum.has_value() && !mentions(expression(sum->without(kLane)), kLane);
+}
+
 std::string Printer::at_lane(const ir::ExprPtr& condition, int64_t lane) {
   const ir::ExprPtr one = ir::substitute(condition, {{kLane, ir::make_integer(lane)}});
+  if (one->kind == Kind::boolean) return one->integer != 0 ? "1" : "0";  // the other terms are numbers, too
   const std::optional<Linear> sum = as_inequality(one, extents_);
   return "(" + sum_text(*sum) + ") >= 0";
 }

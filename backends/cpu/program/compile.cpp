@@ -25,7 +25,7 @@ namespace {
 
 using common::refuse;
 
-constexpr size_t kMostObjects = 512;  // that are mapped at once
+constexpr size_t kMostObjects = 512;  // that stay mapped though no plan uses them
 constexpr double kSeconds = 60;
 
 std::string hex_digest(const std::string& bytes) {
@@ -152,32 +152,41 @@ std::string cache_folder() {
   return make_folders(folder) ? folder : "";
 }
 
+std::string temporary_base() {
+  const std::string base = environment("TMPDIR");
+  return base.empty() ? "/tmp" : base;
+}
+
 // A folder where files are made: the cache itself, or a temporary one that goes away with this.
 class Workplace {
  public:
   explicit Workplace(const std::string& cache) : folder_(cache), is_temporary_(cache.empty()) {
     if (!is_temporary_) return;
-    std::string base = environment("TMPDIR");
-    if (base.empty()) base = "/tmp";
-    std::string pattern = base + "/narrows-XXXXXX";
+    std::string pattern = temporary_base() + "/narrows-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr)
-      refuse(NW_FAILED, -1, "cpu: a temporary folder %s cannot be made: %s", pattern.c_str(), std::strerror(errno));
+      refuse(NW_FAILED, -1, "a temporary folder %s cannot be made: %s", pattern.c_str(), std::strerror(errno));
     folder_ = pattern;
   }
   ~Workplace() {
-    if (is_temporary_ && !keeps_) rmdir(folder_.c_str());
+    if (is_temporary_) rmdir(folder_.c_str());  // if it is empty
   }
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
   const std::string& folder() const { return folder_; }
   bool is_temporary() const { return is_temporary_; }
-  void keep() { keeps_ = true; }
 
  private:
   std::string folder_;
   const bool is_temporary_;
-  bool keeps_ = false;
 };
+
+// Keeps the source that a call failed for where the next such call will put it, too. Gives the path.
+std::string keep_source(const std::string& text, const Workplace& place, const std::string& digest) {
+  const std::string folder =
+      place.is_temporary() ? temporary_base() + "/narrows-" + std::to_string(geteuid()) : std::string(place.folder());
+  const std::string kept = folder + "/" + digest + ".c";
+  return make_folders(folder) && rename(text.c_str(), kept.c_str()) == 0 ? kept : text;
+}
 
 // ---- building ----
 
@@ -194,15 +203,15 @@ std::string last_lines(const std::string& output) {
   const std::string lines = last_lines(outcome.output);
   switch (outcome.kind) {
     case Outcome::Kind::not_started:
-      refuse(NW_UNAVAILABLE, -1, "cpu: the C compiler %s cannot be started: %s", compiler.c_str(), std::strerror(outcome.number));
+      refuse(NW_UNAVAILABLE, -1, "the C compiler %s cannot be started: %s", compiler.c_str(), std::strerror(outcome.number));
     case Outcome::Kind::timed_out:
-      refuse(NW_FAILED, -1, "cpu: the C compiler %s was ended after %g seconds ($NARROWS_COMPILE_SECONDS); the source is %s",
+      refuse(NW_FAILED, -1, "the C compiler %s was ended after %g seconds ($NARROWS_COMPILE_SECONDS); the source is %s",
              compiler.c_str(), time_limit(), source.c_str());
     case Outcome::Kind::killed:
-      refuse(NW_FAILED, -1, "cpu: the C compiler %s was killed by signal %d; the source is %s%s%s", compiler.c_str(),
-             outcome.number, source.c_str(), lines.empty() ? "" : "; its last lines: ", lines.c_str());
+      refuse(NW_FAILED, -1, "the C compiler %s was killed by signal %d; the source is %s%s%s", compiler.c_str(), outcome.number,
+             source.c_str(), lines.empty() ? "" : "; its last lines: ", lines.c_str());
     default:
-      refuse(NW_FAILED, -1, "cpu: the C compiler %s failed with status %d; the source is %s%s%s", compiler.c_str(), outcome.number,
+      refuse(NW_FAILED, -1, "the C compiler %s failed with status %d; the source is %s%s%s", compiler.c_str(), outcome.number,
              source.c_str(), lines.empty() ? "" : "; its last lines: ", lines.c_str());
   }
 }
@@ -223,24 +232,25 @@ std::shared_ptr<const CObject> compile(const std::string& source, const std::vec
     const int reason = errno;
     unlink(text.c_str());
     if (!place.is_temporary()) return compile(source, compiler, flags, "", digest);  // a full or failing disk, maybe only there
-    refuse(NW_FAILED, -1, "cpu: %s cannot be written: %s", text.c_str(), std::strerror(reason));
+    refuse(NW_FAILED, -1, "%s cannot be written: %s", text.c_str(), std::strerror(reason));
   }
   std::vector<std::string> arguments = compiler;
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(), {"-o", object, text});
   const Outcome outcome = run_process(arguments, time_limit());
-  if (outcome.kind != Outcome::Kind::exited || outcome.number != 0) {
-    unlink(object.c_str());
-    place.keep();
-    refuse_outcome(outcome, compiler[0], text);
-  }
+  const bool good = outcome.kind == Outcome::Kind::exited && outcome.number == 0;
   std::shared_ptr<const CObject> out;
-  if (seal(object)) out = open_object(object);
+  if (good && seal(object)) out = open_object(object);
   if (out == nullptr) {
-    const char* reason = dlerror();
+    const char* reason = good ? dlerror() : nullptr;
     unlink(object.c_str());
-    place.keep();
-    refuse(NW_FAILED, -1, "cpu: what the C compiler %s made of %s cannot be loaded: %s", compiler[0].c_str(), text.c_str(),
+    if (!place.is_temporary() && outcome.kind == Outcome::Kind::exited) {  // a full disk or `noexec`, maybe only there
+      unlink(text.c_str());
+      return compile(source, compiler, flags, "", digest);
+    }
+    const std::string kept = keep_source(text, place, digest);
+    if (!good) refuse_outcome(outcome, compiler[0], kept);
+    refuse(NW_FAILED, -1, "what the C compiler %s made of %s cannot be loaded: %s", compiler[0].c_str(), kept.c_str(),
            reason == nullptr ? "the file is not complete" : reason);
   }
   unlink(text.c_str());
@@ -289,10 +299,6 @@ struct CCompiler::Shared {
       dropped.push_back(std::move(entry->object));
       entry = objects.erase(entry);
     }
-    if (objects.size() >= kMostObjects)
-      refuse(NW_OUT_OF_MEMORY, -1,
-             "cpu: plans use %zu compiled programs, the most that are mapped at once; free some, or call kernel 'interpreter'",
-             objects.size());
     objects.push_front({digest, object});
     return object;
   }
@@ -307,7 +313,7 @@ std::shared_ptr<const CObject> CCompiler::build(const std::string& source, const
   const std::vector<std::string> compiler = find_compiler();
   if (compiler.empty()) {
     const std::string named = environment("CC");
-    refuse(NW_UNAVAILABLE, -1, "cpu: there is no C compiler: %s; install one, or set CC",
+    refuse(NW_UNAVAILABLE, -1, "there is no C compiler: %s; install one, or set CC",
            named.empty() ? "cc, gcc and clang were not found" : ("CC is '" + named + "', which was not found").c_str());
   }
   std::string key = source + identity(compiler[0]);

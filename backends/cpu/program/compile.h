@@ -26,7 +26,7 @@ class CObject {
 };
 
 // Objects are kept in a folder by the digest of source, flags and compiler: $NARROWS_CACHE_DIR, else $XDG_CACHE_HOME/narrows, else
-// ~/.cache/narrows; in a set-user-ID program, or where that cannot be written or is another user's, in a temporary folder that is
+// ~/.cache/narrows; in a set-user-ID program, or where that is another user's or nothing can be made or loaded, in a temporary one,
 // removed at once. Any thread may call; two threads or processes that build the same thing both build it, and one result stays.
 class CCompiler {
  public:

@@ -5,12 +5,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 extern char** environ;
 
@@ -18,6 +20,14 @@ namespace narrows::cpu {
 namespace {
 
 constexpr size_t kMostOutput = 64 << 10;
+constexpr int kLookMilliseconds = 20;  // how often a child is asked whether it has ended
+
+// A set-user-ID program's user must not choose what a compiler starts: gcc reads GCC_EXEC_PREFIX and COMPILER_PATH.
+char** environment_of_child() {
+  static char path[] = "PATH=/usr/bin:/bin", locale[] = "LC_ALL=C";
+  static char* clean[] = {path, locale, nullptr};
+  return getauxval(AT_SECURE) != 0 ? clean : environ;
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -47,7 +57,7 @@ class Child {
     posix_spawnattr_setsigdefault(&how, &all);
     posix_spawnattr_setpgroup(&how, 0);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    error_ = posix_spawn(&pid_, argv[0], &files, &how, argv.data(), environ);
+    error_ = posix_spawn(&pid_, argv[0], &files, &how, argv.data(), environment_of_child());
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&files);
     close(pipe_[1]);
@@ -62,15 +72,16 @@ class Child {
 
   int error() const { return error_; }
 
-  // Reads until all writers are gone. False: the time is over.
-  bool read_all(Clock::time_point until, std::string* output) const {
+  // Reads until all writers are gone, or the child has ended and the pipe is empty: what it left running may hold the pipe open.
+  // False: the time is over.
+  bool read_all(Clock::time_point until, std::string* output) {
     char buffer[4096];
     for (;;) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-      if (left <= 0) return false;
+      const bool ended = has_ended();  // asked first: all that it wrote is in the pipe by then
+      if (Clock::now() >= until) return ended;
       pollfd wait{pipe_[0], POLLIN, 0};
-      const int ready = poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, 1000)));
-      if (ready < 0 && errno != EINTR) return true;
+      const int ready = poll(&wait, 1, ended ? 0 : kLookMilliseconds);
+      if ((ready == 0 && ended) || (ready < 0 && errno != EINTR)) return true;
       if (ready <= 0) continue;
       const ssize_t got = read(pipe_[0], buffer, sizeof(buffer));
       if (got == 0 || (got < 0 && errno != EINTR)) return true;
@@ -78,20 +89,16 @@ class Child {
     }
   }
 
-  // Waits until it has ended. False: the time is over. The application may have reaped it for us (a handler of SIGCHLD); then it
-  // counts as having ended well, and its result tells.
-  bool wait_for(Clock::time_point until, int* status) const {
-    for (useconds_t pause = 200;; pause = std::min<useconds_t>(2 * pause, 10000)) {
-      const pid_t got = waitpid(pid_, status, WNOHANG);
-      if (got == pid_) return true;
-      if (got < 0 && errno != EINTR) {
-        *status = 0;
-        return true;
-      }
+  // Waits until it has ended. False: the time is over.
+  bool wait_for(Clock::time_point until) {
+    for (useconds_t pause = 200; !has_ended(); pause = std::min<useconds_t>(2 * pause, 10000)) {
       if (Clock::now() >= until) return false;
       usleep(pause);
     }
+    return true;
   }
+
+  int status() const { return *status_; }  // of one that has ended
 
   void kill_all() const {
     kill(-pid_, SIGKILL);
@@ -101,28 +108,40 @@ class Child {
   }
 
  private:
+  // The application may have reaped it for us (a handler of SIGCHLD); then it counts as having ended well, and its result tells.
+  bool has_ended() {
+    if (status_.has_value()) return true;
+    int status = 0;
+    const pid_t got = waitpid(pid_, &status, WNOHANG);
+    if (got == pid_)
+      status_ = status;
+    else if (got < 0 && errno != EINTR)
+      status_ = 0;
+    return status_.has_value();
+  }
+
   int pipe_[2] = {-1, -1};
   pid_t pid_ = 0;
   int error_ = 0;
+  std::optional<int> status_;
 };
 
 }  // namespace
 
 Outcome run_process(const std::vector<std::string>& arguments, double seconds) {
-  const Child child(arguments);
+  Child child(arguments);
   Outcome out{Outcome::Kind::not_started, child.error(), {}};
   if (child.error() != 0) return out;
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  int status = 0;
-  if (!child.read_all(until, &out.output) || !child.wait_for(until, &status)) {
+  if (!child.read_all(until, &out.output) || !child.wait_for(until)) {
     child.kill_all();
     out.kind = Outcome::Kind::timed_out;
-  } else if (WIFSIGNALED(status)) {
+  } else if (WIFSIGNALED(child.status())) {
     out.kind = Outcome::Kind::killed;
-    out.number = WTERMSIG(status);
+    out.number = WTERMSIG(child.status());
   } else {
     out.kind = Outcome::Kind::exited;
-    out.number = WEXITSTATUS(status);
+    out.number = WEXITSTATUS(child.status());
   }
   return out;
 }

@@ -13,7 +13,8 @@ struct Outcome {
   std::string output;  // what it wrote, both streams
 };
 
-// arguments[0] is the program's path. Its input is empty. After `seconds` it is killed with all that it started.
+// arguments[0] is the program's path. Its input is empty. After `seconds` it is killed with all that it started; what it leaves
+// running when it ends is left alone.
 Outcome run_process(const std::vector<std::string>& arguments, double seconds);
 
 // The path of a program, searched for in $PATH if it has no '/'; empty: there is none.

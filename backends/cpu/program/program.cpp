@@ -53,8 +53,8 @@ class CompiledPlan : public Plan {
  public:
   CompiledPlan(const Instance& instance, const Bound& bound, const Programs::Compiled& compiled)
       : instance_(instance), object_(compiled.object), is_empty_(bound.is_empty),
-        memory_(instance, bound, compiled.source.buffers, frame_bytes(compiled.source.buffers.size())) {
-    const CSource& source = compiled.source;
+        memory_(instance, bound, compiled.source->buffers, frame_bytes(compiled.source->buffers.size())) {
+    const CSource& source = *compiled.source;
     for (const CNumber& number : source.numbers) numbers_.push_back(number_for(number, instance, bound));
     for (const CFunction& f : source.functions) {
       const Kernel kernel_of =
@@ -62,7 +62,7 @@ class CompiledPlan : public Plan {
       functions_.push_back(reinterpret_cast<const void*>(kernel_of));
     }
     if (object_ != nullptr) entry_ = reinterpret_cast<CEntry>(object_->symbol(kCEntry));
-    if (object_ != nullptr && entry_ == nullptr) refuse(NW_FAILED, -1, "cpu: the compiled program has no function %s", kCEntry);
+    if (object_ != nullptr && entry_ == nullptr) refuse(NW_FAILED, -1, "the compiled program has no function %s", kCEntry);
     workspace_size = memory_.workspace_size();
     kernel = kProgramKernels[kCompiled];
   }
@@ -180,19 +180,20 @@ std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
   return known;
 }
 
-std::shared_ptr<const Programs::Compiled> Programs::compile(const Instance& instance, Known* known, const Bound& bound, bool asks) {
+Programs::Compiled Programs::compile(const Instance& instance, Known* known, const Bound& bound, bool asks) {
   const std::string layout = layout_of(bound);
+  Compiled out;
   {
     const std::lock_guard hold(programs_lock());
-    const auto found = known->compiled.find(layout);
-    if (found != known->compiled.end() && (asks || found->second->object != nullptr)) return found->second;
+    if (const auto found = known->compiled.find(layout); found != known->compiled.end())
+      out = {found->second.source, found->second.object.lock()};
   }
-  auto compiled = std::make_shared<Compiled>();
-  compiled->source = print_c(bound, c_target(instance));
-  if (!asks) compiled->object = compiler_.build(compiled->source.text, c_flags(instance, compiled->source));
+  if (out.source != nullptr && (asks || out.object != nullptr)) return out;
+  if (out.source == nullptr) out.source = std::make_shared<const CSource>(print_c(bound, c_target(instance)));
+  if (!asks) out.object = compiler_.build(out.source->text, c_flags(instance, *out.source));
   const std::lock_guard hold(programs_lock());
-  known->compiled[layout] = compiled;
-  return compiled;
+  known->compiled[layout] = {out.source, out.object};
+  return out;
 }
 
 bool fuses(const Instance& instance) { return c_target(instance).fuses; }
@@ -204,7 +205,7 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
     const Bound bound = bind(known->lowered, sig);
     if (forced == kInterpreter || (forced < 0 && !CCompiler::is_present())) return plan_interpreter(instance, bound);
     return std::make_unique<CompiledPlan>(instance, bound,
-                                          *instance.programs->compile(instance, known.get(), bound, asks || bound.is_empty));
+                                          instance.programs->compile(instance, known.get(), bound, asks || bound.is_empty));
   } catch (const Failure& failure) {
     throw Refusal{failure.status, failure.argument, failure.message, failure.native_code};
   }

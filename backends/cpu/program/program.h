@@ -20,18 +20,22 @@ extern const char* const kProgramKernels[];
 class Programs {
  public:
   struct Compiled {
-    CSource source;
+    std::shared_ptr<const CSource> source;
     std::shared_ptr<const CObject> object;  // nullptr: it was only asked for
+  };
+  struct Kept {
+    std::shared_ptr<const CSource> source;
+    std::weak_ptr<const CObject> object;  // it stays as long as a plan or the compiler has it
   };
   struct Known {
     Lowered lowered;
-    std::map<std::string, std::shared_ptr<const Compiled>> compiled;  // by layout
+    std::map<std::string, Kept> compiled;  // by layout
   };
 
   // The program of a text; of those that were used last.
   std::shared_ptr<Known> read(std::string_view text);
 
-  std::shared_ptr<const Compiled> compile(const Instance& instance, Known* known, const Bound& bound, bool asks);
+  Compiled compile(const Instance& instance, Known* known, const Bound& bound, bool asks);
 
  private:
   std::list<std::pair<std::string, std::shared_ptr<Known>>> known_;  // the one used last in front
