@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/program/adjoint.h"
 #include "core/program/auto.h"
 #include "core/program/digest.h"
 #include "core/program/schedule.h"
@@ -132,6 +133,13 @@ int32_t nw_program_loops(nw_program* program, const char* block, const char* con
   return guarded(error, [&] {
     std::vector<std::string> loops = needed(program, "program").schedule.loops(&needed(block, "block"));
     needed(names, "names") = program->keep(std::move(loops));
+  });
+}
+
+int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    *out = new nw_program(narrows::program::Schedule(narrows::program::adjoint(needed(program, "program").schedule.original())));
   });
 }
 

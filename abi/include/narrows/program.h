@@ -102,6 +102,17 @@ NW_API int32_t nw_program_loops(nw_program* program, const char* block, const ch
                                 nw_error* error);
 
 /**
+ * Makes the adjoint: the program of the gradients, from which nw_program_load() makes the `backward`
+ * of the program's op. docs/programs.md, "Gradients", has its tensors, and what has none: then the
+ * status is NW_UNSUPPORTED, and the message names the block or buffer. Steps do not count.
+ *
+ * @param program  The program.
+ * @param out      The caller frees it by nw_program_free().
+ * @param error    May be NULL.
+ */
+NW_API int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_error* error);
+
+/**
  * Makes the program an op of a runtime by nw_load_program(), and sets its schedule by
  * nw_schedule_program().
  *

@@ -30,11 +30,20 @@ class PrimFunc:
     def name(self) -> str:
         return self.program.name()
 
-    def build(self) -> narrows.Op:
-        """An op that computes the program, for arrays of every framework, with the default schedule of each backend."""
+    def vjp(self) -> PrimFunc:
+        """The adjoint: the program of the gradients of the inputs. NotImplementedError names the block or buffer that has none."""
+        return PrimFunc(self.program.vjp().text())
+
+    def build(self, gradient: bool | int = False) -> narrows.Op:
+        """An op that computes the program, for arrays of every framework, with the default schedule of each backend. With
+        ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the adjoint's adjoint, too."""
+        return _ops.fresh(self._load(int(gradient)))
+
+    def _load(self, gradients: int) -> str:
+        backward = self.vjp()._load(gradients - 1) if gradients > 0 else None
         scheduled = self.program.copy()
         scheduled.auto("cpu")
-        return _ops.fresh(scheduled.load("cpu"))
+        return scheduled.load("cpu", backward)
 
     def script(self) -> str:
         """The text."""

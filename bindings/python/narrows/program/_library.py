@@ -44,6 +44,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "nw_program_blocks": [c_void_p, _OUT_STRINGS],
     "nw_program_loops": [c_void_p, c_char_p, _OUT_STRINGS],
     "nw_program_load": [c_void_p, c_void_p, c_char_p, c_char_p, POINTER(POINTER(_Op))],
+    "nw_program_vjp": [c_void_p, POINTER(c_void_p)],
     "nw_runtime_default": [POINTER(c_void_p)],
     "nw_schedule_program": [c_void_p, c_char_p, c_char_p, c_char_p],
 }
@@ -130,11 +131,19 @@ class Program:
         with self._lock:
             _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
 
-    def load(self, backend: str | None = None) -> str:
-        """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say."""
+    def vjp(self) -> Program:
+        """The adjoint, without steps. NotImplementedError: there is none."""
+        other = object.__new__(Program)
+        with self._lock:
+            other._own("nw_program_vjp", self._handle)
+        return other
+
+    def load(self, backend: str | None = None, backward: str | None = None) -> str:
+        """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say;
+        `backward` names the op of its adjoint."""
         op = POINTER(_Op)()
         with self._lock:
-            _call("nw_program_load", _runtime(), self._handle, None, backend and backend.encode(), byref(op))
+            _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op))
             return str(op.contents.name.decode())
 
 
