@@ -102,9 +102,10 @@ NW_API int32_t nw_program_loops(nw_program* program, const char* block, const ch
                                 nw_error* error);
 
 /**
- * Makes the adjoint: the program of the gradients, from which nw_program_load() makes the `backward`
- * of the program's op. docs/programs.md, "Gradients", has its tensors, and what has none: then the
- * status is NW_UNSUPPORTED, and the message names the block or buffer. Steps do not count.
+ * Makes the adjoint: the program of the gradients, from which nw_program_load() makes the
+ * `backward` of the program's op. docs/programs.md, "Gradients", has its tensors, and what has
+ * none: then the status is NW_UNSUPPORTED, and the message names the block or buffer. Steps do not
+ * count.
  *
  * @param program  The program.
  * @param out      The caller frees it by nw_program_free().

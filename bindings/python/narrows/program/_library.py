@@ -143,7 +143,9 @@ class Program:
         `backward` names the op of its adjoint."""
         op = POINTER(_Op)()
         with self._lock:
-            _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op))
+            _call(
+                "nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op)
+            )
             return str(op.contents.name.decode())
 
 
