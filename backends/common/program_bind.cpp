@@ -8,6 +8,7 @@
 #include "core/program/dtype.h"
 #include "core/program/expr.h"
 #include "core/program/text.h"
+#include "program_range.h"
 
 namespace narrows::common {
 namespace {
@@ -254,6 +255,7 @@ Bound bind(const Lowered& lowered, const nw_sig& sig) {
   read_params_into(sig, &out);
   bind_tensors(sig, &out);
   place_all(lowered.body, lowered.outermost, false, sig, &out);
+  check_ranges(out, sig);
   return out;
 }
 

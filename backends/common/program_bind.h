@@ -52,7 +52,7 @@ struct Bound {
 
 // The params' blob: a field of 8 bytes for each param, an f64 for one of a floating-point type, else an i64.
 // Refuses (Refusal) what does not fit: a size that two shapes disagree about, a negative size, an output of another shape, more
-// bytes than there are.
+// bytes than there are, an index beyond 64 bits.
 Bound bind(const Lowered& lowered, const nw_sig& sig);
 
 // The loads and stores that a body makes, as many as its loops run: what a loop costs. Unknown extents count as 16.

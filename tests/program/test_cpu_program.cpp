@@ -239,6 +239,18 @@ TEST_CASE("what does not fit is refused with names and numbers") {
     CHECK(answer.status == NW_OUT_OF_MEMORY);
     CHECK_THAT(answer.message, ContainsSubstring("'T'"));
   }
+  // In bounds among all integers, and not where they wrap at 64 bits.
+  const std::string wraps =
+      "program 1 f(X: f32[M], Z: out f32[M]):\n  for i in M:\n    block Z(v: S(M) = i):\n      Z[v] = X[min(v * "
+      "2305843009213693952, M - 1)]\n";
+  for (const char* kernel : kKernels)
+    for (const int64_t size : {int64_t{2}, int64_t{6}}) {
+      Tensor x(kF, {size}), y(kF, {size});
+      answer = Call{plugin(), wraps, {&x}, {&y}, kernel}.run();
+      INFO(answer.message);
+      CHECK(answer.status == (size == 2 ? NW_OK : NW_INVALID));
+      if (size == 6) CHECK_THAT(answer.message, ContainsSubstring("'i * 2305843009213693952' may leave"));
+    }
 }
 
 TEST_CASE("softmax is right") {

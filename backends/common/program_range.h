@@ -1,0 +1,12 @@
+// program_range.h -- whether the indices of a program stay within 64 bits for the sizes of a call. Verification proves them in
+// bounds among all integers; a backend computes them in 64 bits.
+#pragma once
+
+#include "program_bind.h"
+
+namespace narrows::common {
+
+// Refuses (Refusal) a call in which a part of an index may leave +-2^62.
+void check_ranges(const Bound& bound, const nw_sig& sig);
+
+}  // namespace narrows::common
