@@ -379,6 +379,7 @@ class Adjoint {
   }
   std::vector<Axis> axes_of(const Buffer& of) {
     std::vector<Axis> out;
+    out.reserve(of.shape.size());
     for (size_t d = 0; d < of.shape.size(); ++d) out.push_back({places_of(of)[d]->name, Axis::Kind::spatial, of.shape[d], nullptr});
     return out;
   }

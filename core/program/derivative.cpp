@@ -94,7 +94,7 @@ Gradients elu_of(const Call& x) {
 using Rule = Gradients (*)(const Call&);
 
 const std::map<std::string_view, Rule>& rules() {
-  static const std::map<std::string_view, Rule> kRules = {
+  static const std::map<std::string_view, Rule> made = {
       {"neg", [](const Call& x) { return Gradients{-x.g}; }},
       {"abs", [](const Call& x) { return Gradients{x.g * f("sign", x.a)}; }},
       {"sign", [](const Call&) { return Gradients{nullptr}; }},
@@ -151,7 +151,7 @@ const std::map<std::string_view, Rule>& rules() {
       {"fma", [](const Call& x) { return Gradients{x.g * x.b, x.g * x.a, x.g}; }},
       {"clamp", clamp_of},
   };
-  return kRules;
+  return made;
 }
 
 }  // namespace

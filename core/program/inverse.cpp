@@ -88,9 +88,9 @@ void collect(const ExprPtr& condition, bool holds, std::vector<Sum>* out) {
     collect(b, holds, out);
   }
   if (a->dtype != DType::index) return;
-  static const std::map<std::string, std::string> kOpposite = {{"lt", "ge"}, {"ge", "lt"}, {"gt", "le"},
-                                                               {"le", "gt"}, {"eq", "ne"}, {"ne", "eq"}};
-  if (!holds && kOpposite.count(name) != 0) name = kOpposite.at(name);
+  static const std::map<std::string, std::string> opposite = {{"lt", "ge"}, {"ge", "lt"}, {"gt", "le"},
+                                                              {"le", "gt"}, {"eq", "ne"}, {"ne", "eq"}};
+  if (!holds && opposite.count(name) != 0) name = opposite.at(name);
   if (name == "lt" || name == "le" || name == "eq") out->push_back(difference(b, a, name == "lt" ? -1 : 0));
   if (name == "gt" || name == "ge" || name == "eq") out->push_back(difference(a, b, name == "gt" ? -1 : 0));
 }
