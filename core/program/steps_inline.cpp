@@ -108,7 +108,8 @@ void compute_inline(Draft& draft, const StepLine& line) {
   int64_t parts = 0, made = 0;
   for_each_part(store.value, [&](const Expr&) { ++parts; });
   const Value value = [&](const std::vector<ExprPtr>& subscripts) {
-    if ((made += parts) > 2 * kMaxParts)  // of the two programs
+    made += parts;
+    if (made > 2 * kMaxParts)  // of the two programs
       fail(NW_INVALID, -1, "'%s' is read too often; the program would have more than %d parts", buffer.c_str(), kMaxParts);
     return substitute(store.value, solve(producer, store.indices, subscripts));
   };
