@@ -181,8 +181,10 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     if not _comes_first(library):  # another with its ops may have come since
         _ops.load(library)
     backend = next(b for b in _narrows.backends() if b["path"] == library)
-    if backend["reason"]:  # an op without a vendor is taken for a built-in one
-        raise ValueError(f"load_inline: {name}: {backend['reason']}; expected ops that are named like 'vendor.name/1'")
+    usable = backend["status"] == "ok" and not backend["shadowed"]  # else the reason is another one
+    left_out = backend["reason"] if usable else "" if backend["ops"] else "it has no op that this narrows knows"
+    if left_out:  # an op without a vendor is taken for a built-in one
+        raise ValueError(f"load_inline: {name}: {left_out}; expected ops that are named like 'vendor.name/1'")
     short = _short_names(name, [o["name"] for o in backend["ops"]])
     return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})
 
