@@ -38,7 +38,7 @@ def random(seed, dtype, *shape, low=-3.0, high=3.0):
 
 # ---- element-wise ----
 
-# Bounds in units of the last place, as in tests/conformance/elementwise_cases.cpp. In float64 the reference rounds as well: one unit more, and
+# Bounds in units of the last place, as in tests/conformance/elementwise/elementwise_cases.cpp. In float64 the reference rounds as well: one unit more, and
 # eight of gelu, whose erfc makes much of a rounded argument.
 ULPS = {"exp": 4, "log": 4, "tanh": 4, "sigmoid": 6, "gelu": 6, "erf": 4, "sin": 4, "pow": 4}
 DOMAIN = {"log": (0.01, 50.0), "sqrt": (0.0, 50.0), "pow": (0.1, 8.0)}

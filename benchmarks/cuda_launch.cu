@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // instruction set that this machine has, operands row-major as in a conv1d of one tap. The tasks are the backend's own: where the
 // first tile packs b's panels, that is within multiplying.
 //   build/cpu/bin/bench_gemm [N ...]     products of N x N x N (default: 256 1024)
-#include "ops/gemm.h"
+#include "ops/gemm/gemm.h"
 
 #include <array>
 #include <cstdio>
@@ -18,7 +18,7 @@
 #define HWY_TARGET_INCLUDE "gemm.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
-#include "ops/gemm_task-inl.h"
+#include "ops/gemm/gemm_task-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {

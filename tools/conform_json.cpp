@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "conform.h"
-#include "svg.h"
+#include "demo/svg.h"
 
 namespace narrows::tools {
 namespace {

@@ -9,10 +9,10 @@
 #include <set>
 
 #include "conform.h"
+#include "demo/report.h"
 #include "engine.h"
 #include "info.h"
 #include "probe.h"
-#include "report.h"
 #include "terminal.h"
 
 namespace narrows::tools {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "report.h"
+#include "demo/report.h"
 
 namespace narrows::tools {
 namespace {

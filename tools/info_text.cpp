@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "demo/report.h"
 #include "info.h"
-#include "report.h"
 #include "terminal.h"
 
 namespace narrows::tools {

@@ -12,7 +12,7 @@
 
 #include "commands.h"
 #include "core/near.h"
-#include "report.h"
+#include "demo/report.h"
 
 namespace {
 

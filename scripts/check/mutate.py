@@ -38,7 +38,7 @@ TESTS = [
     ("core/ops/{op}.cpp", ["test_core", "[{op}][bad],[{op}][refusal]", CALLS, "[{op}]~[large]"]),
     ("core/*", ["test_core", "test_abi", CALLS]),
     ("backends/*/*{op}*", ["[{op}]~[large]~[trap]", "[{op}]", CALLS, "test_cpu"]),
-    ("backends/cpu/ops/gemm*", ["[lltm]~[large]", "[conv1d]", "[lltm]"]),
+    ("backends/cpu/ops/gemm/*", ["[lltm]~[large]", "[conv1d]", "[lltm]"]),
     ("backends/*", ["test_cpu", CALLS, "[lltm]~[large]", "[conv1d]", "[elementwise]"]),
 ]
 OPS = ("conv1d", "elementwise", "lltm")

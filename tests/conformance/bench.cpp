@@ -2,9 +2,9 @@
 // variant that takes it. Bytes count each element once, operations as docs/ops.md writes them.
 #include <catch2/catch_test_macros.hpp>
 
-#include "conv1d_case.h"
-#include "elementwise_cases.h"
-#include "lltm_case.h"
+#include "conformance/conv1d/conv1d_case.h"
+#include "conformance/elementwise/elementwise_cases.h"
+#include "conformance/lltm/lltm_case.h"
 #include "support/bench.h"
 
 using namespace narrows::test;

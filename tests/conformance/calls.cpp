@@ -12,9 +12,9 @@
 #include <cstring>
 #include <thread>
 
-#include "conv1d_case.h"
-#include "elementwise_cases.h"
-#include "lltm_case.h"
+#include "conformance/conv1d/conv1d_case.h"
+#include "conformance/elementwise/elementwise_cases.h"
+#include "conformance/lltm/lltm_case.h"
 
 using namespace narrows::test;
 

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "call_examples.h"
-#include "elementwise_cases.h"
+#include "conformance/elementwise/elementwise_cases.h"
 #include "sample_tensors.h"
 
 using namespace narrows::test;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "conformance/conv1d_case.h"
+#include "conformance/conv1d/conv1d_case.h"
 #include "cuda.h"
 
 using namespace narrows::test;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "conformance/lltm_case.h"
+#include "conformance/lltm/lltm_case.h"
 #include "cuda.h"
 
 using namespace narrows::test;

@@ -209,7 +209,7 @@ def test_every_file_has_tests_that_are_about_it():
     for file in mutate.sources_in(root, mutate.SETS, []):
         commands = mutate.tests_of(file, "avx2")
         assert commands and all(command[0] in (*mutate.PROGRAMS, "narrows-conform") for command in commands)
-    assert "[lltm]~[large]~[trap]~[.]" in mutate.tests_of("backends/cpu/ops/lltm-inl.h", "avx2")[0]
+    assert "[lltm]~[large]~[trap]~[.]" in mutate.tests_of("backends/cpu/ops/lltm/lltm-inl.h", "avx2")[0]
     assert mutate.tests_of("core/ops/conv1d.cpp", "avx2")[1][-1] == "[conv1d][bad]~[.],[conv1d][refusal]~[.]"
 
 

@@ -1,5 +1,5 @@
-// test_reference.cpp -- tools/reference.cpp, which the demo trusts: known results, and gradients against differences.
-#include "reference.h"
+// test_reference.cpp -- tools/demo/reference.cpp, which the demo trusts: known results, and gradients against differences.
+#include "demo/reference.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

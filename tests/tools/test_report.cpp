@@ -1,12 +1,12 @@
 // test_report.cpp -- what the demo says: numbers in words, text from strangers, spectra, and the verdict.
-#include "report.h"
+#include "demo/report.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <numbers>
 
-#include "sound_steps.h"
-#include "svg.h"
+#include "demo/sound_steps.h"
+#include "demo/svg.h"
 
 using namespace narrows::tools;
 

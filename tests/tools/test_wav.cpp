@@ -1,5 +1,5 @@
-// test_wav.cpp -- tools/wav.cpp: every format that is read, and every file that is refused.
-#include "wav.h"
+// test_wav.cpp -- tools/demo/wav.cpp: every format that is read, and every file that is refused.
+#include "demo/wav.h"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/program_bind.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace narrows::cpu {
 

@@ -1,5 +1,5 @@
 // lltm_native.cpp -- the variants of lltm in NVIDIA's own instructions. Step 5 of a tensor's path.
-#include "ops/lltm_native.h"
+#include "ops/lltm/lltm_native.h"
 
 namespace narrows::gpu {
 

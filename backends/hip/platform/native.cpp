@@ -1,6 +1,6 @@
 // native.cpp -- the kernels in a vendor's own instructions: HIP has none. Step 5 of a tensor's path.
-#include "ops/conv1d.h"
-#include "ops/lltm_native.h"
+#include "ops/conv1d/conv1d.h"
+#include "ops/lltm/lltm_native.h"
 
 namespace narrows::gpu {
 

@@ -1,6 +1,6 @@
-// gemm_library_test.cpp -- backends/cuda/ops/gemm_library.cpp without a GPU: beside a cuBLASLt or hipBLASLt of our own on host
+// gemm_library_test.cpp -- backends/cuda/ops/gemm/gemm_library.cpp without a GPU: beside a cuBLASLt or hipBLASLt of our own on host
 // memory, where it is switched off, and where it fails (CMakeLists.txt has the environment of each case).
-#include "ops/gemm_library.h"
+#include "ops/gemm/gemm_library.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fake_blaslt.h"
-#include "ops/gemm_library.h"
-#include "ops/lltm_split.h"
+#include "ops/gemm/gemm_library.h"
+#include "ops/lltm/lltm_split.h"
 
 using namespace narrows::gpu;
 using narrows::common::Dtype;

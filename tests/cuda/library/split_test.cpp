@@ -1,5 +1,5 @@
-// split_test.cpp -- backends/cuda/ops/lltm_split.h on the CPU, against exact numbers in double.
-#include "ops/lltm_split.h"
+// split_test.cpp -- backends/cuda/ops/lltm/lltm_split.h on the CPU, against exact numbers in double.
+#include "ops/lltm/lltm_split.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include "float_controls.glsl"
 #extension GL_EXT_control_flow_attributes : require
 #include "common.glsl"
-#include "elementwise_words.glsl"
+#include "elementwise/elementwise_words.glsl"
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const int FUNCTION = 0;
@@ -25,8 +25,8 @@ precise float fused(float a, float b, float c) {
   return flushed(float(double(flushed(a)) * double(flushed(b)) + double(flushed(c))));
 }
 #define fma(a, b, c) fused(a, b, c)
-#include "elementwise_reals.glsl"
-#include "elementwise_functions.glsl"
+#include "elementwise/elementwise_reals.glsl"
+#include "elementwise/elementwise_functions.glsl"
 
 void main() {
   const uint i = flat_group() * 64 + gl_LocalInvocationID.x;

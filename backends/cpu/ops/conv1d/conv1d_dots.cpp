@@ -1,0 +1,227 @@
+// conv1d_dots.cpp -- conv1d of few outputs a filter, such as a streaming step or a matrix times a vector: a dot product for each
+// output, by vectors along the depth. A filter's taps are read once, where they lie; what they meet in x is gathered, column by
+// column. The sum of an output takes the same steps whatever is computed beside it.
+#include "conv1d.h"
+
+#include "targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv1d_dots.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include "ops/gemm/gemm_pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace narrows::cpu::HWY_NAMESPACE {
+
+// Columns of a tile of four filters: their sums, a vector of each column and one of a filter fill the registers.
+inline constexpr int kMostColumns = kTileRows == 8 ? 6 : 3;
+
+#if HWY_TARGET != HWY_SCALAR
+// The sum of a vector's blocks of 16 bytes.
+template <class D>
+HWY_INLINE auto SumOfBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    (void)d;
+    return v;
+  }
+}
+// Two vectors' elements, added in pairs: of a in the even lanes of a block, of b in the odd ones.
+template <class D>
+HWY_INLINE hn::Vec<D> AddPairs(D d, hn::Vec<D> a, hn::Vec<D> b) {
+  return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+}
+#endif
+
+// sums[i] = the sum of v[i]'s lanes, for a block of 16 bytes of sums at a time: a tree for each, of which all share the steps.
+template <int N, class D, class A = hn::TFromD<D>>
+HWY_INLINE void SumLanes(D d, const hn::Vec<D> (&v)[N], A* HWY_RESTRICT sums) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < N; ++i) sums[i] = hn::GetLane(v[i]);
+  (void)d;
+#else
+  constexpr int kSums = 16 / sizeof(A);
+  static_assert(N % kSums == 0);
+  const hn::CappedTag<A, kSums> block;
+  HWY_UNROLL(12)
+  for (int i = 0; i < N; i += kSums) {
+    const auto first = AddPairs(d, v[i], v[i + 1]);
+    if constexpr (kSums == 2) {
+      hn::StoreU(SumOfBlocks(d, first), block, sums + i);
+    } else {
+      const hn::Repartition<double, D> pairs;
+      const auto a = hn::BitCast(pairs, first), b = hn::BitCast(pairs, AddPairs(d, v[i + 2], v[i + 3]));
+      const auto sum = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)), hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
+      hn::StoreU(SumOfBlocks(d, sum), block, sums + i);
+    }
+  }
+#endif
+}
+
+// sums[r * N + n] = the dot product of filter r and column n. Columns end with zeros up to a whole vector; filters do not.
+template <int R, int N, class T, class A = Accumulate<T>>
+void Dots(const T* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t x_stride, int64_t depth,
+          A* HWY_RESTRICT sums) {
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[round_up(R * N, 4)];  // as SumLanes() takes them
+  HWY_UNROLL(24)
+  for (auto& s : sum) s = hn::Zero(d);
+  const auto add = [&](int64_t k, auto load) HWY_ATTR {
+    hn::Vec<decltype(d)> column[N];
+    HWY_UNROLL(6)
+    for (int n = 0; n < N; ++n) column[n] = hn::Load(d, x + n * x_stride + k);
+    HWY_UNROLL(8)
+    for (int r = 0; r < R; ++r) {
+      const auto filter = load(w + r * w_stride + k);
+      HWY_UNROLL(6)
+      for (int n = 0; n < N; ++n) sum[r * N + n] = hn::MulAdd(filter, column[n], sum[r * N + n]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + lanes <= depth; k += lanes) add(k, [&](const T* p) HWY_ATTR { return LoadAs(d, p); });
+  if (k < depth) add(k, [&](const T* p) HWY_ATTR { return LoadStrided(d, p, 1, depth - k); });
+  SumLanes(d, sum, sums);
+}
+
+template <class T>
+using DotsFn = void (*)(const T*, int64_t, const Accumulate<T>*, int64_t, int64_t, Accumulate<T>*);
+
+// By filters (1, 2, 4 and, of one column, 8) and columns.
+template <int R, class T, int... N>
+DotsFn<T> ChooseColumns(int64_t columns, std::integer_sequence<int, N...>) {
+  static constexpr DotsFn<T> kKernels[] = {Dots<R, N + 1, T>...};
+  return kKernels[columns - 1];
+}
+template <class T>
+DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
+  constexpr auto kAll = std::make_integer_sequence<int, kMostColumns>();
+  if (rows == 8) return Dots<8, 1, T>;
+  return rows == 4   ? ChooseColumns<4, T>(columns, kAll)
+         : rows == 2 ? ChooseColumns<2, T>(columns, kAll)
+                     : ChooseColumns<1, T>(columns, kAll);
+}
+
+// Some filters of a group by all of its columns.
+template <class T, class A = Accumulate<T>>
+class DotsTask {
+ public:
+  DotsTask(const DotsLayout& layout, const Correlation& c, const CorrelationData& data, int64_t group, void* scratch)
+      : c_(c), depth_(c.ins * c.taps), stride_(layout.column_stride), columns_(static_cast<A*>(scratch)),
+        offsets_(reinterpret_cast<int64_t*>(static_cast<char*>(scratch) + layout.columns_bytes)),
+        in_(static_cast<const T*>(data.in) + group * c.in_group),
+        w_(static_cast<const T*>(data.w) + c.w_offset + group * c.w_group),
+        out_(static_cast<T*>(data.out) + c.out_offset + group * c.out_group) {
+    if (data.bias != nullptr) bias_ = static_cast<const T*>(data.bias) + group * c.outs * c.bias_stride;
+  }
+
+  void Run(int64_t begin, int64_t end) {
+    for (int64_t n = 0; n < c_.batch; ++n)
+      for (int64_t q = 0; q < c_.length; ++q) {
+        Gather(n, q, columns_ + (n * c_.length + q) * stride_);
+        offsets_[n * c_.length + q] = n * c_.out_batch + q * c_.out_position;
+      }
+    const int64_t columns = c_.batch * c_.length, most = columns == 1 ? 8 : 4;
+    for (int64_t m = begin, rows; m < end; m += rows) {
+      for (rows = most; rows > end - m;) rows /= 2;
+      // Blocks of columns as even as can be: one alone would have too few sums.
+      const int64_t blocks = ceil_div(columns, kMostColumns);
+      for (int64_t i = 0; i < blocks; ++i) Compute(m, rows, columns * i / blocks, columns * (i + 1) / blocks);
+    }
+  }
+
+ private:
+  // What the taps of output (n, q) meet, in the order of a filter's taps.
+  void Gather(int64_t n, int64_t q, A* dst) const {
+    const int64_t first = q * c_.step + c_.origin;
+    const int64_t low = first >= 0 ? 0 : std::min(c_.taps, (-first - 1) / c_.tap_step + 1);
+    const int64_t high = first >= c_.extent ? low : std::max(low, std::min(c_.taps, (c_.extent - 1 - first) / c_.tap_step + 1));
+    const T* channel = in_ + n * c_.in_batch;
+    A* const end = dst + stride_;
+    if (low < high) channel += (first + low * c_.tap_step) * c_.in_position;
+    if (c_.taps == 1 && low < high) {
+      LoadRow(channel, c_.ins > 1 ? c_.in_channel : 0, c_.ins, dst);
+      dst += c_.ins;
+    } else {
+      const int64_t step = high - low > 1 ? c_.tap_step * c_.in_position : 0;
+      for (int64_t c = 0; c < c_.ins; ++c, dst += c_.taps) {
+        std::fill(dst, dst + low, A{0});
+        for (int64_t j = low; j < high; ++j) dst[j] = read(channel + c * c_.in_channel + (j - low) * step);
+        std::fill(dst + high, dst + c_.taps, A{0});
+      }
+    }
+    std::fill(dst, end, A{0});
+  }
+
+  void Compute(int64_t m, int64_t rows, int64_t begin, int64_t end) const {
+    HWY_ALIGN A sums[24];
+    const int64_t columns = end - begin;
+    ChooseDots<T>(rows, columns)(w_ + m * c_.w_out, rows > 1 ? c_.w_out : 0, columns_ + begin * stride_, stride_, depth_, sums);
+    for (int64_t r = 0; r < rows; ++r) {
+      const A bias = bias_ != nullptr ? read(bias_ + (m + r) * c_.bias_stride) : A{-0.0};  // which leaves every sum as it is
+      T* row = out_ + (m + r) * c_.out_channel;
+      for (int64_t i = 0; i < columns; ++i) write(row + offsets_[begin + i], sums[r * columns + i] + bias);
+    }
+  }
+
+  const Correlation& c_;
+  const int64_t depth_, stride_;
+  A* columns_;        // gathered
+  int64_t* offsets_;  // of each column's outputs
+  const T *in_, *w_, *bias_ = nullptr;
+  T* out_;
+};
+
+void ComputeDots(const DotsLayout& layout, const Correlation& c, const CorrelationData& data, int64_t group, int64_t block,
+                 void* scratch) {
+  const int64_t begin = block * layout.block_rows, end = std::min(begin + layout.block_rows, c.outs);
+  if (layout.dtype == Dtype::f64) return DotsTask<double>(layout, c, data, group, scratch).Run(begin, end);
+  if (layout.dtype == Dtype::f16) return DotsTask<f16>(layout, c, data, group, scratch).Run(begin, end);
+  if (layout.dtype == Dtype::bf16) return DotsTask<bf16>(layout, c, data, group, scratch).Run(begin, end);
+  DotsTask<float>(layout, c, data, group, scratch).Run(begin, end);
+}
+
+}  // namespace narrows::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace narrows::cpu {
+namespace {
+
+HWY_EXPORT(ComputeDots);
+
+constexpr int64_t kFewestRows = 32;    // of a block: each gathers its columns
+constexpr int64_t kWidestVector = 16;  // lanes
+
+}  // namespace
+
+DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation& c) {
+  DotsLayout l{};
+  l.dtype = dtype;
+  const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
+  l.column_stride = round_up(depth, kWidestVector);
+  const double cost = static_cast<double>(c.groups * c.outs) * static_cast<double>(columns) * static_cast<double>(depth);
+  const int64_t wanted = cost < kWorthWaking ? 1 : ceil_div(2 * instance.num_threads(), c.groups);
+  l.block_rows = round_up(ceil_div(c.outs, std::clamp<int64_t>(c.outs / kFewestRows, 1, wanted)), 4);
+  l.row_blocks = ceil_div(c.outs, l.block_rows);
+  l.task_cost = static_cast<double>(l.block_rows) * static_cast<double>(columns) * static_cast<double>(depth);
+  l.columns_bytes = aligned_bytes(static_cast<uint64_t>(columns * l.column_stride * size_of(accumulate_dtype(dtype))));
+  l.slot_bytes = l.columns_bytes + aligned_bytes(static_cast<uint64_t>(columns) * sizeof(int64_t));
+  l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, c.groups * l.row_blocks, l.task_cost));
+  return l;
+}
+
+void correlate_dots(const Instance& instance, const DotsLayout& l, void* workspace, const CorrelationData& data,
+                    const Correlation& c) {
+  run_tasks(instance, c.groups * l.row_blocks, l.task_cost, [&](int64_t slot, int64_t begin, int64_t end) {
+    char* scratch = static_cast<char*>(workspace) + static_cast<uint64_t>(slot) * l.slot_bytes;
+    for (int64_t task = begin; task < end; ++task)
+      NARROWS_DISPATCH(instance, ComputeDots)(l, c, data, task / l.row_blocks, task % l.row_blocks, scratch);
+  });
+}
+
+}  // namespace narrows::cpu
+#endif  // HWY_ONCE
