@@ -6,7 +6,7 @@
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "conv1d_dots.cpp"
+#define HWY_TARGET_INCLUDE "ops/conv1d/conv1d_dots.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "ops/gemm/gemm_pack-inl.h"

@@ -6,7 +6,7 @@
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "conv1d_sums.cpp"
+#define HWY_TARGET_INCLUDE "ops/conv1d/conv1d_sums.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "conv1d-inl.h"

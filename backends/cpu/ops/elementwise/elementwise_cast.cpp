@@ -2,7 +2,7 @@
 // One rounding, to nearest even; to an integer saturating, NaN to 0; to bool x != 0. Step 5 of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elementwise_cast.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_cast.cpp"
 #include <hwy/foreach_target.h>
 
 #include <bit>

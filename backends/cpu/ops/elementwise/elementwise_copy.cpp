@@ -1,7 +1,7 @@
 // elementwise_copy.cpp -- blocks of elements between memory of any strides and tiles. Step 5 of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elementwise_copy.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_copy.cpp"
 #include <hwy/foreach_target.h>
 
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elementwise_float.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_float.cpp"
 #include <hwy/foreach_target.h>
 
 #include <utility>

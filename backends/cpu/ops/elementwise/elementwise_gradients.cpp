@@ -2,7 +2,7 @@
 // bf16 too, whose gradients come in f32 then. Step 5 of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elementwise_gradients.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_gradients.cpp"
 #include <hwy/foreach_target.h>
 
 #include "elementwise_grad-inl.h"

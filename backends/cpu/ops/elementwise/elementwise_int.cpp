@@ -1,7 +1,7 @@
 // elementwise_int.cpp -- the kernels of elementwise for integers and bool. Step 5 of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "elementwise_int.cpp"
+#define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_int.cpp"
 #include <hwy/foreach_target.h>
 
 #include "elementwise_int-inl.h"

@@ -9,7 +9,7 @@
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "gemm.cpp"
+#define HWY_TARGET_INCLUDE "ops/gemm/gemm.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "gemm_task-inl.h"

@@ -5,7 +5,7 @@
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lltm.cpp"
+#define HWY_TARGET_INCLUDE "ops/lltm/lltm.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "lltm-inl.h"

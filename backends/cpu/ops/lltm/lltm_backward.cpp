@@ -5,7 +5,7 @@
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lltm_backward.cpp"
+#define HWY_TARGET_INCLUDE "ops/lltm/lltm_backward.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include "lltm-inl.h"
