@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/batch.h"
 #include "core/overlap.h"
 
 namespace narrows {
@@ -93,6 +94,8 @@ std::string dtypes_difference(const char* what, const DLDataType* a, const DLDat
   return "";
 }
 
+constexpr uint32_t kOpFlags = NW_OP_INPLACE | NW_OP_BATCHABLE | NW_OP_AUTOCAST;
+
 std::string quoted(const char* text) { return text == nullptr ? "none" : format("'%s'", text); }
 
 std::string names_difference(const char* what, const char* const* a, const char* const* b, uint32_t count) {
@@ -135,15 +138,15 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
          op.max_inputs, op.num_outputs, NW_MAX_TENSORS);
   if (op.num_aux > op.num_outputs)
     fail(NW_INVALID, -1, "op '%s' declares %u auxiliary outputs of %u", op.name, op.num_aux, op.num_outputs);
-  if (op.flags & ~uint32_t{NW_OP_INPLACE | NW_OP_BATCHABLE})
-    fail(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags,
-         NW_OP_INPLACE | NW_OP_BATCHABLE);
+  if (op.flags & ~kOpFlags)
+    fail(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags, kOpFlags);
   check_names(op, op.inputs, op.max_inputs, "inputs");
   check_names(op, op.outputs, op.num_outputs, "outputs");
   check_dtypes(op, op.input_dtypes, op.max_inputs, "inputs");
   check_dtypes(op, op.output_dtypes, op.num_outputs, "outputs");
   check_fields(op);
   if (op.shape_rule != nullptr) rule.emplace(op.shape_rule, op.max_inputs, op.num_outputs);
+  check_batch(op, rule ? &*rule : nullptr);
 }
 
 const std::vector<const Contract*>& builtins() {
@@ -164,11 +167,14 @@ std::string declaration_difference(const nw_op& a, const nw_op& b) {
   if (a.min_inputs != b.min_inputs || a.max_inputs != b.max_inputs || a.num_outputs != b.num_outputs || a.num_aux != b.num_aux)
     return format("it takes %u to %u inputs and gives %u outputs (%u auxiliary) here, and %u to %u, %u (%u) there", a.min_inputs,
                   a.max_inputs, a.num_outputs, a.num_aux, b.min_inputs, b.max_inputs, b.num_outputs, b.num_aux);
-  if (a.flags != b.flags) return format("flags are 0x%x here and 0x%x there", a.flags, b.flags);
+  // What changes no value one side may leave out: NW_OP_AUTOCAST and `batch`, which a plugin for an older host cannot say.
+  if ((a.flags ^ b.flags) & ~uint32_t{NW_OP_AUTOCAST}) return format("flags are 0x%x here and 0x%x there", a.flags, b.flags);
   if (quoted(a.shape_rule) != quoted(b.shape_rule))
     return format("the shape rule is %s here and %s there", quoted(a.shape_rule).c_str(), quoted(b.shape_rule).c_str());
   if (quoted(a.backward) != quoted(b.backward))
     return format("backward is %s here and %s there", quoted(a.backward).c_str(), quoted(b.backward).c_str());
+  if (a.batch != nullptr && b.batch != nullptr && std::strcmp(a.batch, b.batch) != 0)
+    return format("batch is '%s' here and '%s' there", a.batch, b.batch);
   if (a.saved != b.saved)
     return format("saved is 0x%llx here and 0x%llx there", static_cast<unsigned long long>(a.saved),
                   static_cast<unsigned long long>(b.saved));

@@ -373,6 +373,20 @@ ShapeRule::ShapeRule(const std::string& text, uint32_t max_inputs, uint32_t num_
 ShapeRule::~ShapeRule() = default;
 ShapeRule::ShapeRule(ShapeRule&&) noexcept = default;
 
+std::vector<std::vector<std::vector<std::string>>> ShapeRule::named_dims() const {
+  std::vector<std::vector<std::vector<std::string>>> out;
+  const auto add = [&](const std::vector<Expression>& dims) {
+    std::vector<std::string>& names = out.back().emplace_back();
+    for (const Expression& dim : dims) names.push_back(dim.kind == 'v' ? dim.name : "");
+  };
+  for (const Alternative& alternative : alternatives_) {
+    out.emplace_back();
+    for (const Tensor& input : alternative.inputs) add(input.dims);
+    for (const Output& output : alternative.outputs) add(output.dims);
+  }
+  return out;
+}
+
 std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params,
                                        uint64_t params_size) const {
   for (const Alternative& alternative : alternatives_) {

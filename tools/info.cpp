@@ -153,6 +153,8 @@ json json_of(const nw_op& op) {
           {"backward", op.backward == nullptr ? json() : json(op.backward)},
           {"inplace", (op.flags & NW_OP_INPLACE) != 0},
           {"batchable", (op.flags & NW_OP_BATCHABLE) != 0},
+          {"autocast", (op.flags & NW_OP_AUTOCAST) != 0},
+          {"batch", op.batch == nullptr ? json() : json(op.batch)},
           {"kernels", names(op.kernels)}};
 }
 

@@ -148,6 +148,7 @@ void print_own_op(const std::string& backend, const nw_op& op) {
     std::printf(", initially %g\n", (*field)->initial);
   }
   std::printf("    shapes: %s\n", op.shape_rule != nullptr ? printable(op.shape_rule).c_str() : "the plugin infers them");
+  if (op.batch != nullptr) std::printf("    batch: %s\n", printable(op.batch).c_str());
   if (op.backward != nullptr) std::printf("    backward: %s\n", printable(op.backward).c_str());
   if (op.kernels != nullptr) std::printf("    kernels: %s\n", printable(joined(words(op.kernels))).c_str());
 }

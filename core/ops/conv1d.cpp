@@ -27,6 +27,8 @@ constexpr const char* kBackwardRule = "N,O," T
                                       "? ; C,L ; O,C//max(groups,1),K ; O? ; ? -> C,L ; O,C//max(groups,1),K ; O"
                                       " | " T "? ; L ; K ; 1? ; ? -> L ; K ; 1";
 #undef T
+// A batch of signals, or, of a batch of filters too, a convolution of more groups.
+constexpr const char* kBatch = "N | C,O,groups";
 
 void check_at_least(const char* op, const char* field, int64_t value, int64_t least) {
   if (value < least)
@@ -97,6 +99,8 @@ const Contract& conv1d_contract() {
     op.params = kFields;
     op.backward = "conv1d_backward";
     op.saved = 0b011;  // x, w
+    op.flags = NW_OP_AUTOCAST;
+    op.batch = kBatch;
     Contract out(op);
     out.check = [](const nw_sig& sig) { check_from(conv1d_contract().op, sig, 0); };
     return out;
@@ -107,6 +111,7 @@ const Contract& conv1d_contract() {
 const Contract& conv1d_backward_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("conv1d_backward", 3, kBackwardInputs, kBackwardOutputs, kBackwardRule);
+    op.batch = kBatch;
     op.params_size = sizeof(nw_conv1d_params);
     op.params = kFields;
     Contract out(op);

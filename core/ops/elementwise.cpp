@@ -216,6 +216,7 @@ const Contract& elementwise_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("elementwise", 1, kInputs, kOutputs, "broadcast");
     op.flags = NW_OP_BATCHABLE | NW_OP_INPLACE;
+    op.batch = "*";
     op.params_size = sizeof(nw_elementwise_params);
     op.params = kFields;
     op.backward = "elementwise_backward";
@@ -232,6 +233,7 @@ const Contract& elementwise_backward_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("elementwise_backward", 2, kBackwardInputs, kBackwardOutputs, "like 1 ; like 2 ; like 3");
     op.flags = NW_OP_BATCHABLE;
+    op.batch = "*";
     op.params_size = sizeof(nw_elementwise_params);
     op.params = kFields;
     Contract out(op);

@@ -38,6 +38,8 @@ const Contract& lltm_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("lltm", 5, kInputs, kOutputs, kRule);
     op.num_aux = 1;
+    op.flags = NW_OP_AUTOCAST;
+    op.batch = "B";
     op.backward = "lltm_backward";
     op.saved = 0b01011 | uint64_t{0b110} << 32;  // input, weights, old_h; new_cell, gates
     Contract out(op);
@@ -52,7 +54,9 @@ const Contract& lltm_contract() {
 
 const Contract& lltm_backward_contract() {
   static const Contract& contract = *new Contract([] {
-    Contract out(declare("lltm_backward", 10, kBackwardInputs, kBackwardOutputs, kBackwardRule));
+    nw_op op = declare("lltm_backward", 10, kBackwardInputs, kBackwardOutputs, kBackwardRule);
+    op.batch = "B";
+    Contract out(op);
     out.check = check_backward;
     out.output_dtype = [](const nw_sig& sig, uint32_t) { return sig.tensors[2].dtype; };
     return out;

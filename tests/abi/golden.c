@@ -19,6 +19,8 @@ VALUE(NW_FITS, 2)
 FIELD(nw_call, max_threads, 104, uint64_t)
 FIELD(nw_op, input_dtypes, 96, const DLDataType*)
 FIELD(nw_op, output_dtypes, 104, const DLDataType*)
+FIELD(nw_op, batch, 112, const char*)
+VALUE(NW_OP_AUTOCAST, 4)
 
 /* plugin.h */
 

@@ -32,7 +32,7 @@ CORE = (
     ),
     ("ops/elementwise.cpp", r"kCount == NW_EW_\w+", "kCount == NW_EW_NEXT"),
     ("contract.cpp", r"\{NW_DETERMINISTIC\}", "{NW_DETERMINISTIC | NW_NEXT_FLAG}"),
-    ("contract.cpp", r"\{NW_OP_INPLACE \| NW_OP_BATCHABLE\}", "{NW_OP_INPLACE | NW_OP_BATCHABLE | NW_OP_NEXT_FLAG}"),
+    ("contract.cpp", r"kOpFlags = NW_OP_INPLACE", "kOpFlags = NW_OP_NEXT_FLAG | NW_OP_INPLACE"),
     ("signature.cpp", r"(  sig_\.struct_size = sizeof sig_;\n)", r"\1  sig_.next_number = 42;\n"),
     ("runtime.cpp", r"(  host_\.struct_size = sizeof host_;\n)", r"\1  host_.next_number = 43;\n"),
     ("api.cpp", r"(  info\.status = backend\.status\(\);\n)", r"\1  info.next_number = 44;\n"),

@@ -57,7 +57,8 @@ struct Field {
 };
 const Field kN("n", kI64), kNameless("", kI64), kPair("n", kI64x2), kFlags("n", kBoolx2), kFlag("n", kB8), kFar("n", kI64, 8),
     kLastByte("m", kB8, 7), kNext("m", kI64, 8), kModeField("n", kI64, 0, kModes), kMoreModesField("n", kI64, 0, kMoreModes),
-    kOtherModesField("n", kI64, 0, kOtherModes), kReal("n", kF64), kHuge("n", kI128), kNibble("n", kI4);
+    kOtherModesField("n", kI64, 0, kOtherModes), kUnsigned("n", {kDLUInt, 32, 1}), kReal("n", kF64), kHuge("n", kI128),
+    kNibble("n", kI4);
 const nw_param* const kOverlapping[] = {&kN.field, &kFlag.field, nullptr};
 const nw_param* const kSharingAByte[] = {&kN.field, &kLastByte.field, nullptr};
 const nw_param* const kSideBySide[] = {&kN.field, &kNext.field, nullptr};
@@ -68,6 +69,18 @@ Bend with_field(const Field& field) {
     op.params_size = 16;
   };
 }
+
+// With a shape rule of sizes A and C, and one field.
+Bend batch(const char* text, const Field& field = kN) {
+  return [&field, text](nw_plugin&, nw_op& op) {
+    op.shape_rule = "A,C ; ? -> A,C";
+    op.params = field.list;
+    op.params_size = 16;
+    op.batch = text;
+  };
+}
+
+int32_t says_nothing(void*, const nw_sig*, nw_spec*, uint32_t, nw_error*) { return NW_OK; }
 
 struct Fault {
   const char* what;
@@ -119,6 +132,16 @@ const Fault kFaults[] = {
     {"a field that ends a byte behind the params",
      [](nw_plugin&, nw_op& op) { op.params = kN.list, op.params_size = 7; },
      {"field 'n' ends at byte 8 of params that have 7"}},
+    {"a batch without a shape rule",
+     [](nw_plugin& table, nw_op& op) { table.infer = says_nothing, op.shape_rule = nullptr, op.batch = "A"; },
+     {"declares batch 'A' and no shape rule"}},
+    {"a batch along no size", batch("A | B"), {"batch 'A | B'", "'B' is no size of its shape rule and no integer field"}},
+    {"a batch of no name", batch("A,"), {"batch 'A,'", "'' is no size"}},
+    {"a batch of nothing", batch(""), {"batch ''", "'' is no size"}},
+    {"a batch of a field alone", batch("n"), {"batch 'n'", "expected a size of its shape rule in each way"}},
+    {"a batch of a field that is real", batch("A,n", kReal), {"'n' is no size of its shape rule and no integer field"}},
+    {"a batch of a field of two lanes", batch("A,n", kPair), {"'n' is no size of its shape rule and no integer field"}},
+    {"a batch of two axes of one tensor", batch("A,C"), {"batch 'A,C': a tensor has two axes of one way"}},
     {"neither a shape rule nor infer", [](nw_plugin&, nw_op& op) { op.shape_rule = nullptr; }, {"no shape_rule", "no infer"}},
     {"a built-in op with fewer inputs at most than at least",
      [](nw_plugin&, nw_op& op) {
@@ -179,6 +202,7 @@ const Clash kClashes[] = {
      [](nw_plugin&, nw_op&) {},
      [](nw_plugin&, nw_op& op) { op.outputs = kResult; },
      {"output 0 is 'result' here and 'out' there"}},
+    {"another batch", batch("A"), batch("C"), {"batch is 'C' here and 'A' there"}},
     {"an output of another dtype",
      [](nw_plugin&, nw_op&) {},
      [](nw_plugin&, nw_op& op) { op.output_dtypes = kInts; },
@@ -213,7 +237,8 @@ std::string declared(const nw_op& op) {
   out += "-> ";
   names(op.outputs);
   out += "min " + std::to_string(op.min_inputs) + ", aux " + std::to_string(op.num_aux) + ", flags " + std::to_string(op.flags) +
-         ", saved " + std::to_string(op.saved) + ", params " + std::to_string(op.params_size) + ":";
+         ", batch " + (op.batch == nullptr ? "none" : op.batch) + ", saved " + std::to_string(op.saved) + ", params " +
+         std::to_string(op.params_size) + ":";
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
     const nw_param& f = **field;
     out += std::string(" ") + f.name + "@" + std::to_string(f.offset) + (f.dtype.code == kDLFloat ? " float" : " int") +
@@ -235,6 +260,18 @@ TEST_CASE("the dtypes that a plugin's op declares hold for its calls") {
   CHECK(Call("faulty.op/1", {&a, &b}, {&out}).run(rt) == NW_OK);
   Call("faulty.op/1", {&floats, &b}, {&out}).refused(rt, NW_INVALID, 0, {"a has dtype float32; expected int8"});
   Call("faulty.op/1", {&a, &b}, {&floats}).refused(rt, NW_INVALID, 2, {"out has dtype float32; expected int32"});
+}
+
+TEST_CASE("a batch is along sizes of the shape rule and integer fields") {
+  for (const Field* field : {&kN, &kUnsigned})
+    for (const char* text : {"A", "C | A", "A, n", "A,n|C", "*"}) {
+      INFO(text);
+      Runtime rt;
+      REQUIRE(load(rt, batch(text, *field)) == NW_OK);
+      const nw_op* op = nullptr;
+      REQUIRE(nw_find_op(rt, "faulty.op/1", &op, nullptr) == NW_OK);
+      CHECK(op->batch == std::string(text));
+    }
 }
 
 TEST_CASE("a declared dtype goes before the one that infer says") {
@@ -286,14 +323,17 @@ TEST_CASE("what the built-in ops declare is what bindings make of them") {
       "params 48: function@0 int32 = 0 out_dtype@4 int32 = 0 alpha@8 float64 = 1 b_real@16 float64 = 0 "
       "b_int@24 int64 = 0 c_real@32 float64 = 0 c_int@40 int64 = 0";
   const std::pair<const char*, std::string> ops[] = {
-      {"conv1d", "x w bias? -> y min 2, aux 0, flags 0, saved 3, " + conv1d},
-      {"conv1d_backward", "grad_y? x w bias? y? -> grad_x? grad_w? grad_bias? min 3, aux 0, flags 0, saved 0, " + conv1d},
-      {"elementwise", "a b? c? -> out min 1, aux 0, flags 3, saved 7, " + elementwise},
-      {"elementwise_backward", "grad_out? a b? c? out? -> grad_a? grad_b? grad_c? min 2, aux 0, flags 2, saved 0, " + elementwise},
-      {"lltm", "input weights bias old_h old_cell -> new_h new_cell gates? min 5, aux 1, flags 0, saved 25769803787, params 0:"},
+      {"conv1d", "x w bias? -> y min 2, aux 0, flags 4, batch N | C,O,groups, saved 3, " + conv1d},
+      {"conv1d_backward",
+       "grad_y? x w bias? y? -> grad_x? grad_w? grad_bias? min 3, aux 0, flags 0, batch N | C,O,groups, saved 0, " + conv1d},
+      {"elementwise", "a b? c? -> out min 1, aux 0, flags 3, batch *, saved 7, " + elementwise},
+      {"elementwise_backward",
+       "grad_out? a b? c? out? -> grad_a? grad_b? grad_c? min 2, aux 0, flags 2, batch *, saved 0, " + elementwise},
+      {"lltm",
+       "input weights bias old_h old_cell -> new_h new_cell gates? min 5, aux 1, flags 4, batch B, saved 25769803787, params 0:"},
       {"lltm_backward",
        "grad_h? grad_cell? input weights bias? old_h old_cell? new_h? new_cell gates -> "
-       "d_input? d_weights? d_bias? d_old_h? d_old_cell? min 10, aux 0, flags 0, saved 0, params 0:"},
+       "d_input? d_weights? d_bias? d_old_h? d_old_cell? min 10, aux 0, flags 0, batch B, saved 0, params 0:"},
   };
   for (const auto& [name, expected] : ops) {
     INFO(name);
@@ -367,9 +407,15 @@ TEST_CASE("an op declared twice must be the same") {
   }
 }
 
-TEST_CASE("an op declared twice may know more values of a field or none of its fields") {
+TEST_CASE("an op declared twice may say more on one side: values of a field, its fields, its batch, autocast") {
   const Bend fieldless = [](nw_plugin&, nw_op& op) { op.params = nullptr, op.params_size = 16; };
-  const std::pair<Bend, Bend> pairs[] = {{with_field(kModeField), with_field(kMoreModesField)},
+  const Bend with_autocast = [](nw_plugin&, nw_op& op) { op.flags = NW_OP_AUTOCAST; }, nothing = [](nw_plugin&, nw_op&) {};
+  const std::pair<Bend, Bend> pairs[] = {{batch("A"), batch(nullptr)},
+                                         {batch(nullptr), batch("A")},
+                                         {batch("A"), batch("A")},
+                                         {with_autocast, nothing},
+                                         {nothing, with_autocast},
+                                         {with_field(kModeField), with_field(kMoreModesField)},
                                          {with_field(kMoreModesField), with_field(kModeField)},
                                          {with_field(kModeField), with_field(kModeField)},
                                          {with_field(kN), fieldless},

@@ -73,7 +73,7 @@ const Fault kFaults[] = {
     {"op_no_vendor", NW_INVALID, {"'op/1'", "vendor.name/1", "no vendor"}},
     {"builtin_outputs", NW_INVALID, {"conv1d", "different"}},
     {"builtin_rule", NW_INVALID, {"conv1d", "different", "'broadcast' here"}},
-    {"builtin_flags", NW_INVALID, {"conv1d", "different", "flags are 0x1 here and 0x0 there"}},
+    {"builtin_flags", NW_INVALID, {"conv1d", "different", "flags are 0x1 here and 0x4 there"}},
     {"builtin_backward", NW_INVALID, {"conv1d", "different", "'faulty.back/1' here and 'conv1d_backward' there"}},
     {"builtin_saved", NW_INVALID, {"conv1d", "different", "saved is 0x4 here and 0x3 there"}},
     {"builtin_names", NW_INVALID, {"conv1d", "different", "input 2 is 'offset?' here and 'bias?' there"}},

@@ -59,6 +59,15 @@ def rows_plugin(own_cache):
 
 
 @pytest.fixture(scope="session")
+def correlate_plugin(own_cache):
+    """tests/python/plugins/correlate.cpp, loaded: test.correlate/1, a convolution, and its backward."""
+    import narrows
+
+    narrows.load(narrows.build(HERE / "plugins" / "correlate.cpp"))
+    return narrows.ops.test
+
+
+@pytest.fixture(scope="session")
 def minimal_plugin(own_cache):
     """examples/plugin_minimal, loaded: example.mod_add/1."""
     import narrows

@@ -34,13 +34,17 @@ def arrays(shapes, mapped, size=5):
 
 
 @pytest.fixture
-def torch_calls(monkeypatch):
+def torch_calls(request):
     """Torch, and the number of calls of our ops below its dispatcher until now."""
     torch = pytest.importorskip("torch", reason="torch is not installed; ./run check python installs it")
     from narrows import _torch_ops
 
     made, run = [], _torch_ops._Registered.run
-    registered = {name: _torch_ops.registered(name) for name in ("conv1d", "conv1d_backward", "lltm", "lltm_backward")}
+    names = ["conv1d", "conv1d_backward", "lltm", "lltm_backward"]
+    if "correlate_plugin" in request.fixturenames:
+        request.getfixturevalue("correlate_plugin")
+        names += ["test.correlate/1", "test.correlate_backward/1"]
+    registered = {name: _torch_ops.registered(name) for name in names}
     library = torch.library.Library("narrows", "IMPL")
     for reg in registered.values():
         counted = lambda *a, reg=reg, **k: (made.append(reg.name), run(reg, *a, **k))[1]  # noqa: E731
@@ -251,13 +255,49 @@ def test_a_batch_of_lltm_on_several_devices_is_not_gathered(jax, spec):
         close(jax.jit(transform(narrows.lltm))(*inputs), transform(jax_lltm(jax))(*whole))
 
 
-# ---- the table ----
+# ---- a plugin's op, which is known by its declaration alone ----
 
 
-def test_the_table_names_every_tensor_of_these_ops():
-    for name in _batching._WAYS:
-        op = narrows.op(name)
-        for axes in _batching._WAYS[name]:
-            way = _batching.Way(op, axes)
-            assert len(way.inputs) == len(op.inputs) and len(way.outputs) == len(op.outputs)
-    assert _batching.has_way(narrows.op("conv1d")) and not _batching.has_way(narrows.op("elementwise", function="add"))
+def test_torchs_vmap_of_a_plugins_convolution_is_one_call(torch_calls, correlate_plugin):
+    torch, made = torch_calls
+    inputs = [torch.from_numpy(normal(5, 4, 9)), torch.from_numpy(normal(5, 6, 2, 3))]
+    ours, theirs = (lambda x, w, f=f: f(x, w, groups=2) for f in (correlate_plugin.correlate, torch.nn.functional.conv1d))
+    for mapped in ((0, None), (None, 0), (0, 0)):
+        given = [a if d == 0 else a[0] for a, d in zip(inputs, mapped, strict=True)]
+        made.clear()
+        torch.testing.assert_close(torch.vmap(ours, in_dims=mapped)(*given), torch.vmap(theirs, in_dims=mapped)(*given))
+        gradient = lambda f, m=mapped, g=given: torch.vmap(torch.func.grad(squares(f), argnums=(0, 1)), in_dims=m)(*g)  # noqa: E731
+        torch.testing.assert_close(gradient(ours), gradient(theirs), rtol=1e-4, atol=1e-4)
+        assert made == ["test_correlate_1", "test_correlate_1", "test_correlate_backward_1"]
+
+
+def test_autocast_of_a_plugins_convolution(torch_calls, correlate_plugin):
+    torch, _ = torch_calls
+    x, w = torch.from_numpy(normal(2, 4, 9)), torch.from_numpy(normal(6, 4, 3)).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, expected = correlate_plugin.correlate(x, w), torch.nn.functional.conv1d(x, w)
+    assert y.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(y, expected, rtol=1e-2, atol=1e-2)
+    gradients = [torch.autograd.grad(r.sum(), w)[0] for r in (y, expected)]
+    assert gradients[0].dtype == torch.float32
+    torch.testing.assert_close(*gradients, rtol=2e-2, atol=2e-2)
+
+
+def test_a_plugins_convolution_on_several_devices_is_not_gathered(jax, correlate_plugin):
+    reference = lambda x, w: jax.lax.conv_general_dilated(x, w, (1,), "VALID", dimension_numbers=("NCH", "OIH", "NCH"))  # noqa: E731
+    put = split_over(jax, (("a", "b"),))
+    x, w = normal(8, 4, 9), normal(6, 4, 3)
+    for calls, transform in ((1, lambda f: f), (2, lambda f: jax.grad(squares(f), argnums=(0, 1)))):
+        assert compiled(jax, transform(correlate_plugin.correlate), put(x, 1), w) == (calls, 0, [])
+        close(jax.jit(transform(correlate_plugin.correlate))(put(x, 1), w), transform(reference)(x, w))
+    mapped = lambda f: jax.vmap(lambda x, w: f(x[None], w)[0])  # noqa: E731
+    many = normal(8, 6, 4, 3)
+    assert compiled(jax, mapped(correlate_plugin.correlate), put(x, 1), put(many, 1)) == (1, 0, [])
+    close(jax.jit(mapped(correlate_plugin.correlate))(put(x, 1), put(many, 1)), mapped(reference)(x, many))
+
+
+def test_the_declaration_says_which_axes_take_a_batch():
+    way = _batching.find_way(narrows.op("conv1d"), [(4, 9), (6, 4, 3), None], [True, True, False], 1)
+    assert way.inputs == [(2, 0), (3, 0), (1, 0)] and way.outputs == [(2, 0)] and way.fields == ("groups",)
+    assert _batching.find_way(narrows.op("lltm"), [(2, 3), (12, 7), (12,), (2, 4), (2, 4)], [True] * 5, 1) is None
+    assert not _batching.has_way(narrows.op("elementwise", function="add"))

@@ -315,6 +315,9 @@ typedef struct nw_param {
  * inputs on the left with 1s to equal rank.
  */
 #define NW_OP_BATCHABLE 2
+/** Flag of an op: torch.autocast casts its floating-point inputs to the dtype of lower precision.
+ * ABI 1.2. */
+#define NW_OP_AUTOCAST 4
 
 /**
  * The declaration of an op: constant data, alive as long as the plugin is loaded.
@@ -329,7 +332,7 @@ typedef struct nw_param {
 typedef struct nw_op {
   /** sizeof(nw_op), set by whoever allocates it. */
   uint32_t struct_size;
-  /** Bits #NW_OP_INPLACE and #NW_OP_BATCHABLE, or 0. */
+  /** Bits #NW_OP_INPLACE, #NW_OP_BATCHABLE and #NW_OP_AUTOCAST, or 0. */
   uint32_t flags;
   /** Name of the op: "conv1d", or "vendor.name/1". */
   const char* name;
@@ -375,6 +378,11 @@ typedef struct nw_op {
    * present input, unless nw_plugin.infer says otherwise.
    */
   const DLDataType* output_dtypes;
+  /**
+   * The sizes of the shape rule along which a call is a batch of calls, such as "N": docs/abi.md,
+   * "Batches". vmap and splits over devices follow it. NULL: nothing is said. ABI 1.2.
+   */
+  const char* batch;
 } nw_op;
 
 /** @} */

@@ -1,50 +1,81 @@
 """A batch of calls as one call, for vmap of torch and JAX: which axis of each tensor the batch may join.
 
-An element-wise op takes a leading axis as it is, by its declaration. conv1d and lltm have a batch of their own, which the new axis joins where it
-maps over nothing else; where it maps over filters too, or their gradients are wanted, a convolution becomes one of more groups. What is left
-(a plugin's op, weights of an lltm) is one call for each.
+The op's declaration says it (`nw_op.batch`, docs/abi.md). Its ways are tried in order: conv1d's batch of signals joins N, and one of filters
+too makes a convolution of more groups. What no way fits is one call for each.
 """
 
-# {tensor: (rank, axis that the batch joins)}; None: one for all, and of a rank of its own. The cheaper way comes first.
-_SIGNALS = (
-    dict.fromkeys(("x", "y", "grad_x", "grad_y"), (3, 0))
-    | dict.fromkeys(("w", "grad_w"), (3, None))
-    | dict.fromkeys(("bias", "grad_bias"), (1, None))
-)
-_GROUPS = (
-    dict.fromkeys(("x", "y", "grad_x", "grad_y"), (3, 1))
-    | dict.fromkeys(("w", "grad_w"), (3, 0))
-    | dict.fromkeys(("bias", "grad_bias"), (1, 0))
-)
-_CELLS = dict.fromkeys(
-    ("input", "old_h", "old_cell", "new_h", "new_cell", "gates", "grad_h", "grad_cell", "d_input", "d_old_h", "d_old_cell"), (2, 0)
-) | dict.fromkeys(("weights", "bias", "d_weights", "d_bias"), (None, None))
-_WAYS = {"conv1d": (_SIGNALS, _GROUPS), "conv1d_backward": (_SIGNALS, _GROUPS), "lltm": (_CELLS,), "lltm_backward": (_CELLS,)}
+import ast
+import functools
+import keyword
+
+from narrows import _rules
 
 
 class Way:
-    """(rank, axis) of each input and output; `grouped`: there are so many times the groups."""
+    """(rank, axis) of each input and output, where `axis` may take the batch, or is None. An input of rank None is taken as it is.
+    `fields`: integer params that are multiplied by the size of the batch."""
 
-    def __init__(self, op, axes):
-        self.inputs = [axes[name.rstrip("?")] for name in op.inputs]
-        self.outputs = [axes[name.rstrip("?")] for name in op.outputs]
-        self.grouped = axes is _GROUPS
+    def __init__(self, op, names, alternative):
+        inputs, outputs = alternative
+        dims = [tensor[0] for tensor in inputs]
+        self.inputs = [(len(d), _axis(d, names)) if d is not None else (None, None) for d in dims]
+        self.inputs += [(None, None)] * (len(op.inputs) - len(dims))
+        self.outputs = [self.inputs[o] if isinstance(o, int) else (len(o), _axis(o, names)) for o in outputs]
+        self.fields = tuple(name for name in names if name in {field[0] for field in op.fields})
 
     def fits(self, batched, wanted):
         """Whether every input that is mapped over, and every output that is wanted, has an axis for the batch."""
         mapped = all(axis is not None for (_, axis), b in zip(self.inputs, batched, strict=True) if b)
         return mapped and all(axis is not None for j, (_, axis) in enumerate(self.outputs) if wanted >> j & 1)
 
+    def params(self, params, size):
+        """The params of the one call."""
+        return {**params, **{name: (params.get(name) or 1) * size for name in self.fields}}
+
+
+def _axis(dims, names):
+    return next((i for i, dim in enumerate(dims) if isinstance(dim, ast.Name) and dim.id in names), None)
+
+
+@functools.cache
+def _names(batch):
+    ways = ([name.strip() for name in way.split(",")] for way in batch.split("|"))
+    return [tuple(name + "_" * keyword.iskeyword(name) for name in way) for way in ways]  # as Op spells its params
+
+
+def takes_leading_axis(op):
+    """Whether a new leading axis of every tensor is a batch: NW_OP_BATCHABLE, or an element-wise op."""
+    return bool(op.flags & 2) or op.batch == "*"
+
+
+def sizes(op):
+    """The names of each of the op's ways; none where it declares no batch, or is element-wise."""
+    return _names(op.batch) if op.batch not in (None, "*") else []
+
 
 def has_way(op):
     """Whether batches of the op may be one call."""
-    return op.op in _WAYS
+    return bool(sizes(op))
 
 
-def find_way(op, batched, wanted):
-    """The Way of a batch that maps over these inputs; None: one call for each."""
-    ways = (Way(op, axes) for axes in _WAYS.get(op.op, ()))
-    return next((way for way in ways if way.fits(batched, wanted)), None)
+def find_way(op, shapes, batched, wanted):
+    """The Way of a batch of calls of such shapes (None: absent) that maps over these inputs; None: one call for each."""
+    for names in sizes(op):
+        alternative = _alternative(op, names, shapes)
+        way = Way(op, names, alternative) if alternative else None
+        if way is not None and way.fits(batched, wanted):
+            return way
+    return None
+
+
+def _alternative(op, names, shapes):
+    """The shape rule's alternative that has these sizes: the one that fits the shapes, else the first."""
+    having = [a for a in _rules._parse(op.shape_rule) if a[0] is not None and _has(a, names)]
+    return next((a for a in having if _rules._fits(a[0], shapes)), having[0] if having else None)
+
+
+def _has(alternative, names):
+    return any(dims is not None and _axis(dims, names) is not None for dims, _ in alternative[0])
 
 
 def joined(shape, rank, axis):

@@ -20,7 +20,7 @@ def with_batches(call, place, again, levels=()):
 
     @wrapped.def_vmap
     def rule(size, batched, *arrays):
-        if call.op.flags & 2:
+        if _batching.takes_leading_axis(call.op):
             outputs = _broadcast(call, again, size, batched, arrays)
         else:
             outputs = with_batches(call, place, again, (*levels, tuple(batched)))(*arrays)
@@ -45,7 +45,9 @@ def run_batch(call, levels, run, arrays):
     rows = [_rows(a, f, sizes) if b else a for a, f, b in zip(arrays, flags, batched, strict=True)]
     places = [i for i in range(len(call.op.inputs)) if call.present >> i & 1]
     mapped = dict(zip(places, batched, strict=True))
-    way = _batching.find_way(call.op, [mapped.get(i, False) for i in range(len(call.op.inputs))], call.wanted)
+    known = dict(zip(places, (tuple(e.shape) for e in examples(levels, arrays)), strict=True))
+    every = range(len(call.op.inputs))
+    way = _batching.find_way(call.op, [known.get(i) for i in every], [mapped.get(i, False) for i in every], call.wanted)
     if way is None or 0 in sizes:
         outputs = _one_by_one(run(call), batched, rows)
     else:
@@ -56,8 +58,8 @@ def run_batch(call, levels, run, arrays):
 def _at_once(call, way, run, places, batched, size, rows, known):
     """One call; `rows` have the whole batch as their first axis where they are mapped over."""
     moved = [_joined(a, b, size, *way.inputs[i]) for a, b, i in zip(rows, batched, places, strict=True)]
-    if way.grouped:
-        call = call.with_params(groups=(call.op.params["groups"] or 1) * size)
+    if way.fields:
+        call = call.with_params(**way.params(call.op.params, size))
     axes = [way.outputs[j][1] for j, _ in known]
     apart = [y.reshape(_batching.parted(y.shape, axis, size)) for y, axis in zip(run(call)(*moved), axes, strict=True)]
     return [jnp.moveaxis(y, axis, 0).reshape(size, *spec.shape) for y, axis, (_, spec) in zip(apart, axes, known, strict=True)]

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching, mlir
 
-from narrows import _function_table, _jax_symbolic, _narrows, _ops, _xla
+from narrows import _batching, _function_table, _jax_symbolic, _narrows, _ops, _xla
 
 _FORMAT = 1  # of the attributes
-_BATCHABLE = 2  # NW_OP_BATCHABLE
 _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
 _FUNCTIONS = {function: name for name, (function, *_) in _function_table.TABLE.items()} | {"cast": "astype"}
 
@@ -89,7 +88,7 @@ def name_of(op):
 def run(call, aliases, *arrays):
     """The outputs of one call of the op."""
     _xla.register()
-    if call.op.flags & _BATCHABLE and len({a.ndim for a in arrays}) > 1:
+    if _batching.takes_leading_axis(call.op) and len({a.ndim for a in arrays}) > 1:
         shapes = [spec.shape for _, spec in call.outputs(arrays)]
         outputs = run(call, aliases, *_equal_ranks(arrays))
         return tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True))
@@ -112,7 +111,7 @@ def _target(call, mask, arrays):
     this, only what never needs a workspace. Of symbolic sizes nobody knows."""
     inputs = call.inputs(arrays)
     gpu = next((n for n in device_types(call.op).values() if n != 1), None)
-    may_grow = call.op.flags & _BATCHABLE and call.op.op != "elementwise"
+    may_grow = _batching.takes_leading_axis(call.op) and call.op.op != "elementwise"
     if gpu is None or may_grow or _jax_symbolic.has_symbols(inputs) or not call.op._capturable(inputs, mask, gpu):
         return "narrows"
     return "narrows_capturable"
@@ -165,10 +164,10 @@ def _lower(context, *operands, call, mask, target, aliases, results):
 
 
 def _batch(primitive, arrays, axes, *, results, **how):
-    """A batch is one call of an op of NW_OP_BATCHABLE, of another one a call for each."""
+    """A batch is one call of an op that takes a leading axis, of another one a call for each."""
     size = next(a.shape[d] for a, d in zip(arrays, axes, strict=True) if d is not None)
     arrays = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, axes, strict=True)]
-    if how["call"].op.flags & _BATCHABLE:
+    if _batching.takes_leading_axis(how["call"].op):
         whole = [jnp.broadcast_to(a, (size, *a.shape)) if d is None else a for a, d in zip(arrays, axes, strict=True)]
         batch = tuple(jax.ShapeDtypeStruct((size, *r.shape), r.dtype) for r in results)
         outputs = primitive.bind(*whole, results=batch, **how)

@@ -2,10 +2,10 @@
 
 Axes of a mesh may be explicit (jax.set_mesh): there the types of arrays say how they lie, and those of outputs are said here.
 
-An element-wise op is split along every axis, conv1d and lltm along their batch. A gradient that is summed over a split axis is
-summed over the devices (one all-reduce of its own size). A plugin's op of NW_OP_BATCHABLE is split along the leading axes that are a
-batch by that flag. Its other ops, whose shape rules say nothing of what depends on what, and any op before JAX had sharding rules, run on
-whole arrays: wrap them in ``jax.shard_map``.
+An op's declaration says how (`nw_op.batch`, docs/abi.md): an element-wise one is split along every axis, conv1d and lltm along their
+batch. A gradient that is summed over a split axis is summed over the devices (one all-reduce of its own size). An op of NW_OP_BATCHABLE
+that says no more is split along the leading axes that are a batch by that flag. Ops that say nothing, and any op before JAX had sharding
+rules, run on whole arrays: wrap them in ``jax.shard_map``.
 """
 
 import ast
@@ -19,17 +19,21 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from narrows import _jax_batching, _rules
+from narrows import _batching, _jax_batching, _rules
 
 HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
-_EVERY = ("elementwise", "elementwise_backward")
-_BATCH = {"conv1d": "N", "conv1d_backward": "N", "lltm": "B", "lltm_backward": "B"}  # the batch's name in the shape rule
 
 
 def may_be_split(op):
     """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
-    known = op.op in _EVERY or op.op in _BATCH or op.flags & 2
+    known = _batching.takes_leading_axis(op) or _split_size(op)
     return bool(known) and HAS_RULES and jax.device_count() > 1
+
+
+def _split_size(op):
+    """The size along which a call is split over devices: of the op's first way that needs no other params; None: there is none."""
+    fields = {field[0] for field in op.fields}
+    return next((names[0] for names in _batching.sizes(op) if len(names) == 1 and names[0] not in fields), None)
 
 
 def varying(x):
@@ -107,20 +111,25 @@ def _labels(call, arrays):
     shapes = [tuple(next(given).shape) if call.present >> i & 1 else None for i in range(len(call.op.inputs))]
     results = [spec.shape for _, spec in call.outputs(arrays)]
     count = iter(range(1_000_000))
-    if call.op.op in _EVERY:
+    if call.op.batch == "*":
         full = _broadcast([s for s in shapes if s is not None])
         of_shape = functools.partial(_aligned, full, count)
         return [of_shape(s) for s in shapes if s is not None], [of_shape(s) for s in results]
-    if call.op.op not in _BATCH:
+    batch = _split_size(call.op)
+    if batch is None:
         batches = _count_batches(call, arrays)
         lead = lambda shape: [f"d{i}" if i < batches else f"whole{next(count)}" for i in range(len(shape))]  # noqa: E731
         return [lead(s) for s in shapes if s is not None], [lead(s) for s in results]
-    batch = _BATCH[call.op.op]
     inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
-    mark = lambda dims: [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in dims]  # noqa: E731
-    indices = [j for j, _ in call.outputs(arrays)]
-    return [mark(dims) for (dims, _), s in zip(inputs or (), shapes, strict=False) if s is not None], [
-        mark(outputs[j]) for j in indices
+    dims = [d for d, _ in inputs or ()]
+    rules = (dims[outputs[j]] if isinstance(outputs[j], int) else outputs[j] for j, _ in call.outputs(arrays))
+
+    def mark(dims, shape):  # dims: the rule's, or none where it leaves the shape open
+        known = dims if isinstance(dims, list) else [None] * len(shape)
+        return [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in known]
+
+    return [mark(d, s) for d, s in zip(dims, shapes, strict=False) if s is not None], [
+        mark(d, s) for d, s in zip(rules, results, strict=True)
     ]
 
 

@@ -75,6 +75,8 @@ def doc_of(op):
         kind = "one of " + ", ".join(map(repr, values)) if values is not None else kind if lanes == 1 else f"{lanes} of {kind}"
         lines.append(f"{name}: {kind}; {initial!r} unless given.")
     lines.append(f"Shapes: {op.shape_rule or 'the backend says them'}.")
+    if op.batch:
+        lines.append(f"A batch of calls is one call along: {'every axis' if op.batch == '*' else op.batch}.")
     lines.append(f"Gradients: {f'by {op.backward}' if op.backward else 'none'}.")
     lines.append("``out``, ``device``, ``stream``, ``backend``, ``kernel`` and ``deterministic`` are those of :func:`narrows.op`.")
     return "\n".join(lines)

@@ -21,10 +21,12 @@ def _without(shape, d):
 
 def mapped(reg, size, in_dims, inputs, params):
     """One call where the batch may be an axis of it, else one for each."""
-    if reg.op.flags & 2:
+    if _batching.takes_leading_axis(reg.op):
         return _batched(reg, size, in_dims, inputs, params)
-    batched = [d is not None for d in in_dims] + [False] * (len(reg.inputs) - len(inputs))
-    way = _batching.find_way(reg.op, batched, reg.mask(params.get("wanted", -1))) if size else None
+    absent = [None] * (len(reg.inputs) - len(inputs))
+    batched = [d is not None for d in (*in_dims, *absent)]
+    shapes = [None if x is None else x.shape if d is None else _without(x.shape, d) for x, d in zip(inputs, in_dims, strict=True)]
+    way = _batching.find_way(reg.op, [*shapes, *absent], batched, reg.mask(params.get("wanted", -1))) if size else None
     return _joined(reg, size, in_dims, inputs, params, way) if way else _one_by_one(reg, size, in_dims, inputs, params)
 
 
@@ -40,9 +42,7 @@ def _joined(reg, size, in_dims, inputs, params, way):
         elif x is not None and rank is not None:
             x = x.reshape((1,) * (rank - x.dim()) + tuple(x.shape))
         moved.append(x)
-    if way.grouped:
-        params = {**params, "groups": (params.get("groups") or 1) * size}
-    result = reg.call(*moved, **params)
+    result = reg.call(*moved, **way.params(params, size))
     mask = reg.mask(params.get("wanted", -1))
     known = [
         (s[1], axis) for j, (s, (_, axis)) in enumerate(zip(specs, way.outputs, strict=True)) if s is not None and mask >> j & 1

@@ -204,6 +204,7 @@ PyObject* get_outputs(PyObject* self, void*) {
   return names_of(op->outputs, op->num_outputs);
 }
 PyObject* get_shape_rule(PyObject* self, void*) { return text_or_none(as_op(self)->declaration->op->shape_rule); }
+PyObject* get_batch(PyObject* self, void*) { return text_or_none(as_op(self)->declaration->op->batch); }
 PyObject* get_backward(PyObject* self, void*) { return text_or_none(as_op(self)->declaration->op->backward); }
 PyObject* get_saved(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_op(self)->declaration->op->saved); }
 PyObject* get_num_aux(PyObject* self, void*) { return PyLong_FromUnsignedLong(as_op(self)->declaration->op->num_aux); }
@@ -285,6 +286,8 @@ PyGetSetDef getset[] = {
     {"min_inputs", get_min_inputs, nullptr, "The fewest inputs that a call gives.", nullptr},
     {"num_aux", get_num_aux, nullptr, "So many of the last outputs exist for backward only.", nullptr},
     {"shape_rule", get_shape_rule, nullptr, "The rule of docs/abi.md, or None.", nullptr},
+    {"batch", get_batch, nullptr, "The sizes of the shape rule along which a call is a batch of calls (docs/abi.md), or None.",
+     nullptr},
     {"backward", get_backward, nullptr, "The op that differentiates this one, or None.", nullptr},
     {"saved", get_saved, nullptr, "What backward reads: bit i of input i, bit 32 + j of output j.", nullptr},
     {"flags", get_flags, nullptr, "NW_OP_*: 1 in place, 2 batchable.", nullptr},
@@ -327,8 +330,7 @@ PyType_Spec spec = {"narrows.Op", sizeof(Op), 0, Py_TPFLAGS_DEFAULT | kHaveVecto
 }  // namespace
 
 Declaration::Declaration(const nw_op* declared)
-    : op(declared), has_vendor(std::strchr(op->name, '.') != nullptr),
-      lower_precision(std::strcmp(op->name, "conv1d") == 0 || std::strcmp(op->name, "lltm") == 0) {
+    : op(declared), has_vendor(std::strchr(op->name, '.') != nullptr), lower_precision((op->flags & NW_OP_AUTOCAST) != 0) {
   for (uint32_t i = 0; op->params != nullptr && op->params[i] != nullptr; ++i)
     fields.push_back(PyUnicode_InternFromString(python_name(op->params[i]->name).c_str()));
   const auto index_of = [this](const std::string& name) {

@@ -173,7 +173,7 @@ struct Op {
   const char* backward = nullptr;
   /// What the backward op reads: bit i for input i, bit 32 + j for output j.
   uint64_t saved = 0;
-  /// Bits #NW_OP_INPLACE and #NW_OP_BATCHABLE, or 0.
+  /// Bits #NW_OP_INPLACE, #NW_OP_BATCHABLE and #NW_OP_AUTOCAST, or 0.
   uint32_t flags = 0;
   /// How many outputs, counted from the last, exist for backward only.
   uint32_t num_aux = 0;
@@ -186,6 +186,9 @@ struct Op {
   /// The dtype of each output, where it has one of its own. Zeros, or past the end: that of the
   /// first input, and one of `dtypes`.
   std::vector<DLDataType> output_dtypes = {};
+  /// The sizes of the shape rule along which a call is a batch of calls, such as "N". nullptr:
+  /// nothing is said.
+  const char* batch = nullptr;
 };
 
 /// The plugin's table, made from its ops. Each library has its own. #NARROWS_PLUGIN makes it, and
@@ -274,6 +277,7 @@ class __attribute__((visibility("hidden"))) Plugin {
     d.shape_rule = op.shape_rule;
     d.backward = op.backward;
     d.saved = op.saved;
+    d.batch = op.batch;
     d.params = op.params.empty() ? nullptr : t.params.data();
     t.input_dtypes = op.input_dtypes;
     t.output_dtypes = op.output_dtypes;

@@ -1,0 +1,63 @@
+// batch.cpp -- see batch.h. Core checks the declaration when its op is declared; bindings follow it.
+#include "core/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "core/error.h"
+
+namespace narrows {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names parts_of(const std::string& text, char separator) {
+  Names out;
+  std::istringstream in(text + separator);
+  for (std::string part; std::getline(in, part, separator);) {
+    const size_t begin = part.find_first_not_of(' '), end = part.find_last_not_of(' ');
+    out.push_back(begin == std::string::npos ? "" : part.substr(begin, end - begin + 1));
+  }
+  return out;
+}
+
+bool has(const Names& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+
+bool is_integer_field(const nw_op& op, const std::string& name) {
+  for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
+    const DLDataType type = (*field)->dtype;
+    if (name == (*field)->name) return (type.code == kDLInt || type.code == kDLUInt) && type.lanes == 1;
+  }
+  return false;
+}
+
+// One way to join a batch: sizes, and integer fields, that are multiplied by the number of calls.
+void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
+  Names sizes;
+  for (const auto& alternative : rule.named_dims())
+    for (const Names& dims : alternative) {
+      int axes = 0;
+      for (const std::string& name : dims)
+        if (has(way, name) && !is_integer_field(op, name)) sizes.push_back(name), ++axes;
+      if (axes > 1) fail(NW_INVALID, -1, "op '%s' declares batch '%s': a tensor has two axes of one way", op.name, op.batch);
+    }
+  for (const std::string& name : way)
+    if (name.empty() || (!has(sizes, name) && !is_integer_field(op, name)))
+      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' is no size of its shape rule and no integer field of its params",
+           op.name, op.batch, name.c_str());
+  if (sizes.empty())
+    fail(NW_INVALID, -1, "op '%s' declares batch '%s': expected a size of its shape rule in each way", op.name, op.batch);
+}
+
+}  // namespace
+
+void check_batch(const nw_op& op, const ShapeRule* rule) {
+  if (op.batch == nullptr) return;
+  if (rule == nullptr)
+    fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
+  if (std::strcmp(op.batch, "*") == 0) return;
+  for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, parts_of(way, ','));
+}
+
+}  // namespace narrows
