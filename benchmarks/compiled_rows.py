@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of python_calls.py: what a call costs inside torch.compile, beside torch's op of the same work in the same graph."""
 
 import pathlib

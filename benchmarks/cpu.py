@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cpu backend beside torch's CPU build and a copy: ./run bench, or
 
     PYTHONPATH=build/cpu/python python3 benchmarks/cpu.py [--filter WORDS] [--quick]

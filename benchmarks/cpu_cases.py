@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cases of the cpu backend, as tables: each row of the goals, with its figure. Peer: torch. Reference: float64, by torch's functions for element-wise
 ones and by the sums written out below for conv1d.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda_launch.cu -- what nw_run costs the host on CUDA above a bare launch: a tiny add by a cached plan, beside an empty kernel
 // with as many bytes of arguments, on the same stream, by cudaLaunchKernel and as the add itself is launched where launches
 // overlap: by cudaLaunchKernelExC with programmatic stream serialization.

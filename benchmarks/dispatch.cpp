@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dispatch.cpp -- what nw_run costs above the kernel, and what each part of it costs: a cached plan, a kernel that does nothing.
 // Built with core's own objects, so that the parts can be timed alone.
 //   build/cpu/bin/bench_dispatch [--json], after ./run test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm.cpp -- what the time of a matrix product on the CPU goes to: packing its operands, multiplying, storing. One thread, every
 // instruction set that this machine has, operands row-major as in a conv1d of one tap. The tasks are the backend's own: where the
 // first tile packs b's panels, that is within multiplying.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpu.cpp -- the ops on each backend of one GPU, by the same calls in one run: what a stream does in microseconds, what that moves
 // or computes per second, and, of tiny ops, what the host waits for.
 //   bench_gpu [--backend NAME]... [--kernel NAME] [--quick] [WORDS]     default: --backend cuda --backend vulkan; WORDS: in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gpu_conv1d.py -- conv1d and conv1d_backward beside torch on one GPU: medians of CUDA-graph replays, both sides in one run.
 
     python3 benchmarks/gpu_conv1d.py [--lib build/cuda/lib/libnarrows.so] [--only REGEX] [--kernel NAME]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """elementwise on a GPU beside torch, in one run: medians of CUDA-graph replays, on data beyond L2 unless a row says otherwise.
 
 usage: gpu_elementwise.py LIBNARROWS [ROWS]      ROWS: a word that a row's name must have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """lltm and lltm_backward beside torch's own operators on one GPU: medians of CUDA-graph replays, ratios of one run.
 
     python3 benchmarks/gpu_lltm.py [--library build/cuda/lib/libnarrows.so] [--plugins build/cuda/lib/narrows/backends]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpu_rows.cpp -- see gpu_rows.h.
 #include "gpu_rows.h"
 

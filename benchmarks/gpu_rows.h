@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpu_rows.h -- what bench_gpu measures: calls of ops, by shapes, dtypes and params.
 #pragma once
 

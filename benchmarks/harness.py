@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every comparison of the benchmarks does alike: a case is two statements on the same tensors, ours and theirs. Both results are checked
 first; then the statements are timed in turns, and judged by their goals.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_extension.cu -- the LLTM cell as a torch extension of the kind that PyTorch's tutorial on C++ and CUDA extensions teaches:
 // torch's own products, and one pointwise kernel each way. gpu_lltm.py --eager compiles it (torch.utils.cpp_extension) to measure
 // beside it.

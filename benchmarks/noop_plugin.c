@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* noop_plugin.c -- the op "bench.noop/1": two inputs, one output, a kernel that does nothing. What remains is the dispatcher. */
 #define _POSIX_C_SOURCE 200112L
 #include <narrows/plugin.h>

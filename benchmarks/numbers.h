@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numbers.h -- elements of tensors as doubles, and back: those of 16 bits by their bits, the same on every backend.
 #pragma once
 

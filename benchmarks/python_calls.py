@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a call from Python costs, beside the framework's own: best of many short rounds that alternate, so compare within a row.
 
     PYTHONPATH=build/cpu/python python3 benchmarks/python_calls.py [--only WORD] [--seconds 1] [--device cuda] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the results of a benchmark look like: a table on the terminal, a block of a Markdown page, a picture.
 
 Goals are about the rows on most threads; those on one thread say how far threads help."""

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stream_copy.c -- the floor of what memory allows: a copy whose stores go past the caches, as STREAM's does where a compiler makes
    them. Not glibc's memcpy: from which size on that streams depends on what a hypervisor says of the caches. benchmarks/cpu.py
    compiles it, and runs one call on each thread. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads.cpp -- from which size on a second thread pays: each op on one thread and on all, through the public API alone. What
 // kWorthWaking and the grains of backends/cpu are chosen by.
 //   build/cpu/bin/bench_threads [WORDS]     WORDS: in the names of rows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // timing.h -- what the programs that take times share.
 #pragma once
 

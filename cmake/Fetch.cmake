@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # NARROWS_FETCH: libraries that the machine lacks are downloaded, from the pinned tags below, and built in. Off by default: the
 # usual way is a package (./run installs Debian's and Ubuntu's). `pip install .` turns it on. What is installed is always taken first.
 option(NARROWS_FETCH "Download the libraries that are not installed" OFF)

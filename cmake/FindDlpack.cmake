@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds dlpack.h 1.3 or newer, from any package that brings it, and defines dlpack::dlpack. PyPI's apache-tvm-ffi brings it into a Python's
 # site-packages, which scikit-build-core has among the prefixes.
 set(_hints ${PROJECT_SOURCE_DIR}/.deps/include)

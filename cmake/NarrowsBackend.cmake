@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...] [MANIFEST file]): here, and for who has found an installed
 # Narrows. MANIFEST: what `narrows conform` has to know of it; it is put beside the module as narrows_NAME.manifest.json.
 # A plugin: a module beside libnarrows that exports narrows_plugin_query and nothing else, and is never unloaded.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shaders, compiled at build time by glslc and put into the binary as words:
 #   narrows_add_shader(NAME FILE [DEFINITION[=VALUE]...])   compiles shaders/FILE
 #   narrows_add_matrix_shader(NAME FILE [DEFINITION...])    one with cooperative matrices, by glslc or glslang, whichever knows them, of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # NARROWS_SANITIZE: what gcc's -fsanitize= takes, for everything that is built; a finding ends the program.
 # NARROWS_SANITIZE_SHORT: what `./run check asan --short` needs. The cpu backend has its baseline and AVX2 alone, which is half of the build, and
 # the conformance suite is one part of many; every tier and every case belong to the whole run.

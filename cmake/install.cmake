@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where: headers, libnarrows, the backends (narrows_add_backend installs each), the command, and the
 # files by which find_package(Narrows) and pkg-config find them. The prefix may be moved afterwards: every path is relative.
 include(CMakePackageConfigHelpers)

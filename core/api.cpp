@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // api.cpp -- the functions of narrows.h: arguments checked, exceptions turned into statuses. The work is in dispatcher and runtime.
 #include <narrows/narrows.h>
 

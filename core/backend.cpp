@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // backend.cpp -- see backend.h.
 #include "core/backend.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // backend.h -- one plugin file as core sees it: accepted or refused, its table, its declarations, its instance.
 // Every call into a plugin goes through here; an exception that one throws becomes a status here. Step 4 of a tensor's path.
 #pragma once

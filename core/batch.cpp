@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // batch.cpp -- see batch.h. Core checks the declaration when its op is declared; bindings follow it.
 #include "core/batch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contract.cpp -- see contract.h.
 #include "core/contract.h"
 

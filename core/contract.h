@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contract.h -- what an op promises, checked once for every backend: its declaration, its shape rule, and for the built-in ops
 // the rules that no declaration can say (ranges of params, dtypes). Step 2 of a tensor's path, on a plan-cache miss only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cpu_quota.cpp -- see cpu_quota.h.
 //
 // /proc/self/cgroup names the group of each hierarchy, /proc/self/mountinfo where a hierarchy is mounted and from which group on: a

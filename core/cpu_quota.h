@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cpu_quota.h -- how much CPU time the cgroups of this process grant it.
 #pragma once
 

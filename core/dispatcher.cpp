@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dispatcher.cpp -- see dispatcher.h.
 #include "core/dispatcher.h"
 

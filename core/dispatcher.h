@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dispatcher.h -- step 2 of a tensor's path: where do the tensors live? -> the backend; validate once; plan or find the plan;
 // launch. Every function throws Failure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elf.cpp -- see elf.h.
 #include "core/elf.h"
 

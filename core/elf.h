@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elf.h -- is this file a shared object that this process can load? Asked before dlopen, which crashes on a truncated file.
 #pragma once
 

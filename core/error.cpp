@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // error.cpp -- see error.h.
 #include "core/error.h"
 

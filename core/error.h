@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // error.h -- how core fails: it throws a Failure, and api.cpp turns that into a status and the caller's nw_error.
 // Nothing on the way of a call that succeeds comes through here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // label.h -- what tools show of a call: the op's name, behind it the named values of its params that are not the initial ones:
 // "conv1d", "elementwise(mul)", "elementwise(cast, float32)".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // near.h -- the known name that a mistyped one is nearest to, for messages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nvtx.cpp -- see nvtx.h. NVTX is no library: whoever marks ranges loads the tool that NVTX_INJECTION64_PATH names, and lends it
 // tables of function pointers, one for each module of the interface, into which the tool writes what it wants to be called by.
 // Only the two functions of a range are called here; the other slots exist because a tool may write to each.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nvtx.h -- ranges for tools that listen to NVTX, such as Nsight Systems: each launch is one, by the op's name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // overlap.cpp -- see overlap.h.
 //
 // With equal strides, an element of a and one of b lie distance + sum(k[d] * step[d]) bytes apart, where k[d] runs over the

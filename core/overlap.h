@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // overlap.h -- do two strided views share a byte?
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan_cache.cpp -- see plan_cache.h.
 #include "core/plan_cache.h"
 

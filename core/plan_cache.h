@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan_cache.h -- step 3 of a tensor's path: the same signature, the same plan. Bounded; one thread plans a key while others wait
 // for that key only; no lock is held while a plugin plans, launches or frees.
 #pragma once

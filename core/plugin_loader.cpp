@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_loader.cpp -- see plugin_loader.h.
 #include "core/plugin_loader.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_loader.h -- from a folder to plugins: which files are candidates, and what makes one refused. SECURITY.md says what
 // loading means; docs/abi.md, "A plugin's life", says the rules to users.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_op.cpp -- see program_op.h.
 #include "core/program_op.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_op.h -- a tensor program as an op: its declaration, made of its text, and how the plugins are to run it.
 #pragma once
 

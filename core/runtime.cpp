@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime.cpp -- see runtime.h.
 #include "core/runtime.h"
 

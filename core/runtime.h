@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime.h -- what nw_runtime is: the plugins in search order, the pool, the plan cache. The dispatcher works on it.
 #pragma once
 

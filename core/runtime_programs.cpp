@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime_programs.cpp -- the tensor programs of a runtime: see runtime.h and program_op.h.
 #include <algorithm>
 

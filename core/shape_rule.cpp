@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_rule.cpp -- see shape_rule.h. A recursive-descent parser and a tree walk; nothing here is on a hot path.
 #include "core/shape_rule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_rule.h -- the small language in which an op declares the shapes of its outputs. docs/abi.md, "Shape rules".
 // A rule is parsed once, when its op is declared, and evaluated whenever a call is planned or inferred.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // signature.cpp -- see signature.h.
 //
 // The key: four words (device; flags and counts; lengths of names; size of params), the strings and params padded to words, then

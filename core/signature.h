@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // signature.h -- from a call to the key of its plan: what planning may see, by value, and no address. Step 2 of a tensor's path,
 // on every call (but for launches with NW_FITS), so it allocates nothing for calls of ordinary size. What depends on addresses
 // (absent data, overlap) is checked here every time; what depends on the signature alone is checked once, when it is planned

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thread_count.cpp -- see thread_count.h.
 #include "core/thread_count.h"
 

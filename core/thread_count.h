@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thread_count.h -- how many threads this process should use, by everybody who has a say in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thread_pool.cpp -- see thread_pool.h.
 //
 // One job at a time. The caller opens it in `state` (a job number, an open bit, a count of workers inside), works on it itself,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thread_pool.h -- the one pool of a runtime, which plugins reach through nw_host.parallel_for.
 #pragma once
 

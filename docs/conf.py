@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documentation site: Sphinx over these Markdown files. ./run docs builds it into build/docs and fails on a warning."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hum taken out of a recording by a FIR filter, through conv1d; before and after as a WAV and as a picture.
 
 python3 examples/audio_filter.py [recording.wav] [folder]

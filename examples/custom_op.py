@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An op of one's own: twenty lines of C++, compiled when this runs, then an op of torch, JAX and NumPy like any other.
 
 python3 examples/custom_op.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The LLTM cell learns to read: scikit-learn's digits, row by row, beside torch's LSTMCell of the same state size.
 
 python3 examples/lltm_digits.py [epochs]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tensor program in TVMScript's spelling, scheduled step by step, and run: relu(A @ B) of TVM's tutorial.
 The first steps are the tutorial's; then a tile of registers follows, and what Narrows itself would do.
 

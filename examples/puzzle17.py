@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puzzle 17 of MAX, a 1-D convolution: NumPy data to each device that is here, computed there, and back.
 
 python3 examples/puzzle17.py

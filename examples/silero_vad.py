@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """silero-vad, the detector of speech, rebuilt on Narrows' ops with the weights of the PyPI package; eager and compiled.
 
 pip install --no-deps silero-vad==6.2.0

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # freeze_abi.sh VERSION -- at a release: writes tests/abi/releases/VERSION, what that release promised for good. docs/abi.md,
 # "Bumping the ABI", says when. tests/abi/CMakeLists.txt takes in every folder of releases/ by itself. Nothing is ever overwritten.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what is made from core/ops/elementwise_functions.toml, the one table of the element-wise functions.
 
 scripts/functions.py           writes the files

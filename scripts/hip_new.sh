@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # hip_new.sh -- compiles the hip backend with the HIP of Debian testing, whose compiler knows newer GPUs than a stable release's, in a
 # chroot of its own. By hand, as root: scripts/hip_new.sh [GFX...]; scripts/hip_new.sh --clean removes the chroot, which stays for the
 # next time (1.5 GB). The plugin is build/hip-new/lib/narrows/backends/narrows_hip.so; it needs that HIP to run.

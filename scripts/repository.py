@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Counts what a reader and a contributor meet: words, sentences, commands, files, duplicates; at several commits side by side.
 
 scripts/repository.py           writes docs/internals/repository.json, and the table of it in docs/internals/repository.md

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # sanitize_gpu.sh -- compute-sanitizer's four tools over the GPU tests of a build, on a machine with an NVIDIA GPU. An overrun that is
 # planted comes first: a tool that does not report it would be silent about others too.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // commands.h -- the subcommands of `narrows`: their options and the exit codes that all of them share.
 #pragma once
 

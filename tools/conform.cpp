@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform.cpp -- runs the suite in every environment, by one process or several side by side, restarts it after a test that killed
 // it, and adds up. See conform.h.
 #include "conform.h"

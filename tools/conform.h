@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform.h -- `narrows conform`: the conformance suite, run in processes of its own (narrows-conform), so that a plugin that
 // crashes or hangs fails a test and not the judge. What that process says line by line becomes a verdict, told as text, JSON and
 // JUnit XML.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform_json.cpp -- a verdict for programs: JSON, and JUnit XML for what collects test results.
 #include <nlohmann/json.hpp>
 #include <sstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform_process.cpp -- see conform_process.h.
 #include "conform_process.h"
 

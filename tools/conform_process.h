@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform_process.h -- narrows-conform as a child: its arguments, its events line by line, and how it ended.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conform_text.cpp -- a verdict for people, who read it in ten seconds; and the command itself.
 #include <algorithm>
 #include <cerrno>

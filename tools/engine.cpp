@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // engine.cpp -- a thin owner of what the C API hands out. See engine.h.
 #include "engine.h"
 

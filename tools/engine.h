@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // engine.h -- the narrows command's own view of the C API: a runtime, tensors on one device, operations on them, as values that
 // clean up after themselves. Step 1 of a tensor's path, seen from a caller.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // info.cpp -- `narrows info`: what was found, and its JSON. info_text.cpp prints it.
 #include "info.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // info.h -- what `narrows info` found out, before it is told as text or as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // info_text.cpp -- the text of `narrows info`.
 #include <algorithm>
 #include <cstdio>

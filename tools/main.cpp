@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // main.cpp -- the `narrows` command: options and help. Step 1 of a tensor's path, from a shell.
 #include <narrows/narrows.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // probe.cpp -- the questions. See probe.h.
 #include "probe.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // probe.h -- what a backend can do, found out by asking it: every built-in op that it lists, with every dtype, is planned in
 // question form (nw_plan_get without a plan). There is no list of what is supported that could be wrong.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // terminal.h -- colours and progress bars, on a terminal only: what goes into a pipe or a file is plain text.
 #pragma once
 

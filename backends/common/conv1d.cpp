@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d.cpp -- the geometry of conv1d and its gradients. Step 5 of a tensor's path.
 #include "conv1d.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- the functions and dtypes of elementwise by number. Step 5 of a tensor's path.
 #include "elementwise.h"
 

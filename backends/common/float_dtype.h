@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // float_dtype.h -- the four dtypes of conv1d and lltm. Step 5 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.h -- what lltm and its gradients read of a signature. Step 5 of a tensor's path.
 #pragma once
 

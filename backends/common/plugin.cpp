@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin.cpp -- refusals, and the kernel variant that a call forces. Step 4 of a tensor's path.
 #include "plugin.h"
 

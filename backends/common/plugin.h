@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin.h -- what every backend's plugin does alike: refusals and the statuses that they become, the reading of a signature and
 // its params, the declarations of built-in ops. Steps 4 and 5 of a tensor's path. It knows no device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_bind.cpp -- see program_bind.h.
 #include "program_bind.h"
 

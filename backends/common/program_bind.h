@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_bind.h -- a lowered program and the signature of a call: numbers for its sizes and params, shapes and strides of its
 // buffers, places in the workspace for its allocations. What every backend needs to launch it. It knows no device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_linear.cpp -- see program_linear.h.
 #include "program_linear.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_linear.h -- subscripts as sums: what lowering asks of them is how far a loop moves an access, and between which numbers a
 // subscript lies. It knows no device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_lower.cpp -- see program_lower.h. program_place.cpp places and shrinks the allocations.
 #include "program_lower.h"
 

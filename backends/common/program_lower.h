@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_lower.h -- a program as what runs: loops and the stores in them, with axes replaced by what they are bound to, inits
 // where they happen, and allocations where their elements live. It holds for every size and stride. What every backend starts from.
 #pragma once

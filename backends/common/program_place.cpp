@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_place.cpp -- see program_place.h.
 #include "program_place.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_place.h -- where the elements of an allocated buffer live, and how few of them have to.
 #pragma once
 

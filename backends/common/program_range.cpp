@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_range.cpp -- see program_range.h.
 #include "program_range.h"
 

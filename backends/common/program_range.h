@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_range.h -- whether the indices of a program stay within 64 bits for the sizes of a call. Verification proves them in
 // bounds among all integers; a backend computes them in 64 bits.
 #pragma once

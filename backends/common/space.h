@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // space.h -- one iteration space over tensors of any strides. Step 5 of a tensor's path.
 #pragma once
 

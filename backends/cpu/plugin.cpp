@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the six ops.
 // Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
 #include <narrows/plugin.h>

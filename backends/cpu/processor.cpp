@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // processor.cpp -- see processor.h.
 #include "processor.h"
 

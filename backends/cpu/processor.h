@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // processor.h -- what the processor says of itself. Step 4 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // targets.h -- the instruction sets that kernels are compiled for, and how one is picked. Include it before
 // hwy/foreach_target.h; HWY_EXPORT(F) a function of the target's namespace, call it as NARROWS_DISPATCH(instance, F)(...).
 #pragma once

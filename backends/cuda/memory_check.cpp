@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory_check.cpp -- see memory_check.h. Step 4 of a tensor's path.
 #include "memory_check.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For AMD's GPUs, by hipcc. libamdhip64 is a shared library that the plugin needs to be loaded: HIP has no static one, and where it is
 # missing the host lists the plugin as one that cannot be loaded, with the library's name.
 set(NARROWS_HIP_ARCHITECTURES "gfx906;gfx908;gfx90a;gfx1030" CACHE STRING "GPUs to build for, as hipcc's --offload-arch")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For no GPU: the sources that hipcc compiles for AMD's, by the C++ compiler, with a HIP that the CPU plays (tests/hip/emulation). For tests:
 # kernels run, and run under the sanitizers.
 find_package(Boost 1.74 CONFIG REQUIRED COMPONENTS context)

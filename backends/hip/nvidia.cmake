@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For NVIDIA's GPUs: HIP's headers, which say its names in CUDA's, through clang. CUDA 13 lacks what they use, so it wants a tree of
 # CUDA 12; ./run check hip-nvidia makes one, and brings the headers. The runtime of that tree is linked statically.
 set(NARROWS_HIP_ARCHITECTURES "sm_90" CACHE STRING "GPUs to build for, as clang's --offload-arch; each brings its PTX along")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // copy.cpp -- see copy.h.
 #include "copy.h"
 

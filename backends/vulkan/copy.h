@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // copy.h -- copies within a device. Step 4 of a tensor's path.
 #pragma once
 

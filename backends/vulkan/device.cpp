@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device.cpp -- see device.h.
 #include "device.h"
 

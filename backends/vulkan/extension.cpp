@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // extension.cpp -- "vulkan/1": see abi/include/narrows/vulkan.h. Step 4 of a tensor's path.
 #include "backend.h"
 

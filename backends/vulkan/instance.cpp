@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // instance.cpp -- see backend.h and vk.h.
 #include "backend.h"
 

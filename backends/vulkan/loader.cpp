@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // loader.cpp -- see loader.h. volk is compiled in here: its function pointers are this plugin's own.
 #define VOLK_IMPLEMENTATION
 #include "loader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // physical.cpp -- see physical.h.
 #include "physical.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pipeline_cache.cpp -- see pipeline_cache.h.
 #define XXH_INLINE_ALL
 #include "pipeline_cache.h"

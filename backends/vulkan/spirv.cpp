@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // spirv.cpp -- see spirv.h.
 #include "spirv.h"
 

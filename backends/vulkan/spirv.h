@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // spirv.h -- a module's words for one device and one pipeline. Step 5 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // stream.cpp -- see stream.h.
 #include "stream.h"
 

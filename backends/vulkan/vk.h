@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // vk.h -- Vulkan's functions, loaded at run time by volk: nothing of Vulkan is needed to load the plugin.
 #pragma once
 

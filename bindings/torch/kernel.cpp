@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kernel.cpp -- see kernel.h.
 #include "bindings/torch/kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kernel.h -- one call of an op by torch's dispatcher: torch's stack in, libnarrows, torch's stack out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // library.cpp -- libnarrows_torch.so: registers every op of the default runtime with torch, when the library is loaded or as the
 // program asks.
 #include <link.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // private_names.cpp -- see private_names.h. The names are those of torch 2.8 to 2.15, unless a line says otherwise.
 #include "bindings/torch/private_names.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // private_names.h -- functions of torch that no version promises: C++ ones, found by their mangled names. They are quicker than the
 // ways that torch documents, and each is used only where it is found. No other file names one. NARROWS_TORCH_FAST=0 leaves all out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // record.cpp -- see record.h.
 #include "bindings/torch/record.h"
 

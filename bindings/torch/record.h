@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // record.h -- events of torch's profiler, by torch's C shim: what torch calls a RecordFunction. torch.profiler, emit_nvtx, emit_itt
 // and execution traces see them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // schema.cpp -- see schema.h.
 #include "bindings/torch/schema.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // schema.h -- an op's declaration as torch has it: its name, and the schema.
 #pragma once
 

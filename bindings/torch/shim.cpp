@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shim.cpp -- see shim.h.
 #include "bindings/torch/shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shim.h -- the functions of torch's stable C shim that the library calls, found at run time: nothing of torch is included or
 // linked. torch documents them in torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
 #pragma once

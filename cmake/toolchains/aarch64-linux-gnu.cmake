@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Cross compiles for arm64 with Debian's g++-aarch64-linux-gnu and runs what it built under qemu-user.
 # NARROWS_ARM64_ROOT: a folder into which arm64 packages of the libraries were unpacked; ./run check arm64 makes one.
 set(CMAKE_SYSTEM_NAME Linux)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d.cpp -- the contract of conv1d and conv1d_backward. docs/ops.md has the formula; a change there is a new op name.
 #include "core/contract.h"
 

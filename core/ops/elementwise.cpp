@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- the contract of elementwise and elementwise_backward: elementwise_functions.toml, the table of the
 // functions, drives the names that bindings see, what is accepted, and the output's dtype. docs/ops.md has the formulas.
 #include "core/contract.h"

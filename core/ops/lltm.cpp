@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.cpp -- the contract of lltm and lltm_backward. docs/ops.md has the formulas; a change there is a new op name.
 #include "core/contract.h"
 

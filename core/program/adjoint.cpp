@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // adjoint.cpp -- see adjoint.h. The blocks are gone through backwards. Each read of a buffer contributes to that buffer's gradient:
 // a sum over the points that read the element (inverse.h), of the gradient of what they store, times a derivative (derivative.h).
 // What the derivatives read of the forward's memory is computed again in front.

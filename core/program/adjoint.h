@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // adjoint.h -- the adjoint of a program: the program that computes the gradients of its inputs from those of its outputs. It is the
 // backward of nw_op, as a text like any other: it can be scheduled, and has an adjoint itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // affine.cpp -- see affine.h.
 #include "core/program/affine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // affine.h -- expressions of a program as conditions on integers: an `index` becomes a Linear, a condition becomes conditions of a
 // System. min, max, `or` and `!=` are alternatives, which the Choices walk through.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // api.cpp -- the functions of program.h: arguments checked, exceptions turned into statuses, strings kept for their caller. The
 // work is in schedule.h, and in libnarrows for what a runtime does.
 #include <narrows/program.h>

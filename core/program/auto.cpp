@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // auto.cpp -- see auto.h. auto_contraction.cpp has the contractions.
 #include "core/program/auto.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // auto.h -- the schedule of a program that has none: contractions are tiled, packed and vectorised; element-wise chains become one
 // block; row reductions share a loop over rows; what is outermost is parallel. Each step is one of schedule.h's, so all of it is
 // verified, and the trace shows it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // auto_contraction.cpp -- see auto_steps.h.
 #include <algorithm>
 #include <optional>

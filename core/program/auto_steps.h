@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // auto_steps.h -- what the parts of the default schedule share: steps that may be refused.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_block.cpp -- see check_block.h.
 #include "core/program/check_block.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_block.h -- what a block must be. Part of types.h's check.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_expr.cpp -- see check_expr.h.
 #include "core/program/check_expr.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_expr.h -- what one expression must be where it stands. Part of types.h's check.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cover.cpp -- see cover.h.
 #include "core/program/cover.h"
 

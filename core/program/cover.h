@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cover.h -- rule V1: do a block's loops reach each point of its axes, and how often?
 #pragma once
 

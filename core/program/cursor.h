@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cursor.h -- the tokens of a text, one after the other, and what an error says about them.
 #pragma once
 

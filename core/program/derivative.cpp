@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // derivative.cpp -- see derivative.h.
 #include "core/program/derivative.h"
 

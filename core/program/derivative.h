@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // derivative.h -- the gradients of the functions that a program's values are computed by, as expressions of the same functions.
 // core/ops/elementwise_functions.toml has the formulas.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // digest.cpp -- see digest.h.
 #include "core/program/digest.h"
 

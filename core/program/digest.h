@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // digest.h -- a program's name among all others: 32 hex digits of the XXH3-128 hash of its text. Of an op's name it is taken before
 // any step of a schedule, so that every schedule of a program computes the same op.
 #pragma once

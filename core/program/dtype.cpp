@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dtype.cpp -- see dtype.h.
 #include "core/program/dtype.h"
 

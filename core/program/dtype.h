@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dtype.h -- the types of a program's values: their names in the text, and the arithmetic of their constants.
 #pragma once
 

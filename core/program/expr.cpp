@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expr.cpp -- see expr.h.
 #include "core/program/expr.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expr.h -- makes, compares, changes and evaluates expressions. What is made here has the right type, or a Failure says why it
 // cannot be; arithmetic of `index` is folded where its operands are constants, checked for overflow.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // functions.h -- the functions that a program's values are computed by: those of docs/ops.md, from core's one table of them.
 #pragma once
 

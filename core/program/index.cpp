@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // index.cpp -- see index.h.
 #include "core/program/index.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // index.h -- arithmetic of `index` on numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // infer.cpp -- see infer.h.
 #include "core/program/infer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // infer.h -- the rules of types, once for the builders (expr.h) and the check of a program (types.h). Each throws Failure.
 #pragma once
 

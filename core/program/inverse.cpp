@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // inverse.cpp -- see inverse.h.
 #include "core/program/inverse.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // inverse.h -- which points of a block read an element of a buffer: the subscripts of the access, solved for the block's axes.
 // So the adjoint of a read is a sum over these points, and scatters nothing.
 #pragma once

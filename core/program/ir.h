@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir.h -- a tensor program as data. text.h reads and prints it, types.h checks it, verify.h proves a schedule of it, schedule.h
 // changes it, and a backend lowers it. docs/programs.md has the text and the meaning of each part.
 #pragma once

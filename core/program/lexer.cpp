@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lexer.cpp -- see lexer.h.
 #include "core/program/lexer.h"
 

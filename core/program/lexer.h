@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lexer.h -- cuts a program's text into tokens; the depth of lines becomes tokens of its own, as in Python.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // operators.cpp -- see operators.h.
 #include "core/program/operators.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // operators.h -- the signs of the text and the functions that they mean; how strongly they bind is Python's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // order.cpp -- see order.h.
 #include "core/program/order.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // order.h -- which of two executions comes first, as alternatives of conditions; and how a counterexample is told.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // parse.cpp -- reads a program's text: see text.h. One function for each line of the grammar in docs/programs.md.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // parse_expr.cpp -- see parse_expr.h.
 #include "core/program/parse_expr.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // parse_expr.h -- reads an expression, by the strength of its operators.
 #pragma once
 

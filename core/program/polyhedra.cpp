@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // polyhedra.cpp -- see polyhedra.h.
 #include "core/program/polyhedra.h"
 

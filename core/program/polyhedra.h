@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // polyhedra.h -- integer points under linear conditions: is there one, and which values are reached. Behind it is isl; no type of
 // isl shows here. What cannot be answered (numbers beyond 64 bits, too many operations) is Unproven, never a guess.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // presolve.cpp -- see presolve.h.
 #include "core/program/presolve.h"
 

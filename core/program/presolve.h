@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // presolve.h -- what can be said of a System in a microsecond: equalities are substituted, bounds are tightened. Most questions
 // about loops end here; what is left goes to isl, and is smaller.
 #pragma once

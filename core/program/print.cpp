@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // print.cpp -- writes a program's one text: see text.h.
 #include <array>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // proven.cpp -- see proven.h.
 #include "core/program/proven.h"
 

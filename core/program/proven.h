@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // proven.h -- what has been proven of a program's loops, so that a step pays for what it changed alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // race.cpp -- see race.h.
 #include "core/program/race.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // race.h -- rule V4: iterations that run at once touch nothing of each other, unless each has its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ranges.cpp -- see ranges.h.
 #include "core/program/ranges.h"
 

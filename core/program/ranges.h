@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ranges.h -- which part of an axis a loop's body needs: the least and the highest value of a subscript, as expressions of the
 // loops outside.
 #pragma once

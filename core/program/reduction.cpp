@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reduction.cpp -- see reduction.h.
 #include "core/program/reduction.h"
 

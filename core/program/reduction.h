@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reduction.h -- the form of a block that reduces: Y[v] = Y[v] ⊕ element.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reference.cpp -- see reference.h.
 #include "core/program/reference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reference.h -- what a program has to be so that its order of execution is a meaning, and which accesses that order binds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rule.cpp -- see rule.h. A rule has + - * // min and max; what it lacks (a sign, %) is written by those.
 #include "core/program/rule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rule.h -- a program's tensors as a shape rule of core: docs/abi.md, "Shape rules".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // schedule.cpp -- see schedule.h.
 #include "core/program/schedule.h"
 

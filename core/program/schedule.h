@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // schedule.h -- changes how a program runs, and not what it computes. docs/program_schedules.md has the steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_of_loops.cpp -- see shape_of_loops.h.
 #include "core/program/shape_of_loops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_of_loops.h -- what each kind of loop has to look like, whatever it computes.
 #pragma once
 

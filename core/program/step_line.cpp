@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // step_line.cpp -- see step_line.h.
 #include "core/program/step_line.h"
 

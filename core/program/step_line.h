@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // step_line.h -- a step as a line of text: `split(loop="i", factors=[None, 8])`.
 #pragma once
 

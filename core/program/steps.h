@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps.h -- the steps of a schedule, each a function on a draft. They throw Failure where a step has no meaning; whether its
 // result computes the same is proven afterwards, of all of them alike.
 #pragma once

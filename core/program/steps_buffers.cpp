@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps_buffers.cpp -- steps that change buffers: cache_read, cache_write, set_scope, transform_layout.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps_inline.cpp -- compute_inline and reverse_compute_inline: a block becomes a part of the expressions of another.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps_loops.cpp -- steps that change loops alone: split, fuse, reorder, a loop's kind, notes.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps_move.cpp -- compute_at and reverse_compute_at: a block moves into a loop and computes there what that iteration needs.
 #include <algorithm>
 

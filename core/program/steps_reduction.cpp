@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps_reduction.cpp -- decompose_reduction and rfactor: a reduction in two blocks.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // text.h -- a program's text: docs/programs.md.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tree.h -- walks a program's loops and blocks, and makes changed copies. What does not change is shared.
 #pragma once
 

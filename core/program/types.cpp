@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // types.cpp -- see types.h.
 #include "core/program/types.h"
 

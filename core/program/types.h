@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // types.h -- what a program must be before anything is proven about it: names, types, shapes, affine subscripts, the form of
 // reductions, and limits. That its accesses are in bounds and its schedule is right is verify.h's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // unit.cpp -- see unit.h.
 #include "core/program/unit.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // unit.h -- a block as verification sees it: which loops feed which axes, which elements it reads and writes, when its init runs.
 #pragma once
 

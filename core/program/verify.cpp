@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // verify.cpp -- see verify.h. Rule V2: what read a value in the reference reads it still.
 #include "core/program/verify.h"
 

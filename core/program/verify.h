@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // verify.h -- proves that a scheduled program computes what its reference does, for all sizes.
 // docs/internals/program_verification.md has the rules. A refusal names block, loop and rule, with a counterexample.
 #pragma once

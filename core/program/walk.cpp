@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // walk.cpp -- see walk.h.
 #include "core/program/walk.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // walk.h -- goes through a program: its blocks with their loops, and the parts of expressions.
 #pragma once
 

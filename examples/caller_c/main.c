@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puzzle 17 of MAX, a 1-D convolution, from C.
  *   cc -std=c99 -Wall -Wextra main.c -o caller_c $(pkg-config --cflags --libs narrows) && ./caller_c */
 #include <narrows/narrows.h>

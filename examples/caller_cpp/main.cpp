@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puzzle 17 of MAX, a 1-D convolution, from C++17.
 //   c++ -std=c++17 -Wall -Wextra main.cpp -o caller_cpp $(pkg-config --cflags --libs narrows) && ./caller_cpp
 #include <iostream>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puzzle 17 of MAX, a 1-D convolution, from Python's standard library. The structs are those of dlpack.h, abi.h and ops.h.
 
 python3 main.py

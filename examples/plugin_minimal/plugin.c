@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plugin.c -- a complete plugin: one op of its own, on the CPU. Copy it, then change the op. Steps 4 and 5 of a tensor's path.
  * It needs abi.h, plugin.h and dlpack.h, and links nothing of Narrows:
  *   cc -O3 -Wall -Wextra -fPIC -shared plugin.c -o narrows_example.so $(pkg-config --cflags narrows)

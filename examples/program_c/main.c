@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor program from C: a matrix product with relu, read from its text, scheduled by steps, run as an op.
  *   cc -std=c99 -Wall -Wextra main.c -o program_c $(pkg-config --cflags --libs narrows) -lnarrows_program -lm && ./program_c */
 #include <math.h>

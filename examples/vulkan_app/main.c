@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An application with a Vulkan device of its own: Narrows runs an op between the application's own submissions, on its queue and in
  * its memory, ordered by the application's timeline semaphore, and the host waits once, at the end.
  *   cc -std=c99 -Wall -Wextra main.c -o vulkan_app $(pkg-config --cflags --libs narrows) -lvulkan && ./vulkan_app */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One GPU, CUDA and Vulkan on the same bytes: Narrows allocates memory and a timeline semaphore for others, CUDA maps both, writes,
  * and reads what Vulkan's op has made of it. Then the same with memory of CUDA's, which the application imports into Vulkan and
  * adds to Narrows'. Nothing is copied, and the host waits for results alone. CUDA's driver and Vulkan's loader are opened at run

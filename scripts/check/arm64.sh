@@ -1,4 +1,5 @@
 # arm64: cross compiles the cpu backend for arm64 and runs its conformance tests under qemu-user (Debian, x86-64)
+# SPDX-License-Identifier: Apache-2.0
 # Debian's mirrors carry every architecture. The libraries' arm64 packages are unpacked into .deps/arm64; no architecture is added to the machine.
 
 readonly ARM64_ROOT=$DEPS/arm64/root

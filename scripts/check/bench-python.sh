@@ -1,4 +1,5 @@
 # bench-python: what a call from Python costs beside each framework's own call, with the goals; -- --device cuda: on a GPU
+# SPDX-License-Identifier: Apache-2.0
 parts python cuda
 
 # What the rows of benchmarks/python_calls.py need beside PYTHON_TOOLS: the tutorial's extension is compiled, tvm-ffi is compared with.

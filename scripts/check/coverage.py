@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """coverage.py FOLDER ACCEPTED EXPORT: which branches of core the tests took. FOLDER is the checkout, EXPORT what `llvm-cov export` wrote.
 
 A branch is one outcome, true or false, of one condition in the source; of a function that is made from a template several times, all

@@ -1,4 +1,5 @@
 # coverage: counts the branches of core that the tests take; fails below 95 %, and at one that docs/coverage.md does not explain
+# SPDX-License-Identifier: Apache-2.0
 # Core alone is instrumented, by clang, whose branches are the outcomes of the conditions in the source: gcc's would count what it adds
 # for exceptions, too. The plugins are those of build/cpu.
 

@@ -1,4 +1,5 @@
 # cuda: builds the cuda backend and runs its tests; those that need an NVIDIA GPU are skipped without one
+# SPDX-License-Identifier: Apache-2.0
 parts cuda
 
 check() {

@@ -1,4 +1,5 @@
 # fuzz: runs the libFuzzer targets of tests/fuzz, two minutes each at most; -- SECONDS [TARGET...]: longer, or only those
+# SPDX-License-Identifier: Apache-2.0
 # Corpora grow in build/fuzz/corpus and are kept; what a run finds is in build/fuzz/artifacts.
 
 readonly FUZZ=$NARROWS_ROOT/build/fuzz

@@ -1,4 +1,5 @@
 # hip-amd: builds the hip backend for AMD GPUs, and tests what can be without one; --short: kernels that are not optimised
+# SPDX-License-Identifier: Apache-2.0
 
 for_amd() {
   local preset=$1

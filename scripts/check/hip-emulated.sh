@@ -1,4 +1,5 @@
 # hip-emulated: the hip backend for a GPU that the CPU plays, under the sanitizers; --short: a sample of the conformance suite
+# SPDX-License-Identifier: Apache-2.0
 
 # emulated TEST_PRESET [CTEST ARGUMENT...]
 emulated() {

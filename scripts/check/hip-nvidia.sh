@@ -1,4 +1,5 @@
 # hip-nvidia: builds the hip backend for NVIDIA GPUs and runs its tests; those that need a GPU are skipped without one (x86-64)
+# SPDX-License-Identifier: Apache-2.0
 # What it is compiled with goes into .deps/hip-nvidia: the headers of HIP, from Debian's or Ubuntu's package, unpacked; of CUDA 12 the
 # headers, the static runtime, ptxas and libdevice, from PyPI. Nothing is installed. backends/hip/nvidia.cmake reads it.
 parts cuda

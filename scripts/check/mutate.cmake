@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # mutate.cmake -- what `./run check mutate` compiles otherwise than `./run test`: the product alone. ccache knows the tests' objects.
 # CMake includes it after project() (CMAKE_PROJECT_INCLUDE); the targets are there when the top folder is done.
 function(narrows_mutate_options)

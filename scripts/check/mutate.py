@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mutate.py -- changes the product's own lines at random, one at a time, and sees whether a test notices. `./run check mutate` runs it.
 
 The tree itself is never changed: a copy in build/mutate is, and that is built and tested. tests/mutation/record.jsonl has a line

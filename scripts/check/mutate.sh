@@ -1,4 +1,5 @@
 # mutate: changes lines of the product at random and lists those changes that no test notices; -- --seed 7 --points 20
+# SPDX-License-Identifier: Apache-2.0
 
 readonly NEEDS_mutate='
 python3-venv | python_module ensurepip | fetches the parser of C++ from PyPI

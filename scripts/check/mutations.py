@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mutations.py -- the changes that `./run check mutate` can make in a C++ source, and how one is drawn.
 
 tree-sitter parses each file as it stands, without the preprocessor: Highway includes a kernel once for each target, and no header

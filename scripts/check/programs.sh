@@ -1,4 +1,5 @@
 # programs: random tensor programs and schedules, judged by a reference, ten minutes; -- SECONDS [SEED]: longer, or on from another seed
+# SPDX-License-Identifier: Apache-2.0
 
 # What is found wrong is printed, and kept in build/programs; the last lines say with which seed to go on.
 check() {

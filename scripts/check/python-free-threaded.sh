@@ -1,4 +1,5 @@
 # python-free-threaded: the package's tests in a Python without the GIL; --short: those of threads, processes, plugins and NumPy
+# SPDX-License-Identifier: Apache-2.0
 # An interpreter, built once from Debian's source of it, an environment with NumPy, torch and JAX, the wheel for that one version.
 parts python
 

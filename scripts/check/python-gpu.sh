@@ -1,4 +1,5 @@
 # python-gpu: the package with the cuda backend, and its tests, on an NVIDIA GPU
+# SPDX-License-Identifier: Apache-2.0
 parts python cuda
 
 # The tests of `python` with the cuda backend, on an NVIDIA GPU; torch, JAX and CuPy use it where .deps/pyenv has those built for CUDA.

@@ -1,4 +1,5 @@
 # python-versions: the wheel with the oldest, a middle, a recent and the newest torch and JAX; -- oldest newest: only those
+# SPDX-License-Identifier: Apache-2.0
 parts python
 
 # What the wheel is run with. Each takes gigabytes, so it is removed when its tests have passed.

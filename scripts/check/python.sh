@@ -1,4 +1,5 @@
 # python: builds the package, checks its types, makes its wheel, runs its tests with torch and JAX; --long: 100,000 calls a route
+# SPDX-License-Identifier: Apache-2.0
 parts python
 
 check() {

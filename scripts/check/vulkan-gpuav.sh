@@ -1,4 +1,5 @@
 # vulkan-gpuav: the conformance suite with GPU-assisted validation, by a newer layer than the machine's, in a chroot (Debian)
+# SPDX-License-Identifier: Apache-2.0
 parts glslang chroot
 
 # Debian 13's lavapipe, whose results are right, and the layer of the release after it, which is quick enough

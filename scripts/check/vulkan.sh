@@ -1,4 +1,5 @@
 # vulkan: builds the vulkan backend and runs its tests, on Mesa's lavapipe where there is no GPU; --short: a part
+# SPDX-License-Identifier: Apache-2.0
 parts glslang python
 
 fetch_vulkan_python() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # bench.sh -- the cpu backend beside torch and a copy, by benchmarks/cpu.py in the environment of python.sh.
 
 # First what a call costs beside its kernel and, of a whole run, the conformance suite's own cases on every kernel variant. Arguments are those of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # build.sh -- configures, compiles and tests a preset of CMakePresets.json in build/<preset>. The presets say what a build has and which
 # tests belong to it.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # chroot.sh -- packages of newer releases of Debian than the machine's own, in a chroot under .deps. scripts/hip_new.sh sources it too;
 # in_chroot.sh runs what is built here in one.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cuda.sh -- the CUDA compiler: the machine's own, or NVIDIA's wheels.
 
 # The compiler, its headers, libcudart_static.a: 100 MB, where the machine has no CUDA Toolkit.

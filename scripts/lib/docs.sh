@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # docs.sh -- the documentation site, built into build/docs.
 
 readonly DOCS_TOOLS='sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19 breathe==5.1.0'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # glslang.sh -- a compiler for shaders with cooperative matrices, which the glslc of Debian 12 and Ubuntu 24.04 does not know.
 
 # glslang as a wheel, the library that it links to, and what starts it from a venv.

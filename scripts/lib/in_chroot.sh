@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # in_chroot.sh -- runs a command in a chroot that chroot.sh has made, with /dev, /proc and a folder of this machine, under the
 # same name, mounted there: in_chroot.sh ROOT FOLDER COMMAND [ARGUMENT...]. The environment stays. The mounts end with the command.
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff.
 
 # Pinned, from PyPI: other versions format and warn otherwise, and each distribution has another.
@@ -88,9 +89,15 @@ ruff() {
   done_with "$(wc -l <"$LOG/ruff.files") files by ruff"
 }
 
+licenses() {
+  step licenses
+  if [ "$verb" = format ]; then python3 scripts/spdx.py --add; else logged licenses.log python3 scripts/spdx.py; fi
+  done_with "every source names its license"
+}
+
 # Arguments are files; without them, all.
 lint() {
-  begin lint 8
+  begin lint 9
   cd -- "$NARROWS_ROOT"
   require build demo test lint
   fetch_dlpack
@@ -98,6 +105,7 @@ lint() {
   configure cpu
   done_with "build/cpu"
   fetch_lint_tools
+  licenses
   clang_format "$@"
   ruff "$@"
   warp_width "$@"
@@ -107,10 +115,11 @@ lint() {
 }
 
 format() {
-  begin format 4
+  begin format 5
   cd -- "$NARROWS_ROOT"
   require lint
   fetch_lint_tools
+  licenses
   clang_format "$@"
   ruff "$@"
 }

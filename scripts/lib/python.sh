@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # python.sh -- the Python package: an environment of its own in .deps/pyenv, the package in build/cpu/python, its tests, its types,
 # and the wheel.
 

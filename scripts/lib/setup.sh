@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # setup.sh -- what ./run needs on the machine: checks for it, and installs what is missing.
 # A thing is looked for itself (a command, a header), not its package: what a user installed in another way counts too.
 # Nothing in /etc/apt is read for anything but the mirror's address, and nothing there is written.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reads ctest's JUnit file and prints what a person wants to know in ten seconds.
 
 Exit code 1 if a test failed, if none ran, or if a test was skipped without a reason. A reason is what the test printed:

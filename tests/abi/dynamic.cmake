@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a shared object asks of the dynamic linker: DT_NEEDED within an allow-list, never unloaded, no absolute search path.
 # cmake -DREADELF=readelf -DOBJECT=<.so> -DALLOWED=<regexes, ',' between> [-DSONAME=<name>] -P dynamic.cmake
 string(REPLACE "," ";" allowed "${ALLOWED}")

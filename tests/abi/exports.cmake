@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a shared object shows to the dynamic linker: its defined symbols are exactly EXPECTED (a file, or names with ',' between),
 # none of them GNU-unique (such a symbol would tie two plugins together, and forbids unloading).
 # cmake -DNM=nm -DREADELF=readelf -DOBJECT=<.so> -DEXPECTED=<...> -P exports.cmake

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* golden.c -- the layout, the constants and the functions of the ABI, fixed as numbers: whoever moves a field, changes a type or
  * renumbers a constant breaks this file's compilation. Compiled as C99 and as C++17, on the build machine and for arm64; it has no
  * code to run. inventory.cmake sees to it that no struct, field, constant or function of the headers is missing.

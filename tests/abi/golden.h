@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* golden.h -- the words that golden.c, and what each release froze of it, are written in. */
 #ifndef NARROWS_TESTS_ABI_GOLDEN_H
 #define NARROWS_TESTS_ABI_GOLDEN_H

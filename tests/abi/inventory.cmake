@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The headers against golden.c and exports.txt: every struct, field, constant and function is listed there; every constant is a bare
 # literal (bindgen, cgo and ctypes read nothing else); no type whose width a compiler may choose.
 # cmake -DINCLUDE=<abi/include/narrows> -DGOLDEN=<golden.c and those of the releases that it includes, as one file>

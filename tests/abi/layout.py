@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The layout of every struct of the ABI, by pahole from the debug information of witness.c, and its comparison with an older one.
 
   layout.py list    --compiler CC --headers INCLUDE --dlpack INCLUDE                 prints the listing

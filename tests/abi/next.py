@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the ABI of a minor version to come, so that old and new meet in a test before there is a new: matrix.cmake builds it.
 
   next.py INCLUDE CORE OUT

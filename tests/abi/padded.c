@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* padded.c -- a struct with a hole, which the flags of the header tests must refuse. */
 #include <narrows/abi.h>
 

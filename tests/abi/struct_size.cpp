@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // struct_size.cpp -- the growth rule, tried for every struct_size from 0 up: too small is refused, what a caller has not is read as
 // 0, nothing is read or written past it, and a longer struct works while its tail is zero. Blocks have the exact size, so that
 // AddressSanitizer sees one byte too much; without it the canary behind them does for writes.

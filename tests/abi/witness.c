@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* witness.c -- one function per struct of the ABI, so that debug information has every one of them; layout.py reads it with pahole.
  * Params travel as void*, so no function of libnarrows names them: a comparison of its own debug information, such as abidiff's,
  * would not see two of their fields change places. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // allocations.cpp -- every allocation fails once. For n = 1, 2, ... the n-th allocation of an operation fails, then it and all
 // after it, until the operation is done without having met the failure. After each failure: NW_OUT_OF_MEMORY with a message, no
 // output touched, nothing leaked, and the same operation again succeeds with the right bytes. What gives back or destroys needs no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // allocator.cpp -- see allocator.h.
 #include "allocator.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // allocator.h -- malloc and its family, defined in the program so that every library of the process uses them, with a switch: the
 // n-th allocation from now fails, or it and all after it. Blocks that are alive are counted. glibc only; not under a sanitizer,
 // which brings an allocator of its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libraries.cpp -- a program that is not linked with libnarrows and loads it by dlopen, as interpreters do: two builds of it at
 // once, each with plugins of its own; and a thread that calls for the first time while malloc gives nothing.
 //   test_libraries FOLDER OTHER_FOLDER     each with libnarrows.so.1 and narrows/backends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // process.cpp -- what else may live in the process: other versions of a library that a plugin needs, preloaded libraries with
 // clashing names, and sixteen threads that load, call and destroy at once. The cases are run one by one: test_process CASE
 // [ARGUMENT].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // samples.cpp -- see samples.h.
 #include "samples.h"
 

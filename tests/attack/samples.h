@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // samples.h -- calls of every op in plain memory, with the bytes that they must give. No test framework and no runtime of their
 // own: what is attacked here (allocation, loading, threads) decides when a call is made. It governs tests/attack.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sweep.cpp -- see sweep.h.
 #include "sweep.h"
 

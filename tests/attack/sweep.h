@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sweep.h -- one operation, and every allocation of it failing in turn: the engine of allocations.cpp.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # valgrind.sh PROGRAM: no error and no definite leak under valgrind, which lacks AVX-512. Ends with 77 where there is no valgrind.
 set -euo pipefail
 command -v valgrind >/dev/null || { echo "skipped: there is no valgrind"; exit 77; }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench.cpp -- the cases of `narrows bench`: each is checked by the suite's own check, then timed, on every kernel
 // variant that takes it. Bytes count each element once, operations as docs/ops.md writes them.
 #include <catch2/catch_test_macros.hpp>

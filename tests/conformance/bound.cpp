@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bound.cpp -- see bound.h.
 #include "bound.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bound.h -- comparison of a result that was summed in f32 or f64 and then rounded once to its tensor's dtype, by a bound for
 // every element. It governs the tolerances of the conv1d and lltm tests; here too what else their cases share.
 #pragma once

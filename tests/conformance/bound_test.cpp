@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bound_test.cpp -- the measure of conv1d and lltm is measured: what bound.h must not let pass.
 #include <catch2/catch_test_macros.hpp>
 #include <limits>

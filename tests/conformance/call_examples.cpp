@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call_examples.cpp -- see call_examples.h.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call_examples.h -- one call of every op and kind of kernel, small and large, for tests that are about calls and not about
 // numbers. It governs calls.cpp and guard_pages.cpp.
 #pragma once

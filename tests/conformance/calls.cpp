@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // calls.cpp -- what every op owes to its callers besides numbers: plans for each call's own shapes and params, the call's stream,
 // many threads at once, and a process that was forked. Workspaces: workspaces.cpp.
 #include "call_examples.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gradient_check.cpp -- see gradient_check.h.
 #include "gradient_check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gradient_check.h -- the backward op of any op against central finite differences of its forward op, by the convention of
 // nw_op.backward and nothing else that is known of the two. It governs own_backward.cpp and gradients.cpp.
 #pragma once

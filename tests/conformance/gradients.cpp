@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gradients.cpp -- the built-in ops' backward by finite differences in f64, by the same code that judges a stranger's: a witness
 // that shares nothing with tests/reference.
 #include <array>

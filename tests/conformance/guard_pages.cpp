@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // guard_pages.cpp -- loads and stores past the ends of tensors, for every op: each tensor ends, or begins, at a page that may not
 // be touched. A vector that is loaded whole and then masked ends the process here, as it would at the end of a mapped file.
 #include <errno.h>

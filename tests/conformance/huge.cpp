@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // huge.cpp -- more than 2^31 elements in real memory, behind `narrows conform --huge`: what a 32-bit index anywhere breaks. Memory
 // is the device's own, filled and read through a window; the harness's tensors remember every element and would not fit.
 #include <algorithm>

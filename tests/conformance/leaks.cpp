@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // leaks.cpp -- what a plugin keeps of each call: nothing. Each slot is called so often that one byte a call is more than a cache
 // that fills; memory of the heap, address space, open files and threads are counted before and after.
 #include <dirent.h>

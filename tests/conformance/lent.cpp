@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lent.cpp -- what a caller lends to a slot of the plugin under test: read only, and no longer than the slot runs. The signature,
 // the call, everything that they point to, and on the CPU the inputs too, lie on pages that may only be read meanwhile, and not
 // even that afterwards: who writes there, or looks again later, ends the process. And the state of the process and of the caller's

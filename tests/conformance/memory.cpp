@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory.cpp -- memory and streams of the device under test, through nw_alloc, nw_free, nw_copy and nw_stream_*.
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // op_sampler.cpp -- see op_sampler.h. Seeded, so that a failure is found again.
 #include "op_sampler.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // op_sampler.h -- calls that an op accepts, found from its declaration alone: arity, names, fields, shape rule, and what nw_infer
 // and nw_plan_get answer. It governs the tests that know nothing of an op but its declaration: own_*.cpp, plugin_*.cpp.
 #pragma once

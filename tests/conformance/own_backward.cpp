@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // own_backward.cpp -- the derivatives of a plugin's own ops: the op that each names as its backward, against finite differences.
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // own_ops.cpp -- the ops of a plugin's own, of which the suite knows nothing but the declaration: calls that are accepted are found
 // (op_sampler.h), and each is made in many ways that must agree. There is no reference; own_backward.cpp has the derivatives.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // padding.cpp -- tensors whose rows are parts of longer ones, each tensor of a call in a layout of its own: the values are those of
 // contiguous tensors, and what lies between the rows is neither written nor part of any result. And outputs that hold NaN before.
 #include <algorithm>

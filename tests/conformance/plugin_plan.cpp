@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_plan.cpp -- plan() of the plugin under test: the question and the answer in full agree, equal signatures give plans that
 // act alike, what is longer or shorter than the plugin knows is treated by the growth rule, and what it does not know it refuses
 // itself. Through core these refusals would be core's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_query.cpp -- the one exported symbol of the plugin under test, and its instances: a query that does nothing but answer,
 // several instances at once, and hosts that know more than the plugin. plugin.h has the promises.
 #include <catch2/catch_test_macros.hpp>

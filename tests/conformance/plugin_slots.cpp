@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_slots.cpp -- devices, memory and streams of the plugin under test, by its slots: what memory.cpp asks of the host, asked
 // of the plugin itself, and the growth rule of what it writes.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_table.cpp -- see plugin_table.h.
 #include "plugin_table.h"
 

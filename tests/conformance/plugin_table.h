@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin_table.h -- the plugin under test spoken to directly, as the host would: its table, instances on hosts of the tests' own,
 // signatures, and calls by its slots. It governs plugin_*.cpp, which are about the plugin's own answers, before core can mend them.
 // What is handed to a slot is what a host may hand to it: core's checks have been passed (by op_sampler.h) and nothing else is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // repeat.cpp -- one call made again in other circumstances: by another plan, beside another that empties the plan cache, on two
 // streams at once, and with forward on one backend and backward on another. call_examples.h has the calls.
 #include <atomic>

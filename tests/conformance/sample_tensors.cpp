@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sample_tensors.cpp -- see sample_tensors.h.
 #include "sample_tensors.h"
 

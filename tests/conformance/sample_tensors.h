@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sample_tensors.h -- a sampled call (op_sampler.h) on test tensors: filled, laid out, run through the harness, and its results
 // compared with those of another way to make the same call. It governs own_*.cpp and repeat.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_pattern.cpp -- see shape_pattern.h.
 #include "shape_pattern.h"
 

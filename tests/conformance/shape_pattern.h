@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_pattern.h -- the inputs' side of an op's shape rule, read to sample shapes that fit it (docs/abi.md, "Shape rules"). What
 // it cannot read it leaves open: every sample is put to nw_infer, so a mistake here costs samples and never passes a wrong one. It
 // governs op_sampler.cpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shared_inputs.cpp -- inputs that are one tensor, or views of one memory: the results are those of copies. A kernel that knows two
 // equal addresses may take a shorter way, and has to be right there too: x - x is NaN where x is.
 #include <algorithm>

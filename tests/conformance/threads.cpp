@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads.cpp -- see threads.h.
 #include "threads.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads.h -- the same bits whatever the number of threads, and when run again: what every op promises, forward and backward. It
 // governs their determinism tests.
 #pragma once

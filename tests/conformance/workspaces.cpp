@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // workspaces.cpp -- a workspace of exactly the size that the plan asks for, at many shapes, of any content: nothing is written
 // before or behind it, and on the CPU nothing is read behind it either.
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fixture.h -- what the tests of core stand on: folders of plugins, runtimes, tensors in plain memory, calls and their errors.
 // It governs tests/core and tests/abi; only the public C API is used.
 #pragma once

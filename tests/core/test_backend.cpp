@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_backend.cpp -- core/backend.cpp: when instances are made, which plugins are passed over, and that what was made is
 // destroyed.
 #include <stdexcept>

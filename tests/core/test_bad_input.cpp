@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_bad_input.cpp -- what no caller may do, whatever the op: each is refused with the argument and the reason, and no output
 // changes. The ops' own contracts have their tests in tests/conformance.
 #include <functional>

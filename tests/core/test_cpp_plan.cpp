@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_cpp_plan.cpp -- narrows.hpp: what a Plan remembers of the call that it was made for. The rest of the binding:
 // tests/examples.
 #include <narrows/narrows.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_declaration.cpp -- core/contract.cpp and backend.cpp: what a plugin may declare of its ops, and what a declaration asks of a
 // call. One plugin, "bent", declares whatever the test makes of faulty.op/1: inputs a and b?, output out, one field n, "like 0".
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_discovery.cpp -- core/plugin_loader.cpp and runtime.cpp: which files are plugins, in which order, and what the runtime says
 // of them.
 #include <dlfcn.h>

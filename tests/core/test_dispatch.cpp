@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_dispatch.cpp -- core/dispatcher.cpp: the backend is where the tensors live; which of several serves; what passes through.
 #include <algorithm>
 #include <new>

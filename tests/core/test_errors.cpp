@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_errors.cpp -- core/error.cpp: the message is cut safely, NULL is accepted, nothing is written on success.
 #include <cstring>
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_fork.cpp -- after fork the child's CPU works, whatever the parent's other threads were doing, and devices that were open
 // answer that they are unavailable. The parent notices nothing.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_memory.cpp -- core/api.cpp: memory, copies and streams go to the plugin that serves the device.
 #include <cstring>
 

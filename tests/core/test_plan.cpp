@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_plan.cpp -- core/dispatcher.cpp: plans that a caller holds, workspaces, traits, and inference by the plugin.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_plan_cache.cpp -- core/plan_cache.cpp: bounded, single-flight per key, and nobody waits for a planner of another key.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_pool.cpp -- core/thread_pool.cpp, reached as a plugin reaches it: nw_host.parallel_for.
 #include <sys/resource.h>
 #include <sys/wait.h>

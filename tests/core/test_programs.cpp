@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_programs.cpp -- core/program_op.cpp, runtime_programs.cpp: a tensor program is an op. The probe is asked to plan it, and
 // compiles nothing: what it computes is the backends' own matter.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_refusals.cpp -- core/plugin_loader.cpp, elf.cpp and backend.cpp: files that must be refused. The rule for all: the runtime
 // is made, the file is listed with a status and a reason, nothing of it is used, and nw_load of it returns that error.
 #include <elf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_runtime.cpp -- core/runtime.cpp: a runtime while plugins are loaded into it, in the child of a fork, and at exit.
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_shape_rule.cpp -- core/shape_rule.cpp: every construct of the language, evaluated through nw_infer, and its errors.
 #include <optional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_signature.cpp -- core/signature.cpp: what plan() sees of a call, and that the plan's key is exactly that.
 #include <algorithm>
 

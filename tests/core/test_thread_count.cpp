@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_thread_count.cpp -- with how many threads a runtime is made: core/thread_count.cpp, and core/cpu_quota.cpp on folders that
 // stand in for /proc and /sys, and on a real cgroup where one may be made.
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_threads.cpp -- everything may be called from many threads at once; several runtimes live in one process.
 #include <algorithm>
 #include <cstring>

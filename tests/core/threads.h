@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads.h -- gates and crowds for tests with threads. Catch2's macros are for the main thread: threads count, the test checks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // float_mode.cpp -- results do not depend on the floating-point mode of the thread that calls, which stays as it is.
 #include <narrows/ops.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.cpp -- lltm_backward does the work of the gradients that are wanted, and no other.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """architectures.py -- whether a CUDA plugin has code for the GPUs that it was built for, and is no larger than a release may be.
 
 usage: architectures.py PLUGIN ARCHITECTURE ...      as CMake names them: 80-real (code), 90-virtual (PTX), 90 (both), 90a

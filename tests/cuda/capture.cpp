@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // capture.cpp -- CUDA graphs: every op, forward and backward, is captured with a workspace, and replayed after its plan has left
 // the cache; in each of CUDA's modes, and where the capture is what loads the kernels; without a workspace it is refused.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contexts.cpp -- what a call leaves as it was: the caller's current device, its contexts, its last error; and that no context
 // appears on a device that the call does not use.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda.cpp -- see cuda.h.
 #include "cuda.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda.h -- what the tests of CUDA's own terms stand on: streams, graphs, memory of every kind, contexts. They judge any backend
 // whose device is kDLCUDA: backends/cuda, and backends/hip built for NVIDIA. They go through the public C API and the CUDA runtime.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device_lost.cpp -- after a kernel has touched an illegal address the device is lost for the process: sticky, an error, and never
 // a crash, nor the fault of a caller's tensor or stream. Each of these is run in a process of its own; the first one with
 // NARROWS_CHECK and without.

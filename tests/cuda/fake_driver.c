@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_driver.c -- a libcuda.so.1 that is too old, or that finds no GPU, for machines that have another or none. FAKE_CUDA_VERSION
  * is what cuDriverGetVersion says (11000), FAKE_CUDA_INIT what cuInit returns (100: no device). */
 #include <stddef.h>

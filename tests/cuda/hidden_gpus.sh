@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # hidden_gpus.sh NARROWS BACKEND -- on a machine with an NVIDIA GPU, CUDA_VISIBLE_DEVICES="" takes it away from the backend, which says
 # so. 77: there is no GPU that could be hidden.
 set -eu

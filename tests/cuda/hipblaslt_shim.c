@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hipblaslt_shim.c -- a libhipblaslt.so.1 of NVIDIA's GPUs: hipBLASLt's interface, as far as it is used here, before the machine's
  * cuBLASLt, for HIP on NVIDIA's platform. It turns the one's numbers into the other's, and asks for what hipBLASLt does by itself:
  * algorithms that take any address. Numbers and layouts are taken from the vendors' headers, not from ours. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kernels.cpp -- the kernel variants by name: those of elementwise that LeetCUDA names, and the same bits again from each variant
 // of each op on calls that take many blocks and several parts of a sum; plans of one kernel that differ in shared memory; calls
 // that would take very many launches; each gradient of conv1d alone on matrix units.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // library.cpp -- lltm and lltm_backward with the vendor's library, and without it: each way is a process of its own, whose
 // environment CMakeLists.txt has. Their results are judged by the conformance suite as every variant's are; here is what is this
 // variant's alone, and of gradients in two parts of 16 bits, which kernels of our own have too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory_kinds.cpp -- managed, pinned and device memory in one call; with NARROWS_CHECK=1, memory that is not what it is said to
 // be.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // streams.cpp -- a call is ordered with what stands on its stream, whichever of CUDA's streams that is, and the host does not wait.
 #include <atomic>
 #include <chrono>

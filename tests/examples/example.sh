@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # example.sh PREFIX LIBDIR WORK EXPECTED FILE... -- copies the FILEs to a fresh folder and runs there the command that stands at
 # the head of each, with nothing of Narrows but the package in PREFIX. EXPECTED says what the last one prints: "caller",
 # "program" or "use".

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # install.sh CMAKE BUILD SOURCE LIBDIR WORK FILE... -- installs the build into a fresh prefix, moves that to WORK/moved, sees that
 # the package is complete (with the FILEs besides what every package has), and looks for anything in it that still points into the
 # build or source tree, or to where it was.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lib.sh -- what these scripts share. They are POSIX shell: the machine that tests a package may have little else.
 set -eu
 

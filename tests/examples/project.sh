@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # project.sh CMAKE GENERATOR PREFIX WORK FILE... -- copies the FILEs, a CMake project, to a fresh folder, builds it with nothing of
 # Narrows but the package in PREFIX, installs it elsewhere, and runs what it made.
 . "$(dirname "$0")/lib.sh"

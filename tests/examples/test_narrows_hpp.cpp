@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_narrows_hpp.cpp -- bindings/cpp/include/narrows/narrows.hpp, through the example plugin, which needs no other backend.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_plugin_minimal.cpp -- examples/plugin_minimal/plugin.c: what it computes, what it refuses, and every slot of its table.
 #include <dlfcn.h>
 #include <narrows/plugin.h>

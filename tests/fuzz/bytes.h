@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bytes.h -- an input as a row of decisions: numbers read from its front, 0 when it has ended. So every input means something,
 // and one that is cut short means something smaller. It governs how the seeds of tests/fuzz/seeds are read: a change here, or in
 // the order in which a target reads, makes other cases of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call.h -- one call of an op as a fuzz target makes it up: any metadata, any blob. It governs what the parts of the oracle share:
 //   contract.cpp  is the call legal by docs/ops.md, and which outputs does it give? Written from that page, not from core.
 //   memory.cpp    real memory, exactly as large as the metadata reaches

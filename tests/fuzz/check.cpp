@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check.cpp -- makes a call three ways, by nw_infer, nw_plan_get and nw_run, and holds it against the contract. See call.h.
 //
 // What is demanded: an illegal call is refused, with a status from NW_INVALID to NW_NOT_CAPTURABLE, a message and no byte changed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contract.cpp -- is a call legal, by what abi.h and "For every op" of docs/ops.md say? See call.h. The rules of the single ops
 // are in contract_ops.cpp. Written from those pages in 128-bit arithmetic, so that no mistake is shared with core.
 #include <cstring>

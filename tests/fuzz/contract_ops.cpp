@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contract_ops.cpp -- conv1d, elementwise and lltm by docs/ops.md: which inputs and params are legal, and which outputs they give.
 // See contract_ops.h.
 #include "contract_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // contract_ops.h -- the rules of the single ops, for contract.cpp: the inputs and the params are legal each by itself. Each sets
 // what is wrong, or the outputs.
 #pragma once

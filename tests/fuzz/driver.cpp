@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // driver.cpp -- runs a fuzz target once on each file of the folders that are its arguments: the seeds and the former findings, as
 // an ordinary test, without libFuzzer. Fails when the first folder, that of the seeds, has no file.
 #include <algorithm>

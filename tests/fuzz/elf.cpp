@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elf.cpp -- fuzz target: core's check of a plugin file before dlopen (core/elf.h), on a small shared object that is damaged by the
 // input: cut, extended, and with bytes of its ELF header and program headers replaced.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expected.cpp -- what a legal call's outputs must hold, by tests/reference, and how far off they may be: wide enough that no
 // correct kernel is ever blamed, narrow enough that a wrong element, index or sum is. The conformance tests have the close bounds.
 // See call.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expected_elementwise.cpp -- what legal calls of elementwise and elementwise_backward must give. See expected.cpp.
 #include "reference/elementwise.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // expected_parts.h -- what expected.cpp and expected_elementwise.cpp share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // finding.h -- how a target reports: it says what is wrong and ends the process, which libFuzzer and the plain driver both take
 // for a crash.
 #pragma once

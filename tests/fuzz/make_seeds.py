@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/fuzz/seeds: a few inputs for each fuzz target, from which libFuzzer goes on, and which run as the tests fuzz.<target>.
 
 The layout of an input is said at the head of the target's source: change that, and change and run this. The numbers called random

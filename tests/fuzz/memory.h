@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory.h -- the memory of a made-up call: each tensor lies in a heap block that holds exactly the bytes that its metadata
 // reaches, so that AddressSanitizer sees a byte before or behind it, and this file one between the elements. See call.h.
 #pragma once

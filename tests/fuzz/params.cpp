@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // params.cpp -- fuzz target: params blobs of any length and content, for every op and kernel variant, over valid tensors of fixed
 // shapes. The outputs are made as the blob demands, by the rules of docs/ops.md, so that a legal one is computed. Oracle:
 // check.cpp.

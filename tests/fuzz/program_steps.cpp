@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_steps.cpp -- fuzz target: the steps of a schedule (core/program/schedule.h). The input is lines, each a step of one small
 // program, of which the first eight are taken.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_text.cpp -- fuzz target: the text of a tensor program (core/program/text.h). The input is the text.
 //
 // What is demanded:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensors.cpp -- fuzz target: the metadata of every op's tensors. It makes a legal call of small tensors in any layout, possibly in
 // one another's memory, then bends some of it: extents, strides, offsets, ranks, dtypes, devices, NULLs. Oracle: check.cpp.
 //

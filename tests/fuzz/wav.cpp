@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wav.cpp -- fuzz target: the WAV reader of the narrows command on any bytes. What is demanded: nothing but WavError is thrown,
 // with a reason; the samples are those of a data chunk, whole; what is accepted is a sound that the writer takes, and whose 16-bit
 // form is read back to the bit. The reader of files agrees with the reader of bytes.

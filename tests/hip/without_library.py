@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies a plugin and lets the copy need libabsent64 instead of libamdhip64: without_library.py PLUGIN COPY."""
 
 import pathlib

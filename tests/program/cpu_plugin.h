@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cpu_plugin.h -- the cpu backend's plugin by itself, with a host of the test's own: programs are planned and launched through its
 // table. Tensors are numbers in double beside their bytes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples.h -- the programs of texts/, each with tensors that fit it.
 #pragma once
 

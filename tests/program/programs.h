@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // programs.h -- what the tests of programs share: the texts, and the message of what is refused.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_adjoint.cpp -- adjoints of programs against finite differences, both by the reference in long double; what has none.
 #include "core/program/adjoint.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_api.cpp -- program.h: programs from C. What the steps do is test_schedule's matter.
 #include <narrows/program.h>
 

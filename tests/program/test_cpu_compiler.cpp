@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_cpu_compiler.cpp -- the C compiler that the cpu backend runs: absent, failing, hanging, killed; and the folder of what it
 // made.
 #include <sys/auxv.h>

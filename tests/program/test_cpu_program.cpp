@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_cpu_program.cpp -- the cpu backend's two kernels of tensor programs, beside plain loops in double and beside each other.
 #include <pthread.h>
 #include <sys/mman.h>

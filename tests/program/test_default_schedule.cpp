@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_default_schedule.cpp -- the schedule of a program that has none: what it does, and that the cpu backend then computes the
 // same.
 #include <catch2/catch_test_macros.hpp>

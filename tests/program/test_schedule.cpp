@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_schedule.cpp -- each step with the program that it gives, and each rule with what it refuses and the counterexample that it
 // names.
 #include <catch2/catch_test_macros.hpp>

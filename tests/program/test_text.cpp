@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_text.cpp -- a program's text: what is read, how it is printed, and what is refused at which place.
 #include <cmath>
 #include <limits>

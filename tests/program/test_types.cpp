@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_types.cpp -- what a program must be: each rule of types.h with the message of its refusal.
 #include "core/program/types.h"
 

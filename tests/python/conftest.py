@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests share: the plugins that they bring, compiled once, and no compiler's cache of the user's own."""
 
 import importlib

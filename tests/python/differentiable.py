@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of derivatives share: every element-wise function of one or two operands that has a gradient, by the table."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which devices are here. The tests of values run on each: the CPU always, an NVIDIA GPU where the cuda backend and the framework
 can use one, and Vulkan's first device, by NumPy, where that backend is found (NARROWS_PLUGIN_PATH)."""
 

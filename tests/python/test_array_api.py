@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The special cases of the Python array API standard, read from the standard's own text (the package array-api-stubs holds its
 signatures and docstrings, those of 2021.12): every sentence "If x_i is ..., the result is ..." becomes cases, and one that is not
 understood fails. What 2022.12 to 2024.12 have added is a table here."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong is an exception of the right kind with words that help, whatever the framework; and nothing ever crashes."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vmap of conv1d and lltm, in torch and JAX: a batch of calls is one call, also of gradients and for each example, wherever an axis can take the
 batch; and on several devices a batch that is split is not gathered."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The harness of benchmarks/: its statistics, what it lets pass as right, its goals, its file, its table and its page. Nothing is measured
 but a few microseconds."""
 

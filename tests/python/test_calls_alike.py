@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls alike are launched by a plan that the op remembers. What differs between them without being remembered are addresses: each test makes
 some calls that go through, and then one that only its addresses tell from them."""
 

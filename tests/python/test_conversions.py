@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """narrows.Tensor in the hands of NumPy's, torch's and JAX's own conversions: the same values, shape and dtype, or an error; never bytes."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NumPy's own DLPack tests, as its wheel ships them: every array goes through narrows.Tensor on its way, and again with narrows.Tensor
 as the producer itself. What differs is named here, with the reason."""
 

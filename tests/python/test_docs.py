@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python examples of README.md and docs/: those of a page run one after the other. One that cannot run here says so, and why, in
 the line that opens it: ```python no-run: needs a GPU."""
 

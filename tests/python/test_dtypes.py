@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of dtypes that no op has, by every way into a call: an error that names the argument, its dtype and what was expected, and nothing
 is written. float8 and less, bits, complex numbers, times, objects, records."""
 

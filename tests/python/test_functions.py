@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every element-wise function against NumPy, its docstring, its signature, and the names in the stub."""
 
 import ast

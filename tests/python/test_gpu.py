@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On an NVIDIA GPU: current streams, graphs, CuPy, memory of our own, several frameworks in one call. What only computes values is in
 the other files, on every device. Skipped where there is no GPU, or not the framework that a test is about."""
 

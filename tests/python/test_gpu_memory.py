@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On an NVIDIA GPU: what calls leave behind in memory and references, and what they take beside their outputs. Skipped where there
 is no GPU, or not the framework that a test is about."""
 

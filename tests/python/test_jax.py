@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: jit, grad, vmap, donation and sharding through the one XLA handler, against jax.numpy."""
 
 import os

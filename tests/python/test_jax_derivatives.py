@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: forward mode and second derivatives of conv1d, elementwise and lltm, against finite differences and JAX's own functions in
 float64; how many kernels a gradient calls; and that derivatives are refused of an op that declares none."""
 

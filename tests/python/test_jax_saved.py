@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX's saved programs: written by one process and run by another, which only imports narrows and JAX; symbolic sizes; a handler that
 is registered by its symbol; programs of a newer Narrows and of a plugin that is missing; names in profiles."""
 

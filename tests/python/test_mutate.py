@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tool behind `./run check mutate`: its changes, which ones a seed draws, its record, how it goes on. Nothing is compiled."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many threads a call may use: set_num_threads, get_num_threads, what a process starts with, torch's number, forks."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers as operands: one rule whatever the framework, the place, the order and the transform. A real number is rounded once to the
 operands' dtype, past the largest to an infinity, as NumPy, JAX and torch's own functions do; an integer has to fit."""
 

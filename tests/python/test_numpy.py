@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NumPy in and out: layouts, dtypes, out=, device=, against NumPy's own results; and narrows.Tensor."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVTX ranges by op name, as a tool sees them that NVTX_INJECTION64_PATH names. Each test has a process of its own."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX's own backend tests, those of one node that we have an op for: models, inputs and outputs are the package's."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's own samples (OpInfo) for every op that we have too: the same values and gradients, and where torch would promote dtypes in
 silence a refusal with words. Nothing is passed over without a reason that is counted here."""
 

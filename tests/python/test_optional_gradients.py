@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An op with an optional input, whose backward says of the gradient for it that no call leaves it out, or does not get the input: what has
 a shape is computed, and of what has none the error says so before anything runs. In torch and in JAX alike."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel: one for every CPython from 3.11, needing nothing, in an empty environment; and the examples."""
 
 import os

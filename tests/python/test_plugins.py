@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A dropped-in plugin's op in every framework with no glue: one in C without a backward, one in C++ with."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plugins that are built and loaded from Python: load_inline, build, versions of an op, and paths of any letters."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plugin with a source in CUDA: compiled wherever nvcc is, and on an NVIDIA GPU called by every framework with no glue."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process goes through: references and memory, threads, fork, exit, imports in any order."""
 
 import collections

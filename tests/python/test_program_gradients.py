@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients of programs: torch's gradcheck and JAX's grad, through the adjoint program."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that run: built by Python, called with arrays, compared with NumPy in float64."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedule: TVM's tutorial step by step, TVM's ways to name things, refusals, traces."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TVMScript's spelling, run as Python: the text that comes out, and what is refused."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that torch saves in one process and loads in another, where narrows is imported beside torch, in either order."""
 
 import os

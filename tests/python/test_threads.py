@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many threads at once on the same ops, tensors and tables: with the GIL, and, in a free-threaded Python, without one."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: values and gradients, functorch, modules; against torch's own ops."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile by Inductor: the values of what it computes itself, our kernels called straight, gradients, sizes, caches."""
 
 import importlib.metadata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: forward mode and second derivatives of conv1d, elementwise and lltm, against finite differences and torch's own functions in
 float64; and that they are refused of an op that declares none."""
 

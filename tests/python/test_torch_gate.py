@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: what must not go straight to the library: lazy, fake and wrapped tensors, modes, traces; and what is refused."""
 
 import warnings

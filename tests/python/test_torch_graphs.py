@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: compile, export, opcheck, autocast and torch.fx, which see a call without its values."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libnarrows_torch: saved models in programs without Python and in processes without the package; what it and the package say of models
 and libraries that do not fit."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.onnx.export(dynamo=True) with narrows.torch.onnx_table(): the model's values, by ONNX's reference evaluator and by onnxruntime."""
 
 import sys

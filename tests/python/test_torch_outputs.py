@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: outputs, given by out= or torch's own, their dtypes, and inputs of other frameworks beside torch's."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tools see of our ops in torch: FlopCounterMode, where torch's own op of the same work is the reference, and torch.profiler."""
 
 import itertools

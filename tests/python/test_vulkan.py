@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vulkan through Python, on the first device of that backend (NARROWS_PLUGIN_PATH): memory of our own, copies, streams, export, device=.
 What only computes values is in test_functions.py and test_onnx.py, on every device. Skipped where there is no Vulkan device."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libnarrows_xla: its handlers and the structs of XLA's that they read."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of torch share: the device that each runs on, and inputs."""
 
 import itertools

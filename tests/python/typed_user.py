@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's program, for type checkers: what each call gives, and which calls are wrong. It is checked and never run: `./run check python`
 gives it to mypy and pyright, and a wrong call that either lets pass is an error there."""
 

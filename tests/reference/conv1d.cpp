@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d.cpp -- see conv1d.h.
 #include "conv1d.h"
 

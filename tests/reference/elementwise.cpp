@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- the table of functions. See elementwise.h; the integer forms are in elementwise_integer.cpp, the
 // derivatives in elementwise_gradient.cpp.
 #include "elementwise.h"

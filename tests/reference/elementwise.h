@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.h -- reference of elementwise and elementwise_backward: every function of ops.h by its formula, one element at a
 // time, in long double for the floating dtypes and in 128-bit integers for the others. Shares no code with core or a backend.
 #pragma once

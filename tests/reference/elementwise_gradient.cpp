@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_gradient.cpp -- the derivatives, from calculus; at kinks and ties as torch has them, at infinities their limits. Long
 // double has the exponents for every factor whose product with a number of a dtype may be one: what underflows in it is 0 in the
 // product too, and what overflows is bounded, so that 0 times it is 0. Only a pole is infinite. See elementwise.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_integer.cpp -- integer and bool forms of the functions in 128-bit arithmetic, where nothing overflows but the
 // products and powers, which wrap by themselves to the low bits. See elementwise.h.
 #include "elementwise_parts.h"

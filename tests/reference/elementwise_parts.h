@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_parts.h -- the integer forms and the derivatives that the table in elementwise.cpp names.
 #pragma once
 

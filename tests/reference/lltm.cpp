@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.cpp -- see lltm.h.
 #include "lltm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program.cpp -- see program.h. The machine that runs statements; expressions are in program_values.cpp.
 #include "program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program.h -- reference of tensor programs: runs a program of core/program/ir.h as plain loops over plain arrays, in the order of
 // its loops, in long double for floating dtypes and in 128-bit integers for the others. It takes the program as data and shares no
 // code with core. It also says what no right program does: see Evaluation::faults.

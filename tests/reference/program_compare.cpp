@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_compare.cpp -- arguments for a tensor program, and what differs between two runs of one. See program.h.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_values.cpp -- see program_values.h. Functions come from the table of elementwise.h.
 #include "program_values.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program_values.h -- the value of one expression of a tensor program. See program.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reference.h -- what the references of more than one op need: broadcasting over C-ordered vectors. See each op's header for
 // its formulas. No reference shares code with core or a backend.
 #pragma once

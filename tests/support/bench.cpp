@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench.cpp -- see bench.h.
 #include "bench.h"
 

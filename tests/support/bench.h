@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench.h -- timing of a call, for the bench cases of the suite: `narrows bench`. Nothing is measured that was not
 // checked.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bool_bytes.h -- the bytes that tests put into tensors of bool: any byte but 0 is true.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ceilings.cpp -- see ceilings.h.
 #include "ceilings.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ceilings.h -- what a device reaches at best, measured by means that are not ours: the rates beside which `narrows bench`
 // sets its own. Of the CPU there are none here: ./run bench has a copy for it.
 #pragma once

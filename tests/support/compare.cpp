@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compare.cpp -- comparisons in which NaN cannot pass, and the verdicts on calls. See harness.h.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda_graph.cpp -- see cuda_graph.h. CUresult is an int of which 0 is success; handles are pointers (cuda.h of CUDA 12 and newer).
 #include "cuda_graph.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda_graph.h -- launches that a GPU repeats by itself, for bench.h: a CUDA graph, by the driver that is there. Nothing of CUDA is
 // needed to build this, and where the device is another one there is no graph.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dtype.cpp -- see dtype.h. Slow, plain conversions through frexp and rint: the measure for a backend's fast ones.
 #include "dtype.h"
 

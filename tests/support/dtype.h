@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dtype.h -- the thirteen dtypes as the tests see them: names, sizes, and conversions of their own that no backend shares.
 // It governs how every test value is rounded and read back.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // events.cpp -- the suite's own reporter, "events": a JSON object per line as things happen, which `narrows conform` reads. What is
 // lost when a plugin kills the process is therefore the test that it died in, and nothing before it. docs/conformance.md lists
 // them.

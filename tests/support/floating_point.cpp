@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // floating_point.cpp -- see floating_point.h.
 #include "floating_point.h"
 

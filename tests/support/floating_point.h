@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // floating_point.h -- the floating-point mode of the thread that asks: rounding, whether subnormal numbers are flushed to zero,
 // which exceptions trap. A plugin may change it while it computes; what its caller computes next must not differ for it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // harness.cpp -- seeds and calls. See harness.h. What is judged: session.cpp; tensors: tensor.cpp; comparison: compare.cpp.
 #include "harness.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // harness_test.cpp -- the measure is measured: what the comparison and the canaries must not let pass.
 #include <catch2/catch_test_macros.hpp>
 #include <cfenv>

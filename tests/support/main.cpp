@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // main.cpp -- narrows-conform, the conformance suite as a program of its own: Catch2's options, and those below. `narrows conform`
 // runs it and tells what it says. Exit codes: 0 passed; 77 the environment asks for what this machine lacks; else not passed.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // manifest.cpp -- see manifest.h.
 #include "manifest.h"
 

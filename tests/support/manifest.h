@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // manifest.h -- what a backend's manifest says: the calls that it may decline, each with a reason, and the environments in which it
 // has to be judged. docs/conformance.md has the format. An exclusion is a claim like any other: one that no longer holds fails.
 #pragma once

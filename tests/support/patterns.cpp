@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // patterns.cpp -- see patterns.h.
 #include "patterns.h"
 

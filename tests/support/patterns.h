@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // patterns.h -- which tests Catch2's patterns mean for narrows-conform: see without_hidden().
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // session.cpp -- see session.h.
 #include "session.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // session.h -- what the suite judges: a backend, its device, the seed, and what the backend's manifest says. Set once by main.cpp,
 // before the first test. It governs harness.h and what stands on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensor.cpp -- test tensors: memory with canaries, layouts, poison. See harness.h.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """command.py -- drives the `narrows` command as a user would. Standard library only.
 
 usage: command.py NARROWS CASE [ARGUMENT ...]

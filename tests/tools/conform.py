@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """conform.py -- drives `narrows conform` as a user would; cases as in command.py.
 
 usage: conform.py NARROWS CASE [ARGUMENT ...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // header_plugin.cpp -- a plugin made by plugin.hpp, for `narrows conform` to judge: an op with a param and its backward, and one of
 // several dtypes whose second input is optional.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rude.cpp -- a plugin that answers as the naive one does, and harms the process that it is in at its first allocation, in the way
 // that NARROWS_TEST_RUDENESS names. `narrows conform` must not be fooled by it: conform.py, case ends_badly.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ./run says of itself: its help fits a screen, it lists every check, each command that a document names exists, mistakes are refused;
 and that each preset of CMake configures, builds and tests."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_reference.cpp -- tools/demo/reference.cpp, which the demo trusts: known results, and gradients against differences.
 #include "demo/reference.h"
 

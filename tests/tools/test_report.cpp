@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_report.cpp -- what the demo says: numbers in words, text from strangers, spectra, and the verdict.
 #include "demo/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_wav.cpp -- tools/demo/wav.cpp: every format that is read, and every file that is refused.
 #include "demo/wav.h"
 

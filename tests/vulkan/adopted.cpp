@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device of the application's: adopted, used and released, by several threads too.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // calls.cpp -- see calls.h.
 #include "calls.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // calls.h -- calls of the ops through the public API, on tensors with numbers of their own: what they give can be compared, bit for
 // bit, with what they give where the device says something else of itself, or is in other trouble.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains: calls that read what the ones before them wrote, put on a stream together, and ops whose later kernels read what their
 // earlier ones wrote. Right with the stream's barriers, and wrong without them, or the first half would prove nothing: only a GPU
 // shows that, since a CPU that plays the device runs one command after another.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is chosen of a device's tables: memory types, a queue family, the order of devices. Tables as drivers have them.
 #include "opened.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several devices: lavapipe's manifest under two names stands for two drivers, and each of them has a physical device.
 #include <dlfcn.h>
 #include <link.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // driver.cpp -- see driver.h. volk's pointers are this program's own: vkGetDeviceProcAddr, through which every device's table is
 // filled, and the instance's functions are replaced, and put back.
 #include "driver.h"

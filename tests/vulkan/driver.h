@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // driver.h -- Vulkan's functions as the backend finds them, with a hand in between: a call can be made to fail, and what is created
 // and not destroyed is counted. It holds for what the test's own copy of the backend opens while a Driver lives: the parts that
 // test_vulkan links (Opened), and runtimes of here().

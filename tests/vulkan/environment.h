@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // environment.h -- a variable of the environment, for as long as it lives; then it is what it was.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "vulkan/1" through the public C API: what it refuses, host memory in place, memory and semaphores for others.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Faults: drivers that run out of memory, lose the device or stand still. A test puts its own function into the device's table.
 #include <chrono>
 #include <thread>

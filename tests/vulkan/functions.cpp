@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of f32 where fma() rounds once, as lavapipe's does not: by a module whose fma() is a stand-in for NVIDIA's.
 #include <narrows/ops.h>
 

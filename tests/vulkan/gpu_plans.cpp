@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is planned for a GPU and not for a CPU that plays one: tiles that are larger, more elements a thread, other variants. Where
 // the device is a CPU it says that it is one, and what it gives is compared with what it gives as a CPU.
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `./run check vulkan-gpuav` runs: GPU-assisted validation over the conformance suite, by a newer layer than the machine's own.
 # NARROWS_VULKAN_GPUAV is the chroot that has it (scripts/lib/chroot.sh).
 set(in_chroot ${PROJECT_SOURCE_DIR}/scripts/lib/in_chroot.sh ${NARROWS_VULKAN_GPUAV} ${PROJECT_SOURCE_DIR})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grids: a device that counts few work groups along a row, or few rows. Whatever the op, they are folded into rows, with the same
 // result.
 #include <algorithm>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* here.c -- a plugin file whose backend is the program's own: test_vulkan. */
 #include <narrows/plugin.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: specialization, features that a device lacks, float controls.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops: long sums by one thread. Some drivers end a shader's loops early and say nothing: there a call is right or refused.
 #include <narrows/narrows.h>
 #include <narrows/ops.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A lost device under the public API: which of the driver's calls says so does not matter, it stays lost, and the process lives.
 #include <cstring>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices: gradients by a GPU's matrix unit, in calls so large that they take its large tiles, in slices, in whole stages and
 // parts of them, beside the kernels without it, which the conformance suite judges.
 #include <algorithm>

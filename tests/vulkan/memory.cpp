@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory: allocations apart, addresses found and lost, blocks that go back.
 #include <catch2/generators/catch_generators.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* no_instance.c -- a libvulkan.so.1 that has no memory for an instance. */
 #include <string.h>
 #define VK_NO_PROTOTYPES

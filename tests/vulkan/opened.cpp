@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // opened.cpp -- see opened.h.
 #include "opened.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // opened.h -- a device for a test, opened without the table, and what the tests put on its streams.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Out of memory at every allocation, the driver's and the backend's own: each call of an application's life is repeated until it
 // gets through, and fails one allocation later each time. It says so, and the next call works.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pipeline cache on disk: kept, found again, and never trusted.
 #include "pipeline_cache.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime.h -- a runtime of the public C API, as an application has it, and a call on a device of it.
 #pragma once
 

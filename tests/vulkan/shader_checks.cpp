@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shader checks: one small call of every op, forward and backward, for the run in which the validation layer checks each access of
 // a shader (NARROWS_VULKAN_VALIDATION=gpu), which takes lavapipe many times as long as the access. What it says is the call's
 // error. Gradients run in every dtype, since each has modules of its own; conv1d and lltm in few, whose pipelines take the longest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words that a device is given of a module: what is left out, and what has to stay.
 #include <algorithm>
 

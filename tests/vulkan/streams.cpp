@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams: order within one, waits between two, batches, many threads, copies through staging.
 #include <catch2/generators/catch_generators.hpp>
 #include <cstdlib>

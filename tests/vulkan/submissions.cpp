@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a stream submits, and what it puts between commands, as the driver sees it.
 #include "driver.h"
 #include "opened.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // demo.cpp -- `narrows demo`: real speech through conv1d, elementwise and a trained LLTM. The order of things, and the text; each
 // step is in a file of its own.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // html.cpp -- the report as one page of HTML that needs nothing else: no script, no font, no picture from anywhere.
 #include <algorithm>
 #include <cmath>

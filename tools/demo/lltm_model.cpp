@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_model.cpp -- forward, backward, update. See lltm_model.h.
 #include "lltm_model.h"
 

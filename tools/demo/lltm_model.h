@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_model.h -- an LLTM with a linear read-out that predicts how the next frame differs from this one, and its training by
 // truncated back-propagation through time. Every number of it is computed by the runtime's ops: lltm, lltm_backward, conv1d with
 // one tap as the linear layer, elementwise for the rest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_training.cpp -- recordings to sequences, epochs, the verdict. See lltm_training.h.
 #include "lltm_training.h"
 

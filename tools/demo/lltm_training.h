@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_training.h -- the demo's last step: an LLTM learns to predict the next frame of speech, and is judged on a recording that
 // it was not trained on, against the guess that nothing changes (persistence).
 #pragma once

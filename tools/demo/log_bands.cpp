@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // log_bands.cpp -- the filter bank and the energies. See log_bands.h.
 #include "log_bands.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // log_bands.h -- the energies of a recording in frequency bands, frame by frame, by the runtime's ops: what the LLTM listens to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reference.cpp -- the float64 loops. See reference.h.
 #include "reference.h"
 

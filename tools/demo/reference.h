@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reference.h -- what the demo's results are compared with: plain float64 loops on the host that share nothing with any backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.cpp -- the report's verdict, its numbers in words, and its JSON. See report.h.
 #include "report.h"
 

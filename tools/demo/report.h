@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.h -- what `narrows demo` found out: filled in step by step, then told three times: as text, as JSON, as a page of HTML.
 #pragma once
 

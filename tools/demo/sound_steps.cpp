@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sound_steps.cpp -- puzzle 17, the band-pass, the soft clip. See sound_steps.h.
 #include "sound_steps.h"
 

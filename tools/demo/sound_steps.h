@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sound_steps.h -- the steps of the demo that a recording goes through: a filter and a soft clip, each checked and timed.
 #pragma once
 

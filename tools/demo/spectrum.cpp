@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // spectrum.cpp -- a radix-2 FFT and Welch's average. See spectrum.h.
 #include "spectrum.h"
 

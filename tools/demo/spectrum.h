@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // spectrum.h -- the power spectrum of a recording, for the report's picture; not one of the runtime's ops.
 #pragma once
 

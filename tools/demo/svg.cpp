@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // svg.cpp -- plots, waveforms, heat maps. See svg.h.
 #include "svg.h"
 

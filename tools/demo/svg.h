@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // svg.h -- the few kinds of picture that the demo's page draws, as inline SVG. Colours are CSS classes of the page's (c1, c2, c3),
 // so that they follow its light and dark schemes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wav.cpp -- the RIFF reader and writer. See wav.h.
 #include "wav.h"
 

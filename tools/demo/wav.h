@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wav.h -- WAV files in and out. Any file that is not plainly a mono or stereo PCM or float WAV is refused with a message; no
 // size that a header claims is believed before it has been compared with the bytes that are there.
 #pragma once

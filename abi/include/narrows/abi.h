@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file abi.h
  * @brief What the host and a plugin share: statuses, errors, tensors, calls and ops.

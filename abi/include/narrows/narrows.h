@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file narrows.h
  * @brief The host's API, exported by libnarrows.so.1. This is what a caller includes.

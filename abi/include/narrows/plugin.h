@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file plugin.h
  * @brief The table behind the one symbol that a plugin exports.

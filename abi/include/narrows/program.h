@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file program.h
  * @brief Tensor programs: reads them, changes how they run, prints them. Exported by

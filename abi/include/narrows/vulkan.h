@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file vulkan.h
  * @brief The vulkan backend beside an application that has Vulkan objects of its own.

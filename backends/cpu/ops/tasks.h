@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tasks.h -- how an op's work is given to the host's threads, and how its workspace is cut. Step 5 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c_access.cpp -- loads and stores in C: where an element lies, whether a vector's elements are one run, and buffers that are
 // registers. See c_printer.h.
 #include "core/program/dtype.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c_prelude.cpp -- see c_prelude.h.
 #include "program/c_prelude.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c_source.cpp -- functions, loops, tiles and where allocations live, in C: see c_source.h and c_printer.h.
 #include "program/c_source.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c_values.cpp -- expressions in C: each becomes a constant of its own, a scalar or a vector, and the compiler joins them again.
 // See c_printer.h.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c_vectors.cpp -- loops whose iterations are the lanes of vectors: those that the schedule vectorises, and innermost ones that may
 // be without changing a bit. See c_printer.h.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile.cpp -- see compile.h.
 #include "program/compile.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // functions.cpp -- see functions.h.
 #include "program/functions.h"
 

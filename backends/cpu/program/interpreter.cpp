@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // interpreter.cpp -- see interpreter.h. steps.cpp has the steps.
 #include "program/interpreter.h"
 

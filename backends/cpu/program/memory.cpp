@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory.cpp -- see memory.h.
 #include "program/memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory.h -- where a launch's buffers begin: tensors where the caller has them, allocations in the workspace, of which each thread
 // has a part. Step 5 of a tensor's path.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // process.cpp -- see process.h.
 #include "program/process.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // process.h -- runs a program without a shell, within a time. Step 5 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program.cpp -- see program.h.
 #include "program/program.h"
 

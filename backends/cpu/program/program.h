@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program.h -- tensor programs on the CPU: kernels `compiled` and `interpreter`. Step 5 of a tensor's path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps.cpp -- see steps.h.
 #include "program/steps.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps.h -- what the interpreter runs: steps on cells of 8 bytes, each a function that gives the step after it. Step 5 of a
 // tensor's path.
 #pragma once

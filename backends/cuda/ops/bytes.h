@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bytes.h -- elements at addresses that are no multiple of their size, in kernels. Step 5 of a tensor's path.
 #pragma once
 

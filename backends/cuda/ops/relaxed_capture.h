@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // relaxed_capture.h -- planning while a stream is being captured. Step 5 of a tensor's path.
 #pragma once
 

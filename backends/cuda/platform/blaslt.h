@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // blaslt.h -- the little of cuBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
 // build. Names, numbers and layouts are those of cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13, where they are the
 // same: NVIDIA keeps them within a library's major version, which is in its file's name. backends/hip/platform/blaslt.h is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpu.h -- what the GPU sources call the vendor's names by. backends/hip/platform/gpu.h is the other one; whichever stands on the
 // include path is used, so the sources have no #ifdef. The two compare line by line.
 #pragma once

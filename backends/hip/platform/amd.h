@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // amd.h -- the part of gpu.h that differs between HIP's platforms, for AMD's GPUs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // blaslt.h -- the little of hipBLASLt's C interface that is used here, so that neither its headers nor its library are needed to
 // build. Names, numbers and layouts are those of hipblaslt.h, hipblas-common.h and library_types.h of hipBLASLt 0.6, 0.7, 0.8,
 // 0.10, 0.12, 1.0, 1.1 and 1.2 (ROCm 6.0 to 7.2), where they are the same; older ones, of the same file names, had other numbers of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nvidia.cpp -- devices and memory that HIP's headers for NVIDIA do not tell all of, asked of CUDA; contexts and streams are
 // ../cuda/platform/driver.cpp. Step 4 of a tensor's path.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nvidia.h -- the part of gpu.h that differs between HIP's platforms, for NVIDIA's GPUs.
 #pragma once
 

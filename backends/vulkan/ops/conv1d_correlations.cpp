@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_correlations.cpp -- the kernels of a correlation. Step 5 of a tensor's path.
 #include <initializer_list>
 

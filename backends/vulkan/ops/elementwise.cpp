@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- out = function(a, b, c), broadcast: which program, what stands in its slots. Step 5 of a tensor's path.
 #include "elementwise_map.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm.cpp -- see gemm.h.
 #include "gemm.h"
 

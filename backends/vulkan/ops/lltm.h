@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.h -- what the plans of lltm and its gradients read of a signature. Step 5 of a tensor's path. The gates before activation
 // are G = [old_h, input] * weights^T + bias: input gate, output gate and candidate, each `state` wide. The left operand is never
 // built: the product is a sum of two, over the two column ranges of weights.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bits.glsl -- f16 and bf16 to f32 and back by integers alone: no capability is asked for, subnormal numbers and NaN come through
 // on every device, and the rounding is to nearest even. packHalf2x16 leaves the rounding and subnormals to the device: it is used
 // where the device is known to do the same.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // common.glsl -- what every module begins with. Recorder::dispatch() folds the work groups into x and y: flat_group() unfolds them. A
 // module that asks for gl_NumWorkGroups makes each of its dispatches take 0.3 us longer on NVIDIA's GPUs: rows are a power of two.
 #extension GL_EXT_buffer_reference : require

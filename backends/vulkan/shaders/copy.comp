@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // copy.comp -- copies 16 bytes a thread.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // float_controls.glsl -- what every module with floating point asks of a device: NaN, infinities and the sign of zero mean
 // something, subnormal numbers stay, sums and products round to nearest even. A device may lack any of them: the host strips the
 // mode from the module then (the operands are capabilities and modes of SPV_KHR_float_controls). Included after #version.

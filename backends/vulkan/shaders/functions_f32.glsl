@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // functions_f32.glsl -- the functions of math.glsl over f32, in as few instructions as a GPU's memory leaves time for, nearly
 // without branches: within 4 units in the last place, gelu within 6. Sums of products are fma()'s, which may round once or twice;
 // what has to be exact is product()'s. Results that are rounded to 16 bits (IS_SHORT, see math_f32.glsl) are within 2^-15, by the

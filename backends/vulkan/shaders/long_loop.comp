@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // long_loop.comp -- a loop of `count` steps and where it leads, which shows whether the driver ends it before.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // math.glsl -- the transcendental functions over REAL, within 2.5 units in the last place over the whole range, with the
 // special values of C's Annex F and the array API. Made of sums, products, bits and polynomials: GLSL's own functions are of f32.
 // Included by math_f64.glsl, which holds the polynomials and constants; functions_f32.glsl has the same functions over f32.

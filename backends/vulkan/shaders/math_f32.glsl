@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // math_f32.glsl -- what functions_f32.glsl needs to know of f32: its layout in bits, constants, polynomials, and the
 // reduction of an angle. Polynomials are minimax fits of the functions that their comments name: of the relative error of what is
 // made of them, by least squares with weights that follow the error (Lawson's method), coefficients rounded one after the other.

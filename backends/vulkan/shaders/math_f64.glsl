@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // math_f64.glsl -- what the functions of math.glsl need to know of f64, as math_f32.glsl has it for f32.
 #ifndef NARROWS_MATH_F64
 #define NARROWS_MATH_F64

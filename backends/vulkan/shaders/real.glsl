@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // real.glsl -- REAL by its bits: classes, order, rounding to integers, and the operations that Vulkan leaves looser than the ops
 // need: division and square root correctly rounded, fmod exact; sums and products in two parts. Included by math_f32.glsl and
 // math_f64.glsl. Whatever tells NaN, infinity and subnormal numbers apart looks at bits: no compiler folds that away, and a device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // scaled.glsl -- numbers with an exponent of their own, for what may lie far beyond REAL's range while its product with another
 // number does not. Included after math_f32.glsl or math_f64.glsl; the includer defines the constant IS_NARROW: operands are
 // f16, so that f32 has room for whatever comes of them, and exponents are not taken out.

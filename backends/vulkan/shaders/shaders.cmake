@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The modules of the vulkan backend, by op.
 include(${CMAKE_CURRENT_LIST_DIR}/elementwise/elementwise.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/lltm/lltm.cmake)

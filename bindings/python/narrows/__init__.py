@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Narrows: compute ops for arrays of any framework, on the device where they live, on its current stream, without a copy.
 
     >>> import numpy, narrows

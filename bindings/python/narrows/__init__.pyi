@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types of what narrows/__init__.py holds; tests/python/test_functions.py compares the names."""
 
 from collections.abc import Callable, Mapping, Sequence

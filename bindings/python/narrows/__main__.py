@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The narrows command, as `narrows` and as `python -m narrows`."""
 
 import os

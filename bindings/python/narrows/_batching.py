@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A batch of calls as one call, for vmap of torch and JAX: which axis of each tensor the batch may join.
 
 The op's declaration says it (`nw_op.batch`, docs/abi.md). Its ways are tried in order: conv1d's batch of signals joins N, and one of filters

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Timing calls: the best of several rounds, so that other work on the machine counts least."""
 
 import time

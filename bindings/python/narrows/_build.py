@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plugins from source: compiled once for each content and compiler, then loaded."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy: its current stream, and outputs in its own arrays. Written by CuPy's and DLPack's specification."""
 
 import cupy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forward mode and second derivatives of conv1d, elementwise and lltm, the same for torch and JAX.
 
 An op f(x) has a backward op B(g, x) = J(x)^T g, where J is the matrix of f's derivatives. For each op stand here two functions, made of ops:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices, streams, and tensors in memory of our own."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The element-wise functions under the array API's names, conv1d and lltm: names and words; what they compute is the ops'."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: jax.vmap of a call. XLA's own call has no batching that knows an op: a batch is one call where _batching.py says so, else one for each,
 and on several devices it may be split as the op's own axes are, so that each device has its part of it.
 

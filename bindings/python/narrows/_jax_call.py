@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: one call of an op as a JAX primitive of its name, which XLA runs by the handlers of libnarrows_xla.
 
 A primitive of its own gives the op's name to jaxprs, to XLA's instructions and so to profilers. The attributes of the call are those

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: the derivatives of a call, of any order and in both modes.
 
 A call's rule of forward mode binds one linear primitive: the tangents of the outputs from those of the inputs. Forward mode runs it by

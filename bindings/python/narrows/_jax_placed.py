@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: a call split over the devices where its arrays are, and batched under jax.vmap."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX on several devices: along which axes an op may be split, so that ``jax.jit`` over sharded arrays gathers nothing.
 
 Axes of a mesh may be explicit (jax.set_mesh): there the types of arrays say how they lie, and those of outputs are said here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX's symbolic sizes (jax.export): the shape rule of an op evaluated on them. What the rule cannot prove for all sizes is refused.
 
 Dtypes and params are checked by the library with numbers in the place of the symbols.

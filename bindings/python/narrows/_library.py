@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why the extension module could not be imported: another libnarrows than the package's own."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types of the extension module; bindings/python/src has it."""
 
 from collections.abc import Sequence

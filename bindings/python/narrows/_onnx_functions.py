@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each element-wise function by ONNX's operators of opset 18, with the special values of docs/ops.md.
 
 A translation is a function of (operators, the operands that it takes); ``operators.Add`` and the like make nodes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers where an op takes arrays, and outputs for arrays of frameworks that the extension does not know."""
 
 import functools

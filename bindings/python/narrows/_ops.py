@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ops by name, plugins, and what is there."""
 
 from __future__ import annotations

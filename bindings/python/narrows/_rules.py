@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shape rules (docs/abi.md) over anything that calculates: ints, torch's SymInts.
 
 ``narrows.torch`` says by `Numbers` how a maximum is taken and how an equality is checked.

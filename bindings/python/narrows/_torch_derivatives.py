@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: forward mode and second derivatives by the formulas of _derivatives.py. What those call goes by torch's dispatcher, and is recorded
 where a gradient is wanted.
 """

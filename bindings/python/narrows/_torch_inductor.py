@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile's Inductor: how it computes ``torch.ops.narrows.<op>``. Loaded when Inductor is.
 
 Element-wise functions whose results are determined to the bit become code of Inductor's own, which fuses with what stands around it.

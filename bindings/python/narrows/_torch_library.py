@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libnarrows_torch: torch.ops.narrows in C++, for programs and processes without this package. Here Python defines the ops: a number that
 stands for an operand is a Scalar in their schemas, which may be made of sizes; torch's C shim knows none."""
 

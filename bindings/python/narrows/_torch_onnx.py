@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table that torch.onnx.export(dynamo=True) turns our ops into ONNX's with: narrows.torch.onnx_table() returns ``TABLE``.
 
 Operators of opset 18 alone. What they cannot say with the values of docs/ops.md is refused while the model is exported.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.ops.narrows: how an op is registered with torch's dispatcher, all of it made from the op's declaration: schema, kernels, fake
 kernel, autograd, and what torch.func's transforms do with it. ``narrows.torch`` has the calls that users make.
 """

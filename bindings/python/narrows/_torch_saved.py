@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that torch loads. One that calls an op, or gives it an argument, that this narrows does not have is refused, with words that say
 where plugins were looked for. torch's own name no folder, and of an exported model it drops such an argument."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: the dtypes and shapes of an op's outputs, symbolic where those of its inputs are."""
 
 from typing import Any

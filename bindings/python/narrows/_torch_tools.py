@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch's tools are told of our ops: FLOP formulas, for torch.utils.flop_counter. They are torch's own for the same work."""
 
 from typing import Any

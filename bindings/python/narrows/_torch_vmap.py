@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.vmap of an op: one call where the batch may be an axis of it, else one for each example."""
 
 import torch

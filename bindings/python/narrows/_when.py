@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a function once a module has been imported, by whomever: narrows imports no framework, and still every op is there in torch."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XLA's handlers, from libnarrows_xla: registered when JAX is imported, so that a program that another process saved finds its ops.
 
 JAX keeps what is registered before its backends start, and a handler that is refused then ends JAX for the process. So the CPU's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: every op as a jitted call of one XLA handler, with grad and vmap from its declaration.
 
 ``narrows.add`` and the others come here for JAX arrays and tracers. ``call`` is the same for an op by name, with ``donate``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: every op as ``torch.ops.narrows.<op>``, with fake kernels, autograd and vmap made from its declaration.
 
 ``vendor.name/1`` is ``torch.ops.narrows.vendor_name_1``: inputs in their order, parameters by keyword. Every declared op is registered

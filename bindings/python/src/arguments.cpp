@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arguments.cpp -- the arguments of a call: inputs by place or name, params by keyword, how the call is made, and its outputs.
 #include "call.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arrays.cpp -- how arrays are read: the route of each type, DLPack capsules; and allocation. numpy.cpp and torch.cpp have theirs.
 #include "arrays.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arrays.h -- arrays of any framework as DLTensors for one call, and the framework's own arrays as outputs. Which way an array is
 // read is decided by its exact type, once, and remembered.
 #ifndef NARROWS_PYTHON_ARRAYS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call.cpp -- one call of an op: the route of each array, and outputs; launch.cpp runs it. What cannot be done here
 // (torch's dispatcher, JAX, arrays for another device, a number in the place of a required array) goes to Python, with the params
 // bound. Steps 1 and 2 of a tensor's path meet in launch().

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call.h -- one call of an op while it is made: shared by arguments.cpp, inference.cpp, launch.cpp and call.cpp.
 #ifndef NARROWS_PYTHON_CALL_H
 #define NARROWS_PYTHON_CALL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // capsules.cpp -- DLPack's capsules of others: asking a producer for one and opening it; what it says is believed only where it can
 // be read. tensor.cpp makes capsules of our own.
 #include "arrays.h"

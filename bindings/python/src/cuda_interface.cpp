@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda_interface.cpp -- arrays that have no __dlpack__ but Numba's __cuda_array_interface__, versions 0 to 3. It names no device,
 // so there may be only one.
 #include <cstdlib>

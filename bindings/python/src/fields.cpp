@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fields.cpp -- the params blob, filled in by name from an op's field table.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // inference.cpp -- what outputs a call has: asked of the library once for each combination of shapes, dtypes, layouts and params,
 // and remembered by the op, with the plan by which such calls run.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // launch.cpp -- how a call whose arrays are read and allocated gets to the library: nw_run or nw_launch, without the GIL, and which
 // calls are launched by a plan that the op remembers, without another look at their tensors.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // module.cpp -- the module _narrows: the process's runtime, statuses as exceptions, dtypes by name, and the functions that are
 // about the runtime itself: info, plugins, devices, streams.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numbers.cpp -- a number in the place of an operand, as the operands' dtype holds it: a real one is rounded once, past the largest
 // to an infinity, as NumPy, JAX and torch's own functions do; an integer has to fit. One rule for every place, framework and
 // transform.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numpy.cpp -- NumPy's arrays without linking NumPy: its C structs, as every extension that was compiled against NumPy reads them,
 // and its C API's table. tests/python/test_numpy.py compares offsets and numbers with NumPy's own headers.
 #include "numpy_api.h"

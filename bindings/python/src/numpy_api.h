@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numpy_api.h -- the part of NumPy's binary interface that is used: the same in NumPy 1 and 2, as are the numbers. Nothing of NumPy
 // is included, so that the wheel is built without it; tests/python/test_numpy.py compares this with NumPy's headers.
 #ifndef NARROWS_PYTHON_NUMPY_API_H

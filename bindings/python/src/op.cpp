@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // op.cpp -- narrows.Op as a Python type: what it shows of its declaration, and how values are bound to it.
 #include "op.h"
 

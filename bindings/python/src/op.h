@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // op.h -- narrows.Op: an op's declaration with values for its params. Calling it is step 1 of a tensor's path.
 #ifndef NARROWS_PYTHON_OP_H
 #define NARROWS_PYTHON_OP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // python.h -- what every file of the extension shares: Python's stable ABI, references that clean up after themselves, the
 // process's one runtime, and how a status becomes an exception.
 #ifndef NARROWS_PYTHON_PYTHON_H

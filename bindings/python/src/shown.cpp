@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shown.cpp -- see shown.h.
 #include "shown.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shown.h -- a call as torch's profiler shows it: the op by the name that torch's dispatcher has for it, and in it, if params of
 // the op name a function, an event with that: "narrows::elementwise", "narrows::elementwise(mul)".
 #ifndef NARROWS_PYTHON_SHOWN_H

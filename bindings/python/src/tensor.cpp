@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensor.cpp -- narrows.Tensor: memory of our own on any backend, or borrowed through DLPack; and its export. Exports carry the
 // version and wait on the consumer's stream.
 #include <cstddef>

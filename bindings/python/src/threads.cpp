@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads.cpp -- the number of threads: narrows.set_num_threads() and get_num_threads(), and torch's, which calls on its tensors
 // follow.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch.cpp -- torch's tensors without linking torch: the gate that says whether a call may bypass torch's dispatcher, the C
 // exchange API, and outputs of torch's own. docs/python.md, "The gate", says what it is for.
 #include "arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // handler.cpp -- one XLA handler for every op, for each platform. A call's attributes are
 //
 //     op        the op's name

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // xla_ffi.h -- the few structs of XLA's foreign function interface that a handler reads, declared here so that nothing of JAX is
 // needed to build. They are those of version 0.1, which every jaxlib since 0.4.38 accepts. tests/python compares each offset with
 // the header of the jaxlib that is installed.

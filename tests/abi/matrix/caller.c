@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* caller.c -- the caller of the matrix. sides.h says what it is compiled against.
  *   caller pair  LIBRARY PLUGINS LIBRARY_NEXT PLUGIN_NEXT [CPU]   every function of narrows.h by way of the plugin in the folder
  * PLUGINS; the _NEXT are 1 where that side knows what next.py appends. CPU: the cpu backend's file, which knows nothing of it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plugin.c -- the plugin of the matrix: elementwise (square, add, and the function to come), and an op of its own. sides.h says
  * what it is compiled against. It treats growing structs as docs/abi.md tells a plugin to: it reads what both sides know, and
  * refuses what it does not know of the params, the flags and the functions. OP_TAIL and OP_FLAGS: faults that only a newer plugin

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sides.h -- what caller.c and plugin.c agree on. Each is compiled against several trees of headers: those of now, those of every
  * release, and those that next.py makes, which NW_EW_NEXT gives away. Both may use only what the oldest release has, and, between
  * #ifdef NW_EW_NEXT, what next.py puts in. This file itself is the same for all of them. */

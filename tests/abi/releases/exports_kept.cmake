@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Is every function that a release exported exported still? cmake -DOLD=<its exports.txt> -DNEW=<exports.txt> -P exports_kept.cmake
 file(STRINGS ${OLD} old)
 file(STRINGS ${NEW} new)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dep_plugin.c -- the minimal plugin under another name, with its result times what the library says that it needs (dep.c).
  *   NAME "dep1" */
 #define narrows_plugin_query minimal_query

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // clash.cpp -- to be preloaded: symbols that sound like Narrows' own, and end the process when they are called. Nothing of Narrows
 // may be looked up by name in the process.
 #include <cstdint>

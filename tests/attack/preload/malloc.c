@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* malloc.c -- to be preloaded: a replacement of malloc, as simple as one can be. Memory is handed out once and never reused. */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d.cpp -- the conformance suite of conv1d: every dtype, feature and size, and every kernel variant, against the reference.
 // Its layouts are in conv1d_layouts.cpp, backward in conv1d_backward.cpp, the named mistakes in conv1d_traps.cpp.
 #include <catch2/catch_test_macros.hpp>

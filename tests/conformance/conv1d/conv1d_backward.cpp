@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_backward.cpp -- the conformance suite of conv1d_backward: against the reference, against finite differences of conv1d
 // itself, every subset of outputs; and the determinism of both ops. Its layouts are in conv1d_layouts.cpp.
 #include <catch2/catch_test_macros.hpp>

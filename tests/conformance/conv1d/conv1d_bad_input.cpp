@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_bad_input.cpp -- what conv1d and conv1d_backward refuse: the status, the argument, and a message with the argument's
 // name, its value and what was expected. run() sees to it that a refused call wrote nothing.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_case.cpp -- see conv1d_case.h.
 #include "conv1d_case.h"
 

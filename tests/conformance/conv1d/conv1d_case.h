@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_case.h -- one convolution as the tests see it: sizes, dtype, rank and layouts, run through every kernel variant and
 // compared with the float64 reference. It governs conv1d*.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_layouts.cpp -- conv1d and conv1d_backward on strided, transposed, reversed, broadcast, offset and misaligned tensors.
 #include <catch2/catch_test_macros.hpp>
 

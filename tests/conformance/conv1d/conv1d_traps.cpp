@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_traps.cpp -- the mistakes that other implementations of this convolution made, one test each.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- every function of elementwise on every dtype that it takes, against the reference: values, sizes, layouts,
 // broadcasting, scalar operands, in place. Special values, integers, casts and refusals have files of their own.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- gradients of every differentiable function: against the derivatives of the reference, against
 // finite differences of the forward op itself, summed over broadcast axes, absent gradients, and at kinks and poles as torch
 // has them.

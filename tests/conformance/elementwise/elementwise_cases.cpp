@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cases.cpp -- see elementwise_cases.h.
 #include "elementwise_cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cases.h -- what the elementwise test files share: the inputs that each function is tried on, how exact its
 // results must be and why, and calls by function. The facts of each function (operands, dtypes) come from reference/elementwise.h.
 #pragma once

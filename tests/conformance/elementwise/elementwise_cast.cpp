@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cast.cpp -- cast between all thirteen dtypes: to nearest even into floating point, saturating into integers,
 // NaN to 0, anything but 0 to true.
 #include <catch2/catch_test_macros.hpp>

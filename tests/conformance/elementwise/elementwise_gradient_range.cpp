@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_gradient_range.cpp -- gradients over the whole range of exponents: grad_out times a factor that may itself be far
 // beyond the dtype's range, as docs/ops.md says ("Accuracy"). The reference has 15 bits of exponent.
 #include <algorithm>

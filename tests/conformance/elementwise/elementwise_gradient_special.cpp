@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_gradient_special.cpp -- gradients at kinks, ties, poles, infinities and NaN: as torch 2.13 gives them, written out.
 // Where torch gives NaN for a limit that exists (gelu at infinity and the like), and for logaddexp at equal infinities, as
 // docs/ops.md says.

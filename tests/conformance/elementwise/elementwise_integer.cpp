@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_integer.cpp -- integers and bool where they differ from real numbers: wraparound, division by zero, INT_MIN / -1,
 // shifts, powers. 8-bit types are tried on all pairs, the wider ones on their edges; expectations at the edges are written out.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_range.cpp -- every function of floating point over the whole range of exponents, signs of zeros and subnormal numbers
 // included; and the same bits whatever stands beside an element, wherever the output begins, and by every kernel variant.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_refusals.cpp -- bad input to elementwise and elementwise_backward: the status, the argument, a message that names
 // value and expectation; run() sees to it that nothing was written. What every op shares (NULL pointers, ranks, streams,
 // workspaces, loading) is tested in tests/core.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_special.cpp -- special values by the array API standard's tables, and by ops.md where the standard has no such
 // function: NaN, infinities, signed zeros, subnormals, huge arguments. Expectations are written out, not computed.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_traps.cpp -- the mistakes that docs/ops.md names for elementwise, one test each: what kernels of this kind get
 // wrong in the wild.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.cpp -- the conformance suite of lltm: every dtype, size, form of bias and layout, and every kernel variant, against the
 // reference. Backward is in lltm_backward.cpp, the named mistakes are in lltm_traps.cpp.
 #include <catch2/catch_test_macros.hpp>

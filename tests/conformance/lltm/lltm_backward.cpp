@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_backward.cpp -- the conformance suite of lltm_backward: against the reference, against finite differences of lltm itself,
 // every subset of outputs and of gradients given. The named mistakes are in lltm_traps.cpp.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_case.cpp -- see lltm_case.h.
 #include "lltm_case.h"
 

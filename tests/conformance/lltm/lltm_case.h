@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_case.h -- one cell update as the tests see it: sizes, dtype, forms of bias and layouts, run through every kernel variant
 // and compared with the float64 reference. It governs lltm*.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_traps.cpp -- the mistakes that the tutorial's implementations of this cell made, one test each.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

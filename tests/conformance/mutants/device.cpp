@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device.cpp -- a device for tests on machines that have none: the cpu backend's kernels, and memory of the host as far from the
 // host as it can be. Whoever takes something for granted that is so on the CPU alone fails on it:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fault.h -- which mistake a mutant makes: NARROWS_TEST_FAULT names a line of faults.txt, from which CMake writes the list of
 // enumerators. Nothing is wrong where the variable is not set.
 #pragma once

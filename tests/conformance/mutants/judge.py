@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """judge.py -- whether the conformance suite sees the faults of faults.txt, and says what is wrong.
 
 The verdict on a mutant is good when the suite's right test ran through its plugin and failed; that it hung or did not begin counts for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mutant.cpp -- a plugin that runs the kernels of a real one (real_plugin.h; the cpu backend where none is named) and spoils what
 // any op may spoil, in one way of those that faults.txt has for it. It waits for the launch and reaches the outputs by the real
 // plugin's `copy`, so that it is a mutant of any device. Faults that need a wrong kernel are in the naive plugin.

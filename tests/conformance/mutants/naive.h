@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive.h -- what the files of the naive plugin share. It is a complete backend in plain scalar loops, written from docs/ops.md
 // and the headers alone: the conformance suite must pass it, and must not pass it with any of the faults in faults.txt.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_conv1d.cpp -- conv1d and conv1d_backward: the sums of docs/ops.md, one output or gradient after the other. See naive.h.
 #include <algorithm>
 #include <cmath>

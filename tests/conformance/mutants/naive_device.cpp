@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_device.cpp -- whose device the naive plugin has, and the memory of a launch as the host can read and write it. See naive.h.
 #include <algorithm>
 #include <cstring>

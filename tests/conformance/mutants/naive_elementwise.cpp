@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_elementwise.cpp -- elementwise and elementwise_backward: one element of the output, or of a gradient, after the other.
 // What a function computes is in naive_functions.cpp, naive_integers.cpp and naive_gradients.cpp. See naive.h.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_functions.cpp -- functions of elementwise on floating point, by the formulas of docs/ops.md in Real. See naive.h.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_gradients.cpp -- the gradient columns of docs/ops.md, in forms that do not cancel where another has the same value.
 // See naive.h.
 #include <algorithm>

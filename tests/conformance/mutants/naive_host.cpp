@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_host.cpp -- the host as a device of the naive plugin: its memory, and its one stream, NULL. See naive.h.
 #include <unistd.h>
 

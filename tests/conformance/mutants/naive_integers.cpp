@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_integers.cpp -- functions of elementwise on integers and bool. Arithmetic is modulo 2^64 and keeps the low bits, so that
 // it wraps by itself in every width; comparisons and divisions are made in the dtype. See naive.h and docs/ops.md.
 #include <limits>

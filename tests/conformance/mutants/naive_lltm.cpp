@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_lltm.cpp -- lltm and lltm_backward, by the formulas of docs/ops.md. Forward keeps the gates of the whole batch in its
 // workspace, backward their gradient: B x 3S doubles. See naive.h.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_numbers.cpp -- the thirteen dtypes: one element from memory and to memory. See naive.h.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // naive_plugin.cpp -- the table of the naive plugin: an instance, the slots of its device with their faults, plan and launch.
 // Everything that plugin.h and docs/abi.md ask of a plugin is here; what the ops compute is not. See naive.h.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // real_plugin.h -- the plugin on whose device a judged plugin works: the file that NARROWS_TEST_REAL_PLUGIN names. What a judged
 // plugin does to the memory of that device goes through the slots of that plugin.
 #pragma once

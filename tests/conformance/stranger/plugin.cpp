@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plugin.cpp -- a stranger's plugin: ops of its own alone, on the CPU, in every form that a declaration has (params, a numbered
 // field, an optional input, variants, in place, batches, workspace, a backward op, no shape rule). It proves [plugin] and [own]: as
 // it is they must pass, and with each fault that ACME_FAULT names the test that is about it must fail. CMakeLists.txt has the list.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* faulty.c -- a plugin that is right but for one thing, which -D names, so that each refusal of the loader has its own file:
  *   NAME "faulty"              its name
  *   PLUGIN=.field = value      overrides part of the table        OP=.field = value     overrides part of its one op

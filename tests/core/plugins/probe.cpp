@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // probe.cpp -- a plugin that does what the test tells it and remembers what it was asked (probe.h). Its devices are host memory
 // under another DLDeviceType. Built several times with other values of:
 //   PROBE_NAME "probe"   PROBE_DEVICE_TYPE, PROBE_PINNED_TYPE, PROBE_MANAGED_TYPE: DLDeviceType   PROBE_DEVICES: how many

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // probe.h -- the extension "probe/1" of the test plugin (probe.cpp): what it was asked, and what it shall answer. It governs
 // tests/core; host and plugin are built together here, so C++ types may cross.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shape_cases.h -- the shape rules that plugins/shapes.cpp declares and test_shape_rule.cpp evaluates: op "shapes.<name>/1", with
 // so many inputs (all of them may be absent, as far as the declaration goes) and outputs.
 #pragma once

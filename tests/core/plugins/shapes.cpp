@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shapes.cpp -- a plugin whose ops are the shape rules of shape_cases.h. Its devices hold nothing: it is asked for shapes only.
 #include "shape_cases.h"
 

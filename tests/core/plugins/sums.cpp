@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sums.cpp -- a plugin by narrows/plugin.hpp whose op takes tensors of one dtype and gives another.
 #include <narrows/plugin.hpp>
 

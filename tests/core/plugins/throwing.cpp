@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // throwing.cpp -- a plugin whose query (THROW_IN_QUERY), whose device_count() (THROW_IN_DEVICE_COUNT; so does its destroy() then)
 // or whose create() throws: the host must turn each into a refusal.
 #include <narrows/plugin.h>

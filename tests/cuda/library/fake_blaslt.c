@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_blaslt.c -- a libcublasLt.so.13 and a .12, a libhipblaslt.so.1 and a .0, that work on host memory, for machines without a
  * GPU, and that fail where they are told to: FAKE_BLASLT_FAILS names the function, FAKE_BLASLT_FILE the one library that fails (its
  * number; else both do), FAKE_BLASLT_STATUS what its Create returns then, FAKE_BLASLT_VERSION the version of that library,

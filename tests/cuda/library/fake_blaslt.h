@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_blaslt.h -- device memory as fake_blaslt.c has it: so far above the host memory that plays it that neither is taken for the
  * other. Only factors lie there; operands and results are the host's. */
 #pragma once

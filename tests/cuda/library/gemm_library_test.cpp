@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_library_test.cpp -- backends/cuda/ops/gemm/gemm_library.cpp without a GPU: beside a cuBLASLt or hipBLASLt of our own on host
 // memory, where it is switched off, and where it fails (CMakeLists.txt has the environment of each case).
 #include "ops/gemm/gemm_library.h"

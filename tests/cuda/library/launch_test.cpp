@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // launch_test.cpp -- backends/cuda/plugin.cpp without a GPU: what a call is answered that fails with some of its work enqueued. The
 // ops and the platform are the test's own, and of CUDA's runtime what a copy calls (CMakeLists.txt wraps it).
 #include <catch2/catch_test_macros.hpp>

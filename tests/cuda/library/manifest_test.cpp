@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // manifest_test.cpp -- what the manifests of the GPU backends exclude on each GPU, read without one.
 #include "support/manifest.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory_check_test.cpp -- backends/cuda/memory_check.cpp without a GPU: a driver of our own knows two of them. What is refused on
 // one GPU is tested with the real driver too (tests/cuda/memory_kinds.cpp); few machines have two.
 #include "memory_check.h"

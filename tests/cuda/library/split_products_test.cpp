@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // split_products_test.cpp -- lltm_split.h with the products of lltm_backward, by the fake library (CMakeLists.txt has the
 // environment).
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // split_test.cpp -- backends/cuda/ops/lltm/lltm_split.h on the CPU, against exact numbers in double.
 #include "ops/lltm/lltm_split.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // block.cpp -- see block.h. Each thread of a block that waits at a barrier is a fiber of its own; those that never wait share one.
 #include "block.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // block.h -- the threads of a block, taking turns on the thread that launches them. See hip/hip_runtime.h.
 #pragma once
 

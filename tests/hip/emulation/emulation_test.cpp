@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // emulation_test.cpp -- the HIP that the CPU plays, by itself: that blocks, threads and barriers are what kernels take them for,
 // that what is wrong with a kernel shows, and that wrong calls are refused with HIP's errors.
 #include <catch2/catch_test_macros.hpp>

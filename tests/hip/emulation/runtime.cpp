@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime.cpp -- the device, memory, streams and launches of the HIP of hip/hip_runtime.h.
 #include <map>
 #include <mutex>

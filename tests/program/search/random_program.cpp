@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // random_program.cpp -- see random_program.h.
 #include "random_program.h"
 

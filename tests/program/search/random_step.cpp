@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // random_step.cpp -- see random_step.h.
 #include "random_step.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // random_step.h -- a random step for a schedule, with arguments that exist: most are possible, some are not.
 #pragma once
 

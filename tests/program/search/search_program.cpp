@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // search_program.cpp -- looks for a schedule that is accepted and computes something else: random programs, random steps, and after
 // each accepted step both programs run by the reference (tests/reference/program.h).
 //

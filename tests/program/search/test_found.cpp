@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_found.cpp -- schedules that were accepted once and computed something else, each reduced to its program and steps. Every
 // step may be refused; after one that is accepted the program computes what it did, by the reference.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_reference.cpp -- the reference of tensor programs: against plain formulas and the references of built-in ops, and that it
 // reports each fault that it is for.
 #include <catch2/catch_test_macros.hpp>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bare.c -- a plugin of two ops, without plugin.hpp, on the devices of the DLPack number that BARE_DEVICE says. elementwise it
  * refuses each time a plan is asked for. test.aligned/1 is y = x + 1 of float32, in host memory, and fails where y is aligned worse
  * than its plan was told. Its memory is the host's, which it never gives back; streams it has none. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution of a plugin's own, f32 and bf16: test.correlate/1 is conv1d of stride 1 without padding. Its declaration says what
 // conv1d's says of batches and of autocast; the bindings know neither by its name.
 #include <narrows/plugin.hpp>

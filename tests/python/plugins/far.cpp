@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin whose op no CPU has: far.scale/1, y = factor*x. Its device calls itself CUDA's and is host memory.
 #include <narrows/plugin.h>
 #define kDLCPU kDLCUDA  // in what follows: plugin.hpp is for the CPU

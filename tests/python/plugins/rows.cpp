@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin's ops that take batches: test.centre/1 is x without the mean of each row, the last axis, with NW_OP_BATCHABLE, and so is
 // its backward. test.centre_all/1 computes the same, and its declaration does not say that of batches.
 #include <narrows/plugin.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin's own ops with a backward, for f32 and f64: test.scale/1 is y = factor*x, and test.affine/1 is y = a*x + b with an
 // optional b, of which backward reads x and a. The backward of test.scale/1 has a backward too.
 #include <narrows/plugin.hpp>

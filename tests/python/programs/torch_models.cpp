@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch_models.cpp -- a program without Python, linked with torch alone, or with libnarrows_torch too: runs saved models.
 // torch_models LIBRARY INPUT MODEL...: loads LIBRARY unless it is "", and prints the sum of each model's output for the buffer `x`
 // of the module INPUT.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // controls.comp -- a module with float controls, which a device may lack: it runs without them then.
 #version 460
 #extension GL_EXT_spirv_intrinsics : require

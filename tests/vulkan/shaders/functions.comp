@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // functions.comp -- v[i] = FUNCTION(v[i], v[count + i], v[2 * count + i]), as a device computes it whose fma() rounds once and
 // takes subnormal numbers for 0, as NVIDIA's does: by f64, which has room for the product. The sum is rounded twice, which shows once
 // in 2^29.

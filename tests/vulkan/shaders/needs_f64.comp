@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // needs_f64.comp -- a module that asks for a feature that a device may lack.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // steps.comp -- v[i] = v[i] * factor + step for i < count: what a chain of them gives depends on their order.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wild.comp -- writes one word at `index`, wherever that is.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_dots.cpp -- conv1d of few outputs a filter, such as a streaming step or a matrix times a vector: a dot product for each
 // output, by vectors along the depth. A filter's taps are read once, where they lie; what they meet in x is gathered, column by
 // column. The sum of an output takes the same steps whatever is computed beside it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.h -- what the parts of elementwise share. Step 5 of a tensor's path.
 //   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward

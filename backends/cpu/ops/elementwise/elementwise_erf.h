@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_erf.h -- erf and its slope at multiples of 1/128, which erf of f64 begins with (elementwise_math-inl.h). The compiler
 // computes them. Step 5 of a tensor's path.
 #pragma once

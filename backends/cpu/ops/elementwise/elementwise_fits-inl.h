@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_fits-inl.h -- the polynomials of elementwise_math-inl.h, from the constant term on, with the error that each leaves.
 // Fitted with 50 digits: by Remez' exchange for the least greatest error, those of exp, erfc and erf's beginning by interpolation
 // at Chebyshev's nodes. Step 5 of a tensor's path.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_float-inl.h -- the kernels of elementwise for one floating-point type: vectors for what gives the same type, plain
 // loops (elementwise_loops-inl.h) for what gives a bool. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_FLOAT_INL_H) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_float.cpp -- the kernels of elementwise for the floating-point dtypes; those of f16 and bf16 compute in f32. Step 5
 // of a tensor's path.
 #include "targets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int-inl.h -- integer functions. Everything wraps; division truncates and by zero gives 0. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_INT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_INT_INL_H

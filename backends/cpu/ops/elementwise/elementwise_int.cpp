@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int.cpp -- the kernels of elementwise for integers and bool. Step 5 of a tensor's path.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE

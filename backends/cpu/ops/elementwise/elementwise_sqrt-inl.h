@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_sqrt-inl.h -- the square root, correctly rounded. Step 5 of a tensor's path.
 #if defined(NARROWS_ELEMENTWISE_SQRT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_SQRT_INL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm.cpp -- how a product is cut into tasks. Step 5 of a tensor's path.
 // A task (gemm_task-inl.h) is a block of rows by a group of column panels: it packs its rows of a and its panels of b, and
 // multiplies. A panel whose rows lie side by side is packed by the first tile that is multiplied by it, for which loads and stores

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_pairs-inl.h -- products of bf16 by instructions that take two depths at once: AVX512_BF16's dot product, and AMX's tiles.
 // Step 5 of a tensor's path. Compiled for AVX-512 alone.
 //

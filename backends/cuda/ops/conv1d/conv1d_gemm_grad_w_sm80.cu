@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_gemm_grad_w_sm80.cu -- grad_w of f32 as a product by plain multiply-adds whose operands arrive asynchronously (cp.async),
 // stages ahead. Step 5 of a tensor's path. Both operands lie in shared memory as they do in memory, along the positions, and are
 // read four positions at once. Taps that slide along the positions come in runs of `Taps`: the same few elements of x, in

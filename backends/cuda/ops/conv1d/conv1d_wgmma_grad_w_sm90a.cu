@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_wgmma_grad_w_sm90a.cu -- grad_w of f16 and bf16 on Hopper's matrix units, stride 1, x and grad_y read where they lie. Step
 // 5 of a tensor's path.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_wgmma_pack_sm90a.h -- what conv1d_wgmma_sm90a.cu writes to the workspace before its products: weights by taps, and x by
 // lines where the copy engine cannot walk it. Step 5 of a tensor's path.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed
 // into the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it
 // is copied to the workspace first, one line for each residue of the position modulo the stride.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Step 5 of a tensor's path.
 #include "elementwise_map.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_bf16.cu -- the functions of bf16. Step 5 of a tensor's path.
 #include "elementwise_float.h"
 

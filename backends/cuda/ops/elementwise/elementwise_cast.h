@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cast.h -- casts to one dtype from each: to nearest even into floating point, saturating into integers. Step 5 of a
 // tensor's path.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cast_signed.cu -- casts to signed integers. Step 5 of a tensor's path.
 #include "elementwise_cast.h"
 

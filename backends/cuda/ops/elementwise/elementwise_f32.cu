@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_f32.cu -- the functions of f32. Step 5 of a tensor's path.
 #include "elementwise_float.h"
 

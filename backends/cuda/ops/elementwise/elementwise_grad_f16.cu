@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_grad_f16.cu -- the gradients of f16. Step 5 of a tensor's path.
 #include "elementwise_gradients.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int.h -- the tables of functions for the two integer dtypes of a width. Step 5 of a tensor's path.
 #pragma once
 

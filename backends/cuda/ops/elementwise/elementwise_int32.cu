@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int32.cu -- the functions of i32 and u32. Step 5 of a tensor's path.
 #include "elementwise_int.h"
 

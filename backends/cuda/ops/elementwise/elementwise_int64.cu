@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int64.cu -- the functions of i64 and u64. Step 5 of a tensor's path.
 #include "elementwise_int.h"
 

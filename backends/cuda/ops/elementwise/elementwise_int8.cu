@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_int8.cu -- the functions of i8, u8 and bool. Step 5 of a tensor's path.
 #include "elementwise_int.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_loops.h -- the kernels that apply a function to elements: in vectors where elements lie side by side, one by one
 // where they lie anywhere. Step 5 of a tensor's path.
 #pragma once

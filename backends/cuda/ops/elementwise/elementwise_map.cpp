@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_map.cpp -- see elementwise_map.h.
 #include "elementwise_map.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_library.cpp -- products of matrices by cuBLASLt or hipBLASLt, which is opened when the first one is planned;
 // platform/blaslt.h says what the two differ in. Step 5 of a tensor's path.
 #include "gemm_library.h"

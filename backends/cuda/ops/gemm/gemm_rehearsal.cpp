@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_rehearsal.cpp -- a product that is captured and never run. Step 5 of a tensor's path.
 #include <optional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant of our own is one
 // kernel of one signature, so a plan is a kernel and a grid; but for `wgmma`, which launches itself.
 #include "lltm_cell.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_backward.cu -- plans and launches lltm_backward, its gradient of the gates, and its plainest products. Step 5 of a tensor's
 // path.
 #include "lltm_backward.h"

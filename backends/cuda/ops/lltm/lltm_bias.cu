@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_bias.cu -- d_bias beside products that do not make it, as its own sums. Step 5 of a tensor's path.
 #include "lltm_bias.h"
 

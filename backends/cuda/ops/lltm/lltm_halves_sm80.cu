@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_halves_sm80.cu -- the split of the gates' gradients into two parts of 16 bits (lltm_halves_sm80.h), and the products of
 // lltm_backward in f16 and bf16 by mma.sync: both parts times one tile of the other operand. Step 5 of a tensor's path.
 //

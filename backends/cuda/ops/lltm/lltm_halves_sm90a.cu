@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_halves_sm90a.cu -- the products of lltm_backward in f16 and bf16 on Hopper's matrix units (wgmma): both parts of the gates'
 // gradients (lltm_halves_sm80.h) times one tile of the other operand. Step 5 of a tensor's path.
 //

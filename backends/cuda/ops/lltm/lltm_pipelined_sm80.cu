@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_pipelined_sm80.cu -- lltm in f32 on NVIDIA GPUs: copies to shared memory run ahead of the sums, and a reduction can be split
 // over the warps of a block and, from sm_90 on, over the blocks of a cluster, so that few cells still fill the device. Step 5 of a
 // tensor's path.

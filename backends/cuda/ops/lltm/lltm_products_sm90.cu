@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_products_sm90.cu -- the products of lltm_backward in f32 and f64 on the f64 matrix units of sm_90 (see tile_mma_sm80.h).
 // Step 5 of a tensor's path.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_tile.h -- which tile a block of lltm_backward's products makes. Step 5 of a tensor's path.
 #pragma once
 

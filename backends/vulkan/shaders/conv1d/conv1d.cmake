@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Modules of conv1d and its gradients: one for each dtype. Those that they share with lltm are in lltm.cmake.
 foreach(dtype IN ITEMS F32 F64 F16 BF16)
   string(TOLOWER ${dtype} suffix)

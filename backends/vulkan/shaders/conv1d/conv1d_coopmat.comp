@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_coopmat.comp -- a correlation of f16 or bf16 by the matrix unit: a row for each output channel, a column for each output position of one
 // batch, a stage for some channels of a tap. The input's columns lie along the channels in shared memory, so that the next tap is the same
 // columns shifted by whole ones: where kMostShift has room for all taps, the input is read once. Elements are aligned.

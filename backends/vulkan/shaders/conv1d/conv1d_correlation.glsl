@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_correlation.glsl -- what the modules of a correlation (the forward pass, or one residue of grad_x) are given:
 // out[n, g, m, q] = bias[g, m] + sum over c and j of in[n, g, c, q * step + j * tap_step + origin] * w[g, m, c, j], where `in` is 0
 // outside [0, extent). Strides count elements. As CorrelationShape of ops/conv1d.h

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_fir.comp -- a correlation whose taps and outputs lie side by side (step and tap step are 1), for few channels to a group:
 // signal filters and depthwise ones. A work group brings a stretch of x and some taps into shared memory; a thread slides windows
 // over it in registers. Elements are aligned.

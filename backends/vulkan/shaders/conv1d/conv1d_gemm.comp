@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_gemm.comp -- a correlation as a product: a row for each output channel, a column for each (n, q), a depth of
 // (channel, tap). The matrix of the input's windows is never made. Elements are aligned.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_grad_w.comp -- grad_w as a product: a row for each output channel, a column for each (channel, tap), a depth of (n, t),
 // which is cut into slices by shape alone. Elements are aligned.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_grad_w_coopmat.comp -- grad_w of f16 or bf16 by the matrix unit: a row for each output channel, a column for each (channel, tap), a
 // depth of (n, t), which is cut into slices by shape and unit alone. Elements are aligned.
 #version 460

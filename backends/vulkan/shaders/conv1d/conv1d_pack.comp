@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_pack.comp -- the weights of a correlation as conv1d_coopmat.comp reads them: for each tile of rows and each stage (kEights
 // eights of channels of one tap) the rows one after the other, zeros where there is no channel or row. Elements are aligned.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_scalar.comp -- a correlation as plain loops, one thread for each output: any strides, any alignment, any size.
 #version 460
 #include "common.glsl"

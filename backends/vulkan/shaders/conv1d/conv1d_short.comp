@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_short.comp -- a correlation of few taps over one channel, with one output channel to it: short signal filters and depthwise ones,
 // where memory is what limits. A thread has a run of outputs, and keeps in registers what they need of x; what its neighbour needs too
 // comes from the cache. Rows of x and y are contiguous, start where the widest load may read, and lie equally far apart.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_sums.comp -- grad_w for few channels, and grad_bias. A row (an output and an input channel) is cut into slices by shape
 // alone; a work group sums one slice for some taps at once. Any strides and alignment.
 #version 460

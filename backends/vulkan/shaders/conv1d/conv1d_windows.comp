@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conv1d_windows.comp -- a correlation with few channels to a group: each thread makes some positions of some output channels, so
 // that an element of x is read once for all of these. Any strides; elements are aligned.
 #version 460

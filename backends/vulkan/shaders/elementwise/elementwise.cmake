@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Modules of elementwise and its gradients. Not optimized: a driver does that once FUNCTION is known, and inlining all functions
 # into one another first makes modules several times as large.
 set(NARROWS_GLSLC_OPTIMIZE -O0)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise.comp -- out = FUNCTION(a, b, c), and with -DGRADIENT the gradient by one of them. Modules differ in the type that is
 // computed in, NUMBER: -DREALS=32 (f32, f16, bf16), =64, -DINTEGERS=32 (8 to 32 bits; bool too, among the unsigned), =64, with
 // -DSIGNED=1 or 0. Functions that move bits alone (where, copysign) are those of unsigned integers.

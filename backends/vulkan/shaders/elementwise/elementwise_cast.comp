@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_cast.comp -- out = a in another dtype: any of the 13 to any, by the specialization constants A and OUT. It works on
 // bits alone, but for f16 where the device's own conversion is known: rounding is to nearest even and happens once, f64 needs no
 // shaderFloat64.

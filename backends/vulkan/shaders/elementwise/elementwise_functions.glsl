@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_functions.glsl -- the functions of elementwise over floating point, of one element; elementwise_integers.glsl has
 // them over integers and bool under the same names. The includer defines the specialization constant `const int FUNCTION`
 // (NW_EW_*) and includes math_f32.glsl (f32, f16, bf16) or math_f64.glsl before. One case of a switch is kept; the code is inlined

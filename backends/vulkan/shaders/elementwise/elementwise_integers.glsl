@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_integers.glsl -- the functions of elementwise over integers and bool, of one element; see elementwise_functions.glsl.
 // The includer defines `const int FUNCTION` and
 //   INTEGER   the type in which it computes: int, uint, int64_t or uint64_t. 8 and 16 bits are widened to 32 when loaded; what is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_loop.glsl -- which elements a thread has, their loads, and their stores: one vector of VECTOR elements, or up to four
 // elements of a rectangle. The includer has SLOTS operands and defines
 //   uint dtype_of_slot(uint k)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_reals.glsl -- floating-point elements as NUMBER, the type that they are computed in: -DREALS=32 for f32, f16 and bf16,
 // -DREALS=64 for f64. Included after elementwise_words.glsl and, since it asks for execution modes, after float_controls.glsl. The
 // includer defines T, the operands' dtype.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_sum.comp -- a gradient by one operand of FUNCTION, summed over the axes along which that operand was broadcast. The
 // order is a matter of shapes alone, and every sum carries what rounding took from it. A work group has `lanes` sums side by side and
 // `rows` threads for each; where there are few sums, slices of them are summed apart, and FUNCTION 0 adds up the slices.

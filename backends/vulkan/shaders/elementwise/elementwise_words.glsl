@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // elementwise_words.glsl -- elements in memory and in the words that carry them: a vector is up to 16 bytes of elements side by side
 // in a uvec4, an element's bits are the low ones of a uint64_t. Sizes are specialization constants nearly everywhere, so that a
 // driver keeps one way of each function. Included after common.glsl.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm.glsl -- a work group's tile of a matrix product: sums[row, column] = sum over k of left(row, k) * right(column, k). conv1d,
 // lltm and their gradients make their modules of it: they define what the operands are before they include it, and write the
 // sums where they belong.

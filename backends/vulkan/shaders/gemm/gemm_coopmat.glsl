@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_coopmat.glsl -- what gemm.glsl does, by the device's matrix unit: a work group's tile of a product of matrices of f16, or of
 // bf16, with sums in f32. Modules define what the operands are before they include it:
 //

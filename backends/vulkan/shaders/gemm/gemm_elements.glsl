@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_elements.glsl -- what conv1d and lltm know of a dtype: how an element is read and written, and ACC, the type that sums are
 // kept in: f64 of f64, f32 of the others. Addresses are those of bytes. One of DTYPE_F32, DTYPE_F64, DTYPE_F16 and DTYPE_BF16 is
 // defined, and ALIGNED by a module that is never given tensors off their elements' size. Included after common.glsl.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_fill.comp -- zeros in all elements of a tensor: all bits of zero are a zero of every dtype.
 #version 460
 #include "common.glsl"

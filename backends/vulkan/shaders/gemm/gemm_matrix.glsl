@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_matrix.glsl -- a matrix of any strides as an operand of gemm.glsl.
 
 struct Matrix {

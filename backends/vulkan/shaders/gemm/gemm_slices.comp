@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gemm_slices.comp -- the sum of a reduction's slices, in their order: partial[slice][i][j][k] into out[i, j, k].
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Modules of lltm and its gradients, and those that they share with conv1d: one for each dtype.
 foreach(dtype IN ITEMS F32 F64 F16 BF16)
   string(TOLOWER ${dtype} suffix)

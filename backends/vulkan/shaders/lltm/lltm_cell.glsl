@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_cell.glsl -- the activations of lltm's gates: input gate, output gate, candidate. All come from exponentials of numbers that are
 // not positive, or small (tanh of f32): nothing overflows, nothing cancels.
 #ifdef DTYPE_F64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_coopmat.comp -- lltm of f16 or bf16 by the matrix unit: a subgroup's columns are the three gates of the same states, a matrix each, so that
 // the subgroup that has summed a cell's gates also updates the cell. Stages are the states', rounded up to whole ones, and then the
 // features'.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_dots.comp -- lltm of few cells, where the time goes by in waiting: 32 threads share the dot products of a few batches and
 // states, each with every 32nd four of their elements, so that all of the device reads at once. The thread that updates a cell gets the
 // sums of its three gates through shared memory. Elements are aligned.

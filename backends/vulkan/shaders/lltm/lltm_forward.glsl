@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_forward.glsl -- the tensors of lltm, and the update of a cell from its gates before activation. Included after gemm_elements.glsl.
 #include "lltm_cell.glsl"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_fused.comp -- lltm as one tiled product: a tile holds the three gates of the same states side by side, so the thread that
 // has summed a cell's gates also updates the cell. k counts the states, rounded up to whole stages, and then the features.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_gate_grads.comp -- the gradient of lltm's gates before activation, into the workspace, and of old_cell; one thread for each
 // cell. Any strides, any alignment. In f16 also the largest of these gradients, by which lltm_split.comp scales them.
 #version 460

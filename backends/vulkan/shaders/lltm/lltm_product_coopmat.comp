@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_product_coopmat.comp -- a product of lltm's gradients by the matrix unit: the gradients of the gates, in two parts of f16 or
 // bf16, times an operand of that dtype, its depth in slices. Of a subgroup's rows of matrices the first half are rows of first parts, the second half the same rows of
 // second parts, whose sums are added at the end.

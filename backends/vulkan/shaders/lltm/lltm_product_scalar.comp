@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_product_scalar.comp -- a product of lltm's gradients, one thread for each result: any strides, any alignment.
 #version 460
 #include "common.glsl"

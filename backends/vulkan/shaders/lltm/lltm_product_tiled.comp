@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_product_tiled.comp -- a product of lltm's gradients in tiles, its depth in slices. Elements are aligned.
 #version 460
 #define ALIGNED

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_scalar.comp -- lltm, one thread for each cell, which reads its operands as they lie: any strides, any alignment.
 #version 460
 #include "common.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lltm_split.comp -- the gradients of lltm's gates, f32, each as a sum of two f16 or bf16, which a matrix unit takes: first and second
 // part. f16 has few exponents: all are multiplied by one power of 2 before, with which the largest is 2^14 to 2^15 (f16 ends at 65504).
 // The parts then keep 2^-23 of a gradient, or 2^-39 of the largest, whichever is more; those of bf16 2^-17 of a gradient. An infinity or

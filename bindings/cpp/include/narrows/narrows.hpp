@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// @file narrows.hpp
 /// @brief narrows.h for C++17: values that clean up after themselves, and exceptions.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// @file plugin.hpp
 /// @brief plugin.h for C++20: a plugin for the CPU, made from ops and their kernels.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// @file plugin_cuda.hpp
 /// @brief plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream.
 ///

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensor programs: written in TVMScript's spelling, scheduled by steps that cannot change what they compute, and run as ops.
 
     >>> from narrows.program import script as T, Schedule

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The element types of tensor programs: TVM's and NumPy's names, and the short ones of the text."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Schedule.evaluate finds: whether a schedule computes what its program does, and how long both take."""
 
 from __future__ import annotations

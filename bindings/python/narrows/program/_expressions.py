@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expressions of tensor programs: what Python's operators on a buffer's elements and on loop variables make. Each knows its text.
 docs/programs.md says what it means."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """@T.prim_func: a Python function becomes the text of a program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libnarrows_program, by ctypes: narrows/program.h has its functions."""
 
 from __future__ import annotations

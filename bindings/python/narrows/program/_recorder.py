@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a function in TVMScript's spelling records while it runs as ordinary Python: buffers, loops, blocks and stores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands behind the colon of a program's argument: T.Buffer(shape, dtype), T.handle, T.float32."""
 
 from __future__ import annotations

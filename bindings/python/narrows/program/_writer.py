@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of what was recorded: names that are unique, then lines (docs/programs.md)."""
 
 from __future__ import annotations

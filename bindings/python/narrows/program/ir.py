@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``@I.ir_module``: a class of programs."""
 
 from __future__ import annotations

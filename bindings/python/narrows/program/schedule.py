@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedule: steps that change how a program runs, and not what it computes. docs/program_schedules.md has the steps."""
 
 from __future__ import annotations

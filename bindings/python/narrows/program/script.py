@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TVMScript's spelling of tensor programs, run as ordinary Python: no source is parsed.
 
     >>> from narrows.program import script as T

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file torch.h
  * @brief Every op of the default runtime for torch's dispatcher, exported by libnarrows_torch.so.

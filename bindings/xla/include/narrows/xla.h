@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file xla.h
  * @brief The handlers by which XLA calls every op, exported by libnarrows_xla.so.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hip_fp16.h -- HIP's half, by the compiler's own. See hip_runtime.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hip_runtime.h -- a HIP whose GPU is the CPU: as much of HIP's interface as the hip backend uses, under HIP's own names, so that
 // its sources are compiled as they are by an ordinary compiler, and its kernels run under the sanitizers. runtime.cpp is the other
 // half.
