@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff.
+# lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff; GitHub's workflow and forms by their schemas.
 
 # Pinned, from PyPI: other versions format and warn otherwise, and each distribution has another.
-readonly LINT_TOOLS='clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.17.6'
+readonly LINT_TOOLS='clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.17.6 check-jsonschema==0.39.0'
 readonly LINT=$DEPS/venv/bin
 
 fetch_lint_tools() {
@@ -95,9 +95,17 @@ licenses() {
   done_with "every source names its license"
 }
 
+# What GitHub reads, by its schemas, which the tool carries.
+github_files() {
+  step workflows
+  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
+  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
+  done_with "the workflow and the issue forms fit GitHub's schemas"
+}
+
 # Arguments are files; without them, all.
 lint() {
-  begin lint 9
+  begin lint 10
   cd -- "$NARROWS_ROOT"
   require build demo test lint
   fetch_dlpack
@@ -109,6 +117,7 @@ lint() {
   clang_format "$@"
   ruff "$@"
   warp_width "$@"
+  github_files
   # Not the kernels, which are macros and templates over every instruction set: their tests say more. Not what needs another build:
   # ./run check vulkan and ./run check python analyse their own sources.
   clang_tidy cpu '^(core|tools|backends/[^/]*/[^/]*\.).*\.?cpp$' "$@"
