@@ -29,8 +29,14 @@ build_site() {
   done_with "$(find "$NARROWS_ROOT/build/docs" -name '*.html' | wc -l) pages, $NARROWS_ROOT/build/docs/index.html"
 }
 
+open_site() {
+  step browser
+  logged browser.log python3 "$NARROWS_ROOT/tests/docs/browser.py" "$NARROWS_ROOT/build/docs" "$(browser_command)"
+  done_with "$(tail -n 1 "$LOG/browser.log") in $("$(browser_command)" --version 2>/dev/null)"
+}
+
 docs() {
-  begin docs 7
+  begin docs 8
   require build python docs
   fetch_dlpack
   fetch_python_tools
@@ -39,4 +45,5 @@ docs() {
   build cpu narrows_command narrows_cpu narrows_python
   read_headers
   build_site
+  open_site
 }

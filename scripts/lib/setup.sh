@@ -100,7 +100,8 @@ readonly NEEDS_python='
 python3-venv | python_module ensurepip | fetches the frameworks that the tests use from PyPI
 python3-dev | python_header | compiles the extension module'
 readonly NEEDS_docs='
-doxygen | command doxygen | reads the comments of the headers'
+doxygen | command doxygen | reads the comments of the headers
+chromium | browser | opens the site'
 readonly NEEDS_lint='
 python3-venv | python_module ensurepip | fetches clang-format, clang-tidy and ruff from PyPI'
 readonly NEEDS_fuzz='
@@ -144,6 +145,8 @@ has_vulkan_manifest() {
 }
 has_vulkan_driver() { [ -n "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ] || has_vulkan_manifest 'icd.d/*.json'; }
 has_vulkan_layer() { [ -n "${VK_LAYER_PATH:-}" ] || has_vulkan_manifest 'explicit_layer.d/VkLayer_khronos_validation.json'; }
+has_browser() { browser_command >/dev/null; }
+browser_command() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 has_dlpack_or_venv() { has_dlpack || has_python_module ensurepip; }
 
 # missing GROUP...: prints "package<TAB>why" for each thing that is not there.
