@@ -26,7 +26,7 @@ class Part {
 
 // ---- correlations ----
 
-// As in shaders/conv1d_correlation.glsl: what all residues of grad_x have in common.
+// As in shaders/conv1d/conv1d_correlation.glsl: what all residues of grad_x have in common.
 struct CorrelationShape {
   int64_t batch, groups, outs, ins;
   int64_t step, tap_step, extent;
@@ -54,7 +54,7 @@ struct CorrelationProblem {
 
 // ---- sums ----
 
-// As in shaders/conv1d_sum.glsl.
+// As in shaders/conv1d/conv1d_sum.glsl.
 struct SumShape {
   int64_t batch, groups, outs, ins, taps, outputs;
   int64_t stride, dilation, pad_left, extent;

@@ -11,7 +11,7 @@ constexpr ByDtype kScalar = NARROWS_BY_DTYPE(conv1d_scalar), kWindows = NARROWS_
                   kShort = NARROWS_BY_DTYPE(conv1d_short), kFir = NARROWS_BY_DTYPE(conv1d_fir),
                   kGemm = NARROWS_BY_DTYPE(conv1d_gemm);
 
-// As in shaders/conv1d_correlation.glsl.
+// As in shaders/conv1d/conv1d_correlation.glsl.
 struct Push {
   Address x, w, bias, y, shape;
   int64_t taps, outputs, origin;
@@ -67,7 +67,7 @@ bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initialize
          std::all_of(strides.begin(), strides.end(), [=](RowStride s) { return s.count <= 1 || s.stride % group == 0; });
 }
 
-// As in shaders/conv1d_short.comp.
+// As in shaders/conv1d/conv1d_short.comp.
 struct ShortPush {
   Address x, w, bias, y;
   int64_t x_row, y_row, w_row, w_tap, bias_step;

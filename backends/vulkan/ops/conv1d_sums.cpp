@@ -8,7 +8,7 @@ namespace {
 
 constexpr ByDtype kSums = NARROWS_BY_DTYPE(conv1d_sums), kGradW = NARROWS_BY_DTYPE(conv1d_grad_w);
 
-// As in shaders/conv1d_sum.glsl.
+// As in shaders/conv1d/conv1d_sum.glsl.
 struct Push {
   Address grad_y, x, to, partial, shape;
   int64_t slice_length;

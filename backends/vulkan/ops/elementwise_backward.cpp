@@ -18,7 +18,7 @@ struct Request : ElementwiseGradRequest {
 
 bool is_wide(const Request& r) { return r.dtype == NW_DTYPE_FLOAT64; }
 
-// ---- which gradients there are, and what gradient() of shaders/elementwise_gradients.glsl looks at ----
+// ---- which gradients there are, and what gradient() of shaders/elementwise/elementwise_gradients.glsl looks at ----
 
 enum class Kind { none, zero, copy, derivative };
 
@@ -96,7 +96,7 @@ class Sum {
   void record(Recorder& recorder, const nw_call& call) const;
 
  private:
-  // As in shaders/elementwise_sum.comp.
+  // As in shaders/elementwise/elementwise_sum.comp.
   struct Push {
     Address operand[kSlots];
     Address out;

@@ -15,7 +15,7 @@ uint64_t low_bytes(uint64_t bits, int64_t size) { return size == 8 ? bits : bits
 constexpr int64_t kThreads = kGroupThreads;  // of a work group, a power of two
 constexpr int64_t kTileWidth = 32;
 
-// As in shaders/elementwise_loop.glsl.
+// As in shaders/elementwise/elementwise_loop.glsl.
 enum Loop : uint32_t { kAnyLayout, kWholeVectors, kRows, kRectangles };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // elementwise_map.h -- one function applied to tensors of any strides: which of its pipelines, with which arguments. Step 5 of a
 // tensor's path.
 //   elementwise.cpp           elementwise: validate, plan, record; elementwise_backward.cpp: the same for elementwise_backward
-//   shaders/elementwise.comp  the functions, elementwise_cast.comp the casts, both over the loops of elementwise_loop.glsl
+//   shaders/elementwise/elementwise.comp  the functions, elementwise_cast.comp the casts, both over the loops of
+//   elementwise_loop.glsl
 #pragma once
 
 #include "backend.h"
@@ -59,7 +60,7 @@ class Map {
   int variant() const { return variant_; }
 
  private:
-  // As in shaders/elementwise_loop.glsl.
+  // As in shaders/elementwise/elementwise_loop.glsl.
   struct Push {
     Address operand[kMaxSlots];
     Address out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm.h -- what conv1d, lltm and their gradients share: the modules of a dtype, the tiles of shaders/gemm.glsl, the sums of a
+// gemm.h -- what conv1d, lltm and their gradients share: the modules of a dtype, the tiles of shaders/gemm/gemm.glsl, the sums of a
 // reduction cut into slices, zeros. Step 5 of a tensor's path.
 #pragma once
 

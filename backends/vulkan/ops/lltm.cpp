@@ -22,7 +22,7 @@ constexpr MatrixTile kLargeMatrices = {4, 4, 2, 3}, kShallowMatrices = {2, 4, 4,
                      kSmallMatrices = {2, 2, 1, 3};
 constexpr int64_t kScalarThreads = 64;
 
-// As in shaders/lltm_forward.glsl.
+// As in shaders/lltm/lltm_forward.glsl.
 struct Shape {
   int64_t batch, features, state;
   Strides2 inputs[kNumInputs], outputs[kNumOutputs];

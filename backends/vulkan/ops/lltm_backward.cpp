@@ -22,7 +22,7 @@ static_assert(kLarge.is_whole() && kLargeF64.is_whole() && kSmall.is_whole());
 constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 2, 2, 2};
 constexpr int64_t kMostDepth = 2 * kMatrixDepth;  // of a stage
 
-// As in shaders/lltm_gate_grads.comp.
+// As in shaders/lltm/lltm_gate_grads.comp.
 struct GateGradsShape {
   int64_t batch, state, pitch;
   Strides2 grad_h, grad_cell, new_cell, gates, d_old_cell;
@@ -30,7 +30,7 @@ struct GateGradsShape {
 struct GateGradsPush {
   Address grad_h, grad_cell, new_cell, gates, d_old_cell, gate_grads, shape, largest;
 };
-// As in shaders/lltm_split.comp.
+// As in shaders/lltm/lltm_split.comp.
 struct SplitPush {
   Address gate_grads, largest, parts, unscale;
   int64_t pitch;
@@ -38,7 +38,7 @@ struct SplitPush {
   uint32_t eights_of_row, blocks;
 };
 
-// As in shaders/lltm_product.glsl.
+// As in shaders/lltm/lltm_product.glsl.
 struct ProductPush {
   Address gate_grads, operand, to, partial;
   Strides2 operand_strides, to_strides;
