@@ -60,6 +60,7 @@ int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* erro
 int32_t nw_program_loops(nw_program* program, const char* block, const char* const** names, nw_error* error);
 int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_error* error);
 int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward, const char* backend, const nw_op** out, nw_error* error);
+int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out, nw_error* error);
 
 /* vulkan.h */
 

@@ -129,6 +129,21 @@ NW_API int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_er
 NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward,
                                const char* backend, const nw_op** out, nw_error* error);
 
+/**
+ * Makes the program that a saved model carries an op of a runtime, with its gradients and
+ * schedules. docs/programs.md, "In saved models", has the text.
+ *
+ * All of it is verified, as by nw_program_parse() and nw_program_step(). A schedule for a plugin
+ * that is not there is left out.
+ *
+ * @param rt     The runtime.
+ * @param saved  The text. UTF-8, NUL-terminated.
+ * @param out    The declaration of the program. It lives as long as the runtime.
+ * @param error  May be NULL. Its message has the line of what is wrong.
+ */
+NW_API int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out,
+                                     nw_error* error);
+
 /** @} */
 
 #ifdef __cplusplus

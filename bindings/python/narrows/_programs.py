@@ -1,0 +1,69 @@
+"""Tensor programs as ops, and what a saved model carries of one: docs/programs.md, "In saved models", has that text."""
+
+import importlib
+import re
+import threading
+from typing import Any
+
+from narrows import _narrows
+
+_FIRST = "saved programs 1\n"
+_lock = threading.Lock()
+_texts: dict = {}  # of each op that is a program: its digest, its text, and its schedules by the names of plugins
+_ops: dict = {}  # the op of each text that a saved model carries
+
+
+def is_program(op):
+    """Whether an op of that name is one."""
+    return op.startswith("program.")
+
+
+def remember(op, digest, text, plugin, steps):
+    """What was loaded. ``steps``: how the plugins of that name run it; None: as they do by default."""
+    with _lock:
+        _, _, schedules = _texts.setdefault(op, (digest, text, {}))
+        schedules.pop(plugin, None)
+        if steps is not None:
+            schedules[plugin] = steps
+
+
+def saved(op) -> str:
+    """What a saved model carries. An op that was loaded by others than this package has its name alone."""
+    parts = []
+    name = op
+    with _lock:
+        while name is not None:
+            if name not in _texts:
+                return str(op)
+            digest, text, schedules = _texts[name]
+            parts += [f"digest {digest}\n", text]
+            for plugin, steps in schedules.items():
+                parts += [f"schedule {plugin}\n", *(f"  {step}\n" for step in steps)]
+            name = _narrows.Op(name).backward
+        whole = _FIRST + "".join(parts)
+        _ops[whole] = op
+    return whole
+
+
+def op_of(carried) -> str:
+    """The name of the op that a saved model means, which is loaded if this process does not have it. ValueError: what is carried is no
+    program; RuntimeError: this narrows was built without tensor programs."""
+    found = carried if is_program(carried) else _ops.get(carried)
+    return _loaded(carried) if found is None else str(found)
+
+
+def _loaded(carried):
+    library: Any = importlib.import_module("narrows.program._library")
+    op = name = library.load_saved(carried)
+    with _lock:
+        for part in re.split(r"^digest ", carried, flags=re.MULTILINE)[1:]:
+            digest, _, rest = part.partition("\n")
+            text, *schedules = re.split(r"^schedule ", rest, flags=re.MULTILINE)
+            by_plugin = {}
+            for schedule in schedules:
+                plugin, *steps = schedule.splitlines()
+                by_plugin[plugin] = [step.strip() for step in steps]
+            _texts[name] = digest, text, by_plugin
+            name = _narrows.Op(name).backward
+        _ops[carried] = op
+    return op
