@@ -146,30 +146,31 @@ def changed(archive, into, old, new):
     assert found
 
 
+# Old, new, what is said then; of equal lengths, as JAX's files have offsets.
 SPOILT = {
     "a newer narrows": (
-        b"saved programs 1",
-        b"saved programs 2",
+        "saved programs 1",
+        "saved programs 2",
         "begins with 'saved programs 2'; expected 'saved programs 1': a newer",
     ),
     "a newer text": (
-        b"program 1 scaled",
-        b"program 2 scaled",
-        "text at line 3: line 1, column 9: the text is of version 2; this library reads version 1",
+        "program 1 matmul",
+        "program 2 matmul",
+        "text at line 3: line 1, column 9: the text is of version 2; this library",
     ),
-    "another function": (b"sin(x", b"cos(x", "saved program, text at line 3: 'scaled' was changed: its digest is "),
-    "no program": (b"block C(", b"block (", "saved program, text at line 3: line 5, column "),
-    "a step that is none": (b"factors=[None, 8]", b"factors=[None, 0]", "saved program, step at line 11: split: "),
+    "another number": ("f32(0)", "f32(1)", "saved program, text at line 3: 'matmul' was changed: its digest is "),
+    "no program": ("block C(", "block 1(", "saved program, text at line 3: line 5, column "),
+    "no step": ("None, 8]", "None, 0]", 'step at line 12: split(loop="j", factors=[None, 0]): a factor is at least 1'),
 }
 
 
 @pytest.mark.parametrize("old, new, words", SPOILT.values(), ids=SPOILT)
 def test_torch_refuses_a_spoilt_program(old, new, words, torch_models, tmp_path):
     torch = pytest.importorskip("torch")
-    changed(torch_models / "model.pt2", tmp_path / "model.pt2", old, new)
+    changed(torch_models / "model.pt2", tmp_path / "model.pt2", old.encode(), new.encode())
     with pytest.raises(RuntimeError, match="the model has a tensor program that cannot be loaded: .*" + re.escape(words)):
         torch.export.load(tmp_path / "model.pt2")
-    changed(torch_models / "model.pt", tmp_path / "model.pt", old, new)
+    changed(torch_models / "model.pt", tmp_path / "model.pt", old.encode(), new.encode())
     with pytest.raises(RuntimeError, match=re.escape(words)):
         torch.jit.load(tmp_path / "model.pt")(torch.ones(3, 4))
 
@@ -239,15 +240,25 @@ def test_jax_runs_a_saved_function(load, order, jax_models):
     assert python(textwrap.dedent(load.format(order=order)), jax_models) == "loaded\n"
 
 
-@pytest.mark.parametrize("old, new, words", SPOILT.values(), ids=SPOILT)
-def test_jax_refuses_a_spoilt_program(old, new, words, jax_models, monkeypatch):
-    jax = pytest.importorskip("jax")
-    export = pytest.importorskip("jax.export", exc_type=ImportError)
-    content = (jax_models / "model.export").read_bytes()
-    assert old in content
-    exported = export.deserialize(bytearray(content.replace(old, new)))
-    with pytest.raises(Exception, match="INVALID_ARGUMENT: narrows: .*" + re.escape(words)):
-        jax.block_until_ready(exported.call(jax.numpy.ones((3, 4))))
+RUN_SPOILT = """
+    import jax, narrows
+    from jax import export
+    content = open("model.export", "rb").read()
+    for old, new, words in {spoilt}:
+        assert old.encode() in content
+        exported = export.deserialize(bytearray(content.replace(old.encode(), new.encode())))
+        try:
+            jax.block_until_ready(exported.call(jax.numpy.ones((3, 4))))
+        except Exception as error:
+            assert "INVALID_ARGUMENT: narrows: " in str(error) and words in str(error), error
+        else:
+            raise AssertionError(words)
+    print(exported.fun_name)
+"""
+
+
+def test_jax_refuses_a_spoilt_program(jax_models):
+    assert python(textwrap.dedent(RUN_SPOILT.format(spoilt=[*SPOILT.values()])), jax_models) == "model\n"
 
 
 def test_jax_without_the_library_of_programs(jax_models, package_without_programs):
@@ -275,5 +286,5 @@ def test_a_saved_program_is_its_op_again():
 def test_an_op_that_others_loaded_is_carried_by_its_name():
     name = "program.of_others_0/1"
     assert _programs.saved(name) == name == _programs.op_of(name)
-    with pytest.raises(ValueError, match="unknown op 'program.of_others_0/1'"):
+    with pytest.raises(ValueError, match=r"unknown op 'program\.of_others_0/1'"):
         narrows.op(_programs.op_of(name))

@@ -1,16 +1,19 @@
 """Tensor programs as ops, and what a saved model carries of one: docs/programs.md, "In saved models", has that text."""
 
 import importlib
-import re
-import threading
-from typing import Any
+import _thread
 
 from narrows import _narrows
 
+TYPE_CHECKING = False  # as in _ops
+if TYPE_CHECKING:
+    from typing import Any
+
 _FIRST = "saved programs 1\n"
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 _texts: dict = {}  # of each op that is a program: its digest, its text, and its schedules by the names of plugins
 _ops: dict = {}  # the op of each text that a saved model carries
+_adjoints: set = set()  # those ops that differentiate others
 
 
 def is_program(op):
@@ -18,9 +21,15 @@ def is_program(op):
     return op.startswith("program.")
 
 
-def remember(op, digest, text, plugin, steps):
+def is_adjoint(op):
+    """Whether it differentiates another one."""
+    return op in _adjoints
+
+
+def remember(op, digest, text, backward, plugin, steps):
     """What was loaded. ``steps``: how the plugins of that name run it; None: as they do by default."""
     with _lock:
+        _adjoints.add(backward)
         _, _, schedules = _texts.setdefault(op, (digest, text, {}))
         schedules.pop(plugin, None)
         if steps is not None:
@@ -53,6 +62,8 @@ def op_of(carried) -> str:
 
 
 def _loaded(carried):
+    import re
+
     library: Any = importlib.import_module("narrows.program._library")
     op = name = library.load_saved(carried)
     with _lock:
@@ -65,5 +76,6 @@ def _loaded(carried):
                 by_plugin[plugin] = [step.strip() for step in steps]
             _texts[name] = digest, text, by_plugin
             name = _narrows.Op(name).backward
+            _adjoints.add(name)
         _ops[carried] = op
     return op

@@ -16,7 +16,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from narrows import _derivatives, _narrows, _ops, _programs, _torch_derivatives, _torch_library, _torch_shapes, _torch_vmap
 
-_library = torch.library.Library("narrows", "FRAGMENT")
+_library = _torch_library.fragment
 _private: Any = torch  # for what no type checker finds there
 
 
@@ -228,14 +228,10 @@ class _Registered:
 
 def define(name, schema, run, differentiable, transformed, fake):
     """An op of torch.ops.narrows with these kernels."""
-    if not _torch_library.has(name):  # the library was loaded before the package
-        _library.define(schema)
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, run, key)
+    call = _torch_library.define(name, schema, run, fake)
     _library.impl(name, differentiable, "Autograd", with_keyset=True)
     _library.impl(name, transformed, "FuncTorchDynamicLayerFrontMode")
-    torch.library.register_fake(f"narrows::{name}", fake, lib=_library)
-    return getattr(torch.ops.narrows, name).default
+    return call
 
 
 def _argument(name, kind, lanes, values, initial: Any):

@@ -152,7 +152,7 @@ class Program:
         with self._lock:
             _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend.encode(), byref(op))
             name = str(op.contents.name.decode())
-        _programs.remember(name, self.digest(), self._unscheduled, backend, None if is_default else self.trace())
+        _programs.remember(name, self.digest(), self._unscheduled, backward, backend, None if is_default else self.trace())
         return name
 
 
