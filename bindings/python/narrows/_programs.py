@@ -26,7 +26,7 @@ def is_adjoint(op):
     return op in _adjoints
 
 
-def remember(op, digest, text, backward, plugin, steps):
+def remember(op, digest, text, backward, plugin, steps) -> None:
     """What was loaded. ``steps``: how the plugins of that name run it; None: as they do by default."""
     with _lock:
         _adjoints.add(backward)
