@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // saved.cpp -- see saved.h. Of a program's own text only the first line is not indented, so every other line that is not
 // begins a part.
 #include "core/program/saved.h"

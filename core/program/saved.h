@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // saved.h -- what a saved model carries of a program: its text, how plugins run it, and the programs of its gradients.
 // docs/programs.md, "In saved models", has the format.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Saved models of tensor programs: written by one process and run by another that has never built the program; what is refused there."""
 
 import os

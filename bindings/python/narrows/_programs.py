@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensor programs as ops, and what a saved model carries of one: docs/programs.md, "In saved models", has that text."""
 
 import importlib
@@ -34,6 +35,20 @@ def remember(op, digest, text, backward, plugin, steps) -> None:
         schedules.pop(plugin, None)
         if steps is not None:
             schedules[plugin] = steps
+
+
+def scheduled(op, plugin) -> "Any":
+    """The text of a program, and the steps by which the plugins of that name run it; None: those that they take by default."""
+    with _lock:
+        if op not in _texts:
+            raise ValueError(f"{op}: its text is not known; expected a program that was built or loaded by this package")
+        _, text, schedules = _texts[op]
+        return text, schedules.get(plugin)
+
+
+def from_blob(carried, blob, name) -> "Any":
+    """An op of a program that was pickled or copied, as _narrows._op_from_blob has it."""
+    return _narrows._op_from_blob(op_of(carried), blob, name)
 
 
 def saved(op) -> str:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch: a call of a tensor program is ``torch.ops.narrows.program``, which takes the program itself: what docs/programs.md, "In saved
 models", has. So a process that loads a saved model needs nothing else. Its kernels are those of the op that the program is.
 """
