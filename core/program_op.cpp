@@ -107,14 +107,29 @@ void ProgramOp::differentiate_by(const ProgramOp& backward) {
          "and "
          "each output, and %zu, the gradient of each input",
          program_.name.c_str(), op.name, op.max_inputs, op.num_outputs, 2 * outputs + inputs, inputs);
+  for (size_t i = 0; i < outputs; ++i) {
+    backward.require_input(i, output_dtypes_[i], "the gradient of output", output_names_[i]);
+    backward.require_input(outputs + inputs + i, output_dtypes_[i], "output", output_names_[i]);
+  }
   for (size_t i = 0; i < inputs; ++i) {
-    if (!same(backward.output_dtypes_[i], input_dtypes_[i]) || !same(backward.input_dtypes_[outputs + i], input_dtypes_[i]))
-      fail(NW_INVALID, -1, "program '%s': backward '%s' has input '%s', or its gradient, in another dtype than %s",
-           program_.name.c_str(), op.name, input_names_[i].c_str(), show_dtype(input_dtypes_[i]).c_str());
+    backward.require_input(outputs + i, input_dtypes_[i], "input", input_names_[i]);
+    backward.require(backward.output_names_[i], backward.output_dtypes_[i], input_dtypes_[i], "the gradient of input",
+                     input_names_[i]);
     if (backward.reads(static_cast<uint32_t>(outputs + i))) saved_ |= uint64_t{1} << i;
   }
   for (size_t i = 0; i < outputs; ++i)
     if (backward.reads(static_cast<uint32_t>(outputs + inputs + i))) saved_ |= uint64_t{1} << (32 + i);
+}
+
+// This one differentiates another, of which the tensor is that one there.
+void ProgramOp::require(const std::string& tensor, DLDataType found, DLDataType expected, const char* role,
+                        const std::string& of) const {
+  if (same(found, expected)) return;
+  fail(NW_INVALID, -1, "backward '%s': '%s' is of %s; expected %s, for it is %s '%s': a tensor and its gradient have one dtype",
+       name_.c_str(), tensor.c_str(), show_dtype(found).c_str(), show_dtype(expected).c_str(), role, of.c_str());
+}
+void ProgramOp::require_input(size_t input, DLDataType expected, const char* role, const std::string& of) const {
+  require(input_names_[input], input_dtypes_[input], expected, role, of);
 }
 
 // Does the program need that input? One that has to be there it does; it may have to for its shape alone.

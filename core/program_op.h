@@ -45,6 +45,8 @@ class ProgramOp {
   void add_param(const program::Param& param);
   nw_op declare();
   void differentiate_by(const ProgramOp& backward);
+  void require(const std::string& tensor, DLDataType found, DLDataType expected, const char* role, const std::string& of) const;
+  void require_input(size_t input, DLDataType expected, const char* role, const std::string& of) const;
   bool reads(uint32_t input) const;
 
   program::Program program_;

@@ -2,11 +2,14 @@
 // plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the six ops.
 // Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
 #include <narrows/plugin.h>
+#include <narrows/program.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "backend.h"
 #include "float_mode.h"
@@ -78,6 +81,7 @@ int index_of_target(int64_t bit) {
 
 struct CpuInstance : Instance {
   const Target* chosen;
+  nw_program_source source;
 };
 const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstance*>(self); }
 
@@ -91,12 +95,24 @@ std::string threads_text(const nw_host& host) {
   return usable == host.num_threads ? all : std::to_string(usable) + " of " + all;
 }
 
+int32_t program_source(void* self, const char* text, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
+  return guarded(error, [&] {
+    if (text == nullptr || needed == nullptr)
+      refuse(NW_INVALID, -1, "cpu: expected a text, and a place for the bytes of its source");
+    const std::string source = source_of_program(instance_of(self), text);
+    *needed = source.size() + 1;
+    if (size > 0) out[source.copy(out, size - 1)] = '\0';
+  });
+}
+
 int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
     const Target& target = choose_target();
-    *self = new CpuInstance{
-        {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()}, &target};
+    auto* const made = new CpuInstance{
+        {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()}, &target, {}};
+    made->source = {sizeof(nw_program_source), 0, made, program_source};
+    *self = made;
   });
 }
 
@@ -222,6 +238,10 @@ int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* s
   });
 }
 
+const void* extension(void* self, const char* name) {
+  return std::string_view(name) == NW_PROGRAM_SOURCE ? &instance_of(self).source : nullptr;
+}
+
 // ---- the table ----
 
 const nw_plugin* table() {
@@ -251,7 +271,7 @@ const nw_plugin* table() {
       .plan = plan,
       .plan_free = plan_free,
       .launch = launch,
-      .extension = nullptr,
+      .extension = extension,
       .plan_program = plan_program,
       .program_kernels = kProgramKernels,
   };

@@ -13,6 +13,7 @@
 #include "core/program/adjoint.h"
 #include "core/program/auto.h"
 #include "core/program/digest.h"
+#include "core/program/saved.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
 
@@ -64,6 +65,18 @@ T& needed(T* pointer, const char* name) {
 // A function of narrows.h, called from here: its failure goes on.
 void require(int32_t status, const nw_error& error) {
   if (status != NW_OK) throw Failure{status, error.argument, error.native_code, error.message};
+}
+
+const nw_op& loaded(nw_runtime* rt, const narrows::program::Schedule& schedule, const char* backward) {
+  const nw_op* op = nullptr;
+  nw_error why;
+  require(nw_load_program(rt, narrows::program::print(schedule.original()).c_str(), backward, &op, &why), why);
+  return *op;
+}
+
+int32_t set_schedule(nw_runtime* rt, const nw_op& op, const char* backend, const narrows::program::Schedule& schedule,
+                     nw_error* error) {
+  return nw_schedule_program(rt, op.name, backend, narrows::program::print(schedule.program()).c_str(), error);
 }
 
 }  // namespace
@@ -149,12 +162,22 @@ int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* b
   return guarded(error, [&] {
     needed(out, "out");
     const narrows::program::Schedule& schedule = needed(program, "program").schedule;
-    const nw_op* op = nullptr;
+    const nw_op& op = loaded(rt, schedule, backward);
     nw_error why;
-    require(nw_load_program(rt, narrows::program::print(schedule.original()).c_str(), backward, &op, &why), why);
-    if (backend != nullptr) {
-      const std::string text = narrows::program::print(schedule.program());
-      require(nw_schedule_program(rt, op->name, backend, text.c_str(), &why), why);
+    if (backend != nullptr) require(set_schedule(rt, op, backend, schedule, &why), why);
+    *out = &op;
+  });
+}
+
+int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out, nw_error* error) {
+  return guarded(error, [&] {
+    needed(out, "out");
+    const std::vector<narrows::program::SavedProgram> programs = narrows::program::read_saved(&needed(saved, "saved"));
+    const nw_op* op = nullptr;  // the adjoint of the program that is next
+    for (auto program = programs.rbegin(); program != programs.rend(); ++program) {
+      op = &loaded(rt, program->original, op == nullptr ? nullptr : op->name);
+      // A plugin that is not here needs no schedule; it is all that can fail.
+      for (const auto& [backend, schedule] : program->scheduled) set_schedule(rt, *op, backend.c_str(), schedule, nullptr);
     }
     *out = op;
   });

@@ -217,8 +217,7 @@ TEST_CASE("a program is differentiated by another one, which says what is saved"
   const char* const other =
       "program 1 b(g?: f32[N], x: f64[N], y?: f32[N], gx: out f64[N]):\n  for i in N:\n    block g(vi: S(N) = i):\n      gx[vi] = "
       "x[vi]\n";
-  check_contains(refused(rt, square("square"), load(rt, other).name),
-                 "has input 'x', or its gradient, in another dtype than float32");
+  check_contains(refused(rt, square("square"), load(rt, other).name), "'x' is of float64; expected float32, for it is input 'x'");
 }
 
 TEST_CASE("a backward that does not fit is refused; what it reads of the outputs is saved, too") {
@@ -233,7 +232,16 @@ TEST_CASE("a backward that does not fit is refused; what it reads of the outputs
       backward("g?: f32[N], x: f32[N], y?: f32[N], gx: out f32[N], gz: out f32[N]", "gx[vi] = x[vi]\n      gz[vi] = x[vi]");
   check_contains(refused(rt, square("square"), two), "takes 3 inputs and gives 2 outputs; expected 3");
   const char* const wide = backward("g?: f32[N], x: f64[N], y?: f32[N], gx: out f32[N]", "gx[vi] = f32(x[vi])");
-  check_contains(refused(rt, square("square"), wide), "has input 'x', or its gradient, in another dtype than float32");
+  check_contains(refused(rt, square("square"), wide), "'x' is of float64; expected float32, for it is input 'x'");
+  const char* const of_output = backward("g?: f64[N], x: f32[N], y?: f32[N], gx: out f32[N]", "gx[vi] = x[vi]");
+  check_contains(
+      refused(rt, square("square"), of_output),
+      "'g?' is of float64; expected float32, for it is the gradient of output 'y': a tensor and its gradient have one dtype");
+  const char* const output = backward("g?: f32[N], x: f32[N], y?: i32[N], gx: out f32[N]", "gx[vi] = x[vi]");
+  check_contains(refused(rt, square("square"), output), "'y?' is of int32; expected float32, for it is output 'y'");
+  const char* const of_input = backward("g?: f32[N], x: f32[N], y?: f32[N], gx: out f16[N]", "gx[vi] = f16(x[vi])");
+  check_contains(refused(rt, square("square"), of_input),
+                 "'gx' is of float16; expected float32, for it is the gradient of input 'x'");
   // An absent tensor before one that is there.
   const nw_op& op = load(rt, kSquareBackward);
   Array x({4}), gx({4});

@@ -111,6 +111,66 @@ TEST_CASE("a program that was read is an op of a runtime") {
   nw_runtime_destroy(rt);
 }
 
+namespace {
+
+struct RuntimeFreed {
+  void operator()(nw_runtime* rt) const { nw_runtime_destroy(rt); }
+};
+
+// As a saved model has it.
+std::string part(const std::string& text, const std::string& rest = "") {
+  const Handle program = parsed(text);
+  return "digest " + digested(program.get()) + "\n" + printed(program.get()) + rest;
+}
+std::string adjoint_of(const std::string& text) {
+  nw_program* out = nullptr;
+  REQUIRE(nw_program_vjp(parsed(text).get(), &out, nullptr) == NW_OK);
+  return printed(Handle(out).get());
+}
+
+}  // namespace
+
+TEST_CASE("what a saved model carries of a program becomes its op again") {
+  nw_runtime* made = nullptr;
+  nw_error error;
+  REQUIRE(nw_runtime_create(nullptr, &made, &error) == NW_OK);
+  const std::unique_ptr<nw_runtime, RuntimeFreed> rt(made);
+  const std::string first = "saved programs 1\n", adjoint = adjoint_of(kText);
+  const std::string steps = "schedule cpu\n  split(loop=\"j\", factors=[None, 8])\n  parallel(loop=\"i\")\n";
+  const nw_op *op = nullptr, *gradient = nullptr;
+  for (const std::string& schedules : {std::string(), steps, steps + "schedule of_none\n"}) {
+    REQUIRE(nw_program_load_saved(rt.get(), (first + part(kText, schedules) + part(adjoint)).c_str(), &op, &error) == NW_OK);
+    REQUIRE(op->backward != nullptr);
+    CHECK(nw_find_op(rt.get(), op->backward, &gradient, &error) == NW_OK);
+  }
+  const Handle one = parsed(), other = parsed(adjoint);
+  REQUIRE(nw_program_load(rt.get(), other.get(), nullptr, nullptr, &gradient, &error) == NW_OK);
+  const nw_op* again = nullptr;
+  REQUIRE(nw_program_load(rt.get(), one.get(), gradient->name, nullptr, &again, &error) == NW_OK);
+  CHECK(again == op);
+
+  const auto refused = [&](const std::string& saved, const char* words) {
+    again = nullptr;
+    CHECK(nw_program_load_saved(rt.get(), saved.c_str(), &again, &error) == NW_INVALID);
+    CHECK_THAT(error.message, ContainsSubstring(words));
+    CHECK(again == nullptr);
+  };
+  refused("", "begins with ''; expected 'saved programs 1'");
+  refused("saved programs 2\n" + part(kText), "expected 'saved programs 1': a newer Narrows saved it");
+  refused(kText, "expected 'saved programs 1'");
+  refused(first, "line 2: ''; expected 'digest'");
+  refused(first + "digest 0\n", "text at line 3: ");
+  refused(first + part(kText) + "digests\n", "'digests'; expected 'digest'");
+  std::string spoilt = first + part(kText);
+  spoilt.replace(spoilt.find("f32(0)"), 6, "f32(1)");
+  refused(spoilt, "text at line 3: 'mm_relu' was changed: its digest is");
+  refused(first + part(kText, steps + "  parallel(loop=\"k\")\n"), "parallel");
+  refused(first + part(kText, "schedule cpu\n  nothing()\n"), "saved program, step at line ");
+  refused(first + part(kText) + part(kText), "backward");
+  CHECK(nw_program_load_saved(rt.get(), nullptr, &again, &error) == NW_INVALID);
+  CHECK(nw_program_load_saved(rt.get(), first.c_str(), nullptr, &error) == NW_INVALID);
+}
+
 TEST_CASE("what cannot be is refused, and leaves the program as it was") {
   const Handle program = parsed();
   const std::string before = printed(program.get());

@@ -239,6 +239,23 @@ def test_cupy(cupy):
         narrows.add(x, cupy.ones(3, "float32"))
 
 
+def test_a_program_takes_cupys_arrays(cupy):
+    """Until a backend of the GPU serves programs, the call says that none does."""
+    program = pytest.importorskip("narrows.program")
+    f = program.PrimFunc(
+        "program 1 twice(x: f32[n], y: out f32[n]):\n  for i in n:\n    block y(vi: S(n) = i):\n      y[vi] = x[vi] + x[vi]\n"
+    ).build()
+    x = cupy.asarray(X)
+    serving = [b["name"] for b in narrows.info()["backends"] if b["device_type"] == 2 and b["status"] == "ok"]
+    try:
+        y = f(x)
+    except NotImplementedError as error:
+        assert f.op in str(error) and any(name in str(error) for name in serving), error
+    else:
+        assert type(y) is cupy.ndarray
+        np.testing.assert_array_equal(cupy.asnumpy(y), X + X)
+
+
 def test_a_call_runs_on_cupys_current_stream(cupy):
     spin = cupy.RawKernel(
         'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }', "spin"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of programs: torch's gradcheck and JAX's grad, through the adjoint program."""
+"""Gradients of programs, through the adjoint program, of first and second order: torch's gradcheck, JAX's own derivatives; and what is
+said where there is none."""
 
 import pathlib
 import re
@@ -44,6 +45,61 @@ def test_jax_grad_of_mm_relu_is_its_formula():
     g = (a @ b > 0).astype("float64")
     np.testing.assert_allclose(da, g @ b.T, rtol=1e-12)
     np.testing.assert_allclose(db, a.T @ g, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mm_relu", "softmax"])
+def test_second_derivatives(name):
+    torch = pytest.importorskip("torch")
+    f = in_f64(name).build(gradient=2)
+    assert torch.autograd.gradgradcheck(f, [torch.tensor(x, requires_grad=True) for x in operands(name)])
+
+
+def test_jax_second_derivatives_are_its_own():
+    jax = pytest.importorskip("jax")
+    f, (x,) = in_f64("softmax").build(gradient=2), operands("softmax")
+
+    def bent(function):
+        return jax.grad(lambda x: (jax.grad(lambda x: (function(x) ** 2).sum())(x) ** 2).sum())(jax.numpy.asarray(x))
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(bent(jax.jit(f)), bent(jax.nn.softmax), rtol=1e-10, atol=1e-12)
+
+
+CUBE = "program 1 cube(x: f32[n], y: out f32[n]):\n  for i in n:\n    block y(vi: S(n) = i):\n      y[vi] = x[vi] * x[vi] * x[vi]\n"
+NONE = r"program\.cube_\w+/1 declares no backward op, so there is no derivative; expected build\(gradient=True\)"
+NO_SECOND = r"program\.cube_adjoint_\w+/1 declares no backward op, so there is no second derivative; expected build\(gradient=2\)"
+NO_FORWARD = (
+    r"program\.cube_\w+/1: no forward-mode derivative \(jvp, jacfwd, hessian\); expected reverse mode \(grad, vjp, jacrev\)"
+)
+
+
+def test_torch_says_what_has_no_derivative():
+    torch = pytest.importorskip("torch")
+    plain, once, x = PrimFunc(CUBE).build(), PrimFunc(CUBE).build(gradient=True), torch.ones(3, requires_grad=True)
+    for y in (plain(x), torch.compile(lambda x: plain(x), fullgraph=True, backend="aot_eager")(x)):  # only backward is refused
+        assert y.tolist() == [1, 1, 1]
+        with pytest.raises(NotImplementedError, match=NONE):
+            y.sum().backward()
+    with pytest.raises(NotImplementedError, match=NONE):
+        torch.func.grad(lambda x: plain(x).sum())(x.detach())
+    with pytest.raises(NotImplementedError, match=NO_SECOND):
+        torch.autograd.grad(torch.autograd.grad(once(x).sum(), x, create_graph=True)[0].sum(), x)
+    for forward in (torch.func.jacfwd(once), torch.func.hessian(lambda x: once(x).sum())):
+        with pytest.raises(NotImplementedError, match=NO_FORWARD):
+            forward(x.detach())
+
+
+def test_jax_says_what_has_no_derivative():
+    jax = pytest.importorskip("jax")
+    plain, once, x = PrimFunc(CUBE).build(), PrimFunc(CUBE).build(gradient=True), jax.numpy.ones(3)
+    for function in (plain, jax.jit(plain)):
+        with pytest.raises(NotImplementedError, match=NONE):
+            jax.grad(lambda x, function=function: function(x).sum())(x)
+    with pytest.raises(NotImplementedError, match=NO_SECOND):
+        jax.grad(lambda x: jax.grad(lambda x: once(x).sum())(x).sum())(x)
+    for forward in (jax.jacfwd(once), jax.hessian(lambda x: once(x).sum())):
+        with pytest.raises(NotImplementedError, match=NO_FORWARD):
+            forward(x)
 
 
 def test_what_has_no_gradient_is_named():

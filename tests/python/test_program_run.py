@@ -176,6 +176,33 @@ def test_dynamo_keeps_no_op_of_a_program():
     assert len(narrows._ops._fresh) == before
 
 
+def test_a_program_is_an_op_by_its_name():
+    f, (a, b) = mm_relu.build(), operands(3, 4, 5)
+    attribute = f.op.removeprefix("program.").removesuffix("/1")
+    assert f.op in list(narrows.ops) and attribute in dir(narrows.ops.program)
+    for named in (
+        narrows.op(f.op),
+        narrows.ops[f.op],
+        getattr(narrows.ops.program, attribute),
+        narrows.op(f.op.removesuffix("/1")),
+    ):
+        assert named.op == f.op and np.array_equal(named(a, b), f(a, b))
+    assert narrows.op(scaled.build().op, alpha=2)(np.ones(2, F32)).tolist() == [2, 2]
+    assert f"The op {f.op}" in f.__doc__ and "Inputs: A, B." in f.__doc__ and "Gradients: none." in f.__doc__
+    with pytest.raises(KeyError, match=r"unknown op 'program\.mm_relu_0/1'; no program of that name was loaded"):
+        narrows.ops["program.mm_relu_0/1"]
+
+
+def test_torch_and_jax_call_a_program_by_its_name():
+    f, (a, b) = mm_relu.build(), operands(3, 4, 5)
+    torch = pytest.importorskip("torch")
+    (y,) = torch.ops.narrows.program([torch.from_numpy(a), torch.from_numpy(b)], f.op)
+    assert np.array_equal(y.numpy(), f(a, b))
+    jax = pytest.importorskip("jax")
+    narrows_jax = pytest.importorskip("narrows.jax")
+    np.testing.assert_array_equal(narrows_jax.call(f.op, jax.numpy.asarray(a), jax.numpy.asarray(b)), f(a, b))
+
+
 def test_torch_has_no_gradient():
     torch = pytest.importorskip("torch")
     f, x = mm_relu.build(), torch.randn(4, 3, requires_grad=True)

@@ -129,6 +129,47 @@ NW_API int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_er
 NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward,
                                const char* backend, const nw_op** out, nw_error* error);
 
+/**
+ * Makes the program that a saved model carries an op of a runtime, with its gradients and
+ * schedules. docs/programs.md, "In saved models", has the text.
+ *
+ * All of it is verified, as by nw_program_parse() and nw_program_step(). A schedule for a plugin
+ * that is not there is left out.
+ *
+ * @param rt     The runtime.
+ * @param saved  The text. UTF-8, NUL-terminated.
+ * @param out    The declaration of the program. It lives as long as the runtime.
+ * @param error  May be NULL. Its message has the line of what is wrong.
+ */
+NW_API int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out,
+                                     nw_error* error);
+
+/** Name of the extension nw_program_source, for nw_extension(). */
+#define NW_PROGRAM_SOURCE "program_source/1"
+
+/** Extension of a plugin that makes source of programs. */
+typedef struct nw_program_source {
+  /** sizeof(nw_program_source) on the plugin's side. */
+  uint32_t struct_size;
+  /** 0: no flag is defined. */
+  uint32_t flags;
+  /** What `source` takes. */
+  void* self;
+  /**
+   * Gives the source of a program for dense tensors that are all there. It is for a reader: its
+   * first line is a comment that says which kernel variant runs.
+   *
+   * @param self    The field of that name.
+   * @param text    The program as it runs, after all steps. UTF-8, NUL-terminated.
+   * @param out     Takes at most `size` bytes of the source, a NUL last. May be NULL if `size` is 0.
+   * @param size    Bytes at `out`.
+   * @param needed  Bytes that the whole source takes, its NUL included.
+   * @param error   May be NULL.
+   */
+  int32_t (*source)(void* self, const char* text, char* out, uint64_t size, uint64_t* needed,
+                    nw_error* error);
+} nw_program_source;
+
 /** @} */
 
 #ifdef __cplusplus

@@ -116,13 +116,6 @@ class CompiledPlan : public Plan {
   CEntry entry_ = nullptr;
 };
 
-CTarget c_target(const Instance& instance) {
-  const std::string_view target = instance.target;
-  if (target == "amx" || target.starts_with("avx512")) return {64, true};
-  if (target == "avx2") return {32, true};
-  return {16, target == "neon"};
-}
-
 // Never what the compiler would take for itself: the kernels' target may be below the machine's.
 std::vector<std::string> c_flags(const Instance& instance, const CSource& source) {
   std::vector<std::string> out = {"-x",
@@ -158,6 +151,13 @@ std::string layout_of(const Bound& bound) {
 }
 
 }  // namespace
+
+CTarget c_target(const Instance& instance) {
+  const std::string_view target = instance.target;
+  if (target == "amx" || target.starts_with("avx512")) return {64, true};
+  if (target == "avx2") return {32, true};
+  return {16, target == "neon"};
+}
 
 std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
   constexpr size_t kMostKnown = 256;

@@ -19,9 +19,21 @@ B also reads what f saved of its outputs. Those depend on x, and their share is 
 
 import math
 
-from narrows import _functions
+from narrows import _functions, _programs
 
 _F = _functions.public
+
+
+def missing(op, is_backward):
+    """Why a call has no derivative by a backward op; ``is_backward``: the op is one itself, and of first derivatives."""
+    what = "second derivative" if is_backward else "derivative"
+    expected = f"; expected build(gradient={2 if is_backward else True})" if _programs.is_program(op.op) else ""
+    return f"{op.op} declares no backward op, so there is no {what}{expected}"
+
+
+def missing_forward(op):
+    """Why a call has no derivative in forward mode."""
+    return f"{op.op}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode (grad, vjp, jacrev)"
 
 
 def rule_of(name):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching, mlir
 
-from narrows import _batching, _function_table, _jax_symbolic, _narrows, _ops, _xla
+from narrows import _batching, _function_table, _jax_symbolic, _narrows, _ops, _programs, _xla
 
 _FORMAT = 1  # of the attributes
 _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
@@ -154,6 +154,7 @@ def _compute(primitive, *arrays, **how):
 def _lower(context, *operands, call, mask, target, aliases, results):
     layout = [_FORMAT, call.present, mask, len(call.op.inputs), len(call.op.outputs)]
     lowering = _xla.ffi().ffi_lowering(target, operand_output_aliases=dict(aliases) or None)
+    program = {"program": _programs.saved(call.op.op)} if _programs.is_program(call.op.op) else {}
     return lowering(
         context,
         *operands,
@@ -161,6 +162,7 @@ def _lower(context, *operands, call, mask, target, aliases, results):
         params=np.frombuffer(call.op.blob, np.uint8),
         layout=np.array(layout, np.int64),
         narrows=_narrows.abi()[0],
+        **program,
     )
 
 

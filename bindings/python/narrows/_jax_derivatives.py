@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.interpreters import ad, batching, mlir
 
-from narrows import _derivatives, _jax_call, _jax_placed, _jax_sharding, _ops
+from narrows import _derivatives, _jax_call, _jax_placed, _jax_sharding, _ops, _programs
 
 _core: Any = jax.core  # for what no type checker finds there
 
@@ -32,7 +32,7 @@ def _differentiate(call, aliases, arrays, tangents):
     if aliases:
         raise NotImplementedError(f"{call.op.op}: a call that donates has no derivative; expected donate=()")
     if call.op.backward is None and _derivatives.rule_of(call.op.op) is None:
-        raise NotImplementedError(f"{call.op.op} declares no backward op, so there is no derivative")
+        raise NotImplementedError(_derivatives.missing(call.op, _programs.is_adjoint(call.op.op)))
     whole = call.with_saved()
     outputs = run(whole, (), *arrays)
     there = [j for j, _ in whole.outputs(arrays)]
@@ -122,7 +122,7 @@ class _Tangents:
         """By the formulas."""
         op, rule = self.call.op, _derivatives.rule_of(self.call.op.op)
         if rule is None:
-            raise NotImplementedError(f"{op.op}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode")
+            raise NotImplementedError(_derivatives.missing_forward(op))
         arrays = residuals[: len(self.call.places)]
         places = [self.call.places[n] for n in self.moving]
         shapes = self._spread([s.shape for _, s in self.call.outputs(arrays)], self.there, len(op.outputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from narrows import _narrows
+from narrows import _narrows, _programs
 
 TYPE_CHECKING = False  # typing's own is True for type checkers alone too, but importing typing takes as long as all of narrows
 if TYPE_CHECKING:
@@ -132,8 +132,10 @@ def fresh(name: str) -> _narrows.Op:
 
 
 def names():
-    """The names of all ops that a usable backend has, sorted."""
-    return sorted({o["name"] for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"] for o in b["ops"]})
+    """The names of all ops that a usable backend has, and of the programs that were built or loaded, sorted."""
+    programs = filter(_programs.is_program, _narrows.declared())
+    usable = (b for b in _narrows.backends() if b["status"] == "ok" and not b["shadowed"])
+    return sorted({*programs, *(o["name"] for b in usable for o in b["ops"])})
 
 
 def undeclared():
@@ -219,7 +221,7 @@ _namespaces: dict[str, _Namespace] = {}
 def fill():
     """Makes every op an attribute now, for a compiler that looks at attributes and calls no __getattr__."""
     for space in [ops, *_namespaces.values()]:
-        for name in dir(space):
+        for name in set(dir(space)) - {"program"}:  # a program that is built is an op of its user's
             found = getattr(space, name)
             if isinstance(found, _Namespace):
                 for inner in dir(found):

@@ -4,10 +4,11 @@ where a gradient is wanted.
 """
 
 import sys
+from typing import Any
 
 import torch
 
-from narrows import _torch_ops
+from narrows import _derivatives, _torch_library, _torch_ops
 
 
 def is_forward_mode():
@@ -27,11 +28,30 @@ def has_tangent(inputs):
 def gradients(reg, ctx, cotangents, needed, params):
     """A gradient for each input of a backward op, None where it is not needed."""
     if reg.rule is None:
-        what = "second derivative" if reg.is_backward else "derivative"
-        raise NotImplementedError(f"{reg.op.op} declares no backward op, so there is no {what}")
+        return _refused(_derivatives.missing(reg.op, reg.is_backward), ctx.shapes, cotangents, needed)
     if all(u is None for u in cotangents):
         return (None,) * len(needed)
     return tuple(reg.rule.gradients(_this, params, ctx.saved_tensors, cotangents, needed))
+
+
+def _refused(why, shapes, cotangents, needed):
+    """NotImplementedError; where the call is only traced, as ahead of a backward that may never run, then in that."""
+    given = next((u for u in cotangents if u is not None), None)
+    if given is None or not torch._C._len_torch_dispatch_stack():
+        raise NotImplementedError(why)
+    return tuple(_no_derivative(given, why, list(shapes[i])) if need else None for i, need in enumerate(needed))
+
+
+def _raise(gradient, why, shape):
+    raise NotImplementedError(why)
+
+
+_no_derivative: Any = _torch_library.define(
+    "no_derivative",
+    "no_derivative(Tensor gradient, str why, SymInt[] shape) -> Tensor",
+    run=_raise,
+    fake=lambda gradient, why, shape: gradient.new_empty(shape),
+)
 
 
 def keep(ctx, inputs, outputs):
@@ -44,7 +64,7 @@ def tangents(ctx, tangents):
     """Of each output that torch's dispatcher returned."""
     reg = ctx.reg
     if reg.rule is None:
-        raise NotImplementedError(f"{reg.op.op}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode")
+        raise NotImplementedError(_derivatives.missing_forward(reg.op))
     outputs = ctx.outputs
     with torch.autograd.forward_ad._set_fwd_grad_enabled(
         True

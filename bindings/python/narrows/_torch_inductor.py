@@ -18,10 +18,11 @@ from torch._inductor.dependencies import extract_read_writes
 from torch._inductor.virtualized import V, ops
 
 import narrows
-from narrows import _torch_ops
+from narrows import _torch_ops, _torch_programs
 
 _private: Any = torch  # for what no type checker finds there
 
+_PROGRAM: Any = torch.ops.narrows.program.default
 FUSE = os.environ.get("NARROWS_TORCH_FUSE", "1") != "0"
 
 
@@ -30,6 +31,17 @@ def register(reg):
     lowering.lowerings[reg.call] = functools.partial(_lowered, reg)
     if reg.op.op != "elementwise":  # inputs as eager calls have them: another layout may have no kernel
         lowering.add_layout_constraint(reg.call, lowering.constrain_to_fake_tensors)
+
+
+def _lowered_program(tensors, program, **params):
+    """A call of a tensor program."""
+    if V.graph.cpp_wrapper:
+        params = _with_defaults(_PROGRAM, params)
+    return _boxed(_Call.create(_PROGRAM, tensors, program, **params))
+
+
+def _with_defaults(call, params):
+    return {a.name: a.default_value for a in call._schema.arguments if a.kwarg_only} | params
 
 
 def _lowered(reg, *given, **params):
@@ -44,7 +56,7 @@ def _lowered(reg, *given, **params):
 def _complete(reg, params):
     """With every default: torch's C++ code passes all numbers, and says only of those that are given which they are. libnarrows_torch
     takes no integer for a float."""
-    every = {a.name: a.default_value for a in reg.call._schema.arguments if a.kwarg_only} | params
+    every = _with_defaults(reg.call, params)
     floats = {name for name, kind, *_ in reg.op.fields if kind == "float"}
     return {n: float(v) if n in floats and type(v) is int else v for n, v in every.items()}
 
@@ -69,17 +81,20 @@ class _Call(ir.FallbackKernel):
             return
         nodes: Any = self.inputs
         inputs, _ = self.unflatten_args([_Text(x.codegen_reference()) for x in nodes], self.constant_args)
+        inputs = inputs[:1] if self.op_overload is _PROGRAM else inputs  # the program is bound
         self.codegen_comment(wrapper)
         wrapper.writeline(f"{self.get_name()} = {call}({', '.join(map(repr, inputs))})")
         self.codegen_unbacked_symbol_defs(wrapper)
 
     def _bound(self, wrapper):
         """The name of the bound op in the generated module. None: a param is symbolic."""
-        _, params = self.unflatten_args(list(self.inputs), self.constant_args)
+        given, params = self.unflatten_args(list(self.inputs), self.constant_args)
         params = {**self.kwargs, **params}
-        if any(not isinstance(v, (bool, int, float, str, list, tuple, type(None))) for v in params.values()):
-            return None
         op: Any = self.op_overload
+        if op is _PROGRAM:
+            params["program"] = given[1]
+        if not all(map(_is_constant_param, params.values())):
+            return None
         arguments = f"{op._opname!r}, {dict(sorted(params.items()))!r}"
         name = f"narrows_{op._opname}_{zlib.crc32(arguments.encode()):08x}"
         while hasattr(wrapper, "parent_wrapper"):
@@ -87,6 +102,11 @@ class _Call(ir.FallbackKernel):
         wrapper.add_import_once("from narrows._torch_inductor import bound as narrows_bound")
         wrapper.add_import_once(f"{name} = narrows_bound({arguments})")
         return name
+
+
+def _is_constant_param(value):
+    kinds = bool, int, float, str, type(None)
+    return isinstance(value, kinds) or (isinstance(value, (list, tuple)) and all(isinstance(v, kinds) for v in value))
 
 
 class _Text:
@@ -102,6 +122,8 @@ class _Text:
 def bound(name, params):
     """What generated code calls: the op of torch.ops.narrows with these params, of tensors."""
     call: Any = getattr(torch.ops.narrows, name).default
+    if name == "program":
+        return _bound_program(call, **params)
     reg = next(r for r in list(_torch_ops._registered.values()) if r.name == name)
     op, wanted = reg.bound(dict(params))
     if not reg.masked and len(reg.outputs) == 1 and not reg.is_backward:
@@ -113,6 +135,26 @@ def bound(name, params):
         if outputs is None:  # somebody looks on, who sees what the dispatcher does
             return call(*inputs, **params)
         return [y for y in outputs if y is not None] if reg.masked else outputs
+
+    return run
+
+
+def _bound_program(call, program, integers=(), reals=(), present=-1, wanted=-1):
+    """The same of a tensor program, of a list of tensors."""
+    reg = _torch_programs.of(program)
+    given = reg.named(integers, reals)
+    op, mask = reg.bound({**given, "wanted": wanted})[0], reg.mask(wanted)
+    every = range(len(reg.inputs))
+    places = [i for i in every if present >> i & 1]
+    named = {"integers": integers, "reals": reals, "present": present, "wanted": wanted}
+
+    def run(tensors):
+        inputs: Any = dict(zip(places, tensors, strict=True))
+        inputs = tuple(inputs.get(i) for i in every)
+        outputs = _torch_ops._gradients(op, inputs, mask, True) if reg.is_backward else op._run(inputs, mask, True)
+        if outputs is None:
+            return call(tensors, program, **named)
+        return [y for y in (outputs if isinstance(outputs, (list, tuple)) else (outputs,)) if y is not None]
 
     return run
 
@@ -277,3 +319,5 @@ def _is_constant(x):
 # Code that was compiled with another version of narrows, or another setting, is not found.
 CacheBase.get_system()["narrows"] = f"{narrows.__version__} {FUSE}"  # type: ignore[typeddict-unknown-key]
 _torch_ops.listen(register)
+lowering.lowerings[_PROGRAM] = _lowered_program
+lowering.add_layout_constraint(_PROGRAM, lowering.constrain_to_fake_tensors)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libnarrows_torch: torch.ops.narrows in C++, for programs and processes without this package. Here Python defines the ops: a number that
-stands for an operand is a Scalar in their schemas, which may be made of sizes; torch's C shim knows none."""
+"""How ops come into torch.ops.narrows: by this package, or by libnarrows_torch, which has them in C++ for programs and processes without
+this package. Here Python defines the ops: a number that stands for an operand is a Scalar in their schemas, which may be made of
+sizes; torch's C shim knows none."""
 
 import os
 from typing import Any
@@ -18,3 +19,16 @@ def path():
 def has(name):
     """Whether torch.ops.narrows.<name> is there, by this package or the library."""
     return _private._C._dispatch_has_kernel(f"narrows::{name}")
+
+
+fragment = torch.library.Library("narrows", "FRAGMENT")
+
+
+def define(name, schema, run, fake):
+    """An op of torch.ops.narrows. ``run``: its kernel; ``fake``: gives tensors of the right shapes."""
+    if not has(name):  # the library was loaded before the package
+        fragment.define(schema)
+        for key in ("CPU", "CUDA"):
+            fragment.impl(name, run, key)
+    torch.library.register_fake(f"narrows::{name}", fake, lib=fragment)
+    return getattr(torch.ops.narrows, name).default

@@ -4,6 +4,7 @@ kernel, autograd, and what torch.func's transforms do with it. ``narrows.torch``
 """
 
 import functools
+import importlib
 import operator
 import threading
 import warnings
@@ -13,9 +14,9 @@ import torch
 from torch._functorch import eager_transforms
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
-from narrows import _derivatives, _narrows, _ops, _torch_derivatives, _torch_library, _torch_shapes, _torch_vmap
+from narrows import _derivatives, _narrows, _ops, _programs, _torch_derivatives, _torch_library, _torch_shapes, _torch_vmap
 
-_library = torch.library.Library("narrows", "FRAGMENT")
+_library = _torch_library.fragment
 _private: Any = torch  # for what no type checker finds there
 
 
@@ -24,6 +25,8 @@ _private: Any = torch  # for what no type checker finds there
 
 class _Registered:
     """An op of torch, and what its declaration says of it."""
+
+    is_listed = False  # torch's op takes and gives lists of tensors
 
     def __init__(self, op):
         self.op = op
@@ -38,16 +41,7 @@ class _Registered:
         self.is_backward = self.masked  # or another op says so
         self.backward: Any = None  # the _Registered of the backward op
         self.rule = _derivatives.rule_of(op.op)  # of forward mode, and of the derivatives of a backward op
-        if not _torch_library.has(self.name):  # the library was loaded before the package
-            _library.define(self.schema())
-            for key in ("CPU", "CUDA"):
-                _library.impl(self.name, self.run, key)
-        _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
-        _library.impl(self.name, self.transformed, "FuncTorchDynamicLayerFrontMode")
-        for key in ("AutocastCPU", "AutocastCUDA") if op._lower_precision else ():
-            _library.impl(self.name, functools.partial(self.autocast, key), key)
-        torch.library.register_fake(f"narrows::{self.name}", self.fake, lib=_library)
-        self.call = getattr(torch.ops.narrows, self.name).default
+        self.call: Any = self.defined()
         if op.backward is not None:
             self.backward = registered(op.backward)
             self.backward.is_backward = True
@@ -57,6 +51,18 @@ class _Registered:
             kept += [bool(op.saved >> (32 + j) & 1) for j in range(len(self.outputs))]
             self.kept: Any = operator.itemgetter(*(i if keep else len(kept) for i, keep in enumerate(kept)))
             self.recorder = apply_eager, self
+
+    def defined(self):
+        """The op of torch: this one's own."""
+        kernels = {"run": self.run, "differentiable": self.differentiable, "transformed": self.transformed, "fake": self.fake}
+        call = define(self.name, self.schema(), **kernels)
+        for key in ("AutocastCPU", "AutocastCUDA") if self.op._lower_precision else ():
+            _library.impl(self.name, functools.partial(self.autocast, key), key)
+        return call
+
+    def node(self, inputs, params) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The call as a graph has it: torch's op, its arguments, and those by name."""
+        return self.call, tuple(inputs), params
 
     def schema(self):
         """As torch writes it."""
@@ -220,6 +226,14 @@ class _Registered:
         return tuple(result)
 
 
+def define(name, schema, run, differentiable, transformed, fake):
+    """An op of torch.ops.narrows with these kernels."""
+    call = _torch_library.define(name, schema, run, fake)
+    _library.impl(name, differentiable, "Autograd", with_keyset=True)
+    _library.impl(name, transformed, "FuncTorchDynamicLayerFrontMode")
+    return call
+
+
 def _argument(name, kind, lanes, values, initial: Any):
     """A param as torch's schema has it."""
     if values is not None:
@@ -277,6 +291,8 @@ def registered(name):
     if found is not None:
         return found
     with lock:
+        if name not in _registered and _programs.is_program(name):
+            _registered[name] = _torch_programs().Program(_ops.op(name))
         if name not in _registered:
             torch_name = _torch_name(name)
             other = _by_torch_name.setdefault(torch_name, name)
@@ -290,7 +306,11 @@ def registered(name):
         return _registered[name]
 
 
-_listeners: list[Any] = []  # told of every op that torch has
+def _torch_programs() -> Any:
+    return importlib.import_module("narrows._torch_programs")
+
+
+_listeners: list[Any] = []  # told of every op that torch has by a name of its own
 
 
 def listen(function):
@@ -298,14 +318,16 @@ def listen(function):
     with lock:
         _listeners.append(function)
         for found in list(_registered.values()):
-            function(found)
+            if not _programs.is_program(found.op.op):
+                function(found)
 
 
 def register_all():
     """Registers every op that is declared: a model that was saved finds them by torch's dispatcher, which asks nobody here."""
     with lock:
+        _torch_programs()
         for name in _narrows.declared():
-            if name not in _registered and _torch_name(name) not in _by_torch_name:
+            if not _programs.is_program(name) and name not in _registered and _torch_name(name) not in _by_torch_name:
                 try:
                     registered(name)
                 except Exception as error:  # a plugin's op that torch cannot have; the others are not to blame

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from narrows import _narrows, _ops, _torch_library, _when
+from narrows import _narrows, _ops, _programs, _torch_library, _when
 
 _OF_SCRIPT = re.compile(r"Unknown builtin op: narrows::(\w+)|narrows::(\w+)\([^\n]*\n(?:Unknown k|K)eyword argument '?(\w+)")
 
@@ -31,11 +31,11 @@ def _unknown(name, argument):
 
 
 def _calls(document):
-    """(op, names of the arguments) of each call of ours in a JSON document of torch's."""
+    """(op, {name: argument}) of each call of ours in a JSON document of torch's."""
     if isinstance(document, dict):
         called = re.fullmatch(r"(?:torch\.ops\.narrows\.|narrows::)(\w+)(?:\.\w+)?", str(document.get("target")))
         if called:
-            yield called[1], [given["name"] for given in document.get("inputs", ())]
+            yield called[1], {given["name"]: given.get("arg") for given in document.get("inputs", ())}
         document = list(document.values())
     for part in document if isinstance(document, list) else ():
         yield from _calls(part)
@@ -64,6 +64,19 @@ def _lacking(file):
         for argument in given:
             if argument not in known:
                 return _unknown(name, argument)
+        if name == "program" and isinstance(given.get("program"), dict):
+            refusal = _unusable(given["program"].get("as_string"))
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _unusable(program):
+    """Why a program that a model carries cannot be loaded, which it is here."""
+    try:
+        _programs.op_of(program)
+    except (ValueError, RuntimeError) as error:
+        return f"the model has a tensor program that cannot be loaded: {error}"
     return None
 
 

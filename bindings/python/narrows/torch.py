@@ -179,8 +179,8 @@ def _traced(op, inputs, out):
     if any(map(_is_number, inputs)):
         raise NotImplementedError(f"{op.op}: a number as operand under torch.fx.symbolic_trace; expected narrows.add and the like")
     reg = registered(op.op)
-    outputs: Any = proxy.tracer.create_proxy("call_function", reg.call, tuple(inputs), _torch_ops.differing(op))
-    if len(op.outputs) == 1:
+    outputs: Any = proxy.tracer.create_proxy("call_function", *reg.node(inputs, _torch_ops.differing(op)))
+    if len(op.outputs) == 1 and not reg.is_listed:
         return outputs
     return outputs[0] if reg.num_main == 1 else tuple(outputs[i] for i in range(reg.num_main))
 

@@ -132,11 +132,24 @@ PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
 PyObject* op_reduce(PyObject* self, PyObject*) {
   const Op* const op = as_op(self);
   if (op->operands != 0) return Ref::borrow(op->name).release();
-  const Ref rebuild(import_attribute("narrows._narrows", "_op_from_blob"));
+  const Ref name(PyUnicode_FromString(op->declaration->op->name));
+  if (!name) return nullptr;
+  const bool is_program = std::strncmp(op->declaration->op->name, "program.", std::strlen("program.")) == 0;
+  const Ref carry(is_program ? import_attribute("narrows._programs", "saved") : nullptr);
+  const Ref carried(carry ? PyObject_CallFunctionObjArgs(carry.get(), name.get(), nullptr) : Ref::borrow(name.get()).release());
+  const Ref rebuild(is_program ? import_attribute("narrows._programs", "from_blob")
+                               : import_attribute("narrows._narrows", "_op_from_blob"));
   const auto size = static_cast<Py_ssize_t>(op->declaration->op->params_size);
-  return rebuild ? Py_BuildValue("O(sy#O)", rebuild.get(), op->declaration->op->name, reinterpret_cast<const char*>(op->blob), size,
-                                 op->name)
-                 : nullptr;
+  return rebuild && carried && !PyErr_Occurred()
+             ? Py_BuildValue("O(Oy#O)", rebuild.get(), carried.get(), reinterpret_cast<const char*>(op->blob), size, op->name)
+             : nullptr;
+}
+
+PyObject* op_source(PyObject* self, PyObject* args, PyObject* named) {
+  const Ref source(import_attribute("narrows.program._source", "source"));
+  const Ref first(PyTuple_Pack(1, self));
+  const Ref every(source && first ? PySequence_Concat(first.get(), args) : nullptr);
+  return every ? PyObject_Call(source.get(), every.get(), named) : nullptr;
 }
 
 void op_dealloc(PyObject* self) {
@@ -313,6 +326,10 @@ PyMethodDef methods[] = {
     {"_number", op_number, METH_VARARGS, nullptr},
     {"_infer", op_infer, METH_VARARGS, nullptr},
     {"_capturable", op_capturable, METH_VARARGS, nullptr},
+    {"source", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_source)), METH_VARARGS | METH_KEYWORDS,
+     "source($self, /, backend='cpu')\n--\n\nThe source that a backend makes of a tensor program, for dense tensors that are all "
+     "there. "
+     "Its first line says which kernel runs.\nValueError: no program; NotImplementedError: the backend gives no source."},
     {"__reduce__", op_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -5,13 +5,17 @@
 //     params    its params struct, as bytes
 //     layout    {format, mask of the inputs that are present, of the outputs, number of inputs, of outputs}
 //     narrows   the version of the library that made the program
+//     program   of a tensor program, what docs/programs.md, "In saved models", has: a process that has not built it loads it
 //
 // XLA asks each handler for its traits, so that a call that a graph may hold has a handler of its own.
+#include <dlfcn.h>
 #include <narrows/narrows.h>
+#include <narrows/program.h>
 #include <narrows/xla.h>
 
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "xla_ffi.h"
 
@@ -62,6 +66,7 @@ struct Request {
   char made_by[32] = "";  // the version; "" where it is not said
   const Array* params = nullptr;
   const int64_t* layout = nullptr;
+  const Text* program = nullptr;
 
   bool of_another_version() const { return made_by[0] != '\0' && std::strcmp(made_by, nw_version()) != 0; }
 };
@@ -84,6 +89,7 @@ bool read_attributes(const Attributes& attributes, Request* out) {
     if (attributes.types[i] == kString) {
       if (is("op") && !copy_text(value, out->op)) return false;
       if (is("narrows") && !copy_text(value, out->made_by)) return false;
+      if (is("program")) out->program = static_cast<const Text*>(value);
     } else if (attributes.types[i] == kArray) {
       const auto* const array = static_cast<const Array*>(value);
       if (is("params") && array->dtype == kUint8) out->params = array;
@@ -113,6 +119,33 @@ XlaError* refuse_format(const CallFrame* frame, const Request& request) {
       request.op, static_cast<long long>(request.layout[0]), request.made_by[0] == '\0' ? "of an unknown version" : request.made_by,
       nw_version(), static_cast<long long>(kFormat));
   return refuse(frame, kUnimplemented, message);
+}
+
+// Of libnarrows_program, which is beside this library where there is isl. NULL: it is not there.
+decltype(&nw_program_load_saved) program_loader() {
+  static void* const library = dlopen("libnarrows_program.so.1", RTLD_NOW | RTLD_LOCAL);
+  static void* const found = library == nullptr ? nullptr : dlsym(library, "nw_program_load_saved");
+  return reinterpret_cast<decltype(&nw_program_load_saved)>(found);
+}
+
+// Loads the tensor program that the call is of, if this process does not have it.
+int32_t load_program(nw_runtime* runtime, const Request& request, nw_error* error) {
+  const nw_op* op = nullptr;
+  if (request.program == nullptr || nw_find_op(runtime, request.op, &op, nullptr) == NW_OK) return NW_OK;
+  const auto load = program_loader();
+  if (load == nullptr) {
+    std::snprintf(
+        error->message, sizeof error->message,
+        "%s is a tensor program, and this process has no libnarrows_program.so.1, which reads it; expected a narrows that "
+        "was built where isl is",
+        request.op);
+    return NW_UNAVAILABLE;
+  }
+  const std::string saved(request.program->data, request.program->size);
+  const int32_t status = load(runtime, saved.c_str(), &op, error);
+  if (status != NW_OK || std::strcmp(op->name, request.op) == 0) return status;
+  std::snprintf(error->message, sizeof error->message, "the saved program is %s; expected %s", op->name, request.op);
+  return NW_INVALID;
 }
 
 // The tensors of one side, in their places; the absent ones are NULL.
@@ -203,6 +236,7 @@ XlaError* execute(const CallFrame* frame, DLDeviceType type, bool capturable) {
   nw_error error{};
   nw_runtime* runtime = nullptr;
   int32_t status = nw_runtime_default(&runtime, &error);
+  if (status == NW_OK) status = load_program(runtime, request, &error);
   if (status == NW_OK && type != kDLCPU) return run_on_gpu(frame, request, runtime, call, capturable);
   if (status == NW_OK) status = nw_run(runtime, &call, &error);
   return status == NW_OK ? nullptr : refuse_call(frame, request, status, error);

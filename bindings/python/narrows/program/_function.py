@@ -41,10 +41,10 @@ class PrimFunc:
         return _ops.fresh(self._load(int(gradient)))
 
     def _load(self, gradients: int) -> str:
-        backward = self.vjp()._load(gradients - 1) if gradients > 0 else None
+        backward = adjoint_op(self.program, gradients)
         scheduled = self.program.copy()
         scheduled.auto("cpu")
-        return scheduled.load("cpu", backward)
+        return scheduled.load("cpu", backward, is_default=True)
 
     def script(self) -> str:
         """The text."""
@@ -62,6 +62,11 @@ class PrimFunc:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+def adjoint_op(program: _library.Program, gradients: int) -> str | None:
+    """The op of the adjoint, with that many adjoints in all. None: none is wanted."""
+    return PrimFunc(program.vjp().text())._load(gradients - 1) if gradients > 0 else None
 
 
 def _annotations(function: Callable[..., Any], around: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_int64, c_uint32,
 from typing import Any
 
 import narrows
+from narrows import _programs
 
 _NAME = "libnarrows_program.so.1"
 _UNSUPPORTED = 2  # NW_UNSUPPORTED
@@ -45,6 +46,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "nw_program_blocks": [c_void_p, _OUT_STRINGS],
     "nw_program_loops": [c_void_p, c_char_p, _OUT_STRINGS],
     "nw_program_load": [c_void_p, c_void_p, c_char_p, c_char_p, POINTER(POINTER(_Op))],
+    "nw_program_load_saved": [c_void_p, c_char_p, POINTER(POINTER(_Op))],
     "nw_program_vjp": [c_void_p, POINTER(c_void_p)],
     "nw_runtime_default": [POINTER(c_void_p)],
     "nw_schedule_program": [c_void_p, c_char_p, c_char_p, c_char_p],
@@ -82,6 +84,7 @@ class Program:
 
     def __init__(self, text: str) -> None:
         self._own("nw_program_parse", text.encode())
+        self._unscheduled = self.text()
 
     def _own(self, make: str, of: Any) -> None:
         self._handle, self._lock = c_void_p(), threading.Lock()
@@ -92,6 +95,7 @@ class Program:
         other = object.__new__(Program)
         with self._lock:
             other._own("nw_program_clone", self._handle)
+        other._unscheduled = self._unscheduled
         return other
 
     def _string(self, name: str) -> str:
@@ -137,17 +141,19 @@ class Program:
         other = object.__new__(Program)
         with self._lock:
             other._own("nw_program_vjp", self._handle)
+        other._unscheduled = other.text()
         return other
 
-    def load(self, backend: str | None = None, backward: str | None = None) -> str:
+    def load(self, backend: str, backward: str | None = None, is_default: bool = False) -> str:
         """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say;
-        `backward` names the op of its adjoint."""
+        `backward` names the op of its adjoint. ``is_default``: the steps are those of `auto`, which a saved model takes again for
+        the machine that loads it."""
         op = POINTER(_Op)()
         with self._lock:
-            _call(
-                "nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op)
-            )
-            return str(op.contents.name.decode())
+            _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend.encode(), byref(op))
+            name = str(op.contents.name.decode())
+        _programs.remember(name, self.digest(), self._unscheduled, backward, backend, None if is_default else self.trace())
+        return name
 
 
 def _runtime() -> c_void_p:
@@ -155,6 +161,13 @@ def _runtime() -> c_void_p:
     runtime = c_void_p()
     _call("nw_runtime_default", byref(runtime))
     return runtime
+
+
+def load_saved(carried: str) -> str:
+    """The op of the program that a saved model carries."""
+    op = POINTER(_Op)()
+    _call("nw_program_load_saved", _runtime(), carried.encode(), byref(op))
+    return str(op.contents.name.decode())
 
 
 def unschedule(op: str, backend: str) -> None:

@@ -14,7 +14,7 @@ from narrows import _ops
 from narrows.program import _expressions, _library
 from narrows.program._evaluation import Evaluation, compared, run
 from narrows.program._expressions import Variable
-from narrows.program._function import PrimFunc
+from narrows.program._function import PrimFunc, adjoint_op
 from narrows.program._recorder import note
 from narrows.program.ir import IRModule
 
@@ -254,10 +254,11 @@ class Schedule:
         """Takes the steps of the default schedule, which the trace then shows. NotImplementedError: the backend has none."""
         self._schedule.auto(backend)
 
-    def build(self, backend: str = "cpu") -> narrows.Op:
+    def build(self, backend: str = "cpu", gradient: bool | int = False) -> narrows.Op:
         """An op that computes the program, which the plugins of that name run as the steps say. The others choose for themselves.
-        The last schedule that was built of a program is the one that new ops of it have."""
-        return _ops.fresh(self._schedule.load(backend))
+        The last schedule that was built of a program is the one that new ops of it have. ``gradient`` as in PrimFunc.build; the
+        adjoint has the default schedule."""
+        return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
 
     def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and

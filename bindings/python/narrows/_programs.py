@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor programs as ops, and what a saved model carries of one: docs/programs.md, "In saved models", has that text."""
+
+import importlib
+import _thread
+
+from narrows import _narrows
+
+TYPE_CHECKING = False  # as in _ops
+if TYPE_CHECKING:
+    from typing import Any
+
+_FIRST = "saved programs 1\n"
+_lock = _thread.allocate_lock()
+_texts: dict = {}  # of each op that is a program: its digest, its text, and its schedules by the names of plugins
+_ops: dict = {}  # the op of each text that a saved model carries
+_adjoints: set = set()  # those ops that differentiate others
+
+
+def is_program(op):
+    """Whether an op of that name is one."""
+    return op.startswith("program.")
+
+
+def is_adjoint(op):
+    """Whether it differentiates another one."""
+    return op in _adjoints
+
+
+def remember(op, digest, text, backward, plugin, steps) -> None:
+    """What was loaded. ``steps``: how the plugins of that name run it; None: as they do by default."""
+    with _lock:
+        _adjoints.add(backward)
+        _, _, schedules = _texts.setdefault(op, (digest, text, {}))
+        schedules.pop(plugin, None)
+        if steps is not None:
+            schedules[plugin] = steps
+
+
+def scheduled(op, plugin) -> "Any":
+    """The text of a program, and the steps by which the plugins of that name run it; None: those that they take by default."""
+    with _lock:
+        if op not in _texts:
+            raise ValueError(f"{op}: its text is not known; expected a program that was built or loaded by this package")
+        _, text, schedules = _texts[op]
+        return text, schedules.get(plugin)
+
+
+def from_blob(carried, blob, name) -> "Any":
+    """An op of a program that was pickled or copied, as _narrows._op_from_blob has it."""
+    return _narrows._op_from_blob(op_of(carried), blob, name)
+
+
+def saved(op) -> str:
+    """What a saved model carries. An op that was loaded by others than this package has its name alone."""
+    parts = []
+    name = op
+    with _lock:
+        while name is not None:
+            if name not in _texts:
+                return str(op)
+            digest, text, schedules = _texts[name]
+            parts += [f"digest {digest}\n", text]
+            for plugin, steps in schedules.items():
+                parts += [f"schedule {plugin}\n", *(f"  {step}\n" for step in steps)]
+            name = _narrows.Op(name).backward
+        whole = _FIRST + "".join(parts)
+        _ops[whole] = op
+    return whole
+
+
+def op_of(carried) -> str:
+    """The name of the op that a saved model means, which is loaded if this process does not have it. ValueError: what is carried is no
+    program; RuntimeError: this narrows was built without tensor programs."""
+    found = carried if is_program(carried) else _ops.get(carried)
+    return _loaded(carried) if found is None else str(found)
+
+
+def _loaded(carried):
+    import re
+
+    library: Any = importlib.import_module("narrows.program._library")
+    op = name = library.load_saved(carried)
+    with _lock:
+        for part in re.split(r"^digest ", carried, flags=re.MULTILINE)[1:]:
+            digest, _, rest = part.partition("\n")
+            text, *schedules = re.split(r"^schedule ", rest, flags=re.MULTILINE)
+            by_plugin = {}
+            for schedule in schedules:
+                plugin, *steps = schedule.splitlines()
+                by_plugin[plugin] = [step.strip() for step in steps]
+            _texts[name] = digest, text, by_plugin
+            name = _narrows.Op(name).backward
+            _adjoints.add(name)
+        _ops[carried] = op
+    return op
