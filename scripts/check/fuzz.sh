@@ -4,7 +4,8 @@
 
 readonly FUZZ=$NARROWS_ROOT/build/fuzz
 # What a minute on two cores tries, somewhat less: a faster machine tries no more.
-declare -grA FUZZ_RUNS=([params]=200000 [tensors]=60000 [elf]=20000 [wav]=1000000 [program_text]=200000 [program_steps]=5000)
+declare -grA FUZZ_RUNS=([params]=200000 [tensors]=60000 [elf]=20000 [wav]=1000000 [program_text]=200000
+  [program_steps]=5000 [program_lower]=50000)
 readonly FUZZ_TARGETS=${!FUZZ_RUNS[*]}
 
 # Can clang link a fuzz target, with the sanitizers?

@@ -128,13 +128,28 @@ def wav() -> None:
     write("wav", "empty", b"")
 
 
-# ---- program_text, program_steps: text ----
+# ---- program_text, program_lower, program_steps: text ----
 
 
 def program_text() -> None:
     texts = pathlib.Path(__file__).parent.parent / "program" / "texts"
     for file in texts.glob("*.program"):
         write("program_text", file.stem, file.read_bytes())
+
+
+# The innermost loops of each kind, and the outermost ones parallel.
+def program_lower() -> None:
+    texts = pathlib.Path(__file__).parent.parent / "program" / "texts"
+    for file in texts.glob("*.program"):
+        lines = file.read_text().splitlines(keepends=True)
+        for kind in ("", " vectorize", " unroll"):
+            out = list(lines)
+            for i, line in enumerate(lines[:-1]):
+                if line.lstrip().startswith("for ") and lines[i + 1].lstrip().startswith("block "):
+                    out[i] = line.replace(":\n", f"{kind}:\n")
+                elif line.startswith("  for "):
+                    out[i] = line.replace(":\n", " parallel:\n")
+            write("program_lower", f"{file.stem}{kind.replace(' ', '_')}", "".join(out).encode())
 
 
 def program_steps() -> None:
@@ -169,6 +184,7 @@ parallel(loop="none")
 
 if __name__ == "__main__":
     program_text()
+    program_lower()
     program_steps()
     params()
     tensors()

@@ -171,6 +171,29 @@ TEST_CASE("what a saved model carries of a program becomes its op again") {
   CHECK(nw_program_load_saved(rt.get(), first.c_str(), nullptr, &error) == NW_INVALID);
 }
 
+TEST_CASE("a trace that does not replay stops at the step that is refused") {
+  const Handle first = parsed();
+  nw_error error;
+  for (const char* step :
+       {"split(loop=\"j\", factors=[None, 8])", "parallel(loop=\"i\")", "decompose_reduction(block=\"Y\", loop=\"k\")"})
+    REQUIRE(nw_program_step(first.get(), step, nullptr, &error) == NW_OK);
+  std::string carried = kText;  // the same loops, and an axis that keeps its order
+  carried.replace(carried.find("vk: R("), 5, "vk: C");
+  carried.erase(carried.find("          init:"), carried.find("          Y[vi, vj] = Y") - carried.find("          init:"));
+  carried.replace(carried.find("Y[vi, vj] = Y[vi, vj] +"), 23, "Y[vi, vj] =");
+  const Handle other = parsed(carried);
+  const std::string trace = traced(first.get());
+  std::string refused, before;
+  for (size_t begin = 0, end = 0; refused.empty() && (end = trace.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    before = printed(other.get());
+    const std::string line = trace.substr(begin, end - begin);
+    if (nw_program_step(other.get(), line.c_str(), nullptr, &error) != NW_OK) refused = error.message;
+  }
+  CHECK_THAT(refused, ContainsSubstring("decompose_reduction(block=") && ContainsSubstring("block 'Y' has no init"));
+  CHECK(printed(other.get()) == before);
+  CHECK(traced(other.get()) == trace.substr(0, trace.find("decompose")));
+}
+
 TEST_CASE("what cannot be is refused, and leaves the program as it was") {
   const Handle program = parsed();
   const std::string before = printed(program.get());

@@ -2,11 +2,13 @@
 // test_cpu_compiler.cpp -- the C compiler that the cpu backend runs: absent, failing, hanging, killed; and the folder of what it
 // made.
 #include <sys/auxv.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -187,6 +189,135 @@ TEST_CASE("a folder that cannot be used is not") {
   const Environment open("NARROWS_CACHE_DIR", (folder / "open").string());
   CHECK(run(program(8), "compiled", 8));
   CHECK(fs::is_empty(folder / "open/cpu"));
+}
+
+TEST_CASE("another user's folder is not used") {
+  if (geteuid() != 0) SKIP("only root can make a folder another user's");
+  const Folder folder;
+  fs::create_directories(folder / "cache/cpu");
+  REQUIRE(chown((folder / "cache/cpu").c_str(), 65534, 65534) == 0);
+  CHECK(run(program(17), "compiled", 17));
+  CHECK(folder.objects().empty());
+  CHECK(fs::is_empty(folder / "tmp"));
+}
+
+TEST_CASE("a disk that is full is passed over") {
+  const Folder folder;
+  fs::create_directories(folder / "cache/cpu");
+  const fs::path disk = folder / "cache/cpu";
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=4k,mode=0700") != 0) SKIP("only root can mount a small disk");
+  std::ofstream(disk / "full") << std::string(4096, ' ');
+  const Answer answer = run(program(18), "compiled", 18);
+  const size_t files = folder.objects().size();
+  REQUIRE(umount(disk.c_str()) == 0);
+  INFO(answer.message);
+  CHECK(answer);
+  CHECK(files == 1);
+  CHECK(fs::is_empty(folder / "tmp"));
+}
+
+TEST_CASE("an object belongs to one compiler and one set of flags") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("compiler", "exec gcc \"$@\""));
+  REQUIRE(run(program(19), "compiled", 19));
+  CHECK(folder.objects().size() == 1);
+  folder.script("compiler", "# another one\nexec gcc \"$@\"");
+  REQUIRE(run(program(19), "compiled", 19));
+  CHECK(folder.objects().size() == 2);
+  const Environment flagged("CC", (folder / "compiler").string() + " -DNOTHING");
+  REQUIRE(run(program(19), "compiled", 19));
+  CHECK(folder.objects().size() == 3);
+}
+
+#ifdef __x86_64__
+// Both have vectors of 16 bytes and no fused multiply-add, so that their sources are one.
+TEST_CASE("an object of a lesser instruction set is not one of another") {
+  const Folder folder;
+  for (const char* target : {"sse4", "baseline"}) {
+    const Environment lesser("NARROWS_CPU_TARGET", target);
+    if (nw_error error{}; !Plugin::is_usable(&error)) SKIP(error.message);
+    const Answer answer = run(program(20), "compiled", 20);
+    INFO(target << " " << answer.message);
+    REQUIRE(answer);
+  }
+  CHECK(folder.objects().size() == 2);
+}
+#endif
+
+// ThreadSanitizer does not follow a child of several threads.
+#ifndef __SANITIZE_THREAD__
+TEST_CASE("a child of a process that builds can build") {
+  const Folder folder;
+  const Plugin plugin;
+  std::atomic<bool> ends = false;
+  std::thread builder([&] {
+    for (int number = 300; !ends; ++number) {
+      Tensor a(DType::f32, {21}), c(DType::f32, {21});
+      Call{plugin, program(number), {&a}, {&c}, number % 8 == 0 ? "compiled" : "interpreter"}.run();
+    }
+  });
+  int good = 0;
+  for (int i = 0; i < 12; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // a lock that stays locked ends it
+      Tensor a(DType::f32, {21}), c(DType::f32, {21});
+      const char* const kernel = i % 4 == 0 ? "compiled" : "interpreter";
+      _exit(Call{plugin, program(21), {&a}, {&c}, kernel}.run() && std::fabs(c.get(3) - a.get(3) - 21) < 1e-5 ? 0 : 1);
+    }
+    int status = 1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    good += status == 0 ? 1 : 0;
+  }
+  ends = true;
+  builder.join();
+  CHECK(good == 12);
+}
+#endif
+
+// 2 to the 80 iterations, and 1,024 stores of 4,000 operations: neither is written out.
+TEST_CASE("unrolled loops make no text without an end") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("fails", "exit 3"));
+  const auto source_size = [&](const std::string& loops, int depth, const std::string& value) {
+    Tensor a(DType::f32, {21}), c(DType::f32, {21});
+    const std::string indent(static_cast<size_t>(2 * depth + 2), ' ');
+    const std::string text = "program 1 f(A: f32[N], C: out f32[N]):\n" + loops + indent + "block C(v: C(N) = 0):\n" + indent +
+                             "  C[v] = " + value + "\n";
+    const Plugin plugin;
+    const Answer answer = Call{plugin, text, {&a}, {&c}, "compiled"}.run();
+    INFO(answer.message);
+    REQUIRE(answer.status == NW_FAILED);
+    REQUIRE(folder.objects().size() == 1);
+    const auto size = fs::file_size(folder.objects()[0]);
+    fs::remove(folder.objects()[0]);
+    return size;
+  };
+  std::string nest, sum = "A[v]";
+  for (int i = 0; i < 5; ++i) nest += std::string(2 * i + 2, ' ') + "for i" + std::to_string(i) + " in 65536 unroll:\n";
+  for (int i = 0; i < 4000; ++i) sum += " + A[v]";
+  CHECK(source_size(nest, 5, "A[v]") < 64 << 10);
+  CHECK(source_size("  for i in 1024 unroll:\n", 1, sum) < 1 << 20);
+}
+
+TEST_CASE("no name of a program reaches what is compiled") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("fails", "exit 3"));
+  const std::string text =
+      "program 1 zebra_main(zebra_a: f32[zebra_n], zebra_s: param f32 = 2, zebra_c: out f32[zebra_n]):\n"
+      "  alloc zebra_t: f32[zebra_n]\n  for zebra_i in zebra_n {\"zebra_key\": \"zebra\\nsystem(1);\"}:\n"
+      "    block zebra_t(zebra_v: S(zebra_n) = zebra_i):\n      zebra_t[zebra_v] = exp(zebra_a[zebra_v])\n"
+      "  for zebra_j in zebra_n:\n    block zebra_c(zebra_w: S(zebra_n) = zebra_j):\n"
+      "      zebra_c[zebra_w] = zebra_t[zebra_w] * zebra_s\n";
+  Tensor a(DType::f32, {21}), c(DType::f32, {21});
+  const Plugin plugin;
+  const Answer answer = Call{plugin, text, {&a}, {&c}, "compiled", {{2, 0, true}}}.run();
+  INFO(answer.message);
+  REQUIRE(answer.status == NW_FAILED);
+  REQUIRE(folder.objects().size() == 1);
+  std::ifstream file(folder.objects()[0]);
+  const std::string source(std::istreambuf_iterator<char>(file), {});
+  CHECK_THAT(source, ContainsSubstring("narrows_program") && !ContainsSubstring("zebra") && !ContainsSubstring("system"));
 }
 
 TEST_CASE("threads and processes build one program at once") {

@@ -97,6 +97,17 @@ def test_a_trace_is_taken_by_another_schedule():
     assert len(first.trace) == 4 and len(copy.trace) == 5
 
 
+def test_a_trace_that_does_not_replay_changes_nothing():
+    first = Schedule(mm_relu)
+    first.apply('parallel(loop="i")')
+    first.apply('reorder(loops=["k", "j"])')
+    other = Schedule(row_sums)
+    before = other.mod.script()
+    with pytest.raises(ScheduleError, match=r"line 2 of the trace: reorder\(loops=\[\"k\", \"j\"\]\): there is no loop 'k'"):
+        first.trace.apply_to_schedule(other)
+    assert other.mod.script() == before and not other.trace.lines
+
+
 def test_every_step_has_tvm_s_arguments():
     sch = Schedule(mm_relu)
     Y, C = sch.get_sblock("Y"), sch.get_block("C")

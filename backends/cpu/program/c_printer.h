@@ -72,7 +72,7 @@ class Printer {
   bool may_be_local(size_t allocation, const std::vector<Node>& body) const;
   bool accumulate(const Node& node);
   void collect_kinds(const std::vector<Node>& body);
-  int64_t unrolled_stores(const Node& node) const;
+  int64_t unrolled_parts(const Node& node) const;
 
   // Full tiles: the conditions that a loop decides for all loops inside it.
   struct Full {

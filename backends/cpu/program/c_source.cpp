@@ -6,6 +6,7 @@
 
 #include "core/program/dtype.h"
 #include "core/program/text.h"
+#include "core/program/walk.h"
 #include "program/c_prelude.h"
 #include "program/c_printer.h"
 
@@ -13,8 +14,8 @@ namespace narrows::cpu {
 namespace {
 
 constexpr int64_t kMostLocalBytes = 32 << 10, kMostRegisterBytes = 4096;
-constexpr int64_t kMostUnrolledStores = 1024;
-constexpr size_t kMostLoopsAround = 32;  // of a parallel loop: struct frame
+constexpr int64_t kMostUnrolled = 16384;  // parts of expressions
+constexpr size_t kMostLoopsAround = 32;   // of a parallel loop: struct frame
 
 bool has_parallel(const std::vector<Node>& body) {
   return std::any_of(body.begin(), body.end(), [](const Node& node) {
@@ -77,20 +78,26 @@ void Printer::loop(const Node& node) {
   if (vector_loop(node)) return;
   const bool short_text = slow_ && registers_.empty();
   if (node.loop_kind == ir::For::Kind::unroll && !short_text && ir::constant(node.extent).has_value() &&
-      unrolled_stores(node) <= kMostUnrolledStores)
+      unrolled_parts(node) <= kMostUnrolled)
     return unrolled_loop(node);
   if (node.loop_kind == ir::For::Kind::parallel && !in_parallel_ && path_.size() < kMostLoopsAround) return parallel_loop(node);
   if (!accumulate(node)) serial_loop(node);
 }
 
-int64_t Printer::unrolled_stores(const Node& node) const {
-  if (node.kind == Node::Kind::stores) return static_cast<int64_t>(node.stores.size());
+// What a nest is once the loops in it are unrolled; no more than one above the most, so that no product overflows.
+int64_t Printer::unrolled_parts(const Node& node) const {
   int64_t out = 0;
-  for (const Node& child : node.body) out += unrolled_stores(child);
-  const auto extent = ir::constant(node.extent);
-  const bool repeats =
-      extent.has_value() && (node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize);
-  return repeats ? out * std::clamp<int64_t>(*extent, 1, 1 << 20) / (node.loop_kind == ir::For::Kind::unroll ? 1 : 8) + 1 : out;
+  for (const ir::Store& store : node.stores) {
+    const auto count = [&](const ir::Expr&) { ++out; };
+    ir::for_each_part(store.value, count);
+    for (const ir::ExprPtr& index : store.indices) ir::for_each_part(index, count);
+  }
+  for (const Node& child : node.body) out = std::min(out + unrolled_parts(child), kMostUnrolled + 1);
+  if (node.kind == Node::Kind::stores) return std::min(out, kMostUnrolled + 1);
+  const int64_t extent = std::clamp<int64_t>(ir::constant(node.extent).value_or(1), 1, kMostUnrolled + 1);
+  if (node.loop_kind == ir::For::Kind::unroll) out *= extent;
+  if (node.loop_kind == ir::For::Kind::vectorize) out *= std::max<int64_t>(extent / 8, 1);
+  return std::min(out, kMostUnrolled + 1);
 }
 
 void Printer::serial_loop(const Node& node) {

@@ -137,6 +137,9 @@ std::vector<std::string> c_flags(const Instance& instance, const CSource& source
   if (target == "amx" || target.starts_with("avx512")) out.emplace_back("-march=x86-64-v4");
   if (target == "avx2") out.emplace_back("-march=x86-64-v3");
   if (target == "sse4") out.emplace_back("-march=x86-64-v2");
+#ifdef NARROWS_SANITIZE
+  out.insert(out.end(), {"-fsanitize=" NARROWS_SANITIZE, "-fno-sanitize-recover=all", "-g1"});
+#endif
   return out;
 }
 

@@ -2,11 +2,17 @@
 // search_program.cpp -- looks for a schedule that is accepted and computes something else: random programs, random steps, and after
 // each accepted step both programs run by the reference (tests/reference/program.h).
 //
-//   narrows_search_program [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--out FOLDER] [--show]
+//   narrows_search_program [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--findings MOST] [--compile EVERY]
+//                          [--out FOLDER] [--record FILE --code NAME] [--show]
 //
 // Program number s is the same on every machine, so a search goes on where another one ended: --seed. Totals are printed at the
-// end. A finding is written into FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
+// end, and are a line of FILE (record.h); with FILE the first seed is the one after all of its lines. SIGINT and SIGTERM end a
+// search early and leave its totals.
+// Where the cpu backend is built, each program that an accepted step made is run by its interpreter, too, and of each EVERY-th
+// seed the last one is compiled.
+// A finding is written into FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +24,12 @@
 #include "core/program/text.h"
 #include "random_program.h"
 #include "random_step.h"
+#include "record.h"
 #include "reference/program.h"
+#ifdef CPU_PLUGIN
+#include "../cpu_plugin.h"
+#include "kernels.h"
+#endif
 
 namespace narrows::search {
 namespace {
@@ -30,9 +41,8 @@ using Lines = std::vector<std::string>;
 constexpr reference::Exact kTolerance = 1e-12L;
 
 struct Options {
-  uint64_t seed = 1, count = 200;
-  int64_t steps = 8, seconds = 0;
-  std::string out;
+  uint64_t seed = 1, count = 200, steps = 8, seconds = 0, compile = 0, findings = 0;
+  std::string out, record, code;
   bool show = false;
 };
 
@@ -41,7 +51,7 @@ struct Count {
 };
 
 struct Totals {
-  int64_t programs = 0, unfit = 0, undecided = 0, findings = 0;
+  int64_t programs = 0, unfit = 0, sequences = 0, interpreted = 0, compiled = 0, undecided = 0, findings = 0;
   std::map<std::string, Count> steps;
   double slowest = 0;  // milliseconds of one step
   std::string slowest_step;
@@ -65,8 +75,8 @@ class Case {
     }
     ++totals_.programs;
     if (!run_unscheduled(schedule->original())) return;
-    for (int64_t i = 0; i < options_.steps && !is_over_; ++i) step(*schedule);
-    if (!is_over_) replay(*schedule);
+    for (uint64_t i = 0; i < options_.steps && !is_over_; ++i) step(*schedule);
+    if (!is_over_ && !lines_.empty()) end(*schedule);
   }
 
  private:
@@ -132,6 +142,26 @@ class Case {
         ++totals_.undecided;
       }
     }
+    run_kernel(again, "interpreter", totals_.interpreted);
+  }
+
+  void run_kernel([[maybe_unused]] const program::Program& scheduled, [[maybe_unused]] const char* kernel,
+                  [[maybe_unused]] int64_t& count) {
+#ifdef CPU_PLUGIN
+    static const Plugin kPlugin;
+    if (!runs_on_cpu(scheduled)) return;
+    for (size_t i = 0; i < made_.sizes.size() && !is_over_; ++i) {
+      const std::string wrong = wrong_by_kernel(kPlugin, scheduled, arguments_[i], kernel, seed_ + i);
+      if (!wrong.empty()) finding(std::string(kernel) + ": " + wrong + "\n" + program::print(scheduled), i);
+    }
+    ++count;
+#endif
+  }
+
+  void end(const program::Schedule& schedule) {
+    ++totals_.sequences;
+    if (options_.compile > 0 && seed_ % options_.compile == 0) run_kernel(schedule.program(), "compiled", totals_.compiled);
+    if (!is_over_) replay(schedule);
   }
 
   void replay(const program::Schedule& schedule) {
@@ -168,20 +198,25 @@ class Case {
   bool is_over_ = false;
 };
 
-void print_totals(const Totals& totals, uint64_t first, uint64_t next, double seconds) {
-  int64_t accepted = 0, refused = 0;
-  for (const auto& [name, count] : totals.steps) {
-    accepted += count.accepted, refused += count.refused;
-    std::printf("  %-24s %8lld accepted %8lld refused\n", name.c_str(), static_cast<long long>(count.accepted),
-                static_cast<long long>(count.refused));
-  }
-  std::printf(
-      "seeds %llu to %llu: %lld programs, %lld unfit; %lld steps accepted and run, %lld refused; %lld undecided; %lld wrong; %.0f "
-      "s\n",
-      static_cast<unsigned long long>(first), static_cast<unsigned long long>(next - 1), static_cast<long long>(totals.programs),
-      static_cast<long long>(totals.unfit), static_cast<long long>(accepted), static_cast<long long>(refused),
-      static_cast<long long>(totals.undecided), static_cast<long long>(totals.findings), seconds);
+RecordLine line_of(const Options& options, const Totals& totals, uint64_t next, double seconds) {
+  RecordLine out{
+      options.code,     options.seed,    next,   totals.programs, totals.sequences, 0, 0, totals.interpreted, totals.compiled,
+      totals.undecided, totals.findings, seconds};
+  for (const auto& [name, count] : totals.steps) out.accepted += count.accepted, out.refused += count.refused;
+  return out;
+}
+
+void print_totals(const Totals& totals, const RecordLine& line) {
+  const auto number = [](auto value) { return static_cast<long long>(value); };
+  for (const auto& [name, count] : totals.steps)
+    std::printf("  %-24s %8lld accepted %8lld refused\n", name.c_str(), number(count.accepted), number(count.refused));
   std::printf("slowest step: %.1f ms, %s\n", totals.slowest, totals.slowest_step.c_str());
+  std::printf(
+      "seeds %lld to %lld: %lld programs, %lld unfit; %lld sequences with %lld accepted steps, all run, %lld refused; %lld "
+      "interpreted, %lld compiled; %lld undecided; %lld wrong; %.0f s\n",
+      number(line.first), number(line.next - 1), number(line.programs), number(totals.unfit), number(line.sequences),
+      number(line.accepted), number(line.refused), number(line.interpreted), number(line.compiled), number(line.undecided),
+      number(line.wrong), line.seconds);
 }
 
 bool read_options(int argc, char** argv, Options& options) {
@@ -192,30 +227,38 @@ bool read_options(int argc, char** argv, Options& options) {
       continue;
     }
     if (++i == argc) return false;
-    if (name == "--out")
-      options.out = argv[i];
-    else if (name == "--seed")
-      options.seed = std::strtoull(argv[i], nullptr, 10);
-    else if (name == "--count")
-      options.count = std::strtoull(argv[i], nullptr, 10);
-    else if (name == "--steps")
-      options.steps = std::strtoll(argv[i], nullptr, 10);
-    else if (name == "--seconds")
-      options.seconds = std::strtoll(argv[i], nullptr, 10);
+    const std::map<std::string, std::string*> texts = {
+        {"--out", &options.out}, {"--record", &options.record}, {"--code", &options.code}};
+    const std::map<std::string, uint64_t*> counts = {{"--seed", &options.seed},       {"--count", &options.count},
+                                                     {"--compile", &options.compile}, {"--steps", &options.steps},
+                                                     {"--seconds", &options.seconds}, {"--findings", &options.findings}};
+    if (const auto text = texts.find(name); text != texts.end())
+      *text->second = argv[i];
+    else if (const auto number = counts.find(name); number != counts.end())
+      *number->second = std::strtoull(argv[i], nullptr, 10);
     else
       return false;
   }
+  if (!options.record.empty()) options.seed = next_seed(options.record);
   return true;
 }
 
+volatile std::sig_atomic_t is_ending = 0;
+
 int search(const Options& options) {
+  for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { is_ending = 1; });
   Totals totals;
   const auto begin = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  const auto is_over = [&] {
+    return is_ending != 0 || (options.seconds > 0 && seconds() >= static_cast<double>(options.seconds)) ||
+           (options.findings > 0 && totals.findings >= static_cast<int64_t>(options.findings));
+  };
   uint64_t seed = options.seed;
-  for (; seed < options.seed + options.count && (options.seconds == 0 || seconds() < static_cast<double>(options.seconds)); ++seed)
-    Case(options, totals, seed).run();
-  print_totals(totals, options.seed, seed, seconds());
+  for (; seed < options.seed + options.count && !is_over(); ++seed) Case(options, totals, seed).run();
+  const RecordLine line = line_of(options, totals, seed, seconds());
+  print_totals(totals, line);
+  if (!options.record.empty() && totals.programs > 0) add_line(options.record, line);
   return totals.findings == 0 && totals.programs > 0 ? 0 : 1;
 }
 
@@ -225,8 +268,7 @@ int search(const Options& options) {
 int main(int argc, char** argv) {
   narrows::search::Options options;
   if (!narrows::search::read_options(argc, argv, options)) {
-    std::fprintf(stderr, "usage: %s [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--out FOLDER] [--show]\n",
-                 argv[0]);
+    std::fprintf(stderr, "usage: see the head of search_program.cpp\n");
     return 2;
   }
   return narrows::search::search(options);

@@ -52,8 +52,14 @@ class Trace:
         print(self)
 
     def apply_to_schedule(self, schedule: Schedule) -> None:
-        for line in self.lines:
-            schedule.apply(line)
+        """Takes all of the steps there, or none: a ScheduleError names the line that is refused."""
+        trial = schedule.copy()
+        for number, line in enumerate(self.lines, 1):
+            try:
+                trial.apply(line)
+            except ScheduleError as error:
+                raise ScheduleError(f"line {number} of the trace: {error}") from None
+        schedule._schedules = trial._schedules
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.lines)

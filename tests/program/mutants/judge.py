@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""judge.py -- whether the tests or a short search see the faults of faults.txt.
+
+  judge.py BUILD [NAME...] [--jobs N]      of the build folder where the target narrows_program_mutants was made; no name: all
+
+A fault of schedules is given to the tests of schedules, and where these pass, to the search; one of the plugin to test_cpu_program.
+It is seen when a test fails, or when the search finds what is computed wrongly; a crash does not count. Without a fault all must pass.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+import spoil
+
+SEARCHED = "600"  # programs
+
+
+def run(fault: str, command: list[str | pathlib.Path], **more: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"NARROWS_TEST_FAULT": fault} | more
+    return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
+
+
+def failed_tests(done: subprocess.CompletedProcess[str]) -> str:
+    """The end of what Catch2 says where tests failed."""
+    summary = [line for line in done.stdout.splitlines() if line.startswith(("test cases:", "assertions:"))]
+    return " ".join(summary) if done.returncode > 0 and any(" failed" in line for line in summary) else ""
+
+
+def seen(fault: spoil.Fault, build: pathlib.Path) -> str:
+    """What saw it; empty: nothing did."""
+    program = build / "bin"
+    if fault.tests:
+        plugin = build / "tests/program/mutants/narrows_spoilt.so"
+        command = [program / "test_cpu_program", *([] if fault.tests == "*" else [fault.tests])]
+        return failed_tests(run(fault.name, command, NARROWS_TEST_CPU_PLUGIN=str(plugin)))
+    if summary := failed_tests(run(fault.name, [program / "test_program_spoilt"])):
+        return summary
+    found = run(fault.name, [program / "narrows_search_spoilt", "--count", SEARCHED, "--findings", "1"])
+    lines = [line for line in found.stdout.splitlines() if line.startswith("FINDING")]
+    return lines[0] if found.returncode == 1 and lines else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    faults = {fault.name: fault for fault in spoil.read_table()}
+    if unknown := set(arguments.names) - faults.keys():
+        parser.error(f"no fault {', '.join(sorted(unknown))}")
+    right = run("none", [arguments.build / "bin/test_program_spoilt"])
+    if right.returncode != 0:
+        print(f"without a fault the tests fail:\n{right.stdout[-4000:]}")
+        return 1
+    chosen = [faults[name] for name in arguments.names or faults]
+    unseen = []
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for fault, by in zip(chosen, pool.map(lambda fault: seen(fault, arguments.build), chosen), strict=True):
+            print(f"{'seen  ' if by else 'UNSEEN'} {fault.name}: {fault.what}: {by or 'nothing saw it'}", flush=True)
+            if not by:
+                unseen.append(fault.name)
+    print(f"{len(chosen) - len(unseen)} of {len(chosen)} faults were seen{'; not ' if unseen else ''}{', '.join(unseen)}")
+    return 1 if unseen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
