@@ -82,8 +82,13 @@ def test_errors_come_with_the_plugins_words(minimal_plugin, scale_plugin):
         minimal_plugin.mod_add(b.astype("float64"), b.astype("float64"), modulus=1)
     with pytest.raises(RuntimeError, match="mode 2 always fails"):
         scale_plugin.scale(b, mode=2)
-    with pytest.raises(NotImplementedError, match="not C-contiguous"):
+    with pytest.raises(NotImplementedError, match=r"input x has shape \(2, 4\) and strides \(1, 4\); expected a C-contiguous tensor"):
         scale_plugin.scale(np.ones((4, 4), "float32").T[:2])
+    with pytest.raises(NotImplementedError, match="input x has dtype int32; expected float32 or float64"):
+        scale_plugin.scale(np.ones(4, "int32"))
+    unaligned = np.frombuffer(bytes(17), "uint8")[1:].view("float32")
+    with pytest.raises(NotImplementedError, match="input x has an address that is no multiple of 4 bytes"):
+        scale_plugin.scale(unaligned)
     with pytest.raises(ValueError, match="has shape"):
         scale_plugin.affine(b, np.ones(5, "float32"))
 

@@ -43,6 +43,31 @@ def test_load_inline(tmp_path, monkeypatch):
     assert len(list(tmp_path.rglob("*.so"))) == 2
 
 
+def test_a_kernel_that_asks_for_elements_of_another_dtype_is_told(tmp_path, monkeypatch):
+    """Before it reads or writes anything. An input that is absent is told alike."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = (
+        SOURCE.replace("inline.scale/1", "asks.scale/1").replace('PLUGIN("inline"', 'PLUGIN("asks"').replace('{"x"}', '{"x", "b?"}')
+    )
+    kinds = "{kDLFloat, 64, 1}, {kDLInt, 32, 1}, {kDLFloat, 16, 1}, {kDLBool, 8, 1}, {kDLFloat, 32, 1}"
+    text = text.replace("sizeof(Params)", f"sizeof(Params), .dtypes = {{{kinds}}}")
+    scale = narrows.load_inline("asks", text).scale
+    for dtype in ("float64", "int32", "float16", "bool"):
+        with pytest.raises(RuntimeError, match=f"asks.scale/1: input x has dtype {dtype}; the kernel asks for float32"):
+            scale(np.ones(3, dtype))
+    np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), [4, 4, 4])
+    for kernel, words in {
+        "input<uint16_t>(0)": "input x has dtype float32; the kernel asks for uint16",
+        "input<float>(1)": "input b is absent; the kernel asks for float32",
+        "output<int32_t>(0)": "output y has dtype float32; the kernel asks for int32",
+    }.items():
+        name = f"asks{abs(hash(kernel)) % 1000}"
+        body = text.replace("asks.scale/1", f"{name}.scale/1").replace('PLUGIN("asks"', f'PLUGIN("{name}"')
+        body = body.replace("call.parallel_for", f"call.{kernel}; call.parallel_for")
+        with pytest.raises(RuntimeError, match=words):
+            narrows.load_inline(name, body).scale(np.ones(3, "float32"))
+
+
 def test_load_inline_gives_the_source_that_was_asked_for(tmp_path, monkeypatch):
     """Also one that another of its name has replaced since."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -78,11 +78,56 @@ nw_param field(const char* name, T Params::* member, double initial = 0) {
   return {name, dtype<T>(), static_cast<uint32_t>(offset), nullptr, initial};
 }
 
+struct Op;
+
+namespace detail {
+
+// "float32", "bfloat16", "bool".
+inline std::string show(DLDataType t) {
+  const char* const kind = t.code == kDLFloat    ? "float"
+                           : t.code == kDLBfloat ? "bfloat"
+                           : t.code == kDLInt    ? "int"
+                           : t.code == kDLUInt   ? "uint"
+                           : t.code == kDLBool   ? "bool"
+                                                 : "dtype of another kind, ";
+  return t.code == kDLBool ? kind : kind + std::to_string(t.bits);
+}
+
+// "(2, 3)".
+inline std::string show(const int64_t* numbers, int32_t count) {
+  std::string out = "(";
+  for (int32_t d = 0; d < count; ++d) out += (d == 0 ? "" : ", ") + std::to_string(numbers[d]);
+  return out + ")";
+}
+
+// Whether elements of that dtype are Ts: f16 and bf16 are uint16_t's bits too, and bool uint8_t's.
+// A type that is not arithmetic, such as CUDA's __half, has the right size.
+template <class T>
+bool holds(DLDataType t) {
+  if (t.bits != 8 * sizeof(T)) return false;
+  if constexpr (std::is_arithmetic_v<T>)
+    return dtype<T>().code == t.code ||
+           (std::is_same_v<T, uint16_t> && (t.code == kDLFloat || t.code == kDLBfloat)) ||
+           (std::is_same_v<T, uint8_t> && t.code == kDLBool);
+  return true;
+}
+
+template <class T>
+std::string show_type() {
+  if constexpr (std::is_arithmetic_v<T>) return show(dtype<T>());
+  return "a type of " + std::to_string(sizeof(T)) + " bytes";
+}
+
+std::string tensor_name(const Op* op, bool is_input, uint32_t i);
+
+}  // namespace detail
+
 /// One call, as a kernel sees it.
 class Launch {
  public:
-  /// Borrows both until the kernel returns.
-  Launch(const nw_host* host, const nw_call* call) : host_(host), call_(call) {}
+  /// Borrows all until the kernel returns. `op` says what tensors are called. It may be NULL.
+  Launch(const nw_host* host, const nw_call* call, const Op* op = nullptr)
+      : host_(host), call_(call), op_(op) {}
 
   /// Number of inputs of the call.
   uint32_t inputs() const { return call_->num_inputs; }
@@ -96,15 +141,17 @@ class Launch {
   const DLTensor& in(uint32_t i) const { return *call_->inputs[i]; }
   /// Output `i`, which must be wanted.
   const DLTensor& out(uint32_t i) const { return *call_->outputs[i]; }
-  /// The first element of input `i`.
+  /// The first element of input `i`. Throws std::invalid_argument if the input is absent, or its
+  /// elements are no Ts.
   template <class T>
   const T* input(uint32_t i) const {
-    return address<const T>(in(i));
+    return address<const T>(has_input(i) ? call_->inputs[i] : nullptr, true, i);
   }
-  /// The first element of output `i`.
+  /// The first element of output `i`. Throws std::invalid_argument if the output is not wanted, or
+  /// its elements are no Ts.
   template <class T>
   T* output(uint32_t i) const {
-    return address<T>(out(i));
+    return address<T>(has_output(i) ? call_->outputs[i] : nullptr, false, i);
   }
   /// The stream that a GPU's kernels are put on. NULL on the CPU.
   void* stream() const { return call_->stream; }
@@ -145,11 +192,18 @@ class Launch {
 
  private:
   template <class T>
-  static T* address(const DLTensor& t) {
-    return reinterpret_cast<T*>(static_cast<char*>(t.data) + t.byte_offset);
+  T* address(const DLTensor* t, bool is_input, uint32_t i) const {
+    using Item = std::remove_const_t<T>;
+    if (t == nullptr || !detail::holds<Item>(t->dtype))
+      throw std::invalid_argument(
+          detail::tensor_name(op_, is_input, i) +
+          (t == nullptr ? " is absent" : " has dtype " + detail::show(t->dtype)) +
+          "; the kernel asks for " + detail::show_type<Item>());
+    return reinterpret_cast<T*>(static_cast<char*>(t->data) + t->byte_offset);
   }
   const nw_host* host_;
   const nw_call* call_;
+  const Op* op_;
 };
 
 /// An op: the fields of nw_op, and what computes it.
@@ -191,6 +245,20 @@ struct Op {
   /// nothing is said.
   const char* batch = nullptr;
 };
+
+namespace detail {
+
+// "mine.scale/1: input x", as the op declares it.
+inline std::string tensor_name(const Op* op, bool is_input, uint32_t i) {
+  const std::string kind = is_input ? "input " : "output ";
+  if (op == nullptr) return kind + std::to_string(i);
+  const std::vector<const char*>& names = is_input ? op->inputs : op->outputs;
+  std::string name = i < names.size() ? names[i] : "number " + std::to_string(i);
+  if (name.back() == '?') name.pop_back();
+  return std::string(op->name) + ": " + kind + name;
+}
+
+}  // namespace detail
 
 /// The plugin's table, made from its ops. Each library has its own. #NARROWS_PLUGIN makes it, and
 /// it is never destroyed.
@@ -235,7 +303,8 @@ class __attribute__((visibility("hidden"))) Plugin {
   /// nw_plugin.launch: runs the kernel of the op. An exception becomes #NW_FAILED.
   static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
     try {
-      static_cast<const Op*>(plan)->kernel(Launch(static_cast<const nw_host*>(self), call));
+      static_cast<const Op*>(plan)->kernel(
+          Launch(static_cast<const nw_host*>(self), call, static_cast<const Op*>(plan)));
       return NW_OK;
     } catch (const std::exception& e) {
       return fail(error, NW_FAILED, e.what());
@@ -310,14 +379,25 @@ class __attribute__((visibility("hidden"))) Plugin {
                                     : is_declared(op.output_dtypes, i - sig.num_inputs);
     for (const DLDataType& d : op.dtypes)
       known = known || (d.code == t.dtype.code && d.bits == t.dtype.bits);
-    if (!known)
-      return fail(error, NW_UNSUPPORTED, "a dtype that this plugin's kernel does not have");
-    if (!contiguous(t))
-      return fail(error, NW_UNSUPPORTED,
-                  "a tensor is not C-contiguous; this plugin's kernels need that");
-    return (1 << t.align_log2) * 8 < t.dtype.bits
-               ? fail(error, NW_UNSUPPORTED, "a tensor is not aligned to its items")
-               : NW_OK;
+    if (known && contiguous(t) && (1 << t.align_log2) * 8 >= t.dtype.bits) return NW_OK;
+    const bool is_input = i < sig.num_inputs;
+    std::string why = detail::tensor_name(&op, is_input, is_input ? i : i - sig.num_inputs);
+    if (!known) {
+      why += " has dtype " + detail::show(t.dtype) + "; expected ";
+      for (const DLDataType& d : op.dtypes)
+        why += (&d == op.dtypes.data() ? "" : " or ") + detail::show(d);
+    } else if (!contiguous(t)) {
+      why +=
+          " has shape " + detail::show(t.shape, t.ndim) + " and strides " +
+          detail::show(t.strides, t.ndim) +
+          "; expected a C-contiguous tensor, as .contiguous() or numpy.ascontiguousarray() gives";
+    } else {
+      why += " has an address that is no multiple of " + std::to_string(t.dtype.bits / 8) +
+             " bytes; expected one that is";
+    }
+    fail(error, NW_UNSUPPORTED, why.c_str());
+    if (error != nullptr) error->argument = static_cast<int32_t>(i);
+    return NW_UNSUPPORTED;
   }
   const Op* find(const char* name) const {
     for (const Op& op : ops_)
