@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that run: built by Python, called with arrays, compared with NumPy in float64."""
 
+import copy
 import gc
+import pathlib
+import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import narrows
-from narrows.program import Schedule, _evaluation
+from narrows.program import PrimFunc, Schedule, _evaluation
 from narrows.program import script as T
 
 F32 = "float32"
+TEXTS = pathlib.Path(__file__).parent.parent / "program" / "texts"
 
 
 @T.prim_func
@@ -222,3 +228,29 @@ def test_jax():
     for function in (f, jax.jit(f)):
         with pytest.raises(NotImplementedError, match="declares no backward op, so there is no derivative"):
             jax.grad(lambda x, function=function: function(x, y).sum())(x)
+
+
+def test_the_source_of_a_program():
+    sch = Schedule(mm_relu)
+    plain = sch.build().source()
+    assert plain.startswith("// cpu: kernel '") and "narrows_program(" in plain and "mm_relu" not in plain
+    scheduled = tutorial().build().source(backend="cpu")
+    assert scheduled != plain and "parallel(" in scheduled.partition("narrows_program(")[2]
+    with pytest.raises(NotImplementedError, match="backend 'metal' gives no source of programs; expected one of cpu"):
+        mm_relu.build().source("metal")
+    with pytest.raises(ValueError, match="conv1d is no tensor program"):
+        narrows.op("conv1d").source()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in TEXTS.glob("*.program")))
+def test_every_program_has_a_source(name):
+    assert "narrows_program(" in PrimFunc((TEXTS / f"{name}.program").read_text()).build().source()
+
+
+def test_a_program_is_copied_and_pickled_with_its_text():
+    f, x = scaled.build(gradient=True).bind(alpha=2), np.arange(3, dtype=F32)
+    for again in (copy.copy(f), copy.deepcopy(f), pickle.loads(pickle.dumps(f))):
+        assert again == f and again.params == f.params and again(x).tolist() == [0, 2, 4]
+    code = f"import pickle; f = pickle.loads({pickle.dumps(f)!r}); import numpy; print(f.backward, f(numpy.arange(3, dtype='float32')))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == f"{f.backward} [0. 2. 4.]\n"
