@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor programs as ops, and what a saved model carries of one: docs/programs.md, "In saved models", has that text."""
 
+from __future__ import annotations
+
 import importlib
 import _thread
 
@@ -37,7 +39,7 @@ def remember(op, digest, text, backward, plugin, steps) -> None:
             schedules[plugin] = steps
 
 
-def scheduled(op, plugin) -> "Any":
+def scheduled(op, plugin) -> Any:
     """The text of a program, and the steps by which the plugins of that name run it; None: those that they take by default."""
     with _lock:
         if op not in _texts:
@@ -46,7 +48,7 @@ def scheduled(op, plugin) -> "Any":
         return text, schedules.get(plugin)
 
 
-def from_blob(carried, blob, name) -> "Any":
+def from_blob(carried, blob, name) -> Any:
     """An op of a program that was pickled or copied, as _narrows._op_from_blob has it."""
     return _narrows._op_from_blob(op_of(carried), blob, name)
 
@@ -80,7 +82,8 @@ def _loaded(carried):
     import re
 
     library: Any = importlib.import_module("narrows.program._library")
-    op = name = library.load_saved(carried)
+    op = library.load_saved(carried)
+    name: Any = op
     with _lock:
         for part in re.split(r"^digest ", carried, flags=re.MULTILINE)[1:]:
             digest, _, rest = part.partition("\n")

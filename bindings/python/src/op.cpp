@@ -132,17 +132,18 @@ PyObject* op_bind_operands(PyObject* self, PyObject* arguments) {
 PyObject* op_reduce(PyObject* self, PyObject*) {
   const Op* const op = as_op(self);
   if (op->operands != 0) return Ref::borrow(op->name).release();
-  const Ref name(PyUnicode_FromString(op->declaration->op->name));
-  if (!name) return nullptr;
   const bool is_program = std::strncmp(op->declaration->op->name, "program.", std::strlen("program.")) == 0;
-  const Ref carry(is_program ? import_attribute("narrows._programs", "saved") : nullptr);
-  const Ref carried(carry ? PyObject_CallFunctionObjArgs(carry.get(), name.get(), nullptr) : Ref::borrow(name.get()).release());
+  Ref carried(PyUnicode_FromString(op->declaration->op->name));
+  if (is_program && carried) {  // its text in the place of its name
+    const Ref save(import_attribute("narrows._programs", "saved"));
+    carried = Ref(save ? PyObject_CallFunctionObjArgs(save.get(), carried.get(), nullptr) : nullptr);
+  }
+  if (!carried) return nullptr;
   const Ref rebuild(is_program ? import_attribute("narrows._programs", "from_blob")
                                : import_attribute("narrows._narrows", "_op_from_blob"));
   const auto size = static_cast<Py_ssize_t>(op->declaration->op->params_size);
-  return rebuild && carried && !PyErr_Occurred()
-             ? Py_BuildValue("O(Oy#O)", rebuild.get(), carried.get(), reinterpret_cast<const char*>(op->blob), size, op->name)
-             : nullptr;
+  return rebuild ? Py_BuildValue("O(Oy#O)", rebuild.get(), carried.get(), reinterpret_cast<const char*>(op->blob), size, op->name)
+                 : nullptr;
 }
 
 PyObject* op_source(PyObject* self, PyObject* args, PyObject* named) {
