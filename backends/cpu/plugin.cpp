@@ -239,7 +239,7 @@ int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* s
 }
 
 const void* extension(void* self, const char* name) {
-  return std::string_view(name) == NW_PROGRAM_SOURCE ? &instance_of(self).source : nullptr;
+  return std::string_view(name) == "program_source/1" ? &instance_of(self).source : nullptr;
 }
 
 // ---- the table ----

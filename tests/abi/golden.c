@@ -99,7 +99,7 @@ SLOT(nw_vulkan, semaphore_destroy, 104, int32_t, (void* self, int32_t device_id,
 
 SIZE(nw_sig, 64)
 SIZE(nw_call, 112)
-SIZE(nw_op, 112)
+SIZE(nw_op, 120)
 SIZE(nw_plan_info, 32)
 SIZE(nw_device_info, 288)
 SIZE(nw_conv1d_params, 48)

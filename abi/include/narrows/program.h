@@ -144,10 +144,7 @@ NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const 
 NW_API int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out,
                                      nw_error* error);
 
-/** Name of the extension nw_program_source, for nw_extension(). */
-#define NW_PROGRAM_SOURCE "program_source/1"
-
-/** Extension of a plugin that makes source of programs. */
+/** The extension "program_source/1" of a plugin that makes source of programs: nw_extension(). */
 typedef struct nw_program_source {
   /** sizeof(nw_program_source) on the plugin's side. */
   uint32_t struct_size;
