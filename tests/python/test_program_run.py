@@ -251,6 +251,7 @@ def test_a_program_is_copied_and_pickled_with_its_text():
     f, x = scaled.build(gradient=True).bind(alpha=2), np.arange(3, dtype=F32)
     for again in (copy.copy(f), copy.deepcopy(f), pickle.loads(pickle.dumps(f))):
         assert again == f and again.params == f.params and again(x).tolist() == [0, 2, 4]
+    assert id(again) in narrows._ops._fresh  # Dynamo was told of it
     code = f"import pickle; f = pickle.loads({pickle.dumps(f)!r}); import numpy; print(f.backward, f(numpy.arange(3, dtype='float32')))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == f"{f.backward} [0. 2. 4.]\n"

@@ -121,9 +121,13 @@ def remember(made):
 
 def fresh(name: str) -> _narrows.Op:
     """An op that does not remember how those before it ran: each op of a program that is built is one."""
+    return introduced(_narrows.Op(name))
+
+
+def introduced(made: _narrows.Op) -> _narrows.Op:
+    """The op, which the listeners are told of; it goes when its users let go of it."""
     import weakref
 
-    made = _narrows.Op(name)
     key = id(made)
     _fresh[key] = weakref.ref(made, lambda _: _fresh.pop(key, None))
     for listener in _listeners:

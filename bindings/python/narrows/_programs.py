@@ -19,7 +19,7 @@ _ops: dict = {}  # the op of each text that a saved model carries
 _adjoints: set = set()  # those ops that differentiate others
 
 
-def is_program(op):
+def is_program(op: str) -> bool:
     """Whether an op of that name is one."""
     return op.startswith("program.")
 
@@ -50,7 +50,8 @@ def scheduled(op, plugin) -> Any:
 
 def from_blob(carried, blob, name) -> Any:
     """An op of a program that was pickled or copied, as _narrows._op_from_blob has it."""
-    return _narrows._op_from_blob(op_of(carried), blob, name)
+    made = _narrows._op_from_blob(op_of(carried), blob, name)
+    return importlib.import_module("narrows._ops").introduced(made)
 
 
 def saved(op) -> str:
