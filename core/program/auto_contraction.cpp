@@ -236,14 +236,18 @@ void tile_contraction(Steps* steps, const std::string& block, const Machine& mac
   const auto i = tiles(found->row, rows), j = tiles(found->column, columns);
   if (i.size() != 2 || j.size() != 2) return steps->restore(before);
   std::vector<std::string> order = found->outer;
-  order.insert(order.end(), {i[0], j[0]});
+  order.insert(order.end(), {j[0], i[0]});  // a panel of columns stays in a cache while the rows pass
+  const std::vector<std::string> tiled = order;
   order.insert(order.end(), found->reduced.begin(), found->reduced.end());
   order.insert(order.end(), {i[1], j[1]});
   if (!steps->take("reorder", {{"loops", quoted_list(order)}})) return steps->restore(before);
-  finish_tile(steps, block, j[0]);
+  finish_tile(steps, block, i[0]);
   steps->attempt("unroll", {{"loop", quoted(i[1])}});
   steps->attempt("vectorize", {{"loop", quoted(j[1])}});
-  steps->attempt("parallel", {{"loop", quoted(order[0])}});
+  for (const std::string& loop : tiled)
+    if (!steps->take("parallel", {{"loop", quoted(loop)}})) break;
+  if (found->dtype == DType::f32 || found->dtype == DType::f64)
+    steps->attempt("annotate", {{"block", quoted(block)}, {"key", quoted("contract")}, {"value", quoted("true")}});
   steps->set_tiled(block);
 }
 

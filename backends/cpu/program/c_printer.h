@@ -50,12 +50,15 @@ class Printer {
   std::string keep(const std::string& type, const std::string& text);  // a new constant; gives its name
   void need_type(ir::DType dtype, int lanes);
   std::string helper(const std::string& name, int lanes);  // a function of the prelude for so many lanes
+  std::string part_function(const char* name, ir::DType dtype, int lanes);
+  Value part_mask(ir::DType dtype);
 
   // ---- functions and loops: c_source.cpp ----
   void nodes(const std::vector<Node>& body);
   void loop(const Node& node);
   void serial_loop(const Node& node);
   void parallel_loop(const Node& node);
+  std::vector<const Node*> parallel_nest(const Node& node) const;
   void unrolled_loop(const Node& node);
   void versions(const Node& node);
   void scope(const std::vector<size_t>& allocations, const std::vector<Node>& body);
@@ -95,6 +98,7 @@ class Printer {
   bool bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>* first, std::vector<std::string>* last);
   void some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes, const std::vector<std::string>& first,
                   const std::vector<std::string>& last);
+  bool try_part(const Node& node, int lanes, const std::vector<std::string>& first, const std::vector<std::string>& last);
   void lane_by_lane(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes);
   struct Strip {
     const Node* loop;
@@ -164,6 +168,7 @@ class Printer {
   CSource source_;
   std::string out_, functions_;
   std::set<std::pair<ir::DType, int>> types_;
+  std::set<std::pair<ir::DType, int>> parts_;  // vectors of which parts are read or written
   std::set<std::pair<std::string, int>> helpers_;
   int counter_ = 0, indent_ = 1;
 
@@ -173,8 +178,14 @@ class Printer {
   std::vector<std::string> path_;               // the loops around, the outermost first
   std::map<std::string, ir::For::Kind> kinds_;  // of loops
   std::set<std::string> known_;                 // conditions that hold
+  std::set<const Node*> shared_;                // loops whose iterations a parallel loop around them hands out, too
   bool slow_ = false, in_parallel_ = false, contract_ = false;
   int lanes_ = 1;  // of the vector that is being written
+  struct Part {    // the lanes of it that memory sees
+    std::string begin, end;
+    bool failed;
+  };
+  std::optional<Part> part_;
 
   std::map<std::string, Registers> registers_;  // buffers in registers
   std::map<std::string, std::string> arrays_;   // buffers on the stack

@@ -381,6 +381,7 @@ Value Printer::call(const ir::Expr& expr) {
 
 // The expression for one lane after the other, as scalars.
 Value Printer::each_lane(const ir::ExprPtr& expr) {
+  if (part_.has_value()) part_->failed = true;  // it would read lanes that are not there
   const int lanes = lanes_;
   const std::string array = fresh("m"), lane = fresh("q");
   need_type(expr->dtype, lanes);

@@ -38,6 +38,16 @@ int64_t widest(const ir::ExprPtr& expr) {
 
 }  // namespace
 
+namespace {
+// function(function(a, b), c)
+std::string nested(const char* function, const std::vector<std::string>& values) {
+  std::string out = values[0];
+  for (size_t i = 1; i < values.size(); ++i)
+    out = std::string(function).append("(").append(out).append(", ").append(values[i]).append(")");
+  return out;
+}
+}  // namespace
+
 // Vectors fill a register with the widest type that they compute in; narrower ones fill a part.
 int Printer::lanes_for(const Node& node) const {
   int64_t bytes = 1;
@@ -198,6 +208,7 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
   lanes_ = 1;
   const std::string outer = condition_text(even);
   open(outer.empty() ? "{" : "if (" + outer + ") {");
+  if (slow_ && !by_lane && by_part && !tests.empty() && try_part(node, lanes, first, last)) return close();
   if (!by_lane) {
     open(tests.empty() ? "{" : "if (" + join(tests, " && ") + ") {");
     lanes_ = lanes;
@@ -211,6 +222,25 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
   else if (!tests.empty())
     some_lanes(node, loop, base, lanes, first, last);
   close();
+}
+
+// The stores as one vector, of which memory sees the lanes from the greatest of `first` to the least of `last` alone: so a buffer
+// in registers may keep the other lanes, too. False, and nothing written: an element is reached otherwise than as one of a run.
+bool Printer::try_part(const Node& node, int lanes, const std::vector<std::string>& first, const std::vector<std::string>& last) {
+  const std::string before = out_;
+  open("{");
+  const std::string begin = keep("i64", nested("nw_maximum", first)), end = keep("i64", nested("nw_minimum", last));
+  open("if (" + begin + " < " + end + ") {");
+  part_ = Part{begin, end, false};
+  lanes_ = lanes;
+  write(node);
+  lanes_ = 1;
+  const bool good = !part_->failed;
+  part_.reset();
+  close();
+  close();
+  if (!good) out_ = before;
+  return good;
 }
 
 // Adds what a condition says of the first lane that it holds for, or of the one after the last. False: it says something else.
@@ -228,12 +258,6 @@ bool Printer::bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>
 // The lanes from the greatest of `first` to the least of `last`: by vectors of half the size, of a quarter and so on.
 void Printer::some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes,
                          const std::vector<std::string>& first, const std::vector<std::string>& last) {
-  const auto nested = [](const char* function, const std::vector<std::string>& values) {
-    std::string out = values[0];
-    for (size_t i = 1; i < values.size(); ++i)
-      out = std::string(function).append("(").append(out).append(", ").append(values[i]).append(")");
-    return out;
-  };
   open("{");
   const std::string at = fresh("q"), end = keep("i64", nested("nw_minimum", last));
   line("i64 " + at + " = " + nested("nw_maximum", first) + ";");
