@@ -97,7 +97,7 @@ std::vector<std::string> reduce_by_vectors(Steps* steps) {
   for (const std::string& name : steps->schedule().blocks()) {
     const Path path = steps->path(name);
     const Block& block = *path.block;
-    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty()) continue;
+    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty() || steps->is_tiled(name)) continue;
     const std::string along = axis_of_rows(block);
     if (along.empty()) continue;
     const Axis& axis = *std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.name == along; });

@@ -153,6 +153,19 @@ bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprP
 }
 }  // namespace
 
+// Lanes two elements apart, of two vectors that together reach from the first lane's to the last one's.
+Value Printer::every_second(const ir::Expr& load, const std::string& offset) {
+  const std::string first = keep("i64", offset), type = c_storage(load.dtype, lanes_);
+  const std::string low = keep(type, element(load.name, first, lanes_));
+  const std::string high = keep(type, element(load.name, first + " + " + std::to_string(lanes_ - 1), lanes_));
+  std::vector<std::string> chosen;
+  for (int lane = 0; lane < lanes_; ++lane) chosen.push_back(std::to_string(2 * lane + (2 * lane < lanes_ ? 0 : 1)));
+  const int bytes = static_cast<int>(bytes_of(load.dtype));
+  need_type(bytes == 8 ? DType::i64 : bytes == 4 ? DType::i32 : bytes == 2 ? DType::i16 : DType::i8, lanes_);
+  const std::string numbers = "NW_SHUFFLE(" + low + ", " + high + ", " + c_mask(bytes, lanes_) + ", " + join(chosen, ", ") + ")";
+  return from_storage(keep(type, numbers), load.dtype, lanes_);
+}
+
 Value Printer::load(const ir::Expr& expr) {
   const DType dtype = expr.dtype;
   if (expr.name[0] != '#' && !bound_.buffers.at(expr.name).present)  // under where(present(…), …), which leaves it out
@@ -173,6 +186,7 @@ Value Printer::load(const ir::Expr& expr) {
     return from_storage(text, dtype, lanes);
   }
   if (lanes == 1 || place.lanes == Access::Lanes::next) return from_storage(element(expr.name, place.offset, lanes), dtype, lanes);
+  if (place.step == "2" && lanes >= 4) return every_second(expr, place.offset);
   std::vector<std::string> each;
   const std::string first = place.lanes == Access::Lanes::stepped ? keep("i64", place.offset) : "";
   const std::string step = place.lanes == Access::Lanes::stepped ? keep("i64", place.step) : "";

@@ -18,6 +18,11 @@ typedef f32 f32u NW_ANY; typedef f64 f64u NW_ANY;
   typedef T T##x##N##u __attribute__((vector_size(N * sizeof(T)), aligned(1), may_alias));
 #define NW_ALIGNED __attribute__((aligned(64)))
 #define NW_INLINE static inline __attribute__((always_inline, unused))
+#if defined(__clang__)
+#define NW_SHUFFLE(a, b, MASK, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define NW_SHUFFLE(a, b, MASK, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
+#endif
 #define NW_LANES(begin, end) ((~(u64)0 >> (64 - (end))) & (~(u64)0 << (begin)))
 #if defined(__AVX512F__)
 #define NW_PIN(x) __asm__("" : "+v"(x))

@@ -88,6 +88,7 @@ class Printer {
   std::vector<ir::ExprPtr> open_conditions(const Node& node) const;  // those that are not known to hold
 
   // ---- vectors: c_vectors.cpp ----
+  void set_lanes(int lanes);
   bool vector_loop(const Node& node);
   bool is_safe_to_vectorize(const Node& node) const;
   int lanes_for(const Node& node) const;
@@ -128,6 +129,7 @@ class Printer {
   Access access(const std::string& buffer, const std::vector<ir::ExprPtr>& indices);
   std::optional<std::string> in_register(const std::string& buffer, const Access& access, int lanes);
   Value load(const ir::Expr& expr);
+  Value every_second(const ir::Expr& load, const std::string& offset);
   void store(const ir::Store& store);
   std::string element(const std::string& buffer, const std::string& offset, int lanes);
   Value from_storage(const std::string& text, ir::DType dtype, int lanes);

@@ -48,6 +48,12 @@ std::string nested(const char* function, const std::vector<std::string>& values)
 }
 }  // namespace
 
+void Printer::set_lanes(int lanes) {
+  lanes_ = lanes;
+  extents_.erase(kLane);
+  if (lanes > 1) extents_[kLane] = lanes;
+}
+
 // Vectors fill a register with the widest type that they compute in; narrower ones fill a part.
 int Printer::lanes_for(const Node& node) const {
   int64_t bytes = 1;
@@ -187,7 +193,7 @@ void Printer::chunk(const Node& node, const ir::ExprPtr& base, int lanes) {
 // `loop` takes the values base to base + lanes - 1.
 void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes) {
   replaced_[loop.name] = lanes > 1 ? base + ir::make_name(kLane) : base;
-  lanes_ = lanes;
+  set_lanes(lanes);
   std::vector<ir::ExprPtr> even;
   std::vector<std::string> tests, some;
   std::vector<std::string> first{"0"}, last{std::to_string(lanes)};  // of the lanes that are there
@@ -205,15 +211,15 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
       by_lane = true;
     }
   }
-  lanes_ = 1;
+  set_lanes(1);
   const std::string outer = condition_text(even);
   open(outer.empty() ? "{" : "if (" + outer + ") {");
   if (slow_ && !by_lane && by_part && !tests.empty() && try_part(node, lanes, first, last)) return close();
   if (!by_lane) {
     open(tests.empty() ? "{" : "if (" + join(tests, " && ") + ") {");
-    lanes_ = lanes;
+    set_lanes(lanes);
     write(node);
-    lanes_ = 1;
+    set_lanes(1);
     close();
     if (!tests.empty()) line("else if (" + join(some, " && ") + ")");  // else no lane has it
   }
@@ -232,9 +238,9 @@ bool Printer::try_part(const Node& node, int lanes, const std::vector<std::strin
   const std::string begin = keep("i64", nested("nw_maximum", first)), end = keep("i64", nested("nw_minimum", last));
   open("if (" + begin + " < " + end + ") {");
   part_ = Part{begin, end, false};
-  lanes_ = lanes;
+  set_lanes(lanes);
   write(node);
-  lanes_ = 1;
+  set_lanes(1);
   const bool good = !part_->failed;
   part_.reset();
   close();
@@ -267,9 +273,9 @@ void Printer::some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& 
     open("for (; " + at + " + " + step + " <= " + end + "; " + at + " += " + step + ") {");
     const ir::ExprPtr here = base + ir::make_name("#" + at);
     replaced_[loop.name] = count > 1 ? here + ir::make_name(kLane) : here;
-    lanes_ = count;
+    set_lanes(count);
     write(node);
-    lanes_ = 1;
+    set_lanes(1);
     close();
   };
   for (int count = lanes / 2; count >= 1; count /= 2) emit(count);
@@ -281,7 +287,7 @@ void Printer::lane_by_lane(const Node& node, const Node& loop, const ir::ExprPtr
   open("for (i64 " + lane + " = 0; " + lane + " < " + std::to_string(lanes) + "; ++" + lane + ") {");
   c_names_["#" + lane] = lane;
   replaced_[loop.name] = base + ir::make_name("#" + lane);
-  lanes_ = 1;
+  set_lanes(1);
   open("if (" + condition_text(open_conditions(node)) + ") {");
   write(node);
   close();
@@ -343,15 +349,15 @@ ir::ExprPtr Printer::call_for_strip(const ir::Expr& call, const ir::ExprPtr& gua
     pointers.push_back(array);
     over(strip.length, strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
       replaced_[strip.loop->name] = lanes > 1 ? strip.base + at + ir::make_name(kLane) : strip.base + at;
-      lanes_ = lanes;
+      set_lanes(lanes);
       contract_ = strip.contract;
       Value one = value(resolved(value_expr));
       contract_ = false;
       if (lanes > 1) one = widen(one, lanes);
-      lanes_ = lanes;
+      set_lanes(lanes);
       const std::string place = element("#" + array, index_text(at), lanes);
       line(place + " = " + to_storage(one) + ";");
-      lanes_ = 1;
+      set_lanes(1);
     });
   }
   pointers.resize(3, "0");
