@@ -57,6 +57,8 @@ class Printer {
   void nodes(const std::vector<Node>& body);
   void loop(const Node& node);
   void serial_loop(const Node& node);
+  void plain_loop(const Node& node);
+  bool loop_in_registers(const Node& node);
   void parallel_loop(const Node& node);
   std::vector<const Node*> parallel_nest(const Node& node) const;
   void unrolled_loop(const Node& node);

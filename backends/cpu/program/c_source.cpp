@@ -12,6 +12,7 @@ namespace narrows::cpu {
 namespace {
 
 constexpr int64_t kMostLocalBytes = 32 << 10, kMostRegisterBytes = 4096;
+constexpr int64_t kMostLoopBytes = 1024;  // of an array that is in registers for a loop
 constexpr int64_t kMostUnrolledStores = 1024, kMostInPartialTile = 64;
 constexpr size_t kMostLoopsAround = 32;  // of a parallel loop: struct frame
 
@@ -98,6 +99,63 @@ int64_t Printer::unrolled_stores(const Node& node) const {
 }
 
 void Printer::serial_loop(const Node& node) {
+  if (!loop_in_registers(node)) plain_loop(node);
+}
+
+namespace {
+// Buffers that a loop stores into, if all within it is written out: unrolled or as vectors.
+bool collect_stored(const std::vector<Node>& body, Names* stored) {
+  return std::all_of(body.begin(), body.end(), [&](const Node& node) {
+    for (const ir::Store& store : node.stores) stored->insert(store.buffer);
+    const bool is_short =
+        node.kind == Node::Kind::stores || node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
+    return is_short && node.allocations.empty() && collect_stored(node.body, stored);
+  });
+}
+}  // namespace
+
+// A loop that stores into small arrays at constant places keeps their elements in variables meanwhile. False, and nothing written:
+// there is no such array.
+bool Printer::loop_in_registers(const Node& node) {
+  Names stored, mine;
+  if (!node.allocations.empty() || !collect_stored(node.body, &stored)) return false;
+  for (const std::string& name : stored) {
+    if (arrays_.count(name) == 0 || registers_.count(name) != 0 || accumulators_.count(name) != 0) continue;
+    const ir::Buffer& buffer = *bound_.buffers.at(name).buffer;
+    if (buffer.dtype == ir::DType::boolean || is_half(buffer.dtype)) continue;
+    if (local_elements(buffer) * bytes_of(buffer.dtype) <= kMostLoopBytes) mine.insert(name);
+  }
+  if (mine.empty()) return false;
+  const std::string out_before = out_, functions_before = functions_;
+  const auto registers_before = registers_;
+  for (const std::string& name : mine) registers_[name] = {{}, fresh("r"), false};
+  const size_t at = out_.size();
+  plain_loop(node);
+  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) { return fits_registers(registers_.at(name)); });
+  std::string before, after;
+  for (const std::string& name : mine) {
+    const Registers registers = registers_.at(name);
+    registers_.erase(name);
+    const std::string space(static_cast<size_t>(2 * indent_), ' ');
+    for (const auto& [offset, lanes] : registers.used) {
+      const std::string variable = registers.name + "_" + std::to_string(offset);
+      const std::string place = element(name, std::to_string(offset), lanes);
+      before += space + c_type(bound_.buffers.at(name).buffer->dtype, lanes) + " " + variable + " = " + place + ";\n";
+      after += space + place + " = " + variable + ";\n";
+    }
+  }
+  if (good) {
+    out_.insert(at, before);
+    out_ += after;
+    return true;
+  }
+  out_ = out_before;
+  functions_ = functions_before;
+  registers_ = registers_before;
+  return false;
+}
+
+void Printer::plain_loop(const Node& node) {
   const std::string extent = keep("i64", index_text(resolved(node.extent))), variable = fresh("l");
   open("for (i64 " + variable + " = 0; " + variable + " < " + extent + "; ++" + variable + ") {");
   c_names_[node.name] = variable;

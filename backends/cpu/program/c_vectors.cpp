@@ -340,14 +340,19 @@ ir::ExprPtr Printer::without_calls(const ir::ExprPtr& expr, const ir::ExprPtr& g
   return call_for_strip(out, guard, strip);
 }
 
+// A call whose operands are the same all along is made for one element.
 ir::ExprPtr Printer::call_for_strip(const ir::Expr& call, const ir::ExprPtr& guard, const Strip& strip) {
   std::vector<std::string> pointers;
+  const bool once = std::none_of(call.operands.begin(), call.operands.end(), [&](const ir::ExprPtr& operand) {
+    return mentions(operand, strip.loop->name) || (guard != nullptr && has_load(operand));
+  });
+  const std::string length = once ? "1" : strip.length;
   for (const ir::ExprPtr& operand : call.operands) {
     const bool guards = guard != nullptr && has_load(operand);
     const ir::ExprPtr value_expr = guards ? ir::make_call("where", {guard, operand, zero_of(operand->dtype)}) : operand;
     const std::string array = strip_array(operand->dtype);
     pointers.push_back(array);
-    over(strip.length, strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
+    over(length, once ? 1 : strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
       replaced_[strip.loop->name] = lanes > 1 ? strip.base + at + ir::make_name(kLane) : strip.base + at;
       set_lanes(lanes);
       contract_ = strip.contract;
@@ -363,8 +368,8 @@ ir::ExprPtr Printer::call_for_strip(const ir::Expr& call, const ir::ExprPtr& gua
   pointers.resize(3, "0");
   const std::string out = strip_array(call.dtype);
   line("H->call(H->functions[" + std::to_string(function_number({call.name, call.operands[0]->dtype, call.operands[0]->dtype})) +
-       "], " + join(pointers, ", ") + ", " + out + ", " + strip.length + ", 0);");
-  return ir::make_load("#" + out, call.dtype, {ir::make_name(strip.loop->name) - strip.base});
+       "], " + join(pointers, ", ") + ", " + out + ", " + length + ", 0);");
+  return ir::make_load("#" + out, call.dtype, {once ? ir::make_integer(0) : ir::make_name(strip.loop->name) - strip.base});
 }
 
 std::string Printer::strip_array(DType dtype) {
