@@ -140,10 +140,10 @@ def _block(timer, calls, effort):
     return samples
 
 
-def measure(statements, names, effort, sync=None):
+def measure(statements, names, effort, sync=None, clock=time.perf_counter):
     """{side: statement} -> ({side: Spread}, cores that others kept busy), in turns; who begins changes with every round."""
     suffix = "\nsync()" if sync is not None else ""
-    timers = {side: timeit.Timer(s + suffix, globals={**names, "sync": sync}) for side, s in statements.items()}
+    timers = {side: timeit.Timer(s + suffix, timer=clock, globals={**names, "sync": sync}) for side, s in statements.items()}
     calls = {side: _calls_for(timer, effort.sample) for side, timer in timers.items()}
     samples, neighbours = {side: [] for side in timers}, Neighbours()
     for i in range(effort.rounds):

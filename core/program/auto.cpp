@@ -92,29 +92,36 @@ std::string axis_of_rows(const Block& block) {
   return "";
 }
 
-// A row's elements are reduced to 64 side by side, and those at the end: vectors, then one number. Gives the blocks of the former.
+// A reduction's loop becomes partial results side by side. Gives their block; empty: it could not.
+std::string reduce_side_by_side(Steps* steps, const std::string& block, const std::string& loop, int64_t lanes) {
+  const Schedule before = steps->schedule();
+  const auto parts = steps->attempt("split", {{"loop", quoted(loop)}, {"factors", "[None, " + std::to_string(lanes) + "]"}});
+  if (parts.size() != 2) return "";
+  const size_t rank = steps->path(block).block->body[0].indices.size();
+  const auto made = steps->attempt("rfactor", {{"loop", quoted(parts[1])}, {"axis", std::to_string(rank)}});
+  if (made.empty()) steps->restore(before);
+  return made.empty() ? "" : made[0];
+}
+
+// A row's elements are reduced to 64 side by side, these to 16, and those at the end. Gives the blocks of the partial results.
 std::vector<std::string> reduce_by_vectors(Steps* steps) {
   std::vector<std::string> partials;
   for (const std::string& name : steps->schedule().blocks()) {
     const Path path = steps->path(name);
     const Block& block = *path.block;
-    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty()) continue;
+    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty() || steps->is_tiled(name)) continue;
     const std::string along = axis_of_rows(block);
     if (along.empty()) continue;
     const Axis& axis = *std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.name == along; });
     const auto extent = constant(axis.extent);
     if (path.loops.back()->name != axis.binding->name || (extent.has_value() && *extent < 2 * kLanes)) continue;
-    const Schedule before = steps->schedule();
-    const auto parts =
-        steps->attempt("split", {{"loop", quoted(axis.binding->name)}, {"factors", "[None, " + std::to_string(kLanes) + "]"}});
-    if (parts.size() != 2) continue;
-    const size_t rank = block.body[0].indices.size();
-    const auto made = steps->attempt("rfactor", {{"loop", quoted(parts[1])}, {"axis", std::to_string(rank)}});
-    if (made.empty()) {
-      steps->restore(before);
-      continue;
+    std::string loop = axis.binding->name;
+    for (const int64_t lanes : {kLanes, kLanes / 4}) {
+      const std::string partial = reduce_side_by_side(steps, name, loop, lanes);
+      if (partial.empty()) break;
+      partials.push_back(partial);
+      loop = steps->loops(name).back();
     }
-    partials.push_back(made[0]);
   }
   return partials;
 }

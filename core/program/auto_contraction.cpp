@@ -119,14 +119,50 @@ void find_packed(const Block& block, const Axis& column, const Axis& row, Contra
   if (buffers.size() != 1) out->packed.clear();
 }
 
+// The loops around a block but for its row's and column's.
+void collect_loops(const Path& path, Contraction* out) {
+  for (const ForPtr& loop : path.loops) {
+    if (loop->name == out->row || loop->name == out->column) continue;
+    const bool reduces = std::any_of(path.block->axes.begin(), path.block->axes.end(), [&](const Axis& axis) {
+      return axis.kind == Axis::Kind::reduction && axis.binding->name == loop->name;
+    });
+    (reduces ? out->reduced : out->outer).push_back(loop->name);
+  }
+}
+
+// The axis of the result's last dimension, of a reduction whose axes are loops; nullptr: it is another block.
+const Axis* find_column(const Block& block) {
+  if (block.body.size() != 1 || block.predicate != nullptr || block.body[0].indices.empty()) return nullptr;
+  if (!reduction_of(block.body[0]).has_value()) return nullptr;
+  for (const Axis& axis : block.axes)
+    if (axis.kind == Axis::Kind::carried || axis.binding->kind != Expr::Kind::name) return nullptr;
+  const Axis* const out = find_axis(block, block.body[0].indices.back());
+  return out == nullptr || out->kind != Axis::Kind::spatial ? nullptr : out;
+}
+
+// A reduction whose loads move along the columns by their last subscript, if they move along them at all; it has no row.
+std::optional<Contraction> find_columns(const Path& path) {
+  const Axis* const column = find_column(*path.block);
+  if (column == nullptr) return std::nullopt;
+  const Store& store = path.block->body[0];
+  bool along = false, across = false;
+  for_each_load(store.value, [&](const Expr& load) {
+    if (load.name == store.buffer || load.operands.size() < 2 || axes_in(load).count(column->name) == 0) return;
+    (names_in(load.operands.back()).count(column->name) != 0 ? along : across) = true;
+  });
+  if (!along || across) return std::nullopt;
+  Contraction out;
+  out.column = column->binding->name;
+  out.columns = column->extent;
+  out.dtype = store.value->dtype;
+  collect_loops(path, &out);
+  return out.reduced.empty() ? std::nullopt : std::optional(out);
+}
+
 std::optional<Contraction> find_contraction(const Path& path) {
   const Block& block = *path.block;
-  if (block.body.size() != 1 || block.predicate != nullptr || block.body[0].indices.empty()) return std::nullopt;
-  if (!reduction_of(block.body[0]).has_value() || !has_product(block.body[0].value)) return std::nullopt;
-  for (const Axis& axis : block.axes)
-    if (axis.kind == Axis::Kind::carried || axis.binding->kind != Expr::Kind::name) return std::nullopt;
-  const Axis* const column = find_axis(block, block.body[0].indices.back());
-  if (column == nullptr || column->kind != Axis::Kind::spatial) return std::nullopt;
+  const Axis* const column = find_column(block);
+  if (column == nullptr || !has_product(block.body[0].value)) return std::nullopt;
   const Axis* row = nullptr;
   Contraction out;
   for (const ExprPtr& index : block.body[0].indices) {
@@ -142,13 +178,7 @@ std::optional<Contraction> find_contraction(const Path& path) {
   out.rows = row->extent;
   out.columns = column->extent;
   out.dtype = block.body[0].value->dtype;
-  for (const ForPtr& loop : path.loops) {
-    if (loop->name == out.row || loop->name == out.column) continue;
-    const bool reduces = std::any_of(block.axes.begin(), block.axes.end(), [&](const Axis& axis) {
-      return axis.kind == Axis::Kind::reduction && axis.binding->name == loop->name;
-    });
-    (reduces ? out.reduced : out.outer).push_back(loop->name);
-  }
+  collect_loops(path, &out);
   return out;
 }
 
@@ -222,30 +252,55 @@ void finish_tile(Steps* steps, const std::string& block, const std::string& loop
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string> tiles(Steps* steps, const std::string& loop, int64_t tile) {
+  return steps->attempt("split", {{"loop", quoted(loop)}, {"factors", "[None, " + std::to_string(tile) + "]"}});
+}
+
+// The loops in this order; `inner` is a loop of vectors, and what reads the sums joins the innermost of `tiled`.
+bool order_tile(Steps* steps, const std::string& block, const Contraction& found, const std::vector<std::string>& tiled,
+                const std::vector<std::string>& inner) {
+  std::vector<std::string> order = tiled;
+  order.insert(order.end(), found.reduced.begin(), found.reduced.end());
+  order.insert(order.end(), inner.begin(), inner.end());
+  if (!steps->take("reorder", {{"loops", quoted_list(order)}})) return false;
+  finish_tile(steps, block, tiled.back());
+  for (size_t i = 0; i + 1 < inner.size(); ++i) steps->attempt("unroll", {{"loop", quoted(inner[i])}});
+  steps->attempt("vectorize", {{"loop", quoted(inner.back())}});
+  for (const std::string& loop : tiled)
+    if (!steps->take("parallel", {{"loop", quoted(loop)}})) break;
+  if (found.dtype == DType::f32 || found.dtype == DType::f64)
+    steps->attempt("annotate", {{"block", quoted(block)}, {"key", quoted("contract")}, {"value", quoted("true")}});
+  steps->set_tiled(block);
+  return true;
+}
+
+}  // namespace
+
 void tile_contraction(Steps* steps, const std::string& block, const Machine& machine) {
   const Path path = steps->path(block);
-  const std::optional<Contraction> found = find_contraction(path);
+  std::optional<Contraction> found = find_contraction(path);
+  const bool has_rows = found.has_value();
+  if (!has_rows) found = find_columns(path);
   if (!found.has_value()) return;
   const int64_t lanes = machine.vector_bytes / std::max(1, bits_of(found->dtype) / 8);
-  const int64_t columns = columns_of(found->columns, lanes), rows = tile_of(found->rows, machine.vector_registers / 4);
+  const int64_t columns = columns_of(found->columns, lanes);
   if (columns < 4) return;
   const Schedule before = steps->schedule();
-  pack(steps, block, *found, columns);
-  const auto tiles = [&](const std::string& loop, int64_t tile) {
-    return steps->attempt("split", {{"loop", quoted(loop)}, {"factors", "[None, " + std::to_string(tile) + "]"}});
-  };
-  const auto i = tiles(found->row, rows), j = tiles(found->column, columns);
-  if (i.size() != 2 || j.size() != 2) return steps->restore(before);
-  std::vector<std::string> order = found->outer;
-  order.insert(order.end(), {i[0], j[0]});
-  order.insert(order.end(), found->reduced.begin(), found->reduced.end());
-  order.insert(order.end(), {i[1], j[1]});
-  if (!steps->take("reorder", {{"loops", quoted_list(order)}})) return steps->restore(before);
-  finish_tile(steps, block, j[0]);
-  steps->attempt("unroll", {{"loop", quoted(i[1])}});
-  steps->attempt("vectorize", {{"loop", quoted(j[1])}});
-  steps->attempt("parallel", {{"loop", quoted(order[0])}});
-  steps->set_tiled(block);
+  std::vector<std::string> tiled = found->outer, inner;
+  if (has_rows) pack(steps, block, *found, columns);
+  const auto j = tiles(steps, found->column, columns);
+  if (j.size() != 2) return steps->restore(before);
+  tiled.push_back(j[0]);  // a panel of columns stays in a cache while the rows pass
+  if (has_rows) {
+    const auto i = tiles(steps, found->row, tile_of(found->rows, machine.vector_registers / 4));
+    if (i.size() != 2) return steps->restore(before);
+    tiled.push_back(i[0]);
+    inner.push_back(i[1]);
+  }
+  inner.push_back(j[1]);
+  if (!order_tile(steps, block, *found, tiled, inner)) steps->restore(before);
 }
 
 }  // namespace narrows::program

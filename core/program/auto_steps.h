@@ -40,7 +40,7 @@ class Steps {
 
 // A block that adds products of which one factor moves along the result's last dimension and the other does not: a matrix product,
 // a convolution. Its tile lies in registers; what is read along the tile's rows is packed first where it is large or lies
-// crosswise.
+// crosswise. Of another reduction whose results lie along what it reads, the tile is one row.
 void tile_contraction(Steps* steps, const std::string& block, const Machine& machine);
 
 // The loop of a partial result's last dimension becomes the innermost one, and vectors.

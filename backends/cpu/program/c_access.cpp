@@ -96,6 +96,26 @@ std::string Printer::element(const std::string& buffer, const std::string& offse
          std::to_string(bytes_of(dtype)) + ")";
 }
 
+// The prelude's function that reads or writes a part of a vector.
+std::string Printer::part_function(const char* name, DType dtype, int lanes) {
+  const DType stored = is_half(dtype) ? DType::u16 : dtype == DType::boolean ? DType::u8 : dtype;
+  need_type(stored, lanes);
+  parts_.insert({stored, lanes});
+  return std::string(name) + "_" + c_storage(dtype, lanes);
+}
+
+// The lanes that a part has, as a mask for values of that type.
+Value Printer::part_mask(DType dtype) {
+  const auto bytes = static_cast<int>(bytes_of(dtype));
+  const std::string type = c_mask(bytes, lanes_), item = "(" + c_mask(bytes, 1) + ")";
+  need_type(bytes == 8 ? DType::i64 : bytes == 4 ? DType::i32 : bytes == 2 ? DType::i16 : DType::i8, lanes_);
+  std::vector<std::string> numbers;
+  for (int lane = 0; lane < lanes_; ++lane) numbers.push_back(std::to_string(lane));
+  const std::string all = keep(type, "(" + type + "){" + join(numbers, ", ") + "}");
+  const std::string text = "(" + all + " >= " + item + part_->begin + ") & (" + all + " < " + item + part_->end + ")";
+  return {keep(type, text), DType::boolean, lanes_, bytes};
+}
+
 // ---- between memory and values ----
 
 Value Printer::from_storage(const std::string& text, DType dtype, int lanes) {
@@ -134,6 +154,19 @@ bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprP
 }
 }  // namespace
 
+// Lanes two elements apart, of two vectors that together reach from the first lane's to the last one's.
+Value Printer::every_second(const ir::Expr& load, const std::string& offset) {
+  const std::string first = keep("i64", offset), type = c_storage(load.dtype, lanes_);
+  const std::string low = keep(type, element(load.name, first, lanes_));
+  const std::string high = keep(type, element(load.name, first + " + " + std::to_string(lanes_ - 1), lanes_));
+  std::vector<std::string> chosen;
+  for (int lane = 0; lane < lanes_; ++lane) chosen.push_back(std::to_string(2 * lane + (2 * lane < lanes_ ? 0 : 1)));
+  const int bytes = static_cast<int>(bytes_of(load.dtype));
+  need_type(bytes == 8 ? DType::i64 : bytes == 4 ? DType::i32 : bytes == 2 ? DType::i16 : DType::i8, lanes_);
+  const std::string numbers = "NW_SHUFFLE(" + low + ", " + high + ", " + c_mask(bytes, lanes_) + ", " + join(chosen, ", ") + ")";
+  return from_storage(keep(type, numbers), load.dtype, lanes_);
+}
+
 Value Printer::load(const ir::Expr& expr) {
   const DType dtype = expr.dtype;
   if (expr.name[0] != '#' && !bound_.buffers.at(expr.name).present)  // under where(present(…), …), which leaves it out
@@ -147,7 +180,14 @@ Value Printer::load(const ir::Expr& expr) {
     if (lanes > 1) need_type(dtype, lanes);
     return {keep(c_type(dtype, lanes), *variable), dtype, lanes};
   }
+  if (part_.has_value() && lanes > 1) {
+    if (place.lanes != Access::Lanes::next) part_->failed = true;
+    const std::string text = part_function("nw_load", dtype, lanes) + "(&" + element(expr.name, place.offset, lanes) + ", " +
+                             part_->begin + ", " + part_->end + ")";
+    return from_storage(text, dtype, lanes);
+  }
   if (lanes == 1 || place.lanes == Access::Lanes::next) return from_storage(element(expr.name, place.offset, lanes), dtype, lanes);
+  if (place.step == "2" && lanes >= 4) return every_second(expr, place.offset);
   std::vector<std::string> each;
   const std::string first = place.lanes == Access::Lanes::stepped ? keep("i64", place.offset) : "";
   const std::string step = place.lanes == Access::Lanes::stepped ? keep("i64", place.step) : "";
@@ -174,8 +214,15 @@ void Printer::store(const ir::Store& store) {
   const Access place = access(store.buffer, indices);
   const int lanes = place.lanes == Access::Lanes::same ? 1 : lanes_;
   if (lanes > 1) computed = widen(computed, lanes);
-  if (const auto variable = in_register(store.buffer, place, lanes); variable.has_value())
+  if (const auto variable = in_register(store.buffer, place, lanes); variable.has_value()) {
+    if (part_.has_value() && lanes > 1) computed = select(part_mask(dtype), computed, {*variable, dtype, lanes});
     return line(*variable + " = " + computed.text + ";");
+  }
+  if (part_.has_value()) {
+    if (place.lanes != Access::Lanes::next) part_->failed = true;
+    return line(part_function("nw_store", dtype, lanes) + "(&" + element(store.buffer, place.offset, lanes) + ", " +
+                to_storage(computed) + ", " + part_->begin + ", " + part_->end + ");");
+  }
   if (lanes == 1 || place.lanes == Access::Lanes::next)
     return line(element(store.buffer, place.offset, lanes) + " = " + to_storage(computed) + ";");
   need_type(is_half(dtype) ? DType::u16 : dtype == DType::boolean ? DType::u8 : dtype, lanes);

@@ -19,6 +19,12 @@ typedef f32 f32u NW_ANY; typedef f64 f64u NW_ANY;
   typedef T T##x##N##u __attribute__((vector_size(N * sizeof(T)), aligned(1), may_alias));
 #define NW_ALIGNED __attribute__((aligned(64)))
 #define NW_INLINE static inline __attribute__((always_inline, unused))
+#if defined(__clang__)
+#define NW_SHUFFLE(a, b, MASK, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define NW_SHUFFLE(a, b, MASK, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
+#endif
+#define NW_LANES(begin, end) ((~(u64)0 >> (64 - (end))) & (~(u64)0 << (begin)))
 #if defined(__AVX512F__)
 #define NW_PIN(x) __asm__("" : "+v"(x))
 #elif defined(__x86_64__)
@@ -48,6 +54,29 @@ NW_INLINE i64 nw_minimum(i64 a, i64 b) { return a < b ? a : b; }
 NW_INLINE i64 nw_maximum(i64 a, i64 b) { return a > b ? a : b; }
 NW_INLINE i64 nw_clamp(i64 x, i64 low, i64 high) { return nw_minimum(nw_maximum(x, low), high); }
 NW_INLINE i64 nw_of_u64(u64 x) { return x > 0x7fffffffffffffffULL ? 0x7fffffffffffffffLL : (i64)x; }
+)";
+
+// The elements [begin, end) of a vector at p: TYPE, of ITEM. Lanes that are not read are 0.
+constexpr const char* kParts = R"(
+NW_INLINE TYPE nw_load_TYPE(const TYPEu* p, i64 begin, i64 end) {
+  TYPE out = {0};
+  for (i64 i = begin; i < end; ++i) out[i] = ((const ITEMu*)p)[i];
+  return out;
+}
+NW_INLINE void nw_store_TYPE(TYPEu* p, TYPE x, i64 begin, i64 end) {
+  for (i64 i = begin; i < end; ++i) ((ITEMu*)p)[i] = x[i];
+}
+)";
+// By AVX-512, whose masks leave elements out of an access. BITS is the size of an element.
+constexpr const char* kMaskedParts = R"(
+NW_INLINE TYPE nw_load_TYPE(const TYPEu* p, i64 begin, i64 end) {
+  TYPE out;
+  __asm__("vmovdquBITS %1, %0%{%2%}%{z%}" : "=v"(out) : "m"(*p), "Yk"((MASK)NW_LANES(begin, end)));
+  return out;
+}
+NW_INLINE void nw_store_TYPE(TYPEu* p, TYPE x, i64 begin, i64 end) {
+  __asm__("vmovdquBITS %1, %0%{%2%}" : "+m"(*p) : "v"(x), "Yk"((MASK)NW_LANES(begin, end)));
+}
 )";
 
 // In these $ is the ending of a type's name, "x16" or none; both kinds of types keep their bits in BITS and FLOAT.
@@ -104,9 +133,21 @@ std::string helper_text(const std::string& name, int lanes) {
   return replace_all(out, "$", ending);
 }
 
+std::string parts_text(program::DType dtype, int lanes) {
+  const std::string item = program::name_of(dtype);
+  const int bits = program::bits_of(dtype), bytes = lanes * bits / 8;
+  const auto of = [&](const char* text) {
+    std::string out = replace_all(replace_all(text, "TYPE", item + "x" + std::to_string(lanes)), "ITEM", item);
+    return replace_all(replace_all(out, "BITS", std::to_string(bits)), "MASK", lanes > 32 ? "u64" : "u32");
+  };
+  if (bytes < 16) return of(kParts);
+  return "#if defined(__AVX512BW__) && defined(__AVX512VL__)" + of(kMaskedParts) + "#else" + of(kParts) + "#endif\n";
+}
+
 }  // namespace
 
-std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, const std::set<std::pair<std::string, int>>& helpers) {
+std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, const std::set<std::pair<program::DType, int>>& parts,
+                      const std::set<std::pair<std::string, int>>& helpers) {
   std::string out = kTypes;
   for (const auto& [dtype, lanes] : types) {
     if (lanes < 2 || dtype == program::DType::index || dtype == program::DType::boolean || dtype == program::DType::f16 ||
@@ -114,6 +155,7 @@ std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, con
       continue;
     out += std::string("NW_VECTOR(") + program::name_of(dtype) + ", " + std::to_string(lanes) + ")\n";
   }
+  for (const auto& [dtype, lanes] : parts) out += parts_text(dtype, lanes);
   std::set<int> with_bits;
   for (const auto& [name, lanes] : helpers) {
     const std::string ending = lanes == 1 ? "" : "x" + std::to_string(lanes);

@@ -11,7 +11,9 @@
 
 namespace narrows::cpu {
 
-// `types`: vectors by element and lanes. `helpers`: nw_from_f16 and the like, by lanes.
-std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, const std::set<std::pair<std::string, int>>& helpers);
+// `types`: vectors by element and lanes; `parts`: those of which a part is read or written. `helpers`: nw_from_f16 and the like, by
+// lanes.
+std::string c_prelude(const std::set<std::pair<program::DType, int>>& types, const std::set<std::pair<program::DType, int>>& parts,
+                      const std::set<std::pair<std::string, int>>& helpers);
 
 }  // namespace narrows::cpu

@@ -51,12 +51,17 @@ class Printer {
   std::string keep(const std::string& type, const std::string& text);  // a new constant; gives its name
   void need_type(ir::DType dtype, int lanes);
   std::string helper(const std::string& name, int lanes);  // a function of the prelude for so many lanes
+  std::string part_function(const char* name, ir::DType dtype, int lanes);
+  Value part_mask(ir::DType dtype);
 
   // ---- functions and loops: c_source.cpp ----
   void nodes(const std::vector<Node>& body);
   void loop(const Node& node);
   void serial_loop(const Node& node);
+  void plain_loop(const Node& node);
+  bool loop_in_registers(const Node& node);
   void parallel_loop(const Node& node);
+  std::vector<const Node*> parallel_nest(const Node& node) const;
   void unrolled_loop(const Node& node);
   void versions(const Node& node);
   void scope(const std::vector<size_t>& allocations, const std::vector<Node>& body);
@@ -86,6 +91,7 @@ class Printer {
   std::vector<ir::ExprPtr> open_conditions(const Node& node) const;  // those that are not known to hold
 
   // ---- vectors: c_vectors.cpp ----
+  void set_lanes(int lanes);
   bool vector_loop(const Node& node);
   bool is_safe_to_vectorize(const Node& node) const;
   int lanes_for(const Node& node) const;
@@ -96,6 +102,7 @@ class Printer {
   bool bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>* first, std::vector<std::string>* last);
   void some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes, const std::vector<std::string>& first,
                   const std::vector<std::string>& last);
+  bool try_part(const Node& node, int lanes, const std::vector<std::string>& first, const std::vector<std::string>& last);
   void lane_by_lane(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes);
   struct Strip {
     const Node* loop;
@@ -125,6 +132,7 @@ class Printer {
   Access access(const std::string& buffer, const std::vector<ir::ExprPtr>& indices);
   std::optional<std::string> in_register(const std::string& buffer, const Access& access, int lanes);
   Value load(const ir::Expr& expr);
+  Value every_second(const ir::Expr& load, const std::string& offset);
   void store(const ir::Store& store);
   std::string element(const std::string& buffer, const std::string& offset, int lanes);
   Value from_storage(const std::string& text, ir::DType dtype, int lanes);
@@ -165,6 +173,7 @@ class Printer {
   CSource source_;
   std::string out_, functions_;
   std::set<std::pair<ir::DType, int>> types_;
+  std::set<std::pair<ir::DType, int>> parts_;  // vectors of which parts are read or written
   std::set<std::pair<std::string, int>> helpers_;
   int counter_ = 0, indent_ = 1;
 
@@ -174,8 +183,14 @@ class Printer {
   std::vector<std::string> path_;               // the loops around, the outermost first
   std::map<std::string, ir::For::Kind> kinds_;  // of loops
   std::set<std::string> known_;                 // conditions that hold
+  std::set<const Node*> shared_;                // loops whose iterations a parallel loop around them hands out, too
   bool slow_ = false, in_parallel_ = false, contract_ = false;
   int lanes_ = 1;  // of the vector that is being written
+  struct Part {    // the lanes of it that memory sees
+    std::string begin, end;
+    bool failed;
+  };
+  std::optional<Part> part_;
 
   std::map<std::string, Registers> registers_;  // buffers in registers
   std::map<std::string, std::string> arrays_;   // buffers on the stack

@@ -14,8 +14,9 @@ namespace narrows::cpu {
 namespace {
 
 constexpr int64_t kMostLocalBytes = 32 << 10, kMostRegisterBytes = 4096;
-constexpr int64_t kMostUnrolled = 16384;  // parts of expressions
-constexpr size_t kMostLoopsAround = 32;   // of a parallel loop: struct frame
+constexpr int64_t kMostLoopBytes = 1024;                             // of an array that is in registers for a loop
+constexpr int64_t kMostUnrolled = 16384, kMostInPartialTile = 1024;  // parts of expressions
+constexpr size_t kMostLoopsAround = 32;                              // of a parallel loop: struct frame
 
 bool has_parallel(const std::vector<Node>& body) {
   return std::any_of(body.begin(), body.end(), [](const Node& node) {
@@ -75,10 +76,15 @@ void Printer::loop(const Node& node) {
   if (node.loop_kind == ir::For::Kind::bind && node.thread.rfind("block", 0) != 0)
     refuse(NW_UNSUPPORTED, -1, "loop '%s' is bound to %s; the cpu backend has no such threads", node.name.c_str(),
            node.thread.c_str());
+  if (shared_.count(&node) != 0) {
+    path_.push_back(node.name);
+    versions(node);
+    path_.pop_back();
+    return;
+  }
   if (vector_loop(node)) return;
-  const bool short_text = slow_ && registers_.empty();
-  if (node.loop_kind == ir::For::Kind::unroll && !short_text && ir::constant(node.extent).has_value() &&
-      unrolled_parts(node) <= kMostUnrolled)
+  const int64_t most = slow_ ? registers_.empty() ? 0 : kMostInPartialTile : kMostUnrolled;
+  if (node.loop_kind == ir::For::Kind::unroll && ir::constant(node.extent).has_value() && unrolled_parts(node) <= most)
     return unrolled_loop(node);
   if (node.loop_kind == ir::For::Kind::parallel && !in_parallel_ && path_.size() < kMostLoopsAround) return parallel_loop(node);
   if (!accumulate(node)) serial_loop(node);
@@ -101,6 +107,63 @@ int64_t Printer::unrolled_parts(const Node& node) const {
 }
 
 void Printer::serial_loop(const Node& node) {
+  if (!loop_in_registers(node)) plain_loop(node);
+}
+
+namespace {
+// Buffers that a loop stores into, if all within it is written out: unrolled or as vectors.
+bool collect_stored(const std::vector<Node>& body, Names* stored) {
+  return std::all_of(body.begin(), body.end(), [&](const Node& node) {
+    for (const ir::Store& store : node.stores) stored->insert(store.buffer);
+    const bool is_short =
+        node.kind == Node::Kind::stores || node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
+    return is_short && node.allocations.empty() && collect_stored(node.body, stored);
+  });
+}
+}  // namespace
+
+// A loop that stores into small arrays at constant places keeps their elements in variables meanwhile. False, and nothing written:
+// there is no such array.
+bool Printer::loop_in_registers(const Node& node) {
+  Names stored, mine;
+  if (!node.allocations.empty() || !collect_stored(node.body, &stored)) return false;
+  for (const std::string& name : stored) {
+    if (arrays_.count(name) == 0 || registers_.count(name) != 0 || accumulators_.count(name) != 0) continue;
+    const ir::Buffer& buffer = *bound_.buffers.at(name).buffer;
+    if (buffer.dtype == ir::DType::boolean || is_half(buffer.dtype)) continue;
+    if (local_elements(buffer) * bytes_of(buffer.dtype) <= kMostLoopBytes) mine.insert(name);
+  }
+  if (mine.empty()) return false;
+  const std::string out_before = out_, functions_before = functions_;
+  const auto registers_before = registers_;
+  for (const std::string& name : mine) registers_[name] = {{}, fresh("r"), false};
+  const size_t at = out_.size();
+  plain_loop(node);
+  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) { return fits_registers(registers_.at(name)); });
+  std::string before, after;
+  for (const std::string& name : mine) {
+    const Registers registers = registers_.at(name);
+    registers_.erase(name);
+    const std::string space(static_cast<size_t>(2 * indent_), ' ');
+    for (const auto& [offset, lanes] : registers.used) {
+      const std::string variable = registers.name + "_" + std::to_string(offset);
+      const std::string place = element(name, std::to_string(offset), lanes);
+      before += space + c_type(bound_.buffers.at(name).buffer->dtype, lanes) + " " + variable + " = " + place + ";\n";
+      after += space + place + " = " + variable + ";\n";
+    }
+  }
+  if (good) {
+    out_.insert(at, before);
+    out_ += after;
+    return true;
+  }
+  out_ = out_before;
+  functions_ = functions_before;
+  registers_ = registers_before;
+  return false;
+}
+
+void Printer::plain_loop(const Node& node) {
   const std::string extent = keep("i64", index_text(resolved(node.extent))), variable = fresh("l");
   open("for (i64 " + variable + " = 0; " + variable + " < " + extent + "; ++" + variable + ") {");
   c_names_[node.name] = variable;
@@ -123,10 +186,26 @@ void Printer::unrolled_loop(const Node& node) {
   path_.pop_back();
 }
 
-// The body becomes a function of its own, which is handed the loops around it.
+// A parallel loop, and those right within it that are parallel, too.
+std::vector<const Node*> Printer::parallel_nest(const Node& node) const {
+  std::vector<const Node*> out{&node};
+  Names outer{node.name};
+  while (out.back()->allocations.empty() && out.back()->body.size() == 1 && path_.size() + out.size() < kMostLoopsAround) {
+    const Node& next = out.back()->body[0];
+    if (next.kind != Node::Kind::loop || next.loop_kind != ir::For::Kind::parallel || mentions(next.extent, outer)) break;
+    out.push_back(&next);
+    outer.insert(next.name);
+  }
+  return out;
+}
+
+// The body becomes a function of its own, which is handed the loops around it, and iterations of the whole nest by one number.
 void Printer::parallel_loop(const Node& node) {
-  const std::string extent = keep("i64", index_text(resolved(node.extent))), function = fresh("p"), variable = fresh("l");
-  const std::string cost = number(CNumber::Kind::cost, "", 0, &node);
+  const std::vector<const Node*> nest = parallel_nest(node);
+  std::vector<std::string> extents;
+  for (const Node* loop : nest) extents.push_back("(" + index_text(resolved(loop->extent)) + ")");
+  const std::string extent = keep("i64", join(extents, " * ")), function = fresh("p"), number_in_nest = fresh("l");
+  const std::string cost = number(CNumber::Kind::cost, "", 0, nest.back());
   std::vector<std::string> around;
   std::string received;
   for (const std::string& name : path_) {
@@ -143,12 +222,20 @@ void Printer::parallel_loop(const Node& node) {
   outside.swap(out_);
   const int indent = std::exchange(indent_, 1);
   in_parallel_ = true;
-  open("for (i64 " + variable + " = begin; " + variable + " < end; ++" + variable + ") {");
-  c_names_[node.name] = variable;
+  open("for (i64 " + number_in_nest + " = begin; " + number_in_nest + " < end; ++" + number_in_nest + ") {");
+  std::string rest = number_in_nest;
+  for (size_t i = nest.size(); i-- > 0;) {
+    c_names_[nest[i]->name] = i == 0 ? rest : keep("i64", rest + " % " + extents[i]);
+    if (i != 0) rest = keep("i64", rest + " / " + extents[i]);
+    if (i != 0) shared_.insert(nest[i]);
+  }
   path_.push_back(node.name);
   versions(node);
   path_.pop_back();
-  c_names_.erase(node.name);
+  for (const Node* loop : nest) {
+    c_names_.erase(loop->name);
+    shared_.erase(loop);
+  }
   close();
   in_parallel_ = false;
   functions_ +=
@@ -279,7 +366,7 @@ bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vecto
     const int64_t bytes = local_elements(buffer) * bytes_of(buffer.dtype);
     mine.insert(buffer.name);
     const bool small = bytes <= kMostRegisterBytes && buffer.dtype != ir::DType::boolean && !is_half(buffer.dtype);
-    if (small && !(slow_ && registers_before.empty()) && not_in_registers->count(buffer.name) == 0) {
+    if (small && not_in_registers->count(buffer.name) == 0) {
       registers_[buffer.name] = {{}, fresh("r"), false};
     } else {
       arrays_[buffer.name] = fresh("a");
@@ -396,7 +483,7 @@ CSource Printer::print() {
                      "(char* const* B, const i64* S, const struct services* H) {\n@LOCALS@" + out_ + "}\n";
   text = replace_all(text, "@LOCALS@", locals);
   text = replace_all(text, "@BUFFERS@", std::to_string(std::max<size_t>(1, source_.buffers.size())));
-  source_.text = c_prelude(types_, helpers_) + text;
+  source_.text = c_prelude(types_, parts_, helpers_) + text;
   return source_;
 }
 

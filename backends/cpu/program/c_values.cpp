@@ -382,6 +382,7 @@ Value Printer::call(const ir::Expr& expr) {
 
 // The expression for one lane after the other, as scalars.
 Value Printer::each_lane(const ir::ExprPtr& expr) {
+  if (part_.has_value()) part_->failed = true;  // it would read lanes that are not there
   const int lanes = lanes_;
   const std::string array = fresh("m"), lane = fresh("q");
   need_type(expr->dtype, lanes);
@@ -389,10 +390,10 @@ Value Printer::each_lane(const ir::ExprPtr& expr) {
   line("NW_ALIGNED " + c_storage(expr->dtype) + " " + array + "[" + std::to_string(lanes) + "];");
   open("for (i64 " + lane + " = 0; " + lane + " < " + std::to_string(lanes) + "; ++" + lane + ") {");
   c_names_["#" + lane] = lane;
-  lanes_ = 1;
+  set_lanes(1);
   const Value one = value(ir::substitute(expr, {{kLane, ir::make_name("#" + lane)}}));
   line(array + "[" + lane + "] = " + to_storage(one) + ";");
-  lanes_ = lanes;
+  set_lanes(lanes);
   close();
   if (is_half(expr->dtype)) need_type(DType::u16, lanes);
   return from_storage("*(const " + c_storage(expr->dtype, lanes) + "u*)" + array, expr->dtype, lanes);

@@ -39,6 +39,22 @@ int64_t widest(const ir::ExprPtr& expr) {
 
 }  // namespace
 
+namespace {
+// function(function(a, b), c)
+std::string nested(const char* function, const std::vector<std::string>& values) {
+  std::string out = values[0];
+  for (size_t i = 1; i < values.size(); ++i)
+    out = std::string(function).append("(").append(out).append(", ").append(values[i]).append(")");
+  return out;
+}
+}  // namespace
+
+void Printer::set_lanes(int lanes) {
+  lanes_ = lanes;
+  extents_.erase(kLane);
+  if (lanes > 1) extents_[kLane] = lanes;
+}
+
 // Vectors fill a register with the widest type that they compute in; narrower ones fill a part.
 int Printer::lanes_for(const Node& node) const {
   int64_t bytes = 1;
@@ -178,7 +194,7 @@ void Printer::chunk(const Node& node, const ir::ExprPtr& base, int lanes) {
 // `loop` takes the values base to base + lanes - 1.
 void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes) {
   replaced_[loop.name] = lanes > 1 ? base + ir::make_name(kLane) : base;
-  lanes_ = lanes;
+  set_lanes(lanes);
   std::vector<ir::ExprPtr> even;
   std::vector<std::string> tests, some;
   std::vector<std::string> first{"0"}, last{std::to_string(lanes)};  // of the lanes that are there
@@ -196,14 +212,15 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
       by_lane = true;
     }
   }
-  lanes_ = 1;
+  set_lanes(1);
   const std::string outer = condition_text(even);
   open(outer.empty() ? "{" : "if (" + outer + ") {");
+  if (slow_ && !by_lane && by_part && !tests.empty() && try_part(node, lanes, first, last)) return close();
   if (!by_lane) {
     open(tests.empty() ? "{" : "if (" + join(tests, " && ") + ") {");
-    lanes_ = lanes;
+    set_lanes(lanes);
     write(node);
-    lanes_ = 1;
+    set_lanes(1);
     close();
     if (!tests.empty()) line("else if (" + join(some, " && ") + ")");  // else no lane has it
   }
@@ -212,6 +229,25 @@ void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPt
   else if (!tests.empty())
     some_lanes(node, loop, base, lanes, first, last);
   close();
+}
+
+// The stores as one vector, of which memory sees the lanes from the greatest of `first` to the least of `last` alone: so a buffer
+// in registers may keep the other lanes, too. False, and nothing written: an element is reached otherwise than as one of a run.
+bool Printer::try_part(const Node& node, int lanes, const std::vector<std::string>& first, const std::vector<std::string>& last) {
+  const std::string before = out_;
+  open("{");
+  const std::string begin = keep("i64", nested("nw_maximum", first)), end = keep("i64", nested("nw_minimum", last));
+  open("if (" + begin + " < " + end + ") {");
+  part_ = Part{begin, end, false};
+  set_lanes(lanes);
+  write(node);
+  set_lanes(1);
+  const bool good = !part_->failed;
+  part_.reset();
+  close();
+  close();
+  if (!good) out_ = before;
+  return good;
 }
 
 // Adds what a condition says of the first lane that it holds for, or of the one after the last. False: it says something else.
@@ -229,12 +265,6 @@ bool Printer::bound_lanes(const ir::ExprPtr& condition, std::vector<std::string>
 // The lanes from the greatest of `first` to the least of `last`: by vectors of half the size, of a quarter and so on.
 void Printer::some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes,
                          const std::vector<std::string>& first, const std::vector<std::string>& last) {
-  const auto nested = [](const char* function, const std::vector<std::string>& values) {
-    std::string out = values[0];
-    for (size_t i = 1; i < values.size(); ++i)
-      out = std::string(function).append("(").append(out).append(", ").append(values[i]).append(")");
-    return out;
-  };
   open("{");
   const std::string at = fresh("q"), end = keep("i64", nested("nw_minimum", last));
   line("i64 " + at + " = " + nested("nw_maximum", first) + ";");
@@ -244,9 +274,9 @@ void Printer::some_lanes(const Node& node, const Node& loop, const ir::ExprPtr& 
     open("for (; " + at + " + " + step + " <= " + end + "; " + at + " += " + step + ") {");
     const ir::ExprPtr here = base + ir::make_name("#" + at);
     replaced_[loop.name] = count > 1 ? here + ir::make_name(kLane) : here;
-    lanes_ = count;
+    set_lanes(count);
     write(node);
-    lanes_ = 1;
+    set_lanes(1);
     close();
   };
   for (int count = lanes / 2; count >= 1; count /= 2) emit(count);
@@ -258,7 +288,7 @@ void Printer::lane_by_lane(const Node& node, const Node& loop, const ir::ExprPtr
   open("for (i64 " + lane + " = 0; " + lane + " < " + std::to_string(lanes) + "; ++" + lane + ") {");
   c_names_["#" + lane] = lane;
   replaced_[loop.name] = base + ir::make_name("#" + lane);
-  lanes_ = 1;
+  set_lanes(1);
   open("if (" + condition_text(open_conditions(node)) + ") {");
   write(node);
   close();
@@ -311,31 +341,36 @@ ir::ExprPtr Printer::without_calls(const ir::ExprPtr& expr, const ir::ExprPtr& g
   return call_for_strip(out, guard, strip);
 }
 
+// A call whose operands are the same all along is made for one element.
 ir::ExprPtr Printer::call_for_strip(const ir::Expr& call, const ir::ExprPtr& guard, const Strip& strip) {
   std::vector<std::string> pointers;
+  const bool once = std::none_of(call.operands.begin(), call.operands.end(), [&](const ir::ExprPtr& operand) {
+    return mentions(operand, strip.loop->name) || (guard != nullptr && has_load(operand));
+  });
+  const std::string length = once ? "1" : strip.length;
   for (const ir::ExprPtr& operand : call.operands) {
     const bool guards = guard != nullptr && has_load(operand);
     const ir::ExprPtr value_expr = guards ? ir::make_call("where", {guard, operand, zero_of(operand->dtype)}) : operand;
     const std::string array = strip_array(operand->dtype);
     pointers.push_back(array);
-    over(strip.length, strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
+    over(length, once ? 1 : strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
       replaced_[strip.loop->name] = lanes > 1 ? strip.base + at + ir::make_name(kLane) : strip.base + at;
-      lanes_ = lanes;
+      set_lanes(lanes);
       contract_ = strip.contract;
       Value one = value(resolved(value_expr));
       contract_ = false;
       if (lanes > 1) one = widen(one, lanes);
-      lanes_ = lanes;
+      set_lanes(lanes);
       const std::string place = element("#" + array, index_text(at), lanes);
       line(place + " = " + to_storage(one) + ";");
-      lanes_ = 1;
+      set_lanes(1);
     });
   }
   pointers.resize(3, "0");
   const std::string out = strip_array(call.dtype);
   line("H->call(H->functions[" + std::to_string(function_number({call.name, call.operands[0]->dtype, call.operands[0]->dtype})) +
-       "], " + join(pointers, ", ") + ", " + out + ", " + strip.length + ", 0);");
-  return ir::make_load("#" + out, call.dtype, {ir::make_name(strip.loop->name) - strip.base});
+       "], " + join(pointers, ", ") + ", " + out + ", " + length + ", 0);");
+  return ir::make_load("#" + out, call.dtype, {once ? ir::make_integer(0) : ir::make_name(strip.loop->name) - strip.base});
 }
 
 std::string Printer::strip_array(DType dtype) {
