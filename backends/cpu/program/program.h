@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend.h"
 #include "common/program_lower.h"
@@ -42,6 +43,11 @@ class Programs {
   std::list<std::pair<std::string, std::shared_ptr<Known>>> known_;  // the one used last in front
   CCompiler compiler_;
 };
+
+// What the C of this instance's programs is printed and compiled for.
+CTarget c_target(const Instance& instance);
+std::vector<std::string> c_flags(bool contracts);
+std::vector<std::string> c_machine_flags(const Instance& instance);
 
 // Plans a call of the program that the text is. Where no kernel is forced: `compiled` if there is a C compiler, else `interpreter`.
 // `asks`: the plan will not be launched; nothing is compiled.

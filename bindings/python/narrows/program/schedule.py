@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import narrows
 from narrows import _ops
-from narrows.program import _expressions, _library
+from narrows.program import _expressions, _library, _tuning
 from narrows.program._evaluation import Evaluation, compared, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
 from narrows.program._recorder import note
+from narrows.program._tuning import Tuned
 from narrows.program.ir import IRModule
 
 ScheduleError = _library.ScheduleError
@@ -103,7 +105,8 @@ class Schedule:
 
     def __init__(self, mod: PrimFunc | IRModule | str) -> None:
         module = IRModule(PrimFunc(mod)) if isinstance(mod, str) else mod if isinstance(mod, IRModule) else IRModule(mod)
-        self._schedules = {name: module[name].program.copy() for name in module}
+        self._originals = {name: module[name].program for name in module}
+        self._schedules = {name: program.copy() for name, program in self._originals.items()}
         self._worked_on = next(iter(module)) if len(module) == 1 else "main"
 
     @property
@@ -121,6 +124,7 @@ class Schedule:
     def copy(self) -> Schedule:
         """A schedule that goes on from here by itself."""
         other = object.__new__(Schedule)
+        other._originals = self._originals
         other._schedules = {name: schedule.copy() for name, schedule in self._schedules.items()}
         other._worked_on = self._worked_on
         return other
@@ -265,6 +269,25 @@ class Schedule:
         The last schedule that was built of a program is the one that new ops of it have. ``gradient`` as in PrimFunc.build; the
         adjoint has the default schedule."""
         return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
+
+    def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
+        """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
+        steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
+        result. Params and what narrows.op() takes go by keyword. OSError: the result cannot be kept; nothing was measured."""
+        original = self._originals[self._worked_on]
+        begin = self._schedule.copy()
+        if not begin.trace():
+            begin.auto(backend)
+        best, tuned = _tuning.tune(original, begin, inputs, budget, backend, keep, how)
+        self._schedules[self._worked_on] = best.copy()
+        return tuned
+
+    def export(
+        self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
+    ) -> None:
+        """As :meth:`PrimFunc.export`, with the steps of this schedule; the gradient has its default schedule."""
+        programs = [self._schedule, *_tuning.adjoints(self._schedule, int(gradient), backend)]
+        _library.export(programs, backend, name, os.fspath(path))
 
     def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and
