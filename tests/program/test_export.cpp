@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_export.cpp -- exported plugins: what they compute is what the interpreter computes, for every program of texts/, function,
 // dtype and layout; and what cannot be exported is refused, with nothing left behind.
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exported programs: plugins that another process loads, with no compiler to be found; and what is said where one cannot be."""
 
 import json

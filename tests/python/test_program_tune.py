@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedule.tune: what it finds computes the same, is kept, and is what later builds have; spoilt files are ignored aloud."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """from_tvm: what TVM prints becomes a program, of both generations of its names; and with TVM itself, where it is installed."""
 
 import numpy as np

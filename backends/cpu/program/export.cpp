@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // export.cpp -- see export.h. Two runs of the compiler make the plugin: one for its frame (exported.c), which has to run on any CPU
 // so that it can say what is missing, and one for the kernels.
 #include "program/export.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // export_functions.cpp -- the functions of an exported plugin's kernels: see export_text.h and exported_functions.c.
 #include <set>
 

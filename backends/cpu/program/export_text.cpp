@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // export_text.cpp -- see export_text.h.
 #include "program/export_text.h"
 

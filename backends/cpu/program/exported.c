@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exported.c -- the fixed part of a plugin that nw_program_export() writes: planning and launching of compiled programs by the C
  * ABI alone. export.cpp puts the ABI's headers and the kernels' prelude (c_prelude.cpp) in front of it, and what is particular to
  * the programs (export_text.cpp) at the line "TABLES". Nothing of libnarrows or the cpu backend is needed where the plugin runs. */

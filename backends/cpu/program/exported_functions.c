@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exported_functions.c -- the functions of docs/ops.md that the kernels of an exported plugin call, by the C library. export.cpp
  * puts it in front of exported.c, behind the prelude (c_prelude.cpp); export_text.cpp makes one FUNCTION of each that is called. */
 #include <math.h>

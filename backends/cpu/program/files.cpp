@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // files.cpp -- see files.h.
 #include "program/files.h"
 

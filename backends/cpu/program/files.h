@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // files.h -- the folder that keeps compiled objects, and the places where they are made. Step 5 of a tensor's path.
 #pragma once
 

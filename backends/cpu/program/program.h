@@ -53,9 +53,6 @@ std::vector<std::string> c_machine_flags(const Instance& instance);
 // `asks`: the plan will not be launched; nothing is compiled.
 std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view text, const nw_sig& sig, bool asks);
 
-// What a text is printed for.
-CTarget c_target(const Instance& instance);
-
 // The C text of a program for dense tensors that are all there. Its first line says which kernel runs.
 std::string source_of_program(const Instance& instance, std::string_view text);
 

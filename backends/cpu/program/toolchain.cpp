@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // toolchain.cpp -- see toolchain.h.
 #include "program/toolchain.h"
 

@@ -54,8 +54,8 @@ class PrimFunc:
     def _load(self, gradients: int) -> str:
         backward = adjoint_op(self.program, gradients)
         scheduled = self.program.copy()
-        _tuning.schedule(scheduled, "cpu")
-        return scheduled.load("cpu", backward, is_default=True)
+        is_default = _tuning.schedule(scheduled, "cpu")
+        return scheduled.load("cpu", backward, is_default)
 
     def script(self) -> str:
         """The text."""

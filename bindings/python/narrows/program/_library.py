@@ -139,6 +139,10 @@ class Program:
         with self._lock:
             _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
 
+    def original(self) -> Program:
+        """Without steps."""
+        return Program(self._unscheduled)
+
     def vjp(self) -> Program:
         """The adjoint, without steps. NotImplementedError: there is none."""
         other = object.__new__(Program)

@@ -11,9 +11,7 @@ from narrows import _narrows, _programs
 from narrows.program import _library
 
 _EXTENSION = b"program_source/1"
-_SOURCE = ctypes.CFUNCTYPE(
-    ctypes.c_int32, c_void_p, c_char_p, c_char_p, c_uint64, POINTER(c_uint64), POINTER(_library._Error)
-)
+_SOURCE = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_char_p, c_char_p, c_uint64, POINTER(c_uint64), POINTER(_library._Error))
 
 
 class _Extension(ctypes.Structure):

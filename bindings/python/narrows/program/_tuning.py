@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedule.tune: measures schedules on real tensors, and keeps the fastest one for later builds of the program on this machine.
 
 A candidate is the trace of the one before with a line changed: another tile, another order, another loop that is parallel or
@@ -94,24 +95,29 @@ def _read(path: pathlib.Path, digest: str, machine: dict[str, str]) -> list[str]
     return trace
 
 
-def schedule(program: _library.Program, backend: str) -> None:
-    """Takes the steps that tune() kept for the program and this machine, else those of the default schedule."""
+def schedule(program: _library.Program, backend: str) -> bool:
+    """Takes the steps that tune() kept for the program and this machine, else those of the default schedule: True."""
     if program.trace() or not _folder().is_dir():
-        return program.auto(backend)
+        return _default(program, backend)
     digest, machine = program.digest(), _machine(backend)
     path = _place(digest, machine)
     if not path.exists():
-        return program.auto(backend)
+        return _default(program, backend)
     try:
         replayed = program.copy()
         for line in _read(path, digest, machine):
             replayed.step(line)
     except (OSError, ValueError) as error:
         warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=4)
-        return program.auto(backend)
+        return _default(program, backend)
     for line in replayed.trace():
         program.step(line)
-    return None
+    return False
+
+
+def _default(program: _library.Program, backend: str) -> bool:
+    program.auto(backend)
+    return True
 
 
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:
@@ -176,7 +182,6 @@ def _taken(original: _library.Program, trace: list[str]) -> _library.Program:
 
 
 def tune(
-    original: _library.Program,
     begin: _library.Program,
     inputs: tuple[Any, ...],
     budget: float,
@@ -184,11 +189,14 @@ def tune(
     keep: bool,
     how: dict[str, Any],
 ) -> tuple[_library.Program, Tuned]:
-    """The fastest program that was found from `begin` on, for `budget` seconds."""
+    """The fastest program that was found in `budget` seconds, from the steps of `begin` or from the default ones on."""
     if not budget > 0:
         raise ValueError(f"budget = {budget!r}; expected seconds, more than 0")
     if keep:
         _make_folder()
+    original = begin.original()
+    if not begin.trace():
+        begin.auto(backend)
 
     def measured(program: _library.Program, seconds: float = _SECONDS) -> tuple[Any, float]:
         return run(narrows.Op(program.load(backend)), inputs, how, seconds)
@@ -211,6 +219,7 @@ def tune(
             best, fastest = candidate, result[1]
             queue = list(_neighbours(best))
             choices.shuffle(queue)
+    best.load(backend)  # the ops that there are run it
     path = None
     if keep:
         digest, machine = original.digest(), _machine(backend)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """from_tvm: TVM's functions as programs. TVM prints them in TVMScript, which script.py runs; TVM itself is not imported."""
 
 from __future__ import annotations

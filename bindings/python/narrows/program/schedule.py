@@ -105,8 +105,7 @@ class Schedule:
 
     def __init__(self, mod: PrimFunc | IRModule | str) -> None:
         module = IRModule(PrimFunc(mod)) if isinstance(mod, str) else mod if isinstance(mod, IRModule) else IRModule(mod)
-        self._originals = {name: module[name].program for name in module}
-        self._schedules = {name: program.copy() for name, program in self._originals.items()}
+        self._schedules = {name: module[name].program.copy() for name in module}
         self._worked_on = next(iter(module)) if len(module) == 1 else "main"
 
     @property
@@ -124,7 +123,6 @@ class Schedule:
     def copy(self) -> Schedule:
         """A schedule that goes on from here by itself."""
         other = object.__new__(Schedule)
-        other._originals = self._originals
         other._schedules = {name: schedule.copy() for name, schedule in self._schedules.items()}
         other._worked_on = self._worked_on
         return other
@@ -274,11 +272,7 @@ class Schedule:
         """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
         steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
         result. Params and what narrows.op() takes go by keyword. OSError: the result cannot be kept; nothing was measured."""
-        original = self._originals[self._worked_on]
-        begin = self._schedule.copy()
-        if not begin.trace():
-            begin.auto(backend)
-        best, tuned = _tuning.tune(original, begin, inputs, budget, backend, keep, how)
+        best, tuned = _tuning.tune(self._schedule.copy(), inputs, budget, backend, keep, how)
         self._schedules[self._worked_on] = best.copy()
         return tuned
 
