@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // program_loops.c -- two schedules of relu(A B), 128 x 128 in f32, as C written by hand: what benchmarks/programs.py compares the
 // code of the same schedules with. Vectors are the GNU extensions'.
 #define N 128

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What benchmarks/programs.py says of single times: building a program, its first result. The best of some rounds; each has a limit."""
 
 import json

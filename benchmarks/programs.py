@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensor programs on the CPU beside what one would use instead: ./run check bench-programs, or
 
     PYTHONPATH=build/cpu/python python3 benchmarks/programs.py [--only WORD] [--threads 1,2] [--quick] [--json FILE]

@@ -137,16 +137,7 @@ bool ProgramOp::reads(uint32_t input) const {
   std::string name = input_names_[input];
   if (name.back() != '?') return true;
   name.pop_back();
-  bool found = false;
-  const auto look = [&](const program::Expr& part) {
-    const bool names_tensor = part.kind == program::Expr::Kind::load || part.kind == program::Expr::Kind::present;
-    found = found || (names_tensor && part.name == name);
-  };
-  program::for_each_block(program_, [&](const program::Block& block, const program::Loops&) {
-    for (const std::vector<program::Store>* stores : {&block.init, &block.body})
-      for (const program::Store& store : *stores) program::for_each_part(store.value, look);
-  });
-  return found;
+  return program::uses_tensor(program_, name);
 }
 
 ProgramTexts ProgramOp::texts_for(const std::string& backend) const {

@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend.h"
 #include "float_mode.h"
 #include "processor.h"
+#include "program/export.h"
 #include "program/program.h"
 #include "targets.h"
 
@@ -82,8 +84,11 @@ int index_of_target(int64_t bit) {
 struct CpuInstance : Instance {
   const Target* chosen;
   nw_program_source source;
+  nw_program_exporter exporter;
 };
 const CpuInstance& instance_of(void* self) { return *static_cast<const CpuInstance*>(self); }
+
+int32_t write_plugin(void* self, const char* const* texts, uint32_t num_texts, const char* op, const char* path, nw_error* error);
 
 // ---- slots: the instance and its device ----
 
@@ -110,8 +115,12 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
     if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
     const Target& target = choose_target();
     auto* const made = new CpuInstance{
-        {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()}, &target, {}};
+        {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()},
+        &target,
+        {},
+        {}};
     made->source = {sizeof(nw_program_source), 0, made, program_source};
+    made->exporter = {sizeof(nw_program_exporter), 0, made, write_plugin};
     *self = made;
   });
 }
@@ -238,8 +247,14 @@ int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* s
   });
 }
 
+int32_t write_plugin(void* self, const char* const* texts, uint32_t num_texts, const char* op, const char* path, nw_error* error) {
+  return guarded(error, [&] { export_programs(instance_of(self), {texts, texts + num_texts}, op == nullptr ? "" : op, path); });
+}
+
 const void* extension(void* self, const char* name) {
-  return std::string_view(name) == "program_source/1" ? &instance_of(self).source : nullptr;
+  const CpuInstance& instance = instance_of(self);
+  if (std::string_view(name) == "program_source/1") return &instance.source;
+  return std::string_view(name) == "program_export/1" ? &instance.exporter : nullptr;
 }
 
 // ---- the table ----

@@ -16,6 +16,7 @@
 #include "core/program/saved.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
+#include "core/program/walk.h"
 
 struct nw_program {
   explicit nw_program(narrows::program::Schedule given) : schedule(std::move(given)) {}
@@ -60,6 +61,16 @@ template <class T>
 T& needed(T* pointer, const char* name) {
   if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected one that is there", name);
   return *pointer;
+}
+
+// That each program is the adjoint of the one before.
+void require_adjoints(const nw_program* const* programs, uint32_t count) {
+  for (uint32_t i = 1; i < count; ++i) {
+    const narrows::program::Program adjoint = narrows::program::adjoint(needed(programs[i - 1], "programs").schedule.original());
+    if (!narrows::program::same(needed(programs[i], "programs").schedule.original(), adjoint))
+      fail(NW_INVALID, -1, "programs[%u] is '%s'; expected the adjoint of programs[%u], as nw_program_vjp() gives it", i,
+           programs[i]->schedule.original().name.c_str(), i - 1);
+  }
 }
 
 // A function of narrows.h, called from here: its failure goes on.
@@ -180,5 +191,26 @@ int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** o
       for (const auto& [backend, schedule] : program->scheduled) set_schedule(rt, *op, backend.c_str(), schedule, nullptr);
     }
     *out = op;
+  });
+}
+
+int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uint32_t num_programs, const char* backend,
+                          const char* op, const char* path, nw_error* error) {
+  return guarded(error, [&] {
+    needed(rt, "rt");
+    needed(needed(programs, "programs"), "programs[0]");
+    needed(backend, "backend");
+    needed(path, "path");
+    if (num_programs < 1 || num_programs > 8) fail(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
+    require_adjoints(programs, num_programs);
+    const auto* exporter = static_cast<const nw_program_exporter*>(nw_extension(rt, backend, "program_export/1"));
+    if (exporter == nullptr)
+      fail(NW_UNSUPPORTED, -1, "backend is '%s', which is not here, or exports no programs; expected 'cpu'", backend);
+    std::vector<std::string> texts;
+    std::vector<const char*> pointers;
+    for (uint32_t i = 0; i < num_programs; ++i) texts.push_back(narrows::program::print(programs[i]->schedule.program()));
+    for (const std::string& text : texts) pointers.push_back(text.c_str());
+    nw_error why;
+    require(exporter->write(exporter->self, pointers.data(), num_programs, op, path, &why), why);
   });
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/program/text.h"
+#include "core/program/walk.h"
 
 namespace narrows::program {
 namespace {
@@ -56,6 +57,19 @@ std::string shape_rule_of(const Program& program) {
   std::string out = inputs.empty() ? outputs : inputs + "->" + outputs;
   require_short(out.size());
   return out;
+}
+
+bool uses_tensor(const Program& program, const std::string& name) {
+  bool found = false;
+  const auto look = [&](const Expr& part) {
+    const bool names_tensor = part.kind == Expr::Kind::load || part.kind == Expr::Kind::present;
+    found = found || (names_tensor && part.name == name);
+  };
+  for_each_block(program, [&](const Block& block, const Loops&) {
+    for (const std::vector<Store>* stores : {&block.init, &block.body})
+      for (const Store& store : *stores) for_each_part(store.value, look);
+  });
+  return found;
 }
 
 }  // namespace narrows::program

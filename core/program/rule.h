@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rule.h -- a program's tensors as a shape rule of core: docs/abi.md, "Shape rules".
+// rule.h -- what an op's declaration says of a program's tensors: the shape rule (docs/abi.md, "Shape rules"), and what is read.
 #pragma once
 
 #include <string>
@@ -10,5 +10,8 @@ namespace narrows::program {
 
 // Of a checked program: the dimensions of its inputs and in-out tensors, and of its outputs and in-out tensors.
 std::string shape_rule_of(const Program& program);
+
+// Is an element of the tensor read, or asked whether it is there?
+bool uses_tensor(const Program& program, const std::string& name);
 
 }  // namespace narrows::program

@@ -59,12 +59,18 @@ int32_t nw_program_blocks(nw_program* program, const char* const** names, nw_err
 int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error);
 int32_t nw_program_loops(nw_program* program, const char* block, const char* const** names, nw_error* error);
 int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_error* error);
+int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uint32_t num_programs, const char* backend, const char* op, const char* path, nw_error* error);
 int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* backward, const char* backend, const nw_op** out, nw_error* error);
 int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out, nw_error* error);
 FIELD(nw_program_source, struct_size, 0, uint32_t)
 FIELD(nw_program_source, flags, 4, uint32_t)
 FIELD(nw_program_source, self, 8, void*)
 SLOT(nw_program_source, source, 16, int32_t, (void* self, const char* text, char* out, uint64_t size, uint64_t* needed, nw_error* error))
+
+FIELD(nw_program_exporter, struct_size, 0, uint32_t)
+FIELD(nw_program_exporter, flags, 4, uint32_t)
+FIELD(nw_program_exporter, self, 8, void*)
+SLOT(nw_program_exporter, write, 16, int32_t, (void* self, const char* const* texts, uint32_t num_texts, const char* op, const char* path, nw_error* error))
 
 /* vulkan.h */
 
@@ -108,6 +114,7 @@ SIZE(nw_host, 40)
 SIZE(nw_plugin, 192)
 SIZE(nw_program_text, 24)
 SIZE(nw_program_source, 24)
+SIZE(nw_program_exporter, 24)
 SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)
 SIZE(nw_vulkan_device, 72)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_plugin.h -- the cpu backend's plugin by itself, with a host of the test's own: programs are planned and launched through its
-// table. Tensors are numbers in double beside their bytes.
+// cpu_plugin.h -- the cpu backend's plugin, or one that it exported, by itself, with a host of the test's own: programs are planned
+// and launched through its table. Tensors are numbers in double beside their bytes.
 #pragma once
 
 #include <dlfcn.h>
 #include <narrows/ops.h>
 #include <narrows/plugin.h>
+#include <narrows/program.h>
 
 #include <algorithm>
 #include <cmath>
@@ -33,32 +34,46 @@ inline const nw_host kHost = {sizeof(nw_host),         2, nullptr, [](void*, int
 
 class Plugin {
  public:
-  Plugin() : table_(table()) {
+  explicit Plugin(const char* path = nullptr) : table_(table(path)) {
     nw_error error{};
     if (table_->create(&kHost, &self_, &error) != NW_OK) throw std::runtime_error(error.message);
   }
   static bool is_usable(nw_error* error) {
     void* self = nullptr;
-    if (table()->create(&kHost, &self, error) != NW_OK) return false;
-    table()->destroy(self);
+    if (table(nullptr)->create(&kHost, &self, error) != NW_OK) return false;
+    table(nullptr)->destroy(self);
     return true;
   }
   ~Plugin() { table_->destroy(self_); }
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
+  // `text`: the program, or the name of an op of an exported plugin.
   int32_t plan(const std::string& text, const nw_sig& sig, void** out, nw_plan_info* info, nw_error* error) const {
+    if (text.find('\n') == std::string::npos) {
+      nw_sig named = sig;
+      named.op = text.c_str();
+      return table_->plan(self_, &named, out, info, error);
+    }
     const nw_program_text program = {sizeof(program), 0, text.c_str(), nullptr};
     return table_->plan_program(self_, &program, &sig, out, info, error);
   }
   int32_t launch(const void* plan, const nw_call& call, nw_error* error) const { return table_->launch(self_, plan, &call, error); }
   void free(void* plan) const { table_->plan_free(self_, plan); }
+  const nw_op& op(uint32_t i) const { return *table_->ops[i]; }
+  int32_t export_to(const std::string& path, const std::vector<std::string>& texts, const char* op, nw_error* error) const {
+    const auto* exporter = static_cast<const nw_program_exporter*>(table_->extension(self_, "program_export/1"));
+    if (exporter == nullptr) throw std::runtime_error("it exports nothing");
+    std::vector<const char*> pointers;
+    for (const std::string& text : texts) pointers.push_back(text.c_str());
+    return exporter->write(exporter->self, pointers.data(), static_cast<uint32_t>(texts.size()), op, path.c_str(), error);
+  }
 
  private:
-  static const nw_plugin* table() {
+  static const nw_plugin* table(const char* path) {
     // A spoilt plugin in its place: see mutants.
     static const char* const spoilt = std::getenv("NARROWS_TEST_CPU_PLUGIN");
-    static void* const library = dlopen(spoilt != nullptr ? spoilt : CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(path != nullptr ? path : spoilt != nullptr ? spoilt : CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     nw_error error{};
     return reinterpret_cast<nw_plugin_query_fn>(dlsym(library, NW_PLUGIN_QUERY))(NW_ABI_MAJOR, &error);
@@ -215,7 +230,7 @@ struct Call {
     call.outputs = out.data();
     call.workspace = workspace;
     call.workspace_size = info.workspace_size;
-    Answer answer{NW_OK, "", info.kernel};
+    Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
     for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
     if (!answer) answer.message = error.message;
     std::free(workspace);

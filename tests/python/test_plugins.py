@@ -82,7 +82,9 @@ def test_errors_come_with_the_plugins_words(minimal_plugin, scale_plugin):
         minimal_plugin.mod_add(b.astype("float64"), b.astype("float64"), modulus=1)
     with pytest.raises(RuntimeError, match="mode 2 always fails"):
         scale_plugin.scale(b, mode=2)
-    with pytest.raises(NotImplementedError, match=r"input x has shape \(2, 4\) and strides \(1, 4\); expected a C-contiguous tensor"):
+    with pytest.raises(
+        NotImplementedError, match=r"input x has shape \(2, 4\) and strides \(1, 4\); expected a C-contiguous tensor"
+    ):
         scale_plugin.scale(np.ones((4, 4), "float32").T[:2])
     with pytest.raises(NotImplementedError, match="input x has dtype int32; expected float32 or float64"):
         scale_plugin.scale(np.ones(4, "int32"))

@@ -167,6 +167,44 @@ typedef struct nw_program_source {
                     nw_error* error);
 } nw_program_source;
 
+/**
+ * Writes a plugin that has the program compiled, and needs neither a compiler nor this library
+ * where it runs. nw_load() and #NW_PLUGIN_QUERY find it as any plugin. Its manifest is written
+ * beside it.
+ *
+ * The plugin is for the instruction set that the backend uses here, or NARROWS_CPU_TARGET names. On
+ * a machine without it the plugin is unavailable, with the reason.
+ *
+ * @param rt            The runtime whose plugin compiles.
+ * @param programs      The program, with its steps. Behind it, for gradients, its adjoint by
+ *                      nw_program_vjp(), and so on: each is the backward of the one before.
+ * @param num_programs  Length of `programs`. At least 1.
+ * @param backend       Name of the plugin that compiles: "cpu".
+ * @param op            Name of the op: "vendor.name/1". NULL: `<plugin>.<program>/1`. Gradients
+ *                      have `_backward` before the slash.
+ * @param path          The file, `narrows_<plugin>.so`. There must be none yet.
+ * @param error         May be NULL. Where this fails, nothing is written.
+ */
+NW_API int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs,
+                                 uint32_t num_programs, const char* backend, const char* op,
+                                 const char* path, nw_error* error);
+
+/** The extension "program_export/1" of a plugin that can do what nw_program_export() asks for. */
+typedef struct nw_program_exporter {
+  /** sizeof(nw_program_exporter) on the plugin's side. */
+  uint32_t struct_size;
+  /** 0: no flag is defined. */
+  uint32_t flags;
+  /** First argument of the slot. */
+  void* self;
+  /**
+   * Writes the plugin and its manifest. The programs are `num_texts` texts as they are to run, each
+   * the backward of the one before; `op` and `path` are those of nw_program_export().
+   */
+  int32_t (*write)(void* self, const char* const* texts, uint32_t num_texts, const char* op,
+                   const char* path, nw_error* error);
+} nw_program_exporter;
+
 /** @} */
 
 #ifdef __cplusplus

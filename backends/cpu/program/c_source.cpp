@@ -46,7 +46,7 @@ std::string replace_all(std::string text, const std::string& what, const std::st
 
 Printer::Printer(const Bound& bound, const CTarget& target) : bound_(bound), target_(target) {
   collect_extents(bound.lowered->body, &extents_);
-  source_.contracts = target.fuses && contracts(bound.lowered->body);
+  source_.contracts = target.fuses && (target.contracts || contracts(bound.lowered->body));
 }
 
 // ---- text ----

@@ -14,7 +14,8 @@ namespace narrows::cpu {
 // What the text is written for.
 struct CTarget {
   int vector_bytes;
-  bool fuses;  // it has a fused multiply-add
+  bool fuses;              // it has a fused multiply-add
+  bool contracts = false;  // the compiler is told to fuse, whether this program may or not
 };
 
 // A number that the function is given at run time.

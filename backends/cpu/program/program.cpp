@@ -116,27 +116,10 @@ class CompiledPlan : public Plan {
   CEntry entry_ = nullptr;
 };
 
-// Never what the compiler would take for itself: the kernels' target may be below the machine's.
-std::vector<std::string> c_flags(const Instance& instance, const CSource& source) {
-  std::vector<std::string> out = {"-x",
-                                  "c",
-                                  "-std=gnu11",
-                                  "-O2",
-                                  "-fPIC",
-                                  "-shared",
-                                  "-w",
-                                  "-fvisibility=hidden",
-                                  "-fwrapv",
-                                  "-fno-strict-aliasing",
-                                  "-nostdlib",
-                                  "-fno-math-errno",
-                                  "-fno-trapping-math",
-                                  "-fno-stack-protector"};
-  out.emplace_back(source.contracts ? "-ffp-contract=fast" : "-ffp-contract=off");
-  const std::string_view target = instance.target;
-  if (target == "amx" || target.starts_with("avx512")) out.emplace_back("-march=x86-64-v4");
-  if (target == "avx2") out.emplace_back("-march=x86-64-v3");
-  if (target == "sse4") out.emplace_back("-march=x86-64-v2");
+std::vector<std::string> object_flags(const Instance& instance, const CSource& source) {
+  std::vector<std::string> out = {"-x", "c", "-shared", "-nostdlib"};
+  for (const std::vector<std::string>& more : {c_flags(source.contracts), c_machine_flags(instance)})
+    out.insert(out.end(), more.begin(), more.end());
 #ifdef NARROWS_SANITIZE
   out.insert(out.end(), {"-fsanitize=" NARROWS_SANITIZE, "-fno-sanitize-recover=all", "-g1"});
 #endif
@@ -160,6 +143,29 @@ CTarget c_target(const Instance& instance) {
   if (target == "amx" || target.starts_with("avx512")) return {64, true};
   if (target == "avx2") return {32, true};
   return {16, target == "neon"};
+}
+
+std::vector<std::string> c_flags(bool contracts) {
+  return {"-std=gnu11",
+          "-O2",
+          "-fPIC",
+          "-w",
+          "-fvisibility=hidden",
+          "-fwrapv",
+          "-fno-strict-aliasing",
+          "-fno-math-errno",
+          "-fno-trapping-math",
+          "-fno-stack-protector",
+          contracts ? "-ffp-contract=fast" : "-ffp-contract=off"};
+}
+
+// Never what the compiler would take for itself: the kernels' target may be below the machine's.
+std::vector<std::string> c_machine_flags(const Instance& instance) {
+  const std::string_view target = instance.target;
+  if (target == "amx" || target.starts_with("avx512")) return {"-march=x86-64-v4"};
+  if (target == "avx2") return {"-march=x86-64-v3"};
+  if (target == "sse4") return {"-march=x86-64-v2"};
+  return {};
 }
 
 std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
@@ -194,7 +200,7 @@ Programs::Compiled Programs::compile(const Instance& instance, Known* known, con
   }
   if (out.source != nullptr && (asks || out.object != nullptr)) return out;
   if (out.source == nullptr) out.source = std::make_shared<const CSource>(print_c(bound, c_target(instance)));
-  if (!asks) out.object = compiler_.build(out.source->text, c_flags(instance, *out.source));
+  if (!asks) out.object = compiler_.build(out.source->text, object_flags(instance, *out.source));
   const std::lock_guard hold(programs_lock());
   known->compiled[layout] = {out.source, out.object};
   return out;

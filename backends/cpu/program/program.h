@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend.h"
 #include "common/program_lower.h"
@@ -43,12 +44,14 @@ class Programs {
   CCompiler compiler_;
 };
 
+// What the C of this instance's programs is printed and compiled for.
+CTarget c_target(const Instance& instance);
+std::vector<std::string> c_flags(bool contracts);
+std::vector<std::string> c_machine_flags(const Instance& instance);
+
 // Plans a call of the program that the text is. Where no kernel is forced: `compiled` if there is a C compiler, else `interpreter`.
 // `asks`: the plan will not be launched; nothing is compiled.
 std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view text, const nw_sig& sig, bool asks);
-
-// What a text is printed for.
-CTarget c_target(const Instance& instance);
 
 // The C text of a program for dense tensors that are all there. Its first line says which kernel runs.
 std::string source_of_program(const Instance& instance, std::string_view text);

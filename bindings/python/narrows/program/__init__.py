@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from narrows.program import script as script
     from narrows.program._function import PrimFunc as PrimFunc
     from narrows.program._function import prim_func as prim_func
+    from narrows.program._tvm import from_tvm as from_tvm
     from narrows.program.ir import IRModule as IRModule
     from narrows.program.ir import ir_module as ir_module
     from narrows.program.schedule import Schedule as Schedule
@@ -24,6 +25,7 @@ _PLACES = {
     "PrimFunc": "_function",
     "Schedule": "schedule",
     "ScheduleError": "schedule",
+    "from_tvm": "_tvm",
     "ir_module": "ir",
     "prim_func": "_function",
 }

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import types
 from collections.abc import Callable
 from typing import Any, overload
 
 import narrows
 from narrows import _ops
-from narrows.program import _library, _writer
+from narrows.program import _library, _tuning, _writer
 from narrows.program._recorder import Buffer, Recorder, caller, record
 from narrows.program._types import BufferType, DType, Handle
 
@@ -36,15 +37,25 @@ class PrimFunc:
         return PrimFunc(self.program.vjp().text())
 
     def build(self, gradient: bool | int = False) -> narrows.Op:
-        """An op that computes the program, for arrays of every framework, with the default schedule of each backend. With
-        ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the adjoint's adjoint, too."""
+        """An op that computes the program, for arrays of every framework, with the schedule that :meth:`Schedule.tune` kept for this
+        machine, else with the default one. With ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the adjoint's adjoint, too."""
         return _ops.fresh(self._load(int(gradient)))
+
+    def export(
+        self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
+    ) -> None:
+        """Writes a plugin ``narrows_<plugin>.so`` with the compiled program inside, and its manifest beside it. Where it is loaded it
+        needs neither a compiler nor this module. The op is ``name``, or ``<plugin>.<program>/1``; ``gradient`` as in :meth:`build`.
+        RuntimeError: it cannot be compiled or written."""
+        program = self.program.copy()
+        _tuning.schedule(program, backend)
+        _library.export([program, *_tuning.adjoints(program, int(gradient), backend)], backend, name, os.fspath(path))
 
     def _load(self, gradients: int) -> str:
         backward = adjoint_op(self.program, gradients)
         scheduled = self.program.copy()
-        scheduled.auto("cpu")
-        return scheduled.load("cpu", backward, is_default=True)
+        is_default = _tuning.schedule(scheduled, "cpu")
+        return scheduled.load("cpu", backward, is_default)
 
     def script(self) -> str:
         """The text."""

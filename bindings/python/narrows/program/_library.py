@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
+import os
 import pathlib
 import threading
 import weakref
@@ -48,6 +50,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "nw_program_load": [c_void_p, c_void_p, c_char_p, c_char_p, POINTER(POINTER(_Op))],
     "nw_program_load_saved": [c_void_p, c_char_p, POINTER(POINTER(_Op))],
     "nw_program_vjp": [c_void_p, POINTER(c_void_p)],
+    "nw_program_export": [c_void_p, POINTER(c_void_p), c_uint32, c_char_p, c_char_p, c_char_p],
     "nw_runtime_default": [POINTER(c_void_p)],
     "nw_schedule_program": [c_void_p, c_char_p, c_char_p, c_char_p],
 }
@@ -136,6 +139,10 @@ class Program:
         with self._lock:
             _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
 
+    def original(self) -> Program:
+        """Without steps."""
+        return Program(self._unscheduled)
+
     def vjp(self) -> Program:
         """The adjoint, without steps. NotImplementedError: there is none."""
         other = object.__new__(Program)
@@ -154,6 +161,15 @@ class Program:
             name = str(op.contents.name.decode())
         _programs.remember(name, self.digest(), self._unscheduled, backward, backend, None if is_default else self.trace())
         return name
+
+
+def export(programs: list[Program], backend: str, op: str | None, path: str) -> None:
+    """Writes a plugin of them; each is the backward of the one before."""
+    handles = (c_void_p * len(programs))(*(each._handle for each in programs))
+    with contextlib.ExitStack() as locked:
+        for each in programs:
+            locked.enter_context(each._lock)
+        _call("nw_program_export", _runtime(), handles, len(programs), backend.encode(), op and op.encode(), os.fsencode(path))
 
 
 def _runtime() -> c_void_p:

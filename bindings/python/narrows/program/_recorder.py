@@ -105,6 +105,7 @@ class Store:
 
 def note(value: object) -> str:
     """The text of a note's value: a backend looks for "true", not for Python's "True"."""
+    value = value.value if isinstance(value, Number) else value
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import narrows
 from narrows import _ops
-from narrows.program import _expressions, _library
+from narrows.program import _expressions, _library, _tuning
 from narrows.program._evaluation import Evaluation, compared, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
 from narrows.program._recorder import note
+from narrows.program._tuning import Tuned
 from narrows.program.ir import IRModule
 
 ScheduleError = _library.ScheduleError
@@ -265,6 +267,21 @@ class Schedule:
         The last schedule that was built of a program is the one that new ops of it have. ``gradient`` as in PrimFunc.build; the
         adjoint has the default schedule."""
         return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
+
+    def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
+        """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
+        steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
+        result. Params and what narrows.op() takes go by keyword. OSError: the result cannot be kept; nothing was measured."""
+        best, tuned = _tuning.tune(self._schedule.copy(), inputs, budget, backend, keep, how)
+        self._schedules[self._worked_on] = best.copy()
+        return tuned
+
+    def export(
+        self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
+    ) -> None:
+        """As :meth:`PrimFunc.export`, with the steps of this schedule; the gradient has its default schedule."""
+        programs = [self._schedule, *_tuning.adjoints(self._schedule, int(gradient), backend)]
+        _library.export(programs, backend, name, os.fspath(path))
 
     def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and

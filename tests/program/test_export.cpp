@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_export.cpp -- exported plugins: what they compute is what the interpreter computes, for every program of texts/, function,
+// dtype and layout; and what cannot be exported is refused, with nothing left behind.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "examples.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+// A folder that goes away with the test.
+struct Folder {
+  Folder() {
+    char pattern[] = "/tmp/narrows-export-XXXXXX";
+    REQUIRE(mkdtemp(pattern) != nullptr);
+    path = pattern;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string file(const std::string& name) const { return (path / ("narrows_" + name + ".so")).string(); }
+  fs::path path;
+};
+
+void exported(const std::string& path, const std::vector<std::string>& texts, const char* op = nullptr) {
+  nw_error error{};
+  const int32_t status = plugin().export_to(path, texts, op, &error);
+  INFO((status == NW_OK ? "" : error.message));
+  REQUIRE(status == NW_OK);
+}
+
+// The interpreter's kernels are Highway's, the plugin's functions the C library's: they differ in the last places.
+double tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 4e-3 : dtype == DType::bf16 ? 4e-2 : 0;
+}
+
+void compare(Tensor& got, Tensor& want) {
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    const double a = got.get(i), b = want.get(i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    CAPTURE(i, a, b);
+    REQUIRE(std::fabs(a - b) <= tolerance(want.dtype) * std::max(1.0, std::fabs(b)));
+  }
+  REQUIRE(got.is_clean_outside());
+}
+
+// The program by the interpreter and by the exported plugin.
+void check(const Plugin& made, const std::string& text, std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+           const std::vector<Param>& params) {
+  std::vector<Tensor> wanted = outputs;
+  const Answer want = Call{plugin(), text, pointers(inputs), pointers(wanted), "interpreter", params}.run();
+  INFO(want.message);
+  REQUIRE(want);
+  const Answer got = Call{made, made.op(0).name, pointers(inputs), pointers(outputs), nullptr, params}.run();
+  INFO(got.message);
+  REQUIRE(got);
+  for (size_t i = 0; i < outputs.size(); ++i) compare(outputs[i], wanted[i]);
+}
+
+// The same values with gaps between.
+Tensor spread(Tensor& dense, int64_t step) {
+  Tensor out(dense.dtype, dense.shape, step);
+  for (int64_t i = 0; i < dense.elements(); ++i) out.set(i, dense.exact(i));
+  return out;
+}
+
+std::string refused(const std::string& path, const std::vector<std::string>& texts, int32_t status, const char* op = nullptr) {
+  nw_error error{};
+  CHECK(plugin().export_to(path, texts, op, &error) == status);
+  return error.message;
+}
+
+// out<i> = the i-th expression of a, b and c.
+std::string functions_text(const std::vector<std::string>& expressions, const std::string& dtype, const std::string& result) {
+  std::string items, body;
+  for (size_t i = 0; i < expressions.size(); ++i) {
+    const std::string name = "o" + std::to_string(i);
+    items += ", " + name + ": out " + result + "[N]";
+    body += "    block " + name + "(vi: S(N) = i):\n      " + name + "[vi] = " + expressions[i] + "\n";
+  }
+  return "program 1 functions(a: " + dtype + "[N], b: " + dtype + "[N], c: " + dtype + "[N]" + items + "):\n  for i in N:\n" + body;
+}
+
+void check_functions(const Folder& folder, const std::string& name, const std::vector<std::string>& expressions, DType dtype,
+                     const std::string& dtype_name, DType result, const std::string& result_name) {
+  const std::string text = functions_text(expressions, dtype_name, result_name);
+  exported(folder.file(name), {text});
+  const Plugin made(folder.file(name).c_str());
+  std::vector<Tensor> inputs = {filled(dtype, {97}, 1), filled(dtype, {97}, 2), filled(dtype, {97}, 3)}, outputs;
+  const bool is_real = narrows::test::is_float(dtype);
+  const std::vector<double> special =
+      is_real ? std::vector<double>{0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 2.5} : std::vector<double>{0, 1, 2, 3, 5, 7, 40, 70};
+  for (size_t i = 0; i < 64; ++i) {
+    inputs[0].set(static_cast<int64_t>(i), special[i % 8]);
+    inputs[1].set(static_cast<int64_t>(i), special[i / 8]);
+  }
+  for (size_t i = 0; i < expressions.size(); ++i) outputs.emplace_back(result, std::vector<int64_t>{97});
+  check(made, text, inputs, outputs, {});
+}
+
+}  // namespace
+
+TEST_CASE("every program of texts/ computes the same when it is exported") {
+  const Folder folder;
+  for (const Example& example : kExamples) {
+    DYNAMIC_SECTION(example.name) {
+      const std::string text = text_of(example.name);
+      exported(folder.file(example.name), {text});
+      CHECK(fs::exists(folder.path / ("narrows_" + std::string(example.name) + ".manifest.json")));
+      const Plugin made(folder.file(example.name).c_str());
+      CHECK(made.op(0).name == std::string(example.name) + "." + example.name + "/1");
+      Prepared data = example.prepare();
+      std::vector<Tensor> outputs = data.outputs;
+      check(made, text, data.inputs, outputs, data.params);
+      for (const int64_t step : {2, -3}) {
+        std::vector<Tensor> inputs, spaced;
+        for (Tensor& tensor : data.inputs) inputs.push_back(spread(tensor, step));
+        for (Tensor& tensor : data.outputs) spaced.emplace_back(tensor.dtype, tensor.shape, step);
+        check(made, text, inputs, spaced, data.params);
+      }
+    }
+  }
+}
+
+TEST_CASE("functions of floating point are the interpreter's to the last places") {
+  const std::vector<std::string> unary = {"sign", "sqrt",  "rsqrt",     "cbrt", "exp",     "exp2",  "expm1", "log",
+                                          "log2", "log10", "log1p",     "sin",  "cos",     "tan",   "asin",  "acos",
+                                          "atan", "sinh",  "cosh",      "tanh", "asinh",   "acosh", "atanh", "sigmoid",
+                                          "relu", "gelu",  "gelu_tanh", "silu", "softplus"};
+  const std::vector<std::string> more = {"erf(a[vi])",
+                                         "erfc(a[vi])",
+                                         "floor(a[vi])",
+                                         "ceil(a[vi])",
+                                         "round(a[vi])",
+                                         "trunc(a[vi])",
+                                         "reciprocal(a[vi])",
+                                         "pow(a[vi], b[vi])",
+                                         "atan2(a[vi], b[vi])",
+                                         "hypot(a[vi], b[vi])",
+                                         "fmod(a[vi], b[vi])",
+                                         "remainder(a[vi], b[vi])",
+                                         "copysign(a[vi], b[vi])",
+                                         "logaddexp(a[vi], b[vi])",
+                                         "fma(a[vi], b[vi], c[vi])",
+                                         "clamp(a[vi], b[vi], c[vi])"};
+  std::vector<std::string> first;
+  for (const std::string& name : unary) first.push_back(name + "(a[vi])");
+  const std::pair<DType, const char*> dtypes[] = {
+      {DType::f32, "f32"}, {DType::f64, "f64"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
+  const Folder folder;
+  for (const auto& [dtype, name] : dtypes) {
+    DYNAMIC_SECTION(name) {
+      check_functions(folder, "one", first, dtype, name, dtype, name);
+      check_functions(folder, "two", more, dtype, name, dtype, name);
+      check_functions(folder, "three", {"isinf(a[vi])", "isfinite(a[vi])", "isnan(a[vi])"}, dtype, name, DType::boolean, "bool");
+    }
+  }
+}
+
+TEST_CASE("functions of integers are the interpreter's") {
+  const std::vector<std::string> all = {"sign(a[vi])",
+                                        "div(a[vi], b[vi])",
+                                        "fmod(a[vi], b[vi])",
+                                        "remainder(a[vi], b[vi])",
+                                        "pow(a[vi], b[vi])",
+                                        "bitwise_not(a[vi])",
+                                        "bitwise_left_shift(a[vi], b[vi])",
+                                        "bitwise_right_shift(a[vi], b[vi])",
+                                        "fma(a[vi], b[vi], c[vi])",
+                                        "round(a[vi])"};
+  const std::pair<DType, const char*> dtypes[] = {{DType::i8, "i8"}, {DType::u16, "u16"}, {DType::i32, "i32"}, {DType::u64, "u64"}};
+  const Folder folder;
+  for (const auto& [dtype, name] : dtypes) DYNAMIC_SECTION(name) {
+      check_functions(folder, name, all, dtype, name, dtype, name);
+    }
+}
+
+TEST_CASE("casts are the interpreter's") {
+  const char* const names[] = {"bool", "i8", "i32", "i64", "u8", "u64", "f16", "bf16", "f32", "f64"};
+  const DType dtypes[] = {DType::boolean, DType::i8,  DType::i32,  DType::i64, DType::u8,
+                          DType::u64,     DType::f16, DType::bf16, DType::f32, DType::f64};
+  const Folder folder;
+  for (size_t from = 0; from < std::size(names); ++from) {
+    DYNAMIC_SECTION("from " << names[from]) {
+      std::string items, body;
+      std::vector<Tensor> inputs = {filled(dtypes[from], {97}, 1, -300, 300)}, outputs;
+      if (narrows::test::is_float(dtypes[from]))
+        for (const double special : {NAN, INFINITY, -INFINITY, 3e9, -3e9, 65519.0, 1e20})
+          inputs[0].set(static_cast<int64_t>(outputs.size() + static_cast<size_t>(std::fabs(special) > 1e10)), special);
+      for (size_t to = 0; to < std::size(names); ++to) {
+        const std::string name = "o" + std::to_string(to);
+        items += ", " + name + ": out " + names[to] + "[N]";
+        body += "    block " + name + "(vi: S(N) = i):\n      " + name + "[vi] = " + names[to] + "(a[vi])\n";
+        outputs.emplace_back(dtypes[to], std::vector<int64_t>{97});
+      }
+      const std::string text = "program 1 casts(a: " + std::string(names[from]) + "[N]" + items + "):\n  for i in N:\n" + body;
+      exported(folder.file(names[from]), {text});
+      check(Plugin(folder.file(names[from]).c_str()), text, inputs, outputs, {});
+    }
+  }
+}
+
+TEST_CASE("tensors that may be absent, params and an in-out tensor") {
+  const std::string text =
+      "program 1 f(x: f32[N], bias?: f32[N], y: inout f32[N], z?: out f32[N], alpha: param f32 = 2, k: param i64 = 1, on: param "
+      "bool = 1):\n"
+      "  for i in N:\n"
+      "    block y(vi: S(N) = i):\n"
+      "      y[vi] = y[vi] + where(on, x[vi] * alpha, f32(0)) + where(present(bias), bias[vi], f32(k))\n"
+      "  for j in N:\n"
+      "    block z(vi: S(N) = j):\n"
+      "      z[vi] = exp(y[vi])\n";
+  const Folder folder;
+  exported(folder.file("absent"), {text}, "mine.f/3");
+  const Plugin made(folder.file("absent").c_str());
+  const nw_op& op = made.op(0);
+  CHECK(op.name == std::string("mine.f/3"));
+  CHECK((op.min_inputs == 3 && op.max_inputs == 3 && op.num_outputs == 2 && op.params_size == 24));
+  CHECK((op.flags == NW_OP_INPLACE && op.inputs[1] == std::string("bias?") && op.outputs[1] == std::string("z?")));
+  CHECK((op.params[0]->initial == 2 && op.params[1]->initial == 1 && op.params[2]->initial == 1));
+  const std::vector<Param> params = {{0.5, 0, true}, {0, 3, false}, {0, 1, false}};
+  for (const bool bias : {false, true}) {
+    for (const bool z : {false, true}) {
+      std::vector<Tensor> inputs = {filled(kF, {40}, 1), filled(kF, {40}, 2), filled(kF, {40}, 3)};
+      std::vector<Tensor> outputs = {Tensor(kF, {40}, 2), Tensor(kF, {40})};
+      inputs[1].absent = !bias;
+      outputs[1].absent = !z;
+      check(made, text, inputs, outputs, params);
+    }
+  }
+  std::vector<Tensor> inputs = {filled(kF, {8}, 1), filled(kF, {8}, 2), filled(kF, {8}, 3)},
+                      outputs = {Tensor(kF, {8}), Tensor(kF, {8})};
+  const Answer answer = Call{made, "mine.f/3", pointers(inputs), pointers(outputs), nullptr, params, 0}.run();
+  CHECK(answer.status == NW_INVALID);
+  CHECK_THAT(answer.message, ContainsSubstring("'y' is another input"));
+}
+
+TEST_CASE("sizes that leave 64 bits, and allocations that are too large, are refused when a call is planned") {
+  const std::string text =
+      "program 1 f(x: f32[N], y: out f32[N], k: param i64 = 1):\n"
+      "  alloc t: f32[max(N, max(k, 1))]\n"
+      "  for i in N:\n"
+      "    block t(vi: S(N) = i):\n"
+      "      t[vi] = x[vi]\n"
+      "  for j in N:\n"
+      "    block y(vi: S(N) = j):\n"
+      "      y[vi] = t[vi] + where(k * 4 > vi, f32(1), f32(2)) + t[N - 1 - vi]\n";
+  const Folder folder;
+  exported(folder.file("wide"), {text});
+  const Plugin made(folder.file("wide").c_str());
+  std::vector<Tensor> inputs = {filled(kF, {8}, 1)}, outputs = {Tensor(kF, {8})};
+  check(made, text, inputs, outputs, {{0, 3, false}});
+  for (const int64_t k : {int64_t{1} << 61, int64_t{1} << 60}) {
+    const Answer answer = Call{made, "wide.f/1", pointers(inputs), pointers(outputs), nullptr, {{0, k, false}}}.run();
+    const Answer want = Call{plugin(), text, pointers(inputs), pointers(outputs), "interpreter", {{0, k, false}}}.run();
+    CHECK(answer.status == want.status);
+    CHECK(answer.status != NW_OK);
+  }
+}
+
+TEST_CASE("what cannot be exported is refused, and nothing is left behind") {
+  const Folder folder;
+  const std::string text = text_of("add");
+  CHECK_THAT(refused((folder.path / "add.so").string(), {text}, NW_INVALID),
+             ContainsSubstring("expected a file narrows_<name>.so"));
+  CHECK_THAT(refused((folder.path / "narrows_a-b.so").string(), {text}, NW_INVALID), ContainsSubstring("narrows_a-b.so"));
+  CHECK_THAT(refused("/no/such/narrows_a.so", {text}, NW_INVALID), ContainsSubstring("there is no folder '/no/such'"));
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "add"), ContainsSubstring("expected one like 'vendor.name/1'"));
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "program.add/1"), ContainsSubstring("not in 'program.'"));
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "a.b\\\"/1"), ContainsSubstring("a.b"));
+  const int32_t status = access("/proc/self", W_OK) == 0 ? NW_FAILED : NW_INVALID;  // nobody makes files there
+  CHECK_THAT(refused("/proc/self/narrows_a.so", {text}, status), ContainsSubstring("/proc/self/narrows_a.so"));
+  CHECK(fs::is_empty(folder.path));
+  exported(folder.file("a"), {text});
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID), ContainsSubstring("which is there already"));
+
+  const char* const compiler = std::getenv("CC");
+  const std::string before = compiler == nullptr ? "" : compiler;
+  setenv("CC", "no-such-compiler", 1);
+  CHECK_THAT(refused(folder.file("b"), {text}, NW_UNAVAILABLE), ContainsSubstring("CC is 'no-such-compiler'"));
+  setenv("CC", "false", 1);
+  CHECK_THAT(refused(folder.file("b"), {text}, NW_FAILED), ContainsSubstring("failed with status 1"));
+  compiler == nullptr ? unsetenv("CC") : setenv("CC", before.c_str(), 1);
+  CHECK(!fs::exists(folder.file("b")));
+}
