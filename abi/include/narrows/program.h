@@ -158,7 +158,8 @@ typedef struct nw_program_source {
    *
    * @param self    The field of that name.
    * @param text    The program as it runs, after all steps. UTF-8, NUL-terminated.
-   * @param out     Takes at most `size` bytes of the source, a NUL last. May be NULL if `size` is 0.
+   * @param out     Takes at most `size` bytes of the source, a NUL last. May be NULL if `size` is
+   * 0.
    * @param size    Bytes at `out`.
    * @param needed  Bytes that the whole source takes, its NUL included.
    * @param error   May be NULL.
