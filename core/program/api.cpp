@@ -198,13 +198,14 @@ int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uin
                           const char* op, const char* path, nw_error* error) {
   return guarded(error, [&] {
     needed(rt, "rt");
-    needed(needed(programs, "programs"), "programs[0]");
+    needed(programs, "programs");
+    if (num_programs < 1 || num_programs > 8) fail(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
+    for (uint32_t i = 0; i < num_programs; ++i) needed(programs[i], "a program");
     needed(backend, "backend");
     needed(path, "path");
-    if (num_programs < 1 || num_programs > 8) fail(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
     require_adjoints(programs, num_programs);
     const auto* exporter = static_cast<const nw_program_exporter*>(nw_extension(rt, backend, "program_export/1"));
-    if (exporter == nullptr)
+    if (exporter == nullptr || exporter->struct_size < sizeof *exporter)
       fail(NW_UNSUPPORTED, -1, "backend is '%s', which is not here, or exports no programs; expected 'cpu'", backend);
     std::vector<std::string> texts;
     std::vector<const char*> pointers;

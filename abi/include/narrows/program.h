@@ -179,7 +179,7 @@ typedef struct nw_program_source {
  * @param rt            The runtime whose plugin compiles.
  * @param programs      The program, with its steps. Behind it, for gradients, its adjoint by
  *                      nw_program_vjp(), and so on: each is the backward of the one before.
- * @param num_programs  Length of `programs`. At least 1.
+ * @param num_programs  Length of `programs`. 1 to 8.
  * @param backend       Name of the plugin that compiles: "cpu".
  * @param op            Name of the op: "vendor.name/1". NULL: `<plugin>.<program>/1`. Gradients
  *                      have `_backward` before the slash.

@@ -203,7 +203,11 @@ std::vector<const Node*> Printer::parallel_nest(const Node& node) const {
 void Printer::parallel_loop(const Node& node) {
   const std::vector<const Node*> nest = parallel_nest(node);
   std::vector<std::string> extents;
-  for (const Node* loop : nest) extents.push_back("(" + index_text(resolved(loop->extent)) + ")");
+  // A negative one is none: the product of two of them would be a count.
+  for (const Node* loop : nest) {
+    const std::string extent = index_text(resolved(loop->extent));
+    extents.push_back(nest.size() == 1 || ir::constant(loop->extent).has_value() ? extent : "nw_maximum(" + extent + ", 0)");
+  }
   const std::string extent = keep("i64", join(extents, " * ")), function = fresh("p"), number_in_nest = fresh("l");
   const std::string cost = number(CNumber::Kind::cost, "", 0, nest.back());
   std::vector<std::string> around;

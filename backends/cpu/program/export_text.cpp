@@ -96,7 +96,7 @@ class Tables {
       for (const ir::ExprPtr& extent : tensor.shape)
         if (is_input(tensor) && extent->kind == Kind::name) numbers_.emplace(extent->name, numbers_.size());
     for (const ir::Param& param : program_.params)
-      if (ir::is_integer(param.dtype)) numbers_[param.name] = numbers_.size();
+      if (ir::is_integer(param.dtype)) numbers_.emplace(param.name, numbers_.size());
   }
 
   // ---- the declaration ----

@@ -23,6 +23,7 @@ class Way:
         self.inputs += [(None, None)] * (len(op.inputs) - len(dims))
         self.outputs = [self.inputs[o] if isinstance(o, int) else (len(o), _axis(o, names)) for o in outputs]
         self.fields = tuple(name for name in names if name in {field[0] for field in op.fields})
+        self._known = op.params
 
     def fits(self, batched, wanted):
         """Whether every input that is mapped over, and every output that is wanted, has an axis for the batch."""
@@ -30,8 +31,9 @@ class Way:
         return mapped and all(axis is not None for j, (_, axis) in enumerate(self.outputs) if wanted >> j & 1)
 
     def params(self, params, size):
-        """The params of the one call."""
-        return {**params, **{name: (params.get(name) or 1) * size for name in self.fields}}
+        """The params of the one call. torch leaves out those that have their initial value; 0 groups are one."""
+        values = {**self._known, **params}
+        return {**params, **{name: (values[name] or 1) * size for name in self.fields}}
 
 
 def _axis(dims, names):

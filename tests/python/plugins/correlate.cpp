@@ -79,7 +79,7 @@ void correlate_backward(const Launch& call) {  // grad_y?, x, w, y? -> grad_x?, 
 }
 
 const std::vector<DLDataType> kFloats = {dtype<float>(), {kDLBfloat, 16, 1}};
-const nw_param kGroups = field("groups", &Params::groups, 1);
+const nw_param kGroups = field("groups", &Params::groups, 2);
 
 }  // namespace
 
