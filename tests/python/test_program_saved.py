@@ -176,6 +176,32 @@ def test_torch_refuses_a_spoilt_program(old, new, words, torch_models, tmp_path)
         torch.jit.load(tmp_path / "model.pt")(torch.ones(3, 4))
 
 
+SAVE_COMPILED = """
+    exported = torch.export.load("model.pt2")
+    torch._inductor.aoti_compile_and_package(exported, package_path="compiled.pt2")
+"""
+LOAD_COMPILED = """
+    import numpy, narrows, torch
+    model = torch._inductor.aoti_load_package("compiled.pt2")
+    for rows in (3, 7):
+        y = model(torch.from_numpy(numpy.load(f"x{rows}.npy")))
+        numpy.testing.assert_allclose(y, numpy.load(f"y{rows}.npy"), rtol=1e-5, atol=1e-5)
+    print("loaded")
+"""
+
+
+def test_torch_runs_a_compiled_model(torch_models, tmp_path):
+    inductor = pytest.importorskip("torch._inductor")
+    if not hasattr(inductor, "aoti_compile_and_package"):
+        pytest.skip("torch has no AOTInductor packages before 2.6")
+    python("import narrows, torch" + textwrap.dedent(SAVE_COMPILED), torch_models)
+    assert python(textwrap.dedent(LOAD_COMPILED), torch_models) == "loaded\n"
+    old, new, words = SPOILT["another number"]
+    changed(torch_models / "compiled.pt2", tmp_path / "compiled.pt2", old.encode(), new.encode())
+    with pytest.raises(RuntimeError, match="the model has a tensor program that cannot be loaded: .*" + re.escape(words)):
+        inductor.aoti_load_package(str(tmp_path / "compiled.pt2"))
+
+
 def test_torch_without_the_library_of_programs(torch_models, package_without_programs):
     code = "import torch, narrows\nprint(narrows.add(torch.ones(2), 1).tolist())\ntorch.export.load('model.pt2')"
     printed = python(code, torch_models, False, package_without_programs)

@@ -46,7 +46,7 @@ class Program(_torch_ops._Registered):
 
     def named(self, integers, reals):
         """The same, by the names of the params."""
-        given = iter(integers), iter(reals)
+        given = iter(integers or ()), iter(reals or ())  # AOTInductor gives None for an empty list
         found = {name: next(given[kind == "float"], None) for name, kind, *_ in self.op.fields}
         bools = {name for name, kind, *_ in self.op.fields if kind == "bool"}
         return {name: bool(v) if name in bools else v for name, v in found.items() if v is not None}
