@@ -3,6 +3,7 @@
 #include <narrows/program.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "programs.h"
@@ -192,6 +193,42 @@ TEST_CASE("a trace that does not replay stops at the step that is refused") {
   CHECK_THAT(refused, ContainsSubstring("decompose_reduction(block=") && ContainsSubstring("block 'Y' has no init"));
   CHECK(printed(other.get()) == before);
   CHECK(traced(other.get()) == trace.substr(0, trace.find("decompose")));
+}
+
+TEST_CASE("a program with its adjoint becomes a plugin from C") {
+  char folder[] = "/tmp/narrows-api-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/narrows_fromc.so";
+  nw_runtime* rt = nullptr;
+  nw_error error;
+  REQUIRE(nw_runtime_create(nullptr, &rt, &error) == NW_OK);
+  const Handle program = parsed();
+  nw_program* vjp = nullptr;
+  REQUIRE(nw_program_vjp(program.get(), &vjp, &error) == NW_OK);
+  const Handle adjoint(vjp);
+  const nw_program* both[] = {program.get(), adjoint.get()};
+  const nw_program* twice[] = {program.get(), program.get()};
+  const auto refused = [&](int32_t status, int32_t want, const char* part) {
+    CHECK(status == want);
+    CHECK_THAT(error.message, ContainsSubstring(part));
+  };
+  refused(nw_program_export(rt, both, 0, "cpu", nullptr, path.c_str(), &error), NW_INVALID, "num_programs is 0");
+  refused(nw_program_export(rt, nullptr, 1, "cpu", nullptr, path.c_str(), &error), NW_INVALID, "programs is NULL");
+  refused(nw_program_export(rt, both, 1, "cpu", nullptr, nullptr, &error), NW_INVALID, "path is NULL");
+  refused(nw_program_export(rt, twice, 2, "cpu", nullptr, path.c_str(), &error), NW_INVALID, "expected the adjoint of programs[0]");
+  refused(nw_program_export(rt, both, 1, "metal", nullptr, path.c_str(), &error), NW_UNSUPPORTED, "'metal'");
+  CHECK(std::filesystem::is_empty(folder));
+
+  INFO(error.message);
+  REQUIRE(nw_program_export(rt, both, 2, "cpu", "c.mm/2", path.c_str(), &error) == NW_OK);
+  REQUIRE(nw_load(rt, path.c_str(), &error) == NW_OK);
+  const nw_op *op = nullptr, *backward = nullptr;
+  REQUIRE(nw_find_op(rt, "c.mm/2", &op, &error) == NW_OK);
+  REQUIRE(op->backward == std::string("c.mm_backward/2"));
+  REQUIRE(nw_find_op(rt, op->backward, &backward, &error) == NW_OK);
+  CHECK((backward->max_inputs == 4 && backward->num_outputs == 2));  // d_C, A, B, C; d_A, d_B
+  nw_runtime_destroy(rt);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what cannot be is refused, and leaves the program as it was") {

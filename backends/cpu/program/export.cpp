@@ -163,7 +163,7 @@ std::string frame_text(const Instance& instance, const std::string& plugin, cons
   tables += "  return NULL;\n}\n" + export_tables(programs);
   const std::string fixed = kExportedFrame, mark = "/* TABLES */";
   const size_t at = fixed.find(mark);
-  const std::string halves = c_prelude({}, {{"nw_from_f16", 1}, {"nw_to_f16", 1}, {"nw_from_bf16", 1}, {"nw_to_bf16", 1}});
+  const std::string halves = c_prelude({}, {}, {{"nw_from_f16", 1}, {"nw_to_f16", 1}, {"nw_from_bf16", 1}, {"nw_to_bf16", 1}});
   return kExportedDlpack + std::string(kExportedAbi) + kExportedPlugin + halves + kExportedFunctions + fixed.substr(0, at) +
          tables + fixed.substr(at + mark.size());
 }

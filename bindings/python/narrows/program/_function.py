@@ -37,16 +37,17 @@ class PrimFunc:
         return PrimFunc(self.program.vjp().text())
 
     def build(self, gradient: bool | int = False) -> narrows.Op:
-        """An op that computes the program, for arrays of every framework, with the schedule that :meth:`Schedule.tune` kept for this
-        machine, else with the default one. With ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the adjoint's adjoint, too."""
+        """An op that computes the program, for arrays of every framework, with the schedule that :meth:`Schedule.tune` kept for
+        this machine, else with the default one. With ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the
+        adjoint's adjoint, too."""
         return _ops.fresh(self._load(int(gradient)))
 
     def export(
         self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
     ) -> None:
-        """Writes a plugin ``narrows_<plugin>.so`` with the compiled program inside, and its manifest beside it. Where it is loaded it
-        needs neither a compiler nor this module. The op is ``name``, or ``<plugin>.<program>/1``; ``gradient`` as in :meth:`build`.
-        RuntimeError: it cannot be compiled or written."""
+        """Writes a plugin ``narrows_<plugin>.so`` with the compiled program inside, and its manifest beside it. Where it is loaded
+        it needs neither a compiler nor this module. The op is ``name``, or ``<plugin>.<program>/1``; ``gradient`` as in
+        :meth:`build`. RuntimeError: it cannot be compiled or written."""
         program = self.program.copy()
         _tuning.schedule(program, backend)
         _library.export([program, *_tuning.adjoints(program, int(gradient), backend)], backend, name, os.fspath(path))

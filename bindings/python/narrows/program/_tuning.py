@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import narrows
+from narrows import _narrows
 from narrows.program import _library
 from narrows.program._evaluation import compared, run
 
@@ -50,12 +51,12 @@ def _folder() -> pathlib.Path:
 
 
 def _machine(backend: str) -> dict[str, str]:
-    """What results are for: the processor, its instruction set, the number of threads."""
-    for found in narrows.info()["backends"]:
-        if found["name"] == backend and found["devices"]:
-            device = found["devices"][0]
+    """What results are for: the processor, its instruction set, the number of threads. Empty: the backend is not here."""
+    for found in _narrows.backends():
+        if found["name"] == backend and found["status"] == "ok" and found["device_count"]:
+            device = narrows.Device(found["device_type"], 0).info
             return {"backend": backend, "name": device["name"], "arch": device["arch"]}
-    raise ValueError(f"backend = {backend!r}, which is not here")
+    return {}
 
 
 def _place(digest: str, machine: dict[str, str]) -> pathlib.Path:
@@ -101,7 +102,7 @@ def schedule(program: _library.Program, backend: str) -> bool:
         return _default(program, backend)
     digest, machine = program.digest(), _machine(backend)
     path = _place(digest, machine)
-    if not path.exists():
+    if not machine or not path.exists():
         return _default(program, backend)
     try:
         replayed = program.copy()
