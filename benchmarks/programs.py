@@ -260,7 +260,7 @@ def measured(row, threads, effort):
 
         names["copy"] = cpu.Copy(threads)
     check(row)
-    clock = time.process_time if threads == 1 and not row.nbytes else time.perf_counter  # the former sees no other process
+    clock = time.process_time if threads == 1 else time.perf_counter  # the former sees no other process
     times, others = harness.measure({"narrows": row.ours, row.peer: row.theirs}, names, effort, clock=clock)
     ours, theirs = times["narrows"].median, times[row.peer].median
     ratio = theirs / ours if not row.nbytes else (row.nbytes / ours) / (names["copy"].nbytes / theirs)
