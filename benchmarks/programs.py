@@ -201,6 +201,8 @@ def chain_rows(torch):
             x, y = torch.randn(n), torch.randn(n)
             names = {"x": x, "y": y, "f": ours, "g": theirs, "o": torch.empty(n)}
             yield Row(f"{value}, {label}", "Inductor", 1.0, "f(x, y)", "g(x, y)", names)
+        if "relu" not in value:  # the others are bound by arithmetic
+            continue
         n, x = 1 << 24, torch.randn(1 << 24)
         names = {"x": x, "y": x.clone(), "f": ours, "o": torch.empty(n)}
         yield Row(f"{value}, 16 M, bytes", "copy", 0.95, "f(x, y, out=o)", "copy()", names, nbytes=12 * n)
