@@ -177,8 +177,8 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
   Steps steps(schedule);
   inline_chains(&steps);
   for (const std::string& name : schedule->blocks()) tile_contraction(&steps, name, machine);
-  const std::vector<std::string> partials = reduce_by_vectors(&steps);
   share_rows(&steps);
+  const std::vector<std::string> partials = reduce_by_vectors(&steps);
   for (const std::string& name : partials) vectorize_partial(&steps, name);
   run_in_parallel(&steps);
 }

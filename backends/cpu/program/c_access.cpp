@@ -104,6 +104,13 @@ std::string Printer::part_function(const char* name, DType dtype, int lanes) {
   return std::string(name) + "_" + c_storage(dtype, lanes);
 }
 
+// A result that nothing reads again, a vector of a register's size after the other.
+bool Printer::may_stream(const std::string& buffer, int lanes) const {
+  const ir::Buffer& target = *bound_.buffers.at(buffer).buffer;
+  return in_a_run_ && target.role == ir::Buffer::Role::output && read_.count(buffer) == 0 &&
+         lanes * bytes_of(target.dtype) == target_.vector_bytes;
+}
+
 // The lanes that a part has, as a mask for values of that type.
 Value Printer::part_mask(DType dtype) {
   const auto bytes = static_cast<int>(bytes_of(dtype));
@@ -223,6 +230,9 @@ void Printer::store(const ir::Store& store) {
     return line(part_function("nw_store", dtype, lanes) + "(&" + element(store.buffer, place.offset, lanes) + ", " +
                 to_storage(computed) + ", " + part_->begin + ", " + part_->end + ");");
   }
+  if (place.lanes == Access::Lanes::next && may_stream(store.buffer, lanes))
+    return line(part_function("nw_stream", dtype, lanes) + "(&" + element(store.buffer, place.offset, lanes) + ", " +
+                to_storage(computed) + ", " + number(CNumber::Kind::kept, "") + ");");
   if (lanes == 1 || place.lanes == Access::Lanes::next)
     return line(element(store.buffer, place.offset, lanes) + " = " + to_storage(computed) + ";");
   need_type(is_half(dtype) ? DType::u16 : dtype == DType::boolean ? DType::u8 : dtype, lanes);

@@ -24,6 +24,18 @@ typedef f32 f32u NW_ANY; typedef f64 f64u NW_ANY;
 #else
 #define NW_SHUFFLE(a, b, MASK, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
 #endif
+#if defined(__AVX__)
+#define NW_WRITE_PAST(p, x) __asm__("vmovntdq %1, %0" : "=m"(*p) : "v"(x))
+#elif defined(__x86_64__)
+#define NW_WRITE_PAST(p, x) __asm__("movntdq %1, %0" : "=m"(*p) : "x"(x))
+#else
+#define NW_WRITE_PAST(p, x) *p = x
+#endif
+#if defined(__x86_64__)
+#define NW_FENCE __asm__ volatile("sfence" ::: "memory")
+#else
+#define NW_FENCE
+#endif
 #define NW_LANES(begin, end) ((~(u64)0 >> (64 - (end))) & (~(u64)0 << (begin)))
 #if defined(__AVX512F__)
 #define NW_PIN(x) __asm__("" : "+v"(x))
@@ -65,6 +77,13 @@ NW_INLINE TYPE nw_load_TYPE(const TYPEu* p, i64 begin, i64 end) {
 }
 NW_INLINE void nw_store_TYPE(TYPEu* p, TYPE x, i64 begin, i64 end) {
   for (i64 i = begin; i < end; ++i) ((ITEMu*)p)[i] = x[i];
+}
+)";
+// Past the caches where p is aligned and `kept` is 0.
+constexpr const char* kStream = R"(
+NW_INLINE void nw_stream_TYPE(TYPEu* p, TYPE x, i64 kept) {
+  if ((((u64)p | (u64)kept) & (sizeof(TYPE) - 1)) == 0) NW_WRITE_PAST(p, x);
+  else *p = x;
 }
 )";
 // By AVX-512, whose masks leave elements out of an access. BITS is the size of an element.
@@ -141,7 +160,7 @@ std::string parts_text(program::DType dtype, int lanes) {
     return replace_all(replace_all(out, "BITS", std::to_string(bits)), "MASK", lanes > 32 ? "u64" : "u32");
   };
   if (bytes < 16) return of(kParts);
-  return "#if defined(__AVX512BW__) && defined(__AVX512VL__)" + of(kMaskedParts) + "#else" + of(kParts) + "#endif\n";
+  return "#if defined(__AVX512BW__) && defined(__AVX512VL__)" + of(kMaskedParts) + "#else" + of(kParts) + "#endif" + of(kStream);
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ class Printer {
   std::string helper(const std::string& name, int lanes);  // a function of the prelude for so many lanes
   std::string part_function(const char* name, ir::DType dtype, int lanes);
   Value part_mask(ir::DType dtype);
+  bool may_stream(const std::string& buffer, int lanes) const;
 
   // ---- functions and loops: c_source.cpp ----
   void nodes(const std::vector<Node>& body);
@@ -76,7 +77,8 @@ class Printer {
   void stores(const Node& node);
   bool may_be_local(size_t allocation, const std::vector<Node>& body) const;
   bool accumulate(const Node& node);
-  void collect_kinds(const std::vector<Node>& body);
+  void collect_kinds(const std::vector<Node>& body);  // and what is read
+  void fence();
   int64_t unrolled_parts(const Node& node) const;
 
   // Full tiles: the conditions that a loop decides for all loops inside it.
@@ -173,6 +175,8 @@ class Printer {
   CSource source_;
   std::string out_, functions_;
   std::set<std::pair<ir::DType, int>> types_;
+  Names read_;                                 // buffers that are read somewhere
+  bool in_a_run_ = false;                      // of whole vectors, as many as a loop has
   std::set<std::pair<ir::DType, int>> parts_;  // vectors of which parts are read or written
   std::set<std::pair<std::string, int>> helpers_;
   int counter_ = 0, indent_ = 1;

@@ -241,6 +241,7 @@ void Printer::parallel_loop(const Node& node) {
     shared_.erase(loop);
   }
   close();
+  fence();
   in_parallel_ = false;
   functions_ +=
       "static void " + function + "(void* arg, i64 slot, i64 begin, i64 end) {\n" +
@@ -478,6 +479,7 @@ bool Printer::accumulate(const Node& node) {
 CSource Printer::print() {
   collect_kinds(bound_.lowered->body);
   scope(bound_.lowered->outermost, bound_.lowered->body);
+  fence();
   std::string locals;
   for (size_t i = 0; i < source_.buffers.size(); ++i)
     locals += "  char* const b" + std::to_string(i) + " = B[" + std::to_string(i) + "];\n";
@@ -491,8 +493,19 @@ CSource Printer::print() {
   return source_;
 }
 
+// What was written past the caches is seen by whoever goes on.
+void Printer::fence() {
+  if (out_.find("nw_stream_") != std::string::npos) line("NW_FENCE;");
+}
+
 void Printer::collect_kinds(const std::vector<Node>& body) {
+  const auto read = [&](const ir::Expr& load) { read_.insert(load.name); };
   for (const Node& node : body) {
+    for (const ir::ExprPtr& condition : node.conditions) for_each_load(condition, read);
+    for (const ir::Store& store : node.stores) {
+      for (const ir::ExprPtr& index : store.indices) for_each_load(index, read);
+      for_each_load(store.value, read);
+    }
     if (node.kind != Node::Kind::loop) continue;
     kinds_[node.name] = node.loop_kind;
     collect_kinds(node.body);

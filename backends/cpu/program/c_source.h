@@ -20,11 +20,12 @@ struct CTarget {
 
 // A number that the function is given at run time.
 struct CNumber {
-  enum class Kind { size, stride, param, cost };
+  enum class Kind { size, stride, param, cost, kept };
   Kind kind;
   std::string name;            // of the size or param, of the buffer
   size_t dimension = 0;        // of a stride
   const Node* loop = nullptr;  // of a cost: one iteration of this parallel loop
+  // kept: 0 if the call has so many bytes that results are written past the caches, else 1
 };
 
 // A function of docs/ops.md that is called: a kernel of elementwise. `function` is empty for a conversion.

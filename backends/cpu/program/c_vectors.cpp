@@ -160,7 +160,9 @@ bool Printer::vector_loop(const Node& node) {
       strip(node, base, left, lanes);
     } else {
       open("if (" + left + " == " + std::to_string(lanes) + ") {");
+      in_a_run_ = true;
       chunk(node, base, lanes);
+      in_a_run_ = false;
       close("} else");
       over(left, 1, [&](const ir::ExprPtr& within, int) { chunk(node, base + within, 1); });
     }
@@ -392,7 +394,11 @@ void Printer::strip(const Node& node, const ir::ExprPtr& base, const std::string
       Node single = child;
       single.stores = {one};
       single.stores[0].value = without_calls(one.value, guard, strip);
-      over(length, lanes, [&](const ir::ExprPtr& at, int count) { vector_stores(single, node, base + at, count); });
+      over(length, lanes, [&](const ir::ExprPtr& at, int count) {
+        in_a_run_ = true;
+        vector_stores(single, node, base + at, count);
+        in_a_run_ = false;
+      });
       close();
     }
   }

@@ -33,10 +33,18 @@ int64_t bits_of_double(double value) {
   return out;
 }
 
+int64_t bytes_of_tensors(const Bound& bound) {
+  int64_t out = 0;
+  for (const auto& [name, buffer] : bound.buffers)
+    if (buffer.present && (buffer.input >= 0 || buffer.output >= 0)) out += buffer.elements() * bytes_of(buffer.buffer->dtype);
+  return out;
+}
+
 int64_t number_for(const CNumber& number, const Instance& instance, const Bound& bound) {
   switch (number.kind) {
     case CNumber::Kind::size: return bound.numbers.at(number.name);
     case CNumber::Kind::stride: return bound.buffers.at(number.name).strides[number.dimension];
+    case CNumber::Kind::kept: return bytes_of_tensors(bound) > kBytesWorthStreaming ? 0 : 1;
     case CNumber::Kind::cost: return bits_of_double(kStepCost * count_steps(number.loop->body, bound.numbers));
     case CNumber::Kind::param: {
       for (const ir::Param& param : bound.lowered->program.params) {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_cpu_vectors.cpp -- vectors of which memory holds a part, every second element, loops that threads share, results past the
+// caches: the compiled kernel beside plain loops, on each instruction set that the machine has.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <functional>
+
+#include "cpu_plugin.h"
+
+namespace {
+
+// The plugin held to each set of instructions.
+void for_each_target(const std::function<void(const Plugin&)>& check) {
+  for (const char* target : {"", "avx2", "sse4"}) {
+    if (*target != '\0') setenv("NARROWS_CPU_TARGET", target, 1);
+    nw_error error{};
+    const bool usable = Plugin::is_usable(&error);
+    INFO(target);
+    if (usable) check(Plugin());
+    unsetenv("NARROWS_CPU_TARGET");
+    if (!usable) WARN(error.message);
+  }
+}
+
+void run(const Plugin& plugin, const std::string& text, std::vector<Tensor*> inputs, Tensor* output) {
+  const Answer answer = Call{plugin, text, std::move(inputs), {output}, "compiled"}.run();
+  INFO(answer.message);
+  REQUIRE(answer);
+  CHECK(output->is_clean_outside());
+}
+
+void expect(Tensor& out, const std::function<double(int64_t)>& want) {
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    if (out.get(i) == want(i)) continue;
+    INFO("element " << i << " is " << out.get(i) << "; expected " << want(i));
+    FAIL();
+  }
+}
+
+// A tensor of one dimension that ends where a page does, and the page behind it cannot be read.
+class Guarded {
+ public:
+  Guarded(DType dtype, int64_t size) : page_(sysconf(_SC_PAGESIZE)), tensor(dtype, {size}) {
+    const int64_t bytes = size * narrows::test::item_size(dtype), pages = (bytes + page_ - 1) / page_;
+    size_ = static_cast<size_t>((pages + 1) * page_);
+    memory_ = static_cast<unsigned char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(memory_ != MAP_FAILED);
+    REQUIRE(mprotect(memory_ + pages * page_, static_cast<size_t>(page_), PROT_NONE) == 0);
+    tensor.outside = memory_ + pages * page_ - bytes;
+  }
+  ~Guarded() { munmap(memory_, size_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+ private:
+  int64_t page_;
+  unsigned char* memory_;
+  size_t size_;
+
+ public:
+  Tensor tensor;
+};
+
+// Twice A, and 1 more for all but the last three, from a buffer of 16 elements.
+const char* const kTwoWriters = R"(program 1 f(A: f32[N], C: out f32[N]):
+  alloc Y: f32[N]
+  for i0 in (N + 15) // 16 parallel:
+    for i1 in 16 vectorize:
+      block Y(v: S(N) = i0 * 16 + i1) if i0 * 16 + i1 < N:
+        Y[v] = A[v] * f32(2)
+    for i2 in 16 vectorize:
+      block Z(v: S(N - 3) = i0 * 16 + i2) if i0 * 16 + i2 < N - 3:
+        Y[v] = Y[v] + f32(1)
+    for i3 in 16 vectorize:
+      block C(v: S(N) = i0 * 16 + i3) if i0 * 16 + i3 < N:
+        C[v] = Y[v]
+)";
+
+std::string every_second(const char* dtype) {
+  return std::string("program 1 f(A: ") + dtype + "[2 * N], like: i8[N], C: out " + dtype +
+         "[N]):\n  for i in N:\n    block C(v: S(N) = i):\n      C[v] = A[2 * v + 1]\n";
+}
+
+}  // namespace
+
+TEST_CASE("a partial vector leaves the lanes of a register alone that its condition leaves out") {
+  for_each_target([](const Plugin& plugin) {
+    for (const int64_t size : {3, 15, 16, 17, 18, 19, 31, 50}) {
+      INFO(size);
+      Guarded a(DType::f32, size), c(DType::f32, size);
+      a.tensor.fill(1);
+      run(plugin, kTwoWriters, {&a.tensor}, &c.tensor);
+      expect(c.tensor, [&](int64_t i) {
+        const auto twice = static_cast<float>(a.tensor.get(i)) * 2;
+        return static_cast<double>(i < size - 3 ? twice + 1 : twice);
+      });
+    }
+  });
+}
+
+TEST_CASE("every second element is read, and none behind the last") {
+  for_each_target([](const Plugin& plugin) {
+    for (const auto& [name, dtype] : {std::pair{"f32", DType::f32}, {"i8", DType::i8}, {"f64", DType::f64}, {"f16", DType::f16}}) {
+      for (const int64_t size : {1, 15, 16, 65, 200}) {
+        INFO(name << " " << size);
+        Guarded a(dtype, 2 * size);
+        Tensor like(DType::i8, {size}), c(dtype, {size});
+        a.tensor.fill(2);
+        run(plugin, every_second(name), {&a.tensor, &like}, &c);
+        expect(c, [&](int64_t i) { return a.tensor.get(2 * i + 1); });
+      }
+    }
+  });
+}
+
+TEST_CASE("parallel loops within each other hand out each of their iterations once") {
+  const char* const text = R"(program 1 f(A: f32[M, N, K], C: out f32[K, M, N]):
+  for i in M parallel:
+    for j in N parallel:
+      for k in K parallel:
+        block C(vi: S(M) = i, vj: S(N) = j, vk: S(K) = k):
+          C[vk, vi, vj] = A[vi, vj, vk]
+)";
+  const Plugin plugin;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{3, 5, 7}, {1, 1, 1}, {40, 50, 60}, {4, 0, 2}}) {
+    Tensor a(DType::f32, {m, n, k}), c(DType::f32, {k, m, n});
+    a.fill(3);
+    run(plugin, text, {&a}, &c);
+    expect(c, [&, m = m, n = n, k = k](int64_t at) { return a.get(at % (m * n) * k + at / (m * n)); });
+  }
+}
+
+TEST_CASE("results of a large call are right wherever they lie") {
+  const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
+  for i0 in (N + 4095) // 4096 parallel:
+    for i1 in 4096:
+      block C(v: S(N) = i0 * 4096 + i1) if i0 * 4096 + i1 < N:
+        C[v] = A[v] + f32(1)
+)";
+  for_each_target([&](const Plugin& plugin) {
+    for (const int64_t shift : {0, 4}) {
+      const int64_t size = (17 << 18) + 5;  // 35 MB in all
+      Tensor a(DType::f32, {size}), c(DType::f32, {size}, 1, shift);
+      auto* const from = reinterpret_cast<float*>(a.begin());
+      for (int64_t i = 0; i < size; ++i) from[i] = static_cast<float>(i % 1000);
+      const Answer answer = Call{plugin, text, {&a}, {&c}, "compiled"}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      const unsigned char* const to = c.begin();
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < size; ++i) {
+        float got = 0;
+        std::memcpy(&got, to + i * 4, 4);
+        wrong += got == static_cast<float>(i % 1000) + 1 ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+    }
+  });
+}
