@@ -47,7 +47,7 @@ def programs() -> dict[str, tuple[Any, list[np.ndarray], Any]]:
     found["chain"] = te.create_prim_func([a, c]), [x], x.astype("float64") * 2 + 1
 
     a = te.placeholder((9, 14), name="A")
-    k, m = te.reduce_axis((0, 14), "k"), te.reduce_axis((0, 14), "m")
+    k = te.reduce_axis((0, 14), "k")
     q = te.compute((9, 14), lambda i, j: a[i, j] * a[i, j], name="Y")
     s = te.compute((9,), lambda i: te.sum(q[i, k], axis=k), name="S")
     c = te.compute((9, 14), lambda i, j: q[i, j] / (s[i] + 1.0), name="C")
@@ -77,8 +77,8 @@ class Both:
             raise RuntimeError(f"block {name} has {loops} loops in TVM and {len(self.ours.get_loops(name))} here")
         at = choices.randrange(loops) if loops else 0
         step = choices.choice(
-            ["split", "reorder", "fuse", "parallel", "vectorize", "unroll", "compute_at", "reverse_compute_at", "compute_inline"]
-            + ["reverse_compute_inline", "decompose_reduction", "rfactor"]
+            "split reorder fuse parallel vectorize unroll compute_at reverse_compute_at compute_inline "
+            "reverse_compute_inline decompose_reduction rfactor".split()
         )
         return [step, name, at, choices.randrange(max(loops, 1)), choices.choice([2, 3, 4, 8]), choices.choice(blocks)]
 

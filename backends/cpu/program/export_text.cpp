@@ -293,6 +293,7 @@ class Tables {
       case CNumber::Kind::stride:
         return "s->placed[" + std::to_string(places_.at(one.name)) + "].strides[" + std::to_string(one.dimension) + "]";
       case CNumber::Kind::cost: return "bits(" + number_text(kStepCost) + " * (" + steps(one.loop->body) + "))";
+      case CNumber::Kind::kept: return "1";  // through the caches, for calls of every size
       case CNumber::Kind::param: break;
     }
     const auto found =
