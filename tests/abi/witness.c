@@ -4,6 +4,7 @@
  * would not see two of their fields change places. */
 #include <narrows/narrows.h>
 #include <narrows/plugin.h>
+#include <narrows/program.h>
 #include <narrows/vulkan.h>
 
 #define WITNESS(type)                  \
@@ -29,6 +30,10 @@ WITNESS(nw_elementwise_params)
 WITNESS(nw_host)
 WITNESS(nw_plugin)
 WITNESS(nw_program_text)
+
+/* program.h */
+WITNESS(nw_program_source)
+WITNESS(nw_program_exporter)
 
 /* narrows.h */
 WITNESS(nw_options)

@@ -179,8 +179,8 @@ TEST_CASE("tensors of a program that share memory are refused") {
   const Loaded rt({"probe"});
   const nw_op& op = load(rt, square("square"));
   Array base({8});
-  Array x = Array::view(base, {4}, {1}, 0), same = Array::view(base, {4}, {1}, 0), behind = Array::view(base, {4}, {1}, 4),
-        across = Array::view(base, {4}, {1}, 2), between = Array::view(base, {4}, {2}, 1), over = Array::view(base, {4}, {2}, 0);
+  Array x = Array::view(base, {4}, {1}, 0), same = Array::view(base, {4}, {1}, 0), behind = Array::view(base, {4}, {1}, 16),
+        across = Array::view(base, {4}, {1}, 8), between = Array::view(base, {4}, {2}, 4), over = Array::view(base, {4}, {2}, 0);
   for (Array* y : {&same, &across, &over}) Call(op.name, {&x}, {y}).refused(rt, NW_INVALID, 1, {"y", "x"});
   Call(op.name, {&x}, {&across}).refused(rt, NW_INVALID, 1, {"y of shape (4,)", "overlaps x of shape (4,)"});
   Call(op.name, {&over}, {&between}).ok(rt);

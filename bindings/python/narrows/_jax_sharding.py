@@ -123,7 +123,8 @@ def _labels(call, arrays):
         return [lead(s) for s in shapes if s is not None], [lead(s) for s in results]
     inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
     dims = [d for d, _ in inputs or ()]
-    rules = (dims[outputs[j]] if isinstance(outputs[j], int) else outputs[j] for j, _ in call.outputs(arrays))
+    by_output: list[Any] = [outputs[j] for j, _ in call.outputs(arrays)]
+    rules = [dims[o] if isinstance(o, int) else o for o in by_output]
 
     def mark(dims, shape):  # dims: the rule's, or none where it leaves the shape open
         known = dims if isinstance(dims, list) else [None] * len(shape)

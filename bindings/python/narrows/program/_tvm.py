@@ -31,14 +31,14 @@ class _Sizes(ast.NodeTransformer):
     def __init__(self) -> None:
         self.names: set[str] = set()
 
-    def visit_FunctionDef(self, function: ast.FunctionDef) -> ast.AST:
-        for argument in function.args.args:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        for argument in node.args.args:
             for call in ast.walk(argument):
                 if isinstance(call, ast.Call) and ast.unparse(call.func) == "T.Buffer" and call.args:
                     call.args[0] = _Unquoted().visit(call.args[0])
                     self.names |= {part.id for part in ast.walk(call.args[0]) if isinstance(part, ast.Name) and part.id != "T"}
-        function.body = [statement for statement in function.body if not self._defines_sizes(statement)]
-        return function
+        node.body = [statement for statement in node.body if not self._defines_sizes(statement)]
+        return node
 
     def _defines_sizes(self, statement: ast.stmt) -> bool:
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -52,8 +52,8 @@ class _Sizes(ast.NodeTransformer):
 
 
 class _Unquoted(ast.NodeTransformer):
-    def visit_Constant(self, constant: ast.Constant) -> ast.AST:
-        return ast.parse(constant.value, mode="eval").body if isinstance(constant.value, str) else constant
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node
 
 
 def _refuse(text: str, error: Exception) -> NoReturn:
