@@ -159,7 +159,7 @@ std::string frame_text(const Instance& instance, const std::string& plugin, cons
   std::string tables = "#define PLUGIN \"" + plugin + "\"\n#define TARGET \"" + instance.target + "\"\n";
   tables += "static const char* missing_feature(void) {\n";
   for (const std::string& feature : features(machine.empty() ? "" : machine[0]))
-    tables += "  if (!__builtin_cpu_supports(\"" + feature + "\")) return \"" + feature + "\";\n";
+    tables.append("  if (!__builtin_cpu_supports(\"").append(feature).append("\")) return \"").append(feature).append("\";\n");
   tables += "  return NULL;\n}\n" + export_tables(programs);
   const std::string fixed = kExportedFrame, mark = "/* TABLES */";
   const size_t at = fixed.find(mark);

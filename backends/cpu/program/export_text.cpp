@@ -73,6 +73,7 @@ class Tables {
     checks();
     for (size_t i = 0; i < exported_.kernels.size(); ++i) kernel(i);
     std::vector<std::string> chosen;
+    chosen.reserve(exported_.variants.size());
     for (const size_t kernel : exported_.variants) chosen.push_back("&kernel_" + id_ + "_" + std::to_string(kernel));
     out_ += array("struct variant* const", "variants_" + id_, chosen, "NULL");
     return out_;

@@ -86,5 +86,5 @@ def from_tvm(function: Any) -> PrimFunc | IRModule:
         _refuse(text, error)
     if len(found) != 1:
         raise NotImplementedError(f"from_tvm: TVM prints {len(found)} functions and modules; expected one")
-    module = found[0]
+    module: PrimFunc | IRModule = found[0]
     return module if isinstance(module, PrimFunc) or len(module) > 1 else module.only()
