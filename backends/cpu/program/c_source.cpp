@@ -160,7 +160,8 @@ bool Printer::loop_in_registers(const Node& node) {
     for (const auto& [offset, lanes] : registers.used) {
       const std::string variable = registers.name + "_" + std::to_string(offset);
       const std::string place = element(name, std::to_string(offset), lanes);
-      line(c_type(bound_.buffers.at(name).buffer->dtype, lanes) + " " + variable + " = " + place + ";");
+      const std::string type = c_type(bound_.buffers.at(name).buffer->dtype, lanes);
+      line(std::string(type).append(" ").append(variable).append(" = ").append(place).append(";"));
       after.append(static_cast<size_t>(2 * indent_), ' ').append(place).append(" = ").append(variable).append(";\n");
     }
   }
@@ -227,8 +228,8 @@ void Printer::iterations(const std::vector<const Node*>& nest, const std::vector
   std::string rest = fresh("l");
   open("for (i64 " + rest + " = begin; " + rest + " < end; ++" + rest + ") {");
   for (size_t i = nest.size(); i-- > 1;) {
-    c_names_[nest[i]->name] = keep("i64", rest + " % " + extents[i]);
-    rest = keep("i64", rest + " / " + extents[i]);
+    c_names_[nest[i]->name] = keep("i64", std::string(rest).append(" % ").append(extents[i]));
+    rest = keep("i64", std::string(rest).append(" / ").append(extents[i]));
     shared_.insert(nest[i]);
   }
   c_names_[nest[0]->name] = rest;
