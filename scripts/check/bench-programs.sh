@@ -1,4 +1,5 @@
 # bench-programs: tensor programs beside numpy, Inductor, C and the ops of narrows, with the goals; -- --only WORD: some rows
+# SPDX-License-Identifier: Apache-2.0
 parts python
 
 # Every row in one run; they are kept in build/bench/programs.json. Arguments are its options.
