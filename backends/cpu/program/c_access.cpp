@@ -117,6 +117,7 @@ Value Printer::part_mask(DType dtype) {
   const std::string type = c_mask(bytes, lanes_), item = "(" + c_mask(bytes, 1) + ")";
   need_type(bytes == 8 ? DType::i64 : bytes == 4 ? DType::i32 : bytes == 2 ? DType::i16 : DType::i8, lanes_);
   std::vector<std::string> numbers;
+  numbers.reserve(static_cast<size_t>(lanes_));
   for (int lane = 0; lane < lanes_; ++lane) numbers.push_back(std::to_string(lane));
   const std::string all = keep(type, "(" + type + "){" + join(numbers, ", ") + "}");
   const std::string text = "(" + all + " >= " + item + part_->begin + ") & (" + all + " < " + item + part_->end + ")";
@@ -167,6 +168,7 @@ Value Printer::every_second(const ir::Expr& load, const std::string& offset) {
   const std::string low = keep(type, element(load.name, first, lanes_));
   const std::string high = keep(type, element(load.name, first + " + " + std::to_string(lanes_ - 1), lanes_));
   std::vector<std::string> chosen;
+  chosen.reserve(static_cast<size_t>(lanes_));
   for (int lane = 0; lane < lanes_; ++lane) chosen.push_back(std::to_string(2 * lane + (2 * lane < lanes_ ? 0 : 1)));
   const int bytes = static_cast<int>(bytes_of(load.dtype));
   need_type(bytes == 8 ? DType::i64 : bytes == 4 ? DType::i32 : bytes == 2 ? DType::i16 : DType::i8, lanes_);

@@ -60,9 +60,12 @@ class Printer {
   void loop(const Node& node);
   void serial_loop(const Node& node);
   void plain_loop(const Node& node);
+  Names arrays_of_loop(const Node& node) const;
   bool loop_in_registers(const Node& node);
   void parallel_loop(const Node& node);
   std::vector<const Node*> parallel_nest(const Node& node) const;
+  std::string call_in_parallel(const std::string& function, const std::string& iterations, const Node& innermost);
+  void iterations(const std::vector<const Node*>& nest, const std::vector<std::string>& extents);
   void unrolled_loop(const Node& node);
   void versions(const Node& node);
   void scope(const std::vector<size_t>& allocations, const std::vector<Node>& body);

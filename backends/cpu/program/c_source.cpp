@@ -122,45 +122,51 @@ bool collect_stored(const std::vector<Node>& body, Names* stored) {
 }
 }  // namespace
 
-// A loop that stores into small arrays at constant places keeps their elements in variables meanwhile. False, and nothing written:
-// there is no such array.
-bool Printer::loop_in_registers(const Node& node) {
-  Names stored, mine;
-  if (!node.allocations.empty() || !collect_stored(node.body, &stored)) return false;
+// Small arrays that a loop stores into.
+Names Printer::arrays_of_loop(const Node& node) const {
+  Names stored, out;
+  if (!node.allocations.empty() || !collect_stored(node.body, &stored)) return out;
   for (const std::string& name : stored) {
     if (arrays_.count(name) == 0 || registers_.count(name) != 0 || accumulators_.count(name) != 0) continue;
     const ir::Buffer& buffer = *bound_.buffers.at(name).buffer;
     if (buffer.dtype == ir::DType::boolean || is_half(buffer.dtype)) continue;
-    if (local_elements(buffer) * bytes_of(buffer.dtype) <= kMostLoopBytes) mine.insert(name);
+    if (local_elements(buffer) * bytes_of(buffer.dtype) <= kMostLoopBytes) out.insert(name);
   }
+  return out;
+}
+
+// A loop that stores into small arrays at constant places keeps their elements in variables meanwhile. False, and nothing written:
+// there is no such array.
+bool Printer::loop_in_registers(const Node& node) {
+  const Names mine = arrays_of_loop(node);
   if (mine.empty()) return false;
   const std::string out_before = out_, functions_before = functions_;
   const auto registers_before = registers_;
   for (const std::string& name : mine) registers_[name] = {{}, fresh("r"), false};
-  const size_t at = out_.size();
   plain_loop(node);
-  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) { return fits_registers(registers_.at(name)); });
-  std::string before, after;
+  const std::string body = out_.substr(out_before.size());
+  const auto in_loop = registers_;
+  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) { return fits_registers(in_loop.at(name)); });
+  out_ = out_before;
+  if (!good) {
+    functions_ = functions_before;
+    registers_ = registers_before;
+    return false;
+  }
+  for (const std::string& name : mine) registers_.erase(name);
+  std::string after;
   for (const std::string& name : mine) {
-    const Registers registers = registers_.at(name);
-    registers_.erase(name);
-    const std::string space(static_cast<size_t>(2 * indent_), ' ');
+    const Registers& registers = in_loop.at(name);
     for (const auto& [offset, lanes] : registers.used) {
       const std::string variable = registers.name + "_" + std::to_string(offset);
       const std::string place = element(name, std::to_string(offset), lanes);
-      before += space + c_type(bound_.buffers.at(name).buffer->dtype, lanes) + " " + variable + " = " + place + ";\n";
-      after += space + place + " = " + variable + ";\n";
+      const std::string type = c_type(bound_.buffers.at(name).buffer->dtype, lanes);
+      line(std::string(type).append(" ").append(variable).append(" = ").append(place).append(";"));
+      after.append(static_cast<size_t>(2 * indent_), ' ').append(place).append(" = ").append(variable).append(";\n");
     }
   }
-  if (good) {
-    out_.insert(at, before);
-    out_ += after;
-    return true;
-  }
-  out_ = out_before;
-  functions_ = functions_before;
-  registers_ = registers_before;
-  return false;
+  out_ += body + after;
+  return true;
 }
 
 void Printer::plain_loop(const Node& node) {
@@ -199,17 +205,9 @@ std::vector<const Node*> Printer::parallel_nest(const Node& node) const {
   return out;
 }
 
-// The body becomes a function of its own, which is handed the loops around it, and iterations of the whole nest by one number.
-void Printer::parallel_loop(const Node& node) {
-  const std::vector<const Node*> nest = parallel_nest(node);
-  std::vector<std::string> extents;
-  // A negative one is none: the product of two of them would be a count.
-  for (const Node* loop : nest) {
-    const std::string extent = index_text(resolved(loop->extent));
-    extents.push_back(nest.size() == 1 || ir::constant(loop->extent).has_value() ? extent : "nw_maximum(" + extent + ", 0)");
-  }
-  const std::string extent = keep("i64", join(extents, " * ")), function = fresh("p"), number_in_nest = fresh("l");
-  const std::string cost = number(CNumber::Kind::cost, "", 0, nest.back());
+// Writes the call of the function that has a nest's iterations. Gives the lines by which it receives the loops around.
+std::string Printer::call_in_parallel(const std::string& function, const std::string& iterations, const Node& innermost) {
+  const std::string extent = keep("i64", iterations), cost = number(CNumber::Kind::cost, "", 0, &innermost);
   std::vector<std::string> around;
   std::string received;
   for (const std::string& name : path_) {
@@ -222,25 +220,44 @@ void Printer::parallel_loop(const Node& node) {
   line("const struct frame f = {B, S, H, {" + (around.empty() ? "0" : join(around, ", ")) + "}};");
   line("H->parallel(H->context, " + extent + ", *(const f64u*)(S + " + cost.substr(1) + "), " + function + ", (void*)&f);");
   close();
-  std::string outside;
-  outside.swap(out_);
-  const int indent = std::exchange(indent_, 1);
-  in_parallel_ = true;
-  open("for (i64 " + number_in_nest + " = begin; " + number_in_nest + " < end; ++" + number_in_nest + ") {");
-  std::string rest = number_in_nest;
-  for (size_t i = nest.size(); i-- > 0;) {
-    c_names_[nest[i]->name] = i == 0 ? rest : keep("i64", rest + " % " + extents[i]);
-    if (i != 0) rest = keep("i64", rest + " / " + extents[i]);
-    if (i != 0) shared_.insert(nest[i]);
+  return received;
+}
+
+// The iterations from `begin` to `end` of a nest, whose loops have these extents.
+void Printer::iterations(const std::vector<const Node*>& nest, const std::vector<std::string>& extents) {
+  std::string rest = fresh("l");
+  open("for (i64 " + rest + " = begin; " + rest + " < end; ++" + rest + ") {");
+  for (size_t i = nest.size(); i-- > 1;) {
+    c_names_[nest[i]->name] = keep("i64", std::string(rest).append(" % ").append(extents[i]));
+    rest = keep("i64", std::string(rest).append(" / ").append(extents[i]));
+    shared_.insert(nest[i]);
   }
-  path_.push_back(node.name);
-  versions(node);
+  c_names_[nest[0]->name] = rest;
+  path_.push_back(nest[0]->name);
+  versions(*nest[0]);
   path_.pop_back();
   for (const Node* loop : nest) {
     c_names_.erase(loop->name);
     shared_.erase(loop);
   }
   close();
+}
+
+// The body becomes a function of its own, which is handed iterations of the whole nest.
+void Printer::parallel_loop(const Node& node) {
+  const std::vector<const Node*> nest = parallel_nest(node);
+  std::vector<std::string> extents;
+  // A negative one is none: the product of two of them would be a count.
+  for (const Node* loop : nest) {
+    const std::string extent = index_text(resolved(loop->extent));
+    extents.push_back(nest.size() == 1 || ir::constant(loop->extent).has_value() ? extent : "nw_maximum(" + extent + ", 0)");
+  }
+  const std::string function = fresh("p"), received = call_in_parallel(function, join(extents, " * "), *nest.back());
+  std::string outside;
+  outside.swap(out_);
+  const int indent = std::exchange(indent_, 1);
+  in_parallel_ = true;
+  iterations(nest, extents);
   fence();
   in_parallel_ = false;
   functions_ +=

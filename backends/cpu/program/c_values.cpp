@@ -197,7 +197,9 @@ Value Printer::arithmetic(const std::string& symbol, const Value& a, const Value
   Value out{keep(type, "(" + type + ")(" + left.text + " " + symbol + " " + right.text + ")"), a.dtype, lanes};
   if (symbol == "*" && source_.contracts && ir::is_float(a.dtype)) {  // or a compiler that may fuse would, into any sum
     const std::string pinned = fresh("t");
-    line(type + " " + pinned + " = " + out.text + "; NW_PIN(" + pinned + ");");
+    // Half a register is none: clang cannot pin it there.
+    const bool is_part = lanes > 1 && lanes * (a.dtype == DType::f64 ? 8 : 4) < 16;
+    line(type + " " + pinned + " = " + out.text + (is_part ? "; NW_PIN_PART(" : "; NW_PIN(") + pinned + ");");
     out.text = pinned;
   }
   return rounded(out);
