@@ -36,6 +36,7 @@
 #include <narrows/plugin.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -100,15 +101,16 @@ inline std::string show(const int64_t* numbers, int32_t count) {
   return out + ")";
 }
 
-// Whether elements of that dtype are Ts: f16 and bf16 are uint16_t's bits too, and bool uint8_t's.
-// A type that is not arithmetic, such as CUDA's __half, has the right size.
+// Whether elements of that dtype may be seen as Ts: of f16 and bf16 the bits as uint16_t, of any
+// dtype the bytes. A type that is not arithmetic, such as CUDA's __half, has the right size.
 template <class T>
 bool holds(DLDataType t) {
+  if (std::is_same_v<T, char> || std::is_same_v<T, unsigned char> || std::is_same_v<T, std::byte>)
+    return true;
   if (t.bits != 8 * sizeof(T)) return false;
   if constexpr (std::is_arithmetic_v<T>)
     return dtype<T>().code == t.code ||
-           (std::is_same_v<T, uint16_t> && (t.code == kDLFloat || t.code == kDLBfloat)) ||
-           (std::is_same_v<T, uint8_t> && t.code == kDLBool);
+           (std::is_same_v<T, uint16_t> && (t.code == kDLFloat || t.code == kDLBfloat));
   return true;
 }
 
@@ -384,6 +386,7 @@ class __attribute__((visibility("hidden"))) Plugin {
     std::string why = detail::tensor_name(&op, is_input, is_input ? i : i - sig.num_inputs);
     if (!known) {
       why += " has dtype " + detail::show(t.dtype) + "; expected ";
+      if (op.dtypes.empty()) why += "what the op declares, which is nothing";
       for (const DLDataType& d : op.dtypes)
         why += (&d == op.dtypes.data() ? "" : " or ") + detail::show(d);
     } else if (!contiguous(t)) {
@@ -414,9 +417,10 @@ class __attribute__((visibility("hidden"))) Plugin {
     for (uint64_t i = op->params_size; i < sig->params_size; ++i)
       if (static_cast<const unsigned char*>(sig->params)[i] != 0)
         return fail(error, NW_UNSUPPORTED, "params that this plugin does not know");
-    for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
-      if (const int32_t status = check_tensor(*op, *sig, i, error); status != NW_OK) return status;
     try {
+      for (uint32_t i = 0; i < sig->num_inputs + sig->num_outputs; ++i)
+        if (const int32_t status = check_tensor(*op, *sig, i, error); status != NW_OK)
+          return status;
       if (op->check != nullptr) op->check(*sig);
     } catch (const std::bad_alloc&) {
       return fail(error, NW_OUT_OF_MEMORY, "out of memory in check()");
