@@ -104,7 +104,7 @@ test_free_threaded() {
 
 # In some minutes, what differs without a GIL; the rest computes the same, in twice the time. Not in CI, which would build Python first.
 check_short() {
-  check test_threads.py test_process.py test_numpy.py test_plugins.py test_plugins_built.py test_plugins_gpu.py "$@"
+  check test_threads.py test_process.py test_numpy.py plugins/test_plugins.py plugins/test_plugins_built.py plugins/test_plugins_gpu.py "$@"
 }
 
 check() {

@@ -38,8 +38,8 @@ test_python_slow_torch() {
   local log=$LOG/test-python-slow-torch.log
   step "slow torch"
   if ! (cd -- "$NARROWS_ROOT/tests/python" && NARROWS_TORCH_FAST=0 PYTHONPATH="$NARROWS_ROOT/build/$PYTHON_PRESET/python" \
-    "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile test_torch.py test_torch_outputs.py \
-    test_torch_graphs.py test_threads.py) </dev/null >"$log" 2>&1; then
+    "$PYENV/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile with_torch/test_torch.py with_torch/test_torch_outputs.py \
+    with_torch/test_torch_graphs.py test_threads.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed with NARROWS_TORCH_FAST=0; the whole log is $log"
   fi

@@ -423,7 +423,7 @@ class __attribute__((visibility("hidden"))) Plugin {
           return status;
       if (op->check != nullptr) op->check(*sig);
     } catch (const std::bad_alloc&) {
-      return fail(error, NW_OUT_OF_MEMORY, "out of memory in check()");
+      return fail(error, NW_OUT_OF_MEMORY, "out of memory while the call was planned");
     } catch (const std::exception& e) {
       return fail(error, NW_INVALID, e.what());
     }

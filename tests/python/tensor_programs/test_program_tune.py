@@ -10,7 +10,7 @@ import pytest
 
 from narrows.program import PrimFunc, Schedule, _tuning
 
-TEXTS = pathlib.Path(__file__).parent.parent / "program" / "texts"
+TEXTS = pathlib.Path(__file__).parents[2] / "program" / "texts"
 
 
 @pytest.fixture(autouse=True)

@@ -322,7 +322,7 @@ def test_what_is_called_directly_is_there():
         pytest.skip(
             "before torch 2.11 tensors have another layout, and nothing is called directly; 2.11 and 2.12 were not looked at"
         )
-    bindings = pathlib.Path(__file__).parents[2] / "bindings"
+    bindings = pathlib.Path(__file__).parents[3] / "bindings"
     names = set(re.findall(r'dlsym\(library,\s*"(\w+)"\)', (bindings / "python" / "src" / "torch.cpp").read_text()))
     names |= set(re.findall(r'find\("(\w+)"', (bindings / "torch" / "private_names.cpp").read_text()))
     folder = pathlib.Path(torch.__file__).parent / "lib"

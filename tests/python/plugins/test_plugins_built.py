@@ -15,7 +15,7 @@ import pytest
 
 import narrows
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 
 SOURCE = """
 #include <narrows/plugin.hpp>

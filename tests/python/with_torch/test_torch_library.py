@@ -16,7 +16,7 @@ import pytest
 import narrows
 
 torch = pytest.importorskip("torch")
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 LIB = pathlib.Path(narrows.__file__).parent / "lib"
 NEW = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 needs_library = pytest.mark.skipif(not NEW, reason="the library needs torch 2.10")

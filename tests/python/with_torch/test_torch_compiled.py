@@ -17,7 +17,7 @@ import narrows.torch  # noqa: E402
 from narrows import _functions  # noqa: E402
 from torch_inputs import DEVICES, cells, on_device, pairs  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 inductor = pytest.importorskip("torch._inductor.utils", reason="this torch has no Inductor")
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     pytest.skip("before torch 2.10 Inductor calls the ops by torch's dispatcher", allow_module_level=True)

@@ -11,7 +11,7 @@ import pytest
 import narrows
 import present
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 CUDA_SOURCE = """

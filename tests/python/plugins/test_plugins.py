@@ -12,7 +12,7 @@ import pytest
 
 import narrows
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 AFFINE = {"x": (3, 4), "a": (3, 4), "b": (3, 4)}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from narrows.program import PrimFunc
 
-TEXTS = pathlib.Path(__file__).parent.parent / "program" / "texts"
+TEXTS = pathlib.Path(__file__).parents[2] / "program" / "texts"
 SHAPES = {
     "mm_relu": [(5, 5), (5, 5)],
     "conv1d": [(1, 8, 7), (6, 4, 2), (6,)],

@@ -318,7 +318,7 @@ def test_an_op_that_others_loaded_is_carried_by_its_name():
 
 
 def test_the_text_in_the_docs_is_one():
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "programs.md").read_text()
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "programs.md").read_text()
     f = narrows.op(_programs.op_of(re.findall(r"```\n(saved programs 1\n.*?)```", page, re.DOTALL)[0]))
     assert f.op.startswith("program.scaled_") and f.backward.startswith("program.scaled_adjoint_")
     assert f(np.ones(3, "float32"), alpha=2).tolist() == [2, 2, 2]

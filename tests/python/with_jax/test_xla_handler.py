@@ -13,7 +13,7 @@ from narrows import _xla
 
 def test_the_handlers_structs_are_jaxlibs():
     include = pathlib.Path(_xla.ffi().include_dir())
-    source = pathlib.Path(__file__).parents[2] / "bindings" / "xla" / "src"
+    source = pathlib.Path(__file__).parents[3] / "bindings" / "xla" / "src"
     pairs = {
         "CallFrame": ("XLA_FFI_CallFrame", "api ctx:context stage args:arguments rets:results attrs:attributes"),
         "Buffer": ("XLA_FFI_Buffer", "dtype data rank dims"),
