@@ -73,6 +73,7 @@ def test_what_was_kept_is_what_a_build_has(monkeypatch):
         (lambda path: path.write_text("{"), "Expecting"),
         (lambda path: path.write_text("[]"), "it is not of format 1"),
         (lambda path: path.write_bytes(b"\xff\xfe"), "decode"),
+        (lambda path: path.write_text("[" * 100_000), "recursion"),  # a RuntimeError
     ],
 )
 def test_a_spoilt_file_is_ignored_aloud(monkeypatch, spoil, reason):
@@ -99,6 +100,30 @@ def test_a_foreign_file_is_ignored_aloud(monkeypatch, trace, changed, reason):
     with pytest.warns(RuntimeWarning, match=reason):
         text, _ = loaded_text(monkeypatch, mm_relu().build)
     assert "vectorize" in text
+
+
+def test_a_step_that_is_not_offered_is_ignored_aloud(monkeypatch):
+    kept_by_hand(['parallel(loop="j1")'])
+
+    def refuse(self, line):
+        raise NotImplementedError(f"{line} is not offered")
+
+    monkeypatch.setattr(_tuning._library.Program, "step", refuse)
+    with pytest.warns(RuntimeWarning, match="j1.* is not offered"):
+        text, _ = loaded_text(monkeypatch, mm_relu().build)
+    assert "vectorize" in text
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Could not determine home directory."), PermissionError(13, "denied")])
+def test_without_a_home_a_build_has_the_default(monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(_tuning, "_folder", refuse)
+    text, _ = loaded_text(monkeypatch, mm_relu().build)
+    assert "vectorize" in text
+    with pytest.raises(type(error)):
+        Schedule(mm_relu()).tune(*operands(), budget=60)
 
 
 def test_where_nothing_is_kept_the_default_stays():

@@ -96,19 +96,27 @@ def _read(path: pathlib.Path, digest: str, machine: dict[str, str]) -> list[str]
     return trace
 
 
+def _is_anything_kept() -> bool:
+    """False, too, where there is no home folder, or it is not to be looked into."""
+    try:
+        return _folder().is_dir()
+    except (OSError, RuntimeError):
+        return False
+
+
 def schedule(program: _library.Program, backend: str) -> bool:
     """Takes the steps that tune() kept for the program and this machine, else those of the default schedule: True."""
-    if program.trace() or not _folder().is_dir():
+    if program.trace() or not _is_anything_kept():
         return _default(program, backend)
     digest, machine = program.digest(), _machine(backend)
     path = _place(digest, machine)
-    if not machine or not path.exists():
+    if not machine or not os.path.exists(path):
         return _default(program, backend)
     try:
         replayed = program.copy()
         for line in _read(path, digest, machine):
             replayed.step(line)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # NotImplementedError is a RuntimeError
         warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=4)
         return _default(program, backend)
     for line in replayed.trace():
