@@ -243,6 +243,21 @@ TEST_CASE("tensors that may be absent, params and an in-out tensor") {
   CHECK_THAT(answer.message, ContainsSubstring("'y' is another input"));
 }
 
+TEST_CASE("two integer params, one of them alone an input's dimension") {
+  const std::string text =
+      "program 1 f(x: f32[k], y: out f32[k], k: param i64 = 4, m: param i64 = 1):\n"
+      "  for i in k:\n"
+      "    block y(vi: S(k) = i):\n"
+      "      y[vi] = x[vi] * f32(m) + f32(k)\n";
+  const Folder folder;
+  exported(folder.file("two"), {text});
+  const Plugin made(folder.file("two").c_str());
+  for (const int64_t k : {4, 9}) {
+    std::vector<Tensor> inputs = {filled(kF, {k}, 1)}, outputs = {Tensor(kF, {k})};
+    check(made, text, inputs, outputs, {{0, k, false}, {0, 3, false}});
+  }
+}
+
 TEST_CASE("sizes that leave 64 bits, and allocations that are too large, are refused when a call is planned") {
   const std::string begin = "program 1 f(x: f32[N], y: out f32[N], k: param i64 = 1):\n";
   const std::string store = "  for j in N:\n    block y(vi: S(N) = j):\n      y[vi] = ";
