@@ -27,6 +27,7 @@ _FORMAT = 1
 _SECONDS = 0.02  # of timing a candidate; those that are close are timed again
 _WORTH = 0.98  # a candidate is better that takes less than this part of the best one's time
 _MOST_FACTOR = 1024
+_MOST_ADJOINTS = 7
 
 
 class Tuned:
@@ -130,7 +131,9 @@ def _default(program: _library.Program, backend: str) -> bool:
 
 
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:
-    """Of the program, of its adjoint, and so on, each scheduled as a build of it is."""
+    """Of the program, of its adjoint, and so on, each scheduled as a build of it is. An exported plugin has 8 programs at most."""
+    if not 0 <= count <= _MOST_ADJOINTS:
+        raise ValueError(f"gradient is {count}; expected False, True, or a number from 0 to {_MOST_ADJOINTS}")
     made = [program]
     for _ in range(count):
         made.append(made[-1].vjp())
