@@ -220,6 +220,28 @@ TEST_CASE("an in-out tensor is updated in place, or begins as a copy") {
   }
 }
 
+TEST_CASE("parallel loops of negative extents, one in the other, do nothing") {
+  const std::string text =
+      "program 1 f(y: inout f32[n, m]):\n"
+      "  for i in n - 3 parallel:\n"
+      "    for j in m - 3 parallel:\n"
+      "      block y(vi: S(n) = i + 1, vj: S(m) = j + 1):\n"
+      "        y[vi, vj] = y[vi, vj] + f32(1)\n";
+  for (const char* kernel : kKernels) {
+    for (const int64_t size : {int64_t{1}, int64_t{2}, int64_t{5}}) {
+      INFO(kernel << ", " << size);
+      Tensor y = filled(kF, {size, size}, 1), out(kF, {size, size});
+      run_well({plugin(), text, {&y}, {&out}, kernel});
+      const auto is_inside = [&](int64_t at) { return at >= 1 && at < size - 2; };
+      const auto want = [&](int64_t at) {
+        const float more = is_inside(at / size) && is_inside(at % size) ? 1 : 0;
+        return static_cast<double>(static_cast<float>(y.get(at)) + more);
+      };
+      expect(out, want, 0);
+    }
+  }
+}
+
 TEST_CASE("what does not fit is refused with names and numbers") {
   const std::string text = kHead + kSchedules[0].body;
   Tensor a(kF, {3, 4}), b(kF, {5, 6}), c(kF, {3, 6}), wide(DType::f64, {4, 6});

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "examples.h"
 
@@ -26,6 +28,25 @@ struct Folder {
   Folder& operator=(const Folder&) = delete;
   std::string file(const std::string& name) const { return (path / ("narrows_" + name + ".so")).string(); }
   fs::path path;
+};
+
+// A variable of the environment, as it was before once this goes away.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    const char* const now = std::getenv(name);
+    is_set_ = now != nullptr;
+    if (is_set_) before_ = now;
+    setenv(name, value, 1);
+  }
+  ~Environment() { is_set_ ? setenv(name_, before_.c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  bool is_set_ = false;
+  std::string before_;
 };
 
 void exported(const std::string& path, const std::vector<std::string>& texts, const char* op = nullptr) {
@@ -243,6 +264,21 @@ TEST_CASE("tensors that may be absent, params and an in-out tensor") {
   CHECK_THAT(answer.message, ContainsSubstring("'y' is another input"));
 }
 
+TEST_CASE("two integer params, one of them alone an input's dimension") {
+  const std::string text =
+      "program 1 f(x: f32[k], y: out f32[k], k: param i64 = 4, m: param i64 = 1):\n"
+      "  for i in k:\n"
+      "    block y(vi: S(k) = i):\n"
+      "      y[vi] = x[vi] * f32(m) + f32(k)\n";
+  const Folder folder;
+  exported(folder.file("two"), {text});
+  const Plugin made(folder.file("two").c_str());
+  for (const int64_t k : {4, 9}) {
+    std::vector<Tensor> inputs = {filled(kF, {k}, 1)}, outputs = {Tensor(kF, {k})};
+    check(made, text, inputs, outputs, {{0, k, false}, {0, 3, false}});
+  }
+}
+
 TEST_CASE("sizes that leave 64 bits, and allocations that are too large, are refused when a call is planned") {
   const std::string begin = "program 1 f(x: f32[N], y: out f32[N], k: param i64 = 1):\n";
   const std::string store = "  for j in N:\n    block y(vi: S(N) = j):\n      y[vi] = ";
@@ -276,11 +312,17 @@ TEST_CASE("what cannot be exported is refused, and nothing is left behind") {
   CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "add"), ContainsSubstring("expected one like 'vendor.name/1'"));
   CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "program.add/1"), ContainsSubstring("not in 'program.'"));
   CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "a.b\\\"/1"), ContainsSubstring("a.b"));
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID, "add"), ContainsSubstring("op is 'add'"));
+  CHECK_THAT(refused(folder.file("program"), {text}, NW_INVALID),
+             ContainsSubstring(folder.file("program") + "', which makes the op 'program.add/1'"));
   const int32_t status = access("/proc/self", W_OK) == 0 ? NW_FAILED : NW_INVALID;  // nobody makes files there
   CHECK_THAT(refused("/proc/self/narrows_a.so", {text}, status), ContainsSubstring("/proc/self/narrows_a.so"));
   CHECK(fs::is_empty(folder.path));
   exported(folder.file("a"), {text});
   CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID), ContainsSubstring("which is there already"));
+  fs::remove(folder.file("a"));
+  CHECK_THAT(refused(folder.file("a"), {text}, NW_INVALID),
+             ContainsSubstring(folder.file("a") + "', and its manifest '") && ContainsSubstring("narrows_a.manifest.json"));
 
   const char* const compiler = std::getenv("CC");
   const std::string before = compiler == nullptr ? "" : compiler;
@@ -290,4 +332,35 @@ TEST_CASE("what cannot be exported is refused, and nothing is left behind") {
   CHECK_THAT(refused(folder.file("b"), {text}, NW_FAILED), ContainsSubstring("failed with status 1"));
   compiler == nullptr ? unsetenv("CC") : setenv("CC", before.c_str(), 1);
   CHECK(!fs::exists(folder.file("b")));
+}
+
+TEST_CASE("the source that the compiler failed for is named, and stays") {
+  const Folder folder;
+  const fs::path script = folder.path / "cc.sh";
+  std::ofstream(script) << "#!/bin/sh\ncase \"$*\" in *narrows_kernel_0_1.c*) exit 3;; esac\nexec cc \"$@\"\n";
+  fs::permissions(script, fs::perms::owner_all);
+  std::ofstream(folder.path / ("narrows-" + std::to_string(geteuid()))) << "where sources are kept else";
+  const Environment compiler("CC", script.c_str()), temporary("TMPDIR", folder.path.c_str());
+  const std::string message = refused(folder.file("a"), {text_of("add")}, NW_FAILED),
+                    before = "failed with status 3; the source is ";
+  const size_t at = message.find(before);
+  INFO(message);
+  REQUIRE(at != std::string::npos);
+  CHECK_THAT(read_file(message.substr(at + before.size())), ContainsSubstring("void narrows_kernel_0_1("));
+}
+
+TEST_CASE("of two threads that export to one place, one does") {
+  const Folder folder;
+  int32_t statuses[2] = {};
+  std::vector<std::thread> threads;
+  for (int32_t& status : statuses)
+    threads.emplace_back([&] {
+      nw_error error{};
+      status = plugin().export_to(folder.file("a"), {text_of("add")}, nullptr, &error);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK((statuses[0] == NW_OK) != (statuses[1] == NW_OK));
+  CHECK(std::max(statuses[0], statuses[1]) == NW_INVALID);
+  CHECK(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()) == 2);
+  CHECK(Plugin(folder.file("a").c_str()).op(0).name == std::string("a.add/1"));
 }

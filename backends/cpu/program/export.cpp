@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// export.cpp -- see export.h. Two runs of the compiler make the plugin: one for its frame (exported.c), which has to run on any CPU
-// so that it can say what is missing, and one for the kernels.
+// export.cpp -- see export.h. The compiler makes objects of the plugin's frame (exported.c) and of each kernel, and links
+// them.
 #include "program/export.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,7 +47,7 @@ std::string plugin_name(const std::string& path) {
 }
 
 // "vendor.name/1": words with dots between, a number.
-void check_op(const std::string& op) {
+bool is_op(const std::string& op) {
   const size_t slash = op.find('/');
   const std::string version = slash == std::string::npos ? "" : op.substr(slash + 1);
   std::string stem = op.substr(0, slash);
@@ -58,7 +59,17 @@ void check_op(const std::string& op) {
     good = is_word(stem.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (!good) refuse(NW_INVALID, -1, "name is '%s'; expected one like 'vendor.name/1', not in 'program.'", op.c_str());
+  return good;
+}
+
+// The op that is asked for, or that the plugin and its program make.
+std::string op_name(const std::string& op, const std::string& path, const std::string& made) {
+  if (op.empty() && !is_op(made))
+    refuse(NW_INVALID, -1, "path is '%s', which makes the op '%s'; expected another file's name, or an op, not in 'program.'",
+           path.c_str(), made.c_str());
+  if (!op.empty() && !is_op(op))
+    refuse(NW_INVALID, -1, "op is '%s'; expected one like 'vendor.name/1', not in 'program.'", op.c_str());
+  return op.empty() ? made : op;
 }
 
 std::string backward_of(const std::string& op) {
@@ -137,7 +148,7 @@ std::vector<ExportedProgram> print_programs(const Instance& instance, const std:
     contracts = contracts || print_c(any_call(out[i].lowered, {}, 0, false), c_target(instance)).contracts;
   }
   CTarget target = c_target(instance);
-  target.contracts = contracts;  // one run of the compiler has one set of flags
+  target.contracts = contracts;  // all kernels are compiled with the same flags
   for (size_t i = 0; i < out.size(); ++i) print_kernels(target, "narrows_kernel_" + std::to_string(i) + "_", &out[i]);
   return out;
 }
@@ -187,7 +198,7 @@ std::string manifest_text(const Instance& instance) {
 
 // ---- files ----
 
-void check_place(const std::string& path) {
+void check_place(const std::string& path, const std::string& manifest) {
   const size_t slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
   struct stat info{};
@@ -195,12 +206,14 @@ void check_place(const std::string& path) {
     refuse(NW_INVALID, -1, "path is '%s'; there is no folder '%s'", path.c_str(), folder.c_str());
   if (lstat(path.c_str(), &info) == 0)
     refuse(NW_INVALID, -1, "path is '%s', which is there already; expected one without a file", path.c_str());
+  if (lstat(manifest.c_str(), &info) == 0)
+    refuse(NW_INVALID, -1, "path is '%s', and its manifest '%s' is there already; expected none", path.c_str(), manifest.c_str());
   if (access(folder.c_str(), W_OK | X_OK) != 0)
     refuse(NW_INVALID, -1, "path is '%s', and folder '%s' cannot be written into: %s", path.c_str(), folder.c_str(),
            std::strerror(errno));
 }
 
-// Files that go away with this, the temporary folder's and what is half written at the plugin's place.
+// Files that go away with this, and their folder.
 class Scratch {
  public:
   Scratch() : place_("") {}
@@ -219,59 +232,92 @@ class Scratch {
     if (!write_file(out, text)) refuse(NW_FAILED, -1, "%s cannot be written: %s", out.c_str(), std::strerror(errno));
     return out;
   }
-  void add(const std::string& file) { files_.push_back(file); }
-  // What the compiler failed for stays, under a name that the next such failure has, too.
-  std::string keep(const std::string& file, const std::string& text) { return keep_source(file, place_, hex_digest(text)); }
+  // What the compiler failed for stays, under a name that the next such failure has, too, or where it is.
+  std::string keep(const std::string& file, const std::string& text) {
+    files_.erase(std::remove(files_.begin(), files_.end(), file), files_.end());
+    return keep_source(file, place_, hex_digest(text));
+  }
 
  private:
   Workplace place_;
   std::vector<std::string> files_;
 };
 
-void run_compiler(std::vector<std::string> arguments, const std::string& source, const std::string& text, Scratch* scratch) {
-  const Outcome outcome = run_process(arguments, compile_seconds());
-  if (outcome.kind == Outcome::Kind::exited && outcome.number == 0) return;
-  refuse_outcome(outcome, arguments[0], scratch->keep(source, text));
-}
-
-// The plugin's bytes.
-std::string compile_plugin(const Instance& instance, const std::string& frame, const std::vector<ExportedProgram>& programs) {
-  const std::vector<std::string> compiler = required_compiler();
-  Scratch scratch;
-  const auto command = [&](bool contracts, const std::vector<std::string>& more) {
-    std::vector<std::string> out = compiler;
-    for (const std::vector<std::string>& flags : {c_flags(contracts), more}) out.insert(out.end(), flags.begin(), flags.end());
+// Runs the C compiler in a folder of its own; where it fails, the error names the source that it failed for.
+class Compilation {
+ public:
+  // Gives the object's path.
+  std::string object(const std::string& name, const std::string& text, std::vector<std::string> arguments) {
+    const std::string out = scratch_.path(name + ".o"), source = scratch_.write(name + ".c", text);
+    arguments.insert(arguments.end(), {"-c", "-o", out, source});
+    run(arguments, source, text);
     return out;
-  };
-  const std::string object = scratch.path("frame.o"), result = scratch.path("plugin.so"), source = scratch.write("frame.c", frame);
-  run_compiler(command(false, {"-c", "-o", object, source}), source, frame, &scratch);
-  std::vector<std::string> kernels;
-  bool contracts = false;
-  std::string first;
-  for (const ExportedProgram& program : programs) {
-    for (const ExportedKernel& kernel : program.kernels) {
-      kernels.push_back(scratch.write(kernel.entry + ".c", kernel.source.text));
-      contracts = contracts || kernel.source.contracts;
-      if (first.empty()) first = kernel.source.text;
-    }
   }
-  std::vector<std::string> rest = c_machine_flags(instance);
-  rest.insert(rest.end(), {"-shared", "-Wl,-z,nodelete", "-Wl,-z,defs", "-s", "-o", result, object});
-  rest.insert(rest.end(), kernels.begin(), kernels.end());
-  rest.emplace_back("-lm");
-  run_compiler(command(contracts, rest), kernels[0], first, &scratch);
-  std::string bytes;
-  if (!read_file(result, &bytes)) refuse(NW_FAILED, -1, "what the C compiler %s made cannot be read", compiler[0].c_str());
-  return bytes;
+
+  // The bytes of the plugin of these objects; `frame` is what is kept where they do not fit together.
+  std::string linked(const std::vector<std::string>& objects, const std::string& frame) {
+    const std::string out = scratch_.path("plugin.so"), source = scratch_.write("linked.c", frame);
+    std::vector<std::string> arguments = c_flags(false);
+    arguments.insert(arguments.end(), {"-shared", "-Wl,-z,nodelete", "-Wl,-z,defs", "-s", "-o", out});
+    arguments.insert(arguments.end(), objects.begin(), objects.end());
+    arguments.emplace_back("-lm");
+    run(arguments, source, frame);
+    std::string bytes;
+    if (!read_file(out, &bytes)) refuse(NW_FAILED, -1, "what the C compiler %s made cannot be read", compiler_[0].c_str());
+    return bytes;
+  }
+
+ private:
+  void run(const std::vector<std::string>& arguments, const std::string& source, const std::string& text) {
+    std::vector<std::string> command = compiler_;
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_process(command, compile_seconds());
+    if (outcome.kind == Outcome::Kind::exited && outcome.number == 0) return;
+    refuse_outcome(outcome, command[0], scratch_.keep(source, text));
+  }
+
+  Scratch scratch_;
+  const std::vector<std::string> compiler_ = required_compiler();
+};
+
+// The plugin's bytes. Its frame has to run on any CPU, so that it can say what is missing.
+std::string compile_plugin(const Instance& instance, const std::string& frame, const std::vector<ExportedProgram>& programs) {
+  bool contracts = false;
+  for (const ExportedProgram& program : programs)
+    for (const ExportedKernel& kernel : program.kernels) contracts = contracts || kernel.source.contracts;
+  std::vector<std::string> flags = c_flags(contracts);
+  for (const std::string& flag : c_machine_flags(instance)) flags.push_back(flag);
+  Compilation compilation;
+  std::vector<std::string> objects = {compilation.object("frame", frame, c_flags(false))};
+  for (const ExportedProgram& program : programs)
+    for (const ExportedKernel& kernel : program.kernels)
+      objects.push_back(compilation.object(kernel.entry, kernel.source.text, flags));
+  return compilation.linked(objects, frame);
 }
 
-// Whole or not at all, and never over a file that is there.
-void place_file(const std::string& path, const std::string& bytes, mode_t mode) {
-  const std::string half = path + "." + std::to_string(getpid());
-  const bool written = write_file(half, bytes) && chmod(half.c_str(), mode) == 0 && link(half.c_str(), path.c_str()) == 0;
+// Makes a file that only its owner can read, beside `path`; gives its name.
+std::string write_half(const std::string& path, const std::string& bytes, mode_t mode) {
+  std::string half = path + ".XXXXXX";
+  const int file = mkostemp(half.data(), O_CLOEXEC);
+  if (file < 0) refuse(NW_FAILED, -1, "path: no file can be made beside '%s': %s", path.c_str(), std::strerror(errno));
+  const bool written = write_all(file, bytes) && fchmod(file, mode) == 0;
   const int reason = errno;
+  if (const bool closed = close(file) == 0; written && closed) return half;
+  const int last = written ? errno : reason;
   unlink(half.c_str());
-  if (!written) refuse(NW_FAILED, -1, "path is '%s', which cannot be written: %s", path.c_str(), std::strerror(reason));
+  refuse(NW_FAILED, -1, "path: what is to be '%s' cannot be written: %s", path.c_str(), std::strerror(last));
+}
+
+// Whole or not at all, and never over a file that is there. Some file systems have no hard links, others no such renaming.
+void place_file(const std::string& path, const std::string& bytes, mode_t mode) {
+  const std::string half = write_half(path, bytes, mode);
+  if (renameat2(AT_FDCWD, half.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return;
+  int reason = errno;
+  if (reason != EEXIST) reason = link(half.c_str(), path.c_str()) == 0 ? 0 : errno;
+  unlink(half.c_str());
+  if (reason == EEXIST) refuse(NW_INVALID, -1, "path: '%s' was made by another meanwhile; expected none", path.c_str());
+  if (reason != 0)
+    refuse(NW_FAILED, -1, "path: what was written beside '%s' cannot be given its name: %s", path.c_str(), std::strerror(reason));
 }
 
 }  // namespace
@@ -280,10 +326,8 @@ void export_programs(const Instance& instance, const std::vector<std::string>& t
                      const std::string& path) {
   try {
     const std::string plugin = plugin_name(path), manifest = path.substr(0, path.size() - 3) + ".manifest.json";
-    check_place(path);
-    check_place(manifest);
-    std::string name = op.empty() ? plugin + "." + ir::parse(texts[0]).name + "/1" : op;
-    check_op(name);
+    check_place(path, manifest);
+    const std::string name = op_name(op, path, plugin + "." + ir::parse(texts[0]).name + "/1");
     (void)required_compiler();
     const std::vector<ExportedProgram> programs = print_programs(instance, texts, name);
     const std::string bytes = compile_plugin(instance, frame_text(instance, plugin, programs), programs);

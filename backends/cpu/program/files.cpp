@@ -53,9 +53,7 @@ std::string hex_digest(const std::string& bytes) {
   return out;
 }
 
-bool write_file(const std::string& path, const std::string& bytes) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return false;
+bool write_all(int file, const std::string& bytes) {
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t count = write(file, bytes.data() + done, bytes.size() - done);
@@ -63,8 +61,14 @@ bool write_file(const std::string& path, const std::string& bytes) {
     if (count <= 0) break;
     done += static_cast<size_t>(count);
   }
-  const bool closed = close(file) == 0;
-  return closed && done == bytes.size();
+  return done == bytes.size();
+}
+
+bool write_file(const std::string& path, const std::string& bytes) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return false;
+  const bool written = write_all(file, bytes);
+  return close(file) == 0 && written;
 }
 
 bool read_file(const std::string& path, std::string* bytes) {

@@ -8,6 +8,7 @@ namespace narrows::cpu {
 
 std::string hex_digest(const std::string& bytes);
 
+bool write_all(int file, const std::string& bytes);  // false, with errno
 // Makes a file that nobody else reads; false, with errno: it is there, or it cannot be written.
 bool write_file(const std::string& path, const std::string& bytes);
 // Appends to `bytes`.

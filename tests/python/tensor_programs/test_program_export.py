@@ -140,6 +140,14 @@ def test_bad_paths_and_names(tmp_path, path, name, message):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("gradient", [8, -1])
+def test_bad_gradients(tmp_path, gradient):
+    for function in (scaled, Schedule(scaled)):
+        with pytest.raises(ValueError, match=f"gradient is {gradient}; expected .* 0 to 7"):
+            function.export(tmp_path / "narrows_mine.so", gradient=gradient)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_is_there_stays(tmp_path):
     (tmp_path / "narrows_mine.so").write_text("mine")
     with pytest.raises(ValueError, match="is there already"):

@@ -42,6 +42,12 @@ def _difference(got: Any, want: Any) -> float:
     return float(apart.max(initial=0) / max(1.0, abs(b[numpy.isfinite(b)]).max(initial=0)))
 
 
+def refuse_out(how: dict[str, Any]) -> None:
+    """Each result has to be an array of its own."""
+    if "out" in how:
+        raise ValueError("out is given; expected none: the results of schedules are compared, so each has arrays of its own")
+
+
 def run(op: Callable[..., Any], inputs: tuple[Any, ...], how: dict[str, Any], seconds: float = _MOST_SECONDS) -> tuple[Any, float]:
     """What the op gives, and how long a call takes: the best of several, within so many seconds."""
     result = op(*inputs, **how)

@@ -47,7 +47,8 @@ class PrimFunc:
     ) -> None:
         """Writes a plugin ``narrows_<plugin>.so`` with the compiled program inside, and its manifest beside it. Where it is loaded
         it needs neither a compiler nor this module. The op is ``name``, or ``<plugin>.<program>/1``; ``gradient`` as in
-        :meth:`build`. RuntimeError: it cannot be compiled or written."""
+        :meth:`build`. ValueError: a file is there, or ``path``, ``name`` or ``gradient`` is not good. NotImplementedError: more
+        than 8 tensors may be absent, or the gradient has no program. RuntimeError: it cannot be compiled or written."""
         program = self.program.copy()
         _tuning.schedule(program, backend)
         _library.export([program, *_tuning.adjoints(program, int(gradient), backend)], backend, name, os.fspath(path))

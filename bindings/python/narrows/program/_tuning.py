@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import re
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,23 +22,26 @@ from typing import Any
 import narrows
 from narrows import _narrows
 from narrows.program import _library
-from narrows.program._evaluation import compared, run
+from narrows.program._evaluation import compared, refuse_out, run
 
 _FORMAT = 1
 _SECONDS = 0.02  # of timing a candidate; those that are close are timed again
 _WORTH = 0.98  # a candidate is better that takes less than this part of the best one's time
 _MOST_FACTOR = 1024
+_MOST_ADJOINTS = 7
 
 
 class Tuned:
-    """``seconds`` and ``default_seconds`` are those of a call; ``tried`` counts the schedules that were measured."""
+    """``seconds`` and ``default_seconds`` are those of a call; ``tried`` counts the schedules that were measured, and ``failed``
+    those that could not be compiled or run. ``path``: where the result is kept, if it is."""
 
-    def __init__(self, seconds: float, default_seconds: float, tried: int, path: pathlib.Path | None) -> None:
-        self.seconds, self.default_seconds, self.tried, self.path = seconds, default_seconds, tried, path
+    def __init__(self, seconds: float, default_seconds: float, tried: int, failed: int, path: pathlib.Path | None) -> None:
+        self.seconds, self.default_seconds, self.tried, self.failed, self.path = seconds, default_seconds, tried, failed, path
 
     def __repr__(self) -> str:
+        counts = f"{self.tried} schedules tried" + (f", {self.failed} failed" if self.failed else "")
         kept = f"; kept in {self.path}" if self.path is not None else ""
-        return f"{self.seconds * 1e6:.1f} us, default {self.default_seconds * 1e6:.1f} us; {self.tried} schedules tried{kept}"
+        return f"{self.seconds * 1e6:.1f} us, default {self.default_seconds * 1e6:.1f} us; {counts}{kept}"
 
 
 # ---- what is kept ----
@@ -65,9 +69,14 @@ def _place(digest: str, machine: dict[str, str]) -> pathlib.Path:
 
 
 def _keep(path: pathlib.Path, kept: dict[str, Any]) -> None:
-    half = path.with_name(f"{path.name}.{os.getpid()}")
-    half.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-    half.replace(path)
+    number, half = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with open(number, "w") as file:
+            file.write(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        os.replace(half, path)
+    except BaseException:
+        os.unlink(half)
+        raise
 
 
 def _make_folder() -> None:
@@ -75,9 +84,8 @@ def _make_folder() -> None:
     folder = _folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = folder / f".{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise type(error)(
             error.errno, f"tune: results cannot be kept in {folder}: {error.strerror}; set NARROWS_CACHE_DIR, or keep=False"
@@ -96,19 +104,27 @@ def _read(path: pathlib.Path, digest: str, machine: dict[str, str]) -> list[str]
     return trace
 
 
+def _is_anything_kept() -> bool:
+    """False, too, where there is no home folder, or it is not to be looked into."""
+    try:
+        return _folder().is_dir()
+    except (OSError, RuntimeError):
+        return False
+
+
 def schedule(program: _library.Program, backend: str) -> bool:
     """Takes the steps that tune() kept for the program and this machine, else those of the default schedule: True."""
-    if program.trace() or not _folder().is_dir():
+    if program.trace() or not _is_anything_kept():
         return _default(program, backend)
     digest, machine = program.digest(), _machine(backend)
     path = _place(digest, machine)
-    if not machine or not path.exists():
+    if not machine or not os.path.exists(path):
         return _default(program, backend)
     try:
         replayed = program.copy()
         for line in _read(path, digest, machine):
             replayed.step(line)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # NotImplementedError is a RuntimeError
         warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=4)
         return _default(program, backend)
     for line in replayed.trace():
@@ -122,7 +138,9 @@ def _default(program: _library.Program, backend: str) -> bool:
 
 
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:
-    """Of the program, of its adjoint, and so on, each scheduled as a build of it is."""
+    """Of the program, of its adjoint, and so on, each scheduled as a build of it is. An exported plugin has 8 programs at most."""
+    if not 0 <= count <= _MOST_ADJOINTS:
+        raise ValueError(f"gradient is {count}; expected False, True, or a number from 0 to {_MOST_ADJOINTS}")
     made = [program]
     for _ in range(count):
         made.append(made[-1].vjp())
@@ -182,6 +200,79 @@ def _taken(original: _library.Program, trace: list[str]) -> _library.Program:
 # ---- the search ----
 
 
+class _Search:
+    """Measures schedules of a program on the same arrays, and has the fastest so far in ``best``."""
+
+    def __init__(
+        self, begin: _library.Program, default: _library.Program, inputs: tuple[Any, ...], backend: str, how: dict[str, Any]
+    ) -> None:
+        self.best, self.tried, self.failed = begin, 0, 0
+        self._default, self._inputs, self._backend, self._how = default, inputs, backend, how
+        self._seen: set[str] = set()
+
+    def _measured(self, program: _library.Program, seconds: float) -> tuple[Any, float]:
+        return run(narrows.Op(program.load(self._backend)), self._inputs, self._how, seconds)
+
+    def _seconds(self, program: _library.Program) -> float:
+        return self._measured(program, 5 * _SECONDS)[1]
+
+    def begin(self) -> None:
+        """What cannot be measured at all is raised here."""
+        self._want = self._measured(self._default, _SECONDS)
+        result = self._measured(self.best, 5 * _SECONDS)
+        compared(self.best.name(), result, self._want)
+        self._fastest = result[1]
+        self._seen = {self._default.text(), self.best.text()}
+        self.tried = len(self._seen)
+
+    def take_if_faster(self, candidate: _library.Program) -> bool:
+        """A candidate that cannot be compiled or run is not."""
+        if candidate.text() in self._seen:
+            return False
+        self._seen.add(candidate.text())
+        try:
+            result = self._measured(candidate, _SECONDS)
+            self.tried += 1
+            compared(candidate.name(), result, self._want)
+            if result[1] >= _WORTH * self._fastest or self._seconds(candidate) >= _WORTH * self._seconds(self.best):
+                return False
+        except (RuntimeError, MemoryError):  # NotImplementedError is a RuntimeError
+            self.failed += 1
+            return False
+        self.best, self._fastest = candidate, result[1]
+        return True
+
+    def improve(self, queue: list[list[str]], original: _library.Program, budget: float) -> None:
+        """The candidates at the end of the queue come first; the first of all is measured whatever the budget is."""
+        choices, end, tried = random.Random(0), time.perf_counter() + budget, self.tried + self.failed
+        queue = [*self._next(choices), *queue]
+        while queue and (self.tried + self.failed == tried or time.perf_counter() < end):
+            if self.take_if_faster(_taken(original, queue.pop())):
+                queue = self._next(choices)
+
+    def _next(self, choices: random.Random) -> list[list[str]]:
+        queue = list(_neighbours(self.best))
+        choices.shuffle(queue)
+        return queue
+
+    def result(self) -> tuple[float, float]:
+        """The seconds of the best and of the default one, which is the best unless another is faster."""
+        default_seconds = self._seconds(self._default)
+        if self.best.text() != self._default.text():
+            seconds = self._seconds(self.best)
+            if seconds < default_seconds:
+                return seconds, default_seconds
+        self.best = self._default
+        return default_seconds, default_seconds
+
+
+def _kept_trace(path: pathlib.Path, digest: str, machine: dict[str, str]) -> list[list[str]]:
+    try:
+        return [_read(path, digest, machine)]
+    except (OSError, ValueError, RuntimeError):  # none, or one that is written anew
+        return []
+
+
 def tune(
     begin: _library.Program,
     inputs: tuple[Any, ...],
@@ -190,42 +281,29 @@ def tune(
     keep: bool,
     how: dict[str, Any],
 ) -> tuple[_library.Program, Tuned]:
-    """The fastest program that was found in `budget` seconds, from the steps of `begin` or from the default ones on."""
+    """The fastest program that was found in `budget` seconds, from the steps of `begin` or from the default ones on. What was kept
+    before is a candidate, too. Where the default schedule is the fastest, nothing is kept."""
     if not budget > 0:
         raise ValueError(f"budget = {budget!r}; expected seconds, more than 0")
+    refuse_out(how)
     if keep:
         _make_folder()
-    original = begin.original()
-    if not begin.trace():
-        begin.auto(backend)
-
-    def measured(program: _library.Program, seconds: float = _SECONDS) -> tuple[Any, float]:
-        return run(narrows.Op(program.load(backend)), inputs, how, seconds)
-
-    first = measured(begin, 5 * _SECONDS)
-    best, fastest, tried, seen = begin, first[1], 1, {begin.text()}
-    choices = random.Random(0)
-    queue = list(_neighbours(best))
-    choices.shuffle(queue)
-    end = time.perf_counter() + budget
-    while queue and (tried == 1 or time.perf_counter() < end):
-        candidate = _taken(original, queue.pop())
-        if candidate.text() in seen:
-            continue
-        seen.add(candidate.text())
-        tried += 1
-        result = measured(candidate)
-        compared(candidate.name(), result, first)
-        if result[1] < _WORTH * fastest and measured(candidate, 5 * _SECONDS)[1] < _WORTH * measured(best, 5 * _SECONDS)[1]:
-            best, fastest = candidate, result[1]
-            queue = list(_neighbours(best))
-            choices.shuffle(queue)
-    best.load(backend)  # the ops that there are run it
-    path = None
-    if keep:
-        digest, machine = original.digest(), _machine(backend)
-        path = _place(digest, machine)
+    original, default = begin.original(), begin.original()
+    default.auto(backend)
+    digest, machine = original.digest(), _machine(backend)
+    search = _Search(begin if begin.trace() else default, default, inputs, backend, how)
+    try:
+        search.begin()
+        search.improve(_kept_trace(_place(digest, machine), digest, machine) if keep else [], original, budget)
+        seconds, default_seconds = search.result()
+    finally:
+        search.best.load(backend)  # the ops that there are run it
+    path = _place(digest, machine) if keep else None
+    if path is not None and search.best is default:
+        path.unlink(missing_ok=True)
+        path = None
+    elif path is not None:
         shapes = [list(map(int, x.shape)) for x in inputs if hasattr(x, "shape")]
         kept = {"format": _FORMAT, "program": digest, "name": original.name(), "machine": machine, "shapes": shapes}
-        _keep(path, {**kept, "seconds": fastest, "default_seconds": first[1], "trace": best.trace()})
-    return best, Tuned(fastest, first[1], tried, path)
+        _keep(path, {**kept, "seconds": seconds, "default_seconds": default_seconds, "trace": search.best.trace()})
+    return search.best, Tuned(seconds, default_seconds, search.tried, search.failed, path)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import narrows
 from narrows import _ops
 from narrows.program import _expressions, _library, _tuning
-from narrows.program._evaluation import Evaluation, compared, run
+from narrows.program._evaluation import Evaluation, compared, refuse_out, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
 from narrows.program._recorder import note
@@ -271,7 +271,8 @@ class Schedule:
     def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
         """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
         steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
-        result. Params and what narrows.op() takes go by keyword. OSError: the result cannot be kept; nothing was measured."""
+        result; what was kept before is measured, too. Params and what narrows.op() takes, but ``out``, go by keyword. OSError:
+        the result cannot be kept; nothing was measured."""
         best, tuned = _tuning.tune(self._schedule.copy(), inputs, budget, backend, keep, how)
         self._schedules[self._worked_on] = best.copy()
         return tuned
@@ -285,7 +286,8 @@ class Schedule:
 
     def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and
-        times both. Params and what narrows.op() takes go by keyword. ArithmeticError: the results differ."""
+        times both. Params and what narrows.op() takes, but ``out``, go by keyword. ArithmeticError: the results differ."""
+        refuse_out(how)
         name = self._schedule.load(backend)
         scheduled = run(narrows.Op(name), inputs, how)
         _library.unschedule(name, backend)
