@@ -16,7 +16,6 @@
 #include "core/program/saved.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
-#include "core/program/walk.h"
 
 struct nw_program {
   explicit nw_program(narrows::program::Schedule given) : schedule(std::move(given)) {}
@@ -63,11 +62,10 @@ T& needed(T* pointer, const char* name) {
   return *pointer;
 }
 
-// That each program is the adjoint of the one before.
+// That each program is the adjoint of the one before. None is NULL.
 void require_adjoints(const nw_program* const* programs, uint32_t count) {
   for (uint32_t i = 1; i < count; ++i) {
-    const narrows::program::Program adjoint = narrows::program::adjoint(needed(programs[i - 1], "programs").schedule.original());
-    if (!narrows::program::same(needed(programs[i], "programs").schedule.original(), adjoint))
+    if (!narrows::program::is_adjoint(programs[i]->schedule.original(), programs[i - 1]->schedule.original()))
       fail(NW_INVALID, -1, "programs[%u] is '%s'; expected the adjoint of programs[%u], as nw_program_vjp() gives it", i,
            programs[i]->schedule.original().name.c_str(), i - 1);
   }

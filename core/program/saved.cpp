@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/program/adjoint.h"
 #include "core/program/auto.h"
 #include "core/program/digest.h"
 #include "core/program/text.h"
@@ -106,14 +107,25 @@ SavedProgram read_one(Lines* lines) {
   return out;
 }
 
+void require_adjoint(const Program& found, const Program& program) {
+  if (!is_adjoint(found, program))
+    fail(NW_INVALID, -1,
+         "'%s' is not the adjoint of '%s', which is before it; expected what nw_program_vjp() of this Narrows gives",
+         found.name.c_str(), program.name.c_str());
+}
+
 }  // namespace
 
 std::vector<SavedProgram> read_saved(std::string_view text) {
   Lines lines(text);
   read_first(&lines);
   std::vector<SavedProgram> out;
-  do out.push_back(read_one(&lines));
-  while (!lines.done());
+  do {
+    const int line = lines.number() + 2;  // of the text, behind its digest
+    out.push_back(read_one(&lines));
+    if (const size_t last = out.size() - 1; last > 0)
+      at_line("text", line, [&] { require_adjoint(out[last].original.original(), out[last - 1].original.original()); });
+  } while (!lines.done());
   return out;
 }
 

@@ -167,7 +167,10 @@ TEST_CASE("what a saved model carries of a program becomes its op again") {
   refused(spoilt, "text at line 3: 'mm_relu' was changed: its digest is");
   refused(first + part(kText, steps + "  parallel(loop=\"k\")\n"), "parallel");
   refused(first + part(kText, "schedule cpu\n  nothing()\n"), "saved program, step at line ");
-  refused(first + part(kText) + part(kText), "backward");
+  refused(first + part(kText) + part(kText), "'mm_relu' is not the adjoint of 'mm_relu', which is before it");
+  std::string wrong = adjoint;  // of the same tensors, and with a digest of its own
+  wrong.replace(wrong.find("f32(0)"), 6, "f32(1)");
+  refused(first + part(kText) + part(wrong), "'mm_relu_adjoint' is not the adjoint of 'mm_relu'");
   CHECK(nw_program_load_saved(rt.get(), nullptr, &again, &error) == NW_INVALID);
   CHECK(nw_program_load_saved(rt.get(), first.c_str(), nullptr, &error) == NW_INVALID);
 }
