@@ -209,6 +209,28 @@ def test_torch_without_the_library_of_programs(torch_models, package_without_pro
     assert "they need isl" in printed
 
 
+def test_torch_refuses_lists_of_other_lengths():
+    torch = pytest.importorskip("torch")
+    text = """program 1 added(a: f32[n], b: f32[n], y: out f32[n], times: param i64 = 1, alpha: param f32 = 1.5):
+  for i in n:
+    block y(vi: S(n) = i):
+      y[vi] = (a[vi] + b[vi]) * alpha * f32(times)
+"""
+    carried, a = _programs.saved(PrimFunc(text).build().op), torch.ones(3)
+    call = torch.ops.narrows.program
+    assert call([a, a], carried)[0].tolist() == [3, 3, 3]
+    assert call([a, a], carried, integers=[2], reals=[0.5])[0].tolist() == [2, 2, 2]
+    for tensors, given, words in (
+        ([a], {}, "tensors has 1 values; expected 2, one for each input"),
+        ([a, a, a], {}, "tensors has 3 values; expected 2"),
+        ([a, a], {"present": 1}, "tensors has 2 values; expected 1"),
+        ([a, a], {"integers": [1, 2]}, "integers has 2 values; expected 1, one for each param"),
+        ([a, a], {"reals": [1.0, 2.0]}, "reals has 2 values; expected 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call(tensors, carried, **given)
+
+
 # ---- JAX ----
 
 SAVE_JAX = (
