@@ -82,6 +82,25 @@ def package_without_programs(tmp_path_factory):
     return folder
 
 
+def test_a_program_that_was_built_keeps_its_schedule():
+    text = """program 1 doubled(x: f32[n], y: out f32[n]):
+  for i in n:
+    block y(vi: S(n) = i):
+      y[vi] = x[vi] * f32(2)
+"""
+    schedule = Schedule(text)
+    schedule.split(schedule.get_loops(schedule.get_block("y"))[0], factors=[None, 24])
+    op = schedule.build()
+    carried, source = _programs.saved(op.op), op.source()
+    assert "factors=[None, 24]" in carried
+    other = carried.replace("24]", "40]")
+    assert _programs.op_of(other) == op.op
+    assert _programs.scheduled(op.op, "cpu")[1] == ['split(loop="i", factors=[None, 24])']
+    assert op.source() == source and _programs.saved(op.op) == carried
+    code = f"import narrows; from narrows import _programs as p; print(p.scheduled(p.op_of({other!r}), 'cpu')[1])"
+    assert "40]" in python(code, ".")
+
+
 # ---- torch ----
 
 SAVE_TORCH = (
