@@ -4,6 +4,7 @@
 #include "core/program/saved.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
 #include "core/program/adjoint.h"
@@ -45,12 +46,20 @@ class Lines {
 
 std::string shown(std::string_view line) { return std::string(line.substr(0, 60)); }
 
+// Is it the first line of a later format?
+bool is_newer(std::string_view line) {
+  constexpr std::string_view kWords = kFirst.substr(0, kFirst.size() - 1);
+  if (line.substr(0, kWords.size()) != kWords) return false;
+  int number = 0;
+  const auto [end, error] = std::from_chars(line.data() + kWords.size(), line.data() + line.size(), number);
+  return error == std::errc() && end == line.data() + line.size() && number > 1;
+}
+
 void read_first(Lines* lines) {
   const std::string_view line = lines->done() ? "" : lines->take();
   if (line == kFirst) return;
-  const bool newer = line.substr(0, kFirst.size() - 1) == kFirst.substr(0, kFirst.size() - 1);
   fail(NW_INVALID, -1, "saved program: it begins with '%s'; expected '%s'%s", shown(line).c_str(), std::string(kFirst).c_str(),
-       newer ? ": a newer Narrows saved it" : "");
+       is_newer(line) ? ": a newer Narrows saved it" : "");
 }
 
 // Throws what the work throws, with the line of the part that it is about.
