@@ -14,7 +14,7 @@ import pytest
 
 import narrows
 from narrows import _programs
-from narrows.program import PrimFunc, Schedule
+from narrows.program import PrimFunc, Schedule, _library
 
 PROGRAM = '''
     import numpy, narrows
@@ -99,6 +99,15 @@ def test_a_program_that_was_built_keeps_its_schedule():
     assert op.source() == source and _programs.saved(op.op) == carried
     code = f"import narrows; from narrows import _programs as p; print(p.scheduled(p.op_of({other!r}), 'cpu')[1])"
     assert "40]" in python(code, ".")
+
+
+def test_text_with_a_nul_is_refused():
+    text = "program 1 doubled(x: f32[n], y: out f32[n]):\n  for i in n:\n    block y(vi: S(n) = i):\n      y[vi] = x[vi] * f32(2)\n"
+    carried = _programs.saved(PrimFunc(text).build().op)
+    with pytest.raises(ValueError, match=r"the saved program has a NUL at .*; expected text without one"):
+        _programs.op_of(carried + "\0schedule cpu\n")
+    with pytest.raises(ValueError, match="text has a NUL at "):
+        _library.Program(text + "\0")
 
 
 # ---- torch ----
