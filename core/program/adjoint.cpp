@@ -454,4 +454,6 @@ class Adjoint {
 
 Program adjoint(const Program& program) { return Adjoint(program).run(); }
 
+bool is_adjoint(const Program& found, const Program& program) { return same(found, adjoint(program)); }
+
 }  // namespace narrows::program

@@ -13,4 +13,7 @@ namespace narrows::program {
 // Throws Failure: NW_UNSUPPORTED, and which block or buffer prevents it; NW_INVALID, the program itself is not right.
 Program adjoint(const Program& program);
 
+// Is it the adjoint of the program, as adjoint() gives it? Throws what that throws.
+bool is_adjoint(const Program& found, const Program& program);
+
 }  // namespace narrows::program

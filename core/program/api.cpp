@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,6 @@
 #include "core/program/saved.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
-#include "core/program/walk.h"
 
 struct nw_program {
   explicit nw_program(narrows::program::Schedule given) : schedule(std::move(given)) {}
@@ -63,11 +63,10 @@ T& needed(T* pointer, const char* name) {
   return *pointer;
 }
 
-// That each program is the adjoint of the one before.
+// That each program is the adjoint of the one before. None is NULL.
 void require_adjoints(const nw_program* const* programs, uint32_t count) {
   for (uint32_t i = 1; i < count; ++i) {
-    const narrows::program::Program adjoint = narrows::program::adjoint(needed(programs[i - 1], "programs").schedule.original());
-    if (!narrows::program::same(needed(programs[i], "programs").schedule.original(), adjoint))
+    if (!narrows::program::is_adjoint(programs[i]->schedule.original(), programs[i - 1]->schedule.original()))
       fail(NW_INVALID, -1, "programs[%u] is '%s'; expected the adjoint of programs[%u], as nw_program_vjp() gives it", i,
            programs[i]->schedule.original().name.c_str(), i - 1);
   }
@@ -88,6 +87,29 @@ const nw_op& loaded(nw_runtime* rt, const narrows::program::Schedule& schedule, 
 int32_t set_schedule(nw_runtime* rt, const nw_op& op, const char* backend, const narrows::program::Schedule& schedule,
                      nw_error* error) {
   return nw_schedule_program(rt, op.name, backend, narrows::program::print(schedule.program()).c_str(), error);
+}
+
+std::set<const nw_op*> ops_of(nw_runtime* rt) {
+  std::set<const nw_op*> out;
+  for (uint32_t i = 0; const nw_op* op = nw_op_at(rt, i); ++i) out.insert(op);
+  return out;
+}
+
+bool has_backend(nw_runtime* rt, const std::string& name) {
+  nw_backend_info info{};
+  info.struct_size = sizeof info;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i)
+    if (nw_backend(rt, i, &info, nullptr) == NW_OK && name == info.name) return true;
+  return false;
+}
+
+// A plugin that is not here needs no schedule.
+void set_saved_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::SavedProgram& program) {
+  for (const auto& [backend, schedule] : program.scheduled) {
+    nw_error why;
+    const int32_t status = set_schedule(rt, op, backend.c_str(), schedule, &why);
+    if (status != NW_OK && has_backend(rt, backend)) require(status, why);
+  }
 }
 
 }  // namespace
@@ -184,11 +206,12 @@ int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** o
   return guarded(error, [&] {
     needed(out, "out");
     const std::vector<narrows::program::SavedProgram> programs = narrows::program::read_saved(&needed(saved, "saved"));
+    needed(rt, "rt");
+    const std::set<const nw_op*> before = ops_of(rt);
     const nw_op* op = nullptr;  // the adjoint of the program that is next
     for (auto program = programs.rbegin(); program != programs.rend(); ++program) {
       op = &loaded(rt, program->original, op == nullptr ? nullptr : op->name);
-      // A plugin that is not here needs no schedule; it is all that can fail.
-      for (const auto& [backend, schedule] : program->scheduled) set_schedule(rt, *op, backend.c_str(), schedule, nullptr);
+      if (before.count(op) == 0) set_saved_schedules(rt, *op, *program);  // else whoever loaded it chose
     }
     *out = op;
   });

@@ -4,8 +4,10 @@
 #include "core/program/saved.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
+#include "core/program/adjoint.h"
 #include "core/program/auto.h"
 #include "core/program/digest.h"
 #include "core/program/text.h"
@@ -44,12 +46,20 @@ class Lines {
 
 std::string shown(std::string_view line) { return std::string(line.substr(0, 60)); }
 
+// Is it the first line of a later format?
+bool is_newer(std::string_view line) {
+  constexpr std::string_view kWords = kFirst.substr(0, kFirst.size() - 1);
+  if (line.substr(0, kWords.size()) != kWords) return false;
+  int number = 0;
+  const auto [end, error] = std::from_chars(line.data() + kWords.size(), line.data() + line.size(), number);
+  return error == std::errc() && end == line.data() + line.size() && number > 1;
+}
+
 void read_first(Lines* lines) {
   const std::string_view line = lines->done() ? "" : lines->take();
   if (line == kFirst) return;
-  const bool newer = line.substr(0, kFirst.size() - 1) == kFirst.substr(0, kFirst.size() - 1);
   fail(NW_INVALID, -1, "saved program: it begins with '%s'; expected '%s'%s", shown(line).c_str(), std::string(kFirst).c_str(),
-       newer ? ": a newer Narrows saved it" : "");
+       is_newer(line) ? ": a newer Narrows saved it" : "");
 }
 
 // Throws what the work throws, with the line of the part that it is about.
@@ -106,14 +116,25 @@ SavedProgram read_one(Lines* lines) {
   return out;
 }
 
+void require_adjoint(const Program& found, const Program& program) {
+  if (!is_adjoint(found, program))
+    fail(NW_INVALID, -1,
+         "'%s' is not the adjoint of '%s', which is before it; expected what nw_program_vjp() of this Narrows gives",
+         found.name.c_str(), program.name.c_str());
+}
+
 }  // namespace
 
 std::vector<SavedProgram> read_saved(std::string_view text) {
   Lines lines(text);
   read_first(&lines);
   std::vector<SavedProgram> out;
-  do out.push_back(read_one(&lines));
-  while (!lines.done());
+  do {
+    const int line = lines.number() + 2;  // of the text, behind its digest
+    out.push_back(read_one(&lines));
+    if (const size_t last = out.size() - 1; last > 0)
+      at_line("text", line, [&] { require_adjoint(out[last].original.original(), out[last - 1].original.original()); });
+  } while (!lines.done());
   return out;
 }
 

@@ -17,8 +17,9 @@ struct SavedProgram {
   std::vector<std::pair<std::string, Schedule>> scheduled;  // by the name of a plugin
 };
 
-// Each but the first is the adjoint of the one before it. Everything is verified: the texts, and that the steps keep what they
-// compute. Throws Failure (NW_INVALID): the line, and what is wrong there.
+// Each but the first is the adjoint of the one before it. Everything is verified: the texts, that the steps keep what they compute,
+// and that adjoint() gives each adjoint. So a library that makes another adjoint of a program refuses the older text.
+// Throws Failure: the line, and what is wrong there.
 std::vector<SavedProgram> read_saved(std::string_view text);
 
 }  // namespace narrows::program

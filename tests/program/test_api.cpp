@@ -132,14 +132,15 @@ std::string adjoint_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("what a saved model carries of a program becomes its op again") {
-  nw_runtime* made = nullptr;
   nw_error error;
-  REQUIRE(nw_runtime_create(nullptr, &made, &error) == NW_OK);
-  const std::unique_ptr<nw_runtime, RuntimeFreed> rt(made);
+  std::unique_ptr<nw_runtime, RuntimeFreed> rt;
   const std::string first = "saved programs 1\n", adjoint = adjoint_of(kText);
   const std::string steps = "schedule cpu\n  split(loop=\"j\", factors=[None, 8])\n  parallel(loop=\"i\")\n";
   const nw_op *op = nullptr, *gradient = nullptr;
   for (const std::string& schedules : {std::string(), steps, steps + "schedule of_none\n"}) {
+    nw_runtime* made = nullptr;  // one that has the program keeps its schedules
+    REQUIRE(nw_runtime_create(nullptr, &made, &error) == NW_OK);
+    rt.reset(made);
     REQUIRE(nw_program_load_saved(rt.get(), (first + part(kText, schedules) + part(adjoint)).c_str(), &op, &error) == NW_OK);
     REQUIRE(op->backward != nullptr);
     CHECK(nw_find_op(rt.get(), op->backward, &gradient, &error) == NW_OK);
@@ -158,6 +159,10 @@ TEST_CASE("what a saved model carries of a program becomes its op again") {
   };
   refused("", "begins with ''; expected 'saved programs 1'");
   refused("saved programs 2\n" + part(kText), "expected 'saved programs 1': a newer Narrows saved it");
+  for (const char* number : {"0", "x", "-2", "2x", ""}) {
+    refused(std::string("saved programs ") + number + "\n" + part(kText), "expected 'saved programs 1'");
+    CHECK(std::string(error.message).find("newer") == std::string::npos);
+  }
   refused(kText, "expected 'saved programs 1'");
   refused(first, "line 2: ''; expected 'digest'");
   refused(first + "digest 0\n", "text at line 3: ");
@@ -167,7 +172,10 @@ TEST_CASE("what a saved model carries of a program becomes its op again") {
   refused(spoilt, "text at line 3: 'mm_relu' was changed: its digest is");
   refused(first + part(kText, steps + "  parallel(loop=\"k\")\n"), "parallel");
   refused(first + part(kText, "schedule cpu\n  nothing()\n"), "saved program, step at line ");
-  refused(first + part(kText) + part(kText), "backward");
+  refused(first + part(kText) + part(kText), "'mm_relu' is not the adjoint of 'mm_relu', which is before it");
+  std::string wrong = adjoint;  // of the same tensors, and with a digest of its own
+  wrong.replace(wrong.find("f32(0)"), 6, "f32(1)");
+  refused(first + part(kText) + part(wrong), "'mm_relu_adjoint' is not the adjoint of 'mm_relu'");
   CHECK(nw_program_load_saved(rt.get(), nullptr, &again, &error) == NW_INVALID);
   CHECK(nw_program_load_saved(rt.get(), first.c_str(), nullptr, &error) == NW_INVALID);
 }

@@ -134,7 +134,7 @@ NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const 
  * schedules. docs/programs.md, "In saved models", has the text.
  *
  * All of it is verified, as by nw_program_parse() and nw_program_step(). A schedule for a plugin
- * that is not there is left out.
+ * that is not there is left out. A program that the runtime has already keeps its schedules.
  *
  * @param rt     The runtime.
  * @param saved  The text. UTF-8, NUL-terminated.

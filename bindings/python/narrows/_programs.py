@@ -91,9 +91,9 @@ def _loaded(carried):
             text, *schedules = re.split(r"^schedule ", rest, flags=re.MULTILINE)
             by_plugin = {}
             for schedule in schedules:
-                plugin, *steps = schedule.splitlines()
+                plugin, *steps = schedule.removesuffix("\n").split("\n")
                 by_plugin[plugin] = [step.strip() for step in steps]
-            _texts[name] = digest, text, by_plugin
+            _texts.setdefault(name, (digest, text, by_plugin))  # one that was there keeps its schedules
             name = _narrows.Op(name).backward
             _adjoints.add(name)
         _ops[carried] = op

@@ -46,10 +46,13 @@ class Program(_torch_ops._Registered):
 
     def named(self, integers, reals):
         """The same, by the names of the params."""
-        given = iter(integers or ()), iter(reals or ())  # AOTInductor gives None for an empty list
-        found = {name: next(given[kind == "float"], None) for name, kind, *_ in self.op.fields}
-        bools = {name for name, kind, *_ in self.op.fields if kind == "bool"}
-        return {name: bool(v) if name in bools else v for name, v in found.items() if v is not None}
+        found = {}
+        for argument, values, is_float in (("integers", integers, False), ("reals", reals, True)):
+            fields = [(name, kind) for name, kind, *_ in self.op.fields if (kind == "float") == is_float]
+            if values:  # AOTInductor gives None for an empty list
+                _require_count(self, argument, values, len(fields), "one for each param of that kind, or none for the defaults")
+                found.update({name: bool(v) if kind == "bool" else v for (name, kind), v in zip(fields, values, strict=True)})
+        return found
 
 
 class _Call:
@@ -74,11 +77,18 @@ def of(program) -> Program:
     return found
 
 
+def _require_count(reg, argument, given, count, meaning):
+    if len(given) != count:
+        raise ValueError(f"{reg.op.op}: {argument} has {len(given)} values; expected {count}, {meaning}")
+
+
 def _forwarded(method, keyset, tensors, program, integers=(), reals=(), present=-1, wanted=-1):
     """A kernel of ``program``: that of the op."""
     reg = of(program)
-    given = iter(tensors)
-    inputs = [next(given) if present >> i & 1 else None for i in range(len(reg.inputs))]
+    places = [i for i in range(len(reg.inputs)) if present >> i & 1]
+    _require_count(reg, "tensors", tensors, len(places), "one for each input that is present")
+    given = dict(zip(places, tensors, strict=True))
+    inputs = [given.get(i) for i in range(len(reg.inputs))]
     params = reg.named(integers, reals)
     if reg.masked:
         params["wanted"] = wanted

@@ -142,6 +142,11 @@ int32_t load_program(nw_runtime* runtime, const Request& request, nw_error* erro
     return NW_UNAVAILABLE;
   }
   const std::string saved(request.program->data, request.program->size);
+  if (const size_t nul = saved.find('\0'); nul != std::string::npos) {
+    std::snprintf(error->message, sizeof error->message, "%s: the saved program has a NUL at %zu; expected text without one",
+                  request.op, nul);
+    return NW_INVALID;
+  }
   const int32_t status = load(runtime, saved.c_str(), &op, error);
   if (status != NW_OK || std::strcmp(op->name, request.op) == 0) return status;
   std::snprintf(error->message, sizeof error->message, "the saved program is %s; expected %s", op->name, request.op);

@@ -247,6 +247,15 @@ def test_every_program_has_a_source(name):
     assert "narrows_program(" in PrimFunc((TEXTS / f"{name}.program").read_text()).build().source()
 
 
+def test_a_source_needs_no_sizes():
+    text = """program 1 strided(x: f32[L], w: f32[128], y: out f32[(L + stride - 128) // stride], stride: param i64 = 0):
+  for i in (L + stride - 128) // stride:
+    block y(vi: S((L + stride - 128) // stride) = i):
+      y[vi] = w[0]
+"""
+    assert "narrows_program(" in PrimFunc(text).build().source()
+
+
 def test_a_program_is_copied_and_pickled_with_its_text():
     f, x = scaled.build(gradient=True).bind(alpha=2), np.arange(3, dtype=F32)
     for again in (copy.copy(f), copy.deepcopy(f), pickle.loads(pickle.dumps(f))):

@@ -14,7 +14,7 @@ import pytest
 
 import narrows
 from narrows import _programs
-from narrows.program import PrimFunc, Schedule
+from narrows.program import PrimFunc, Schedule, _library
 
 PROGRAM = '''
     import numpy, narrows
@@ -80,6 +80,34 @@ def package_without_programs(tmp_path_factory):
         if not file.name.startswith("libnarrows_program"):
             (folder / "narrows" / "lib" / file.name).symlink_to(file.resolve())
     return folder
+
+
+def test_a_program_that_was_built_keeps_its_schedule():
+    text = """program 1 doubled(x: f32[n], y: out f32[n]):
+  for i in n:
+    block y(vi: S(n) = i):
+      y[vi] = x[vi] * f32(2)
+"""
+    schedule = Schedule(text)
+    schedule.split(schedule.get_loops(schedule.get_block("y"))[0], factors=[None, 24])
+    op = schedule.build()
+    carried, source = _programs.saved(op.op), op.source()
+    assert "factors=[None, 24]" in carried
+    other = carried.replace("24]", "40]")
+    assert _programs.op_of(other) == op.op
+    assert _programs.scheduled(op.op, "cpu")[1] == ['split(loop="i", factors=[None, 24])']
+    assert op.source() == source and _programs.saved(op.op) == carried
+    code = f"import narrows; from narrows import _programs as p; print(p.scheduled(p.op_of({other!r}), 'cpu')[1])"
+    assert "40]" in python(code, ".")
+
+
+def test_text_with_a_nul_is_refused():
+    text = "program 1 doubled(x: f32[n], y: out f32[n]):\n  for i in n:\n    block y(vi: S(n) = i):\n      y[vi] = x[vi] * f32(2)\n"
+    carried = _programs.saved(PrimFunc(text).build().op)
+    with pytest.raises(ValueError, match=r"the saved program has a NUL at .*; expected text without one"):
+        _programs.op_of(carried + "\0schedule cpu\n")
+    with pytest.raises(ValueError, match="text has a NUL at "):
+        _library.Program(text + "\0")
 
 
 # ---- torch ----
@@ -207,6 +235,28 @@ def test_torch_without_the_library_of_programs(torch_models, package_without_pro
     printed = python(code, torch_models, False, package_without_programs)
     assert "RuntimeError: the model has a tensor program that cannot be loaded: there is no libnarrows_program.so.1 in " in printed
     assert "they need isl" in printed
+
+
+def test_torch_refuses_lists_of_other_lengths():
+    torch = pytest.importorskip("torch")
+    text = """program 1 added(a: f32[n], b: f32[n], y: out f32[n], times: param i64 = 1, alpha: param f32 = 1.5):
+  for i in n:
+    block y(vi: S(n) = i):
+      y[vi] = (a[vi] + b[vi]) * alpha * f32(times)
+"""
+    carried, a = _programs.saved(PrimFunc(text).build().op), torch.ones(3)
+    call = torch.ops.narrows.program
+    assert call([a, a], carried)[0].tolist() == [3, 3, 3]
+    assert call([a, a], carried, integers=[2], reals=[0.5])[0].tolist() == [2, 2, 2]
+    for tensors, given, words in (
+        ([a], {}, "tensors has 1 values; expected 2, one for each input"),
+        ([a, a, a], {}, "tensors has 3 values; expected 2"),
+        ([a, a], {"present": 1}, "tensors has 2 values; expected 1"),
+        ([a, a], {"integers": [1, 2]}, "integers has 2 values; expected 1, one for each param"),
+        ([a, a], {"reals": [1.0, 2.0]}, "reals has 2 values; expected 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call(tensors, carried, **given)
 
 
 # ---- JAX ----

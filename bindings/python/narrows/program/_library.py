@@ -18,7 +18,7 @@ import narrows
 from narrows import _programs
 
 _NAME = "libnarrows_program.so.1"
-_UNSUPPORTED = 2  # NW_UNSUPPORTED
+_INVALID, _UNSUPPORTED = 1, 2  # NW_INVALID, NW_UNSUPPORTED
 
 
 class ScheduleError(ValueError):
@@ -72,12 +72,24 @@ def _library() -> ctypes.CDLL:
 
 def _call(name: str, *arguments: Any, raises: type[Exception] = ValueError) -> None:
     error = _Error()
-    if getattr(_library(), name)(*arguments, byref(error)) == 0:
+    require(getattr(_library(), name)(*arguments, byref(error)), error, raises)
+
+
+def require(status: int, error: _Error, raises: type[Exception] = ValueError) -> None:
+    """Raises what a function failed with. ``raises``: for NW_INVALID."""
+    if status == 0:
         return
     message = error.message.decode(errors="replace")
-    if error.status == _UNSUPPORTED:
+    if status == _UNSUPPORTED:
         raise NotImplementedError(message)
-    raise raises(message) if error.status == 1 else RuntimeError(message)
+    raise raises(message) if status == _INVALID else RuntimeError(message)
+
+
+def c_string(argument: str, given: str) -> bytes:
+    """As C has it, which ends at the first NUL."""
+    if "\0" in given:
+        raise ValueError(f"{argument} has a NUL at {given.index(chr(0))}: {given[:60]!r}; expected text without one")
+    return given.encode()
 
 
 class Program:
@@ -86,7 +98,7 @@ class Program:
     """
 
     def __init__(self, text: str) -> None:
-        self._own("nw_program_parse", text.encode())
+        self._own("nw_program_parse", c_string("text", text))
         self._unscheduled = self.text()
 
     def _own(self, make: str, of: Any) -> None:
@@ -124,16 +136,16 @@ class Program:
         return self._string("nw_program_digest")
 
     def trace(self) -> list[str]:
-        return self._string("nw_program_trace").splitlines()
+        return self._string("nw_program_trace").split("\n")[:-1]
 
     def blocks(self) -> list[str]:
         return self._strings("nw_program_blocks")
 
     def loops(self, block: str) -> list[str]:
-        return self._strings("nw_program_loops", block.encode())
+        return self._strings("nw_program_loops", c_string("block", block))
 
     def step(self, line: str) -> list[str]:
-        return self._strings("nw_program_step", line.encode())
+        return self._strings("nw_program_step", c_string("step", line))
 
     def auto(self, backend: str) -> None:
         with self._lock:
@@ -165,6 +177,8 @@ class Program:
 
 def export(programs: list[Program], backend: str, op: str | None, path: str) -> None:
     """Writes a plugin of them; each is the backward of the one before."""
+    c_string("path", os.fsdecode(path))
+    c_string("op", op or "")
     handles = (c_void_p * len(programs))(*(each._handle for each in programs))
     with contextlib.ExitStack() as locked:
         for each in programs:
@@ -182,7 +196,7 @@ def _runtime() -> c_void_p:
 def load_saved(carried: str) -> str:
     """The op of the program that a saved model carries."""
     op = POINTER(_Op)()
-    _call("nw_program_load_saved", _runtime(), carried.encode(), byref(op))
+    _call("nw_program_load_saved", _runtime(), c_string("the saved program", carried), byref(op))
     return str(op.contents.name.decode())
 
 

@@ -22,7 +22,9 @@ def _of(backend: str) -> _Extension | None:
     find = _library._library().nw_extension
     find.argtypes, find.restype = [c_void_p, c_char_p, c_char_p], c_void_p
     found = find(_library._runtime(), backend.encode(), _EXTENSION)
-    return _Extension.from_address(found) if found else None
+    if not found or c_uint32.from_address(found).value < ctypes.sizeof(_Extension):
+        return None  # none, or one of an older header
+    return _Extension.from_address(found)
 
 
 def _text(op: narrows.Op, backend: str) -> str:
@@ -43,13 +45,13 @@ def source(op: narrows.Op, backend: str = "cpu") -> str:
     found = _of(backend)
     if found is None:
         having = [b["name"] for b in _narrows.backends() if b["status"] == "ok" and _of(b["name"]) is not None]
-        raise NotImplementedError(f"{op.op}: backend '{backend}' gives no source of programs; expected one of {', '.join(having)}")
+        expected = f"expected one of {', '.join(having)}" if having else "no backend that is here does"
+        raise NotImplementedError(f"{op.op}: backend '{backend}' gives no source of programs; {expected}")
     text, needed, error = _text(op, backend).encode(), c_uint64(), _library._Error()
     size = 0
     while True:
         out = ctypes.create_string_buffer(size)
-        if found.source(found.self, text, out, size, byref(needed), byref(error)) != 0:
-            raise RuntimeError(error.message.decode(errors="replace"))
+        _library.require(found.source(found.self, text, out, size, byref(needed), byref(error)), error)
         if needed.value <= size:
             return out.value.decode()
         size = needed.value
