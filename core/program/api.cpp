@@ -232,6 +232,8 @@ int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uin
       fail(NW_UNSUPPORTED, -1, "backend is '%s', which is not here, or exports no programs; expected 'cpu'", backend);
     std::vector<std::string> texts;
     std::vector<const char*> pointers;
+    texts.reserve(num_programs);
+    pointers.reserve(num_programs);
     for (uint32_t i = 0; i < num_programs; ++i) texts.push_back(narrows::program::print(programs[i]->schedule.program()));
     for (const std::string& text : texts) pointers.push_back(text.c_str());
     nw_error why;
