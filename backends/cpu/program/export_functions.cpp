@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_functions.cpp -- the functions of an exported plugin's kernels: see export_text.h and exported_functions.c.
-#include <set>
+#include <algorithm>
+#include <string_view>
 
 #include "core/program/dtype.h"
 #include "program/c_printer.h"
@@ -11,12 +12,19 @@ namespace {
 
 using ir::DType;
 
-const std::set<std::string> kOfC = {"sqrt", "cbrt",  "exp",  "exp2",  "expm1", "log",   "log2",  "log10", "log1p",   "sin",   "cos",
-                                    "tan",  "asin",  "acos", "atan",  "sinh",  "cosh",  "tanh",  "asinh", "acosh",   "atanh", "erf",
-                                    "erfc", "floor", "ceil", "trunc", "pow",   "atan2", "hypot", "fmod",  "copysign"};
-const std::set<std::string> kOwn = {"sign", "rsqrt",    "reciprocal", "sigmoid", "gelu",      "gelu_tanh",
-                                    "silu", "softplus", "square",     "round",   "remainder", "logaddexp"};
-const std::set<std::string> kBinary = {"pow", "atan2", "hypot", "fmod", "copysign", "remainder", "logaddexp", "div"};
+// Not sets: a plugin allocates nothing while it is loaded.
+constexpr std::string_view kOfC[] = {"sqrt",  "cbrt",  "exp",   "exp2",  "expm1", "log",  "log2",    "log10",
+                                     "log1p", "sin",   "cos",   "tan",   "asin",  "acos", "atan",    "sinh",
+                                     "cosh",  "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",    "floor",
+                                     "ceil",  "trunc", "pow",   "atan2", "hypot", "fmod", "copysign"};
+constexpr std::string_view kOwn[] = {"sign", "rsqrt",    "reciprocal", "sigmoid", "gelu",      "gelu_tanh",
+                                     "silu", "softplus", "square",     "round",   "remainder", "logaddexp"};
+constexpr std::string_view kBinary[] = {"pow", "atan2", "hypot", "fmod", "copysign", "remainder", "logaddexp", "div"};
+
+template <size_t N>
+bool has(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(names, names + N, name) != names + N;
+}
 
 std::string type_of(DType dtype) { return dtype == DType::index ? "i64" : c_storage(dtype); }
 std::string wide_of(DType dtype, const std::string& text) { return std::string("FROM_") + ir::name_of(dtype) + "(" + text + ")"; }
@@ -28,9 +36,9 @@ std::string of_floats(const std::string& name, DType dtype) {
   if (name == "fma" && dtype == DType::f32) return "fmaf(*A, *B, *C)";
   if (name == "fma") return narrow_of(dtype, "fma(" + a + ", " + b + ", " + c + ")");
   if (name == "elu") return narrow_of(dtype, a + " > 0 ? " + a + " : alpha * expm1(" + a + ")");
-  const std::string operands = kBinary.count(name) != 0 ? a + ", " + b : a;
-  if (kOfC.count(name) != 0) return narrow_of(dtype, name + "(" + operands + ")");
-  if (kOwn.count(name) != 0) return narrow_of(dtype, "fn_" + name + "(" + operands + ")");
+  const std::string operands = has(kBinary, name) ? a + ", " + b : a;
+  if (has(kOfC, name)) return narrow_of(dtype, name + "(" + operands + ")");
+  if (has(kOwn, name)) return narrow_of(dtype, "fn_" + name + "(" + operands + ")");
   return "";
 }
 
