@@ -275,6 +275,14 @@ TEST_CASE("a batch is along sizes of the shape rule and integer fields") {
     }
 }
 
+TEST_CASE("a field that is a dimension too is no axis of a batch") {
+  Runtime rt;
+  REQUIRE(load(rt, [](nw_plugin& table, nw_op& op) {
+            batch("A,n")(table, op);
+            op.shape_rule = "A,n ; ? -> A,n";  // with another axis, "A,A", it would be refused
+          }) == NW_OK);
+}
+
 TEST_CASE("a declared dtype goes before the one that infer says") {
   Runtime rt;
   Array a({2}, kProbe, kU8);
