@@ -226,9 +226,15 @@ int dtype_number(ir::DType dtype) {
 
 int64_t bytes_of(ir::DType dtype) { return ir::bits_of(dtype) / 8; }
 
+// As many as there can be where the product is more: a tensor with strides of 0 may have any extents.
+static int64_t product(int64_t a, int64_t b) {
+  int64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) ? INT64_MAX : out;
+}
+
 int64_t BoundBuffer::elements() const {
   int64_t out = 1;
-  for (const int64_t extent : shape) out *= extent;
+  for (const int64_t extent : shape) out = product(out, extent);
   return out;
 }
 
@@ -236,7 +242,7 @@ bool BoundBuffer::is_dense() const {
   int64_t step = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     if (shape[d] > 1 && strides[d] != step) return false;
-    step *= shape[d];
+    step = product(step, shape[d]);
   }
   return true;
 }

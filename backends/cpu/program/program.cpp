@@ -33,10 +33,11 @@ int64_t bits_of_double(double value) {
   return out;
 }
 
-int64_t bytes_of_tensors(const Bound& bound) {
-  int64_t out = 0;
+double bytes_of_tensors(const Bound& bound) {
+  double out = 0;
   for (const auto& [name, buffer] : bound.buffers)
-    if (buffer.present && (buffer.input >= 0 || buffer.output >= 0)) out += buffer.elements() * bytes_of(buffer.buffer->dtype);
+    if (buffer.present && (buffer.input >= 0 || buffer.output >= 0))
+      out += static_cast<double>(buffer.elements()) * static_cast<double>(bytes_of(buffer.buffer->dtype));
   return out;
 }
 
