@@ -81,6 +81,7 @@ nw_param field(const char* name, T Params::* member, double initial = 0) {
 
 struct Op;
 
+/// @cond
 namespace detail {
 
 // "float32", "bfloat16", "bool".
@@ -123,6 +124,7 @@ std::string show_type() {
 std::string tensor_name(const Op* op, bool is_input, uint32_t i);
 
 }  // namespace detail
+/// @endcond
 
 /// One call, as a kernel sees it.
 class Launch {
@@ -248,6 +250,7 @@ struct Op {
   const char* batch = nullptr;
 };
 
+/// @cond
 namespace detail {
 
 // "mine.scale/1: input x", as the op declares it.
@@ -261,6 +264,7 @@ inline std::string tensor_name(const Op* op, bool is_input, uint32_t i) {
 }
 
 }  // namespace detail
+/// @endcond
 
 /// The plugin's table, made from its ops. Each library has its own. #NARROWS_PLUGIN makes it, and
 /// it is never destroyed.
