@@ -153,6 +153,7 @@ def graph_us_of(functions, launches, replays):
 
 
 H, B, S = torch.float16, torch.bfloat16, torch.float32
+NAMED = (("f32", S), ("f16", H))
 # name, dtype, (N, C, L, O, K), (stride, dilation, groups, pad_left = pad_right) or causal, least ratio
 CASES = [
     ("1 channel K4", S, (1, 1, 1 << 24, 1, 4), (1, 1, 1, 0), 3.9),
@@ -173,6 +174,9 @@ CASES = [
     ("awkward dilation 3", H, (16, 256, 4096, 256, 3), (1, 3, 1, 3), 1),
     ("awkward groups 4", H, (16, 256, 4096, 256, 3), (1, 1, 4, 1), 1),
     ("awkward transposed x", H, (16, 256, 4096, 256, 3), (1, 1, 1, 1), 1),
+    # A matrix times a few vectors, and steps of a stream: torch's better one of conv1d and, for K1, linear.
+    *((f"few K1 L{n} {name}", dtype, (1, 256, n, 512, 1), (1, 1, 1, 0), 1) for name, dtype in NAMED for n in (1, 2, 4, 8, 16)),
+    *((f"few K5 L{n} {name}", dtype, (1, 512, n + 4, 512, 5), (1, 1, 1, 0), 1) for name, dtype in NAMED for n in (1, 4)),
 ]
 BACKWARD = [
     "depthwise f32",
@@ -222,6 +226,9 @@ def forward(narrows, case, kernel):
     theirs = graph_us(
         [lambda a=a: F.conv1d(a, w, stride=stride, dilation=dilation, groups=groups, padding=pad) for a in x], 2 * sets
     )
+    if "few" in name and k == 1:
+        rows, matrix = [a[0].T.contiguous() for a in x], w[:, :, 0].contiguous()
+        theirs = min(theirs, graph_us([lambda a=a: F.linear(a, matrix) for a in rows], 2 * sets))
     flops = 2 * n * o * out_length * (c // groups) * k
     return report(name, calls[0][1], ours, theirs, least, error, flops)
 

@@ -170,7 +170,7 @@ REAL gradient_of_clamp(REAL g, REAL a, REAL b, REAL c) {
 }
 REAL gradient_of_where(REAL g, bool a) { return a == (OPERAND == 1) ? g : REAL(0); }
 
-// ---- by function ----
+// ---- by function: g is negated, not the product, since NVIDIA's driver may negate a subnormal number to 0 ----
 
 precise REAL gradient_unary(REAL g, REAL a) {
   switch (FUNCTION) {
@@ -204,14 +204,14 @@ precise REAL gradient_unary(REAL g, REAL a) {
     case NW_EW_ACOSH: return times(g, acosh_slope(a));
     case NW_EW_ATANH: return times(g, atanh_slope(a));
     case NW_EW_SIN: return g * cos_real(a);
-    case NW_EW_COS: return negated(g * sin_real(a));
+    case NW_EW_COS: return negated(g) * sin_real(a);
     case NW_EW_TAN: return g * tan_slope(a);
     case NW_EW_ASIN: return quotient(g, asin_divisor(a));
-    case NW_EW_ACOS: return negated(quotient(g, asin_divisor(a)));
+    case NW_EW_ACOS: return quotient(negated(g), asin_divisor(a));
     case NW_EW_ATAN: return times(g, atan_slope(a));
     case NW_EW_GELU: return times(g, gelu_slope(a));
     case NW_EW_ERF: return times(g, erf_slope(a));
-    case NW_EW_ERFC: return negated(times(g, erf_slope(a)));
+    case NW_EW_ERFC: return times(negated(g), erf_slope(a));
     default: return REAL(0);  // sign, floor, ceil, round, trunc
   }
 }
@@ -230,8 +230,8 @@ precise REAL gradient(REAL g, REAL a, REAL b, REAL c) {
     case NW_EW_FMA: return OPERAND == 2 ? g : g * other;
     case NW_EW_DIV: return first ? quotient(g, b) : times(g, div_slope_b(a, b));
     case NW_EW_HYPOT: return times(g, hypot_slope(own, other));
-    case NW_EW_FMOD: return first ? g : negated(times(g, whole_quotient(a, b, fmod_real(a, b))));
-    case NW_EW_REMAINDER: return first ? g : negated(times(g, floor_quotient(a, b)));
+    case NW_EW_FMOD: return first ? g : times(negated(g), whole_quotient(a, b, fmod_real(a, b)));
+    case NW_EW_REMAINDER: return first ? g : times(negated(g), floor_quotient(a, b));
     case NW_EW_ELU: return less_equal(a, REAL(0)) ? times(g, times(scaled(b), exp_scaled(a))) : g;
     case NW_EW_LOGADDEXP: return times(g, logaddexp_slope(own, other));
     case NW_EW_POW: return first ? times(g, pow_slope_a(a, b)) : times(g, pow_slope_b(a, b));
