@@ -3,7 +3,7 @@
 # CMake includes it after project() (CMAKE_PROJECT_INCLUDE); the targets are there when the top folder is done.
 function(narrows_mutate_options)
   # A change that leaves a variable without a use is one for the tests to catch.
-  foreach(target IN ITEMS narrows_core_objects narrows_backend_common narrows_cpu)
+  foreach(target IN ITEMS narrows_core_objects narrows_program_ir narrows_program_schedule narrows_program narrows_backend_common narrows_cpu)
     target_compile_options(${target} PRIVATE -w)
   endforeach()
   # A kernel for one tier at -O1 takes a sixth of the time to compile.

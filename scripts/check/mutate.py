@@ -36,6 +36,9 @@ CALLS = "[bad]~[large],[refusal]~[large],[memory],[calls]~[large]~[threads],[plu
 # Which tests are about a file, by the first entry that fits: programs, or patterns of the conformance suite. They run in this
 # order, up to the first that fails.
 TESTS = [
+    ("core/program/*", ["test_program", "test_program_schedule", "test_program_api", "test_cpu_program", "test_program_adjoint"]),
+    ("core/program*", ["test_program_api", "test_cpu_program", "test_core"]),
+    ("backends/*/program*", ["test_cpu_program", "test_program_api", "test_program_adjoint"]),
     ("core/ops/{op}.cpp", ["test_core", "[{op}][bad],[{op}][refusal]", CALLS, "[{op}]~[large]"]),
     ("core/*", ["test_core", "test_abi", CALLS]),
     ("backends/*/*{op}*", ["[{op}]~[large]~[trap]", "[{op}]", CALLS, "test_cpu"]),
@@ -44,9 +47,10 @@ TESTS = [
 ]
 OPS = ("conv1d", "elementwise", "lltm")
 PROGRAMS = ("test_core", "test_abi", "test_cpu")  # their targets have their names
-TARGETS = ("narrows_core", "narrows_cpu", "narrows_conformance_tests", *PROGRAMS)
+PROGRAMS += ("test_program", "test_program_schedule", "test_program_api", "test_program_adjoint", "test_cpu_program")
+TARGETS = ("narrows_core", "narrows_cpu", "narrows_program", "narrows_conformance_tests", *PROGRAMS)
 BUILD_SECONDS, PROGRAM_SECONDS, SUITE_SECONDS = 3600, 120, 900  # what takes longer does not end
-ARTIFACTS = ("lib/libnarrows.so", "lib/narrows/backends/narrows_cpu.so")
+ARTIFACTS = ("lib/libnarrows.so", "lib/libnarrows_program.so", "lib/narrows/backends/narrows_cpu.so")
 MEMORY = 4 << 30  # bytes that a test may ask for
 
 
