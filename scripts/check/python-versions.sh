@@ -56,7 +56,7 @@ test_versions() {
   logged "python-$1-wheel.log" "$env/bin/python" -m pip install --disable-pip-version-check --no-deps "$(wheel build/dist)"
   if ! (cd -- "$NARROWS_ROOT/tests/python" &&
     env -u PYTHONPATH NARROWS_TEST_CALLS=10000 "$env/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist loadfile \
-      test_bad_input.py test_batching.py test_conversions.py test_dlpack.py test_dtypes.py with_jax/test_jax.py with_jax/test_jax_derivatives.py with_jax/test_jax_saved.py test_numbers.py test_numpy.py test_nvtx.py test_optional_gradients.py plugins/test_plugins.py plugins/test_plugins_built.py plugins/test_plugins_gpu.py test_process.py test_threads.py with_torch/test_torch.py with_torch/test_torch_gate.py with_torch/test_torch_graphs.py with_torch/test_torch_onnx.py with_torch/test_torch_outputs.py with_torch/test_torch_tools.py with_jax/test_xla_handler.py) </dev/null >"$log" 2>&1; then
+      test_bad_input.py test_batching.py test_conversions.py test_dlpack.py test_dtypes.py with_jax/test_jax.py with_jax/test_jax_derivatives.py with_jax/test_jax_saved.py test_numbers.py test_numpy.py test_nvtx.py test_optional_gradients.py plugins/test_plugins.py plugins/test_plugins_built.py plugins/test_plugins_gpu.py test_process.py test_threads.py with_torch/test_torch.py with_torch/test_torch_gate.py with_torch/test_torch_graphs.py with_torch/test_torch_onnx.py with_torch/test_torch_outputs.py with_torch/test_torch_tools.py with_torch/test_torch_library.py with_torch/test_saved_torch.py with_jax/test_xla_handler.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed with ${PYTHON_VERSIONS[$1]}; the whole log is $log"
   fi
