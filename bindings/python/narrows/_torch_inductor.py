@@ -249,9 +249,26 @@ _FUNCTIONS: dict[str, tuple[frozenset, Any, Any]] = {
     "clamp": (_NUMBERS, None, lambda _, a, b, c: ops.minimum(ops.maximum(a, b), c)),
 }
 
-# Of these, Triton's code for a GPU contracts a product and a sum into one rounding, rounds quotients and roots otherwise, and takes
-# the floor or ceiling of a subnormal number for 0.
-_NOT_BY_TRITON = frozenset(("mul", "square", "div", "sqrt", "reciprocal", "fma", "floor", "ceil"))
+# Of these, Triton's own code contracts a product and a sum into one rounding, rounds quotients and roots otherwise, and takes the floor
+# or ceiling of a subnormal number for 0. On NVIDIA's GPUs they are one instruction of PTX, which has the rounding in its name.
+_PTX = {
+    "add": "add.rn.{0} $0, $1, $2;",
+    "sub": "sub.rn.{0} $0, $1, $2;",
+    "mul": "mul.rn.{0} $0, $1, $2;",
+    "square": "mul.rn.{0} $0, $1, $1;",
+    "div": "div.rn.{0} $0, $1, $2;",
+    "sqrt": "sqrt.rn.{0} $0, $1;",
+    "reciprocal": "rcp.rn.{0} $0, $1;",
+    "fma": "fma.rn.{0} $0, $1, $2, $3;",
+    "floor": "cvt.rmi.{0}.{0} $0, $1;",
+    "ceil": "cvt.rpi.{0}.{0} $0, $1;",
+}
+
+
+def _by_ptx(function, dtype, *operands):
+    kind, register = ("f64", "d") if dtype == torch.float64 else ("f32", "f")
+    constraints = ",".join(["=" + register] + [register] * len(operands))
+    return ops.inline_asm_elementwise(*operands, asm=_PTX[function].format(kind), constraints=constraints, dtype=dtype)
 
 
 def _fused(inputs, params):
@@ -263,12 +280,16 @@ def _fused(inputs, params):
     dtypes, result, body = known
     tensors = [x for x in inputs if x is not None]
     device, dtype = tensors[-1].get_device(), tensors[-1].get_dtype()
-    if dtype not in dtypes or not (device.type == "cpu" or (device.type == "cuda" and function not in _NOT_BY_TRITON)):
+    if dtype not in dtypes or device.type not in ("cpu", "cuda"):
         return None
     node = V.graph.current_node
     if dtype == torch.bool and not all(map(_is_ours, (*node.args, *(node.kwargs.get(name) for name in "abc")))):
         return None
     count = body.__code__.co_argcount - 1
+    if device.type == "cuda" and function in _PTX:
+        if torch.version.hip:
+            return None
+        body = functools.partial(_by_ptx, function)
     operands = inputs[:count]
     numbers = [_number(params, "abc"[i], dtype) if x is None else None for i, x in enumerate(operands)]
     # A compiler that sees a zero takes x + 0 for x, and -0 + 0 is 0.
