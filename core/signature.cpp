@@ -155,7 +155,7 @@ void Signature::write_tensor(uint32_t i, Memory memory) {
   const DLTensor* const t = tensor(in_call);
   nw_tensor_sig& out = tensors_[i];
   uint64_t& word = words_[size_++];
-  extents_[i] = {0, 0};
+  ranges_[i] = {0, 0};
   if (t == nullptr) {
     out = nw_tensor_sig{{0, 0, 0}, -1, 0, 0, -1, nullptr, nullptr};
     word = ~uint64_t{0};
@@ -205,7 +205,7 @@ inline uint16_t Signature::locate(uint32_t i, uint32_t in_call, const DLTensor& 
   if (__builtin_expect(data == 0, 0)) {
     if (memory == Memory::needed) refuse_null(in_call);
   } else {
-    Extent& e = extents_[i];
+    ByteRange& e = ranges_[i];
     bool leaves = first < data;
     leaves |= __builtin_sub_overflow(first, uint64_t{0} - static_cast<uint64_t>(below), &e.begin);
     leaves |= __builtin_add_overflow(first, static_cast<uint64_t>(above), &e.end);
@@ -262,7 +262,7 @@ void Signature::refuse_address(uint32_t i) const {
 // Is the output exactly that input: same first element, dtype, shape and strides?
 bool Signature::identical(uint32_t output, uint32_t input) const {
   const nw_tensor_sig &a = tensors_[output], &b = tensors_[input];
-  return extents_[output].begin == extents_[input].begin && extents_[output].end == extents_[input].end && a.ndim == b.ndim &&
+  return ranges_[output].begin == ranges_[input].begin && ranges_[output].end == ranges_[input].end && a.ndim == b.ndim &&
          std::memcmp(&a.dtype, &b.dtype, sizeof a.dtype) == 0 && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
          std::equal(a.strides, a.strides + a.ndim, b.strides);
 }
@@ -291,11 +291,11 @@ void Signature::find_aliases() {
   for (uint32_t o = num_inputs_ + sig_.num_outputs; o-- > num_inputs_;) {
     nw_tensor_sig& out = tensors_[o];
     word -= tensor_words(out);
-    const Extent& e = extents_[o];
-    if (e.begin == e.end) continue;
+    const ByteRange& e = ranges_[o];
+    if (e.is_empty()) continue;
     for (uint32_t i = 0; i < o; ++i) {
-      const Extent& f = extents_[i];
-      if (f.begin >= e.end || e.begin >= f.end || f.begin == f.end) continue;
+      const ByteRange& f = ranges_[i];
+      if (!e.meets(f) || f.is_empty()) continue;
       if (i < num_inputs_ && identical(o, i)) {
         // The signature has room for one; a program may rely on an in-out tensor being no other input.
         if (out.alias_of >= 0 && is_program_name(sig_.op))

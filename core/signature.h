@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "core/byte_range.h"
+
 namespace narrows {
 
 // Names tensors for messages; asked on failure only. i counts inputs, then outputs.
@@ -47,10 +49,6 @@ class Signature {
   bool fits(const std::vector<uint64_t>& planned) const;
 
  private:
-  struct Extent {  // bytes [begin, end) that a tensor may touch; empty without elements
-    uint64_t begin, end;
-  };
-
   const DLTensor* tensor(uint32_t i) const { return i < call_.num_inputs ? call_.inputs[i] : call_.outputs[i - call_.num_inputs]; }
   void count_words();
   void write_header(DLDevice device, const char* backend);
@@ -75,7 +73,7 @@ class Signature {
   size_t op_size_ = 0, kernel_size_ = 0, backend_size_ = 0;
   nw_sig sig_;
   nw_tensor_sig tensors_[NW_MAX_TENSORS];
-  Extent extents_[NW_MAX_TENSORS];
+  ByteRange ranges_[NW_MAX_TENSORS];  // of tensors without elements: empty
   uint64_t* words_ = inline_words_;
   size_t size_ = 0;
   std::unique_ptr<uint64_t[]> more_words_;

@@ -2,33 +2,15 @@
 // memory_check.cpp -- see memory_check.h. Step 4 of a tensor's path.
 #include "memory_check.h"
 
-#include <algorithm>
+#include "core/byte_range.h"
 
 namespace narrows::gpu {
 namespace {
 
-// The bytes from the lowest element's first to the highest element's last; empty for a tensor without elements.
-struct Extent {
-  uintptr_t begin, end;
-};
-
-Extent extent_of(const DLTensor& t) {
-  if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return {0, 0};  // the other extents may be huge
-  int64_t low = 0, high = 0, contiguous = 1;
-  for (int32_t d = t.ndim - 1; d >= 0; --d) {
-    const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
-    (reach < 0 ? low : high) += reach;
-    contiguous *= t.shape[d];
-  }
-  const int64_t size = t.dtype.bits / 8;
-  const uintptr_t first = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-  return {first + static_cast<uintptr_t>(low * size), first + static_cast<uintptr_t>((high + 1) * size)};
-}
-
 // `name` and `argument` are the error's; `type` is what the caller says that the memory is.
-void check_extent(const std::string& name, int32_t argument, Extent extent, int type, int32_t device) {
-  if (extent.begin == extent.end) return;
-  const auto* address = reinterpret_cast<const void*>(extent.begin);
+void check_range(const std::string& name, int32_t argument, const ByteRange& range, int type, int32_t device) {
+  if (range.is_empty()) return;
+  const auto* address = reinterpret_cast<const void*>(range.begin);
   const Memory memory = memory_at(address);
   const bool is_device = memory.kind == Memory::kDevice, is_managed = memory.kind == Memory::kManaged;
   const bool is_pinned = memory.kind == Memory::kPinned;
@@ -50,13 +32,13 @@ void check_extent(const std::string& name, int32_t argument, Extent extent, int 
   size_t size = 0;
   if (!find_allocation(address, &base, &size)) return;
   const uintptr_t end = reinterpret_cast<uintptr_t>(base) + size;
-  if (extent.end > end)
+  if (range.end > end)
     refuse(NW_INVALID, argument, "%s: it ends %zu bytes past the allocation [%p, %p)", name.c_str(),
-           static_cast<size_t>(extent.end - end), base, reinterpret_cast<const void*>(end));
+           static_cast<size_t>(range.end - end), base, reinterpret_cast<const void*>(end));
 }
 
 void check_tensor(const DLTensor& t, int32_t index, int32_t device) {
-  check_extent("tensor " + std::to_string(index), index, extent_of(t), static_cast<int>(t.device.device_type), device);
+  check_range("tensor " + std::to_string(index), index, byte_range(t), static_cast<int>(t.device.device_type), device);
 }
 
 }  // namespace
@@ -70,7 +52,7 @@ void check_memory(const nw_call& call, uint64_t workspace_size, int32_t device) 
   for (uint32_t i = 0; i < call.num_outputs; ++i)
     if (call.outputs[i] != nullptr) check_tensor(*call.outputs[i], static_cast<int32_t>(call.num_inputs + i), device);
   const auto workspace = reinterpret_cast<uintptr_t>(call.workspace);
-  check_extent("workspace", -1, {workspace, workspace + workspace_size}, kDeviceType, device);
+  check_range("workspace", -1, {workspace, workspace + workspace_size}, kDeviceType, device);
 }
 
 }  // namespace narrows::gpu

@@ -12,6 +12,7 @@
 
 #include "backend.h"
 #include "copy.h"
+#include "core/byte_range.h"
 
 namespace narrows::vulkan {
 namespace {
@@ -161,17 +162,8 @@ int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_err
 
 // Every byte of a tensor has to lie in one live allocation: a foreign or freed address is an error and never a crash.
 void check_tensor(const Device& device, const Memory& memory, const DLTensor& t, int32_t index) {
-  if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return;  // the other extents may be huge
-  int64_t low = 0, high = 0, contiguous = 1;
-  for (int32_t d = t.ndim - 1; d >= 0; --d) {
-    const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
-    (reach < 0 ? low : high) += reach;
-    contiguous *= t.shape[d];
-  }
-  const int64_t size = t.dtype.bits / 8;
-  const Address first = address(&t), begin = first + static_cast<Address>(low * size),
-                end = first + static_cast<Address>((high + 1) * size);
-  if (memory.find(begin, end)) return;
+  const auto [begin, end] = byte_range(t);
+  if (begin == end || memory.find(begin, end)) return;
   const auto near = memory.near(begin);
   const auto number = [](Address a) { return static_cast<unsigned long long>(a); };
   if (near && begin < near->second)

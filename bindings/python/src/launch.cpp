@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "call.h"
+#include "core/byte_range.h"
 
 namespace narrows::python {
 namespace {
@@ -49,32 +50,13 @@ Ref give_workspace(Call& c, uint64_t size, nw_call& call, bool* raised) {
   return memory;
 }
 
-// From a tensor's lowest byte to behind its highest.
-struct Range {
-  explicit Range(const DLTensor& t) {
-    begin = end = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-    const auto size = static_cast<int64_t>((t.dtype.bits + 7) / 8);
-    int64_t below = 0, above = 1, contiguous = 1;
-    for (int32_t d = t.ndim - 1; d >= 0; --d) {
-      if (t.shape[d] == 0) return;
-      const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
-      (reach < 0 ? below : above) += reach;
-      if (t.strides == nullptr) contiguous *= t.shape[d];
-    }
-    begin += static_cast<uintptr_t>(below * size), end += static_cast<uintptr_t>(above * size);
-  }
-  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
-
-  uintptr_t begin, end;
-};
-
 // Whether no output that is given meets another tensor of the call.
 bool outputs_are_apart(const Call& c) {
   for (uint32_t o = c.num_inputs; o < c.num_inputs + c.num_outputs; ++o) {
     if (!c.is_array(o)) continue;
-    const Range output(c.arrays[o].tensor);
+    const ByteRange output = byte_range(c.arrays[o].tensor);
     for (uint32_t i = 0; i < o; ++i)
-      if (c.is_array(i) && output.meets(Range(c.arrays[i].tensor))) return false;
+      if (c.is_array(i) && output.meets(byte_range(c.arrays[i].tensor))) return false;
   }
   return true;
 }
