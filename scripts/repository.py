@@ -13,13 +13,14 @@ import statistics
 import subprocess
 import sys
 
+import duplicates
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA, PAGE = ROOT / "docs/internals/repository.json", ROOT / "docs/internals/repository.md"
 COMMITS = {"0.1.0": "1528e62", "before": "c632020", "now": "HEAD"}
 GUIDES = re.compile(
     r"docs/((start|guides)/.*|python|gpu|cuda|vulkan|models|examples|conformance|faq)\.md|docs/(start|guides)/.*\.md"
 )
-PRODUCT = re.compile(r"(core|backends|bindings|tools)/.*\.(cpp|h|hpp|c|cu|glsl|comp|py)")
 FOLDERS = ("backends/cpu/ops", "backends/cuda/ops", "backends/vulkan/shaders", "tests/conformance", "tests/python")
 LINES_ALIKE = 8
 
@@ -73,21 +74,6 @@ def longest_entry(changelog):
     return max((len(entry.split()) for entry in re.split(r"\n(?=- )|\n\n", changelog) if entry.startswith("- ")), default=0)
 
 
-def blocks_alike(texts):
-    """How many blocks of LINES_ALIKE lines or more stand twice, blank lines and indentation aside."""
-    seen, count = set(), 0
-    for text in texts:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        was_alike = False
-        for i in range(len(lines) - LINES_ALIKE + 1):
-            window = hash(tuple(lines[i : i + LINES_ALIKE]))
-            alike = window in seen
-            count += alike and not was_alike
-            was_alike = alike
-            seen.add(window)
-    return count
-
-
 def of_commits(commit):
     subjects = git("log", "-100", "--format=%s", commit).splitlines()
     return {"commits: subjects of more than 72 characters, of 100": sum(len(s) > 72 for s in subjects)}
@@ -101,7 +87,7 @@ def files_with(tree, word):
 
 def measure(commit):
     tree = Tree(commit)
-    product = tree.matching(PRODUCT)
+    product = tree.matching(duplicates.PRODUCT)
     folders = {f"files in {folder}": sum(str(pathlib.PurePath(n).parent) == folder for n in tree.names) for folder in FOLDERS}
     return {
         "commit": tree.commit,
@@ -113,7 +99,7 @@ def measure(commit):
         **of_run(tree),
         "presets of CMake: configure, build, test": presets(tree.read("CMakePresets.json")),
         "files that name the function softplus": len(files_with(tree, "softplus")),
-        f"blocks of {LINES_ALIKE} lines that stand twice in the product": blocks_alike(product.values()),
+        f"blocks of {LINES_ALIKE} lines that stand twice in the product": len(duplicates.alike(product, LINES_ALIKE)),
         **folders,
         **of_commits(tree.commit),
     }

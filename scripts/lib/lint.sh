@@ -95,6 +95,12 @@ licenses() {
   done_with "every source names its license"
 }
 
+duplicates() {
+  step duplicates
+  logged duplicates.log python3 scripts/duplicates.py
+  done_with "no 20 lines of the product stand twice"
+}
+
 # What GitHub reads, by its schemas, which the tool carries.
 github_files() {
   step workflows
@@ -105,7 +111,7 @@ github_files() {
 
 # Arguments are files; without them, all.
 lint() {
-  begin lint 10
+  begin lint 11
   cd -- "$NARROWS_ROOT"
   require build demo test lint
   fetch_dlpack
@@ -114,6 +120,7 @@ lint() {
   done_with "build/cpu"
   fetch_lint_tools
   licenses
+  duplicates
   clang_format "$@"
   ruff "$@"
   warp_width "$@"
