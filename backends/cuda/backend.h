@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "common/integers.h"
 #include "common/plugin.h"
 #include "gpu.h"
 
@@ -128,7 +129,6 @@ void launch_kernel(void (*kernel)(Parameters...), int64_t blocks, int threads, s
 
 inline constexpr int64_t kMaxBlocks = 0x7fffffff;  // of a grid's x, the one dimension that is used
 
-inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 inline gpuStream_t stream_of(const nw_call& call) { return static_cast<gpuStream_t>(call.stream); }
 
 }  // namespace narrows::gpu

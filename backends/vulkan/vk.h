@@ -4,6 +4,7 @@
 
 #include <volk.h>
 
+#include "common/integers.h"
 #include "common/plugin.h"
 
 namespace narrows::vulkan {
@@ -58,7 +59,6 @@ struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
 };
 #endif
 
-inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 inline uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace narrows::vulkan

@@ -7,11 +7,9 @@
 #include <cstdint>
 
 #include "../backend.h"
+#include "common/integers.h"
 
 namespace narrows::cpu {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Bytes, rounded up so that the part that follows is aligned like the workspace.
 constexpr uint64_t aligned_bytes(uint64_t bytes) {

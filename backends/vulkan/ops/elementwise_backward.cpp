@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Step 5 of a tensor's path.
+#include "common/sums.h"
 #include "elementwise_map.h"
 
 namespace narrows::vulkan {
@@ -114,12 +115,12 @@ class Sum {
     uint32_t lanes_first;
     uint32_t is_wide;
   };
-  static constexpr int64_t kThreads = 128;
+  static constexpr int kThreads = 128;
   static constexpr uint32_t kMostLoopsOfTerm = 192;  // fmod's: 11 of 2,100 digits at a time
 
   void read(const Request& r, int operand, const Operand* operands);
-  void sort_dims(const Space& space);
-  void divide(bool first_is_kept);
+  void fill(const SumDims& dims);
+  static void fill(const SumGroups& groups, Layout* layout);
   // Iterations of a thread's loops; of_term: of the derivative.
   double loops(uint32_t of_term) const {
     const double of_slice = static_cast<double>(push_.summed) / push_.slices + 1;
@@ -132,59 +133,29 @@ class Sum {
   uint32_t output_;
   uint64_t workspace_ = 0;  // where in it the slices' sums begin
   Push push_{};
+  SumGroups groups_;
   Layout layout_{}, finish_layout_{};
   Kernel kernel_, finish_;
 };
 
-// The operand whose layout the walk follows: the one that is broadcast along the fewest dimensions.
-int choose_leader(const Space& space, const nw_tensor_sig* const* tensors) {
-  int leader = 0, best = NW_MAX_NDIM + 1;
-  for (int k = 0; k < kSlots; ++k) {
-    if (tensors[k] == nullptr) continue;
-    int zeros = 0;
-    for (int d = 0; d < space.ndim; ++d) zeros += space.stride[k][d] == 0;
-    if (zeros < best) best = zeros, leader = k;
+void Sum::fill(const SumDims& dims) {
+  push_.kept = static_cast<uint64_t>(dims.kept);
+  push_.summed = static_cast<uint64_t>(dims.summed);
+  push_.slices = static_cast<uint32_t>(groups_.slices);
+  for (int d = 0; d < dims.dims; ++d) {
+    layout_.extent[d] = static_cast<uint64_t>(dims.extent[d]);
+    for (int k = 0; k <= kSlots; ++k) layout_.stride[k][d] = dims.stride[k][d];
   }
-  return leader;
+  layout_.kept_dims = static_cast<uint32_t>(dims.kept_dims);
+  layout_.dims = static_cast<uint32_t>(dims.dims);
+  layout_.is_wide = dims.is_wide(UINT32_MAX);
+  fill(groups_, &layout_);
 }
 
-uint32_t power_of_two(int64_t x, int64_t most) {  // at least x, or `most`
-  uint32_t power = 1;
-  while (power < x && power < most) power *= 2;
-  return power;
-}
-
-// Dimensions of the gradient first.
-void Sum::sort_dims(const Space& space) {
-  push_.kept = push_.summed = 1;
-  for (const bool kept : {true, false}) {
-    for (int d = 0; d < space.ndim; ++d) {
-      if ((space.stride[kSlots][d] != 0) != kept) continue;
-      const uint32_t to = layout_.dims++;
-      layout_.extent[to] = static_cast<uint64_t>(space.extent[d]);
-      (kept ? push_.kept : push_.summed) *= layout_.extent[to];
-      for (int k = 0; k <= kSlots; ++k) layout_.stride[k][to] = space.stride[k][d];
-    }
-    if (kept) layout_.kept_dims = layout_.dims;
-  }
-  layout_.is_wide = push_.kept > UINT32_MAX || push_.summed > UINT32_MAX;
-}
-
-// How a work group divides the work: threads along what lies side by side, and enough of them for each sum. By shapes alone.
-void Sum::divide(bool first_is_kept) {
-  constexpr int64_t kPerThread = 4, kPieces = 1024;  // pieces: enough for any GPU
-  const auto kept = static_cast<int64_t>(push_.kept), summed = static_cast<int64_t>(push_.summed);
-  layout_.lanes_first = first_is_kept;
-  if (first_is_kept) {
-    const uint32_t rows = power_of_two(ceil_div(summed, kPerThread), 8);
-    layout_.lanes = power_of_two(kept, kThreads / rows);
-    layout_.rows = kThreads / layout_.lanes;
-  } else {
-    layout_.rows = power_of_two(ceil_div(summed, kPerThread), kThreads);
-    layout_.lanes = kThreads / layout_.rows;
-  }
-  const int64_t wanted = ceil_div(kPieces, groups(layout_)), least = layout_.rows * 4 * kPerThread;  // what is worth a slice
-  push_.slices = static_cast<uint32_t>(std::max<int64_t>(1, std::min(wanted, summed / least)));
+void Sum::fill(const SumGroups& groups, Layout* layout) {
+  layout->lanes = static_cast<uint32_t>(groups.lanes);
+  layout->rows = static_cast<uint32_t>(groups.rows);
+  layout->lanes_first = groups.lanes_first;
 }
 
 void Sum::read(const Request& r, int operand, const Operand* operands) {
@@ -200,13 +171,11 @@ void Sum::read(const Request& r, int operand, const Operand* operands) {
     push_.operand[k] = from.number;
     if (from.used && tensors[k] == nullptr) push_.numbers |= 1u << k;
   }
-  Space space;
-  collapse(input(r.sig, 0), tensors, sizes, kSlots + 1, 0, &space);
-  if (const int leader = choose_leader(space, tensors); leader != 0)
-    collapse(input(r.sig, 0), tensors, sizes, kSlots + 1, leader, &space);
+  const Space space = space_of_sums(input(r.sig, 0), tensors, sizes, kSlots + 1);
   std::copy_n(space.offset, kSlots + 1, offset_);
-  sort_dims(space);
-  divide(space.ndim > 0 && space.stride[kSlots][0] != 0);
+  const SumDims dims = sum_dims(space, kSlots);
+  groups_ = sum_groups(dims, space.ndim > 0 && space.stride[kSlots][0] != 0, kThreads, INT64_MAX);
+  fill(dims);
 }
 
 Sum::Sum(const Request& r, int operand, uint64_t* workspace_size) : output_(static_cast<uint32_t>(operand)) {
@@ -231,9 +200,7 @@ Sum::Sum(const Request& r, int operand, uint64_t* workspace_size) : output_(stat
   workspace_ = *workspace_size;
   *workspace_size += round_up(push_.slices * push_.kept * (is_wide(r) ? 16 : 8), 256);
   finish_layout_ = layout_;
-  finish_layout_.lanes_first = 1;
-  finish_layout_.rows = power_of_two(push_.slices, kThreads);
-  finish_layout_.lanes = static_cast<uint32_t>(kThreads) / finish_layout_.rows;
+  fill(finishing_groups(groups_, kThreads), &finish_layout_);
 }
 
 void Sum::record(Recorder& recorder, const nw_call& call) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Step 5 of a tensor's path.
+#include "common/sums.h"
 #include "elementwise_map.h"
 
 namespace narrows::gpu {
@@ -97,73 +98,38 @@ void plan_map(const Request& r, const GradientRow& row, uint32_t k, BackwardPlan
 
 // ---- gradients that are summed ----
 
-// The operand whose layout the walk follows: the one that is broadcast along the fewest dimensions.
-int choose_leader(const Space& space, int n) {
-  int leader = 0, best = NW_MAX_NDIM + 1;
-  for (int k = 0; k < n; ++k) {
-    int zeros = 0;
-    for (int d = 0; d < space.ndim; ++d) zeros += space.stride[k][d] == 0;
-    if (zeros < best) best = zeros, leader = k;
+// The dimensions and how threads divide them, as a kernel takes them.
+void fill_sums(const SumDims& dims, const SumGroups& groups, int num_slots, SumArgs* args) {
+  args->kept = dims.kept;
+  args->summed = dims.summed;
+  args->kept_dims = dims.kept_dims;
+  args->dims = dims.dims;
+  args->slices = groups.slices;
+  args->lanes = groups.lanes;
+  args->rows = groups.rows;
+  args->lanes_first = groups.lanes_first;
+  args->wide = dims.is_wide(INT32_MAX);
+  for (int d = 0; d < dims.dims; ++d) {
+    args->extent[d] = dims.extent[d];
+    for (int k = 0; k < num_slots; ++k) args->stride[k][d] = dims.stride[k][d];
+    args->stride[kOut][d] = dims.stride[num_slots][d];
+    if (!args->wide) args->divider[d] = make_divider(dims.extent[d]);
   }
-  return leader;
-}
-
-int power_of_two(int64_t x, int most) {  // at least x, or `most`
-  int power = 1;
-  while (power < x && power < most) power *= 2;
-  return power;
-}
-
-// How a block divides the work: threads along what lies side by side, and enough of them for each sum.
-void divide(bool first_is_kept, SumArgs* args) {
-  constexpr int64_t kPerThread = 4, kPieces = 1024;  // pieces: enough for any GPU; by shapes alone
-  args->lanes_first = first_is_kept;
-  if (first_is_kept) {
-    const int rows = power_of_two(ceil_div(args->summed, kPerThread), 8);
-    args->lanes = power_of_two(args->kept, kSumThreads / rows);
-    args->rows = kSumThreads / args->lanes;
-  } else {
-    args->rows = power_of_two(ceil_div(args->summed, kPerThread), kSumThreads);
-    args->lanes = kSumThreads / args->rows;
-  }
-  for (; ceil_div(args->kept, args->lanes) > kMaxBlocks / 2 && args->rows > 1; args->rows /= 2) args->lanes *= 2;
-  const int64_t groups = ceil_div(args->kept, args->lanes), wanted = ceil_div(kPieces, groups);
-  const int64_t least = int64_t{args->rows} * 4 * kPerThread;  // what is worth a slice
-  args->slices = std::max<int64_t>(1, std::min(wanted, args->summed / least));
-}
-
-// Sorts the dimensions: those of the gradient first.
-void fill_dims(const Space& space, int num_slots, SumArgs* args) {
-  args->kept = args->summed = 1;
-  args->dims = 0;
-  for (const bool kept : {true, false}) {
-    for (int d = 0; d < space.ndim; ++d) {
-      if ((space.stride[num_slots][d] != 0) != kept) continue;
-      const int to = args->dims++;
-      (kept ? args->kept : args->summed) *= space.extent[d];
-      args->extent[to] = space.extent[d];
-      for (int k = 0; k < num_slots; ++k) args->stride[k][to] = space.stride[k][d];
-      args->stride[kOut][to] = space.stride[num_slots][d];
-    }
-    if (kept) args->kept_dims = args->dims;
-  }
-  args->wide = args->kept > INT32_MAX || args->summed > INT32_MAX;
-  if (!args->wide)
-    for (int d = 0; d < args->dims; ++d) args->divider[d] = make_divider(args->extent[d]);
 }
 
 // The kernel that adds up the slices: it reads [slice][sum].
-void plan_finish(BackwardPlan* plan, SumPass* pass) {
+void plan_finish(const SumGroups& groups, BackwardPlan* plan, SumPass* pass) {
   const uint64_t sum_size = pass->finish == kGradientsF64.finish ? 16 : 8;
   pass->workspace = plan->workspace_size;
   plan->workspace_size += (static_cast<uint64_t>(pass->args.slices * pass->args.kept) * sum_size + 255) / 256 * 256;
   SumArgs& args = pass->finish_args;
   args = pass->args;
-  args.summed = pass->args.slices;
+  const SumGroups finishing = finishing_groups(groups, kSumThreads);
+  args.summed = groups.slices;
   args.slices = 1;
-  args.lanes_first = true;
-  args.rows = power_of_two(args.summed, kSumThreads);
-  args.lanes = kSumThreads / args.rows;
+  args.lanes_first = finishing.lanes_first;
+  args.rows = finishing.rows;
+  args.lanes = finishing.lanes;
   pass->finish_blocks = ceil_div(args.kept, args.lanes);
   load_kernel(pass->finish);
 }
@@ -190,15 +156,14 @@ void plan_sum(const Request& r, const GradientRow& row, uint32_t k, BackwardPlan
     else
       pass.args.bytewise |= !is_aligned(*tensors[s], sizes[s]);
   }
-  Space space;
-  collapse(input(r.sig, 0), tensors, sizes, n + 1, 0, &space);
-  if (const int leader = choose_leader(space, n); leader != 0) collapse(input(r.sig, 0), tensors, sizes, n + 1, leader, &space);
-  fill_dims(space, n, &pass.args);
+  const Space space = space_of_sums(input(r.sig, 0), tensors, sizes, n + 1);
+  const SumDims dims = sum_dims(space, n);
+  const SumGroups groups = sum_groups(dims, space.ndim > 0 && space.stride[n][0] != 0, kSumThreads, kMaxBlocks);
+  fill_sums(dims, groups, n, &pass.args);
   for (int s = 0; s <= n; ++s) pass.offset[s == n ? kOut : s] = space.offset[s];
-  divide(space.ndim > 0 && space.stride[n][0] != 0, &pass.args);
   pass.blocks = ceil_div(pass.args.kept, pass.args.lanes) * pass.args.slices;
   load_kernel(pass.kernel);
-  if (pass.args.slices > 1) plan_finish(plan, &pass);
+  if (groups.slices > 1) plan_finish(groups, plan, &pass);
   plan->sums.push_back(pass);
 }
 
