@@ -2,6 +2,7 @@
 // program_lanes.cpp -- see program_lanes.h.
 #include "program_lanes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace narrows::common {
@@ -32,13 +33,19 @@ std::vector<Node> around_each(const Node& lanes, std::vector<Node> body, bool is
   return out;
 }
 
-}  // namespace
+// Some allocation in it has elements that outlive an iteration.
+bool keeps_values(const Lowered& lowered, const Node& node) {
+  const auto is_kept = [&](size_t number) { return lowered.fresh.count(lowered.allocations[number].name) == 0; };
+  const auto keeps = [&](const Node& child) { return keeps_values(lowered, child); };
+  return std::any_of(node.allocations.begin(), node.allocations.end(), is_kept) ||
+         std::any_of(node.body.begin(), node.body.end(), keeps);
+}
 
-void move_lanes_inwards(std::vector<Node>* body) {
+void move_all(const Lowered& lowered, std::vector<Node>* body) {
   std::vector<Node> out;
   for (Node& node : *body) {
-    move_lanes_inwards(&node.body);
-    if (!is_of_lanes(node) || !node.allocations.empty()) {
+    move_all(lowered, &node.body);
+    if (!is_of_lanes(node) || !node.allocations.empty() || keeps_values(lowered, node)) {
       out.push_back(std::move(node));
       continue;
     }
@@ -47,5 +54,9 @@ void move_lanes_inwards(std::vector<Node>* body) {
   }
   *body = std::move(out);
 }
+
+}  // namespace
+
+void move_lanes_inwards(Lowered* lowered) { move_all(*lowered, &lowered->body); }
 
 }  // namespace narrows::common

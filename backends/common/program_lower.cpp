@@ -180,7 +180,7 @@ Lowered lower(const ir::Program& program) {
     for (Node& node : walk.statement(stmt)) out.body.push_back(std::move(node));
   out.program.body.clear();
   place_allocations(&out);
-  move_lanes_inwards(&out.body);
+  move_lanes_inwards(&out);
   return out;
 }
 

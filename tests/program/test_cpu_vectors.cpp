@@ -205,7 +205,33 @@ const char* const kOwnElement = R"(program 1 f(A: f32[K, 19], B: f32[K, 5], C: o
         C[vi, vj] = maximum(Y[vi, vj], f32(2))
 )";
 
+// Each iteration of the outer loop fills the buffer, and keeps it from step to step; the first one reads it in its last step.
+const char* const kKept = R"(program 1 f(A: f32[6, 9], C: out f32[9]):
+  alloc T: f32[9]
+  for i in 6 vectorize:
+    for m in 4:
+      for l in 9:
+        block W(vi: C(6) = i, vl: S(9) = l) if m == 0:
+          T[vl] = A[vi, vl]
+        block C(vl: S(9) = l) if m == 3 and i == 0:
+          C[vl] = T[vl]
+)";
+
 }  // namespace
+
+TEST_CASE("a loop of lanes does not mix what its iterations keep") {
+  for_each_target([&](const Plugin& plugin) {
+    for (const char* kernel : {"compiled", "interpreter"}) {
+      INFO(kernel);
+      Tensor a(DType::f32, {6, 9}), c(DType::f32, {9});
+      a.fill(8);
+      const Answer answer = Call{plugin, kKept, {&a}, {&c}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c, [&](int64_t l) { return a.get(l); });
+    }
+  });
+}
 
 TEST_CASE("a loop of lanes around others gives what plain loops give") {
   const std::string lanes = " vectorize";
