@@ -378,6 +378,16 @@ TEST_CASE("a layout is a map that keeps elements apart") {
   sch.apply("transform_layout(buffer=\"Y\", map=\"i, j -> i // 8, j, i % 8\")");
   CHECK_THAT(print(sch.program()), ContainsSubstring("alloc Y: f32[16, 128, 8]"));
   CHECK_THAT(body(sch), ContainsSubstring("C[vi, vj] = maximum(Y[vi // 8, vj, vi % 8], f32(0))"));
+  const std::string rows =
+      "program 1 rows(A: f32[N, N], C: out f32[N, N]):\n  alloc Y: f32[N, N]\n  for i in N:\n    for j in N:\n"
+      "      block Y(vi: S(N) = i, vj: S(N) = j):\n        Y[vi, vj] = A[vi, vj]\n      block C(vi: S(N) = i, vj: S(N) = j):\n"
+      "        C[vi, vj] = Y[vi, vj]\n";
+  for (const auto& [map, shape] :
+       {std::pair{"i, j -> i + j, j", "[max(N * 2 - 1, 0), N]"}, {"i, j -> i // 8, j, i % 8", "// 8 + 1, N, 8]"}}) {
+    Schedule skewed = schedule(rows);
+    skewed.apply("transform_layout(buffer=\"Y\", map=\"" + std::string(map) + "\")");
+    CHECK_THAT(print(skewed.program()), ContainsSubstring(shape));
+  }
 }
 
 TEST_CASE("rfactor") {
