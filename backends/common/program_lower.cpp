@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// program_lower.cpp -- see program_lower.h. program_place.cpp places and shrinks the allocations.
+// program_lower.cpp -- see program_lower.h. program_place.cpp places and shrinks the allocations, program_lanes.cpp moves vectors
+// inwards.
 #include "program_lower.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "core/program/expr.h"
+#include "program_lanes.h"
 #include "program_place.h"
 
 namespace narrows::common {
@@ -178,6 +180,7 @@ Lowered lower(const ir::Program& program) {
     for (Node& node : walk.statement(stmt)) out.body.push_back(std::move(node));
   out.program.body.clear();
   place_allocations(&out);
+  move_lanes_inwards(&out);
   return out;
 }
 

@@ -15,11 +15,12 @@ struct Node {
   enum class Kind { loop, stores };
   Kind kind = Kind::stores;
 
-  std::string name;  // of the loop, unique; of the block
+  std::string name;  // of the loop, which no loop around it or in it has, too; of the block
   // loop
   ir::ExprPtr extent;
   ir::For::Kind loop_kind = ir::For::Kind::serial;
   std::string thread;
+  bool moved_in = false;  // see move_lanes_inwards()
   std::vector<Node> body;
   std::vector<size_t> allocations;  // numbers in Lowered::allocations; their elements live through one iteration
   // stores

@@ -72,16 +72,9 @@ struct Threads {
 }  // namespace
 
 void require_shape(const For& loop) {
-  if (loop.kind == For::Kind::vectorize) {
-    if (require_constant(loop, "vectorized") > kMaxLanes)
-      fail(NW_INVALID, -1, "loop '%s' is vectorized over %s iterations; at most %lld are possible", loop.name.c_str(),
-           print(loop.extent).c_str(), static_cast<long long>(kMaxLanes));
-    for (const Stmt& stmt : loop.body) {
-      if (const ForPtr* const inner = std::get_if<ForPtr>(&stmt))
-        fail(NW_INVALID, -1, "loop '%s' is vectorized, but it is not innermost: the loop '%s' is in it", loop.name.c_str(),
-             (*inner)->name.c_str());
-    }
-  }
+  if (loop.kind == For::Kind::vectorize && require_constant(loop, "vectorized") > kMaxLanes)
+    fail(NW_INVALID, -1, "loop '%s' is vectorized over %s iterations; at most %lld are possible", loop.name.c_str(),
+         print(loop.extent).c_str(), static_cast<long long>(kMaxLanes));
   if (loop.kind != For::Kind::unroll) return;
   require_constant(loop, "unrolled");
   if (stores({std::make_shared<const For>(loop)}) > kMaxUnrolled)

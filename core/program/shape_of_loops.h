@@ -6,7 +6,7 @@
 
 namespace narrows::program {
 
-// vectorize: innermost, a constant extent. unroll: a constant extent, and a cap on the stores in all. Throws Failure.
+// vectorize: a constant extent, and a cap on it. unroll: a constant extent, and a cap on the stores in all. Throws Failure.
 void require_shape(const For& loop);
 
 // No loop is bound to the thread that one around it is bound to, and within one nest the loops of one thread have one extent.

@@ -52,7 +52,7 @@ void transform_layout(Draft&, const StepLine&);
 // steps_common.cpp: what several steps need.
 const Path& need_block(const std::vector<Path>& all, const std::string& name);  // throws Failure, with the names that there are
 ForPtr need_loop(const Program& program, const std::string& name);
-void require_serial(const For& loop);
+void require_unbound(const For& loop);  // throws Failure
 std::vector<Path> paths_under(const Program& program, const std::string& loop);
 Buffer& need_allocation(Program& program, const std::string& name);
 Buffer::Scope parse_scope(const std::string& name);

@@ -168,7 +168,7 @@ Layout parse_layout(const std::string& text) {
   return out;
 }
 
-std::vector<ExprPtr> new_shape(const Buffer& buffer, const Layout& layout) {
+std::vector<ExprPtr> new_shape(const Program& program, const Buffer& buffer, const Layout& layout) {
   Ranges ranges;
   for (size_t i = 0; i < layout.names.size(); ++i) ranges[layout.names[i]] = {make_integer(0), simplify(buffer.shape[i] - 1)};
   std::vector<ExprPtr> out;
@@ -177,7 +177,8 @@ std::vector<ExprPtr> new_shape(const Buffer& buffer, const Layout& layout) {
     if (!range || constant(range->low) != 0)
       fail(NW_INVALID, -1, "the least value of '%s' has to be 0, for all elements of '%s'", print(subscript).c_str(),
            buffer.name.c_str());
-    out.push_back(simplify(range->high + 1));
+    const ExprPtr extent = simplify(range->high + 1);  // of no elements it may be negative, as N * 2 - 1
+    out.push_back(is_never_negative(program, {}, nullptr, extent) ? extent : make_call("maximum", {extent, make_integer(0)}));
   }
   return out;
 }
@@ -224,7 +225,7 @@ void transform_layout(Draft& draft, const StepLine& line) {
   } catch (const Unproven& reason) {
     fail(NW_INVALID, -1, "that the map keeps elements apart could not be proven: %s", reason.why.c_str());
   }
-  const std::vector<ExprPtr> shape = new_shape(old, layout);
+  const std::vector<ExprPtr> shape = new_shape(draft.current, old, layout);
   const auto move = [&](const std::vector<ExprPtr>& subscripts) {
     Substitution values;
     for (size_t i = 0; i < subscripts.size(); ++i) values[layout.names[i]] = subscripts[i];

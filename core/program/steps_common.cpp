@@ -46,9 +46,9 @@ ForPtr need_loop(const Program& program, const std::string& name) {
   fail(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
 }
 
-void require_serial(const For& loop) {
-  if (loop.kind != For::Kind::serial)
-    fail(NW_INVALID, -1, "loop '%s' has a kind already; only a serial loop is changed", loop.name.c_str());
+void require_unbound(const For& loop) {
+  if (loop.kind == For::Kind::bind)
+    fail(NW_INVALID, -1, "loop '%s' is bound to %s; expected a loop without a thread", loop.name.c_str(), loop.thread.c_str());
 }
 
 std::vector<Path> paths_under(const Program& program, const std::string& loop) {

@@ -134,9 +134,9 @@ std::vector<ForPtr> chain(const Program& program, const std::vector<std::string>
   return {path.loops.begin() + first, path.loops.begin() + last + 1};
 }
 
+// A kind takes the place of the one that the loop had.
 void set_kind(Draft& draft, const StepLine& line, For::Kind kind, const std::string& thread) {
   const ForPtr loop = need_loop(draft.current, line.text("loop"));
-  require_serial(*loop);
   For copy = *loop;
   copy.kind = kind;
   copy.thread = thread;
@@ -158,7 +158,7 @@ void set_note(std::vector<std::pair<std::string, std::string>>& notes, const std
 void split(Draft& draft, const StepLine& line) {
   line.allow({"loop", "factors"});
   const ForPtr loop = need_loop(draft.current, line.text("loop"));
-  require_serial(*loop);
+  require_unbound(*loop);
   const std::vector<StepLine::Number> factors = line.numbers("factors");
   const std::vector<ExprPtr> extents = split_extents(*loop, factors);
   std::set<std::string> used = used_names(draft.current);
@@ -192,7 +192,7 @@ void fuse(Draft& draft, const StepLine& line) {
   if (names.size() < 2 || loops.size() != names.size())
     fail(NW_INVALID, -1, "fuse takes two or more loops, each right within the one before");
   for (size_t i = 0; i < loops.size(); ++i) {
-    require_serial(*loops[i]);
+    require_unbound(*loops[i]);
     if (loops[i]->name != names[i]) fail(NW_INVALID, -1, "the loops of fuse are named from the outermost to the innermost");
     for (size_t j = 0; j < i; ++j) {
       if (mentions(loops[i]->extent, loops[j]->name))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps_move.cpp -- compute_at and reverse_compute_at: a block moves into a loop and computes there what that iteration needs.
+// steps_move.cpp -- compute_at and reverse_compute_at: a block moves into a loop and computes there what that iteration needs. One
+// that reads what no block writes has nothing that tells a part of it from another: in reverse, each iteration computes it all.
 #include <algorithm>
 
 #include "core/error.h"
@@ -95,7 +96,7 @@ class Move {
           std::any_of(writer.body.begin(), writer.body.end(), [&](const Store& store) { return loads(reader, store.buffer); });
       if (is_partner) partners_.push_back(path);
     }
-    if (partners_.empty())
+    if (partners_.empty() && !(is_reverse_ && reads_no_block()))
       fail(NW_INVALID, -1,
            is_reverse_ ? "no block within the loop '%s' writes what block '%s' reads"
                        : "no block within the loop '%s' reads what block '%s' writes",
@@ -106,6 +107,20 @@ class Move {
         fail(NW_INVALID, -1, "block '%s' writes '%s', an output; only a block of allocated buffers moves to its readers",
              block.name.c_str(), store.buffer.c_str());
     }
+  }
+
+  bool reads_no_block() const {
+    bool found = false;
+    for_each_load(*moved_.block, [&](const Expr& load) {
+      found = found || std::any_of(all_.begin(), all_.end(),
+                                   [&](const Path& path) { return path.block != moved_.block && stores(*path.block, load.name); });
+    });
+    return !found;
+  }
+
+  bool is_read_by(const Block& block) const {
+    return std::any_of(moved_.block->body.begin(), moved_.block->body.end(),
+                       [&](const Store& store) { return loads(block, store.buffer); });
   }
 
   std::vector<For> around() const {
@@ -157,17 +172,22 @@ class Move {
     return std::any_of(loops.begin(), loops.end(), [&](const For& loop) { return names.count(loop.name) > 0; });
   }
 
-  // Right before the first of its readers; in reverse: right after the last of its writers.
+  // Right before the first of its readers; in reverse: right after the last of its writers, if it has any.
   void place(const Stmt& stmt) {
     draft_.current.body = replace_block(draft_.current.body, moved_.block->name, {});
     For copy = *need_loop(draft_.current, loop_);
-    const auto holds_partner = [&](const Stmt& child) {
+    const bool goes_behind = !partners_.empty() && is_reverse_;
+    std::vector<Path> beside = partners_;
+    if (partners_.empty())
+      std::copy_if(below_.begin(), below_.end(), std::back_inserter(beside),
+                   [&](const Path& path) { return is_read_by(*path.block); });
+    const auto is_beside = [&](const Stmt& child) {
       const std::vector<std::string> names = block_names({child});
-      return std::any_of(partners_.begin(), partners_.end(),
+      return std::any_of(beside.begin(), beside.end(),
                          [&](const Path& path) { return std::count(names.begin(), names.end(), path.block->name) > 0; });
     };
-    auto at = std::find_if(copy.body.begin(), copy.body.end(), holds_partner);
-    if (is_reverse_) at = std::find_if(copy.body.rbegin(), copy.body.rend(), holds_partner).base();
+    auto at = std::find_if(copy.body.begin(), copy.body.end(), is_beside);
+    if (goes_behind) at = std::find_if(copy.body.rbegin(), copy.body.rend(), is_beside).base();
     copy.body.insert(at, stmt);
     draft_.current.body = replace_loop(draft_.current.body, loop_, {make_stmt(std::move(copy))});
   }

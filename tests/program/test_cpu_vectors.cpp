@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -158,6 +159,132 @@ TEST_CASE("results of a large call are right wherever they lie") {
         wrong += got == static_cast<float>(i % 1000) + 1 ? 0 : 1;
       }
       CHECK(wrong == 0);
+    }
+  });
+}
+
+namespace {
+
+// Sums of products, from 1 on, and their greater part: A's columns times B. Each loop with the kinds that it is given.
+std::string products(const std::string& i, const std::string& j, const std::string& order) {
+  const std::string loops = order == "ijk" ? "  for i in 19" + i + ":\n    for j in 5" + j + ":\n      for k in K:\n"
+                                           : "  for k in K:\n    for i in 19" + i + ":\n      for j in 5" + j + ":\n";
+  return "program 1 f(A: f32[K, 19], B: f32[K, 5], C: out f32[19, 5]):\n  alloc Y: f32[19, 5]\n" + loops +
+         "        block Y(vi: S(19) = i, vj: S(5) = j, vk: R(K) = k):\n          init:\n            Y[vi, vj] = f32(1)\n"
+         "          Y[vi, vj] = Y[vi, vj] + A[vk, vi] * B[vk, vj]\n  for i1 in 19" +
+         i + ":\n    for j1 in 5" + j +
+         ":\n      block C(vi: S(19) = i1, vj: S(5) = j1):\n        C[vi, vj] = maximum(Y[vi, vj], f32(2))\n";
+}
+
+// The same in one nest: an iteration of the outer loop has a buffer of its own.
+const char* const kOwnRow = R"(program 1 f(A: f32[K, 19], B: f32[K, 5], C: out f32[19, 5]):
+  alloc Y: f32[19, 5]
+  for i in 19 vectorize:
+    for j in 5:
+      for k in K:
+        block Y(vi: S(19) = i, vj: S(5) = j, vk: R(K) = k):
+          init:
+            Y[vi, vj] = f32(1)
+          Y[vi, vj] = Y[vi, vj] + A[vk, vi] * B[vk, vj]
+    for j1 in 5:
+      block C(vi: S(19) = i, vj: S(5) = j1):
+        C[vi, vj] = maximum(Y[vi, vj], f32(2))
+)";
+
+// The same with a buffer of one element for each iteration of the inner loop.
+const char* const kOwnElement = R"(program 1 f(A: f32[K, 19], B: f32[K, 5], C: out f32[19, 5]):
+  alloc Y: f32[19, 5]
+  for i in 19 vectorize:
+    for j in 5:
+      for k in K:
+        block Y(vi: S(19) = i, vj: S(5) = j, vk: R(K) = k):
+          init:
+            Y[vi, vj] = f32(1)
+          Y[vi, vj] = Y[vi, vj] + A[vk, vi] * B[vk, vj]
+      block C(vi: S(19) = i, vj: S(5) = j):
+        C[vi, vj] = maximum(Y[vi, vj], f32(2))
+)";
+
+// Each iteration of the outer loop fills the buffer, and keeps it from step to step; the first one reads it in its last step.
+const char* const kKept = R"(program 1 f(A: f32[6, 9], C: out f32[9]):
+  alloc T: f32[9]
+  for i in 6 vectorize:
+    for m in 4:
+      for l in 9:
+        block W(vi: C(6) = i, vl: S(9) = l) if m == 0:
+          T[vl] = A[vi, vl]
+        block C(vl: S(9) = l) if m == 3 and i == 0:
+          C[vl] = T[vl]
+)";
+
+}  // namespace
+
+TEST_CASE("a loop of lanes does not mix what its iterations keep") {
+  for_each_target([&](const Plugin& plugin) {
+    for (const char* kernel : {"compiled", "interpreter"}) {
+      INFO(kernel);
+      Tensor a(DType::f32, {6, 9}), c(DType::f32, {9});
+      a.fill(8);
+      const Answer answer = Call{plugin, kKept, {&a}, {&c}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c, [&](int64_t l) { return a.get(l); });
+    }
+  });
+}
+
+TEST_CASE("a loop of lanes around others gives what plain loops give") {
+  const std::string lanes = " vectorize";
+  std::vector<std::string> texts = {kOwnRow, kOwnElement};
+  for (const char* order : {"ijk", "kij"}) {
+    texts.push_back(products(lanes, "", order));
+    texts.push_back(products("", lanes, order));
+    texts.push_back(products(lanes, lanes, order));
+    texts.push_back(products(lanes, " parallel", order));
+    texts.push_back(products(lanes, " unroll", order));
+  }
+  for_each_target([&](const Plugin& plugin) {
+    for (const int64_t size : {0, 1, 7}) {
+      Tensor a(DType::f32, {size, 19}), b(DType::f32, {size, 5});
+      a.fill(4);
+      b.fill(5);
+      const auto want = [&](int64_t at) {
+        float sum = 1;
+        for (int64_t k = 0; k < size; ++k)
+          sum += static_cast<float>(a.get(k * 19 + at / 5)) * static_cast<float>(b.get(k * 5 + at % 5));
+        return static_cast<double>(std::max(sum, 2.0F));
+      };
+      for (const std::string& text : texts) {
+        for (const char* kernel : {"compiled", "interpreter"}) {
+          INFO(text << kernel << ", K = " << size);
+          Tensor c(DType::f32, {19, 5});
+          const Answer answer = Call{plugin, text, {&a, &b}, {&c}, kernel}.run();
+          INFO(answer.message);
+          REQUIRE(answer);
+          CHECK(c.is_clean_outside());
+          expect(c, want);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("an extent that a loop of lanes decides") {
+  const char* const text = R"(program 1 f(A: f32[8, 8], C: inout f32[8, 8]):
+  for i in 8 vectorize:
+    for j in i + 1:
+      block C(vi: S(8) = i, vj: S(8) = j):
+        C[vi, vj] = A[vi, vj]
+)";
+  for_each_target([&](const Plugin& plugin) {
+    for (const char* kernel : {"compiled", "interpreter"}) {
+      Tensor a(DType::f32, {8, 8}), before(DType::f32, {8, 8}), c(DType::f32, {8, 8});
+      a.fill(6);
+      before.fill(7);
+      const Answer answer = Call{plugin, text, {&a, &before}, {&c}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c, [&](int64_t i) { return i % 8 <= i / 8 ? a.get(i) : before.get(i); });
     }
   });
 }

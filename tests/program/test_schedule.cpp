@@ -102,8 +102,38 @@ TEST_CASE("split of a size leaves a predicate, and of a constant that divides no
   CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 9223372036854775807])"),
              ContainsSubstring("the product of the factors is more than 2147483648"));
   CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 65536, 65536])"), ContainsSubstring("is more than 2147483648"));
-  sch.apply("parallel(loop=\"j\")");
-  CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 8])"), ContainsSubstring("loop 'j' has a kind already"));
+}
+
+TEST_CASE("a loop gets another kind, and its parts are serial") {
+  Schedule sch = mm_relu();
+  for (const char* line : {"parallel(loop=\"i\")", "unroll(loop=\"i\")", "vectorize(loop=\"i\")", "vectorize(loop=\"i\")"})
+    sch.apply(line);
+  CHECK_THAT(body(sch), ContainsSubstring("for i in 128 vectorize:\n    for j in 128:"));
+  CHECK_THAT(refused(sch, "parallel(loop=\"k\")"), ContainsSubstring("loop 'k' is parallel, but"));
+  sch.apply("split(loop=\"i\", factors=[None, 8])");
+  CHECK_THAT(body(sch), ContainsSubstring("for i_0 in 16:\n    for i_1 in 8:\n      for j in 128:"));
+  sch.apply("parallel(loop=\"i_0\")");
+  sch.apply("unroll(loop=\"i_1\")");
+  sch.apply("fuse(loops=[\"i_0\", \"i_1\"])");
+  CHECK_THAT(body(sch), ContainsSubstring("for i_0_i_1_fused in 128:\n    for j in 128:"));
+  sch.apply("parallel(loop=\"i1\")");
+  sch.apply("bind(loop=\"i1\", thread=\"block.x\")");
+  CHECK_THAT(body(sch), ContainsSubstring("for i1 in 128 bind block.x:"));
+  CHECK_THAT(refused(sch, "split(loop=\"i1\", factors=[None, 8])"),
+             ContainsSubstring("loop 'i1' is bound to block.x; expected a loop without a thread"));
+  CHECK_THAT(refused(sch, "fuse(loops=[\"i1\", \"j1\"])"), ContainsSubstring("loop 'i1' is bound to block.x"));
+  sch.apply("unroll(loop=\"i1\")");
+  CHECK_THAT(body(sch), ContainsSubstring("for i1 in 128 unroll:"));
+  Schedule again = mm_relu();
+  for (const std::string& line : sch.trace()) again.apply(line);
+  CHECK(print(again.program()) == print(sch.program()));
+}
+
+TEST_CASE("what moves into an unrolled loop counts as its stores") {
+  Schedule sch = schedule(chain("4096", "A[vi]", "Y[vi]"));
+  sch.apply("unroll(loop=\"i\")");
+  CHECK_THAT(refused(sch, "reverse_compute_at(block=\"C\", loop=\"i\")"),
+             ContainsSubstring("unrolling loop 'i' gives more than 4096 stores"));
 }
 
 TEST_CASE("fuse and its bindings") {
@@ -188,10 +218,66 @@ TEST_CASE("a block does not move behind its reader") {  // TVM's second
              ContainsSubstring("no block within the loop 'k' writes"));
 }
 
-TEST_CASE("a loop with a reduction in it is not vectorized") {  // TVM's third
+TEST_CASE("a reduction in a vectorized loop is each lane's own") {  // TVM's third
   Schedule sch = mm_relu();
   sch.apply("compute_at(block=\"Y\", loop=\"i1\")");
-  CHECK_THAT(refused(sch, "vectorize(loop=\"i1\")"), ContainsSubstring("loop 'i1' is vectorized, but it is not innermost"));
+  sch.apply("vectorize(loop=\"i1\")");
+  CHECK(sch.home_of("Y") == "i1");
+  CHECK_THAT(body(sch), ContainsSubstring("for i1 in 128 vectorize:\n    for ax1 in 128:\n      for ax2 in 128:\n        block Y"));
+  CHECK(print(parse(print(sch.program()))) == print(sch.program()));
+}
+
+TEST_CASE("lanes of a loop that holds others share nothing") {
+  Schedule sch = schedule(
+      "program 1 s(A: f32[4, 8], C: out f32[4, 8]):\n  alloc Y: f32[4, 8]\n  for i in 4:\n    for j in 8:\n"
+      "      block Y(vi: S(4) = i, vj: S(8) = j):\n        Y[vi, vj] = A[vi, vj]\n"
+      "    for j1 in 8:\n      block C(vi: S(4) = i, vj: S(8) = j1):\n        C[vi, vj] = Y[vi, vj] + Y[max(vi - 1, 0), vj]\n");
+  CHECK_THAT(
+      refused(sch, "vectorize(loop=\"i\")"),
+      ContainsSubstring("loop 'i' is vectorized, but at i=0 j=0 Y writes Y[0, 0], and at i=1 j1=0 C reads it; a value of 'Y' "
+                        "is written in one iteration and read in another"));
+  Schedule mm = mm_relu();
+  mm.apply("reorder(loops=[\"k\", \"j\"])");
+  CHECK_THAT(refused(mm, "vectorize(loop=\"k\")"), ContainsSubstring("loop 'k' is vectorized, but"));
+  mm.apply("vectorize(loop=\"i\")");
+  mm.apply("reorder(loops=[\"k\", \"i\"])");
+  CHECK_THAT(body(mm), ContainsSubstring("for k in 128:\n    for i in 128 vectorize:\n      for j in 128:"));
+}
+
+TEST_CASE("a block that reads no other one moves as a whole") {
+  Schedule sch = mm_relu();
+  CHECK(sch.apply("reverse_compute_at(block=\"Y\", loop=\"i1\")") == Names{"ax0", "ax1", "ax2"});
+  CHECK(body(sch) == R"(  for i1 in 128:
+    for ax0 in 128:
+      for ax1 in 128:
+        for ax2 in 128:
+          block Y(vi: S(128) = ax0, vj: S(128) = ax1, vk: R(128) = ax2):
+            init:
+              Y[vi, vj] = f32(0)
+            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+    for j1 in 128:
+      block C(vi: S(128) = i1, vj: S(128) = j1):
+        C[vi, vj] = maximum(Y[vi, vj], f32(0))
+)");
+  sch.apply("parallel(loop=\"i1\")");
+  Schedule again = mm_relu();
+  for (const std::string& line : sch.trace()) again.apply(line);
+  CHECK(print(again.program()) == print(sch.program()));
+
+  Schedule others = schedule(
+      "program 1 others(A: f32[8], B: f32[N], X: inout f32[8], C: out f32[8], D: out f32[8], E: out f32[N]):\n"
+      "  for i in 8:\n    block C(vi: S(8) = i):\n      C[vi] = A[vi]\n  for j in 8:\n    block D(vi: S(8) = j):\n      D[vi] = "
+      "C[vi]\n"
+      "  for k in 8:\n    block X(vi: S(8) = k):\n      X[vi] = X[vi] + A[vi]\n  for l in N:\n    block E(vi: S(N) = l):\n"
+      "      E[vi] = B[vi]\n");
+  CHECK_THAT(refused(others, "reverse_compute_at(block=\"X\", loop=\"j\")"), ContainsSubstring("block 'X'"));
+  CHECK_THAT(refused(others, "reverse_compute_at(block=\"C\", loop=\"k\")"),
+             ContainsSubstring("'C' is repeated, and block 'D' reads C before"));
+  CHECK_THAT(refused(others, "reverse_compute_at(block=\"C\", loop=\"l\")"), ContainsSubstring("block 'C' does not run"));
+  CHECK_THAT(refused(others, "reverse_compute_at(block=\"D\", loop=\"k\")"),
+             ContainsSubstring("no block within the loop 'k' writes what block 'D' reads"));
+  others.apply("reverse_compute_at(block=\"E\", loop=\"k\")");  // behind what is there, for nothing reads it
+  CHECK_THAT(body(others), ContainsSubstring("X[vi] = X[vi] + A[vi]\n    for ax0 in N:\n      block E(vi: S(N) = ax0):"));
 }
 
 TEST_CASE("a reduction that runs backwards keeps its init in front") {
@@ -292,6 +378,16 @@ TEST_CASE("a layout is a map that keeps elements apart") {
   sch.apply("transform_layout(buffer=\"Y\", map=\"i, j -> i // 8, j, i % 8\")");
   CHECK_THAT(print(sch.program()), ContainsSubstring("alloc Y: f32[16, 128, 8]"));
   CHECK_THAT(body(sch), ContainsSubstring("C[vi, vj] = maximum(Y[vi // 8, vj, vi % 8], f32(0))"));
+  const std::string rows =
+      "program 1 rows(A: f32[N, N], C: out f32[N, N]):\n  alloc Y: f32[N, N]\n  for i in N:\n    for j in N:\n"
+      "      block Y(vi: S(N) = i, vj: S(N) = j):\n        Y[vi, vj] = A[vi, vj]\n      block C(vi: S(N) = i, vj: S(N) = j):\n"
+      "        C[vi, vj] = Y[vi, vj]\n";
+  for (const auto& [map, shape] :
+       {std::pair{"i, j -> i + j, j", "[max(N * 2 - 1, 0), N]"}, {"i, j -> i // 8, j, i % 8", "// 8 + 1, N, 8]"}}) {
+    Schedule skewed = schedule(rows);
+    skewed.apply("transform_layout(buffer=\"Y\", map=\"" + std::string(map) + "\")");
+    CHECK_THAT(print(skewed.program()), ContainsSubstring(shape));
+  }
 }
 
 TEST_CASE("rfactor") {

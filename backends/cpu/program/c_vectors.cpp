@@ -141,6 +141,7 @@ bool Printer::vector_loop(const Node& node) {
   if (extent.has_value())
     while (lanes > 1 && lanes > *extent) lanes /= 2;
   if (lanes < 2) return false;
+  if (node.moved_in) line("// vectors of a loop that the program has further out");
   path_.push_back(node.name);
   if (!calls && extent.has_value() && *extent / lanes <= kMostChunks) {
     for (int64_t done = 0; done < *extent;) {

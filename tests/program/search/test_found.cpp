@@ -93,3 +93,37 @@ TEST_CASE("a vector holds no reduction with its init") {
       "      block C(vi: S(4) = i1, vj: S(4) = j1):\n        C[vi, vj] = maximum(Y[vi, vj], f32(0))\n",
       {"compute_at(block=\"Y\", loop=\"i1\")", "vectorize(loop=\"i1\")"}, {{}});
 }
+
+TEST_CASE("lanes of a loop that holds others, in each place") {
+  const std::string mm =
+      "program 1 f(A: f32[5, K], B: f32[K, 3], C: out f32[5, 3]):\n  alloc Y: f32[5, 3]\n  for i in 5:\n    for j in 3:\n      for "
+      "k "
+      "in K:\n"
+      "        block Y(vi: S(5) = i, vj: S(3) = j, vk: R(K) = k):\n          init:\n            Y[vi, vj] = f32(1)\n"
+      "          Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]\n  for i1 in 5:\n    for j1 in 3:\n"
+      "      block C(vi: S(5) = i1, vj: S(3) = j1):\n        C[vi, vj] = maximum(Y[vi, vj], f32(0))\n";
+  const std::vector<Sizes> sizes = {{{"K", 0}}, {{"K", 4}}};
+  check_steps(mm, {"vectorize(loop=\"i\")", "vectorize(loop=\"j\")", "vectorize(loop=\"k\")", "reorder(loops=[\"k\", \"i\"])"},
+              sizes);
+  check_steps(mm, {"vectorize(loop=\"i1\")", "compute_at(block=\"Y\", loop=\"i1\")", "vectorize(loop=\"ax1\")"}, sizes);
+  check_steps(
+      mm, {"vectorize(loop=\"i\")", "reverse_compute_at(block=\"C\", loop=\"i\")", "decompose_reduction(block=\"Y\", loop=\"k\")"},
+      sizes);
+  check_steps(mm,
+              {"parallel(loop=\"i\")", "vectorize(loop=\"i\")", "split(loop=\"i\", factors=[None, 2])", "unroll(loop=\"i_1\")",
+               "fuse(loops=[\"i_0\", \"i_1\"])"},
+              sizes);
+}
+
+TEST_CASE("a block that reads no other one is computed in each iteration of a loop") {
+  check_steps(
+      "program 1 f(A: f32[N, 3], X: inout f32[3], C: out f32[N, 3], S: out f32[N]):\n  alloc Y: f32[N, 3]\n"
+      "  for i in N:\n    for j in 3:\n      block Y(vi: S(N) = i, vj: S(3) = j):\n        Y[vi, vj] = A[vi, vj] * A[vi, vj]\n"
+      "  for i1 in N:\n    for k in 3:\n      block S(vi: S(N) = i1, vk: R(3) = k):\n        init:\n          S[vi] = f32(0)\n"
+      "        S[vi] = S[vi] + Y[vi, vk]\n  for i2 in N:\n    for j2 in 3:\n      block C(vi: S(N) = i2, vj: S(3) = j2):\n"
+      "        C[vi, vj] = Y[vi, vj] - S[vi]\n  for l in 3:\n    block X(vl: S(3) = l):\n      X[vl] = X[vl] + f32(1)\n",
+      {"reverse_compute_at(block=\"X\", loop=\"i2\")", "reverse_compute_at(block=\"S\", loop=\"i2\")",
+       "reverse_compute_at(block=\"Y\", loop=\"i2\")", "reverse_compute_at(block=\"Y\", loop=\"k\")",
+       "reverse_compute_at(block=\"Y\", loop=\"i1\")", "vectorize(loop=\"i1\")", "parallel(loop=\"i1\")"},
+      {{{"N", 0}}, {{"N", 4}}});
+}

@@ -242,6 +242,15 @@ def test_the_source_of_a_program():
         narrows.op("conv1d").source()
 
 
+def test_the_source_says_what_became_of_a_loop_of_lanes():
+    sch = Schedule((TEXTS / "mm_relu.program").read_text())
+    sch.vectorize(sch.get_loops("Y")[0])
+    source = sch.build().source()
+    assert "// vectors of a loop that the program has further out" in source and "// no vectors" not in source
+    sch.reverse_compute_at("C", sch.get_loops("Y")[0])  # each lane has a row of Y of its own
+    assert "// no vectors: a loop of lanes that could not become the innermost" in sch.build().source()
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in TEXTS.glob("*.program")))
 def test_every_program_has_a_source(name):
     assert "narrows_program(" in PrimFunc((TEXTS / f"{name}.program").read_text()).build().source()

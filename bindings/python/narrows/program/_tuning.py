@@ -182,6 +182,8 @@ def _neighbours(program: _library.Program) -> Iterator[list[str]]:
         if step in ("parallel", "unroll", "vectorize"):
             yield trace[:i] + trace[i + 1 :]
     for loop in loops:
+        if any(line.startswith(("parallel(", "unroll(", "vectorize(", "bind(")) and f'(loop="{loop}"' in line for line in trace):
+            continue  # these steps would take the loop's kind
         yield [*trace, f'unroll(loop="{loop}")']
         yield [*trace, f'split(loop="{loop}", factors=[None, 8])']
 

@@ -201,7 +201,8 @@ class Schedule:
         self._take("compute_at", block=_name(block), loop=_name(loop))
 
     def reverse_compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
-        """Moves a block into a loop of what it reads, where it computes what each iteration makes possible."""
+        """Moves a block into a loop of what it reads, where it computes what each iteration makes possible. A block that reads what no
+        block writes moves into any loop, and each iteration computes all of it."""
         self._take("reverse_compute_at", block=_name(block), loop=_name(loop))
 
     def compute_inline(self, block: Block | str) -> None:
