@@ -260,6 +260,12 @@ std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features,
   return out;
 }
 
+// scripts/new_op.py adds a call of each new op.
+std::vector<Example> later_examples([[maybe_unused]] DType dtype, [[maybe_unused]] int64_t rows, [[maybe_unused]] int64_t columns) {
+  std::vector<Example> out;
+  return out;  // later_examples
+}
+
 std::vector<Example> large_examples(DType dtype) {
   std::vector<Example> all;
   const auto add = [&](std::vector<Example> more) {
@@ -271,6 +277,7 @@ std::vector<Example> large_examples(DType dtype) {
   add(conv1d_examples(dtype, 3, 33, 34, 151, 3, 1));
   add(elementwise_examples(dtype, 301, 167));
   add(lltm_examples(dtype, 65, 40, 33));
+  add(later_examples(dtype, 301, 167));
   return all;
 }
 
