@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds a built-in op that compiles, runs on the CPU and has its tests, with the formula y = x; CONTRIBUTING.md says how to go on.
 
-scripts/new_op.py NAME          makes the files of scripts/templates/op and adds the lines of the lists
+scripts/new_op.py NAME               makes the files of scripts/templates/op and adds the lines of the lists
 scripts/new_op.py NAME --root DIR    in another tree
 """
 
@@ -29,10 +29,6 @@ BEFORE = {
         "};  // kQuestions",
         '    {"OPNAME", [](const Questioner& q, DLDataType type) { return q.ask("OPNAME", {Imagined{type, kShape}}, {}); }},\n',
     ),
-    "tests/conformance/call_examples.cpp": (
-        "  return out;  // later_examples",
-        '  out.push_back(Maker("OPNAME", sizes(dtype, {rows, columns})).input(dtype, {rows, columns}).output(dtype, {rows, columns}).take());\n',
-    ),
     "benchmarks/cpu_cases.py": ("}  # LATER", '    "OPNAME": ("narrows.ops.OPNAME(a)", "a.clone()", "a"),\n'),
 }
 # file: a pattern of the lines of a list, and the line that is put behind the last of them
@@ -46,6 +42,11 @@ BEHIND = {
         "\n# ---- OPNAME ----\nnaive  | OPNAME.first_unwritten | OPNAME: every layout of x and of y\n",
     ),
 }
+
+
+def named(text, name):
+    """A template's text for that op. Tests of a gradient have the tag of the op whose gradient it is."""
+    return text.replace("OPNAME", name).replace("FORWARD", name.removesuffix("_backward"))
 
 
 def change(root, path, edit):
@@ -80,14 +81,14 @@ def add(root, name):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         if (root / path).exists():
             sys.exit(f"scripts/new_op.py: {path} exists; expected no such file")
-        (root / path).write_text(template.read_text(encoding="utf-8").replace("OPNAME", name), encoding="utf-8")
+        (root / path).write_text(named(template.read_text(encoding="utf-8"), name), encoding="utf-8")
         print(f"  {path}")
     print("changed")
     for path, (line, more) in BEFORE.items():
-        change(root, path, lambda text, line=line, more=more: put_before(text, line, more.replace("OPNAME", name)))
+        change(root, path, lambda text, line=line, more=more: put_before(text, line, named(more, name)))
     for path, (pattern, more) in BEHIND.items():
-        change(root, path, lambda text, pattern=pattern, more=more: put_behind(text, pattern, more.replace("OPNAME", name)))
-    change(root, "docs/ops.md", lambda text: text + SECTION.replace("OPNAME", name))
+        change(root, path, lambda text, pattern=pattern, more=more: put_behind(text, pattern, named(more, name)))
+    change(root, "docs/ops.md", lambda text: text + named(SECTION, name))
     subprocess.run([sys.executable, root / "tests/fuzz/make_seeds.py"], check=True)
     print("  tests/fuzz/seeds")
 
@@ -98,7 +99,7 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, metavar="DIR")
     arguments = parser.parse_args()
     add(arguments.root, arguments.name)
-    print(f"now: CONTRIBUTING.md, 'Add an op', and ./run test -- -R '{arguments.name}|tools.ops'")
+    print("now: ./run format, and CONTRIBUTING.md, 'Add an op', which says what to write in each of these")
 
 
 if __name__ == "__main__":

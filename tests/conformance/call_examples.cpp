@@ -260,10 +260,21 @@ std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features,
   return out;
 }
 
-// scripts/new_op.py adds a call of each new op.
-std::vector<Example> later_examples([[maybe_unused]] DType dtype, [[maybe_unused]] int64_t rows, [[maybe_unused]] int64_t columns) {
-  std::vector<Example> out;
-  return out;  // later_examples
+namespace {
+
+std::vector<LaterOp::Make>& later_ops() {
+  static std::vector<LaterOp::Make> all;
+  return all;
+}
+
+}  // namespace
+
+LaterOp::LaterOp(Make make) { later_ops().push_back(make); }
+
+std::vector<Example> later_examples(DType dtype, int64_t rows, int64_t columns) {
+  std::vector<Example> all;
+  for (const LaterOp::Make make : later_ops()) all.push_back(make(dtype, rows, columns));
+  return all;
 }
 
 std::vector<Example> large_examples(DType dtype) {

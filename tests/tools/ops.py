@@ -23,7 +23,7 @@ PLACES = {
     "reference": ("tests/reference/*.h", r"\b{op}\("),
     "conformance test": ("tests/conformance/**/*.cpp", r"TEST_CASE\(\"{op}\b[^\n]*\[{forward}\]"),
     "test of bad input": ("tests/conformance/**/*.cpp", r"TEST_CASE\([^\n]*\[{forward}\][^\n]*\[(bad|refusal)\]"),
-    "example of a call": ("tests/conformance/call_examples.cpp", r"Maker\(\"{op}\""),
+    "example of a call": ("tests/conformance/**/*.cpp", r"Maker\(\"{op}\"|\.op = \"{op}\""),
     "fault": ("tests/conformance/mutants/faults.txt", r"^naive +\| {op}\.\w+ \|"),
     "naive plugin": ("tests/conformance/mutants/naive_*.cpp", r"const Op {op} = \{{"),
     "cpu kernel": ("backends/cpu/ops/**/*.cpp", r"const Op {op} = \{{"),

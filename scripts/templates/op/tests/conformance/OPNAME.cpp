@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
+#include "conformance/call_examples.h"
 #include "support/harness.h"
 
 using namespace narrows::test;
@@ -12,6 +13,16 @@ using namespace narrows::test;
 namespace {
 
 constexpr Tolerance kTolerance{.ulps = 1};
+
+// For the tests that are about calls and not about numbers: layouts with padding, workspaces, threads, guard pages.
+const LaterOp kExample([](DType dtype, int64_t rows, int64_t columns) {
+  Rng rng("OPNAME example");
+  Example e{.what = "OPNAME", .op = "OPNAME", .inputs = {}, .outputs = {}, .params = {}};
+  e.inputs.push_back(std::make_unique<Tensor>(dtype, std::vector<int64_t>{rows, columns}));
+  e.inputs.back()->fill_uniform(rng, -4, 4);
+  e.outputs.push_back(std::make_unique<Tensor>(dtype, std::vector<int64_t>{rows, columns}));
+  return e;
+});
 
 void check(const Tensor& x, Tensor& y) {
   expect_offered("OPNAME");
@@ -25,7 +36,7 @@ void check(const Tensor& x, Tensor& y) {
 
 }  // namespace
 
-TEST_CASE("OPNAME: sizes around every vector width, without elements and of rank 0", "[OPNAME]") {
+TEST_CASE("OPNAME: sizes around every vector width, without elements and of rank 0", "[FORWARD]") {
   for (const DType dtype : kFloatDTypes)
     for (const std::vector<int64_t>& shape :
          {std::vector<int64_t>{}, {0}, {1}, {7}, {16}, {33}, {129}, {3, 0, 2}, {2, 3, 5}, {70, 300}}) {
@@ -36,7 +47,7 @@ TEST_CASE("OPNAME: sizes around every vector width, without elements and of rank
     }
 }
 
-TEST_CASE("OPNAME: every layout of x and of y", "[OPNAME][layout]") {
+TEST_CASE("OPNAME: every layout of x and of y", "[FORWARD][layout]") {
   for (const DType dtype : kFloatDTypes)
     for (const Layout& of_y : all_layouts(3, dtype)) {
       std::vector<Layout> of_x = all_layouts(3, dtype);
@@ -50,7 +61,7 @@ TEST_CASE("OPNAME: every layout of x and of y", "[OPNAME][layout]") {
     }
 }
 
-TEST_CASE("OPNAME: special values", "[OPNAME][special]") {
+TEST_CASE("OPNAME: special values", "[FORWARD][special]") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : kFloatDTypes) {
     const auto subnormal = static_cast<double>(smallest_subnormal(dtype));
@@ -60,7 +71,7 @@ TEST_CASE("OPNAME: special values", "[OPNAME][special]") {
   }
 }
 
-TEST_CASE("OPNAME bad input: dtypes, shapes, params and kernels", "[OPNAME][bad]") {
+TEST_CASE("OPNAME bad input: dtypes, shapes, params and kernels", "[FORWARD][bad]") {
   Tensor x(DType::f32, {2, 3}), y(DType::f32, {2, 3}), integers(DType::i32, {2, 3}), wide(DType::f64, {2, 3});
   Tensor other(DType::f32, {3, 2});
   for (const Tensor* t : {&x, &integers, &other}) const_cast<Tensor*>(t)->set(std::vector<double>(6, 1.0));

@@ -12,7 +12,7 @@ constexpr const char* kKernels[] = {"scalar", nullptr};
 constexpr int64_t kBlock = 4096;  // elements of a task
 
 template <class A>
-A OPNAME_of(A x) {
+A compute(A x) {
   return x;
 }
 
@@ -35,7 +35,7 @@ class OPNAMEPlan final : public Plan {
         auto* const y = data<char>(call.outputs[0]);
         const auto* const x = data<const char>(call.inputs[0]);
         for (int64_t i = begin * kBlock; i < std::min(end * kBlock, elements_); ++i)
-          write(reinterpret_cast<T*>(y + at(0, i)), OPNAME_of(read(reinterpret_cast<const T*>(x + at(1, i)))));
+          write(reinterpret_cast<T*>(y + at(0, i)), compute(read(reinterpret_cast<const T*>(x + at(1, i)))));
       });
     });
   }
@@ -54,12 +54,14 @@ class OPNAMEPlan final : public Plan {
   int64_t elements_ = 0;
 };
 
+std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig) {
+  check_params_tail(sig, 0);
+  return std::make_unique<OPNAMEPlan>(instance, sig);
+}
+
 }  // namespace
 
 extern const Op OPNAME;  // plugin.cpp lists it, by core/ops/ops.inc
-const Op OPNAME = {"OPNAME", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
-                     check_params_tail(sig, 0);
-                     return std::make_unique<OPNAMEPlan>(instance, sig);
-                   }};
+const Op OPNAME = {"OPNAME", kKernels, plan};
 
 }  // namespace narrows::cpu
