@@ -50,7 +50,8 @@ std::vector<TensorSpec> forward_inputs(Op op, DType dtype, uint8_t shapes) {
   if (oracle(op).inputs != nullptr) {
     Case c;
     c.op = op;
-    Bytes in(&shapes, 1);
+    const std::vector<uint8_t> sizes(64, shapes);
+    Bytes in(sizes.data(), sizes.size());
     oracle(op).inputs(in, dtype, &c);
     return c.inputs;
   }
