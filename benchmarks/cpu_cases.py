@@ -353,6 +353,29 @@ def product_cases():
         yield Case(f"product {n} x {n} x {n} {dtype}", "GEMM inside", *statements, make, wanted)
 
 
+# ---- the later ops, of one tensor ----
+
+# name: narrows' statement, torch's, and the exact result of a in float64
+LATER = {
+    # scripts/new_op.py adds a row for each new op.
+}  # LATER
+
+
+def later(exact, dtype_name, n):
+    dtype = DTYPES[dtype_name]
+    a = random(1, dtype, n)
+    expected = eval(exact, {**NAMES, "a": a.double()})
+    bound = epsilon(dtype) * expected.abs() + torch.finfo(dtype).smallest_normal
+    return Problem({**NAMES, "a": a}, [expected], [bound], nbytes=2 * n * dtype.itemsize, operations=n)
+
+
+def later_cases():
+    for (name, (ours, theirs, exact)), dtype, n in itertools.product(LATER.items(), FLOATS, [4 * K, 4 * M]):
+        yield Case(
+            f"{name} {dtype} {size_name(n)}", name, ours, theirs, functools.partial(later, exact, dtype, n), (Goal("ratio", 1.0),)
+        )
+
+
 def cases():
-    for some in (contiguous_cases, function_cases, layout_cases, conv1d_cases, few_cases, lltm_cases, product_cases):
+    for some in (contiguous_cases, function_cases, layout_cases, conv1d_cases, few_cases, lltm_cases, product_cases, later_cases):
         yield from some()

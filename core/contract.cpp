@@ -152,9 +152,11 @@ Contract::Contract(const nw_op& declaration) : op(declaration) {
 
 const std::vector<const Contract*>& builtins() {
   // Never destroyed, nor is what it points to: an exit handler may still make a call.
-  static const auto& all = *new std::vector<const Contract*>{&conv1d_contract(),      &conv1d_backward_contract(),
-                                                             &elementwise_contract(), &elementwise_backward_contract(),
-                                                             &lltm_contract(),        &lltm_backward_contract()};
+#define NARROWS_OP(name) &name##_contract(),
+  static const auto& all = *new std::vector<const Contract*>{
+#include "core/ops/ops.inc"
+  };
+#undef NARROWS_OP
   return all;
 }
 

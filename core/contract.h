@@ -75,11 +75,9 @@ inline constexpr DLDataType kInt64Field{kDLInt, 64, 1};
 // Every present input has the dtype of the first present one of them, a floating-point one.
 void check_float_inputs(const nw_op& op, const nw_sig& sig);
 
-const Contract& conv1d_contract();
-const Contract& conv1d_backward_contract();
-const Contract& elementwise_contract();
-const Contract& elementwise_backward_contract();
-const Contract& lltm_contract();
-const Contract& lltm_backward_contract();
+// <op>_contract() of core/ops/<op>.cpp.
+#define NARROWS_OP(name) const Contract& name##_contract();
+#include "core/ops/ops.inc"
+#undef NARROWS_OP
 
 }  // namespace narrows

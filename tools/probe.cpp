@@ -105,19 +105,39 @@ Support ask_function(const Questioner& q, int32_t function, DLDataType type, boo
   return answer;
 }
 
-Support ask_conv1d(const Questioner& q, DLDataType type, bool backward) {
-  const Imagined x{type, {2, 4, 16}}, w{type, {6, 4, 3}}, bias{type, {6}}, y{type, {2, 6, 14}};
-  return backward ? q.ask("conv1d_backward", {y, x, w, bias}, nw_conv1d_params{})
-                  : q.ask("conv1d", {x, w, bias}, nw_conv1d_params{});
+// ---- the question of each op but elementwise ----
+
+Support ask_conv1d(const Questioner& q, DLDataType type) {
+  return q.ask("conv1d", {Imagined{type, {2, 4, 16}}, Imagined{type, {6, 4, 3}}, Imagined{type, {6}}}, nw_conv1d_params{});
 }
 
-Support ask_lltm(const Questioner& q, DLDataType type, bool backward) {
+Support ask_conv1d_backward(const Questioner& q, DLDataType type) {
+  const Imagined x{type, {2, 4, 16}}, w{type, {6, 4, 3}}, bias{type, {6}}, y{type, {2, 6, 14}};
+  return q.ask("conv1d_backward", {y, x, w, bias}, nw_conv1d_params{});
+}
+
+Support ask_lltm(const Questioner& q, DLDataType type) {
+  const Imagined input{type, {2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
+  return q.ask("lltm", {input, weights, bias, state, state}, {});
+}
+
+Support ask_lltm_backward(const Questioner& q, DLDataType type) {
   const Imagined input{type, {2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
   // The gates of 16-bit inputs are float32.
   const Imagined gates{type.bits == 16 ? DLDataType{kDLFloat, 32, 1} : type, {2, 24}};
-  return backward ? q.ask("lltm_backward", {state, state, input, weights, bias, state, state, state, state, gates}, {})
-                  : q.ask("lltm", {input, weights, bias, state, state}, {});
+  return q.ask("lltm_backward", {state, state, input, weights, bias, state, state, state, state, gates}, {});
 }
+
+struct Question {
+  const char* op;
+  Support (*ask)(const Questioner& q, DLDataType type);
+};
+constexpr Question kQuestions[] = {
+    {"conv1d", ask_conv1d},
+    {"conv1d_backward", ask_conv1d_backward},
+    {"lltm", ask_lltm},
+    {"lltm_backward", ask_lltm_backward},
+};  // kQuestions
 
 std::vector<std::string> function_names(nw_runtime* runtime) {
   const nw_op* op = nullptr;
@@ -137,9 +157,9 @@ FunctionSupport row(std::string name, Ask&& ask) {
 }
 
 std::vector<FunctionSupport> probe_op(const Questioner& q, const std::string& op) {
+  for (const Question& question : kQuestions)
+    if (op == question.op) return {row("", [&](DLDataType type) { return question.ask(q, type); })};
   const bool backward = op.ends_with("_backward");
-  if (op == "conv1d" || op == "conv1d_backward") return {row("", [&](DLDataType type) { return ask_conv1d(q, type, backward); })};
-  if (op == "lltm" || op == "lltm_backward") return {row("", [&](DLDataType type) { return ask_lltm(q, type, backward); })};
   std::vector<FunctionSupport> rows;
   if (op != "elementwise" && op != "elementwise_backward") return rows;
   const auto names = function_names(q.runtime);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the six ops.
+// plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the ops.
 // Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
@@ -20,9 +20,19 @@
 #include "targets.h"
 
 namespace narrows::cpu {
+
+// Every built-in op; ops/<op>/ defines it.
+#define NARROWS_OP(name) extern const Op name;
+#include "core/ops/ops.inc"
+#undef NARROWS_OP
+
 namespace {
 
-constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
+#define NARROWS_OP(name) &name,
+constexpr const Op* kOps[] = {
+#include "core/ops/ops.inc"
+};
+#undef NARROWS_OP
 
 void check_device(int32_t device_id) {
   if (device_id != 0) refuse(NW_INVALID, -1, "cpu: device %d was asked for; the cpu backend has device 0 only", device_id);

@@ -45,7 +45,8 @@ TESTS = [
     ("backends/cpu/ops/gemm/*", ["[lltm]~[large]", "[conv1d]", "[lltm]"]),
     ("backends/*", ["test_cpu", CALLS, "[lltm]~[large]", "[conv1d]", "[elementwise]"]),
 ]
-OPS = ("conv1d", "elementwise", "lltm")
+LIST = (pathlib.Path(__file__).parents[2] / "core/ops/ops.inc").read_text(encoding="utf-8")
+OPS = tuple(op for op in re.findall(r"^NARROWS_OP\((\w+)\)", LIST, re.M) if not op.endswith("_backward"))
 PROGRAMS = ("test_core", "test_abi", "test_cpu")  # their targets have their names
 PROGRAMS += ("test_program", "test_program_schedule", "test_program_api", "test_program_adjoint", "test_cpu_program")
 TARGETS = ("narrows_core", "narrows_cpu", "narrows_program", "narrows_conformance_tests", *PROGRAMS)

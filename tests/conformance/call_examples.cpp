@@ -260,6 +260,23 @@ std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features,
   return out;
 }
 
+namespace {
+
+std::vector<LaterOp::Make>& later_ops() {
+  static std::vector<LaterOp::Make> all;
+  return all;
+}
+
+}  // namespace
+
+LaterOp::LaterOp(Make make) { later_ops().push_back(make); }
+
+std::vector<Example> later_examples(DType dtype, int64_t rows, int64_t columns) {
+  std::vector<Example> all;
+  for (const LaterOp::Make make : later_ops()) all.push_back(make(dtype, rows, columns));
+  return all;
+}
+
 std::vector<Example> large_examples(DType dtype) {
   std::vector<Example> all;
   const auto add = [&](std::vector<Example> more) {
@@ -271,6 +288,7 @@ std::vector<Example> large_examples(DType dtype) {
   add(conv1d_examples(dtype, 3, 33, 34, 151, 3, 1));
   add(elementwise_examples(dtype, 301, 167));
   add(lltm_examples(dtype, 65, 40, 33));
+  add(later_examples(dtype, 301, 167));
   return all;
 }
 

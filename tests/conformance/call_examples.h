@@ -36,6 +36,14 @@ std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features,
 // Functions of one to three operands, forward and backward, all tensors of one shape.
 std::vector<Example> matrix_examples(DType dtype, int64_t rows, int64_t columns);
 
+// An op that came after these gives its example where its tests are: `const LaterOp kExample(make);` of a function that makes a
+// call of it with matrices of that size.
+struct LaterOp {
+  using Make = Example (*)(DType dtype, int64_t rows, int64_t columns);
+  explicit LaterOp(Make make);
+};
+std::vector<Example> later_examples(DType dtype, int64_t rows, int64_t columns);
+
 // One of each kind, large enough for threads and workspaces; of integers element-wise ones alone.
 std::vector<Example> large_examples(DType dtype);
 

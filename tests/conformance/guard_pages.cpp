@@ -124,6 +124,8 @@ TEST_CASE("trap: loads before the bounds are checked, elementwise at the edge of
     for (const int64_t columns : {1, 2, 3, 5, 7, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 128})
       for (const int64_t rows : {1, 3})
         if (rows == 1 || columns % 16 != 0) check_all(elementwise_examples(dtype, rows, columns));
+  for (const DType dtype : kFloatDTypes)
+    for (const int64_t columns : {1, 7, 16, 33, 65}) check_all(later_examples(dtype, 3, columns));
 }
 
 TEST_CASE("conv1d trap: loads and stores past the end, at the edge of a page", "[conv1d][trap][guard]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // call.h -- one call of an op as a fuzz target makes it up: any metadata, any blob. It governs what the parts of the oracle share:
 //   contract.cpp  is the call legal by docs/ops.md, and which outputs does it give? Written from that page, not from core.
+//   oracle.h      what is known of each op
 //   memory.cpp    real memory, exactly as large as the metadata reaches
 //   expected.cpp  what the outputs must hold, by tests/reference
 //   check.cpp     makes the call and holds it against all of that
@@ -39,7 +40,11 @@ struct TensorSpec {
 // A contiguous tensor of memory of its own.
 TensorSpec tensor(DType dtype, std::vector<int64_t> shape);
 
-enum class Op { conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward };
+#define NARROWS_OP(name) name,
+enum class Op {
+#include "core/ops/ops.inc"
+};
+#undef NARROWS_OP
 struct OpFacts {
   const char* name;
   uint32_t min_inputs, max_inputs, num_outputs;
@@ -47,6 +52,7 @@ struct OpFacts {
   size_t params_size;
 };
 const OpFacts& facts(Op op);
+size_t num_ops();
 
 struct Case {
   Op op = Op::conv1d;

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // contract.cpp -- is a call legal, by what abi.h and "For every op" of docs/ops.md say? See call.h. The rules of the single ops
-// are in contract_ops.cpp. Written from those pages in 128-bit arithmetic, so that no mistake is shared with core.
+// are in contract_ops.cpp and ops/. Written from those pages in 128-bit arithmetic, so that no mistake is shared with core.
 #include <cstring>
 
-#include "contract_ops.h"
+#include "oracle.h"
 
 namespace narrows::fuzz {
 namespace {
 
 constexpr Wide kMost = INT64_MAX;
-
-// By the names of the op's tensors in docs/ops.md; bit i: tensor i is required.
-constexpr OpFacts kFacts[] = {{"conv1d", 2, 3, 1, 0b11, 0b1, sizeof(nw_conv1d_params)},
-                              {"conv1d_backward", 3, 5, 3, 0b110, 0, sizeof(nw_conv1d_params)},
-                              {"elementwise", 1, 3, 1, 0b1, 0b1, sizeof(nw_elementwise_params)},
-                              {"elementwise_backward", 2, 5, 3, 0b10, 0, sizeof(nw_elementwise_params)},
-                              {"lltm", 5, 5, 3, 0b11111, 0b11, 0},
-                              {"lltm_backward", 10, 10, 5, 0b1100101100, 0, 0}};
 
 std::string at(const char* what, size_t i) { return std::string(what) + " " + std::to_string(i); }
 
@@ -59,8 +51,6 @@ std::string refuse_output(const Case& c, size_t i, const OutputSpec& spec) {
 }
 
 }  // namespace
-
-const OpFacts& facts(Op op) { return kFacts[static_cast<int>(op)]; }
 
 std::optional<DType> TensorSpec::known_dtype() const {
   for (const DType d : test::kAllDTypes)
@@ -128,14 +118,7 @@ Verdict judge_inputs(const Case& c) {
   Verdict v;
   v.illegal = refuse_call(c);
   if (!v.illegal.empty()) return v;
-  switch (c.op) {
-    case Op::conv1d:
-    case Op::conv1d_backward: judge_conv1d(c, &v); break;
-    case Op::elementwise:
-    case Op::elementwise_backward: judge_elementwise(c, &v); break;
-    case Op::lltm:
-    case Op::lltm_backward: judge_lltm(c, &v); break;
-  }
+  oracle(c.op).judge(c, &v);
   if (v.illegal.empty() && c.kernel != nullptr) v.unsettled = "a kernel variant is forced";
   if (c.inputs.size() > facts(c.op).max_inputs || c.inputs.size() < facts(c.op).min_inputs)
     v.unsettled = "absent inputs at the end";

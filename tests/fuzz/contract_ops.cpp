@@ -6,25 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracle.h"
 #include "reference/elementwise.h"
 
 namespace narrows::fuzz {
 namespace {
 
 using Shape = std::vector<int64_t>;
-
-// "" or why: all present inputs but those of `except` (bits) share one floating-point dtype.
-std::string one_float_dtype(const Case& c, uint32_t except = 0) {
-  std::optional<DType> shared;
-  for (size_t i = 0; i < c.inputs.size(); ++i) {
-    if (c.input(i) == nullptr || (except >> i & 1) != 0) continue;
-    const DType dtype = *c.inputs[i].known_dtype();
-    if (!test::is_float(dtype)) return "an input that is not floating point";
-    if (shared && *shared != dtype) return "inputs of several dtypes";
-    shared = dtype;
-  }
-  return "";
-}
 
 bool fits(int64_t value, DType dtype) {
   if (dtype == DType::u64) return value >= 0;
@@ -131,6 +119,18 @@ std::string refuse_gradient(const Elementwise& e, const Shape& out) {
 }
 
 }  // namespace
+
+std::string one_float_dtype(const Case& c, uint32_t except) {
+  std::optional<DType> shared;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (c.input(i) == nullptr || (except >> i & 1) != 0) continue;
+    const DType dtype = *c.inputs[i].known_dtype();
+    if (!test::is_float(dtype)) return "an input that is not floating point";
+    if (shared && *shared != dtype) return "inputs of several dtypes";
+    shared = dtype;
+  }
+  return "";
+}
 
 void judge_conv1d(const Case& c, Verdict* v) {
   const size_t x_index = c.op == Op::conv1d ? 0 : 1;

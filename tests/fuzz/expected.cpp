@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "expected_parts.h"
+#include "oracle.h"
 #include "reference/conv1d.h"
 #include "reference/lltm.h"
 #include "reference/reference.h"
@@ -49,6 +49,8 @@ reference::Conv1d conv1d_shape(const Case& c, const TensorSpec& x, const TensorS
   return s;
 }
 
+}  // namespace
+
 std::vector<Expected> expected_conv1d(const Case& c, const Values& v) {
   const bool backward = c.op == Op::conv1d_backward;
   const size_t first = backward ? 1 : 0;
@@ -77,6 +79,8 @@ std::vector<Expected> expected_conv1d(const Case& c, const Values& v) {
 
 // ---- lltm ----
 
+namespace {
+
 // Far wider than needed, and still 1e-4 of the numbers: what it is for is a wrong index, not a rounding.
 std::vector<Expected> within(const std::vector<std::pair<Doubles, Doubles>>& values, DType dtype, int64_t terms) {
   std::vector<Expected> out;
@@ -86,6 +90,8 @@ std::vector<Expected> within(const std::vector<std::pair<Doubles, Doubles>>& val
   }
   return out;
 }
+
+}  // namespace
 
 std::vector<Expected> expected_lltm(const Case& c, const Values& v) {
   const bool backward = c.op == Op::lltm_backward;
@@ -120,8 +126,6 @@ std::vector<Expected> expected_lltm(const Case& c, const Values& v) {
                 terms + s.batch);
 }
 
-}  // namespace
-
 DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 Expected zeros(const TensorSpec& t) {
@@ -134,36 +138,9 @@ std::vector<Expected> expected(const Case& c, const Values& values) {
   for (const Reals& tensor : values)
     for (const Exact value : tensor)
       if (c.op != Op::elementwise && !(std::fabs(value) <= 16)) return {};
-  switch (c.op) {
-    case Op::conv1d:
-    case Op::conv1d_backward: return expected_conv1d(c, values);
-    case Op::elementwise: return {expected_elementwise(c, values)};
-    case Op::elementwise_backward: return expected_gradients(c, values);
-    case Op::lltm:
-    case Op::lltm_backward: return expected_lltm(c, values);
-  }
-  return {};
+  return oracle(c.op).expected(c, values);
 }
 
-Wide work(const Case& c) {
-  Wide product = 1;
-  const auto times = [&product](Wide n) { product = std::min(product * std::max<Wide>(n, 1), Wide{1} << 100); };
-  if (c.op == Op::conv1d || c.op == Op::conv1d_backward) {
-    const size_t first = c.op == Op::conv1d ? 0 : 1;
-    const nw_conv1d_params p = c.conv1d();
-    times(Wide{c.input(first)->shape.back()} + p.pad_left + p.pad_right);
-    times(reach(*c.input(first + 1))->elements);
-    if (c.input(first)->ndim == 3) times(c.input(first)->shape[0]);
-  } else if (c.op == Op::lltm || c.op == Op::lltm_backward) {
-    times(reach(*c.input(c.op == Op::lltm ? 1 : 3))->elements);
-    times(c.input(c.op == Op::lltm ? 0 : 2)->shape[0]);
-  } else {
-    reference::Shape out;
-    for (const TensorSpec& t : c.inputs)
-      if (t.present) out = reference::broadcast_shape(out, t.shape);
-    for (const int64_t extent : out) times(extent);
-  }
-  return product;
-}
+Wide work(const Case& c) { return oracle(c.op).work(c); }
 
 }  // namespace narrows::fuzz

@@ -7,10 +7,12 @@ are the same on every run.
 
 import pathlib
 import random
+import re
 import struct
 
 SEEDS = pathlib.Path(__file__).parent / "seeds"
-OPS = ["conv1d", "conv1d_backward", "elementwise", "elementwise_backward", "lltm", "lltm_backward"]
+LIST = pathlib.Path(__file__).parents[2] / "core" / "ops" / "ops.inc"
+OPS = re.findall(r"^NARROWS_OP\((\w+)\)", LIST.read_text(), re.M)
 F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL = range(13)
 
 
@@ -55,6 +57,10 @@ def params() -> None:
     seed("lltm", "lltm", F32, b"")
     seed("lltm_byte", "lltm", F32, b"\1")
     seed("lltm_backward", "lltm_backward", F64, bytes(3))
+    for op in OPS:  # of those that have an oracle of their own, tests/fuzz/ops
+        if not op.startswith(("conv1d", "elementwise", "lltm")):
+            seed(op, op, F32, b"", shapes=5)
+            seed(f"{op}_byte", op, F64, b"\1", shapes=3)
 
 
 # ---- tensors: as make() of tensors.cpp reads it; the layouts and bends are random ----
@@ -71,8 +77,10 @@ def tensors() -> None:
                 function = rng.randrange(46, 58) if variant % 2 else rng.randrange(40)
                 square = rng.choice([0, 200])
                 sizes = bytes([function, 2, 0, 3, 0, 33, square, 0, rng.choice([0, 7, 31]), 0])
-            else:
+            elif op.startswith("lltm"):
                 sizes = bytes([5, 7, 6, variant % 2])
+            else:
+                sizes = bytes(2 + rng.randrange(6) for _ in range(6))
             layouts = bytes(rng.randrange(256) if variant else 0 for _ in range(3 + 4 * 15))
             write("tensors", f"{op}_{variant}", bytes([number, dtype, variant]) + sizes + layouts)
     # neg of f32(5, 5), the output in the memory of the input: exactly there, transposed, and an element further.

@@ -4,8 +4,9 @@
 // check.cpp.
 //
 // An input: a byte each for op, dtype, shapes, absent tensors, kernel, what the memory holds; the rest is the blob.
-#include "bytes.h"
-#include "call.h"
+#include <string_view>
+
+#include "oracle.h"
 
 namespace narrows::fuzz {
 namespace {
@@ -46,6 +47,14 @@ std::vector<TensorSpec> backward_inputs(Op op, DType dtype, const std::vector<Te
 }
 
 std::vector<TensorSpec> forward_inputs(Op op, DType dtype, uint8_t shapes) {
+  if (oracle(op).inputs != nullptr) {
+    Case c;
+    c.op = op;
+    const std::vector<uint8_t> sizes(64, shapes);
+    Bytes in(sizes.data(), sizes.size());
+    oracle(op).inputs(in, dtype, &c);
+    return c.inputs;
+  }
   switch (op) {
     case Op::conv1d:
     case Op::conv1d_backward: return conv1d_inputs(dtype, shapes);
@@ -72,11 +81,15 @@ std::vector<TensorSpec> outputs(const Case& c, const TensorSpec& fallback) {
   return out;
 }
 
-Op forward_of(Op op) { return static_cast<Op>(static_cast<int>(op) & ~1); }
+// The gradient of an op follows it.
+Op forward_of(Op op) {
+  const bool backward = std::string_view(facts(op).name).ends_with("_backward");
+  return backward && oracle(op).inputs == nullptr ? static_cast<Op>(static_cast<int>(op) - 1) : op;
+}
 
 Case make(Bytes bytes) {
   Case c;
-  c.op = static_cast<Op>(bytes.below(6));
+  c.op = static_cast<Op>(bytes.below(num_ops()));
   const DType dtype = bytes.pick(test::kAllDTypes);
   const uint8_t shapes = bytes.byte(), absent = bytes.byte();
   c.kernel = bytes.pick(kKernels);

@@ -5,9 +5,9 @@
 // An input: op, dtype, sizes and params, presence, a layout for each tensor, then the bends, in the order in which make() reads.
 #include <algorithm>
 #include <climits>
+#include <string_view>
 
-#include "bytes.h"
-#include "call.h"
+#include "oracle.h"
 
 namespace narrows::fuzz {
 namespace {
@@ -214,11 +214,14 @@ void bend(Bytes& in, Case* c) {
 
 Case make(Bytes in) {
   Case c;
-  const auto op = static_cast<Op>(in.below(6));
-  c.op = static_cast<Op>(static_cast<int>(op) & ~1);
+  const auto op = static_cast<Op>(in.below(num_ops()));
+  const bool own = oracle(op).inputs != nullptr, backward = !own && std::string_view(facts(op).name).ends_with("_backward");
+  c.op = backward ? static_cast<Op>(static_cast<int>(op) - 1) : op;
   const DType dtype = c.op == Op::elementwise ? in.pick(test::kAllDTypes) : in.pick(test::kFloatDTypes);
   c.seed = in.byte();
-  if (c.op == Op::conv1d)
+  if (own)
+    oracle(op).inputs(in, dtype, &c);
+  else if (c.op == Op::conv1d)
     conv1d_inputs(in, dtype, &c);
   else if (c.op == Op::elementwise)
     elementwise_inputs(in, dtype, &c);

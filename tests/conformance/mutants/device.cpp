@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.cpp -- a device for tests on machines that have none: the cpu backend's kernels, and memory of the host as far from the
-// host as it can be. Whoever takes something for granted that is so on the CPU alone fails on it:
-//
-//   an address of the device is none of the host's: the host that touches it dies
-//   what is put on a stream is done when somebody waits for it, and not before
-//   memory is taken only if alloc() gave all of it and it was not freed since
+// device.cpp -- a device for tests on machines that have none: the cpu backend's kernels on the device of backends/template, whose
+// memory is as far from the host as it can be. Whoever takes something for granted that is so on the CPU alone fails on it.
 #include <narrows/plugin.h>
 
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
+#include <cstdio>
 #include <memory>
-#include <mutex>
-#include <set>
-#include <utility>
 #include <vector>
 
-#include "common/plugin.h"
 #include "real_plugin.h"
+#include "template/device.h"
 
 namespace {
 
 using narrows::common::guarded;
 using narrows::common::Refusal;
 using narrows::common::refuse;
+using narrows::template_backend::Device;
 
-constexpr int kDeviceType = kDLOneAPI;          // whose DLTensor.data is an address
-constexpr uintptr_t kFar = uintptr_t{1} << 50;  // a bit that no address of a process has, on x86-64 and arm64
+constexpr DLDeviceType kDeviceType = kDLOneAPI;  // whose DLTensor.data is an address
 
 const nw_plugin* load_cpu(nw_error* error) { return mutants::load_plugin(NARROWS_REAL_PLUGIN, error); }
 const nw_plugin& cpu() {
@@ -40,63 +30,13 @@ void check(int32_t status, const nw_error& error) {
   if (status != NW_OK) throw Refusal{status, error.argument, error.message, error.native_code};
 }
 
-unsigned char* host_address(uintptr_t device_address) { return reinterpret_cast<unsigned char*>(device_address - kFar); }
-uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
-
-// ---- the device: one of the process, which does one thing after the other ----
-
-struct Stream {
-  std::vector<std::function<void()>> work;  // in this order, whenever somebody waits for it
-};
-
-struct Device {
-  std::mutex mutex;
-  std::map<uintptr_t, uint64_t> memory;  // address and size of what is allocated
-  std::set<Stream*> streams;             // that were created and not destroyed
-  Stream default_stream;
-};
 Device& device() {
-  static auto* const one = new Device;  // leaked: the runtimes of the tests are
+  static auto* const one = new Device(kDeviceType, "device");  // leaked: the runtimes of the tests are
   return *one;
 }
-
-// These are called with the device's mutex held.
-
-Stream& stream_of(void* handle) {
-  if (handle == nullptr) return device().default_stream;
-  auto* const stream = static_cast<Stream*>(handle);
-  if (device().streams.count(stream) == 0) refuse(NW_INVALID, -1, "device: stream %p is none of its own", handle);
-  return *stream;
-}
-
-void finish(Stream& stream) {
-  for (const auto& work : std::exchange(stream.work, {})) work();
-}
-
-void check_device(int32_t device_id) {
-  if (device_id != 0) refuse(NW_INVALID, -1, "device: device %d; expected 0, the only one", device_id);
-}
-
-void check_memory(uintptr_t begin, uint64_t size, int32_t argument) {
-  const auto& memory = device().memory;
-  auto found = memory.upper_bound(begin);
-  if (found == memory.begin() || (--found, begin - found->first > found->second || size > found->second - (begin - found->first)))
-    refuse(NW_INVALID, argument, "device: %llu bytes at %#llx are not memory that it has allocated",
-           static_cast<unsigned long long>(size), static_cast<unsigned long long>(begin));
-}
-
-void check_tensor(const DLTensor& t, int32_t argument) {
-  if (t.device.device_type != kDeviceType) refuse(NW_INVALID, argument, "device: device type %d", t.device.device_type);
-  int64_t low = 0, high = 0, contiguous = 1;
-  for (int32_t d = t.ndim; d-- > 0;) {
-    if (t.shape[d] == 0) return;
-    const int64_t reach = (t.shape[d] - 1) * (t.strides == nullptr ? contiguous : t.strides[d]);
-    (reach < 0 ? low : high) += reach;
-    contiguous *= t.shape[d];
-  }
-  const int64_t item = t.dtype.bits / 8;
-  check_memory(number(t.data) + t.byte_offset + static_cast<uint64_t>(low * item), static_cast<uint64_t>((high - low + 1) * item),
-               argument);
+Device& device(int32_t device_id) {
+  device().check_number(device_id);
+  return device();
 }
 
 // ---- slots: the instance ----
@@ -125,7 +65,7 @@ int32_t device_count(void*, int32_t* count, nw_error*) {
 
 int32_t device_info(void*, int32_t device_id, nw_device_info* out, nw_error* error) {
   return guarded(error, [&] {
-    check_device(device_id);
+    device(device_id);
     nw_device_info info{};
     std::snprintf(info.name, sizeof info.name, "host memory, far away");
     std::snprintf(info.arch, sizeof info.arch, "the cpu backend's kernels");
@@ -135,78 +75,30 @@ int32_t device_info(void*, int32_t device_id, nw_device_info* out, nw_error* err
 
 // ---- slots: memory ----
 
-int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    const std::lock_guard hold(device().mutex);
-    stream_of(stream);
-    nw_error reason{};
-    void* memory = nullptr;
-    check(cpu().alloc(cpu_of(self), 0, size, nullptr, &memory, &reason), reason);
-    if (memory != nullptr) device().memory[number(memory) + kFar] = size;
-    *data = memory == nullptr ? nullptr : reinterpret_cast<void*>(number(memory) + kFar);
-  });
+int32_t alloc(void*, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
+  return guarded(error, [&] { *data = device(device_id).alloc(size, stream); });
 }
 
 int32_t free_memory(void*, int32_t device_id, void* data, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    const std::lock_guard hold(device().mutex);
-    Stream& on = stream_of(stream);
-    if (data == nullptr) return;
-    if (device().memory.count(number(data)) == 0) refuse(NW_INVALID, -1, "device: %p was not allocated, or is free", data);
-    on.work.emplace_back([data] {
-      device().memory.erase(number(data));
-      std::free(host_address(number(data)));
-    });
-  });
-}
-
-// The host's address of one side of a copy.
-unsigned char* side(DLDevice where, const void* address, uint64_t size) {
-  if (where.device_type == kDLCPU) return static_cast<unsigned char*>(const_cast<void*>(address));
-  if (where.device_type != kDeviceType) refuse(NW_UNSUPPORTED, -1, "device: a copy with device type %d", where.device_type);
-  check_device(where.device_id);
-  check_memory(number(address), size, -1);
-  return host_address(number(address));
+  return guarded(error, [&] { device(device_id).free(data, stream); });
 }
 
 int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    const std::lock_guard hold(device().mutex);
-    Stream& on = stream_of(stream);
-    if (size == 0) return;
-    unsigned char *const there = side(to, dst, size), *const here = side(from, src, size);
-    on.work.emplace_back([=] { std::memmove(there, here, size); });
-    if (to.device_type == kDLCPU || from.device_type == kDLCPU) finish(on);
-  });
+  return guarded(error, [&] { device().copy(to, dst, from, src, size, stream); });
 }
 
 // ---- slots: streams ----
 
 int32_t stream_create(void*, int32_t device_id, void** stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    const std::lock_guard hold(device().mutex);
-    *stream = *device().streams.insert(new Stream).first;
-  });
+  return guarded(error, [&] { *stream = device(device_id).create_stream(); });
 }
 
 int32_t stream_destroy(void*, int32_t device_id, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    const std::lock_guard hold(device().mutex);
-    finish(stream_of(stream));
-    if (device().streams.erase(static_cast<Stream*>(stream)) != 0) delete static_cast<Stream*>(stream);
-  });
+  return guarded(error, [&] { device(device_id).destroy_stream(stream); });
 }
 
 int32_t stream_sync(void*, int32_t device_id, void* stream, nw_error* error) {
-  return guarded(error, [&] {
-    check_device(device_id);
-    const std::lock_guard hold(device().mutex);
-    finish(stream_of(stream));
-  });
+  return guarded(error, [&] { device(device_id).sync(stream); });
 }
 
 // What the waiter is given from now on comes after what is on the signaler: that is done now.
@@ -221,7 +113,7 @@ using Plan = std::shared_ptr<void>;  // the cpu backend's, which work on a strea
 int32_t plan(void* self, const nw_sig* given, void** out, nw_plan_info* info, nw_error* error) {
   return guarded(error, [&] {
     if (given->device.device_type != kDeviceType) refuse(NW_UNSUPPORTED, -1, "device: device type %d", given->device.device_type);
-    check_device(given->device.device_id);
+    device(given->device.device_id);
     nw_sig sig = *given;
     sig.struct_size = sizeof sig;
     sig.device = {kDLCPU, 0};
@@ -252,8 +144,7 @@ class Work {
     call_.outputs = pointers_.data() + call.num_inputs;
     call_.workspace_size = call.workspace_size;
     if (call.workspace == nullptr || call.workspace_size == 0) return;
-    check_memory(number(call.workspace), call.workspace_size, -1);
-    call_.workspace = host_address(number(call.workspace));
+    call_.workspace = device().host_address(reinterpret_cast<uintptr_t>(call.workspace), call.workspace_size, -1);
   }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
@@ -261,14 +152,14 @@ class Work {
 
  private:
   void add(const DLTensor& t, int32_t i) {
-    check_tensor(t, i);
+    unsigned char* const first = device().host_address(&t, i);
     const auto ndim = static_cast<size_t>(t.ndim);
     std::vector<int64_t>& dims = dims_[static_cast<size_t>(i)];
     dims.assign(t.shape, t.shape + ndim);
     if (t.strides != nullptr) dims.insert(dims.end(), t.strides, t.strides + ndim);
     DLTensor& mine = tensors_[static_cast<size_t>(i)] = t;
     mine.device = {kDLCPU, 0};
-    mine.data = t.data == nullptr ? nullptr : host_address(number(t.data));
+    mine.data = first == nullptr ? nullptr : first - t.byte_offset;
     mine.shape = dims.data();
     mine.strides = t.strides == nullptr ? nullptr : dims.data() + ndim;
   }
@@ -281,9 +172,7 @@ class Work {
 
 int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
   return guarded(error, [&] {
-    const std::lock_guard hold(device().mutex);
-    Stream& on = stream_of(call->stream);
-    on.work.emplace_back([work = std::make_shared<Work>(*call), plan = *static_cast<const Plan*>(plan), self] {
+    device().launch(call->stream, [work = std::make_shared<Work>(*call), plan = *static_cast<const Plan*>(plan), self] {
       nw_error reason{};
       check(cpu().launch(cpu_of(self), plan.get(), &work->call(), &reason), reason);
     });

@@ -141,7 +141,9 @@ struct Op {
   void (*plan)(const nw_sig& sig, Plan& plan);  // may refuse
   void (*launch)(const Task& task);
 };
-extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
+#define NARROWS_OP(name) extern const Op name;
+#include "core/ops/ops.inc"
+#undef NARROWS_OP
 
 // The params blob as the struct that this plugin knows. Absent bytes are 0; bytes behind the struct must be.
 void read_params(const nw_sig& sig, void* params, uint64_t size);

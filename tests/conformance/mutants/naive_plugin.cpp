@@ -24,7 +24,11 @@
 namespace naive {
 namespace {
 
-constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
+#define NARROWS_OP(name) &name,
+constexpr const Op* kOps[] = {
+#include "core/ops/ops.inc"
+};
+#undef NARROWS_OP
 constexpr uint32_t kNumOps = sizeof kOps / sizeof *kOps;
 
 // The instance: one of it per runtime.
