@@ -110,6 +110,7 @@ def test_python_without_the_package_and_then_with_it(saved):
     folder, (model, _) = saved
     printed = python(f"""
         import sys, torch
+        import torch._inductor.codecache  # torch 2.10 uses it without this line
         torch.ops.load_library(r"{LIB / "libnarrows_torch.so"}")
         conv1d = torch.ops.narrows.conv1d
         x = torch.jit.load(r"{folder}/input.pt")()
