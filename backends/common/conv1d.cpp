@@ -30,6 +30,17 @@ ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y
   return g;
 }
 
+// A tile reads an element of x less often and adds more products for each instruction; dot products read each weight once, at once.
+bool prefers_dots(const ConvGeometry& g) {
+  constexpr double kFewestTerms = 32, kMostProducts = 1 << 26;
+  constexpr int64_t kFewOutputs = 4;  // where the weights take the time, however many they are
+  if (!has_few_outputs(g.batch, g.out_length)) return false;
+  const double terms = static_cast<double>(g.ins()) * static_cast<double>(g.taps);
+  const int64_t outputs = g.batch * g.out_length;
+  const double products = static_cast<double>(g.out_channels) * static_cast<double>(outputs) * terms;
+  return terms >= kFewestTerms && (outputs <= kFewOutputs || products <= kMostProducts);
+}
+
 Correlation forward_correlation(const ConvGeometry& g, int64_t bias_stride) {
   Correlation c{};
   c.batch = g.batch, c.groups = g.groups, c.outs = g.outs(), c.ins = g.ins(), c.length = g.out_length, c.taps = g.taps;

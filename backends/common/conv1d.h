@@ -44,6 +44,13 @@ struct Correlation {
   int64_t cycle_step() const { return tap_step / std::gcd(step, tap_step); }
 };
 
+// Dot products on a GPU: the most outputs of a filter in all of the batch, and where they beat windows and tiles.
+inline constexpr int64_t kMostOutputsOfDots = 16;
+constexpr bool has_few_outputs(int64_t batch, int64_t length) {
+  return batch <= kMostOutputsOfDots && length <= kMostOutputsOfDots / std::max<int64_t>(batch, 1);
+}
+bool prefers_dots(const ConvGeometry& geometry);
+
 Correlation forward_correlation(const ConvGeometry& geometry, int64_t bias_stride);
 // The correlations that make grad_x from grad_y; where there are fewer than `stride`, the other positions are 0.
 int64_t num_grad_x_phases(const ConvGeometry& geometry);

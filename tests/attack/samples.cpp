@@ -164,10 +164,12 @@ Samples builtin_samples(bool large) {
     if (large) {
       add_conv1d(out, t, 1, 1, 1, 20011, 9, 1);
       add_conv1d(out, t, 3, 33, 34, 151, 3, 1);
+      add_conv1d(out, t, 3, 33, 34, 5, 3, 1);
       add_elementwise(out, t, 301, 167);
       add_lltm(out, t, 65, 40, 33);
     } else {
       add_conv1d(out, t, 2, 4, 6, 40, 3, 2);
+      add_conv1d(out, t, 2, 4, 6, 7, 3, 2);
       add_elementwise(out, t, 3, 10);
       add_lltm(out, t, 3, 5, 4);
     }

@@ -15,6 +15,7 @@ std::vector<Example> examples(DType dtype) {
   };
   add(conv1d_examples(dtype, 3, 48, 40, 300, 3, 1));
   add(conv1d_examples(dtype, 2, 64, 64, 500, 4, 64));
+  add(conv1d_examples(dtype, 3, 48, 40, 5, 3, 1));
   add(elementwise_examples(dtype, 31, 1670));
   add(lltm_examples(dtype, 33, 20, 17));
   add(lltm_examples(dtype, 64, 128, 128));

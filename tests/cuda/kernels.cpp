@@ -55,6 +55,7 @@ std::vector<Example> many_blocks(DType dtype) {
   add(conv1d_examples(dtype, 1, 1, 1, 1 << 20, 31, 1));
   add(conv1d_examples(dtype, 2, 256, 256, 2048, 3, 1));
   add(conv1d_examples(dtype, 4, 256, 256, 2048, 4, 256));
+  add(conv1d_examples(dtype, 1, 512, 1024, 4, 5, 1));
   add(lltm_examples(dtype, 256, 512, 512));
   return all;
 }

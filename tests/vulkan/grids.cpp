@@ -38,7 +38,7 @@ std::vector<Call> small_calls(DLDataType dtype) {
 
   const Conv signal{2, 1, 5'001, 1, 3, {.pad_right = 2}}, strided{2, 1, 5'001, 1, 3, {.stride = 2}},
       depthwise{2, 6, 1'100, 6, 4, {.groups = 6, .pad_left = 3}}, dense{2, 20, 300, 24, 3, {}},
-      residues{2, 3, 3'001, 3, 2, {.stride = 3}};
+      residues{2, 3, 3'001, 3, 2, {.stride = 3}}, few_outputs{2, 20, 9, 130, 3, {}};
   for (const auto& [name, conv] : {std::pair{"a signal", signal},
                                    {"strided", strided},
                                    {"depthwise", depthwise},
@@ -47,6 +47,7 @@ std::vector<Call> small_calls(DLDataType dtype) {
     add(name, conv1d(dtype, conv));
     add(name, conv1d_backward(dtype, conv));
   }
+  add("few outputs", conv1d(dtype, few_outputs));
   add("an absent gradient", conv1d_backward(dtype, dense, true));
   add("a cell", lltm(dtype, 33, 20, 40));
   add("many cells", lltm(dtype, 160, 3, 110));

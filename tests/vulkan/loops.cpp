@@ -91,6 +91,7 @@ TEST_CASE("loops: a sum of many terms has them all, or is refused", "[loops]") {
       int64_t terms;
     } calls[] = {
         {"conv1d", "gemm", {{n}, {n}}, {{1}}, 0, n},
+        {"conv1d", "dots", {{n}, {n}}, {{1}}, 0, n},
         {"conv1d", "direct", {{n}, {n}}, {{1}}, 0, n},
         {"conv1d", "direct", {{n + 299}, {n}}, {{300}}, 0, n},
         {"conv1d", "direct", {{n, 1}, {1, n, 1}}, {{1, 1}}, 0, n},

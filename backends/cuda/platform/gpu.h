@@ -91,6 +91,11 @@ template <class T, class Index>
 __device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
   return there ? from[index()] : T{};
 }
+// What the lane of a warp of 32 has whose number differs in the bits of `lanes`; all of the block's threads ask at once.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T x, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, x, lanes);
+}
 // 16 bytes as one load, at a multiple of 16.
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) { return *static_cast<const uint4*>(from); }
 // 16 bytes as one store; the compiler makes four of a uint4 that it assembled itself.

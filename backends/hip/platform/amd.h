@@ -28,6 +28,12 @@ template <class T, class Index>
 __device__ __forceinline__ T load_where(bool there, const T* from, Index index) {
   return there ? from[index()] : T{};
 }
+// What the lane of a warp of 32, or of half a wave of 64, has whose number differs in the bits of `lanes`; all of the block's
+// threads ask at once.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T x, int lanes) {
+  return __shfl_xor(x, lanes, 32);
+}
 // 16 bytes as one load and one store, at a multiple of 16.
 using Words4 = uint32_t __attribute__((vector_size(16)));
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) {

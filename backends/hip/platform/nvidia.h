@@ -48,6 +48,11 @@ __device__ __forceinline__ T load_where(bool there, const T* from, Index index) 
   memcpy(&value, &bits, sizeof(T));
   return value;
 }
+// What the lane of a warp of 32 has whose number differs in the bits of `lanes`; all of the block's threads ask at once.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T x, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, x, lanes);
+}
 // 16 bytes as one load, at a multiple of 16; clang cuts that of a uint4 into parts.
 __device__ __forceinline__ uint4 load_16_bytes(const void* from) {
   uint4 v;

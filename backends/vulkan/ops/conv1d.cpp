@@ -13,9 +13,11 @@ struct Variant {
   PlanCorrelation correlation;
   PlanSum grad_w;
 };
-enum Kind { kCoopmat, kGemm, kDirect, kScalar };
-constexpr const char* kKernels[] = {"coopmat", "gemm", "direct", "scalar", nullptr};
-constexpr Variant kVariants[] = {{kKernels[kCoopmat], plan_coopmat, plan_grad_w_coopmat},
+enum Kind { kDots, kCoopmat, kGemm, kDirect, kScalar };
+constexpr const char* kKernels[] = {"dots", "coopmat", "gemm", "direct", "scalar", nullptr};
+constexpr const char* const* kBackwardKernels = kKernels + kCoopmat;
+constexpr Variant kVariants[] = {{kKernels[kDots], plan_dots, nullptr},
+                                 {kKernels[kCoopmat], plan_coopmat, plan_grad_w_coopmat},
                                  {kKernels[kGemm], plan_gemm, plan_grad_w_gemm},
                                  {kKernels[kDirect], plan_direct, plan_sums_direct},
                                  {kKernels[kScalar], plan_scalar, plan_sums_scalar}};
@@ -31,9 +33,10 @@ Kind first_choice(const Device& device, const ConvGeometry& g) {
   refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' isn't made for this call", sig.op, sig.kernel);
 }
 
-// Forced, it is declined wherever it could not run, also where there is nothing for it to do.
-int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype) {
-  const int forced = forced_kernel(sig, kKernels);
+// Of the variants from `first` on. Forced, it is declined wherever it could not run, also where there is nothing for it to do.
+int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype, Kind first = kDots) {
+  int forced = forced_kernel(sig, kKernels + first);
+  if (forced >= 0) forced += first;
   if (forced == kCoopmat && !has_coopmat(device, dtype)) decline(sig);
   return forced;
 }
@@ -48,7 +51,7 @@ class ConvPlan final : public DevicePlan {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
     const int forced = forced_variant(device, sig, g.dtype);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
-    const int first = forced >= 0 ? forced : first_choice(device, g);
+    const int first = forced >= 0 ? forced : prefers_dots(g) ? kDots : first_choice(device, g);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
@@ -92,7 +95,7 @@ class ConvBackwardPlan final : public DevicePlan {
  public:
   ConvBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), grad_x_shape_(Correlation{}) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
-    const int forced = forced_variant(device, sig, g.dtype);
+    const int forced = forced_variant(device, sig, g.dtype, kCoopmat);
     first_ = forced >= 0 ? forced : first_choice(device, g);
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
       fill_all(g);
@@ -221,7 +224,8 @@ const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig
                      return std::make_unique<ConvPlan>(instance.device(sig), sig);
                    }};
 
-const Op conv1d_backward = {"conv1d_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+const Op conv1d_backward = {"conv1d_backward", kBackwardKernels,
+                            [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
                               return std::make_unique<backward::ConvBackwardPlan>(instance.device(sig), sig);
                             }};
 

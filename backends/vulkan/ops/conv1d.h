@@ -82,6 +82,8 @@ std::unique_ptr<Part> plan_sums_scalar(const SumProblem& problem);
 // Few channels to a group: sliding windows; of sums several taps at once, and slices.
 std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem);
+// Few outputs to a filter: dot products.
+std::unique_ptr<Part> plan_dots(const CorrelationProblem& problem);
 // Many channels to a group: products, of f16 and bf16 by the device's matrix unit.
 bool has_coopmat(const Device& device, Dtype dtype);  // whether there is such a kernel on the device at all
 std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem);

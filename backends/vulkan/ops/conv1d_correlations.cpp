@@ -9,7 +9,7 @@ namespace {
 
 constexpr ByDtype kScalar = NARROWS_BY_DTYPE(conv1d_scalar), kWindows = NARROWS_BY_DTYPE(conv1d_windows),
                   kShort = NARROWS_BY_DTYPE(conv1d_short), kFir = NARROWS_BY_DTYPE(conv1d_fir),
-                  kGemm = NARROWS_BY_DTYPE(conv1d_gemm);
+                  kGemm = NARROWS_BY_DTYPE(conv1d_gemm), kDots = NARROWS_BY_DTYPE(conv1d_dots);
 
 // As in shaders/conv1d/conv1d_correlation.glsl.
 struct Push {
@@ -232,6 +232,27 @@ std::unique_ptr<Part> plan_direct(const CorrelationProblem& problem) {
   if (part == nullptr) part = plan_fir(problem);
   if (part == nullptr) part = plan_windows(problem);
   return part;
+}
+
+std::unique_ptr<Part> plan_dots(const CorrelationProblem& problem) {
+  constexpr int64_t kThreads = 128;
+  const Correlation& c = problem.c;
+  if (!problem.aligned() || !has_few_outputs(c.batch, c.length)) return nullptr;
+  const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
+  if (depth >= kMostExtent) return nullptr;
+  // An element of x is loaded once for the filters of a work group; but first of all there are enough groups.
+  const int64_t most_rows = problem.dtype == Dtype::f64 ? 2 : 4;
+  const int64_t rows = c.groups * ceil_div(c.outs, most_rows) >= kManyGroups / 2 ? most_rows : 1;
+  const int64_t tiles = ceil_div(c.outs, rows);
+  if (tiles > kMostBlocks / c.groups) return nullptr;
+  problem.device.check_loops(static_cast<double>(ceil_div(depth, kThreads) + 2 * kThreads));
+  Push push{};
+  push.tiles = static_cast<uint32_t>(tiles);
+  push.columns = static_cast<int32_t>(columns), push.depth = static_cast<int32_t>(depth);
+  push.by_taps = Divider(c.taps), push.by_outputs = Divider(c.length);
+  const uint32_t held_columns = columns == 1 ? 1 : columns <= 4 ? 4 : uint32_t{kMostOutputsOfDots};
+  const Kernel kernel = problem.device.kernels().get(kDots.of(problem.dtype), {0, static_cast<uint32_t>(rows), held_columns});
+  return std::make_unique<CorrelationPart>(problem, kernel, c.groups * tiles, push);
 }
 
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {

@@ -32,6 +32,12 @@ __global__ void add_up(const int* in, int* out) {
   if (threadIdx.x == 0) *out = sums[0];
 }
 
+// Each thread's neighbour's, and then what that one got of a thread sixteen away.
+__global__ void exchange(const int* in, int* out) {
+  const int near = __shfl_xor(in[threadIdx.x], 1, 32);
+  out[threadIdx.x] = __shfl_xor(near, 16, 32);
+}
+
 __global__ void write_at(int* out, int64_t index) { out[index] = 1; }
 
 // By a pointer, of whose array UndefinedBehaviorSanitizer does not know.
@@ -102,6 +108,14 @@ TEST_CASE("hip emulation: threads that have ended keep nobody waiting") {
   const DeviceMemory in(count_up(256)), out(1);
   REQUIRE(launch(add_up, 1, 256, 256 * sizeof(int), in.ints(), out.ints()) == hipSuccess);
   CHECK(out.values() == std::vector<int>{255 * 256 / 2});
+}
+
+TEST_CASE("hip emulation: lanes of a warp exchange values") {
+  const DeviceMemory in(count_up(64)), out(64);
+  REQUIRE(launch(exchange, 1, 64, 0, in.ints(), out.ints()) == hipSuccess);
+  std::vector<int> wanted = count_up(64);
+  for (int& x : wanted) x ^= 17;
+  CHECK(out.values() == wanted);
 }
 
 TEST_CASE("hip emulation: an address is known by the allocation that it lies in") {

@@ -18,11 +18,15 @@ struct Variant {
   const char* needs;  // for the words of a refusal
 };
 
-enum Kernel { kWgmma, kMma, kGemm, kDirect, kScalar };
-constexpr const char* kKernels[] = {"wgmma", "mma", "gemm", "direct", "scalar", nullptr};
+enum Kernel { kDots, kWgmma, kMma, kGemm, kDirect, kScalar };
+constexpr const char* kKernels[] = {"dots", "wgmma", "mma", "gemm", "direct", "scalar", nullptr};
+constexpr const char* const* kBackwardKernels = kKernels + kWgmma;
 
 const Variant* variants() {
   static const Variant list[] = {
+      {kKernels[kDots], plan_dots, nullptr,
+       "it needs at most 16 outputs to a filter in all of the batch, elements aligned to their size, and sums of fewer than 2^30 "
+       "terms"},
       {kKernels[kWgmma], conv1d_native().wgmma, conv1d_native().grad_w_wgmma,
        "it needs f16 or bf16, sm_90, elements aligned to their size, extents up to 2^28 and not too many taps; for grad_w also "
        "stride 1, and rows of eights of contiguous positions at multiples of 16 bytes"},
@@ -40,9 +44,11 @@ const Variant* variants() {
          variant.correlation == nullptr ? "this build has none" : variant.needs);
 }
 
-// Forced, it is declined wherever the build or the device could not run it, also where there is nothing for it to do.
-int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype) {
-  const int forced = forced_kernel(sig, kKernels);
+// Of the variants from `first` on. Forced, it is declined wherever the build or the device could not run it, also where there is
+// nothing for it to do.
+int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype, Kernel first = kDots) {
+  int forced = forced_kernel(sig, kKernels + first);
+  if (forced >= 0) forced += first;
   const bool fits = forced == kWgmma ? device.compute_capability == 90 : forced == kMma ? device.generation >= 80 : true;
   if (forced >= 0 && (!fits || variants()[forced].correlation == nullptr)) refuse_forced(sig, forced, dtype);
   return forced;
@@ -64,7 +70,7 @@ class ConvPlan final : public Plan {
     const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
     const int forced = forced_variant(instance.device(sig), sig, g.dtype);
     const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
-    const int first = forced >= 0 ? forced : first_choice(g);
+    const int first = forced >= 0 ? forced : prefers_dots(g) ? kDots : first_choice(g);
     kernel = kKernels[empty && forced < 0 ? kScalar : first];
     if (empty) return;
     const bool bias = has_input(sig, kBias);
@@ -105,7 +111,7 @@ class ConvBackwardPlan final : public Plan {
  public:
   ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : sig_(&sig), device_(&instance.device(sig)) {
     const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
-    const int forced = forced_variant(*device_, sig, g.dtype);
+    const int forced = forced_variant(*device_, sig, g.dtype, kWgmma);
     first_ = forced >= 0 ? forced : first_choice(g);
     used_ = kScalar;
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
@@ -216,7 +222,8 @@ const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig
                      return std::make_unique<ConvPlan>(instance, sig);
                    }};
 
-const Op conv1d_backward = {"conv1d_backward", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
+const Op conv1d_backward = {"conv1d_backward", kBackwardKernels,
+                            [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
                               return std::make_unique<backward::ConvBackwardPlan>(instance, sig);
                             }};
 

@@ -70,6 +70,9 @@ std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem);
 std::unique_ptr<Part> plan_grad_w_vectors(const SumProblem& problem);  // what plan_grad_w_direct asks first
 std::unique_ptr<Part> plan_grad_bias_direct(const SumProblem& problem);
 
+// Few outputs to a filter: dot products. Elements must be aligned.
+std::unique_ptr<Part> plan_dots(const CorrelationProblem& problem);
+
 // Many channels to a group: products, without a matrix of the input's windows in memory. Elements must be aligned.
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);

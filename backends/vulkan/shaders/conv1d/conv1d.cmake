@@ -2,7 +2,7 @@
 # Modules of conv1d and its gradients: one for each dtype. Those that they share with lltm are in lltm.cmake.
 foreach(dtype IN ITEMS F32 F64 F16 BF16)
   string(TOLOWER ${dtype} suffix)
-  foreach(name IN ITEMS conv1d_scalar conv1d_windows conv1d_fir conv1d_short conv1d_gemm conv1d_sums conv1d_grad_w)
+  foreach(name IN ITEMS conv1d_scalar conv1d_dots conv1d_windows conv1d_fir conv1d_short conv1d_gemm conv1d_sums conv1d_grad_w)
     narrows_add_shader(${name}_${suffix} conv1d/${name}.comp DTYPE_${dtype})
   endforeach()
 endforeach()

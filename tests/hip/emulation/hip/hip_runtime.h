@@ -84,6 +84,16 @@ const void* symbol(void (*kernel)(Parameters...)) {
 #define blockDim (::hip_emulation::block_size)
 #define gridDim (::hip_emulation::grid_size)
 inline void __syncthreads() { ::hip_emulation::barrier(); }
+// By memory and barriers, so all threads of the block have to ask at once: whole warps of `width`, a power of two.
+template <class T>
+T __shfl_xor(T value, int mask, [[maybe_unused]] int width) {
+  static T values[1024];
+  values[threadIdx.x] = value;
+  __syncthreads();
+  const T other = values[threadIdx.x ^ static_cast<unsigned>(mask)];
+  __syncthreads();
+  return other;
+}
 
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
