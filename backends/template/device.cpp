@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 namespace narrows::template_backend {
@@ -59,9 +60,12 @@ void Device::free(void* data, void* stream) {
 }
 
 unsigned char* Device::find(uintptr_t address, uint64_t size, int32_t argument) const {
-  auto found = memory_.upper_bound(address);
-  if (found == memory_.begin() ||
-      (--found, address - found->first > found->second || size > found->second - (address - found->first)))
+  const auto after = memory_.upper_bound(address);
+  const auto lies_in = [&](const auto& allocation) {
+    const uintptr_t offset = address - allocation.first;
+    return offset <= allocation.second && size <= allocation.second - offset;
+  };
+  if (after == memory_.begin() || !lies_in(*std::prev(after)))
     refuse(NW_INVALID, argument, "%s: %llu bytes at %#llx; expected memory that it has allocated", name_,
            static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
   return on_host(address);
