@@ -181,7 +181,8 @@ std::vector<Row> all_rows() {
     all.push_back(conv1d("conv1d dense N32 80-384 L3000 K3 " + name, dtype, {32, 80, 3000, 384, 3, 1, 1, 1}, true));
     all.push_back(conv1d("conv1d dense N64 512 L1024 K5 " + name, dtype, {64, 512, 1024, 512, 5, 1, 2, 2}, true));
     for (const int64_t few : {1, 4, 16})  // outputs of each filter
-      all.push_back(conv1d("conv1d C256-512 K1, " + std::to_string(few) + " outputs " + name, dtype, {1, 256, few, 512, 1, 1, 0, 0}, true));
+      all.push_back(
+          conv1d("conv1d C256-512 K1, " + std::to_string(few) + " outputs " + name, dtype, {1, 256, few, 512, 1, 1, 0, 0}, true));
     all.push_back(lltm("lltm B16 F32 S128 " + name, dtype, 16, 32, 128));
     all.push_back(lltm("lltm B64 F256 S256 " + name, dtype, 64, 256, 256));
     all.push_back(lltm("lltm B256 F1024 S1024 " + name, dtype, 256, 1024, 1024));

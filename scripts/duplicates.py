@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds lines that stand twice in the product; blank lines and indentation aside.
+"""Finds lines that stand twice in the product; blank lines, indentation and the fields of a table (`.name = value,`) aside.
 
 scripts/duplicates.py [LINES]   lists the places of LINES lines (20) or more, and fails if there are any
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIELD = re.compile(r"\.\w+ = .*,")
 PRODUCT = re.compile(r"(core|backends|bindings|tools)/.*\.(cpp|h|hpp|c|cu|glsl|comp|py)")
 
 
@@ -18,7 +19,8 @@ def alike(texts, count):
     """Pairs of places, as file:line, from which `count` lines or more are the same. ``texts``: {file: its text}."""
     seen, pairs = {}, []
     for name, text in texts.items():
-        lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+        lines = [(number, line) for number, line in lines if line and not FIELD.fullmatch(line)]
         was_alike = False
         for i in range(len(lines) - count + 1):
             place = f"{name}:{lines[i][0]}"
