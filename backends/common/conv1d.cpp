@@ -30,16 +30,10 @@ ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y
   return g;
 }
 
-// A tile reads an element of x less often and adds more products for each instruction; dot products read each weight once, at once.
+// Dot products read each weight once, from all of the device at once. A sum of fewer terms leaves most threads of a warp idle.
 bool prefers_dots(const ConvGeometry& g) {
-  constexpr bool kMeasured = false;  // on a GPU: until then only by the kernel's name
-  constexpr double kFewestTerms = 32, kMostProducts = 1 << 26;
-  constexpr int64_t kFewOutputs = 4;  // where the weights take the time, however many they are
-  if (!kMeasured || !has_few_outputs(g.batch, g.out_length)) return false;
-  const double terms = static_cast<double>(g.ins()) * static_cast<double>(g.taps);
-  const int64_t outputs = g.batch * g.out_length;
-  const double products = static_cast<double>(g.out_channels) * static_cast<double>(outputs) * terms;
-  return terms >= kFewestTerms && (outputs <= kFewOutputs || products <= kMostProducts);
+  constexpr int64_t kFewestTerms = 32;
+  return has_few_outputs(g.batch, g.out_length) && g.ins() >= (kFewestTerms + g.taps - 1) / std::max<int64_t>(g.taps, 1);
 }
 
 Correlation forward_correlation(const ConvGeometry& g, int64_t bias_stride) {
