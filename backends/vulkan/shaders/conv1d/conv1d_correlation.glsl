@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_correlation.glsl -- what the modules of a correlation (the forward pass, or one residue of grad_x) are given:
 // out[n, g, m, q] = bias[g, m] + sum over c and j of in[n, g, c, q * step + j * tap_step + origin] * w[g, m, c, j], where `in` is 0
-// outside [0, extent). Strides count elements. As CorrelationShape of ops/conv1d.h
-// and Push of ops/conv1d_correlations.cpp.
+// outside [0, extent). Strides count elements. As CorrelationShape of ops/conv1d/conv1d.h
+// and Push of ops/conv1d/conv1d_correlations.cpp.
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Shape {
   int64_t batch, groups, outs, ins;

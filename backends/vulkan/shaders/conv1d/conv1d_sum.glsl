@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_sum.glsl -- what the modules of the gradients that are sums over batch and positions are given: grad_w[g, m, c, j] = sum
 // over n and t of grad_y[n, g, m, t] * x[n, g, c, t * stride + j * dilation - pad_left], and grad_bias, which reads no x. Strides
-// count elements. As SumShape of ops/conv1d.h and Push of ops/conv1d_sums.cpp.
+// count elements. As SumShape of ops/conv1d/conv1d.h and Push of ops/conv1d/conv1d_sums.cpp.
 
 struct Strides {
   int64_t outer, channel, position;

@@ -2,7 +2,7 @@
 // elementwise_gradients.glsl -- grad_out times the derivative of a function by one operand. Subgradients and special values are
 // those of docs/ops.md, which are torch's. The includer defines the specialization constants `const int FUNCTION` (NW_EW_*) and
 // `const int OPERAND` (0, 1 or 2: of a, b or c) and includes math_f32.glsl or math_f64.glsl before.
-//   gradient(g, a, b, c)  g is grad_out; of elu, b is alpha. What it looks at: fill_operands() of ops/elementwise_backward.cpp
+//   gradient(g, a, b, c)  g is grad_out; of elu, b is alpha. What it looks at: fill_operands() of elementwise_backward.cpp
 // where chooses between g and 0 by a bool: gradient_of_where(g, a). Functions that are constant almost everywhere give 0.
 #include "elementwise_numbers.glsl"
 // elu's alpha is any number of f32.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_product.glsl -- a product of lltm's gradients: out[i, j] = sum over k of gate_grads * operand, toward the inputs
 // gate_grads[i, k] * operand[k, j], toward the weights gate_grads[k, i] * operand[k, j]. An absent operand is all ones, which makes
-// the sums that d_bias is. As ProductPush of ops/lltm_backward.cpp.
+// the sums that d_bias is. As ProductPush of ops/lltm/lltm_backward.cpp.
 //
 // lltm_product_coopmat.comp is given the gradients in two parts, as lltm_split.comp leaves them.
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/conv1d.h"
-#include "gemm.h"
+#include "ops/gemm/gemm.h"
 
 namespace narrows::vulkan {
 
