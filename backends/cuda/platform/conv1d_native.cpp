@@ -5,17 +5,17 @@
 namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
-  static constexpr NativeConv1d table = {.fir = plan_fir_async,
-                                         .gemm = plan_gemm_pipelined,
-                                         .grad_w_gemm = plan_grad_w_gemm_pipelined,
-                                         .mma = plan_mma,
-                                         .grad_w_mma = plan_grad_w_mma,
+  static constexpr NativeConv1d kTable = {.fir = plan_fir_async,
+                                          .gemm = plan_gemm_pipelined,
+                                          .grad_w_gemm = plan_grad_w_gemm_pipelined,
+                                          .mma = plan_mma,
+                                          .grad_w_mma = plan_grad_w_mma,
 #ifdef NARROWS_CUDA_SM90A
-                                         .wgmma = plan_wgmma,
-                                         .grad_w_wgmma = plan_grad_w_wgmma
+                                          .wgmma = plan_wgmma,
+                                          .grad_w_wgmma = plan_grad_w_wgmma
 #endif
   };
-  return table;
+  return kTable;
 }
 
 }  // namespace narrows::gpu

@@ -6,12 +6,12 @@ namespace narrows::gpu {
 
 const NativeLltm& lltm_native() {
 #ifdef NARROWS_CUDA_SM90A
-  static constexpr NativeLltm table = {lltm_wgmma,         lltm_mma,          lltm_pipelined,
-                                       lltm_products_sm90, lltm_halves_sm90a, lltm_halves_sm80};
+  static constexpr NativeLltm kTable = {lltm_wgmma,         lltm_mma,          lltm_pipelined,
+                                        lltm_products_sm90, lltm_halves_sm90a, lltm_halves_sm80};
 #else
-  static constexpr NativeLltm table = {nullptr, lltm_mma, lltm_pipelined, lltm_products_sm90, nullptr, lltm_halves_sm80};
+  static constexpr NativeLltm kTable = {nullptr, lltm_mma, lltm_pipelined, lltm_products_sm90, nullptr, lltm_halves_sm80};
 #endif
-  return table;
+  return kTable;
 }
 
 }  // namespace narrows::gpu

@@ -6,13 +6,13 @@
 namespace narrows::gpu {
 
 const NativeConv1d& conv1d_native() {
-  static constexpr NativeConv1d table = {};
-  return table;
+  static constexpr NativeConv1d kTable = {};
+  return kTable;
 }
 
 const NativeLltm& lltm_native() {
-  static constexpr NativeLltm table = {};
-  return table;
+  static constexpr NativeLltm kTable = {};
+  return kTable;
 }
 
 }  // namespace narrows::gpu

@@ -115,11 +115,11 @@ class ConvBackwardPlan final : public Plan {
     first_ = forced >= 0 ? forced : first_choice(g);
     used_ = kScalar;
     if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
-      FillAll(g);
+      fill_all(g);
     } else {
-      if (has_output(sig, kGradX)) GradX(g);
-      if (has_output(sig, kGradW)) GradW(g);
-      if (has_output(sig, kGradBias)) GradBias(g);
+      if (has_output(sig, kGradX)) plan_grad_x(g);
+      if (has_output(sig, kGradW)) plan_grad_w(g);
+      if (has_output(sig, kGradBias)) plan_grad_bias(g);
       // What a forced kernel is asked about is at least one of the gradients.
       if (forced >= 0 && forced != used_ && (has_output(sig, kGradX) || has_output(sig, kGradW)))
         refuse_forced(sig, forced, g.dtype);
@@ -145,20 +145,20 @@ class ConvBackwardPlan final : public Plan {
 
   int align_of_output(uint32_t i) const { return output(*sig_, i).align_log2; }
 
-  void Fill(Dtype dtype, uint32_t out, int64_t outer, int64_t channels, int64_t positions, Strides3 strides) {
+  void fill(Dtype dtype, uint32_t out, int64_t outer, int64_t channels, int64_t positions, Strides3 strides) {
     if (outer == 0 || channels == 0 || positions == 0) return;  // the others may be huge
     steps_.push_back(
         {plan_fill_zero({dtype, outer, channels, positions, strides, align_of_output(out)}), -1, -1, static_cast<int>(out)});
   }
-  void FillAll(const ConvGeometry& g) {
-    if (has_output(*sig_, kGradX)) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides3(output(*sig_, kGradX)));
-    if (has_output(*sig_, kGradW)) Fill(g.dtype, kGradW, g.out_channels, g.ins(), g.taps, strides3(output(*sig_, kGradW)));
-    if (has_output(*sig_, kGradBias)) Fill(g.dtype, kGradBias, 1, 1, g.out_channels, strides3(output(*sig_, kGradBias)));
+  void fill_all(const ConvGeometry& g) {
+    if (has_output(*sig_, kGradX)) fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides3(output(*sig_, kGradX)));
+    if (has_output(*sig_, kGradW)) fill(g.dtype, kGradW, g.out_channels, g.ins(), g.taps, strides3(output(*sig_, kGradW)));
+    if (has_output(*sig_, kGradBias)) fill(g.dtype, kGradBias, 1, 1, g.out_channels, strides3(output(*sig_, kGradBias)));
   }
 
   // The first variant from first_ on that takes the part.
   template <class Problem>
-  std::unique_ptr<Part> Choose(const Problem& problem, std::unique_ptr<Part> (*const Variant::*plan)(const Problem&)) {
+  std::unique_ptr<Part> choose(const Problem& problem, std::unique_ptr<Part> (*const Variant::*plan)(const Problem&)) {
     for (int i = first_;; ++i) {
       std::unique_ptr<Part> part = variants()[i].*plan == nullptr ? nullptr : (variants()[i].*plan)(problem);
       if (part == nullptr) continue;
@@ -167,7 +167,7 @@ class ConvBackwardPlan final : public Plan {
     }
   }
 
-  void GradX(const ConvGeometry& g) {
+  void plan_grad_x(const ConvGeometry& g) {
     constexpr int64_t kMostPhases = 1024;  // each is a launch
     const Strides3 strides = strides3(output(*sig_, kGradX));
     if (g.in_channels == 0 || g.length == 0) return;
@@ -178,7 +178,7 @@ class ConvBackwardPlan final : public Plan {
       steps_.push_back({plan_grad_x_scalar(problem), kGradY, kW, kGradX});
       return;
     }
-    if (phases < g.stride) Fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
+    if (phases < g.stride) fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
     for (int64_t i = 0; i < phases; ++i) {
       const CorrelationProblem problem{device_,
                                        g.dtype,
@@ -187,11 +187,11 @@ class ConvBackwardPlan final : public Plan {
                                        input(*sig_, kW).align_log2,
                                        8,
                                        align_of_output(kGradX)};
-      if (problem.c.length > 0) steps_.push_back({Choose(problem, &Variant::correlation), kGradY, kW, kGradX});
+      if (problem.c.length > 0) steps_.push_back({choose(problem, &Variant::correlation), kGradY, kW, kGradX});
     }
   }
 
-  SumProblem Sum(const ConvGeometry& g, uint32_t out) const {
+  SumProblem sum_problem(const ConvGeometry& g, uint32_t out) const {
     return {device_,
             g,
             strides3(output(*sig_, out)),
@@ -199,11 +199,11 @@ class ConvBackwardPlan final : public Plan {
             input(*sig_, kX).align_log2,
             align_of_output(out)};
   }
-  void GradW(const ConvGeometry& g) {
-    if (g.in_channels > 0) steps_.push_back({Choose(Sum(g, kGradW), &Variant::grad_w), kGradY, kX, kGradW});
+  void plan_grad_w(const ConvGeometry& g) {
+    if (g.in_channels > 0) steps_.push_back({choose(sum_problem(g, kGradW), &Variant::grad_w), kGradY, kX, kGradW});
   }
-  void GradBias(const ConvGeometry& g) {
-    const SumProblem problem = Sum(g, kGradBias);
+  void plan_grad_bias(const ConvGeometry& g) {
+    const SumProblem problem = sum_problem(g, kGradBias);
     std::unique_ptr<Part> part = first_ == kScalar ? nullptr : plan_grad_bias_direct(problem);
     if (part == nullptr) part = plan_grad_bias_scalar(problem);
     steps_.push_back({std::move(part), kGradY, -1, kGradBias});
