@@ -33,25 +33,34 @@ SUFFIXES = (".cpp", ".h", ".hpp")
 SETS = {"core": "core/*", "common": "backends/common/*", "cpu": "backends/cpu/*"}
 CONFORM = ("narrows-conform", "--backend", "cpu", "--environment")  # and the tier
 CALLS = "[bad]~[large],[refusal]~[large],[memory],[calls]~[large]~[threads],[plugin]"
+OF_OP = ["[{op}]~[large]~[trap]", "[{op}][large],[{op}][trap]", CALLS, "test_cpu"]
+OF_BACKEND = ["test_cpu", CALLS, "[lltm]~[large]", "[conv1d]", "[elementwise]"]
 # Which tests are about a file, by the first entry that fits: programs, or patterns of the conformance suite. They run in this
 # order, up to the first that fails.
 TESTS = [
-    ("core/program/*", ["test_program", "test_program_schedule", "test_program_api", "test_cpu_program", "test_program_adjoint"]),
+    ("core/program/*", ["test_program", "test_program_schedule", "test_program_api", "test_program_adjoint", "test_cpu_program"]),
     ("core/program*", ["test_program_api", "test_cpu_program", "test_core"]),
     ("backends/*/program*", ["test_cpu_program", "test_program_api", "test_program_adjoint"]),
-    ("core/ops/{op}.cpp", ["test_core", "[{op}][bad],[{op}][refusal]", CALLS, "[{op}]~[large]"]),
+    ("core/ops/{op}.cpp", ["test_core", "[{op}][bad],[{op}][refusal]", CALLS, "[{op}]~[large]~[bad]~[refusal]"]),
     ("core/*", ["test_core", "test_abi", CALLS]),
-    ("backends/*/*{op}*", ["[{op}]~[large]~[trap]", "[{op}]", CALLS, "test_cpu"]),
-    ("backends/cpu/ops/gemm/*", ["[lltm]~[large]", "[conv1d]", "[lltm]"]),
-    ("backends/*", ["test_cpu", CALLS, "[lltm]~[large]", "[conv1d]", "[elementwise]"]),
+    ("backends/common/*{op}*", ["test_common", *OF_OP]),
+    ("backends/common/*", ["test_common", *OF_BACKEND]),
+    ("backends/*/*{op}*", OF_OP),
+    ("backends/cpu/ops/gemm/*", ["[lltm]~[large]", "[conv1d]", "[lltm][large]"]),
+    ("backends/*", OF_BACKEND),
 ]
 LIST = (pathlib.Path(__file__).parents[2] / "core/ops/ops.inc").read_text(encoding="utf-8")
 OPS = tuple(op for op in re.findall(r"^NARROWS_OP\((\w+)\)", LIST, re.M) if not op.endswith("_backward"))
-PROGRAMS = ("test_core", "test_abi", "test_cpu")  # their targets have their names
+PROGRAMS = ("test_core", "test_abi", "test_common", "test_cpu")  # their targets have their names
 PROGRAMS += ("test_program", "test_program_schedule", "test_program_api", "test_program_adjoint", "test_cpu_program")
-TARGETS = ("narrows_core", "narrows_cpu", "narrows_program", "narrows_conformance_tests", *PROGRAMS)
-BUILD_SECONDS, PROGRAM_SECONDS, SUITE_SECONDS = 3600, 120, 900  # what takes longer does not end
-ARTIFACTS = ("lib/libnarrows.so", "lib/libnarrows_program.so", "lib/narrows/backends/narrows_cpu.so")
+LIBRARIES = {
+    "narrows_core": "lib/libnarrows.so",
+    "narrows_program": "lib/libnarrows_program.so",
+    "narrows_cpu": "lib/narrows/backends/narrows_cpu.so",
+}
+TARGETS = (*LIBRARIES, "narrows_conformance_tests", *PROGRAMS)
+BUILD_SECONDS, TEST_SECONDS = 3600, 900  # what takes longer does not end
+TIMES_LONGER, SECONDS_MORE = 4, 30  # nor what takes so much longer than where it passed
 MEMORY = 4 << 30  # bytes that a test may ask for
 
 
@@ -62,6 +71,10 @@ def tests_of(file, tier):
             if fnmatch.fnmatch(file, pattern.replace("{op}", op)):
                 return [(name,) if name in PROGRAMS else (*CONFORM, tier, shown(name.format(op=op))) for name in commands]
     raise ValueError(f"no test is about {file}")
+
+
+def target_of(command):
+    return command[0] if command[0] in PROGRAMS else "narrows_conformance_tests"
 
 
 def shown(pattern):
@@ -148,6 +161,8 @@ class Copy:
     def __init__(self, root, tier, log):
         self.root, self.tree, self.tier, self.log = root, root / "build/mutate", tier, log
         self.build_folder = self.tree / "build/cpu"
+        self.times = self.tree / "seconds.json"  # by command: the most that it took where it passed
+        self.seconds = json.loads(self.times.read_text()) if self.times.exists() else {}
 
     def refresh(self):
         """Files as in the tree; those that are alike keep their time, so that they are not built again."""
@@ -175,6 +190,7 @@ class Copy:
             "-DNARROWS_BUILD_TESTS=ON",
             "-DCMAKE_PROJECT_INCLUDE=scripts/check/mutate.cmake",
             f"-DNARROWS_MUTATE_TIER={self.tier}",
+            "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON",  # a changed libnarrows is no reason to link the tests again
             *(f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX") if shutil.which("ccache")),
         ]
         return self._logged(["cmake", "-S", self.tree, "--preset", "cpu", *options])
@@ -191,16 +207,26 @@ class Copy:
 
     def artifacts(self):
         """A hash of what a change can differ in."""
-        return [hashlib.sha256((self.build_folder / name).read_bytes()).hexdigest() for name in ARTIFACTS]
+        return [hashlib.sha256((self.build_folder / name).read_bytes()).hexdigest() for name in LIBRARIES.values()]
 
     def write(self, file, data):
         (self.tree / file).write_bytes(data)
 
     def test(self, command, output):
         """0, the status of a test that failed, or None: not done in time."""
-        seconds = PROGRAM_SECONDS if command[0] in PROGRAMS else SUITE_SECONDS
+        start, name = time.monotonic(), " ".join(command)
         with output.open("wb") as log:
-            return run([self.build_folder / "bin" / command[0], *command[1:], "--abort"], log, os.environ, seconds, MEMORY)
+            status = run(
+                [self.build_folder / "bin" / command[0], *command[1:], "--abort"], log, os.environ, self.limit(command), MEMORY
+            )
+        if status == 0:
+            self.seconds[name] = max(self.seconds.get(name, 0), time.monotonic() - start)
+            self.times.write_text(json.dumps(self.seconds, indent=1))
+        return status
+
+    def limit(self, command):
+        known = self.seconds.get(" ".join(command))
+        return TEST_SECONDS if known is None else TIMES_LONGER * known + SECONDS_MORE
 
 
 def run(command, log, environment, seconds=None, memory=None):
@@ -233,7 +259,9 @@ def failed_test(text):
 
 
 def one_test(command, test):
-    """The command for a test alone, by the first line of its name."""
+    """The command for a test alone, by the first line of its name; the command itself where nothing names a test."""
+    if not test:
+        return command
     pattern = re.sub(r"([\\,\[\]*])", r"\\\1", test) + "*"
     return (*command[:-1], pattern) if command[0] == CONFORM[0] else (*command, pattern)
 
@@ -247,7 +275,7 @@ class Judge:
     def __init__(self, copy, sources):
         self.copy, self.sources = copy, sources
         self.output = copy.tree / "test.log"
-        self.passing = set()  # tests that were seen to pass on the tree as it is
+        self.passing = set()  # commands that were seen to pass: on the tree as it is, or in spite of a change
         if not copy.build(TARGETS):
             sys.exit(f"mutate: the tree does not build as it is; the log is {copy.log}")
         self.original = copy.artifacts()
@@ -259,26 +287,30 @@ class Judge:
         try:
             entry, failed = self._changed(change)
         finally:
-            self.copy.write(change.file, source.data)
-            self.copy.build(TARGETS)
-        return entry if failed is None or failed in self.passing or self._passes(failed) else None
+            self.copy.write(change.file, source.data)  # and is built with the next change
+        return entry if not failed or self.passing & set(failed) or self._passes(failed[-1]) else None
 
     def _changed(self, change):
-        if not self.copy.build(TARGETS, BUILD_SECONDS):
-            return Entry(change, "uncompiled"), None
+        """The entry, and what failed: a command, and the same for the one test."""
+        if not self.copy.build(LIBRARIES, BUILD_SECONDS):
+            return Entry(change, "uncompiled"), ()
         if self.copy.artifacts() == self.original:
             tiers = change.file.startswith("backends/cpu/")
-            return Entry(change, "unseen") if tiers else Entry(change, "equivalent", "the compiler makes the same code of it"), None
+            return Entry(change, "unseen") if tiers else Entry(change, "equivalent", "the compiler makes the same code of it"), ()
         for command in tests_of(change.file, self.copy.tier):
+            if not self.copy.build([target_of(command)], BUILD_SECONDS):
+                return Entry(change, "uncompiled"), ()
             status = self.copy.test(command, self.output)
             if status == 0:
+                self.passing.add(command)
                 continue
-            test = failed_test(self.output.read_text(errors="replace"))
+            test = "" if status is None else failed_test(self.output.read_text(errors="replace"))
             how = " does not end" if status is None else f" ends by signal {-status}" if status < 0 else ""
-            return Entry(change, "caught", f"{command[0]}: {test or command[-1]}{how}"), one_test(command, test)
-        return Entry(change, "survived"), None
+            return Entry(change, "caught", f"{command[0]}: {test or command[-1]}{how}"), (command, one_test(command, test))
+        return Entry(change, "survived"), ()
 
     def _passes(self, command):
+        self.copy.build([*LIBRARIES, target_of(command)])
         if self.copy.test(command, self.output) == 0:
             self.passing.add(command)
         return command in self.passing

@@ -430,6 +430,31 @@ TEST_CASE("any byte but 0 is true, and what is stored is 0 or 1") {
   }
 }
 
+// Buffers of a tile are variables, if they are small and hold numbers that a register holds.
+TEST_CASE("a buffer of a tile keeps every dtype as memory does") {
+  for (const DType dtype : narrows::test::kAllDTypes) {
+    const std::string t = narrows::test::name(dtype), sum = dtype == DType::boolean ? "A[v] or B[v]" : "A[v] + B[v]",
+                      less = dtype == DType::boolean ? "A[v] and not B[v]" : "A[v] < B[v]";
+    const auto tile = [&](const char* buffer, const std::string& loop, const std::string& value) {
+      return "    for " + loop + " in 16 vectorize:\n      block " + buffer + "(v: S(N) = i * 16 + " + loop + ") if i * 16 + " +
+             loop + " < N:\n        " + buffer + "[v] = " + value + "\n";
+    };
+    const std::string text = "program 1 f(A: " + t + "[N], B: " + t + "[N], C: out " + t + "[N]):\n  alloc Y: " + t +
+                             "[N]\n  alloc Z: bool[N]\n  for i in (N + 15) // 16:\n" + tile("Y", "j", sum) + tile("Z", "k", less) +
+                             tile("C", "l", "where(Z[v], Y[v], A[v])");
+    for (const char* kernel : kKernels) {
+      INFO(t << " " << kernel);
+      auto [a, b] = edge_pairs(dtype);
+      Tensor c(dtype, a.shape);
+      run_well({plugin(), text, {&a, &b}, {&c}, kernel});
+      expect_exactly(c, [&, &a = a, &b = b](int64_t i) -> Exact {
+        if (dtype == DType::boolean) return *a.at(i) != 0 ? 1 : 0;
+        return a.exact(i) < b.exact(i) ? computed(dtype, '+', a.exact(i), b.exact(i)) : a.exact(i);
+      });
+    }
+  }
+}
+
 TEST_CASE("casts of every pair of dtypes are right") {
   for (const DType from : narrows::test::kAllDTypes) {
     for (const DType to : narrows::test::kAllDTypes) {
@@ -477,11 +502,8 @@ TEST_CASE("a condition of a vector whose first lane is a number") {
 }
 
 TEST_CASE("a condition that turns back within a vector is tested for each lane") {
-  const std::string chosen = R"(program 1 f(A: f32[64], C: out f32[64]):
-  for i in 64:
-    block C(vi: S(64) = i):
-      C[vi] = where(vi % 15 < 1, A[vi], f32(0))
-)";
+  const std::string head = "program 1 f(A: f32[64], C: out f32[64]):\n  for i in 64",
+                    value = ":\n    block C(vi: S(64) = i):\n      C[vi] = where(vi % 15 < 1, A[vi], f32(0))\n";
   const std::string stored = R"(program 1 f(A: f32[64], C: inout f32[64]):
   for i in 64 vectorize:
     block C(vi: S(64) = i) if i % 15 < 1:
@@ -490,8 +512,10 @@ TEST_CASE("a condition that turns back within a vector is tested for each lane")
   for (const char* kernel : kKernels) {
     Tensor a(kF, {64}), c(kF, {64}), before = filled(kF, {64}, 1), d(kF, {64});
     for (int i = 0; i < 64; ++i) a.set(i, i + 1);
-    run_well({plugin(), chosen, {&a}, {&c}, kernel});
-    expect(c, [&](int64_t i) { return i % 15 < 1 ? a.get(i) : 0; }, 0);
+    for (const char* kind : {"", " vectorize"}) {
+      run_well({plugin(), head + kind + value, {&a}, {&c}, kernel});
+      expect(c, [&](int64_t i) { return i % 15 < 1 ? a.get(i) : 0; }, 0);
+    }
     run_well({plugin(), stored, {&a, &before}, {&d}, kernel});
     expect(d, [&](int64_t i) { return i % 15 < 1 ? a.get(i) : before.get(i); }, 0);
   }

@@ -229,6 +229,8 @@ TEST_CASE("programs that no text gives are refused, too") {
   CHECK_THAT(with_value_of(expr(Expr::Kind::call, DType::f64, {make_real(DType::f32, 1)}, "exp")),
              ContainsSubstring("'exp' gives f32, not f64"));
   CHECK_THAT(with_value_of(expr(Expr::Kind::cast, DType::f32, {})), ContainsSubstring("operands"));
+  CHECK_THAT(with_value_of(expr(Expr::Kind::cast, DType::index, {make_load("A", DType::f32, {make_name("vi")})})),
+             ContainsSubstring("a value becomes an index by clamp(value, low, high), not by a cast: A[vi]"));
   CHECK_THAT(with_value_of(expr(Expr::Kind::clamp, DType::index, {make_name("vi")})), ContainsSubstring("operands"));
   ExprPtr twice = make_real(DType::f32, 1);
   for (int i = 0; i < 40; ++i) twice = make_call("add", {twice, twice});  // shared parts: 2^40 of them in print

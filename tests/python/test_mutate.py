@@ -222,6 +222,9 @@ def test_the_first_test_that_failed_is_named():
     assert mutate.failed_test("Segmentation fault") == ""
     assert mutate.one_test(("test_core",), "a, [b] and c") == ("test_core", r"a\, \[b\] and c*")
     assert mutate.one_test((*mutate.CONFORM, "avx2", "[lltm]"), "lltm: x") == (*mutate.CONFORM, "avx2", "lltm: x*")
+    assert mutate.one_test(("test_core",), "") == ("test_core",)
+    assert mutate.target_of(("test_core", "a*")) == "test_core"
+    assert mutate.target_of((*mutate.CONFORM, "avx2", "[lltm]")) == "narrows_conformance_tests"
 
 
 def test_a_test_that_hangs_is_ended(tmp_path):
@@ -229,3 +232,57 @@ def test_a_test_that_hangs_is_ended(tmp_path):
         assert mutate.run(["sleep", "60"], log, None, 0.1) is None
         assert mutate.run(["sh", "-c", "kill -SEGV $$"], log, None) == -11
         assert mutate.run(["true"], log, None, 5, 1 << 30) == 0
+
+
+def test_a_command_may_take_some_times_as_long_as_where_it_passed(tmp_path):
+    copy = mutate.Copy(tmp_path, "avx2", tmp_path / "log")
+    program = copy.build_folder / "bin/test_core"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n[ $1 != wrong ]\n")
+    program.chmod(0o755)
+    assert copy.test(("test_core", "wrong"), tmp_path / "out") == 1 and copy.test(("test_core", "right"), tmp_path / "out") == 0
+    for each in (copy, mutate.Copy(tmp_path, "avx2", tmp_path / "log")):
+        assert each.limit(("test_core", "wrong")) == mutate.TEST_SECONDS
+        assert mutate.SECONDS_MORE < each.limit(("test_core", "right")) < mutate.TEST_SECONDS
+
+
+class FakeCopy:
+    """Tests fail if `fails` says so of the command and of whether the file is changed."""
+
+    def __init__(self, tree, fails):
+        self.tree, self.tier, self.fails, self.changed, self.ran = tree, "avx2", fails, False, []
+        self.original = source(file="core/error.cpp").data
+
+    def build(self, targets, seconds=None):
+        return True
+
+    def artifacts(self):
+        return [self.changed]
+
+    def write(self, file, data):
+        self.changed = data != self.original
+
+    def test(self, command, output):
+        self.ran.append((command[0], self.changed))
+        output.write_text(f"{'-' * 79}\na test\n")
+        return 42 if self.fails(command[0], self.changed) else 0
+
+
+@pytest.mark.parametrize(
+    "fails, verdict, ran",
+    [
+        (lambda name, changed: False, "survived", [("test_core", True), ("test_abi", True), ("narrows-conform", True)]),
+        (lambda name, changed: changed, "caught", [("test_core", True), ("test_core", False)]),
+        (lambda name, changed: True, None, [("test_core", True), ("test_core", False)]),
+    ],
+)
+def test_a_failure_counts_where_the_tree_as_it_is_has_none(tmp_path, fails, verdict, ran):
+    original = source(file="core/error.cpp")
+    change = mutations.drawn([original], "1")[0]
+    copy = FakeCopy(tmp_path, fails)
+    judge = mutate.Judge(copy, {"core/error.cpp": original})
+    judged = judge.judge(change)
+    assert (judged and judged.verdict) == verdict and copy.ran == ran and not copy.changed
+    if verdict == "caught":
+        judge.judge(change)
+        assert copy.ran == [*ran, ("test_core", True)]  # known to pass without a change
