@@ -95,12 +95,12 @@ Gradients elu_of(const Call& x) {
 // Near 0 by the first terms of its series.
 Gradients sinc_of(const Call& x) {
   const double pi = std::numbers::pi, square = pi * pi;
-  const ExprPtr z = x.a * x.a, near = f("lt", f("abs", x.a), x.number(0.0625)), far = where(near, x.number(1), x.a);
+  const ExprPtr z = x.a * x.a, near = f("lt", f("abs", x.a), x.number(0.5)), far = where(near, x.number(1), x.a);
   const ExprPtr cosine = f("cos", f("remainder", far, x.number(2)) * x.number(pi));
   ExprPtr series = x.number(0);
   double term = 1;  // (-1)^k pi^(2k) 2k/(2k + 1)!
   std::vector<double> terms;
-  for (int k = 1; k < 8; ++k) {
+  for (int k = 1; k < 12; ++k) {
     term *= -square / (2 * k) / (2 * k + 1);
     terms.push_back(2 * k * term);
   }
