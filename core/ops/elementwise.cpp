@@ -30,7 +30,17 @@ constexpr Function kFunctions[] = {
 #undef NARROWS_FUNCTION
 };
 constexpr int32_t kCount = static_cast<int32_t>(std::size(kFunctions));
-static_assert(kCount == NW_EW_CLAMP && NW_EW_CAST == 46 && NW_EW_ADD == 47 && NW_EW_FMA == 74);
+constexpr int32_t kNumbers[] = {
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) number,
+#include "core/ops/elementwise_functions.inc"
+#undef NARROWS_FUNCTION
+};
+constexpr bool numbered_in_order() {
+  for (int32_t i = 0; i < kCount; ++i)
+    if (kNumbers[i] != i + 1) return false;
+  return true;
+}
+static_assert(numbered_in_order());
 
 // clang-format off: a table
 constexpr DLDataType kDtypes[] = {{},

@@ -92,6 +92,22 @@ Gradients elu_of(const Call& x) {
   return {where(negative, x.g * x.b * f("exp", x.a), x.g), where(negative, x.g * f("expm1", x.a), x.zero())};
 }
 
+// Near 0 by the first terms of its series.
+Gradients sinc_of(const Call& x) {
+  const double pi = std::numbers::pi, square = pi * pi;
+  const ExprPtr z = x.a * x.a, near = f("lt", f("abs", x.a), x.number(0.5)), far = where(near, x.number(1), x.a);
+  const ExprPtr cosine = f("cos", f("remainder", far, x.number(2)) * x.number(pi));
+  ExprPtr series = x.number(0);
+  double term = 1;  // (-1)^k pi^(2k) 2k/(2k + 1)!
+  std::vector<double> terms;
+  for (int k = 1; k < 12; ++k) {
+    term *= -square / (2 * k) / (2 * k + 1);
+    terms.push_back(2 * k * term);
+  }
+  for (size_t i = terms.size(); i-- > 0;) series = series * z + x.number(terms[i]);
+  return {x.g * where(near, x.a * series, (cosine - x.out) / far)};
+}
+
 using Rule = Gradients (*)(const Call&);
 
 const std::map<std::string_view, Rule>& rules() {
@@ -136,6 +152,7 @@ const std::map<std::string_view, Rule>& rules() {
       {"erf", [](const Call& x) { return Gradients{x.g * bell(x, 2 * std::numbers::inv_sqrtpi, 1)}; }},
       {"erfc", [](const Call& x) { return Gradients{-(x.g * bell(x, 2 * std::numbers::inv_sqrtpi, 1))}; }},
       {"reciprocal", [](const Call& x) { return Gradients{-(x.g * x.out * x.out)}; }},
+      {"sinc", sinc_of},
       {"add", [](const Call& x) { return Gradients{x.g, x.g}; }},
       {"sub", [](const Call& x) { return Gradients{x.g, -x.g}; }},
       {"mul", [](const Call& x) { return Gradients{x.g * x.b, x.g * x.a}; }},

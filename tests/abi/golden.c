@@ -22,6 +22,7 @@ FIELD(nw_op, input_dtypes, 96, const DLDataType*)
 FIELD(nw_op, output_dtypes, 104, const DLDataType*)
 FIELD(nw_op, batch, 112, const char*)
 VALUE(NW_OP_AUTOCAST, 4)
+VALUE(NW_EW_SINC, 77)
 
 /* plugin.h */
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "oracle.h"
+#include "reference/elementwise.h"
 
 namespace narrows::fuzz {
 namespace {
@@ -78,10 +79,10 @@ void conv1d_inputs(Bytes& in, DType dtype, Case* c) {
 
 void elementwise_inputs(Bytes& in, DType dtype, Case* c) {
   nw_elementwise_params p{};
-  p.function = 1 + static_cast<int32_t>(in.below(76));
+  p.function = 1 + static_cast<int32_t>(in.below(reference::functions().size()));
   if (p.function == NW_EW_CAST) p.out_dtype = 1 + static_cast<int32_t>(in.below(13));
   p.alpha = p.function == NW_EW_ELU ? 0.5 : 0;
-  const int operands = p.function <= NW_EW_CAST ? 1 : p.function < NW_EW_FMA ? 2 : 3;
+  const int operands = reference::function(p.function).operands;
   Shape full(in.below(6));
   for (int64_t& extent : full) extent = full.size() > 3 ? size(in, 4) : in.flag() ? size(in, 9) : size(in, 40);
   if (in.byte() >= 192)

@@ -133,6 +133,7 @@ std::vector<Function> make_functions() {
       {74, "fma", 3, N, false, [](R x) { return fma(x.a, x.b, x.c); }, i::fma, g::fma},
       {75, "where", 3, E, false, [](R x) { return x.a != 0 ? x.b : x.c; }, i::where, g::where},
       {76, "clamp", 3, N, false, [](R x) { return minimum(maximum(x.a, x.b), x.c); }, i::clamp, g::clamp},
+      {77, "sinc", 1, F, false, [](R x) { return sinc(x.a); }, nullptr, g::sinc},
   };
 }
 

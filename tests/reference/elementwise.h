@@ -47,7 +47,7 @@ struct Function {
   Wide (*integer)(const Integers&);    // before it wraps. NULL: no integer dtype
   Partials (*gradient)(const Reals&);  // NULL: none
 };
-// All functions in the order of their numbers, 1 to 76; functions()[NW_EW_ADD - 1] is add. cast and where are in it for their
+// All functions in the order of their numbers, from 1; functions()[NW_EW_ADD - 1] is add. cast and where are in it for their
 // facts; use cast() for the first.
 const std::vector<Function>& functions();
 inline const Function& function(int32_t number) { return functions().at(number - 1); }

@@ -49,6 +49,15 @@ Exact sign(Exact a) { return a > 0 ? 1 : a < 0 ? -1 : std::isnan(a) ? a : 0; }
 
 Exact gelu_tanh_argument(Exact a) { return std::sqrt(2 / kPi) * (a + 0.044715L * a * a * a); }
 
+// By the distance from the nearest even number, which is exact.
+Exact sinc(Exact a) {
+  if (a == 0) return 1;
+  if (std::isinf(a)) return 0;
+  const Exact size = std::fabs(a), x = std::remainder(size, Exact(2));
+  if (std::fabs(x) == 1) return 0;
+  return std::sin(kPi * (std::fabs(x) > 0.5L ? std::copysign(1 - std::fabs(x), x) : x)) / (kPi * size);
+}
+
 namespace gradients {
 
 Partials zero(X) { return {}; }
@@ -140,6 +149,23 @@ Partials clamp(X x) {
   if (x.a < x.b && x.b < x.c) return {0, 1, 0};
   const bool is_upper = x.a > x.c || x.b > x.c || (x.a < x.b && x.b == x.c);
   return {0, 0, is_upper ? Exact(1) : Exact(0)};
+}
+
+// Near 0 by the series, of which the terms from the second on are (-1)^k (pi a)^(2k)/(2k + 1)! times 2k/a.
+Partials sinc(X x) {
+  if (std::isinf(x.a)) return {0};
+  if (std::fabs(x.a) < 0.5L) {
+    const Exact square = kPi * x.a * kPi * x.a;
+    Exact sum = 0, term = kPi * kPi * x.a;
+    for (int k = 1; k < 20; ++k) {
+      term /= -(2 * k) * (2 * k + 1);
+      sum += 2 * k * term;
+      term *= square;
+    }
+    return {sum};
+  }
+  const Exact y = std::fabs(std::remainder(x.a, Exact(2)));  // cos(pi a) = sin(pi (1/2 - y))
+  return {(y < 0.25L || y > 0.75L ? std::cos(kPi * y) : std::sin(kPi * (0.5L - y))) / x.a - narrows::reference::sinc(x.a) / x.a};
 }
 
 }  // namespace gradients

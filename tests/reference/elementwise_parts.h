@@ -7,6 +7,7 @@
 namespace narrows::reference {
 
 Exact gelu_tanh_argument(Exact a);  // sqrt(2/pi) * (a + 0.044715 a^3)
+Exact sinc(Exact a);
 
 // Results before they wrap to the dtype's width.
 namespace integer_forms {
@@ -23,7 +24,7 @@ Partials zero(X), neg(X), abs(X), square(X), sqrt(X), rsqrt(X), cbrt(X), exp(X),
     log1p(X), sin(X), cos(X), tan(X), asin(X), acos(X), atan(X), sinh(X), cosh(X), tanh(X), asinh(X), acosh(X), atanh(X),
     sigmoid(X), relu(X), elu(X), gelu(X), gelu_tanh(X), silu(X), softplus(X), erf(X), erfc(X), reciprocal(X), cast(X), add(X),
     sub(X), mul(X), div(X), pow(X), atan2(X), hypot(X), maximum(X), minimum(X), fmod(X), remainder(X), copysign(X), logaddexp(X),
-    fma(X), where(X), clamp(X);
+    fma(X), where(X), clamp(X), sinc(X);
 }  // namespace gradients
 
 }  // namespace narrows::reference

@@ -193,7 +193,7 @@ def case_info_json():
             name
         ]
     functions = ops["elementwise"]["functions"]
-    assert len(functions) == 76 and len(ops["elementwise"]["dtypes"]) == 13
+    assert "sinc" in functions and len(ops["elementwise"]["dtypes"]) == 13
     assert "int32" not in functions["tanh"] and functions["tanh"]["float16"] is True
     for name, op in ops.items():
         assert op["kernels"], name

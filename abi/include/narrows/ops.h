@@ -303,6 +303,8 @@ typedef struct nw_elementwise_params {
 #define NW_EW_WHERE 75
 /** `a` limited to [b, c]. */
 #define NW_EW_CLAMP 76
+/** `sin(pi*a)/(pi*a)`; 1 at 0. */
+#define NW_EW_SINC 77
 
 /** @} */
 /** @} */

@@ -17,8 +17,8 @@ constexpr std::string_view kOfC[] = {"sqrt",  "cbrt",  "exp",   "exp2",  "expm1"
                                      "log1p", "sin",   "cos",   "tan",   "asin",  "acos", "atan",    "sinh",
                                      "cosh",  "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",    "floor",
                                      "ceil",  "trunc", "pow",   "atan2", "hypot", "fmod", "copysign"};
-constexpr std::string_view kOwn[] = {"sign", "rsqrt",    "reciprocal", "sigmoid", "gelu",      "gelu_tanh",
-                                     "silu", "softplus", "square",     "round",   "remainder", "logaddexp"};
+constexpr std::string_view kOwn[] = {"sign", "rsqrt",    "reciprocal", "sigmoid", "gelu",      "gelu_tanh", "silu",
+                                     "sinc", "softplus", "square",     "round",   "remainder", "logaddexp"};
 constexpr std::string_view kBinary[] = {"pow", "atan2", "hypot", "fmod", "copysign", "remainder", "logaddexp", "div"};
 
 template <size_t N>

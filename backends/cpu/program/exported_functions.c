@@ -18,6 +18,11 @@ static double fn_gelu_tanh(double a) {
   return a == -INFINITY ? 0 : a / (1 + exp(-2 * u));
 }
 static double fn_silu(double a) { return a == -INFINITY ? 0 : a * fn_sigmoid(a); }
+static double fn_sinc(double a) {
+  const double n = rint(a), s = sin((a - n) * 3.14159265358979323846) / (a * 3.14159265358979323846);
+  if (a == 0 || a - n == 0 || isinf(a)) return a == 0;
+  return rint(n / 2) == n / 2 ? s : -s;
+}
 static double fn_softplus(double a) { return a > 0 ? a + log1p(exp(-a)) : log1p(exp(a)); }
 static double fn_square(double a) { return a * a; }
 static double fn_round(double a) { return rint(a); }

@@ -86,6 +86,10 @@ precise float sin_tail(float z) {
   if (IS_SHORT) return HORNER2(z, -0.166658536, 0.00831427798, -0.00018542305);
   return HORNER3(z, -0.166666597, 0.00833306927, -0.000198097739, 2.60608181e-06);
 }
+// (sin(pi f)/(pi f) - 1)/z for z = f^2 <= 1/4
+precise float sinc_tail(float z) { return HORNER4(z, -1.64493406, 0.811742209, -0.190747963, 0.0261175477, -0.00223715173); }
+// (cos(pi f) - sin(pi f)/(pi f))/z for z = f^2 <= 1/4
+precise float sinc_slope_near(float z) { return HORNER4(z, -3.28986813, 3.24696899, -1.14448887, 0.2089398, -0.0223591103); }
 // (tan(r)/r - 1)/z for z = r^2 <= (pi/4)^2
 precise float tan_tail(float z) {
   if (IS_SHORT) return HORNER3(z, 0.333153486, 0.136075199, 0.0413651392, 0.0431212708);

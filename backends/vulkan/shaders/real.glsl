@@ -338,3 +338,23 @@ REAL pow_real(REAL a, REAL b) {
   REAL y;
   return is_pow_special(a, b, y) ? y : pow_positive(size(a), b, y);
 }
+
+// ---- sinc, by sin(pi a) = +-sin(pi f) for the distance f from a whole number ----
+
+// sin(pi f)/(pi f) for |f| <= 1/2
+precise REAL sinc_near(REAL f) {
+  REAL z = f * f;
+  return REAL(1) + z * sinc_tail(z);
+}
+// size - n for the nearest whole number n, negated for an odd one: exact, of whole numbers and infinity +0.
+precise REAL alternating_rest(REAL size, out bool is_odd) {
+  const REAL n = round_real(size);
+  is_odd = parity(n) == 1;
+  return is_inf(size) ? REAL(0) : is_odd ? n - size : size - n;
+}
+precise REAL sinc_real(REAL a) {
+  bool is_odd;
+  const REAL x = size(a), f = alternating_rest(x, is_odd), near = sinc_near(f);
+  if (x <= REAL(0.5)) return near;
+  return is_zero(f) ? f : is_nan(a) ? a : ratio(f * near, x);
+}

@@ -112,6 +112,7 @@ __all__ = [
     "fma",
     "where",
     "clip",
+    "sinc",
     "astype",
 ]
 
@@ -558,4 +559,5 @@ bitwise_right_shift: _Binary
 fma: _Ternary
 where: _Where
 clip: _Clip
+sinc: _Unary
 # functions: end

@@ -299,6 +299,19 @@ def _reciprocal(a):
     return r * r * r * 2
 
 
+def _sinc(a):
+    """-pi^2 sinc(a) - 2/a sinc'(a); near 0 by its series, where the terms cancel."""
+    z = _F("square")(_F("clip")(a, -0.25, 0.25)) * (math.pi**2)
+    series = 0.0
+    for k in range(8, -1, -1):  # (-1)^(k + 1) pi^2 z^k/((2k)! (2k + 3))
+        series = series * z + (-1) ** (k + 1) * math.pi**2 / math.factorial(2 * k) / (2 * k + 3)
+    near = _F("abs")(a) < 0.25
+    far = _F("where")(near, 1.0, a)
+    cos = _F("cos")(_F("remainder")(_finite(far), 2.0) * math.pi)
+    sinc = _F("sinc")(far)
+    return _F("where")(near, series, -(math.pi**2) * sinc - (cos - sinc) * 2 / _finite(far) / _finite(far))
+
+
 _UNARY = {
     "square": lambda a: 2.0,
     "sqrt": lambda a: _rsqrt_power(a, 1) * -0.25,
@@ -331,6 +344,7 @@ _UNARY = {
     "erf": _erf,
     "erfc": lambda a: _erf(a, -1.0),
     "reciprocal": _reciprocal,
+    "sinc": _sinc,
 }
 
 

@@ -78,5 +78,6 @@ TABLE = {
     "fma": ("fma", 3, "N", "a*b + c, rounded once", "numpy.array([1, 0.25]), 0.5, 0.75", "[1.25  0.875]"),
     "where": ("where", 3, "A", "b where a, else c; a is bool", "numpy.array([True, False]), numpy.array([1, 2]), 0", "[1 0]"),
     "clip": ("clamp", 3, "N", "minimum(maximum(x, min), max) without a bound that is None", "numpy.array([1, 0.25]), max=0.75", "[0.75 0.25]"),
+    "sinc": ("sinc", 1, "F", "sin(pi*x)/(pi*x), 1 at 0", "numpy.array([1, 0.25])", "[0.         0.90031632]"),
 }
 # fmt: on

@@ -74,6 +74,7 @@ constexpr Row kRows[] = {
     {"remainder", {-1e6, 1e6}, {-1e6, 1e6}, {-1e3, 1e3}, kIeee},         // fmod is exact, and one addition follows
     {"logaddexp", {-100, 100}, {-500, 500}, {-100, 100}, kComposed, 4},  // max + log1p(exp(-d)) is 0 where both are below log 2
     {"fma", kWide, kWide, kWide, kIeee},
+    {"sinc", {-1e5, 1e5}, {-1e15, 1e15}, {}, kLibrary},
 };
 
 const Row* row(const Function& f) {

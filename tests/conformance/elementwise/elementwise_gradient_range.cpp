@@ -120,6 +120,9 @@ class Draw {
     if (is_periodic && std::fabs(v[1]) > (dtype == DType::f64 ? 1e15L : 1e5L)) return false;  // as the functions are tried
     const bool has_root = f.number == NW_EW_GELU || f.number == NW_EW_GELU_TANH || f.number == NW_EW_SILU;
     if (has_root && std::fabs(v[1]) < 2 && std::fabs(factor(f, 0, v)) < 0.25L) return false;
+    const bool is_near_root =
+        f.number == NW_EW_SINC && std::fabs(v[1]) > 0.5L && std::fabs(factor(f, 0, v) * v[1]) < std::fabs(f.real(x));
+    if (is_near_root) return false;
     for (int i = 0; i < f.operands; ++i)
       if (has_gradient(f, i) && !std::isfinite(factor(f, i, v))) return false;
     return true;

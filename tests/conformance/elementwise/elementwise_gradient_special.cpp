@@ -77,6 +77,7 @@ TEST_CASE("special gradients: saturation", "[elementwise][backward][special]") {
   for (const int32_t number : {NW_EW_GELU, NW_EW_GELU_TANH, NW_EW_SILU})
     check_rows(number, {{0, 0.5L}, {NaN, NaN}, {1000, 1}, {-1000, 0}, {inf, 1}, {-inf, 0}});
   for (const int32_t number : {NW_EW_ERF, NW_EW_ERFC}) check_rows(number, {{inf, 0}, {-inf, 0}, {NaN, NaN}, {1000, 0}});
+  check_rows(NW_EW_SINC, {{0, 0}, {-0.0L, 0}, {inf, 0}, {-inf, 0}, {NaN, NaN}, {1, -1}, {-1, 1}, {2, 0.5L}, {60000, 1 / 60000.0L}});
   check_rows(NW_EW_ATAN, {{inf, 0}, {-inf, 0}, {0, 1}, {NaN, NaN}});
   check_rows(NW_EW_ASINH, {{inf, 0}, {-inf, 0}, {0, 1}, {NaN, NaN}});
   check_rows(NW_EW_COSH, {{inf, inf}, {-inf, -inf}, {0, 0}, {NaN, NaN}});

@@ -149,6 +149,10 @@ TEST_CASE("special values: activations pass NaN on and saturate", "[elementwise]
   unary(NW_EW_SOFTPLUS, {{NaN, NaN}, {inf, inf}, {-inf, zero}, {60000, rounded(DType::bf16, 60000)}, {-60000, zero}}, {.rtol = 0x1p-7, .zero_sign = true});
 }
 
+TEST_CASE("special values: sinc is 1 at 0, and 0 at other whole numbers and infinity", "[elementwise][special]") {
+  unary(NW_EW_SINC, {{zero, 1}, {minus_zero, 1}, {1, zero}, {-1, zero}, {2, zero}, {-3, zero}, {60000, zero}, {inf, zero}, {-inf, zero}, {NaN, NaN}});
+}
+
 TEST_CASE("special values: erf and erfc", "[elementwise][special]") {
   unary(NW_EW_ERF, {{NaN, NaN}, {zero, zero}, {minus_zero, minus_zero}, {inf, 1}, {-inf, -1}, {100, 1}, {-100, -1}});
   unary(NW_EW_ERFC, {{NaN, NaN}, {zero, 1}, {minus_zero, 1}, {inf, zero}, {-inf, 2}, {100, zero}, {-100, 2}});

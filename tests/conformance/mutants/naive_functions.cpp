@@ -76,6 +76,14 @@ Real gelu_tanh(Real a) {  // (1 + tanh u)/2 is the logistic function of 2u, whic
 }
 Real silu(Real a) { return is_far_below(a) ? 0 : a / (1 + std::exp(-a)); }
 
+// Of the distance from an even number, which is exact.
+Real sinc(Real a) {
+  const Real whole = std::nearbyint(a);
+  if (a == 0 || std::isinf(a)) return a == 0;
+  const Real s = std::sin(kPi * (a - whole)) / (kPi * a);
+  return a == whole ? 0 : std::fmod(whole, Real(2)) == 0 ? s : -s;
+}
+
 Real hypot(DType t, Real a, Real b) {
   if (fault(Fault::hypot_overflow)) return std::sqrt(round_to(t, round_to(t, a * a) + round_to(t, b * b)));
   return std::hypot(a, b);
@@ -163,6 +171,7 @@ Real unary(const nw_elementwise_params& p, DType t, Real a) {
     case NW_EW_SOFTPLUS: return softplus(a);
     case NW_EW_ERF: return erf(a);
     case NW_EW_ERFC: return std::erfc(a);
+    case NW_EW_SINC: return sinc(a);
     case NW_EW_FLOOR: return std::floor(a);
     case NW_EW_CEIL: return std::ceil(a);
     case NW_EW_ROUND: return fault(Fault::round_away) ? std::round(a) : std::nearbyint(a);
@@ -211,7 +220,7 @@ Real real_function(const nw_elementwise_params& p, DType dtype, const Operands& 
     case NW_EW_FMA: return fma(dtype, x.a, x.b, x.c);
     case NW_EW_WHERE: return fault(Fault::where_product) ? x.a * x.b + (1 - x.a) * x.c : x.a != 0 ? x.b : x.c;
     case NW_EW_CLAMP: return clamp(x.a, x.b, x.c);
-    default: return p.function < NW_EW_ADD ? unary(p, dtype, x.a) : binary(p, dtype, x.a, x.b);
+    default: return p.function < NW_EW_ADD || p.function > NW_EW_CLAMP ? unary(p, dtype, x.a) : binary(p, dtype, x.a, x.b);
   }
 }
 

@@ -50,6 +50,19 @@ Real elu(Real a, Real alpha) {
   return (fault(Fault::alpha_of_derivative) ? 1 : alpha) * std::exp(a);
 }
 
+// pi times the derivative of sin(t)/t: minus the spherical Bessel function of order 1, t = pi a. By its series up to 1/2.
+Real sinc(Real a) {
+  if (std::isinf(a)) return 0;
+  if (std::fabs(a) < 0.5L) {
+    Real sum = 0, power = -kPi * kPi * a / 3;
+    for (int k = 1; k < 20; ++k, power *= -square(kPi * a) / (2 * (k - 1) * (2 * k + 1))) sum += power;
+    return sum;
+  }
+  const Real whole = std::nearbyint(a), f = a - whole, sine = std::sin(kPi * f) / (kPi * a);
+  const Real cosine = std::sin(kPi * (0.5L - std::fabs(f)));
+  return (std::fmod(whole, Real(2)) == 0 ? cosine - sine : sine - cosine) / a;
+}
+
 // At an infinity the limit: 0 below, 1 above.
 bool is_a_step(int32_t function, Real a) {
   const bool has_limits = function == NW_EW_GELU || function == NW_EW_GELU_TANH || function == NW_EW_SILU;
@@ -93,6 +106,7 @@ Real unary(const nw_elementwise_params& p, DType dtype, Real a) {
     case NW_EW_SOFTPLUS: return logistic(a);
     case NW_EW_ERF: return 2 / std::sqrt(kPi) * exp_of_square(dtype, a, 1);
     case NW_EW_ERFC: return -2 / std::sqrt(kPi) * exp_of_square(dtype, a, 1);
+    case NW_EW_SINC: return sinc(a);
     case NW_EW_RECIPROCAL: return -1 / (a * a);
     case NW_EW_CAST: return 1;
     default: return 0;  // sign, floor, ceil, round, trunc
@@ -186,7 +200,7 @@ Real formula(const nw_elementwise_params& p, DType dtype, int operand, const Ope
     case NW_EW_CLAMP: return clamp(operand, x);
     default: break;
   }
-  if (p.function < NW_EW_ADD) return unary(p, dtype, x.a);
+  if (p.function < NW_EW_ADD || p.function > NW_EW_CLAMP) return unary(p, dtype, x.a);
   return operand == 0 ? by_a(p.function, dtype, x.a, x.b) : by_b(p.function, dtype, x.a, x.b);
 }
 

@@ -206,7 +206,7 @@ def second(call, value):
 
 
 @pytest.mark.parametrize(
-    "name", ["atan", "asinh", "acosh", "tanh", "sigmoid", "gelu", "gelu_tanh", "silu", "softplus", "erf", "erfc"]
+    "name", ["atan", "asinh", "acosh", "tanh", "sigmoid", "gelu", "gelu_tanh", "silu", "softplus", "erf", "erfc", "sinc"]
 )
 def test_second_derivatives_at_infinity_are_their_limits(name):
     call = narrows.op("elementwise", function=name)

@@ -23,7 +23,7 @@ try:
 except ImportError:
     onnxruntime = None
 
-REFUSED = {"erfc", "copysign"}
+REFUSED = {"erfc", "copysign", "sinc"}
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 

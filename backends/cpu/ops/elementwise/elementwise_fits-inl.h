@@ -34,6 +34,12 @@ struct Fit<float> {
   // (sin(r) - r)/r^3 in r^2, for |r| up to pi/2; of the sine within 6.1e-9.
   static constexpr double kSin[] = {-0.16666659550801726891, 0.0083330661665807484598, -0.00019809592854126599666,
                                     2.6057520606793448941e-6};
+  // (sin(pi f)/(pi f) - 1)/f^2 and (cos(pi f) - sin(pi f)/(pi f))/(4f^2) in f^2, for |f| up to 1/2; of sinc within 2.4e-11, of its
+  // derivative within 1.2e-9.
+  static constexpr double kSinc[] = {-1.6449340628501440493, 0.81174220859983995037, -0.19074796316317100708,
+                                     0.026117547661084623431, -0.0022371517317977548572};
+  static constexpr double kSincSlope[] = {-0.82246703249946872837, 0.81174224810036191008, -0.28612221811296763278,
+                                          0.052234949874164185335, -0.0055897775706411670189};
   // pi in parts, and |x| up to which the quotient's products with all but the last leave no error: without fused multiply-adds they
   // need as many zero bits as the quotient has bits.
 #if HWY_NATIVE_FMA
@@ -85,6 +91,13 @@ struct Fit<double> {
   static constexpr double kSin[] = {-0.16666666666666665568,    0.0083333333333331941146,  -0.00019841269841209146631,
                                     2.7557319211124365769e-6,   -2.5052106871581319695e-8, 1.6058939642745323962e-10,
                                     -7.6429898032792836018e-13, 2.7211567928266067168e-15};
+  // Within 4.1e-22 and 3.4e-20.
+  static constexpr double kSinc[] = {-1.6449340668482264363,    0.81174242528335361316,    -0.19075182412208257566,
+                                     0.026147847817611457447,   -0.0023460810348048213727, 0.00014842878710886517455,
+                                     -6.9758403886621299219e-6, 2.530088079571986308e-7,   -7.092119890826358515e-9};
+  static constexpr double kSincSlope[] = {-0.82246703342411321821,     0.81174242528335362621,    -0.2861277361831244996,
+                                          0.052295695635236058941,     -0.0058652025871472361468, 0.00044528636204078460559,
+                                          -0.000024415443104054369476, 1.0120361768401985708e-6,  -3.1912578740775304851e-8};
   static constexpr double kPi[] = {0x1.921fb544p+1, 0x1.0b4611a6p-33, 0x1.3198a2e037073p-68};
   static constexpr double kSinNear = 0x1p20;
   static constexpr double kTanhOne = 19.1;
@@ -112,7 +125,8 @@ struct Fit<f16> : Fit<float> {
   static constexpr double kExp[] = {0.50005152350002031892, 0.16753584443148693773, 0.041275327988330455781};  // within 5.4e-6
   static constexpr double kLog[] = {0.66655618421945455715, 0.4120226633090918974};                            // within 1.5e-7
   static constexpr double kSin[] = {-0.16665852761944672618, 0.0083142670436026040974,
-                                    -0.00018541962811044446152};  // within 1.2e-6
+                                    -0.00018541962811044446152};                                               // within 1.2e-6
+  static constexpr double kSinc[] = {-1.644853775420375924, 0.80988575649019028045, -0.17826231571001351338};  // within 1.2e-6
   // Within 1.4e-5.
   static constexpr double kShift = 1.5;
   static constexpr double kTail[] = {0.96475282439194713125,  -0.50775014227813822829,   0.075683301568687039946,

@@ -69,6 +69,7 @@ NARROWS_MAP1(map_silu, kLong, silu(a))
 NARROWS_MAP1(map_softplus, kLong, softplus(a))
 NARROWS_MAP1(map_erf, kLong, erf_<S>(a))
 NARROWS_MAP1(map_erfc, kLong, sleef::erfc_(a))
+NARROWS_MAP1(map_sinc, kLong, sinc<S>(a))
 NARROWS_MAP2(map_pow, kLong, pow_<S>(a, b))
 NARROWS_MAP2(map_atan2, kLong, sleef::atan2_(a, b))
 NARROWS_MAP2(map_hypot, kLong, sleef::hypot_(a, b))
@@ -134,6 +135,7 @@ constexpr Entry kFloatKernels[] = {
     {NW_EW_LOGADDEXP, map_logaddexp<S>},
     {NW_EW_FMA, map_fma<S>},
     {NW_EW_CLAMP, map_clamp<S>},
+    {NW_EW_SINC, map_sinc<S>},
 };
 
 template <class T>

@@ -119,6 +119,18 @@ HWY_INLINE V log10_gradient(V g, V a) {
   if (HWY_LIKELY(hn::AllTrue(TagOf<V>(), fits))) return usual;
   return pick(fits, usual, hn::Mul(hn::Div(hn::Mul(g, set<V>(0.25)), a), set<V>(4 * kOverLn10)));
 }
+// g (cos(pi a) - sinc(a))/a: near 0 a polynomial times a; else by the distances f from a whole number and 1/2 - |f| from half of an
+// odd one, each exact where it is small. The powers of two keep g times what comes first in the range.
+template <class V>
+HWY_INLINE V sinc_gradient(V g, V a) {
+  using K = FitOf<void, V>;
+  const V half = set<V>(0.5), size = hn::Abs(a), f = alternating_rest(size), rest = hn::Sub(half, hn::Abs(f));
+  const V near = hn::Mul(hn::Mul(g, polynomial(K::kSincSlope, hn::Mul(f, f))), hn::Mul(a, set<V>(4)));
+  const V cosine = hn::Mul(hn::Mul(rest, sinc_near<K>(rest)), set<V>(1.57079632679489661923132169164));
+  const V sine = hn::Div(hn::Mul(hn::Mul(f, sinc_near<K>(f)), half), size);
+  const V change = hn::Sub(pick(is_odd(hn::Round(size)), hn::Neg(cosine), cosine), sine);
+  return pick(hn::Le(size, half), near, hn::Div(hn::Mul(g, change), hn::Mul(a, half)));
+}
 // exp(-a^2), of the square in two parts: exp multiplies its rounding error by the square.
 template <class V>
 HWY_INLINE Factor<V> erf_slope(V a, double scale) {
@@ -435,6 +447,7 @@ NARROWS_FACTOR(GradRemainderB, NW_EW_REMAINDER, 1, kA | kB, remainder_slope(a, b
 NARROWS_GRADIENT(GradCopysignA, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
 NARROWS_FACTOR(GradLogaddexpA, NW_EW_LOGADDEXP, 0, kA | kB, logaddexp_slope(a, b), is_step(hn::Sub(a, b), kExpEnd<V>), weight(a, b))
 NARROWS_FACTOR(GradLogaddexpB, NW_EW_LOGADDEXP, 1, kA | kB, logaddexp_slope(b, a), is_step(hn::Sub(b, a), kExpEnd<V>), weight(b, a))
+NARROWS_GRADIENT(GradSinc, kG | kA, sinc_gradient(g, a))
 NARROWS_GRADIENT(GradWhereB, kG | kA, pick(hn::Ne(a, zero), g, zero))
 NARROWS_GRADIENT(GradWhereC, kG | kA, pick(hn::Ne(a, zero), zero, g))
 NARROWS_GRADIENT(GradClampA, kG | kA | kB | kC, pick(hn::And(hn::Ge(a, b), hn::Le(a, c)), g, zero))
@@ -525,6 +538,7 @@ constexpr GradientEntry kGradients[] = {
     by<GradClampA<S>>(NW_EW_CLAMP, 0),
     by<GradClampB<S>>(NW_EW_CLAMP, 1),
     by<GradClampC<S>>(NW_EW_CLAMP, 2),
+    by<GradSinc<S>>(NW_EW_SINC, 0),
 };
 
 template <class S>

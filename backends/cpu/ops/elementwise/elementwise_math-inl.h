@@ -363,6 +363,30 @@ HWY_INLINE V cos_(V a) {
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, far_cos(a));
 }
 
+// sin(pi f)/(pi f) for |f| up to 1/2
+template <class K, class V>
+HWY_INLINE V sinc_near(V f) {
+  const V z = hn::Mul(f, f);
+  return hn::MulAdd(z, polynomial(K::kSinc, z), set<V>(1));
+}
+template <class V>
+HWY_INLINE auto is_odd(V whole) {
+  const V half = hn::Mul(whole, set<V>(0.5));
+  return hn::Ne(hn::Round(half), half);
+}
+// size - n for the nearest whole number n, negated for an odd one: exact, of whole numbers and infinity +0.
+template <class V>
+HWY_INLINE V alternating_rest(V size) {
+  const V n = hn::Round(size), rest = pick(is_odd(n), hn::Sub(n, size), hn::Sub(size, n));
+  return hn::IfThenElseZero(hn::Lt(size, set<V>(0x1p60)), rest);
+}
+// sin(pi a)/(pi a), by sin(pi a) = +-sin(pi f) for the distance f from a whole number.
+template <class S = void, class V>
+HWY_INLINE V sinc(V a) {
+  const V size = hn::Abs(a), f = alternating_rest(size), near = sinc_near<FitOf<S, V>>(f);
+  return pick(hn::Le(size, set<V>(0.5)), near, hn::Div(hn::Mul(f, near), size));
+}
+
 #if HWY_TARGET != HWY_SCALAR
 // The points of kErfTable whose indices are at index[0], index[2], ...: each is one load of two numbers. Gathers took longer.
 template <class D>

@@ -75,6 +75,7 @@ const FunctionRow kFloatRows[] = {
     {NW_EW_LOGICAL_XOR, kernels<LogicalXor, bool, T, T>()},
     {NW_EW_FMA, kernels<Fma, T, T, T>()},
     {NW_EW_CLAMP, kernels<Clamp, T, T, T>()},
+    {NW_EW_SINC, kernels<Sinc, T, T, T>()},
 };
 
 template <class T>

@@ -95,6 +95,16 @@ __device__ __forceinline__ C elu_gradient(C g, C a, C alpha) {
   const bool leaves = a > -kFar<C> && (a < -kExpLimit<C> || std::fabs(slope) < std::numeric_limits<C>::min());
   return leaves ? scaled_exp_gradient(g, alpha, a, C(0)) : g * slope;
 }
+// g * (cos(pi a) - sinc(a))/a: near 0 a polynomial times a; else by the distances f from a whole number and 1/2 - |f| from half of
+// an odd one, each exact where it is small. The powers of two keep g times what comes first in the range.
+template <class C>
+__device__ __forceinline__ C sinc_gradient(C g, C a) {
+  const C size = std::fabs(a), f = alternating_rest(size), rest = C(0.5) - std::fabs(f);
+  if (size <= C(0.5)) return g * sinc_slope(f * f) * (C(4) * a);
+  const C cosine = rest * sinc_near(rest) * static_cast<C>(1.57079632679489661923132169164);
+  const C sine = C(0.5) * (f * sinc_near(f)) / size;
+  return g * ((is_odd(std::rint(size)) ? -cosine : cosine) - sine) / (C(0.5) * a);
+}
 // -g * a / b^2
 template <class C>
 __device__ __forceinline__ C div_gradient_b(C g, C a, C b) {
@@ -219,6 +229,7 @@ NARROWS_GRADIENT2(GradAtanh, kCheap, {
 NARROWS_GRADIENT2(GradSigmoid, kCheap,
                   { return exp_leaves_range(a) ? scaled_exp_gradient(g, C(1), -std::fabs(a), C(0)) : g * sigmoid_slope(a); })
 NARROWS_GRADIENT2(GradRelu, kCheap, return a <= 0 ? C(0) : g;)
+NARROWS_GRADIENT2(GradSinc, kCostly, return sinc_gradient(g, a);)
 NARROWS_GRADIENT3(GradElu, kCheap, return elu_gradient(g, a, b);)  // b is alpha
 NARROWS_GRADIENT2(GradGelu, kCostly, return gelu_gradient(g, a);)
 NARROWS_GRADIENT2(GradGeluTanh, kCostly, return gelu_tanh_gradient(g, a);)
@@ -349,6 +360,7 @@ const GradientRow kGradientRows[] = {
     by<GradClamp<0>, T>(NW_EW_CLAMP, 0, kGradOut, kA, kB, kC),
     by<GradClamp<1>, T>(NW_EW_CLAMP, 1, kGradOut, kA, kB, kC),
     by<GradClamp<2>, T>(NW_EW_CLAMP, 2, kGradOut, kA, kB, kC),
+    by<GradSinc, T>(NW_EW_SINC, 0, kGradOut, kA),
 };
 
 template <class T>

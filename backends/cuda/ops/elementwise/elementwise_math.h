@@ -409,6 +409,62 @@ __device__ __forceinline__ double power(double a, double b) {
   return __hiloint2double(__double2hiint(e) + (__double2loint(rounded) << 20), __double2loint(e));
 }
 
+// ---- sinc, by sin(pi a) = +-sin(pi f) for the distance f from a whole number ----
+
+// sin(pi f)/(pi f) for |f| up to 1/2.
+__device__ __forceinline__ float sinc_near(float f) {
+  const float z = f * f;
+  float p = fmaf(z, -0.0022371517317977549f, 0.026117547661084623f);
+  p = fmaf(z, p, -0.19074796316317101f);
+  p = fmaf(z, p, 0.81174220859983995f);
+  p = fmaf(z, p, -1.6449340628501441f);
+  return fmaf(z, p, 1.f);
+}
+__device__ __forceinline__ double sinc_near(double f) {
+  const double z = f * f;
+  double p = std::fma(z, -7.092119890826358515e-9, 2.530088079571986308e-7);
+  p = std::fma(z, p, -6.9758403886621299219e-6);
+  p = std::fma(z, p, 0.00014842878710886517455);
+  p = std::fma(z, p, -0.0023460810348048213727);
+  p = std::fma(z, p, 0.026147847817611457447);
+  p = std::fma(z, p, -0.19075182412208257566);
+  p = std::fma(z, p, 0.81174242528335361316);
+  p = std::fma(z, p, -1.6449340668482264363);
+  return std::fma(z, p, 1.0);
+}
+// (cos(pi f) - sin(pi f)/(pi f))/(4f^2), likewise, of z = f^2.
+__device__ __forceinline__ float sinc_slope(float z) {
+  float p = fmaf(z, -0.0055897775706411671f, 0.052234949874164185f);
+  p = fmaf(z, p, -0.28612221811296763f);
+  p = fmaf(z, p, 0.81174224810036191f);
+  return fmaf(z, p, -0.82246703249946873f);
+}
+__device__ __forceinline__ double sinc_slope(double z) {
+  double p = std::fma(z, -3.1912578740775304851e-8, 1.0120361768401985708e-6);
+  p = std::fma(z, p, -0.000024415443104054369476);
+  p = std::fma(z, p, 0.00044528636204078460559);
+  p = std::fma(z, p, -0.0058652025871472361468);
+  p = std::fma(z, p, 0.052295695635236058941);
+  p = std::fma(z, p, -0.2861277361831244996);
+  p = std::fma(z, p, 0.81174242528335362621);
+  return std::fma(z, p, -0.82246703342411321821);
+}
+template <class C>
+__device__ __forceinline__ bool is_odd(C whole) {
+  return std::rint(C(0.5) * whole) != C(0.5) * whole;
+}
+// size - n for the nearest whole number n, negated for an odd one: exact, of whole numbers and infinity +0.
+template <class C>
+__device__ __forceinline__ C alternating_rest(C size) {
+  const C n = std::rint(size);
+  return !(size < C(0x1p60f)) ? C(0) : is_odd(n) ? n - size : size - n;
+}
+template <class C>
+__device__ __forceinline__ C sinc(C a) {
+  const C size = std::fabs(a), f = alternating_rest(size), near = sinc_near(f);
+  return size <= C(0.5) ? near : f * near / size;
+}
+
 // ---- the rest ----
 
 template <class C>

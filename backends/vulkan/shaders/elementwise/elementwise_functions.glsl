@@ -51,6 +51,7 @@ REAL apply_unary(REAL a) {
     case NW_EW_ATAN: return atan_real(a);
     case NW_EW_ERF: return erf_real(a);
     case NW_EW_ERFC: return erfc_real(a);
+    case NW_EW_SINC: return sinc_real(a);
     default: return a;
   }
 }

@@ -105,6 +105,18 @@ precise Scaled erf_slope(REAL a) {
   const Scaled e = exp_scaled(-long_product(x, x));
   return Scaled(kTwoOverSqrtPi * e.mantissa, e.exponent);
 }
+// (cos(pi a) - sinc(a))/a: near 0 a polynomial times a; else by the distances f from a whole number and 1/2 - |f| from half of an odd
+// one, each exact where it is small.
+precise Scaled sinc_slope(REAL a) {
+  bool is_odd;
+  const REAL x = size(a), f = alternating_rest(x, is_odd), rest = REAL(0.5) - size(f);
+  const Scaled s = scaled(a);
+  if (is_zero(a) || x <= REAL(0.5)) return Scaled(s.mantissa * sinc_slope_near(f * f), s.exponent);
+  const REAL cosine = kHalfPi.x * (rest * sinc_near(rest));
+  REAL change = REAL(2) * (is_odd ? -cosine : cosine);
+  if (!is_zero(f)) change -= ratio(f * sinc_near(f), x);
+  return over(change, a);
+}
 precise Scaled logaddexp_slope(REAL own, REAL other) {
   if (equal(own, other)) return Scaled(REAL(0.5), 0);
   return sigmoid_scaled(IS_SHORT ? PAIR(own - other, REAL(0)) : sum_of(own, -other));
@@ -212,6 +224,7 @@ precise REAL gradient_unary(REAL g, REAL a) {
     case NW_EW_GELU: return times(g, gelu_slope(a));
     case NW_EW_ERF: return times(g, erf_slope(a));
     case NW_EW_ERFC: return times(negated(g), erf_slope(a));
+    case NW_EW_SINC: return times(g, sinc_slope(a));
     default: return REAL(0);  // sign, floor, ceil, round, trunc
   }
 }
