@@ -20,7 +20,7 @@ namespace narrows::tools {
 
 // A status other than NW_OK, with what the library said.
 struct StatusError : std::runtime_error {
-  StatusError(int32_t status_, const std::string& message) : std::runtime_error(message), status(status_) {}
+  StatusError(int32_t code, const std::string& message) : std::runtime_error(message), status(code) {}
   int32_t status;
 };
 

@@ -19,6 +19,9 @@ inline void check(VkResult result, const char* doing) {
   if (result < 0) fail_with(result, doing);
 }
 
+// Vulkan's own names keep their form.
+// NOLINTBEGIN(readability-identifier-naming)
+
 // Of VK_KHR_cooperative_matrix, which headers older than 1.3.255 lack: these are their names and numbers there.
 #ifndef VK_KHR_cooperative_matrix
 #define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"
@@ -58,6 +61,7 @@ struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
   VkBool32 shaderBFloat16Type, shaderBFloat16DotProduct, shaderBFloat16CooperativeMatrix;
 };
 #endif
+// NOLINTEND(readability-identifier-naming)
 
 inline uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 

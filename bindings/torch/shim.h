@@ -50,7 +50,7 @@ using Kernel = void (*)(Value* stack, uint64_t num_arguments, uint64_t num_retur
 
 struct Shim {
 #define F(Result, name, arguments) Result(*name) arguments;
-  NARROWS_TORCH_SHIM(F)
+  NARROWS_TORCH_SHIM(F)  // NOLINT(readability-identifier-naming): torch's names
 #undef F
   int32_t (*torch_delete_stable_ivalue)(Value* box);            // from 2.13; before, what torch made by new
   const char* (*torch_exception_get_what_without_backtrace)();  // from 2.13

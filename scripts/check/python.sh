@@ -10,7 +10,7 @@ check() {
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
   build cpu narrows_command narrows_cpu narrows_python
   fetch_lint_tools
-  (cd -- "$NARROWS_ROOT" && clang_tidy cpu '^bindings/python/.*\.cpp$')
+  (cd -- "$NARROWS_ROOT" && clang_tidy cpu '^bindings/.*\.cpp$')
   test_types
   build_wheel "$PYENV" build/dist
   test_python "$@"

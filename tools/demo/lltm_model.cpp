@@ -25,13 +25,13 @@ Tensor as_signal(const Tensor& t) {
 }  // namespace
 
 LltmModel::LltmModel(const Engine& engine, Shape shape, uint32_t seed) : engine_(engine), shape_(shape) {
-  const int64_t S = shape.states, F = shape.features, K = S + F;
+  const int64_t states = shape.states, features = shape.features, columns = states + features;
   std::mt19937 random(seed);
-  const double bound = 1 / std::sqrt(static_cast<double>(S));
-  weights_ = parameter({3 * S, K}, uniform(random, static_cast<size_t>(3 * S * K), bound));
-  bias_ = parameter({3 * S}, uniform(random, static_cast<size_t>(3 * S), bound));
-  out_weights_ = parameter({F, S, 1}, std::vector<float>(static_cast<size_t>(F * S)));
-  out_bias_ = parameter({F}, std::vector<float>(static_cast<size_t>(F)));
+  const double bound = 1 / std::sqrt(static_cast<double>(states));
+  weights_ = parameter({3 * states, columns}, uniform(random, static_cast<size_t>(3 * states * columns), bound));
+  bias_ = parameter({3 * states}, uniform(random, static_cast<size_t>(3 * states), bound));
+  out_weights_ = parameter({features, states, 1}, std::vector<float>(static_cast<size_t>(features * states)));
+  out_bias_ = parameter({features}, std::vector<float>(static_cast<size_t>(features)));
 }
 
 LltmModel::Parameter LltmModel::parameter(std::initializer_list<int64_t> shape, std::span<const float> values) const {
@@ -40,20 +40,20 @@ LltmModel::Parameter LltmModel::parameter(std::initializer_list<int64_t> shape, 
 
 void LltmModel::prepare(Buffers& b, const Sequences& s) const {
   if (b.steps == s.steps && b.rows == s.rows) return;
-  const int64_t T = s.steps, B = s.rows, F = shape_.features, S = shape_.states;
-  b = {T,
-       B,
-       engine_.zeros({T + 1, B, S}),
-       engine_.zeros({T + 1, B, S}),
-       engine_.empty({T, B, 3 * S}),
-       engine_.empty({T, B, F}),
-       engine_.empty({T, B, F}),
-       engine_.empty({T, B, S}),
-       {engine_.empty({B, S}), engine_.empty({B, S})},
-       {engine_.empty({B, S}), engine_.empty({B, S})},
-       engine_.empty({3 * S, S + F}),
-       engine_.empty({3 * S}),
-       engine_.empty({T, B, F})};
+  const int64_t steps = s.steps, rows = s.rows, features = shape_.features, states = shape_.states;
+  b = {steps,
+       rows,
+       engine_.zeros({steps + 1, rows, states}),
+       engine_.zeros({steps + 1, rows, states}),
+       engine_.empty({steps, rows, 3 * states}),
+       engine_.empty({steps, rows, features}),
+       engine_.empty({steps, rows, features}),
+       engine_.empty({steps, rows, states}),
+       {engine_.empty({rows, states}), engine_.empty({rows, states})},
+       {engine_.empty({rows, states}), engine_.empty({rows, states})},
+       engine_.empty({3 * states, states + features}),
+       engine_.empty({3 * states}),
+       engine_.empty({steps, rows, features})};
 }
 
 Operation LltmModel::cell_operation(const Tensor& input, const Tensor& h, const Tensor& cell, const Tensor& new_h,
@@ -170,13 +170,13 @@ LltmModel::ReadOutCheck LltmModel::check_read_out(const Sequences& s, int64_t co
   prepare(training_, s);
   count = std::min(count, s.steps);
   forward(training_, s, 0, count);
-  const int64_t rows = count * s.rows, S = shape_.states, F = shape_.features;
+  const int64_t rows = count * s.rows, states = shape_.states, features = shape_.features;
   ReadOutCheck c{rows, {}, {}, {}, {}, {}, {}, {}};
   std::mt19937 random(2);
-  c.grad_y = uniform(random, static_cast<size_t>(rows * F), 1);
-  const Tensor rows_of_x = training_.h.slice(0, 1, count), rows_of_d_x = engine_.empty({count, s.rows, S});
+  c.grad_y = uniform(random, static_cast<size_t>(rows * features), 1);
+  const Tensor rows_of_x = training_.h.slice(0, 1, count), rows_of_d_x = engine_.empty({count, s.rows, states});
   const Tensor x = as_signal(rows_of_x), y = as_signal(training_.prediction.slice(0, 0, count)), d_x = as_signal(rows_of_d_x);
-  const Tensor grad_y = as_signal(engine_.upload(c.grad_y, {count, s.rows, F}));
+  const Tensor grad_y = as_signal(engine_.upload(c.grad_y, {count, s.rows, features}));
   const Operation forward_step{"conv1d", {&x, &out_weights_.value, &out_bias_.value}, {&y}, nw_conv1d_params{}};
   const Operation backward_step{"conv1d_backward",
                                 {&grad_y, &x, &out_weights_.value, nullptr, nullptr},
@@ -186,7 +186,7 @@ LltmModel::ReadOutCheck LltmModel::check_read_out(const Sequences& s, int64_t co
   c.x = engine_.download(rows_of_x), c.w = engine_.download(out_weights_.value), c.d_x = engine_.download(rows_of_d_x);
   c.d_w = engine_.download(out_weights_.gradient), c.d_bias = engine_.download(out_bias_.gradient);
   const std::string shapes = "x " + x.shape_text() + ", w " + out_weights_.value.shape_text();
-  const double multiplications = static_cast<double>(rows * S * F);
+  const double multiplications = static_cast<double>(rows * states * features);
   c.timed = {timed(forward_step, shapes, 2 * multiplications), timed(backward_step, shapes, 4 * multiplications)};
   return c;
 }

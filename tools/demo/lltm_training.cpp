@@ -60,22 +60,22 @@ Sequences make_sequences(const Engine& engine, const std::vector<Tensor>& frames
   s.rows = static_cast<int64_t>(frames.size());
   s.features = kBands;
   for (const Tensor& row : frames) s.steps = std::max(s.steps, row.size(1) - 1);
-  const int64_t T = s.steps, B = s.rows;
-  const Tensor all = engine.zeros({T + 1, B, kBands});
-  std::vector<float> shift(kBands), weight(static_cast<size_t>(T * B));
+  const int64_t steps = s.steps, rows = s.rows;
+  const Tensor all = engine.zeros({steps + 1, rows, kBands});
+  std::vector<float> shift(kBands), weight(static_cast<size_t>(steps * rows));
   for (int64_t band = 0; band < kBands; ++band) shift[band] = static_cast<float>(-scale.mean[band] / scale.deviation);
   const Tensor shifts = engine.upload(shift, {1, kBands});
-  for (int64_t b = 0; b < B; ++b) {
+  for (int64_t b = 0; b < rows; ++b) {
     const int64_t length = frames[b].size(1);
-    const Tensor row = all.view(b * kBands, {length, kBands}, {B * kBands, 1});
+    const Tensor row = all.view(b * kBands, {length, kBands}, {rows * kBands, 1});
     engine.run(elementwise(NW_EW_FMA, {frames[b].transposed(), 1 / scale.deviation, shifts}, row));
-    for (int64_t t = 0; t + 1 < length; ++t) weight[t * B + b] = 1;
+    for (int64_t t = 0; t + 1 < length; ++t) weight[t * rows + b] = 1;
     s.predictions += length - 1;
   }
-  s.input = all.slice(0, 0, T);
-  s.target = engine.empty({T, B, kBands});
-  engine.run(elementwise(NW_EW_SUB, {all.slice(0, 1, T), s.input}, s.target));
-  s.weight = engine.upload(weight, {T, B, 1});
+  s.input = all.slice(0, 0, steps);
+  s.target = engine.empty({steps, rows, kBands});
+  engine.run(elementwise(NW_EW_SUB, {all.slice(0, 1, steps), s.input}, s.target));
+  s.weight = engine.upload(weight, {steps, rows, 1});
   return s;
 }
 

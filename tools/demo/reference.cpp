@@ -38,46 +38,47 @@ std::vector<double> reference_soft_clip(std::span<const float> x, double gain) {
 }
 
 LltmResult reference_lltm(const LltmStep& s) {
-  const int64_t S = s.state, K = S + s.features;
-  LltmResult r{std::vector<double>(s.batch * S), std::vector<double>(s.batch * S), std::vector<double>(s.batch * 3 * S)};
+  const int64_t states = s.state, columns = states + s.features;
+  LltmResult r{std::vector<double>(s.batch * states), std::vector<double>(s.batch * states),
+               std::vector<double>(s.batch * 3 * states)};
   for (int64_t b = 0; b < s.batch; ++b) {
-    double* gate = &r.gates[b * 3 * S];
-    for (int64_t row = 0; row < 3 * S; ++row) {
+    double* gate = &r.gates[b * 3 * states];
+    for (int64_t row = 0; row < 3 * states; ++row) {
       gate[row] = s.bias[row];
-      for (int64_t k = 0; k < K; ++k) gate[row] += joined(s, b, k) * s.weights[row * K + k];
+      for (int64_t k = 0; k < columns; ++k) gate[row] += joined(s, b, k) * s.weights[row * columns + k];
     }
-    for (int64_t j = 0; j < S; ++j) {
-      const double cell = s.old_cell[b * S + j] + elu(gate[2 * S + j]) * sigmoid(gate[j]);
-      r.new_cell[b * S + j] = cell;
-      r.new_h[b * S + j] = std::tanh(cell) * sigmoid(gate[S + j]);
+    for (int64_t j = 0; j < states; ++j) {
+      const double cell = s.old_cell[b * states + j] + elu(gate[2 * states + j]) * sigmoid(gate[j]);
+      r.new_cell[b * states + j] = cell;
+      r.new_h[b * states + j] = std::tanh(cell) * sigmoid(gate[states + j]);
     }
   }
   return r;
 }
 
 LltmGradients reference_lltm_backward(const LltmStep& s, std::span<const float> grad_h, std::span<const float> grad_cell) {
-  const int64_t B = s.batch, S = s.state, F = s.features, K = S + F;
+  const int64_t batch = s.batch, states = s.state, features = s.features, columns = states + features;
   const LltmResult forward = reference_lltm(s);
-  LltmGradients g{std::vector<double>(B * F), std::vector<double>(3 * S * K), std::vector<double>(3 * S),
-                  std::vector<double>(B * S), std::vector<double>(B * S)};
-  std::vector<double> d_gates(3 * S);
-  for (int64_t b = 0; b < B; ++b) {
-    const double* gate = &forward.gates[b * 3 * S];
-    for (int64_t j = 0; j < S; ++j) {
-      const double i = sigmoid(gate[j]), o = sigmoid(gate[S + j]), c = elu(gate[2 * S + j]);
-      const double t = std::tanh(forward.new_cell[b * S + j]);
-      const double d_cell = (1 - t * t) * o * grad_h[b * S + j] + grad_cell[b * S + j];
+  LltmGradients g{std::vector<double>(batch * features), std::vector<double>(3 * states * columns), std::vector<double>(3 * states),
+                  std::vector<double>(batch * states), std::vector<double>(batch * states)};
+  std::vector<double> d_gates(3 * states);
+  for (int64_t b = 0; b < batch; ++b) {
+    const double* gate = &forward.gates[b * 3 * states];
+    for (int64_t j = 0; j < states; ++j) {
+      const double i = sigmoid(gate[j]), o = sigmoid(gate[states + j]), c = elu(gate[2 * states + j]);
+      const double t = std::tanh(forward.new_cell[b * states + j]);
+      const double d_cell = (1 - t * t) * o * grad_h[b * states + j] + grad_cell[b * states + j];
       d_gates[j] = c * d_cell * i * (1 - i);
-      d_gates[S + j] = t * grad_h[b * S + j] * o * (1 - o);
-      d_gates[2 * S + j] = i * d_cell * elu_slope(gate[2 * S + j]);
-      g.old_cell[b * S + j] = d_cell;
+      d_gates[states + j] = t * grad_h[b * states + j] * o * (1 - o);
+      d_gates[2 * states + j] = i * d_cell * elu_slope(gate[2 * states + j]);
+      g.old_cell[b * states + j] = d_cell;
     }
-    for (int64_t row = 0; row < 3 * S; ++row) {
+    for (int64_t row = 0; row < 3 * states; ++row) {
       g.bias[row] += d_gates[row];
-      for (int64_t k = 0; k < K; ++k) {
-        g.weights[row * K + k] += d_gates[row] * joined(s, b, k);
-        const double d_joined = d_gates[row] * s.weights[row * K + k];
-        (k < S ? g.old_h[b * S + k] : g.input[b * F + k - S]) += d_joined;
+      for (int64_t k = 0; k < columns; ++k) {
+        g.weights[row * columns + k] += d_gates[row] * joined(s, b, k);
+        const double d_joined = d_gates[row] * s.weights[row * columns + k];
+        (k < states ? g.old_h[b * states + k] : g.input[b * features + k - states]) += d_joined;
       }
     }
   }
@@ -86,15 +87,15 @@ LltmGradients reference_lltm_backward(const LltmStep& s, std::span<const float> 
 
 LinearGradients reference_linear_backward(std::span<const float> grad_y, std::span<const float> x, std::span<const float> w,
                                           int64_t rows) {
-  const auto K = static_cast<int64_t>(x.size()) / rows, O = static_cast<int64_t>(grad_y.size()) / rows;
-  LinearGradients g{std::vector<double>(x.size()), std::vector<double>(w.size()), std::vector<double>(O)};
+  const auto inputs = static_cast<int64_t>(x.size()) / rows, outputs = static_cast<int64_t>(grad_y.size()) / rows;
+  LinearGradients g{std::vector<double>(x.size()), std::vector<double>(w.size()), std::vector<double>(outputs)};
   for (int64_t n = 0; n < rows; ++n) {
-    for (int64_t o = 0; o < O; ++o) {
-      const double d = grad_y[n * O + o];
+    for (int64_t o = 0; o < outputs; ++o) {
+      const double d = grad_y[n * outputs + o];
       g.bias[o] += d;
-      for (int64_t k = 0; k < K; ++k) {
-        g.x[n * K + k] += d * w[o * K + k];
-        g.w[o * K + k] += d * x[n * K + k];
+      for (int64_t k = 0; k < inputs; ++k) {
+        g.x[n * inputs + k] += d * w[o * inputs + k];
+        g.w[o * inputs + k] += d * x[n * inputs + k];
       }
     }
   }

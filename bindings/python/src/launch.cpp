@@ -63,7 +63,7 @@ bool outputs_are_apart(const Call& c) {
 
 // Torch's and NumPy's arrays are what they say; what others hand over, and from_dlpack() took, is looked at each time.
 bool has_known_arrays(const Call& c) {
-  constexpr auto bit = [](Route route) { return 1u << static_cast<unsigned>(route); };
+  const auto bit = [](Route route) { return 1u << static_cast<unsigned>(route); };
   return (c.routes_seen & ~(bit(Route::none) | bit(Route::number) | bit(Route::numpy) | bit(Route::torch))) == 0;
 }
 

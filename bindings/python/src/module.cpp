@@ -349,5 +349,5 @@ PyModuleDef definition = {
 
 }  // namespace
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that Python looks up
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the name that Python looks up
 PyMODINIT_FUNC PyInit__narrows() { return PyModuleDef_Init(&definition); }

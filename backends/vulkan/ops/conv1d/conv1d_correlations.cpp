@@ -134,15 +134,15 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   if ((c.length > 1 && c.step != 1) || (c.taps > 1 && c.tap_step != 1)) return nullptr;
   if (std::max({c.length, c.taps, c.extent, c.origin, -c.origin, c.ins}) >= kMostExtent) return nullptr;
   if (c.ins == 0 || c.taps == 0) return nullptr;
-  constexpr int64_t kThreads = 64, kFours = 3, positions = kThreads * kFours * kGroup;  // of a tile
+  constexpr int64_t kThreads = 64, kFours = 3, kPositions = kThreads * kFours * kGroup;  // of a tile
   const int64_t outs = c.outs > 1 ? 4 : 1;
-  if (c.length < positions / 4) return nullptr;  // mostly empty tiles
+  if (c.length < kPositions / 4) return nullptr;  // mostly empty tiles
   const bool in_together = has_rows_together(problem.dtype, problem.in_align, c.in_position,
                                              {{c.batch, c.in_batch}, {c.groups, c.in_group}, {c.ins, c.in_channel}});
   const bool out_together =
       c.out_offset % kGroup == 0 && has_rows_together(problem.dtype, problem.out_align, c.out_position,
                                                       {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
-  const int64_t work_groups = c.batch * c.groups * ceil_div(c.outs, outs) * ceil_div(c.length, positions);
+  const int64_t work_groups = c.batch * c.groups * ceil_div(c.outs, outs) * ceil_div(c.length, kPositions);
   // One after the other, unless a driver would end so long a loop.
   constexpr int64_t kTapsAtATime = 192;
   const int64_t loops = c.ins * (2 + 16 * ceil_div(c.taps, kTapsAtATime));
@@ -153,7 +153,7 @@ std::unique_ptr<Part> plan_fir(const CorrelationProblem& problem) {
   const Kernel kernel = problem.device.kernels().get(
       kFir.of(problem.dtype), {0, word(outs), in_together, out_together, in_together ? word(c.origin & (kGroup - 1)) : 0,
                                word(c.taps % 4), word(tiles), whole});
-  return plan_rows(problem, kernel, tiles * positions, outs);
+  return plan_rows(problem, kernel, tiles * kPositions, outs);
 }
 
 // Of those, and of the plain loops.
