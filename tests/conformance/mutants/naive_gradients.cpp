@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ops/elementwise_table.h"
 #include "naive.h"
 
 namespace naive {
@@ -200,7 +201,7 @@ Real formula(const nw_elementwise_params& p, DType dtype, int operand, const Ope
     case NW_EW_CLAMP: return clamp(operand, x);
     default: break;
   }
-  if (p.function < NW_EW_ADD || p.function > NW_EW_CLAMP) return unary(p, dtype, x.a);
+  if (operands_of(p.function) == 1) return unary(p, dtype, x.a);
   return operand == 0 ? by_a(p.function, dtype, x.a, x.b) : by_b(p.function, dtype, x.a, x.b);
 }
 

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ops/elementwise_table.h"
+
 namespace narrows::cpu {
 namespace {
 
@@ -115,7 +117,8 @@ Real by_operand(int function, int operand, Real a, Real b) {
 }  // namespace
 
 long double exact_gradient(int function, int operand, long double g, long double a, long double b, double alpha) {
-  return g * (function < NW_EW_ADD ? by_only_operand(function, a, static_cast<Real>(alpha)) : by_operand(function, operand, a, b));
+  return g * (operands_of(function) == 1 ? by_only_operand(function, a, static_cast<Real>(alpha))
+                                         : by_operand(function, operand, a, b));
 }
 
 }  // namespace narrows::cpu

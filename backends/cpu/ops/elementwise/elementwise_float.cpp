@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "core/ops/elementwise_table.h"
 #include "elementwise_float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,8 +35,7 @@ void widen_pieces(const Run& run) {
 template <class S, size_t... I>
 Kernel find_predicate(int function, std::index_sequence<I...>) {
   constexpr auto& wide = kPredicates<float>;
-  static constexpr Entry kEntries[] = {
-      {wide[I].function, widen_pieces < S, wide[I].function < NW_EW_ADD ? 1 : 2, wide[I].kernel > }...};
+  static constexpr Entry kEntries[] = {{wide[I].function, widen_pieces<S, operands_of(wide[I].function), wide[I].kernel>}...};
   return find_kernel(kEntries, function);
 }
 
