@@ -14,6 +14,7 @@ constexpr uint8_t kNumeric = kFloat | kInt, kBits = kInt | kBool, kAny = kFloat 
 enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };  // the dtype of the result
 
 struct Function {
+  int32_t number;
   const char* name;
   uint8_t operands;
   uint8_t kinds;
@@ -25,19 +26,14 @@ struct Function {
 constexpr uint8_t F = kFloat, N = kNumeric, B = kBits, I = kInt, A = kAny;
 constexpr Function kFunctions[] = {
 #define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
-  {#name, operands, dtypes, Result::result##_dtype, differentiable},
+  {number, #name, operands, dtypes, Result::result##_dtype, differentiable},
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
 };
 constexpr int32_t kCount = static_cast<int32_t>(std::size(kFunctions));
-constexpr int32_t kNumbers[] = {
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) number,
-#include "core/ops/elementwise_functions.inc"
-#undef NARROWS_FUNCTION
-};
 constexpr bool numbered_in_order() {
   for (int32_t i = 0; i < kCount; ++i)
-    if (kNumbers[i] != i + 1) return false;
+    if (kFunctions[i].number != i + 1) return false;
   return true;
 }
 static_assert(numbered_in_order());

@@ -29,9 +29,8 @@ CORE = (
     (
         "ops/elementwise.cpp",
         r"(#include \"core/ops/elementwise_functions\.inc\"\n)",
-        r'\1    {"next", 1, kNumeric, Result::operands_dtype, true},\n',
+        r'\1    {NW_EW_NEXT, "next", 1, kNumeric, Result::operands_dtype, true},\n',
     ),
-    ("ops/elementwise.cpp", r"kCount == NW_EW_\w+", "kCount == NW_EW_NEXT"),
     ("contract.cpp", r"\{NW_DETERMINISTIC\}", "{NW_DETERMINISTIC | NW_NEXT_FLAG}"),
     ("contract.cpp", r"kOpFlags = NW_OP_INPLACE", "kOpFlags = NW_OP_NEXT_FLAG | NW_OP_INPLACE"),
     ("signature.cpp", r"(  sig_\.struct_size = sizeof sig_;\n)", r"\1  sig_.next_number = 42;\n"),

@@ -221,7 +221,7 @@ Real real_function(const nw_elementwise_params& p, DType dtype, const Operands& 
     case NW_EW_FMA: return fma(dtype, x.a, x.b, x.c);
     case NW_EW_WHERE: return fault(Fault::where_product) ? x.a * x.b + (1 - x.a) * x.c : x.a != 0 ? x.b : x.c;
     case NW_EW_CLAMP: return clamp(x.a, x.b, x.c);
-    default: return operands_of(p.function) == 1 ? unary(p, dtype, x.a) : binary(p, dtype, x.a, x.b);
+    default: return narrows::operands_of(p.function) == 1 ? unary(p, dtype, x.a) : binary(p, dtype, x.a, x.b);
   }
 }
 

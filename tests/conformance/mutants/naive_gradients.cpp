@@ -201,7 +201,7 @@ Real formula(const nw_elementwise_params& p, DType dtype, int operand, const Ope
     case NW_EW_CLAMP: return clamp(operand, x);
     default: break;
   }
-  if (operands_of(p.function) == 1) return unary(p, dtype, x.a);
+  if (narrows::operands_of(p.function) == 1) return unary(p, dtype, x.a);
   return operand == 0 ? by_a(p.function, dtype, x.a, x.b) : by_b(p.function, dtype, x.a, x.b);
 }
 
