@@ -253,9 +253,9 @@ def run(command, log, environment, seconds=None, memory=None):
 
 
 def failed_test(text):
-    """The first test that Catch2 says has failed."""
-    found = re.search(r"^-{79}\n(.+)\n", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    """The test that Catch2 says has failed; a test that warns has the same heading."""
+    headings = re.findall(r"^-{79}\n(.+)\n(?:.*\n)*?-{79}\n", text.partition(": FAILED:")[0], re.MULTILINE)
+    return headings[-1] if ": FAILED:" in text and headings else ""
 
 
 def one_test(command, test):
