@@ -502,22 +502,24 @@ TEST_CASE("a condition of a vector whose first lane is a number") {
 }
 
 TEST_CASE("a condition that turns back within a vector is tested for each lane") {
-  const std::string head = "program 1 f(A: f32[64], C: out f32[64]):\n  for i in 64",
-                    value = ":\n    block C(vi: S(64) = i):\n      C[vi] = where(vi % 15 < 1, A[vi], f32(0))\n";
-  const std::string stored = R"(program 1 f(A: f32[64], C: inout f32[64]):
-  for i in 64 vectorize:
-    block C(vi: S(64) = i) if i % 15 < 1:
-      C[vi] = A[vi]
-)";
-  for (const char* kernel : kKernels) {
-    Tensor a(kF, {64}), c(kF, {64}), before = filled(kF, {64}, 1), d(kF, {64});
-    for (int i = 0; i < 64; ++i) a.set(i, i + 1);
-    for (const char* kind : {"", " vectorize"}) {
-      run_well({plugin(), head + kind + value, {&a}, {&c}, kernel});
-      expect(c, [&](int64_t i) { return i % 15 < 1 ? a.get(i) : 0; }, 0);
+  for (const int64_t period :
+       {3, 7, 15, 31}) {  // of vectors of 4, 8, 16 and 32 lanes one begins and ends where the condition holds
+    const std::string holds = " % " + std::to_string(period) + " < 1";
+    const std::string chosen =
+        "program 1 f(A: f32[64], C: out f32[64]):\n  for i in 64 vectorize:\n    block C(vi: S(64) = i):\n      " +
+        ("C[vi] = where(vi" + holds + ", A[vi], f32(0))\n");
+    const std::string stored =
+        "program 1 f(A: f32[64], C: inout f32[64]):\n  for i in 64 vectorize:\n    block C(vi: S(64) = i) if i" + holds +
+        ":\n      C[vi] = A[vi]\n";
+    for (const char* kernel : kKernels) {
+      INFO(period << " " << kernel);
+      Tensor a(kF, {64}), c(kF, {64}), before = filled(kF, {64}, 1), d(kF, {64});
+      for (int i = 0; i < 64; ++i) a.set(i, i + 1);
+      run_well({plugin(), chosen, {&a}, {&c}, kernel});
+      expect(c, [&](int64_t i) { return i % period < 1 ? a.get(i) : 0; }, 0);
+      run_well({plugin(), stored, {&a, &before}, {&d}, kernel});
+      expect(d, [&](int64_t i) { return i % period < 1 ? a.get(i) : before.get(i); }, 0);
     }
-    run_well({plugin(), stored, {&a, &before}, {&d}, kernel});
-    expect(d, [&](int64_t i) { return i % 15 < 1 ? a.get(i) : before.get(i); }, 0);
   }
 }
 

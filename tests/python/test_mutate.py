@@ -214,11 +214,17 @@ def test_every_file_has_tests_that_are_about_it():
     assert mutate.tests_of("core/ops/conv1d.cpp", "avx2")[1][-1] == "[conv1d][bad]~[.],[conv1d][refusal]~[.]"
 
 
-def test_the_first_test_that_failed_is_named():
+def heading(*lines):
     dashes = "-" * 79
-    assert (
-        mutate.failed_test(f"~~~\n{dashes}\na plan outlives the cache\n  deeper\n{dashes}\nfile:1\n") == "a plan outlives the cache"
-    )
+    return "\n".join([dashes, *lines, dashes, "tests/file.cpp:1", "." * 79, "", ""])
+
+
+def test_the_first_test_that_failed_is_named():
+    warning = heading("a test that warns") + "tests/file.cpp:2: warning:\n  this machine has no AVX-512\n\n"
+    failure = heading("a plan outlives the cache", "  deeper") + "tests/file.cpp:3: FAILED:\n  CHECK( false )\n\n"
+    assert mutate.failed_test("~~~\n" + warning + failure) == "a plan outlives the cache"
+    assert mutate.failed_test("~~~\n" + failure + warning) == "a plan outlives the cache"
+    assert mutate.failed_test(warning) == ""
     assert mutate.failed_test("Segmentation fault") == ""
     assert mutate.one_test(("test_core",), "a, [b] and c") == ("test_core", r"a\, \[b\] and c*")
     assert mutate.one_test((*mutate.CONFORM, "avx2", "[lltm]"), "lltm: x") == (*mutate.CONFORM, "avx2", "lltm: x*")
@@ -264,7 +270,7 @@ class FakeCopy:
 
     def test(self, command, output):
         self.ran.append((command[0], self.changed))
-        output.write_text(f"{'-' * 79}\na test\n")
+        output.write_text(heading("a test") + "tests/file.cpp:3: FAILED:\n")
         return 42 if self.fails(command[0], self.changed) else 0
 
 
