@@ -48,10 +48,13 @@ Node updates(const ir::Block& block) {
   return out;
 }
 
-Names names_bound(const ir::Block& block, bool spatial) {
-  Names out;
+// The loops of `path` that lead to the block's spatial axes, or to its other ones. Sizes stand in bindings, too.
+Names loops_bound(const ir::Block& block, const Path& path, bool spatial) {
+  Names names, out;
   for (const Axis& axis : block.axes)
-    if ((axis.kind == Axis::Kind::spatial) == spatial) collect_names(axis.binding, &out);
+    if ((axis.kind == Axis::Kind::spatial) == spatial) collect_names(axis.binding, &names);
+  for (const ir::For* loop : path)
+    if (names.count(loop->name) != 0) out.insert(loop->name);
   return out;
 }
 
@@ -59,7 +62,7 @@ bool runs_once(const ir::For& loop) { return ir::constant(loop.extent) == 1; }
 
 // The place in `path` of the loop before which the block's init happens; its length where that is beside the updates.
 size_t init_depth(const ir::Block& block, const Path& path) {
-  const Names feeding = names_bound(block, false);
+  const Names feeding = loops_bound(block, path, false);
   const auto found = std::find_if(path.begin(), path.end(),
                                   [&](const ir::For* loop) { return feeding.count(loop->name) != 0 && !runs_once(*loop); });
   return static_cast<size_t>(found - path.begin());
@@ -84,14 +87,14 @@ std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& re
 
 // A block's init under copies of the loops of path[from…] that lead to its spatial axes.
 Node init_nest(const ir::Block& block, const Path& path, size_t from) {
-  const Names spatial = names_bound(block, true);
+  const Names spatial = loops_bound(block, path, true);
   Node out;
   out.name = block.name;
   out.is_init = true;
   ir::Substitution renamed;
   for (size_t i = from; i < path.size(); ++i)  // a loop that is left out is at its first iteration
     renamed[path[i]->name] = spatial.count(path[i]->name) != 0 ? ir::make_name(path[i]->name + ".init") : ir::make_integer(0);
-  for (const ir::ExprPtr& condition : init_conditions(block, names_bound(block, false)))
+  for (const ir::ExprPtr& condition : init_conditions(block, loops_bound(block, path, false)))
     split_conjunction(ir::substitute(condition, renamed), &out.conditions);
   out.stores = replaced(replaced(block.init, bindings(block)), renamed);
   for (size_t i = path.size(); i-- > from;) {

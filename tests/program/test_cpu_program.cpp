@@ -163,6 +163,32 @@ TEST_CASE("a loop that leads to rows and to the reduction initialises each row o
 
 // ---- all texts: two ways to run one program ----
 
+TEST_CASE("an init has its block's condition, also where a size stands in the reduction") {
+  const std::string text = R"(program 1 f(A: f32[3, N], C: out f32[N]):
+  for i0 in (N + 1) // 2:
+    for i1 in 2:
+      for f in 3 * N:
+        block C(vi: S(N) = i0 * 2 + i1, vj: R(3) = f // N, vk: R(N) = f % N) if i0 * 2 + i1 < N:
+          init:
+            C[vi] = f32(1)
+          C[vi] = C[vi] + A[vj, vk]
+)";
+  for (const char* const kernel : kKernels) {
+    for (const int64_t n : {1, 4, 7}) {
+      INFO(kernel << " " << n);
+      Tensor a(DType::f32, {3, n}), c(DType::f32, {n});
+      a.fill(1);
+      run_well({plugin(), text, {&a}, {&c}, kernel});
+      const auto want = [&](int64_t) {
+        double sum = 1;
+        for (int64_t k = 0; k < 3 * n; ++k) sum += a.get(k);
+        return sum;
+      };
+      expect(c, want, 1e-5);
+    }
+  }
+}
+
 TEST_CASE("both kernels give the same bits") {
   CHECK(std::size(kExamples) == program_files().size());
   for (const Example& example : kExamples) {
