@@ -21,6 +21,12 @@ bool may_contract(const ir::Block& block) {
                      [](const auto& note) { return note.first == "contract" && note.second == "true"; });
 }
 
+// A loop that is pipelined or a matrix unit's runs in order here: those are promises about it, which no backend makes use of yet.
+ir::For::Kind kind_of(const ir::For& loop) {
+  const bool is_marked = loop.kind == ir::For::Kind::pipeline || loop.kind == ir::For::Kind::tensorize;
+  return is_marked ? ir::For::Kind::serial : loop.kind;
+}
+
 // ---- blocks ----
 
 ir::Substitution bindings(const ir::Block& block) {
@@ -103,7 +109,7 @@ Node init_nest(const ir::Block& block, const Path& path, size_t from) {
     loop.kind = Node::Kind::loop;
     loop.name = path[i]->name + ".init";
     loop.extent = ir::substitute(path[i]->extent, renamed);
-    loop.loop_kind = path[i]->kind;
+    loop.loop_kind = kind_of(*path[i]);
     loop.thread = path[i]->thread;
     loop.body.push_back(std::move(out));
     out = std::move(loop);
@@ -138,7 +144,7 @@ class Walk {
     node.kind = Node::Kind::loop;
     node.name = loop.name;
     node.extent = loop.extent;
-    node.loop_kind = loop.kind;
+    node.loop_kind = kind_of(loop);
     node.thread = loop.thread;
     path_.push_back(&loop);
     for (const ir::Stmt& stmt : loop.body)

@@ -86,6 +86,33 @@ const Schedule kSchedules[] = {
           block C(vi: S(M) = i0 * 4 + i2, vj: S(N) = j0 * 16 + j2) if i0 * 4 + i2 < M and j0 * 16 + j2 < N:
             C[vi, vj] = maximum(Y[vi, vj], f32(0))
 )"},
+    {"padded tiles, and copies that run ahead", R"(  alloc Y: f32[M, N]
+  alloc A_shared: f32[M, K] shared pad [0, 3]
+  alloc B_shared: f32[K, N] shared pad [2, 1]
+  for i0 in (M + 3) // 4 parallel:
+    for i3 in 4:
+      for j3 in N:
+        block Y_init(vi: S(M) = i0 * 4 + i3, vj: S(N) = j3) if i0 * 4 + i3 < M:
+          Y[vi, vj] = f32(0)
+    for k0 in (K + 7) // 8 pipeline 3:
+      for a0 in 4:
+        for a1 in 8:
+          block A_shared(vi: S(M) = i0 * 4 + a0, vk: S(K) = k0 * 8 + a1) if i0 * 4 + a0 < M and k0 * 8 + a1 < K:
+            A_shared[vi, vk] = A[vi, vk]
+      for b0 in 8:
+        for b1 in N:
+          block B_shared(vk: S(K) = k0 * 8 + b0, vj: S(N) = b1) if k0 * 8 + b0 < K:
+            B_shared[vk, vj] = B[vk, vj]
+      for i1 in 4:
+        for k1 in 8:
+          for j in N:
+            block Y(vi: S(M) = i0 * 4 + i1, vj: S(N) = j, vk: R(K) = k0 * 8 + k1) if i0 * 4 + i1 < M and k0 * 8 + k1 < K:
+              Y[vi, vj] = Y[vi, vj] + A_shared[vi, vk] * B_shared[vk, vj]
+    for i2 in 4:
+      for j2 in N:
+        block C(vi: S(M) = i0 * 4 + i2, vj: S(N) = j2) if i0 * 4 + i2 < M:
+          C[vi, vj] = maximum(Y[vi, vj], f32(0))
+)"},
     {"contracted, the reduction split", R"(  alloc Y: f32[M, N]
   for i0 in (M + 1) // 2:
     for j0 in (N + 23) // 24:
@@ -133,6 +160,29 @@ TEST_CASE("a product is right by every schedule, size and layout") {
         expect(c, want, 1e-5);
       }
     }
+  }
+}
+
+TEST_CASE("a product of a matrix unit is what its loops give") {
+  const auto text = [](const std::string& mark, const std::string& kind) {
+    return "program 1 mm(A: f16[M, 16], B: f16[16, 8], C: inout f32[M, 8]):\n  for i_0 in M // 16:\n    for i_1 in 16" + mark +
+           ":\n      for k in 16:\n        for j in 8" + kind +
+           ":\n          block C(vi: S(M // 16 * 16) = i_0 * 16 + i_1, vj: S(8) = j, vk: R(16) = k):\n"
+           "            C[vi, vj] = C[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])\n";
+  };
+  for (const char* const kernel : kKernels) {
+    std::vector<std::vector<unsigned char>> results;
+    for (const auto& [mark, kind] :
+         {std::pair{"", ""}, {" tensorize \"mma.f16.f32\"", ""}, {" tensorize \"mma.f16.f32\"", " vectorize"}}) {
+      Tensor a(DType::f16, {32, 16}), b(DType::f16, {16, 8}), before(DType::f32, {32, 8}), c(DType::f32, {32, 8});
+      a.fill(1);
+      b.fill(2);
+      before.fill(3);
+      run_well({plugin(), text(mark, kind), {&a, &b, &before}, {&c}, kernel});
+      results.push_back(c.bytes);
+    }
+    CHECK(results[1] == results[0]);
+    CHECK(results[2] == results[0]);
   }
 }
 
