@@ -77,14 +77,17 @@ size_t init_depth(const ir::Block& block, const Path& path) {
 // ---- inits ----
 
 // The conditions under which a point is initialised: those of the updates that no reduction decides; and where a loop leads to both
-// kinds of axes, that the point is one of the domain.
+// kinds of axes, or is in a condition with a loop of the reduction, that the point is one of the domain.
 std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& reducing) {
   const ir::Substitution values = bindings(block);
   std::vector<ir::ExprPtr> all, out;
   split_conjunction(ir::substitute(block.predicate, values), &all);
   std::copy_if(all.begin(), all.end(), std::back_inserter(out), [&](const ir::ExprPtr& c) { return !mentions(c, reducing); });
+  Names doubtful = reducing;  // loops that a condition may hold back which the init has not
+  for (const ir::ExprPtr& c : all)
+    if (mentions(c, reducing)) collect_names(c, &doubtful);
   for (const Axis& axis : block.axes) {
-    if (axis.kind != Axis::Kind::spatial || !mentions(axis.binding, reducing)) continue;
+    if (axis.kind != Axis::Kind::spatial || !mentions(axis.binding, doubtful)) continue;
     out.push_back(ir::make_call("ge", {axis.binding, ir::make_integer(0)}));
     out.push_back(ir::make_call("lt", {axis.binding, axis.extent}));
   }

@@ -213,7 +213,7 @@ TEST_CASE("a loop that leads to rows and to the reduction initialises each row o
 
 // ---- all texts: two ways to run one program ----
 
-TEST_CASE("an init has its block's condition, also where a size stands in the reduction") {
+TEST_CASE("an init has its block's condition, or stays in the domain where a reduction decides it") {
   const std::string text = R"(program 1 f(A: f32[3, N], C: out f32[N]):
   for i0 in (N + 1) // 2:
     for i1 in 2:
@@ -223,9 +223,21 @@ TEST_CASE("an init has its block's condition, also where a size stands in the re
             C[vi] = f32(1)
           C[vi] = C[vi] + A[vj, vk]
 )";
+  const std::string mixed = R"(program 1 f(A: f32[N, 2], C: out f32[N]):
+  for i in N + 1:
+    for k in 2:
+      block C(vi: S(N) = i, vk: R(2) = k) if i * 2 + k < N * 2:
+        init:
+          C[vi] = f32(1)
+        C[vi] = C[vi] + A[vi, vk]
+)";
   for (const char* const kernel : kKernels) {
     for (const int64_t n : {1, 4, 7}) {
       INFO(kernel << " " << n);
+      Tensor pairs(DType::f32, {n, 2}), sums(DType::f32, {n});
+      pairs.fill(2);
+      run_well({plugin(), mixed, {&pairs}, {&sums}, kernel});
+      expect(sums, [&](int64_t i) { return 1 + pairs.get(2 * i) + pairs.get(2 * i + 1); }, 1e-5);
       Tensor a(DType::f32, {3, n}), c(DType::f32, {n});
       a.fill(1);
       run_well({plugin(), text, {&a}, {&c}, kernel});
