@@ -21,6 +21,12 @@ bool may_contract(const ir::Block& block) {
                      [](const auto& note) { return note.first == "contract" && note.second == "true"; });
 }
 
+// A loop that is pipelined or a matrix unit's runs in order here: those are promises about it, which no backend makes use of yet.
+ir::For::Kind kind_of(const ir::For& loop) {
+  const bool is_marked = loop.kind == ir::For::Kind::pipeline || loop.kind == ir::For::Kind::tensorize;
+  return is_marked ? ir::For::Kind::serial : loop.kind;
+}
+
 // ---- blocks ----
 
 ir::Substitution bindings(const ir::Block& block) {
@@ -48,10 +54,13 @@ Node updates(const ir::Block& block) {
   return out;
 }
 
-Names names_bound(const ir::Block& block, bool spatial) {
-  Names out;
+// The loops of `path` that lead to the block's spatial axes, or to its other ones. Sizes stand in bindings, too.
+Names loops_bound(const ir::Block& block, const Path& path, bool spatial) {
+  Names names, out;
   for (const Axis& axis : block.axes)
-    if ((axis.kind == Axis::Kind::spatial) == spatial) collect_names(axis.binding, &out);
+    if ((axis.kind == Axis::Kind::spatial) == spatial) collect_names(axis.binding, &names);
+  for (const ir::For* loop : path)
+    if (names.count(loop->name) != 0) out.insert(loop->name);
   return out;
 }
 
@@ -59,7 +68,7 @@ bool runs_once(const ir::For& loop) { return ir::constant(loop.extent) == 1; }
 
 // The place in `path` of the loop before which the block's init happens; its length where that is beside the updates.
 size_t init_depth(const ir::Block& block, const Path& path) {
-  const Names feeding = names_bound(block, false);
+  const Names feeding = loops_bound(block, path, false);
   const auto found = std::find_if(path.begin(), path.end(),
                                   [&](const ir::For* loop) { return feeding.count(loop->name) != 0 && !runs_once(*loop); });
   return static_cast<size_t>(found - path.begin());
@@ -68,14 +77,17 @@ size_t init_depth(const ir::Block& block, const Path& path) {
 // ---- inits ----
 
 // The conditions under which a point is initialised: those of the updates that no reduction decides; and where a loop leads to both
-// kinds of axes, that the point is one of the domain.
+// kinds of axes, or is in a condition with a loop of the reduction, that the point is one of the domain.
 std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& reducing) {
   const ir::Substitution values = bindings(block);
   std::vector<ir::ExprPtr> all, out;
   split_conjunction(ir::substitute(block.predicate, values), &all);
   std::copy_if(all.begin(), all.end(), std::back_inserter(out), [&](const ir::ExprPtr& c) { return !mentions(c, reducing); });
+  Names doubtful = reducing;  // loops that a condition may hold back which the init has not
+  for (const ir::ExprPtr& c : all)
+    if (mentions(c, reducing)) collect_names(c, &doubtful);
   for (const Axis& axis : block.axes) {
-    if (axis.kind != Axis::Kind::spatial || !mentions(axis.binding, reducing)) continue;
+    if (axis.kind != Axis::Kind::spatial || !mentions(axis.binding, doubtful)) continue;
     out.push_back(ir::make_call("ge", {axis.binding, ir::make_integer(0)}));
     out.push_back(ir::make_call("lt", {axis.binding, axis.extent}));
   }
@@ -84,14 +96,14 @@ std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& re
 
 // A block's init under copies of the loops of path[from…] that lead to its spatial axes.
 Node init_nest(const ir::Block& block, const Path& path, size_t from) {
-  const Names spatial = names_bound(block, true);
+  const Names spatial = loops_bound(block, path, true);
   Node out;
   out.name = block.name;
   out.is_init = true;
   ir::Substitution renamed;
   for (size_t i = from; i < path.size(); ++i)  // a loop that is left out is at its first iteration
     renamed[path[i]->name] = spatial.count(path[i]->name) != 0 ? ir::make_name(path[i]->name + ".init") : ir::make_integer(0);
-  for (const ir::ExprPtr& condition : init_conditions(block, names_bound(block, false)))
+  for (const ir::ExprPtr& condition : init_conditions(block, loops_bound(block, path, false)))
     split_conjunction(ir::substitute(condition, renamed), &out.conditions);
   out.stores = replaced(replaced(block.init, bindings(block)), renamed);
   for (size_t i = path.size(); i-- > from;) {
@@ -100,7 +112,7 @@ Node init_nest(const ir::Block& block, const Path& path, size_t from) {
     loop.kind = Node::Kind::loop;
     loop.name = path[i]->name + ".init";
     loop.extent = ir::substitute(path[i]->extent, renamed);
-    loop.loop_kind = path[i]->kind;
+    loop.loop_kind = kind_of(*path[i]);
     loop.thread = path[i]->thread;
     loop.body.push_back(std::move(out));
     out = std::move(loop);
@@ -135,7 +147,7 @@ class Walk {
     node.kind = Node::Kind::loop;
     node.name = loop.name;
     node.extent = loop.extent;
-    node.loop_kind = loop.kind;
+    node.loop_kind = kind_of(loop);
     node.thread = loop.thread;
     path_.push_back(&loop);
     for (const ir::Stmt& stmt : loop.body)

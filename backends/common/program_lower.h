@@ -32,7 +32,7 @@ struct Node {
 
 struct Lowered {
   ir::Program program;                  // its body is not looked at any more
-  std::vector<ir::Buffer> allocations;  // with the shapes that they shrank to
+  std::vector<ir::Buffer> allocations;  // with the shapes that they shrank to, and their padding
   std::vector<size_t> outermost;        // the allocations that live through the whole call
   std::vector<Node> body;
   Names fresh;  // allocations of which every element that is read was written by the same iteration of their innermost shared loop

@@ -249,6 +249,11 @@ void collect_sizes(const std::vector<Node>& body, std::map<std::string, ir::Expr
   }
 }
 
+// Behind what the buffer shrank to: its elements are then that far from each other.
+void add_padding(ir::Buffer* buffer) {
+  for (size_t d = 0; d < buffer->padding.size(); ++d) buffer->shape[d] = buffer->shape[d] + buffer->padding[d];
+}
+
 class Placer {
  public:
   explicit Placer(Lowered* lowered) : lowered_(lowered) {
@@ -299,6 +304,7 @@ class Placer {
 void place_allocations(Lowered* lowered) {
   Placer placer(lowered);
   for (size_t i = 0; i < lowered->allocations.size(); ++i) placer.place(i);
+  for (ir::Buffer& buffer : lowered->allocations) add_padding(&buffer);
 }
 
 }  // namespace narrows::common

@@ -7,7 +7,7 @@
 namespace narrows::common {
 
 // Gives each allocation that is used to the innermost loop that its users share, and shrinks it there to what one iteration uses,
-// where every element that an iteration reads was written by the same iteration before.
+// where every element that an iteration reads was written by the same iteration before. Then it grows by its padding.
 void place_allocations(Lowered* lowered);
 
 }  // namespace narrows::common

@@ -69,7 +69,10 @@ class Namer {
 Stmt in_loops(Block block, const std::function<std::string()>& name) {
   std::vector<For> loops;
   for (Axis& axis : block.axes) {
-    loops.push_back({name(), axis.extent, For::Kind::serial, "", {}, {}});
+    For loop;
+    loop.name = name();
+    loop.extent = axis.extent;
+    loops.push_back(std::move(loop));
     axis.binding = make_name(loops.back().name);
   }
   block.predicate = nullptr;

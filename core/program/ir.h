@@ -48,6 +48,8 @@ struct Buffer {
   Role role = Role::input;
   Scope scope = Scope::global;
   bool optional = false;  // 'name?': the caller may leave it out
+  // Of an allocated one: how many elements its memory has more along each dimension. No access reaches them. Empty: none.
+  std::vector<int64_t> padding;
 };
 
 struct Param {
@@ -85,11 +87,13 @@ struct For;
 using Stmt = std::variant<std::shared_ptr<const For>, std::shared_ptr<const Block>>;
 
 struct For {
-  enum class Kind : uint8_t { serial, parallel, vectorize, unroll, bind };
+  enum class Kind : uint8_t { serial, parallel, vectorize, unroll, bind, pipeline, tensorize };
   std::string name;
   ExprPtr extent;  // runs over 0 <= name < extent
   Kind kind = Kind::serial;
-  std::string thread;  // of `bind`: "block.x" to "thread.z"
+  std::string thread;     // of `bind`: "block.x" to "thread.z"
+  int64_t stages = 0;     // of `pipeline`: the iterations of which copies may be under way at once (race.h)
+  std::string intrinsic;  // of `tensorize`: the name of the unit's product (intrinsics.h)
   std::vector<std::pair<std::string, std::string>> notes;
   std::vector<Stmt> body;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parse.cpp -- reads a program's text: see text.h. One function for each line of the grammar in docs/programs.md.
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
 #include "core/program/cursor.h"
@@ -150,9 +151,26 @@ class Parser {
       buffer.scope = Buffer::Scope::local;
     else
       cursor_.take("global");
-    end_of_line("the shape and scope ('global', 'shared' or 'local') of '" + buffer.name + "'");
+    if (cursor_.take("pad")) padding(buffer);
+    end_of_line("the shape, scope ('global', 'shared' or 'local') and padding ('pad [0, 8]') of '" + buffer.name + "'");
     declare(scope_.buffers, at, buffer.name, buffer.dtype);
     program_.allocations.push_back(std::move(buffer));
+  }
+
+  void padding(Buffer& buffer) {
+    cursor_.expect("[", "and the padding of '" + buffer.name + "'");
+    do buffer.padding.push_back(integer("the padding of a dimension, an integer"));
+    while (cursor_.take(","));
+    cursor_.expect("]", "or ',' in the padding of '" + buffer.name + "'");
+  }
+
+  int64_t integer(const std::string& what) {
+    int64_t value = 0;
+    const std::string_view text = cursor_.peek().text;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (!cursor_.at(Token::Kind::number) || error != std::errc() || end != text.data() + text.size()) cursor_.bad(what);
+    cursor_.next();
+    return value;
   }
 
   // Up to the end of the indented lines.
@@ -181,7 +199,8 @@ class Parser {
     loop.extent = parse_index(cursor_, scope_, "the extent of loop '" + loop.name + "'");
     kind(loop);
     loop.notes = notes();
-    end_of_header("loop '" + loop.name + "', its kind ('parallel', 'vectorize', 'unroll' or 'bind') and its notes");
+    end_of_header("loop '" + loop.name +
+                  "', its kind ('parallel', 'vectorize', 'unroll', 'bind', 'pipeline' or 'tensorize') and its notes");
     declare(scope_.values, at, loop.name, DType::index);
     begin_lines("loop '" + loop.name + "'");
     statements(loop.body, depth + 1);
@@ -193,6 +212,14 @@ class Parser {
     if (cursor_.take("parallel")) loop.kind = For::Kind::parallel;
     if (cursor_.take("vectorize")) loop.kind = For::Kind::vectorize;
     if (cursor_.take("unroll")) loop.kind = For::Kind::unroll;
+    if (cursor_.take("pipeline")) {
+      loop.kind = For::Kind::pipeline;
+      loop.stages = integer("the number of stages after 'pipeline'");
+    }
+    if (cursor_.take("tensorize")) {
+      loop.kind = For::Kind::tensorize;
+      loop.intrinsic = string("the name of an intrinsic, \"…\", after 'tensorize'");
+    }
     if (!cursor_.take("bind")) return;
     loop.kind = For::Kind::bind;
     const std::string level = cursor_.at("block") || cursor_.at("thread") ? std::string(cursor_.next().text) : "";

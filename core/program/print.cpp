@@ -122,11 +122,17 @@ std::string show_tensor(const Buffer& buffer) {
   return buffer.name + (buffer.optional ? "?: " : ": ") + role + name_of(buffer.dtype) + list(buffer.shape, "[", "]");
 }
 
+std::string show_padding(const Buffer& buffer) {
+  std::string out;
+  for (const int64_t elements : buffer.padding) out += (out.empty() ? " pad [" : ", ") + std::to_string(elements);
+  return out.empty() ? "" : out + "]";
+}
+
 std::string show_allocation(const Buffer& buffer) {
   const char* const scope = buffer.scope == Buffer::Scope::shared  ? " shared"
                             : buffer.scope == Buffer::Scope::local ? " local"
                                                                    : "";
-  return "alloc " + buffer.name + ": " + name_of(buffer.dtype) + list(buffer.shape, "[", "]") + scope;
+  return "alloc " + buffer.name + ": " + name_of(buffer.dtype) + list(buffer.shape, "[", "]") + scope + show_padding(buffer);
 }
 
 std::string show_kind(const For& loop) {
@@ -135,6 +141,8 @@ std::string show_kind(const For& loop) {
     case For::Kind::vectorize: return " vectorize";
     case For::Kind::unroll: return " unroll";
     case For::Kind::bind: return " bind " + loop.thread;
+    case For::Kind::pipeline: return " pipeline " + std::to_string(loop.stages);
+    case For::Kind::tensorize: return " tensorize " + quote(loop.intrinsic);
     default: return "";
   }
 }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/program/expr.h"
 #include "core/program/shape_of_loops.h"
+#include "core/program/walk.h"
 
 namespace narrows::program {
 namespace {
@@ -30,6 +31,10 @@ bool is_under(const Unit& unit, const ForPtr& loop, int depth) {
 
 bool is_thread(const For& loop) { return loop.kind == For::Kind::bind && loop.thread.rfind("thread.", 0) == 0; }
 
+bool writes(const std::vector<Access>& accesses, const std::string& buffer) {
+  return std::any_of(accesses.begin(), accesses.end(), [&](const Access& it) { return it.is_write && it.buffer->name == buffer; });
+}
+
 bool touches(const std::vector<Access>& accesses, const Buffer& buffer) {
   return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) { return access.buffer->name == buffer.name; });
 }
@@ -44,6 +49,7 @@ void Races::check() const {
       if (!seen.insert(loop.get()).second) continue;
       require_shape(*loop);
       if (runs_at_once(*loop)) check_loop(unit, depth);
+      if (loop->kind == For::Kind::pipeline) check_stages(unit, depth);
     }
   }
   require_threads(current_);
@@ -114,6 +120,60 @@ bool Races::check_pair(const Unit& unit, int depth, const Pair& pair, const Acce
          b.is_write ? "writes" : "reads", tell_sizes(current_, affine.system, point).c_str(),
          why == "-" ? "" : ("; " + why).c_str());
   });
+}
+
+namespace {
+
+// The block of a statement that does nothing but copy: loops around one store of a load. NULL: it does more.
+const Block* copy_in(const Stmt& stmt) {
+  const Stmt* at = &stmt;
+  while (const auto* const loop = std::get_if<ForPtr>(at)) {
+    if ((*loop)->body.size() != 1) return nullptr;
+    at = &(*loop)->body[0];
+  }
+  const Block& block = *std::get<BlockPtr>(*at);
+  const bool is_spatial =
+      std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
+  const bool is_copy = is_spatial && block.init.empty() && block.body.size() == 1 && block.body[0].value->kind == Expr::Kind::load;
+  return is_copy ? &block : nullptr;
+}
+
+}  // namespace
+
+// The copies in front run up to stages - 1 iterations before the rest. So nothing in the loop writes what they read, and each
+// iteration has the buffers that they write for itself.
+void Races::check_stages(const Unit& unit, int depth) const {
+  const ForPtr& loop = unit.path.loops[depth];
+  std::set<std::string> copied;
+  size_t count = 0;
+  for (; count < loop->body.size(); ++count) {
+    const Block* const copy = copy_in(loop->body[count]);
+    if (copy == nullptr || find_buffer(current_, copy->body[0].buffer)->role != Buffer::Role::allocated) break;
+    bool goes_on = false;  // with what a copy before has made: that is a use of it
+    for_each_load(*copy, [&](const Expr& load) { goes_on = goes_on || copied.count(load.name) > 0; });
+    if (goes_on) break;
+    copied.insert(copy->body[0].buffer);
+  }
+  if (count == 0 || count == loop->body.size())
+    fail(NW_INVALID, -1, "loop '%s' is pipelined, but %s; expected copies into allocated buffers, and then what uses them",
+         loop->name.c_str(),
+         count == 0 ? "its first statement is no copy into an allocated buffer" : "all of its statements are copies");
+  for (size_t i = 0; i < count; ++i) {
+    const Block& copy = *copy_in(loop->body[i]);
+    const std::string& target = copy.body[0].buffer;
+    const std::string why = shared_why(unit, depth, *find_buffer(current_, target));
+    if (!why.empty())
+      fail(NW_INVALID, -1, "loop '%s' is pipelined, but '%s' cannot be one for each iteration: %s", loop->name.c_str(),
+           target.c_str(), why.c_str());
+    for (const Unit& other : units_) {
+      if (!is_under(other, loop, depth)) continue;
+      for_each_load(copy, [&](const Expr& load) {
+        if (writes(other.body, load.name) || writes(other.init, load.name))
+          fail(NW_INVALID, -1, "loop '%s' is pipelined, but block '%s' copies '%s', which block '%s' of the loop writes",
+               loop->name.c_str(), copy.name.c_str(), load.name.c_str(), other.name().c_str());
+      });
+    }
+  }
 }
 
 const Unit* Races::here(const Unit& of_reference) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.h -- rule V4: iterations that run at once touch nothing of each other, unless each has its own.
+// race.h -- rule V4: iterations that run at once touch nothing of each other, unless each has its own. Of a pipelined loop the
+// copies that stand first run at once with iterations before.
 #pragma once
 
 #include <map>
@@ -28,6 +29,7 @@ class Races {
 
  private:
   void check_loop(const Unit& unit, int depth) const;
+  void check_stages(const Unit& unit, int depth) const;
   // Returns whether the two meet in a buffer of which each iteration has its own.
   bool check_pair(const Unit& unit, int depth, const Pair& pair, const Access& a, const Access& b) const;
   void check_nest(const Buffer& buffer) const;

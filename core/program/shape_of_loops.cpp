@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/program/expr.h"
+#include "core/program/intrinsics.h"
 #include "core/program/text.h"
 #include "core/program/tree.h"
 
@@ -75,6 +76,7 @@ void require_shape(const For& loop) {
   if (loop.kind == For::Kind::vectorize && require_constant(loop, "vectorized") > kMaxLanes)
     fail(NW_INVALID, -1, "loop '%s' is vectorized over %s iterations; at most %lld are possible", loop.name.c_str(),
          print(loop.extent).c_str(), static_cast<long long>(kMaxLanes));
+  if (loop.kind == For::Kind::tensorize) require_product(loop);
   if (loop.kind != For::Kind::unroll) return;
   require_constant(loop, "unrolled");
   if (stores({std::make_shared<const For>(loop)}) > kMaxUnrolled)

@@ -181,12 +181,13 @@ const std::string& StepLine::text(const char* key) const {
 
 std::string StepLine::text(const char* key, const char* or_else) const { return find(key) == nullptr ? or_else : text(key); }
 
-int64_t StepLine::number(const char* key, int64_t or_else) const {
-  if (find(key) == nullptr) return or_else;
-  const auto* const value = std::get_if<int64_t>(find(key));
+int64_t StepLine::number(const char* key) const {
+  const auto* const value = std::get_if<int64_t>(&need(key));
   if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is an integer", key);
   return *value;
 }
+
+int64_t StepLine::number(const char* key, int64_t or_else) const { return find(key) == nullptr ? or_else : number(key); }
 
 const std::vector<std::string>& StepLine::texts(const char* key) const {
   const auto* const value = std::get_if<std::vector<std::string>>(&need(key));

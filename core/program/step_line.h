@@ -26,6 +26,7 @@ class StepLine {
   // Each throws Failure where the argument is missing or of another type. `or_else`: it may be missing.
   const std::string& text(const char* key) const;
   std::string text(const char* key, const char* or_else) const;
+  int64_t number(const char* key) const;
   int64_t number(const char* key, int64_t or_else) const;
   const std::vector<std::string>& texts(const char* key) const;
   std::vector<Number> numbers(const char* key) const;

@@ -33,6 +33,8 @@ void parallel(Draft&, const StepLine&);
 void vectorize(Draft&, const StepLine&);
 void unroll(Draft&, const StepLine&);
 void bind(Draft&, const StepLine&);
+void pipeline(Draft&, const StepLine&);
+void tensorize(Draft&, const StepLine&);
 void annotate(Draft&, const StepLine&);
 // steps_move.cpp
 void compute_at(Draft&, const StepLine&);
@@ -48,6 +50,7 @@ void cache_read(Draft&, const StepLine&);
 void cache_write(Draft&, const StepLine&);
 void set_scope(Draft&, const StepLine&);
 void transform_layout(Draft&, const StepLine&);
+void pad(Draft&, const StepLine&);
 
 // steps_common.cpp: what several steps need.
 const Path& need_block(const std::vector<Path>& all, const std::string& name);  // throws Failure, with the names that there are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps_buffers.cpp -- steps that change buffers: cache_read, cache_write, set_scope, transform_layout.
+// steps_buffers.cpp -- steps that change buffers: cache_read, cache_write, set_scope, transform_layout, pad.
 #include <algorithm>
 
 #include "core/error.h"
@@ -72,6 +72,7 @@ class Cache {
     const std::string scope = line.text("scope", "global");
     cached_ = old_;
     cached_.role = Buffer::Role::allocated;
+    cached_.padding.clear();
     cached_.scope = parse_scope(scope);
     used_ = used_names(draft.current);
     used_.merge(used_names(draft.reference));
@@ -217,6 +218,8 @@ void set_scope(Draft& draft, const StepLine& line) {
 void transform_layout(Draft& draft, const StepLine& line) {
   line.allow({"buffer", "map"});
   const Buffer old = need_allocation(draft.current, line.text("buffer"));
+  if (!old.padding.empty())
+    fail(NW_INVALID, -1, "'%s' is padded along its dimensions as they are; expected transform_layout before pad", old.name.c_str());
   const Layout layout = parse_layout(line.text("map"));
   if (layout.names.size() != old.shape.size())
     fail(NW_INVALID, -1, "'%s' has %zu dimensions, but the map names %zu", old.name.c_str(), old.shape.size(), layout.names.size());
@@ -253,6 +256,23 @@ void transform_layout(Draft& draft, const StepLine& line) {
     });
   }
   draft.changes_reference = true;
+}
+
+// Elements behind the end of a dimension, which no access reaches: where the next row begins, and no value, depends on them.
+void pad(Draft& draft, const StepLine& line) {
+  line.allow({"buffer", "axis", "elements"});
+  const std::string& name = line.text("buffer");
+  const auto rank = static_cast<int64_t>(need_allocation(draft.current, name).shape.size());
+  const int64_t axis = line.number("axis"), elements = line.number("elements");
+  if (axis < 0 || axis >= rank)
+    fail(NW_INVALID, -1, "axis %lld of '%s'; it has %lld dimensions, of which the first is 0", static_cast<long long>(axis),
+         name.c_str(), static_cast<long long>(rank));
+  for (Program* program : {&draft.reference, &draft.current}) {
+    std::vector<int64_t>& padding = need_allocation(*program, name).padding;
+    padding.resize(static_cast<size_t>(rank));
+    padding[static_cast<size_t>(axis)] = elements;
+    if (std::all_of(padding.begin(), padding.end(), [](int64_t each) { return each == 0; })) padding.clear();
+  }
 }
 
 }  // namespace narrows::program

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/program/expr.h"
+#include "core/program/intrinsics.h"
 #include "core/program/shape_of_loops.h"
 #include "core/program/steps.h"
 #include "core/program/text.h"
@@ -135,11 +136,14 @@ std::vector<ForPtr> chain(const Program& program, const std::vector<std::string>
 }
 
 // A kind takes the place of the one that the loop had.
-void set_kind(Draft& draft, const StepLine& line, For::Kind kind, const std::string& thread) {
+void set_kind(Draft& draft, const StepLine& line, For::Kind kind, const std::string& thread = "", int64_t stages = 0,
+              const std::string& intrinsic = "") {
   const ForPtr loop = need_loop(draft.current, line.text("loop"));
   For copy = *loop;
   copy.kind = kind;
   copy.thread = thread;
+  copy.stages = stages;
+  copy.intrinsic = intrinsic;
   require_shape(copy);
   draft.current.body = replace_loop(draft.current.body, loop->name, {make_stmt(std::move(copy))});
 }
@@ -242,17 +246,17 @@ void reorder(Draft& draft, const StepLine& line) {
 
 void parallel(Draft& draft, const StepLine& line) {
   line.allow({"loop"});
-  set_kind(draft, line, For::Kind::parallel, "");
+  set_kind(draft, line, For::Kind::parallel);
 }
 
 void vectorize(Draft& draft, const StepLine& line) {
   line.allow({"loop"});
-  set_kind(draft, line, For::Kind::vectorize, "");
+  set_kind(draft, line, For::Kind::vectorize);
 }
 
 void unroll(Draft& draft, const StepLine& line) {
   line.allow({"loop"});
-  set_kind(draft, line, For::Kind::unroll, "");
+  set_kind(draft, line, For::Kind::unroll);
 }
 
 void bind(Draft& draft, const StepLine& line) {
@@ -264,6 +268,16 @@ void bind(Draft& draft, const StepLine& line) {
   if (std::find(kThreads.begin(), kThreads.end(), thread) == kThreads.end())
     fail(NW_INVALID, -1, "'%s' is none of block.x, block.y, block.z, thread.x, thread.y and thread.z", thread.c_str());
   set_kind(draft, line, For::Kind::bind, thread);
+}
+
+void pipeline(Draft& draft, const StepLine& line) {
+  line.allow({"loop", "stages"});
+  set_kind(draft, line, For::Kind::pipeline, "", line.number("stages", 2));
+}
+
+void tensorize(Draft& draft, const StepLine& line) {
+  line.allow({"loop", "intrinsic"});
+  set_kind(draft, line, For::Kind::tensorize, "", 0, need_intrinsic(line.text("intrinsic")).name);
 }
 
 // A note on a block or a loop: data for a backend, which says which ones it knows. It changes no order, so there is nothing to

@@ -171,6 +171,7 @@ class Rfactor {
     buffer_.name = fresh_name(used_, store().buffer + "_rf");
     buffer_.role = Buffer::Role::allocated;
     buffer_.optional = false;
+    buffer_.padding.clear();
     buffer_.shape.insert(buffer_.shape.begin() + static_cast<std::ptrdiff_t>(axis_), loop_->extent);
     draft_.current.allocations.push_back(buffer_);
     draft_.reference.allocations.push_back(buffer_);

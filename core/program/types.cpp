@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "core/error.h"
 #include "core/program/check_block.h"
 #include "core/program/check_expr.h"
 #include "core/program/dtype.h"
 #include "core/program/expr.h"
+#include "core/program/intrinsics.h"
 #include "core/program/lexer.h"
 #include "core/program/text.h"
 #include "core/program/walk.h"
@@ -17,8 +19,10 @@
 namespace narrows::program {
 namespace {
 
+constexpr int64_t kMinStages = 2, kMaxStages = 8;  // of a pipelined loop
 constexpr std::array<DType, 4> kParamTypes = {DType::boolean, DType::i64, DType::f32, DType::f64};
 constexpr int64_t kMaxDefault = int64_t{1} << 53;  // the largest up to which every integer is a double, as nw_param.initial has it
+constexpr int64_t kMaxPadding = 4096;              // of one dimension
 constexpr std::array<const char*, 6> kThreads = {"block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"};
 
 bool reads_memory(const Buffer& tensor) { return tensor.role == Buffer::Role::input || tensor.role == Buffer::Role::inout; }
@@ -91,15 +95,31 @@ class Checker {
     if (buffer.shape.size() > kMaxRank)
       fail(NW_INVALID, -1, "%s has %zu dimensions; at most %d", what.c_str(), buffer.shape.size(), kMaxRank);
     for (const ExprPtr& extent : buffer.shape) check_extent(extent, {what + ": an extent", nullptr, nullptr, false, false}, names_);
+    check_padding(buffer, what);
     check_bytes(buffer, what);
     names_.buffers[buffer.name] = &buffer;
+  }
+
+  static void check_padding(const Buffer& buffer, const std::string& what) {
+    if (buffer.padding.empty()) return;
+    if (buffer.role != Buffer::Role::allocated) fail(NW_INVALID, -1, "%s is a tensor, and has no padding", what.c_str());
+    if (buffer.padding.size() != buffer.shape.size())
+      fail(NW_INVALID, -1, "%s has %zu dimensions, but padding of %zu", what.c_str(), buffer.shape.size(), buffer.padding.size());
+    for (const int64_t elements : buffer.padding) {
+      if (elements < 0 || elements > kMaxPadding)
+        fail(NW_INVALID, -1, "%s is padded by %lld elements; expected 0 to %lld", what.c_str(), static_cast<long long>(elements),
+             static_cast<long long>(kMaxPadding));
+    }
+    if (std::all_of(buffer.padding.begin(), buffer.padding.end(), [](int64_t elements) { return elements == 0; }))
+      fail(NW_INVALID, -1, "%s is padded by no element; expected no 'pad'", what.c_str());
   }
 
   // Of constant extents; an extent of 0 makes the others harmless only where it is known.
   static void check_bytes(const Buffer& buffer, const std::string& what) {
     int64_t bytes = bits_of(buffer.dtype) / 8;
-    for (const ExprPtr& extent : buffer.shape) {
-      const int64_t count = std::max<int64_t>(constant(extent).value_or(1), 1);
+    for (size_t i = 0; i < buffer.shape.size(); ++i) {
+      int64_t count = std::max<int64_t>(constant(buffer.shape[i]).value_or(1), 1);
+      if (!buffer.padding.empty() && __builtin_add_overflow(count, buffer.padding[i], &count)) count = INT64_MAX;
       if (__builtin_mul_overflow(bytes, count, &bytes)) fail(NW_INVALID, -1, "%s has more than 2^63 - 1 bytes", what.c_str());
     }
   }
@@ -129,11 +149,23 @@ class Checker {
     const bool known = std::find(kThreads.begin(), kThreads.end(), loop.thread) != kThreads.end();
     if (loop.kind == For::Kind::bind ? !known : !loop.thread.empty())
       bad(what + ": '" + loop.thread + "' is no place that it is bound to; block.x to thread.z are");
+    check_marks(loop, what);
     check_notes(loop.notes, what);
     if (loop.body.empty()) bad(what + " is empty");
     loops_.insert(loop.name);
     check_body(loop.body, depth + 1);
     loops_.erase(loop.name);
+  }
+
+  void check_marks(const For& loop, const std::string& what) const {
+    const bool is_pipelined = loop.kind == For::Kind::pipeline;
+    if (is_pipelined ? loop.stages < kMinStages || loop.stages > kMaxStages : loop.stages != 0)
+      bad(what + " has " + std::to_string(loop.stages) + " stages; expected " +
+          (is_pipelined ? std::to_string(kMinStages) + " to " + std::to_string(kMaxStages) : "0, as it is not pipelined"));
+    if (loop.kind == For::Kind::tensorize)
+      need_intrinsic(loop.intrinsic);
+    else if (!loop.intrinsic.empty())
+      bad(what + " names the intrinsic '" + loop.intrinsic + "', but is not tensorized");
   }
 
   void check_written() const {

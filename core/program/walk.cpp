@@ -39,7 +39,7 @@ bool same_all(const auto& a, const auto& b) {
 
 bool alike(const Buffer& a, const Buffer& b) {
   return a.name == b.name && a.dtype == b.dtype && a.role == b.role && a.scope == b.scope && a.optional == b.optional &&
-         same(a.shape, b.shape);
+         a.padding == b.padding && same(a.shape, b.shape);
 }
 bool alike(const Param& a, const Param& b) { return a.name == b.name && a.dtype == b.dtype && same(a.value, b.value); }
 bool alike(const Axis& a, const Axis& b) {
@@ -55,8 +55,8 @@ bool alike(const Stmt& a, const Stmt& b) {
   if (a.index() == 1) return alike(*std::get<1>(a), *std::get<1>(b));
   const For& x = *std::get<0>(a);
   const For& y = *std::get<0>(b);
-  return x.name == y.name && x.kind == y.kind && x.thread == y.thread && x.notes == y.notes && same(x.extent, y.extent) &&
-         same_all(x.body, y.body);
+  return x.name == y.name && x.kind == y.kind && x.thread == y.thread && x.stages == y.stages && x.intrinsic == y.intrinsic &&
+         x.notes == y.notes && same(x.extent, y.extent) && same_all(x.body, y.body);
 }
 
 }  // namespace

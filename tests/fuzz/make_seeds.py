@@ -180,6 +180,11 @@ cache_write(block="C", buffer="C")
 set_scope(buffer="Y", scope="local")
 transform_layout(buffer="Y", map="i, j -> j, i")
 rfactor(loop="k", axis=0)""",
+        "marks": """pad(buffer="Y", axis=1, elements=8)
+cache_read(block="C", buffer="Y")
+compute_at(block="Y_global", loop="i1")
+pipeline(loop="i1", stages=3)
+tensorize(loop="i", intrinsic="dot.i8.i32")""",
         "odd": """split(loop="i", factors=[9223372036854775807, 9223372036854775807])
 split(loop=1)
 split(loop="i", factors=[0, -1, None, None])

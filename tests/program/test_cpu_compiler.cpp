@@ -310,6 +310,26 @@ TEST_CASE("unrolled loops make no text without an end") {
   }
 }
 
+TEST_CASE("a tile is as much longer in memory as it is padded") {
+  const auto source_of = [](const std::string& padding) {
+    const Folder folder;
+    const Environment compiler("CC", folder.script("fails", "exit 3"));
+    const std::string text =
+        "program 1 f(A: f32[64, 128], C: out f32[128, 64]):\n  alloc T: f32[64, 128]" + padding +
+        "\n  for i in 4:\n    for j in 4:\n      for a in 16:\n        for b in 32:\n"
+        "          block T(vi: S(64) = i * 16 + a, vj: S(128) = j * 32 + b):\n            T[vi, vj] = A[vi, vj]\n"
+        "      for c in 32:\n        for d in 16:\n"
+        "          block C(vj: S(128) = j * 32 + c, vi: S(64) = i * 16 + d):\n            C[vj, vi] = T[vi, vj]\n";
+    Tensor a(DType::f32, {64, 128}), c(DType::f32, {128, 64});
+    const Plugin plugin;
+    CHECK(Call{plugin, text, {&a}, {&c}, "compiled"}.run().status == NW_FAILED);
+    return folder.source();
+  };
+  CHECK_THAT(source_of(""), ContainsSubstring("[512]"));
+  CHECK_THAT(source_of(" pad [0, 8]"), ContainsSubstring("[640]") && !ContainsSubstring("[512]"));
+  CHECK_THAT(source_of(" shared pad [1, 8]"), ContainsSubstring("[680]"));
+}
+
 TEST_CASE("no name of a program reaches what is compiled") {
   const Folder folder;
   const Environment compiler("CC", folder.script("fails", "exit 3"));

@@ -86,6 +86,33 @@ const Schedule kSchedules[] = {
           block C(vi: S(M) = i0 * 4 + i2, vj: S(N) = j0 * 16 + j2) if i0 * 4 + i2 < M and j0 * 16 + j2 < N:
             C[vi, vj] = maximum(Y[vi, vj], f32(0))
 )"},
+    {"padded tiles, and copies that run ahead", R"(  alloc Y: f32[M, N]
+  alloc A_shared: f32[M, K] shared pad [0, 3]
+  alloc B_shared: f32[K, N] shared pad [2, 1]
+  for i0 in (M + 3) // 4 parallel:
+    for i3 in 4:
+      for j3 in N:
+        block Y_init(vi: S(M) = i0 * 4 + i3, vj: S(N) = j3) if i0 * 4 + i3 < M:
+          Y[vi, vj] = f32(0)
+    for k0 in (K + 7) // 8 pipeline 3:
+      for a0 in 4:
+        for a1 in 8:
+          block A_shared(vi: S(M) = i0 * 4 + a0, vk: S(K) = k0 * 8 + a1) if i0 * 4 + a0 < M and k0 * 8 + a1 < K:
+            A_shared[vi, vk] = A[vi, vk]
+      for b0 in 8:
+        for b1 in N:
+          block B_shared(vk: S(K) = k0 * 8 + b0, vj: S(N) = b1) if k0 * 8 + b0 < K:
+            B_shared[vk, vj] = B[vk, vj]
+      for i1 in 4:
+        for k1 in 8:
+          for j in N:
+            block Y(vi: S(M) = i0 * 4 + i1, vj: S(N) = j, vk: R(K) = k0 * 8 + k1) if i0 * 4 + i1 < M and k0 * 8 + k1 < K:
+              Y[vi, vj] = Y[vi, vj] + A_shared[vi, vk] * B_shared[vk, vj]
+    for i2 in 4:
+      for j2 in N:
+        block C(vi: S(M) = i0 * 4 + i2, vj: S(N) = j2) if i0 * 4 + i2 < M:
+          C[vi, vj] = maximum(Y[vi, vj], f32(0))
+)"},
     {"contracted, the reduction split", R"(  alloc Y: f32[M, N]
   for i0 in (M + 1) // 2:
     for j0 in (N + 23) // 24:
@@ -136,6 +163,29 @@ TEST_CASE("a product is right by every schedule, size and layout") {
   }
 }
 
+TEST_CASE("a product of a matrix unit is what its loops give") {
+  const auto text = [](const std::string& mark, const std::string& kind) {
+    return "program 1 mm(A: f16[M, 16], B: f16[16, 8], C: inout f32[M, 8]):\n  for i_0 in M // 16:\n    for i_1 in 16" + mark +
+           ":\n      for k in 16:\n        for j in 8" + kind +
+           ":\n          block C(vi: S(M // 16 * 16) = i_0 * 16 + i_1, vj: S(8) = j, vk: R(16) = k):\n"
+           "            C[vi, vj] = C[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])\n";
+  };
+  for (const char* const kernel : kKernels) {
+    std::vector<std::vector<unsigned char>> results;
+    for (const auto& [mark, kind] :
+         {std::pair{"", ""}, {" tensorize \"mma.f16.f32\"", ""}, {" tensorize \"mma.f16.f32\"", " vectorize"}}) {
+      Tensor a(DType::f16, {32, 16}), b(DType::f16, {16, 8}), before(DType::f32, {32, 8}), c(DType::f32, {32, 8});
+      a.fill(1);
+      b.fill(2);
+      before.fill(3);
+      run_well({plugin(), text(mark, kind), {&a, &b, &before}, {&c}, kernel});
+      results.push_back(c.bytes);
+    }
+    CHECK(results[1] == results[0]);
+    CHECK(results[2] == results[0]);
+  }
+}
+
 TEST_CASE("a loop that leads to rows and to the reduction initialises each row once") {
   const std::string text = R"(program 1 f(A: f32[M, 6], C: out f32[M]):
   for f in M * 6:
@@ -162,6 +212,44 @@ TEST_CASE("a loop that leads to rows and to the reduction initialises each row o
 }
 
 // ---- all texts: two ways to run one program ----
+
+TEST_CASE("an init has its block's condition, or stays in the domain where a reduction decides it") {
+  const std::string text = R"(program 1 f(A: f32[3, N], C: out f32[N]):
+  for i0 in (N + 1) // 2:
+    for i1 in 2:
+      for f in 3 * N:
+        block C(vi: S(N) = i0 * 2 + i1, vj: R(3) = f // N, vk: R(N) = f % N) if i0 * 2 + i1 < N:
+          init:
+            C[vi] = f32(1)
+          C[vi] = C[vi] + A[vj, vk]
+)";
+  const std::string mixed = R"(program 1 f(A: f32[N, 2], C: out f32[N]):
+  for i in N + 1:
+    for k in 2:
+      block C(vi: S(N) = i, vk: R(2) = k) if i * 2 + k < N * 2:
+        init:
+          C[vi] = f32(1)
+        C[vi] = C[vi] + A[vi, vk]
+)";
+  for (const char* const kernel : kKernels) {
+    for (const int64_t n : {1, 4, 7}) {
+      INFO(kernel << " " << n);
+      Tensor pairs(DType::f32, {n, 2}), sums(DType::f32, {n});
+      pairs.fill(2);
+      run_well({plugin(), mixed, {&pairs}, {&sums}, kernel});
+      expect(sums, [&](int64_t i) { return 1 + pairs.get(2 * i) + pairs.get(2 * i + 1); }, 1e-5);
+      Tensor a(DType::f32, {3, n}), c(DType::f32, {n});
+      a.fill(1);
+      run_well({plugin(), text, {&a}, {&c}, kernel});
+      const auto want = [&](int64_t) {
+        double sum = 1;
+        for (int64_t k = 0; k < 3 * n; ++k) sum += a.get(k);
+        return sum;
+      };
+      expect(c, want, 1e-5);
+    }
+  }
+}
 
 TEST_CASE("both kernels give the same bits") {
   CHECK(std::size(kExamples) == program_files().size());

@@ -204,9 +204,15 @@ TEST_CASE("a text that is none is refused at its place") {
       {head + "  for i N:\n", "line 2, column 9: found 'N', expected 'in' after the name of loop 'i'"},
       {head + "  for i in M:\n", "line 2, column 12: there is no size, param, loop or axis 'M' here"},
       {head + "  for i in N paralel:\n",
-       "line 2, column 14: found 'paralel', expected ':' after loop 'i', its kind ('parallel', 'vectorize', 'unroll' or 'bind') "
+       "line 2, column 14: found 'paralel', expected ':' after loop 'i', its kind ('parallel', 'vectorize', 'unroll', 'bind', "
+       "'pipeline' or 'tensorize') "
        "and its notes"},
       {head + "  for i in N bind warp.x:\n", "line 2, column 19: found 'warp', expected 'block' or 'thread' after 'bind'"},
+      {head + "  for i in N pipeline:\n", "line 2, column 22: found ':', expected the number of stages after 'pipeline'"},
+      {head + "  for i in N tensorize mma:\n",
+       "line 2, column 24: found 'mma', expected the name of an intrinsic, \"…\", after 'tensorize'"},
+      {head + "  alloc Y: f32[N] pad [x]\n", "line 2, column 24: found 'x', expected the padding of a dimension, an integer"},
+      {head + "  alloc Y: f32[N] pad 8\n", "line 2, column 23: found '8', expected '[' and the padding of 'Y'"},
       {head + "  for i in N bind block.w:\n", "line 2, column 25: found 'w', expected 'x', 'y' or 'z' after 'bind block.'"},
       {with_block("C[vi] = A[vi]", "vi: T(N) = i"),
        "line 3, column 17: found 'T', expected S (spatial), R (reduction) or C (carried), the kind of axis 'vi'"},

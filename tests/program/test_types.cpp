@@ -209,6 +209,19 @@ TEST_CASE("programs that no text gives are refused, too") {
   CHECK_THAT(refused([](Program& p) { p.tensors[0].name = "x;}"; }), ContainsSubstring("'x;}' is no name for a buffer"));
   CHECK_THAT(refused([](Program& p) { p.tensors[0].scope = Buffer::Scope::local; }),
              ContainsSubstring("'A' is a tensor, and has no scope"));
+  CHECK_THAT(refused([](Program& p) { p.tensors[0].padding = {1}; }), ContainsSubstring("'A' is a tensor, and has no padding"));
+  const auto with_loop = [&](const std::function<void(For&)>& change) {
+    return refused([&](Program& program) {
+      For loop = *std::get<0>(program.body[0]);
+      change(loop);
+      program.body[0] = std::make_shared<const For>(loop);
+    });
+  };
+  CHECK_THAT(with_loop([](For& loop) { loop.stages = 2; }),
+             ContainsSubstring("loop 'i' has 2 stages; expected 0, as it is not pipelined"));
+  CHECK_THAT(with_loop([](For& loop) { loop.intrinsic = "dot.i8.i32"; }),
+             ContainsSubstring("loop 'i' names the intrinsic 'dot.i8.i32', but is not tensorized"));
+  CHECK_THAT(with_loop([](For& loop) { loop.kind = For::Kind::tensorize; }), ContainsSubstring("there is no intrinsic ''"));
   CHECK_THAT(refused([](Program& p) { p.allocations.push_back(p.tensors[0]); }), ContainsSubstring("there is a 'A' already"));
   CHECK_THAT(refused([](Program& p) { p.tensors[0].dtype = DType::index; }),
              ContainsSubstring("'A' holds index; a buffer holds i64"));

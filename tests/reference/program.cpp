@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "program_values.h"
 
@@ -96,6 +98,57 @@ struct Concurrent {
   }
 };
 
+// ---- what a loop promises a backend ----
+
+// How many statements in front of a pipelined loop only copy into allocations, of which none reads what another one has copied.
+size_t count_copies(const For& loop, const std::set<std::string>& allocations, std::set<std::string>& copied) {
+  for (size_t i = 0; i < loop.body.size(); ++i) {
+    std::vector<const Block*> blocks;
+    visit_blocks({loop.body[i]}, [&](const Block& block) { blocks.push_back(&block); });
+    const Block& block = *blocks[0];
+    const bool is_spatial =
+        std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
+    if (blocks.size() != 1 || !is_spatial || !block.init.empty() || block.body.size() != 1) return i;
+    const program::Store& store = block.body[0];
+    if (store.value->kind != Expr::Kind::load || allocations.count(store.buffer) == 0) return i;
+    for (const auto& [name, count] : count_accesses({loop.body[i]}))
+      if (name != store.buffer && copied.count(name) != 0) return i;
+    copied.insert(store.buffer);
+  }
+  return loop.body.size();
+}
+
+// What the stores in a tensorized loop read and write, each element by its buffer and number.
+struct Products {
+  using Element = std::pair<std::string, int64_t>;
+  struct Update {
+    Element target;
+    std::vector<Element> reads;
+  };
+  std::vector<Element> reads;  // of the store that is under way
+  std::vector<Update> updates;
+
+  // Are they C[m, n] += A[m, k] * B[k, n] at each point once?
+  bool are(int64_t m, int64_t n, int64_t k) const {
+    std::array<std::map<Element, int64_t>, 3> times;
+    std::set<std::array<Element, 3>> points;
+    for (const Update& update : updates) {
+      if (update.reads.size() != 3 || std::count(update.reads.begin(), update.reads.end(), update.target) != 1) return false;
+      std::array<Element, 3> point = {update.target};
+      std::copy_if(update.reads.begin(), update.reads.end(), point.begin() + 1,
+                   [&](const Element& e) { return e != update.target; });
+      for (size_t i = 0; i < point.size(); ++i) ++times[i][point[i]];
+      points.insert(point);
+    }
+    const auto has = [&](size_t of, int64_t elements, int64_t each) {
+      return static_cast<int64_t>(times[of].size()) == elements &&
+             std::all_of(times[of].begin(), times[of].end(), [&](const auto& element) { return element.second == each; });
+    };
+    const bool fits = (has(1, m * k, n) && has(2, k * n, m)) || (has(2, m * k, n) && has(1, k * n, m));
+    return static_cast<int64_t>(points.size()) == m * n * k && has(0, m * n, k) && fits;
+  }
+};
+
 // ---- the machine ----
 
 class Machine final : public Surroundings {
@@ -124,6 +177,7 @@ class Machine final : public Surroundings {
   Exact read(const std::string& buffer, const std::vector<int64_t>& indices) override {
     const int64_t element = place(buffer, indices, "reads");
     if (element < 0) return 0;
+    if (products_ != nullptr) products_->reads.emplace_back(buffer, element);
     const Array& array = result_.arrays.at(buffer);
     if (!array.is_written[element]) fault("reads", buffer, indices, "which nothing has written");
     if (scopes_.at(buffer) != Buffer::Scope::global && array.is_written[element] && is_elsewhere(buffer, element))
@@ -212,6 +266,7 @@ class Machine final : public Surroundings {
     const Exact value = stored(store.value->dtype, value_of(*store.value, *this), rounding);
     const int64_t element = place(store.buffer, indices, "writes");
     if (element < 0) return;
+    if (products_ != nullptr) products_->updates.push_back({{store.buffer, element}, std::exchange(products_->reads, {})});
     Array& array = result_.arrays.at(store.buffer);
     array.values[element] = value;
     array.is_written[element] = true;
@@ -243,6 +298,54 @@ class Machine final : public Surroundings {
 
   void run_loop(const For& loop) {
     if (has_empty_reduction_) init_where_nothing_is_reduced(loop);
+    if (loop.kind == For::Kind::pipeline) return run_pipelined(loop);
+    if (loop.kind == For::Kind::tensorize) return run_products(loop);
+    run_in_order(loop);
+  }
+
+  // The copies in front run stages - 1 iterations before the rest, each into one of as many buffers as there are stages.
+  void run_pipelined(const For& loop) {
+    std::set<std::string> allocations, copied;
+    for (const Buffer& allocation : program_.allocations) allocations.insert(allocation.name);
+    const auto copies = static_cast<std::ptrdiff_t>(count_copies(loop, allocations, copied));
+    const int64_t extent = index_of(*loop.extent, *this);
+    const std::vector<Stmt> front(loop.body.begin(), loop.body.begin() + copies), rest(loop.body.begin() + copies, loop.body.end());
+    std::map<std::string, Array> unwritten;
+    for (const std::string& name : copied) {
+      Array& array = unwritten[name] = result_.arrays.at(name);
+      array.is_written.assign(array.is_written.size(), false);
+    }
+    std::vector<std::map<std::string, Array>> versions(static_cast<size_t>(loop.stages), unwritten);
+    const auto run_stage = [&](const std::vector<Stmt>& body, int64_t iteration) {
+      std::map<std::string, Array>& version = versions[static_cast<size_t>(iteration % loop.stages)];
+      for (auto& [name, array] : version) std::swap(array, result_.arrays.at(name));
+      names[loop.name] = iteration;
+      run_body(body);
+      for (auto& [name, array] : version) std::swap(array, result_.arrays.at(name));
+    };
+    loops_.push_back(&loop);
+    for (int64_t i = 0; i < extent + loop.stages - 1; ++i) {
+      if (i < extent) versions[static_cast<size_t>(i % loop.stages)] = unwritten;
+      if (i < extent) run_stage(front, i);
+      if (i >= loop.stages - 1) run_stage(rest, i - loop.stages + 1);
+    }
+    names.erase(loop.name);
+    loops_.pop_back();
+  }
+
+  void run_products(const For& loop) {
+    Products products;
+    Products* const outer = std::exchange(products_, &products);
+    run_in_order(loop);
+    products_ = outer;
+    static const std::map<std::string, std::array<int64_t, 3>> kShapes = {
+        {"mma.f16.f32", {16, 8, 16}}, {"mma.bf16.f32", {16, 8, 16}}, {"dot.i8.i32", {1, 1, 4}}};
+    const std::array<int64_t, 3>& shape = kShapes.at(loop.intrinsic);
+    if (!products.are(shape[0], shape[1], shape[2]) && told_.insert({block_, loop.intrinsic, loop.name}).second)
+      result_.faults.push_back("loop " + loop.name + " is not the product " + loop.intrinsic);
+  }
+
+  void run_in_order(const For& loop) {
     const int64_t extent = index_of(*loop.extent, *this);
     const bool is_concurrent =
         loop.kind == For::Kind::parallel || loop.kind == For::Kind::vectorize || loop.kind == For::Kind::bind;
@@ -377,7 +480,8 @@ class Machine final : public Surroundings {
   std::map<std::pair<std::string, int64_t>, std::map<std::string, int64_t>>
       places_;  // of shared and local elements: who wrote them
   bool has_empty_reduction_ = false;
-  std::string block_;  // the one that runs
+  std::string block_;             // the one that runs
+  Products* products_ = nullptr;  // of the tensorized loop that runs
   std::vector<const For*> loops_;
   std::vector<Concurrent> concurrent_;
   std::map<std::pair<std::string, Point>, int64_t> updates_;                   // of a block's spatial point

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // program.h -- reference of tensor programs: runs a program of core/program/ir.h as plain loops over plain arrays, in the order of
-// its loops, in long double for floating dtypes and in 128-bit integers for the others. It takes the program as data and shares no
-// code with core. It also says what no right program does: see Evaluation::faults.
+// its loops, in long double for floating dtypes and in 128-bit integers for the others. A pipelined loop runs with as many
+// iterations under way as it has stages. It takes the program as data and shares no code with core. It also says what no right
+// program does: see Evaluation::faults.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct Evaluation {
   // A sentence for each fault, the first of each kind at each place: an access out of bounds, a read of what nobody wrote, an axis
   // out of its extent, an element that a block writes at two spatial points, an output's element that nobody writes, and an element
   // that two iterations of a parallel, vectorised or bound loop share although one of them writes it, or that is read in `shared`
-  // or `local` memory of another thread block or thread than the one that wrote it.
+  // or `local` memory of another thread block or thread than the one that wrote it; and a tensorized loop that is another product.
   std::vector<std::string> faults;
 };
 

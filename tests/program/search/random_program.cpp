@@ -3,6 +3,7 @@
 #include "random_program.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 namespace narrows::search {
@@ -301,6 +302,105 @@ class Maker {
   int loops_ = 0, blocks_ = 0;
 };
 
+// A product of matrices as a unit computes it, in loops of the unit's shape or nearly so.
+class ProductMaker {
+ public:
+  explicit ProductMaker(Random& random) : random_(random) {}
+
+  RandomProgram run() {
+    static const std::vector<Unit> kUnits = {
+        {"f16", "f32", {16, 8, 16}}, {"bf16", "f32", {16, 8, 16}}, {"i8", "i32", {1, 1, 4}}, {"i8", "i32", {1, 1, 4}}};
+    const Unit unit = random_.pick(kUnits);
+    const bool is_dot = unit.tiles[0] == 1;
+    std::vector<std::string> outer, inner;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const std::string name(1, "ijk"[axis]), tile = std::to_string(unit.tiles[axis]);
+      const int64_t count = random_.integer(1, is_dot ? 3 : axis == 0 ? 2 : 1);
+      extents_[axis] = std::to_string(count * unit.tiles[axis]);
+      bindings_[axis] = name;
+      if (is_dot && axis != 2) {
+        extents_[axis] = axis == 0 && random_.chance(50) ? "N" : extents_[axis];
+        outer.push_back("for " + name + " in " + extents_[axis]);
+      } else if (count == 1 && random_.chance(60)) {
+        inner.push_back("for " + name + " in " + tile);
+      } else {
+        outer.push_back("for " + name + "_0 in " + std::to_string(count));
+        inner.push_back("for " + name + "_1 in " + tile);
+        bindings_[axis] = name + "_0 * " + tile + " + " + name + "_1";
+      }
+    }
+    shuffle(outer);
+    shuffle(inner);
+    outer.insert(outer.end(), inner.begin(), inner.end());
+    if (random_.chance(10)) shuffle(outer);
+    return {text(unit, outer), {{{"N", 4}}, {{"N", random_.integer(0, 3)}}}};
+  }
+
+ private:
+  struct Unit {
+    std::string factors, sums;
+    std::vector<int64_t> tiles;
+  };
+
+  void shuffle(std::vector<std::string>& list) {
+    for (size_t i = list.size(); i > 1; --i)
+      std::swap(list[i - 1], list[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(i) - 1))]);
+  }
+
+  struct Matrix {
+    std::string shape, place;
+  };
+  // Over two axes, now and then transposed; with `is_read` its subscripts may be others than the axes.
+  Matrix matrix(size_t row, size_t column, bool is_read) {
+    if (random_.chance(25)) std::swap(row, column);
+    Matrix out;
+    for (const size_t axis : {row, column}) {
+      const std::string v = std::string("v") + "ijk"[axis];
+      const bool is_odd = is_read && random_.chance(4);
+      static const std::vector<std::string> kOdd = {" // 2", " * 0", " % 2"};
+      out.shape += (out.shape.empty() ? "" : ", ") + extents_[axis];
+      out.place += (out.place.empty() ? "" : ", ") + v + (is_odd ? random_.pick(kOdd) : "");
+    }
+    return out;
+  }
+
+  std::string text(const Unit& unit, const std::vector<std::string>& loops) {
+    const Matrix a = matrix(0, 2, true), b = matrix(2, 1, true), c = matrix(0, 1, false);
+    const bool has_reader = random_.chance(50), has_init = random_.chance(30);
+    const std::string sum = has_reader ? "P" : "C", zero = unit.sums + "(0)";
+    const auto factor = [&](const char* name, const Matrix& of) { return unit.sums + "(" + name + "[" + of.place + "])"; };
+    std::string product = factor("A", a) + " * " + factor("B", b);
+    if (random_.chance(20)) product = factor("B", b) + " * " + factor("A", a);
+    if (random_.chance(5)) product = factor("A", a) + " * " + factor("A", a);
+    std::string out = "program 1 random(A: " + unit.factors + "[" + a.shape + "], B: " + unit.factors + "[" + b.shape +
+                      "], C: out " + unit.sums + "[" + c.shape + "]):\n";
+    if (has_reader) out += "  alloc P: " + unit.sums + "[" + c.shape + "]\n";
+    const std::string each = "  for l0 in " + extents_[0] + ":\n    for l1 in " + extents_[1] + ":\n      block ";
+    const std::string axes = "(vi: S(" + extents_[0] + ") = l0, vj: S(" + extents_[1] + ") = l1):\n        ";
+    const std::string target = sum + "[" + c.place + "]";
+    if (!has_init) out += each + sum + "_init" + axes + target + " = " + zero + "\n";
+    std::string indent = "  ";
+    for (const std::string& loop : loops) out += indent + loop + ":\n", indent += "  ";
+    out += indent + "block " + sum + "(";
+    for (size_t axis = 0; axis < 3; ++axis)
+      out += std::string(axis == 0 ? "v" : ", v") + "ijk"[axis] + (axis == 2 ? ": R(" : ": S(") + extents_[axis] +
+             ") = " + bindings_[axis];
+    out += "):\n";
+    if (has_init) out += indent + "  init:\n" + indent + "    " + target + " = " + zero + "\n";
+    out += indent + "  " + target + " = " + target + " + " + product + "\n";
+    std::string last = each;
+    for (size_t at = last.find("l0"); at != std::string::npos; at = last.find("l0")) last.replace(at, 2, "m0");
+    for (size_t at = last.find("l1"); at != std::string::npos; at = last.find("l1")) last.replace(at, 2, "m1");
+    if (has_reader)
+      out += last + "C(vi: S(" + extents_[0] + ") = m0, vj: S(" + extents_[1] + ") = m1):\n        C[" + c.place +
+             "] = maximum(P[" + c.place + "], " + zero + ")\n";
+    return out;
+  }
+
+  Random& random_;
+  std::array<std::string, 3> extents_, bindings_;  // of the rows, the columns and what is added up
+};
+
 }  // namespace
 
 uint64_t Random::bits() {
@@ -310,6 +410,6 @@ uint64_t Random::bits() {
   return z ^ (z >> 31);
 }
 
-RandomProgram random_program(Random& random) { return Maker(random).run(); }
+RandomProgram random_program(Random& random) { return random.chance(5) ? ProductMaker(random).run() : Maker(random).run(); }
 
 }  // namespace narrows::search

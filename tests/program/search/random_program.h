@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // random_program.h -- small random programs for the search: blocks that read what earlier ones wrote, by plain, shifted, mirrored,
-// transposed and guarded subscripts; reductions, running sums, buffers that are written twice, nests with loops in common.
+// transposed and guarded subscripts; reductions, running sums, buffers that are written twice, nests with loops in common; and
+// products in the shapes of matrix units.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ class StepMaker {
 
   std::string run() {
     block_ = random_.pick(blocks_);
-    switch (random_.integer(0, 19)) {
+    if (is_product() && random_.chance(20)) return tensorize();
+    switch (random_.integer(0, 22)) {
       case 0:
       case 1:
       case 2: return "split(loop=" + loop() + ", factors=" + factors() + ")";
@@ -37,6 +38,9 @@ class StepMaker {
       case 16: return "decompose_reduction(block=" + quoted(block_) + ", loop=" + loop() + ")";
       case 17: return "rfactor(loop=" + loop() + ", axis=" + std::to_string(random_.integer(0, 1)) + ")";
       case 18: return cache();
+      case 19: return pad();
+      case 20: return pipeline();
+      case 21: return is_product() || random_.chance(10) ? tensorize() : pipeline();
       default: return memory();
     }
   }
@@ -104,6 +108,61 @@ class StepMaker {
     const bool is_read = random_.chance(50);
     return "cache_" + std::string(is_read ? "read" : "write") + "(block=" + quoted(block_) + ", buffer=" + quoted(buffer(is_read)) +
            (random_.chance(30) ? ", scope=\"local\")" : ")");
+  }
+
+  std::string pad() {
+    const std::vector<Buffer>& all = schedule_.program().allocations;
+    const std::string name = all.empty() || random_.chance(5) ? "A" : random_.pick(all).name;
+    return "pad(buffer=" + quoted(name) + ", axis=" + std::to_string(random_.integer(0, random_.chance(80) ? 1 : 2)) +
+           ", elements=" + std::to_string(random_.integer(0, 3)) + ")";
+  }
+
+  // Of a loop whose body has several statements, of which the first is a copy; where there is none, a step towards it.
+  std::string pipeline() {
+    std::set<std::string> found;
+    std::vector<const program::Block*> copies;
+    program::for_each_block(schedule_.program(), [&](const program::Block& block, const program::Loops& loops) {
+      if (block.body[0].value->kind != program::Expr::Kind::load) return;
+      copies.push_back(&block);
+      for (const auto& loop : loops)
+        if (loop->body.size() > 1 && block.name == first_block(*loop).name) found.insert(loop->name);
+    });
+    if (found.empty() && random_.chance(80)) return copies.empty() ? cache() : copy_at(*random_.pick(copies));
+    const std::string chosen = found.empty() ? loop() : quoted(random_.pick(std::vector<std::string>(found.begin(), found.end())));
+    return "pipeline(loop=" + chosen + ", stages=" + std::to_string(random_.integer(2, 4)) + ")";
+  }
+
+  std::string copy_at(const program::Block& copy) {
+    std::vector<std::string> readers;
+    program::for_each_block(schedule_.program(), [&](const program::Block& block, const program::Loops&) {
+      program::for_each_load(block, [&](const program::Expr& load) {
+        if (load.name == copy.body[0].buffer) readers.push_back(block.name);
+      });
+    });
+    return "compute_at(block=" + quoted(copy.name) + ", loop=" + loop_of(readers.empty() ? copy.name : random_.pick(readers)) + ")";
+  }
+
+  static const program::Block& first_block(const program::For& loop) {
+    const auto* const inner = std::get_if<std::shared_ptr<const program::For>>(&loop.body[0]);
+    return inner != nullptr ? first_block(**inner) : *std::get<std::shared_ptr<const program::Block>>(loop.body[0]);
+  }
+
+  program::DType factor_dtype() const { return schedule_.program().tensors[0].dtype; }
+  bool is_product() const { return factor_dtype() != program::DType::f32 && factor_dtype() != program::DType::i32; }
+  std::string tensorize() { return "tensorize(loop=" + product_loop() + ", intrinsic=\"" + intrinsic() + "\")"; }
+
+  // Mostly the outermost of as many innermost ones as a product has.
+  std::string product_loop() {
+    const std::vector<std::string> loops = schedule_.loops(block_);
+    const size_t count = factor_dtype() == program::DType::i8 ? 1 : 3;
+    return loops.size() < count || random_.chance(40) ? loop() : quoted(loops[loops.size() - count]);
+  }
+
+  // Mostly one whose factors the block reads.
+  std::string intrinsic() {
+    static const std::vector<std::string> kAll = {"mma.f16.f32", "mma.bf16.f32", "dot.i8.i32"};
+    if (random_.chance(10)) return random_.pick(kAll);
+    return kAll[factor_dtype() == program::DType::i8 ? 2 : factor_dtype() == program::DType::bf16 ? 1 : 0];
   }
 
   std::string memory() {

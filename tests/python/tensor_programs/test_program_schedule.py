@@ -129,6 +129,21 @@ def test_every_step_has_tvm_s_arguments():
     assert k1.name in sch.mod.script()
 
 
+def test_what_a_loop_promises_a_backend():
+    sch = Schedule(mm_relu)
+    k0, _ = sch.split("k", [None, 16])
+    sch.decompose_reduction("Y", k0)
+    copy = sch.cache_read("Y", "A", "shared")
+    sch.compute_at(copy, k0)
+    sch.pad(copy, 0, axis=1, elements=8)
+    sch.pipeline(k0, stages=3)
+    assert "alloc A_shared: f32[128, 128] shared pad [0, 8]" in sch.mod.script()
+    assert "for k_0 in 8 pipeline 3:" in sch.mod.script()
+    with pytest.raises(ScheduleError, match=r"the factor A_shared\[vi, vk\] is no element of f16"):
+        sch.tensorize("k_1", "mma.f16.f32")
+    assert Schedule(sch.mod).mod.script() == sch.mod.script()
+
+
 def test_blocks_that_are_put_into_others():
     sch = Schedule(row_sums)
     sch.compute_inline("B")

@@ -78,8 +78,10 @@ class Trace:
 # TVM's steps that are not here, with what to write instead.
 _NOT_OFFERED = {
     "a search makes no part of a trace": "sample_categorical sample_perfect_tile sample_partitioned_tile sample_compute_location",
-    "no backend has such instructions for programs": "tensorize blockize",
-    "backends keep what they read in order by themselves": "storage_align pad_einsum software_pipeline",
+    "tensorize takes a loop, not a block": "blockize",
+    "sch.pad makes rows longer": "storage_align",
+    "sch.pipeline takes its place": "software_pipeline",
+    "a split leaves a condition for what is over": "pad_einsum",
 }
 
 
@@ -194,6 +196,14 @@ class Schedule:
 
         self._take("bind", loop=_name(loop), thread=script.thread_axis(thread_axis))
 
+    def pipeline(self, loop: Loop | str, stages: int = 2) -> None:
+        """The copies that stand first in the loop may run up to stages - 1 iterations ahead of what uses them."""
+        self._take("pipeline", loop=_name(loop), stages=stages)
+
+    def tensorize(self, loop: Loop | str, tensor_intrin: str) -> None:
+        """The loop and those in it are one product of a matrix unit: "mma.f16.f32", "mma.bf16.f32" or "dot.i8.i32"."""
+        self._take("tensorize", loop=_name(loop), intrinsic=tensor_intrin)
+
     # ---- where blocks stand ----
 
     def compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
@@ -251,6 +261,11 @@ class Schedule:
             buffer = _chosen(buffer[1], choices, "transform_layout")
         name = _chosen(buffer, self._writes(_name(block)), "transform_layout")
         self._take("transform_layout", buffer=name, map=index_map if isinstance(index_map, str) else _map(index_map))
+
+    def pad(self, block: Block | str, buffer_index: int | str, axis: int, elements: int) -> None:
+        """Makes a dimension of a buffer that the block writes longer in memory, by elements that nothing uses."""
+        buffer = _chosen(buffer_index, self._writes(_name(block)), "pad")
+        self._take("pad", buffer=buffer, axis=axis, elements=elements)
 
     def annotate(self, block_or_loop: Block | Loop, ann_key: str, ann_val: object) -> None:
         """A note, which a backend may read."""
