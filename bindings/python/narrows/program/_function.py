@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import types
@@ -21,8 +22,19 @@ class PrimFunc:
 
     def __init__(self, text: str) -> None:
         """Reads the text; ValueError: it is none, or has no meaning, as where it reads what nobody wrote."""
-        self.program = _library.Program(text)
+        self._text = text
         self._text = self.program.text()
+
+    @classmethod
+    def _of_schedule(cls, text: str) -> PrimFunc:
+        """Of a text that is read where more is asked than to print it: a schedule may compute a point twice, a program may not."""
+        function = object.__new__(cls)
+        function._text = text
+        return function
+
+    @functools.cached_property
+    def program(self) -> _library.Program:
+        return _library.Program(self._text)
 
     @property
     def text(self) -> str:

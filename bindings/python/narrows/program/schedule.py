@@ -133,8 +133,9 @@ class Schedule:
 
     @property
     def mod(self) -> IRModule:
-        """The programs as they are now."""
-        return IRModule({name: PrimFunc(schedule.text()) for name, schedule in self._schedules.items()})
+        """The programs as they are now, to print. What more is done with one reads its text as that of a program without steps:
+        ValueError where that is none, since a block computes a point more than once."""
+        return IRModule({name: PrimFunc._of_schedule(schedule.text()) for name, schedule in self._schedules.items()})
 
     @property
     def trace(self) -> Trace:
