@@ -27,7 +27,9 @@ def run(command, **environment):
     """What a command prints; nothing on stderr."""
     clean = {k: v for k, v in os.environ.items() if k != "NARROWS_PLUGIN_PATH"}
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env={**clean, **environment}, timeout=300)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-3000:]
+    # What torch 2.14 says where there is a CUDA Toolkit and no GPU is no matter of ours.
+    said = [line for line in done.stderr.splitlines() if "No CUDA runtime is found" not in line]
+    assert (done.returncode, said) == (0, []), done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 
 
