@@ -14,8 +14,8 @@ constexpr uint8_t kNumeric = kFloat | kInt, kBits = kInt | kBool, kAny = kFloat 
 enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };  // the dtype of the result
 
 struct Function {
-  int32_t number;
   const char* name;
+  int32_t number;
   uint8_t operands;
   uint8_t kinds;
   Result result;
@@ -26,7 +26,7 @@ struct Function {
 constexpr uint8_t F = kFloat, N = kNumeric, B = kBits, I = kInt, A = kAny;
 constexpr Function kFunctions[] = {
 #define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
-  {number, #name, operands, dtypes, Result::result##_dtype, differentiable},
+  {#name, number, operands, dtypes, Result::result##_dtype, differentiable},
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
 };

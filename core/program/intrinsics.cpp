@@ -148,7 +148,8 @@ class ProductReader {
       if (!is_sum || moves.size() > 1 || (moves.size() == 1 && moves.begin()->second != 1))
         bad(where + "is no sum of one of its loops and what is outside of them");
       for (const auto& [loop, factor] : moves)
-        if (!out.emplace(loop, factor).second) bad(where + "is moved by loop '" + loop + "', and another one is, too");
+        if (!out.emplace(loop, factor).second)
+          bad(std::string(where).append("is moved by loop '").append(loop).append("', and another one is, too"));
     }
     return out;
   }

@@ -29,7 +29,7 @@ CORE = (
     (
         "ops/elementwise.cpp",
         r"(#include \"core/ops/elementwise_functions\.inc\"\n)",
-        r'\1    {NW_EW_NEXT, "next", 1, kNumeric, Result::operands_dtype, true},\n',
+        r'\1    {"next", NW_EW_NEXT, 1, kNumeric, Result::operands_dtype, true},\n',
     ),
     ("contract.cpp", r"\{NW_DETERMINISTIC\}", "{NW_DETERMINISTIC | NW_NEXT_FLAG}"),
     ("contract.cpp", r"kOpFlags = NW_OP_INPLACE", "kOpFlags = NW_OP_NEXT_FLAG | NW_OP_INPLACE"),
