@@ -3,7 +3,9 @@
 // functions, drives the names that bindings see, what is accepted, and the output's dtype. docs/ops.md has the formulas.
 #include "core/contract.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace narrows {
@@ -31,12 +33,10 @@ constexpr Function kFunctions[] = {
 #undef NARROWS_FUNCTION
 };
 constexpr int32_t kCount = static_cast<int32_t>(std::size(kFunctions));
-constexpr bool numbered_in_order() {
-  for (int32_t i = 0; i < kCount; ++i)
-    if (kFunctions[i].number != i + 1) return false;
-  return true;
-}
-static_assert(numbered_in_order());
+static_assert(kFunctions[0].number == 1 &&
+              std::adjacent_find(std::begin(kFunctions), std::end(kFunctions), [](const Function& a, const Function& b) {
+                return b.number != a.number + 1;
+              }) == std::end(kFunctions));
 
 // clang-format off: a table
 constexpr DLDataType kDtypes[] = {{},
