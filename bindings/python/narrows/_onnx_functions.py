@@ -15,6 +15,7 @@ _BOOL = {row[0] for row in TABLE.values() if "as bool" in row[3]}
 _REFUSED = {
     "erfc": "1 - erf(a) has no correct digit left for a large a",
     "copysign": "none sees the sign of a NaN",
+    "sinc": "none is the sine of π times a number, which is exact at whole numbers",
 }
 
 
