@@ -214,8 +214,6 @@ void plan_sum(const Request& r, BackwardPlan* plan, SumPass* pass) {
   plan_blocks(r, tensors, access, kInputs + 1, kInputs, &pass->blocks);
   Blocks& blocks = pass->blocks;
   for (int d = 0; d < blocks.ndim; ++d) pass->kept[d] = blocks.stride[kInputs][d] != 0;
-  const int64_t most = kTileBytes / size_of(r.compute);  // in place too: alignment must not change the order of a sum
-  if (blocks.rows == 1 || blocks.rows * blocks.columns > most) blocks.set_block(1, most);
   if (forced_scalar(r)) blocks.set_block(1, 1);
   pass->num_sums = (pass->kept[1] ? blocks.rows : 1) * (pass->kept[0] ? blocks.columns : 1);
   pass->kept_blocks = pass->summed_blocks = 1;
