@@ -11,14 +11,6 @@
 namespace narrows {
 namespace {
 
-DLDataType dtype_of(program::DType dtype) {
-  const auto bits = static_cast<uint8_t>(program::bits_of(dtype));
-  if (dtype == program::DType::boolean) return {kDLBool, bits, 1};
-  if (dtype == program::DType::bf16) return {kDLBfloat, bits, 1};
-  if (program::is_float(dtype)) return {kDLFloat, bits, 1};
-  return {static_cast<uint8_t>(program::is_signed(dtype) ? kDLInt : kDLUInt), bits, 1};
-}
-
 std::vector<const char*> pointers(const std::vector<std::string>& names) {
   std::vector<const char*> out;
   out.reserve(names.size() + 1);
@@ -53,12 +45,12 @@ void ProgramOp::add_tensor(const program::Buffer& tensor) {
   const bool is_input = tensor.role != program::Buffer::Role::output, is_output = tensor.role != program::Buffer::Role::input;
   if (is_output) {
     output_names_.push_back(declared(tensor));
-    output_dtypes_.push_back(dtype_of(tensor.dtype));
+    output_dtypes_.push_back(program::dlpack_of(tensor.dtype));
     inplace_.push_back(is_input ? static_cast<int32_t>(input_names_.size()) : -1);
   }
   if (is_input) {
     input_names_.push_back(declared(tensor));
-    input_dtypes_.push_back(dtype_of(tensor.dtype));
+    input_dtypes_.push_back(program::dlpack_of(tensor.dtype));
   }
 }
 

@@ -61,15 +61,10 @@ const nw_tensor_sig* signature_of(const BoundBuffer& bound, const nw_sig& sig) {
 }
 
 void check_dtype(const BoundBuffer& bound, const nw_tensor_sig& tensor, const nw_sig& sig) {
-  const ir::DType want = bound.buffer->dtype;
-  const uint8_t code = want == ir::DType::boolean ? uint8_t{kDLBool}
-                       : want == ir::DType::bf16  ? uint8_t{kDLBfloat}
-                       : ir::is_float(want)       ? uint8_t{kDLFloat}
-                       : ir::is_signed(want)      ? uint8_t{kDLInt}
-                                                  : uint8_t{kDLUInt};
-  if (tensor.dtype.code != code || tensor.dtype.bits != ir::bits_of(want))
-    refuse(NW_INVALID, argument(bound, sig), "%s: %s '%s' has dtype code %d with %d bits; expected %s", sig.op, side(bound),
-           bound.buffer->name.c_str(), tensor.dtype.code, tensor.dtype.bits, ir::name_of(want));
+  const DLDataType want = ir::dlpack_of(bound.buffer->dtype);
+  if (tensor.dtype.code != want.code || tensor.dtype.bits != want.bits)
+    refuse(NW_INVALID, argument(bound, sig), "%s: %s '%s' has dtype %s; expected %s", sig.op, side(bound),
+           bound.buffer->name.c_str(), show_dtype(tensor.dtype).c_str(), show_dtype(want).c_str());
 }
 
 BoundBuffer bind_tensor(const ir::Buffer& buffer, int* inputs, int* outputs, const nw_sig& sig) {

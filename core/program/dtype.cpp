@@ -39,6 +39,14 @@ bool is_float(DType dtype) { return row(dtype).family == 'f'; }
 bool is_integer(DType dtype) { return row(dtype).family == 'i' || row(dtype).family == 'u'; }
 bool is_signed(DType dtype) { return row(dtype).family == 'i'; }
 
+DLDataType dlpack_of(DType dtype) {
+  const auto bits = static_cast<uint8_t>(bits_of(dtype));
+  if (dtype == DType::boolean) return {kDLBool, bits, 1};
+  if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
+  if (is_float(dtype)) return {kDLFloat, bits, 1};
+  return {static_cast<uint8_t>(is_signed(dtype) ? kDLInt : kDLUInt), bits, 1};
+}
+
 std::optional<DType> find_dtype(std::string_view name) {
   for (size_t i = 1; i < std::size(kRows); ++i)
     if (name == kRows[i].name) return static_cast<DType>(i);

@@ -2,6 +2,8 @@
 // dtype.h -- the types of a program's values: their names in the text, and the arithmetic of their constants.
 #pragma once
 
+#include <dlpack/dlpack.h>
+
 #include <optional>
 #include <string_view>
 
@@ -15,6 +17,9 @@ int bits_of(DType dtype);                           // of an element: 8 of bool,
 bool is_float(DType dtype);
 bool is_integer(DType dtype);  // i8 to u64; neither `index` nor bool
 bool is_signed(DType dtype);   // of the integers
+
+// As a tensor has it; not of `index`.
+DLDataType dlpack_of(DType dtype);
 
 // A number rounded to a floating-point type, to nearest even; past its range an infinity. Every NaN becomes one and the same.
 double round_real(DType dtype, double value);
