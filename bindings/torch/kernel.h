@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel.h -- one call of an op by torch's dispatcher: torch's stack in, libnarrows, torch's stack out.
+// kernel.h -- the bodies of the kernels that torch's dispatcher calls: torch's stack in, torch's stack out. They throw what torch
+// turns into Python's exceptions.
 #pragma once
 
-#include <narrows/narrows.h>
-
-#include <string>
-#include <vector>
-
-#include "bindings/torch/shim.h"
+#include "bindings/torch/call.h"
 
 namespace narrows::torch {
 
-// An op as it is registered; kept as long as the process.
-struct Entry {
-  Entry(const nw_op* op, bool is_backward);
+// Of an op: its inputs, its params, and `wanted` where the op is masked.
+void run_op(const Entry& entry, Value* stack);
 
-  const nw_op* op;
-  std::string name;                   // torch's
-  std::vector<bool> optional_inputs;  // Tensor?
-  std::vector<const nw_param*> fields;
-  std::vector<unsigned char> initial;  // the params of a call that gives none
-  bool masked, is_backward;
-  uint64_t required, all;  // masks of outputs
-};
-
-// Every op is run by this runtime.
-void set_runtime(nw_runtime* rt);
-// The body of each kernel that torch calls. Throws what torch turns into Python's exceptions.
-void call(const Entry& entry, Value* stack);
+// Of the op that every tensor program is called by.
+extern const char* const kProgramSchema;
+void run_program(Value* stack, uint64_t, uint64_t);
 
 }  // namespace narrows::torch

@@ -25,7 +25,7 @@ const Entry* entries[kMaxOps];
 
 template <size_t Index>
 void run_entry(Value* stack, uint64_t, uint64_t) {
-  call(*entries[Index], stack);
+  run_op(*entries[Index], stack);
 }
 
 template <size_t... Indices>
@@ -72,30 +72,46 @@ bool package_is_loaded() {
   return dl_iterate_phdr(is_module, nullptr) != 0;
 }
 
+bool is_program(const nw_op& op) { return std::strncmp(op.name, "program.", 8) == 0; }
+
 bool is_backward(nw_runtime* rt, const nw_op& op) {
   for (uint32_t i = 0; const nw_op* other = nw_op_at(rt, i); ++i)
     if (other->backward != nullptr && std::strcmp(other->backward, op.name) == 0) return true;
   return false;
 }
 
-// Throws Failure.
-void add(const Shim& shim, const Libraries& to, nw_runtime* rt, const nw_op& op) {
-  const std::string name = torch_name(op.name), shown = std::string("op '") + op.name + "': ";
-  const auto known = registered().find(name);
-  if (known != registered().end()) {
-    if (known->second == op.name || known->second.empty()) return;
-    throw Failure{NW_FAILED, shown + "torch calls it narrows::" + name + ", as it does '" + known->second + "'"};
-  }
-  if (num_entries == kMaxOps) throw Failure{NW_FAILED, shown + "torch has 512 ops of Narrows already; expected no more"};
+// Throws Failure, and torch is not asked again.
+void define(const Shim& shim, const Libraries& to, const std::string& op, const std::string& schema, Kernel kernel) {
+  const std::string name = schema.substr(0, schema.find('(')), shown = "op '" + op + "': ";
   registered()[name] = "";
-  entries[num_entries] = new Entry(&op, is_backward(rt, op));
-  const Kernel kernel = kKernels[num_entries++];
-  if (shim.aoti_torch_library_def(to.fragment, schema(op).c_str()) != 0)
-    throw Failure{NW_FAILED, shown + "torch refuses its schema, " + schema(op) + last_words(shim)};
+  if (shim.aoti_torch_library_def(to.fragment, schema.c_str()) != 0)
+    throw Failure{NW_FAILED, shown + "torch refuses its schema, " + schema + last_words(shim)};
   for (const Handle library : {to.cpu, to.cuda})
     if (shim.torch_library_impl(library, name.c_str(), kernel, kShimVersion) != 0)
       throw Failure{NW_FAILED, shown + "torch refuses its kernel" + last_words(shim)};
-  registered()[name] = op.name;
+  registered()[name] = op;
+}
+
+// Whether torch was asked for the op before. Throws Failure.
+bool is_known(const std::string& name, const std::string& op) {
+  const auto known = registered().find(name);
+  if (known == registered().end()) return false;
+  if (known->second == op || known->second.empty()) return true;
+  throw Failure{NW_FAILED, "op '" + op + "': torch calls it narrows::" + name + ", as it does '" + known->second + "'"};
+}
+
+// Throws Failure.
+void add(const Shim& shim, const Libraries& to, nw_runtime* rt, const nw_op& op) {
+  if (is_known(torch_name(op.name), op.name)) return;
+  if (num_entries == kMaxOps)
+    throw Failure{NW_FAILED, std::string("op '") + op.name + "': torch has 512 ops of Narrows already; expected no more"};
+  entries[num_entries] = new Entry(&op, is_backward(rt, op));
+  define(shim, to, op.name, schema(op), kKernels[num_entries++]);
+}
+
+// The op by which every program is called. Throws Failure.
+void add_programs(const Shim& shim, const Libraries& to) {
+  if (!is_known("program", "program")) define(shim, to, "program", kProgramSchema, run_program);
 }
 
 // Throws the first Failure, when all others are registered.
@@ -112,13 +128,16 @@ void register_ops() {
   if (nw_runtime_default(&rt, &error) != NW_OK) throw Failure{error.status, error.message};
   set_runtime(rt);
   static const Libraries& libraries = *new Libraries(*shim);
-  for (uint32_t i = 0; const nw_op* op = nw_op_at(rt, i); ++i) {
+  const auto attempt = [&failure](const auto& step) {
     try {
-      add(*shim, libraries, rt, *op);
+      step();
     } catch (const Failure& found) {
       if (failure.status == NW_OK) failure = found;
     }
-  }
+  };
+  attempt([&] { add_programs(*shim, libraries); });
+  for (uint32_t i = 0; const nw_op* op = nw_op_at(rt, i); ++i)
+    if (!is_program(*op)) attempt([&] { add(*shim, libraries, rt, *op); });
   if (failure.status != NW_OK) throw Failure(failure);
 }
 

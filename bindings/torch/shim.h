@@ -46,6 +46,7 @@ using Kernel = void (*)(Value* stack, uint64_t num_arguments, uint64_t num_retur
   F(int32_t, torch_list_get_item, (Handle list, size_t index, Value* out))                                                    \
   F(int32_t, torch_delete_list, (Handle list))                                                                                \
   F(int32_t, torch_string_c_str, (Handle string, const char** borrowed))                                                      \
+  F(int32_t, torch_string_length, (Handle string, size_t* out))                                                               \
   F(int32_t, torch_delete_string, (Handle string))
 
 struct Shim {

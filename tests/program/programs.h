@@ -31,6 +31,7 @@ std::string refusal(const Work& work) {
     work();
   } catch (const narrows::Failure& failure) {
     CHECK(failure.status == NW_INVALID);
+    CHECK(failure.argument == -1);  // a text and a step have no argument of a call
     return failure.message;
   }
   return "";

@@ -237,26 +237,50 @@ def test_torch_without_the_library_of_programs(torch_models, package_without_pro
     assert "they need isl" in printed
 
 
-def test_torch_refuses_lists_of_other_lengths():
-    torch = pytest.importorskip("torch")
-    text = """program 1 added(a: f32[n], b: f32[n], y: out f32[n], times: param i64 = 1, alpha: param f32 = 1.5):
-  for i in n:
-    block y(vi: S(n) = i):
-      y[vi] = (a[vi] + b[vi]) * alpha * f32(times)
-"""
-    carried, a = _programs.saved(PrimFunc(text).build().op), torch.ones(3)
-    call = torch.ops.narrows.program
+# ---- torch.ops.narrows.program, by the package and by libnarrows_torch ----
+
+CALLS = """
+    import os, sys
+    carried, a, call = open("carried").read(), torch.ones(3), torch.ops.narrows.program
     assert call([a, a], carried)[0].tolist() == [3, 3, 3]
     assert call([a, a], carried, integers=[2], reals=[0.5])[0].tolist() == [2, 2, 2]
-    for tensors, given, words in (
-        ([a], {}, "tensors has 1 values; expected 2, one for each input"),
-        ([a, a, a], {}, "tensors has 3 values; expected 2"),
-        ([a, a], {"present": 1}, "tensors has 2 values; expected 1"),
-        ([a, a], {"integers": [1, 2]}, "integers has 2 values; expected 1, one for each param"),
-        ([a, a], {"reals": [1.0, 2.0]}, "reals has 2 values; expected 1"),
+    assert call([a], carried, present=1)[0].tolist() == [1.5, 1.5, 1.5]
+    for tensors, text, given, words in (
+        ([a], carried, {}, "tensors has 1 values; expected 2, one for each input"),
+        ([a, a, a], carried, {}, "tensors has 3 values; expected 2"),
+        ([a, a], carried, {"present": 1}, "tensors has 2 values; expected 1"),
+        ([a], carried, {"present": 2}, "a is absent (NULL); expected a tensor"),
+        ([a, a], carried, {"integers": [1, 2]}, "integers has 2 values; expected 1, one for each param"),
+        ([a, a], carried, {"reals": [1.0, 2.0]}, "reals has 2 values; expected 1"),
+        ([a, a.double()], carried, {}, "b has dtype float64; expected float32"),
+        ([a, a], carried.replace("* alpha", "+ alpha"), {}, "saved program, text at line 3: 'added' was changed"),
+        ([a, a], carried + "\\0", {}, "has a NUL at "),
+        ([a, a], "program.other_1/1", {}, "program.other_1/1"),
     ):
-        with pytest.raises(ValueError, match=words):
-            call(tensors, carried, **given)
+        try:
+            call(tensors, text, **given)
+        except (ValueError, RuntimeError) as error:
+            assert words in str(error), f"{error}: expected {words}"
+        else:
+            raise AssertionError(f"no error: {words}")
+    print("narrows" in sys.modules, end="")
+"""
+
+
+@pytest.mark.parametrize("way", ["package", "library"])
+def test_torch_calls_programs_and_refuses_what_does_not_fit(way, tmp_path):
+    torch = pytest.importorskip("torch")
+    if way == "library" and not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("the library needs torch 2.10")
+    text = """program 1 added(a: f32[n], b?: f32[n], y: out f32[n], times: param i64 = 1, alpha: param f32 = 1.5):
+  for i in n:
+    block y(vi: S(n) = i):
+      y[vi] = (a[vi] + where(present(b), b[vi], f32(0))) * alpha * f32(times)
+"""
+    (tmp_path / "carried").write_text(_programs.saved(PrimFunc(text).build().op))
+    library = pathlib.Path(narrows.__file__).parent / "lib" / "libnarrows_torch.so"
+    first = "import narrows, torch" if way == "package" else f"import torch; torch.ops.load_library({str(library)!r})"
+    assert python(first + textwrap.dedent(CALLS), tmp_path) == str(way == "package")
 
 
 # ---- JAX ----

@@ -47,6 +47,15 @@ def compile_cpp(source, output, *flags):
 
 SAVE = """
 import torch, narrows, narrows.torch
+from narrows import _programs
+from narrows.program import PrimFunc
+SHIFTED = '''program 1 shifted(x: f32[l, m, n], y: out f32[l, m, n], by: param f32 = 1.5, times: param i64 = 1):
+  for i in l:
+    for j in m:
+      for k in n:
+        block y(vi: S(l) = i, vj: S(m) = j, vk: S(n) = k):
+          y[vi, vj, vk] = x[vi, vj, vk] * f32(times) + by
+'''
 class Input(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -57,7 +66,9 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = narrows.torch.Conv1d(2, 4, 3, padding="same")
+        self.shifted: str = _programs.saved(PrimFunc(SHIFTED).build(gradient=True).op)
     def forward(self, x):
+        x = torch.ops.narrows.program([x], self.shifted, integers=[3], reals=[0.5])[0]
         return torch.ops.narrows.elementwise(self.conv(x), function="pow", b_real=2.0)
 class Scaled(torch.nn.Module):
     def forward(self, x):
