@@ -24,7 +24,7 @@ import harness
 import program_times
 
 HERE = pathlib.Path(__file__).resolve().parent
-TEXTS = HERE.parent / "tests/program/texts"
+TEXTS = HERE.parent / "examples/programs"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,7 +123,6 @@ class Adjoint {
   void require_tensors() const {
     for (const Buffer& tensor : forward_.tensors) {
       if (tensor.role == Buffer::Role::inout) refuse("'" + tensor.name + "' is inout; what it held before is lost");
-      if (tensor.role == Buffer::Role::output && tensor.optional) refuse("'" + tensor.name + "' is an output that may be absent");
     }
   }
 

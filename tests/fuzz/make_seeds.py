@@ -140,14 +140,14 @@ def wav() -> None:
 
 
 def program_text() -> None:
-    texts = pathlib.Path(__file__).parent.parent / "program" / "texts"
+    texts = pathlib.Path(__file__).parents[2] / "examples" / "programs"
     for file in texts.glob("*.program"):
         write("program_text", file.stem, file.read_bytes())
 
 
 # The innermost loops of each kind, and the outermost ones parallel.
 def program_lower() -> None:
-    texts = pathlib.Path(__file__).parent.parent / "program" / "texts"
+    texts = pathlib.Path(__file__).parents[2] / "examples" / "programs"
     for file in texts.glob("*.program"):
         lines = file.read_text().splitlines(keepends=True)
         for kind in ("", " vectorize", " unroll"):

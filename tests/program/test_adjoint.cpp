@@ -200,6 +200,17 @@ TEST_CASE("ties share the gradient of a maximum, and an absent gradient is 0") {
   CHECK(evaluate(backward, at).arrays.at("d_x").values == std::vector<Exact>{0, 0, 0, 0});
 }
 
+TEST_CASE("an output that may be absent has a gradient, which is 0 where it is absent") {
+  const Program program = parse(
+      "program 1 f(x: f64[N], y: out f64[N], z?: out f64[N]):\n  for i in N:\n    block y(vi: S(N) = i):\n      y[vi] = x[vi] * "
+      "x[vi]\n  for j in N:\n    block z(vj: S(N) = j):\n      z[vj] = y[vj] * x[N - 1 - vj]\n");
+  check_gradients(program, {{"N", 4}});
+  Arguments at;
+  at.sizes = {{"N", 2}};
+  at.tensors = {{"x", {3, 5}}, {"y", {9, 25}}, {"d_y", {1, 10}}};
+  CHECK(evaluate(adjoint(program), at).arrays.at("d_x").values == std::vector<Exact>{6, 100});
+}
+
 TEST_CASE("the tensors of an adjoint are those of nw_op.backward") {
   const std::string header = print_header(adjoint(parse(read_file(std::string(TEXTS) + "/layer_norm.program"))));
   CHECK_THAT(header, Catch::Matchers::ContainsSubstring(

@@ -16,7 +16,7 @@ import narrows
 from narrows.program import PrimFunc, Schedule
 from narrows.program import script as T
 
-TEXTS = pathlib.Path(__file__).parents[2] / "program" / "texts"
+TEXTS = pathlib.Path(__file__).parents[3] / "examples" / "programs"
 
 
 @T.prim_func

@@ -16,7 +16,7 @@ from narrows.program import PrimFunc, Schedule, _evaluation
 from narrows.program import script as T
 
 F32 = "float32"
-TEXTS = pathlib.Path(__file__).parents[2] / "program" / "texts"
+TEXTS = pathlib.Path(__file__).parents[3] / "examples" / "programs"
 
 
 @T.prim_func

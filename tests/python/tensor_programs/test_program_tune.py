@@ -11,7 +11,7 @@ import pytest
 
 from narrows.program import PrimFunc, Schedule, _tuning
 
-TEXTS = pathlib.Path(__file__).parents[2] / "program" / "texts"
+TEXTS = pathlib.Path(__file__).parents[3] / "examples" / "programs"
 
 
 @pytest.fixture(autouse=True)
