@@ -154,9 +154,10 @@ class Rfactor {
       fail(NW_INVALID, -1, "block '%s' is no reduction by one store", name);
     form_ = *reduction_of(block.body[0]);
     const int64_t rank = static_cast<int64_t>(block.body[0].indices.size());
-    if (axis < 0 || axis > rank)
-      fail(NW_INVALID, -1, "axis %lld is not within 0 and %lld", static_cast<long long>(axis), static_cast<long long>(rank));
-    axis_ = static_cast<size_t>(axis);
+    if (axis < -rank - 1 || axis > rank)
+      fail(NW_INVALID, -1, "axis %lld is no dimension of the partial results; expected %lld to %lld", static_cast<long long>(axis),
+           static_cast<long long>(-rank - 1), static_cast<long long>(rank));
+    axis_ = static_cast<size_t>(axis < 0 ? axis + rank + 1 : axis);
     for (const ForPtr& other : path_.loops) {
       const std::set<std::string> names = names_in(loop_->extent);
       if (names.count(other->name) > 0)

@@ -378,6 +378,17 @@ TEST_CASE("rfactor") {
   CHECK_THAT(refused(sch, "rfactor(loop=\"i\")"), ContainsSubstring("rfactor takes a loop of one"));
   sch.apply("reorder(loops=[\"k_1\", \"k_0\"])");
   sch.apply("parallel(loop=\"k_1\")");
+  for (const auto& [axis, place] :
+       {std::pair{"2", "vi, vj, vk_1"}, {"-1", "vi, vj, vk_1"}, {"1", "vi, vk_1, vj"}, {"-3", "vk_1, vi, vj"}}) {
+    Schedule other = mm_relu();
+    other.apply("split(loop=\"k\", factors=[None, 48])");
+    other.apply("rfactor(loop=\"k_1\", axis=" + std::string(axis) + ")");
+    CHECK_THAT(body(other), ContainsSubstring("+ Y_rf[" + std::string(place) + "]"));
+  }
+  Schedule plain = mm_relu();
+  for (const char* axis : {"3", "-4"})
+    CHECK_THAT(refused(plain, "rfactor(loop=\"k\", axis=" + std::string(axis) + ")"),
+               ContainsSubstring("is no dimension of the partial results; expected -3 to 2"));
 }
 
 TEST_CASE("the steps of loops have their own conditions") {

@@ -231,7 +231,8 @@ class Schedule:
         return Block(self._take("decompose_reduction", block=_name(block), loop=_name(loop))[0])
 
     def rfactor(self, loop: Loop | str, factor_axis: int = 0) -> Block:
-        """Makes partial results, one for each iteration of the loop, which another block combines."""
+        """Makes partial results, one for each iteration of the loop, which another block combines. ``factor_axis``: the loop's dimension
+        in their buffer; a negative one counts from the end."""
         return Block(self._take("rfactor", loop=_name(loop), axis=factor_axis)[0])
 
     # ---- buffers ----
