@@ -174,9 +174,9 @@ class _Registered:
         """A tuple of tensors as what the schema says."""
         return list(outputs) if self.masked else outputs[0] if len(outputs) == 1 else outputs
 
-    def keep(self, ctx, inputs, outputs, shapes=None):
+    def keep(self, ctx, inputs, outputs):
         """Saves what backward reads, and no more, and the shapes of the inputs."""
-        ctx.shapes = shapes or tuple(None if x is None else x.shape for x in inputs)
+        ctx.shapes = shapes_of(inputs)
         ctx.set_materialize_grads(False)
         if self.backward is not None:
             ctx.save_for_backward(*self.kept((*inputs, *outputs, None)))
@@ -242,6 +242,11 @@ def _argument(name, kind, lanes, values, initial: Any):
     if kind == "float" and 0 in (initial if lanes > 1 else (initial,)):
         return f"{schema_kind}? {name}=None"  # torch leaves out what equals the default, as -0.0 does 0.0
     return f"{schema_kind} {name}={list(initial) if lanes > 1 else initial}"
+
+
+def shapes_of(tensors):
+    """That of each, None where there is none."""
+    return tuple(None if x is None else x.shape for x in tensors)
 
 
 def are_absent(gradients):
@@ -344,17 +349,20 @@ class Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx, reg, op, *inputs):
         outputs, shapes = op._forward(inputs)
-        reg.keep(ctx, inputs, outputs, shapes)
-        ctx.reg, ctx.op = reg, op
-        outputs = outputs[: reg.num_main]
-        reg.mark(ctx, outputs)
+        ctx.reg, ctx.op, ctx.shapes = reg, op, shapes or shapes_of(inputs)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*reg.kept((*inputs, *outputs, None)))
+        if reg.masked or len(outputs) != 1 or not outputs[0].is_floating_point():
+            outputs = outputs[: reg.num_main]
+            reg.mark(ctx, outputs)
         return outputs
 
     @staticmethod
     def backward(ctx, *gradients):  # type: ignore[override] # pyright: ignore
-        reg, needed, saved = ctx.reg, ctx.needs_input_grad[2:], ctx.saved_tensors
-        found = None if torch.is_grad_enabled() or are_absent(gradients) else _run_backward(ctx, gradients, saved, needed)
+        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors
+        found = None if torch.is_grad_enabled() or are_absent(gradients) else _run_backward(ctx, (*gradients, *saved), needed)
         if found is None:
+            reg = ctx.reg
             call = functools.partial(_call_backward, reg)
             found = reg.gradients(ctx, gradients, needed, differing(ctx.op), call, saved)
         return None, None, *found
@@ -492,9 +500,8 @@ def is_strided(x):
 _HAS_GATE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def _run_backward(ctx, gradients, saved, needed):
+def _run_backward(ctx, inputs, needed):
     """The backward op with the forward's params, straight. None: it has to go by torch's dispatcher, which says what is wrong, too."""
-    inputs = (*gradients, *saved)
     if not (_HAS_GATE or plain(inputs)):
         return None
     backward = ctx.reg.backward
