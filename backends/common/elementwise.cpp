@@ -63,7 +63,7 @@ int64_t size_of(int dtype) { return kDataTypes[dtype - 1].bits / 8; }
 unsigned kind_of(int dtype) { return kDataTypes[dtype - 1].kind; }
 
 int compute_dtype(int dtype) { return dtype == NW_DTYPE_FLOAT16 || dtype == NW_DTYPE_BFLOAT16 ? NW_DTYPE_FLOAT32 : dtype; }
-bool is_aligned(const nw_tensor_sig& tensor, int64_t size) { return (int64_t{1} << tensor.align_log2) >= size; }
+bool is_aligned(const nw_tensor_sig& tensor, int64_t size) { return alignment(tensor) >= size; }
 
 const char* name_of(int dtype) { return kDataTypes[dtype - 1].name; }
 

@@ -46,10 +46,8 @@ const Kernels& find_cast(int from, int to) {
 }
 
 Divider make_divider(int64_t divisor) {
-  const auto d = static_cast<uint64_t>(divisor);
-  uint32_t shift = 0;
-  while ((uint64_t{1} << shift) < d) ++shift;
-  return {static_cast<uint32_t>(d), static_cast<uint32_t>((((uint64_t{1} << shift) - d) << 32) / d + 1), shift};
+  const common::Divider by(divisor);
+  return {static_cast<uint32_t>(divisor), by.multiplier, by.shift};
 }
 
 // ---- planning ----

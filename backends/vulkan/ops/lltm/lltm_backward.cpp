@@ -149,7 +149,7 @@ class LltmBackwardPlan final : public DevicePlan {
   void fill(uint32_t i, int64_t rows, int64_t columns) {
     if (!has_output(*sig_, i) || rows == 0 || columns == 0) return;  // the other may be huge
     const Strides2 strides = strides2(output(*sig_, i));
-    fill_[i] = {{1, rows, columns}, {0, strides.row, strides.column}, {}};
+    fill_[i].to = {1, rows, columns, {0, strides.row, strides.column}};
     fill_[i].load(device, size_of(dtype_), !is_aligned(output(*sig_, i)));
   }
   void fill_all() {
@@ -203,7 +203,7 @@ class LltmBackwardPlan final : public DevicePlan {
   }
 
   void plan_scale() {
-    zeros_ = {{1, 1, kNumLargest}, {0, 0, 1}, {}};
+    zeros_.to = {1, 1, kNumLargest, {0, 0, 1}};
     zeros_.load(device, sizeof(uint32_t), false);
     largest_at_ = workspace_size;
     workspace_size += round_up(uint64_t{(kNumLargest + 1) * sizeof(uint32_t)}, NW_WORKSPACE_ALIGN);
@@ -305,7 +305,7 @@ class LltmBackwardPlan final : public DevicePlan {
     const ProductPush& push = product.push;
     if (push.slices == 1) return;
     product.partial = workspace_size;
-    product.sum = {push.slices, {1, push.rows, push.columns}, {0, push.to_strides.row, push.to_strides.column}, {}};
+    product.sum = {push.slices, {1, push.rows, push.columns, {0, push.to_strides.row, push.to_strides.column}}, {}};
     product.sum.load(device, dtype_, false);
     workspace_size += round_up(product.sum.bytes(dtype_), NW_WORKSPACE_ALIGN);
   }
