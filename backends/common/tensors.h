@@ -15,6 +15,13 @@ inline Strides2 strides2(const nw_tensor_sig& t) {
   return {t.ndim == 2 ? t.strides[0] : 0, t.ndim > 0 ? t.strides[t.ndim - 1] : 0};
 }
 
+// Those of all tensors of a call; of an absent one 0.
+template <size_t Inputs, size_t Outputs>
+void read_strides(const nw_sig& sig, Strides2 (&inputs)[Inputs], Strides2 (&outputs)[Outputs]) {
+  for (uint32_t i = 0; i < Inputs; ++i) inputs[i] = has_input(sig, i) ? strides2(input(sig, i)) : Strides2{};
+  for (uint32_t i = 0; i < Outputs; ++i) outputs[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+}
+
 // Likewise of an (outer, channel, position) tensor; the leading ones of a tensor of a lower rank are 0.
 struct Strides3 {
   int64_t outer = 0, channel = 0, position = 0;
