@@ -135,11 +135,11 @@ struct VariantSearch {
   int first;  // where the search begins
   int used;   // the first by which a part was planned; before there is one, the last
 
-  // A part by the first variant that is made for it. `plan`: a field of Variant, nullptr where a variant has no such parts.
+  // A part by the first variant that is made for it. `field`: of Variant, nullptr where a variant has no such parts.
   template <class Part, class Problem>
-  std::unique_ptr<Part> plan(std::unique_ptr<Part> (*Variant::*plan)(const Problem&), const Problem& problem) {
+  std::unique_ptr<Part> plan(std::unique_ptr<Part> (*Variant::*field)(const Problem&), const Problem& problem) {
     for (int i = first;; ++i) {
-      const auto of_variant = variants[i].*plan;
+      const auto of_variant = variants[i].*field;
       std::unique_ptr<Part> part = of_variant == nullptr ? nullptr : of_variant(problem);
       if (part == nullptr) continue;
       used = std::min(used, i);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// plans.cpp -- what plans of GPUs are counted by: division by a multiplication, sums cut into slices, and the search for a variant.
+// plans.cpp -- what plans of GPUs are made by: division by a multiplication, sums cut into slices, the search for a variant, and
+// the kinds of gradients.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
 #include "common/conv1d.h"
+#include "common/elementwise.h"
 #include "common/integers.h"
 
 using namespace narrows::common;
@@ -83,6 +85,35 @@ TEST_CASE("conv1d: a part is planned by the first variant that takes it") {
   CHECK(search.used == 0);  // the first of all
   VariantSearch<Variant> later{kVariants.data(), 1, 3};
   CHECK(*later.plan(&Variant::forward, 0) == 1);
+}
+
+TEST_CASE("elementwise_backward: the kind of each gradient") {
+  const std::array<int64_t, 2> shape = {4, 3}, strides = {3, 1}, row = {1, 3};
+  const nw_tensor_sig whole{{kDLFloat, 32, 1}, 2, 8, 0, -1, shape.data(), strides.data()};
+  nw_tensor_sig one_row = whole, absent = whole;
+  one_row.shape = row.data(), absent.ndim = -1;
+  const auto kind = [](int function, nw_tensor_sig grad_out, nw_tensor_sig by, uint32_t operand) {
+    std::array<nw_tensor_sig, 7> tensors;  // grad_out, a, b, c, and their gradients
+    tensors.fill(by);
+    tensors[0] = grad_out;
+    nw_elementwise_params params{};
+    params.function = function;
+    nw_sig sig{};
+    sig.op = "elementwise_backward", sig.num_inputs = 4, sig.num_outputs = 3, sig.tensors = tensors.data();
+    sig.params = &params, sig.params_size = sizeof params;
+    return gradient_kind(read_elementwise_backward(sig), operand);
+  };
+  CHECK(kind(NW_EW_TANH, whole, whole, 0) == GradientKind::map);
+  CHECK(kind(NW_EW_MUL, whole, one_row, 1) == GradientKind::sum);
+  CHECK(kind(NW_EW_MUL, absent, whole, 1) == GradientKind::zero);
+  CHECK(kind(NW_EW_FLOOR, whole, whole, 0) == GradientKind::zero);
+  CHECK(kind(NW_EW_COPYSIGN, whole, whole, 0) == GradientKind::map);
+  CHECK(kind(NW_EW_COPYSIGN, whole, whole, 1) == GradientKind::zero);
+  CHECK(kind(NW_EW_CAST, whole, whole, 0) == GradientKind::copy);
+  CHECK(kind(NW_EW_WHERE, whole, whole, 2) == GradientKind::map);
+  CHECK_THROWS_AS(kind(NW_EW_WHERE, whole, whole, 0), Refusal);
+  CHECK_THROWS_AS(kind(NW_EW_TANH, whole, whole, 1), Refusal);
+  CHECK_THROWS_AS(kind(NW_EW_EQ, whole, whole, 0), Refusal);
 }
 
 }  // namespace
