@@ -40,11 +40,11 @@ GateGradsLayout gate_grads_layout(const LltmSizes& z, int64_t unit) {
 
 std::vector<LltmGradProduct> lltm_grad_products(const nw_sig& sig, const LltmSizes& z) {
   const int64_t gates = 3 * z.state;
-  const LltmGradProduct all[] = {{kWeights, 0, kDOldH, 0, false, z.batch, z.state, gates},
-                                 {kWeights, z.state, kDInput, 0, false, z.batch, z.features, gates},
-                                 {kOldH, 0, kDWeights, 0, true, gates, z.state, z.batch},
-                                 {kInput, 0, kDWeights, z.state, true, gates, z.features, z.batch},
-                                 {kNumInputs, 0, kDBias, 0, true, gates, 1, z.batch}};
+  const LltmGradProduct all[] = {{kWeights, kDOldH, false, 0, 0, z.batch, z.state, gates},
+                                 {kWeights, kDInput, false, z.state, 0, z.batch, z.features, gates},
+                                 {kOldH, kDWeights, true, 0, 0, gates, z.state, z.batch},
+                                 {kInput, kDWeights, true, 0, z.state, gates, z.features, z.batch},
+                                 {kNumInputs, kDBias, true, 0, 0, gates, 1, z.batch}};
   std::vector<LltmGradProduct> products;
   for (const LltmGradProduct& product : all)
     if (has_output(sig, product.to) && product.columns != 0) products.push_back(product);

@@ -51,11 +51,9 @@ GateGradsLayout gate_grads_layout(const LltmSizes& sizes, int64_t unit);
 // A product that spreads the gradient of G: to[i, to_column + j] = the sum over k of G[i, k] * operand[k, operand_column + j], or,
 // toward the weights, of G[k, i] * operand[k, operand_column + j].
 struct LltmGradProduct {
-  uint32_t operand;  // an input; kNumInputs: ones, which make the sums that d_bias is
-  int64_t operand_column;
-  uint32_t to;  // an output
-  int64_t to_column;
+  uint32_t operand, to;  // an input; an output. kNumInputs: ones, which make the sums that d_bias is
   bool to_weights;
+  int64_t operand_column, to_column;
   int64_t rows, columns, depth;
 };
 // Those of the wanted gradients, long reductions first, so that they do not end last; d_bias is the last.
