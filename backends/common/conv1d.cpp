@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- the geometry of conv1d and its gradients. Step 5 of a tensor's path.
+// conv1d.cpp -- see conv1d.h. Step 5 of a tensor's path.
 #include "conv1d.h"
 
-namespace narrows::common {
+#include "integers.h"
 
-Strides3 strides3(const nw_tensor_sig& t) {
-  if (!has_elements(t)) return {};
-  const auto stride = [&](int32_t from_end) { return from_end <= t.ndim ? t.strides[t.ndim - from_end] : 0; };
-  return {stride(3), stride(2), stride(1)};
-}
+namespace narrows::common {
 
 ConvGeometry conv_geometry(const nw_sig& sig, uint32_t x, uint32_t w, uint32_t y) {
   const auto params = read_params<nw_conv1d_params>(sig);
@@ -36,15 +32,30 @@ bool prefers_dots(const ConvGeometry& g) {
   return has_few_outputs(g.batch, g.out_length) && g.ins() >= (kFewestTerms + g.taps - 1) / std::max<int64_t>(g.taps, 1);
 }
 
-Correlation forward_correlation(const ConvGeometry& g, int64_t bias_stride) {
+// Enough groups of threads for a device, and no more than some megabytes of sums.
+SumSlices slices_of_sums(const ConvGeometry& g, const Tensor3& to, int64_t tap_blocks, int64_t least) {
+  constexpr int64_t kGroups = 2048, kMostSums = int64_t{1} << 21;
+  const int64_t total = g.batch * g.out_length, rows = to.outer * to.channels;
+  const int64_t wanted = std::min(ceil_div(kGroups, rows * tap_blocks), kMostSums / to.size());
+  const int64_t length = ceil_div(total, std::clamp<int64_t>(wanted, 1, std::max<int64_t>(total / least, 1)));
+  return {ceil_div(total, length), length};
+}
+
+Correlation forward_correlation(const nw_sig& sig, const ConvGeometry& g) {
   Correlation c{};
   c.batch = g.batch, c.groups = g.groups, c.outs = g.outs(), c.ins = g.ins(), c.length = g.out_length, c.taps = g.taps;
   c.step = g.stride, c.tap_step = g.dilation, c.origin = -g.pad_left, c.extent = g.length;
   c.in_batch = g.x.outer, c.in_group = g.ins() * g.x.channel, c.in_channel = g.x.channel, c.in_position = g.x.position;
   c.w_group = g.outs() * g.w.outer, c.w_out = g.w.outer, c.w_in = g.w.channel, c.w_tap = g.w.position;
   c.out_batch = g.y.outer, c.out_group = g.outs() * g.y.channel, c.out_channel = g.y.channel, c.out_position = g.y.position;
-  c.bias_stride = bias_stride;
+  c.bias_stride = has_input(sig, conv::kBias) ? input(sig, conv::kBias).strides[0] : 0;
   return c;
+}
+
+CorrelationRequest forward_request(const nw_sig& sig, const ConvGeometry& g) {
+  const int64_t bias_align = has_input(sig, conv::kBias) ? alignment(input(sig, conv::kBias)) : size_of(g.dtype);
+  return {g.dtype,    forward_correlation(sig, g), alignment(input(sig, conv::kX)), alignment(input(sig, conv::kW)),
+          bias_align, alignment(output(sig, 0))};
 }
 
 int64_t num_grad_x_phases(const ConvGeometry& g) { return std::min(g.taps, g.stride / std::gcd(g.stride, g.dilation)); }
@@ -69,6 +80,37 @@ Correlation grad_x_phase(const ConvGeometry& g, Strides3 grad_x, int64_t phase) 
   c.out_offset = residue * grad_x.position, c.out_batch = grad_x.outer, c.out_group = g.ins() * grad_x.channel;
   c.out_channel = grad_x.channel, c.out_position = c.length > 1 ? g.stride * grad_x.position : 0;
   return c;
+}
+
+ConvGradRequest read_conv1d_backward(const nw_sig& sig) {
+  return {sig, conv_geometry(sig, conv_grad::kX, conv_grad::kW, conv_grad::kGradY)};
+}
+
+Tensor3 ConvGradRequest::gradient(uint32_t i) const {
+  if (!wants(i)) return {};
+  const Strides3 strides = strides3(output(sig, i));
+  if (i == conv_grad::kGradX) return {g.batch, g.in_channels, g.length, strides};
+  if (i == conv_grad::kGradW) return {g.out_channels, g.ins(), g.taps, strides};
+  return {g.out_channels, 1, 1, {strides.position, 0, 0}};
+}
+
+CorrelationRequest ConvGradRequest::phase(int64_t i) const {
+  const nw_tensor_sig& grad_x = output(sig, conv_grad::kGradX);
+  return {g.dtype,
+          grad_x_phase(g, strides3(grad_x), i),
+          alignment(input(sig, conv_grad::kGradY)),
+          alignment(input(sig, conv_grad::kW)),
+          size_of(g.dtype),
+          alignment(grad_x)};
+}
+
+SumRequest ConvGradRequest::sum(uint32_t i) const {
+  return {g,
+          gradient(i),
+          i == conv_grad::kGradBias,
+          alignment(input(sig, conv_grad::kGradY)),
+          alignment(input(sig, conv_grad::kX)),
+          alignment(output(sig, i))};
 }
 
 }  // namespace narrows::common

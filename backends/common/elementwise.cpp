@@ -15,7 +15,7 @@ constexpr unsigned F = kFloat, N = kFloat | kInt, B = kInt | kBool, I = kInt, A 
 enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };
 constexpr Function kFunctions[] = {
 #define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
-  {#name, number, operands, dtypes, Result::result##_dtype == Result::bool_dtype, costly},
+  {#name, number, operands, dtypes, Result::result##_dtype == Result::bool_dtype, differentiable, costly},
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
 };
@@ -51,6 +51,8 @@ const Function& find_function(const nw_sig& sig, int number) {
   return kFunctions[number - 1];
 }
 
+int without_mirrors(int function) { return function == NW_EW_GT ? NW_EW_LT : function == NW_EW_GE ? NW_EW_LE : function; }
+
 int dtype_of(const nw_sig& sig, uint32_t tensor) {
   const DLDataType t = sig.tensors[tensor].dtype;
   for (int i = 0; i < kNumDataTypes; ++i)
@@ -63,7 +65,7 @@ int64_t size_of(int dtype) { return kDataTypes[dtype - 1].bits / 8; }
 unsigned kind_of(int dtype) { return kDataTypes[dtype - 1].kind; }
 
 int compute_dtype(int dtype) { return dtype == NW_DTYPE_FLOAT16 || dtype == NW_DTYPE_BFLOAT16 ? NW_DTYPE_FLOAT32 : dtype; }
-bool is_aligned(const nw_tensor_sig& tensor, int64_t size) { return (int64_t{1} << tensor.align_log2) >= size; }
+bool is_aligned(const nw_tensor_sig& tensor, int64_t size) { return alignment(tensor) >= size; }
 
 const char* name_of(int dtype) { return kDataTypes[dtype - 1].name; }
 
@@ -161,6 +163,31 @@ ElementwiseGradRequest read_elementwise_backward(const nw_sig& sig) {
 
 int ElementwiseGradRequest::scalar_dtype() const {
   return dtype_of(sig, function.number != NW_EW_WHERE ? 1 : has_input(sig, 2) ? 2 : 3);
+}
+
+namespace {
+
+bool has_zero_gradient(int function, uint32_t operand) {
+  switch (function) {
+    case NW_EW_SIGN:
+    case NW_EW_FLOOR:
+    case NW_EW_CEIL:
+    case NW_EW_ROUND:
+    case NW_EW_TRUNC: return true;
+    case NW_EW_COPYSIGN: return operand == 1;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+GradientKind gradient_kind(const ElementwiseGradRequest& r, uint32_t k) {
+  const Function& f = r.function;
+  if (!f.has_gradient || k >= static_cast<uint32_t>(f.arity) || (f.number == NW_EW_WHERE && k == 0))
+    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs + k), "%s: %s has no gradient by operand %u", r.sig.op, f.name, k);
+  if (has_zero_gradient(f.number, k) || !has_input(r.sig, 0) || is_empty(input(r.sig, 0))) return GradientKind::zero;
+  if (f.number == NW_EW_CAST) return GradientKind::copy;
+  return is_broadcast(input(r.sig, 0), output(r.sig, k)) ? GradientKind::sum : GradientKind::map;
 }
 
 bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& tensor) {

@@ -14,12 +14,15 @@ struct Function {
   const char* name;
   int number;  // NW_EW_*
   int arity;
-  unsigned kinds;  // dtypes that it takes
-  bool to_bool;    // its result is bool; else it has the operands' dtype
-  bool heavy;      // costs tens of cycles an element
+  unsigned kinds;     // dtypes that it takes
+  bool to_bool;       // its result is bool; else it has the operands' dtype
+  bool has_gradient;  // by its operands
+  bool heavy;         // costs tens of cycles an element
 };
 // Refuses a number that this backend does not know.
 const Function& find_function(const nw_sig& sig, int number);
+// a > b is b < a: the function that stands for it where operands 0 and 1 are exchanged; others stand for themselves.
+int without_mirrors(int function);
 
 // ---- dtypes by number (NW_DTYPE_*) ----
 
@@ -63,6 +66,11 @@ struct ElementwiseGradRequest {
   int scalar_dtype() const;  // the dtype in which a number that stands for an operand is taken
 };
 ElementwiseGradRequest read_elementwise_backward(const nw_sig& sig);
+
+// How a GPU makes the gradient by an operand: zeros; grad_out in the gradient's dtype; a derivative for each element; or sums of
+// those, where the operand was broadcast. Refuses an operand that has no gradient.
+enum class GradientKind { zero, copy, map, sum };
+GradientKind gradient_kind(const ElementwiseGradRequest& request, uint32_t operand);
 
 // Whether a tensor lacks some of the extent of `shape`.
 bool is_broadcast(const nw_tensor_sig& shape, const nw_tensor_sig& tensor);

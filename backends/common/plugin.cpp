@@ -26,10 +26,10 @@ int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* mess
   return status;
 }
 
-int forced_kernel(const nw_sig& sig, const char* const* kernels) {
+int forced_kernel(const nw_sig& sig, const char* const* kernels, int first) {
   if (sig.kernel == nullptr) return -1;
   std::string names;
-  for (int i = 0; kernels[i] != nullptr; ++i) {
+  for (int i = first; kernels[i] != nullptr; ++i) {
     if (std::strcmp(kernels[i], sig.kernel) == 0) return i;
     names += names.empty() ? kernels[i] : std::string(", ") + kernels[i];
   }

@@ -90,14 +90,19 @@ Params read_params(const nw_sig& sig) {
   return params;
 }
 
-// The variant that the call forces, as an index into `kernels`; -1: none is forced. An unknown name is refused.
-int forced_kernel(const nw_sig& sig, const char* const* kernels);
+// The variant that the call forces, as an index into `kernels`, of which the op has those from `first` on; -1: none is forced. An
+// unknown name is refused.
+int forced_kernel(const nw_sig& sig, const char* const* kernels, int first = 0);
 
 inline const nw_tensor_sig& input(const nw_sig& sig, uint32_t i) { return sig.tensors[i]; }
 inline const nw_tensor_sig& output(const nw_sig& sig, uint32_t i) { return sig.tensors[sig.num_inputs + i]; }
 inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs && sig.tensors[i].ndim >= 0; }
 inline bool has_output(const nw_sig& sig, uint32_t i) { return i < sig.num_outputs && output(sig, i).ndim >= 0; }
 inline bool has_elements(const nw_tensor_sig& t) { return std::count(t.shape, t.shape + std::max(t.ndim, 0), 0) == 0; }
+// Bytes that the address of the first element is a multiple of, as far as the signature says.
+inline int64_t alignment(const nw_tensor_sig& t) { return int64_t{1} << t.align_log2; }
+// Whether every element of the tensor lies on a multiple of its size; so does a tensor that is absent.
+inline bool is_aligned(const nw_tensor_sig& t) { return t.ndim < 0 || alignment(t) >= t.dtype.bits / 8; }
 inline bool is(DLDataType t, uint8_t code, uint8_t bits) { return t.code == code && t.bits == bits; }
 
 // Address of a tensor's first element. NULL for an absent tensor. Of a tensor without elements it may be any number, so it is

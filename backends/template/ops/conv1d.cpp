@@ -9,7 +9,7 @@ namespace narrows::template_backend {
 namespace {
 
 constexpr const char* kKernels[] = {"plain", nullptr};
-enum Input : uint32_t { kX, kW, kBias };
+using namespace conv;
 
 // ---- the kernel ----
 
@@ -66,7 +66,7 @@ class Conv1dPlan final : public Plan {
     if (geometry.dtype != Dtype::f32 && geometry.dtype != Dtype::f64)  // manifest.json says so as well
       refuse(NW_UNSUPPORTED, kX, "%s: x is %s; this backend has f32 and f64", sig.op, name_of(geometry.dtype));
     is_double_ = geometry.dtype == Dtype::f64;
-    correlation_ = forward_correlation(geometry, has_input(sig, kBias) ? input(sig, kBias).strides[0] : 0);
+    correlation_ = forward_correlation(sig, geometry);
   }
 
   void launch(const nw_call& call) const override {

@@ -29,37 +29,35 @@ namespace {
 
 constexpr const char* kKernels[] = {"direct", "dots", "gemm", "scalar", nullptr};
 enum Kernel { kDirect, kDots, kGemm, kScalar };
+using namespace conv;
 
-// Whether each filter's taps lie side by side, as a dot product reads them.
-bool has_contiguous_filters(const Correlation& c) { return (c.taps <= 1 || c.w_tap == 1) && (c.ins <= 1 || c.w_in == c.taps); }
 // Up to so many outputs of each filter dot products take less time than gemm, by 256 channels and 512 filters of one tap.
 int64_t few_outputs(const Instance& instance, Dtype dtype) {
   if (size_of(dtype) > 2) return 16;
   return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
 }
 Kernel choose(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
-  if (!prefers_gemm(g)) return kDirect;
-  return c.batch * c.length <= few_outputs(instance, g.dtype) && has_contiguous_filters(c) ? kDots : kGemm;
+  if (!prefers_product(g)) return kDirect;
+  return c.batch * c.length <= few_outputs(instance, g.dtype) && c.has_whole_filters() ? kDots : kGemm;
 }
 
 class ConvPlan final : public Plan {
  public:
   ConvPlan(const Instance& instance, const nw_sig& sig) : instance_(instance) {
-    const ConvGeometry g = conv_geometry(sig, 0, 1, sig.num_inputs);
+    const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
     dtype_ = g.dtype;
-    correlation_ = forward_correlation(g, has_input(sig, 2) ? input(sig, 2).strides[0] : 0);
+    correlation_ = forward_correlation(sig, g);
     const int forced = forced_kernel(sig, kKernels);
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(instance, g, correlation_);
     kernel = kKernels[choice_];
-    empty_ = g.batch == 0 || g.out_channels == 0;
+    empty_ = !g.has_outputs();
     if (empty_) return;
     const Correlation& c = correlation_;
     if (choice_ == kDirect) {
       direct_ = direct_layout(instance, dtype_, 1, c);
       workspace_size = direct_.workspace_size;
     } else if (choice_ == kDots) {
-      if (!has_contiguous_filters(c))
-        refuse(NW_UNSUPPORTED, 1, "conv1d: kernel dots wants the taps of each filter of w side by side");
+      if (!c.has_whole_filters()) refuse(NW_UNSUPPORTED, kW, "conv1d: kernel dots wants the taps of each filter of w side by side");
       dots_ = dots_layout(instance, dtype_, c);
       workspace_size = dots_.workspace_size;
     } else if (choice_ == kGemm) {
@@ -70,8 +68,9 @@ class ConvPlan final : public Plan {
 
   void launch(const nw_call& call) const override {
     if (empty_) return;
-    const CorrelationData data{cpu::data<void>(call.inputs[0]), cpu::data<void>(call.inputs[1]),
-                               call.num_inputs > 2 ? cpu::data<void>(call.inputs[2]) : nullptr, cpu::data<void>(call.outputs[0])};
+    const CorrelationData data{cpu::data<void>(call.inputs[kX]), cpu::data<void>(call.inputs[kW]),
+                               call.num_inputs > kBias ? cpu::data<void>(call.inputs[kBias]) : nullptr,
+                               cpu::data<void>(call.outputs[0])};
     const auto describe = [](const void* arg, int64_t) { return *static_cast<const Correlation*>(arg); };
     if (choice_ == kDirect) return correlate_direct(instance_, direct_, call.workspace, data, describe, &correlation_);
     if (choice_ == kScalar) return correlate_scalar(instance_, dtype_, correlation_, data);
@@ -83,7 +82,7 @@ class ConvPlan final : public Plan {
   const Instance& instance_;
   Dtype dtype_;
   Kernel choice_;
-  bool empty_;  // y has no element; the extents that are not 0 may then be too large to count with
+  bool empty_;  // y has no element
   Correlation correlation_;
   DirectLayout direct_{};
   DotsLayout dots_{};

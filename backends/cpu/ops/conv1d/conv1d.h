@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.h -- the geometry of conv1d and its gradients, and the kernels that both use. Step 5 of a tensor's path.
-// Forward and grad_x are correlations; grad_x has one for each residue of the position modulo the stride, because the taps that
-// reach a position depend on that residue alone.
+// conv1d.h -- the kernels that conv1d and its gradients use. Step 5 of a tensor's path. common/conv1d.h has the geometry.
 #pragma once
 
 #include <cstdint>
-#include <numeric>
 
 #include "backend.h"
 #include "common/conv1d.h"
@@ -24,8 +21,6 @@ struct CorrelationData {
 
 // A correlation's group as a product: m by (n, q), summed over (c, j).
 GemmProblem correlation_product(const Correlation& correlation, const CorrelationData& data, Dtype dtype, int64_t group);
-// Many outputs and a long sum: a product beats sliding.
-inline bool prefers_gemm(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
 
 // The direct kernel: vectors along the positions, taps broadcast. `problems` correlations no larger than the given one.
 struct DirectLayout {

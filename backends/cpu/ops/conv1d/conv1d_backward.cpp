@@ -12,19 +12,18 @@ constexpr const char* kKernels[] = {"direct", "gemm", "mixed", "scalar", nullptr
 enum Kernel { kDirect, kGemm, kMixed, kScalar };
 
 // grad_x as a product has an input channel per row; grad_w as a product has an output channel per row.
-Kernel choose(const ConvGeometry& g) { return !prefers_gemm(g) ? kDirect : g.ins() < 8 ? kMixed : kGemm; }
-enum Input : uint32_t { kGradY, kX, kW };
-enum Output : uint32_t { kGradX, kGradW, kGradBias };
+Kernel choose(const ConvGeometry& g) { return !prefers_product(g) ? kDirect : g.ins() < 8 ? kMixed : kGemm; }
+using namespace conv_grad;
 
-// Zeros in all of an (outer, channels, positions) tensor.
-void fill_zero(const Instance& instance, Dtype dtype, void* tensor, Strides3 s, int64_t outer, int64_t channels,
-               int64_t positions) {
-  if (outer == 0 || channels == 0 || positions == 0) return;  // the others may be huge
+// Zeros in all of a tensor.
+void fill_zero(const Instance& instance, Dtype dtype, void* data, const Tensor3& to) {
+  if (to.is_empty()) return;
+  const Strides3 s = to.strides;
   with_dtype(dtype, [&]<class T>(T) {
-    run_tasks(instance, outer * channels, static_cast<double>(positions), [&](int64_t, int64_t begin, int64_t end) {
+    run_tasks(instance, to.outer * to.channels, static_cast<double>(to.positions), [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        T* p = static_cast<T*>(tensor) + row / channels * s.outer + row % channels * s.channel;
-        for (int64_t i = 0; i < positions; ++i) write(p + i * s.position, Accumulate<T>{0});
+        T* p = static_cast<T*>(data) + row / to.channels * s.outer + row % to.channels * s.channel;
+        for (int64_t i = 0; i < to.positions; ++i) write(p + i * s.position, Accumulate<T>{0});
       }
     });
   });
@@ -109,24 +108,15 @@ struct GradWProduct {
 
 class ConvBackwardPlan final : public Plan {
  public:
-  ConvBackwardPlan(const Instance& instance, const nw_sig& sig)
-      : instance_(instance), geometry_(conv_geometry(sig, kX, kW, kGradY)) {
-    const ConvGeometry& g = geometry_;
-    const int forced = forced_kernel(sig, kKernels);
-    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(g);
-    kernel = kKernels[choice_];
-    if (has_output(sig, kGradX)) grad_x_ = strides3(output(sig, kGradX));
-    if (has_output(sig, kGradW)) grad_w_ = strides3(output(sig, kGradW));
-    if (has_output(sig, kGradBias)) grad_bias_stride_ = output(sig, kGradBias).strides[0];
-    phases_ = g.length > 0 ? num_grad_x_phases(g) : 0;
-    all_zero_ = !has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0;
-    if (!all_zero_ && choice_ != kScalar) PlanLayouts(sig);
-  }
+  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : ConvBackwardPlan(instance, read_conv1d_backward(sig)) {}
 
   void launch(const nw_call& call) const override {
     const auto output = [&](uint32_t i) { return i < call.num_outputs ? data<void>(call.outputs[i]) : nullptr; };
+    if (all_zero_) {
+      for (uint32_t i = 0; i < kNumOutputs; ++i) fill_zero(instance_, geometry_.dtype, output(i), gradients_[i]);
+      return;
+    }
     void *grad_x = output(kGradX), *grad_w = output(kGradW), *grad_bias = output(kGradBias);
-    if (all_zero_) return FillZero(grad_x, grad_w, grad_bias);
     const void* grad_y = data<void>(call.inputs[kGradY]);
     if (grad_x != nullptr) GradX(call, {grad_y, data<void>(call.inputs[kW]), nullptr, grad_x});
     if (grad_w != nullptr) GradW(call, grad_y, data<void>(call.inputs[kX]), grad_w);
@@ -134,9 +124,19 @@ class ConvBackwardPlan final : public Plan {
   }
 
  private:
-  void PlanLayouts(const nw_sig& sig) {
+  ConvBackwardPlan(const Instance& instance, const ConvGradRequest& r) : instance_(instance), geometry_(r.g) {
+    const int forced = forced_kernel(r.sig, kKernels);
+    choice_ = forced >= 0 ? static_cast<Kernel>(forced) : choose(r.g);
+    kernel = kKernels[choice_];
+    for (uint32_t i = 0; i < kNumOutputs; ++i) gradients_[i] = r.gradient(i);
+    phases_ = r.g.length > 0 ? num_grad_x_phases(r.g) : 0;
+    all_zero_ = !r.has_terms();
+    if (!all_zero_ && choice_ != kScalar) PlanLayouts(r);
+  }
+
+  void PlanLayouts(const ConvGradRequest& r) {
     const ConvGeometry& g = geometry_;
-    if (has_output(sig, kGradX) && phases_ > 0) {
+    if (r.wants(kGradX) && phases_ > 0) {
       const Correlation c = largest_phase(g);
       if (choice_ == kGemm) {
         gemm_ = gemm_layout(instance_, g.dtype, phases_ * g.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
@@ -144,38 +144,32 @@ class ConvBackwardPlan final : public Plan {
         direct_ = direct_layout(instance_, g.dtype, phases_, c);
       }
     }
-    if (has_output(sig, kGradW)) {
+    if (r.wants(kGradW)) {
       if (choice_ == kDirect) {
         sums_w_ = grad_w_layout(instance_, g);
       } else {
         product_ = GradWProduct(instance_, g);
       }
     }
-    if (has_output(sig, kGradBias)) sums_bias_ = grad_bias_layout(instance_, g);
+    if (r.wants(kGradBias)) sums_bias_ = grad_bias_layout(instance_, g);
     // One gradient after the other in the same memory.
     workspace_size = std::max(
         {direct_.workspace_size, gemm_.workspace_size, sums_w_.workspace_size, product_.workspace_size, sums_bias_.workspace_size});
   }
 
-  void FillZero(void* grad_x, void* grad_w, void* grad_bias) const {
-    const ConvGeometry& g = geometry_;
-    if (grad_x != nullptr) fill_zero(instance_, g.dtype, grad_x, grad_x_, g.batch, g.in_channels, g.length);
-    if (grad_w != nullptr) fill_zero(instance_, g.dtype, grad_w, grad_w_, g.out_channels, g.ins(), g.taps);
-    if (grad_bias != nullptr) fill_zero(instance_, g.dtype, grad_bias, {0, 0, grad_bias_stride_}, 1, 1, g.out_channels);
-  }
-
   void GradX(const nw_call& call, const CorrelationData& data) const {
     const ConvGeometry& g = geometry_;
-    if (phases_ < g.stride) fill_zero(instance_, g.dtype, data.out, grad_x_, g.batch, g.in_channels, g.length);
+    const Strides3 grad_x = gradients_[kGradX].strides;
+    if (phases_ < g.stride) fill_zero(instance_, g.dtype, data.out, gradients_[kGradX]);
     if (choice_ == kScalar) {
-      for (int64_t i = 0; i < phases_; ++i) correlate_scalar(instance_, g.dtype, grad_x_phase(g, grad_x_, i), data);
+      for (int64_t i = 0; i < phases_; ++i) correlate_scalar(instance_, g.dtype, grad_x_phase(g, grad_x, i), data);
     } else if (choice_ == kGemm) {
       gemm(instance_, gemm_, call.workspace,
-           [&](int64_t i) { return correlation_product(grad_x_phase(g, grad_x_, i / g.groups), data, g.dtype, i % g.groups); });
+           [&](int64_t i) { return correlation_product(grad_x_phase(g, grad_x, i / g.groups), data, g.dtype, i % g.groups); });
     } else {
       const auto describe = [](const void* arg, int64_t phase) {
         const auto* plan = static_cast<const ConvBackwardPlan*>(arg);
-        return grad_x_phase(plan->geometry_, plan->grad_x_, phase);
+        return grad_x_phase(plan->geometry_, plan->gradients_[kGradX].strides, phase);
       };
       correlate_direct(instance_, direct_, call.workspace, data, describe, this);
     }
@@ -183,21 +177,23 @@ class ConvBackwardPlan final : public Plan {
 
   void GradW(const nw_call& call, const void* grad_y, const void* x, void* grad_w) const {
     const ConvGeometry& g = geometry_;
-    if (choice_ == kScalar) return grad_w_scalar(instance_, g, grad_y, x, grad_w, grad_w_);
-    if (choice_ == kDirect) return grad_w_direct(instance_, sums_w_, g, call.workspace, grad_y, x, grad_w, grad_w_);
-    product_.run(instance_, g, call.workspace, grad_y, x, grad_w, grad_w_);
+    const Strides3 to = gradients_[kGradW].strides;
+    if (choice_ == kScalar) return grad_w_scalar(instance_, g, grad_y, x, grad_w, to);
+    if (choice_ == kDirect) return grad_w_direct(instance_, sums_w_, g, call.workspace, grad_y, x, grad_w, to);
+    product_.run(instance_, g, call.workspace, grad_y, x, grad_w, to);
   }
 
   void GradBias(const nw_call& call, const void* grad_y, void* grad_bias) const {
-    if (choice_ == kScalar) return grad_bias_scalar(instance_, geometry_, grad_y, grad_bias, grad_bias_stride_);
-    grad_bias_sum(instance_, sums_bias_, geometry_, call.workspace, grad_y, grad_bias, grad_bias_stride_);
+    const int64_t stride = gradients_[kGradBias].strides.outer;
+    if (choice_ == kScalar) return grad_bias_scalar(instance_, geometry_, grad_y, grad_bias, stride);
+    grad_bias_sum(instance_, sums_bias_, geometry_, call.workspace, grad_y, grad_bias, stride);
   }
 
   const Instance& instance_;
   const ConvGeometry geometry_;
   Kernel choice_;
-  Strides3 grad_x_{}, grad_w_{};
-  int64_t grad_bias_stride_ = 0, phases_;
+  Tensor3 gradients_[kNumOutputs];
+  int64_t phases_;
   bool all_zero_;  // grad_y is absent or has no element
   DirectLayout direct_{};
   GemmLayout gemm_{};

@@ -61,21 +61,19 @@ HWY_EXPORT(CellStore);
 
 constexpr const char* kKernels[] = {"gemm", "scalar", nullptr};
 enum Kernel { kGemm, kScalar };
-enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell };
-enum Output : uint32_t { kNewH, kNewCell, kGates };
+using namespace lltm_forward;
 
 class LltmPlan final : public Plan {
  public:
   LltmPlan(const Instance& instance, const nw_sig& sig) : instance_(instance) {
-    sizes_ = {float_dtype(sig, kInput), input(sig, kInput).shape[0], input(sig, kInput).shape[1], input(sig, kOldH).shape[1]};
-    for (uint32_t i = 0; i < 5; ++i) inputs_[i] = has_input(sig, i) ? strides2(input(sig, i)) : Strides2{};
-    for (uint32_t i = 0; i < 3; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    sizes_ = lltm_sizes(sig, kInput, kOldH);
+    read_strides(sig, inputs_, outputs_);
     choice_ = static_cast<Kernel>(std::max(forced_kernel(sig, kKernels), 0));
     kernel = kKernels[choice_];
     if (choice_ == kScalar) return;
     store_ = NARROWS_DISPATCH(instance, CellStore)(sizes_.dtype);
     layout_ = gemm_layout(instance, sizes_.dtype, 1, sizes_.batch, sizes_.state, true, sizes_.state, sizes_.features,
-                          inputs_[kWeights].column == 1 && (1 << input(sig, kWeights).align_log2) >= size_of(sizes_.dtype));
+                          inputs_[kWeights].column == 1 && common::is_aligned(input(sig, kWeights)));
     workspace_size = layout_.workspace_size;
   }
 
@@ -103,7 +101,7 @@ class LltmPlan final : public Plan {
 
   const Instance& instance_;
   LltmSizes sizes_;
-  Strides2 inputs_[5], outputs_[3];
+  Strides2 inputs_[kNumInputs], outputs_[kNumOutputs];
   Kernel choice_;
   GemmStore store_ = nullptr;
   GemmLayout layout_{};

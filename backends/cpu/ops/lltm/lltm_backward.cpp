@@ -83,15 +83,14 @@ HWY_EXPORT(BiasGrad);
 
 constexpr const char* kKernels[] = {"gemm", "scalar", nullptr};
 enum Kernel { kGemm, kScalar };
-enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
-enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
+using namespace lltm_grad;
 
 class LltmBackwardPlan final : public Plan {
  public:
   LltmBackwardPlan(const Instance& instance, const nw_sig& sig) : instance_(instance) {
-    sizes_ = {float_dtype(sig, kInput), input(sig, kInput).shape[0], input(sig, kInput).shape[1], input(sig, kOldH).shape[1]};
-    for (uint32_t i = 0; i < kNumInputs; ++i) inputs_[i] = has_input(sig, i) ? strides2(input(sig, i)) : Strides2{};
-    for (uint32_t i = 0; i < kNumOutputs; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    sizes_ = lltm_sizes(sig, kInput, kOldH);
+    read_strides(sig, inputs_, outputs_);
+    all_zero_ = !lltm_grad_has_terms(sig, sizes_);
     choice_ = static_cast<Kernel>(std::max(forced_kernel(sig, kKernels), 0));
     kernel = kKernels[choice_];
     const Dtype accumulate = accumulate_dtype(sizes_.dtype);
@@ -111,7 +110,7 @@ class LltmBackwardPlan final : public Plan {
 
   void launch(const nw_call& call) const override {
     const LltmBackward t = Bind(call);
-    if ((t.grad_h.base == nullptr && t.grad_cell.base == nullptr) || sizes_.batch == 0 || sizes_.state == 0) return FillZero(t);
+    if (all_zero_) return FillZero(t);
     if (choice_ == kScalar) return lltm_backward_scalar(instance_, sizes_, t);
     const double row_cost = kDerivativeCost * static_cast<double>(sizes_.state), batch = static_cast<double>(sizes_.batch);
     run_tasks(instance_, sizes_.batch, row_cost,
@@ -187,16 +186,16 @@ class LltmBackwardPlan final : public Plan {
   }
 
   void FillZero(const LltmBackward& t) const {
-    const int64_t b = sizes_.batch, f = sizes_.features, s = sizes_.state;
-    const auto fill = [&](const Matrix& m, int64_t rows, int64_t columns) {
-      if (m.base == nullptr || columns == 0) return;
+    const Matrix* const outputs[kNumOutputs] = {&t.d_input, &t.d_weights, &t.d_bias, &t.d_old_h, &t.d_old_cell};
+    for (uint32_t output = 0; output < kNumOutputs; ++output) {
+      const Matrix& m = *outputs[output];
+      const Extents2 of = lltm_grad_extents(sizes_, output);
+      if (m.base == nullptr || of.columns == 0) continue;
       with_dtype(sizes_.dtype, [&]<class T>(T) {
-        for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < columns; ++j) write(m.at<T>(i, j), Accumulate<T>{0});
+        for (int64_t i = 0; i < of.rows; ++i)
+          for (int64_t j = 0; j < of.columns; ++j) write(m.at<T>(i, j), Accumulate<T>{0});
       });
-    };
-    fill(t.d_input, b, f), fill(t.d_weights, 3 * s, s + f), fill(t.d_bias, 1, 3 * s), fill(t.d_old_h, b, s),
-        fill(t.d_old_cell, b, s);
+    }
   }
 
   const Instance& instance_;
@@ -204,7 +203,7 @@ class LltmBackwardPlan final : public Plan {
   Strides2 inputs_[kNumInputs], outputs_[kNumOutputs];
   Kernel choice_;
   uint64_t gate_grads_bytes_;
-  bool streamed_;
+  bool all_zero_, streamed_;
   GemmLayout to_inputs_{}, to_weights_{};
 };
 

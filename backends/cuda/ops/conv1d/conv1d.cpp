@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d.cpp -- plans and launches conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The
 // kernels are in conv1d_*.cu; conv1d_native() has those in a vendor's own instructions.
-#include <iterator>
 #include <vector>
 
 #include "conv1d.h"
@@ -34,7 +33,7 @@ const Variant* variants() {
        "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
       {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},
       {kKernels[kDirect], plan_direct, plan_grad_w_direct, "it needs elements aligned to their size"},
-      {kKernels[kScalar], plan_scalar, plan_grad_w_scalar, "it is never asked"}};
+      {kKernels[kScalar], plan_scalar, plan_sum_scalar, "it is never asked"}};
   return list;
 }
 
@@ -47,53 +46,38 @@ const Variant* variants() {
 // Of the variants from `first` on. Forced, it is declined wherever the build or the device could not run it, also where there is
 // nothing for it to do.
 int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype, Kernel first = kDots) {
-  int forced = forced_kernel(sig, kKernels + first);
-  if (forced >= 0) forced += first;
+  const int forced = forced_kernel(sig, kKernels, first);
   const bool fits = forced == kWgmma ? device.compute_capability == 90 : forced == kMma ? device.generation >= 80 : true;
   if (forced >= 0 && (!fits || variants()[forced].correlation == nullptr)) refuse_forced(sig, forced, dtype);
   return forced;
 }
-
-// Many outputs and a long sum: a product beats sliding windows.
-bool prefers_product(const ConvGeometry& g) { return g.outs() >= 8 && g.ins() * g.taps >= 8; }
 
 // The variant where the search for a call's own kernel begins.
 Kernel first_choice(const ConvGeometry& g) { return prefers_product(g) ? kWgmma : kDirect; }
 
 // ---- conv1d ----
 
-enum Input : uint32_t { kX, kW, kBias };
-
 class ConvPlan final : public Plan {
  public:
   ConvPlan(const Instance& instance, const nw_sig& sig) {
-    const ConvGeometry g = conv_geometry(sig, kX, kW, sig.num_inputs);
-    const int forced = forced_variant(instance.device(sig), sig, g.dtype);
-    const bool empty = g.batch == 0 || g.out_channels == 0;  // the extents that are not 0 may then be too large to count with
-    const int first = forced >= 0 ? forced : prefers_dots(g) ? kDots : first_choice(g);
-    kernel = kKernels[empty && forced < 0 ? kScalar : first];
-    if (empty) return;
-    const bool bias = has_input(sig, kBias);
-    const CorrelationProblem problem{&instance.device(sig),
-                                     g.dtype,
-                                     forward_correlation(g, bias ? input(sig, kBias).strides[0] : 0),
-                                     input(sig, kX).align_log2,
-                                     input(sig, kW).align_log2,
-                                     bias ? input(sig, kBias).align_log2 : 8,
-                                     output(sig, 0).align_log2};
-    for (int i = first; part_ == nullptr; ++i) {
-      if (forced >= 0 && i != forced) refuse_forced(sig, forced, g.dtype);
-      if (variants()[i].correlation != nullptr) part_ = variants()[i].correlation(problem);
-      kernel = kKernels[i];
+    const ConvGeometry g = conv_geometry(sig, conv::kX, conv::kW, sig.num_inputs);
+    const Device& device = instance.device(sig);
+    const int forced = forced_variant(device, sig, g.dtype);
+    VariantSearch<Variant> search{variants(), forced >= 0 ? forced : prefers_dots(g) ? kDots : first_choice(g), kScalar};
+    if (g.has_outputs()) {
+      const CorrelationProblem problem{forward_request(sig, g), &device};
+      part_ = forced >= 0 ? variants()[forced].correlation(problem) : search.plan(&Variant::correlation, problem);
+      if (part_ == nullptr) refuse_forced(sig, forced, g.dtype);
+      workspace_size = part_->workspace_size;
     }
-    workspace_size = part_->workspace_size;
+    kernel = kKernels[forced >= 0 ? forced : search.used];
   }
 
   void launch(const nw_call& call) const override {
     if (part_ == nullptr) return;
-    const void* bias = call.num_inputs > kBias ? data<void>(call.inputs[kBias]) : nullptr;
-    part_->launch({data<void>(call.inputs[kX]), data<void>(call.inputs[kW]), bias, data<void>(call.outputs[0])}, call.workspace,
-                  stream_of(call));
+    const void* bias = call.num_inputs > conv::kBias ? data<void>(call.inputs[conv::kBias]) : nullptr;
+    part_->launch({data<void>(call.inputs[conv::kX]), data<void>(call.inputs[conv::kW]), bias, data<void>(call.outputs[0])},
+                  call.workspace, stream_of(call));
   }
 
  private:
@@ -102,31 +86,27 @@ class ConvPlan final : public Plan {
 
 // ---- conv1d_backward ----
 
-namespace backward {
-
-enum Input : uint32_t { kGradY, kX, kW };
-enum Output : uint32_t { kGradX, kGradW, kGradBias };
+using namespace conv_grad;
 
 class ConvBackwardPlan final : public Plan {
  public:
-  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : sig_(&sig), device_(&instance.device(sig)) {
-    const ConvGeometry g = conv_geometry(sig, kX, kW, kGradY);
-    const int forced = forced_variant(*device_, sig, g.dtype, kWgmma);
-    first_ = forced >= 0 ? forced : first_choice(g);
-    used_ = kScalar;
-    if (!has_input(sig, kGradY) || g.batch == 0 || g.out_channels == 0) {
-      fill_all(g);
+  ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : device_(&instance.device(sig)) {
+    const ConvGradRequest request = read_conv1d_backward(sig);
+    const Dtype dtype = request.g.dtype;
+    const int forced = forced_variant(*device_, sig, dtype, kWgmma);
+    VariantSearch<Variant> search{variants(), forced >= 0 ? forced : first_choice(request.g), kScalar};
+    if (!request.has_terms()) {
+      for (uint32_t i = 0; i < kNumOutputs; ++i) fill(request, i);
     } else {
-      if (has_output(sig, kGradX)) plan_grad_x(g);
-      if (has_output(sig, kGradW)) plan_grad_w(g);
-      if (has_output(sig, kGradBias)) plan_grad_bias(g);
+      if (request.wants(kGradX)) plan_grad_x(request, search);
+      if (request.wants(kGradW)) plan_grad_w(request, search);
+      if (request.wants(kGradBias)) plan_grad_bias(request, search);
       // What a forced kernel is asked about is at least one of the gradients.
-      if (forced >= 0 && forced != used_ && (has_output(sig, kGradX) || has_output(sig, kGradW)))
-        refuse_forced(sig, forced, g.dtype);
+      if (forced >= 0 && forced != search.used && (request.wants(kGradX) || request.wants(kGradW)))
+        refuse_forced(sig, forced, dtype);
     }
-    kernel = kKernels[forced >= 0 ? forced : used_];
+    kernel = kKernels[forced >= 0 ? forced : search.used];
     for (const Step& step : steps_) workspace_size = std::max(workspace_size, step.part->workspace_size);
-    sig_ = nullptr;
   }
 
   // One part after the other in the same workspace.
@@ -140,82 +120,47 @@ class ConvBackwardPlan final : public Plan {
  private:
   struct Step {
     std::unique_ptr<Part> part;
-    int a, b, output;  // which tensors of the call it works on; -1: none
+    int a, b;  // which tensors of the call it works on; -1: none
+    uint32_t output;
   };
 
-  int align_of_output(uint32_t i) const { return output(*sig_, i).align_log2; }
-
-  void fill(Dtype dtype, uint32_t out, int64_t outer, int64_t channels, int64_t positions, Strides3 strides) {
-    if (outer == 0 || channels == 0 || positions == 0) return;  // the others may be huge
-    steps_.push_back(
-        {plan_fill_zero({dtype, outer, channels, positions, strides, align_of_output(out)}), -1, -1, static_cast<int>(out)});
-  }
-  void fill_all(const ConvGeometry& g) {
-    if (has_output(*sig_, kGradX)) fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides3(output(*sig_, kGradX)));
-    if (has_output(*sig_, kGradW)) fill(g.dtype, kGradW, g.out_channels, g.ins(), g.taps, strides3(output(*sig_, kGradW)));
-    if (has_output(*sig_, kGradBias)) fill(g.dtype, kGradBias, 1, 1, g.out_channels, strides3(output(*sig_, kGradBias)));
+  void fill(const ConvGradRequest& r, uint32_t out) {
+    const Tensor3 to = r.gradient(out);
+    if (!to.is_empty()) steps_.push_back({plan_fill_zero({r.g.dtype, to, alignment(output(r.sig, out))}), -1, -1, out});
   }
 
-  // The first variant from first_ on that takes the part.
-  template <class Problem>
-  std::unique_ptr<Part> choose(const Problem& problem, std::unique_ptr<Part> (*const Variant::*plan)(const Problem&)) {
-    for (int i = first_;; ++i) {
-      std::unique_ptr<Part> part = variants()[i].*plan == nullptr ? nullptr : (variants()[i].*plan)(problem);
-      if (part == nullptr) continue;
-      used_ = std::min(used_, i);
-      return part;
-    }
-  }
-
-  void plan_grad_x(const ConvGeometry& g) {
+  void plan_grad_x(const ConvGradRequest& r, VariantSearch<Variant>& search) {
     constexpr int64_t kMostPhases = 1024;  // each is a launch
-    const Strides3 strides = strides3(output(*sig_, kGradX));
-    if (g.in_channels == 0 || g.length == 0) return;
-    const int64_t phases = num_grad_x_phases(g);
+    const Tensor3 to = r.gradient(kGradX);
+    if (to.is_empty()) return;
+    const int64_t phases = num_grad_x_phases(r.g);
     if (phases > kMostPhases) {
-      const SumProblem problem{
-          device_, g, strides, input(*sig_, kGradY).align_log2, input(*sig_, kW).align_log2, align_of_output(kGradX)};
+      const CorrelationRequest any = r.phase(0);
+      const SumProblem problem{{r.g, to, false, any.in_align, any.w_align, any.out_align}, device_};
       steps_.push_back({plan_grad_x_scalar(problem), kGradY, kW, kGradX});
       return;
     }
-    if (phases < g.stride) fill(g.dtype, kGradX, g.batch, g.in_channels, g.length, strides);
+    if (phases < r.g.stride) fill(r, kGradX);
     for (int64_t i = 0; i < phases; ++i) {
-      const CorrelationProblem problem{device_,
-                                       g.dtype,
-                                       grad_x_phase(g, strides, i),
-                                       input(*sig_, kGradY).align_log2,
-                                       input(*sig_, kW).align_log2,
-                                       8,
-                                       align_of_output(kGradX)};
-      if (problem.c.length > 0) steps_.push_back({choose(problem, &Variant::correlation), kGradY, kW, kGradX});
+      const CorrelationProblem problem{r.phase(i), device_};
+      if (problem.c.length > 0) steps_.push_back({search.plan(&Variant::correlation, problem), kGradY, kW, kGradX});
     }
   }
-
-  SumProblem sum_problem(const ConvGeometry& g, uint32_t out) const {
-    return {device_,
-            g,
-            strides3(output(*sig_, out)),
-            input(*sig_, kGradY).align_log2,
-            input(*sig_, kX).align_log2,
-            align_of_output(out)};
+  void plan_grad_w(const ConvGradRequest& r, VariantSearch<Variant>& search) {
+    const SumProblem problem{r.sum(kGradW), device_};
+    if (!problem.to.is_empty()) steps_.push_back({search.plan(&Variant::grad_w, problem), kGradY, kX, kGradW});
   }
-  void plan_grad_w(const ConvGeometry& g) {
-    if (g.in_channels > 0) steps_.push_back({choose(sum_problem(g, kGradW), &Variant::grad_w), kGradY, kX, kGradW});
-  }
-  void plan_grad_bias(const ConvGeometry& g) {
-    const SumProblem problem = sum_problem(g, kGradBias);
-    std::unique_ptr<Part> part = first_ == kScalar ? nullptr : plan_grad_bias_direct(problem);
-    if (part == nullptr) part = plan_grad_bias_scalar(problem);
+  void plan_grad_bias(const ConvGradRequest& r, const VariantSearch<Variant>& search) {
+    const SumProblem problem{r.sum(kGradBias), device_};
+    std::unique_ptr<Part> part = search.first == kScalar ? nullptr : plan_grad_bias_direct(problem);
+    if (part == nullptr) part = plan_sum_scalar(problem);
     steps_.push_back({std::move(part), kGradY, -1, kGradBias});
   }
 
-  const nw_sig* sig_;  // while planning
   const Device* device_;
-  int first_, used_;  // variants: where the search begins, and the first that was found
   std::vector<Step> steps_;
 };
 
-}  // namespace backward
 }  // namespace
 
 const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
@@ -224,7 +169,7 @@ const Op conv1d = {"conv1d", kKernels, [](const Instance& instance, const nw_sig
 
 const Op conv1d_backward = {"conv1d_backward", kBackwardKernels,
                             [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
-                              return std::make_unique<backward::ConvBackwardPlan>(instance, sig);
+                              return std::make_unique<ConvBackwardPlan>(instance, sig);
                             }};
 
 }  // namespace narrows::gpu

@@ -25,25 +25,12 @@ class Part {
   uint64_t workspace_size = 0;
 };
 
-// Alignments are log2 of bytes, of the tensors' first elements.
-struct CorrelationProblem {
+struct CorrelationProblem : CorrelationRequest {
   const Device* device;
-  Dtype dtype;
-  Correlation c;
-  int in_align, w_align, bias_align, out_align;
-
-  // Whether each element lies on a multiple of its size.
-  bool aligned() const { return (int64_t{1} << std::min({in_align, w_align, bias_align, out_align})) >= size_of(dtype); }
 };
-
-// grad_w; grad_bias, which has the stride out.position and reads no x; or grad_x at once, where x_align is that of w.
-struct SumProblem {
+// A sum; or grad_x at once, where `to` is grad_x and x_align that of w.
+struct SumProblem : SumRequest {
   const Device* device;
-  ConvGeometry g;
-  Strides3 out;
-  int y_align, x_align, out_align;
-
-  bool aligned() const { return (int64_t{1} << std::min({y_align, x_align, out_align})) >= size_of(g.dtype); }
 };
 
 // Each gives nullptr for a part that the kernel isn't made for. A part has at least one output element.
@@ -52,15 +39,13 @@ using PlanSum = std::unique_ptr<Part> (*)(const SumProblem&);
 
 // The plain loops, for everything.
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem);
-std::unique_ptr<Part> plan_grad_w_scalar(const SumProblem& problem);
-std::unique_ptr<Part> plan_grad_bias_scalar(const SumProblem& problem);
+std::unique_ptr<Part> plan_sum_scalar(const SumProblem& problem);
 std::unique_ptr<Part> plan_grad_x_scalar(const SumProblem& problem);  // all residues at once
-// Zeros in all of an (outer, channel, position) tensor; `a` and `b` are not read.
+// Zeros in all of a tensor; `a` and `b` are not read.
 struct FillProblem {
   Dtype dtype;
-  int64_t outer, channels, positions;
-  Strides3 out;
-  int align;
+  Tensor3 to;
+  int64_t align;  // bytes
 };
 std::unique_ptr<Part> plan_fill_zero(const FillProblem& problem);
 

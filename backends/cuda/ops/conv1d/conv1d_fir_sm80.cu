@@ -136,11 +136,10 @@ std::unique_ptr<Part> plan_fir_async(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   constexpr int64_t kMostTaps = 512;  // more would leave a multiprocessor too few blocks
   if (problem.device->generation < 80 || problem.dtype != Dtype::f32 || c.ins != 1 || c.taps > kMostTaps) return nullptr;
-  if (c.in_position != 1 || c.out_position != 1 || c.out_offset % 4 != 0 || problem.in_align < 4 || problem.out_align < 4)
+  if (c.in_position != 1 || c.out_position != 1 || c.out_offset % 4 != 0 || problem.in_align < 16 || problem.out_align < 16)
     return nullptr;
-  const auto aligned = [](int64_t extent, int64_t stride) { return extent <= 1 || stride % 4 == 0; };
-  if (!aligned(c.batch, c.in_batch) || !aligned(c.groups, c.in_group) || !aligned(c.batch, c.out_batch) ||
-      !aligned(c.groups, c.out_group) || !aligned(c.outs, c.out_channel))
+  if (!rows_start_on(4, {{c.batch, c.in_batch}, {c.groups, c.in_group}}) ||
+      !rows_start_on(4, {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}}))
     return nullptr;
   auto part = std::make_unique<FirAsyncPart>(problem, static_cast<int>((c.origin % 4 + 4) % 4));
   return part->fits() ? std::move(part) : nullptr;

@@ -44,9 +44,8 @@ class GemmPart final : public Part {
     s_.taps = FastDivide(c.taps);
     s_.columns = c.batch * c.length, s_.depth = c.ins * c.taps;
     const int64_t unit = 16 / size_of(accumulate_dtype(problem.dtype));  // elements of one load
-    s_.w_rows = (c.w_tap == 1 || c.taps == 1) && (c.w_in == c.taps || c.ins == 1) && c.w_offset == 0 &&
-                (int64_t{1} << problem.w_align) >= unit * size_of(problem.dtype) && (c.outs == 1 || c.w_out % unit == 0) &&
-                (c.groups == 1 || c.w_group % unit == 0);
+    s_.w_rows = c.has_whole_filters() && c.w_offset == 0 && problem.w_align >= unit * size_of(problem.dtype) &&
+                rows_start_on(unit, {{c.outs, c.w_out}, {c.groups, c.w_group}});
     with_dtype(problem.dtype, [&]<class T>(T) {
       const int64_t large = c.groups * ceil_div(c.outs, Large<T>::kRows) * ceil_div(s_.columns, Large<T>::kColumns);
       if (c.outs > Large<T>::kRows / 2 && large >= problem.device->multiprocessors)

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
 class GradWPart final : public Part {
  public:
-  explicit GradWPart(const SumProblem& problem) : to_(problem.out) {
+  explicit GradWPart(const SumProblem& problem) : to_(problem.to.strides) {
     const ConvGeometry& g = s_.g = problem.g;
     s_.columns = g.ins() * g.taps, s_.depth = g.batch * g.out_length;
     if (s_.columns >= kFastDivideLimit / 2 || s_.depth >= kFastDivideLimit / 2) return;
@@ -58,7 +58,7 @@ class GradWPart final : public Part {
     s_.blocks = g.groups * s_.row_tiles * s_.column_tiles * s_.slices;
     if (!fits()) return;
     load_kernel(kernel_);
-    sum_ = {g.dtype, s_.slices, g.out_channels, g.ins(), g.taps, to_};
+    sum_ = {g.dtype, s_.slices, problem.to};
     if (s_.slices == 1) return;
     sum_.load();
     workspace_size = sum_.bytes();

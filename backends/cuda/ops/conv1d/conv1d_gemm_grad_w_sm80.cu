@@ -241,10 +241,10 @@ int64_t slices_that_fill(int64_t slots, int64_t tiles, int64_t stages) {
 template <class Tile>
 class SlidesPart final : public Part {
  public:
-  explicit SlidesPart(const SumProblem& problem) : to_(problem.out) {
+  explicit SlidesPart(const SumProblem& problem) : to_(problem.to.strides) {
     const ConvGeometry& g = s_.g = problem.g;
     if (!counts_in_32_bits(g)) return;
-    s_.vectors = problem.y_align >= 4 && g.y.position == 1 && g.out_length % 4 == 0 && g.y.channel % 4 == 0 && g.y.outer % 4 == 0;
+    s_.vectors = problem.y_align >= 16 && g.y.position == 1 && g.out_length % 4 == 0 && g.y.channel % 4 == 0 && g.y.outer % 4 == 0;
     s_.row_tiles = ceil_div(g.outs(), kRows), s_.channel_tiles = ceil_div(g.ins(), Tile::kChannels);
     s_.runs = g.taps / Tile::kTaps;
     s_.chunks = static_cast<int>(ceil_div(g.out_length, kDepth)), s_.stages = static_cast<int>(g.batch * s_.chunks);
@@ -253,7 +253,7 @@ class SlidesPart final : public Part {
     s_.blocks = tiles * s_.slices;
     if (!fits()) return;
     load_kernel(grad_w_slides<Tile>, Tile::kShared);
-    sum_ = {g.dtype, s_.slices, g.out_channels, g.ins(), g.taps, to_};
+    sum_ = {g.dtype, s_.slices, problem.to};
     if (s_.slices == 1) return;
     sum_.load();
     workspace_size = sum_.bytes();

@@ -231,7 +231,7 @@ class RunsPart final : public Part {
  public:
   explicit RunsPart(const CorrelationProblem& problem) {
     const Correlation& c = s_.c = problem.c;
-    s_.vectors = problem.out_align >= 4 && c.out_position == 1 && c.length % 4 == 0 && c.out_offset % 4 == 0 &&
+    s_.vectors = problem.out_align >= 16 && c.out_position == 1 && c.length % 4 == 0 && c.out_offset % 4 == 0 &&
                  c.out_batch % 4 == 0 && c.out_channel % 4 == 0 && c.out_group % 4 == 0;
     s_.pitch = c.length + Tile::kHalo;
     if (s_.vectors) s_.pitch = ceil_div(s_.pitch, 4) * 4;

@@ -117,7 +117,7 @@ class MmaGradWPart final : public Part {
  public:
   explicit MmaGradWPart(const SumProblem& problem) {
     const ConvGeometry& g = s_.g = problem.g;
-    s_.to = problem.out;
+    s_.to = problem.to.strides;
     const int64_t channel_groups = ceil_div(g.ins(), 8), column_groups = channel_groups * g.taps;
     const int64_t position_groups = ceil_div(g.out_length, 8);
     s_.depth_groups = g.batch * position_groups;
@@ -129,11 +129,10 @@ class MmaGradWPart final : public Part {
     const int64_t tiles = g.groups * s_.row_tiles * s_.column_tiles;
     s_.slices = std::clamp<int64_t>(2 * problem.device->multiprocessors / tiles, 1, std::max<int64_t>(s_.stages / 8, 1));
     s_.blocks = tiles * s_.slices;
-    const auto eights = [](int64_t count, int64_t stride) { return count <= 1 || stride % 8 == 0; };
-    s_.positions_together = g.y.position == 1 && g.out_length % 8 == 0 && problem.y_align >= 4 && eights(g.batch, g.y.outer) &&
-                            eights(g.out_channels, g.y.channel);
-    s_.channels_together = g.x.channel == 1 && g.ins() % 8 == 0 && problem.x_align >= 4 && eights(g.batch, g.x.outer) &&
-                           eights(g.length, g.x.position);
+    s_.positions_together = g.y.position == 1 && g.out_length % 8 == 0 && problem.y_align >= 16 &&
+                            rows_start_on(8, {{g.batch, g.y.outer}, {g.out_channels, g.y.channel}});
+    s_.channels_together = g.x.channel == 1 && g.ins() % 8 == 0 && problem.x_align >= 16 &&
+                           rows_start_on(8, {{g.batch, g.x.outer}, {g.length, g.x.position}});
     fits_ = s_.blocks <= kMaxBlocks;
     workspace_size = static_cast<uint64_t>(s_.slices * g.out_channels * column_groups * 8) * sizeof(float);
     if (!fits_) return;

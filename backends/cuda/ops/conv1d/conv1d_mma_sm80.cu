@@ -166,11 +166,10 @@ class MmaPart final : public Part {
     s_.channel_groups = static_cast<int>(channel_groups), s_.groups_of_depth = static_cast<int>(depth);
     s_.stages = static_cast<int>(ceil_div(depth, kMmaDepth / 8));
     s_.packed_group = s_.row_tiles * s_.stages * kMmaRows * kMmaDepth;
-    const auto eights = [](int64_t count, int64_t stride) { return count <= 1 || stride % 8 == 0; };
-    s_.channels_together = c.in_channel == 1 && c.ins % 8 == 0 && problem.in_align >= 4 && eights(c.extent, c.in_position) &&
-                           eights(c.batch, c.in_batch) && eights(c.groups, c.in_group);
-    s_.rows_together = c.out_position == 1 && c.length % 8 == 0 && problem.out_align >= 4 && c.out_offset % 8 == 0 &&
-                       eights(c.batch, c.out_batch) && eights(c.groups, c.out_group) && eights(c.outs, c.out_channel);
+    s_.channels_together = c.in_channel == 1 && c.ins % 8 == 0 && problem.in_align >= 16 &&
+                           rows_start_on(8, {{c.extent, c.in_position}, {c.batch, c.in_batch}, {c.groups, c.in_group}});
+    s_.rows_together = c.out_position == 1 && c.length % 8 == 0 && problem.out_align >= 16 && c.out_offset % 8 == 0 &&
+                       rows_start_on(8, {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
     workspace_size = static_cast<uint64_t>(c.groups * s_.packed_group) * 2;
     ForDtype([&]<class T>(T) {
       load_kernel(pack_weights<T>);

@@ -123,10 +123,10 @@ struct SlidingLoader {
 // Adds partial[slice][out][channel][tap] over the slices, in their order, into grad_w (or grad_bias). In conv1d_sums.cu.
 struct SliceSum {
   Dtype dtype;
-  int64_t slices, outs, ins, taps;
-  Strides3 to;
+  int64_t slices;
+  Tensor3 to;
 
-  uint64_t bytes() const { return static_cast<uint64_t>(slices * outs * ins * taps * size_of(accumulate_dtype(dtype))); }
+  uint64_t bytes() const { return static_cast<uint64_t>(slices * to.size() * size_of(accumulate_dtype(dtype))); }
   void load() const;
   void launch(const void* partial, void* out, gpuStream_t stream) const;
 };

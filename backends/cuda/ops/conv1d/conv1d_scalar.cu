@@ -117,15 +117,15 @@ __global__ void sum_all(const ConvGeometry g, const Strides3 s, const Operands p
     const T* x = static_cast<const T*>(p.b) + (out / g.outs() * g.ins() + channel) * g.x.channel;
     const double mine = thread_sum<T, kBytewise, kBias>(g, static_cast<const T*>(p.a) + out * g.y.channel, x, tap);
     const double sum = add_threads(mine);
-    T* to = static_cast<T*>(p.out) + (kBias ? out * s.position : out * s.outer + channel * s.channel + tap * s.position);
+    T* to = static_cast<T*>(p.out) + out * s.outer + channel * s.channel + tap * s.position;
     if (threadIdx.x == 0) write<kBytewise>(to, static_cast<Accumulate<T>>(sum));
   }
 }
 
 class ScalarSum final : public Part {
  public:
-  ScalarSum(const SumProblem& problem, bool bias) : g_(problem.g), s_(problem.out) {
-    total_ = bias ? g_.out_channels : g_.out_channels * g_.ins() * g_.taps;
+  explicit ScalarSum(const SumProblem& problem) : g_(problem.g), s_(problem.to.strides), total_(problem.to.size()) {
+    const bool bias = problem.of_bias;
     with_dtype(g_.dtype, [&]<class T>(T) {
       kernel_ = problem.aligned() ? (bias ? sum_all<T, false, true> : sum_all<T, false, false>)
                                   : (bias ? sum_all<T, true, true> : sum_all<T, true, false>);
@@ -175,7 +175,7 @@ __global__ void grad_x_at_once(const ConvGeometry g, const Strides3 s, const Ope
 
 class ScalarGradX final : public Part {
  public:
-  explicit ScalarGradX(const SumProblem& problem) : g_(problem.g), s_(problem.out) {
+  explicit ScalarGradX(const SumProblem& problem) : g_(problem.g), s_(problem.to.strides) {
     with_dtype(g_.dtype, [&]<class T>(T) { kernel_ = problem.aligned() ? grad_x_at_once<T, false> : grad_x_at_once<T, true>; });
     load_kernel(kernel_);
   }
@@ -193,24 +193,24 @@ class ScalarGradX final : public Part {
 
 template <class T, bool kBytewise>
 __global__ void fill_zero(const FillProblem f, void* out) {
-  const int64_t total = f.outer * f.channels * f.positions;
-  for (int64_t i = thread_index(); i < total; i += grid_threads()) {
-    const int64_t position = i % f.positions, row = i / f.positions;
-    write<kBytewise>(
-        static_cast<T*>(out) + row / f.channels * f.out.outer + row % f.channels * f.out.channel + position * f.out.position,
-        Accumulate<T>{0});
+  const Tensor3& to = f.to;
+  for (int64_t i = thread_index(); i < to.size(); i += grid_threads()) {
+    const int64_t position = i % to.positions, row = i / to.positions;
+    write<kBytewise>(static_cast<T*>(out) + row / to.channels * to.strides.outer + row % to.channels * to.strides.channel +
+                         position * to.strides.position,
+                     Accumulate<T>{0});
   }
 }
 
 class FillZero final : public Part {
  public:
   explicit FillZero(const FillProblem& problem) : f_(problem) {
-    const bool aligned = (int64_t{1} << f_.align) >= size_of(f_.dtype);
+    const bool aligned = f_.align >= size_of(f_.dtype);
     with_dtype(f_.dtype, [&]<class T>(T) { kernel_ = aligned ? fill_zero<T, false> : fill_zero<T, true>; });
     load_kernel(kernel_);
   }
   void launch(const Operands& p, void*, gpuStream_t stream) const override {
-    launch_kernel(kernel_, grid_of(f_.outer * f_.channels * f_.positions), kThreads, 0, stream, f_, p.out);
+    launch_kernel(kernel_, grid_of(f_.to.size()), kThreads, 0, stream, f_, p.out);
   }
 
  private:
@@ -221,8 +221,7 @@ class FillZero final : public Part {
 }  // namespace
 
 std::unique_ptr<Part> plan_scalar(const CorrelationProblem& problem) { return std::make_unique<ScalarCorrelation>(problem); }
-std::unique_ptr<Part> plan_grad_w_scalar(const SumProblem& problem) { return std::make_unique<ScalarSum>(problem, false); }
-std::unique_ptr<Part> plan_grad_bias_scalar(const SumProblem& problem) { return std::make_unique<ScalarSum>(problem, true); }
+std::unique_ptr<Part> plan_sum_scalar(const SumProblem& problem) { return std::make_unique<ScalarSum>(problem); }
 std::unique_ptr<Part> plan_grad_x_scalar(const SumProblem& problem) { return std::make_unique<ScalarGradX>(problem); }
 std::unique_ptr<Part> plan_fill_zero(const FillProblem& problem) { return std::make_unique<FillZero>(problem); }
 

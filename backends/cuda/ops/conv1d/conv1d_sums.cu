@@ -82,49 +82,38 @@ __global__ void __launch_bounds__(kSumThreads)
 
 template <class T>
 __global__ void add_slices(const SliceSum s, const void* partial, void* out) {
-  const int64_t total = s.outs * s.ins * s.taps;
+  const Tensor3& to = s.to;
+  const int64_t total = to.size(), taps = to.positions;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
     const auto sum = sum_slices(static_cast<const Accumulate<T>*>(partial) + i, total, s.slices);
-    static_cast<T*>(out)[i / s.taps / s.ins * s.to.outer + i / s.taps % s.ins * s.to.channel + i % s.taps * s.to.position] =
-        narrowed<T>(sum);
+    static_cast<T*>(out)[i / taps / to.channels * to.strides.outer + i / taps % to.channels * to.strides.channel +
+                         i % taps * to.strides.position] = narrowed<T>(sum);
   }
-}
-
-// Enough blocks for the device, but thousands of positions to each, and no more than some megabytes of sums.
-SumShape sum_shape(const ConvGeometry& g, int64_t rows, int64_t taps, int64_t taps_of_block) {
-  constexpr int64_t kBlocks = 2048, kPositions = 2048, kSums = int64_t{1} << 21;
-  SumShape s{};
-  const int64_t total = g.batch * g.out_length;
-  s.tap_blocks = ceil_div(taps, taps_of_block);
-  const int64_t wanted = std::min(ceil_div(kBlocks, rows * s.tap_blocks), std::max<int64_t>(1, kSums / (rows * taps)));
-  s.split_length = ceil_div(total, std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, total / kPositions)));
-  s.splits = ceil_div(total, s.split_length);
-  s.blocks = rows * s.tap_blocks * s.splits;
-  return s;
 }
 
 template <class T, int kTaps>
 class SumPart final : public Part {
  public:
-  explicit SumPart(const SumProblem& problem) : g_(problem.g), to_(problem.out) {
-    if (kTaps == 0) to_ = {problem.out.position, 0, 0};
-    ins_ = kTaps == 0 ? 1 : g_.ins(), taps_ = kTaps == 0 ? 1 : g_.taps;
-    shape_ = sum_shape(g_, g_.out_channels * ins_, taps_, std::max(kTaps, 1));
-    slices_ = {g_.dtype, shape_.splits, g_.out_channels, ins_, taps_, to_};
+  explicit SumPart(const SumProblem& problem) : g_(problem.g), slices_{g_.dtype, 1, problem.to} {
+    constexpr int64_t kLeastPositions = 2048;  // of a split
+    const Tensor3& to = problem.to;
+    const int64_t tap_blocks = ceil_div(to.positions, std::max(kTaps, 1));
+    const SumSlices splits = slices_of_sums(g_, to, tap_blocks, kLeastPositions);
+    shape_ = {splits.count, splits.length, tap_blocks, to.outer * to.channels * tap_blocks * splits.count};
+    slices_.slices = splits.count;
     if (shape_.splits > 1) workspace_size = slices_.bytes();
     load_kernel(sum_splits<T, kTaps>);
     slices_.load();
   }
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* partial = static_cast<Accumulate<T>*>(workspace);
-    launch_kernel(sum_splits<T, kTaps>, std::min(shape_.blocks, kMaxBlocks), kSumThreads, 0, stream, g_, shape_, to_, p, partial);
+    launch_kernel(sum_splits<T, kTaps>, std::min(shape_.blocks, kMaxBlocks), kSumThreads, 0, stream, g_, shape_, slices_.to.strides,
+                  p, partial);
     if (shape_.splits > 1) slices_.launch(workspace, p.out, stream);
   }
 
  private:
   ConvGeometry g_;
-  Strides3 to_;
-  int64_t ins_, taps_;
   SumShape shape_;
   SliceSum slices_;
 };
@@ -135,9 +124,8 @@ void SliceSum::load() const {
   with_dtype(dtype, []<class T>(T) { load_kernel(add_slices<T>); });
 }
 void SliceSum::launch(const void* partial, void* out, gpuStream_t stream) const {
-  with_dtype(dtype, [&]<class T>(T) {
-    launch_kernel(add_slices<T>, grid_of(outs * ins * taps), kThreads, 0, stream, *this, partial, out);
-  });
+  with_dtype(dtype,
+             [&]<class T>(T) { launch_kernel(add_slices<T>, grid_of(to.size()), kThreads, 0, stream, *this, partial, out); });
 }
 
 std::unique_ptr<Part> plan_grad_w_direct(const SumProblem& problem) {

@@ -84,7 +84,7 @@ class VectorSumPart final : public Part {
     s_.tiles_per_batch = ceil_div(g.out_length, kTile), s_.tiles = s_.tiles_per_batch * g.batch;
     s_.splits = std::clamp<int64_t>(ceil_div(kBlocks, rows), 1, std::max<int64_t>(s_.tiles / 4, 1));
     s_.blocks = rows * s_.splits;
-    sum_ = {g.dtype, s_.splits, g.out_channels, g.ins(), g.taps, problem.out};
+    sum_ = {g.dtype, s_.splits, problem.to};
     workspace_size = sum_.bytes();
     load_kernel(kernel_);
     sum_.load();

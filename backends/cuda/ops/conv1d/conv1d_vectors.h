@@ -76,14 +76,9 @@ __device__ __forceinline__ void shift_down(uint32_t (&words)[kCount], int bytes)
   }
 }
 
-// Whether rows that are these strides apart start on 16 bytes. A stride over one element is never taken.
-struct RowStride {
-  int64_t count, stride;
-};
-inline bool rows_are_aligned(Dtype dtype, int align, std::initializer_list<RowStride> strides) {
-  if (align < 4) return false;
-  return std::all_of(strides.begin(), strides.end(),
-                     [&](RowStride s) { return s.count <= 1 || s.stride % (16 / size_of(dtype)) == 0; });
+// Whether rows start on 16 bytes.
+inline bool rows_are_aligned(Dtype dtype, int64_t align, std::initializer_list<RowStride> rows) {
+  return align >= 16 && rows_start_on(16 / size_of(dtype), rows);
 }
 
 inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }

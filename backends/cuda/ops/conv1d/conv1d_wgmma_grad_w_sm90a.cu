@@ -247,7 +247,7 @@ class GradWgmmaPart final : public Part {
     const int64_t tiles = int64_t{s.row_tiles} * s.channel_tiles * s.chunks * s.groups;
     s.slices = static_cast<int>(std::clamp<int64_t>(problem.device->multiprocessors / tiles, 1, std::max(s.items / 4, 1)));
     blocks_ = tiles * s.slices;
-    add_ = {problem.out, g_.out_channels * g_.taps * s.channels, s.slices, s.taps, static_cast<int>(g_.ins()), s.channels};
+    add_ = {problem.to.strides, g_.out_channels * g_.taps * s.channels, s.slices, s.taps, static_cast<int>(g_.ins()), s.channels};
     workspace_size = static_cast<uint64_t>(add_.total * s.slices) * sizeof(float);
     ForDtype([&]<class T>(T) {
       kernel_ = kernel_for<T>(taps_);
@@ -313,7 +313,7 @@ std::unique_ptr<Part> plan_grad_w_wgmma(const SumProblem& problem) {
   const ConvGeometry& g = problem.g;
   if (problem.device->compute_capability != 90 || problem.device->shared_memory < kSharedBytes || find_encode() == nullptr)
     return nullptr;
-  if (size_of(g.dtype) != 2 || g.stride != 1 || problem.x_align < 4 || problem.y_align < 4) return nullptr;
+  if (size_of(g.dtype) != 2 || g.stride != 1 || problem.x_align < 16 || problem.y_align < 16) return nullptr;
   if (g.x.position != 1 || g.y.position != 1 || g.length % 8 != 0 || g.out_length % 8 != 0 || g.length == 0) return nullptr;
   if (!steps_well(g.in_channels, g.x.channel) || !steps_well(g.batch, g.x.outer) || !steps_well(g.out_channels, g.y.channel) ||
       !steps_well(g.batch, g.y.outer))

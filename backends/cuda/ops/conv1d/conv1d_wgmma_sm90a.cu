@@ -429,7 +429,7 @@ int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b) % b; }
 class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
-    const bool in_place = c_.step == 1 && c_.extent % 8 == 0 && problem.in_align >= 4 && (c_.extent == 1 || c_.in_position == 1) &&
+    const bool in_place = c_.step == 1 && c_.extent % 8 == 0 && problem.in_align >= 16 && (c_.extent == 1 || c_.in_position == 1) &&
                           steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) &&
                           steps_well(c_.batch, c_.in_batch);
     if (!PlanChunks()) return;
@@ -446,7 +446,7 @@ class WgmmaPart final : public Part {
     s.tiles = s.wide_tiles + (rest > 0 && rest <= kNarrow ? static_cast<int>(c_.groups * s.row_tiles * c_.batch) : 0);
     const int multiprocessors = problem.device->multiprocessors, filters = s.row_tiles * s.groups;
     s.resident = c_.taps * ceil_div(c_.ins, 16) * 4096 <= kWeightTiles * kWeightTile && filters <= multiprocessors;
-    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 4 && c_.out_offset % 8 == 0 &&
+    copy_out_ = c_.out_position == 1 && c_.length % 8 == 0 && problem.out_align >= 16 && c_.out_offset % 8 == 0 &&
                 steps_well(c_.outs, c_.out_channel) && steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
     blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);

@@ -21,9 +21,6 @@ Slot slot_of(const ElementwiseRequest& r, int operand) {
   return {-1, operand == 1 ? number(r.dtype, r.params.b_real, r.params.b_int) : number(r.dtype, r.params.c_real, r.params.c_int)};
 }
 
-// a > b is b < a.
-int without_mirrors(int function) { return function == NW_EW_GT ? NW_EW_LT : function == NW_EW_GE ? NW_EW_LE : function; }
-
 void fill_slots(const ElementwiseRequest& r, Slot* slots) {
   const int function = r.function.number;
   for (int k = 0; k < r.function.arity; ++k) slots[k] = slot_of(r, k);

@@ -7,8 +7,6 @@
 namespace narrows::gpu {
 namespace {
 
-constexpr const char* kKernels[] = {kVariantNames[0], kVariantNames[1], kVariantNames[2], nullptr};
-
 // One gradient that is summed: slices of each sum, and another kernel that adds them up if there are several.
 struct SumPass {
   void (*kernel)(SumArgs);
@@ -41,18 +39,6 @@ struct Request : ElementwiseGradRequest {
 };
 
 // ---- slots ----
-
-bool is_zero(const Request& r, int operand) {
-  switch (r.function.number) {
-    case NW_EW_SIGN:
-    case NW_EW_FLOOR:
-    case NW_EW_CEIL:
-    case NW_EW_ROUND:
-    case NW_EW_TRUNC: return operand == 0;
-    case NW_EW_COPYSIGN: return operand == 1;
-    default: return false;
-  }
-}
 
 Slot slot_of(const Request& r, Source source) {
   if (source == kAlpha) return {-1, number_of(r.compute, r.params.alpha, 0)};
@@ -186,32 +172,29 @@ void SumPass::launch(const nw_call& call) const {
 // ---- the plan ----
 
 void plan_output(const Request& r, uint32_t k, BackwardPlan* plan) {
-  const bool cast = r.function.number == NW_EW_CAST && k == 0;
-  const GradientRow* const row = table_of(r.dtype).find(r.function.number, static_cast<int>(k));
-  const bool zero = is_zero(r, static_cast<int>(k));
-  if (row == nullptr && !zero && !cast)
-    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs + k), "%s: %s has no gradient by operand %u", r.sig.op,
-           r.function.name, k);
-  if (zero || !has_input(r.sig, 0) || is_empty(input(r.sig, 0))) return plan_zero(r, k, plan);
-  if (cast) return plan_cast(r, plan);
-  if (!is_broadcast(input(r.sig, 0), output(r.sig, k))) return plan_map(r, *row, k, plan);
-  plan_sum(r, *row, k, plan);
+  const auto row = [&]() -> const GradientRow& { return *table_of(r.dtype).find(r.function.number, static_cast<int>(k)); };
+  switch (gradient_kind(r, k)) {
+    case GradientKind::zero: return plan_zero(r, k, plan);
+    case GradientKind::copy: return plan_cast(r, plan);
+    case GradientKind::map: return plan_map(r, row(), k, plan);
+    case GradientKind::sum: return plan_sum(r, row(), k, plan);
+  }
 }
 
 std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig) {
   const ElementwiseGradRequest read = read_elementwise_backward(sig);
-  const Request r{read, instance, forced_kernel(sig, kKernels), read.scalar_dtype()};
+  const Request r{read, instance, forced_kernel(sig, kVariantNames), read.scalar_dtype()};
   auto plan = std::make_unique<BackwardPlan>();
   for (uint32_t k = 0; k < 3; ++k)
     if (has_output(sig, k)) plan_output(r, k, plan.get());
   int slowest = kVector;
   for (const Map& map : plan->maps) slowest = std::max(slowest, map.variant());
-  plan->kernel = kKernels[r.forced != kOwnChoice ? r.forced : slowest];
+  plan->kernel = kVariantNames[r.forced != kOwnChoice ? r.forced : slowest];
   return plan;
 }
 
 }  // namespace
 
-const Op elementwise_backward = {"elementwise_backward", kKernels, plan_backward};
+const Op elementwise_backward = {"elementwise_backward", kVariantNames, plan_backward};
 
 }  // namespace narrows::gpu

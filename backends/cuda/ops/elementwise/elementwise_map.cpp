@@ -46,10 +46,8 @@ const Kernels& find_cast(int from, int to) {
 }
 
 Divider make_divider(int64_t divisor) {
-  const auto d = static_cast<uint64_t>(divisor);
-  uint32_t shift = 0;
-  while ((uint64_t{1} << shift) < d) ++shift;
-  return {static_cast<uint32_t>(d), static_cast<uint32_t>((((uint64_t{1} << shift) - d) << 32) / d + 1), shift};
+  const common::Divider by(divisor);
+  return {static_cast<uint32_t>(divisor), by.multiplier, by.shift};
 }
 
 // ---- planning ----
@@ -199,15 +197,9 @@ void Map::plan_rows() {
 
 // A dimension along which an input lies that is far apart along dimension 0; -1: there is none.
 int Map::find_tile_dim() const {
-  constexpr int64_t kLeastSide = 16;
-  if (variant_ == kScalar || space_.ndim < 2 || space_.extent[0] < kLeastSide) return -1;
-  for (int k = 0; k < num_slots_; ++k)
-    for (int d = 1; d < space_.ndim; ++d) {
-      const int64_t across = std::abs(stride(k, 0)), along = std::abs(stride(k, d));
-      if (!(numbers_ >> k & 1) && along != 0 && along <= 2 * kernels_.size[k] && across >= 4 * along &&
-          space_.extent[d] >= kLeastSide)
-        return d;
-    }
+  for (int k = 0; k < num_slots_ && variant_ != kScalar; ++k)
+    for (int d = 1; d < space_.ndim; ++d)
+      if (!(numbers_ >> k & 1) && is_turned(space_, k, kernels_.size[k], d)) return d;
   return -1;
 }
 
@@ -309,11 +301,7 @@ void Map::plan(const MapRequest& r, int variant) {
     refuse(NW_UNSUPPORTED, r.out, "%s: tensor %d has %.4g elements; expected at most 2^42", r.sig.op, r.out, elements);
   const bool alone = num_slots_ == 1 && !(units_ & 1);  // vector_kernel takes a function's one operand in vectors only
   const bool flat = !alone && is_flat(), rows = !alone && !flat && has_rows();
-  if (variant == kVector && !flat && !rows)
-    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
-  if (variant == kStrided && bytewise_)
-    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
-  variant_ = variant != kOwnChoice ? variant : flat || rows ? kVector : bytewise_ ? kScalar : kStrided;
+  variant_ = choose_variant(r.sig, r.out, variant, flat || rows, bytewise_);
   if (variant_ != kVector) {
     plan_strided(r);
     const int staged = __builtin_popcount(strided_[0].args.staged);

@@ -5,13 +5,10 @@
 
 #include <vector>
 
+#include "common/map.h"
 #include "elementwise.h"
 
 namespace narrows::gpu {
-
-// The variants of elementwise and elementwise_backward, as far as they are the same.
-enum Variant { kOwnChoice = -1, kVector, kStrided, kScalar, kNumVariants };
-constexpr const char* kVariantNames[kNumVariants] = {"vector", "strided", "scalar"};
 
 // What stands in a slot of a kernel: a tensor of the signature, or a number in the slot's compute type.
 struct Slot {

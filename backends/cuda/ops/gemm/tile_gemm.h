@@ -229,11 +229,6 @@ bool loads_together(const nw_tensor_sig& tensor, int64_t first_element, int64_t 
 
 // ---- a reduction cut into slices, for small results of long reductions ----
 
-// Slices of the depth so that `tiles` tiles fill `multiprocessors`; none is shorter than `least` stages.
-inline int64_t num_slices(int64_t tiles, int64_t stages, int64_t multiprocessors, int64_t least = 4) {
-  if (tiles <= 0 || tiles >= multiprocessors) return 1;
-  return std::clamp<int64_t>(stages / least, 1, 2 * multiprocessors / tiles);
-}
 // Slice `i` of `slices` in whole stages.
 __host__ __device__ inline int64_t slice_begin(int64_t stages, int64_t slices, int64_t i) {
   return stages / slices * i + (i < stages % slices ? i : stages % slices);

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kScalarThreads) lltm_scalar_kernel(LltmForward
   }
 }
 
-enum Output : uint32_t { kNewH, kNewCell, kGates };
+using namespace lltm_forward;
 
 using Variant = LltmChoice (*)(const LltmRequest&);
 
@@ -61,12 +61,11 @@ constexpr const char* kNeeds[] = {
 class LltmPlan final : public Plan {
  public:
   LltmPlan(const Instance& instance, const nw_sig& sig) {
-    sizes_ = {float_dtype(sig, kLltmInput), input(sig, kLltmInput).shape[0], input(sig, kLltmInput).shape[1],
-              input(sig, kLltmOldH).shape[1]};
-    for (uint32_t i = 0; i < 5; ++i) inputs_[i] = strides2(input(sig, i));
-    for (uint32_t i = 0; i < 3; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    sizes_ = lltm_sizes(sig, kInput, kOldH);
+    read_strides(sig, inputs_, outputs_);
     const int forced = forced_kernel(sig, kKernels);
-    choose({sig, instance.device(sig), sizes_, is_element_aligned(sig), forced >= 0}, forced);
+    const bool aligned = std::all_of(sig.tensors, sig.tensors + sig.num_inputs + sig.num_outputs, is_aligned);
+    choose({sig, instance.device(sig), sizes_, aligned, forced >= 0}, forced);
   }
 
   void launch(const nw_call& call) const override {
@@ -76,20 +75,14 @@ class LltmPlan final : public Plan {
     };
     const auto in = [&](uint32_t i) { return matrix(call.inputs[i], inputs_[i]); };
     const auto out = [&](uint32_t i) { return matrix(i < call.num_outputs ? call.outputs[i] : nullptr, outputs_[i]); };
-    const LltmForward tensors{sizes_.batch,     sizes_.features, sizes_.state,  in(kLltmInput),
-                              in(kLltmWeights), in(kLltmBias),   in(kLltmOldH), in(kLltmOldCell),
-                              out(kNewH),       out(kNewCell),   out(kGates),   static_cast<char*>(call.workspace)};
+    const LltmForward tensors{sizes_.batch, sizes_.features, sizes_.state, in(kInput),
+                              in(kWeights), in(kBias),       in(kOldH),    in(kOldCell),
+                              out(kNewH),   out(kNewCell),   out(kGates),  static_cast<char*>(call.workspace)};
     if (choice_.launch != nullptr) return choice_.launch(choice_, tensors, stream_of(call));
     launch_kernel(kernel_, choice_.blocks, choice_.threads, choice_.shared, stream_of(call), tensors);
   }
 
  private:
-  static bool is_element_aligned(const nw_sig& sig) {
-    for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
-      if (const nw_tensor_sig& t = sig.tensors[i]; t.ndim >= 0 && (1 << t.align_log2) < t.dtype.bits / 8) return false;
-    return true;
-  }
-
   void choose(const LltmRequest& request, int forced) {
     int variant = std::max(forced, 0);
     choice_ = kVariants[variant](request);
@@ -106,7 +99,7 @@ class LltmPlan final : public Plan {
   }
 
   LltmSizes sizes_;
-  Strides2 inputs_[5], outputs_[3];
+  Strides2 inputs_[kNumInputs], outputs_[kNumOutputs];
   LltmChoice choice_;
   LoadedKernel<LltmForward> kernel_;
 };

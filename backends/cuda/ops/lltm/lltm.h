@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm.h -- the tensors of lltm and its gradients in kernels, and the variants that the plans choose from. Step 5 of a tensor's
-// path. G = [old_h, input] * weights^T + bias is the gates before activation: input gate, output gate and candidate, each `state`
-// wide. The left operand is never built: the product is a sum of two, over the two column ranges of weights.
+// path. The left operand of G = [old_h, input] * weights^T + bias is never built: the product is a sum of two, over the two column
+// ranges of weights.
 #pragma once
 
 #include <memory>
@@ -53,7 +53,6 @@ struct LltmChoice {
   std::shared_ptr<const LltmGemms> gemms = nullptr;  // of lltm_library.cu
   std::string reason = {};                           // why there is no kernel, if the sizes, strides and alignments aren't it
 };
-enum LltmInput : uint32_t { kLltmInput, kLltmWeights, kLltmBias, kLltmOldH, kLltmOldCell };
 
 LltmChoice lltm_scalar(const LltmRequest& request);  // takes everything
 LltmChoice lltm_fused(const LltmRequest& request);   // takes what is aligned

@@ -77,21 +77,19 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
 
 constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "tiled", "scalar", nullptr};
 enum Kernel { kLibrary, kWgmma, kMma, kTiled, kScalar };
-enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
-enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
+using namespace lltm_grad;
 
 class LltmBackwardPlan final : public Plan {
  public:
   LltmBackwardPlan(const Instance& instance, const nw_sig& sig) {
-    sizes_ = {float_dtype(sig, kInput), input(sig, kInput).shape[0], input(sig, kInput).shape[1], input(sig, kOldH).shape[1]};
-    for (uint32_t i = 0; i < kNumInputs; ++i) inputs_[i] = has_input(sig, i) ? strides2(input(sig, i)) : Strides2{};
-    for (uint32_t i = 0; i < kNumOutputs; ++i) outputs_[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
+    sizes_ = lltm_sizes(sig, kInput, kOldH);
+    read_strides(sig, inputs_, outputs_);
     for (uint32_t i = 0; i < kNumOutputs; ++i) wanted_[i] = has_output(sig, i);
-    const bool aligned = is_element_aligned(sig);
+    const bool aligned = lltm_grad_is_aligned(sig);
     const int forced = forced_kernel(sig, kKernels);
     if (forced == kTiled && !aligned) refuse_forced(kTiled, "it needs tensors that are aligned to their elements");
     choice_ = forced >= 0 ? static_cast<Kernel>(forced) : aligned ? kTiled : kScalar;
-    all_zero_ = (!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || sizes_.batch == 0 || sizes_.state == 0;
+    all_zero_ = !lltm_grad_has_terms(sig, sizes_);
     if (all_zero_ && forced >= 0 && forced < kTiled)
       refuse(NW_UNSUPPORTED, -1, "lltm_backward: kernel '%s' has nothing to multiply where both gradients are absent or empty",
              kKernels[forced]);
@@ -117,15 +115,6 @@ class LltmBackwardPlan final : public Plan {
   }
 
  private:
-  // Only what is read or written counts.
-  static bool is_element_aligned(const nw_sig& sig) {
-    for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i) {
-      if (i < sig.num_inputs && (i == kBias || i == kOldCell || i == kNewH)) continue;
-      if (const nw_tensor_sig& t = sig.tensors[i]; t.ndim >= 0 && (1 << t.align_log2) < t.dtype.bits / 8) return false;
-    }
-    return true;
-  }
-
   Matrix in(const nw_call& call, uint32_t i) const {
     return {i < call.num_inputs ? data<char>(call.inputs[i]) : nullptr, inputs_[i].row, inputs_[i].column};
   }
@@ -145,7 +134,7 @@ class LltmBackwardPlan final : public Plan {
   }
 
   void plan_sums(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
-    add_products();
+    add_products(sig);
     reserve_gate_grads(16 / size_of(accumulate_dtype(sizes_.dtype)));
     choose_kernel(device, sig, aligned, forced);
     with_dtype(sizes_.dtype, [&]<class T>(T) {
@@ -243,35 +232,21 @@ class LltmBackwardPlan final : public Plan {
     reserve_gate_grads(kLltmChunk);
   }
 
-  // Long reductions first, so that they do not end last.
-  void add_products() {
-    const int64_t gates = 3 * sizes_.state;
-    if (wanted_[kDOldH]) add(kDOldHProduct, sizes_.batch, sizes_.state, gates);
-    if (wanted_[kDInput]) add(kDInputProduct, sizes_.batch, sizes_.features, gates);
-    if (wanted_[kDWeights]) add(kStateWeights, gates, sizes_.state, sizes_.batch);
-    if (wanted_[kDWeights]) add(kFeatureWeights, gates, sizes_.features, sizes_.batch);
-    if (wanted_[kDBias]) add(kBiasProduct, gates, 1, sizes_.batch);
-  }
-  enum Role { kDOldHProduct, kDInputProduct, kStateWeights, kFeatureWeights, kBiasProduct };
-  void add(Role role, int64_t rows, int64_t columns, int64_t depth) {
-    if (columns == 0) return;
-    LltmProduct product{};
-    product.rows = rows, product.columns = columns, product.depth = depth;
-    product.to_weights = role >= kStateWeights;
-    product.has_operand = role != kBiasProduct;
-    roles_[products_.count] = role;
-    products_.list[products_.count++] = product;
+  void add_products(const nw_sig& sig) {
+    described_ = lltm_grad_products(sig, sizes_);
+    for (const LltmGradProduct& of : described_) {
+      LltmProduct& product = products_.list[products_.count++];
+      product = {};
+      product.rows = of.rows, product.columns = of.columns, product.depth = of.depth;
+      product.to_weights = of.to_weights;
+      product.has_operand = of.operand != kNumInputs;
+    }
   }
 
   // Rows of whole groups of 16 bytes, so that any kernel may read them so, or of whole `unit`s.
   void reserve_gate_grads(int64_t unit) {
-    const int64_t element = size_of(accumulate_dtype(sizes_.dtype));
-    pitch_ = ceil_div(3 * sizes_.state, unit) * unit;
-    int64_t bytes;
-    if (__builtin_mul_overflow(pitch_ * element, sizes_.batch, &bytes) || bytes > INT64_MAX / 4)
-      refuse(NW_OUT_OF_MEMORY, -1, "lltm_backward: the gradient of %lld x %lld gates is larger than any memory",
-             static_cast<long long>(sizes_.batch), static_cast<long long>(3 * sizes_.state));
-    gate_grads_size_ = static_cast<uint64_t>(ceil_div(bytes, 256) * 256);
+    const GateGradsLayout layout = gate_grads_layout(sizes_, unit);
+    pitch_ = layout.pitch, gate_grads_size_ = layout.bytes;
   }
 
   // Whether every operand that is read has contiguous rows that start at multiples of `unit` elements, in memory too; positive:
@@ -320,20 +295,10 @@ class LltmBackwardPlan final : public Plan {
   }
 
   void bind(const nw_call& call, int i, LltmProduct* product) const {
-    switch (roles_[i]) {
-      case kDOldHProduct: product->operand = in(call, kWeights), product->out = out(call, kDOldH); break;
-      case kDInputProduct:
-        product->operand = from_column(in(call, kWeights), sizes_.state), product->out = out(call, kDInput);
-        break;
-      case kStateWeights: product->operand = in(call, kOldH), product->out = out(call, kDWeights); break;
-      case kFeatureWeights:
-        product->operand = in(call, kInput), product->out = from_column(out(call, kDWeights), sizes_.state);
-        break;
-      case kBiasProduct:
-        product->out = out(call, kDBias);
-        product->out.row = product->out.column;  // results lie along its columns
-        break;
-    }
+    const LltmGradProduct& of = described_[static_cast<size_t>(i)];
+    if (of.operand != kNumInputs) product->operand = from_column(in(call, of.operand), of.operand_column);
+    product->out = from_column(out(call, of.to), of.to_column);
+    if (of.to == kDBias) product->out.row = product->out.column;  // results lie along its columns
   }
 
   void launch_scalar(const LltmProducts& products, gpuStream_t stream) const {
@@ -345,13 +310,12 @@ class LltmBackwardPlan final : public Plan {
   }
 
   void fill_zero(const nw_call& call) const {
-    const int64_t b = sizes_.batch, f = sizes_.features, s = sizes_.state;
-    const auto fill = [&](uint32_t i, int64_t rows, int64_t columns) {
-      if (!wanted_[i] || rows == 0 || columns == 0) return;
-      launch_kernel(fill_zero_kernel, std::min(ceil_div(rows * columns, kThreads), kMaxBlocks), kThreads, 0, stream_of(call),
-                    out(call, i), rows, columns, size_of(sizes_.dtype));
-    };
-    fill(kDInput, b, f), fill(kDWeights, 3 * s, s + f), fill(kDBias, 1, 3 * s), fill(kDOldH, b, s), fill(kDOldCell, b, s);
+    for (uint32_t i = 0; i < kNumOutputs; ++i) {
+      const Extents2 of = lltm_grad_extents(sizes_, i);
+      if (!wanted_[i] || of.rows == 0 || of.columns == 0) continue;
+      launch_kernel(fill_zero_kernel, std::min(ceil_div(of.rows * of.columns, kThreads), kMaxBlocks), kThreads, 0, stream_of(call),
+                    out(call, i), of.rows, of.columns, size_of(sizes_.dtype));
+    }
   }
 
   LltmSizes sizes_;
@@ -361,7 +325,7 @@ class LltmBackwardPlan final : public Plan {
   Kernel choice_;
   int64_t pitch_ = 0;
   uint64_t gate_grads_size_ = 0, products_at_ = 0;  // products_at_: of partial sums, or of the library, in the workspace
-  Role roles_[kMaxLltmProducts];
+  std::vector<LltmGradProduct> described_;          // the tensors of those in products_
   LltmProducts products_;
   LltmProductsChoice tiled_;
   std::optional<LltmBiasSums> bias_;  // if d_bias is wanted and none of the products

@@ -85,7 +85,7 @@ bool reads_together(const nw_sig& sig, int64_t state) {
     const Strides2 strides = strides2(input(sig, i));
     return loads_together<T>(input(sig, i), first, strides.column, strides.row);
   };
-  return along_rows(kLltmInput, 0) && along_rows(kLltmOldH, 0) && along_rows(kLltmWeights, state);
+  return along_rows(lltm_forward::kInput, 0) && along_rows(lltm_forward::kOldH, 0) && along_rows(lltm_forward::kWeights, state);
 }
 
 }  // namespace

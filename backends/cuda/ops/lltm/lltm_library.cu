@@ -77,7 +77,8 @@ LltmChoice lltm_library(const LltmRequest& request) {
   const int64_t blocks = z.batch * blocks_of_row(z.state);
   const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
   if (!is_for_library(z, request.forced) || (!request.forced && is_faster_by_wgmma(request)) || !request.aligned ||
-      !has_rows(kLltmOldH) || !has_rows(kLltmWeights) || (z.features != 0 && !has_rows(kLltmInput)) || blocks > kMaxBlocks)
+      !has_rows(lltm_forward::kOldH) || !has_rows(lltm_forward::kWeights) || (z.features != 0 && !has_rows(lltm_forward::kInput)) ||
+      blocks > kMaxBlocks)
     return {};
   LltmChoice choice;
   auto gemms = std::make_shared<LltmGemms>();
@@ -88,16 +89,16 @@ LltmChoice lltm_library(const LltmRequest& request) {
                              3 * z.state,
                              depth,
                              {strides2(input(request.sig, operand)).row, false},
-                             {strides2(input(request.sig, kLltmWeights)).row, true},
+                             {strides2(input(request.sig, lltm_forward::kWeights)).row, true},
                              {3 * z.state, false},
                              false};
     auto gemm = plan_gemm(request.device.id, shape, &choice.reason);
     if (gemm != nullptr) choice.reason = rehearse(*gemm, shape);
     return gemm;
   };
-  gemms->states = plan(kLltmOldH, z.state);
+  gemms->states = plan(lltm_forward::kOldH, z.state);
   if (!choice.reason.empty()) return choice;
-  if (z.features != 0) gemms->features = plan(kLltmInput, z.features);
+  if (z.features != 0) gemms->features = plan(lltm_forward::kInput, z.features);
   if (!choice.reason.empty()) return choice;
   gemms->gates_size = static_cast<uint64_t>(ceil_div(z.batch * 3 * z.state * 4, 256) * 256);
   choice.workspace_size =

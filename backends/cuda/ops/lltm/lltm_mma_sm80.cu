@@ -161,8 +161,8 @@ bool has_whole_units(const LltmRequest& request) {
     const Strides2 strides = strides2(input(request.sig, i));
     return strides.column == 1 && strides.row % kUnit == 0 && input(request.sig, i).align_log2 >= 4;
   };
-  return request.sizes.state % kUnit == 0 && request.sizes.features % kUnit == 0 && copyable(kLltmInput) &&
-         copyable(kLltmWeights) && copyable(kLltmOldH);
+  return request.sizes.state % kUnit == 0 && request.sizes.features % kUnit == 0 && copyable(lltm_forward::kInput) &&
+         copyable(lltm_forward::kWeights) && copyable(lltm_forward::kOldH);
 }
 
 template <class T>

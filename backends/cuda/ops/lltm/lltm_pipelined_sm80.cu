@@ -232,8 +232,8 @@ bool has_copyable_rows(const LltmRequest& request) {
     const Strides2 strides = strides2(tensor);
     return strides.column == 1 && strides.row % 4 == 0 && tensor.align_log2 >= 4;
   };
-  return request.sizes.state % 4 == 0 && request.sizes.features % 4 == 0 && copyable(kLltmInput) && copyable(kLltmWeights) &&
-         copyable(kLltmOldH);
+  return request.sizes.state % 4 == 0 && request.sizes.features % 4 == 0 && copyable(lltm_forward::kInput) &&
+         copyable(lltm_forward::kWeights) && copyable(lltm_forward::kOldH);
 }
 
 }  // namespace

@@ -345,7 +345,8 @@ bool has_copyable_rows(const LltmRequest& request) {
   const LltmSizes& sizes = request.sizes;
   constexpr int64_t kMost = int64_t{1} << 28;  // coordinates and blocks are counted in 32 bits
   return sizes.batch < kMost && sizes.features < kMost && sizes.state < kMost && sizes.state % 8 == 0 &&
-         (sizes.features == 0 || copyable(kLltmInput)) && copyable(kLltmWeights) && copyable(kLltmOldH);
+         (sizes.features == 0 || copyable(lltm_forward::kInput)) && copyable(lltm_forward::kWeights) &&
+         copyable(lltm_forward::kOldH);
 }
 
 // Whether the cells of two neighbouring states lie together.
@@ -356,7 +357,7 @@ bool has_pairs(const LltmRequest& request) {
   };
   for (uint32_t i = 0; i < request.sig.num_outputs; ++i)
     if (has_output(request.sig, i) && !paired(output(request.sig, i))) return false;
-  return paired(input(request.sig, kLltmOldCell));
+  return paired(input(request.sig, lltm_forward::kOldCell));
 }
 
 template <class T>

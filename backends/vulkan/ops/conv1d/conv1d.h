@@ -42,14 +42,8 @@ struct CorrelationShape {
         out_position(c.out_position), bias_stride(c.bias_stride) {}
 };
 
-struct CorrelationProblem {
+struct CorrelationProblem : CorrelationRequest {
   Device& device;
-  Dtype dtype;
-  Correlation c;
-  int64_t in_align, w_align, bias_align, out_align;  // bytes
-
-  // Whether each element lies on a multiple of its size.
-  bool aligned() const { return std::min({in_align, w_align, bias_align, out_align}) >= size_of(dtype); }
 };
 
 // ---- sums ----
@@ -59,16 +53,15 @@ struct SumShape {
   int64_t batch, groups, outs, ins, taps, outputs;
   int64_t stride, dilation, pad_left, extent;
   Strides3 x, y, to;
+
+  explicit SumShape(const SumRequest& r)
+      : batch(r.g.batch), groups(r.g.groups), outs(r.g.outs()), ins(r.to.channels), taps(r.to.positions), outputs(r.g.out_length),
+        stride(r.g.stride), dilation(r.g.dilation), pad_left(r.g.pad_left), extent(r.g.length), x(r.g.x), y(r.g.y),
+        to(r.to.strides) {}
 };
 
-struct SumProblem {
+struct SumProblem : SumRequest {
   Device& device;
-  Dtype dtype;
-  SumShape shape;  // of grad_bias: ins and taps are 1
-  bool bias;
-  int64_t y_align, x_align, out_align;
-
-  bool aligned() const { return std::min({y_align, x_align, out_align}) >= size_of(dtype); }
 };
 
 // ---- kernel families: nullptr for a part that they aren't made for; a part has at least one output element ----
@@ -90,21 +83,6 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem);
 std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem);
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem);
-
-// ---- what modules are given to divide by a number ----
-
-// Of dividends and divisors below 2^31. q = (n + (n * multiplier >> 32)) >> shift with multiplier = 2^32 * (2^shift - d) / d + 1
-// and 2^(shift - 1) < d <= 2^shift (Granlund and Montgomery, 1994, figure 4.1).
-struct Divider {
-  uint32_t multiplier = 1, shift = 0;
-
-  Divider() = default;
-  explicit Divider(int64_t d) {
-    while ((int64_t{1} << shift) < d) ++shift;
-    multiplier = static_cast<uint32_t>(
-        (uint64_t{1} << 32) * ((uint64_t{1} << shift) - static_cast<uint64_t>(d)) / static_cast<uint64_t>(d) + 1);
-  }
-};
 
 inline constexpr int64_t kMostBlocks = int64_t{1} << 31;  // work groups that the modules count in 32 bits
 

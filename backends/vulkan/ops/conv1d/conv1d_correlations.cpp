@@ -58,13 +58,9 @@ std::unique_ptr<Part> plan_rows(const CorrelationProblem& problem, const Kernel&
   return std::make_unique<CorrelationPart>(problem, kernel, rows * tiles, push);
 }
 
-// Whether rows that are these strides apart start where so many elements may be read at once. A stride over one row is never taken.
-struct RowStride {
-  int64_t count, stride;
-};
-bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initializer_list<RowStride> strides, int64_t group = kGroup) {
-  return step == 1 && align >= std::min<int64_t>(16, group * size_of(dtype)) &&
-         std::all_of(strides.begin(), strides.end(), [=](RowStride s) { return s.count <= 1 || s.stride % group == 0; });
+// Whether so many elements may be read at once, from the start of each row on.
+bool has_rows_together(Dtype dtype, int64_t align, int64_t step, std::initializer_list<RowStride> rows, int64_t group = kGroup) {
+  return step == 1 && align >= std::min<int64_t>(16, group * size_of(dtype)) && rows_start_on(group, rows);
 }
 
 // As in shaders/conv1d/conv1d_short.comp.
@@ -263,9 +259,8 @@ std::unique_ptr<Part> plan_gemm(const CorrelationProblem& problem) {
   const int64_t tiles = num_tiles(c, tile);
   if (tiles > kMostBlocks) return nullptr;
   problem.device.check_loops(gemm_loops(tile, depth));
-  const bool filter_rows =
-      (c.w_in == c.taps || c.ins == 1) && c.w_offset == 0 &&
-      has_rows_together(problem.dtype, problem.w_align, c.taps == 1 ? 1 : c.w_tap, {{c.outs, c.w_out}, {c.groups, c.w_group}});
+  const bool filter_rows = c.has_whole_filters() && c.w_offset == 0 &&
+                           has_rows_together(problem.dtype, problem.w_align, 1, {{c.outs, c.w_out}, {c.groups, c.w_group}});
   Push push{};
   push.tiles = static_cast<uint32_t>(ceil_div(columns, tile.columns()));
   push.columns = static_cast<int32_t>(columns), push.depth = static_cast<int32_t>(depth);
@@ -324,8 +319,8 @@ std::unique_ptr<Part> plan_coopmat(const CorrelationProblem& problem) {
                                                             (tile.column_matrices * unit.n / 8 + 1)
                                                       : tile.patches(unit, tile.column_matrices);
   const bool out_together = patches <= shared_memory && problem.out_align >= 16 && c.length % 8 == 0 && c.out_position == 1 &&
-                            c.out_offset % 8 == 0 && (c.batch == 1 || c.out_batch % 8 == 0) &&
-                            (c.groups == 1 || c.out_group % 8 == 0) && (c.outs == 1 || c.out_channel % 8 == 0);
+                            c.out_offset % 8 == 0 &&
+                            rows_start_on(8, {{c.batch, c.out_batch}, {c.groups, c.out_group}, {c.outs, c.out_channel}});
   Push push{};
   push.tiles = static_cast<uint32_t>(ceil_div(c.length, tile.columns(unit)));
   push.depth = static_cast<int32_t>(stages);

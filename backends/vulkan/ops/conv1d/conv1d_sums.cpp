@@ -22,12 +22,11 @@ class SumPart final : public Part {
  public:
   SumPart(const SumProblem& problem, Kernel kernel, int64_t groups, Push push)
       : kernel_(std::move(kernel)), groups_(groups), push_(push) {
-    const SumShape& s = problem.shape;
     push_.blocks = static_cast<uint32_t>(groups);
     if (push_.slices == 1) return;
-    sum_ = {push_.slices, {s.groups * s.outs, s.ins, s.taps}, {s.to.outer, s.to.channel, s.to.position}, {}};
-    sum_.load(problem.device, problem.dtype, !problem.aligned());
-    workspace_size = sum_.bytes(problem.dtype);
+    sum_ = {push_.slices, problem.to, {}};
+    sum_.load(problem.device, problem.g.dtype, !problem.aligned());
+    workspace_size = sum_.bytes(problem.g.dtype);
   }
   void record(Recorder& recorder, const Operands& operands, Address workspace, bool ordered) const override {
     Push push = push_;
@@ -43,27 +42,19 @@ class SumPart final : public Part {
   SliceSum sum_;
 };
 
-// Enough work groups for a device, but hundreds of positions to each, and no more than some megabytes of sums.
-int64_t slices_of(const SumShape& s, int64_t tap_blocks) {
-  constexpr int64_t kBlocks = 2048, kPositions = 1024, kMostSums = int64_t{1} << 21;
-  const int64_t rows = s.groups * s.outs * s.ins, total = s.batch * s.outputs;
-  const int64_t wanted = std::min(ceil_div(kBlocks, rows * tap_blocks), kMostSums / (rows * s.taps));
-  return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(total / kPositions, 1));
-}
-
 std::unique_ptr<Part> plan_sums(const SumProblem& problem, int64_t taps) {
-  const SumShape& s = problem.shape;
+  constexpr int64_t kLeastPositions = 1024, kThreads = 64;  // of a slice; of a work group
+  const int64_t tap_blocks = ceil_div(problem.to.positions, taps);
+  const SumSlices slices = slices_of_sums(problem.g, problem.to, tap_blocks, kLeastPositions);
   Push push{};
-  const int64_t total = s.batch * s.outputs, tap_blocks = ceil_div(s.taps, taps);
-  push.slice_length = ceil_div(total, slices_of(s, tap_blocks));
-  push.slices = static_cast<uint32_t>(ceil_div(total, push.slice_length));
+  push.slice_length = slices.length;
+  push.slices = static_cast<uint32_t>(slices.count);
   push.tap_blocks = static_cast<uint32_t>(tap_blocks);
-  constexpr int64_t kThreads = 64;
-  const int64_t loops = 2 * ceil_div(push.slice_length, kThreads) + push.slice_length / s.outputs + 16;
+  const int64_t loops = 2 * ceil_div(slices.length, kThreads) + slices.length / problem.g.out_length + 16;
   problem.device.check_loops(static_cast<double>(loops));
-  const int64_t groups = s.groups * s.outs * s.ins * tap_blocks * push.slices;
+  const int64_t groups = problem.to.outer * problem.to.channels * tap_blocks * slices.count;
   const Kernel kernel =
-      problem.device.kernels().get(kSums.of(problem.dtype), {!problem.aligned(), static_cast<uint32_t>(taps), problem.bias});
+      problem.device.kernels().get(kSums.of(problem.g.dtype), {!problem.aligned(), static_cast<uint32_t>(taps), problem.of_bias});
   return std::make_unique<SumPart>(problem, kernel, groups, push);
 }
 
@@ -86,8 +77,8 @@ Push push_of(const SumShape& s, int64_t rows, int64_t columns, int64_t depth) {
   return push;
 }
 bool fits_product(const SumProblem& problem) {
-  const SumShape& s = problem.shape;
-  return problem.aligned() && !problem.bias && std::max({s.ins * s.taps, s.batch * s.outputs, s.outs}) < kMostExtent;
+  const SumShape s(problem);
+  return problem.aligned() && !problem.of_bias && std::max({s.ins * s.taps, s.batch * s.outputs, s.outs}) < kMostExtent;
 }
 
 constexpr MatrixModules kCoopmat = NARROWS_MATRIX_MODULES(conv1d_grad_w_coopmat);
@@ -95,12 +86,12 @@ constexpr MatrixTile kLargeMatrices = {2, 2, 4, 4}, kSmallMatrices = {2, 4, 2, 2
 
 // Whether eights of grad_y and fours of x can be read together, whole ones, whose positions 32 bits count.
 bool has_whole_rows(const SumProblem& problem) {
-  const SumShape& s = problem.shape;
-  const auto starts = [](int64_t count, int64_t stride, int64_t group) { return count <= 1 || stride % group == 0; };
-  return s.stride == 1 && s.y.position == 1 && s.x.position == 1 && s.outputs % 8 == 0 && s.extent % kGroup == 0 && s.extent > 0 &&
-         problem.y_align >= 16 && problem.x_align >= 8 && starts(s.batch, s.y.outer, 8) &&
-         starts(s.groups * s.outs, s.y.channel, 8) && starts(s.batch, s.x.outer, kGroup) &&
-         starts(s.groups * s.ins, s.x.channel, kGroup) && std::max({s.extent, s.pad_left, (s.taps - 1) * s.dilation}) < kMostExtent;
+  const ConvGeometry& g = problem.g;
+  return g.stride == 1 && g.y.position == 1 && g.x.position == 1 && g.out_length % 8 == 0 && g.length % kGroup == 0 &&
+         g.length > 0 && problem.y_align >= 16 && problem.x_align >= 8 &&
+         rows_start_on(8, {{g.batch, g.y.outer}, {g.out_channels, g.y.channel}}) &&
+         rows_start_on(kGroup, {{g.batch, g.x.outer}, {g.in_channels, g.x.channel}}) &&
+         std::max({g.length, g.pad_left, (g.taps - 1) * g.dilation}) < kMostExtent;
 }
 
 }  // namespace
@@ -108,16 +99,16 @@ bool has_whole_rows(const SumProblem& problem) {
 std::unique_ptr<Part> plan_sums_scalar(const SumProblem& problem) { return plan_sums(problem, 1); }
 
 std::unique_ptr<Part> plan_sums_direct(const SumProblem& problem) {
-  const int64_t taps = problem.shape.taps;
+  const int64_t taps = problem.to.positions;
   if (!problem.aligned()) return nullptr;
   return plan_sums(problem, taps == 1 ? 1 : taps <= 4 ? 4 : 16);
 }
 
 std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
-  const SumShape& s = problem.shape;
+  const SumShape s(problem);
   if (!fits_product(problem)) return nullptr;
   const auto count = [&](const GemmTile& tile) { return num_tiles(s, tile.rows(), tile.columns()); };
-  GemmTile tile = problem.dtype == Dtype::f64 ? kLargeF64 : kLarge;
+  GemmTile tile = problem.g.dtype == Dtype::f64 ? kLargeF64 : kLarge;
   // A tile that is mostly empty, or too few of them even in slices.
   const int64_t stages = ceil_div(s.batch * s.outputs, int64_t{tile.depth});
   if (problem.device.physical.is_cpu() || s.outs <= tile.rows() / 2 || count(tile) * stages < 4 * kManyGroups) tile = kSmall;
@@ -125,14 +116,14 @@ std::unique_ptr<Part> plan_grad_w_gemm(const SumProblem& problem) {
   push.slices = static_cast<uint32_t>(gemm_slices(problem.device, tile, count(tile), push.stages));
   const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
-  return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.dtype), tile), groups, push);
+  return std::make_unique<SumPart>(problem, gemm_kernel(problem.device, kGradW.of(problem.g.dtype), tile), groups, push);
 }
 
 std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
-  const SumShape& s = problem.shape;
+  const SumShape s(problem);
   Device& device = problem.device;
-  if (!has_coopmat(device, problem.dtype) || !fits_product(problem)) return nullptr;
-  const MatrixUnit& unit = matrix_unit(device, problem.dtype);
+  if (!has_coopmat(device, problem.g.dtype) || !fits_product(problem)) return nullptr;
+  const MatrixUnit& unit = matrix_unit(device, problem.g.dtype);
   const auto count = [&](const MatrixTile& tile) { return num_tiles(s, tile.rows(unit), tile.columns(unit)); };
   const int64_t stages = ceil_div(s.batch * s.outputs, kMatrixDepth);
   const bool fills = s.outs > kLargeMatrices.rows(unit) / 2 && s.ins * s.taps > kLargeMatrices.columns(unit) / 2;
@@ -142,7 +133,7 @@ std::unique_ptr<Part> plan_grad_w_coopmat(const SumProblem& problem) {
   const int64_t groups = count(tile) * push.slices;
   if (groups > kMostBlocks) return nullptr;
   device.check_loops(3 * ceil_div(stages, push.slices) + 1024);
-  const Kernel kernel = matrix_kernel(device, kCoopmat, problem.dtype, tile, 0, kMatrixDepth, {has_whole_rows(problem)});
+  const Kernel kernel = matrix_kernel(device, kCoopmat, problem.g.dtype, tile, 0, kMatrixDepth, {has_whole_rows(problem)});
   return std::make_unique<SumPart>(problem, kernel, groups, push);
 }
 

@@ -30,19 +30,14 @@ namespace {
 
 // ---- fewer pipelines: functions that are the same one ----
 
-// a > b is b < a.
-bool is_mirrored(int function) { return function == NW_EW_GT || function == NW_EW_GE; }
-
 int canonical_function(int function, int dtype) {
   const bool whole = kind_of(dtype) != kFloat;
   switch (function) {
-    case NW_EW_GT: return NW_EW_LT;
-    case NW_EW_GE: return NW_EW_LE;
     case NW_EW_CEIL:
     case NW_EW_ROUND:
     case NW_EW_TRUNC: return whole ? NW_EW_FLOOR : function;
     case NW_EW_ISINF: return whole ? NW_EW_ISNAN : function;
-    default: return function;
+    default: return without_mirrors(function);
   }
 }
 
@@ -103,7 +98,7 @@ std::unique_ptr<Plan> plan_elementwise(const Instance& instance, const nw_sig& s
     request.slots[k] = has_input(sig, static_cast<uint32_t>(k)) ? tensor_operand(k)
                        : k == 1                                 ? number_operand(r.dtype, r.params.b_real, r.params.b_int)
                                                                 : number_operand(r.dtype, r.params.c_real, r.params.c_int);
-  if (is_mirrored(r.function.number)) std::swap(request.slots[0], request.slots[1]);
+  if (without_mirrors(r.function.number) != r.function.number) std::swap(request.slots[0], request.slots[1]);
   return std::make_unique<ElementwisePlan>(request, forced_kernel(sig, kVariantNames));
 }
 

@@ -19,25 +19,7 @@ struct Request : ElementwiseGradRequest {
 
 bool is_wide(const Request& r) { return r.dtype == NW_DTYPE_FLOAT64; }
 
-// ---- which gradients there are, and what gradient() of shaders/elementwise/elementwise_gradients.glsl looks at ----
-
-enum class Kind { none, zero, copy, derivative };
-
-Kind kind_of_gradient(const Request& r, int operand) {
-  switch (r.function.number) {
-    case NW_EW_SIGN:
-    case NW_EW_FLOOR:
-    case NW_EW_CEIL:
-    case NW_EW_ROUND:
-    case NW_EW_TRUNC: return operand == 0 ? Kind::zero : Kind::none;
-    case NW_EW_COPYSIGN: return operand == 1 ? Kind::zero : operand == 0 ? Kind::derivative : Kind::none;
-    case NW_EW_CAST: return operand == 0 ? Kind::copy : Kind::none;
-    case NW_EW_WHERE: return operand == 0 ? Kind::none : Kind::derivative;
-    default: break;
-  }
-  const bool is_bitwise = !(r.function.kinds & kFloat);
-  return r.function.to_bool || is_bitwise || operand >= r.function.arity ? Kind::none : Kind::derivative;
-}
+// ---- what gradient() of shaders/elementwise/elementwise_gradients.glsl looks at ----
 
 bool reads_a(int function, int operand) {
   switch (function) {
@@ -253,27 +235,21 @@ void BackwardPlan::add_map(const Request& r, uint32_t k, const Program& program,
 
 void BackwardPlan::plan_output(const Request& r, uint32_t k) {
   const auto operand = static_cast<int>(k);
-  Kind kind = kind_of_gradient(r, operand);
-  if (kind == Kind::none)
-    refuse(NW_INVALID, static_cast<int32_t>(r.sig.num_inputs + k), "%s: %s has no gradient by operand %u", r.sig.op,
-           r.function.name, k);
-  if (!has_input(r.sig, 0) || is_empty(input(r.sig, 0))) kind = Kind::zero;
-  if (kind == Kind::zero) {
-    const Operand nothing[kSlots] = {{true, -1, 0}, {}, {}, {}};
-    return add_map(r, k, fill_program(dtype_of(r.sig, r.sig.num_inputs + k)), nothing);
-  }
   Operand operands[kSlots];
-  if (kind == Kind::copy) {
-    operands[0] = tensor_operand(kGradOut);
-    return add_map(r, k, cast_program(dtype_of(r.sig, 0), dtype_of(r.sig, r.sig.num_inputs + k)), operands);
+  switch (gradient_kind(r, k)) {
+    case GradientKind::zero:
+      operands[0] = {true, -1, 0};
+      return add_map(r, k, fill_program(dtype_of(r.sig, r.sig.num_inputs + k)), operands);
+    case GradientKind::copy:
+      operands[0] = tensor_operand(kGradOut);
+      return add_map(r, k, cast_program(dtype_of(r.sig, 0), dtype_of(r.sig, r.sig.num_inputs + k)), operands);
+    case GradientKind::map:
+      fill_operands(r, operand, operands);
+      return add_map(
+          r, k, gradient_program(r, operand, is_wide(r) ? shaders::elementwise_gradient_f64 : shaders::elementwise_gradient_f32),
+          operands);
+    case GradientKind::sum: sums_.emplace_back(r, operand, &workspace_size);
   }
-  if (is_broadcast(input(r.sig, 0), output(r.sig, k))) {
-    sums_.emplace_back(r, operand, &workspace_size);
-    return;
-  }
-  fill_operands(r, operand, operands);
-  const Shader& shader = is_wide(r) ? shaders::elementwise_gradient_f64 : shaders::elementwise_gradient_f32;
-  add_map(r, k, gradient_program(r, operand, shader), operands);
 }
 
 std::unique_ptr<Plan> plan_backward(const Instance& instance, const nw_sig& sig) {

@@ -114,27 +114,17 @@ void Map::choose(const MapRequest& r, int variant) {
     if (slot == kOut || is_tensor(slot)) widest = std::max(widest, size(slot));
   vector_ = kVectorBytes / widest;
   flat_ = is_flat();
-  const bool vectors = empty_ || flat_ || has_rows();
-  if (variant == kVector && !vectors)
-    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'vector' needs operands whose elements lie side by side, in aligned rows", r.sig.op);
-  if (variant == kStrided && bytewise_)
-    refuse(NW_UNSUPPORTED, r.out, "%s: kernel 'strided' needs tensors that are aligned to their elements", r.sig.op);
-  variant_ = variant != kOwnChoice ? variant : vectors ? kVector : bytewise_ ? kScalar : kStrided;
+  variant_ = choose_variant(r.sig, r.out, variant, empty_ || flat_ || has_rows(), bytewise_);
   if (variant_ == kVector) return;
   vector_ = 1;
   flat_ = false;
 }
 
-// The slots that a tile over dimensions 0 and d turns: they lie along d, and far apart along dimension 0.
+// The slots that a tile over dimensions 0 and d turns.
 uint32_t Map::turned_along(int d) const {
-  constexpr int64_t kLeastSide = 16;
   uint32_t turned = 0;
-  if (space_.extent[0] < kLeastSide || space_.extent[d] < kLeastSide) return turned;
-  for (int slot = 0; slot < slots_; ++slot) {
-    if (!is_tensor(slot)) continue;
-    const int64_t across = std::abs(stride(slot, 0)), along = std::abs(stride(slot, d));
-    if (along != 0 && along <= 2 * size(slot) && across >= 4 * along) turned |= 1u << slot;
-  }
+  for (int slot = 0; slot < slots_; ++slot)
+    if (is_tensor(slot) && is_turned(space_, slot, size(slot), d)) turned |= 1u << slot;
   return turned;
 }
 

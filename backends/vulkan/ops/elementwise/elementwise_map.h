@@ -8,15 +8,12 @@
 
 #include "backend.h"
 #include "common/elementwise.h"
-#include "common/space.h"
+#include "common/map.h"
 
 namespace narrows::vulkan {
 
 constexpr int kMaxSlots = 4;
 constexpr int kOut = kMaxSlots;  // the output's place behind the slots
-
-enum Variant { kOwnChoice = -1, kVector, kStrided, kScalar };
-constexpr const char* kVariantNames[] = {"vector", "strided", "scalar", nullptr};
 
 // What a slot of a shader reads: a tensor of the signature, or a number's bits as they are stored.
 struct Operand {

@@ -10,15 +10,9 @@ constexpr ByDtype kSlices = NARROWS_BY_DTYPE(gemm_slices);
 
 struct Push {
   Address partial, out;
-  int64_t slices, extents[3], strides[3];
+  int64_t slices;
+  Tensor3 to;
 };
-
-Push push_of(Address partial, Address out, int64_t slices, const int64_t (&extents)[3], const int64_t (&strides)[3]) {
-  Push push{partial, out, slices, {}, {}};
-  std::copy(extents, extents + 3, push.extents);
-  std::copy(strides, strides + 3, push.strides);
-  return push;
-}
 
 }  // namespace
 
@@ -50,14 +44,14 @@ Kernel matrix_kernel(Device& device, const MatrixModules& modules, Dtype dtype, 
 
 void SliceSum::load(Device& device, Dtype dtype, bool bytewise) { kernel = device.kernels().get(kSlices.of(dtype), {bytewise}); }
 void SliceSum::record(Recorder& recorder, Address partial, Address out, bool ordered) const {
-  recorder.dispatch(kernel, push_of(partial, out, slices, extents, strides), ceil_div(size(), kThreads), ordered);
+  recorder.dispatch(kernel, Push{partial, out, slices, to}, ceil_div(to.size(), kThreads), ordered);
 }
 
 void Fill::load(Device& device, int64_t size, bool bytewise) {
   kernel = device.kernels().get(shaders::gemm_fill, {bytewise, static_cast<uint32_t>(size)});
 }
 void Fill::record(Recorder& recorder, Address out) const {
-  recorder.dispatch(kernel, push_of(0, out, 1, extents, strides), ceil_div(extents[0] * extents[1] * extents[2], kThreads));
+  recorder.dispatch(kernel, Push{0, out, 1, to}, ceil_div(to.size(), kThreads));
 }
 
 }  // namespace narrows::vulkan

@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "common/float_dtype.h"
+#include "common/tensors.h"
 
 namespace narrows::vulkan {
 
@@ -27,11 +28,6 @@ struct MatrixModules {
 };
 #define NARROWS_MATRIX_MODULES(name) \
   MatrixModules { &shaders::name##_f16, &shaders::name##_bf16 }
-
-// Bytes at which the elements from `t` on are sure to lie.
-inline int64_t alignment(const nw_tensor_sig& t) { return int64_t{1} << t.align_log2; }
-// Whether every element of the tensor lies on a multiple of its size; so does a tensor that is absent.
-inline bool is_aligned(const nw_tensor_sig& t) { return t.ndim < 0 || alignment(t) >= t.dtype.bits / 8; }
 
 inline constexpr int64_t kGroup = 4;  // elements that a module reads at once, if they lie on a multiple of so many
 inline constexpr int64_t kMostExtent = int64_t{1} << 28;  // so that modules count in 32 bits, rounded up to tiles
@@ -102,11 +98,8 @@ inline int64_t gemm_loops(const GemmTile& tile, int64_t depth) {
 
 // ---- reductions in slices ----
 
-// Slices of `stages` so that `tiles` of them fill a device; none is shorter than 4 stages. By gemm.glsl: gemm_slices().
-inline int64_t num_slices(int64_t tiles, int64_t stages) {
-  if (tiles <= 0 || tiles >= kManyGroups) return 1;
-  return std::clamp<int64_t>(stages / 4, 1, std::max<int64_t>(2 * kManyGroups / tiles, 1));
-}
+// By gemm.glsl: gemm_slices().
+inline int64_t num_slices(int64_t tiles, int64_t stages) { return common::num_slices(tiles, stages, kManyGroups); }
 
 // The same where gemm.glsl sums them; more of them where a driver would end the loops of so long ones.
 inline int64_t gemm_slices(Device& device, const GemmTile& tile, int64_t tiles, int64_t stages) {
@@ -116,22 +109,22 @@ inline int64_t gemm_slices(Device& device, const GemmTile& tile, int64_t tiles, 
   return ceil_div(stages, most);
 }
 
-// Adds partial[slice][i][j][k], of the accumulator's dtype, over the slices in their order, into out.
+// Adds partial[slice][i][j][k], of the accumulator's dtype, over the slices in their order, into `to`.
 struct SliceSum {
-  int64_t slices = 1, extents[3] = {}, strides[3] = {};  // of the result; strides in elements
+  int64_t slices = 1;
+  Tensor3 to;
   Kernel kernel{};
 
-  int64_t size() const { return extents[0] * extents[1] * extents[2]; }
-  uint64_t bytes(Dtype dtype) const { return static_cast<uint64_t>(slices * size() * size_of(accumulate_dtype(dtype))); }
+  uint64_t bytes(Dtype dtype) const { return static_cast<uint64_t>(slices * to.size() * size_of(accumulate_dtype(dtype))); }
   void load(Device& device, Dtype dtype, bool bytewise);
   void record(Recorder& recorder, Address partial, Address out, bool ordered) const;
 };
 
 // ---- zeros ----
 
-// Zeros in all of an (outer, channel, position) tensor of elements of `size` bytes.
+// Zeros in all of a tensor of elements of `size` bytes.
 struct Fill {
-  int64_t extents[3] = {}, strides[3] = {};
+  Tensor3 to;
   Kernel kernel{};
 
   void load(Device& device, int64_t size, bool bytewise);

@@ -5,8 +5,7 @@
 namespace narrows::vulkan {
 namespace {
 
-enum Input : uint32_t { kInput, kWeights, kBias, kOldH, kOldCell, kNumInputs };
-enum Output : uint32_t { kNewH, kNewCell, kGates, kNumOutputs };
+using namespace lltm_forward;
 enum Variant { kCoopmat, kFused, kDots, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "fused", "dots", "scalar", nullptr};
 constexpr MatrixModules kCoopmatModules = NARROWS_MATRIX_MODULES(lltm_coopmat);
@@ -34,11 +33,12 @@ struct Push {
 
 class LltmPlan final : public DevicePlan {
  public:
-  LltmPlan(Device& device, const nw_sig& sig) : DevicePlan(device), dtype_(float_dtype(sig, kInput)) {
-    shape_ = {input(sig, kInput).shape[0], input(sig, kInput).shape[1], input(sig, kOldH).shape[1], {}, {}};
-    for (uint32_t i = 0; i < kNumInputs; ++i) shape_.inputs[i] = strides2(input(sig, i));
-    for (uint32_t i = 0; i < kNumOutputs; ++i) shape_.outputs[i] = has_output(sig, i) ? strides2(output(sig, i)) : Strides2{};
-    const bool aligned = all_aligned(sig, [](uint32_t) { return true; });
+  LltmPlan(Device& device, const nw_sig& sig) : DevicePlan(device) {
+    const LltmSizes sizes = lltm_sizes(sig, kInput, kOldH);
+    dtype_ = sizes.dtype;
+    shape_ = {sizes.batch, sizes.features, sizes.state, {}, {}};
+    read_strides(sig, shape_.inputs, shape_.outputs);
+    const bool aligned = std::all_of(sig.tensors, sig.tensors + sig.num_inputs + sig.num_outputs, is_aligned);
     const bool fits = aligned && std::max({shape_.batch, shape_.features, shape_.state}) < kMostExtent;
     const int forced = forced_kernel(sig, kKernels);
     if ((forced == kFused || forced == kDots) && !fits)

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.h -- what the plans of lltm and its gradients read of a signature. Step 5 of a tensor's path. The gates before activation
-// are G = [old_h, input] * weights^T + bias: input gate, output gate and candidate, each `state` wide. The left operand is never
-// built: the product is a sum of two, over the two column ranges of weights.
+// lltm.h -- what the plans of lltm and its gradients share. Step 5 of a tensor's path. The left operand of G = [old_h, input] *
+// weights^T + bias is never built: the product is a sum of two, over the two column ranges of weights.
 #pragma once
 
 #include "common/lltm.h"
 #include "ops/gemm/gemm.h"
 
 namespace narrows::vulkan {
-
-// Whether every present tensor that `counts` says so lies on its elements' size.
-template <class Counts>
-bool all_aligned(const nw_sig& sig, Counts&& counts) {
-  for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
-    if (counts(i) && !is_aligned(sig.tensors[i])) return false;
-  return true;
-}
 
 // Whether a matrix can be read `group` elements at a time along its rows, from column `first` on.
 inline bool reads_rows_together(const nw_tensor_sig& t, int64_t first, int64_t group = kGroup) {

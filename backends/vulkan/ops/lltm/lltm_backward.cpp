@@ -7,8 +7,7 @@
 namespace narrows::vulkan {
 namespace {
 
-enum Input : uint32_t { kGradH, kGradCell, kInput, kWeights, kBias, kOldH, kOldCell, kNewH, kNewCell, kGates, kNumInputs };
-enum Output : uint32_t { kDInput, kDWeights, kDBias, kDOldH, kDOldCell, kNumOutputs };
+using namespace lltm_grad;
 enum Variant { kCoopmat, kTiled, kScalar };
 constexpr const char* kKernels[] = {"coopmat", "tiled", "scalar", nullptr};
 constexpr ByDtype kGateGrads = NARROWS_BY_DTYPE(lltm_gate_grads), kScalarProduct = NARROWS_BY_DTYPE(lltm_product_scalar),
@@ -49,12 +48,11 @@ struct ProductPush {
   Address unscale;
 };
 
-// One product: which tensors of the call it works on (kNumInputs: no operand, but ones) and where in them.
-struct Product {
-  uint32_t operand, to;
-  int64_t operand_column, to_column;  // in elements of memory
-  bool to_weights, together, whole;   // the operand's columns can be read in fours; in whole eights, which they are
-  ProductPush push;                   // but for the addresses
+// One product: of which tensors, and where in them it begins, in elements of memory.
+struct Product : LltmGradProduct {
+  int64_t operand_at, to_at;
+  bool together, whole;  // the operand's columns can be read in fours; in whole eights, which they are
+  ProductPush push;      // but for the addresses
   Kernel kernel{};
   int64_t groups = 0;
   uint64_t partial = 0;  // where the slices begin in the workspace, in bytes
@@ -62,20 +60,17 @@ struct Product {
   bool of_parts = false;  // works on the gradients in two parts
 };
 
-// Only what is read or written counts.
-bool is_used(uint32_t tensor) { return tensor != kBias && tensor != kOldCell && tensor != kNewH; }
-
 class LltmBackwardPlan final : public DevicePlan {
  public:
-  LltmBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), dtype_(float_dtype(sig, kInput)) {
-    batch_ = input(sig, kInput).shape[0], features_ = input(sig, kInput).shape[1], state_ = input(sig, kOldH).shape[1];
-    aligned_ = all_aligned(sig, is_used);
-    const bool fits = aligned_ && std::max({batch_, features_, state_}) < kMostExtent;
+  LltmBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), sig_(&sig), sizes_(lltm_sizes(sig, kInput, kOldH)) {
+    read_strides(sig, inputs_, outputs_);
+    aligned_ = lltm_grad_is_aligned(sig);
+    const bool fits = aligned_ && std::max({sizes_.batch, sizes_.features, sizes_.state}) < kMostExtent;
     const int forced = forced_kernel(sig, kKernels);
     if (forced == kTiled && !fits)
       refuse(NW_UNSUPPORTED, -1,
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
-    const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, dtype_) && num_eights() <= kMostEights;
+    const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, sizes_.dtype) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
       refuse(NW_UNSUPPORTED, -1,
              "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates (batch and gates rounded "
@@ -86,10 +81,10 @@ class LltmBackwardPlan final : public DevicePlan {
                             : fits                           ? kTiled
                                                              : kScalar;
     kernel = kKernels[variant];
-    if ((!has_input(sig, kGradH) && !has_input(sig, kGradCell)) || batch_ == 0 || state_ == 0)
-      fill_all();
-    else
+    if (lltm_grad_has_terms(sig, sizes_))
       plan_sums(variant);
+    else
+      fill_all();
     sig_ = nullptr;
   }
 
@@ -104,8 +99,7 @@ class LltmBackwardPlan final : public DevicePlan {
     bool first = true;
     for (const Product& product : products_) {
       if (product.push.slices == 1) continue;
-      product.sum.record(recorder, workspace(call) + product.partial, column_of(call.outputs[product.to], product.to_column),
-                         first);
+      product.sum.record(recorder, workspace(call) + product.partial, column_of(call.outputs[product.to], product.to_at), first);
       first = false;
     }
   }
@@ -116,7 +110,7 @@ class LltmBackwardPlan final : public DevicePlan {
   Address in(const nw_call& call, uint32_t i) const { return i < call.num_inputs ? address(call.inputs[i]) : 0; }
   // Where a column begins whose distance from the first is given in elements.
   Address column_of(const DLTensor* t, int64_t elements) const {
-    return address(t) + static_cast<Address>(elements * size_of(dtype_));
+    return address(t) + static_cast<Address>(elements * size_of(sizes_.dtype));
   }
 
   void record_gate_grads(Recorder& recorder, const nw_call& call) const {
@@ -139,71 +133,58 @@ class LltmBackwardPlan final : public DevicePlan {
     ProductPush push = product.push;
     push.gate_grads = product.of_parts ? parts(call) : workspace(call), push.partial = workspace(call) + product.partial;
     push.unscale = product.of_parts && scales_ ? unscale(call) : 0;
-    push.operand = product.operand == kNumInputs ? 0 : column_of(call.inputs[product.operand], product.operand_column);
-    push.to = column_of(call.outputs[product.to], product.to_column);
+    push.operand = product.operand == kNumInputs ? 0 : column_of(call.inputs[product.operand], product.operand_at);
+    push.to = column_of(call.outputs[product.to], product.to_at);
     recorder.dispatch(product.kernel, push, product.groups, ordered);
   }
 
   // ---- planning: zeros ----
 
-  void fill(uint32_t i, int64_t rows, int64_t columns) {
-    if (!has_output(*sig_, i) || rows == 0 || columns == 0) return;  // the other may be huge
-    const Strides2 strides = strides2(output(*sig_, i));
-    fill_[i] = {{1, rows, columns}, {0, strides.row, strides.column}, {}};
-    fill_[i].load(device, size_of(dtype_), !is_aligned(output(*sig_, i)));
-  }
   void fill_all() {
-    fill(kDInput, batch_, features_), fill(kDWeights, 3 * state_, state_ + features_), fill(kDBias, 1, 3 * state_);
-    fill(kDOldH, batch_, state_), fill(kDOldCell, batch_, state_);
+    for (uint32_t i = 0; i < kNumOutputs; ++i) {
+      const Extents2 of = lltm_grad_extents(sizes_, i);
+      if (!has_output(*sig_, i) || of.rows == 0 || of.columns == 0) continue;  // the other may be huge
+      fill_[i].to = {1, of.rows, of.columns, {0, outputs_[i].row, outputs_[i].column}};
+      fill_[i].load(device, size_of(sizes_.dtype), !is_aligned(output(*sig_, i)));
+    }
   }
 
   // ---- planning: sums ----
 
-  Strides2 strides_in(uint32_t i) const { return has_input(*sig_, i) ? strides2(input(*sig_, i)) : Strides2{}; }
-  Strides2 strides_out(uint32_t i) const { return has_output(*sig_, i) ? strides2(output(*sig_, i)) : Strides2{}; }
-
   // Rows of whole fours, so that they may be read so.
   void plan_gate_grads() {
-    const int64_t pitch = ceil_div(3 * state_, kGroup) * kGroup;
-    int64_t bytes;
-    if (__builtin_mul_overflow(pitch * size_of(accumulate_dtype(dtype_)), batch_, &bytes) || bytes > INT64_MAX / 4)
-      refuse(NW_OUT_OF_MEMORY, -1, "lltm_backward: the gradient of %lld x %lld gates is larger than any memory",
-             static_cast<long long>(batch_), static_cast<long long>(3 * state_));
-    workspace_size = round_up(static_cast<uint64_t>(bytes), NW_WORKSPACE_ALIGN);
-    shape_ = {batch_,
-              state_,
-              pitch,
-              strides_in(kGradH),
-              strides_in(kGradCell),
-              strides_in(kNewCell),
-              strides_in(kGates),
-              strides_out(kDOldCell)};
-    gate_grads_groups_ = ceil_div(batch_ * state_, kThreads);
-    gate_grads_ = device.kernels().get(kGateGrads.of(dtype_), {!aligned_});
+    const GateGradsLayout layout = gate_grads_layout(sizes_, kGroup);
+    workspace_size = layout.bytes;
+    shape_ = {sizes_.batch,       sizes_.state,      layout.pitch,    inputs_[kGradH],
+              inputs_[kGradCell], inputs_[kNewCell], inputs_[kGates], outputs_[kDOldCell]};
+    gate_grads_groups_ = ceil_div(sizes_.batch * sizes_.state, kThreads);
+    gate_grads_ = device.kernels().get(kGateGrads.of(sizes_.dtype), {!aligned_});
   }
 
   // Products so many that the split is worth it.
   bool prefers_matrices() const {
     constexpr double kLeast = 1 << 24;
     const auto number = [](int64_t x) { return static_cast<double>(x); };
-    return !device.physical.is_cpu() && number(batch_) * number(state_) * number(state_ + features_) >= kLeast;
+    return !device.physical.is_cpu() &&
+           number(sizes_.batch) * number(sizes_.state) * number(sizes_.state + sizes_.features) >= kLeast;
   }
 
   // Of the first parts. Rows and their number are whole stages, so that products need not look where they end.
-  int64_t eights_of_row() const { return ceil_div(3 * state_, kMostDepth) * (kMostDepth / 8); }
-  int64_t num_eights() const { return ceil_div(batch_, kMostDepth) * kMostDepth * eights_of_row(); }
+  int64_t eights_of_row() const { return ceil_div(3 * sizes_.state, kMostDepth) * (kMostDepth / 8); }
+  int64_t num_eights() const { return ceil_div(sizes_.batch, kMostDepth) * kMostDepth * eights_of_row(); }
   void plan_split() {
-    split_.pitch = shape_.pitch, split_.batch = static_cast<int32_t>(batch_), split_.gates = static_cast<int32_t>(3 * state_);
+    split_.pitch = shape_.pitch, split_.batch = static_cast<int32_t>(sizes_.batch),
+    split_.gates = static_cast<int32_t>(3 * sizes_.state);
     split_.eights_of_row = static_cast<uint32_t>(eights_of_row()), split_.blocks = static_cast<uint32_t>(num_eights());
-    split_kernel_ = device.kernels().get(kSplit.of(dtype_), {0});
-    scales_ = dtype_ == Dtype::f16;
+    split_kernel_ = device.kernels().get(kSplit.of(sizes_.dtype), {0});
+    scales_ = sizes_.dtype == Dtype::f16;
     if (scales_) plan_scale();
     parts_at_ = workspace_size;
     workspace_size += round_up(uint64_t{split_.blocks} * 2 * 8 * sizeof(uint16_t), NW_WORKSPACE_ALIGN);
   }
 
   void plan_scale() {
-    zeros_ = {{1, 1, kNumLargest}, {0, 0, 1}, {}};
+    zeros_.to = {1, 1, kNumLargest, {0, 0, 1}};
     zeros_.load(device, sizeof(uint32_t), false);
     largest_at_ = workspace_size;
     workspace_size += round_up(uint64_t{(kNumLargest + 1) * sizeof(uint32_t)}, NW_WORKSPACE_ALIGN);
@@ -211,13 +192,7 @@ class LltmBackwardPlan final : public DevicePlan {
 
   void plan_sums(Variant variant) {
     plan_gate_grads();
-    const int64_t gates = 3 * state_;
-    const auto wants = [&](uint32_t i) { return has_output(*sig_, i); };
-    if (wants(kDOldH)) add(kWeights, kDOldH, 0, batch_, state_, gates, false);
-    if (wants(kDInput)) add(kWeights, kDInput, 0, batch_, features_, gates, false);
-    if (wants(kDWeights)) add(kOldH, kDWeights, 0, gates, state_, batch_, true);
-    if (wants(kDWeights)) add(kInput, kDWeights, state_, gates, features_, batch_, true);
-    if (wants(kDBias)) add(kNumInputs, kDBias, 0, gates, 1, batch_, true);
+    for (const LltmGradProduct& product : lltm_grad_products(*sig_, sizes_)) add(product);
     const bool multiplies = std::ranges::any_of(products_, [](const Product& p) { return p.operand != kNumInputs; });
     if (variant == kCoopmat && multiplies) plan_split();
     for (Product& product : products_) {
@@ -230,28 +205,25 @@ class LltmBackwardPlan final : public DevicePlan {
     }
   }
 
-  // out_column: where in d_weights the result begins.
-  void add(uint32_t operand, uint32_t to, int64_t out_column, int64_t rows, int64_t columns, int64_t depth, bool to_weights) {
-    if (columns == 0) return;
-    Strides2 to_strides = strides_out(to);
-    if (to == kDBias) to_strides.row = to_strides.column;  // results lie along its columns
+  void add(const LltmGradProduct& of) {
+    const bool has_operand = of.operand != kNumInputs;
     ProductPush push{};
-    if (operand != kNumInputs) push.operand_strides = strides_in(operand);
-    push.to_strides = to_strides;
-    push.pitch = shape_.pitch, push.rows = rows, push.columns = columns, push.depth = depth;
+    if (has_operand) push.operand_strides = inputs_[of.operand];
+    push.to_strides = outputs_[of.to];
+    if (of.to == kDBias) push.to_strides.row = push.to_strides.column;  // results lie along its columns
+    push.pitch = shape_.pitch, push.rows = of.rows, push.columns = of.columns, push.depth = of.depth;
     push.slices = 1;
-    const int64_t in_column = to == kDInput ? state_ : 0;
     const auto reads_together = [&](int64_t group) {
-      return operand != kNumInputs && reads_rows_together(input(*sig_, operand), in_column, group);
+      return has_operand && reads_rows_together(input(*sig_, of.operand), of.operand_column, group);
     };
-    products_.push_back({operand, to, in_column * push.operand_strides.column, out_column * to_strides.column, to_weights,
-                         reads_together(kGroup), reads_together(8) && columns % 8 == 0, push});
+    products_.push_back({of, of.operand_column * push.operand_strides.column, of.to_column * push.to_strides.column,
+                         reads_together(kGroup), reads_together(8) && of.columns % 8 == 0, push});
   }
 
   void plan_scalar(Product& product) {
     device.check_loops(product.push.depth + 2);
     product.groups = ceil_div(product.push.rows * product.push.columns, kThreads);
-    product.kernel = device.kernels().get(kScalarProduct.of(dtype_), {!aligned_, product.to_weights});
+    product.kernel = device.kernels().get(kScalarProduct.of(sizes_.dtype), {!aligned_, product.to_weights});
   }
 
   void plan_tiled(Product& product) {
@@ -259,7 +231,7 @@ class LltmBackwardPlan final : public DevicePlan {
     const auto count = [&](const GemmTile& tile) {
       return ceil_div(push.rows, tile.rows()) * ceil_div(push.columns, tile.columns());
     };
-    GemmTile tile = dtype_ == Dtype::f64 ? kLargeF64 : kLarge;
+    GemmTile tile = sizes_.dtype == Dtype::f64 ? kLargeF64 : kLarge;
     const int64_t stages = ceil_div(push.depth, int64_t{tile.depth});
     // A tile that is mostly empty, or too few of them even in slices.
     if (device.physical.is_cpu() || push.columns <= tile.columns() / 2 || count(tile) * stages < 8 * kManyGroups) tile = kSmall;
@@ -268,12 +240,12 @@ class LltmBackwardPlan final : public DevicePlan {
     push.slices = static_cast<uint32_t>(gemm_slices(device, tile, count(tile), stages));
     product.groups = count(tile) * push.slices;
     push.blocks = static_cast<uint32_t>(product.groups);
-    product.kernel = gemm_kernel(device, kTiledProduct.of(dtype_), tile, {product.to_weights, product.together});
+    product.kernel = gemm_kernel(device, kTiledProduct.of(sizes_.dtype), tile, {product.to_weights, product.together});
     plan_slices(product);
   }
 
   void plan_coopmat(Product& product) {
-    const MatrixUnit& unit = matrix_unit(device, dtype_);
+    const MatrixUnit& unit = matrix_unit(device, sizes_.dtype);
     ProductPush& push = product.push;
     const auto count = [&](const MatrixTile& tile) {
       return ceil_div(push.rows, tile.rows(unit) / 2) * ceil_div(push.columns, tile.columns(unit));
@@ -293,9 +265,9 @@ class LltmBackwardPlan final : public DevicePlan {
     push.blocks = static_cast<uint32_t>(product.groups);
     product.of_parts = true;
     const bool out_together =
-        push.columns % 8 == 0 && (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_column, 8));
+        push.columns % 8 == 0 && (push.slices > 1 || reads_rows_together(output(*sig_, product.to), product.to_at, 8));
     product.kernel =
-        matrix_kernel(device, kCoopmatProduct, dtype_, tile, 0, depth, {product.to_weights, product.whole, out_together});
+        matrix_kernel(device, kCoopmatProduct, sizes_.dtype, tile, 0, depth, {product.to_weights, product.whole, out_together});
     device.check_loops(3 * ceil_div(push.stages, push.slices) + 1024);
     plan_slices(product);
   }
@@ -305,14 +277,14 @@ class LltmBackwardPlan final : public DevicePlan {
     const ProductPush& push = product.push;
     if (push.slices == 1) return;
     product.partial = workspace_size;
-    product.sum = {push.slices, {1, push.rows, push.columns}, {0, push.to_strides.row, push.to_strides.column}, {}};
-    product.sum.load(device, dtype_, false);
-    workspace_size += round_up(product.sum.bytes(dtype_), NW_WORKSPACE_ALIGN);
+    product.sum = {push.slices, {1, push.rows, push.columns, {0, push.to_strides.row, push.to_strides.column}}, {}};
+    product.sum.load(device, sizes_.dtype, false);
+    workspace_size += round_up(product.sum.bytes(sizes_.dtype), NW_WORKSPACE_ALIGN);
   }
 
   const nw_sig* sig_;  // while planning
-  Dtype dtype_;
-  int64_t batch_, features_, state_;
+  LltmSizes sizes_;
+  Strides2 inputs_[kNumInputs], outputs_[kNumOutputs];
   bool aligned_;
   Fill fill_[kNumOutputs];  // where all gradients are zeros
   GateGradsShape shape_{};
