@@ -105,7 +105,9 @@ class Op:
         c_type, short, code, size = TYPES[self.fields[field]]
         before = list(self.fields)[: list(self.fields).index(field)]
         offset = sum(TYPES[self.fields[name]][3] for name in before)
-        words = {"CTYPE": c_type, "SHORT": short, "CODE": code, "BITS": str(8 * size), "OFFSET": str(offset), "FIELDNAME": field}
+        camel = "".join(word.capitalize() for word in field.split("_"))
+        words = {"CTYPE": c_type, "SHORT": short, "CODE": code, "BITS": str(8 * size), "OFFSET": str(offset)}
+        words |= {"FIELDNAME": field, "CAMEL": camel}
         return re.sub("|".join(words), lambda m: words[m[0]], line)
 
 

@@ -5,9 +5,9 @@
 namespace narrows {
 namespace {
 
-const nw_param kFIELDNAME = {"FIELDNAME", {CODE, BITS, 1}, offsetof(nw_FORWARD_params, FIELDNAME), nullptr, 0};  // each field
+const nw_param kCAMEL = {"FIELDNAME", {CODE, BITS, 1}, offsetof(nw_FORWARD_params, FIELDNAME), nullptr, 0};  // each field
 const nw_param* const kFields[] = {  // with params
-    &kFIELDNAME,  // each field
+    &kCAMEL,  // each field
     nullptr};  // with params
 
 const char* const kInputs[] = {"x", nullptr};
