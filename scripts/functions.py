@@ -72,7 +72,15 @@ def python_rows(rows):
 
 def second_derivatives(rows):
     """Those that are derived from the first."""
-    lines = [f'"""{MADE}: second derivatives."""', "", "from narrows import _functions", "", "_F = _functions.public", ""]
+    lines = [
+        "# SPDX-License-Identifier: Apache-2.0",
+        f'"""{MADE}: second derivatives."""',
+        "",
+        "from narrows import _functions",
+        "",
+        "_F = _functions.public",
+        "",
+    ]
     lines += [
         "# name of the op -> (how many operands they take, {(i, j): the second derivative by operands i and j})",
         "# fmt: off",
