@@ -11,20 +11,29 @@ import re
 import sys
 import tomllib
 
+import derivatives
+
 ROOT = pathlib.Path(__file__).parent.parent
 TABLE = "core/ops/elementwise_functions.toml"
 MADE = f"Made by scripts/functions.py from {TABLE}"
 
 
+KEYS = {
+    *("number", "operands", "dtypes", "result", "costly"),
+    *("range", "range_f64", "range_b", "error", "cancels", "subnormal"),
+    *("formula", "gradients", "let", "derivatives", "own_second"),
+    *("python", "does", "example", "prints", "onnx", "onnx_lacks"),
+}
+
+
 def read_table():
     """{name: row}, in the order of their numbers. SystemExit: a row is wrong."""
     rows = tomllib.loads((ROOT / TABLE).read_text())
-    known = {"number", "operands", "dtypes", "result", "costly", "formula", "gradients", "python", "does", "example", "prints"}
     for expected, (name, row) in enumerate(rows.items(), 1):
         if row["number"] != expected:
             sys.exit(f"{TABLE}: {name} has number {row['number']}; expected {expected}, as rows are in order")
-        if unknown := set(row) - known:
-            sys.exit(f"{TABLE}: {name} has {sorted(unknown)}; expected {sorted(known)}")
+        if unknown := set(row) - KEYS:
+            sys.exit(f"{TABLE}: {name} has {sorted(unknown)}; expected {sorted(KEYS)}")
         if row["dtypes"] not in "FNBIA" or row["operands"] not in (1, 2, 3):
             sys.exit(
                 f"{TABLE}: {name} has dtypes {row['dtypes']!r} and operands {row['operands']}; expected one of FNBIA, and 1 to 3"
@@ -54,7 +63,75 @@ def python_rows(rows):
         if "python" in row:
             cells = name, row["operands"], row["dtypes"], row["does"], row["example"], row["prints"]
             lines.append(f"    {quoted(row['python'])}: ({', '.join(map(quoted, cells))}),")
+    lines += ["}", "", "# name of the op -> the operator of ONNX that is the function", "ONNX = {"]
+    lines += [f"    {quoted(name)}: {quoted(row['onnx'])}," for name, row in rows.items() if "onnx" in row]
+    lines += ["}", "", "# and why ONNX cannot say it", "ONNX_LACKS = {"]
+    lines += [f"    {quoted(name)}: {quoted(row['onnx_lacks'])}," for name, row in rows.items() if "onnx_lacks" in row]
     return "\n".join([*lines, "}", "# fmt: on"]) + "\n"
+
+
+def second_derivatives(rows):
+    """Those that are derived from the first."""
+    lines = [
+        "# SPDX-License-Identifier: Apache-2.0",
+        f'"""{MADE}: second derivatives."""',
+        "",
+        "from narrows import _functions",
+        "",
+        "_F = _functions.public",
+        "",
+    ]
+    lines += [
+        "# name of the op -> (how many operands they take, {(i, j): the second derivative by operands i and j})",
+        "# fmt: off",
+    ]
+    lines += ["SECOND = {"]
+    for name, row in rows.items():
+        if "derivatives" in row and "own_second" not in row and (found := derivatives.Second(rows, name).python()):
+            cells = ", ".join(f"{places}: {text}" for places, text in found.items())
+            lines.append(f"    {quoted(name)}: ({min(row['operands'], 2)}, {{{cells}}}),")
+    return "\n".join([*lines, "}", "# fmt: on"]) + "\n"
+
+
+def program_rules(rows):
+    """The gradients of tensor programs."""
+    lines = [f"// {MADE}: a line of the table in derivative.cpp for each function that has `derivatives`."]
+    return "\n".join([*lines, *(derivatives.cpp_rule(n, row) for n, row in rows.items() if "derivatives" in row)]) + "\n"
+
+
+def test_cases(rows):
+    """What tests try a function on, and how exact it has to be."""
+    lines = [f"// {MADE}."]
+    lines.append(
+        "// NARROWS_CASE(name, range of a in f32: 2, in f64: 2, range of the others: 2, error, more in epsilons, in subnormals)"
+    )
+    for name, row in rows.items():
+        a = row.get("range", [-1000, 1000])
+        ranges = [*a, *row.get("range_f64", a), *row.get("range_b", row.get("range", [-10, 10]))]
+        numbers = [row.get("error", "none"), row.get("cancels", 0), row.get("subnormal", 0)]
+        lines.append(f"NARROWS_CASE({', '.join(map(str, [name, *ranges, *numbers]))})")
+    return "\n".join(lines) + "\n"
+
+
+def onnx_lacks(rows):
+    """What ONNX cannot say, in docs/models.md."""
+    lines = [f"| `{name}` | {row['onnx_lacks']} |" for name, row in rows.items() if "onnx_lacks" in row]
+    return "\n".join(["", "| refused | because |", "|---|---|", *lines, "", ""])
+
+
+def support(rows):
+    """The rows of docs/support.md, as `narrows conform --support --backend cpu` prints them: functions with the same dtypes in one."""
+    kinds = {"N": (4, 8, 0), "F": (4, 0, 0), "A": (4, 8, 1), "B": (0, 8, 1), "I": (0, 8, 0)}  # of floating point, integers, bool
+    groups = [("elementwise", kinds[row["dtypes"]], name) for name, row in rows.items()]
+    groups += [("elementwise_backward", (4 if "gradients" in row else 0, 0, 0), name) for name, row in rows.items()]
+    found = {}
+    for op, there, name in groups:
+        found.setdefault((op, there), []).append(name)
+    lines = []
+    for (op, there), names in found.items():
+        cells = [cell for have, of in zip(there, (4, 8, 1), strict=True) for cell in ["yes"] * have + [""] * (of - have)]
+        lines.append(f"| `{op}` {' '.join(names)} |{''.join(f' {cell} |' if cell else ' |' for cell in cells)}\n")
+    return "".join(lines)
 
 
 def quoted(value):
@@ -94,26 +171,36 @@ def docs_rows(rows):
 
 def between(path, mark, text):
     """The file with this text between the two lines that name the mark."""
-    old = (ROOT / path).read_text()
-    new, count = re.subn(
-        rf"(^[^\n]*\b{mark}: begin[^\n]*\n).*?(^[^\n]*\b{mark}: end)", lambda m: m[1] + text + m[2], old, flags=re.M | re.S
-    )
+    return replaced(path, rf"(^[^\n]*\b{mark}: begin[^\n]*\n).*?(^[^\n]*\b{mark}: end)", text)
+
+
+def replaced(path, pattern, text):
+    """The file with this text for what is between the pattern's two groups."""
+    new, count = re.subn(pattern, lambda m: m[1] + text + m[2], (ROOT / path).read_text(), flags=re.M | re.S)
     if count != 1:
-        sys.exit(f"{path} has {count} parts '{mark}: begin' to '{mark}: end'; expected 1")
+        sys.exit(f"{path} has {count} places like '{pattern}'; expected 1")
     return new
 
 
 def main():
     rows = read_table()
+    stub = "bindings/python/narrows/__init__.pyi"
     made = {
         "core/ops/elementwise_functions.inc": c_rows(rows),
+        "core/program/derivative_rules.inc": program_rules(rows),
+        "tests/support/elementwise_cases.inc": test_cases(rows),
         "bindings/python/narrows/_function_table.py": python_rows(rows),
+        "bindings/python/narrows/_second_derivatives.py": second_derivatives(rows),
+        "README.md": replaced("README.md", r"(`elementwise` \()\d+( functions\))", str(len(rows))),
         "docs/ops.md": between("docs/ops.md", "functions", docs_rows(rows)),
-        "bindings/python/narrows/__init__.pyi": between("bindings/python/narrows/__init__.pyi", "functions", stub_rows(rows)),
+        "docs/models.md": between("docs/models.md", "functions", onnx_lacks(rows)),
+        "docs/support.md": replaced(
+            "docs/support.md", r"(^\| `conv1d_backward` [^\n]*\n)(?:\| `elementwise[^\n]*\n)+()", support(rows)
+        ),
+        stub: between(stub, "functions", stub_rows(rows)),
     }
-    stub = made["bindings/python/narrows/__init__.pyi"]
-    names = re.sub(r'(?<=    "bench",\n).*?(?=    "astype",\n)', lambda m: stub_names(rows), stub, count=1, flags=re.S)
-    made["bindings/python/narrows/__init__.pyi"] = names
+    names = re.sub(r'(?<=    "bench",\n).*?(?=    "astype",\n)', lambda m: stub_names(rows), made[stub], count=1, flags=re.S)
+    made[stub] = names
     stale = [path for path, text in made.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
     if sys.argv[1:] == ["--check"]:
         if stale:

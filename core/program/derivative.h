@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // derivative.h -- the gradients of the functions that a program's values are computed by, as expressions of the same functions.
-// core/ops/elementwise_functions.toml has the formulas.
+// core/ops/elementwise_functions.toml has them; scripts/functions.py makes derivative_rules.inc of it.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of every struct of the ABI, by pahole from the debug information of witness.c, and its comparison with an older one.
+"""The layout of every struct of the ABI, by pahole from debug information, and its comparison with an older one.
 
   layout.py list    --compiler CC --headers INCLUDE --dlpack INCLUDE                 prints the listing
   layout.py compare --compiler CC --headers INCLUDE --dlpack INCLUDE --old FILE      every old line must still be there
@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-WITNESS = Path(__file__).with_name("witness.c")
+HEADERS = ("abi", "ops", "plugin", "narrows", "program", "vulkan")
 FIELD = re.compile(r"^(?P<declaration>.*?);\s*/\*\s*(?P<offset>\d+)\s+(?P<size>\d+)\s*\*/$")
 SIZE = re.compile(r"/\* size: (\d+),")
 
@@ -59,18 +59,27 @@ def parse(text):
     return structs
 
 
+def witness(structs):
+    """A source with a function for each struct, so that debug information has every one of them. Params travel as void*, so no function
+    of libnarrows names them: its own debug information, which abidiff reads, would not show that two of their fields changed places."""
+    lines = [f"#include <narrows/{header}.h>" for header in HEADERS]
+    lines += [f"void witness_{name}(const {name}* it) {{ (void)it; }}" for name in structs]
+    return "\n".join(lines) + "\n"
+
+
 def structs_of(compiler, headers, dlpack):
     """The structs by pahole; every one that the headers define must be among them."""
-    with tempfile.TemporaryDirectory() as folder:
-        shared = Path(folder) / "witness.so"
-        run(compiler, "-std=c99", "-g", "-fPIC", "-shared", "-nostdlib", f"-I{headers}", "-isystem", dlpack, WITNESS, "-o", shared)
-        structs = parse(run("pahole", shared))
     text = "".join(path.read_text() for path in sorted(Path(headers, "narrows").glob("*.h")))
-    defined = set(re.findall(r"typedef struct (nw_\w+) \{", text))
+    defined = sorted(set(re.findall(r"typedef struct (nw_\w+) \{", text)))
     if not defined:
         raise NonsenseError(f"no struct is defined in {headers}")
-    if absent := defined - set(structs):
-        raise NonsenseError(f"not in witness.c, or not listed by pahole: {', '.join(sorted(absent))}")
+    with tempfile.TemporaryDirectory() as folder:
+        source, shared = Path(folder) / "witness.c", Path(folder) / "witness.so"
+        source.write_text(witness(defined))
+        run(compiler, "-std=c99", "-g", "-fPIC", "-shared", "-nostdlib", f"-I{headers}", "-isystem", dlpack, source, "-o", shared)
+        structs = parse(run("pahole", shared))
+    if absent := set(defined) - set(structs):
+        raise NonsenseError(f"not listed by pahole: {', '.join(sorted(absent))}")
     for name, (size, fields) in structs.items():
         if not fields or sum(field[1] for field in fields) != size:
             raise NonsenseError(f"{name}: {size} bytes, and its fields are {fields}; this script no longer reads pahole's output")

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 import narrows  # noqa: E402
 import present  # noqa: E402
+from narrows._function_table import ONNX, TABLE  # noqa: E402
 
 
 def chained(function):
@@ -63,20 +64,37 @@ def cast(x, *, to, saturate=1, round_mode=b""):
     return narrows.astype(x, helper.tensor_dtype_to_np_dtype(to).name)
 
 
-OPS = {
-    "Abs": narrows.abs, "Acos": narrows.acos, "Acosh": narrows.acosh, "Add": narrows.add, "And": narrows.logical_and,
-    "Asin": narrows.asin, "Asinh": narrows.asinh, "Atan": narrows.atan, "Atanh": narrows.atanh, "BitShift": bit_shift,
-    "BitwiseAnd": narrows.bitwise_and, "BitwiseNot": narrows.bitwise_invert, "BitwiseOr": narrows.bitwise_or,
-    "BitwiseXor": narrows.bitwise_xor, "Cast": cast, "Ceil": narrows.ceil, "Clip": clip, "Conv": conv, "Cos": narrows.cos,
-    "Cosh": narrows.cosh, "Div": narrows.divide, "Elu": narrows.elu, "Equal": narrows.equal, "Erf": narrows.erf, "Exp": narrows.exp,
-    "Floor": narrows.floor, "Gelu": gelu, "Greater": narrows.greater, "GreaterOrEqual": narrows.greater_equal, "IsInf": is_inf,
-    "IsNaN": narrows.isnan, "Less": narrows.less, "LessOrEqual": narrows.less_equal, "Log": narrows.log,
-    "Max": chained(narrows.maximum), "Min": chained(narrows.minimum), "Mod": mod, "Mul": narrows.multiply, "Neg": narrows.negative,
-    "Not": narrows.logical_not, "Or": narrows.logical_or, "Pow": narrows.pow, "Reciprocal": narrows.reciprocal, "Relu": narrows.relu,
-    "Round": narrows.round, "Sigmoid": narrows.sigmoid, "Sign": narrows.sign, "Sin": narrows.sin, "Sinh": narrows.sinh,
-    "Softplus": narrows.softplus, "Sqrt": narrows.sqrt, "Sub": narrows.subtract, "Swish": lambda x, *, alpha=1.0: narrows.silu(x),
-    "Tan": narrows.tan, "Tanh": narrows.tanh, "Where": narrows.where, "Xor": narrows.logical_xor,
-}  # fmt: skip
+# Functions that are an operator of ONNX by the table, and those that are one by another name, by its arguments or by more than one.
+OPS = {ONNX[row[0]]: getattr(narrows, name) for name, row in TABLE.items() if row[0] in ONNX} | {
+    "And": narrows.logical_and,
+    "BitShift": bit_shift,
+    "BitwiseAnd": narrows.bitwise_and,
+    "BitwiseNot": narrows.bitwise_invert,
+    "BitwiseOr": narrows.bitwise_or,
+    "BitwiseXor": narrows.bitwise_xor,
+    "Cast": cast,
+    "Ceil": narrows.ceil,
+    "Clip": clip,
+    "Conv": conv,
+    "Div": narrows.divide,
+    "Elu": narrows.elu,
+    "Floor": narrows.floor,
+    "Gelu": gelu,
+    "IsInf": is_inf,
+    "IsNaN": narrows.isnan,
+    "Max": chained(narrows.maximum),
+    "Min": chained(narrows.minimum),
+    "Mod": mod,
+    "Neg": narrows.negative,
+    "Not": narrows.logical_not,
+    "Or": narrows.logical_or,
+    "Pow": narrows.pow,
+    "Relu": narrows.relu,
+    "Round": narrows.round,
+    "Swish": lambda x, *, alpha=1.0: narrows.silu(x),
+    "Where": narrows.where,
+    "Xor": narrows.logical_xor,
+}
 
 # What is refused here, with the error's words; everything else must give ONNX's result.
 REFUSED = {

@@ -38,7 +38,6 @@ PLACES = {
 # What an op with params of its own has besides. {params}: the struct.
 PARAMS_PLACES = {
     "layout of its params": ("tests/abi/golden.c", r"^SIZE\({params}, \d+\)"),
-    "witness of its params": ("tests/abi/witness.c", r"^WITNESS\({params}\)"),
     "params in docs/ops.md": ("docs/ops.md", r"^\| \[`{op}`\][^\n]*`{params}`"),
 }
 # What one with a function of the Python package has besides.

@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_functions.cpp -- the functions of an exported plugin's kernels: see export_text.h and exported_functions.c.
-#include <algorithm>
 #include <string_view>
 
 #include "core/program/dtype.h"
+#include "core/program/functions.h"
 #include "program/c_printer.h"
 #include "program/export_text.h"
+#include "program/exported_parts.h"
 
 namespace narrows::cpu {
 namespace {
 
 using ir::DType;
 
-// Not sets: a plugin allocates nothing while it is loaded.
-constexpr std::string_view kOfC[] = {"sqrt",  "cbrt",  "exp",   "exp2",  "expm1", "log",  "log2",    "log10",
-                                     "log1p", "sin",   "cos",   "tan",   "asin",  "acos", "atan",    "sinh",
-                                     "cosh",  "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",    "floor",
-                                     "ceil",  "trunc", "pow",   "atan2", "hypot", "fmod", "copysign"};
-constexpr std::string_view kOwn[] = {"sign", "rsqrt",    "reciprocal", "sigmoid", "gelu",      "gelu_tanh", "silu",
-                                     "sinc", "softplus", "square",     "round",   "remainder", "logaddexp"};
-constexpr std::string_view kBinary[] = {"pow", "atan2", "hypot", "fmod", "copysign", "remainder", "logaddexp", "div"};
-
-template <size_t N>
-bool has(const std::string_view (&names)[N], std::string_view name) {
-  return std::find(names, names + N, name) != names + N;
+// Whether exported_functions.c has it; the others are the C library's.
+bool is_own(const std::string& name) {
+  return std::string_view(kExportedFunctions).find(" fn_" + name + "(double a") != std::string_view::npos;
 }
 
 std::string type_of(DType dtype) { return dtype == DType::index ? "i64" : c_storage(dtype); }
@@ -36,10 +28,8 @@ std::string of_floats(const std::string& name, DType dtype) {
   if (name == "fma" && dtype == DType::f32) return "fmaf(*A, *B, *C)";
   if (name == "fma") return narrow_of(dtype, "fma(" + a + ", " + b + ", " + c + ")");
   if (name == "elu") return narrow_of(dtype, a + " > 0 ? " + a + " : alpha * expm1(" + a + ")");
-  const std::string operands = has(kBinary, name) ? a + ", " + b : a;
-  if (has(kOfC, name)) return narrow_of(dtype, name + "(" + operands + ")");
-  if (has(kOwn, name)) return narrow_of(dtype, "fn_" + name + "(" + operands + ")");
-  return "";
+  const std::string operands = ir::find_function(name)->operands == 2 ? a + ", " + b : a;
+  return narrow_of(dtype, (is_own(name) ? "fn_" : "") + name + "(" + operands + ")");
 }
 
 std::string of_integers(const std::string& name, DType dtype) {

@@ -80,4 +80,44 @@ TABLE = {
     "clip": ("clamp", 3, "N", "minimum(maximum(x, min), max) without a bound that is None", "numpy.array([1, 0.25]), max=0.75", "[0.75 0.25]"),
     "sinc": ("sinc", 1, "F", "sin(pi*x)/(pi*x), 1 at 0", "numpy.array([1, 0.25])", "[0.         0.90031632]"),
 }
+
+# name of the op -> the operator of ONNX that is the function
+ONNX = {
+    "abs": "Abs",
+    "sign": "Sign",
+    "sqrt": "Sqrt",
+    "exp": "Exp",
+    "log": "Log",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tan": "Tan",
+    "asin": "Asin",
+    "acos": "Acos",
+    "atan": "Atan",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "tanh": "Tanh",
+    "asinh": "Asinh",
+    "acosh": "Acosh",
+    "atanh": "Atanh",
+    "sigmoid": "Sigmoid",
+    "softplus": "Softplus",
+    "erf": "Erf",
+    "reciprocal": "Reciprocal",
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "eq": "Equal",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+}
+
+# and why ONNX cannot say it
+ONNX_LACKS = {
+    "erfc": "1 - erf(a) has no correct digit left for a large a",
+    "copysign": "no operator sees the sign of a NaN",
+    "sinc": "no operator is the sine of π times a number, exact at whole numbers",
+}
 # fmt: on

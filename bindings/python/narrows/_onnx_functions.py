@@ -6,17 +6,10 @@ A translation is a function of (operators, the operands that it takes); ``operat
 
 import math
 
-from narrows._function_table import TABLE
+from narrows._function_table import ONNX, ONNX_LACKS, TABLE
 
 _OPERANDS = {row[0]: row[1] for row in TABLE.values()} | {"cast": 1}
 _BOOL = {row[0] for row in TABLE.values() if "as bool" in row[3]}
-
-# What is refused, and why.
-_REFUSED = {
-    "erfc": "1 - erf(a) has no correct digit left for a large a",
-    "copysign": "none sees the sign of a NaN",
-    "sinc": "none is the sine of π times a number, which is exact at whole numbers",
-}
 
 
 def operands_of(function):
@@ -29,7 +22,7 @@ def gives_bool(function):
 
 def find(function, operators):
     """The translation. NotImplementedError: ONNX cannot say the function, or not for this dtype."""
-    reason = _REFUSED.get(function)
+    reason = ONNX_LACKS.get(function)
     if function == "fma" and operators.is_float:
         reason = "Mul and Add round twice; use multiply and add, where that may be"
     if reason is None and function not in _FUNCTIONS:
@@ -45,7 +38,7 @@ def find(function, operators):
 
 
 def _plain(name):
-    """An operator that is the function."""
+    """An operator that is the function, as core/ops/elementwise_functions.toml says."""
     return lambda on, *operands: getattr(on, name)(*operands)
 
 
@@ -348,55 +341,31 @@ def _narrowed(on, a, to, low, high):
     return on.cast(a, to)
 
 
-_FUNCTIONS = {
+_FUNCTIONS = {name: _plain(operator) for name, operator in ONNX.items()} | {
     "neg": _neg,
-    "abs": _plain("Abs"),
-    "sign": _plain("Sign"),
     "square": _square,
-    "sqrt": _plain("Sqrt"),
     "rsqrt": _rsqrt,
     "cbrt": _cbrt,
-    "exp": _plain("Exp"),
     "exp2": lambda on, a: on.Pow(on.constant(2), a),
     "expm1": _expm1,
-    "log": _plain("Log"),
     "log2": _quotient(2),
     "log10": _quotient(10),
     "log1p": _log1p,
-    "sin": _plain("Sin"),
-    "cos": _plain("Cos"),
-    "tan": _plain("Tan"),
-    "asin": _plain("Asin"),
-    "acos": _plain("Acos"),
-    "atan": _plain("Atan"),
-    "sinh": _plain("Sinh"),
-    "cosh": _plain("Cosh"),
-    "tanh": _plain("Tanh"),
-    "asinh": _plain("Asinh"),
-    "acosh": _plain("Acosh"),
-    "atanh": _plain("Atanh"),
-    "sigmoid": _plain("Sigmoid"),
     "relu": _relu,
     "elu": _elu,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "silu": _silu,
-    "softplus": _plain("Softplus"),
-    "erf": _plain("Erf"),
     "floor": _of_floats("Floor"),
     "ceil": _of_floats("Ceil"),
     "round": _of_floats("Round"),
     "trunc": _trunc,
-    "reciprocal": _plain("Reciprocal"),
     "logical_not": _logical_not,
     "bitwise_not": _bits("Not"),
     "isnan": _isnan,
     "isinf": _isinf,
     "isfinite": _isfinite,
     "cast": _cast,
-    "add": _plain("Add"),
-    "sub": _plain("Sub"),
-    "mul": _plain("Mul"),
     "div": _div,
     "pow": _pow,
     "atan2": _atan2,
@@ -406,12 +375,7 @@ _FUNCTIONS = {
     "fmod": _fmod,
     "remainder": _remainder,
     "logaddexp": _logaddexp,
-    "eq": _plain("Equal"),
     "ne": lambda on, a, b: on.Not(on.Equal(a, b)),
-    "lt": _plain("Less"),
-    "le": _plain("LessOrEqual"),
-    "gt": _plain("Greater"),
-    "ge": _plain("GreaterOrEqual"),
     "logical_and": _of_truths("And"),
     "logical_or": _of_truths("Or"),
     "logical_xor": _of_truths("Xor"),

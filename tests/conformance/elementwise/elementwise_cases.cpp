@@ -12,82 +12,38 @@ namespace {
 struct Range {
   double low, high;
 };
-constexpr Range kWide{-1e30, 1e30}, kSmall{-10, 10}, kUnit{-1, 1}, kPositive{0, 1e30};
 
-// The domain of each function, where it is smooth and finite for f32 (f64 uses the second range, 16 bits what fits them), and
-// its bound in units of the last place for f32 and f64 against an unrounded reference. 16-bit results are computed in f32 and
-// rounded once: half a unit, and a little for the f32 error near a tie.
+// How far a result may be off, in units of the last place for f32 and f64 against an unrounded reference.
+enum class Error { none, ieee, two_steps, library, composed };
+constexpr double kIeee =
+    0.5 + 0x1p-9;               // correctly rounded, as IEEE 754 demands; the 2^-9 is the reference's own rounding to 64 bits
+constexpr double kUlps[] = {0,  // none: a copy, a choice, or exactly representable
+                            kIeee,
+                            1.5,  // two_steps: two operations, each correctly rounded
+                            4,    // library: what the vector libraries promise (Highway documents up to 4, SLEEF 1)
+                            6};   // composed: a few such steps after each other, none of which cancels
+
+// What core/ops/elementwise_functions.toml says of each function: where it is smooth and finite for f32 (f64 uses the second range,
+// 16 bits what fits them), and its error. 16-bit results are computed in f32 and rounded once: half a unit, and a little for the
+// f32 error near a tie.
 struct Row {
-  const char* name;
   Range a32, a64, b;
-  double ulps;
-  double absolute = 0;   // more, in units of epsilon: what cancels
-  double subnormal = 0;  // more, in units of the smallest subnormal: an intermediate result has fewer digits there
+  Error error;
+  double cancels;    // more, in units of epsilon: what cancels
+  double subnormal;  // more, in units of the smallest subnormal: an intermediate result has fewer digits there
 };
-
-// 0: the result is a copy, a choice or exactly representable.
-// kIeee: IEEE 754 demands correct rounding; the 2^-9 is the reference's own rounding to 64 bits.
-// kLibrary: what the vector libraries promise of a function they have (Highway documents up to 4, SLEEF 1).
-// kComposed: a few such steps after each other, none of which cancels.
-constexpr double kIeee = 0.5 + 0x1p-9, kTwoSteps = 1.5, kLibrary = 4, kComposed = 6;
-
 constexpr Row kRows[] = {
-    {"square", kWide, kWide, {}, kIeee},
-    {"sqrt", kPositive, kPositive, {}, kIeee},
-    {"rsqrt", kPositive, kPositive, {}, kTwoSteps},  // a division and a square root, each rounded
-    {"cbrt", kWide, kWide, {}, kLibrary},
-    {"exp", {-110, 95}, {-750, 715}, {}, kLibrary},
-    {"exp2", {-160, 135}, {-1080, 1030}, {}, kLibrary},
-    {"expm1", {-110, 95}, {-750, 715}, {}, kLibrary},
-    {"log", kPositive, kPositive, {}, kLibrary},
-    {"log2", kPositive, kPositive, {}, kLibrary},
-    {"log10", kPositive, kPositive, {}, kLibrary},
-    {"log1p", {-1, 1e30}, {-1, 1e30}, {}, kLibrary},
-    {"sin", {-1e5, 1e5}, {-1e15, 1e15}, {}, kLibrary},
-    {"cos", {-1e5, 1e5}, {-1e15, 1e15}, {}, kLibrary},
-    {"tan", {-1e5, 1e5}, {-1e15, 1e15}, {}, kLibrary},
-    {"asin", kUnit, kUnit, {}, kLibrary},
-    {"acos", kUnit, kUnit, {}, kLibrary},
-    {"atan", kWide, kWide, {}, kLibrary},
-    {"sinh", {-92, 92}, {-712, 712}, {}, kLibrary},
-    {"cosh", {-92, 92}, {-712, 712}, {}, kLibrary},
-    {"tanh", {-12, 12}, {-22, 22}, {}, kLibrary},
-    {"asinh", kWide, kWide, {}, kLibrary},
-    {"acosh", {1, 1e30}, {1, 1e30}, {}, kLibrary},
-    {"atanh", kUnit, kUnit, {}, kLibrary},
-    {"sigmoid", {-110, 40}, {-750, 60}, {}, kComposed},
-    {"elu", {-120, 1e10}, {-800, 1e10}, {}, kComposed},
-    {"gelu", {-15, 30}, {-40, 60}, {}, kComposed, 0, 40},  // a/2 times a subnormal erfc
-    {"gelu_tanh", {-12, 30}, {-25, 60}, {}, kComposed},
-    {"silu", {-110, 60}, {-750, 60}, {}, kComposed},
-    {"softplus", {-110, 60}, {-750, 60}, {}, kComposed},
-    {"erf", {-6, 6}, {-8, 8}, {}, kLibrary},
-    {"erfc", {-6, 11}, {-6, 28}, {}, kLibrary},
-    {"reciprocal", kWide, kWide, {}, kIeee},
-    {"add", kWide, kWide, kWide, kIeee},
-    {"sub", kWide, kWide, kWide, kIeee},
-    {"mul", kWide, kWide, kWide, kIeee},
-    {"div", kWide, kWide, kWide, kIeee},
-    {"pow", {0, 100}, {0, 1000}, {-22, 22}, kLibrary},
-    {"atan2", kWide, kWide, kWide, kLibrary},
-    {"hypot", kWide, kWide, kWide, kLibrary},
-    {"remainder", {-1e6, 1e6}, {-1e6, 1e6}, {-1e3, 1e3}, kIeee},         // fmod is exact, and one addition follows
-    {"logaddexp", {-100, 100}, {-500, 500}, {-100, 100}, kComposed, 4},  // max + log1p(exp(-d)) is 0 where both are below log 2
-    {"fma", kWide, kWide, kWide, kIeee},
-    {"sinc", {-1e5, 1e5}, {-1e15, 1e15}, {}, kLibrary},
+#define NARROWS_CASE(name, low, high, low_f64, high_f64, low_b, high_b, error, cancels, subnormal) \
+  {{low, high}, {low_f64, high_f64}, {low_b, high_b}, Error::error, cancels, subnormal},
+#include "support/elementwise_cases.inc"
+#undef NARROWS_CASE
 };
 
-const Row* row(const Function& f) {
-  for (const Row& r : kRows)
-    if (std::string(r.name) == f.name) return &r;
-  return nullptr;
-}
+const Row& row(const Function& f) { return kRows[f.number - 1]; }
 
 Range domain(const Function& f, int operand, DType dtype) {
-  const Row* r = row(f);
-  if (r == nullptr) return operand == 0 ? Range{-1000, 1000} : kSmall;
-  if (operand != 0) return r->b.low == 0 && r->b.high == 0 ? r->a32 : r->b;
-  return dtype == DType::f64 ? r->a64 : r->a32;
+  if (operand != 0) return row(f).b;
+  return dtype == DType::f64 ? row(f).a64 : row(f).a32;
 }
 
 // Half of them uniform, half with a uniform logarithm, so that small magnitudes are tried as well.
@@ -161,12 +117,12 @@ std::vector<Exact> sample(const Function& f, int operand, DType dtype, int64_t n
 
 Tolerance tolerance(const Function& f, DType dtype) {
   if (f.gives_bool || !is_float(dtype)) return {};
-  const Row* r = row(f);
-  if (r == nullptr) return {};
+  const Row& r = row(f);
+  if (r.error == Error::none) return {};
   const bool half = dtype == DType::f16 || dtype == DType::bf16;
   const DType computed = half ? DType::f32 : dtype;
-  const Exact atol = r->absolute * epsilon(computed) + r->subnormal * smallest_subnormal(computed);
-  const double ulps = !half ? r->ulps : r->ulps <= 1 ? kIeee + 0x1p-8 : 0.75;
+  const Exact atol = r.cancels * epsilon(computed) + r.subnormal * smallest_subnormal(computed);
+  const double of_float = kUlps[static_cast<int>(r.error)], ulps = !half ? of_float : of_float <= 1 ? kIeee + 0x1p-8 : 0.75;
   return {.atol = static_cast<double>(atol), .ulps = ulps};
 }
 

@@ -35,7 +35,7 @@ Result run_params(const nw_elementwise_params& params, const std::vector<const T
 std::vector<Exact> sample(const Function& f, int operand, DType dtype, int64_t n, Rng& rng, bool plain = false);
 const std::vector<Exact>& special_values(DType dtype);
 
-// How far a result may be off, with the reason in the table of elementwise_cases.cpp. Integers and bool: not at all.
+// How far a result may be off, by core/ops/elementwise_functions.toml. Integers and bool: not at all.
 Tolerance tolerance(const Function& f, DType dtype);
 
 // The reference of a call, with the operands as the tensors hold them (before the call: in place changes them).

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// naive_functions.cpp -- functions of elementwise on floating point, by the formulas of docs/ops.md in Real. See naive.h.
+// naive_functions.cpp -- functions of elementwise on floating point, by the formulas of docs/ops.md in Real. One that has no
+// formula here is the reference's. See naive.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/ops/elementwise_table.h"
 #include "naive.h"
+#include "reference/elementwise.h"
 
 namespace naive {
 namespace {
@@ -133,6 +135,10 @@ Real fma(DType t, Real a, Real b, Real c) {
   return odd_sum(a * b, c);
 }
 
+Real by_reference(const nw_elementwise_params& p, const Operands& x) {
+  return narrows::reference::function(p.function).real({x.a, x.b, x.c, p.alpha});
+}
+
 bool less(Real a, Real b) { return fault(Fault::nan_less) ? !(a >= b) : a < b; }
 
 Real unary(const nw_elementwise_params& p, DType t, Real a) {
@@ -182,7 +188,7 @@ Real unary(const nw_elementwise_params& p, DType t, Real a) {
     case NW_EW_ISNAN: return std::isnan(a);
     case NW_EW_ISINF: return std::isinf(a);
     case NW_EW_ISFINITE: return std::isfinite(fault(Fault::largest_infinite) && t == DType::f32 ? static_cast<float>(a * 1.5L) : a);
-    default: return kNaN;
+    default: return by_reference(p, {a, 0, 0});
   }
 }
 
@@ -210,7 +216,7 @@ Real binary(const nw_elementwise_params& p, DType t, Real a, Real b) {
     case NW_EW_LOGICAL_AND: return a != 0 && b != 0;
     case NW_EW_LOGICAL_OR: return a != 0 || b != 0;
     case NW_EW_LOGICAL_XOR: return (a != 0) != (b != 0);
-    default: return kNaN;
+    default: return by_reference(p, {a, b, 0});
   }
 }
 

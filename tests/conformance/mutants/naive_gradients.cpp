@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // naive_gradients.cpp -- the gradient columns of docs/ops.md, in forms that do not cancel where another has the same value.
-// See naive.h.
+// A function that has no form here has the reference's. See naive.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/ops/elementwise_table.h"
 #include "naive.h"
+#include "reference/elementwise.h"
 
 namespace naive {
 namespace {
@@ -70,6 +71,11 @@ bool is_a_step(int32_t function, Real a) {
   return has_limits && std::isinf(a) && !fault(Fault::limit_derivative);
 }
 
+Real by_reference(int32_t function, int operand, const Operands& x) {
+  const narrows::reference::Partials partials = narrows::reference::function(function).gradient({x.a, x.b, x.c, 1});
+  return operand == 0 ? partials.a : operand == 1 ? partials.b : partials.c;
+}
+
 Real unary(const nw_elementwise_params& p, DType dtype, Real a) {
   if (is_a_step(p.function, a)) return a > 0;
   switch (p.function) {
@@ -110,7 +116,7 @@ Real unary(const nw_elementwise_params& p, DType dtype, Real a) {
     case NW_EW_SINC: return sinc(a);
     case NW_EW_RECIPROCAL: return -1 / (a * a);
     case NW_EW_CAST: return 1;
-    default: return 0;  // sign, floor, ceil, round, trunc
+    default: return by_reference(p.function, 0, {a, 0, 0});
   }
 }
 
@@ -156,6 +162,10 @@ Real hypot(Real mine, Real other) {
 
 Real by_a(int32_t function, DType dtype, Real a, Real b) {
   switch (function) {
+    case NW_EW_ADD:
+    case NW_EW_SUB:
+    case NW_EW_FMOD:
+    case NW_EW_REMAINDER: return 1;
     case NW_EW_MUL: return b;
     case NW_EW_DIV: return 1 / b;
     case NW_EW_POW: return pow_by_a(a, b);
@@ -165,7 +175,7 @@ Real by_a(int32_t function, DType dtype, Real a, Real b) {
     case NW_EW_MINIMUM: return half_at_a_tie(b, a);
     case NW_EW_COPYSIGN: return sign(a) * std::copysign(Real(1), b);
     case NW_EW_LOGADDEXP: return weight(dtype, a, b);
-    default: return 1;  // add, sub, fmod, remainder
+    default: return by_reference(function, 0, {a, b, 0});
   }
 }
 
@@ -183,7 +193,8 @@ Real by_b(int32_t function, DType dtype, Real a, Real b) {
     case NW_EW_FMOD: return -trunc_quotient(a, b);
     case NW_EW_REMAINDER: return -floor_quotient(a, b);
     case NW_EW_LOGADDEXP: return weight(dtype, b, a);
-    default: return 0;  // copysign
+    case NW_EW_COPYSIGN: return 0;
+    default: return by_reference(function, 1, {a, b, 0});
   }
 }
 

@@ -5,6 +5,11 @@
 namespace narrows {
 namespace {
 
+const nw_param kCAMEL = {"FIELDNAME", {CODE, BITS, 1}, offsetof(nw_FORWARD_params, FIELDNAME), nullptr, 0};  // each field
+const nw_param* const kFields[] = {  // with params
+    &kCAMEL,  // each field
+    nullptr};  // with params
+
 const char* const kInputs[] = {"x", nullptr};
 const char* const kOutputs[] = {"y", nullptr};
 constexpr const char* kRule = "like 0";  // y has the shape of x; docs/abi.md has the grammar of the rules
@@ -13,7 +18,10 @@ constexpr const char* kRule = "like 0";  // y has the shape of x; docs/abi.md ha
 
 const Contract& OPNAME_contract() {
   static const Contract& contract = *new Contract([] {
-    Contract out(declare("OPNAME", 1, kInputs, kOutputs, kRule));
+    nw_op op = declare("OPNAME", 1, kInputs, kOutputs, kRule);
+    op.params_size = sizeof(nw_FORWARD_params);  // with params
+    op.params = kFields;  // with params
+    Contract out(op);
     out.check = [](const nw_sig& sig) { check_float_inputs(OPNAME_contract().op, sig); };
     return out;
   }());

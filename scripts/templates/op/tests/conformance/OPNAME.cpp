@@ -80,7 +80,12 @@ TEST_CASE("OPNAME bad input: dtypes, shapes, params and kernels", "[FORWARD][bad
   expect_refused(run("OPNAME", {&integers}, {&y}), NW_INVALID, 0, {"OPNAME", "x ", "int32"});
   expect_refused(run("OPNAME", {&x}, {&wide}), NW_INVALID, 1, {"y ", "float64", "expected float32"});
   expect_refused(run("OPNAME", {&x}, {&other}), NW_INVALID, 1, {"y ", "(3, 2)", "expected"});
-  const Blob blob(std::vector<unsigned char>{0, 0, 1, 0});
-  expect_refused(run("OPNAME", {&x}, {&y}, blob), NW_UNSUPPORTED, -1, {"params", "byte 2"});
+  std::vector<unsigned char> longer(PARAMSSIZE + 4);
+  longer[PARAMSSIZE + 2] = 1;  // behind what is known
+  const std::string byte = "byte " + std::to_string(PARAMSSIZE + 2);
+  expect_refused(run("OPNAME", {&x}, {&y}, Blob(longer)), NW_UNSUPPORTED, -1, {"params", byte.c_str()});
+  nw_FORWARD_params params{};  // with params
+  params.FIELDNAME = 1;  // each field
+  expect_ok(run("OPNAME", {&x}, {&y}, Blob(params)));  // with params
   expect_refused(run("OPNAME", {&x}, {&y}, {}, "no such kernel"), NW_UNSUPPORTED, -1, {"no such kernel"});
 }

@@ -14,7 +14,11 @@ unsigned char* element(const View& v, int64_t i) {
   return address;
 }
 
-void plan_OPNAME(const nw_sig& sig, Plan& /*plan*/) { read_params(sig, nullptr, 0); }
+void plan_OPNAME(const nw_sig& sig, Plan& /*plan*/) {
+  nw_FORWARD_params params{};  // with params
+  read_params(sig, &params, sizeof params);  // with params
+  read_params(sig, nullptr, 0);  // without params
+}
 
 void launch_OPNAME(const Task& task) {
   const View &x = task.inputs[0], &y = task.outputs[0];
