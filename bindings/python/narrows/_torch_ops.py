@@ -504,12 +504,19 @@ def _run_backward(ctx, inputs, needed):
     """The backward op with the forward's params, straight. None: it has to go by torch's dispatcher, which says what is wrong, too."""
     if not (_HAS_GATE or plain(inputs)):
         return None
-    backward = ctx.reg.backward
-    mask, places = _wanted(needed, backward.required)
-    found = _gradients(_with_params_of(backward.op, ctx.op), inputs, mask, _HAS_GATE, ctx.shapes)
-    if found is None or len(places) == mask.bit_count():
+    op, mask, is_exact = _backward_of(ctx.reg, ctx.op, needed)
+    found = _gradients(op, inputs, mask, _HAS_GATE, ctx.shapes)
+    if found is None or is_exact:
         return found
     return [gradient if need else None for gradient, need in zip(found, needed, strict=True)]
+
+
+@functools.lru_cache(4096)
+def _backward_of(reg, op, needed):
+    """The backward op of a call, a mask of what it is asked for, and whether that is what is needed."""
+    mask, places = _wanted(needed, reg.backward.required)
+    backward = reg.backward.op
+    return backward.bind(**op.params) if op.fields else backward, mask, len(places) == mask.bit_count()
 
 
 def _gradients(op, inputs, wanted, gated=False, shapes=None):
@@ -521,11 +528,6 @@ def _gradients(op, inputs, wanted, gated=False, shapes=None):
         if all(x is None or x.is_contiguous() for x in inputs):
             raise
         return op._run(tuple(x if x is None else x.contiguous() for x in inputs), wanted, gated, shapes)
-
-
-@functools.lru_cache(4096)
-def _with_params_of(backward, op):
-    return backward.bind(**op.params) if op.fields else backward
 
 
 @functools.lru_cache(4096)
