@@ -6,9 +6,9 @@ namespace narrows {
 namespace {
 
 const nw_param kCAMEL = {"FIELDNAME", {CODE, BITS, 1}, offsetof(nw_FORWARD_params, FIELDNAME), nullptr, 0};  // each field
-const nw_param* const kFields[] = {  // with params
-    &kCAMEL,  // each field
-    nullptr};  // with params
+const nw_param* const kFields[] = {                                                                          // with params
+    &kCAMEL,                                                                                                 // each field
+    nullptr};                                                                                                // with params
 
 const char* const kInputs[] = {"x", nullptr};
 const char* const kOutputs[] = {"y", nullptr};
@@ -20,7 +20,7 @@ const Contract& OPNAME_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("OPNAME", 1, kInputs, kOutputs, kRule);
     op.params_size = sizeof(nw_FORWARD_params);  // with params
-    op.params = kFields;  // with params
+    op.params = kFields;                         // with params
     Contract out(op);
     out.check = [](const nw_sig& sig) { check_float_inputs(OPNAME_contract().op, sig); };
     return out;

@@ -84,8 +84,8 @@ TEST_CASE("OPNAME bad input: dtypes, shapes, params and kernels", "[FORWARD][bad
   longer[PARAMSSIZE + 2] = 1;  // behind what is known
   const std::string byte = "byte " + std::to_string(PARAMSSIZE + 2);
   expect_refused(run("OPNAME", {&x}, {&y}, Blob(longer)), NW_UNSUPPORTED, -1, {"params", byte.c_str()});
-  nw_FORWARD_params params{};  // with params
-  params.FIELDNAME = 1;  // each field
+  nw_FORWARD_params params{};                          // with params
+  params.FIELDNAME = 1;                                // each field
   expect_ok(run("OPNAME", {&x}, {&y}, Blob(params)));  // with params
   expect_refused(run("OPNAME", {&x}, {&y}, {}, "no such kernel"), NW_UNSUPPORTED, -1, {"no such kernel"});
 }

@@ -55,7 +55,7 @@ class OPNAMEPlan final : public Plan {
 };
 
 std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig) {
-  check_params_tail(sig, 0);  // without params
+  check_params_tail(sig, 0);            // without params
   read_params<nw_FORWARD_params>(sig);  // with params
   return std::make_unique<OPNAMEPlan>(instance, sig);
 }

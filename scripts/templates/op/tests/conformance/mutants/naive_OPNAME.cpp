@@ -15,9 +15,9 @@ unsigned char* element(const View& v, int64_t i) {
 }
 
 void plan_OPNAME(const nw_sig& sig, Plan& /*plan*/) {
-  nw_FORWARD_params params{};  // with params
+  nw_FORWARD_params params{};                // with params
   read_params(sig, &params, sizeof params);  // with params
-  read_params(sig, nullptr, 0);  // without params
+  read_params(sig, nullptr, 0);              // without params
 }
 
 void launch_OPNAME(const Task& task) {

@@ -27,7 +27,7 @@ void make_inputs(Bytes& in, DType dtype, Case* c) {
   std::vector<int64_t> shape(in.below(4));
   for (int64_t& extent : shape) extent = static_cast<int64_t>(in.below(20));
   c->inputs = {tensor(dtype, shape)};
-  c->params.resize(sizeof(nw_FORWARD_params));  // with params
+  c->params.resize(sizeof(nw_FORWARD_params));       // with params
   for (uint8_t& byte : c->params) byte = in.byte();  // with params
 }
 
