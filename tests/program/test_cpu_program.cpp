@@ -337,7 +337,7 @@ TEST_CASE("what does not fit is refused with names and numbers") {
   CHECK(answer.status == NW_INVALID);
   CHECK_THAT(answer.message, ContainsSubstring("'B' has 5 in dimension 0; expected K = 4"));
   answer = Call{plugin(), text, {&a, &wide}, {&c}}.run();
-  CHECK_THAT(answer.message, ContainsSubstring("'B'") && ContainsSubstring("expected f32"));
+  CHECK_THAT(answer.message, ContainsSubstring("'B'") && ContainsSubstring("has dtype float64; expected float32"));
   const std::string large =
       "program 1 f(A: f32[N], C: out f32[N]):\n  alloc T: f32[N, 1152921504606846976]\n  for i in N:\n    for j in "
       "1152921504606846976:\n"
