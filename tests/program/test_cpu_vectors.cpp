@@ -269,6 +269,19 @@ TEST_CASE("a loop of lanes around others gives what plain loops give") {
   });
 }
 
+TEST_CASE("lanes that store at one place, where a condition lets one of them run, are a plain loop") {
+  const std::string text =
+      "program 1 f(x: f32[5], C: out f32[1]):\n  for i in 5:\n    for j in 8 vectorize:\n      block C(vi: R(5) = i + j) if j < "
+      "1:\n"
+      "        init:\n          C[0] = f32(0)\n        C[0] = maximum(C[0], x[vi // 2] * f32(2))\n";
+  for_each_target([&](const Plugin& plugin) {
+    Tensor x(DType::f32, {5}), out(DType::f32, {1});
+    for (int64_t i = 0; i < 5; ++i) x.set(i, static_cast<double>(i));
+    run(plugin, text, {&x}, &out);
+    expect(out, [](int64_t) { return 4.0; });
+  });
+}
+
 TEST_CASE("an extent that a loop of lanes decides") {
   const char* const text = R"(program 1 f(A: f32[8, 8], C: inout f32[8, 8]):
   for i in 8 vectorize:

@@ -171,7 +171,7 @@ bool Printer::loop_in_registers(const Node& node) {
 
 void Printer::plain_loop(const Node& node) {
   const std::string extent = keep("i64", index_text(resolved(node.extent))), variable = fresh("l");
-  if (node.loop_kind == ir::For::Kind::vectorize) line("// no vectors: a loop of lanes that could not become the innermost");
+  if (node.loop_kind == ir::For::Kind::vectorize) line("// no vectors: the loop is not the innermost, or stores at one place");
   open("for (i64 " + variable + " = 0; " + variable + " < " + extent + "; ++" + variable + ") {");
   c_names_[node.name] = variable;
   path_.push_back(node.name);

@@ -37,6 +37,15 @@ int64_t widest(const ir::ExprPtr& expr) {
   return out;
 }
 
+// Whether iterations store at different places. Where all of them have one place, a condition lets one of them run.
+bool varies(const Node& loop) {
+  const auto by_loop = [&](const ir::Store& store) {
+    return std::any_of(store.indices.begin(), store.indices.end(), [&](const auto& index) { return mentions(index, loop.name); });
+  };
+  return std::all_of(loop.body.begin(), loop.body.end(),
+                     [&](const Node& child) { return std::all_of(child.stores.begin(), child.stores.end(), by_loop); });
+}
+
 }  // namespace
 
 namespace {
@@ -130,7 +139,7 @@ bool Printer::vector_loop(const Node& node) {
       std::all_of(node.body.begin(), node.body.end(), [](const Node& n) { return n.kind == Node::Kind::stores; });
   const bool asked = node.loop_kind == ir::For::Kind::vectorize;
   const auto extent = ir::constant(node.extent);
-  if (!innermost || !node.allocations.empty() || node.body.empty()) return false;
+  if (!innermost || !node.allocations.empty() || node.body.empty() || (asked && !varies(node))) return false;
   if (!asked && (node.loop_kind != ir::For::Kind::serial || (extent.has_value() && *extent < 4) || !is_safe_to_vectorize(node)))
     return false;
   bool calls = false;
