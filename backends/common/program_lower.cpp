@@ -76,9 +76,25 @@ size_t init_depth(const ir::Block& block, const Path& path) {
 
 // ---- inits ----
 
+// Whether there are sizes at which the block's reduction has no points.
+bool may_be_empty(const ir::Block& block) {
+  return std::any_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) {
+    return axis.kind != Axis::Kind::spatial && ir::constant(axis.extent).value_or(0) < 1;
+  });
+}
+
+// Whether the axis is a loop of its own extent, and so never outside of it.
+bool is_loop(const Axis& axis, const Path& path) {
+  return axis.binding->kind == ir::Expr::Kind::name && std::any_of(path.begin(), path.end(), [&](const ir::For* loop) {
+           return loop->name == axis.binding->name && ir::same(loop->extent, axis.extent);
+         });
+}
+
 // The conditions under which a point is initialised: those of the updates that no reduction decides; and where a loop leads to both
-// kinds of axes, or is in a condition with a loop of the reduction, that the point is one of the domain.
-std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& reducing) {
+// kinds of axes, or is in a condition with a loop of the reduction, that the point is one of the domain. So it has to be where a
+// reduction may be over nothing: what is known of the updates says nothing then.
+std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Path& path) {
+  const Names reducing = loops_bound(block, path, false);
   const ir::Substitution values = bindings(block);
   std::vector<ir::ExprPtr> all, out;
   split_conjunction(ir::substitute(block.predicate, values), &all);
@@ -87,7 +103,8 @@ std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Names& re
   for (const ir::ExprPtr& c : all)
     if (mentions(c, reducing)) collect_names(c, &doubtful);
   for (const Axis& axis : block.axes) {
-    if (axis.kind != Axis::Kind::spatial || !mentions(axis.binding, doubtful)) continue;
+    if (axis.kind != Axis::Kind::spatial) continue;
+    if (!mentions(axis.binding, doubtful) && (!may_be_empty(block) || is_loop(axis, path))) continue;
     out.push_back(ir::make_call("ge", {axis.binding, ir::make_integer(0)}));
     out.push_back(ir::make_call("lt", {axis.binding, axis.extent}));
   }
@@ -103,7 +120,7 @@ Node init_nest(const ir::Block& block, const Path& path, size_t from) {
   ir::Substitution renamed;
   for (size_t i = from; i < path.size(); ++i)  // a loop that is left out is at its first iteration
     renamed[path[i]->name] = spatial.count(path[i]->name) != 0 ? ir::make_name(path[i]->name + ".init") : ir::make_integer(0);
-  for (const ir::ExprPtr& condition : init_conditions(block, loops_bound(block, path, false)))
+  for (const ir::ExprPtr& condition : init_conditions(block, path))
     split_conjunction(ir::substitute(condition, renamed), &out.conditions);
   out.stores = replaced(replaced(block.init, bindings(block)), renamed);
   for (size_t i = path.size(); i-- > from;) {

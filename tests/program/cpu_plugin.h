@@ -176,6 +176,33 @@ struct Param {
   bool is_real = false;
 };
 
+// Aligned to 256 bytes, with bytes of a pattern in front of it and behind it.
+class Workspace {
+ public:
+  explicit Workspace(uint64_t size)
+      : size_(size), memory_(static_cast<unsigned char*>(std::aligned_alloc(kGuard, (size + 3 * kGuard - 1) / kGuard * kGuard))) {
+    std::memset(memory_, 0xA5, kGuard);
+    std::memset(data(), 0xCD, size);
+    std::memset(data() + size, 0xA5, kGuard);
+  }
+  ~Workspace() { std::free(memory_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  unsigned char* data() const { return memory_ + kGuard; }
+  bool is_clean_outside() const {
+    const auto is_clean = [](const unsigned char* guard) {
+      return std::all_of(guard, guard + kGuard, [](unsigned char byte) { return byte == 0xA5; });
+    };
+    return is_clean(memory_) && is_clean(data() + size_);
+  }
+
+ private:
+  static constexpr uint64_t kGuard = 256;
+  uint64_t size_;
+  unsigned char* memory_;
+};
+
 struct Answer {
   int32_t status = NW_OK;
   std::string message, kernel;
@@ -220,20 +247,19 @@ struct Call {
     nw_error error{};
     void* plan = nullptr;
     if (const int32_t status = plugin.plan(text, sig, &plan, &info, &error); status != NW_OK) return {status, error.message, ""};
-    unsigned char* workspace = static_cast<unsigned char*>(std::aligned_alloc(256, (info.workspace_size + 511) / 256 * 256));
-    std::memset(workspace, 0xCD, info.workspace_size);
+    Workspace workspace(info.workspace_size);
     nw_call call{};
     call.struct_size = sizeof(call);
     call.num_inputs = sig.num_inputs;
     call.num_outputs = sig.num_outputs;
     call.inputs = in.data();
     call.outputs = out.data();
-    call.workspace = workspace;
+    call.workspace = workspace.data();
     call.workspace_size = info.workspace_size;
     Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
     for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
     if (!answer) answer.message = error.message;
-    std::free(workspace);
+    if (!workspace.is_clean_outside()) answer = {NW_FAILED, "the kernel wrote beside its workspace", answer.kernel};
     plugin.free(plan);
     return answer;
   }

@@ -330,6 +330,24 @@ TEST_CASE("parallel loops of negative extents, one in the other, do nothing") {
   }
 }
 
+TEST_CASE("a reduction over nothing initialises the points of its domain and no others") {
+  const std::string text =
+      "program 1 f(B: f32[N], C: out f32[5]):\n  alloc P: f32[N]\n  for l in 5:\n    for i in max(N - 1, 0) - min(N - 1, 0) + 1:\n"
+      "      for k in N:\n        block P(vi: S(N) = min(N - 1, 0) + i, vj: R(N) = k):\n          init:\n            P[vi] = "
+      "f32(1)\n"
+      "          P[vi] = P[vi] * B[vj]\n    block C(vc: S(5) = l):\n      C[vc] = where(N > 0, P[N - 1], f32(2))\n";
+  for (const char* kernel : {"compiled", "interpreter"}) {
+    for (const int64_t n : {0, 1, 3}) {
+      Tensor b(DType::f32, {n}), c(DType::f32, {5});
+      for (int64_t i = 0; i < n; ++i) b.set(i, 2);
+      const Answer answer = Call{plugin(), text, {&b}, {&c}, kernel}.run();
+      INFO(kernel << ", N = " << n << ": " << answer.message);
+      REQUIRE(answer);
+      CHECK(c.get(4) == (n == 0 ? 2 : std::exp2(static_cast<double>(n))));
+    }
+  }
+}
+
 TEST_CASE("what does not fit is refused with names and numbers") {
   const std::string text = kHead + kSchedules[0].body;
   Tensor a(kF, {3, 4}), b(kF, {5, 6}), c(kF, {3, 6}), wide(DType::f64, {4, 6});
