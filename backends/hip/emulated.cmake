@@ -14,8 +14,9 @@ narrows_add_backend(hip NO_INSTALL SOURCES ${op_sources} ${platform_sources} pla
 set_target_properties(narrows_hip PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends)  # found all the same
 target_include_directories(narrows_hip PRIVATE platform ${shared})
 target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}")
-# Kernels read elements of one type through another, and leave pragmas to who knows them. fma() is an instruction where there is one.
-target_compile_options(narrows_hip PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+# Kernels read elements of one type through another, and leave pragmas to who knows them. GCC 12 warns of indices in dots that no
+# instance takes. fma() is an instruction where there is one.
+target_compile_options(narrows_hip PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
 if(NARROWS_SANITIZE MATCHES "undefined")  # pointers go out of tensors before they come back; of the others AddressSanitizer tells, for less
   target_compile_options(narrows_hip PRIVATE -fno-sanitize=null,object-size,pointer-overflow)
 endif()
