@@ -90,9 +90,9 @@ bool is_loop(const Axis& axis, const Path& path) {
          });
 }
 
-// The conditions under which a point is initialised: those of the updates that no reduction decides; and where a loop leads to both
-// kinds of axes, or is in a condition with a loop of the reduction, that the point is one of the domain. So it has to be where a
-// reduction may be over nothing: what is known of the updates says nothing then.
+// The conditions under which a point is initialised. First, those of the updates that no reduction decides. Second, that the point
+// is one of the domain: where a loop leads to both kinds of axes, or is in a condition with a loop of the reduction; and where the
+// reduction may have no points, since the verifier proves the domain for updates only.
 std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Path& path) {
   const Names reducing = loops_bound(block, path, false);
   const ir::Substitution values = bindings(block);

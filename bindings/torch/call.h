@@ -32,7 +32,8 @@ void set_runtime(nw_runtime* rt);
 // What torch's bindings make ValueError, MemoryError and RuntimeError of.
 [[noreturn]] void raise(int32_t status, const std::string& message);
 
-// What torch lists as numbers and names has been taken, whatever happens: a wrong argument is kept, and run() raises the first.
+// A call owns all that it has taken. A wrong argument throws nothing while others are still to be taken: run() throws for the
+// first.
 class Call {
  public:
   Call(const Entry& entry, const Shim& shim);
