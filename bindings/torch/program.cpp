@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // program.cpp -- the op that every tensor program is called by: narrows::program takes what docs/programs.md, "In saved models",
 // has. A process that does not have the program loads it.
-#include <dlfcn.h>
-#include <narrows/program.h>
-
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/saved_program.h"
 #include "bindings/torch/kernel.h"
 
 namespace narrows::torch {
@@ -60,13 +58,6 @@ struct Arguments {
   uint64_t present, wanted;
 };
 
-// Of libnarrows_program, which is beside this library where there is isl. NULL: it is not there.
-decltype(&nw_program_load_saved) program_loader() {
-  static void* const library = dlopen("libnarrows_program.so.1", RTLD_NOW | RTLD_LOCAL);
-  static void* const found = library == nullptr ? nullptr : dlsym(library, "nw_program_load_saved");
-  return reinterpret_cast<decltype(&nw_program_load_saved)>(found);
-}
-
 const nw_op* load_program(const std::string& text) {
   nw_error error{};
   const nw_op* op = nullptr;
@@ -74,14 +65,7 @@ const nw_op* load_program(const std::string& text) {
     if (nw_find_op(runtime(), text.c_str(), &op, &error) != NW_OK) raise(error.status, error.message);
     return op;
   }
-  if (const size_t nul = text.find('\0'); nul != std::string::npos)
-    raise(NW_INVALID, "narrows::program: program has a NUL at " + std::to_string(nul) + "; expected text without one");
-  const auto load = program_loader();
-  if (load == nullptr)
-    raise(NW_UNAVAILABLE,
-          "narrows::program: this process has no libnarrows_program.so.1, which reads programs; expected a narrows that was built "
-          "where isl is");
-  if (load(runtime(), text.c_str(), &op, &error) != NW_OK) raise(error.status, error.message);
+  if (load_saved_program(runtime(), "narrows::program", text, &op, &error) != NW_OK) raise(error.status, error.message);
   return op;
 }
 

@@ -8,15 +8,14 @@
 //     program   of a tensor program, what docs/programs.md, "In saved models", has: a process that has not built it loads it
 //
 // XLA asks each handler for its traits, so that a call that a graph may hold has a handler of its own.
-#include <dlfcn.h>
 #include <narrows/narrows.h>
-#include <narrows/program.h>
 #include <narrows/xla.h>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "bindings/saved_program.h"
 #include "xla_ffi.h"
 
 namespace {
@@ -121,33 +120,12 @@ XlaError* refuse_format(const CallFrame* frame, const Request& request) {
   return refuse(frame, kUnimplemented, message);
 }
 
-// Of libnarrows_program, which is beside this library where there is isl. NULL: it is not there.
-decltype(&nw_program_load_saved) program_loader() {
-  static void* const library = dlopen("libnarrows_program.so.1", RTLD_NOW | RTLD_LOCAL);
-  static void* const found = library == nullptr ? nullptr : dlsym(library, "nw_program_load_saved");
-  return reinterpret_cast<decltype(&nw_program_load_saved)>(found);
-}
-
 // Loads the tensor program that the call is of, if this process does not have it.
 int32_t load_program(nw_runtime* runtime, const Request& request, nw_error* error) {
   const nw_op* op = nullptr;
   if (request.program == nullptr || nw_find_op(runtime, request.op, &op, nullptr) == NW_OK) return NW_OK;
-  const auto load = program_loader();
-  if (load == nullptr) {
-    std::snprintf(
-        error->message, sizeof error->message,
-        "%s is a tensor program, and this process has no libnarrows_program.so.1, which reads it; expected a narrows that "
-        "was built where isl is",
-        request.op);
-    return NW_UNAVAILABLE;
-  }
   const std::string saved(request.program->data, request.program->size);
-  if (const size_t nul = saved.find('\0'); nul != std::string::npos) {
-    std::snprintf(error->message, sizeof error->message, "%s: the saved program has a NUL at %zu; expected text without one",
-                  request.op, nul);
-    return NW_INVALID;
-  }
-  const int32_t status = load(runtime, saved.c_str(), &op, error);
+  const int32_t status = narrows::load_saved_program(runtime, request.op, saved, &op, error);
   if (status != NW_OK || std::strcmp(op->name, request.op) == 0) return status;
   std::snprintf(error->message, sizeof error->message, "the saved program is %s; expected %s", op->name, request.op);
   return NW_INVALID;
