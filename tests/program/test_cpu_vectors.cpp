@@ -301,3 +301,27 @@ TEST_CASE("an extent that a loop of lanes decides") {
     }
   });
 }
+
+TEST_CASE("a place outside of a small buffer, where a condition never holds, is not touched") {
+  // Of P there is one element, in a variable; vi - 1 is -1.
+  const std::string text = R"(program 1 f(A: f32[1, M], x: f32[1], C: out f32[1]):
+  alloc P: f32[M, 1]
+  for l in 1:
+    block P(vi: S(M) = M - 1, vj: S(1) = l - 1) if M - 1 >= 0 and l - 1 >= 0:
+      P[vi, vj] = x[vj]
+    block C_init():
+      C[0] = f32(1)
+    block C(vi: R(1) = l):
+      C[0] = C[0] * (where(M > 0, A[vi, M - 1], f32(2)) + where(M > 0 and vi > 0, P[M - 1, vi - 1], f32(2)))
+)";
+  for_each_target([&](const Plugin& plugin) {
+    for (const int64_t m : {0, 1, 5}) {
+      INFO("M = " << m);
+      Tensor a(DType::f32, {1, m}), x(DType::f32, {1}), c(DType::f32, {1});
+      a.fill(1);
+      x.fill(2);
+      run(plugin, text, {&a, &x}, &c);
+      expect(c, [&](int64_t) { return m > 0 ? static_cast<double>(static_cast<float>(a.get(m - 1)) + 2.0F) : 4.0; });
+    }
+  });
+}

@@ -146,7 +146,13 @@ bool Printer::loop_in_registers(const Node& node) {
   plain_loop(node);
   const std::string body = out_.substr(out_before.size());
   const auto in_loop = registers_;
-  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) { return fits_registers(in_loop.at(name)); });
+  // An array's elements are loaded ahead of the loop and stored behind it: none may lie outside, also where no iteration uses it.
+  const bool good = std::all_of(mine.begin(), mine.end(), [&](const auto& name) {
+    const int64_t elements = local_elements(*bound_.buffers.at(name).buffer);
+    const auto& used = in_loop.at(name).used;
+    return fits_registers(in_loop.at(name)) &&
+           std::all_of(used.begin(), used.end(), [&](const auto& part) { return part.first + part.second <= elements; });
+  });
   out_ = out_before;
   if (!good) {
     functions_ = functions_before;
@@ -423,7 +429,7 @@ bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vecto
 
 // Each element belongs to one variable.
 bool Printer::fits_registers(const Registers& registers) {
-  int64_t end = INT64_MIN;
+  int64_t end = 0;  // a place ahead of the buffer has no name; it stands where a condition never holds
   for (const auto& [offset, lanes] : registers.used) {
     if (offset < end) return false;
     end = offset + lanes;
