@@ -8,7 +8,7 @@ function(narrows_add_backend name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "MANIFEST" "SOURCES;LIBRARIES")
   set(target narrows_${name})
   add_library(${target} MODULE ${arg_SOURCES})
-  target_link_libraries(${target} PRIVATE Narrows::abi $<TARGET_NAME_IF_EXISTS:narrows_warnings> ${arg_LIBRARIES})
+  target_link_libraries(${target} PRIVATE Narrows::plugin $<TARGET_NAME_IF_EXISTS:narrows_warnings> ${arg_LIBRARIES})
   set_target_properties(${target} PROPERTIES
     PREFIX "" CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends

@@ -13,7 +13,7 @@ install(DIRECTORY bindings/xla/include/narrows DESTINATION ${CMAKE_INSTALL_INCLU
 if(NARROWS_INSTALL_DLPACK)
   install(FILES ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
 endif()
-install(TARGETS narrows_abi narrows_core narrows_cpp narrows_xla EXPORT NarrowsTargets
+install(TARGETS narrows_abi narrows_core narrows_plugin narrows_cpp narrows_xla EXPORT NarrowsTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET narrows_program)
   install(TARGETS narrows_program EXPORT NarrowsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

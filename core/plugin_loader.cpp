@@ -64,6 +64,7 @@ const nw_plugin& query(nw_plugin_query_fn function) {
   if (table != nullptr) return *table;
   if (error.status == NW_OUT_OF_MEMORY) fail(NW_OUT_OF_MEMORY, -1, "%s: out of memory", NW_PLUGIN_QUERY);
   error.message[sizeof error.message - 1] = '\0';
+  if (error.status == NW_INVALID && error.message[0] != '\0') fail(NW_INVALID, -1, "%s", error.message);
   fail(NW_UNSUPPORTED, -1, "refuses a host of ABI major %d: %s", NW_ABI_MAJOR,
        error.message[0] != '\0' ? error.message : "it gave no reason");
 }

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "core/error.h"
 
@@ -19,16 +20,21 @@ struct ShapeRule::Expression {
   std::string text;  // as it stands in the rule
 };
 
+struct ShapeRule::Dims {
+  bool leading = false;  // they begin with '...': any number of dimensions, the same for all tensors of a call
+  std::vector<Expression> named;
+};
+
 struct ShapeRule::Tensor {
   bool any = false;  // '*' or '?': of any shape
   bool optional = false;
-  std::vector<Expression> dims;
+  Dims dims;
 };
 
 struct ShapeRule::Output {
   char kind;  // 'd' dims, 'l' like an input, 'b' broadcast
   uint32_t like = 0;
-  std::vector<Expression> dims;
+  Dims dims;
 };
 
 struct ShapeRule::Alternative {
@@ -40,7 +46,9 @@ struct ShapeRule::Alternative {
 namespace {
 
 using Expression = ShapeRule::Expression;
+using Dims = ShapeRule::Dims;
 constexpr int kMaxDepth = 64;
+constexpr const char* kLeading = "...";
 
 std::string strip(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\n");
@@ -155,11 +163,17 @@ class ExpressionParser {
   int depth_ = 0;
 };
 
-std::vector<Expression> parse_dims(const std::string& text) {
-  std::vector<Expression> out;
+Dims parse_dims(const std::string& text) {
+  Dims out;
   if (text == "()") return out;
-  for (const std::string& part : split(text, ',')) out.push_back(ExpressionParser(part).parse());
-  if (out.size() > NW_MAX_NDIM) fail(NW_INVALID, -1, "'%s' has more than %d dimensions", text.c_str(), NW_MAX_NDIM);
+  for (const std::string& part : split(text, ','))
+    if (part == kLeading && !out.leading && out.named.empty())
+      out.leading = true;
+    else if (part == kLeading)
+      fail(NW_INVALID, -1, "'%s' has a '...' that is not its first dimension", text.c_str());
+    else
+      out.named.push_back(ExpressionParser(part).parse());
+  if (out.named.size() > NW_MAX_NDIM) fail(NW_INVALID, -1, "'%s' has more than %d dimensions", text.c_str(), NW_MAX_NDIM);
   return out;
 }
 
@@ -197,6 +211,9 @@ ShapeRule::Alternative parse_alternative(const std::string& text, uint32_t max_i
     fail(NW_INVALID, -1, "'%s' has %zu inputs, the op at most %u", text.c_str(), out.inputs.size(), max_inputs);
   if (out.outputs.size() != num_outputs)
     fail(NW_INVALID, -1, "'%s' has %zu outputs, the op %u", text.c_str(), out.outputs.size(), num_outputs);
+  const auto leads = [](const auto& tensor) { return tensor.dims.leading; };
+  if (std::any_of(out.outputs.begin(), out.outputs.end(), leads) && std::none_of(out.inputs.begin(), out.inputs.end(), leads))
+    fail(NW_INVALID, -1, "'%s' has an output with '...' and no input with it", text.c_str());
   return out;
 }
 
@@ -268,10 +285,10 @@ class Evaluator {
   std::map<std::string, int64_t> bound_;
 };
 
-std::string show_dims(const std::vector<Expression>& dims) {
-  std::string out = "(";
-  for (size_t i = 0; i < dims.size(); ++i) out += (i != 0 ? ", " : "") + dims[i].text;
-  return out + ")";
+std::string show_dims(const Dims& dims) {
+  std::string out = dims.leading ? kLeading : "";
+  for (const Expression& dim : dims.named) out += (out.empty() ? "" : ", ") + dim.text;
+  return "(" + out + ")";
 }
 
 std::string declared_name(const char* const* names, uint32_t count, uint32_t i, const char* fallback) {
@@ -287,7 +304,9 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
   for (size_t i = 0; i < alternative.inputs.size(); ++i) {
     const ShapeRule::Tensor& rule = alternative.inputs[i];
     const Shape& shape = inputs[i];
-    const bool fits = shape.present ? rule.any || rule.dims.size() == shape.extents.size() : rule.optional;
+    const size_t named = rule.dims.named.size();
+    const bool rank_fits = rule.dims.leading ? named <= shape.extents.size() : named == shape.extents.size();
+    const bool fits = shape.present ? rule.any || rank_fits : rule.optional;
     if (!fits) return static_cast<int32_t>(i);
   }
   for (size_t i = alternative.inputs.size(); i < inputs.size(); ++i)
@@ -319,46 +338,79 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
        list.empty() ? "no such input" : list.c_str());
 }
 
-Evaluator bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs,
-                      const void* params, uint64_t params_size) {
-  Evaluator evaluator(op, params, params_size);
+// How many leading dimensions of the shape '...' stands for.
+size_t leading_rank(const Dims& dims, const Shape& shape) { return dims.leading ? shape.extents.size() - dims.named.size() : 0; }
+
+// What the names of a rule are in a call.
+struct Bound {
+  Evaluator evaluator;
+  std::optional<std::vector<int64_t>> leading;  // nothing: no present input has '...'
+};
+
+Bound bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs, const void* params,
+                  uint64_t params_size) {
+  Bound out{Evaluator(op, params, params_size), {}};
   // Inputs that must be there bind before those that may be absent, so that a wrong gradient is blamed and not the input.
   for (const bool optional : {false, true}) {
     for (size_t i = 0; i < alternative.inputs.size(); ++i) {
       const ShapeRule::Tensor& rule = alternative.inputs[i];
       if (!inputs[i].present || rule.optional != optional) continue;
-      for (size_t d = 0; d < rule.dims.size(); ++d)
-        if (rule.dims[d].kind == 'v' && !evaluator.is_field(rule.dims[d].name))
-          evaluator.bind(rule.dims[d].name, inputs[i].extents[d]);
+      const std::vector<int64_t>& extents = inputs[i].extents;
+      const auto first = extents.begin() + static_cast<ptrdiff_t>(leading_rank(rule.dims, inputs[i]));
+      if (rule.dims.leading && !out.leading) out.leading.emplace(extents.begin(), first);
+      for (size_t d = 0; d < rule.dims.named.size(); ++d)
+        if (rule.dims.named[d].kind == 'v' && !out.evaluator.is_field(rule.dims.named[d].name))
+          out.evaluator.bind(rule.dims.named[d].name, first[static_cast<ptrdiff_t>(d)]);
     }
   }
-  for (size_t i = 0; i < alternative.inputs.size(); ++i) {
-    if (!inputs[i].present) continue;
-    const std::vector<Expression>& dims = alternative.inputs[i].dims;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      const int64_t expected = evaluator.value(dims[d]);
-      if (inputs[i].extents[d] != expected)
-        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, whose dimension %zu is %lld here", op.name,
-             input_name(op, static_cast<uint32_t>(i)).c_str(),
-             show_shape(inputs[i].extents.data(), static_cast<int32_t>(inputs[i].extents.size())).c_str(), show_dims(dims).c_str(),
-             d, static_cast<long long>(expected));
-    }
-  }
-  return evaluator;
+  return out;
 }
 
-Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rule, const Evaluator& evaluator,
+[[noreturn]] void refuse_shape(const nw_op& op, size_t i, const Shape& shape, const Dims& dims, const std::string& why) {
+  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, %s", op.name,
+       input_name(op, static_cast<uint32_t>(i)).c_str(),
+       show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(), show_dims(dims).c_str(), why.c_str());
+}
+
+void check_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs,
+                  const Bound& bound) {
+  for (size_t i = 0; i < alternative.inputs.size(); ++i) {
+    if (!inputs[i].present || alternative.inputs[i].any) continue;
+    const Dims& dims = alternative.inputs[i].dims;
+    const std::vector<int64_t>& extents = inputs[i].extents;
+    const size_t leading = leading_rank(dims, inputs[i]);
+    if (dims.leading && !std::equal(extents.begin(), extents.begin() + static_cast<ptrdiff_t>(leading), bound.leading->begin(),
+                                    bound.leading->end()))
+      refuse_shape(op, i, inputs[i], dims,
+                   "where '...' is " + show_shape(bound.leading->data(), static_cast<int32_t>(bound.leading->size())) + " here");
+    for (size_t d = 0; d < dims.named.size(); ++d) {
+      const int64_t expected = bound.evaluator.value(dims.named[d]);
+      if (extents[leading + d] != expected)
+        refuse_shape(op, i, inputs[i], dims,
+                     format("whose dimension %zu is %lld here", leading + d, static_cast<long long>(expected)));
+    }
+  }
+}
+
+Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rule, const Bound& bound,
                    const std::vector<Shape>& inputs) {
   if (rule.kind == 'b') return broadcast(op, inputs);
   if (rule.kind == 'l') return inputs[rule.like];
   Shape out{true, {}};
-  for (const Expression& dim : rule.dims) {
-    const int64_t extent = evaluator.value(dim);
+  if (rule.dims.leading && !bound.leading)
+    fail(NW_INVALID, -1, "%s: the shape of %s is %s, and every input with '...' is absent", op.name, output_name(op, index).c_str(),
+         show_dims(rule.dims).c_str());
+  if (rule.dims.leading) out.extents = *bound.leading;
+  for (const Expression& dim : rule.dims.named) {
+    const int64_t extent = bound.evaluator.value(dim);
     if (extent < 0)
       fail(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name,
            output_name(op, index).c_str(), dim.text.c_str(), static_cast<long long>(extent));
     out.extents.push_back(extent);
   }
+  if (out.extents.size() > NW_MAX_NDIM)
+    fail(NW_INVALID, -1, "%s: %s of shape %s has %zu dimensions; at most %d", op.name, output_name(op, index).c_str(),
+         show_dims(rule.dims).c_str(), out.extents.size(), NW_MAX_NDIM);
   return out;
 }
 
@@ -376,9 +428,10 @@ ShapeRule::ShapeRule(ShapeRule&&) noexcept = default;
 
 std::vector<std::vector<std::vector<std::string>>> ShapeRule::named_dims() const {
   std::vector<std::vector<std::vector<std::string>>> out;
-  const auto add = [&](const std::vector<Expression>& dims) {
+  const auto add = [&](const Dims& dims) {
     std::vector<std::string>& names = out.back().emplace_back();
-    for (const Expression& dim : dims) names.push_back(dim.kind == 'v' ? dim.name : "");
+    if (dims.leading) names.emplace_back(kLeading);
+    for (const Expression& dim : dims.named) names.push_back(dim.kind == 'v' ? dim.name : "");
   };
   for (const Alternative& alternative : alternatives_) {
     out.emplace_back();
@@ -392,11 +445,12 @@ std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>
                                        uint64_t params_size) const {
   for (const Alternative& alternative : alternatives_) {
     if (first_misfit(alternative, inputs) >= 0) continue;
-    const Evaluator evaluator = bind_inputs(op, alternative, inputs, params, params_size);
+    const Bound bound = bind_inputs(op, alternative, inputs, params, params_size);
+    check_inputs(op, alternative, inputs, bound);
     std::vector<Shape> out;
     out.reserve(alternative.outputs.size());
     for (uint32_t i = 0; i < alternative.outputs.size(); ++i)
-      out.push_back(output_shape(op, i, alternative.outputs[i], evaluator, inputs));
+      out.push_back(output_shape(op, i, alternative.outputs[i], bound, inputs));
     return out;
   }
   refuse_ranks(op, alternatives_, inputs);

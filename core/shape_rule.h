@@ -28,10 +28,11 @@ class ShapeRule {
   // Failure (NW_INVALID).
   std::vector<Shape> evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params, uint64_t params_size) const;
 
-  // Of each alternative, each input and then each output: its dimensions that are a bare name; "" for another dimension.
+  // Of each alternative, each input and then each output: its dimensions that are a bare name or "..."; "" for another dimension.
   std::vector<std::vector<std::vector<std::string>>> named_dims() const;
 
   struct Expression;
+  struct Dims;
   struct Tensor;
   struct Output;
   struct Alternative;

@@ -27,12 +27,11 @@ void swish_backward(const Launch& call) {  // grad_y?, x, y? -> grad_x?
     grad[i] = g == nullptr ? 0 : g[i] * (s + beta * x[i] * s * (1 - s));
   });
 }
-const std::vector<nw_param> params = {narrows::plugin::field("beta", &Params::beta, 1.0)};
 NARROWS_PLUGIN("mine",
-  {.name = "mine.swish/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = swish, .params = params, .params_size = sizeof(Params),
+  {.name = "mine.swish/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = swish,
+   .params = {narrows::plugin::field("beta", &Params::beta, 1.0)}, .params_size = sizeof(Params),
    .backward = "mine.swish_backward/1", .saved = 1},
-  {.name = "mine.swish_backward/1", .inputs = {"grad_y?", "x", "y?"}, .outputs = {"grad_x?"}, .shape_rule = "like 1",
-   .kernel = swish_backward, .params = params, .params_size = sizeof(Params)})
+  {.name = "mine.swish_backward/1", .kernel = swish_backward})
 """
 
 swish = narrows.load_inline("mine", SOURCE).swish

@@ -192,21 +192,24 @@ class Sampler {
     for (const TensorPattern& tensor : pattern)
       for (const std::string& dim : tensor.dims)
         if (is_name(dim)) names.emplace(dim, extent());
-    const Shape base = any_shape();
+    const Shape base = any_shape(), all = any_shape(), leading(all.begin(), all.begin() + std::min<ptrdiff_t>(all.size(), 2));
     for (uint32_t i = 0; i < op_.max_inputs; ++i) {
       const bool listed = i < pattern.size(), fixed = listed && !pattern[i].any;
       const bool may_lack = is_optional(op_.inputs[i]) || i >= op_.min_inputs;
       const bool must_lack = !pattern.empty() && !listed;
       TensorSpec spec{!must_lack && !(may_lack && (round % 2 == 1 || rng_.integer(0, 3) == 0)), DType::f32, near(base)};
-      if (fixed) spec.shape = fixed_shape(pattern[i], names);
+      if (fixed) spec.shape = fixed_shape(pattern[i], names, leading);
       if (!spec.present) spec.shape.clear();
       s.inputs.push_back(std::move(spec));
     }
   }
-  Shape fixed_shape(const TensorPattern& pattern, const Names& names) {
+  Shape fixed_shape(const TensorPattern& pattern, const Names& names, const Shape& leading) {
     Shape shape;
     for (const std::string& dim : pattern.dims)
-      shape.push_back(std::clamp<int64_t>(evaluate(dim, names).value_or(extent()), 0, 4096));
+      if (dim == "...")
+        shape = leading;
+      else
+        shape.push_back(std::clamp<int64_t>(evaluate(dim, names).value_or(extent()), 0, 4096));
     return shape;
   }
 

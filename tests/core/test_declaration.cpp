@@ -137,6 +137,10 @@ const Fault kFaults[] = {
      [](nw_plugin& table, nw_op& op) { table.infer = says_nothing, op.shape_rule = nullptr, op.batch = "A"; },
      {"declares batch 'A' and no shape rule"}},
     {"a batch along no size", batch("A | B"), {"batch 'A | B'", "'B' is no size of its shape rule and no integer field"}},
+    {"a batch of leading dimensions that the rule lacks", batch("..."), {"batch '...'", "'...' is no size of its shape rule"}},
+    {"a batch along leading dimensions and a size",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "...,A ; ? -> ...,A", op.batch = "...,A"; },
+     {"declares batch '...,A': a tensor has two axes of one way"}},
     {"a batch of no name", batch("A,"), {"batch 'A,'", "'' is no size"}},
     {"a batch of nothing", batch(""), {"batch ''", "'' is no size"}},
     {"a batch of a field alone", batch("n"), {"batch 'n'", "expected a size of its shape rule in each way"}},
@@ -175,6 +179,11 @@ const BadRule kBadRules[] = {
     {"9223372036854775808", {"a number is too large"}},
     {"like A", {"'like A' names no input"}},
     {"like 2", {"'like 2' names no input"}},
+    {"A,... ; ? -> A", {"'A,...' has a '...' that is not its first dimension"}},
+    {"...,... ; ? -> A", {"'...,...' has a '...' that is not its first dimension"}},
+    {"A ; ? -> ...", {"'A ; ? -> ...' has an output with '...' and no input with it"}},
+    {"...", {"'...' has an output with '...' and no input with it"}},
+    {"....,A ; ? -> A", {"unexpected character at position 0 of '....'"}},
     {"like -1", {"unexpected character"}},
     {"A ; B ; C -> A", {"has 3 inputs, the op at most 2"}},
     {"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", {"more than 16 dimensions"}},
@@ -319,7 +328,7 @@ TEST_CASE("an op of plugin.hpp takes one dtype and gives another") {
   CHECK(out.data<int32_t>()[0] == -128 * 127);
   CHECK(out.data<int32_t>()[1] == 0x11 * 0x11);
   Call("sums.product/1", {&wrong, &b}, {&out}).refused(rt, NW_INVALID, 0, {"a has dtype int32; expected int8"});
-  Call("sums.product/1", {&a, &wrong}, {&out}).refused(rt, NW_UNSUPPORTED, 1, {"input b has dtype int32; expected int8"});
+  Call("sums.product/1", {&a, &wrong}, {&out}).refused(rt, NW_INVALID, 1, {"b has dtype int32; expected int8"});
   Call("sums.product/1", {&a, &b}, {&bytes}).refused(rt, NW_INVALID, 2, {"out has dtype int8; expected int32"});
 }
 

@@ -112,6 +112,13 @@ const Good kGood[] = {
     {"shapes.difference/1", {{{1}}}, {.n = 5, .k = 2}, {{3}}},
     {"shapes.nested/1", {{{9}}}, {.n = 4, .k = 3}, {{4, 9}}},
     {"shapes.nested/1", {{{9}}}, {.n = 1, .k = 8}, {{7, 9}}},
+    {"shapes.same/1", {{{2, 3}}, {{2, 3}}}, {}, {{2, 3}}},
+    {"shapes.same/1", {{Extents{}}, kAbsent}, {}, {{}}},
+    {"shapes.same/1", {{Extents(16, 1)}}, {}, {Extents(16, 1)}},
+    {"shapes.rows/1", {{{4, 0, 3}}, {{3}}}, {.n = 7}, {{4, 0}, {4, 0, 3, 7}}},
+    {"shapes.rows/1", {{{3}}, {{3}}}, {.n = 0}, {{}, {3, 0}}},
+    {"shapes.late/1", {{{5, 6, 7}}, {{5, 6}}}, {}, {{7, 2}}},
+    {"shapes.absent/1", {{{5}}, {{2, 2}}}, {}, {{2, 2}}},
 };
 
 const Bad kBad[] = {
@@ -145,6 +152,14 @@ const Bad kBad[] = {
     {"shapes.broadcast/1", {{{4, 2}}, {{1}}, {{3, 2}}}, {}, 2, {"a", "(4, 2)", "c", "(3, 2)"}},
     {"shapes.broadcast/1", {{{0}}, {{2}}}, {}, 1, {"a", "b", "0", "2"}},
     {"shapes.unbound/1", {{{2}}}, {}, -1, {"M"}},
+    {"shapes.same/1", {{{2, 3}}, {{2, 4}}}, {}, 1, {"b", "(2, 4)", "expected (...), where '...' is (2, 3) here"}},
+    {"shapes.same/1", {{{2, 3}}, {{3}}}, {}, 1, {"b", "(3,)", "'...' is (2, 3) here"}},
+    {"shapes.rows/1", {{{2, 3}}, {{4}}}, {}, 1, {"b", "(4,)", "expected (D), whose dimension 0 is 3 here"}},
+    {"shapes.rows/1", {{Extents{}}, {{4}}}, {}, 0, {"a", "()", "(..., D)"}},
+    {"shapes.rows/1", {{Extents(16, 1)}, {{1}}}, {}, -1, {"y", "(..., D, n)", "17 dimensions; at most 16"}},
+    {"shapes.late/1", {{{5, 6}}, {{6}}}, {}, 0, {"a", "(5, 6)", "expected (..., A), where '...' is (6,) here"}},
+    {"shapes.late/1", {{{5}}}, {}, -1, {"b", "absent", "(...) | (..., A, A)"}},
+    {"shapes.absent/1", {{{5}}}, {}, -1, {"x", "(...)", "every input with '...' is absent"}},
 };
 
 }  // namespace

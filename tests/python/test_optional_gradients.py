@@ -23,10 +23,10 @@ void backward(const Launch& call) {  // grad_y?, a, b?, y? -> those that are the
   }
 }
 const std::vector<DLDataType> kDouble = {narrows::plugin::dtype<double>()};
-NARROWS_PLUGIN("VENDOR", {.name = "VENDOR.sum/1", .inputs = {"a", "b?"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = sum,
+NARROWS_PLUGIN("VENDOR", {.name = "VENDOR.sum/1", .inputs = {"a", "b?"}, .outputs = {"y"}, .shape_rule = "... ; ? -> ...", .kernel = sum,
                           .dtypes = kDouble, .backward = "VENDOR.sum_backward/1", .saved = SAVED},
                {.name = "VENDOR.sum_backward/1", .inputs = {"grad_y?", "a", "b?", "y?"}, .outputs = {"grad_a", "GRADIENT"},
-                .shape_rule = "like 1 ; like PLACE", .kernel = backward, .dtypes = kDouble})
+                .shape_rule = "...? ; ... ; ? ; ...? -> like 1 ; like PLACE", .kernel = backward, .dtypes = kDouble})
 """
 
 
@@ -151,7 +151,7 @@ NARROWS_PLUGIN("parts", {.name = "parts.parts/1", .inputs = {"a", "b?"}, .output
                          .shape_rule = "like 1 ; like 0 ; like 0", .kernel = parts, .dtypes = kDouble,
                          .backward = "parts.backward/1", .saved = (uint64_t{1} << 34) | 0b11, .num_aux = 1},
                {.name = "parts.backward/1", .inputs = {"grad_z?", "grad_y?", "a", "b?", "z?", "y?", "four?"},
-                .outputs = {"grad_a?", "grad_b?"}, .shape_rule = "like 2 ; like 3", .kernel = backward, .dtypes = kDouble})
+                .outputs = {"grad_a?", "grad_b?"}, .shape_rule = "?;?;*;?;?;?;? -> like 2 ; like 3", .kernel = backward, .dtypes = kDouble})
 """
 
 

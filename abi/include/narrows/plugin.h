@@ -248,7 +248,7 @@ typedef const nw_plugin* (*nw_plugin_query_fn)(uint32_t host_major, nw_error* er
  *
  * It must be pure: it touches no device, host or thread. It may be called again, and then returns
  * the same constant table. If it cannot serve a host of `host_major`, it returns NULL and fills in
- * `error`.
+ * `error` with #NW_UNSUPPORTED; if its own declarations are wrong, with #NW_INVALID.
  */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))

@@ -16,12 +16,13 @@ class Way:
     """(rank, axis) of each input and output, where `axis` may take the batch, or is None. An input of rank None is taken as it is.
     `fields`: integer params that are multiplied by the size of the batch."""
 
-    def __init__(self, op, names, alternative):
+    def __init__(self, op, names, alternative, shapes):
         inputs, outputs = alternative
-        dims = [tensor[0] for tensor in inputs]
-        self.inputs = [(len(d), _axis(d, names)) if d is not None else (None, None) for d in dims]
-        self.inputs += [(None, None)] * (len(op.inputs) - len(dims))
-        self.outputs = [self.inputs[o] if isinstance(o, int) else (len(o), _axis(o, names)) for o in outputs]
+        given = [(dims, len(s)) for (dims, _), s in zip(inputs, shapes, strict=False) if dims and s is not None]
+        leading = max([0, *(_rules.leading_rank(dims, rank) for dims, rank in given)])
+        self.inputs = [_place(dims, names, leading) for dims, _ in inputs]
+        self.inputs += [(None, None)] * (len(op.inputs) - len(inputs))
+        self.outputs = [self.inputs[o] if isinstance(o, int) else _place(o, names, leading) for o in outputs]
         self.fields = tuple(name for name in names if name in {field[0] for field in op.fields})
         self._known = op.params
 
@@ -36,7 +37,22 @@ class Way:
         return {**params, **{name: (values[name] or 1) * size for name in self.fields}}
 
 
+def _place(dims, names, leading):
+    """(rank, axis) of a tensor of these dims; "..." stands for `leading` dimensions, ahead of which the batch is one more."""
+    if dims is None:
+        return None, None
+    if not _rules.has_leading(dims):
+        return len(dims), _axis(dims, names)
+    if "..." in names:
+        return leading + len(dims), 0
+    axis = _axis(dims, names)
+    return leading + len(dims) - 1, None if axis is None else leading - 1 + axis
+
+
 def _axis(dims, names):
+    """The first of the dims that has one of the names; "..." has its own."""
+    if "..." in names and _rules.has_leading(dims):
+        return 0
     return next((i for i, dim in enumerate(dims) if isinstance(dim, ast.Name) and dim.id in names), None)
 
 
@@ -65,7 +81,7 @@ def find_way(op, shapes, batched, wanted):
     """The Way of a batch of calls of such shapes (None: absent) that maps over these inputs; None: one call for each."""
     for names in sizes(op):
         alternative = _alternative(op, names, shapes)
-        way = Way(op, names, alternative) if alternative else None
+        way = Way(op, names, alternative, shapes) if alternative else None
         if way is not None and way.fits(batched, wanted):
             return way
     return None

@@ -127,12 +127,21 @@ def _labels(call, arrays):
     rules = [dims[o] if isinstance(o, int) else o for o in by_output]
 
     def mark(dims, shape):  # dims: the rule's, or none where it leaves the shape open
-        known = dims if isinstance(dims, list) else [None] * len(shape)
-        return [batch if isinstance(d, ast.Name) and d.id == batch else f"whole{next(count)}" for d in known]
+        known = _rules.spread(dims, _rules.leading_rank(dims, len(shape))) if isinstance(dims, list) else [None] * len(shape)
+        return [_label(d, batch) or f"whole{next(count)}" for d in known]
 
     return [mark(d, s) for d, s in zip(dims, shapes, strict=False) if s is not None], [
         mark(d, s) for d, s in zip(rules, results, strict=True)
     ]
+
+
+def _label(dim, batch):
+    """The label of a dimension that is split; None: it stays whole. Leading ones are split each for itself."""
+    if not isinstance(dim, ast.Name):
+        return None
+    if dim.id == batch:
+        return batch
+    return f"lead{dim.id[3:]}" if batch == "..." and dim.id.startswith("...") else None
 
 
 def _count_batches(call, arrays):

@@ -31,7 +31,10 @@ class Numbers:
 
 @functools.cache
 def _parse(rule):
-    """[(inputs or None, outputs), ...]; an input is (dims or None for any shape, may be absent), an output 'broadcast', int or dims."""
+    """[(inputs or None, outputs), ...]; an input is (dims or None for any shape, may be absent), an output 'broadcast', int or dims.
+
+    dims are syntax trees; "..." is the constant Ellipsis, ahead of the others.
+    """
     return [_parse_alternative(text) for text in rule.split("|")]
 
 
@@ -63,6 +66,25 @@ def _parse_dims(text):
     return dims.elts
 
 
+def has_leading(dims):
+    """Whether dims begin with "..."."""
+    return bool(dims) and isinstance(dims[0], ast.Constant) and dims[0].value is ...
+
+
+def leading_rank(dims, rank):
+    """How many dimensions of a tensor of that rank "..." stands for."""
+    return rank - len(dims) + 1 if has_leading(dims) else 0
+
+
+def spread(dims, leading):
+    """dims with names, "...0" and so on, for that many leading dimensions in the place of "..."."""
+    return [ast.Name(f"...{i}") for i in range(leading)] + dims[1:] if has_leading(dims) else dims
+
+
+def _rank_fits(dims, rank):
+    return len(dims) - 1 <= rank if has_leading(dims) else len(dims) == rank
+
+
 def _value(node, names, numbers):
     if isinstance(node, ast.Constant):
         return node.value
@@ -81,7 +103,7 @@ def _fits(inputs, shapes):
         dims, optional = inputs[i] if i < len(inputs) else (None, True)
         if shape is None and not optional:
             return False
-        if shape is not None and (i >= len(inputs) or (dims is not None and len(dims) != len(shape))):
+        if shape is not None and (i >= len(inputs) or (dims is not None and not _rank_fits(dims, len(shape)))):
             return False
     return all(optional for _, optional in inputs[len(shapes) :])
 
@@ -93,7 +115,10 @@ def _bind(inputs, shapes, fields):
         for (dims, optional), shape in zip(inputs or [], shapes, strict=False):
             if shape is None or dims is None or optional != wanted:
                 continue
-            for dim, extent in zip(dims, shape, strict=True):
+            leading = leading_rank(dims, len(shape))
+            if has_leading(dims):
+                names.setdefault("...", leading)
+            for dim, extent in zip(spread(dims, leading), shape, strict=True):
                 if isinstance(dim, ast.Name) and dim.id not in fields:
                     names.setdefault(dim.id, extent)
     return {**fields, **names}
@@ -125,7 +150,12 @@ def evaluate(op, shapes, numbers=Numbers, symbolic=None):
             continue
         names = _bind(inputs, shapes, fields)
         for (dims, _), shape in zip(inputs or [], shapes, strict=False):
-            for dim, extent in zip(dims or [], shape or (), strict=False):
+            if dims is None or shape is None:
+                continue
+            leading = leading_rank(dims, len(shape))
+            wanted = names["..."] if has_leading(dims) else 0
+            numbers.check(leading == wanted, lambda n=leading, w=wanted: f"{op.op}: '...' is {n} dimensions; expected {w}")
+            for dim, extent in zip(spread(dims, leading), shape, strict=True):
                 expected = _value(dim, names, numbers)
                 numbers.check(extent == expected, lambda e=extent, x=expected: f"{op.op}: a dimension is {e}; expected {x}")
         return [_output(o, names, shapes, numbers) for o in outputs]
@@ -137,7 +167,9 @@ def _output(output, names, shapes, numbers):
         return _broadcast([s for s in shapes if s is not None], numbers)
     if isinstance(output, int):
         return None if output >= len(shapes) or shapes[output] is None else tuple(shapes[output])
-    return tuple(_value(d, names, numbers) for d in output)
+    if has_leading(output) and "..." not in names:
+        raise ValueError("an output's shape has '...', and every input with '...' is absent")
+    return tuple(_value(d, names, numbers) for d in spread(output, names.get("...", 0)))
 
 
 def _integers(op):

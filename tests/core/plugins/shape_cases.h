@@ -39,6 +39,10 @@ inline constexpr RuleCase kRules[] = {
     {"shapes.spaces/1", 2, 1, "  N ,C;M->N ,  C ,M  "},
     {"shapes.unbound/1", 2, 1, "N ; M? -> N+M"},
     {"shapes.nested/1", 1, 1, "A -> max(min(A,n),max(2,k-1)), ((A))"},
+    {"shapes.same/1", 2, 1, "... ; ...? -> ..."},
+    {"shapes.rows/1", 2, 2, "...,D ; D -> ... ; ..., D, n"},
+    {"shapes.late/1", 2, 1, "...,A? ; ... -> A, 2 | ? ; ...,A,A -> ..."},
+    {"shapes.absent/1", 2, 1, "* ; ...? -> ..."},
 };
 inline constexpr uint32_t kNumRules = sizeof kRules / sizeof kRules[0];
 

@@ -13,9 +13,7 @@ void product(const narrows::plugin::Launch& call) {
 }  // namespace
 
 NARROWS_PLUGIN("sums", {.name = "sums.product/1",
-                        .inputs = {"a", "b"},
-                        .outputs = {"out"},
-                        .kernel = product,
-                        .dtypes = {narrows::plugin::dtype<int8_t>()},
-                        .input_dtypes = {narrows::plugin::dtype<int8_t>()},
-                        .output_dtypes = {narrows::plugin::dtype<int32_t>()}})
+                        .inputs = {"a: i8", "b: i8"},
+                        .outputs = {"out: i32"},
+                        .shape_rule = "... ; ... -> ...",
+                        .kernel = product})

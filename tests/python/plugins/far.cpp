@@ -26,9 +26,4 @@ NARROWS_PLUGIN("far",
                 .backward = "far.scale_backward/1",
                 .traits = NW_PLAN_CAPTURABLE},
                {.name = "far.scale_backward/1",
-                .inputs = {"grad_y?", "x", "y?"},
-                .outputs = {"grad_x?"},
-                .shape_rule = "like 1",
-                .kernel = scale,
-                .params = kScale,
-                .params_size = sizeof(Scale)})
+                .kernel = scale})

@@ -206,10 +206,10 @@ void backward(const Launch& call) {  // grad_y?, a, b, y? -> those that are ther
   }
 }
 const std::vector<DLDataType> kDouble = {narrows::plugin::dtype<double>()};
-NARROWS_PLUGIN("VENDOR", {.name = "VENDOR.product/1", .inputs = {"a", "b"}, .outputs = {"y"}, .shape_rule = "like 0", .kernel = product,
+NARROWS_PLUGIN("VENDOR", {.name = "VENDOR.product/1", .inputs = {"a", "b"}, .outputs = {"y"}, .shape_rule = "...;...->...", .kernel = product,
                           .dtypes = kDouble, .backward = "VENDOR.product_backward/1", .saved = 0b11},
                {.name = "VENDOR.product_backward/1", .inputs = {"grad_y?", "a", "b", "y?"}, .outputs = {OUTPUTS},
-                .shape_rule = "like 1 ; like 2", .kernel = backward, .dtypes = kDouble})
+                .shape_rule = "...? ; ... ; ... ; ...? -> ... ; ...", .kernel = backward, .dtypes = kDouble})
 """
 
 
@@ -287,8 +287,8 @@ const nw_plugin* narrows_plugin_query(uint32_t, nw_error*) {
   static const auto* const plugin = new Mixed({
       {.name = "mixed.pair/1", .inputs = {"x"}, .outputs = {"at", "y"}, .shape_rule = "like 0 ; like 0", .kernel = forward,
        .dtypes = dtypes, .backward = "mixed.pair_backward/1"},
-      {.name = "mixed.pair_backward/1", .inputs = {"grad_at?", "grad_y?", "x", "at?", "y?"}, .outputs = {"grad_x?"},
-       .shape_rule = "like 2", .kernel = backward, .dtypes = dtypes}});
+      {.name = "mixed.pair_backward/1", .inputs = {"grad_at?: i64", "grad_y?", "x", "at?: i64", "y?"},
+       .outputs = {"grad_x?"}, .kernel = backward, .dtypes = dtypes}});
   return plugin->table();
 }
 """

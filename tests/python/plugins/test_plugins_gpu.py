@@ -34,9 +34,7 @@ const std::vector<nw_param> kParams = {narrows::plugin::field("factor", &Params:
 NARROWS_CUDA_PLUGIN("incuda",
                     {.name = "incuda.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale, .params = kParams,
                      .params_size = sizeof(Params), .backward = "incuda.scale_backward/1", .traits = NW_PLAN_CAPTURABLE},
-                    {.name = "incuda.scale_backward/1", .inputs = {"grad_y?", "x", "y?"}, .outputs = {"grad_x?"},
-                     .shape_rule = "like 1", .kernel = scale, .params = kParams, .params_size = sizeof(Params),
-                     .traits = NW_PLAN_CAPTURABLE})
+                    {.name = "incuda.scale_backward/1", .kernel = scale, .traits = NW_PLAN_CAPTURABLE})
 """
 
 

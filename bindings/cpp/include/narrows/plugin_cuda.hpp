@@ -49,6 +49,18 @@ inline void check(cudaError_t error) {
   throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
 }
 
+/// @cond
+namespace detail {
+
+// `static`: each plugin has its own.
+static __global__ void copy_elements(StridedCopy copy, int64_t n) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += step) copy.element(i);
+}
+
+}  // namespace detail
+/// @endcond
+
 /// The plugin's table for CUDA's devices. Each library has its own. #NARROWS_CUDA_PLUGIN makes it.
 class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
  public:
@@ -84,20 +96,21 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.launch = [](void* self, const void* plan, const nw_call* call, nw_error* error) {
       int32_t status = NW_OK;
       const int32_t entered = on(call->device.device_id, error,
-                                 [&] { status = Plugin::launch(self, plan, call, error); });
+                                 [&] { status = run(self, plan, call, error, copy_tensor); });
       return entered != NW_OK ? entered : status;
     };
   }
 
  private:
-  template <class Body>
-  static int32_t guarded(nw_error* error, Body&& body) {
-    try {
-      body();
-      return NW_OK;
-    } catch (const std::exception& e) {
-      return fail(error, NW_FAILED, e.what());
-    }
+  // On the call's stream, an element a thread.
+  static void copy_tensor(const nw_host&, const nw_call& call, const DLTensor& from,
+                          const DLTensor& to) {
+    const detail::StridedCopy copy(from, to);
+    const int64_t n = copy.rows() * copy.row();
+    constexpr int64_t kThreads = 256, kMostBlocks = 65536;
+    const auto blocks = static_cast<unsigned>(std::min((n + kThreads - 1) / kThreads, kMostBlocks));
+    detail::copy_elements<<<blocks, kThreads, 0, static_cast<cudaStream_t>(call.stream)>>>(copy, n);
+    check(cudaGetLastError());
   }
   static int32_t known(int32_t id, nw_error* error) {
     int count = 0;
@@ -106,7 +119,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     char message[96];
     std::snprintf(message, sizeof message, "device_id is %d; there are %d devices, from 0", id,
                   count);
-    return fail(error, NW_INVALID, message);
+    return fail(error, NW_INVALID, -1, message);
   }
   // With that device current; afterwards it is the one that was.
   template <class Body>
@@ -130,7 +143,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     *self = const_cast<nw_host*>(host);
     return found == cudaSuccess && count != 0
                ? NW_OK
-               : fail(error, NW_UNAVAILABLE, cudaGetErrorString(found));
+               : fail(error, NW_UNAVAILABLE, -1, cudaGetErrorString(found));
   }
   static int32_t device_info(void*, int32_t id, nw_device_info* out, nw_error* error) {
     if (const int32_t status = known(id, error); status != NW_OK) return status;
@@ -160,9 +173,9 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     });
     if (status != NW_OK) return status;
     if (capture != cudaStreamCaptureStatusNone)
-      return fail(error, NW_NOT_CAPTURABLE,
+      return fail(error, NW_NOT_CAPTURABLE, -1,
                   "memory cannot be allocated while the stream is being captured");
-    if (made != cudaSuccess) return fail(error, NW_OUT_OF_MEMORY, cudaGetErrorString(made));
+    if (made != cudaSuccess) return fail(error, NW_OUT_OF_MEMORY, -1, cudaGetErrorString(made));
     return *data = memory, NW_OK;
   }
   static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size,

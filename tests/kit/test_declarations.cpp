@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_declarations.cpp -- what plugin.hpp refuses of an op's declaration, and what it fills in.
+#include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <narrows/plugin.hpp>
+
+using narrows::plugin::dtype;
+using narrows::plugin::field;
+using narrows::plugin::Launch;
+using narrows::plugin::Op;
+using narrows::plugin::Plugin;
+using narrows::plugin::Signature;
+
+namespace {
+
+void nothing(const Launch&) {}
+
+struct Params {
+  int32_t k = 0;
+  float eps = 0;
+};
+
+// An op of two inputs, and its backward op, to be bent.
+std::vector<Op> pair() {
+  return {{.name = "t.pair/1",
+           .inputs = {"a", "b?"},
+           .outputs = {"y"},
+           .shape_rule = "... ; ...? -> ...",
+           .kernel = nothing,
+           .params = {field("k", &Params::k, 1.0)},
+           .params_size = sizeof(Params),
+           .backward = "t.pair_backward/1",
+           .saved = 3},
+          {.name = "t.pair_backward/1", .kernel = nothing}};
+}
+
+std::string fault_of(std::vector<Op> ops) {
+  const Plugin plugin("t", std::move(ops));
+  nw_error error{};
+  const nw_plugin* const table = plugin.table(NW_ABI_MAJOR, &error);
+  CHECK((table == nullptr) == (error.status == NW_INVALID));
+  return table == nullptr ? error.message : "";
+}
+
+struct Fault {
+  const char* what;
+  std::function<void(Op& op, Op& backward)> bend;
+  const char* message;
+};
+
+const Fault kFaults[] = {
+    {"no kernel", [](Op& op, Op&) { op.kernel = nullptr; }, "op 't.pair/1' has no kernel; expected a kernel, or variants"},
+    {"a kernel and variants",
+     [](Op& op, Op&) { op.variants = {{"v", nothing}}; },
+     "op 't.pair/1' has a kernel and variants; expected a kernel, or variants"},
+    {"a variant without a name",
+     [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"", nothing}}; },
+     "op 't.pair/1' has a variant without a name"},
+    {"a variant without a kernel",
+     [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"v", nullptr}}; },
+     "op 't.pair/1' has a variant without a kernel"},
+    {"an unknown dtype",
+     [](Op& op, Op&) { op.inputs = {"a: f32|float", "b?"}; },
+     "dtype 'float'; expected one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool"},
+    {"no dtype behind a colon", [](Op& op, Op&) { op.inputs = {"a:", "b?"}; }, "dtype ''; expected one of f16"},
+    {"an output of two dtypes",
+     [](Op& op, Op&) { op.outputs = {"y: f32|f64"}; },
+     "op 't.pair/1': output y has dtypes float32 or float64; expected one, or none"},
+    {"no shape rule for two inputs",
+     [](Op& op, Op& backward) { op.shape_rule = nullptr, backward.shape_rule = "*"; },
+     "op 't.pair/1' has 2 inputs and no shape_rule; expected one, as '... ; ... -> ...'"},
+    {"a shape rule that leaves an input out",
+     [](Op& op, Op&) { op.shape_rule = "like 0", op.backward = nullptr, op.saved = 0; },
+     "op 't.pair/1': shape_rule 'like 0' says nothing of input b, so a kernel could read beyond its end"},
+    {"one alternative that leaves an input out",
+     [](Op& op, Op& backward) { op.shape_rule = "N ; N? -> N | N,M", backward.shape_rule = "*"; },
+     "shape_rule 'N ; N? -> N | N,M' says nothing of input a"},
+    {"saved bits without a backward op",
+     [](Op& op, Op& backward) { op.backward = nullptr, backward.inputs = {"x"}, backward.outputs = {"y"}; },
+     "op 't.pair/1': saved is 0x3 without a backward op; expected 0"},
+    {"saved bits of no tensor",
+     [](Op& op, Op&) { op.saved = 4; },
+     "op 't.pair/1': saved is 0x4; expected bits of its inputs (from bit 0) and outputs (from bit 32)"},
+    {"a backward op of too few inputs",
+     [](Op&, Op& backward) {
+       backward.inputs = {"g?", "a", "b?"}, backward.outputs = {"ga?", "gb?"}, backward.shape_rule = "*;*;? -> like 1 ; like 2";
+     },
+     "op 't.pair_backward/1' is the backward of 't.pair/1' and has 3 inputs and 2 outputs; expected 4 and 2: the gradients of its"},
+    {"a backward op of other params",
+     [](Op&, Op& backward) { backward.params_size = 4; },
+     "op 't.pair_backward/1' is the backward of 't.pair/1' and has params of 4 bytes; expected its 8"},
+    {"a backward op whose shape rule does not follow",
+     [](Op& op, Op&) { op.shape_rule = "broadcast"; },
+     "op 't.pair/1': no shape_rule of its backward 't.pair_backward/1' follows from its own, 'broadcast'"},
+};
+
+std::string names(const char* const* list) {
+  std::string out;
+  for (; *list != nullptr; ++list) out += (out.empty() ? "" : " ") + std::string(*list);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a declaration that is wrong is refused when the plugin is loaded") {
+  CHECK(fault_of(pair()).empty());
+  for (const Fault& fault : kFaults) {
+    std::vector<Op> ops = pair();
+    fault.bend(ops[0], ops[1]);
+    const std::string message = fault_of(ops);
+    INFO(fault.what << ": " << message);
+    CHECK(message.find(fault.message) != std::string::npos);
+  }
+}
+
+TEST_CASE("a host of another major is refused") {
+  const Plugin plugin("t", pair());
+  nw_error error{};
+  CHECK(plugin.table(NW_ABI_MAJOR + 1, &error) == nullptr);
+  CHECK(error.status == NW_UNSUPPORTED);
+  CHECK(std::string(error.message).find("the host speaks ABI 2 and this plugin ABI 1") != std::string::npos);
+}
+
+TEST_CASE("tensors are declared by name, '?' and dtypes") {
+  std::vector<Op> ops = pair();
+  ops.resize(1);
+  ops[0].backward = nullptr;
+  ops[0].saved = 0;
+  ops[0].inputs = {" a : f32 | f64", "b?: i64"};
+  ops[0].outputs = {"y: bool"};
+  const Plugin plugin("t", ops);
+  const nw_op& op = *plugin.table()->ops[0];
+  CHECK(names(op.inputs) == "a b?");
+  CHECK(names(op.outputs) == "y");
+  CHECK((op.min_inputs == 1 && op.max_inputs == 2));
+  CHECK((op.input_dtypes[0].bits == 0 && op.input_dtypes[1].code == kDLInt && op.input_dtypes[1].bits == 64));
+  CHECK((op.output_dtypes[0].code == kDLBool && op.output_dtypes[0].lanes == 1));
+}
+
+TEST_CASE("what a backward op leaves out follows from its forward op") {
+  std::vector<Op> ops = pair();
+  ops[0].outputs = {"y: i32", "extra"};
+  ops[0].shape_rule = "N,M ; M? -> N ; like 1 | N -> () ; *";
+  ops[0].num_aux = 1;
+  ops[0].batch = "N";
+  // Before its forward op, and with a backward op of its own.
+  ops[1].backward = "t.second/1";
+  std::swap(ops[0], ops[1]);
+  ops.insert(ops.begin(), {.name = "t.second/1", .kernel = nothing});
+  const Plugin plugin("t", ops);
+  nw_error error{};
+  CHECK(plugin.table(NW_ABI_MAJOR, &error) != nullptr);
+  INFO(error.message);
+  const nw_op &second = *plugin.table()->ops[0], &backward = *plugin.table()->ops[1];
+  CHECK(names(backward.inputs) == "grad_y? a b? y? extra?");
+  CHECK(names(backward.outputs) == "grad_a? grad_b?");
+  CHECK(std::string(backward.shape_rule) == "N? ; N,M ; M? ; N? ; M? -> like 1 ; like 2 | ()? ; N ; ? ; ()? ; ? -> like 1 ; like 2");
+  CHECK((backward.input_dtypes[0].bits == 32 && backward.input_dtypes[3].code == kDLInt && backward.input_dtypes[1].bits == 0));
+  CHECK((backward.params_size == sizeof(Params) && std::string(backward.params[0]->name) == "k"));
+  CHECK(std::string(backward.batch) == "N");
+  CHECK((backward.min_inputs == 2 && backward.max_inputs == 5));
+  CHECK(names(second.inputs) == "grad_grad_a? grad_grad_b? grad_y? a b? y? extra? grad_a? grad_b?");
+  CHECK(names(second.outputs) == "grad_grad_y? grad_a? grad_b? grad_y? grad_extra?");
+}
