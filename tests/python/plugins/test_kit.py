@@ -27,7 +27,9 @@ def test_leading_dimensions(kit, shape):
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal(shape, "float32"), rng.standard_normal(shape[-1], "float32")
     np.testing.assert_allclose(kit.norm(x, w), norm(x, w), rtol=1e-5)
-    with pytest.raises(ValueError, match=rf"w has shape \({shape[-1] + 1},\); expected \(D\), whose dimension 0 is {shape[-1]} here"):
+    with pytest.raises(
+        ValueError, match=rf"w has shape \({shape[-1] + 1},\); expected \(D\), whose dimension 0 is {shape[-1]} here"
+    ):
         kit.norm(x, np.ones(shape[-1] + 1, "float32"))
     with pytest.raises(ValueError, match=r"x has shape \(\).*expected \(\.\.\., D\)"):
         kit.norm(np.float32(1).reshape(()), w)
@@ -109,7 +111,9 @@ def test_strided_tensors(kit):
         kit.transpose(x, out=out)
         np.testing.assert_array_equal(out, x.T)
     np.testing.assert_array_equal(kit.wrong_layout(base)[0, 0], 0)
-    with pytest.raises(RuntimeError, match=r"input x has shape \(6, 4\) and strides \(1, 6\); the kernel reads it as a contiguous tensor"):
+    with pytest.raises(
+        RuntimeError, match=r"input x has shape \(6, 4\) and strides \(1, 6\); the kernel reads it as a contiguous tensor"
+    ):
         kit.wrong_layout(base.T)
     with pytest.raises(RuntimeError, match="input x has 2 dimensions; the kernel asks for 3"):
         kit.wrong_rank(base)

@@ -30,8 +30,39 @@ void scale(const narrows::plugin::Launch& call) {
   times<<<(n + 255) / 256, 256, 0, narrows::plugin::stream(call)>>>(x, call.output<float>(0), factor, n);
   narrows::plugin::check(cudaGetLastError());
 }
-const std::vector<nw_param> kParams = {narrows::plugin::field("factor", &Params::factor, 1.0)};
+using namespace narrows::plugin;
+using narrows::f16;
+__global__ void sums(View<const f16, 2> a, View<const f16, 2> b, View<f16, 2> y) {
+  const int64_t i = blockIdx.x, j = threadIdx.x;
+  if (j < y.shape[1]) y(i, j) = a(i, j) + b(i, j);
+}
+void sum(const Launch& call) {
+  const auto y = call.output_view<f16, 2>(0);
+  if (call.size(0) == 0) return;
+  sums<<<y.shape[0], 1024, 0, stream(call)>>>(call.input_view<f16, 2>(0), call.input_view<f16, 2>(1), y);
+  check(cudaGetLastError());
+}
+template <int by>
+void plus(const Launch& call) {  // by way of the workspace
+  const int64_t n = call.size(0);
+  if (n == 0) return;
+  float* const scratch = call.workspace<float>();
+  times<<<(n + 255) / 256, 256, 0, stream(call)>>>(call.input<float>(0), scratch, 1 + by, n);
+  times<<<(n + 255) / 256, 256, 0, stream(call)>>>(scratch, call.output<float>(0), 1, n);
+  check(cudaGetLastError());
+}
+bool is_even(const Signature& call) { return call.in(0).shape[0] % 2 == 0; }
+uint64_t bytes(const Signature& call) {
+  uint64_t n = sizeof(float);
+  for (int32_t d = 0; d < call.in(0).ndim; ++d) n *= call.in(0).shape[d];
+  return n;
+}
+const std::vector<nw_param> kParams = {field("factor", &Params::factor, 1.0)};
 NARROWS_CUDA_PLUGIN("incuda",
+                    {.name = "incuda.sum/1", .inputs = {"a: f16", "b: f16"}, .outputs = {"y"}, .shape_rule = "N,M ; N,M -> N,M",
+                     .kernel = sum, .traits = NW_PLAN_CAPTURABLE, .layout = Layout::strided},
+                    {.name = "incuda.plus/1", .inputs = {"x"}, .outputs = {"y"}, .traits = NW_PLAN_CAPTURABLE, .layout = Layout::copied,
+                     .workspace = bytes, .variants = {{"twice", plus<1>, is_even}, {"thrice", plus<2>}}},
                     {.name = "incuda.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale, .params = kParams,
                      .params_size = sizeof(Params), .backward = "incuda.scale_backward/1", .traits = NW_PLAN_CAPTURABLE},
                     {.name = "incuda.scale_backward/1", .kernel = scale, .traits = NW_PLAN_CAPTURABLE})
@@ -116,6 +147,32 @@ def test_cuda_sources_in_torch(torch_on_the_gpu, in_cuda):
         (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
         x = x.detach()
         torch.testing.assert_close(gradient, torch.cos(4 * torch.cos(x)) * -4 * torch.sin(x), rtol=1e-5, atol=1e-5)
+
+
+def test_strided_and_copied_tensors_in_cuda(torch_on_the_gpu, in_cuda):
+    torch = torch_on_the_gpu
+    base = torch.randn(6, 8, device="cuda")
+    half = base.half()
+    for a, b in (
+        (half, half),
+        (half.T, half[::2, :6].T.repeat(2, 2)[:8, :6]),
+        (half[:1].expand(5, 8), half[1:]),
+        (half[:, :0], half[:, :0]),
+    ):
+        torch.testing.assert_close(in_cuda.sum(a, b), a + b, rtol=0, atol=0)
+    for x in (base, base.T, base[::2, 1::3], base[:, 0], base[:1].expand(5, 8), base[:0].T, base.flip(0)):
+        factor = 2 if x.shape[0] % 2 == 0 else 3
+        torch.testing.assert_close(in_cuda.plus(x), factor * x, rtol=0, atol=0)
+        around = torch.full((*x.shape, 3), 7.0, device="cuda")
+        in_cuda.plus(x, out=around[..., 1], kernel="thrice")
+        torch.testing.assert_close(around[..., 1], 3 * x, rtol=0, atol=0)
+        assert bool((around[..., [0, 2]] == 7).all())
+    graph, given = torch.cuda.CUDAGraph(), base.T.clone(memory_format=torch.preserve_format)
+    with torch.cuda.graph(graph):
+        y = in_cuda.plus(given)
+    given.fill_(3)
+    graph.replay()
+    torch.testing.assert_close(y, torch.full_like(y, 6))
 
 
 @needs_gpu
