@@ -261,6 +261,28 @@ Bound bind(const Lowered& lowered, const nw_sig& sig) {
   return out;
 }
 
+Bound any_call(const Lowered& lowered, const std::vector<const ir::Buffer*>& optional, size_t mask, bool is_strided) {
+  Bound out;
+  out.lowered = &lowered;
+  const auto add = [&](const ir::Buffer& buffer, bool strided) {
+    BoundBuffer bound;
+    bound.buffer = &buffer;
+    int64_t step = strided ? 2 : 1;
+    for (const ir::ExprPtr& extent : buffer.shape) bound.shape.push_back(strided ? 3 : ir::constant(extent).value_or(3));
+    bound.strides.resize(bound.shape.size());
+    for (size_t d = bound.shape.size(); d-- > 0;) {
+      bound.strides[d] = step;
+      if (__builtin_mul_overflow(step, std::max<int64_t>(bound.shape[d], 1), &step)) step = INT64_MAX;
+    }
+    const auto bit = std::find(optional.begin(), optional.end(), &buffer);
+    bound.present = bit == optional.end() || (mask >> (bit - optional.begin()) & 1) != 0;
+    out.buffers[buffer.name] = std::move(bound);
+  };
+  for (const ir::Buffer& tensor : lowered.program.tensors) add(tensor, is_strided && !tensor.shape.empty());
+  for (const ir::Buffer& allocation : lowered.allocations) add(allocation, false);
+  return out;
+}
+
 double count_steps(const std::vector<Node>& body, const Numbers& numbers) {
   double out = 0;
   for (const Node& node : body) {

@@ -56,6 +56,11 @@ struct Bound {
 // bytes than there are, an index beyond 64 bits.
 Bound bind(const Lowered& lowered, const nw_sig& sig);
 
+// A call of no sizes in particular, for a text that depends on none: an extent that is not a number is 3, so that no stride is 1 by
+// chance. Bit i of `mask`: optional[i] is there; other tensors are. `is_strided`: the tensors are not dense.
+Bound any_call(const Lowered& lowered, const std::vector<const ir::Buffer*>& optional = {}, size_t mask = 0,
+               bool is_strided = false);
+
 // The loads and stores that a body makes, as many as its loops run: what a loop costs. Unknown extents count as 16.
 double count_steps(const std::vector<Node>& body, const Numbers& numbers);
 

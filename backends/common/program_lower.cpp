@@ -200,7 +200,7 @@ void collect_extents(const std::vector<Node>& body, Extents* extents) {
   }
 }
 
-Lowered lower(const ir::Program& program) {
+Lowered lower_loops(const ir::Program& program) {
   Lowered out;
   out.program = program;
   out.allocations = program.allocations;
@@ -208,6 +208,11 @@ Lowered lower(const ir::Program& program) {
   for (const ir::Stmt& stmt : program.body)
     for (Node& node : walk.statement(stmt)) out.body.push_back(std::move(node));
   out.program.body.clear();
+  return out;
+}
+
+Lowered lower(const ir::Program& program) {
+  Lowered out = lower_loops(program);
   place_allocations(&out);
   move_lanes_inwards(&out);
   return out;

@@ -28,6 +28,10 @@ struct Node {
   std::vector<ir::Store> stores;        // in order: what one writes, a later one reads
   bool is_init = false;
   bool contract = false;  // see fusible_product()
+  // in kernels of a GPU: program_kernels.h
+  Names first_only;                  // of these loops, the first iteration alone runs it
+  std::vector<size_t> thread_loops;  // numbers of the loops around it that are bound to threads
+  bool has_barrier = false;          // the threads of a block wait for each other before it
 };
 
 struct Lowered {
@@ -41,6 +45,9 @@ struct Lowered {
 // Which operand of a sum of f32 or f64 is a product that need not be rounded before it is added, where the block's note "contract"
 // is "true".
 std::optional<size_t> fusible_product(const ir::Expr& expr, bool contract);
+
+// The loops and stores alone: allocations are not placed yet.
+Lowered lower_loops(const ir::Program& program);
 
 // Where an init happens: before the outermost of the block's loops that its reduction or carried axes depend on and that has
 // another extent than 1. So it has happened where none of the updates runs.

@@ -137,8 +137,8 @@ bool fills_its_box(const Access& store, const ir::Buffer& buffer, const Extents&
 
 class Iteration {
  public:
-  Iteration(const ir::Buffer& buffer, const Extents& extents, const std::map<std::string, ir::ExprPtr>& sizes)
-      : buffer_(buffer), extents_(extents), sizes_(sizes) {}
+  Iteration(const ir::Buffer& buffer, const Extents& extents, const std::map<std::string, ir::ExprPtr>& sizes, const Names& threads)
+      : buffer_(buffer), extents_(extents), sizes_(sizes), threads_(threads) {}
 
   // The store has written what the load reads, in the same iteration of the loops that they share.
   bool provides(const Access& store, const Access& load) const {
@@ -146,6 +146,7 @@ class Iteration {
     Names shared;
     std::set_intersection(store.around.begin(), store.around.end(), load.around.begin(), load.around.end(),
                           std::inserter(shared, shared.end()));
+    for (const std::string& thread : threads_) shared.erase(thread);
     for (size_t d = 0; d < store.indices->size(); ++d) {
       const Parts to = split((*store.indices)[d], inner_loops(store, shared), extents_);
       const Parts from = split((*load.indices)[d], inner_loops(load, shared), extents_);
@@ -170,6 +171,7 @@ class Iteration {
   const ir::Buffer& buffer_;
   const Extents& extents_;
   const std::map<std::string, ir::ExprPtr>& sizes_;  // of all loops
+  const Names& threads_;                             // loops whose iterations share the buffer
 };
 
 // ---- shrinking ----
@@ -249,11 +251,6 @@ void collect_sizes(const std::vector<Node>& body, std::map<std::string, ir::Expr
   }
 }
 
-// Behind what the buffer shrank to: its elements are then that far from each other.
-void add_padding(ir::Buffer* buffer) {
-  for (size_t d = 0; d < buffer->padding.size(); ++d) buffer->shape[d] = buffer->shape[d] + buffer->padding[d];
-}
-
 class Placer {
  public:
   explicit Placer(Lowered* lowered) : lowered_(lowered) {
@@ -272,26 +269,38 @@ class Placer {
     (around.empty() ? lowered_->outermost : around.back()->allocations).push_back(number);
     Names shared;
     for (const Node* loop : around) shared.insert(loop->name);
-    shrink_all(&buffer, found.accesses, shared);
+    shrink_all(&buffer, found.accesses, shared, {});
+  }
+
+  bool shrink_one(size_t number, const Names& threads) {
+    ir::Buffer& buffer = lowered_->allocations[number];
+    Collector found(buffer.name);
+    found.body(lowered_->body);
+    if (found.accesses.empty()) return false;
+    Names shared;
+    for (const std::string& name : home_of(*lowered_, buffer.name).loops)
+      if (threads.count(name) == 0) shared.insert(name);
+    return shrink_all(&buffer, found.accesses, shared, threads);
   }
 
  private:
-  void shrink_all(ir::Buffer* buffer, const std::vector<Access>& accesses, const Names& shared) {
-    const Iteration iteration(*buffer, extents_, sizes_);
+  bool shrink_all(ir::Buffer* buffer, const std::vector<Access>& accesses, const Names& shared, const Names& threads) {
+    const Iteration iteration(*buffer, extents_, sizes_, threads);
     for (const Access& load : accesses) {
       if (load.is_store) continue;
       const auto provides = [&](const Access& store) { return iteration.provides(store, load); };
-      if (std::none_of(accesses.begin(), accesses.end(), provides)) return;
+      if (std::none_of(accesses.begin(), accesses.end(), provides)) return false;
     }
     lowered_->fresh.insert(buffer->name);
     std::vector<Shrunk> dims;
     dims.reserve(buffer->shape.size());
     for (size_t d = 0; d < buffer->shape.size(); ++d) dims.push_back(shrink(accesses, d, *buffer, shared, extents_));
-    if (std::none_of(dims.begin(), dims.end(), [](const Shrunk& dim) { return dim.done; })) return;
+    if (std::none_of(dims.begin(), dims.end(), [](const Shrunk& dim) { return dim.done; })) return true;
     const std::string name = buffer->name;
     move_accesses(&lowered_->body, name, dims, shared, {}, extents_);
     for (size_t d = 0; d < dims.size(); ++d)
       if (dims[d].done) buffer->shape[d] = ir::make_integer(dims[d].extent);
+    return true;
   }
 
   Lowered* lowered_;
@@ -300,6 +309,32 @@ class Placer {
 };
 
 }  // namespace
+
+Home home_of(const Lowered& lowered, const std::string& buffer) {
+  Collector found(buffer);
+  found.body(lowered.body);
+  Home out;
+  out.is_used = !found.accesses.empty();
+  if (!out.is_used) return out;
+  size_t depth = found.accesses[0].path.size() - 1;
+  for (const Access& access : found.accesses) depth = std::min(depth, shared_depth(access, found.accesses[0]));
+  const std::vector<Node>* body = &lowered.body;
+  for (size_t i = 0; i < depth; ++i) {
+    const Node& node = (*body)[found.accesses[0].path[i]];
+    out.loops.push_back(node.name);
+    body = &node.body;
+  }
+  return out;
+}
+
+bool shrink_allocation(Lowered* lowered, size_t number, const Names& threads) {
+  return Placer(lowered).shrink_one(number, threads);
+}
+
+// Behind what the buffer shrank to: its elements are then that far from each other.
+void add_padding(ir::Buffer* buffer) {
+  for (size_t d = 0; d < buffer->padding.size(); ++d) buffer->shape[d] = buffer->shape[d] + buffer->padding[d];
+}
 
 void place_allocations(Lowered* lowered) {
   Placer placer(lowered);

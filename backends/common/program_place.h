@@ -10,4 +10,19 @@ namespace narrows::common {
 // where every element that an iteration reads was written by the same iteration before. Then it grows by its padding.
 void place_allocations(Lowered* lowered);
 
+// Where all accesses of an allocation are.
+struct Home {
+  std::vector<std::string> loops;  // that all of them share, from the outermost
+  bool is_used = false;
+};
+Home home_of(const Lowered& lowered, const std::string& buffer);
+
+// Shrinks one allocation to what one iteration of the loops that all its users share uses, where every element that is read was
+// written by the same iteration before; `threads` are loops whose iterations share the memory, and so count as loops inside. False:
+// that could not be shown, and nothing has changed. Padding is not added.
+bool shrink_allocation(Lowered* lowered, size_t number, const Names& threads);
+
+// The padding becomes a part of the shape.
+void add_padding(ir::Buffer* buffer);
+
 }  // namespace narrows::common

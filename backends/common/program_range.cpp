@@ -21,6 +21,8 @@ Range around(std::initializer_list<Wide> values) {
 }
 Wide size_of(const Range& a) { return std::max(a.greatest, -a.least); }
 
+Wide magnitude(int64_t x) { return x < 0 ? -static_cast<Wide>(x) : static_cast<Wide>(x); }
+
 Range product(const Range& a, const Range& b) {
   return around({a.least * b.least, a.least * b.greatest, a.greatest * b.least, a.greatest * b.greatest});
 }
@@ -35,9 +37,11 @@ Range quotient(const Range& a, const Range& b) {
 
 class Checker {
  public:
-  Checker(const Bound& bound, const nw_sig& sig) : sig_(sig) {
+  Checker(const Bound& bound, const nw_sig& sig) : bound_(bound), sig_(sig) {
     for (const auto& [name, number] : bound.numbers) ranges_[name] = {number, number};
   }
+
+  Wide largest() const { return largest_; }
 
   void body(const std::vector<Node>& nodes) {
     for (const Node& node : nodes) {
@@ -49,6 +53,7 @@ class Checker {
       for (const ir::ExprPtr& condition : node.conditions) value(condition);
       for (const ir::Store& store : node.stores) {
         for (const ir::ExprPtr& subscript : store.indices) range(subscript);
+        place(store.buffer, store.indices);
         value(store.value);
       }
     }
@@ -57,6 +62,7 @@ class Checker {
  private:
   // The indices in a value.
   void value(const ir::ExprPtr& expr) {
+    if (expr->kind == ir::Expr::Kind::load) place(expr->name, expr->operands);
     for (const ir::ExprPtr& operand : expr->operands)
       if (operand->dtype == ir::DType::index)
         range(operand);
@@ -64,8 +70,24 @@ class Checker {
         value(operand);
   }
 
+  // Of an element in its buffer.
+  void place(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
+    const BoundBuffer& bound = bound_.buffers.at(buffer);
+    if (!bound.present) return;
+    Wide sum = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      Wide most = 0;
+      const Linear subscript = linear(indices[d]);
+      for (const Term& term : subscript.terms) most += size_of(range(term.atom)) * magnitude(term.factor);
+      sum += (most + magnitude(subscript.constant)) * magnitude(bound.strides[d]);
+      if (sum > Wide{1} << 64) sum = Wide{1} << 64;  // more than any limit
+    }
+    largest_ = std::max(largest_, sum);
+  }
+
   Range range(const ir::ExprPtr& expr) {
     const Range out = part(*expr);
+    largest_ = std::max(largest_, size_of(out));
     constexpr Wide kLimit = Wide{1} << 62;
     if (out.least < -kLimit || out.greatest > kLimit)
       refuse(NW_INVALID, -1, "%s: '%s' may leave the numbers from -2^62 to 2^62; expected smaller tensors", sig_.op,
@@ -92,11 +114,19 @@ class Checker {
     return {std::max(a.least, b.least), std::max(a.greatest, b.greatest)};  // maximum
   }
 
+  const Bound& bound_;
   const nw_sig& sig_;
   std::map<std::string, Range> ranges_;
+  Wide largest_ = 0;
 };
 
 }  // namespace
+
+bool fits_32_bits(const Bound& bound, const nw_sig& sig) {
+  Checker checker(bound, sig);
+  checker.body(bound.lowered->body);
+  return checker.largest() <= INT32_MAX;
+}
 
 void check_ranges(const Bound& bound, const nw_sig& sig) { Checker(bound, sig).body(bound.lowered->body); }
 

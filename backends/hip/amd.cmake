@@ -9,5 +9,5 @@ if(NOT NARROWS_HIPCC OR NOT NARROWS_AMDHIP64)
 endif()
 set(environment HIP_PLATFORM=amd)  # where hipcc sees nvcc it would compile for NVIDIA
 set(compile ${NARROWS_HIPCC} -x hip)
-set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd.cpp)
+set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd.cpp ${CMAKE_CURRENT_SOURCE_DIR}/platform/amd_compiler.cpp)
 set(libraries ${NARROWS_AMDHIP64})

@@ -3,16 +3,19 @@
 # kernels run, and run under the sanitizers.
 find_package(Boost 1.74 CONFIG REQUIRED COMPONENTS context)
 set(emulation ${PROJECT_SOURCE_DIR}/tests/hip/emulation)
-add_library(narrows_hip_emulation STATIC ${emulation}/block.cpp ${emulation}/runtime.cpp)
+add_library(narrows_hip_emulation STATIC ${emulation}/block.cpp ${emulation}/compiler.cpp ${emulation}/runtime.cpp)
 target_include_directories(narrows_hip_emulation PUBLIC ${emulation})
-target_link_libraries(narrows_hip_emulation PUBLIC narrows_warnings PRIVATE Boost::context)
+target_link_libraries(narrows_hip_emulation PUBLIC narrows_warnings PRIVATE Boost::context ${CMAKE_DL_LIBS})
+# What its hiprtc runs: the C++ compiler, as the backend itself is compiled.
+set_source_files_properties(${emulation}/compiler.cpp PROPERTIES COMPILE_DEFINITIONS
+  "EMULATION_COMPILER=\"${CMAKE_CXX_COMPILER}\";EMULATION_FOLDER=\"${emulation}\";EMULATION_SANITIZE=\"${NARROWS_SANITIZE}\"")
 set_target_properties(narrows_hip_emulation PROPERTIES CXX_VISIBILITY_PRESET hidden)
 
 set_source_files_properties(${op_sources} PROPERTIES LANGUAGE CXX)
-narrows_add_backend(hip NO_INSTALL SOURCES ${op_sources} ${platform_sources} platform/amd.cpp ${shared}/plugin.cpp ${shared}/memory_check.cpp
+narrows_add_backend(hip NO_INSTALL SOURCES ${op_sources} ${platform_sources} platform/amd.cpp platform/amd_compiler.cpp ${shared}/plugin.cpp ${shared}/memory_check.cpp
                     LIBRARIES narrows_backend_common narrows_hip_emulation MANIFEST manifest.json)
 set_target_properties(narrows_hip PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends)  # found all the same
-target_include_directories(narrows_hip PRIVATE platform ${shared})
+target_include_directories(narrows_hip PRIVATE platform ${shared} ${texts})
 target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}")
 # Kernels read elements of one type through another, and leave pragmas to who knows them. GCC 12 warns of indices in dots that no
 # instance takes. fma() is an instruction where there is one.

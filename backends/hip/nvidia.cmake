@@ -40,5 +40,5 @@ if(NOT EXISTS ${NARROWS_HIP_CUDA}/include/curand_mtgp32_kernel.h)
   list(APPEND compile -isystem ${CMAKE_CURRENT_BINARY_DIR}/include)
 endif()
 
-set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/nvidia.cpp ${PROJECT_SOURCE_DIR}/backends/cuda/platform/driver.cpp)
+set(vendor_sources ${CMAKE_CURRENT_SOURCE_DIR}/platform/nvidia.cpp ${PROJECT_SOURCE_DIR}/backends/cuda/platform/driver.cpp ${PROJECT_SOURCE_DIR}/backends/cuda/platform/compiler.cpp)
 set(libraries ${NARROWS_HIP_CUDA}/lib64/libcudart_static.a Threads::Threads rt ${CMAKE_DL_LIBS})

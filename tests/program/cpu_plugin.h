@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_plugin.h -- the cpu backend's plugin, or one that it exported, by itself, with a host of the test's own: programs are planned
-// and launched through its table. Tensors are numbers in double beside their bytes.
+// cpu_plugin.h -- a backend's plugin that serves programs, or one that the cpu backend exported, by itself, with a host of the
+// test's own: programs are planned and launched through its table. Tensors are numbers in double beside their bytes; where the
+// plugin is not the CPU's, each call copies them to its device and back.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -60,6 +63,19 @@ class Plugin {
   }
   int32_t launch(const void* plan, const nw_call& call, nw_error* error) const { return table_->launch(self_, plan, &call, error); }
   void free(void* plan) const { table_->plan_free(self_, plan); }
+  bool is_of_cpu() const { return table_->device_type == kDLCPU; }
+  DLDevice device() const { return {static_cast<DLDeviceType>(table_->device_type), 0}; }
+  void* alloc(uint64_t size) const {
+    void* data = nullptr;
+    nw_error error{};
+    if (table_->alloc(self_, 0, size, nullptr, &data, &error) != NW_OK) throw std::runtime_error(error.message);
+    return data;
+  }
+  void free_memory(void* data) const { (void)table_->free(self_, 0, data, nullptr, nullptr); }
+  void copy(DLDevice to, void* target, DLDevice from, const void* source, uint64_t size) const {
+    nw_error error{};
+    if (table_->copy(self_, to, target, from, source, size, nullptr, &error) != NW_OK) throw std::runtime_error(error.message);
+  }
   const nw_op& op(uint32_t i) const { return *table_->ops[i]; }
   int32_t export_to(const std::string& path, const std::vector<std::string>& texts, const char* op, nw_error* error) const {
     const auto* exporter = static_cast<const nw_program_exporter*>(table_->extension(self_, "program_export/1"));
@@ -73,7 +89,7 @@ class Plugin {
   static const nw_plugin* table(const char* path) {
     // A spoilt plugin in its place: see mutants.
     static const char* const spoilt = std::getenv("NARROWS_TEST_CPU_PLUGIN");
-    void* const library = dlopen(path != nullptr ? path : spoilt != nullptr ? spoilt : CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(path != nullptr ? path : spoilt != nullptr ? spoilt : PROGRAM_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     nw_error error{};
     return reinterpret_cast<nw_plugin_query_fn>(dlsym(library, NW_PLUGIN_QUERY))(NW_ABI_MAJOR, &error);
@@ -151,6 +167,12 @@ struct Tensor {
     return *this;
   }
 
+  DLTensor view(DLDevice device, unsigned char* copy) {  // of its bytes on a device
+    DLTensor out = view();
+    out.device = device;
+    out.data = copy;
+    return out;
+  }
   DLTensor view() {
     return {outside != nullptr ? outside : bytes.data(),
             {kDLCPU, 0},
@@ -176,6 +198,31 @@ struct Param {
   bool is_real = false;
 };
 
+// A copy of bytes on the plugin's device, which may lie on the CPU's: then it is what it is a copy of.
+class OnDevice {
+ public:
+  OnDevice(const Plugin& plugin, unsigned char* bytes, uint64_t size) : plugin_(plugin), host_(bytes), size_(size), data_(bytes) {
+    if (plugin.is_of_cpu()) return;
+    data_ = static_cast<unsigned char*>(plugin.alloc(size));
+    plugin.copy(plugin.device(), data_, {kDLCPU, 0}, host_, size_);
+  }
+  ~OnDevice() {
+    if (data_ != host_) plugin_.free_memory(data_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  unsigned char* data() const { return data_; }
+  void copy_back() const {
+    if (data_ != host_) plugin_.copy({kDLCPU, 0}, host_, plugin_.device(), data_, size_);
+  }
+
+ private:
+  const Plugin& plugin_;
+  unsigned char* const host_;
+  const uint64_t size_;
+  unsigned char* data_;
+};
+
 // Aligned to 256 bytes, with bytes of a pattern in front of it and behind it.
 class Workspace {
  public:
@@ -190,6 +237,8 @@ class Workspace {
   Workspace& operator=(const Workspace&) = delete;
 
   unsigned char* data() const { return memory_ + kGuard; }
+  unsigned char* begin() const { return memory_; }
+  uint64_t whole() const { return size_ + 2 * kGuard; }
   bool is_clean_outside() const {
     const auto is_clean = [](const unsigned char* guard) {
       return std::all_of(guard, guard + kGuard, [](unsigned char byte) { return byte == 0xA5; });
@@ -222,10 +271,18 @@ struct Call {
     std::vector<nw_tensor_sig> sigs;
     std::vector<DLTensor> views(inputs.size() + outputs.size());
     std::vector<const DLTensor*> in, out;
+    std::map<Tensor*, std::unique_ptr<OnDevice>> copies;
     for (size_t i = 0; i < views.size(); ++i) {
       Tensor& tensor = i < inputs.size() ? *inputs[i] : *outputs[i - inputs.size()];
       sigs.push_back(tensor.signature());
       views[i] = tensor.view();
+      if (!plugin.is_of_cpu() && !tensor.absent) {
+        std::unique_ptr<OnDevice>& copy = copies[&tensor];
+        if (copy == nullptr) copy = std::make_unique<OnDevice>(plugin, tensor.bytes.data(), tensor.bytes.size());
+        views[i] = tensor.view(plugin.device(), copy->data());
+        const auto address = reinterpret_cast<uintptr_t>(copy->data()) + static_cast<uintptr_t>(tensor.first);
+        sigs.back().align_log2 = static_cast<uint16_t>(std::min(8, __builtin_ctzll(address | 256)));
+      }
       (i < inputs.size() ? in : out).push_back(tensor.absent ? nullptr : &views[i]);
     }
     if (!outputs.empty()) sigs[inputs.size()].alias_of = alias_of;
@@ -241,7 +298,7 @@ struct Call {
                         sigs.data(),
                         blob.data(),
                         blob.size(),
-                        {kDLCPU, 0}};
+                        plugin.device()};
     nw_plan_info info{};
     info.struct_size = sizeof(info);
     nw_error error{};
@@ -254,11 +311,16 @@ struct Call {
     call.num_outputs = sig.num_outputs;
     call.inputs = in.data();
     call.outputs = out.data();
-    call.workspace = workspace.data();
+    const OnDevice memory(plugin, workspace.begin(), workspace.whole());
+    call.workspace = memory.data() + (workspace.data() - workspace.begin());
     call.workspace_size = info.workspace_size;
     Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
     for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
     if (!answer) answer.message = error.message;
+    if (answer) {
+      memory.copy_back();
+      for (const auto& [tensor, copy] : copies) copy->copy_back();
+    }
     if (!workspace.is_clean_outside()) answer = {NW_FAILED, "the kernel wrote beside its workspace", answer.kernel};
     plugin.free(plan);
     return answer;

@@ -457,7 +457,7 @@ TEST_CASE("a set-user-ID program compiles", "[.secure]") {
 
 TEST_CASE("a set-user-ID program's user does not choose what the compiler starts") {
   if (geteuid() != 0) SKIP("only root can make a program another user's");
-  for (fs::path part = CPU_PLUGIN; part.has_relative_path(); part = part.parent_path())
+  for (fs::path part = PROGRAM_PLUGIN; part.has_relative_path(); part = part.parent_path())
     if ((fs::status(part).permissions() & fs::perms::others_read) == fs::perms::none) SKIP("other users cannot read " << part);
   struct statvfs system{};
   if (statvfs(fs::temp_directory_path().c_str(), &system) != 0 || (system.f_flag & ST_NOSUID) != 0) SKIP("a 'nosuid' file system");

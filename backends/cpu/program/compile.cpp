@@ -14,33 +14,15 @@
 #include <mutex>
 
 #include "common/plugin.h"
-#include "program/files.h"
+#include "common/program_files.h"
 #include "program/toolchain.h"
 
 namespace narrows::cpu {
 namespace {
 
-using common::refuse;
+using namespace common;
 
 constexpr size_t kMostObjects = 512;  // that stay mapped though no plan uses them
-
-// An object ends with the digest of what stands before it: the loader ignores what follows an object, and a file that was cut
-// short would otherwise end the process.
-constexpr size_t kDigestSize = 32;
-bool seal(const std::string& path) {
-  std::string bytes;
-  if (!read_file(path, &bytes)) return false;
-  const std::string digest = hex_digest(bytes);
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return false;
-  const bool written = write(file, digest.data(), digest.size()) == static_cast<ssize_t>(digest.size());
-  return close(file) == 0 && written;
-}
-bool is_sealed(const std::string& path) {
-  std::string bytes;
-  if (!read_file(path, &bytes) || bytes.size() <= kDigestSize) return false;
-  return bytes.substr(bytes.size() - kDigestSize) == hex_digest(bytes.substr(0, bytes.size() - kDigestSize));
-}
 
 // ---- building ----
 
@@ -144,7 +126,7 @@ std::shared_ptr<const CObject> CCompiler::build(const std::string& source, const
   for (const std::string& flag : flags) key += "\n" + flag;
   const std::string digest = hex_digest(key);
   if (auto object = shared_->find(digest); object != nullptr) return object;
-  const std::string cache = cache_folder(), kept = cache + "/" + digest + ".so";
+  const std::string cache = cache_folder("cpu"), kept = cache + "/" + digest + ".so";
   std::shared_ptr<const CObject> object;
   if (!cache.empty() && is_sealed(kept)) object = open_object(kept);
   if (object == nullptr) object = compile(source, compiler, flags, cache, digest);

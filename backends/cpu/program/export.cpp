@@ -14,13 +14,13 @@
 #include <cstring>
 #include <map>
 
+#include "common/program_files.h"
 #include "core/error.h"
 #include "core/program/expr.h"
 #include "core/program/text.h"
 #include "program/c_prelude.h"
 #include "program/export_text.h"
 #include "program/exported_parts.h"  // made of exported.c and the ABI's headers by CMakeLists.txt
-#include "program/files.h"
 #include "program/program.h"
 #include "program/toolchain.h"
 

@@ -15,9 +15,13 @@
 #include <cstdlib>
 #include <optional>
 
+#include "common/program_files.h"
+
 extern char** environ;
 
 namespace narrows::cpu {
+
+using common::environment;
 namespace {
 
 constexpr size_t kMostOutput = 64 << 10;
@@ -145,11 +149,6 @@ Outcome run_process(const std::vector<std::string>& arguments, double seconds) {
     out.number = WEXITSTATUS(child.status());
   }
   return out;
-}
-
-std::string environment(const char* name) {
-  const char* value = secure_getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 std::string find_program(const std::string& name) {

@@ -21,7 +21,4 @@ Outcome run_process(const std::vector<std::string>& arguments, double seconds);
 // The path of a program, searched for in $PATH if it has no '/'; empty: there is none.
 std::string find_program(const std::string& name);
 
-// Of the environment; empty where it is not set, or this is a set-user-ID program.
-std::string environment(const char* name);
-
 }  // namespace narrows::cpu

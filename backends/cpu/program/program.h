@@ -53,11 +53,6 @@ std::vector<std::string> c_machine_flags(const Instance& instance);
 // `asks`: the plan will not be launched; nothing is compiled.
 std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view text, const nw_sig& sig, bool asks);
 
-// A call of no sizes in particular, for a text that depends on none: an extent that is not a number is 3, so that no stride is 1 by
-// chance. Bit i of `mask`: optional[i] is there; other tensors are. `is_strided`: the tensors are not dense.
-common::Bound any_call(const common::Lowered& lowered, const std::vector<const ir::Buffer*>& optional = {}, size_t mask = 0,
-                       bool is_strided = false);
-
 // The C text of a program for dense tensors that are all there. Its first line says which kernel runs.
 std::string source_of_program(const Instance& instance, std::string_view text);
 

@@ -2,11 +2,8 @@
 // source.cpp -- extension nw_program_source: the C text of a program, for a reader.
 #include <narrows/program.h>
 
-#include <algorithm>
-
 #include "common/program_bind.h"
 #include "core/error.h"
-#include "core/program/expr.h"
 #include "core/program/text.h"
 #include "program/program.h"
 
@@ -19,29 +16,6 @@ std::string first_line(const Instance& instance) {
 }
 
 }  // namespace
-
-common::Bound any_call(const common::Lowered& lowered, const std::vector<const ir::Buffer*>& optional, size_t mask,
-                       bool is_strided) {
-  common::Bound out;
-  out.lowered = &lowered;
-  const auto add = [&](const ir::Buffer& buffer, bool strided) {
-    common::BoundBuffer bound;
-    bound.buffer = &buffer;
-    int64_t step = strided ? 2 : 1;
-    for (const ir::ExprPtr& extent : buffer.shape) bound.shape.push_back(strided ? 3 : ir::constant(extent).value_or(3));
-    bound.strides.resize(bound.shape.size());
-    for (size_t d = bound.shape.size(); d-- > 0;) {
-      bound.strides[d] = step;
-      if (__builtin_mul_overflow(step, std::max<int64_t>(bound.shape[d], 1), &step)) step = INT64_MAX;
-    }
-    const auto bit = std::find(optional.begin(), optional.end(), &buffer);
-    bound.present = bit == optional.end() || (mask >> (bit - optional.begin()) & 1) != 0;
-    out.buffers[buffer.name] = std::move(bound);
-  };
-  for (const ir::Buffer& tensor : lowered.program.tensors) add(tensor, is_strided && !tensor.shape.empty());
-  for (const ir::Buffer& allocation : lowered.allocations) add(allocation, false);
-  return out;
-}
 
 std::string source_of_program(const Instance& instance, std::string_view text) {
   try {

@@ -10,10 +10,12 @@
 #include <cstring>
 
 #include "common/plugin.h"
+#include "common/program_files.h"
 
 namespace narrows::cpu {
 namespace {
 
+using common::environment;
 using common::refuse;
 
 constexpr double kSeconds = 60;

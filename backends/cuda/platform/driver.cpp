@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "backend.h"
+#include "ops/program/compiler.h"
 
 namespace narrows::gpu {
 
@@ -31,6 +32,9 @@ struct Driver {
   CUresult (*device_get)(CUdevice*, int) = entry_point<decltype(device_get)>("cuDeviceGet", 2000);
   CUresult (*stream_ctx)(CUstream, CUcontext*) = entry_point<decltype(stream_ctx)>("cuStreamGetCtx", 9020);
   CUresult (*launch)(const CUlaunchConfig*, CUfunction, void**, void**) = entry_point<decltype(launch)>("cuLaunchKernelEx", 11060);
+  CUresult (*module_load)(CUmodule*, const void*) = entry_point<decltype(module_load)>("cuModuleLoadData", 2000);
+  CUresult (*module_function)(CUfunction*, CUmodule, const char*) = entry_point<decltype(module_function)>("cuModuleGetFunction",
+                                                                                                           2000);
   CUresult (*address_range)(CUdeviceptr*, size_t*, CUdeviceptr) = entry_point<decltype(address_range)>("cuMemGetAddressRange",
                                                                                                        3020);
 };
@@ -137,6 +141,18 @@ gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid&
   config.attrs = &overlapping, config.numAttrs = attributes;
   const CUresult result = driver().launch(&config, reinterpret_cast<CUfunction>(function), arguments, nullptr);
   return from_cuda(static_cast<cudaError_t>(result));  // the driver's numbers are the runtime's
+}
+
+void* load_module(const std::string& code) {
+  CUmodule module = nullptr;
+  check(driver().module_load(&module, code.c_str()), "loading a program's kernels");  // an intermediate text ends with a 0
+  return module;
+}
+
+gpuFunction_t find_in_module(void* module, const std::string& name) {
+  CUfunction function = nullptr;
+  check(driver().module_function(&function, static_cast<CUmodule>(module), name.c_str()), "looking for a program's kernel");
+  return reinterpret_cast<gpuFunction_t>(function);
 }
 
 bool find_allocation(const void* address, const void** base, size_t* size) {

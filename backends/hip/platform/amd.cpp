@@ -86,7 +86,10 @@ Memory memory_at(const void* address) {
 }
 
 gpuFunction_t find_function(const void*) { return nullptr; }
-gpuError_t launch_symbol(const void* symbol, gpuFunction_t, const Grid& grid, void** arguments, gpuStream_t stream) {
+gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid& grid, void** arguments, gpuStream_t stream) {
+  if (symbol == nullptr)
+    return hipModuleLaunchKernel(function, grid.blocks, 1, 1, grid.threads, 1, 1, static_cast<unsigned>(grid.shared), stream,
+                                 arguments, nullptr);
   return hipLaunchKernel(symbol, dim3(grid.blocks), dim3(grid.threads), arguments, grid.shared, stream);
 }
 

@@ -277,3 +277,24 @@ hipError_t hipLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void**
   shared_memory = nullptr;
   return hipSuccess;
 }
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned blocks, unsigned blocks_y, unsigned blocks_z, unsigned threads,
+                                 unsigned threads_y, unsigned threads_z, unsigned shared, hipStream_t stream, void** parameters,
+                                 void**) {
+  const std::lock_guard lock(one_at_a_time);
+  if (const hipError_t error = on(stream); error != hipSuccess) return error;
+  const bool is_flat = blocks_y == 1 && blocks_z == 1 && threads_y == 1 && threads_z == 1 && shared == 0;
+  if (!is_flat || function == nullptr || blocks == 0 || threads == 0 || threads > kMostThreads) return result(hipErrorInvalidValue);
+  struct Launch {
+    void (*kernel)(void** parameters);
+    void** parameters;
+  } launch{reinterpret_cast<void (*)(void**)>(function), parameters};
+  run_grid(
+      blocks, threads,
+      [](void* argument) {
+        const auto& self = *static_cast<const Launch*>(argument);
+        self.kernel(self.parameters);
+      },
+      &launch);
+  return hipSuccess;
+}

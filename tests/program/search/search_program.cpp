@@ -26,7 +26,7 @@
 #include "random_step.h"
 #include "record.h"
 #include "reference/program.h"
-#ifdef CPU_PLUGIN
+#ifdef PROGRAM_PLUGIN
 #include "../cpu_plugin.h"
 #include "kernels.h"
 #endif
@@ -160,7 +160,7 @@ class Case {
 
   void run_kernel([[maybe_unused]] const program::Program& scheduled, [[maybe_unused]] const char* kernel,
                   [[maybe_unused]] int64_t& count) {
-#ifdef CPU_PLUGIN
+#ifdef PROGRAM_PLUGIN
     static const Plugin kPlugin;
     if (!runs_on_cpu(scheduled)) return;
     for (size_t i = 0; i < made_.sizes.size() && !is_over_; ++i) {

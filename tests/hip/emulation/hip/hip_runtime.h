@@ -21,6 +21,7 @@
 #include <utility>
 
 #define HIP_VERSION_MAJOR 6
+#define HIP_EMULATION 1
 
 // ---- the language ----
 
@@ -165,6 +166,7 @@ using hipEvent_t = struct ihipEvent_t*;
 using hipGraph_t = struct ihipGraph_t*;
 using hipMemPool_t = struct ihipMemPool_t*;
 using hipFunction_t = struct ihipFunction_t*;
+using hipModule_t = struct ihipModule_t*;
 using hipDevice_t = int;
 using hipDeviceptr_t = void*;
 
@@ -245,3 +247,13 @@ hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, const void* kernel);
 hipError_t hipFuncSetAttribute(const void* kernel, hipFuncAttribute attribute, int value);
 hipError_t hipLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** parameters, size_t shared, hipStream_t stream);
+
+// Kernels that were compiled at run time: compiler.cpp.
+hipError_t hipModuleLoadData(hipModule_t* module, const void* code);
+hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name);
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned blocks, unsigned blocks_y, unsigned blocks_z, unsigned threads,
+                                 unsigned threads_y, unsigned threads_z, unsigned shared, hipStream_t stream, void** parameters,
+                                 void** extra);
+
+// The functions of its hiprtc, by name; nullptr: there is none.
+void* hip_emulation_compiler(const char* name);

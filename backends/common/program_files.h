@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// files.h -- the folder that keeps compiled objects, and the places where they are made. Step 5 of a tensor's path.
+// program_files.h -- the folders that keep what programs were compiled to, and the places where that is made.
 #pragma once
 
 #include <string>
 
-namespace narrows::cpu {
+namespace narrows::common {
+
+// Of the environment; empty where it is not set, or this is a set-user-ID program.
+std::string environment(const char* name);
 
 std::string hex_digest(const std::string& bytes);
 
@@ -14,9 +17,17 @@ bool write_file(const std::string& path, const std::string& bytes);
 // Appends to `bytes`.
 bool read_file(const std::string& path, std::string* bytes);
 
-// The folder of compiled objects: $NARROWS_CACHE_DIR, else $XDG_CACHE_HOME/narrows, else ~/.cache/narrows, and /cpu; empty: there
-// is none to be used.
-std::string cache_folder();
+// The folder of a backend's objects: $NARROWS_CACHE_DIR, else $XDG_CACHE_HOME/narrows, else ~/.cache/narrows, and the backend's
+// name; empty: there is none to be used.
+std::string cache_folder(const std::string& backend);
+
+// A file ends with the digest of what stands before it, so that one that was cut short is none. Adds it; false: it could not.
+bool seal(const std::string& path);
+bool is_sealed(const std::string& path);
+// What was sealed; empty: there is none, or it is damaged.
+std::string read_sealed(const std::string& path);
+// Puts bytes into a folder under a name, sealed, as a whole or not at all; whoever comes first stays.
+void write_sealed(const std::string& folder, const std::string& name, const std::string& bytes);
 
 // A folder where files are made: the cache itself, or a temporary one that goes away with this.
 class Workplace {
@@ -36,4 +47,4 @@ class Workplace {
 // Keeps the source that a call failed for where the next such call will put it, too. Gives the path.
 std::string keep_source(const std::string& text, const Workplace& place, const std::string& digest);
 
-}  // namespace narrows::cpu
+}  // namespace narrows::common

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// files.cpp -- see files.h.
-#include "program/files.h"
+// program_files.cpp -- see program_files.h.
+#include "program_files.h"
 
 #include <fcntl.h>
 #include <sys/auxv.h>
@@ -14,13 +14,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/plugin.h"
-#include "program/process.h"
+#include "plugin.h"
 
-namespace narrows::cpu {
+namespace narrows::common {
 namespace {
-
-using common::refuse;
 
 bool is_ours(const std::string& folder) {
   struct stat info{};
@@ -44,6 +41,11 @@ std::string temporary_base() {
 }
 
 }  // namespace
+
+std::string environment(const char* name) {
+  const char* value = secure_getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 std::string hex_digest(const std::string& bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
@@ -82,7 +84,36 @@ bool read_file(const std::string& path, std::string* bytes) {
   return count == 0;
 }
 
-std::string cache_folder() {
+constexpr size_t kDigestSize = 32;  // in letters
+
+bool seal(const std::string& path) {
+  std::string bytes;
+  if (!read_file(path, &bytes)) return false;
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool written = write_all(file, hex_digest(bytes));
+  return close(file) == 0 && written;
+}
+
+std::string read_sealed(const std::string& path) {
+  std::string bytes;
+  if (!read_file(path, &bytes) || bytes.size() <= kDigestSize) return "";
+  const std::string digest = bytes.substr(bytes.size() - kDigestSize);
+  bytes.resize(bytes.size() - kDigestSize);
+  return hex_digest(bytes) == digest ? bytes : "";
+}
+
+bool is_sealed(const std::string& path) { return !read_sealed(path).empty(); }
+
+void write_sealed(const std::string& folder, const std::string& name, const std::string& bytes) {
+  const std::string path = folder + "/" + name;
+  const std::string temporary = path + "." + std::to_string(getpid()) + "." +
+                                std::to_string(static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(&path)));
+  unlink(temporary.c_str());
+  if (!write_file(temporary, bytes + hex_digest(bytes)) || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
+std::string cache_folder(const std::string& backend) {
   if (getauxval(AT_SECURE) != 0) return "";
   std::string base = environment("NARROWS_CACHE_DIR");
   if (base.empty()) {
@@ -92,7 +123,7 @@ std::string cache_folder() {
       base = home + "/.cache/narrows";
   }
   if (base.empty() || base[0] != '/') return "";
-  const std::string folder = base + "/cpu";
+  const std::string folder = base + "/" + backend;
   return make_folders(folder) ? folder : "";
 }
 
@@ -114,4 +145,4 @@ std::string keep_source(const std::string& text, const Workplace& place, const s
   return make_folders(folder) && rename(text.c_str(), kept.c_str()) == 0 ? kept : text;
 }
 
-}  // namespace narrows::cpu
+}  // namespace narrows::common

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// prelude.cpp -- what the text of a program begins with, for CUDA's and HIP's run-time compilers, which have no headers. Step 5 of
+// a tensor's path.
+#include "ops/program/source.h"
+#include "program_texts.h"
+
+namespace narrows::gpu {
+namespace {
+
+constexpr const char* kTypes = R"(
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;
+#define NW_INLINE static __device__ __forceinline__
+#define NW_RESTRICT __restrict__
+#define NW_ALIGNED __attribute__((aligned(16)))
+#define NW_SHARED __shared__ __attribute__((aligned(16)))
+#ifndef NW_KERNEL  // a runtime that plays a GPU has its own
+#define NW_KERNEL(name, Args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Args A)
+#endif
+template <class To, class From> NW_INLINE To nw_bits_as(From from) {
+  union { From from; To to; } both;
+  both.from = from;
+  return both.to;
+}
+NW_INLINE f32 nw_float(u32 bits) { return nw_bits_as<f32>(bits); }
+NW_INLINE f64 nw_double(u64 bits) { return nw_bits_as<f64>(bits); }
+NW_INLINE f32 nw_param_f32(i64 bits) { return nw_float((u32)bits); }
+NW_INLINE f64 nw_param_f64(i64 bits) { return nw_bits_as<f64>(bits); }
+NW_INLINE bool nw_param_bool(i64 bits) { return bits != 0; }
+NW_INLINE i64 nw_param_i64(i64 bits) { return bits; }
+)"
+                               R"(
+template <class T> NW_INLINE T nw_floor_div(T a, T b) {
+  if (b == 0) return 0;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <class T> NW_INLINE T nw_remainder(T a, T b) {
+  if (b == 0) return 0;
+  T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T> NW_INLINE T nw_maximum(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> NW_INLINE T nw_minimum(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> NW_INLINE T nw_relu(T a) { return a <= 0 ? T(0) : a; }
+template <class T> NW_INLINE T nw_square(T a) { return a * a; }
+NW_INLINE i64 nw_clamp(i64 x, i64 low, i64 high) { return nw_minimum(nw_maximum(x, low), high); }
+NW_INLINE i64 nw_of_u64(u64 x) { return x > 0x7fffffffffffffffULL ? 0x7fffffffffffffffLL : (i64)x; }
+NW_INLINE f32 nw_fma32(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+NW_INLINE f64 nw_fma64(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+NW_INLINE f32 nw_copysign32(f32 a, f32 b) {
+  return nw_float((nw_bits_as<u32>(a) & 0x7fffffffu) | (nw_bits_as<u32>(b) & 0x80000000u));
+}
+NW_INLINE f64 nw_copysign64(f64 a, f64 b) {
+  return nw_double((nw_bits_as<u64>(a) & 0x7fffffffffffffffULL) | (nw_bits_as<u64>(b) & 0x8000000000000000ULL));
+}
+)"
+                               R"(
+NW_INLINE f32 nw_from_bf16(u16 h) { return nw_float((u32)h << 16); }
+NW_INLINE u16 nw_bf16_bits(f32 x) {
+  const u32 u = nw_bits_as<u32>(x);
+  return x == x ? (u16)((u + 0x7fffu + (u >> 16 & 1u)) >> 16) : (u16)0x7fff;
+}
+#if defined(__CUDACC__)
+NW_INLINE f32 nw_from_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+NW_INLINE u16 nw_to_f16(f32 x) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#if __CUDA_ARCH__ >= 800
+NW_INLINE u16 nw_to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#else
+NW_INLINE u16 nw_to_bf16(f32 x) { return nw_bf16_bits(x); }
+#endif
+#else
+NW_INLINE f32 nw_from_f16(u16 h) { return (f32)nw_bits_as<_Float16>(h); }
+NW_INLINE u16 nw_to_f16(f32 x) { return nw_bits_as<u16>((_Float16)x); }
+NW_INLINE u16 nw_to_bf16(f32 x) { return nw_bf16_bits(x); }
+#endif
+NW_INLINE f32 nw_round_f16(f32 x) { return nw_from_f16(nw_to_f16(x)); }
+NW_INLINE f32 nw_round_bf16(f32 x) { return nw_from_bf16(nw_to_bf16(x)); }
+)"
+                               R"(
+template <int B> struct nw_piece;
+template <> struct nw_piece<2> { typedef u16 type; };
+template <> struct nw_piece<4> { typedef u32 type; };
+template <> struct nw_piece<8> { typedef uint2 type; };
+template <> struct nw_piece<16> { typedef uint4 type; };
+template <int B> constexpr int nw_width = B % 16 == 0 ? 16 : B % 8 == 0 ? 8 : B % 4 == 0 ? 4 : 2;
+template <class T, int N> NW_INLINE void nw_read_run(T (&to)[N], const T* from) {
+  typedef typename nw_piece<nw_width<N * (int)sizeof(T)>>::type Piece;
+#pragma unroll
+  for (int i = 0; i < N * (int)sizeof(T) / (int)sizeof(Piece); ++i) ((Piece*)to)[i] = ((const Piece*)from)[i];
+}
+template <class T, int N> NW_INLINE void nw_write_run(T* to, const T (&from)[N]) {
+  typedef typename nw_piece<nw_width<N * (int)sizeof(T)>>::type Piece;
+#pragma unroll
+  for (int i = 0; i < N * (int)sizeof(T) / (int)sizeof(Piece); ++i) ((Piece*)to)[i] = ((const Piece*)from)[i];
+}
+)";
+
+// What the functions of elementwise take from the standard library and from platform/.
+constexpr const char* kLibrary = R"(
+namespace nws {
+#define NW_MATH1(name) \
+  NW_INLINE f32 name(f32 x) { return ::name##f(x); } \
+  NW_INLINE f64 name(f64 x) { return ::name(x); }
+#define NW_MATH2(name) \
+  NW_INLINE f32 name(f32 x, f32 y) { return ::name##f(x, y); } \
+  NW_INLINE f64 name(f64 x, f64 y) { return ::name(x, y); }
+NW_MATH1(fabs) NW_MATH1(sqrt) NW_MATH1(cbrt) NW_MATH1(exp) NW_MATH1(exp2) NW_MATH1(expm1) NW_MATH1(log) NW_MATH1(log2)
+NW_MATH1(log10) NW_MATH1(log1p) NW_MATH1(sin) NW_MATH1(cos) NW_MATH1(tan) NW_MATH1(asin) NW_MATH1(acos) NW_MATH1(atan)
+NW_MATH1(sinh) NW_MATH1(cosh) NW_MATH1(tanh) NW_MATH1(asinh) NW_MATH1(acosh) NW_MATH1(atanh) NW_MATH1(erf) NW_MATH1(erfc)
+NW_MATH1(floor) NW_MATH1(ceil) NW_MATH1(rint) NW_MATH1(trunc)
+NW_MATH2(pow) NW_MATH2(atan2) NW_MATH2(hypot) NW_MATH2(fmod)
+NW_INLINE f32 fma(f32 x, f32 y, f32 z) { return ::fmaf(x, y, z); }
+NW_INLINE f64 fma(f64 x, f64 y, f64 z) { return ::fma(x, y, z); }
+NW_INLINE f32 copysign(f32 x, f32 y) { return nw_copysign32(x, y); }
+NW_INLINE f64 copysign(f64 x, f64 y) { return nw_copysign64(x, y); }
+NW_INLINE bool signbit(f32 x) { return nw_bits_as<u32>(x) >> 31 != 0; }
+NW_INLINE bool signbit(f64 x) { return nw_bits_as<u64>(x) >> 63 != 0; }
+template <class A, class B> constexpr bool is_same_v = false;
+template <class A> constexpr bool is_same_v<A, A> = true;
+template <class T> constexpr bool is_floating_point_v = is_same_v<T, f32> || is_same_v<T, f64>;
+template <class T> constexpr bool is_integral_v = !is_floating_point_v<T>;
+template <class T> constexpr bool is_signed_v = T(-1) < T(0);
+template <class T> constexpr bool is_unsigned_v = is_integral_v<T> && !is_signed_v<T>;
+template <class T> struct make_unsigned;
+template <> struct make_unsigned<i8> { typedef u8 type; };
+template <> struct make_unsigned<i16> { typedef u16 type; };
+template <> struct make_unsigned<i32> { typedef u32 type; };
+template <> struct make_unsigned<i64> { typedef u64 type; };
+template <> struct make_unsigned<u8> { typedef u8 type; };
+template <> struct make_unsigned<u16> { typedef u16 type; };
+template <> struct make_unsigned<u32> { typedef u32 type; };
+template <> struct make_unsigned<u64> { typedef u64 type; };
+template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
+template <class A, class B> using common_type_t = decltype(true ? A() : B());
+)"
+                                 R"(
+template <class T> struct numeric_limits {
+  static constexpr bool kSigned = is_signed_v<T>;
+  static __device__ constexpr T max() { return kSigned ? (T)(((u64)1 << (8 * sizeof(T) - 1)) - 1) : (T)~(u64)0; }
+  static __device__ constexpr T min() { return kSigned ? (T)((u64)1 << (8 * sizeof(T) - 1)) : (T)0; }
+};
+template <> struct numeric_limits<f32> {
+  static __device__ constexpr f32 max() { return 0x1.fffffep127f; }
+  static __device__ constexpr f32 min() { return 0x1p-126f; }
+  static __device__ constexpr f32 infinity() { return __builtin_bit_cast(f32, 0x7f800000u); }
+  static __device__ constexpr f32 quiet_NaN() { return __builtin_bit_cast(f32, 0x7fc00000u); }
+};
+template <> struct numeric_limits<f64> {
+  static __device__ constexpr f64 max() { return 0x1.fffffffffffffp1023; }
+  static __device__ constexpr f64 min() { return 0x1p-1022; }
+  static __device__ constexpr f64 infinity() { return __builtin_bit_cast(f64, 0x7ff0000000000000ULL); }
+  static __device__ constexpr f64 quiet_NaN() { return __builtin_bit_cast(f64, 0x7ff8000000000000ULL); }
+};
+}
+namespace nw {
+typedef i8 int8_t; typedef i16 int16_t; typedef i32 int32_t; typedef i64 int64_t;
+typedef u8 uint8_t; typedef u16 uint16_t; typedef u32 uint32_t; typedef u64 uint64_t;
+struct f16 {};
+struct bf16 {};
+#if defined(__CUDACC__)
+NW_INLINE f32 fast_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+NW_INLINE f32 fast_exp2(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#else
+NW_INLINE f32 fast_reciprocal(f32 x) { return __builtin_amdgcn_rcpf(x); }
+NW_INLINE f32 fast_exp2(f32 x) { return ::exp2f(x); }
+#endif
+NW_INLINE f32 square_root(f32 x) { return ::sqrtf(x); }
+NW_INLINE f64 square_root(f64 x) { return ::sqrt(x); }
+NW_INLINE uint4 load_16_bytes(const void* from) { return *(const uint4*)from; }
+}
+)";
+
+constexpr const char* kCalls = R"(
+namespace nw {
+template <class S> struct Computed { typedef S type; };
+template <> struct Computed<f16> { typedef f32 type; };
+template <> struct Computed<bf16> { typedef f32 type; };
+// R: the result's type. S: the operands' dtype, by which functions of 16 bits are chosen.
+template <class F, class R, class S, class... A> NW_INLINE R call(A... a) {
+  typedef typename Computed<S>::type C;
+  constexpr bool is_half = nws::is_same_v<S, f16> || nws::is_same_v<S, bf16>;
+  if constexpr (!is_half || nws::is_same_v<R, bool>) {
+    return (R)F::apply((C)a...);
+  } else {
+    f32 y;
+    if constexpr (nws::is_same_v<S, f16> && requires { F::apply_f16(0.f); }) y = F::apply_f16(a...);
+    else if constexpr (requires { F::apply_half(0.f); }) y = F::apply_half(a...);
+    else if constexpr (requires { F::template apply_to_halves<S>(0.f, 0.f, 0.f); }) y = F::template apply_to_halves<S>(a...);
+    else y = (f32)F::apply(a...);
+    return nws::is_same_v<S, f16> ? nw_round_f16(y) : nw_round_bf16(y);
+  }
+}
+}
+)";
+
+}  // namespace
+
+std::string gpu_prelude(bool with_functions) {
+  std::string out = kTypes;
+  if (!with_functions) return out;
+  for (const char* part : {kLibrary, static_cast<const char*>(kElementwise_math), static_cast<const char*>(kElementwise_functions),
+                           static_cast<const char*>(kElementwise_convert), kCalls})
+    out += part;
+  return out;
+}
+
+}  // namespace narrows::gpu
