@@ -114,6 +114,12 @@ class Barriers {
     return true;
   }
 
+  bool conflicts(const std::vector<Access>& before, const std::vector<Access>& now) const {
+    return std::any_of(now.begin(), now.end(), [&](const Access& access) {
+      return std::any_of(before.begin(), before.end(), [&](const Access& other) { return conflict(other, access); });
+    });
+  }
+
   void body(std::vector<Node>* nodes, std::vector<Access>* pending, bool is_uniform) {
     for (Node& node : *nodes) {
       if (node.kind == Node::Kind::loop) {
@@ -122,10 +128,7 @@ class Barriers {
       }
       std::vector<Access> now;
       collect(node, &now);
-      const auto waits = [&](const Access& access) {
-        return std::any_of(pending->begin(), pending->end(), [&](const Access& before) { return conflict(before, access); });
-      };
-      if (!node.has_barrier && std::any_of(now.begin(), now.end(), waits)) {
+      if (!node.has_barrier && conflicts(*pending, now)) {
         if (!is_uniform)
           refuse(NW_UNSUPPORTED, -1, "block '%s' would wait for other threads in a loop that not all of them run alike",
                  node.name.c_str());
@@ -137,6 +140,10 @@ class Barriers {
   }
 
   void loop(Node* node, std::vector<Access>* pending, bool is_uniform) {
+    std::vector<Access> inside;
+    collect(node->body, &inside);
+    if (is_uniform && conflicts(*pending, inside)) node->has_barrier = true;  // once, and not in each iteration
+    if (node->has_barrier) pending->clear();
     const bool alike = is_uniform && !mentions(node->extent, bound_) && !reads_data(node->extent);
     const std::vector<Access> before = *pending;
     for (int pass = 0; pass < 3; ++pass) {

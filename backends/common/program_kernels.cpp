@@ -445,11 +445,13 @@ bool are_apart(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>
     decides = decides && !mentions(expression(x), all) && !mentions(expression(y), all);
     if (!decides || factors.empty()) continue;
     for (const Term& term : std::vector<Term>(x.terms)) {  // what both have alike
-      const bool is_fixed = term.is_name() && fixed.count(term.key) != 0;
-      if (is_fixed && y.factor_of(term.key) == term.factor) {
-        x = x.without(term.key);
-        y = y.without(term.key);
+      if (!term.is_name() || y.factor_of(term.key) != term.factor) continue;
+      if (fixed.count(term.key) == 0) {
+        if (extents.count(term.key) == 0) continue;
+        factors.emplace_back(std::abs(term.factor), term.key);  // another loop, of which each has an iteration of its own
       }
+      x = x.without(term.key);
+      y = y.without(term.key);
     }
     const std::optional<Range> from = range(x, extents), to = range(y, extents);
     if (!from.has_value() || !to.has_value()) continue;
@@ -458,16 +460,16 @@ bool are_apart(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>
       continue;
     span = std::max(std::abs(span), std::abs(other));
     std::sort(factors.begin(), factors.end());
+    std::vector<int64_t> spans;  // what the terms before one may differ by, all together
     for (const auto& [factor, loop] : factors) {
-      decides = decides && span < factor;
+      spans.push_back(span);
       const auto extent = extents.find(loop);
       int64_t more = 0;
       if (extent == extents.end() || __builtin_mul_overflow(factor, extent->second - 1, &more) ||
           __builtin_add_overflow(span, more, &span))
         span = INT64_MAX;
     }
-    if (decides)
-      for (const auto& [factor, loop] : factors) left.erase(loop);
+    for (size_t i = factors.size(); i-- > 0 && spans[i] < factors[i].first;) left.erase(factors[i].second);
   }
   return left.empty();
 }

@@ -140,9 +140,13 @@ int32_t nw_program_step(nw_program* program, const char* step, const char* const
 int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error) {
   return guarded(error, [&] {
     needed(program, "program");
-    if (std::strcmp(&needed(backend, "backend"), "cpu") != 0)
-      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', which alone has a default schedule", backend);
-    narrows::program::schedule_for_cpu(&program->schedule, narrows::program::this_machine());
+    const std::string name = &needed(backend, "backend");
+    if (name == "cpu")
+      narrows::program::schedule_for_cpu(&program->schedule, narrows::program::this_machine());
+    else if (name == "cuda" || name == "hip")
+      narrows::program::schedule_for_gpu(&program->schedule);
+    else
+      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda' or 'hip', which have a default schedule", backend);
   });
 }
 

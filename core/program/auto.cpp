@@ -57,6 +57,8 @@ bool reduces(const Program& program, const std::string& buffer) {  // does a red
 
 constexpr int kMaxRepeated = 8;  // operations that are cheaper again than a load of their result
 
+}  // namespace
+
 // What an element-wise block computes is computed where it is read: it saves a pass through memory, unless something costly would
 // then be computed more than once. In a chain whose blocks read each other twice, the operations would double with each.
 void inline_chains(Steps* steps) {
@@ -75,13 +77,16 @@ void inline_chains(Steps* steps) {
 
 // ---- rows ----
 
+namespace {
+
 constexpr int64_t kLanes = 64;  // of a row that are reduced side by side: four vectors of f32, which hide the addition's latency
 
 bool moves_along(const Expr& load, const std::string& axis) {
   return !load.operands.empty() && load.operands.back()->kind == Expr::Kind::name && load.operands.back()->name == axis;
 }
 
-// The reduction axis along which a block reads a run; "": none.
+}  // namespace
+
 std::string axis_of_rows(const Block& block) {
   for (const Axis& axis : block.axes) {
     if (axis.kind != Axis::Kind::reduction || axis.binding->kind != Expr::Kind::name) continue;
@@ -91,6 +96,8 @@ std::string axis_of_rows(const Block& block) {
   }
   return "";
 }
+
+namespace {
 
 // A reduction's loop becomes partial results side by side. Gives their block; empty: it could not.
 std::string reduce_side_by_side(Steps* steps, const std::string& block, const std::string& loop, int64_t lanes) {
@@ -128,7 +135,8 @@ std::vector<std::string> reduce_by_vectors(Steps* steps) {
 
 // ---- loops that are shared, and threads ----
 
-// Producers move into the loop over the rows of the last block that reads them, where an iteration needs only one of their rows.
+}  // namespace
+
 void share_rows(Steps* steps) {
   std::vector<std::string> names = steps->schedule().blocks();
   for (size_t last = names.size(); last-- > 0;) {
@@ -144,6 +152,8 @@ void share_rows(Steps* steps) {
     }
   }
 }
+
+namespace {
 
 void run_in_parallel(Steps* steps) {
   std::set<std::string> seen;

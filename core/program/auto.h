@@ -19,4 +19,8 @@ Machine this_machine();
 // Takes steps on a schedule, mostly on one without any. A step that is refused is left out.
 void schedule_for_cpu(Schedule* schedule, const Machine& machine);
 
+// For blocks and threads of a GPU: a product's tile for each block, a row that is reduced for each block, and runs of elements of
+// element-wise blocks. What gets no step is left to the backend, which gives each iteration of free loops a thread.
+void schedule_for_gpu(Schedule* schedule);
+
 }  // namespace narrows::program

@@ -303,4 +303,112 @@ void tile_contraction(Steps* steps, const std::string& block, const Machine& mac
   if (!order_tile(steps, block, *found, tiled, inner)) steps->restore(before);
 }
 
+// ---- for GPUs ----
+
+namespace {
+
+constexpr int64_t kThreadsAcross = 16, kPerThread = 4, kDepth = 16;  // a tile of 64 x 64, in steps of 16 products
+constexpr int64_t kTileSide = kThreadsAcross * kPerThread;
+
+std::string factors(std::initializer_list<int64_t> inner) {
+  std::string out = "[None";
+  for (const int64_t factor : inner) out += ", " + std::to_string(factor);
+  return out + "]";
+}
+
+// The last two loops of a block as 16 x 16 threads, each with 4 x 4 elements.
+bool bind_tile(Steps* steps, const std::string& block) {
+  const std::vector<std::string> loops = steps->loops(block);
+  if (loops.size() < 2) return false;
+  const auto rows = steps->attempt("split", {{"loop", quoted(loops[loops.size() - 2])}, {"factors", factors({kPerThread})}});
+  const auto columns = steps->attempt("split", {{"loop", quoted(loops.back())}, {"factors", factors({kPerThread})}});
+  return rows.size() == 2 && columns.size() == 2 &&
+         steps->take("reorder", {{"loops", quoted_list({rows[0], columns[0], rows[1], columns[1]})}}) &&
+         steps->take("bind", {{"loop", quoted(rows[0])}, {"thread", quoted("thread.y")}}) &&
+         steps->take("bind", {{"loop", quoted(columns[0])}, {"thread", quoted("thread.x")}}) &&
+         steps->take("vectorize", {{"loop", quoted(columns[1])}});
+}
+
+// A tile that the block reads is copied into shared memory by all threads, within the loop over steps of the reduction.
+bool stage(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
+  const auto copy =
+      steps->attempt("cache_read", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("shared")}});
+  if (copy.empty()) return false;
+  const auto made = steps->attempt("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}});
+  if (made.size() != 2) return false;
+  const auto rows = steps->attempt("split", {{"loop", quoted(made[0])}, {"factors", factors({kThreadsAcross})}});
+  const auto columns = steps->attempt("split", {{"loop", quoted(made[1])}, {"factors", factors({kThreadsAcross})}});
+  if (rows.size() != 2 || columns.size() != 2) return false;
+  return steps->take("reorder", {{"loops", quoted_list({rows[0], columns[0], rows[1], columns[1]})}}) &&
+         steps->take("bind", {{"loop", quoted(rows[1])}, {"thread", quoted("thread.y")}}) &&
+         steps->take("bind", {{"loop", quoted(columns[1])}, {"thread", quoted("thread.x")}}) &&
+         steps->take("unroll", {{"loop", quoted(columns[0])}}) && steps->take("unroll", {{"loop", quoted(rows[0])}});
+}
+
+std::vector<std::string> factors_of(const Block& block) {  // buffers that the sum reads
+  std::vector<std::string> out;
+  for_each_load(block.body[0].value, [&](const Expr& load) {
+    if (load.name != block.body[0].buffer && std::find(out.begin(), out.end(), load.name) == out.end()) out.push_back(load.name);
+  });
+  return out;
+}
+
+bool tile_threads(Steps* steps, const std::string& block, const Contraction& found) {
+  const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({kThreadsAcross, kPerThread})}});
+  const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({kThreadsAcross, kPerThread})}});
+  const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({kDepth})}});
+  if (i.size() != 3 || j.size() != 3 || k.size() != 2) return false;
+  if (!steps->take("reorder", {{"loops", quoted_list({i[0], j[0], k[0], i[1], j[1], k[1], i[2], j[2]})}})) return false;
+  const std::set<std::string> before = [&] {
+    const auto names = steps->schedule().blocks();
+    return std::set<std::string>(names.begin(), names.end());
+  }();
+  const std::string buffer = steps->path(block).block->body[0].buffer;
+  std::vector<std::string> readers;
+  for (const Path& path : paths(steps->schedule().program()))
+    for_each_load(*path.block, [&](const Expr& load) {
+      if (load.name == buffer && path.block->name != block) readers.push_back(path.block->name);
+    });
+  std::string last = readers.size() == 1 ? readers[0] : "";
+  if (last.empty() || !steps->take("reverse_compute_at", {{"block", quoted(last)}, {"loop", quoted(j[0])}})) {
+    const auto copy =
+        steps->attempt("cache_write", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("local")}});
+    if (copy.empty() || !steps->take("reverse_compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(j[0])}})) return false;
+    last = copy[0];
+  }
+  if (!bind_tile(steps, last)) return false;
+  if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
+  for (const std::string& name : factors_of(*steps->path(block).block))
+    if (!stage(steps, block, name, k[0])) return false;
+  for (const auto& [loop, thread] : {std::pair{i[0], "block.y"}, {j[0], "block.x"}, {i[1], "thread.y"}, {j[1], "thread.x"}})
+    if (!steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted(thread)}})) return false;
+  for (const std::string& loop : {k[1], i[2]}) steps->attempt("unroll", {{"loop", quoted(loop)}});
+  steps->attempt("vectorize", {{"loop", quoted(j[2])}});
+  const std::vector<std::string> init = steps->loops(block + "_init");
+  if (init.size() != 6 || !steps->take("bind", {{"loop", quoted(init[2])}, {"thread", quoted("thread.y")}}) ||
+      !steps->take("bind", {{"loop", quoted(init[3])}, {"thread", quoted("thread.x")}}))
+    return false;
+  if (found.dtype == DType::f32 || found.dtype == DType::f64)
+    steps->attempt("annotate", {{"block", quoted(block)}, {"key", quoted("contract")}, {"value", quoted("true")}});
+  for (const std::string& name : steps->schedule().blocks())
+    if (before.count(name) == 0 || name == block || name == last) steps->set_tiled(name);
+  return true;
+}
+
+bool is_small(const ExprPtr& extent) {
+  const auto number = constant(extent);
+  return number.has_value() && *number < kTileSide / 2;
+}
+
+}  // namespace
+
+void tile_for_gpu(Steps* steps, const std::string& block) {
+  const Path path = steps->path(block);
+  const std::optional<Contraction> found = find_contraction(path);
+  if (!found.has_value() || found->reduced.size() != 1 || !found->outer.empty()) return;
+  if (is_small(found->rows) || is_small(found->columns) || factors_of(*path.block).size() != 2) return;
+  const Schedule before = steps->schedule();
+  if (!tile_threads(steps, block, *found)) steps->restore(before);
+}
+
 }  // namespace narrows::program

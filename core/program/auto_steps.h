@@ -43,6 +43,18 @@ class Steps {
 // crosswise. Of another reduction whose results lie along what it reads, the tile is one row.
 void tile_contraction(Steps* steps, const std::string& block, const Machine& machine);
 
+// The same for the threads of a GPU: a tile for each block, in shared memory, of which each thread has a part in registers.
+void tile_for_gpu(Steps* steps, const std::string& block);
+
+// Element-wise blocks are computed where they are read.
+void inline_chains(Steps* steps);
+
+// Producers move into the loop over the rows of the last block that reads them, where an iteration needs only one of their rows.
+void share_rows(Steps* steps);
+
+// The reduction axis along which a block reads a run; "": none.
+std::string axis_of_rows(const Block& block);
+
 // The loop of a partial result's last dimension becomes the innermost one, and vectors.
 bool vectorize_partial(Steps* steps, const std::string& block);
 

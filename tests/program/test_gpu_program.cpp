@@ -5,8 +5,10 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "core/program/auto.h"
 #include "core/program/dtype.h"
 #include "core/program/functions.h"
+#include "core/program/schedule.h"
 #include "gpu_program.h"
 
 using Catch::Matchers::ContainsSubstring;
@@ -97,6 +99,26 @@ TEST_CASE("a product is right by threads and tiles, at every size and layout") {
         expect_right(kHead + body, inputs, outputs, {}, 1e-5, kHead + kAsWritten);
       }
     }
+  }
+}
+
+TEST_CASE("the default schedule computes what the program does") {
+  struct More {
+    const char* name;
+    Prepared prepared;
+  };
+  std::vector<More> all;
+  for (const Example& example : kExamples) all.push_back({example.name, example.prepare()});
+  all.push_back({"softmax", {{filled(kF, {3, 1000}, 1)}, {Tensor(kF, {3, 1000})}, {}}});
+  all.push_back({"batched_matmul", {{filled(kF, {2, 70, 40}, 1), filled(kF, {2, 90, 40}, 2)}, {Tensor(kF, {2, 70, 90})}, {}}});
+  for (auto& [name, prepared] : all) {
+    narrows::program::Schedule schedule(narrows::program::parse(text_of(name)));
+    narrows::program::schedule_for_gpu(&schedule);
+    CHECK_NOTHROW(schedule.require_scopes());
+    const std::string text = narrows::program::print(schedule.program());
+    INFO(text);
+    expect_right(text, prepared.inputs, prepared.outputs, prepared.params, 2e-5, text_of(name));
+    if (std::string(name) == "mm_relu" || std::string(name) == "softmax") CHECK_THAT(text, ContainsSubstring("bind thread.x"));
   }
 }
 

@@ -3,13 +3,13 @@
 // each accepted step both programs run by the reference (tests/reference/program.h).
 //
 //   narrows_search_program [--seed FIRST] [--count PROGRAMS] [--steps EACH] [--seconds MOST] [--findings MOST] [--compile EVERY]
-//                          [--out FOLDER] [--record FILE --code NAME] [--show]
+//                          [--out FOLDER] [--record FILE --code NAME] [--plugin FILE] [--show]
 //
 // Program number s is the same on every machine, so a search goes on where another one ended: --seed. Totals are printed at the
 // end, and are a line of FILE (record.h); with FILE the first seed is the one after all of its lines. SIGINT and SIGTERM end a
 // search early and leave its totals.
 // Where the cpu backend is built, each program that an accepted step made is run by its interpreter, too, and of each EVERY-th
-// seed the last one is compiled.
+// seed the last one is compiled. With --plugin another backend's plugin takes the cpu's place: a GPU's compiles, and may decline.
 // A finding is written into FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
 #include <chrono>
 #include <csignal>
@@ -42,7 +42,7 @@ constexpr reference::Exact kTolerance = 1e-12L;
 
 struct Options {
   uint64_t seed = 1, count = 200, steps = 8, seconds = 0, compile = 0, findings = 0;
-  std::string out, record, code;
+  std::string out, record, code, plugin;
   bool show = false;
 };
 
@@ -51,7 +51,7 @@ struct Count {
 };
 
 struct Totals {
-  int64_t programs = 0, unfit = 0, sequences = 0, interpreted = 0, compiled = 0, undecided = 0, findings = 0;
+  int64_t programs = 0, unfit = 0, sequences = 0, interpreted = 0, compiled = 0, declined = 0, undecided = 0, findings = 0;
   std::map<std::string, Count> steps;
   double slowest = 0;  // milliseconds of one step
   std::string slowest_step;
@@ -161,11 +161,15 @@ class Case {
   void run_kernel([[maybe_unused]] const program::Program& scheduled, [[maybe_unused]] const char* kernel,
                   [[maybe_unused]] int64_t& count) {
 #ifdef PROGRAM_PLUGIN
-    static const Plugin kPlugin;
-    if (!runs_on_cpu(scheduled)) return;
+    static const Plugin kPlugin(options_.plugin.empty() ? nullptr : options_.plugin.c_str());
+    if (kPlugin.is_of_cpu() ? !runs_on_cpu(scheduled) : kernel != std::string("compiled")) return;  // a GPU's has that kernel alone
     for (size_t i = 0; i < made_.sizes.size() && !is_over_; ++i) {
       try {
         const std::string wrong = wrong_by_kernel(kPlugin, scheduled, arguments_[i], kernel, seed_ + i);
+        if (wrong == kDeclined) {
+          ++totals_.declined;
+          return;
+        }
         if (!wrong.empty()) finding(std::string(kernel) + ": " + wrong + "\n" + program::print(scheduled), i);
       } catch (const std::invalid_argument&) {  // counted as undecided already
         return;
@@ -227,6 +231,7 @@ void print_totals(const Totals& totals, const RecordLine& line) {
   const auto number = [](auto value) { return static_cast<long long>(value); };
   for (const auto& [name, count] : totals.steps)
     std::printf("  %-24s %8lld accepted %8lld refused\n", name.c_str(), number(count.accepted), number(count.refused));
+  if (totals.declined > 0) std::printf("%lld programs were declined by the plugin\n", number(totals.declined));
   std::printf("slowest step: %.1f ms, %s\n", totals.slowest, totals.slowest_step.c_str());
   std::printf(
       "seeds %lld to %lld: %lld programs, %lld unfit; %lld sequences with %lld accepted steps, all run, %lld refused; %lld "
@@ -245,7 +250,7 @@ bool read_options(int argc, char** argv, Options& options) {
     }
     if (++i == argc) return false;
     const std::map<std::string, std::string*> texts = {
-        {"--out", &options.out}, {"--record", &options.record}, {"--code", &options.code}};
+        {"--out", &options.out}, {"--record", &options.record}, {"--code", &options.code}, {"--plugin", &options.plugin}};
     const std::map<std::string, uint64_t*> counts = {{"--seed", &options.seed},       {"--count", &options.count},
                                                      {"--compile", &options.compile}, {"--steps", &options.steps},
                                                      {"--seconds", &options.seconds}, {"--findings", &options.findings}};
