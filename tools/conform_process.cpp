@@ -35,7 +35,7 @@ std::string suite_path() {
   for (const auto& place : places)
     if (access(place.c_str(), X_OK) == 0) return place;
   throw StatusError(NW_UNAVAILABLE, "the conformance suite is not installed: there is no " + places[0].string() + " and no " +
-                                        places[1].lexically_normal().string() + " (cmake -DNARROWS_BUILD_TESTS=ON builds it)");
+                                        places[1].lexically_normal().string() + " (cmake -DNARROWS_BUILD_CONFORM=ON builds it)");
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -2,10 +2,13 @@
 // bench.cpp -- the cases of `narrows bench`: each is checked by the suite's own check, then timed, on every kernel
 // variant that takes it. Bytes count each element once, operations as docs/ops.md writes them.
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cmath>
 
 #include "conformance/conv1d/conv1d_case.h"
 #include "conformance/elementwise/elementwise_cases.h"
 #include "conformance/lltm/lltm_case.h"
+#include "sample_tensors.h"
 #include "support/bench.h"
 
 using namespace narrows::test;
@@ -86,7 +89,54 @@ void bench_lltm(reference::Lltm s, DType dtype) {
       0, 4 * macs);
 }
 
+double seconds_of(const Call& call) {
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(nw_run(runtime(), &call.raw, nullptr) == NW_OK);
+  REQUIRE(nw_stream_sync(runtime(), device(), nullptr, nullptr) == NW_OK);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Only its author can say that its numbers are right: it is checked that the same call gives the same twice. The seconds of a call.
+double bench_own(const Sample& s) {
+  const SampleTensors t(s);
+  const Result result = t.run();
+  expect_ok(result);
+  if (!result.ok()) return 0;
+  const auto values = t.values();
+  expect_agrees(t.run(), t, values);
+  std::string title = s.describe();
+  title.resize(std::min(title.find(" -> "), title.size()));
+  bench_each_kernel(title, s.op->name, t.in(), t.out(), Blob(s.params), static_cast<double>(s.bytes()), 0);
+  return seconds_of(Call(s.op->name, t.in(), t.out(), Blob(s.params)));
+}
+
+// From small to large, per dtype. A product of matrices takes the bytes to the power of 1.5: what would take longer is left out.
+void bench_own(const std::vector<Sample>& samples) {
+  constexpr double kLongest = 0.5;
+  const Sample* last = nullptr;
+  double seconds = 0;
+  for (const Sample& s : samples) {
+    if (last != nullptr && last->inputs[0].dtype == s.inputs[0].dtype &&
+        seconds * std::pow(static_cast<double>(s.bytes()) / static_cast<double>(last->bytes()), 1.5) > kLongest)
+      continue;
+    seconds = bench_own(s);
+    last = &s;
+  }
+}
+
 }  // namespace
+
+TEST_CASE("bench: ops of the plugin's own", "[.bench][own]") {
+  bool some = false;
+  for (const nw_op* op : offered_ops()) {
+    if (!is_own(*op)) continue;
+    some = true;
+    const std::vector<Sample> samples = large_samples_of(*op);
+    if (samples.empty()) FAIL_CHECK(op->name << ": no accepted call found");
+    bench_own(samples);
+  }
+  if (!some) SKIP("the backend brings no op of its own");
+}
 
 TEST_CASE("bench: smallest", "[.bench]") {
   bench_elementwise(NW_EW_ADD, DType::f32, 1024);

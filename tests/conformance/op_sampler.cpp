@@ -3,6 +3,7 @@
 #include "op_sampler.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
+constexpr int64_t kMostElements = 1 << 20, kLargeBytes[] = {1 << 16, 1 << 20, 1 << 24};
 constexpr int kTriesPerDtype = 160, kPerDtype = 4, kTriesPerValue = 300, kTriesMixed = 6000, kEmptyWanted = 3;
 
 bool is_optional(const char* name) { return name[0] != '\0' && name[std::strlen(name) - 1] == '?'; }
@@ -82,12 +84,50 @@ class Sampler {
     return std::move(out_);
   }
 
+  std::vector<Sample> find_large() {
+    large_ = true;
+    for (const DType dtype : kAllDTypes) {
+      for (int i = 0; i < kTriesPerDtype; ++i) attempt(&dtype, 3 * i, false, &out_.filled);  // in these rounds params are initial
+    }
+    large_from_forward();
+    std::map<std::pair<DType, size_t>, const Sample*> largest;
+    for (const Sample& s : out_.filled) {
+      const auto size = std::lower_bound(std::begin(kLargeBytes), std::end(kLargeBytes), s.bytes()) - std::begin(kLargeBytes);
+      const Sample*& best = largest.try_emplace({first_dtype(s), static_cast<size_t>(size)}, &s).first->second;
+      if (s.bytes() > best->bytes()) best = &s;
+    }
+    std::vector<Sample> found;
+    for (const auto& [key, sample] : largest)
+      if (key.second < std::size(kLargeBytes)) found.push_back(*sample);
+    return found;
+  }
+
  private:
+  static DType first_dtype(const Sample& s) {
+    for (const TensorSpec& t : s.inputs)
+      if (t.present) return t.dtype;
+    return DType::f32;
+  }
+  // Those that name this op as their backward.
+  std::vector<const nw_op*> forward_ops() const {
+    std::vector<const nw_op*> some;
+    for (const nw_op* forward : offered_ops())
+      if (forward->backward != nullptr && std::strcmp(forward->backward, op_.name) == 0 && forward != &op_ &&
+          std::strcmp(forward->name, op_.name) != 0)
+        some.push_back(forward);
+    return some;
+  }
+  void large_from_forward() {
+    for (const nw_op* forward : forward_ops())
+      for (const Sample& s : large_samples_of(*forward)) {
+        Sample backward;
+        if (backward_of(s, &backward) && is_accepted(backward)) out_.filled.push_back(std::move(backward));
+      }
+  }
+
   // A backward op is called on what its forward op leaves.
   void from_forward() {
-    for (const nw_op* forward : offered_ops()) {
-      if (forward->backward == nullptr || std::strcmp(forward->backward, op_.name) != 0 || forward == &op_) continue;
-      if (forward->backward == forward->name) continue;
+    for (const nw_op* forward : forward_ops()) {
       const Samples& samples = samples_of(*forward);
       for (const auto* list : {&samples.filled, &samples.empty})
         for (const Sample& s : *list) {
@@ -126,7 +166,7 @@ class Sampler {
     choose_shapes(round, s);
     for (TensorSpec& input : s.inputs)
       input.dtype = dtype != nullptr ? *dtype : kAllDTypes[rng_.integer(0, std::size(kAllDTypes) - 1)];
-    if (has_empty(s.inputs) != with_zero) return;
+    if (has_empty(s.inputs) != with_zero || (large_ && is_too_large(s.inputs))) return;
     nw_error error{};
     if (!infer_outputs(s, &error) || !is_accepted(s, &error)) {
       out_.refusal = error.message;
@@ -138,6 +178,10 @@ class Sampler {
 
   static bool has_empty(const std::vector<TensorSpec>& specs) {
     return std::any_of(specs.begin(), specs.end(), [](const TensorSpec& t) { return t.present && t.size() == 0; });
+  }
+
+  static bool is_too_large(const std::vector<TensorSpec>& specs) {
+    return std::any_of(specs.begin(), specs.end(), [](const TensorSpec& t) { return t.size() > kMostElements; });
   }
 
   void choose_params(int round, std::vector<unsigned char>* blob) {
@@ -166,6 +210,10 @@ class Sampler {
   // Few different extents, so that those that must agree often do. Every fifth try has some that a vector does not divide.
   void choose_extents(int round, bool with_zero) {
     extents_.clear();
+    if (large_) {
+      for (int i = 0; i < 3; ++i) extents_.push_back(int64_t{1} << rng_.integer(4, 20));
+      return;
+    }
     for (int i = 0; i < 3; ++i) extents_.push_back(round % 5 == 4 ? rng_.integer(9, 37) : rng_.integer(1, 6));
     if (round % 7 == 6) extents_[0] = rng_.integer(100, 300);
     for (int i = 0; i < 3 && round % 11 == 10; ++i) extents_[i] = int64_t{16} << rng_.integer(0, 3);  // of kernels for such sizes
@@ -209,7 +257,7 @@ class Sampler {
       if (dim == "...")
         shape = leading;
       else
-        shape.push_back(std::clamp<int64_t>(evaluate(dim, names).value_or(extent()), 0, 4096));
+        shape.push_back(std::clamp<int64_t>(evaluate(dim, names).value_or(extent()), 0, large_ ? kMostElements : 4096));
     return shape;
   }
 
@@ -220,9 +268,45 @@ class Sampler {
   Shape extents_;
   const nw_param* forced_field_ = nullptr;
   int64_t forced_value_ = 0;
+  bool large_ = false;
   std::set<std::string> known_;
   Samples out_;
 };
+
+// One number of a field: "-1", or "'same'" where numbers have names.
+std::string shown_number(const nw_param& field, const unsigned char* at) {
+  DType dtype{};
+  char text[40];
+  if (!find_dtype({field.dtype.code, field.dtype.bits, 1}, &dtype)) return "of a dtype that the tests have not";
+  const Exact value = load(dtype, at);
+  for (int64_t i = 0; field.values != nullptr && field.values[i] != nullptr; ++i)
+    if (value == static_cast<Exact>(i) && field.values[i][0] != '\0') return std::string("'") + field.values[i] + "'";
+  if (is_float(dtype))
+    std::snprintf(text, sizeof text, "%.9Lg", static_cast<long double>(value));
+  else
+    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(value));
+  return text;
+}
+
+// " with eps = -1, axis = 2"; bytes where the op declares no fields, and nothing where it has no params.
+std::string shown_params(const nw_op& op, const std::vector<unsigned char>& blob) {
+  std::string text;
+  if (op.params == nullptr || op.params[0] == nullptr) {
+    for (const unsigned char byte : blob) text += " " + std::to_string(byte);
+    return text.empty() ? "" : " params" + text;
+  }
+  for (const nw_param* const* field = op.params; *field != nullptr; ++field) {
+    const nw_param& f = **field;
+    const uint32_t item = f.dtype.bits / 8;
+    text += (text.empty() ? " with " : ", ") + std::string(f.name) + " = ";
+    for (uint32_t lane = 0; lane < f.dtype.lanes; ++lane) {
+      const size_t at = f.offset + size_t{lane} * item;
+      text += lane == 0 ? "" : " ";
+      text += at + item <= blob.size() ? shown_number(f, blob.data() + at) : "0";  // what a caller leaves out is 0
+    }
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -230,6 +314,13 @@ int64_t TensorSpec::size() const {
   int64_t count = present ? 1 : 0;
   for (const int64_t n : shape) count *= n;
   return count;
+}
+
+int64_t Sample::bytes() const {
+  int64_t sum = 0;
+  for (const auto* list : {&inputs, &outputs})
+    for (const TensorSpec& t : *list) sum += t.size() * item_size(t.dtype);
+  return sum;
 }
 
 std::string Sample::describe() const {
@@ -244,9 +335,7 @@ std::string Sample::describe() const {
     }
     text += ")";
   }
-  text += " params";
-  for (const unsigned char byte : params) text += " " + std::to_string(byte);
-  return text;
+  return text + shown_params(*op, params);
 }
 
 double sample_value(DType dtype, Rng& rng, bool positive) {
@@ -286,7 +375,7 @@ bool infer_outputs(Sample& sample, nw_error* error) {
     TensorSpec out{spec.ndim >= 0, DType::f32, {}};
     if (out.present && !find_dtype(spec.dtype, &out.dtype)) return false;
     if (out.present) out.shape.assign(spec.shape, spec.shape + spec.ndim);
-    if (out.size() > (1 << 20)) return false;
+    if (out.size() > kMostElements) return false;
     sample.outputs.push_back(std::move(out));
   }
   return true;
@@ -316,6 +405,8 @@ bool backward_of(const Sample& forward, Sample* backward, nw_error* error) {
     if (!forward.inputs[i].present || !is_float(forward.inputs[i].dtype)) backward->outputs[i] = {};
   return true;
 }
+
+std::vector<Sample> large_samples_of(const nw_op& op) { return Sampler(op).find_large(); }
 
 const Samples& samples_of(const nw_op& op) {
   static std::recursive_mutex lock;

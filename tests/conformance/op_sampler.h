@@ -23,6 +23,7 @@ struct Sample {
   const nw_op* op = nullptr;  // by nw_find_op, so complete
   std::vector<TensorSpec> inputs, outputs;
   std::vector<unsigned char> params;
+  int64_t bytes() const;  // of all tensors
   std::string describe() const;
 };
 
@@ -42,6 +43,10 @@ struct Samples {
   std::string refusal;
 };
 const Samples& samples_of(const nw_op& op);
+
+// For measurements: of each dtype the accepted calls with the most bytes that were found of at most 64 KiB, 1 MiB and 16 MiB, in
+// this order, with the params' initial values.
+std::vector<Sample> large_samples_of(const nw_op& op);
 
 // The call that differentiates `forward`, with every gradient wanted that there can be: by the convention of nw_op.backward.
 // Inputs that backward does not read (nw_op.saved) are absent. Its outputs are inferred: false where that fails.

@@ -79,8 +79,7 @@ std::string stale_elements(const SampleTensors& tensors) {
   for (size_t i = 0; i < tensors.outputs.size(); ++i) {
     const Tensor* t = tensors.outputs[i].get();
     if (t == nullptr) continue;
-    int64_t stale = 0;
-    for (int64_t k = 0; k < t->size(); ++k) stale += t->is_stale(k) ? 1 : 0;
+    const int64_t stale = t->count_stale();
     const bool may_equal = item_size(t->dtype()) == 1 && t->dtype() != DType::boolean;
     if (stale > (may_equal ? t->size() / 2 : 0)) text += " " + std::to_string(stale) + " of output " + std::to_string(i);
   }

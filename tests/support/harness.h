@@ -107,6 +107,7 @@ class Tensor {
   std::vector<Exact> exact() const;                  // every dtype's values without loss
   std::vector<unsigned char> element_bytes() const;  // for bitwise comparisons
   bool is_stale(int64_t index) const;                // the element still is the poison
+  int64_t count_stale() const;                       // how many elements are
 
   // Empty when nothing but elements (or nothing at all) changed since the last set() or poison(); else what did.
   std::string damage_outside_elements() const;
@@ -121,6 +122,7 @@ class Tensor {
   struct Storage;
   void bind();
   std::vector<unsigned char> download() const;
+  bool is_stale(const std::vector<unsigned char>& host, int64_t index) const;
   void upload();
 
   DType dtype_;

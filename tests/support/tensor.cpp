@@ -290,8 +290,16 @@ std::vector<unsigned char> Tensor::element_bytes() const {
   return bytes;
 }
 
-bool Tensor::is_stale(int64_t index) const {
+bool Tensor::is_stale(int64_t index) const { return is_stale(download(), index); }
+
+int64_t Tensor::count_stale() const {
   const auto host = download();
+  int64_t count = 0;
+  for (int64_t i = 0; i < size(); ++i) count += is_stale(host, i) ? 1 : 0;
+  return count;
+}
+
+bool Tensor::is_stale(const std::vector<unsigned char>& host, int64_t index) const {
   const int64_t offset = offsets_.at(index);
   for (int64_t k = 0; k < item_size(dtype_); ++k)
     if (host[offset + k] != pattern(offset + k)) return false;

@@ -159,6 +159,8 @@ def case_own_ops(plugin):
     """A plugin that brings only ops of its own gets a verdict; an exclusion that covers nothing is noticed."""
     out, _ = run("conform", "--plugin", plugin)
     assert "PASSED" in out and "does not offer conv1d" in out, out
+    out, _ = run("bench", "--plugin", plugin)
+    assert "FAILED" not in out and out.count("  example.mod_add/1 (") > 1, out
     with tempfile.TemporaryDirectory() as folder:
         path = manifest(
             folder, exclusions=[{"op": "example.mod_add/1", "dtype": "u64", "out_dtype": "i8", "reason": "never asked"}]
@@ -167,6 +169,17 @@ def case_own_ops(plugin):
         tests = tests_of(verdict)
         assert verdict["failed"] == 0 and sum(test["calls_accepted"] > 0 for test in tests.values()) > 3
         assert any("no call was declined as example.mod_add/1 u64 -> i8" in c for c in verdict["complaints"]), verdict["complaints"]
+
+
+def case_own_faults(plugin):
+    """A load past the end of an own op's tensor fails a test. What is told of a call names the params."""
+    name = "own: loads and stores past the end, at the edge of a page"
+    verdict, _ = conform("--plugin", plugin, "[own][guard]")
+    assert tests_of(verdict)[name]["status"] == "passed", verdict
+    out, _ = run("conform", "--plugin", plugin, "[own][guard]", expect=1, environment={"ACME_FAULT": "past"})
+    assert name in out and "SIGSEGV" in out and "with alpha = 1, mode = 'plain'" in out, out
+    out, _ = run("conform", "--plugin", plugin, "own: the backward op is the*", expect=1, environment={"ACME_FAULT": "backward"})
+    assert re.search(r"with alpha = \S+, mode = 'negated'", out), out
 
 
 def case_plugin_of_the_header(plugin):

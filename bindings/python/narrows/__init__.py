@@ -18,6 +18,7 @@ framework. Importing this imports no framework.
 - ``narrows.torch``: ``torch.ops.narrows.*``, ``Conv1d``, ``LLTM``; ``narrows.jax``: the same under ``jit``, ``grad``, ``vmap``
 - ``narrows.program``: tensor programs in TVMScript's spelling, their schedules, and what a program becomes: an op like the others
 - ``narrows.set_num_threads`` and ``get_num_threads``: how many threads a call on the CPU may use
+- ``narrows.testing``: ``check_op`` compares an op of one's own with a reference, in every framework; ``conform`` judges its plugin
 - ``narrows.load`` loads a plugin, ``narrows.build`` and ``narrows.load_inline`` compile one; ``narrows.info()`` says what is there
 
 Errors: ValueError for what is wrong with a call, TypeError for objects that are no arrays, NotImplementedError for what is legal but
@@ -40,7 +41,7 @@ from narrows._ops import get_include, info, load, op, ops
 
 __version__ = _narrows.abi()[0]
 _LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench"}
-_MODULES = ("torch", "jax", "program")
+_MODULES = ("torch", "jax", "program", "testing")
 __all__ = [
     "Device",
     "Op",

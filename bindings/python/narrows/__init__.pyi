@@ -11,6 +11,7 @@ from typing_extensions import disjoint_base
 from narrows import _narrows as _narrows
 from narrows import jax as jax
 from narrows import program as program
+from narrows import testing as testing
 from narrows import torch as torch
 from narrows._ops import ops as ops
 
