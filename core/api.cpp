@@ -145,6 +145,10 @@ int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error) {
   return guarded(error, [&] { needed(rt, "runtime").load(&needed(absolute_path, "absolute_path")); });
 }
 
+int32_t nw_load_behind(nw_runtime* rt, const char* absolute_path, nw_error* error) {
+  return guarded(error, [&] { needed(rt, "runtime").load_behind(&needed(absolute_path, "absolute_path")); });
+}
+
 uint32_t nw_backend_count(nw_runtime* rt) {
   uint32_t count = 0;
   guarded(nullptr, [&] { count = static_cast<uint32_t>(needed(rt, "runtime").num_backends()); });

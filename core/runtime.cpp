@@ -115,6 +115,42 @@ void nw_runtime::load(const std::string& path) {
   if (refusal) throw narrows::Failure(std::move(*refusal));
 }
 
+void nw_runtime::load_behind(const std::string& path) {
+  if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load_behind: '%s' is not an absolute path", path.c_str());
+  std::unique_ptr<Backend> found = narrows::load_plugin(path);
+  const std::string file = path.substr(path.rfind('/') + 1);
+  if (found->accepted() && file != "narrows_" + found->name() + ".so") {
+    std::string reason =
+        format("its plugin is named '%s'; expected the file to be narrows_%s.so", found->name().c_str(), found->name().c_str());
+    auto refused = std::make_unique<Backend>(path, NW_INVALID, std::move(reason));
+    refused->set_names(found->table());
+    found = std::move(refused);
+  }
+  if (std::optional<narrows::Failure> refusal = add(std::move(found), false)) throw narrows::Failure(std::move(*refusal));
+  warn_of_unused(path);
+  cache_->clear();  // of a device that had no plugin, "none" may have been planned
+}
+
+// That the plugin is not used, or not for one of its own ops, because others have its name or the op.
+void nw_runtime::warn_of_unused(const std::string& path) const {
+  const std::vector<Backend*> all = backends();
+  const auto own = std::find_if(all.rbegin(), all.rend(), [&](const Backend* b) { return b->path() == path; });
+  const Backend& added = **own;
+  if (const Backend* const other = added.shadowed_by()) {
+    log(NW_LOG_WARNING, format("%s: not used: plugin '%s' is also %s", path.c_str(), added.name().c_str(), other->path().c_str()));
+    return;
+  }
+  for (const auto& contract : added.contracts()) {
+    const char* const op = contract->op.name;
+    const auto other = std::find_if(all.begin(), all.end(), [&](const Backend* b) {
+      return b->accepted() && b->shadowed_by() == nullptr && b->table().device_type == added.table().device_type &&
+             b->find_contract(op) != nullptr;
+    });
+    if (*other != &added)
+      log(NW_LOG_WARNING, format("%s: not used for op '%s': %s has it too", path.c_str(), op, (*other)->path().c_str()));
+  }
+}
+
 void nw_runtime::add_folder(const std::string& folder) {
   searched_ += (searched_.empty() ? "" : ", ") + folder;
   for (std::unique_ptr<Backend>& found : narrows::load_folder(folder))

@@ -32,7 +32,8 @@ struct nw_runtime {
     if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  void load(const std::string& path);  // throws Failure when the plugin is refused
+  void load(const std::string& path);         // throws Failure when the plugin is refused
+  void load_behind(const std::string& path);  // behind all others; refuses a file that is not named as its plugin is
   size_t num_backends() const;
   // The next usable plugin in search order, or NULL. Without a copy of the list, so that what gives memory back needs none. What is
   // loaded meanwhile stands in front and may shadow one that is still to come: then it begins anew, and a plugin may come twice.
@@ -84,6 +85,7 @@ struct nw_runtime {
   void add_folder(const std::string& folder);
   std::string find_clash(const narrows::Backend& backend) const;
   std::string refused_files() const;
+  void warn_of_unused(const std::string& path) const;
   std::string find_missing_backward(const narrows::Backend& backend) const;
   void settle();
   uint32_t choose_capacity(uint32_t asked_for) const;

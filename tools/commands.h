@@ -15,10 +15,17 @@ inline constexpr int kBadUsage = 2;     // a wrong option, or an input file that
 inline constexpr int kUnavailable = 3;  // no plugin, device or recording to work with
 inline constexpr int kFailed = 4;       // an operation failed while running, or an output could not be written
 
+// A plugin file that a package brings, as the Python package's command hands it over.
+struct InstalledPlugin {
+  std::string path, distribution, version;
+  std::string reason;  // why it cannot be loaded; "": load it
+};
+
 struct InfoOptions {
   bool json = false;
   bool verbose = false;
   std::string plugin_path;  // "": NARROWS_PLUGIN_PATH
+  std::vector<InstalledPlugin> installed;
 };
 int run_info(const InfoOptions& options);
 

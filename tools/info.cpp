@@ -4,11 +4,17 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -159,7 +165,25 @@ json json_of(const nw_op& op) {
           {"kernels", names(op.kernels)}};
 }
 
-json json_of(const nw_backend_info& b) {
+json json_of(const InstalledPlugin* package) {
+  return package == nullptr || package->distribution.empty() ? json()
+                                                             : json{{"name", package->distribution}, {"version", package->version}};
+}
+
+json json_of(const LeftOut& left_out) {
+  return {{"name", ""},
+          {"version", ""},
+          {"path", left_out.plugin.path},
+          {"verdict", left_out.crashed ? "crashed" : "refused"},
+          {"status", nw_status_name(NW_FAILED)},
+          {"reason", left_out.plugin.reason},
+          {"device_type", nullptr},
+          {"device_count", 0},
+          {"ops", json::array()},
+          {"distribution", json_of(&left_out.plugin)}};
+}
+
+json json_of(const nw_backend_info& b, const InstalledPlugin* package) {
   json ops = json::array();
   for (uint32_t i = 0; i < b.num_ops; ++i) ops.push_back(b.ops[i]->name);
   return {{"name", b.name},
@@ -170,7 +194,8 @@ json json_of(const nw_backend_info& b) {
           {"reason", b.reason},
           {"device_type", device_type_name(b.device_type)},
           {"device_count", b.device_count},
-          {"ops", ops}};
+          {"ops", ops},
+          {"distribution", json_of(package)}};
 }
 
 json json_of(const ThreadCount& count) {
@@ -185,7 +210,75 @@ json json_of(const DeviceFound& d) {
   return j.update({{"name", d.info.name}, {"arch", d.info.arch}, {"total_memory", d.info.total_memory}}), j;
 }
 
+constexpr unsigned kSecondsToAnswer = 30;
+
+// What becomes of a process that asks a plugin what it is, and opens its devices: "" where it ends by itself.
+std::string crash_of(const std::string& path) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) return std::string("cannot be asked what it is: fork: ") + strerror(errno);
+  if (child == 0) {
+    alarm(kSecondsToAnswer);
+    try {
+      const Runtime runtime("", Runtime::Warnings::told_by_caller);
+      nw_load_behind(runtime.get(), path.c_str(), nullptr);
+      runtime.backends();
+    } catch (const std::exception&) {  // the parent will see it too
+    }
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status))
+    return WEXITSTATUS(status) == 0 ? "" : "ends the process, with exit code " + std::to_string(WEXITSTATUS(status));
+  if (WTERMSIG(status) == SIGALRM) return "does not say what it is within " + std::to_string(kSecondsToAnswer) + " s";
+  return "crashes when it is asked what it is: " + std::string(strsignal(WTERMSIG(status)));
+}
+
+// Loads what packages bring, but for what would end this process. The children come first, while there is one thread.
+std::vector<LeftOut> load_installed(std::unique_ptr<Runtime>& runtime, const InfoOptions& options) {
+  std::vector<LeftOut> left_out;
+  std::vector<const InstalledPlugin*> sound;
+  for (const InstalledPlugin& plugin : options.installed) {
+    const std::string crash = plugin.reason.empty() ? crash_of(plugin.path) : "";
+    if (plugin.reason.empty() && crash.empty()) {
+      sound.push_back(&plugin);
+      continue;
+    }
+    left_out.push_back({plugin, !crash.empty()});
+    if (!crash.empty()) left_out.back().plugin.reason = crash;
+  }
+  runtime = std::make_unique<Runtime>(options.plugin_path, Runtime::Warnings::told_by_caller);
+  for (const InstalledPlugin* plugin : sound) nw_load_behind(runtime->get(), plugin->path.c_str(), nullptr);
+  return left_out;
+}
+
+// An op of an installed plugin that calls do not run, because a plugin ahead has it for the same devices.
+std::vector<std::string> unused_ops(const Info& info) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < info.plugins.size(); ++i) {
+    const nw_backend_info& b = info.plugins[i];
+    if (!usable(b) || package_of(info, b) == nullptr) continue;
+    for (size_t j = 0; j < i; ++j) {
+      const nw_backend_info& ahead = info.plugins[j];
+      if (!usable(ahead) || ahead.device_type != b.device_type) continue;
+      for (uint32_t k = 0; k < b.num_ops; ++k)
+        for (uint32_t l = 0; l < ahead.num_ops && std::strchr(b.ops[k]->name, '.') != nullptr; ++l)
+          if (std::strcmp(b.ops[k]->name, ahead.ops[l]->name) == 0)
+            notes.push_back(std::string(b.path) + ": not used for op '" + b.ops[k]->name + "': " + ahead.path + " has it too");
+    }
+  }
+  return notes;
+}
+
 }  // namespace
+
+const InstalledPlugin* package_of(const Info& info, const nw_backend_info& b) {
+  const auto found = std::find_if(info.installed.begin(), info.installed.end(),
+                                  [&](const InstalledPlugin& plugin) { return plugin.path == b.path; });
+  return found == info.installed.end() ? nullptr : &*found;
+}
 
 std::string verdict(const nw_backend_info& b) {
   if (b.flags & NW_BACKEND_SHADOWED) return "shadowed";
@@ -214,7 +307,8 @@ std::string info_json(const Info& info) {
   json folders = json::array(), plugins = json::array(), devices = json::array(), ops = json::array(), own = json::array(),
        missing = json::array();
   for (const SearchFolder& f : info.folders) folders.push_back({{"source", f.source}, {"folder", f.folder}, {"exists", f.exists}});
-  for (const nw_backend_info& b : info.plugins) plugins.push_back(json_of(b));
+  for (const nw_backend_info& b : info.plugins) plugins.push_back(json_of(b, package_of(info, b)));
+  for (const LeftOut& left_out : info.left_out) plugins.push_back(json_of(left_out));
   for (const DeviceFound& d : info.devices) devices.push_back(json_of(d));
   for (const auto& [backend, list] : info.ops)
     for (const OpSupport& op : list) ops.push_back(json_of(op)), ops.back()["backend"] = backend;
@@ -230,8 +324,12 @@ std::string info_json(const Info& info) {
 
 int run_info(const InfoOptions& options) {
   try {
-    const Runtime runtime(options.plugin_path, Runtime::Warnings::told_by_caller);
-    const Info info = gather_info(runtime, options.plugin_path);
+    std::unique_ptr<Runtime> runtime;
+    std::vector<LeftOut> left_out = load_installed(runtime, options);
+    Info info = gather_info(*runtime, options.plugin_path);
+    info.installed = options.installed;
+    info.left_out = std::move(left_out);
+    for (std::string& note : unused_ops(info)) info.notes.push_back(std::move(note));
     if (options.json) {
       std::printf("%s\n", info_json(info).c_str());
     } else {

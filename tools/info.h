@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "core/thread_count.h"
 #include "engine.h"
 #include "probe.h"
@@ -28,6 +29,12 @@ struct MissingDevice {
   std::string device_type, how;
 };
 
+// A file that a package brings and that the runtime does not list.
+struct LeftOut {
+  InstalledPlugin plugin;
+  bool crashed = false;  // when a process of its own asked what it is
+};
+
 struct Info {
   std::vector<SearchFolder> folders;
   std::vector<nw_backend_info> plugins;  // strings belong to the runtime
@@ -37,6 +44,8 @@ struct Info {
   std::vector<MissingDevice> missing;
   std::vector<std::string> notes;  // of the plugins
   ThreadCount threads;
+  std::vector<InstalledPlugin> installed;
+  std::vector<LeftOut> left_out;
 };
 
 inline bool usable(const nw_backend_info& b) { return b.status == NW_OK && !(b.flags & NW_BACKEND_SHADOWED); }
@@ -44,6 +53,8 @@ inline bool usable(const nw_backend_info& b) { return b.status == NW_OK && !(b.f
 std::string verdict(const nw_backend_info& b);
 
 Info gather_info(const Runtime& runtime, const std::string& plugin_path);
+// The package that brings a listed plugin, or NULL.
+const InstalledPlugin* package_of(const Info& info, const nw_backend_info& b);
 std::string info_json(const Info& info);
 void print_info(const Info& info, bool verbose);
 

@@ -39,7 +39,19 @@ std::vector<std::string> words(const char* const* list) {
   return out;
 }
 
-void print_plugin(const nw_backend_info& b) {
+void print_package(const InstalledPlugin* package) {
+  if (package == nullptr || package->distribution.empty()) return;
+  std::printf("  %s%s\n", padded("", 12).c_str(), printable("from " + package->distribution + " " + package->version).c_str());
+}
+
+void print_left_out(const LeftOut& left_out) {
+  std::printf("  %s%s%s%s%s\n", yellow(padded(left_out.crashed ? "crashed" : "refused", 12)).c_str(), padded("-", 10).c_str(),
+              padded("-", 10).c_str(), padded("-", 8).c_str(), printable(left_out.plugin.path).c_str());
+  std::printf("  %s%s\n", padded("", 12).c_str(), printable(left_out.plugin.reason).c_str());
+  print_package(&left_out.plugin);
+}
+
+void print_plugin(const nw_backend_info& b, const InstalledPlugin* package) {
   const std::string result = padded(verdict(b), 12);
   const bool good = usable(b);
   std::printf("  %s%s%s%s%s\n",
@@ -56,6 +68,7 @@ void print_plugin(const nw_backend_info& b) {
                                                       : "") +
                           std::string(b.reason))
                     .c_str());
+  print_package(package);
 }
 
 void print_devices(const Info& info) {
@@ -173,7 +186,8 @@ void print_info(const Info& info, bool verbose) {
   std::printf("%s %s, ABI %u\n", bold("Narrows").c_str(), nw_version(), nw_abi_major());
   heading("Plugins");
   if (info.plugins.empty()) std::printf("  none\n");
-  for (const nw_backend_info& b : info.plugins) print_plugin(b);
+  for (const nw_backend_info& b : info.plugins) print_plugin(b, package_of(info, b));
+  for (const LeftOut& left_out : info.left_out) print_left_out(left_out);
   print_devices(info);
   print_threads(info.threads);
   print_ops(info, verbose);

@@ -76,6 +76,16 @@ CLI::App* add_info(CLI::App& app, InfoOptions& options) {
   info->add_flag("--json", options.json, "JSON instead of text");
   info->add_flag("-v,--verbose", options.verbose, "Every function of elementwise with every dtype, every kernel");
   add_plugin_path(info, options.plugin_path);
+  info->add_option_function<std::vector<std::string>>(
+          "--installed",
+          [&options](const std::vector<std::string>& words) {
+            for (size_t i = 0; i + 3 < words.size(); i += 4)
+              options.installed.push_back({words[i], words[i + 1], words[i + 2], words[i + 3]});
+          },
+          "A plugin that a package brings: its file, the package's name and version, and why it cannot be loaded, or ''")
+      ->type_size(4)
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->group("");  // the Python package's command says it
   info->footer(std::string(kInfoExamples) + kExitCodes);
   return info;
 }

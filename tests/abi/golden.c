@@ -38,6 +38,7 @@ FIELD(nw_program_text, scheduled, 16, const char*)
 
 int32_t nw_set_num_threads(nw_runtime* rt, int64_t num_threads, nw_error* error);
 uint32_t nw_get_num_threads(nw_runtime* rt);
+int32_t nw_load_behind(nw_runtime* rt, const char* absolute_path, nw_error* error);
 
 /* narrows.h */
 

@@ -106,6 +106,35 @@ TEST_CASE("the first plugin of a name shadows the others which are listed") {
   CHECK(contains(rt.backend_of_file(first).reason, third));
 }
 
+TEST_CASE("one that is loaded behind takes no call from those that are present") {
+  Folder first, second;
+  const std::string present = first.add("probe", "narrows_1.so");
+  const std::string of_this_name = second.add("probe", "narrows_probe.so");
+  const std::string fine = second.add("fine", "narrows_fine.so");
+  Runtime rt(first);
+  REQUIRE(nw_load_behind(rt, fine.c_str(), nullptr) == NW_OK);
+  CHECK(test_plugins(rt) == Names{"probe", "fine"});
+  CHECK(std::string(rt.backends().back().name) == "fine");  // behind what lies beside libnarrows
+  REQUIRE(nw_load_behind(rt, of_this_name.c_str(), nullptr) == NW_OK);
+  CHECK(rt.backend_of_file(present).flags == 0);
+  CHECK(rt.backend_of_file(of_this_name).flags == NW_BACKEND_SHADOWED);
+}
+
+TEST_CASE("one that is loaded behind is named as its file") {
+  Folder folder;
+  const std::string path = folder.add("fine", "narrows_other.so");
+  Runtime rt(Options{.path = ""});
+  Error error;
+  CHECK(nw_load_behind(rt, path.c_str(), &error) == NW_INVALID);
+  CHECK(contains(error.text(), path + ": its plugin is named 'fine'; expected the file to be narrows_fine.so"));
+  CHECK(rt.backend_of_file(path).status == NW_INVALID);
+  CHECK(test_plugins(rt) == Names{});
+  CHECK(nw_load_behind(rt, "narrows_fine.so", &error) == NW_INVALID);
+  CHECK(contains(error.text(), "nw_load_behind: 'narrows_fine.so' is not an absolute path"));
+  CHECK(nw_load_behind(rt, nullptr, &error) == NW_INVALID);
+  CHECK(contains(error.text(), "absolute_path is NULL"));
+}
+
 TEST_CASE("NARROWS_PLUGIN_PATH is asked when the options name no path") {
   Folder folder;
   folder.add("fine");

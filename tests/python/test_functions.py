@@ -360,6 +360,9 @@ def check_type(value, written, dicts):
         assert set(value) == set(dicts[written])
         for key, item in value.items():
             check_type(item, dicts[written][key], dicts)
+    elif written.endswith(" | None"):
+        if value is not None:
+            check_type(value, written.removesuffix(" | None"), dicts)
     elif written.startswith("list["):
         assert type(value) is list
         for item in value:

@@ -83,7 +83,8 @@ typedef struct nw_options {
    * NARROWS_PLUGIN_PATH.
    *
    * Plugins are searched in this order: those of nw_load(), the latest first; those in these
-   * folders; those in `narrows/backends` beside libnarrows. Within a folder they go by file name.
+   * folders; those in `narrows/backends` beside libnarrows; those of nw_load_behind(), the latest
+   * last. Within a folder they go by file name.
    */
   const char* plugin_path;
   /**
@@ -208,6 +209,15 @@ NW_API uint32_t nw_get_num_threads(nw_runtime* rt);
  * load a plugin for a device, give back what older plugins made for that device.
  */
 NW_API int32_t nw_load(nw_runtime* rt, const char* absolute_path, nw_error* error);
+
+/**
+ * Loads one more plugin, behind those that are present: it takes no call from them. For a plugin
+ * that was found and not named, as one that a package manager installed.
+ *
+ * The file is called narrows_NAME.so, where NAME is the plugin's. If the plugin is refused, the
+ * call fails, and nw_backend() lists the plugin too.
+ */
+NW_API int32_t nw_load_behind(nw_runtime* rt, const char* absolute_path, nw_error* error);
 
 /** Returns how many plugin files were found, refused ones included. */
 NW_API uint32_t nw_backend_count(nw_runtime* rt);

@@ -141,8 +141,13 @@ class _LoadedBackend(TypedDict):
     shadowed: bool
     ops: list[_ListedOp]
 
+class _Distribution(TypedDict):
+    name: str
+    version: str
+
 class _Backend(_LoadedBackend):
     devices: list[_ListedDevice]
+    distribution: _Distribution | None
 
 class _Info(TypedDict):  # which a notebook shows as a table
     version: str

@@ -259,6 +259,8 @@ class Info(dict):
     def _rows(self):
         for b in self["backends"]:
             where = ", ".join(f"{d['device']} {d['name']}, {d['arch']}" for d in b["devices"]) or b["reason"] or b["status"]
+            if b["distribution"]:
+                where += f", from {b['distribution']['name']} {b['distribution']['version']}"
             yield b["name"] or os.path.basename(b["path"]), b["version"], b["status"], len(b["ops"]), where
 
     def __repr__(self):
@@ -275,20 +277,47 @@ class Info(dict):
 
 
 def info():
-    """Version, backends, their devices and ops, as data.
+    """Version, backends, their devices and ops, as data. ``distribution``: the installed package that brings a plugin, or None.
 
     >>> import narrows
     >>> [b["status"] for b in narrows.info()["backends"] if b["name"] == "cpu"]
     ['ok']
     """
+    from narrows import _installed
     from narrows._device import Device
 
     def devices_of(b):
         found = (Device(b["device_type"], i) for i in range(b["device_count"] if b["status"] == "ok" else 0))
         return [{"device": str(d), **d.info} for d in found]
 
+    _installed.ask_first()
+    packages = {f.path: f for f in _installed.found()}
+
+    def distribution_of(path):
+        f = packages.get(path)
+        return {"name": f.name, "version": f.version} if f is not None and f.name else None
+
     version, abi = _narrows.abi()
-    return Info(version=version, abi=abi, backends=[{**b, "devices": devices_of(b)} for b in _narrows.backends()])
+    backends = _narrows.backends()
+    listed = {b["path"] for b in backends}
+    backends += [_left_out(f) for f in _installed.found() if f.reason and f.path not in listed]
+    backends = [{**b, "devices": devices_of(b), "distribution": distribution_of(b["path"])} for b in backends]
+    return Info(version=version, abi=abi, backends=backends)
+
+
+def _left_out(f):
+    """An installed plugin that the runtime was not given, as it lists others."""
+    return {
+        "name": "",
+        "version": "",
+        "path": f.path,
+        "status": "failed",
+        "reason": f.reason,
+        "device_type": 0,
+        "device_count": 0,
+        "shadowed": False,
+        "ops": [],
+    }
 
 
 def get_include():

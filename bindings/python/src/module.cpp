@@ -125,14 +125,16 @@ PyObject* device_info(PyObject*, PyObject* arguments) {
   return Py_BuildValue("{sssssssK}", "name", info.name, "arch", info.arch, "uuid", uuid, "total_memory", info.total_memory);
 }
 
+// load(path, behind): ahead of the plugins that are present, or behind them.
 PyObject* load(PyObject*, PyObject* arguments) {
   const char* path = nullptr;
-  nw_runtime* const rt = PyArg_ParseTuple(arguments, "s", &path) ? runtime() : nullptr;
+  int behind = 0;
+  nw_runtime* const rt = PyArg_ParseTuple(arguments, "s|p", &path, &behind) ? runtime() : nullptr;
   if (rt == nullptr) return nullptr;
   nw_error error{};
   int32_t status = NW_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status = nw_load(rt, path, &error);
+  status = behind != 0 ? nw_load_behind(rt, path, &error) : nw_load(rt, path, &error);
   Py_END_ALLOW_THREADS;
   ++plugins_loaded;
   if (status != NW_OK) return raise(status, error);
@@ -219,6 +221,17 @@ bool is_complete(PyObject* module) {
   return !initializing || PyObject_IsTrue(initializing.get()) == 0;
 }
 
+std::atomic<bool> installed_are_loaded{false};
+
+// The plugins that packages bring, as narrows._installed finds them. Without the lock of a static: they are loaded by Python's
+// code, during which other threads run, and which comes back here.
+void load_installed() {
+  const Ref load_all(import_attribute("narrows._installed", "load"));
+  const Ref loaded(load_all ? PyObject_CallNoArgs(load_all.get()) : nullptr);
+  if (!loaded) PyErr_WriteUnraisable(nullptr);
+  if (!loaded || loaded.get() == Py_True) installed_are_loaded = true;
+}
+
 }  // namespace
 
 std::atomic<uint32_t> plugins_loaded;
@@ -231,7 +244,10 @@ nw_runtime* runtime() {
     int32_t status;
   };
   static const Made made;  // nothing of Python in there, for which a thread that waits here would have to give way
-  if (made.status != NW_OK) raise(made.status, made.error);
+  if (made.status != NW_OK)
+    raise(made.status, made.error);
+  else if (!installed_are_loaded.load(std::memory_order_acquire))
+    load_installed();
   return made.runtime;
 }
 
