@@ -50,27 +50,20 @@ struct Fault {
 
 const Fault kFaults[] = {
     {"no kernel", [](Op& op, Op&) { op.kernel = nullptr; }, "op 't.pair/1' has no kernel; expected a kernel, or variants"},
-    {"a kernel and variants",
-     [](Op& op, Op&) { op.variants = {{"v", nothing}}; },
+    {"a kernel and variants", [](Op& op, Op&) { op.variants = {{"v", nothing}}; },
      "op 't.pair/1' has a kernel and variants; expected a kernel, or variants"},
-    {"a variant without a name",
-     [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"", nothing}}; },
+    {"a variant without a name", [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"", nothing}}; },
      "op 't.pair/1' has a variant without a name"},
-    {"a variant without a kernel",
-     [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"v", nullptr}}; },
+    {"a variant without a kernel", [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"v", nullptr}}; },
      "op 't.pair/1' has a variant without a kernel"},
-    {"an unknown dtype",
-     [](Op& op, Op&) { op.inputs = {"a: f32|float", "b?"}; },
+    {"an unknown dtype", [](Op& op, Op&) { op.inputs = {"a: f32|float", "b?"}; },
      "dtype 'float'; expected one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool"},
     {"no dtype behind a colon", [](Op& op, Op&) { op.inputs = {"a:", "b?"}; }, "dtype ''; expected one of f16"},
-    {"an output of two dtypes",
-     [](Op& op, Op&) { op.outputs = {"y: f32|f64"}; },
+    {"an output of two dtypes", [](Op& op, Op&) { op.outputs = {"y: f32|f64"}; },
      "op 't.pair/1': output y has dtypes float32 or float64; expected one, or none"},
-    {"no shape rule for two inputs",
-     [](Op& op, Op& backward) { op.shape_rule = nullptr, backward.shape_rule = "*"; },
+    {"no shape rule for two inputs", [](Op& op, Op& backward) { op.shape_rule = nullptr, backward.shape_rule = "*"; },
      "op 't.pair/1' has 2 inputs and no shape_rule; expected one, as '... ; ... -> ...'"},
-    {"a shape rule that leaves an input out",
-     [](Op& op, Op&) { op.shape_rule = "like 0", op.backward = nullptr, op.saved = 0; },
+    {"a shape rule that leaves an input out", [](Op& op, Op&) { op.shape_rule = "like 0", op.backward = nullptr, op.saved = 0; },
      "op 't.pair/1': shape_rule 'like 0' says nothing of input b, so a kernel could read beyond its end"},
     {"one alternative that leaves an input out",
      [](Op& op, Op& backward) { op.shape_rule = "N ; N? -> N | N,M", backward.shape_rule = "*"; },
@@ -78,19 +71,16 @@ const Fault kFaults[] = {
     {"saved bits without a backward op",
      [](Op& op, Op& backward) { op.backward = nullptr, backward.inputs = {"x"}, backward.outputs = {"y"}; },
      "op 't.pair/1': saved is 0x3 without a backward op; expected 0"},
-    {"saved bits of no tensor",
-     [](Op& op, Op&) { op.saved = 4; },
+    {"saved bits of no tensor", [](Op& op, Op&) { op.saved = 4; },
      "op 't.pair/1': saved is 0x4; expected bits of its inputs (from bit 0) and outputs (from bit 32)"},
     {"a backward op of too few inputs",
      [](Op&, Op& backward) {
        backward.inputs = {"g?", "a", "b?"}, backward.outputs = {"ga?", "gb?"}, backward.shape_rule = "*;*;? -> like 1 ; like 2";
      },
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has 3 inputs and 2 outputs; expected 4 and 2: the gradients of its"},
-    {"a backward op of other params",
-     [](Op&, Op& backward) { backward.params_size = 4; },
+    {"a backward op of other params", [](Op&, Op& backward) { backward.params_size = 4; },
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has params of 4 bytes; expected its 8"},
-    {"a backward op whose shape rule does not follow",
-     [](Op& op, Op&) { op.shape_rule = "broadcast"; },
+    {"a backward op whose shape rule does not follow", [](Op& op, Op&) { op.shape_rule = "broadcast"; },
      "op 't.pair/1': no shape_rule of its backward 't.pair_backward/1' follows from its own, 'broadcast'"},
 };
 
@@ -154,7 +144,8 @@ TEST_CASE("what a backward op leaves out follows from its forward op") {
   const nw_op &second = *plugin.table()->ops[0], &backward = *plugin.table()->ops[1];
   CHECK(names(backward.inputs) == "grad_y? a b? y? extra?");
   CHECK(names(backward.outputs) == "grad_a? grad_b?");
-  CHECK(std::string(backward.shape_rule) == "N? ; N,M ; M? ; N? ; M? -> like 1 ; like 2 | ()? ; N ; ? ; ()? ; ? -> like 1 ; like 2");
+  CHECK(std::string(backward.shape_rule) ==
+        "N? ; N,M ; M? ; N? ; M? -> like 1 ; like 2 | ()? ; N ; ? ; ()? ; ? -> like 1 ; like 2");
   CHECK((backward.input_dtypes[0].bits == 32 && backward.input_dtypes[3].code == kDLInt && backward.input_dtypes[1].bits == 0));
   CHECK((backward.params_size == sizeof(Params) && std::string(backward.params[0]->name) == "k"));
   CHECK(std::string(backward.batch) == "N");

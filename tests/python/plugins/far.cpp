@@ -25,5 +25,4 @@ NARROWS_PLUGIN("far",
                 .params_size = sizeof(Scale),
                 .backward = "far.scale_backward/1",
                 .traits = NW_PLAN_CAPTURABLE},
-               {.name = "far.scale_backward/1",
-                .kernel = scale})
+               {.name = "far.scale_backward/1", .kernel = scale})

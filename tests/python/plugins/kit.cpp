@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugin.hpp offers to kernels, an op each: leading dimensions and a backward op that leaves out what follows, dtypes of single
-// tensors, 16-bit floats, strided and copied tensors, several kernels, a workspace, a check of params.
+// What plugin.hpp offers to kernels, an op each: leading dimensions and a backward op that leaves out what follows, dtypes of
+// single tensors, 16-bit floats, strided and copied tensors, several kernels, a workspace, a check of params.
 #include <cmath>
 #include <narrows/plugin.hpp>
 
@@ -52,9 +52,10 @@ void norm(const Launch& call) {
 void norm_backward(const Launch& call) {  // grad_y?, x, w, y? -> grad_x?, grad_w?
   const Rows rows(call.in(1));
   const float *const g = call.has_input(0) ? call.input<float>(0) : nullptr, *const x = call.input<float>(1),
-              *const w = call.input<float>(2), eps = call.params<Norm>().eps;
-  float *const grad_x = call.has_output(0) ? call.output<float>(0) : nullptr,
-               *const grad_w = call.has_output(1) ? call.output<float>(1) : nullptr;
+                     *const w = call.input<float>(2), eps = call.params<Norm>().eps;
+  float *const grad_x = call.has_output(0) ? call.output<float>(0) : nullptr, *const grad_w = call.has_output(1)
+                                                                                                  ? call.output<float>(1)
+                                                                                                  : nullptr;
   std::vector<double> sums(static_cast<size_t>(rows.length));
   for (int64_t row = 0; row < rows.count; ++row) {
     const int64_t first = row * rows.length;
@@ -128,48 +129,49 @@ bool is_even(const Signature& call) { return call.in(0).ndim > 0 && call.in(0).s
 
 }  // namespace
 
-NARROWS_PLUGIN("kit",
-               {.name = "kit.norm/1",
-                .inputs = {"x", "w"},
-                .outputs = {"y"},
-                .shape_rule = "...,D ; D -> ...,D",
-                .kernel = norm,
-                .params = {field("eps", &Norm::eps, 1e-6)},
-                .params_size = sizeof(Norm),
-                .backward = "kit.norm_backward/1",
-                .saved = 3,
-                .check = check_norm,
-                .batch = "...",
-                .layout = Layout::copied},
-               {.name = "kit.norm_backward/1", .kernel = norm_backward, .layout = Layout::copied},
-               {.name = "kit.twice/1", .inputs = {"x: f16|bf16|f64"}, .outputs = {"y"}, .kernel = twice},
-               {.name = "kit.pick/1",
-                .inputs = {"x", "at: i64"},
-                .outputs = {"y"},
-                .shape_rule = "N ; M -> M",
-                .kernel = pick,
-                .dtypes = {dtype<float>(), dtype<double>()},
-                .layout = Layout::copied},
-               {.name = "kit.transpose/1",
-                .inputs = {"x"},
-                .outputs = {"y"},
-                .shape_rule = "N,M -> M,N",
-                .kernel = transpose,
-                .layout = Layout::strided},
-               {.name = "kit.wrong_layout/1",
-                .inputs = {"x"},
-                .outputs = {"y"},
-                .kernel = transpose_as_if_contiguous,
-                .layout = Layout::strided},
-               {.name = "kit.wrong_rank/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = transpose_of_three, .layout = Layout::strided},
-               {.name = "kit.running/1",
-                .inputs = {"x"},
-                .outputs = {"y"},
-                .kernel = running,
-                .layout = Layout::copied,
-                .workspace = running_bytes},
-               {.name = "kit.plus/1",
-                .inputs = {"x"},
-                .outputs = {"y"},
-                .layout = Layout::copied,
-                .variants = {{"one", plus<1>, is_even}, {"two", plus<2>}}})
+NARROWS_PLUGIN(
+    "kit",
+    {.name = "kit.norm/1",
+     .inputs = {"x", "w"},
+     .outputs = {"y"},
+     .shape_rule = "...,D ; D -> ...,D",
+     .kernel = norm,
+     .params = {field("eps", &Norm::eps, 1e-6)},
+     .params_size = sizeof(Norm),
+     .backward = "kit.norm_backward/1",
+     .saved = 3,
+     .check = check_norm,
+     .batch = "...",
+     .layout = Layout::copied},
+    {.name = "kit.norm_backward/1", .kernel = norm_backward, .layout = Layout::copied},
+    {.name = "kit.twice/1", .inputs = {"x: f16|bf16|f64"}, .outputs = {"y"}, .kernel = twice},
+    {.name = "kit.pick/1",
+     .inputs = {"x", "at: i64"},
+     .outputs = {"y"},
+     .shape_rule = "N ; M -> M",
+     .kernel = pick,
+     .dtypes = {dtype<float>(), dtype<double>()},
+     .layout = Layout::copied},
+    {.name = "kit.transpose/1",
+     .inputs = {"x"},
+     .outputs = {"y"},
+     .shape_rule = "N,M -> M,N",
+     .kernel = transpose,
+     .layout = Layout::strided},
+    {.name = "kit.wrong_layout/1",
+     .inputs = {"x"},
+     .outputs = {"y"},
+     .kernel = transpose_as_if_contiguous,
+     .layout = Layout::strided},
+    {.name = "kit.wrong_rank/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = transpose_of_three, .layout = Layout::strided},
+    {.name = "kit.running/1",
+     .inputs = {"x"},
+     .outputs = {"y"},
+     .kernel = running,
+     .layout = Layout::copied,
+     .workspace = running_bytes},
+    {.name = "kit.plus/1",
+     .inputs = {"x"},
+     .outputs = {"y"},
+     .layout = Layout::copied,
+     .variants = {{"one", plus<1>, is_even}, {"two", plus<2>}}})

@@ -87,8 +87,8 @@ class __attribute__((visibility("hidden"))) Plugin {
   }
 
  protected:
-  /// A planned call. Copies of tensors that are not contiguous lie in the workspace, behind what the
-  /// op asked for.
+  /// A planned call. Copies of tensors that are not contiguous lie in the workspace, behind what
+  /// the op asked for.
   struct Planned {
     const Declaration* declaration;
     Kernel kernel;
@@ -110,7 +110,8 @@ class __attribute__((visibility("hidden"))) Plugin {
       if (planned.copies.empty()) return planned.kernel(Launch(&host, call, &op));
       const Contiguous tensors(*call, planned.copies);
       for (uint32_t i = 0; i < call->num_inputs; ++i)
-        if (planned.copies[i] != Planned::kAsIs) copy(host, *call, *call->inputs[i], tensors.all[i]);
+        if (planned.copies[i] != Planned::kAsIs)
+          copy(host, *call, *call->inputs[i], tensors.all[i]);
       planned.kernel(Launch(&host, &tensors.call, &op));
       for (uint32_t i = 0; i < call->num_outputs; ++i)
         if (planned.copies[call->num_inputs + i] != Planned::kAsIs)
@@ -155,8 +156,8 @@ class __attribute__((visibility("hidden"))) Plugin {
       const Declaration& declaration = only()->find(*sig);
       const Op& op = declaration.op();
       if ((sig->flags & ~uint32_t{NW_DETERMINISTIC}) != 0)
-        refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this plugin knows 0x%x", sig->op, sig->flags,
-               NW_DETERMINISTIC);
+        refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this plugin knows 0x%x", sig->op,
+               sig->flags, NW_DETERMINISTIC);
       if ((sig->flags & NW_DETERMINISTIC) != 0 && (op.traits & NW_PLAN_NONDETERMINISTIC) != 0)
         refuse(NW_UNSUPPORTED, -1, "%s may give other bits when it runs again", sig->op);
       check_params_tail(*sig, op.params_size);
@@ -177,7 +178,8 @@ class __attribute__((visibility("hidden"))) Plugin {
       }
       if (op.layout == Layout::copied) place_copies(*sig, &planned->copies, &workspace);
       if (info != nullptr)
-        write_sized(info, {0, op.traits, workspace, name, nullptr}, offsetof(nw_plan_info, backend));
+        write_sized(info, {0, op.traits, workspace, name, nullptr},
+                    offsetof(nw_plan_info, backend));
       if (out != nullptr) *out = planned.release();
     });
   }
@@ -213,7 +215,7 @@ class __attribute__((visibility("hidden"))) Plugin {
     return fail(error, NW_INVALID, -1, message);
   }
   static int32_t allocate(void*, int32_t id, uint64_t size, void* stream, void** data,
-                       nw_error* error) {
+                          nw_error* error) {
     if (known(id, stream, error) != NW_OK) return NW_INVALID;
     void* memory = nullptr;
     if (size != 0 && posix_memalign(&memory, 256, size) != 0) {
@@ -227,8 +229,8 @@ class __attribute__((visibility("hidden"))) Plugin {
   static int32_t free_memory(void*, int32_t id, void* data, void* stream, nw_error* error) {
     return known(id, stream, error) == NW_OK ? std::free(data), NW_OK : NW_INVALID;
   }
-  static int32_t copy_bytes(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size,
-                      void* stream, nw_error* error) {
+  static int32_t copy_bytes(void*, DLDevice to, void* dst, DLDevice from, const void* src,
+                            uint64_t size, void* stream, nw_error* error) {
     if (to.device_type != kDLCPU || from.device_type != kDLCPU)
       return fail(error, NW_UNSUPPORTED, -1, "copy: expected CPU memory");
     if (known(to.device_id, stream, error) != NW_OK ||
@@ -281,7 +283,8 @@ class __attribute__((visibility("hidden"))) Plugin {
     host.parallel_for(
         host.ctx, copy.rows(), 1 + 16384 / std::max<int64_t>(copy.row(), 1),
         [](void* arg, int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) static_cast<const detail::StridedCopy*>(arg)->run(i);
+          for (int64_t i = begin; i < end; ++i)
+            static_cast<const detail::StridedCopy*>(arg)->run(i);
         },
         const_cast<detail::StridedCopy*>(&copy));
   }

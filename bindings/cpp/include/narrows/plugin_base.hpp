@@ -174,7 +174,9 @@ inline bool is_contiguous(const nw_tensor_sig& t) {
   return true;
 }
 /// Whether the dtype is that one, of one lane.
-inline bool is(DLDataType t, uint8_t code, uint8_t bits) { return t.code == code && t.bits == bits; }
+inline bool is(DLDataType t, uint8_t code, uint8_t bits) {
+  return t.code == code && t.bits == bits;
+}
 
 /// Address of a tensor's first element. NULL for an absent tensor. Of a tensor without elements it
 /// may be any number, so it is not added to as a pointer.

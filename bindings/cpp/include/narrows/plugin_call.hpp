@@ -108,8 +108,8 @@ struct View {
   }
 };
 
-/// A call before it is planned, as Op::check, Op::workspace and Variant::fits see it: params, shapes
-/// and dtypes, and no address. It borrows all.
+/// A call before it is planned, as Op::check, Op::workspace and Variant::fits see it: params,
+/// shapes and dtypes, and no address. It borrows all.
 class Signature {
  public:
   /// Borrows `sig`.
@@ -244,7 +244,8 @@ class Launch {
     if (!is_contiguous(sig))
       wrong(is_input, i,
             " has shape " + detail::show(t->shape, t->ndim) + " and strides " +
-                detail::show(t->strides, t->ndim) + "; the kernel reads it as a contiguous tensor; "
+                detail::show(t->strides, t->ndim) +
+                "; the kernel reads it as a contiguous tensor; "
                 "expected input_view or output_view");
     return first;
   }

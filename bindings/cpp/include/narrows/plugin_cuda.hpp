@@ -55,7 +55,8 @@ namespace detail {
 // `static`: each plugin has its own.
 static __global__ void copy_elements(StridedCopy copy, int64_t n) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += step) copy.element(i);
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += step)
+    copy.element(i);
 }
 
 }  // namespace detail

@@ -24,7 +24,7 @@ namespace narrows::plugin {
 /// @param member   The member, like `&Params::factor`.
 /// @param initial  What a binding takes when its user gives nothing.
 template <class Params, class T>
-nw_param field(const char* name, T Params::*member, double initial = 0) {
+nw_param field(const char* name, T Params::* member, double initial = 0) {
   static const Params params{};
   const auto offset =
       reinterpret_cast<const char*>(&(params.*member)) - reinterpret_cast<const char*>(&params);
@@ -211,7 +211,8 @@ class Backward {
       const std::string gradient = with("grad_", x, "?");
       // An output has one dtype of its own, or that of the first input.
       const bool several = gradient.find('|') != std::string::npos;
-      backward->outputs.push_back(keep(several ? gradient.substr(0, gradient.find(':')) : gradient));
+      backward->outputs.push_back(
+          keep(several ? gradient.substr(0, gradient.find(':')) : gradient));
     }
   }
   // "N? ; N ; N? -> like 1" of "N -> N".
@@ -242,7 +243,8 @@ class Backward {
     }
     outputs.resize(forward_.outputs.size(), "?");  // the host refuses a rule of too few
     inputs.resize(forward_.inputs.size(), "?");    // those past the rule's are absent
-    std::vector<std::string> all(outputs.begin(), outputs.begin() + static_cast<ptrdiff_t>(gradients));
+    std::vector<std::string> all(outputs.begin(),
+                                 outputs.begin() + static_cast<ptrdiff_t>(gradients));
     all.insert(all.end(), inputs.begin(), inputs.end());
     all.insert(all.end(), outputs.begin(), outputs.end());
     std::string out = all[0];
@@ -299,8 +301,7 @@ class Declaration {
   /// Refuses a backward op of the same plugin that does not fit this one.
   void check_backward(const std::vector<std::unique_ptr<Declaration>>& all) const {
     if (op_.backward == nullptr) {
-      if (op_.saved != 0)
-        wrong("saved is 0x%llx without a backward op; expected 0", op_.saved);
+      if (op_.saved != 0) wrong("saved is 0x%llx without a backward op; expected 0", op_.saved);
       return;
     }
     const size_t inputs = op_.inputs.size(), outputs = op_.outputs.size();
@@ -403,16 +404,18 @@ class Declaration {
   // A kernel that reads an input whose shape nobody checked reads beyond its end.
   void check_shape_rule() const {
     if (op_.shape_rule == nullptr)
-      refuse(NW_INVALID, -1,
-             "op '%s' has %zu inputs and no shape_rule; expected one, as '... ; ... -> ...' for two "
-             "inputs of one shape",
-             op_.name, op_.inputs.size());
+      refuse(
+          NW_INVALID, -1,
+          "op '%s' has %zu inputs and no shape_rule; expected one, as '... ; ... -> ...' for two "
+          "inputs of one shape",
+          op_.name, op_.inputs.size());
     for (const std::string& alternative : detail::split(op_.shape_rule, '|')) {
       if (alternative.find("->") != std::string::npos) continue;
       std::vector<bool> known(op_.inputs.size());
       for (const std::string& output : detail::split(alternative, ';')) {
         if (output == "broadcast") known.assign(known.size(), true);
-        const long index = output.rfind("like ", 0) == 0 ? std::strtol(&output[5], nullptr, 10) : -1;
+        const long index =
+            output.rfind("like ", 0) == 0 ? std::strtol(&output[5], nullptr, 10) : -1;
         if (index >= 0 && static_cast<size_t>(index) < known.size()) known[index] = true;
       }
       const auto found = std::find(known.begin(), known.end(), false);
@@ -424,7 +427,8 @@ class Declaration {
              op_.name, op_.shape_rule, inputs_[found - known.begin()].bare().c_str());
     }
   }
-  void check_dtype(const nw_tensor_sig& t, uint32_t i, const std::vector<DLDataType>& dtypes) const {
+  void check_dtype(const nw_tensor_sig& t, uint32_t i,
+                   const std::vector<DLDataType>& dtypes) const {
     if (!detail::is_among(dtypes, t.dtype))
       refuse_tensor(NW_UNSUPPORTED, true, i,
                     "has dtype " + detail::show(t.dtype) + "; expected " + detail::show(dtypes));
