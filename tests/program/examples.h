@@ -11,6 +11,10 @@
 #include "programs.h"
 
 inline const Plugin& plugin() {
+#ifdef PROGRAM_NEEDS_A_GPU
+  nw_error error{};
+  if (!Plugin::is_usable(&error) && error.status == NW_UNAVAILABLE) SKIP(error.message);
+#endif
   static const Plugin one;
   return one;
 }
