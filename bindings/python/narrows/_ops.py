@@ -301,8 +301,8 @@ def info():
     backends = _narrows.backends()
     listed = {b["path"] for b in backends}
     backends += [_left_out(f) for f in _installed.found() if f.reason and f.path not in listed]
-    backends = [{**b, "devices": devices_of(b), "distribution": distribution_of(b["path"])} for b in backends]
-    return Info(version=version, abi=abi, backends=backends)
+    told = [{**b, "devices": devices_of(b), "distribution": distribution_of(b["path"])} for b in backends]
+    return Info(version=version, abi=abi, backends=told)
 
 
 def _left_out(f):
