@@ -328,3 +328,18 @@ def get_include():
     abi.h narrows.h narrows.hpp ops.h plugin.h plugin.hpp plugin_cuda.hpp program.h torch.h vulkan.h xla.h
     """
     return os.path.join(os.path.dirname(__file__), "include")
+
+
+def cmake_dir():
+    """The folder by which CMake finds this package's headers and libnarrows: ``Narrows_DIR`` of ``find_package(Narrows)``.
+
+    FileNotFoundError: the package was built without it.
+
+    >>> import os, narrows
+    >>> os.path.exists(os.path.join(narrows.cmake_dir(), "NarrowsConfig.cmake"))
+    True
+    """
+    folder = os.path.join(os.path.dirname(__file__), "lib", "cmake", "Narrows")
+    if not os.path.exists(os.path.join(folder, "NarrowsConfig.cmake")):
+        raise FileNotFoundError(f"{folder} has no NarrowsConfig.cmake; expected a package that was built by pip")
+    return folder
