@@ -22,7 +22,7 @@ using namespace narrows::tools;
 constexpr const char* kDescription =
     "Narrows: one C ABI between array frameworks and the devices that compute.\n"
     "`narrows SUBCOMMAND --help` has examples.\n"
-    "The Python package's command has one more: `config` prints options for compilers.";
+    "The Python package's command has two more: `new` starts a package with an op, `config` prints options for compilers.";
 
 constexpr const char* kExitCodes =
     "Exit codes:\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The narrows command, as `narrows` and as `python -m narrows`: `config` is Python's, the rest is the binary's."""
+"""The narrows command, as `narrows` and as `python -m narrows`: `new` and `config` are Python's, the rest is the binary's."""
 
 import os
 import pathlib
@@ -9,6 +9,10 @@ import sys
 def main() -> None:
     """Runs what is Python's, or becomes the command that the package carries."""
     words = sys.argv[1:]
+    if words[:1] == ["new"]:
+        from narrows import _new
+
+        sys.exit(_new.main(words[1:]))
     if words[:1] == ["config"]:
         from narrows import _config
 
