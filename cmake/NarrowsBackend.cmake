@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...] [MANIFEST file]): here, and for who has found an installed
-# Narrows. MANIFEST: what `narrows conform` has to know of it; it is put beside the module as narrows_NAME.manifest.json.
+# narrows_add_backend(NAME [NO_INSTALL] SOURCES ... [LIBRARIES ...] [MANIFEST file] [DESTINATION folder]): here, and for who has
+# found an installed Narrows. MANIFEST: what `narrows conform` has to know of it; it is put beside the module as
+# narrows_NAME.manifest.json. DESTINATION: where it is installed, as in a Python package; else narrows/backends beside libnarrows.
 # A plugin: a module beside libnarrows that exports narrows_plugin_query and nothing else, and is never unloaded.
 set(NARROWS_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
 include(GNUInstallDirs)
 function(narrows_add_backend name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "MANIFEST" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_INSTALL" "MANIFEST;DESTINATION" "SOURCES;LIBRARIES")
+  if(NOT arg_DESTINATION)
+    set(arg_DESTINATION ${CMAKE_INSTALL_LIBDIR}/narrows/backends)
+  endif()
   set(target narrows_${name})
   add_library(${target} MODULE ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE Narrows::plugin $<TARGET_NAME_IF_EXISTS:narrows_warnings> ${arg_LIBRARIES})
@@ -21,7 +25,7 @@ function(narrows_add_backend name)
     endif()
     configure_file(${arg_MANIFEST} ${folder}/${target}.manifest.json COPYONLY)
     if(NOT arg_NO_INSTALL)
-      install(FILES ${arg_MANIFEST} DESTINATION ${CMAKE_INSTALL_LIBDIR}/narrows/backends RENAME ${target}.manifest.json)
+      install(FILES ${arg_MANIFEST} DESTINATION ${arg_DESTINATION} RENAME ${target}.manifest.json)
     endif()
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
@@ -31,5 +35,5 @@ function(narrows_add_backend name)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
     return()
   endif()
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/narrows/backends)
+  install(TARGETS ${target} LIBRARY DESTINATION ${arg_DESTINATION})
 endfunction()

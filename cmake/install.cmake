@@ -13,10 +13,22 @@ install(DIRECTORY bindings/xla/include/narrows DESTINATION ${CMAKE_INSTALL_INCLU
 if(NARROWS_INSTALL_DLPACK)
   install(FILES ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
 endif()
+set(narrows_name_for_linker)
+if(SKBUILD)  # a wheel holds no links: in the place of libnarrows.so -> libnarrows.so.1 lies a file that tells the linker the same
+  set(narrows_name_for_linker NAMELINK_SKIP)
+  set(narrows_linked narrows)
+  if(TARGET narrows_program)
+    list(APPEND narrows_linked narrows_program)
+  endif()
+  foreach(library IN LISTS narrows_linked)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package/lib${library}.so CONTENT "INPUT(lib${library}.so.1)\n")
+    install(FILES ${PROJECT_BINARY_DIR}/package/lib${library}.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endforeach()
+endif()
 install(TARGETS narrows_abi narrows_core narrows_plugin narrows_cpp narrows_xla EXPORT NarrowsTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${narrows_name_for_linker} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET narrows_program)
-  install(TARGETS narrows_program EXPORT NarrowsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS narrows_program EXPORT NarrowsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${narrows_name_for_linker})
 endif()
 if(TARGET narrows_torch)
   install(TARGETS narrows_torch EXPORT NarrowsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -38,8 +50,23 @@ install(FILES ${PROJECT_BINARY_DIR}/package/NarrowsConfig.cmake ${PROJECT_BINARY
 
 file(RELATIVE_PATH narrows_pc_to_prefix ${CMAKE_INSTALL_PREFIX}/${narrows_pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" narrows_pc_to_prefix "${narrows_pc_to_prefix}")
+set(narrows_pc_rpath)
+if(SKBUILD)  # nobody has the folder of a Python package in LD_LIBRARY_PATH
+  set(narrows_pc_rpath " -Wl,-rpath,\${libdir}")
+endif()
 configure_file(cmake/narrows.pc.in ${PROJECT_BINARY_DIR}/package/narrows.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/narrows.pc DESTINATION ${narrows_pkgconfig_dir})
+
+# The same for the Python package as it is imported from a build folder: python/narrows, whose lib/ is a link to the build's.
+if(NARROWS_BUILD_PYTHON AND NOT SKBUILD)
+  set(narrows_build_package ${PROJECT_BINARY_DIR}/lib/cmake/Narrows)
+  export(EXPORT NarrowsTargets NAMESPACE Narrows:: FILE ${narrows_build_package}/NarrowsTargets.cmake)
+  configure_package_config_file(cmake/NarrowsConfig.cmake.in ${narrows_build_package}/NarrowsConfig.cmake PATH_VARS CMAKE_INSTALL_INCLUDEDIR
+                                INSTALL_DESTINATION lib/cmake/Narrows INSTALL_PREFIX ${PROJECT_BINARY_DIR}/python/narrows)
+  foreach(file IN ITEMS cmake/NarrowsBackend.cmake cmake/FindDlpack.cmake cmake/plugin.map)
+    file(COPY ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${narrows_build_package})
+  endforeach()
+endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()

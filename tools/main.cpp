@@ -21,7 +21,8 @@ using namespace narrows::tools;
 
 constexpr const char* kDescription =
     "Narrows: one C ABI between array frameworks and the devices that compute.\n"
-    "`narrows SUBCOMMAND --help` has examples.";
+    "`narrows SUBCOMMAND --help` has examples.\n"
+    "The Python package's command has two more: `new` starts a package with an op, `config` prints options for compilers.";
 
 constexpr const char* kExitCodes =
     "Exit codes:\n"

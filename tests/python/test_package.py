@@ -37,7 +37,8 @@ def test_what_the_wheel_holds():
     assert re.search(rf"narrows-[0-9.]+-{tags}-.*linux_\w+\.whl$", WHEEL)
     for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_program.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
                  "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
-                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h"):  # fmt: skip
+                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h", "lib/libnarrows.so",
+                 "lib/cmake/Narrows/NarrowsConfig.cmake", "lib/pkgconfig/narrows.pc", "skeleton/pyproject.toml"):  # fmt: skip
         assert f"narrows/{name}" in names
     assert "Requires-Dist" not in metadata
     carried = {n.partition("-")[0] for n in names if n.startswith("narrows.libs/")}

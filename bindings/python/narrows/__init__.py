@@ -37,7 +37,7 @@ from narrows import _functions, _when
 from narrows._device import Device, Stream, devices, empty, from_dlpack
 from narrows._functions import conv1d, lltm
 from narrows._narrows import Op, Tensor, get_num_threads, set_num_threads
-from narrows._ops import get_include, info, load, op, ops
+from narrows._ops import cmake_dir, get_include, info, load, op, ops
 
 __version__ = _narrows.abi()[0]
 _LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench"}
@@ -47,6 +47,7 @@ __all__ = [
     "Op",
     "Stream",
     "Tensor",
+    "cmake_dir",
     "conv1d",
     "devices",
     "empty",

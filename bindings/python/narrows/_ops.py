@@ -301,8 +301,8 @@ def info():
     backends = _narrows.backends()
     listed = {b["path"] for b in backends}
     backends += [_left_out(f) for f in _installed.found() if f.reason and f.path not in listed]
-    backends = [{**b, "devices": devices_of(b), "distribution": distribution_of(b["path"])} for b in backends]
-    return Info(version=version, abi=abi, backends=backends)
+    told = [{**b, "devices": devices_of(b), "distribution": distribution_of(b["path"])} for b in backends]
+    return Info(version=version, abi=abi, backends=told)
 
 
 def _left_out(f):
@@ -328,3 +328,18 @@ def get_include():
     abi.h narrows.h narrows.hpp ops.h plugin.h plugin.hpp plugin_cuda.hpp program.h torch.h vulkan.h xla.h
     """
     return os.path.join(os.path.dirname(__file__), "include")
+
+
+def cmake_dir():
+    """The folder by which CMake finds this package's headers and libnarrows: ``Narrows_DIR`` of ``find_package(Narrows)``.
+
+    FileNotFoundError: the package was built without it.
+
+    >>> import os, narrows
+    >>> os.path.exists(os.path.join(narrows.cmake_dir(), "NarrowsConfig.cmake"))
+    True
+    """
+    folder = os.path.join(os.path.dirname(__file__), "lib", "cmake", "Narrows")
+    if not os.path.exists(os.path.join(folder, "NarrowsConfig.cmake")):
+        raise FileNotFoundError(f"{folder} has no NarrowsConfig.cmake; expected a package that was built by pip")
+    return folder
