@@ -300,7 +300,7 @@ def test_signatures_and_names():
     assert str(inspect.signature(narrows.add)) == f"(a, b, *, {words}"
     assert narrows.elu.__doc__.startswith(f"elu{inspect.signature(narrows.elu)} -> array\n")
     assert narrows.clip.__name__ == "clip" and "minimum(maximum(x, min), max)" in narrows.clip.__doc__.lower()
-    assert {name for name in dir(narrows) if not name.startswith("_")} == {*narrows.__all__, "torch", "jax", "program"}
+    assert {name for name in dir(narrows) if not name.startswith("_")} == {*narrows.__all__, "torch", "jax", "program", "testing"}
     for name, near in (
         ("mul", "multiply"),
         ("conv2d", "conv1d"),
