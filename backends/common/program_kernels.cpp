@@ -156,6 +156,7 @@ void mark_flat(Independence* independence, Node* nest) {
     For::Kind kind;
   };
   std::vector<Head> heads;
+  heads.reserve(outer.size() + inner.size());
   for (const Node* loop : outer) heads.push_back({loop->name, loop->extent, For::Kind::bind});
   for (const Node* loop : inner) heads.push_back({loop->name, loop->extent, loop->loop_kind});
   for (size_t i = 0; i < chain.size(); ++i) {
@@ -364,8 +365,8 @@ class Placer {
   Place usual_place(const std::string& buffer) const {
     Place out = Place::global;
     for (const std::string& name : home_of(original_, buffer).loops) {
-      const auto thread = threads_.find(name);
-      if (thread == threads_.end()) continue;
+      const auto thread = threads.find(name);
+      if (thread == threads.end()) continue;
       const bool is_block = !is_of_threads(thread->second) && thread->second != "flat";
       if (!is_block) return Place::of_thread;
       out = Place::of_block;
@@ -408,7 +409,7 @@ class Placer {
   }
 
  public:
-  std::map<std::string, std::string> threads_;  // of the original's loops that are bound, what they are bound to
+  std::map<std::string, std::string> threads;  // of the original's loops that are bound, what they are bound to
 
  private:
   KernelProgram* program_;
@@ -469,7 +470,7 @@ bool are_apart(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>
           __builtin_add_overflow(span, more, &span))
         span = INT64_MAX;
     }
-    for (size_t i = factors.size(); i-- > 0 && spans[i] < factors[i].first;) left.erase(factors[i].second);
+    for (size_t i = factors.size(); i > 0 && spans[i - 1] < factors[i - 1].first; --i) left.erase(factors[i - 1].second);
   }
   return left.empty();
 }
@@ -495,7 +496,7 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
     out.kernels.push_back(std::move(kernel));
   }
   Placer placer(&out, original, limits);
-  collect_threads(original.body, &placer.threads_);
+  collect_threads(original.body, &placer.threads);
   placer.run();
   for (ir::Buffer& buffer : out.lowered.allocations) add_padding(&buffer);
   for (size_t i = 0; i < out.kernels.size(); ++i) {
