@@ -100,11 +100,10 @@ bool rows_for_blocks(Steps* steps, const std::string& loop) {
   for (const std::string& name : blocks) {
     if (reduces_rows(*steps, name)) {
       if (!reduce_row(steps, name)) return false;
-    } else if (!is_elementwise(*steps->path(name).block)) {
-      return false;
-    } else if (steps->loops(name).size() > 1 && !over_threads(steps, steps->loops(name).back())) {
-      return false;
+      continue;
     }
+    if (!is_elementwise(*steps->path(name).block)) return false;
+    if (steps->loops(name).size() > 1 && !over_threads(steps, steps->loops(name).back())) return false;
   }
   return steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted("block.x")}});
 }
