@@ -90,8 +90,11 @@ class __attribute__((visibility("hidden"))) Plugin {
   /// A planned call. Copies of tensors that are not contiguous lie in the workspace, behind what
   /// the op asked for.
   struct Planned {
+    /// Of the op.
     const Declaration* declaration;
+    /// The op's, or that of one of its variants.
     Kernel kernel;
+    /// In `copies`: the tensor is used as it is.
     static constexpr uint64_t kAsIs = UINT64_MAX;
     /// Of each input, then of each output: where its copy begins, or kAsIs.
     std::vector<uint64_t> copies;
