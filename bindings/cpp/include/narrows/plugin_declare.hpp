@@ -250,8 +250,23 @@ class Backward {
     std::string out = all[0];
     for (size_t i = 1; i < all.size(); ++i) out += " ; " + all[i];
     for (size_t k = 0; k < inputs.size(); ++k)
-      out += (k == 0 ? " -> like " : " ; like ") + std::to_string(gradients + k);
+      out += (k == 0 ? " -> " : " ; ") + shape_of_gradient(inputs, k, gradients + k);
     return out;
+  }
+
+  // The input's own dims, so that the gradient has a shape also where the backward op does not read
+  // the input. Of an input that may be absent they may have no numbers: as the input, if it is
+  // there.
+  static std::string shape_of_gradient(const std::vector<std::string>& inputs, size_t k,
+                                       size_t place) {
+    const bool may_lack = inputs[k].back() == '?';
+    const std::string dims =
+        may_lack ? strip(inputs[k].substr(0, inputs[k].size() - 1)) : inputs[k];
+    const bool is_bound = std::any_of(inputs.begin(), inputs.end(), [](const std::string& other) {
+      return other.rfind("...", 0) == 0 && other.back() != '?';
+    });
+    const bool has_numbers = may_lack ? dims == "..." && is_bound : dims != "*";
+    return has_numbers ? dims : "like " + std::to_string(place);
   }
 
   const Op& forward_;
