@@ -239,7 +239,7 @@ class Backward {
                "that op to have one",
                forward_.name, forward_.backward, forward_.shape_rule);
       if (output == "*") output = "?";
-      if (output.back() != '?') output += "?";
+      if (output.empty() || output.back() != '?') output += "?";
     }
     outputs.resize(forward_.outputs.size(), "?");  // the host refuses a rule of too few
     inputs.resize(forward_.inputs.size(), "?");    // those past the rule's are absent
@@ -259,7 +259,7 @@ class Backward {
   // there.
   static std::string shape_of_gradient(const std::vector<std::string>& inputs, size_t k,
                                        size_t place) {
-    const bool may_lack = inputs[k].back() == '?';
+    const bool may_lack = !inputs[k].empty() && inputs[k].back() == '?';
     const std::string dims =
         may_lack ? strip(inputs[k].substr(0, inputs[k].size() - 1)) : inputs[k];
     const bool is_bound = std::any_of(inputs.begin(), inputs.end(), [](const std::string& other) {
