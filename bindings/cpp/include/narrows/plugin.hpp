@@ -127,7 +127,9 @@ class __attribute__((visibility("hidden"))) Plugin {
  private:
   // The call with contiguous tensors in the place of those that are copied.
   struct Contiguous {
-    Contiguous(const nw_call& given, const std::vector<uint64_t>& copies) : call(given) {
+    Contiguous(const nw_call& given, const std::vector<uint64_t>& copies) {
+      // An older host's call is shorter.
+      std::memcpy(&call, &given, std::min<size_t>(given.struct_size, sizeof call));
       for (size_t i = 0; i < copies.size(); ++i) {
         pointers[i] = i < given.num_inputs ? given.inputs[i] : given.outputs[i - given.num_inputs];
         if (copies[i] == Planned::kAsIs) continue;
@@ -140,7 +142,7 @@ class __attribute__((visibility("hidden"))) Plugin {
       call.inputs = pointers;
       call.outputs = pointers + given.num_inputs;
     }
-    nw_call call;
+    nw_call call{};
     DLTensor all[NW_MAX_TENSORS];
     const DLTensor* pointers[NW_MAX_TENSORS];
   };
