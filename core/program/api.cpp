@@ -95,21 +95,38 @@ std::set<const nw_op*> ops_of(nw_runtime* rt) {
   return out;
 }
 
-bool has_backend(nw_runtime* rt, const std::string& name) {
+// The names of the plugins that are here.
+std::set<std::string> backends_of(nw_runtime* rt) {
+  std::set<std::string> out;
   nw_backend_info info{};
   info.struct_size = sizeof info;
   for (uint32_t i = 0; i < nw_backend_count(rt); ++i)
-    if (nw_backend(rt, i, &info, nullptr) == NW_OK && name == info.name) return true;
-  return false;
+    if (nw_backend(rt, i, &info, nullptr) == NW_OK && info.status == NW_OK) out.insert(info.name);
+  return out;
 }
 
-// A plugin that is not here needs no schedule.
+// For all plugins that are here, but those in `others`.
+void set_default_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::Schedule& original,
+                           const std::set<std::string>& others = {}) {
+  for (const std::string& backend : backends_of(rt)) {
+    narrows::program::Schedule schedule = original;
+    if (others.count(backend) != 0 || !narrows::program::schedule_by_default(&schedule, backend)) continue;
+    nw_error why;
+    require(set_schedule(rt, op, backend.c_str(), schedule, &why), why);
+  }
+}
+
+// A plugin that is not here needs no schedule. One that is here and has none in the saved text takes its default one.
 void set_saved_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::SavedProgram& program) {
+  const std::set<std::string> here = backends_of(rt);
+  std::set<std::string> set;
   for (const auto& [backend, schedule] : program.scheduled) {
     nw_error why;
     const int32_t status = set_schedule(rt, op, backend.c_str(), schedule, &why);
-    if (status != NW_OK && has_backend(rt, backend)) require(status, why);
+    if (here.count(backend) != 0) require(status, why);
+    set.insert(backend);
   }
+  set_default_schedules(rt, op, program.original, set);
 }
 
 }  // namespace
@@ -140,12 +157,7 @@ int32_t nw_program_step(nw_program* program, const char* step, const char* const
 int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error) {
   return guarded(error, [&] {
     needed(program, "program");
-    const std::string name = &needed(backend, "backend");
-    if (name == "cpu")
-      narrows::program::schedule_for_cpu(&program->schedule, narrows::program::this_machine());
-    else if (name == "cuda" || name == "hip")
-      narrows::program::schedule_for_gpu(&program->schedule);
-    else
+    if (!narrows::program::schedule_by_default(&program->schedule, &needed(backend, "backend")))
       fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda' or 'hip', which have a default schedule", backend);
   });
 }
@@ -199,8 +211,11 @@ int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* b
   return guarded(error, [&] {
     needed(out, "out");
     const narrows::program::Schedule& schedule = needed(program, "program").schedule;
+    const std::set<const nw_op*> before = ops_of(&needed(rt, "rt"));
     const nw_op& op = loaded(rt, schedule, backward);
     nw_error why;
+    if (backend == nullptr || before.count(&op) == 0)
+      set_default_schedules(rt, op, narrows::program::Schedule(schedule.original()));
     if (backend != nullptr) require(set_schedule(rt, op, backend, schedule, &why), why);
     *out = &op;
   });

@@ -193,4 +193,14 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
   run_in_parallel(&steps);
 }
 
+bool schedule_by_default(Schedule* schedule, std::string_view backend) {
+  if (backend == "cpu")
+    schedule_for_cpu(schedule, this_machine());
+  else if (backend == "cuda" || backend == "hip")
+    schedule_for_gpu(schedule);
+  else
+    return false;
+  return true;
+}
+
 }  // namespace narrows::program

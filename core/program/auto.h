@@ -4,6 +4,8 @@
 // verified, and the trace shows it.
 #pragma once
 
+#include <string_view>
+
 #include "core/program/schedule.h"
 
 namespace narrows::program {
@@ -22,5 +24,8 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine);
 // For blocks and threads of a GPU: a product's tile for each block, a row that is reduced for each block, and runs of elements of
 // element-wise blocks. What gets no step is left to the backend, which gives each iteration of free loops a thread.
 void schedule_for_gpu(Schedule* schedule);
+
+// That of the plugins of a name: "cpu", for this machine, "cuda" or "hip". False: they have none, and no step was taken.
+bool schedule_by_default(Schedule* schedule, std::string_view backend);
 
 }  // namespace narrows::program

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/program/adjoint.h"
-#include "core/program/auto.h"
 #include "core/program/digest.h"
 #include "core/program/text.h"
 
@@ -107,11 +106,6 @@ SavedProgram read_one(Lines* lines) {
   while (lines->take("schedule ", &rest)) {
     const std::string plugin(rest);
     out.scheduled.emplace_back(plugin, read_steps(lines, out.original));
-  }
-  const bool is_set = std::any_of(out.scheduled.begin(), out.scheduled.end(), [](const auto& each) { return each.first == "cpu"; });
-  if (!is_set) {  // the default one, for this machine
-    out.scheduled.emplace_back("cpu", out.original);
-    schedule_for_cpu(&out.scheduled.back().second, this_machine());
   }
   return out;
 }

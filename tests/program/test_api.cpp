@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "core/plugins/probe.h"
 #include "programs.h"
 
 namespace {
@@ -130,6 +131,69 @@ std::string adjoint_of(const std::string& text) {
 }
 
 }  // namespace
+
+namespace {
+
+// How the probe, which is named "hip", was asked to run an op of 128 × 128 tensors: "" is as it likes.
+std::string schedule_of(nw_runtime* rt, const nw_op& op) {
+  int64_t shape[] = {128, 128}, strides[] = {128, 1};
+  alignas(64) static float elements[2][128 * 128];  // the probe reads none
+  const DLTensor in{elements[0], {kDLExtDev, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0};
+  DLTensor out = in;
+  out.data = elements[1];
+  const DLTensor* const inputs[] = {&in, &in};
+  const DLTensor* const outputs[] = {&out};
+  nw_call call{};
+  call.struct_size = sizeof call;
+  call.op = op.name;
+  call.num_inputs = 2;
+  call.num_outputs = 1;
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.device = in.device;
+  nw_plan* plan = nullptr;
+  nw_error error;
+  const int32_t status = nw_plan_get(rt, &call, &plan, nullptr, &error);
+  INFO(error.message);
+  REQUIRE(status == NW_OK);
+  nw_plan_release(plan);
+  return static_cast<const narrows::test::Probe*>(nw_extension(rt, "hip", "probe/1"))->scheduled;
+}
+
+std::string by_default(const char* backend) {
+  const Handle program = parsed();
+  REQUIRE(nw_program_auto(program.get(), backend, nullptr) == NW_OK);
+  return printed(program.get());
+}
+
+}  // namespace
+
+TEST_CASE("the plugins that are here run a program by their default schedules") {
+  const auto runtime = [] {
+    nw_runtime* made = nullptr;
+    REQUIRE(nw_runtime_create(nullptr, &made, nullptr) == NW_OK);
+    REQUIRE(nw_load(made, HIP_PROBE, nullptr) == NW_OK);
+    return std::unique_ptr<nw_runtime, RuntimeFreed>(made);
+  };
+  const std::string hip = by_default("hip");
+  REQUIRE(hip != by_default("cpu"));
+  const Handle stepped = parsed();
+  REQUIRE(nw_program_step(stepped.get(), "bind(loop=\"i1\", thread=\"block.x\")", nullptr, nullptr) == NW_OK);
+  const nw_op* op = nullptr;
+
+  const auto first = runtime();  // a new op of steps for one plugin, then of others
+  for (const auto& [backend, expected] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"cpu", hip}, {"hip", printed(stepped.get())}, {"cpu", printed(stepped.get())}, {nullptr, hip}}) {
+    REQUIRE(nw_program_load(first.get(), stepped.get(), nullptr, backend, &op, nullptr) == NW_OK);
+    CHECK(schedule_of(first.get(), *op) == expected);
+  }
+  for (const auto& [schedules, expected] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"", hip}, {"schedule hip\n  bind(loop=\"i1\", thread=\"block.x\")\n", printed(stepped.get())}}) {
+    const auto other = runtime();
+    REQUIRE(nw_program_load_saved(other.get(), ("saved programs 1\n" + part(kText, schedules)).c_str(), &op, nullptr) == NW_OK);
+    CHECK(schedule_of(other.get(), *op) == expected);
+  }
+}
 
 TEST_CASE("what a saved model carries of a program becomes its op again") {
   nw_error error;

@@ -74,11 +74,10 @@ NW_API int32_t nw_program_step(nw_program* program, const char* step, const char
  * them.
  *
  * Contractions are tiled and vectorised, element-wise chains become one block, reductions of a row
- * share a loop, and the outermost loop is parallel.
+ * share a loop, and the outermost loop is parallel. For GPUs, products are tiled through shared
+ * memory, and a block of threads reduces a row.
  *
  * @param program  The program. It may have steps already; those here come behind them.
- * For GPUs, products are tiled through shared memory, and a block of threads reduces a row.
- *
  * @param backend  For whose plugins: "cpu", with the vectors of this machine, "cuda" or "hip".
  * Others have no default schedule yet: #NW_UNSUPPORTED.
  * @param error    May be NULL.
@@ -123,8 +122,9 @@ NW_API int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_er
  * @param rt        The runtime.
  * @param program   The program. It may be freed afterwards.
  * @param backward  As in nw_load_program(). May be NULL.
- * @param backend   Name of the plugins that run it as the steps say: "cpu". NULL: none does; each
- *                  plugin chooses.
+ * @param backend   Name of the plugins that run it as the steps say: "cpu". Others that are here
+ *                  keep the schedule that they had; of a new op it is their default one. NULL: all
+ *                  plugins that are here run it by their default schedules.
  * @param out       The declaration. It lives as long as the runtime.
  * @param error     May be NULL.
  */
@@ -136,7 +136,8 @@ NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const 
  * schedules. docs/programs.md, "In saved models", has the text.
  *
  * All of it is verified, as by nw_program_parse() and nw_program_step(). A schedule for a plugin
- * that is not there is left out. A program that the runtime has already keeps its schedules.
+ * that is not there is left out; one that is there and has none runs it by its default schedule.
+ * A program that the runtime has already keeps its schedules.
  *
  * @param rt     The runtime.
  * @param saved  The text. UTF-8, NUL-terminated.

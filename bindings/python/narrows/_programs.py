@@ -30,12 +30,13 @@ def is_adjoint(op):
 
 
 def remember(op, digest, text, backward, plugin, steps) -> None:
-    """What was loaded. ``steps``: how the plugins of that name run it; None: as they do by default."""
+    """What was loaded. ``steps``: how the plugins of that name run it; if ``plugin`` is None, all run it by their defaults."""
     with _lock:
         _adjoints.add(backward)
         _, _, schedules = _texts.setdefault(op, (digest, text, {}))
-        schedules.pop(plugin, None)
-        if steps is not None:
+        if plugin is None:
+            schedules.clear()
+        else:
             schedules[plugin] = steps
 
 

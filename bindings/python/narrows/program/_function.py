@@ -67,9 +67,10 @@ class PrimFunc:
 
     def _load(self, gradients: int) -> str:
         backward = adjoint_op(self.program, gradients)
-        scheduled = self.program.copy()
-        is_default = _tuning.schedule(scheduled, "cpu")
-        return scheduled.load("cpu", backward, is_default)
+        name = self.program.load(None, backward)
+        for backend, tuned in _tuning.kept(self.program):
+            tuned.load(backend, backward)
+        return name
 
     def script(self) -> str:
         """The text."""

@@ -163,15 +163,17 @@ class Program:
         other._unscheduled = other.text()
         return other
 
-    def load(self, backend: str, backward: str | None = None, is_default: bool = False) -> str:
-        """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say;
-        `backward` names the op of its adjoint. ``is_default``: the steps are those of `auto`, which a saved model takes again for
-        the machine that loads it."""
+    def load(self, backend: str | None, backward: str | None = None) -> str:
+        """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say; None:
+        all run it by their default schedules, which a saved model takes again on the machine that loads it. `backward` names the op
+        of its adjoint."""
         op = POINTER(_Op)()
         with self._lock:
-            _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend.encode(), byref(op))
+            _call(
+                "nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op)
+            )
             name = str(op.contents.name.decode())
-        _programs.remember(name, self.digest(), self._unscheduled, backward, backend, None if is_default else self.trace())
+        _programs.remember(name, self.digest(), self._unscheduled, backward, backend, self.trace())
         return name
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_uint32, c_uint64, c_void_p
 
@@ -31,8 +32,9 @@ def _text(op: narrows.Op, backend: str) -> str:
     """How the plugins of that name run it."""
     text, steps = _programs.scheduled(op.op, backend)
     program = _library.Program(text)
-    if steps is None and backend == "cpu":
-        program.auto(backend)
+    if steps is None:
+        with contextlib.suppress(NotImplementedError):  # it has no default schedule
+            program.auto(backend)
     for step in steps or ():
         program.step(step)
     return program.text()

@@ -112,29 +112,40 @@ def _is_anything_kept() -> bool:
         return False
 
 
-def schedule(program: _library.Program, backend: str) -> bool:
-    """Takes the steps that tune() kept for the program and this machine, else those of the default schedule: True."""
-    if program.trace() or not _is_anything_kept():
-        return _default(program, backend)
+def _kept(program: _library.Program, backend: str, stacklevel: int) -> _library.Program | None:
+    """The program with the steps that tune() kept for it and this machine. None: it kept none."""
+    if not _is_anything_kept():
+        return None
     digest, machine = program.digest(), _machine(backend)
     path = _place(digest, machine)
     if not machine or not os.path.exists(path):
-        return _default(program, backend)
+        return None
     try:
         replayed = program.copy()
         for line in _read(path, digest, machine):
             replayed.step(line)
     except (OSError, ValueError, RuntimeError) as error:  # NotImplementedError is a RuntimeError
-        warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=4)
-        return _default(program, backend)
-    for line in replayed.trace():
+        warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=stacklevel)
+        return None
+    return replayed
+
+
+def kept(program: _library.Program) -> Iterator[tuple[str, _library.Program]]:
+    """The names of the backends for which tune() kept steps, and the program with these. It has none itself."""
+    for backend in dict.fromkeys(found["name"] for found in _narrows.backends()):
+        tuned = _kept(program, backend, 5)
+        if tuned is not None:
+            yield backend, tuned
+
+
+def schedule(program: _library.Program, backend: str) -> None:
+    """Takes the steps that tune() kept, else those of the default schedule."""
+    tuned = None if program.trace() else _kept(program, backend, 4)
+    if tuned is None:
+        program.auto(backend)
+        return
+    for line in tuned.trace():
         program.step(line)
-    return False
-
-
-def _default(program: _library.Program, backend: str) -> bool:
-    program.auto(backend)
-    return True
 
 
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:

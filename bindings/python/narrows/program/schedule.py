@@ -281,9 +281,9 @@ class Schedule:
         self._schedule.auto(backend)
 
     def build(self, backend: str = "cpu", gradient: bool | int = False) -> narrows.Op:
-        """An op that computes the program, which the plugins of that name run as the steps say. The others choose for themselves.
-        The last schedule that was built of a program is the one that new ops of it have. ``gradient`` as in PrimFunc.build; the
-        adjoint has the default schedule."""
+        """An op that computes the program, which the plugins of that name run as the steps say. The others keep their schedules,
+        by default the default ones. The last schedule that was built of a program is the one that new ops of it have. ``gradient``
+        as in PrimFunc.build; the adjoint has the default schedule."""
         return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
 
     def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
