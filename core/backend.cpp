@@ -167,10 +167,13 @@ void Backend::slot(const char* what, Slot&& call) const {
 void Backend::open(const nw_host& host) {
   check_process();
   std::unique_lock lock(mutex_);
+  if (state_ == State::opening && opener_ == std::this_thread::get_id())
+    fail(NW_FAILED, -1, "%s asks for itself while it is opened", name_.c_str());
   opened_.wait(lock, [&] { return state_ != State::opening; });
   if (state_ == State::open) return;
   if (state_ == State::failed) throw failure_;
   state_ = State::opening;
+  opener_ = std::this_thread::get_id();
   lock.unlock();
   std::optional<Failure> failure;
   try {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/contract.h"
@@ -105,6 +106,7 @@ class Backend {
   std::mutex mutex_;  // of state_; not held while the plugin works
   std::condition_variable opened_;
   State state_ = State::closed;
+  std::thread::id opener_;  // who opens it, while it is being opened
   Failure failure_{};
   void* self_ = nullptr;
   std::atomic<int32_t> device_count_{0};  // grows where an extension of the plugin's adds devices

@@ -63,6 +63,9 @@ nw_runtime::nw_runtime(const nw_options& options)
     static_cast<nw_runtime*>(ctx)->pool_.parallel_for(n, grain, body, arg);
   };
   host_.usable_threads = [](void* ctx) { return static_cast<nw_runtime*>(ctx)->pool_.usable_threads(); };
+  host_.extension = [](void* ctx, const char* backend, const char* name) {
+    return nw_extension(static_cast<nw_runtime*>(ctx), backend, name);
+  };
 }
 
 // When the library is loaded: no fork finds this half done.

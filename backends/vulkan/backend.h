@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "loader.h"
+#include "modules.h"
 #include "shaders.h"
 
 namespace narrows::vulkan {
@@ -35,11 +36,17 @@ struct Instance {
   Device& device(const nw_sig& sig) const { return device(sig.device.device_id); }  // that a call is planned on
 
   nw_vulkan extension;  // of this instance
+  nw_vulkan_kernels kernels_extension;
+  Modules modules;
 
  private:
   mutable std::shared_mutex mutex_;
   std::vector<std::unique_ptr<Slot>> slots_;  // none ever goes
 };
+
+// Refuses, with NW_INVALID, a call of which a tensor or the workspace does not lie in a live allocation of the device: a foreign or
+// freed address is an error and never a crash.
+void require_live(Device& device, const nw_call& call, uint64_t workspace_size);
 
 // "vulkan/1" for an instance: extension.cpp.
 nw_vulkan make_extension(Instance& instance);

@@ -1,8 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // instance.cpp -- see backend.h and vk.h.
 #include "backend.h"
+#include "core/byte_range.h"
 
 namespace narrows::vulkan {
+namespace {
+
+void require_live(Device& device, const DLTensor& t, int32_t index) {
+  const auto [begin, end] = byte_range(t);
+  const Memory& memory = device.memory();
+  if (begin == end || memory.find(begin, end)) return;
+  const auto near = memory.near(begin);
+  const auto number = [](Address a) { return static_cast<unsigned long long>(a); };
+  if (near && begin < near->second)
+    refuse(NW_INVALID, index, "tensor %d: bytes [0x%llx, 0x%llx) leave the allocation [0x%llx, 0x%llx)", index, number(begin),
+           number(end), number(near->first), number(near->second));
+  refuse(NW_INVALID, index,
+         "tensor %d: bytes [0x%llx, 0x%llx) lie in no live allocation of device %d: a host pointer, an address of another device, "
+         "or freed",
+         index, number(begin), number(end), device.id);
+}
+
+}  // namespace
+
+void require_live(Device& device, const nw_call& call, uint64_t workspace_size) {
+  for (uint32_t i = 0; i < call.num_inputs + call.num_outputs; ++i) {
+    const DLTensor* t = i < call.num_inputs ? call.inputs[i] : call.outputs[i - call.num_inputs];
+    if (t != nullptr) require_live(device, *t, static_cast<int32_t>(i));
+  }
+  if (workspace_size != 0 && !device.memory().find(workspace(call), workspace(call) + workspace_size))
+    refuse(NW_INVALID, -1, "%s: workspace %p of %llu bytes lies in no live allocation of device %d", call.op, call.workspace,
+           static_cast<unsigned long long>(workspace_size), device.id);
+}
 
 Slot& Instance::slot(int32_t id) const {
   const std::shared_lock lock(mutex_);

@@ -12,10 +12,11 @@
 
 #include "backend.h"
 #include "copy.h"
-#include "core/byte_range.h"
 
 namespace narrows::vulkan {
 namespace {
+
+const nw_plugin* table();
 
 constexpr const char* kName = "vulkan";
 constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
@@ -59,6 +60,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
       refuse(NW_UNAVAILABLE, -1, "vulkan: there is no device%s; install the GPU's driver, or Mesa's (Debian: mesa-vulkan-drivers)",
              unfit.c_str());
     instance->extension = make_extension(*instance);
+    instance->kernels_extension = make_kernels_extension(*instance, *table());
     *self = instance.release();
   });
 }
@@ -160,21 +162,6 @@ int32_t stream_wait(void* self, int32_t id, void* waiter, void* signaler, nw_err
 
 // ---- slots: ops ----
 
-// Every byte of a tensor has to lie in one live allocation: a foreign or freed address is an error and never a crash.
-void check_tensor(const Device& device, const Memory& memory, const DLTensor& t, int32_t index) {
-  const auto [begin, end] = byte_range(t);
-  if (begin == end || memory.find(begin, end)) return;
-  const auto near = memory.near(begin);
-  const auto number = [](Address a) { return static_cast<unsigned long long>(a); };
-  if (near && begin < near->second)
-    refuse(NW_INVALID, index, "tensor %d: bytes [0x%llx, 0x%llx) leave the allocation [0x%llx, 0x%llx)", index, number(begin),
-           number(end), number(near->first), number(near->second));
-  refuse(NW_INVALID, index,
-         "tensor %d: bytes [0x%llx, 0x%llx) lie in no live allocation of device %d: a host pointer, an address of another device, "
-         "or freed",
-         index, number(begin), number(end), device.id);
-}
-
 int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   return in_slot(error, [&] {
     const Op& op = find_op(kOps, *sig, kDLVulkan);
@@ -189,19 +176,15 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
   return in_slot(error, [&] {
     const auto& planned = *static_cast<const DevicePlan*>(static_cast<const Plan*>(handle));
     const DeviceInUse device(planned.device);
-    for (uint32_t i = 0; i < call->num_inputs + call->num_outputs; ++i) {
-      const DLTensor* t = i < call->num_inputs ? call->inputs[i] : call->outputs[i - call->num_inputs];
-      if (t != nullptr) check_tensor(*device, device->memory(), *t, static_cast<int32_t>(i));
-    }
-    if (planned.workspace_size != 0 && !device->memory().find(workspace(*call), workspace(*call) + planned.workspace_size))
-      refuse(NW_INVALID, -1, "%s: workspace %p of %llu bytes lies in no live allocation of device %d", call->op, call->workspace,
-             static_cast<unsigned long long>(planned.workspace_size), device->id);
+    require_live(*device, *call, planned.workspace_size);
     planned.launch(*call);
   });
 }
 
 const void* extension(void* self, const char* name) {
-  return std::string_view(name) == "vulkan/1" ? &instance_of(self).extension : nullptr;
+  const std::string_view asked = name;
+  if (asked == "vulkan/1") return &instance_of(self).extension;
+  return asked == "vulkan_kernels/1" ? &instance_of(self).kernels_extension : nullptr;
 }
 
 // ---- the table ----

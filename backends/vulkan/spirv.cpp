@@ -175,6 +175,17 @@ class FloatControls {
   std::set<uint32_t> needed_;
 };
 
+// A work group that is too large would crash some drivers.
+void check_work_group(const PhysicalDevice& device, const Shader& shader, const Instruction& i) {
+  if (i.opcode() != SpvOpExecutionMode || i.count < 6 || i[2] != SpvExecutionModeLocalSize) return;
+  const VkPhysicalDeviceLimits& limits = device.properties.limits;
+  const uint64_t threads = uint64_t{i[3]} * i[4] * i[5];
+  if (i[3] > limits.maxComputeWorkGroupSize[0] || i[4] > limits.maxComputeWorkGroupSize[1] ||
+      i[5] > limits.maxComputeWorkGroupSize[2] || threads > limits.maxComputeWorkGroupInvocations)
+    refuse(NW_UNSUPPORTED, -1, "shader '%s' has work groups of %u x %u x %u threads; %s runs up to %u", shader.name, i[3], i[4],
+           i[5], device.properties.deviceName, limits.maxComputeWorkGroupInvocations);
+}
+
 void check_capability(const PhysicalDevice& device, const Shader& shader, const Instruction& i) {
   if (i.opcode() != SpvOpCapability) return;
   if (const char* feature = device.lacks(i[1]))
@@ -201,6 +212,29 @@ bool is_annotation(uint32_t op) {
 
 }  // namespace
 
+void check_module(const std::vector<uint32_t>& words) {
+  if (words.size() <= kHeader || words[0] != SpvMagicNumber)
+    refuse(NW_INVALID, -1, "vulkan: %zu words, the first of them 0x%x; expected a SPIR-V module, which begins with 0x%x",
+           words.size(), words.empty() ? 0 : words[0], SpvMagicNumber);
+  bool has_main = false, in_function = false, has_block = true;
+  for (size_t n = kHeader; n < words.size(); n += words[n] >> 16) {
+    const Instruction i{words.data() + n, words[n] >> 16};
+    if (i.count == 0 || i.count > words.size() - n) refuse(NW_INVALID, -1, "vulkan: the SPIR-V module breaks off at word %zu", n);
+    const uint32_t op = i.opcode();
+    if (op == SpvOpEntryPoint && i.count >= 5 && i[1] == SpvExecutionModelGLCompute)
+      has_main = has_main || std::string_view(reinterpret_cast<const char*>(i.words + 3), 5) == std::string_view("main", 5);
+    if (op == SpvOpDecorate && i.count >= 3 && (i[2] == SpvDecorationBinding || i[2] == SpvDecorationDescriptorSet))
+      refuse(NW_INVALID, -1,
+             "vulkan: the SPIR-V module has a descriptor (layout(binding = ...)); expected tensors by address, as push constants");
+    if (op == SpvOpFunction) in_function = true, has_block = false;
+    if (op == SpvOpLabel) has_block = true;
+    if (op == SpvOpFunctionEnd) in_function = !has_block;
+  }
+  if (!has_main || in_function || !has_block)
+    refuse(NW_INVALID, -1, "vulkan: the SPIR-V module %s; expected a compute shader with an entry point 'main'",
+           !has_main ? "has no such entry point" : "has a function without an end or a body");
+}
+
 bool uses_matrices(const std::vector<uint32_t>& words) {
   for (size_t i = kHeader; i + 1 < words.size() && (words[i] & 0xffff) == SpvOpCapability; i += words[i] >> 16)
     if (words[i + 1] == kCooperativeMatrix) return true;
@@ -217,6 +251,7 @@ std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shad
     const Instruction& i = list[n];
     const uint32_t op = i.opcode();
     check_capability(device, shader, i);
+    check_work_group(device, shader, i);
     if (!reach.keeps(n) || !controls.keeps(i) || (is_annotation(op) && !reach.is_defined(i[1]))) continue;
     if (op == SpvOpLabel) block = i.result();
     if (const uint32_t target = reach.target(i); target != 0)

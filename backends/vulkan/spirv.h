@@ -15,6 +15,10 @@ namespace narrows::vulkan {
 // of milliseconds for one of them. `constants`: as in Kernels::get().
 std::vector<uint32_t> words_for(const PhysicalDevice& device, const Shader& shader, const std::vector<uint32_t>& constants);
 
+// Refuses, with NW_INVALID, what is no whole module of a compute shader with an entry point "main", or has descriptors: a plugin's
+// modules come from outside.
+void check_module(const std::vector<uint32_t>& words);
+
 // Whether a module uses cooperative matrices; only work groups of whole subgroups run it then.
 bool uses_matrices(const std::vector<uint32_t>& words);
 

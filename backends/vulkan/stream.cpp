@@ -114,8 +114,9 @@ void Recorder::commit() {
     }
     if (batch_.bound != c.pipeline) vk.vkCmdBindPipeline(batch_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, c.pipeline);
     batch_.bound = c.pipeline;
-    vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, c.push_size, c.push);
-    vk.vkCmdDispatch(batch_.commands, c.columns, c.rows, 1);
+    if (c.push_size != 0)
+      vk.vkCmdPushConstants(batch_.commands, device_.kernels().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, c.push_size, c.push);
+    vk.vkCmdDispatch(batch_.commands, c.columns, c.rows, c.layers);
   }
   params_used_ = batch_.params_used;
   num_kernels_ = batch_.kernels.size();
@@ -151,13 +152,30 @@ void Recorder::dispatch(const Kernel& kernel, const void* push, uint32_t size, i
   if (rows > most[1] || groups > UINT32_MAX)  // flat_group() counts in 32 bits
     refuse(NW_UNSUPPORTED, -1, "vulkan: %lld work groups; %s runs %u x %u", static_cast<long long>(groups),
            physical.properties.deviceName, static_cast<unsigned>(columns), most[1]);
+  Command& command = add(kernel, push, size, ordered);
+  command.columns = static_cast<uint32_t>(columns), command.rows = static_cast<uint32_t>(rows), command.layers = 1;
+}
+
+void Recorder::dispatch_grid(const Kernel& kernel, const void* push, uint32_t size, const uint32_t (&groups)[3], bool ordered) {
+  const VkPhysicalDeviceLimits& limits = device_.physical.properties.limits;
+  for (int i = 0; i < 3; ++i) {
+    if (groups[i] == 0) return;
+    if (groups[i] > limits.maxComputeWorkGroupCount[i])
+      refuse(NW_UNSUPPORTED, -1, "vulkan: %u work groups along %c; %s runs up to %u", groups[i], "xyz"[i],
+             device_.physical.properties.deviceName, limits.maxComputeWorkGroupCount[i]);
+  }
+  Command& command = add(kernel, push, size, ordered);
+  command.columns = groups[0], command.rows = groups[1], command.layers = groups[2];
+}
+
+Command& Recorder::add(const Kernel& kernel, const void* push, uint32_t size, bool ordered) {
   batch_.kernels.push_back(kernel.use);
   Command& command = batch_.op.emplace_back();
   command.pipeline = kernel.pipeline;
-  command.columns = static_cast<uint32_t>(columns), command.rows = static_cast<uint32_t>(rows);
   command.ordered = ordered;
   command.push_size = size;
-  std::memcpy(command.push, push, size);
+  if (size != 0) std::memcpy(command.push, push, size);
+  return command;
 }
 
 void Recorder::copy(Span to, Span from, uint64_t size) {

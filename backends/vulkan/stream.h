@@ -44,8 +44,8 @@ struct Point {
 // A dispatch, or a copy where `pipeline` is null.
 struct Command {
   VkPipeline pipeline;
-  uint32_t columns, rows;  // of work groups
-  bool ordered;            // waits for what is on the stream before it
+  uint32_t columns, rows, layers;  // of work groups
+  bool ordered;                    // waits for what is on the stream before it
   uint32_t push_size;
   alignas(8) unsigned char push[kPushBytes];
   VkBuffer to, from;
@@ -93,6 +93,8 @@ class Recorder {
     static_assert(sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
     dispatch(kernel, &push, sizeof(Push), columns * rows, columns, true);
   }
+  // As so many groups along x, y and z, which the shader numbers itself. Nothing runs if one is 0.
+  void dispatch_grid(const Kernel& kernel, const void* push, uint32_t size, const uint32_t (&groups)[3], bool ordered);
   void copy(Span to, Span from, uint64_t size);
   Device& device() const { return device_; }
 
@@ -103,6 +105,7 @@ class Recorder {
   Recorder(Device& device, Batch& batch)
       : device_(device), batch_(batch), params_used_(batch.params_used), num_kernels_(batch.kernels.size()) {}
   void dispatch(const Kernel& kernel, const void* push, uint32_t size, int64_t groups, int64_t columns, bool ordered);
+  Command& add(const Kernel& kernel, const void* push, uint32_t size, bool ordered);
   void commit();  // to the command buffer
   void barrier(bool to_host = false);
 

@@ -14,7 +14,7 @@ test_vulkan_python() {
   local log=$LOG/test-vulkan-python.log
   step python
   if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 NARROWS_VULKAN_WHEEL="$(wheel build/dist-vulkan)" "$DEPS/venv/bin/python" -m pytest -q -rs \
-    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py test_package.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1; then
+    -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py plugins/test_plugins_vulkan.py test_package.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
   fi

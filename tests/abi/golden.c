@@ -27,6 +27,7 @@ VALUE(NW_EW_SINC, 77)
 /* plugin.h */
 
 SLOT(nw_host, usable_threads, 32, uint32_t, (void* ctx))
+SLOT(nw_host, extension, 40, const void*, (void* ctx, const char* backend, const char* name))
 SLOT(nw_plugin, plan_program, 176, int32_t, (void* self, const nw_program_text* program, const nw_sig* sig, void** plan, nw_plan_info* info, nw_error* error))
 FIELD(nw_plugin, program_kernels, 184, const char* const*)
 FIELD(nw_program_text, struct_size, 0, uint32_t)
@@ -103,6 +104,24 @@ SLOT(nw_vulkan, stream_wait, 88, int32_t, (void* self, int32_t device_id, void* 
 SLOT(nw_vulkan, semaphore_create, 96, int32_t, (void* self, int32_t device_id, uint64_t* semaphore, int32_t* fd, nw_error* error))
 SLOT(nw_vulkan, semaphore_destroy, 104, int32_t, (void* self, int32_t device_id, uint64_t semaphore, nw_error* error))
 
+VALUE(NW_VULKAN_UNORDERED, 1)
+FIELD(nw_vulkan_dispatch, struct_size, 0, uint32_t)
+FIELD(nw_vulkan_dispatch, flags, 4, uint32_t)
+FIELD(nw_vulkan_dispatch, module, 8, const void*)
+FIELD(nw_vulkan_dispatch, constants, 16, const uint32_t*)
+FIELD(nw_vulkan_dispatch, push, 24, const void*)
+FIELD(nw_vulkan_dispatch, num_constants, 32, uint32_t)
+FIELD(nw_vulkan_dispatch, push_size, 36, uint32_t)
+ARRAY(nw_vulkan_dispatch, groups, 40, uint32_t, 3)
+FIELD(nw_vulkan_dispatch, reserved, 52, uint32_t)
+
+FIELD(nw_vulkan_kernels, struct_size, 0, uint32_t)
+FIELD(nw_vulkan_kernels, flags, 4, uint32_t)
+FIELD(nw_vulkan_kernels, self, 8, void*)
+FIELD(nw_vulkan_kernels, plugin, 16, const struct nw_plugin*)
+SLOT(nw_vulkan_kernels, module, 24, int32_t, (void* self, const uint32_t* words, uint64_t size, const void** out, nw_error* error))
+SLOT(nw_vulkan_kernels, launch, 32, int32_t, (void* self, const nw_call* call, const nw_vulkan_dispatch* const* dispatches, uint32_t count, nw_error* error))
+
 /* Now: exact sizes of what may grow. */
 
 SIZE(nw_sig, 64)
@@ -112,7 +131,7 @@ SIZE(nw_plan_info, 32)
 SIZE(nw_device_info, 288)
 SIZE(nw_conv1d_params, 48)
 SIZE(nw_elementwise_params, 48)
-SIZE(nw_host, 40)
+SIZE(nw_host, 48)
 SIZE(nw_plugin, 192)
 SIZE(nw_program_text, 24)
 SIZE(nw_program_source, 24)
@@ -121,6 +140,8 @@ SIZE(nw_options, 40)
 SIZE(nw_backend_info, 64)
 SIZE(nw_vulkan_device, 72)
 SIZE(nw_vulkan, 112)
+SIZE(nw_vulkan_dispatch, 56)
+SIZE(nw_vulkan_kernels, 40)
 VALUE(NW_ABI_MINOR, 2)
 
 #ifdef __cplusplus

@@ -60,7 +60,7 @@ foreach(header abi ops plugin narrows program vulkan)
       else()
         string(REGEX REPLACE "^(const )?(struct )?[A-Za-z0-9_]+" "" member "${member}")  # the type; then declarators, ',' between
         string(REGEX REPLACE "<[^>]*>" "" member "${member}")
-        string(REPLACE "const" "" member "${member}")
+        string(REGEX REPLACE "(^|[ *])const([ *])" "\\1\\2" member "${member}")
         string(REGEX MATCHALL "[a-z0-9_]+" names "${member}")
       endif()
       if(NOT names)

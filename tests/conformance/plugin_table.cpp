@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "support/floating_point.h"
+#include "support/session.h"
 
 namespace narrows::test {
 namespace {
@@ -57,6 +58,9 @@ void parallel_for(void* ctx, int64_t n, int64_t grain, Body body, void* arg) {
 }
 
 uint32_t usable_threads(void* ctx) { return *static_cast<const Cut*>(ctx) == Cut::whole ? 1 : kThreads; }
+
+// Of the plugins that the session has: a plugin may be one of another one's devices.
+const void* extension(void*, const char* backend, const char* name) { return nw_extension(runtime(), backend, name); }
 
 // Strides in elements as nw_tensor_sig has them: canonical where an extent is 0 or 1.
 std::vector<int64_t> strides_for(const TensorSpec& spec, int64_t step) {
@@ -124,7 +128,8 @@ Instance::Instance(Cut cut, size_t tail) : cut_(cut) {
                      .ctx = &cut_,
                      .log = quiet,
                      .parallel_for = parallel_for,
-                     .usable_threads = usable_threads};
+                     .usable_threads = usable_threads,
+                     .extension = extension};
   host_ = std::make_unique<Sized<nw_host>>(host, sizeof host + tail, 0xA5);
   nw_error error{};
   require_ok(tested_table().create(host_->get(), &self_, &error), error, "create");

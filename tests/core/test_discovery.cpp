@@ -460,6 +460,21 @@ TEST_CASE("nw_extension") {
   CHECK(nw_extension(nullptr, "probe", "probe/1") == nullptr);
 }
 
+TEST_CASE("a plugin asks for another one's extension, and gets none of its own while it is opened") {
+  Loaded rt({"probe", "probe2", "fine_asks"});
+  const nw_host& host = *rt.probe().host;
+  CHECK(host.extension(host.ctx, "probe2", "probe/1") == nw_extension(rt, "probe2", "probe/1"));
+  CHECK(host.extension(host.ctx, "probe2", "probe/1") != nullptr);
+  CHECK(host.extension(host.ctx, "probe", "probe/1") == &rt.probe());
+  CHECK(host.extension(host.ctx, "nobody", "probe/1") == nullptr);
+  CHECK(host.extension(host.ctx, nullptr, nullptr) == nullptr);
+  auto info = sized<nw_backend_info>();  // asks in create(): it would wait for itself
+  bool found = false;
+  for (uint32_t i = 0; i < nw_backend_count(rt); ++i)
+    if (nw_backend(rt, i, &info, nullptr) == NW_OK && std::string(info.name) == "fine_asks") found = info.status == NW_OK;
+  CHECK(found);
+}
+
 TEST_CASE("what a plugin logs reaches the callback") {
   Loaded rt({"probe"});
   const nw_host& host = *rt.probe().host;

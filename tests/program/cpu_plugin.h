@@ -32,8 +32,13 @@ inline void run_threads(void*, int64_t n, int64_t, void (*body)(void*, int64_t, 
   if (n > 0) body(arg, 0, 1);
   for (std::thread& thread : threads) thread.join();
 }
-inline const nw_host kHost = {sizeof(nw_host),         2, nullptr, [](void*, int32_t, const char*) {}, run_threads,
-                              [](void*) { return 2U; }};
+inline const nw_host kHost = {sizeof(nw_host),
+                              2,
+                              nullptr,
+                              [](void*, int32_t, const char*) {},
+                              run_threads,
+                              [](void*) { return 2U; },
+                              [](void*, const char*, const char*) -> const void* { return nullptr; }};
 
 class Plugin {
  public:

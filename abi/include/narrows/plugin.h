@@ -81,6 +81,14 @@ typedef struct nw_host {
    * if it has threads of its own, such as OpenMP's.
    */
   uint32_t (*usable_threads)(void* ctx);
+  /**
+   * Returns another plugin's extension struct, as nw_extension() does. Hosts since ABI 1.2.
+   *
+   * It opens that plugin, also within `create`. It lives as long as the runtime; do not call it in
+   * `destroy`. NULL: there is no such plugin or extension, or the plugin is being opened by this
+   * thread. Two plugins must not ask for each other in `create`.
+   */
+  const void* (*extension)(void* ctx, const char* backend, const char* name);
 } nw_host;
 
 /**

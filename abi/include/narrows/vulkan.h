@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file vulkan.h
- * @brief The vulkan backend beside an application that has Vulkan objects of its own.
+ * @brief The vulkan backend beside an application that has Vulkan objects of its own, and beside
+ * plugins that have kernels of their own.
  *
  * With it an application shares its device, memory and semaphores with Narrows. It can also have
  * those of the backend:
@@ -169,6 +170,82 @@ typedef struct nw_vulkan {
   /** Destroys a semaphore of `semaphore_create`. */
   int32_t (*semaphore_destroy)(void* self, int32_t device_id, uint64_t semaphore, nw_error* error);
 } nw_vulkan;
+
+/** In nw_vulkan_dispatch.flags: it does not wait for the dispatches before it in its launch. */
+#define NW_VULKAN_UNORDERED 1
+
+/** A dispatch of nw_vulkan_kernels.launch. */
+typedef struct nw_vulkan_dispatch {
+  /** sizeof(nw_vulkan_dispatch), set by whoever allocates it. */
+  uint32_t struct_size;
+  /** #NW_VULKAN_UNORDERED, or 0. */
+  uint32_t flags;
+  /** What nw_vulkan_kernels.module gave. */
+  const void* module;
+  /** Values of the specialization constants 0, 1, 2, ... NULL if there are none. */
+  const uint32_t* constants;
+  /** The push constants. NULL if there are none. */
+  const void* push;
+  /** Length of `constants`: at most 16. Those that are not given keep their defaults. */
+  uint32_t num_constants;
+  /** Bytes at `push`: a multiple of 4, at most 128. */
+  uint32_t push_size;
+  /** Work groups along x, y and z. If one is 0, nothing runs. */
+  uint32_t groups[3];
+  /** 0. */
+  uint32_t reserved;
+} nw_vulkan_dispatch;
+
+struct nw_plugin;
+
+/**
+ * The extension "vulkan_kernels/1": kernels of other plugins on the backend's devices.
+ *
+ * A plugin has it by nw_host.extension. plugin_vulkan.hpp of the C++ kit makes such a plugin. Any
+ * thread may call the slots. They return a status, and fill in `error` on failure; `error` may be
+ * NULL.
+ */
+typedef struct nw_vulkan_kernels {
+  /** sizeof(nw_vulkan_kernels) on the backend's side. */
+  uint32_t struct_size;
+  /** 0: no flag is defined. */
+  uint32_t flags;
+  /** First argument of the slots here, and of those of `plugin`. */
+  void* self;
+  /** The backend's table. Its slots for devices, memory and streams are there to be passed on. */
+  const struct nw_plugin* plugin;
+  /**
+   * Gives a handle of a SPIR-V module, which is copied. Same words, same handle. It lives as long
+   * as the runtime.
+   *
+   * The module is a compute shader with an entry point `main`. It has no descriptors: tensors come
+   * as addresses in the push constants (GL_EXT_buffer_reference). What is no such module is
+   * #NW_INVALID.
+   *
+   * @param self   The field of that name.
+   * @param words  The module.
+   * @param size   Bytes at `words`: a multiple of 4.
+   * @param out    The handle.
+   * @param error  May be NULL.
+   */
+  int32_t (*module)(void* self, const uint32_t* words, uint64_t size, const void** out,
+                    nw_error* error);
+  /**
+   * Puts dispatches on the stream of a call, for nw_plugin.launch. Each waits for what is on the
+   * stream before it, unless it is #NW_VULKAN_UNORDERED. All are put there, or none.
+   *
+   * The tensors and the workspace of the call must lie in live allocations of its device. A module
+   * that needs what the device lacks is #NW_UNSUPPORTED.
+   *
+   * @param self        The field of that name.
+   * @param call        The call.
+   * @param dispatches  The dispatches, borrowed during the call.
+   * @param count       Length of `dispatches`.
+   * @param error       May be NULL.
+   */
+  int32_t (*launch)(void* self, const nw_call* call, const nw_vulkan_dispatch* const* dispatches,
+                    uint32_t count, nw_error* error);
+} nw_vulkan_kernels;
 
 /** @} */
 

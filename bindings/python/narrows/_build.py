@@ -10,14 +10,16 @@ import shutil
 import subprocess
 import tempfile
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from narrows import _narrows, _ops
 
 _FLAGS = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 _NVCC_FLAGS = ["-O3", "-shared", "-Xcompiler=-fPIC,-fvisibility=hidden", "-Xlinker=-z,nodelete"]
-_SUFFIXES = {".c": "CC", ".cc": "CXX", ".cpp": "CXX", ".cxx": "CXX", ".cu": "NVCC"}
-_COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc"}
+_GLSLC_FLAGS = ["--target-env=vulkan1.2", "-O", "-mfmt=num"]
+_SUFFIXES = {".c": "CC", ".cc": "CXX", ".cpp": "CXX", ".cxx": "CXX", ".cu": "NVCC", ".comp": "GLSLC"}
+_COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc", "GLSLC": "glslc"}
+_QUERY = re.compile(r"narrows_plugin_query|NARROWS_(CUDA_|VULKAN_)?PLUGIN\s*\(")  # what makes a text a plugin
 
 
 def _cache():
@@ -26,7 +28,7 @@ def _cache():
 
 
 def _compiler(kind):
-    """The command of a compiler, by the environment's CC, CXX or NVCC; RuntimeError: it is not there."""
+    """The command of a compiler, by the environment's CC, CXX, NVCC or GLSLC; RuntimeError: it is not there."""
     command = shlex.split(os.environ.get(kind, "")) or [_COMPILERS[kind]]
     if shutil.which(command[0]) is None:
         raise RuntimeError(f"no compiler '{command[0]}' on PATH; set {kind}")
@@ -93,24 +95,39 @@ def _checked(files, name, flags):
     unknown = [f for f in files if f.suffix not in _SUFFIXES]
     if unknown or not files:
         raise ValueError(f"build: {unknown or files}; expected sources that end in {', '.join(_SUFFIXES)}")
+    if all(f.suffix == ".comp" for f in files):
+        raise ValueError(f"build: {files}; expected a source in C++ beside shaders, with NARROWS_VULKAN_PLUGIN")
     return files
+
+
+def _write_words(shader, folder):
+    """Compiles times.comp into times.comp.h: ``constexpr uint32_t times[]``, its SPIR-V module."""
+    name = shader.stem
+    if not name.isidentifier():
+        raise ValueError(f"build: {shader}; expected a shader whose name is an identifier, as times.comp")
+    words = _run([*_compiler("GLSLC"), *_GLSLC_FLAGS, "-I", _ops.get_include(), "-o", "-", shader.absolute()])
+    header = folder / f"{shader.name}.h"
+    header.write_text(f"#include <cstdint>\nconstexpr std::uint32_t {name}[] = {{\n{words}}};\n")
 
 
 def build(files, name=None, flags=(), verbose=False):
     """Compiles C, C++ or CUDA sources into a plugin and returns its path; what was compiled before, with the same
     headers and compiler, is not compiled again.
 
-    ``files``: one or several paths, of which one holds ``narrows_plugin_query``. ``name``: the file becomes ``narrows_<name>.so``,
-    by default named as the first source. ``flags``: more of the compiler's. The compilers are CC, CXX and NVCC of the environment,
-    else cc, c++, nvcc. RuntimeError: there is no compiler, or it fails; the message holds its own words. Paths may hold spaces, $ and :.
+    ``files``: one or several paths, of which one holds ``narrows_plugin_query``. A shader ``times.comp`` in GLSL becomes a header
+    ``times.comp.h`` with its SPIR-V module, ``constexpr uint32_t times[]``, which sources in C++ include. ``name``: the file becomes
+    ``narrows_<name>.so``, by default named as the first source. ``flags``: more of the compiler's, not of glslc's. The compilers are
+    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. RuntimeError: there is no compiler, or it fails; the message
+    holds its own words. Paths may hold spaces, $ and :.
 
         >>> import narrows
         >>> narrows.build("my_op.rs")
         Traceback (most recent call last):
         ...
-        ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu
+        ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu, .comp
     """
     files = _checked(files, name, flags)
+    shaders, files = [f for f in files if f.suffix == ".comp"], [f for f in files if f.suffix != ".comp"]
     kinds = {_SUFFIXES[f.suffix] for f in files}
     kind = next(k for k in ("NVCC", "CXX", "CC") if k in kinds)
     command = _compiler(kind)
@@ -122,6 +139,9 @@ def build(files, name=None, flags=(), verbose=False):
     with tempfile.TemporaryDirectory() as folder:
         path = _Plain(folder) if kind == "NVCC" else pathlib.Path.absolute  # absolute, so that no name is taken for an option
         command = [*command, *standard, *own, f"-I{path(pathlib.Path(include))}", *flags]
+        for shader in shaders:
+            _write_words(shader, pathlib.Path(folder))
+        command += [f"-I{folder}"] if shaders else []
         sources = [path(f) for f in files]
         for f in sources:
             digest.update(_content(command, f))
@@ -142,14 +162,28 @@ def _compile(command, library, path, verbose):
         os.replace(made, library)  # whoever builds the same at the same time gets a whole file
 
 
-def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
-    '''Compiles a plugin from source text, loads it, and returns its ops by their short names.
+def load_inline(
+    name,
+    cpp_sources="",
+    cuda_sources="",
+    flags=(),
+    verbose=False,
+    *,
+    vulkan_sources="",
+    shaders=types.MappingProxyType({}),
+    headers=types.MappingProxyType({}),
+):
+    '''Compiles plugins from source text, loads them, and returns their ops by their short names.
 
-    ``cpp_sources`` and ``cuda_sources``: a text or several; together they are one plugin, of which one text holds
-    ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``. Of several versions of an op the short name is the
-    newest's. Where the same name, or another, brings an op again, op objects that were made before raise RuntimeError; programs that
-    torch or JAX compiled call ops by name and compute what the new one does. Errors: those of :func:`build` and ``narrows.load``;
-    ValueError: ops of two vendors have one short name, or an op has no vendor.
+    ``cpp_sources``, ``cuda_sources`` and ``vulkan_sources``: a text or several. Those for C++ and those for CUDA together are one plugin,
+    of which one text holds ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``; where both hold one, they are
+    two. ``vulkan_sources`` is C++ with ``NARROWS_VULKAN_PLUGIN`` of ``<narrows/plugin_vulkan.hpp>``, a plugin of its own, and
+    ``shaders`` its shaders: ``{"times": GLSL}``, of which :func:`build` makes ``times.comp.h``. ``headers``: ``{"scale.h": text}``, for
+    sources to include. So one declaration in a header serves three devices: ``examples/three_devices.py``.
+
+    Of several versions of an op the short name is the newest's. Where the same name, or another, brings an op again, op objects that
+    were made before raise RuntimeError; programs that torch or JAX compiled call ops by name and compute what the new one does. Errors:
+    those of :func:`build` and ``narrows.load``; ValueError: ops of two vendors have one short name, or an op has no vendor.
 
         >>> import numpy, narrows
         >>> source = """
@@ -168,17 +202,53 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
         raise TypeError(f"load_inline: name = {name!r}; expected a string")
     if not name.isidentifier():
         raise ValueError(f"load_inline: name = {name!r}; expected an identifier")
-    for argument, texts in (("cpp_sources", cpp_sources), ("cuda_sources", cuda_sources)):
-        if not isinstance(texts, Iterable) or not all(isinstance(t, str) for t in texts):
-            raise TypeError(f"load_inline: {argument} = {texts!r}; expected a text or several")
-    texts = [(".cpp", t) for t in ([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources) if t]
-    texts += [(".cu", t) for t in ([cuda_sources] if isinstance(cuda_sources, str) else cuda_sources) if t]
-    with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for i, (suffix, text) in enumerate(texts):
-            files.append(pathlib.Path(folder) / f"{name}_{i}{suffix}")
-            files[-1].write_text(text)
-        library = build(files, name, flags, verbose)
+    cpp, cuda, vulkan = (
+        _texts(argument, given)
+        for argument, given in (("cpp_sources", cpp_sources), ("cuda_sources", cuda_sources), ("vulkan_sources", vulkan_sources))
+    )
+    shaders, headers = _named_texts("shaders", shaders), _named_texts("headers", headers)
+    if shaders and not vulkan:
+        raise ValueError(f"load_inline: shaders has {', '.join(shaders)}, and vulkan_sources nothing that runs them")
+    cpp, cuda, vulkan = [(".cpp", t) for t in cpp], [(".cu", t) for t in cuda], [(".cpp", t) for t in vulkan]
+    apart = all(any(_QUERY.search(text) for _, text in sources) for sources in (cpp, cuda))
+    parts = [cpp, cuda] if apart else [cpp + cuda]
+    groups: list = [(texts, {}) for texts in parts if texts]
+    groups += [(vulkan, shaders)] if vulkan else []
+    loaded = [_load_texts(name, texts, own, headers, flags, verbose) for texts, own in groups or [([], {})]]
+    if len({plugin for plugin, _ in loaded}) < len(loaded):
+        raise ValueError(
+            f"load_inline: {name}: two of its plugins are named {loaded[-1][0]!r}; expected a name for each device, as '{name}_cuda'"
+        )
+    names = [op for _, ops in loaded for op in ops]
+    return types.SimpleNamespace(**{key: _ops.op(full) for key, full in _short_names(name, names).items()})
+
+
+def _texts(argument, given):
+    """Those of load_inline's sources that are not empty; TypeError."""
+    if not isinstance(given, Iterable) or not all(isinstance(text, str) for text in given):
+        raise TypeError(f"load_inline: {argument} = {given!r}; expected a text or several")
+    return [text for text in ([given] if isinstance(given, str) else given) if text]
+
+
+def _named_texts(argument, given):
+    """Texts by name: shaders and headers; TypeError, ValueError."""
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+        raise TypeError(f"load_inline: {argument} = {given!r}; expected a dict of texts by name")
+    for name in given:
+        if not re.fullmatch(r"[\w.+-]+", name) or name in (".", ".."):
+            raise ValueError(f"load_inline: {argument} has {name!r}; expected the name of a file, without a folder")
+    return dict(given)
+
+
+def _load_texts(name, texts, shaders, headers, flags, verbose):
+    """Compiles and loads one plugin; its name, and the full names of its ops."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        sources = {f"{name}_{i}{suffix}": text for i, (suffix, text) in enumerate(texts)}
+        sources.update({f"{shader}.comp": text for shader, text in shaders.items()})
+        for file, text in (*sources.items(), *headers.items()):
+            (folder / file).write_text(text)
+        library = build([folder / file for file in sources], name, flags, verbose)
     if not _comes_first(library):  # another with its ops may have come since
         _ops.load(library)
     backend = next(b for b in _narrows.backends() if b["path"] == library)
@@ -186,8 +256,7 @@ def load_inline(name, cpp_sources="", cuda_sources="", flags=(), verbose=False):
     left_out = backend["reason"] if usable else "" if backend["ops"] else "it has no op that this narrows knows"
     if left_out:  # an op without a vendor is taken for a built-in one
         raise ValueError(f"load_inline: {name}: {left_out}; expected ops that are named like 'vendor.name/1'")
-    short = _short_names(name, [o["name"] for o in backend["ops"]])
-    return types.SimpleNamespace(**{key: _ops.op(full) for key, full in short.items()})
+    return backend["name"], [op["name"] for op in backend["ops"]]
 
 
 def _comes_first(library):

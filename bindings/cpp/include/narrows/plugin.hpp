@@ -27,7 +27,7 @@
 /// - **Declarations** that are wrong or leave a shape unchecked are refused when the plugin is
 ///   loaded.
 /// - **Errors.** A kernel may throw. The call then fails with the exception's message.
-/// - **GPUs.** plugin_cuda.hpp is the same for NVIDIA GPUs.
+/// - **GPUs.** plugin_cuda.hpp is the same for NVIDIA GPUs, plugin_vulkan.hpp for Vulkan's devices.
 /// - **Anything else.** For another device, write a plugin against plugin.h, or in C++ against
 ///   plugin_base.hpp. examples/plugin_minimal is one.
 #ifndef NARROWS_PLUGIN_HPP
@@ -119,6 +119,15 @@ class __attribute__((visibility("hidden"))) Plugin {
       for (uint32_t i = 0; i < call->num_outputs; ++i)
         if (planned.copies[call->num_inputs + i] != Planned::kAsIs)
           copy(host, *call, tensors.all[call->num_inputs + i], *call->outputs[i]);
+    });
+  }
+  /// What a derived class asks of every op: `check(op)` throws Refusal, and the plugin is refused
+  /// then.
+  template <class Check>
+  void check_ops(Check&& check) {
+    if (fault_.status != NW_OK) return;
+    guarded(&fault_, [&] {
+      for (const Op& op : ops_) check(op);
     });
   }
   /// What the host sees. Derived classes replace slots.

@@ -202,6 +202,10 @@ class Launch {
                   std::min<size_t>(call_->params_size, sizeof p));
     return p;
   }
+  /// The host.
+  const nw_host& host() const { return *host_; }
+  /// The whole call.
+  const nw_call& raw() const { return *call_; }
   /// Runs `body(i)` for every i of [0, n) on the host's threads.
   ///
   /// `body` must not throw. A thread takes at least `grain` indices at a time.
