@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where: headers, libnarrows, the backends (narrows_add_backend installs each), the command, and the
 # files by which find_package(Narrows) and pkg-config find them. The prefix may be moved afterwards: every path is relative.
-# Components: library, tools, xla, torch, backend-NAME, and devel, which is the rest. packages.cmake makes a Debian package of each.
+# Components: library, tools, xla, torch, onnxruntime, backend-NAME, and devel, which is the rest. packages.cmake makes a Debian package of each.
 include(CMakePackageConfigHelpers)
 option(NARROWS_INSTALL_DLPACK "Install dlpack.h beside Narrows' headers; OFF where a package of the system owns that file" ON)
 set(NARROWS_DLPACK_INCLUDEDIR "" CACHE STRING "Folder below the prefix for dlpack/dlpack.h; unless given, that of Narrows' headers")
@@ -48,6 +48,9 @@ endif()
 if(TARGET narrows_torch)
   narrows_install_library(torch narrows_torch)
   install(DIRECTORY bindings/torch/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+if(TARGET narrows_onnxruntime)
+  install(TARGETS narrows_onnxruntime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT onnxruntime)
 endif()
 if(TARGET narrows_command)
   file(RELATIVE_PATH narrows_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

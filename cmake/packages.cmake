@@ -41,13 +41,14 @@ narrows_package(library libnarrows1 libs "compute ops through one small C ABI (l
                 "libnarrows calls ops of plugins on the device where the tensors live. A program also needs a backend, as narrows-backend-cpu."
                 RECOMMENDS narrows-backend-cpu)
 set(of_devel libnarrows1)
-foreach(of_framework IN ITEMS xla torch)
+foreach(of_framework IN ITEMS xla torch onnxruntime)
   if(TARGET narrows_${of_framework})
     narrows_package(${of_framework} libnarrows-${of_framework} libs "compute ops through one small C ABI (for ${of_framework})"
                     "The ops of libnarrows for ${of_framework}, without Python." DEPENDS libnarrows1)
     list(APPEND of_devel libnarrows-${of_framework})
   endif()
 endforeach()
+list(REMOVE_ITEM of_devel libnarrows-onnxruntime)  # nothing links it
 narrows_package(devel libnarrows-dev libdevel "compute ops through one small C ABI (headers)"
                 "Headers of libnarrows for programs and plugins, and its files for CMake and pkg-config. dlpack.h is among them."
                 DEPENDS ${of_devel} RECOMMENDS narrows)
