@@ -76,18 +76,19 @@ std::string shell_quoted(const std::string& text) {
              : out + "'";
 }
 
-// The command, for a checkout of Narrows, that installs the backends that are here and one more where this libnarrows is: by pip
-// beside the Python package, else by CMake.
+// The command, for a checkout of Narrows, that installs one more backend where this libnarrows is: by pip beside the Python
+// package, else by CMake, which is told those that are here too.
 std::string install_command(const Info& info, const std::string& wanted) {
+  std::error_code ignored;
+  fs::path prefix = library_folder().parent_path();
+  if (prefix.filename() == "lib") prefix = prefix.parent_path();  // of Debian's lib/x86_64-linux-gnu
+  if (fs::exists(prefix / "__init__.py", ignored)) return wanted == "cpu" ? "pip install ." : "pip install ./backends/" + wanted;
   std::string backends;
   for (const auto& [type, name] : kOwn) {
     const bool here = std::any_of(info.plugins.begin(), info.plugins.end(),
                                   [&, own = name](const nw_backend_info& b) { return own == std::string(b.name); });
     if (here || name == wanted) backends += (backends.empty() ? "" : ";") + std::string(name);
   }
-  std::error_code ignored;
-  const fs::path prefix = library_folder().parent_path();
-  if (fs::exists(prefix / "__init__.py", ignored)) return "pip install . -C cmake.define.NARROWS_BACKENDS='" + backends + "'";
   const std::string at = shell_quoted(prefix.string());
   if (fs::exists(prefix / "CMakeCache.txt", ignored))
     return "cmake -DNARROWS_BACKENDS='" + backends + "' " + at + " && cmake --build " + at;

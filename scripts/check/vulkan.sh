@@ -9,11 +9,11 @@ fetch_vulkan_python() {
   done_with "in .deps/venv"
 }
 
-# Through Python, by NumPy, and a wheel that carries the backend. The sines of float64 are left out: lavapipe compiles each for half a minute.
+# Through Python, by NumPy, and as a wheel of its own beside the wheel narrows. The sines of float64 are left out: lavapipe compiles each for half a minute.
 test_vulkan_python() {
   local log=$LOG/test-vulkan-python.log
   step python
-  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 NARROWS_VULKAN_WHEEL="$(wheel build/dist-vulkan)" "$DEPS/venv/bin/python" -m pytest -q -rs \
+  if ! (cd -- "$NARROWS_ROOT/tests/python" && PYTHONPATH="$NARROWS_ROOT/build/vulkan/python" NARROWS_VULKAN_TIMEOUT=900 NARROWS_WHEEL="$(wheel build/dist-vulkan)" NARROWS_VULKAN_WHEEL="$(wheel build/dist-vulkan narrows_vulkan)" "$DEPS/venv/bin/python" -m pytest -q -rs \
     -p no:cacheprovider -k 'vulkan and not float64' test_vulkan.py plugins/test_plugins_vulkan.py test_package.py test_functions.py test_onnx.py test_array_api.py) </dev/null >"$log" 2>&1; then
     tail -n 40 "$log" | sed 's/^/    /' >&2
     fail "a test failed; the whole log is $log"
@@ -23,7 +23,7 @@ test_vulkan_python() {
 
 # judge_vulkan PRESET [CTEST ARGUMENT...]: PRESET is that of the tests
 judge_vulkan() {
-  begin vulkan 13
+  begin vulkan 14
   require build demo test vulkan python
   fetch_dlpack
   fetch_glslang
@@ -36,7 +36,8 @@ judge_vulkan() {
   # Of the mutants the preset has those of memory and of calls, and this backend's own results spoilt: the naive plugin's faults are the
   # same on every device (docs/conformance.md judges them all). Without faults it is judged anyway.
   run_tests "$@"
-  build_wheel "$DEPS/venv" build/dist-vulkan -C build-dir=build/wheel-vulkan -C "cmake.define.NARROWS_BACKENDS=cpu;vulkan"
+  build_wheel "$DEPS/venv" build/dist-vulkan
+  build_backend_wheel "$DEPS/venv" build/dist-vulkan vulkan
   test_vulkan_python
   CONFIGURE_OPTIONS=()
   build tsan-vulkan

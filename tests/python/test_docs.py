@@ -27,6 +27,8 @@ def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
             pytest.importorskip(framework)
     if "torch.onnx.export(" in page.read_text():
         pytest.importorskip("onnxscript", reason="onnxscript is not installed; ./run check python installs it")
+    if "tvm_ffi" in page.read_text():
+        pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed; ./run check python installs it")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for how, source in _blocks(page):

@@ -410,6 +410,8 @@ def run_examples(name, text):
 
 @pytest.mark.parametrize("name", sorted(set(narrows.__all__) - {"Op"}))  # what narrows.op makes has the docstring of narrows.op
 def test_every_public_name_has_an_example_that_runs(name):
+    if name.endswith("_tvm_ffi"):
+        pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed; ./run check python installs it")
     value = getattr(narrows, name)
     text = inspect.getdoc(type(value) if name == "ops" else value)
     assert len(text) > 40

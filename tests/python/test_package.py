@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 WHEEL, VULKAN_WHEEL = (os.environ.get(n, "") and os.path.abspath(os.environ[n]) for n in ("NARROWS_WHEEL", "NARROWS_VULKAN_WHEEL"))
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run check python makes one")
 needs_vulkan_wheel = pytest.mark.skipif(
-    not VULKAN_WHEEL, reason="NARROWS_VULKAN_WHEEL names no wheel: ./run check vulkan makes one"
+    not (WHEEL and VULKAN_WHEEL), reason="NARROWS_WHEEL and NARROWS_VULKAN_WHEEL name no wheels: ./run check vulkan makes them"
 )
 
 
@@ -40,13 +40,14 @@ def test_what_the_wheel_holds():
                  "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h", "lib/libnarrows.so",
                  "lib/cmake/Narrows/NarrowsConfig.cmake", "lib/pkgconfig/narrows.pc", "skeleton/pyproject.toml"):  # fmt: skip
         assert f"narrows/{name}" in names
-    assert "Requires-Dist" not in metadata
+    extras = [f"Requires-Dist: narrows-{name}; extra == '{name}'" for name in ("cuda", "hip", "vulkan")]
+    assert [line.replace('"', "'") for line in metadata.splitlines() if "Requires-Dist" in line] == extras
     carried = {n.partition("-")[0] for n in names if n.startswith("narrows.libs/")}
     assert carried >= {"narrows.libs/libhwy", "narrows.libs/libsleef"}
 
 
-def empty_environment(folder, wheel):
-    """The bin folder of one in folder where the wheel is all that is installed, and a function that runs a command beside it."""
+def empty_environment(folder, *wheels):
+    """The bin folder of one in folder where the wheels are all that is installed, and a function that runs a command beside it."""
     venv.create(folder / "env", with_pip=True)
     programs = folder / "env" / "bin"
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "NARROWS_PLUGIN_PATH")}
@@ -56,7 +57,7 @@ def empty_environment(folder, wheel):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run(programs / "python", "-m", "pip", "install", "--no-index", wheel)
+    run(programs / "python", "-m", "pip", "install", "--no-index", *wheels)
     assert run(programs / "python", "-m", "pip", "check") == "No broken requirements found.\n"
     return programs, run
 
@@ -79,21 +80,21 @@ def test_in_an_empty_environment(tmp_path):
 
 
 @needs_vulkan_wheel
-def test_a_wheel_with_the_vulkan_backend(tmp_path):
-    """One that was built with NARROWS_BACKENDS="cpu;vulkan". NumPy is that of the environment that runs the tests."""
-    folder = "narrows/lib/narrows/backends"
-    with zipfile.ZipFile(VULKAN_WHEEL) as archive:
-        names = archive.namelist()
-    for backend in ("cpu", "vulkan"):
-        assert {f"{folder}/narrows_{backend}.so", f"{folder}/narrows_{backend}.manifest.json"} <= set(names)
-    assert not [n for n in names if "libvulkan" in n]  # the machine's loader is opened at run time
+def test_the_wheel_of_the_vulkan_backend(tmp_path):
+    """Beside the wheel narrows. NumPy is that of the environment that runs the tests."""
+    with zipfile.ZipFile(VULKAN_WHEEL) as archive:  # narrows and libvulkan are not in it
+        names = {n for n in archive.namelist() if ".dist-info/" not in n and not n.endswith("/")}
+        licenses = [n for n in archive.namelist() if n.endswith("LICENSE")]
+    assert names == {"narrows_plugins/narrows_vulkan.so", "narrows_plugins/narrows_vulkan.manifest.json"} and len(licenses) == 1
+    assert re.search(r"narrows_vulkan-[0-9.]+-py3-none-.*linux_\w+\.whl$", VULKAN_WHEEL)
     assert_any_linux(VULKAN_WHEEL)
-    programs, run = empty_environment(tmp_path, VULKAN_WHEEL)
+    programs, run = empty_environment(tmp_path, WHEEL, VULKAN_WHEEL)
+    assert f"from narrows-vulkan {narrows.__version__}" in run(programs / "narrows", "info")
     out = run(programs / "python", "-c", f"""
 import narrows, sys
 found = {{b["name"]: b for b in narrows.info()["backends"]}}
 vulkan = found["vulkan"]
-print(*sorted(found), vulkan["status"], vulkan["devices"][0]["device"], vulkan["path"].partition({folder!r})[0])
+print(*sorted(found), vulkan["status"], vulkan["devices"][0]["device"], vulkan["path"].partition("narrows_plugins")[0])
 sys.path.append({sysconfig.get_path("platlib")!r})
 import numpy as np
 x = np.arange(5, dtype="float32")

@@ -19,6 +19,7 @@ framework. Importing this imports no framework.
 - ``narrows.program``: tensor programs in TVMScript's spelling, their schedules, and what a program becomes: an op like the others
 - ``narrows.set_num_threads`` and ``get_num_threads``: how many threads a call on the CPU may use
 - ``narrows.testing``: ``check_op`` compares an op of one's own with a reference, in every framework; ``conform`` judges its plugin
+- ``narrows.from_tvm_ffi`` and ``to_tvm_ffi``: functions of tvm-ffi on any arrays, and ops as such functions
 - ``narrows.load`` loads a plugin, ``narrows.build`` and ``narrows.load_inline`` compile one; ``narrows.info()`` says what is there
 
 Errors: ValueError for what is wrong with a call, TypeError for objects that are no arrays, NotImplementedError for what is legal but
@@ -40,7 +41,7 @@ from narrows._narrows import Op, Tensor, get_num_threads, set_num_threads
 from narrows._ops import cmake_dir, get_include, info, load, op, ops
 
 __version__ = _narrows.abi()[0]
-_LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench"}
+_LAZY = {"build": "_build", "load_inline": "_build", "bench": "_bench", "from_tvm_ffi": "_tvm_ffi", "to_tvm_ffi": "_tvm_ffi"}
 _MODULES = ("torch", "jax", "program", "testing")
 __all__ = [
     "Device",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The narrows command, as `narrows` and as `python -m narrows`: `new` and `config` are Python's, the rest is the binary's."""
+"""The narrows command, as `narrows` and as `python -m narrows`: `new`, `config` and `hub` are Python's, the rest is the binary's."""
 
 import os
 import pathlib
@@ -17,6 +17,10 @@ def main() -> None:
         from narrows import _config
 
         sys.exit(_config.main(words[1:]))
+    if words[:1] == ["hub"]:
+        from narrows import _hub
+
+        sys.exit(_hub.main(words[1:]))
     command = pathlib.Path(__file__).parent / "bin" / "narrows"
     if not command.exists():
         sys.exit(f"narrows: this package was built without the command ({command})")

@@ -7,6 +7,8 @@ A distribution brings plugins in one of two ways:
   ``package:function``, a function that returns paths
 - files ``narrows_*.so`` in the folder ``narrows_plugins`` of site-packages
 
+Narrows' own backends that are wheels of their own (``BACKENDS``) come before all others, and fit one minor version of narrows.
+
 NARROWS_PLUGIN_AUTOLOAD=0 turns it off.
 """
 
@@ -35,6 +37,7 @@ class Found:
 
 
 GROUP, FOLDER = "narrows.plugins", "narrows_plugins"
+BACKENDS = ("narrows-cuda", "narrows-hip", "narrows-vulkan")
 
 _lock = RLock()
 _state = "new"  # then "loading", "loaded"
@@ -88,7 +91,8 @@ def options(plugins: Iterable[Found]) -> list[str]:
 
 
 def find() -> list[Found]:
-    """What the packages on sys.path bring, in the order of sys.path and then of names. Nothing is loaded."""
+    """What the packages on sys.path bring: Narrows' own backends, then the others in the order of sys.path and of names.
+    Nothing is loaded."""
     if os.environ.get("NARROWS_PLUGIN_AUTOLOAD") == "0":
         return []
     all_found: list[Found] = []
@@ -98,7 +102,24 @@ def find() -> list[Found]:
     first: dict[str, Found] = {}
     for f in all_found:  # by an entry point and from narrows_plugins
         first.setdefault(f.path + f.reason, f)
-    return list(first.values())
+    return sorted((_fitting(f) for f in first.values()), key=lambda f: f.name not in BACKENDS)
+
+
+def _fitting(f: Found) -> Found:
+    """The same; refused if it is a backend that was built for another minor version of narrows."""
+    here = _narrows.abi()[0]
+    if f.name in BACKENDS and not f.reason and _minor(f.version) != _minor(here):
+        f.reason = (
+            f"{f.name} {f.version} was built for narrows {_minor(f.version)}, and this is narrows {here}; "
+            f"expected {f.name} {_minor(here)}: pip install '{f.name}=={_minor(here)}.*', "
+            f"or pip install ./backends/{f.name.partition('-')[2]} in a checkout of Narrows {here}"
+        )
+    return f
+
+
+def _minor(version: str) -> str:
+    """ "1.2" of "1.2.3"."""
+    return ".".join(version.split(".")[:2])
 
 
 def _folders() -> list[str]:

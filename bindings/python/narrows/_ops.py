@@ -324,8 +324,8 @@ def get_include():
     """The folder of the C headers: a plugin is compiled with ``-I`` and this.
 
     >>> import os, narrows
-    >>> print(*sorted(os.listdir(os.path.join(narrows.get_include(), "narrows"))))
-    abi.h narrows.h narrows.hpp ops.h plugin.h plugin.hpp plugin_cuda.hpp program.h torch.h vulkan.h xla.h
+    >>> {"narrows.h", "plugin.h", "plugin.hpp"} <= set(os.listdir(os.path.join(narrows.get_include(), "narrows")))
+    True
     """
     return os.path.join(os.path.dirname(__file__), "include")
 

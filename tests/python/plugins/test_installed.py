@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -163,6 +164,49 @@ def test_two_distributions_that_bring_one_op(site, plugin):
     assert f"{second['path']}: not used for op 'faulty.op/1': {first['path']} has it too" in warnings
     assert f"warning: third 1.0: {third['path']}: op 'faulty.op/1' is declared differently by {first['path']}" in warnings
     assert f"not used for op 'faulty.op/1': {first['path']} has it too" in site.run("-m", "narrows", "info").stdout
+
+
+MINOR = ".".join(narrows.__version__.split(".")[:2])
+
+
+def test_a_backend_of_this_minor_version_comes_first(site, plugin):
+    """Whatever its patch: before a plugin whose package is earlier by name."""
+    site.add("aaa", {"aaa/__init__.py": "", "aaa/narrows_other.so": plugin("other")}, "aaa")
+    site.add("narrows-hip", {"narrows_plugins/narrows_hip.so": plugin("hip")}, version=f"{MINOR}.99")
+    (backend, other), warnings, _ = site.info()
+    assert backend["status"] == "ok" and backend["distribution"] == {"name": "narrows-hip", "version": f"{MINOR}.99"}
+    assert warnings == f"narrows: warning: {other['path']}: not used for op 'faulty.op/1': {backend['path']} has it too\n"
+    assert f"from narrows-hip {MINOR}.99" in site.run("-m", "narrows", "info").stdout
+
+
+@pytest.mark.parametrize("version", ["9.1.0", f"{MINOR}1.0", "0"])
+def test_a_backend_of_another_minor_version_is_refused(site, plugin, version):
+    site.add("narrows-hip", {"narrows_plugins/narrows_hip.so": plugin("hip")}, version=version)
+    (found,), warnings, (told,) = site.info()
+    words = (
+        f"narrows-hip {version} was built for narrows {'.'.join(version.split('.')[:2])}, and this is narrows {narrows.__version__}; "
+        f"expected narrows-hip {MINOR}: pip install 'narrows-hip=={MINOR}.*', "
+        f"or pip install ./backends/hip in a checkout of Narrows {narrows.__version__}"
+    )
+    assert found["reason"] == words and found["status"] == "failed" and told["verdict"] == "refused"
+    assert warnings == f"narrows: warning: narrows-hip {version}: {words}\n"
+    assert site.python(OPS).stdout == "[]\n"
+    text = site.run("-m", "narrows", "info").stdout
+    assert words in text and f"from narrows-hip {version}" in text
+
+
+def test_the_wheels_of_backends_say_what_they_fit():
+    """Each asks for this minor version of narrows, and narrows[NAME] asks for it."""
+    from narrows import _installed
+
+    root = pathlib.Path(__file__).parents[3]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {f"narrows-{name}": [f"narrows-{name}"] for name in extras} == {name: [name] for name in _installed.BACKENDS}
+    for name in _installed.BACKENDS:
+        folder = root / "backends" / name.partition("-")[2]
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        assert (project["name"], project["dependencies"]) == (name, [f"narrows=={MINOR}.*"])
+        assert (folder / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize(

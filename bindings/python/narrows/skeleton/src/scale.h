@@ -13,7 +13,6 @@ inline narrows::plugin::Op scale_op(void (*kernel)(const narrows::plugin::Launch
   return {.name = "my_ops.scale/1",
           .inputs = {"x"},
           .outputs = {"y"},
-          .shape_rule = "like 0",
           .kernel = kernel,
           .params = {narrows::plugin::field("factor", &Params::factor, 1.0)},
           .params_size = sizeof(Params)};
