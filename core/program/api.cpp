@@ -143,10 +143,11 @@ int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* erro
     const std::string name = &needed(backend, "backend");
     if (name == "cpu")
       narrows::program::schedule_for_cpu(&program->schedule, narrows::program::this_machine());
-    else if (name == "cuda" || name == "hip")
+    else if (name == "cuda" || name == "hip" || name == "vulkan")
       narrows::program::schedule_for_gpu(&program->schedule);
     else
-      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda' or 'hip', which have a default schedule", backend);
+      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda', 'hip' or 'vulkan', which have a default schedule",
+           backend);
   });
 }
 
