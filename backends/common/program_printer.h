@@ -90,6 +90,7 @@ class KernelPrinter : protected TextWriter {
   // A function of elementwise; "" for one that there is not.
   virtual std::string function(const std::string& name, const std::string& type, ir::DType dtype,
                                const std::vector<std::string>& operands) = 0;
+  virtual std::string as_i64(const std::string& whole) { return "i64(" + whole + ")"; }
   virtual std::string convert(const std::string& in, ir::DType from, ir::DType to) = 0;  // a cast that is no widening
   virtual std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) = 0;
   virtual void declare_shared(const std::string& type, const std::string& name, int64_t count) = 0;

@@ -56,8 +56,9 @@ std::string KernelPrinter::atom_text(const ir::ExprPtr& atom) {
     case Kind::integer: return literal(*atom);
     case Kind::clamp: {
       const bool is_wide = atom->operands[0]->dtype == DType::u64;
-      return "ix(nw_clamp(" + std::string(is_wide ? "nw_of_u64(" : "i64(") + value(atom->operands[0]) + "), " +
-             index_text(atom->operands[1]) + ", " + index_text(atom->operands[2]) + "))";
+      const std::string at = value(atom->operands[0]);
+      return "ix(nw_clamp(" + (is_wide ? "nw_of_u64(" + at + ")" : as_i64(at)) + ", " + index_text(atom->operands[1]) + ", " +
+             index_text(atom->operands[2]) + "))";
     }
     default: break;
   }
@@ -170,14 +171,14 @@ std::string KernelPrinter::where(const ir::Expr& expr) {
 std::string KernelPrinter::cast(const ir::Expr& expr) {
   const ir::ExprPtr& operand = expr.operands[0];
   const DType from = operand->dtype, to = expr.dtype;
-  const std::string in = from == DType::index ? "i64(" + index_text(operand) + ")" : value(operand);
+  const std::string in = from == DType::index ? as_i64(index_text(operand)) : value(operand);
   if (from == to) return in;
   if (to == DType::boolean && !ir::is_float(from)) return "(" + in + " != 0)";
   if (from == DType::index && ir::is_integer(to)) return type_of(to) + "(" + in + ")";  // wraps
   if (from == DType::boolean) return is_half(to) ? "(" + in + " ? 1.0f : 0.0f)" : type_of(to) + "(" + in + ")";
   const bool widens = ir::is_integer(from) && ir::is_integer(to) && ir::bits_of(to) > ir::bits_of(from) &&
                       (ir::is_signed(to) || !ir::is_signed(from));
-  if (widens) return type_of(to) + "(" + in + ")";
+  if (widens) return to == DType::i64 ? as_i64(in) : type_of(to) + "(" + in + ")";
   return convert(in, from, to);
 }
 

@@ -57,7 +57,7 @@ const std::string kHalved = one_kernel("kept", "A[vi] * f32(0.5) - f32(1)");
 void expect_text(const std::string& text, const std::string& computes) {
   std::vector<Tensor> inputs{Tensor(DType::f32, {100})}, outputs{Tensor(DType::f32, {100})};
   inputs[0].fill(1);
-  expect_right(text, inputs, outputs, {}, 0, computes);
+  expect_right(text, inputs, outputs, {}, 1e-6, computes);
 }
 
 }  // namespace
@@ -167,6 +167,24 @@ TEST_CASE("blocks beyond what a launch takes are run in turns") {
   }
 }
 
+TEST_CASE("a loop that the driver would end early is refused, else it is right") {
+  const std::string text =
+      "program 1 f(A: i32[K], C: out i32[1]):\n  for z in 1:\n    for k in K:\n      block C(vz: S(1) = z, vk: R(K) = k):\n"
+      "        init:\n          C[vz] = i32(0)\n        C[vz] = C[vz] + A[vk]\n";
+  for (const int64_t size : {int64_t{1000}, int64_t{200'000}}) {
+    std::vector<Tensor> inputs{Tensor(DType::i32, {size})}, outputs{Tensor(DType::i32, {1})};
+    for (int64_t i = 0; i < size; ++i) inputs[0].set(i, 3);
+    const Answer answer = Call{plugin(), text, pointers(inputs), pointers(outputs)}.run();
+    INFO(size << " " << answer.message);
+    if (answer.status == NW_UNSUPPORTED && size > 65'535) {
+      CHECK_THAT(answer.message, ContainsSubstring("ends them before"));
+      continue;
+    }
+    REQUIRE(answer);
+    CHECK(outputs[0].get(0) == static_cast<double>(3 * size));
+  }
+}
+
 TEST_CASE("products are fused into sums only where a block says so") {
   // (1 + 2^-12)^2 - 1 - 2^-11 is 2^-24 where the product is not rounded, else 0.
   for (const bool fuses : {false, true}) {
@@ -186,6 +204,22 @@ TEST_CASE("products are fused into sums only where a block says so") {
     else
       CHECK((outputs[0].get(3) == 0 || outputs[0].get(3) == std::ldexp(1.0, -24)));
   }
+}
+
+TEST_CASE("an i64 that was a narrower integer or an index keeps its sign") {
+  const std::string text =
+      "program 1 f(a: i32[N], b: i8[N], y: out i64[N], z: out bool[N], w: out i64[N], u: out i32[N], x: out f32[N]):\n"
+      "  for i in N:\n    block y(v: S(N) = i):\n      y[v] = maximum(i64(a[v]), i64(-3))\n"
+      "      z[v] = i64(b[v]) < i64(0)\n      w[v] = abs(i64(v * 7 - 20))\n      u[v] = a[clamp(a[v], 1, 3)]\n"
+      "      x[v] = f32(v * 7 - 20)\n";
+  std::vector<Tensor> inputs{Tensor(DType::i32, {9}), Tensor(DType::i8, {9})};
+  std::vector<Tensor> outputs{Tensor(DType::i64, {9}), Tensor(DType::boolean, {9}), Tensor(DType::i64, {9}),
+                              Tensor(DType::i32, {9}), Tensor(DType::f32, {9})};
+  for (int64_t i = 0; i < 9; ++i) {
+    inputs[0].set(i, static_cast<double>(i * 5 - 17));
+    inputs[1].set(i, static_cast<double>(i - 4));
+  }
+  expect_right(text, inputs, outputs, {}, 0);
 }
 
 // ---- modules: run where spirv-val is installed ----

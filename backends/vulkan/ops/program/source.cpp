@@ -200,6 +200,7 @@ class Printer final : public common::KernelPrinter {
     return is_test ? replaced(found->second, by) : rounded(replaced(found->second, by), dtype);
   }
 
+  std::string as_i64(const std::string& whole) override { return "nw_i64(" + whole + ")"; }
   // f16 and bf16 are held as f32, which has all of their values.
   std::string convert(const std::string& in, DType from, DType to) override {
     if (to == DType::boolean) return "(!is_zero(" + in + "))";
@@ -244,7 +245,7 @@ class Printer final : public common::KernelPrinter {
     return {size, bytes, bytes / size, all / bytes};
   }
   std::string open_loop(int64_t count) {
-    const std::string variable = fresh("i");
+    const std::string variable = fresh("e");
     open("NW_UNROLL for (i32 " + variable + " = 0; " + variable + " < " + std::to_string(count) + "; ++" + variable + ") {");
     return variable;
   }

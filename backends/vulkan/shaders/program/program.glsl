@@ -121,6 +121,15 @@ precise f32 nw_fma_short(f32 a, f32 b, f32 c) {
 
 // ---- integers ----
 
+// By words: Mesa 22.3.6 takes an i64 that was an i32 for unsigned where it is compared.
+i64 nw_i64(i32 x) { return i64(pack64(uvec2(x, x >> 31))); }
+i64 nw_i64(i16 x) { return nw_i64(i32(x)); }
+i64 nw_i64(i8 x) { return nw_i64(i32(x)); }
+i64 nw_i64(u32 x) { return i64(x); }
+i64 nw_i64(u16 x) { return i64(x); }
+i64 nw_i64(u8 x) { return i64(x); }
+i64 nw_i64(i64 x) { return x; }
+
 #define NW_ORDER(T)                                   \
   T nw_maximum(T a, T b) { return a > b ? a : b; }    \
   T nw_minimum(T a, T b) { return a < b ? a : b; }    \
