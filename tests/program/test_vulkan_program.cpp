@@ -15,6 +15,7 @@
 #include "gpu_program.h"
 
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -71,6 +72,7 @@ TEST_CASE("without its compiler a program is unavailable", "[.no_compiler]") {
   CHECK_THAT(answer.message, ContainsSubstring("apt-get install libshaderc1"));
   const char* const named = std::getenv("NARROWS_SHADERC");
   CHECK_THAT(answer.message, ContainsSubstring(named == std::string("0") ? "NARROWS_SHADERC is 0" : named));
+  CHECK_THAT(plugin().source(kTripled), StartsWith("// vulkan: no kernel runs: tensor programs need shaderc"));
 }
 TEST_CASE("the program that triples", "[.tripled]") { expect_text(kTripled, kTripled); }
 TEST_CASE("the program that halves", "[.halved]") { expect_text(kHalved, kHalved); }
@@ -81,6 +83,13 @@ TEST_CASE("the text that triples computes what the other one does", "[.exchanged
 TEST_CASE("without shaderc, or with a file that is none, programs are refused with the command that installs it") {
   CHECK(again("[no_compiler]", "NARROWS_SHADERC=0") == 0);
   CHECK(again("[no_compiler]", "NARROWS_SHADERC=/nowhere/libshaderc.so.1") == 0);
+}
+
+TEST_CASE("the source names the compiler, and no name of the program reaches it") {
+  const std::string source = plugin().source(one_kernel("kernel_of_mine", "exp(A[vi])"));
+  CHECK_THAT(source, StartsWith("// vulkan: kernel 'compiled' runs, made by shaderc (/"));
+  CHECK_THAT(source, ContainsSubstring("#version 460") && ContainsSubstring("exp_real("));
+  CHECK_THAT(source, !ContainsSubstring("kernel_of_mine"));
 }
 
 TEST_CASE("a kernel is kept on disk, is taken from there, and compiled again where it is damaged") {
@@ -228,7 +237,8 @@ TEST_CASE("an i64 that was a narrower integer or an index keeps its sign") {
 namespace {
 
 // Operators of floating point that stand in a module's main(), or in nw_add(), nw_sub() and nw_mul() without NoContraction.
-int loose_operators(const std::string& module) {
+// `found`: how many of the three there are.
+int loose_operators(const std::string& module, size_t* found) {
   enum : uint32_t { kName = 5, kEntryPoint = 15, kFunction = 54, kDecorate = 71, kAdd = 129, kSub = 131, kMul = 133, kDiv = 136 };
   std::vector<uint32_t> words(module.size() / 4);
   std::memcpy(words.data(), module.data(), words.size() * 4);
@@ -248,7 +258,20 @@ int loose_operators(const std::string& module) {
     if (opcode != kAdd && opcode != kSub && opcode != kMul && opcode != kDiv) continue;
     if (function == main || (operators.count(function) != 0 && strict.count(words[i + 2]) == 0)) ++out;
   }
-  CHECK(operators.size() >= 3);
+  *found += operators.size();
+  return out;
+}
+
+// Float controls of a width that a module asks for: there are three.
+int float_controls(const std::string& module, uint32_t width) {
+  enum : uint32_t { kExecutionMode = 16, kDenormPreserve = 4459, kSignedZeroInfNanPreserve = 4461, kRoundingModeRTE = 4462 };
+  std::vector<uint32_t> words(module.size() / 4);
+  std::memcpy(words.data(), module.data(), words.size() * 4);
+  int out = 0;
+  for (size_t i = 5; i < words.size(); i += words[i] >> 16) {
+    if ((words[i] & 0xffff) != kExecutionMode || words[i] >> 16 != 4 || words[i + 3] != width) continue;
+    out += words[i + 2] == kDenormPreserve || words[i + 2] == kSignedZeroInfNanPreserve || words[i + 2] == kRoundingModeRTE ? 1 : 0;
+  }
   return out;
 }
 
@@ -258,15 +281,21 @@ TEST_CASE("the modules of every example are valid, and nothing in them may be fu
   const Folder folder;
   REQUIRE(again("every example program is right as it is written", folder.environment()) == 0);
   REQUIRE(again("the default schedule computes what the program does", folder.environment()) == 0);
+  REQUIRE(again("casts round*", folder.environment()) == 0);
   const std::vector<fs::path> modules = folder.modules();
   CHECK(modules.size() >= 30);
+  size_t found = 0, doubles = 0;
   for (const fs::path& kept : modules) {
     INFO(kept);
     const std::string bytes = read_file(kept), words = bytes.substr(0, bytes.size() - kSeal);
     const std::string module = (folder.path / "module.spv").string();
     std::ofstream(module, std::ios::binary) << words;
     CHECK(std::system((std::string(SPIRV_VAL) + " --target-env vulkan1.2 " + module).c_str()) == 0);
-    CHECK(loose_operators(words) == 0);
+    CHECK(loose_operators(words, &found) == 0);
+    CHECK(float_controls(words, 32) == 3);
+    doubles += float_controls(words, 64) == 3 ? 1 : 0;
   }
+  CHECK(doubles >= 24);  // casts from and to f64
+  CHECK(found >= 30);
 }
 #endif

@@ -4,11 +4,15 @@
 
 #include <dlfcn.h>
 #include <shaderc/shaderc.h>
+#include <spirv/unified1/spirv.h>
 #include <sys/stat.h>
 
 #include <climits>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "common/plugin.h"
 #include "common/program_files.h"
@@ -151,6 +155,23 @@ std::string digest_of_included() {
   return common::hex_digest(all);
 }
 
+// glslang keeps one width of each execution mode: of a module with f64 the float controls of f32 are missing. They are added.
+std::string with_both_widths(const std::string& code) {
+  constexpr size_t kHeader = 5;
+  std::vector<uint32_t> words(code.size() / sizeof(uint32_t)), out;
+  std::memcpy(words.data(), code.data(), code.size());
+  for (size_t i = 0; i < words.size();) {
+    const size_t count = i == 0 ? kHeader : words[i] >> 16;
+    out.insert(out.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i + count));
+    const bool is_mode = i != 0 && (words[i] & 0xffff) == SpvOpExecutionMode && count == 4;
+    if (is_mode && words[i + 2] >= SpvExecutionModeDenormPreserve && words[i + 2] <= SpvExecutionModeRoundingModeRTZ &&
+        words[i + 3] == 64)
+      out.insert(out.end(), {words[i], words[i + 1], words[i + 2], 32});
+    i += count;
+  }
+  return {reinterpret_cast<const char*>(out.data()), out.size() * sizeof(uint32_t)};
+}
+
 }  // namespace
 
 std::string compiler_identity() {
@@ -184,8 +205,8 @@ std::string compile_glsl(const std::string& text) {
   const std::string out =
       good ? std::string(compiler.bytes(result), compiler.length(result)) : std::string(compiler.message(result)).substr(0, 600);
   compiler.release(result);
-  if (!good) refuse(NW_FAILED, -1, "shaderc fails on a program's kernel: %s", out.c_str());
-  return out;
+  if (!good) refuse(NW_FAILED, -1, "%s fails on a program's kernel: %s", compiler_description().c_str(), out.c_str());
+  return with_both_widths(out);
 }
 
 }  // namespace narrows::vulkan

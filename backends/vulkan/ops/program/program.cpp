@@ -241,11 +241,23 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
   }
 }
 
+namespace {
+
+std::string first_line() {
+  try {
+    return "// vulkan: kernel 'compiled' runs, made by " + compiler_description() + "\n";
+  } catch (const Refusal& refusal) {
+    return "// vulkan: no kernel runs: " + refusal.message + "\n";
+  }
+}
+
+}  // namespace
+
 std::string source_of_program(std::string_view text) {
   try {
     const KernelProgram program = common::make_kernels(ir::parse(text), {});
     const Bound bound = common::any_call(program.lowered);
-    return "// vulkan: kernel 'compiled' runs\n" + print_glsl(program, bound, {}).text;
+    return first_line() + print_glsl(program, bound, {}).text;
   } catch (const narrows::Failure& failure) {
     throw Refusal{failure.status, failure.argument, failure.message, failure.native_code};
   }
