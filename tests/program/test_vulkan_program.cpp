@@ -154,24 +154,24 @@ TEST_CASE("blocks beyond what a launch takes are run in turns") {
     CHECK(outputs[0].is_clean_outside());
   }
   SECTION("of bound loops with shared memory") {
-    const std::string text = R"(program 1 f(A: u8[R, 4], C: out u8[R, 4]):
-  alloc X: u8[R, 4] shared
+    const std::string text = R"(program 1 f(A: u8[R, 16], C: out u8[R, 16]):
+  alloc X: u8[R, 16] shared
   for r in R bind block.x:
-    for t in 4 bind thread.x:
-      block X(vr: S(R) = r, vt: S(4) = t):
+    for t in 16 bind thread.x:
+      block X(vr: S(R) = r, vt: S(16) = t):
         X[vr, vt] = A[vr, vt]
-    for t1 in 4 bind thread.x:
-      block C(vr: S(R) = r, vt: S(4) = t1):
-        C[vr, vt] = X[vr, 3 - vt]
+    for t1 in 16 bind thread.x:
+      block C(vr: S(R) = r, vt: S(16) = t1):
+        C[vr, vt] = X[vr, 15 - vt]
 )";
     const int64_t rows = 2 * kMost + 7;
-    std::vector<Tensor> inputs{Tensor(DType::u8, {rows, 4})}, outputs{Tensor(DType::u8, {rows, 4})};
-    for (int64_t i = 0; i < 4 * rows; ++i) inputs[0].begin()[i] = static_cast<unsigned char>(i % 253);
+    std::vector<Tensor> inputs{Tensor(DType::u8, {rows, 16})}, outputs{Tensor(DType::u8, {rows, 16})};
+    for (int64_t i = 0; i < 16 * rows; ++i) inputs[0].begin()[i] = static_cast<unsigned char>(i % 253);
     const Answer answer = Call{plugin(), text, pointers(inputs), pointers(outputs)}.run();
     INFO(answer.message);
     REQUIRE(answer);
     int64_t wrong = 0;
-    for (int64_t i = 0; i < 4 * rows; ++i) wrong += outputs[0].begin()[i] != inputs[0].begin()[i / 4 * 4 + 3 - i % 4] ? 1 : 0;
+    for (int64_t i = 0; i < 16 * rows; ++i) wrong += outputs[0].begin()[i] != inputs[0].begin()[i / 16 * 16 + 15 - i % 16] ? 1 : 0;
     CHECK(wrong == 0);
   }
 }
