@@ -167,13 +167,16 @@ class ProgramPlan final : public DevicePlan {
 
   void record(Recorder& recorder, const nw_call& call) const override {
     for (size_t i = 0; i < launches_.size(); ++i) {
-      std::vector<uint64_t> numbers = launches_[i].numbers;
-      launches_[i].set_addresses(call, numbers.data());
       Push push{};
-      if (numbers.size() <= kPushSlots)
+      const std::vector<uint64_t>& numbers = launches_[i].numbers;
+      if (numbers.size() <= kPushSlots) {
         std::copy(numbers.begin(), numbers.end(), push.numbers);
-      else
-        push.numbers[0] = recorder.params(numbers.data(), numbers.size() * sizeof(uint64_t));
+        launches_[i].set_addresses(call, push.numbers);
+      } else {
+        std::vector<uint64_t> all = numbers;
+        launches_[i].set_addresses(call, all.data());
+        push.numbers[0] = recorder.params(all.data(), all.size() * sizeof(uint64_t));
+      }
       recorder.dispatch_rows(kernels_[i], push, launches_[i].blocks, 1);
     }
   }
@@ -223,7 +226,8 @@ std::unique_ptr<Plan> plan(Device& device, std::string_view text, const nw_sig& 
     for (const KernelSource& kernel : found.source->kernels) found.shaders.push_back(shader_of(kernel.text));
   {
     const std::lock_guard hold(programs_lock());
-    known->layouts[key] = found;
+    Known::Layout& kept = known->layouts[key];
+    if (kept.shaders.empty()) kept = found;  // another thread may have compiled them
   }
   return std::make_unique<ProgramPlan>(device, std::move(launches), asks ? std::vector<const Shader*>{} : found.shaders);
 }
