@@ -255,7 +255,7 @@ void KernelPrinter::declare_allocations(const Kernel& kernel) {
       if (place == Place::shared)
         declare_shared(type, name, elements_of(buffer));
       else
-        line("NW_ALIGNED " + type + " " + name + "[" + std::to_string(elements_of(buffer)) + "];");
+        line(join({"NW_ALIGNED ", type, " ", name, "[", std::to_string(elements_of(buffer)), "];"}, ""));
       continue;
     }
     kernel_->is_strided = true;
@@ -272,11 +272,11 @@ void KernelPrinter::decode(std::vector<KernelLoop> loops, std::string from) {
   for (size_t i = 0; i < loops.size(); ++i) {
     const std::string variable = fresh("g"), extent = index_text(loops[i].extent);
     const bool is_last = i + 1 == loops.size();
-    line("const ix " + variable + " = " + from + (is_last ? ";" : " % ix(" + extent + ");"));
+    line(join({"const ix ", variable, " = ", from, is_last ? "" : " % ix(", is_last ? "" : extent, is_last ? ";" : ");"}, ""));
     loops_[loops[i].name] = variable;
     if (is_last) break;
     const std::string rest = fresh("g");
-    line("const ix " + rest + " = " + from + " / ix(" + extent + ");");
+    line(join({"const ix ", rest, " = ", from, " / ix(", extent, ");"}, ""));
     from = rest;
   }
 }

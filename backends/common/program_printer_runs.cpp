@@ -10,8 +10,6 @@
 namespace narrows::common {
 namespace {
 
-using ir::DType;
-
 bool is_multiple(const Linear& sum, int64_t step, int64_t of) {
   return sum.constant * step % of == 0 &&
          std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Term& term) { return term.factor * step % of == 0; });
@@ -112,6 +110,7 @@ void KernelPrinter::runs(const Node& node, int64_t length, const Runs& reads, co
   const std::string variable = fresh("l"), count = std::to_string(length);
   const auto first = [&](const Run& run) {
     std::vector<ir::ExprPtr> out;
+    out.reserve(run.indices.size());
     for (const ir::ExprPtr& index : run.indices) out.push_back(ir::substitute(index, {{node.name, ir::make_integer(0)}}));
     return out;
   };

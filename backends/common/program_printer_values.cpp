@@ -171,7 +171,7 @@ std::string KernelPrinter::where(const ir::Expr& expr) {
 std::string KernelPrinter::cast(const ir::Expr& expr) {
   const ir::ExprPtr& operand = expr.operands[0];
   const DType from = operand->dtype, to = expr.dtype;
-  const std::string in = from == DType::index ? as_i64(index_text(operand)) : value(operand);
+  std::string in = from == DType::index ? as_i64(index_text(operand)) : value(operand);
   if (from == to) return in;
   if (to == DType::boolean && !ir::is_float(from)) return "(" + in + " != 0)";
   if (from == DType::index && ir::is_integer(to)) return type_of(to) + "(" + in + ")";  // wraps

@@ -15,7 +15,6 @@ namespace narrows::vulkan {
 namespace {
 
 using common::is_half;
-using common::KernelSource;
 using common::Node;
 using common::Slot;
 using common::storage_of;
@@ -328,15 +327,12 @@ class Printer final : public common::KernelPrinter {
     for (size_t i = 0; i < kernel_->slots.size(); ++i) {
       const Slot& slot = kernel_->slots[i];
       const std::string name = "s" + std::to_string(i);
-      fields += "  u64 " + name + ";\n";
+      fields += common::join({"  u64 ", name, ";\n"}, "");
       const bool is_address = slot.kind == Slot::Kind::buffer || slot.kind == Slot::Kind::parts,
                  is_index = slot.kind == Slot::Kind::size || slot.kind == Slot::Kind::stride;
-      std::string type = is_address ? "u64" : is_index ? "ix" : "i64", value = type + "(A." + name + ")";
-      if (slot.kind == Slot::Kind::param) {
-        type = type_of(param_dtype(slot.name));
-        value = "nw_param_" + type + "(A." + name + ")";
-      }
-      locals += "  const " + type + " " + name + " = " + value + ";\n";
+      const bool is_param = slot.kind == Slot::Kind::param;
+      const std::string type = is_param ? type_of(param_dtype(slot.name)) : is_address ? "u64" : is_index ? "ix" : "i64";
+      locals += common::join({"  const ", type, " ", name, " = ", is_param ? "nw_param_" : "", type, "(A.", name, ");\n"}, "");
     }
     if (fields.empty()) fields = "  u64 none;\n";
     const std::string push = kernel_->slots.size() <= kPushSlots

@@ -9,7 +9,7 @@ extern "C" __attribute__((visibility("default"))) void* narrows_shaderc_function
   static const struct {
     std::string_view name;
     void* address;
-  } kRows[] = {
+  } rows[] = {
       NARROWS_ROW(shaderc_compiler_initialize),
       NARROWS_ROW(shaderc_compile_options_initialize),
       NARROWS_ROW(shaderc_compile_options_release),
@@ -26,7 +26,7 @@ extern "C" __attribute__((visibility("default"))) void* narrows_shaderc_function
       NARROWS_ROW(shaderc_get_spv_version),
   };
 #undef NARROWS_ROW
-  for (const auto& row : kRows)
+  for (const auto& row : rows)
     if (row.name == name) return row.address;
   return nullptr;
 }
