@@ -2,6 +2,7 @@
 // plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the six ops. Step 4 of a
 // tensor's path. No exception leaves this file, and Vulkan is not opened before create().
 #include <narrows/plugin.h>
+#include <narrows/program.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +13,7 @@
 
 #include "backend.h"
 #include "copy.h"
+#include "ops/program/program.h"
 
 namespace narrows::vulkan {
 namespace {
@@ -170,6 +172,30 @@ int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info, nw_e
   });
 }
 
+int32_t plan_a_program(void* self, const nw_program_text* program, const nw_sig* sig, void** out, nw_plan_info* info,
+                       nw_error* error) {
+  return in_slot(error, [&] {
+    check_signature(*sig, kDLVulkan);
+    const DeviceInUse device = device_of(self, sig->device.device_id);
+    if (program->flags != 0)
+      refuse(NW_UNSUPPORTED, -1, "%s: the program's flags are 0x%x; this backend knows none", sig->op, program->flags);
+    const char* text = program->scheduled != nullptr ? program->scheduled : program->text;
+    give_plan(plan_program(instance_of(self), text, *sig, out == nullptr), *sig, out, info);
+  });
+}
+
+// Says nothing of a device, so that there is one for the process.
+int32_t program_source(void*, const char* text, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
+  return in_slot(error, [&] {
+    if (text == nullptr || needed == nullptr)
+      refuse(NW_INVALID, -1, "vulkan: expected a text, and a place for the bytes of its source");
+    const std::string source = source_of_program(text);
+    *needed = source.size() + 1;
+    if (size > 0) out[source.copy(out, size - 1)] = '\0';
+  });
+}
+constexpr nw_program_source kSource = {sizeof(nw_program_source), 0, nullptr, program_source};
+
 void plan_free(void*, void* plan) { delete static_cast<Plan*>(plan); }
 
 int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) {
@@ -184,7 +210,8 @@ int32_t launch(void*, const void* handle, const nw_call* call, nw_error* error) 
 const void* extension(void* self, const char* name) {
   const std::string_view asked = name;
   if (asked == "vulkan/1") return &instance_of(self).extension;
-  return asked == "vulkan_kernels/1" ? &instance_of(self).kernels_extension : nullptr;
+  if (asked == "vulkan_kernels/1") return &instance_of(self).kernels_extension;
+  return asked == "program_source/1" ? &kSource : nullptr;
 }
 
 // ---- the table ----
@@ -217,8 +244,8 @@ const nw_plugin* table() {
       .plan_free = plan_free,
       .launch = launch,
       .extension = extension,
-      .plan_program = nullptr,
-      .program_kernels = nullptr,
+      .plan_program = plan_a_program,
+      .program_kernels = kProgramKernels,
   };
   return &plugin;
 }

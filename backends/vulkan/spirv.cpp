@@ -145,8 +145,11 @@ bool is_float_control(const Instruction& i) {
          i[2] <= SpvExecutionModeRoundingModeRTZ;
 }
 
-// Modules of long sums: all but elementwise's.
-bool is_of_sums(const Shader& shader) { return std::string_view(shader.name).substr(0, 11) != "elementwise"; }
+// Modules of long sums that the driver may fuse: all but elementwise's and programs', of which each product is rounded.
+bool is_of_sums(const Shader& shader) {
+  const std::string_view name = shader.name;
+  return name.substr(0, 11) != "elementwise" && name != "program";
+}
 
 // Capabilities that only float controls need, and that those which the device has do need.
 class FloatControls {

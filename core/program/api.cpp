@@ -158,7 +158,8 @@ int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* erro
   return guarded(error, [&] {
     needed(program, "program");
     if (!narrows::program::schedule_by_default(&program->schedule, &needed(backend, "backend")))
-      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda' or 'hip', which have a default schedule", backend);
+      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda', 'hip' or 'vulkan', which have a default schedule",
+           backend);
   });
 }
 

@@ -196,7 +196,7 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
 bool schedule_by_default(Schedule* schedule, std::string_view backend) {
   if (backend == "cpu")
     schedule_for_cpu(schedule, this_machine());
-  else if (backend == "cuda" || backend == "hip")
+  else if (backend == "cuda" || backend == "hip" || backend == "vulkan")
     schedule_for_gpu(schedule);
   else
     return false;

@@ -25,7 +25,7 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine);
 // element-wise blocks. What gets no step is left to the backend, which gives each iteration of free loops a thread.
 void schedule_for_gpu(Schedule* schedule);
 
-// That of the plugins of a name: "cpu", for this machine, "cuda" or "hip". False: they have none, and no step was taken.
+// That of the plugins of a name: "cpu", for this machine, "cuda", "hip" or "vulkan". False: they have none, and no step was taken.
 bool schedule_by_default(Schedule* schedule, std::string_view backend);
 
 }  // namespace narrows::program

@@ -86,6 +86,9 @@ libvulkan-dev | header vulkan/vulkan.h | Vulkan: its headers and its loader
 libvulkan-volk-dev | header volk.c | volk: opens the loader at run time
 spirv-headers | header spirv/unified1/spirv.h | names what is in a shader
 glslc | command glslc | shaderc: compiles the shaders
+libshaderc-dev | header shaderc/shaderc.h | shaderc: compiles tensor programs at run time
+glslang-dev | header glslang/Include/BaseTypes.h | a part of shaderc, where its own library cannot be loaded
+spirv-tools | command spirv-val | the other part; checks what programs are compiled to
 python3-venv | python_module ensurepip | installs a newer compiler of shaders
 mesa-vulkan-drivers | vulkan_driver | lavapipe: runs Vulkan on the CPU
 vulkan-validationlayers | vulkan_layer | sees wrong uses of Vulkan'

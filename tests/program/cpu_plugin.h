@@ -81,6 +81,20 @@ class Plugin {
     nw_error error{};
     if (table_->copy(self_, to, target, from, source, size, nullptr, &error) != NW_OK) throw std::runtime_error(error.message);
   }
+  // What the plugin makes of a program, for a reader.
+  std::string source(const std::string& text) const {
+    const auto* extension = static_cast<const nw_program_source*>(table_->extension(self_, "program_source/1"));
+    if (extension == nullptr) throw std::runtime_error("it has no source");
+    nw_error error{};
+    uint64_t size = 0;
+    if (extension->source(extension->self, text.c_str(), nullptr, 0, &size, &error) != NW_OK)
+      throw std::runtime_error(error.message);
+    std::string out(size, '\0');
+    if (extension->source(extension->self, text.c_str(), out.data(), size, &size, &error) != NW_OK)
+      throw std::runtime_error(error.message);
+    out.resize(size - 1);
+    return out;
+  }
   const nw_op& op(uint32_t i) const { return *table_->ops[i]; }
   int32_t export_to(const std::string& path, const std::vector<std::string>& texts, const char* op, nw_error* error) const {
     const auto* exporter = static_cast<const nw_program_exporter*>(table_->extension(self_, "program_export/1"));

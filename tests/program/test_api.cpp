@@ -323,6 +323,7 @@ TEST_CASE("what cannot be is refused, and leaves the program as it was") {
   CHECK(nw_program_auto(program.get(), "metal", &error) == NW_UNSUPPORTED);
   CHECK(std::string(error.message).find("'metal'") != std::string::npos);
   const Handle other = parsed();
+  for (const char* backend : {"cuda", "hip", "vulkan"}) CHECK(nw_program_auto(parsed().get(), backend, nullptr) == NW_OK);
   CHECK(nw_program_auto(other.get(), "cpu", nullptr) == NW_OK);
   CHECK(printed(other.get()) != before);
   refused(nw_program_print(program.get(), nullptr, &error), "text is NULL");

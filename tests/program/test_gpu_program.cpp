@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_gpu_program.cpp -- tensor programs on a GPU's plugin (cuda, hip) beside the reference: unscheduled, and by loops that are
-// bound to blocks and threads.
+// test_gpu_program.cpp -- tensor programs on a GPU's plugin (cuda, hip, vulkan) beside the reference: unscheduled, and by loops
+// that are bound to blocks and threads.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -110,7 +110,8 @@ TEST_CASE("the default schedule computes what the program does") {
   std::vector<More> all;
   for (const Example& example : kExamples) all.push_back({example.name, example.prepare()});
   all.push_back({"softmax", {{filled(kF, {3, 1000}, 1)}, {Tensor(kF, {3, 1000})}, {}}});
-  all.push_back({"batched_matmul", {{filled(kF, {2, 70, 40}, 1), filled(kF, {2, 90, 40}, 2)}, {Tensor(kF, {2, 70, 90})}, {}}});
+  // A thread's loops take fewer than 65,535 iterations, where some drivers of Vulkan end them.
+  all.push_back({"batched_matmul", {{filled(kF, {2, 35, 40}, 1), filled(kF, {2, 45, 40}, 2)}, {Tensor(kF, {2, 35, 45})}, {}}});
   for (auto& [name, prepared] : all) {
     narrows::program::Schedule schedule(narrows::program::parse(text_of(name)));
     narrows::program::schedule_for_gpu(&schedule);
@@ -275,7 +276,7 @@ TEST_CASE("what a GPU cannot run so is refused") {
   CHECK_THAT(
       why("program 1 f(A: f32[N], C: out f32[N]):\n  for i in N bind thread.x:\n    block C(vi: S(N) = i):\n      C[vi] = A[vi]\n",
           {Tensor(DType::f32, {5})}, {Tensor(DType::f32, {5})}),
-      ContainsSubstring("a loop of varying iterations is bound to 'thread.x'; expected a number of threads, at most 1024 in all"));
+      ContainsSubstring("a loop of varying iterations is bound to 'thread.x'; expected a number of threads, at most "));
   CHECK_THAT(why("program 1 f(A: f32[2048], C: out f32[2048]):\n  for i in 2048 bind thread.x:\n    block C(vi: S(2048) = i):\n"
                  "      C[vi] = A[vi]\n",
                  {Tensor(DType::f32, {2048})}, {Tensor(DType::f32, {2048})}),

@@ -78,8 +78,8 @@ NW_API int32_t nw_program_step(nw_program* program, const char* step, const char
  * memory, and a block of threads reduces a row.
  *
  * @param program  The program. It may have steps already; those here come behind them.
- * @param backend  For whose plugins: "cpu", with the vectors of this machine, "cuda" or "hip".
- * Others have no default schedule yet: #NW_UNSUPPORTED.
+ * @param backend  For whose plugins: "cpu", with the vectors of this machine, "cuda", "hip" or
+ * "vulkan". Others have no default schedule yet: #NW_UNSUPPORTED.
  * @param error    May be NULL.
  */
 NW_API int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* error);

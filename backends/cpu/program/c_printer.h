@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/text_writer.h"
 #include "core/program/expr.h"
 #include "program/c_source.h"
 
@@ -37,16 +38,13 @@ std::string c_literal(const ir::Expr& constant);
 std::string c_mask(int bytes, int lanes);
 bool is_half(ir::DType dtype);
 
-class Printer {
+class Printer : private common::TextWriter {
  public:
   Printer(const Bound& bound, const CTarget& target);
   CSource print();
 
  private:
   // ---- text ----
-  void line(const std::string& text);
-  void open(const std::string& text);
-  void close(const std::string& text = "}");
   std::string fresh(const char* prefix) { return prefix + std::to_string(counter_++); }
   std::string keep(const std::string& type, const std::string& text);  // a new constant; gives its name
   void need_type(ir::DType dtype, int lanes);
@@ -176,13 +174,13 @@ class Printer {
   const Bound& bound_;
   const CTarget target_;
   CSource source_;
-  std::string out_, functions_;
+  std::string functions_;
   std::set<std::pair<ir::DType, int>> types_;
   Names read_;                                 // buffers that are read somewhere
   bool in_a_run_ = false;                      // of whole vectors, as many as a loop has
   std::set<std::pair<ir::DType, int>> parts_;  // vectors of which parts are read or written
   std::set<std::pair<std::string, int>> helpers_;
-  int counter_ = 0, indent_ = 1;
+  int counter_ = 0;
 
   ir::Substitution replaced_;                   // loops that are numbers, or a vector's lanes
   std::map<std::string, std::string> c_names_;  // loops that are variables

@@ -49,18 +49,6 @@ Printer::Printer(const Bound& bound, const CTarget& target) : bound_(bound), tar
   source_.contracts = target.fuses && (target.contracts || contracts(bound.lowered->body));
 }
 
-// ---- text ----
-
-void Printer::line(const std::string& text) { out_.append(static_cast<size_t>(2 * indent_), ' ').append(text).append("\n"); }
-void Printer::open(const std::string& text) {
-  line(text);
-  ++indent_;
-}
-void Printer::close(const std::string& text) {
-  --indent_;
-  line(text);
-}
-
 // ---- loops ----
 
 void Printer::nodes(const std::vector<Node>& body) {

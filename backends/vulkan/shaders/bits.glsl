@@ -15,8 +15,7 @@ uint bf16_from_f32(float x) {
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-float f32_from_f16(uint bits) {
-  if (kConvertsHalves) return unpackHalf2x16(bits).x;
+float f32_from_f16_by_integers(uint bits) {
   const uint sign = (bits & 0x8000u) << 16;
   uint exponent = (bits >> 10) & 0x1fu, fraction = bits & 0x3ffu;
   if (exponent == 0u) {
@@ -27,6 +26,10 @@ float f32_from_f16(uint bits) {
   }
   exponent = exponent == 31u ? 255u : exponent + 112u;
   return uintBitsToFloat(sign | (exponent << 23) | (fraction << 13));
+}
+float f32_from_f16(uint bits) {
+  if (kConvertsHalves) return unpackHalf2x16(bits).x;
+  return f32_from_f16_by_integers(bits);
 }
 
 uint f16_from_f32(float x) {

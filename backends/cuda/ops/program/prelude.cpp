@@ -15,6 +15,11 @@ typedef float f32; typedef double f64;
 #define NW_RESTRICT __restrict__
 #define NW_ALIGNED __attribute__((aligned(16)))
 #define NW_SHARED __shared__ __attribute__((aligned(16)))
+#define NW_UNROLL _Pragma("unroll")
+#define nw_thread threadIdx.x
+#define nw_block blockIdx.x
+#define nw_blocks gridDim.x
+#define nw_barrier() __syncthreads()
 #ifndef NW_KERNEL  // a runtime that plays a GPU has its own
 #define NW_KERNEL(name, Args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Args A)
 #endif

@@ -1,377 +1,196 @@
 // SPDX-License-Identifier: Apache-2.0
-// source.cpp -- kernels, their loops, and where an element lies. See source.h and printer.h.
+// source.cpp -- CUDA's and HIP's dialect of kernels. See source.h.
 #include "ops/program/source.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <string_view>
 
-#include "common/plugin.h"
+#include "common/program_printer.h"
 #include "core/program/dtype.h"
-#include "core/program/expr.h"
-#include "core/program/text.h"
-#include "ops/program/printer.h"
 
 namespace narrows::gpu {
-
-using ir::DType;
-
 namespace {
 
-constexpr int64_t kMostUnrolled = 64;  // iterations of a loop that chooses among variables
+using common::is_half;
+using common::storage_of;
+using common::type_of;
+using ir::DType;
 
-int64_t elements_of(const ir::Buffer& buffer) {
-  int64_t out = 1;
-  for (const ir::ExprPtr& extent : buffer.shape) out *= std::max<int64_t>(ir::constant(extent).value_or(1), 1);
-  return out;
+// The function of elementwise_functions.h that computes what docs/ops.md says. "" for none.
+std::string_view struct_of(std::string_view name, DType dtype) {
+  struct Row {
+    std::string_view name, real, integer;
+  };
+  static constexpr Row kRows[] = {
+      {"neg", "Neg", "Neg"},
+      {"abs", "Abs", "Abs"},
+      {"sign", "Sign", "Sign"},
+      {"square", "Square", "Square"},
+      {"sqrt", "Sqrt", ""},
+      {"rsqrt", "Rsqrt", ""},
+      {"cbrt", "Cbrt", ""},
+      {"exp", "Exp", ""},
+      {"exp2", "Exp2", ""},
+      {"expm1", "Expm1", ""},
+      {"log", "Log", ""},
+      {"log2", "Log2", ""},
+      {"log10", "Log10", ""},
+      {"log1p", "Log1p", ""},
+      {"sin", "Sin", ""},
+      {"cos", "Cos", ""},
+      {"tan", "Tan", ""},
+      {"asin", "Asin", ""},
+      {"acos", "Acos", ""},
+      {"atan", "Atan", ""},
+      {"sinh", "Sinh", ""},
+      {"cosh", "Cosh", ""},
+      {"tanh", "Tanh", ""},
+      {"asinh", "Asinh", ""},
+      {"acosh", "Acosh", ""},
+      {"atanh", "Atanh", ""},
+      {"sigmoid", "Sigmoid", ""},
+      {"relu", "Relu", "Relu"},
+      {"elu", "Elu", ""},
+      {"gelu", "Gelu", ""},
+      {"gelu_tanh", "GeluTanh", ""},
+      {"silu", "Silu", ""},
+      {"softplus", "Softplus", ""},
+      {"erf", "Erf", ""},
+      {"erfc", "Erfc", ""},
+      {"floor", "Floor", "Identity"},
+      {"ceil", "Ceil", "Identity"},
+      {"round", "Round", "Identity"},
+      {"trunc", "Trunc", "Identity"},
+      {"reciprocal", "Reciprocal", ""},
+      {"logical_not", "LogicalNot", "LogicalNot"},
+      {"bitwise_not", "", "BitwiseNot"},
+      {"isnan", "IsNan", "Never"},
+      {"isinf", "IsInf", "Never"},
+      {"isfinite", "IsFinite", "Always"},
+      {"div", "Div", "IntDiv"},
+      {"pow", "Pow", "IntPow"},
+      {"atan2", "Atan2", ""},
+      {"hypot", "Hypot", ""},
+      {"maximum", "Maximum", "Maximum"},
+      {"minimum", "Minimum", "Minimum"},
+      {"fmod", "Fmod", "IntFmod"},
+      {"remainder", "Remainder", "IntRemainder"},
+      {"logaddexp", "Logaddexp", ""},
+      {"logical_and", "LogicalAnd", "LogicalAnd"},
+      {"logical_or", "LogicalOr", "LogicalOr"},
+      {"logical_xor", "LogicalXor", "LogicalXor"},
+      {"bitwise_left_shift", "", "LeftShift"},
+      {"bitwise_right_shift", "", "RightShift"},
+      {"fma", "Fma", "Fma"},
+      {"clamp", "Clamp", "Clamp"},
+      {"sinc", "Sinc", ""},
+  };
+  const auto found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.name == name; });
+  if (found == std::end(kRows)) return "";
+  return ir::is_float(dtype) ? found->real : found->integer;
 }
 
-bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>& b, const Extents& extents) {
-  for (size_t d = 0; d < a.size(); ++d)
-    if (!(common::linear(a[d], extents) == common::linear(b[d], extents))) return false;
-  return true;
-}
+class Printer final : public common::KernelPrinter {
+ public:
+  using KernelPrinter::KernelPrinter;
 
-bool is_stores(const Node& node) { return node.kind == Node::Kind::stores; }
+ private:
+  std::string real_literal(double value, bool is_single) override {
+    char text[40];
+    if (std::isnan(value)) return is_single ? "nw_float(0x7fc00000u)" : "nw_double(0x7ff8000000000000ULL)";
+    if (std::isinf(value)) {
+      const std::string bits = is_single ? "nw_float(0x7f800000u)" : "nw_double(0x7ff0000000000000ULL)";
+      return value < 0 ? "(-" + bits + ")" : bits;
+    }
+    std::snprintf(text, sizeof(text), "(%a%s)", value, is_single ? "f" : "");
+    return text;
+  }
+  std::string wide_literal(uint64_t bits, bool is_signed) override { return std::to_string(bits) + (is_signed ? "LL" : "ULL"); }
+  std::string real_arithmetic(const std::string& symbol, DType, const std::string& a, const std::string& b) override {
+    return "(" + a + " " + symbol + " " + b + ")";
+  }
+  std::string real_compare(const std::string& symbol, const std::string& a, const std::string& b) override {
+    return "(" + a + " " + symbol + " " + b + ")";
+  }
+  std::string negated(const std::string& a) override { return "(-" + a + ")"; }
+
+  std::string function(const std::string& name, const std::string& type, DType dtype,
+                       const std::vector<std::string>& operands) override {
+    const std::string_view found = struct_of(name, dtype);
+    if (found.empty()) return "";
+    with_functions_ = true;
+    const std::string tag = is_half(dtype) ? std::string("nw::") + ir::name_of(dtype) : type_of(dtype);
+    return "nw::call<nw::" + std::string(found) + ", " + type + ", " + tag + ">(" + common::join(operands, ", ") + ")";
+  }
+
+  std::string convert(const std::string& in, DType from, DType to) override {
+    if (to == DType::boolean) return "(" + in + " != 0)";
+    if (ir::is_float(to) && !is_half(to)) return type_of(to) + "(" + in + ")";
+    if (is_half(to) && (from == DType::f32 || is_half(from))) return rounded(in, to);
+    with_functions_ = true;
+    const std::string source = (from == DType::index ? "i64" : type_of(from)) + "(" + in + ")";
+    if (is_half(to)) return rounded("nw::to_float(" + source + ")", to);
+    return "nw::Cast<" + type_of(to) + ">::apply(" + source + ")";
+  }
+
+  std::string in_memory(const ir::Buffer&, const std::string& address, const std::string& offset) override {
+    return address + "[" + offset + "]";
+  }
+  void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
+    line("NW_SHARED " + type + " " + name + "[" + std::to_string(count) + "];");
+  }
+  void declare_address(const std::string& type, const std::string& name, const std::string& address) override {
+    line(type + "* const " + name + " = (" + type + "*)(" + address + ");");
+  }
+  void read_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t) override {
+    line("nw_read_run(" + run.array + ", &" + element(run.buffer, first) + ");");
+  }
+  void write_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t) override {
+    line("nw_write_run(&" + element(run.buffer, first) + ", " + run.array + ");");
+  }
+
+  void end_kernel(size_t number) override {
+    const std::string type = "A" + std::to_string(number);
+    std::string fields, locals;
+    for (size_t i = 0; i < kernel_->slots.size(); ++i) {
+      const Slot& slot = kernel_->slots[i];
+      const std::string name = "s" + std::to_string(i);
+      if (slot.kind == Slot::Kind::buffer) {
+        const std::string storage = storage_of(buffer_of(slot.name).dtype);
+        fields += "  " + storage + "* " + name + ";\n";
+        locals += "  " + storage + "* NW_RESTRICT const " + name + " = A." + name + ";\n";
+      } else if (slot.kind == Slot::Kind::parts) {
+        fields += "  char* " + name + ";\n";
+        locals += "  char* const " + name + " = A." + name + ";\n";
+      } else if (slot.kind == Slot::Kind::param) {
+        const std::string value = type_of(param_dtype(slot.name));
+        fields += "  i64 " + name + ";\n";
+        locals += "  const " + value + " " + name + " = nw_param_" + value + "(A." + name + ");\n";
+      } else {
+        const bool is_index = slot.kind == Slot::Kind::size || slot.kind == Slot::Kind::stride;
+        fields += "  i64 " + name + ";\n";
+        locals +=
+            "  const " + std::string(is_index ? "ix " : "i64 ") + name + " = " + (is_index ? "(ix)" : "") + "A." + name + ";\n";
+      }
+    }
+    if (fields.empty()) fields = "  i64 none;\n";
+    source_.text += "struct " + type + " {\n" + fields + "};\nNW_KERNEL(" + kernel_->name + ", " + type + ", " +
+                    std::to_string(kernel_->threads) + ") {\n" + locals + out_ + "}\n";
+  }
+  void end_program() override {
+    const std::string index = std::string("typedef ") + (layout_.short_indices ? "int" : "long long") + " ix;\n";
+    source_.text = index + gpu_prelude(with_functions_) + source_.text;
+  }
+
+  bool with_functions_ = false;
+};
 
 }  // namespace
 
-std::string key_of(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
-  std::string out = buffer;
-  for (const ir::ExprPtr& index : indices) out += "," + ir::print(index);
-  return out;
-}
-
-// ---- text ----
-
-void Printer::line(const std::string& text) { out_.append(static_cast<size_t>(2 * indent_), ' ').append(text).append("\n"); }
-void Printer::open(const std::string& text) {
-  line(text);
-  ++indent_;
-}
-void Printer::close(const std::string& text) {
-  --indent_;
-  line(text);
-}
-
-std::string Printer::slot(Slot::Kind kind, const std::string& name, size_t dimension) {
-  const Slot wanted{kind, name, dimension};
-  auto& slots = kernel_->slots;
-  auto found = std::find(slots.begin(), slots.end(), wanted);
-  if (found == slots.end()) found = slots.insert(slots.end(), wanted);
-  return "s" + std::to_string(found - slots.begin());
-}
-
-// ---- buffers ----
-
-// A stride as text; as a number where it is one: 1, or a product of constant extents.
-std::string Printer::stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number) {
-  const BoundBuffer& bound = bound_.buffers.at(buffer);
-  const std::vector<ir::ExprPtr>& shape = bound.buffer->shape;
-  const bool dense = arrays_.count(buffer) != 0 || bound.is_dense();
-  int64_t step = 1;
-  bool is_constant = dense;
-  for (size_t d = dimension + 1; d < shape.size() && is_constant; ++d) {
-    const auto extent = ir::constant(shape[d]);
-    is_constant = extent.has_value() && !__builtin_mul_overflow(step, std::max<int64_t>(*extent, 1), &step);
-  }
-  if (!is_constant && bound.strides[dimension] == 1) {
-    is_constant = true;
-    step = 1;
-  }
-  if (!is_constant) return slot(Slot::Kind::stride, buffer, dimension);
-  *number = step;
-  return std::to_string(step);
-}
-
-std::string Printer::offset(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
-  Linear known;  // what has numbers for strides
-  std::string out;
-  for (size_t d = 0; d < indices.size(); ++d) {
-    const Linear sum = common::linear(indices[d], extents_);
-    std::optional<int64_t> number;
-    const std::string step = stride(buffer, d, &number);
-    if (number.has_value())
-      known = known + sum * *number;
-    else if (!sum.terms.empty() || sum.constant != 0)
-      out += " + (" + sum_text(sum) + ") * " + step;
-  }
-  return sum_text(known) + out;
-}
-
-std::string Printer::element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
-  const auto array = arrays_.find(buffer);
-  const std::string base = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
-  return base + "[" + offset(buffer, indices) + "]";
-}
-
-std::string Printer::from_storage(const std::string& text, DType dtype) const {
-  if (dtype == DType::boolean) return "(" + text + " != 0)";
-  return is_half(dtype) ? std::string("nw_from_") + ir::name_of(dtype) + "(" + text + ")" : text;
-}
-std::string Printer::to_storage(const std::string& text, DType dtype) const {
-  if (dtype == DType::boolean) return "(u8)(" + text + ")";
-  return is_half(dtype) ? std::string("nw_to_") + ir::name_of(dtype) + "(" + text + ")" : text;
-}
-
-std::string Printer::load(const ir::Expr& expr) {
-  if (!bound_.buffers.at(expr.name).present)  // under where(present(…), …), which leaves it out
-    return "((" + type_of(expr.dtype) + ")0)";
-  const auto accumulator = accumulators_.find(expr.name);
-  if (accumulator != accumulators_.end() && same_indices(accumulator->second.indices, expr.operands, extents_))
-    return accumulator->second.variable;
-  if (const auto run = read_runs_.find(key_of(expr.name, expr.operands)); run != read_runs_.end())
-    return from_storage(run->second, expr.dtype);
-  return from_storage(element(expr.name, expr.operands), expr.dtype);
-}
-
-void Printer::store(const ir::Store& store) {
-  const BoundBuffer& buffer = bound_.buffers.at(store.buffer);
-  if (!buffer.present) return;  // an output that is not wanted
-  const DType dtype = buffer.buffer->dtype;
-  const std::string computed = value(store.value);
-  if (const auto found = accumulators_.find(store.buffer); found != accumulators_.end())
-    return line(found->second.variable + " = " + computed + ";");
-  const auto run = written_runs_.find(key_of(store.buffer, store.indices));
-  const std::string place = run != written_runs_.end() ? run->second : element(store.buffer, store.indices);
-  line(place + " = " + to_storage(computed, dtype) + ";");
-}
-
-// ---- loops ----
-
-void Printer::nodes(const std::vector<Node>& body) {
-  for (const Node& node : body) {
-    if (node.has_barrier) line("__syncthreads();");
-    if (is_stores(node))
-      stores(node);
-    else
-      loop(node);
-  }
-}
-
-void Printer::loop(const Node& node) {
-  if (vector_loop(node)) return;
-  if (!accumulate(node)) plain_loop(node);
-}
-
-// A loop that chooses an element of a variable by its iteration: only written out the element is a register.
-bool Printer::indexes_local(const Node& node, const std::string& loop) const {
-  bool out = false;
-  const auto look = [&](const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
-    const auto place = program_.places.find(buffer);
-    if (place == program_.places.end() || place->second != Place::local) return;
-    for (const ir::ExprPtr& index : indices) out = out || common::mentions(index, loop);
-  };
-  const auto load = [&](const ir::Expr& expr) { look(expr.name, expr.operands); };
-  for (const ir::Store& store : node.stores) {
-    look(store.buffer, store.indices);
-    common::for_each_load(store.value, load);
-  }
-  for (const Node& child : node.body) out = out || indexes_local(child, loop);
-  return out;
-}
-
-void Printer::plain_loop(const Node& node) {
-  const auto extent = ir::constant(node.extent);
-  const bool asked = node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
-  if (extent.has_value() && (asked || (*extent <= kMostUnrolled && indexes_local(node, node.name)))) line("#pragma unroll");
-  const std::string variable = fresh("l");
-  open("for (ix " + variable + " = 0; " + variable + " < " + index_text(node.extent) + "; ++" + variable + ") {");
-  c_names_[node.name] = variable;
-  nodes(node.body);
-  c_names_.erase(node.name);
-  close();
-}
-
-std::string Printer::threads_test(const Node& node) const {
-  std::string out;
-  for (const std::string& loop : node.first_only) out += (out.empty() ? "" : " && ") + c_names_.at(loop) + " == 0";
-  return out;
-}
-
-void Printer::stores(const Node& node) {
-  const std::string threads = threads_test(node), conditions = condition_text(open_conditions(node));
-  const std::string test = threads + (threads.empty() || conditions.empty() ? "" : " && ") + conditions;
-  open(test.empty() ? "{" : "if (" + test + ") {");
-  contract_ = node.contract;
-  for (const ir::Store& one : node.stores) store(one);
-  contract_ = false;
-  close();
-}
-
-// Loops that add up one element keep it in a variable. False: they are none.
-bool Printer::accumulate(const Node& node) {
-  Names loops;
-  const Node* leaf = &node;
-  while (leaf->kind == Node::Kind::loop) {
-    if (leaf->body.size() != 1 || (leaf != &node && leaf->has_barrier)) return false;
-    if (common::mentions(leaf->extent, loops)) return false;
-    loops.insert(leaf->name);
-    leaf = leaf->body.data();
-  }
-  if (leaf->has_barrier || leaf->stores.size() != 1 || !accumulators_.empty()) return false;
-  const ir::Store& only = leaf->stores[0];
-  if (!bound_.buffers.at(only.buffer).present) return false;
-  bool fits = true, reads = false;
-  const auto check = [&](const ir::Expr& load) {
-    if (load.name != only.buffer) return;
-    reads = true;
-    fits = fits && same_indices(load.operands, only.indices, extents_);
-  };
-  common::for_each_load(only.value, check);
-  for (const ir::ExprPtr& index : only.indices) fits = fits && !common::mentions(index, loops);
-  const auto gathers = [&](const ir::Expr&) { fits = false; };
-  std::vector<ir::ExprPtr> outer;
-  for (const ir::ExprPtr& condition : open_conditions(*leaf)) {
-    common::for_each_load(condition, gathers);
-    if (!common::mentions(condition, loops)) outer.push_back(condition);
-  }
-  for (const ir::ExprPtr& index : only.indices) common::for_each_load(index, gathers);
-  if (!fits || !reads) return false;
-  const std::string threads = threads_test(*leaf), conditions = condition_text(outer);
-  const std::string test = threads + (threads.empty() || conditions.empty() ? "" : " && ") + conditions;
-  const DType dtype = bound_.buffers.at(only.buffer).buffer->dtype;
-  open(test.empty() ? "{" : "if (" + test + ") {");
-  const std::string place = element(only.buffer, only.indices), variable = fresh("v");
-  line(type_of(dtype) + " " + variable + " = " + from_storage(place, dtype) + ";");
-  accumulators_[only.buffer] = {only.indices, variable};
-  plain_loop(node);
-  accumulators_.erase(only.buffer);
-  line(place + " = " + to_storage(variable, dtype) + ";");
-  close();
-  return true;
-}
-
-// ---- kernels ----
-
-void Printer::declare_allocations(const Kernel& kernel) {
-  Names used;
-  const auto collect = [&](const auto& self, const std::vector<Node>& body) -> void {
-    const auto load = [&](const ir::Expr& expr) { used.insert(expr.name); };
-    for (const Node& node : body) {
-      for (const ir::ExprPtr& condition : node.conditions) common::for_each_load(condition, load);
-      for (const ir::Store& store : node.stores) {
-        used.insert(store.buffer);
-        for (const ir::ExprPtr& index : store.indices) common::for_each_load(index, load);
-        common::for_each_load(store.value, load);
-      }
-      self(self, node.body);
-    }
-  };
-  collect(collect, kernel.body);
-  for (const ir::Buffer& buffer : program_.lowered.allocations) {
-    if (used.count(buffer.name) == 0) continue;
-    const Place place = program_.places.at(buffer.name);
-    if (place == Place::global) continue;
-    const std::string name = arrays_[buffer.name] = fresh("a"), type = storage_of(buffer.dtype);
-    if (place == Place::local || place == Place::shared) {
-      line((place == Place::shared ? "NW_SHARED " : "NW_ALIGNED ") + type + " " + name + "[" + std::to_string(elements_of(buffer)) +
-           "];");
-      continue;
-    }
-    kernel_->is_strided = true;
-    std::string at =
-        slot(Slot::Kind::parts) + " + (i64)blockIdx.x * " + slot(Slot::Kind::part) + " + " + slot(Slot::Kind::place, buffer.name);
-    if (place == Place::of_thread) at += " + (i64)threadIdx.x * " + slot(Slot::Kind::bytes, buffer.name);
-    line(type + "* const " + name + " = (" + type + "*)(" + at + ");");
-  }
-}
-
-// The loops' iterations of one number, the first loop's being next to each other.
-void Printer::decode(std::vector<common::KernelLoop> loops, std::string from) {
-  for (size_t i = 0; i < loops.size(); ++i) {
-    const std::string variable = fresh("g"), extent = index_text(loops[i].extent);
-    const bool is_last = i + 1 == loops.size();
-    line("const ix " + variable + " = " + from + (is_last ? ";" : " % (ix)(" + extent + ");"));
-    c_names_[loops[i].name] = variable;
-    if (is_last) break;
-    const std::string rest = fresh("g");
-    line("const ix " + rest + " = " + from + " / (ix)(" + extent + ");");
-    from = rest;
-  }
-}
-
-void Printer::bound_loops(const Kernel& kernel) {
-  kernel_->threads = kernel.num_threads;
-  decode(kernel.threads, "(ix)threadIdx.x");
-  if (kernel_->is_strided) open("for (i64 block = blockIdx.x; block < " + slot(Slot::Kind::blocks) + "; block += gridDim.x) {");
-  decode(kernel.blocks, kernel_->is_strided ? "(ix)block" : "(ix)blockIdx.x");
-  nodes(kernel.body);
-  if (!kernel_->is_strided) return;
-  line("__syncthreads();");
-  close();
-}
-
-void Printer::flat_loops(const Kernel& kernel) {
-  if (kernel.flat.empty()) return nodes(kernel.body);
-  kernel_->threads = kFlatThreads;
-  const std::string first = "(i64)blockIdx.x * " + std::to_string(kFlatThreads) + " + threadIdx.x",
-                    total = slot(Slot::Kind::blocks);
-  if (kernel_->is_strided) {
-    open("for (i64 point = " + first + "; point < " + total + "; point += (i64)gridDim.x * " + std::to_string(kFlatThreads) +
-         ") {");
-  } else {
-    line("const i64 point = " + first + ";");
-    open("if (point < " + total + ") {");
-  }
-  std::vector<common::KernelLoop> loops = kernel.flat;
-  std::reverse(loops.begin(), loops.end());
-  decode(loops, "(ix)point");
-  nodes(kernel.body);
-  close();
-}
-
-void Printer::kernel(const Kernel& kernel, size_t number) {
-  source_.kernels.emplace_back();
-  kernel_ = &source_.kernels.back();
-  kernel_->name = "k" + std::to_string(number);
-  out_.clear();
-  counter_ = 0;
-  c_names_.clear();
-  arrays_.clear();
-  extents_.clear();
-  common::collect_extents(program_.lowered.body, &extents_);
-  declare_allocations(kernel);
-  if (kernel.is_bound)
-    bound_loops(kernel);
-  else
-    flat_loops(kernel);
-  const std::string type = "A" + std::to_string(number);
-  std::string fields, locals;
-  for (size_t i = 0; i < kernel_->slots.size(); ++i) {
-    const Slot& slot = kernel_->slots[i];
-    const std::string name = "s" + std::to_string(i);
-    if (slot.kind == Slot::Kind::buffer) {
-      const std::string storage = storage_of(bound_.buffers.at(slot.name).buffer->dtype);
-      fields += "  " + storage + "* " + name + ";\n";
-      locals += "  " + storage + "* NW_RESTRICT const " + name + " = A." + name + ";\n";
-    } else if (slot.kind == Slot::Kind::parts) {
-      fields += "  char* " + name + ";\n";
-      locals += "  char* const " + name + " = A." + name + ";\n";
-    } else if (slot.kind == Slot::Kind::param) {
-      const auto& params = bound_.lowered->program.params;
-      const auto param = std::find_if(params.begin(), params.end(), [&](const ir::Param& p) { return p.name == slot.name; });
-      const std::string value = type_of(param->dtype);
-      fields += "  i64 " + name + ";\n";
-      locals += "  const " + value + " " + name + " = nw_param_" + value + "(A." + name + ");\n";
-    } else {
-      const bool is_index = slot.kind == Slot::Kind::size || slot.kind == Slot::Kind::stride;
-      fields += "  i64 " + name + ";\n";
-      locals += "  const " + std::string(is_index ? "ix " : "i64 ") + name + " = " + (is_index ? "(ix)" : "") + "A." + name + ";\n";
-    }
-  }
-  if (fields.empty()) fields = "  i64 none;\n";
-  source_.text += "struct " + type + " {\n" + fields + "};\nNW_KERNEL(" + kernel_->name + ", " + type + ", " +
-                  std::to_string(kernel_->threads) + ") {\n" + locals + out_ + "}\n";
-}
-
-GpuSource Printer::print() {
-  for (size_t i = 0; i < program_.kernels.size(); ++i) kernel(program_.kernels[i], i);
-  const std::string index = std::string("typedef ") + (layout_.short_indices ? "int" : "long long") + " ix;\n";
-  source_.text = index + gpu_prelude(with_functions_) + source_.text;
-  return source_;
-}
-
-GpuSource print_gpu(const common::KernelProgram& program, const Bound& bound, const GpuLayout& layout) {
+PrintedProgram print_gpu(const common::KernelProgram& program, const common::Bound& bound, const KernelLayout& layout) {
   return Printer(program, bound, layout).print();
 }
 

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// vectors.cpp -- `vectorize` loops: what their iterations read and write side by side is one access of 4 to 16 bytes, where its
-// address is known to be a multiple of that. See printer.h.
+// program_printer_runs.cpp -- `vectorize` loops: what their iterations read and write side by side is one access of 4 to 16 bytes,
+// where its address is known to be a multiple of that. See program_printer.h.
 #include <algorithm>
 
 #include "core/program/dtype.h"
 #include "core/program/expr.h"
-#include "ops/program/printer.h"
+#include "program_printer.h"
 
-namespace narrows::gpu {
+namespace narrows::common {
 namespace {
-
-using ir::DType;
 
 bool is_multiple(const Linear& sum, int64_t step, int64_t of) {
   return sum.constant * step % of == 0 &&
-         std::all_of(sum.terms.begin(), sum.terms.end(), [&](const common::Term& term) { return term.factor * step % of == 0; });
+         std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Term& term) { return term.factor * step % of == 0; });
 }
 
 // Loads that are made whatever the values are: not those that a `where` chooses.
@@ -27,23 +25,24 @@ void for_each_certain_load(const ir::ExprPtr& expr, const Visit& visit) {
 
 }  // namespace
 
-int64_t Printer::alignment_of(const std::string& buffer) const {
-  const int64_t most = 16 / common::bytes_of(bound_.buffers.at(buffer).buffer->dtype);
+int64_t KernelPrinter::alignment_of(const std::string& buffer) const {
+  const int64_t most = 16 / bytes_of(bound_.buffers.at(buffer).buffer->dtype);
   if (arrays_.count(buffer) != 0) return most;
   const auto found = layout_.alignment.find(buffer);
   return found == layout_.alignment.end() ? 1 : std::min<int64_t>(most, found->second);
 }
 
 // The loop's iterations use elements side by side, of which the first lies at a multiple of all of their bytes, or of 16.
-bool Printer::is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length) {
+bool KernelPrinter::is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop,
+                           int64_t length) {
   const auto place = program_.places.find(buffer);
   if (!bound_.buffers.at(buffer).present || (place != program_.places.end() && place->second == Place::local)) return false;
-  const int64_t run = std::min(length, 16 / common::bytes_of(bound_.buffers.at(buffer).buffer->dtype));
+  const int64_t run = std::min(length, 16 / bytes_of(bound_.buffers.at(buffer).buffer->dtype));
   if (run < 2 || length % run != 0 || alignment_of(buffer) < run) return false;
   int64_t factor = 0;
   for (size_t d = 0; d < indices.size(); ++d) {
-    const Linear sum = common::linear(indices[d], extents_), rest = sum.without(loop);
-    if (common::mentions(common::expression(rest), loop)) return false;
+    const Linear sum = linear(indices[d], extents_), rest = sum.without(loop);
+    if (mentions(expression(rest), loop)) return false;
     std::optional<int64_t> number;
     const KernelSource before = *kernel_;
     (void)stride(buffer, d, &number);
@@ -57,14 +56,14 @@ bool Printer::is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& 
 }
 
 // A buffer that the loop writes, too, is read before all of it is written.
-bool Printer::may_read_runs(const Node& node, const std::string& buffer) const {
+bool KernelPrinter::may_read_runs(const Node& node, const std::string& buffer) const {
   bool is_written = false;
   for (const Node& child : node.body)
     for (const ir::Store& store : child.stores) is_written = is_written || store.buffer == buffer;
   return !is_written;
 }
 
-void Printer::collect_runs(const Node& node, int64_t length, Runs* reads, Runs* writes) {
+void KernelPrinter::collect_runs(const Node& node, int64_t length, Runs* reads, Runs* writes) {
   for (const Node& child : node.body) {
     const auto load = [&](const ir::Expr& expr) {
       const std::string key = key_of(expr.name, expr.operands);
@@ -76,7 +75,7 @@ void Printer::collect_runs(const Node& node, int64_t length, Runs* reads, Runs* 
       bool is_read = false;  // by another block of the loop, or elsewhere
       for (const Node& other : node.body)
         for (const ir::Store& reader : other.stores)
-          common::for_each_load(reader.value, [&](const ir::Expr& expr) { is_read = is_read || expr.name == store.buffer; });
+          for_each_load(reader.value, [&](const ir::Expr& expr) { is_read = is_read || expr.name == store.buffer; });
       const std::string key = key_of(store.buffer, store.indices);
       if (!is_read && writes->count(key) == 0 && is_run(store.buffer, store.indices, node.name, length))
         (*writes)[key] = {store.buffer, fresh("w"), store.indices};
@@ -85,16 +84,16 @@ void Printer::collect_runs(const Node& node, int64_t length, Runs* reads, Runs* 
 }
 
 // What says that all iterations run; nothing: it cannot be said by the first and the last one.
-std::optional<std::string> Printer::whole_test(const Node& node, int64_t length) {
+std::optional<std::string> KernelPrinter::whole_test(const Node& node, int64_t length) {
   std::vector<ir::ExprPtr> tests;
   for (const Node& child : node.body) {
     for (const ir::ExprPtr& condition : open_conditions(child)) {
-      if (!common::mentions(condition, node.name)) {
+      if (!mentions(condition, node.name)) {
         tests.push_back(condition);
         continue;
       }
-      const auto sum = common::as_inequality(condition, extents_);
-      if (!sum.has_value() || common::mentions(common::expression(sum->without(node.name)), node.name)) return std::nullopt;
+      const auto sum = as_inequality(condition, extents_);
+      if (!sum.has_value() || mentions(expression(sum->without(node.name)), node.name)) return std::nullopt;
       for (const int64_t lane : {int64_t{0}, length - 1})
         tests.push_back(ir::substitute(condition, {{node.name, ir::make_integer(lane)}}));
     }
@@ -107,41 +106,41 @@ std::optional<std::string> Printer::whole_test(const Node& node, int64_t length)
   return condition_text(left);
 }
 
-void Printer::write_run(const Node& node, int64_t length, const Runs& reads, const Runs& writes) {
+void KernelPrinter::runs(const Node& node, int64_t length, const Runs& reads, const Runs& writes) {
   const std::string variable = fresh("l"), count = std::to_string(length);
-  const auto at = [&](const Run& run) {
-    std::vector<ir::ExprPtr> first;
-    for (const ir::ExprPtr& index : run.indices) first.push_back(ir::substitute(index, {{node.name, ir::make_integer(0)}}));
-    return "&" + element(run.buffer, first);
+  const auto first = [&](const Run& run) {
+    std::vector<ir::ExprPtr> out;
+    out.reserve(run.indices.size());
+    for (const ir::ExprPtr& index : run.indices) out.push_back(ir::substitute(index, {{node.name, ir::make_integer(0)}}));
+    return out;
   };
   const auto declare = [&](const Run& run) {
-    line("NW_ALIGNED " + storage_of(bound_.buffers.at(run.buffer).buffer->dtype) + " " + run.array + "[" + count + "];");
+    line("NW_ALIGNED " + storage_of(buffer_of(run.buffer).dtype) + " " + run.array + "[" + count + "];");
   };
   for (const auto& [key, run] : reads) {
     declare(run);
-    line("nw_read_run(" + run.array + ", " + at(run) + ");");
+    read_run(run, first(run), length);
     read_runs_[key] = run.array + "[" + variable + "]";
   }
   for (const auto& [key, run] : writes) {
     declare(run);
     written_runs_[key] = run.array + "[" + variable + "]";
   }
-  line("#pragma unroll");
-  open("for (ix " + variable + " = 0; " + variable + " < " + count + "; ++" + variable + ") {");
-  c_names_[node.name] = variable;
+  open("NW_UNROLL for (ix " + variable + " = 0; " + variable + " < " + count + "; ++" + variable + ") {");
+  loops_[node.name] = variable;
   for (const Node& child : node.body) {
     contract_ = child.contract;
     for (const ir::Store& one : child.stores) store(one);
     contract_ = false;
   }
-  c_names_.erase(node.name);
+  loops_.erase(node.name);
   close();
-  for (const auto& [key, run] : writes) line("nw_write_run(" + at(run) + ", " + run.array + ");");
+  for (const auto& [key, run] : writes) write_run(run, first(run), length);
   read_runs_.clear();
   written_runs_.clear();
 }
 
-bool Printer::vector_loop(const Node& node) {
+bool KernelPrinter::vector_loop(const Node& node) {
   const auto length = ir::constant(node.extent);
   if (node.loop_kind != ir::For::Kind::vectorize || !length.has_value() || *length < 2 || *length > 64 || node.body.empty())
     return false;
@@ -153,7 +152,7 @@ bool Printer::vector_loop(const Node& node) {
   const std::optional<std::string> whole = whole_test(node, *length);
   if (!whole.has_value()) return false;
   open(whole->empty() ? "{" : "if (" + *whole + ") {");
-  write_run(node, *length, reads, writes);
+  runs(node, *length, reads, writes);
   if (whole->empty()) {
     close();
     return true;
@@ -165,4 +164,4 @@ bool Printer::vector_loop(const Node& node) {
   return true;
 }
 
-}  // namespace narrows::gpu
+}  // namespace narrows::common

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// program_printer.cpp -- kernels, their loops, and where an element lies. See program_printer.h.
+#include "program_printer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/program/dtype.h"
+#include "core/program/expr.h"
+#include "core/program/text.h"
+
+namespace narrows::common {
+
+using ir::DType;
+
+namespace {
+
+constexpr int64_t kMostUnrolled = 64;  // iterations of a loop that chooses among variables
+
+int64_t elements_of(const ir::Buffer& buffer) {
+  int64_t out = 1;
+  for (const ir::ExprPtr& extent : buffer.shape) out *= std::max<int64_t>(ir::constant(extent).value_or(1), 1);
+  return out;
+}
+
+bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>& b, const Extents& extents) {
+  for (size_t d = 0; d < a.size(); ++d)
+    if (!(linear(a[d], extents) == linear(b[d], extents))) return false;
+  return true;
+}
+
+bool is_stores(const Node& node) { return node.kind == Node::Kind::stores; }
+
+}  // namespace
+
+std::string key_of(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
+  std::string out = buffer;
+  for (const ir::ExprPtr& index : indices) out += "," + ir::print(index);
+  return out;
+}
+
+std::string KernelPrinter::slot(Slot::Kind kind, const std::string& name, size_t dimension) {
+  const Slot wanted{kind, name, dimension};
+  auto& slots = kernel_->slots;
+  auto found = std::find(slots.begin(), slots.end(), wanted);
+  if (found == slots.end()) found = slots.insert(slots.end(), wanted);
+  return "s" + std::to_string(found - slots.begin());
+}
+
+// ---- buffers ----
+
+// A stride as text; as a number where it is one: 1, or a product of constant extents.
+std::string KernelPrinter::stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number) {
+  const BoundBuffer& bound = bound_.buffers.at(buffer);
+  const std::vector<ir::ExprPtr>& shape = bound.buffer->shape;
+  const bool dense = arrays_.count(buffer) != 0 || bound.is_dense();
+  int64_t step = 1;
+  bool is_constant = dense;
+  for (size_t d = dimension + 1; d < shape.size() && is_constant; ++d) {
+    const auto extent = ir::constant(shape[d]);
+    is_constant = extent.has_value() && !__builtin_mul_overflow(step, std::max<int64_t>(*extent, 1), &step);
+  }
+  if (!is_constant && bound.strides[dimension] == 1) {
+    is_constant = true;
+    step = 1;
+  }
+  if (!is_constant) return slot(Slot::Kind::stride, buffer, dimension);
+  *number = step;
+  return std::to_string(step);
+}
+
+std::string KernelPrinter::offset(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
+  Linear known;  // what has numbers for strides
+  std::string out;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const Linear sum = linear(indices[d], extents_);
+    std::optional<int64_t> number;
+    const std::string step = stride(buffer, d, &number);
+    if (number.has_value())
+      known = known + sum * *number;
+    else if (!sum.terms.empty() || sum.constant != 0)
+      out += " + (" + sum_text(sum) + ") * " + step;
+  }
+  return sum_text(known) + out;
+}
+
+std::string KernelPrinter::element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
+  const auto array = arrays_.find(buffer);
+  if (array != arrays_.end() && addresses_.count(buffer) == 0) return array->second + "[" + offset(buffer, indices) + "]";
+  const std::string address = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
+  return in_memory(buffer_of(buffer), address, offset(buffer, indices));
+}
+
+std::string KernelPrinter::from_storage(const std::string& text, DType dtype) const {
+  if (dtype == DType::boolean) return "(" + text + " != 0)";
+  return is_half(dtype) ? std::string("nw_from_") + ir::name_of(dtype) + "(" + text + ")" : text;
+}
+std::string KernelPrinter::to_storage(const std::string& text, DType dtype) const {
+  if (dtype == DType::boolean) return "u8(" + text + ")";
+  return is_half(dtype) ? std::string("nw_to_") + ir::name_of(dtype) + "(" + text + ")" : text;
+}
+
+std::string KernelPrinter::load(const ir::Expr& expr) {
+  if (!bound_.buffers.at(expr.name).present)  // under where(present(…), …), which leaves it out
+    return type_of(expr.dtype) + "(0)";
+  const auto accumulator = accumulators_.find(expr.name);
+  if (accumulator != accumulators_.end() && same_indices(accumulator->second.indices, expr.operands, extents_))
+    return accumulator->second.variable;
+  if (const auto run = read_runs_.find(key_of(expr.name, expr.operands)); run != read_runs_.end())
+    return from_storage(run->second, expr.dtype);
+  return from_storage(element(expr.name, expr.operands), expr.dtype);
+}
+
+void KernelPrinter::store(const ir::Store& store) {
+  const BoundBuffer& buffer = bound_.buffers.at(store.buffer);
+  if (!buffer.present) return;  // an output that is not wanted
+  const DType dtype = buffer.buffer->dtype;
+  const std::string computed = value(store.value);
+  if (const auto found = accumulators_.find(store.buffer); found != accumulators_.end())
+    return line(found->second.variable + " = " + computed + ";");
+  const auto run = written_runs_.find(key_of(store.buffer, store.indices));
+  const std::string place = run != written_runs_.end() ? run->second : element(store.buffer, store.indices);
+  line(place + " = " + to_storage(computed, dtype) + ";");
+}
+
+// ---- loops ----
+
+void KernelPrinter::nodes(const std::vector<Node>& body) {
+  for (const Node& node : body) {
+    if (node.has_barrier) line("nw_barrier();");
+    if (is_stores(node))
+      stores(node);
+    else
+      loop(node);
+  }
+}
+
+void KernelPrinter::loop(const Node& node) {
+  if (vector_loop(node)) return;
+  if (!accumulate(node)) plain_loop(node);
+}
+
+// A loop that chooses an element of a variable by its iteration: only written out the element is a register.
+bool KernelPrinter::indexes_local(const Node& node, const std::string& loop) const {
+  bool out = false;
+  const auto look = [&](const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
+    const auto place = program_.places.find(buffer);
+    if (place == program_.places.end() || place->second != Place::local) return;
+    for (const ir::ExprPtr& index : indices) out = out || mentions(index, loop);
+  };
+  const auto load = [&](const ir::Expr& expr) { look(expr.name, expr.operands); };
+  for (const ir::Store& store : node.stores) {
+    look(store.buffer, store.indices);
+    for_each_load(store.value, load);
+  }
+  for (const Node& child : node.body) out = out || indexes_local(child, loop);
+  return out;
+}
+
+void KernelPrinter::plain_loop(const Node& node) {
+  const auto extent = ir::constant(node.extent);
+  std::string unroll;
+  const bool asked = node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
+  if (extent.has_value() && (asked || (*extent <= kMostUnrolled && indexes_local(node, node.name)))) unroll = "NW_UNROLL ";
+  const std::string variable = fresh("l");
+  open(unroll + "for (ix " + variable + " = 0; " + variable + " < " + index_text(node.extent) + "; ++" + variable + ") {");
+  loops_[node.name] = variable;
+  nodes(node.body);
+  loops_.erase(node.name);
+  close();
+}
+
+std::string KernelPrinter::threads_test(const Node& node) const {
+  std::string out;
+  for (const std::string& loop : node.first_only) out += (out.empty() ? "" : " && ") + loops_.at(loop) + " == 0";
+  return out;
+}
+
+void KernelPrinter::stores(const Node& node) {
+  const std::string threads = threads_test(node), conditions = condition_text(open_conditions(node));
+  const std::string test = threads + (threads.empty() || conditions.empty() ? "" : " && ") + conditions;
+  open(test.empty() ? "{" : "if (" + test + ") {");
+  contract_ = node.contract;
+  for (const ir::Store& one : node.stores) store(one);
+  contract_ = false;
+  close();
+}
+
+// Loops that add up one element keep it in a variable. False: they are none.
+bool KernelPrinter::accumulate(const Node& node) {
+  Names loops;
+  const Node* leaf = &node;
+  while (leaf->kind == Node::Kind::loop) {
+    if (leaf->body.size() != 1 || (leaf != &node && leaf->has_barrier)) return false;
+    if (mentions(leaf->extent, loops)) return false;
+    loops.insert(leaf->name);
+    leaf = leaf->body.data();
+  }
+  if (leaf->has_barrier || leaf->stores.size() != 1 || !accumulators_.empty()) return false;
+  const ir::Store& only = leaf->stores[0];
+  if (!bound_.buffers.at(only.buffer).present) return false;
+  bool fits = true, reads = false;
+  const auto check = [&](const ir::Expr& load) {
+    if (load.name != only.buffer) return;
+    reads = true;
+    fits = fits && same_indices(load.operands, only.indices, extents_);
+  };
+  for_each_load(only.value, check);
+  for (const ir::ExprPtr& index : only.indices) fits = fits && !mentions(index, loops);
+  const auto gathers = [&](const ir::Expr&) { fits = false; };
+  std::vector<ir::ExprPtr> outer;
+  for (const ir::ExprPtr& condition : open_conditions(*leaf)) {
+    for_each_load(condition, gathers);
+    if (!mentions(condition, loops)) outer.push_back(condition);
+  }
+  for (const ir::ExprPtr& index : only.indices) for_each_load(index, gathers);
+  if (!fits || !reads) return false;
+  const std::string threads = threads_test(*leaf), conditions = condition_text(outer);
+  const std::string test = threads + (threads.empty() || conditions.empty() ? "" : " && ") + conditions;
+  const DType dtype = bound_.buffers.at(only.buffer).buffer->dtype;
+  open(test.empty() ? "{" : "if (" + test + ") {");
+  const std::string place = element(only.buffer, only.indices), variable = fresh("v");
+  line(type_of(dtype) + " " + variable + " = " + from_storage(place, dtype) + ";");
+  accumulators_[only.buffer] = {only.indices, variable};
+  plain_loop(node);
+  accumulators_.erase(only.buffer);
+  line(place + " = " + to_storage(variable, dtype) + ";");
+  close();
+  return true;
+}
+
+// ---- kernels ----
+
+void KernelPrinter::declare_allocations(const Kernel& kernel) {
+  Names used;
+  const auto collect = [&](const auto& self, const std::vector<Node>& body) -> void {
+    const auto load = [&](const ir::Expr& expr) { used.insert(expr.name); };
+    for (const Node& node : body) {
+      for (const ir::ExprPtr& condition : node.conditions) for_each_load(condition, load);
+      for (const ir::Store& store : node.stores) {
+        used.insert(store.buffer);
+        for (const ir::ExprPtr& index : store.indices) for_each_load(index, load);
+        for_each_load(store.value, load);
+      }
+      self(self, node.body);
+    }
+  };
+  collect(collect, kernel.body);
+  for (const ir::Buffer& buffer : program_.lowered.allocations) {
+    if (used.count(buffer.name) == 0) continue;
+    const Place place = program_.places.at(buffer.name);
+    if (place == Place::global) continue;
+    const std::string name = arrays_[buffer.name] = fresh("a"), type = storage_of(buffer.dtype);
+    if (place == Place::local || place == Place::shared) {
+      if (place == Place::shared)
+        declare_shared(type, name, elements_of(buffer));
+      else
+        line(join({"NW_ALIGNED ", type, " ", name, "[", std::to_string(elements_of(buffer)), "];"}, ""));
+      continue;
+    }
+    kernel_->is_strided = true;
+    addresses_.insert(buffer.name);
+    std::string at =
+        slot(Slot::Kind::parts) + " + i64(nw_block) * " + slot(Slot::Kind::part) + " + " + slot(Slot::Kind::place, buffer.name);
+    if (place == Place::of_thread) at += " + i64(nw_thread) * " + slot(Slot::Kind::bytes, buffer.name);
+    declare_address(type, name, at);
+  }
+}
+
+// The loops' iterations of one number, the first loop's being next to each other.
+void KernelPrinter::decode(std::vector<KernelLoop> loops, std::string from) {
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const std::string variable = fresh("g"), extent = index_text(loops[i].extent);
+    const bool is_last = i + 1 == loops.size();
+    line(join({"const ix ", variable, " = ", from, is_last ? "" : " % ix(", is_last ? "" : extent, is_last ? ";" : ");"}, ""));
+    loops_[loops[i].name] = variable;
+    if (is_last) break;
+    const std::string rest = fresh("g");
+    line(join({"const ix ", rest, " = ", from, " / ix(", extent, ");"}, ""));
+    from = rest;
+  }
+}
+
+void KernelPrinter::bound_loops(const Kernel& kernel) {
+  kernel_->threads = kernel.num_threads;
+  decode(kernel.threads, "ix(nw_thread)");
+  if (kernel_->is_strided)
+    open("for (i64 block = i64(nw_block); block < " + slot(Slot::Kind::blocks) + "; block += i64(nw_blocks)) {");
+  decode(kernel.blocks, kernel_->is_strided ? "ix(block)" : "ix(nw_block)");
+  nodes(kernel.body);
+  if (!kernel_->is_strided) return;
+  line("nw_barrier();");
+  close();
+}
+
+void KernelPrinter::flat_loops(const Kernel& kernel) {
+  if (kernel.flat.empty()) return nodes(kernel.body);
+  kernel_->threads = kFlatThreads;
+  const std::string threads = std::to_string(kFlatThreads), first = "i64(nw_block) * " + threads + " + i64(nw_thread)",
+                    total = slot(Slot::Kind::blocks);
+  if (kernel_->is_strided) {
+    open("for (i64 point = " + first + "; point < " + total + "; point += i64(nw_blocks) * " + threads + ") {");
+  } else {
+    line("const i64 point = " + first + ";");
+    open("if (point < " + total + ") {");
+  }
+  std::vector<KernelLoop> loops = kernel.flat;
+  std::reverse(loops.begin(), loops.end());
+  decode(loops, "ix(point)");
+  nodes(kernel.body);
+  close();
+}
+
+void KernelPrinter::kernel(const Kernel& kernel, size_t number) {
+  source_.kernels.emplace_back();
+  kernel_ = &source_.kernels.back();
+  kernel_->name = "k" + std::to_string(number);
+  kernel_->is_strided = layout_.is_strided;
+  out_.clear();
+  counter_ = 0;
+  loops_.clear();
+  arrays_.clear();
+  addresses_.clear();
+  extents_.clear();
+  collect_extents(program_.lowered.body, &extents_);
+  begin_kernel(kernel);
+  declare_allocations(kernel);
+  if (kernel.is_bound)
+    bound_loops(kernel);
+  else
+    flat_loops(kernel);
+  end_kernel(number);
+}
+
+DType KernelPrinter::param_dtype(const std::string& name) const {
+  const auto& params = bound_.lowered->program.params;
+  return std::find_if(params.begin(), params.end(), [&](const ir::Param& param) { return param.name == name; })->dtype;
+}
+
+PrintedProgram KernelPrinter::print() {
+  for (size_t i = 0; i < program_.kernels.size(); ++i) kernel(program_.kernels[i], i);
+  end_program();
+  return source_;
+}
+
+}  // namespace narrows::common

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// compiler.h -- shaderc, which compiles GLSL, opened when the first program is planned. Step 5 of a tensor's path.
+#pragma once
+
+#include <string>
+
+namespace narrows::vulkan {
+
+// Refuses (NW_UNAVAILABLE) where there is none, with the command that installs it. Says which it is, with the texts that shaders
+// include, for keys of what it made.
+std::string compiler_identity();
+
+// Which file it is, and the SPIR-V that it makes, for people.
+std::string compiler_description();
+
+// SPIR-V of a compute shader. Refuses (NW_FAILED) a text that it does not take.
+std::string compile_glsl(const std::string& text);
+
+}  // namespace narrows::vulkan
