@@ -86,8 +86,8 @@ class Problem {
       inputs.back() = zero.get();
     }
     const uint64_t saved = forward_.op->saved;
-    for (size_t i = 0; i < tensors_.inputs.size(); ++i)
-      inputs.push_back((saved >> i & 1) != 0 ? tensors_.inputs[i].get() : nullptr);
+    for (uint32_t i = 0; i < tensors_.inputs.size(); ++i)
+      inputs.push_back(gets_input(*forward_.op, *backward_.op, i) ? tensors_.inputs[i].get() : nullptr);
     for (size_t i = 0; i < tensors_.outputs.size(); ++i)
       inputs.push_back((saved >> (32 + i) & 1) != 0 ? tensors_.outputs[i].get() : nullptr);
     std::vector<Tensor*> outputs;
@@ -124,10 +124,9 @@ class Problem {
 
   // Whether the backward op gets nothing but that gradient: without it, nothing says what shape its outputs have.
   bool is_all(uint32_t gradient) const {
-    const auto is_present = [&](size_t i) { return i != gradient && weights_[i] != nullptr; };
-    bool others = forward_.op->saved != 0;
-    for (uint32_t i = 0; i < plain_outputs(); ++i) others = others || is_present(i);
-    return !others;
+    for (uint32_t i = 0; i < backward_.inputs.size(); ++i)
+      if (i != gradient && backward_.inputs[i].present) return false;
+    return true;
   }
 
   double loss() {

@@ -386,6 +386,10 @@ bool is_accepted(const Sample& sample, nw_error* error) {
   return nw_plan_get(runtime(), &call.raw, nullptr, nullptr, error) == NW_OK;
 }
 
+bool gets_input(const nw_op& forward, const nw_op& backward, uint32_t i) {
+  return (forward.saved >> i & 1) != 0 || !is_optional(backward.inputs[forward.num_outputs - forward.num_aux + i]);
+}
+
 bool backward_of(const Sample& forward, Sample* backward, nw_error* error) {
   const nw_op* op = nullptr;
   if (nw_find_op(runtime(), forward.op->backward, &op, error) != NW_OK) return false;
@@ -397,7 +401,7 @@ bool backward_of(const Sample& forward, Sample* backward, nw_error* error) {
     if (!is_float(forward.outputs[i].dtype)) backward->inputs.back() = {};
   }
   for (uint32_t i = 0; i < forward.inputs.size(); ++i)
-    backward->inputs.push_back((saved >> i & 1) != 0 ? forward.inputs[i] : TensorSpec{});
+    backward->inputs.push_back(gets_input(*forward.op, *op, i) ? forward.inputs[i] : TensorSpec{});
   for (uint32_t i = 0; i < forward.op->num_outputs; ++i)
     backward->inputs.push_back((saved >> (32 + i) & 1) != 0 ? forward.outputs[i] : TensorSpec{});
   if (!infer_outputs(*backward, error)) return false;

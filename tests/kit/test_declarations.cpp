@@ -135,7 +135,6 @@ TEST_CASE("what a backward op leaves out follows from its forward op") {
   ops[0].batch = "N";
   // Before its forward op, and with a backward op of its own.
   ops[1].backward = "t.second/1";
-  ops[1].saved = 2;  // a, of grad_y, a, b, y, extra
   std::swap(ops[0], ops[1]);
   ops.insert(ops.begin(), {.name = "t.second/1", .kernel = nothing});
   const Plugin plugin("t", ops);

@@ -205,10 +205,7 @@ class Backward {
     const size_t gradients = forward_.outputs.size() - forward_.num_aux;
     for (size_t j = 0; j < gradients; ++j)
       backward->inputs.push_back(keep(with("grad_", forward_.outputs[j], "?")));
-    for (size_t i = 0; i < forward_.inputs.size(); ++i) {
-      const char* const x = forward_.inputs[i];
-      backward->inputs.push_back(is_read(i) ? x : keep(with("", x, "?")));
-    }
+    for (const char* x : forward_.inputs) backward->inputs.push_back(x);
     for (const char* y : forward_.outputs) backward->inputs.push_back(keep(with("", y, "?")));
     for (const char* x : forward_.inputs) {
       const std::string gradient = with("grad_", x, "?");
@@ -218,9 +215,7 @@ class Backward {
           keep(several ? gradient.substr(0, gradient.find(':')) : gradient));
     }
   }
-  // Whether the backward op reads input i. It is absent if not.
-  bool is_read(size_t i) const { return i < 32 && (forward_.saved >> i & 1) != 0; }
-  // "N? ; N ; N? -> N" of "N -> N", if the input is read.
+  // "N? ; N ; N? -> N" of "N -> N".
   std::string rule() const {
     std::string out;
     for (const std::string& alternative : split(forward_.shape_rule, '|'))
@@ -250,10 +245,7 @@ class Backward {
     inputs.resize(forward_.inputs.size(), "?");    // those past the rule's are absent
     std::vector<std::string> all(outputs.begin(),
                                  outputs.begin() + static_cast<ptrdiff_t>(gradients));
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool is_right = is_read(i) || inputs[i].empty() || inputs[i].back() == '?';
-      all.push_back(is_right ? inputs[i] : inputs[i] == "*" ? "?" : inputs[i] + "?");
-    }
+    all.insert(all.end(), inputs.begin(), inputs.end());
     all.insert(all.end(), outputs.begin(), outputs.end());
     std::string out = all[0];
     for (size_t i = 1; i < all.size(); ++i) out += " ; " + all[i];
