@@ -13,8 +13,8 @@ function(narrows_glsl_texts file)
   list(TRANSFORM names REPLACE "(.+)" "#define \\1 \\1_f64")
   list(JOIN names "\n" renamed)
   set(rows "  {\"program/program_names.glsl\", R\"PART(${renamed}\n)PART\"},\n")
-  foreach(name IN ITEMS bits common elementwise/elementwise_cast elementwise/elementwise_words float_controls functions_f32 integers math math_f32 math_f64
-                        program/program program/program_f64 real)
+  foreach(name IN ITEMS bits common elementwise/elementwise_cast elementwise/elementwise_words float_controls functions_f32 integers
+                        math math_f32 math_f64 program/program program/program_f64 real)
     set(source ${shaders}/${name}.glsl)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(READ ${source} text)
