@@ -49,7 +49,8 @@ const Samples& samples_of(const nw_op& op);
 std::vector<Sample> large_samples_of(const nw_op& op);
 
 // The call that differentiates `forward`, with every gradient wanted that there can be: by the convention of nw_op.backward.
-// Inputs that backward does not read (nw_op.saved) are absent, if it lets them be. Its outputs are inferred: false where that fails.
+// Inputs that backward does not read (nw_op.saved) are absent, if it lets them be. Its outputs are inferred: false where that
+// fails.
 bool gets_input(const nw_op& forward, const nw_op& backward, uint32_t i);  // forward input i: read, or not to be left out
 bool backward_of(const Sample& forward, Sample* backward, nw_error* error = nullptr);
 
