@@ -18,6 +18,7 @@ TEXTS = pathlib.Path(__file__).parents[3] / "examples" / "programs"
 def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NARROWS_CACHE_DIR", str(tmp_path / "cache"))
 
+
 DEFAULT = "default"
 
 
