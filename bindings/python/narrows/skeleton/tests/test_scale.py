@@ -15,7 +15,9 @@ def test_scale():
     narrows.testing.check_op(my_ops.scale, reference, shapes=[(), (3,), (5, 7)], params=[{}, {"factor": -2.5}])
 
 
-@pytest.mark.skipif(not any(str(d).startswith("cuda") for d in narrows.devices()), reason="no GPU of NVIDIA's")
-def test_scale_on_a_gpu():
+@pytest.mark.parametrize("device", ["cuda", "vulkan"])
+def test_scale_on_a_gpu(device):
+    if device not in {str(d).partition(":")[0] for d in narrows.devices()}:
+        pytest.skip(f"no device of {device}'s")
     x = np.arange(1000, dtype="float32")
-    np.testing.assert_array_equal(my_ops.scale(x, factor=3.0, device="cuda"), 3 * x)
+    np.testing.assert_array_equal(my_ops.scale(x, factor=3.0, device=device), 3 * x)
