@@ -249,8 +249,12 @@ def test_a_leak_in_every_eighth_call_is_found(lost, monkeypatch):
     monkeypatch.delenv("NARROWS_TEST_SLOW", raising=False)
     monkeypatch.setattr(sys.modules[__name__], "CALLS", 100_000)
     monkeypatch.setattr(sys.modules[__name__], "MOST_ROUNDS", 8)
-    with pytest.raises(AssertionError):
-        check_flat("jax vmap", lambda: next(calls) % 8 == 0 and leak[lost](), x)  # of the fewest calls but one
+    for _ in range(3):  # what an earlier test left may be freed in one of the rounds, and hide it
+        try:
+            check_flat("jax vmap", lambda: next(calls) % 8 == 0 and leak[lost](), x)  # of the fewest calls but one
+        except AssertionError:
+            return
+    pytest.fail("the leak was not found")
 
 
 def growth_of(call):

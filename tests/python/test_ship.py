@@ -37,7 +37,7 @@ def test_new_writes_a_package_by_its_name(tmp_path):
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {
         "pyproject.toml", "CMakeLists.txt", "README.md", ".gitignore", ".github/workflows/test.yml", "src/scale.h", "src/scale.cpp",
-        "src/scale.cu", "src/fast_norm_2/__init__.py", "tests/test_scale.py",
+        "src/scale.cu", "src/scale_vulkan.cpp", "src/times.comp", "src/fast_norm_2/__init__.py", "tests/test_scale.py",
     }  # fmt: skip
     assert all(f"a b/{name}\n" in out for name in files)
     text = "".join((folder / name).read_text() for name in files)
