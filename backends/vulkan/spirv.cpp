@@ -6,6 +6,7 @@
 #include <spirv/unified1/spirv.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -225,7 +226,7 @@ void check_module(const std::vector<uint32_t>& words) {
     if (i.count == 0 || i.count > words.size() - n) refuse(NW_INVALID, -1, "vulkan: the SPIR-V module breaks off at word %zu", n);
     const uint32_t op = i.opcode();
     if (op == SpvOpEntryPoint && i.count >= 5 && i[1] == SpvExecutionModelGLCompute)
-      has_main = has_main || std::string_view(reinterpret_cast<const char*>(i.words + 3), 5) == std::string_view("main", 5);
+      has_main = has_main || std::memcmp(i.words + 3, "main", 5) == 0;  // its NUL, too
     if (op == SpvOpDecorate && i.count >= 3 && (i[2] == SpvDecorationBinding || i[2] == SpvDecorationDescriptorSet))
       refuse(NW_INVALID, -1,
              "vulkan: the SPIR-V module has a descriptor (layout(binding = ...)); expected tensors by address, as push constants");
