@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_dots.cpp -- conv1d of few outputs a filter, such as a streaming step or a matrix times a vector: a dot product for each
 // output, by vectors along the depth. A filter's taps are read once, where they lie; what they meet in x is gathered, column by
-// column. On AVX-512, one or two vectors of columns lie side by side instead, and meet a filter's taps one by one: no sum goes over
-// lanes then. The sum of an output takes the same steps whatever values are computed beside it.
+// column. The sum of an output takes the same steps whatever is computed beside it.
 #include "conv1d.h"
 
 #include "targets.h"
@@ -18,9 +17,6 @@ namespace narrows::cpu::HWY_NAMESPACE {
 
 // Columns of a tile of four filters: their sums, a vector of each column and one of a filter fill the registers.
 inline constexpr int kMostColumns = kTileRows == 8 ? 6 : 3;
-
-// So few have eight filters at a time.
-inline constexpr int kFewColumns = kTileRows == 8 ? 2 : 1;
 
 #if HWY_TARGET != HWY_SCALAR
 // The sum of a vector's blocks of 16 bytes.
@@ -92,38 +88,10 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, in
   SumLanes(d, sum, sums);
 }
 
-// sums[r * V * lanes + n] = the dot product of filter r and column n, where column n is element n of V vectors side by side, for
-// each tap.
-template <int R, int V, class T>
-void TapByTap(const T* HWY_RESTRICT w, int64_t w_stride, const T* HWY_RESTRICT x, int64_t depth, T* HWY_RESTRICT sums) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<decltype(d)> sum[R * V];
-  HWY_UNROLL(16)
-  for (auto& s : sum) s = hn::Zero(d);
-  for (int64_t k = 0; k < depth; ++k) {
-    hn::Vec<decltype(d)> columns[V];
-    for (int v = 0; v < V; ++v) columns[v] = hn::Load(d, x + (k * V + v) * lanes);
-    HWY_UNROLL(8)
-    for (int r = 0; r < R; ++r) {
-      const auto tap = hn::Set(d, w[r * w_stride + k]);
-      for (int v = 0; v < V; ++v) sum[r * V + v] = hn::MulAdd(tap, columns[v], sum[r * V + v]);
-    }
-  }
-  for (int i = 0; i < R * V; ++i) hn::Store(sum[i], d, sums + i * lanes);
-}
-
-template <int V, class T>
-void TapByTap(int64_t rows, const T* w, int64_t w_stride, const T* x, int64_t depth, T* sums) {
-  if (rows == 8) return TapByTap<8, V>(w, w_stride, x, depth, sums);
-  if (rows == 4) return TapByTap<4, V>(w, w_stride, x, depth, sums);
-  return rows == 2 ? TapByTap<2, V>(w, w_stride, x, depth, sums) : TapByTap<1, V>(w, w_stride, x, depth, sums);
-}
-
 template <class T>
 using DotsFn = void (*)(const T*, int64_t, const Accumulate<T>*, int64_t, int64_t, Accumulate<T>*);
 
-// By filters (1, 2, 4 and, of few columns, 8) and columns.
+// By filters (1, 2, 4 and, of one column, 8) and columns.
 template <int R, class T, int... N>
 DotsFn<T> ChooseColumns(int64_t columns, std::integer_sequence<int, N...>) {
   static constexpr DotsFn<T> kKernels[] = {Dots<R, N + 1, T>...};
@@ -132,7 +100,7 @@ DotsFn<T> ChooseColumns(int64_t columns, std::integer_sequence<int, N...>) {
 template <class T>
 DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
   constexpr auto kAll = std::make_integer_sequence<int, kMostColumns>();
-  if (rows == 8) return columns == 1 ? Dots<8, 1, T> : Dots<8, kFewColumns, T>;
+  if (rows == 8) return Dots<8, 1, T>;
   return rows == 4   ? ChooseColumns<4, T>(columns, kAll)
          : rows == 2 ? ChooseColumns<2, T>(columns, kAll)
                      : ChooseColumns<1, T>(columns, kAll);
@@ -152,24 +120,14 @@ class DotsTask {
   }
 
   void Run(int64_t begin, int64_t end) {
-    const int64_t columns = c_.batch * c_.length;
-    const int64_t vectors = VectorsOf(columns);
     for (int64_t n = 0; n < c_.batch; ++n)
       for (int64_t q = 0; q < c_.length; ++q) {
-        const int64_t i = n * c_.length + q;
-        if (vectors == 0)
-          Gather(n, q, columns_ + i * stride_);
-        else
-          GatherAcross(n, q, columns_ + i, columns);
-        offsets_[i] = n * c_.out_batch + q * c_.out_position;
+        Gather(n, q, columns_ + (n * c_.length + q) * stride_);
+        offsets_[n * c_.length + q] = n * c_.out_batch + q * c_.out_position;
       }
-    const int64_t most = vectors != 0 || columns <= kFewColumns ? 8 : 4;
+    const int64_t columns = c_.batch * c_.length, most = columns == 1 ? 8 : 4;
     for (int64_t m = begin, rows; m < end; m += rows) {
       for (rows = most; rows > end - m;) rows /= 2;
-      if (vectors != 0) {
-        ComputeTapByTap(m, rows, columns);
-        continue;
-      }
       // Blocks of columns as even as can be: one alone would have too few sums.
       const int64_t blocks = ceil_div(columns, kMostColumns);
       for (int64_t i = 0; i < blocks; ++i) Compute(m, rows, columns * i / blocks, columns * (i + 1) / blocks);
@@ -177,23 +135,6 @@ class DotsTask {
   }
 
  private:
-  static constexpr bool kHasTapByTap = kTileRows == 8 && std::is_same_v<T, A>;
-  // How many vectors TapByTap() takes for so many columns; 0: they are Dots()'s.
-  static int64_t VectorsOf(int64_t columns) {
-    const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>()));
-    return kHasTapByTap && (columns == lanes || columns == 2 * lanes) ? columns / lanes : 0;
-  }
-
-  // As Gather(), with `step` elements from one to the next.
-  void GatherAcross(int64_t n, int64_t q, A* dst, int64_t step) const {
-    for (int64_t c = 0; c < c_.ins; ++c)
-      for (int64_t j = 0; j < c_.taps; ++j, dst += step) {
-        const int64_t at = q * c_.step + c_.origin + j * c_.tap_step;
-        const bool is_inside = at >= 0 && at < c_.extent;
-        *dst = is_inside ? read(in_ + n * c_.in_batch + c * c_.in_channel + at * c_.in_position) : A{0};
-      }
-  }
-
   // What the taps of output (n, q) meet, in the order of a filter's taps.
   void Gather(int64_t n, int64_t q, A* dst) const {
     const int64_t first = q * c_.step + c_.origin;
@@ -220,23 +161,6 @@ class DotsTask {
     HWY_ALIGN A sums[24];
     const int64_t columns = end - begin;
     ChooseDots<T>(rows, columns)(w_ + m * c_.w_out, rows > 1 ? c_.w_out : 0, columns_ + begin * stride_, stride_, depth_, sums);
-    Write(m, rows, begin, columns, sums);
-  }
-
-  void ComputeTapByTap(int64_t m, int64_t rows, int64_t columns) const {
-    if constexpr (kHasTapByTap) {
-      HWY_ALIGN A sums[8 * 2 * HWY_MAX_BYTES / sizeof(A)];
-      const T* const w = w_ + m * c_.w_out;
-      const int64_t w_stride = rows > 1 ? c_.w_out : 0;
-      if (columns == static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>())))
-        TapByTap<1>(rows, w, w_stride, columns_, depth_, sums);
-      else
-        TapByTap<2>(rows, w, w_stride, columns_, depth_, sums);
-      Write(m, rows, 0, columns, sums);
-    }
-  }
-
-  void Write(int64_t m, int64_t rows, int64_t begin, int64_t columns, const A* sums) const {
     for (int64_t r = 0; r < rows; ++r) {
       const A bias = bias_ != nullptr ? read(bias_ + (m + r) * c_.bias_stride) : A{-0.0};  // which leaves every sum as it is
       T* row = out_ + (m + r) * c_.out_channel;
