@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin whose kernels are shaders in GLSL: built by glslc, loaded, and called on the first Vulkan device. Skipped where there is none."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -34,11 +35,11 @@ void main() {
 #include <narrows/kernel.glsl>
 layout(local_size_x = 64) in;
 NARROWS_POINTER(Ints, int, 4)
-layout(push_constant) uniform Push { Ints x, y; int64_t columns, across, along; };
+layout(push_constant) uniform Push { Ints x, y; int64_t columns, x_row, x_step, y_row, y_step; };
 void main() {
   const int64_t i = gl_WorkGroupID.x;
   for (int64_t j = gl_LocalInvocationID.x; j < columns; j += 64)
-    at(y, i * columns + j).value = at(x, i * across + j * along).value;
+    at(y, i * y_row + j * y_step).value = at(x, i * x_row + j * x_step).value;
 }
 """,
 }
@@ -76,8 +77,9 @@ uint64_t bytes(const Signature& call) {
 }
 void dense(const Launch& call) {  // of any strides
   const auto x = call.input_view<int32_t, 2>(0);
-  struct { const int32_t* x; int32_t* y; int64_t columns, across, along; } push = {
-      x.data, call.output<int32_t>(0), x.shape[1], x.strides[0], x.strides[1]};
+  const auto y = call.output_view<int32_t, 2>(0);
+  struct { const int32_t* x; int32_t* y; int64_t columns, strides[4]; } push = {
+      x.data, y.data, x.shape[1], {x.strides[0], x.strides[1], y.strides[0], y.strides[1]}};
   dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
 }
 NARROWS_VULKAN_PLUGIN("inglsl",
@@ -176,7 +178,7 @@ def test_without_the_backend_it_is_unavailable(ops):
     package = pathlib.Path(narrows.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", code, library],
-        env={"PYTHONPATH": str(package), "VK_DRIVER_FILES": "/none", "VK_ICD_FILENAMES": "/none"},
+        env={**os.environ, "PYTHONPATH": str(package), "VK_DRIVER_FILES": "/none", "VK_ICD_FILENAMES": "/none"},
         capture_output=True,
         text=True,
     )
