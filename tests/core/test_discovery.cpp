@@ -120,6 +120,17 @@ TEST_CASE("one that is loaded behind takes no call from those that are present")
   CHECK(rt.backend_of_file(of_this_name).flags == NW_BACKEND_SHADOWED);
 }
 
+TEST_CASE("one that is loaded behind is told which of its ops others have") {
+  Folder first, second;
+  first.add("fault_null_launch", "narrows_0.so");  // refused, and listed
+  const std::string present = first.add("fine", "narrows_1.so");
+  first.add("fine", "narrows_2.so");  // shadowed
+  const std::string behind = second.add("fine_long", "narrows_fine_long.so");
+  Runtime rt(first);
+  REQUIRE(nw_load_behind(rt, behind.c_str(), nullptr) == NW_OK);
+  CHECK(contains(rt.log(), behind + ": not used for op 'faulty.op/1': " + present + " has it too"));
+}
+
 TEST_CASE("one that is loaded behind is named as its file") {
   Folder folder;
   const std::string path = folder.add("fine", "narrows_other.so");
@@ -131,6 +142,8 @@ TEST_CASE("one that is loaded behind is named as its file") {
   CHECK(test_plugins(rt) == Names{});
   CHECK(nw_load_behind(rt, "narrows_fine.so", &error) == NW_INVALID);
   CHECK(contains(error.text(), "nw_load_behind: 'narrows_fine.so' is not an absolute path"));
+  CHECK(nw_load_behind(rt, "", &error) == NW_INVALID);
+  CHECK(contains(error.text(), "nw_load_behind: '' is not an absolute path"));
   CHECK(nw_load_behind(rt, nullptr, &error) == NW_INVALID);
   CHECK(contains(error.text(), "absolute_path is NULL"));
 }

@@ -44,6 +44,8 @@ const Fault kFaults[] = {
     {"null_ops", NW_INVALID, {"ops", "NULL"}},
     {"no_symbol", NW_INVALID, {"narrows_plugin_query"}},
     {"refuses", NW_UNSUPPORTED, {"this plugin needs host 2"}},
+    {"refuses_itself", NW_INVALID, {"its op is wrong"}},
+    {"refuses_silently", NW_UNSUPPORTED, {"major 1", "no reason"}},
     {"returns_null", NW_UNSUPPORTED, {"major 1", "no reason"}},
     {"undefined_symbol", NW_UNAVAILABLE, {"narrows_ghost"}},
     {"missing_library", NW_UNAVAILABLE, {"libnarrows_ghost.so"}},
