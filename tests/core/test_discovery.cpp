@@ -123,8 +123,9 @@ TEST_CASE("one that is loaded behind takes no call from those that are present")
 TEST_CASE("one that is loaded behind is told which of its ops others have") {
   Folder first, second;
   first.add("fault_null_launch", "narrows_0.so");  // refused, and listed
-  const std::string present = first.add("fine", "narrows_1.so");
-  first.add("fine", "narrows_2.so");  // shadowed
+  first.add("probe", "narrows_1.so");
+  first.add("probe", "narrows_2.so");  // shadowed
+  const std::string present = first.add("fine", "narrows_3.so");
   const std::string behind = second.add("fine_long", "narrows_fine_long.so");
   Runtime rt(first);
   REQUIRE(nw_load_behind(rt, behind.c_str(), nullptr) == NW_OK);
