@@ -18,7 +18,8 @@ fetch_onnxruntime_headers() {
     chmod 755 "$folder"  # apt downloads as a user of its own
     mkdir -p "$folder/sources" "$folder/lists/partial"
     debian_sources "$folder/sources" trixie
-    logged onnxruntime.log retried download_headers "$folder" "$folder/sources"/narrows.*
+    retried download_headers "$folder" "$folder/sources"/narrows.* >"$LOG/onnxruntime.log" 2>&1 ||
+      fail "the headers of ONNX Runtime cannot be had; the whole log is $LOG/onnxruntime.log" 3
     rm -rf -- "$ORT_FETCHED" && mkdir -p "$ORT_FETCHED"
     dpkg-deb -x "$folder"/libonnxruntime-dev_*.deb "$ORT_FETCHED"
     rm -rf -- "$folder"
