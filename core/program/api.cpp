@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -95,35 +96,33 @@ std::set<const nw_op*> ops_of(nw_runtime* rt) {
   return out;
 }
 
-// The names of the plugins that are here.
-std::set<std::string> backends_of(nw_runtime* rt) {
-  std::set<std::string> out;
-  nw_backend_info info{};
-  info.struct_size = sizeof info;
-  for (uint32_t i = 0; i < nw_backend_count(rt); ++i)
-    if (nw_backend(rt, i, &info, nullptr) == NW_OK && info.status == NW_OK) out.insert(info.name);
-  return out;
+// Whether a plugin of that name was found, which then chooses again. None is opened: a process that forks later may not want that.
+bool is_found(nw_runtime* rt, const nw_op& op, const std::string& backend) {
+  return nw_schedule_program(rt, op.name, backend.c_str(), nullptr, nullptr) == NW_OK;
 }
 
-// For all plugins that are here, but those in `others`.
+// For all plugins that were found, but those in `others`.
 void set_default_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::Schedule& original,
                            const std::set<std::string>& others = {}) {
-  for (const std::string& backend : backends_of(rt)) {
-    narrows::program::Schedule schedule = original;
-    if (others.count(backend) != 0 || !narrows::program::schedule_by_default(&schedule, backend)) continue;
+  std::optional<narrows::program::Schedule> for_gpu;  // GPUs share it
+  for (const std::string_view name : narrows::program::kScheduledBackends) {
+    const std::string backend(name);
+    if (others.count(backend) != 0 || !is_found(rt, op, backend)) continue;
+    narrows::program::Schedule schedule = for_gpu.value_or(original);
+    if (!for_gpu.has_value()) narrows::program::schedule_by_default(&schedule, backend);
+    if (backend != "cpu") for_gpu = schedule;
     nw_error why;
     require(set_schedule(rt, op, backend.c_str(), schedule, &why), why);
   }
 }
 
-// A plugin that is not here needs no schedule. One that is here and has none in the saved text takes its default one.
+// A plugin that was not found needs no schedule. One that was found and has none in the saved text takes its default one.
 void set_saved_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::SavedProgram& program) {
-  const std::set<std::string> here = backends_of(rt);
   std::set<std::string> set;
   for (const auto& [backend, schedule] : program.scheduled) {
+    if (!is_found(rt, op, backend)) continue;
     nw_error why;
-    const int32_t status = set_schedule(rt, op, backend.c_str(), schedule, &why);
-    if (here.count(backend) != 0) require(status, why);
+    require(set_schedule(rt, op, backend.c_str(), schedule, &why), why);
     set.insert(backend);
   }
   set_default_schedules(rt, op, program.original, set);
@@ -212,10 +211,11 @@ int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const char* b
   return guarded(error, [&] {
     needed(out, "out");
     const narrows::program::Schedule& schedule = needed(program, "program").schedule;
-    const std::set<const nw_op*> before = ops_of(&needed(rt, "rt"));
+    needed(rt, "rt");
+    const std::set<const nw_op*> before = backend == nullptr ? std::set<const nw_op*>() : ops_of(rt);
     const nw_op& op = loaded(rt, schedule, backward);
     nw_error why;
-    if (backend == nullptr || before.count(&op) == 0)
+    if (before.count(&op) == 0)  // a new one, or all are asked for
       set_default_schedules(rt, op, narrows::program::Schedule(schedule.original()));
     if (backend != nullptr) require(set_schedule(rt, op, backend, schedule, &why), why);
     *out = &op;

@@ -3,6 +3,7 @@
 #include "core/program/auto.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/program/auto_steps.h"
@@ -194,12 +195,12 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
 }
 
 bool schedule_by_default(Schedule* schedule, std::string_view backend) {
+  if (std::find(std::begin(kScheduledBackends), std::end(kScheduledBackends), backend) == std::end(kScheduledBackends))
+    return false;
   if (backend == "cpu")
     schedule_for_cpu(schedule, this_machine());
-  else if (backend == "cuda" || backend == "hip" || backend == "vulkan")
-    schedule_for_gpu(schedule);
   else
-    return false;
+    schedule_for_gpu(schedule);
   return true;
 }
 

@@ -25,7 +25,10 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine);
 // element-wise blocks. What gets no step is left to the backend, which gives each iteration of free loops a thread.
 void schedule_for_gpu(Schedule* schedule);
 
-// That of the plugins of a name: "cpu", for this machine, "cuda", "hip" or "vulkan". False: they have none, and no step was taken.
+// The names of plugins for which there is one: "cpu" has that of this machine, the others that of GPUs.
+inline constexpr std::string_view kScheduledBackends[] = {"cpu", "cuda", "hip", "vulkan"};
+
+// By such a name. False: it is none, and no step was taken.
 bool schedule_by_default(Schedule* schedule, std::string_view backend);
 
 }  // namespace narrows::program

@@ -168,10 +168,15 @@ std::string by_default(const char* backend) {
 
 }  // namespace
 
-TEST_CASE("the plugins that are here run a program by their default schedules") {
-  const auto runtime = [] {
+TEST_CASE("the plugins that were found run a program by their default schedules, and are not opened for it") {
+  std::string log;
+  const auto runtime = [&] {
+    nw_options options{};
+    options.struct_size = sizeof options;
+    options.log = [](void* all, int32_t, const char* message) { *static_cast<std::string*>(all) += message; };
+    options.log_ctx = &log;
     nw_runtime* made = nullptr;
-    REQUIRE(nw_runtime_create(nullptr, &made, nullptr) == NW_OK);
+    REQUIRE(nw_runtime_create(&options, &made, nullptr) == NW_OK);
     REQUIRE(nw_load(made, HIP_PROBE, nullptr) == NW_OK);
     return std::unique_ptr<nw_runtime, RuntimeFreed>(made);
   };
@@ -184,13 +189,17 @@ TEST_CASE("the plugins that are here run a program by their default schedules") 
   const auto first = runtime();  // a new op of steps for one plugin, then of others
   for (const auto& [backend, expected] : std::initializer_list<std::pair<const char*, std::string>>{
            {"cpu", hip}, {"hip", printed(stepped.get())}, {"cpu", printed(stepped.get())}, {nullptr, hip}}) {
+    log.clear();
     REQUIRE(nw_program_load(first.get(), stepped.get(), nullptr, backend, &op, nullptr) == NW_OK);
+    CHECK(log.find("is created") == std::string::npos);
     CHECK(schedule_of(first.get(), *op) == expected);
   }
   for (const auto& [schedules, expected] : std::initializer_list<std::pair<const char*, std::string>>{
            {"", hip}, {"schedule hip\n  bind(loop=\"i1\", thread=\"block.x\")\n", printed(stepped.get())}}) {
+    log.clear();
     const auto other = runtime();
     REQUIRE(nw_program_load_saved(other.get(), ("saved programs 1\n" + part(kText, schedules)).c_str(), &op, nullptr) == NW_OK);
+    CHECK(log.find("is created") == std::string::npos);
     CHECK(schedule_of(other.get(), *op) == expected);
   }
 }

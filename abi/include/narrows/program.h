@@ -122,9 +122,9 @@ NW_API int32_t nw_program_vjp(const nw_program* program, nw_program** out, nw_er
  * @param rt        The runtime.
  * @param program   The program. It may be freed afterwards.
  * @param backward  As in nw_load_program(). May be NULL.
- * @param backend   Name of the plugins that run it as the steps say: "cpu". Others that are here
- *                  keep the schedule that they had; of a new op it is their default one. NULL: all
- *                  plugins that are here run it by their default schedules.
+ * @param backend   Name of the plugins that run it as the steps say: "cpu". Others that were
+ *                  found keep the schedule that they had; of a new op it is their default one.
+ * NULL: all plugins that were found run it by their default schedules. None is opened.
  * @param out       The declaration. It lives as long as the runtime.
  * @param error     May be NULL.
  */

@@ -132,6 +132,8 @@ def _kept(program: _library.Program, backend: str, stacklevel: int) -> _library.
 
 def kept(program: _library.Program) -> Iterator[tuple[str, _library.Program]]:
     """The names of the backends for which tune() kept steps, and the program with these. It has none itself."""
+    if not _is_anything_kept() or not any(_folder().glob(f"{program.digest()}_*.json")):
+        return  # no plugin is opened for it
     for backend in dict.fromkeys(found["name"] for found in _narrows.backends()):
         tuned = _kept(program, backend, 5)
         if tuned is not None:
