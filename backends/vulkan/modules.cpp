@@ -2,8 +2,6 @@
 // modules.cpp -- see modules.h.
 #include "modules.h"
 
-#include <algorithm>
-
 #include "backend.h"
 #include "spirv.h"
 
@@ -15,12 +13,13 @@ const Shader& Modules::get(const uint32_t* words, uint64_t size) {
   const std::lock_guard lock(mutex_);
   const auto at = shaders_.try_emplace(std::move(copy), Shader{"of a plugin", nullptr, size}).first;
   at->second.words = at->first.data();
+  handles_.insert(&at->second);
   return at->second;
 }
 
 bool Modules::has(const void* shader) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(shaders_.begin(), shaders_.end(), [&](const auto& each) { return &each.second == shader; });
+  return handles_.count(shader) != 0;
 }
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "kernels.h"
@@ -26,6 +27,7 @@ class Modules {
  private:
   mutable std::mutex mutex_;
   std::map<std::vector<uint32_t>, Shader> shaders_;
+  std::set<const void*> handles_;  // of these: every dispatch asks
 };
 
 // For an instance; `table` is the backend's.

@@ -146,33 +146,15 @@ class __attribute__((visibility("hidden"))) VulkanPlugin : public Plugin {
     table_.device_type = kDLVulkan;
     table_.create = create;
     table_.destroy = [](void* self) { delete static_cast<detail::VulkanHost*>(self); };
-    table_.device_count = [](void* self, auto... given) {
-      return backend(self).device_count(instance(self), given...);
-    };
-    table_.device_info = [](void* self, auto... given) {
-      return backend(self).device_info(instance(self), given...);
-    };
-    table_.alloc = [](void* self, auto... given) {
-      return backend(self).alloc(instance(self), given...);
-    };
-    table_.free = [](void* self, auto... given) {
-      return backend(self).free(instance(self), given...);
-    };
-    table_.copy = [](void* self, auto... given) {
-      return backend(self).copy(instance(self), given...);
-    };
-    table_.stream_create = [](void* self, auto... given) {
-      return backend(self).stream_create(instance(self), given...);
-    };
-    table_.stream_destroy = [](void* self, auto... given) {
-      return backend(self).stream_destroy(instance(self), given...);
-    };
-    table_.stream_sync = [](void* self, auto... given) {
-      return backend(self).stream_sync(instance(self), given...);
-    };
-    table_.stream_wait = [](void* self, auto... given) {
-      return backend(self).stream_wait(instance(self), given...);
-    };
+    table_.device_count = pass_on<&nw_plugin::device_count>;
+    table_.device_info = pass_on<&nw_plugin::device_info>;
+    table_.alloc = pass_on<&nw_plugin::alloc>;
+    table_.free = pass_on<&nw_plugin::free>;
+    table_.copy = pass_on<&nw_plugin::copy>;
+    table_.stream_create = pass_on<&nw_plugin::stream_create>;
+    table_.stream_destroy = pass_on<&nw_plugin::stream_destroy>;
+    table_.stream_sync = pass_on<&nw_plugin::stream_sync>;
+    table_.stream_wait = pass_on<&nw_plugin::stream_wait>;
     table_.launch = [](void* self, const void* plan, const nw_call* call, nw_error* error) {
       nw_host* const host = static_cast<detail::VulkanHost*>(self);
       return run(host, plan, call, error, nullptr);
@@ -180,11 +162,11 @@ class __attribute__((visibility("hidden"))) VulkanPlugin : public Plugin {
   }
 
  private:
-  static const nw_plugin& backend(void* self) {
-    return *static_cast<detail::VulkanHost*>(self)->kernels->plugin;
-  }
-  static void* instance(void* self) {
-    return static_cast<detail::VulkanHost*>(self)->kernels->self;
+  // A slot that is the backend's own.
+  template <auto Slot, class... Given>
+  static int32_t pass_on(void* self, Given... given) {
+    const nw_vulkan_kernels& kernels = *static_cast<detail::VulkanHost*>(self)->kernels;
+    return (kernels.plugin->*Slot)(kernels.self, given...);
   }
   static int32_t create(const nw_host* host, void** self, nw_error* error) {
     return guarded(error, [&] {
