@@ -268,6 +268,7 @@ TEST_CASE("optional tensors, params and in-out tensors") {
 }
 
 TEST_CASE("what a GPU cannot run so is refused") {
+  (void)plugin();  // without a GPU the case is skipped here: a skip inside of CHECK is a failure
   const auto why = [](const std::string& text, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
     const Answer answer = Call{plugin(), text, pointers(inputs), pointers(outputs)}.run();
     CHECK(answer.status == NW_UNSUPPORTED);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_header_test.cpp -- plugin_cuda.hpp's table without a GPU: a runtime of the test's own counts two of them (CMakeLists.txt
+// plugin_header_test.cu -- plugin_cuda.hpp's table without a GPU: a runtime of the test's own counts two of them (CMakeLists.txt
 // wraps it). On a real one tests/python/plugins/test_plugins_gpu.py runs it.
 #include <narrows/plugin_cuda.hpp>
 
