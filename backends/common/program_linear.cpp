@@ -155,6 +155,11 @@ std::optional<Range> range(const Linear& sum, const Extents& extents) {
   return out;
 }
 
+bool is_never_empty(const ir::ExprPtr& extent, const Extents& extents) {
+  const std::optional<Range> bounds = range(linear(extent, extents), extents);
+  return bounds.has_value() && bounds->least >= 1;
+}
+
 void collect_names(const ir::ExprPtr& expr, Names* names) {
   if (expr == nullptr) return;
   if (expr->kind == Kind::name) names->insert(expr->name);

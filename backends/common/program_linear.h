@@ -55,6 +55,9 @@ struct Range {
 };
 std::optional<Range> range(const Linear& sum, const Extents& extents);
 
+// Whether a loop of this extent has iterations wherever it stands.
+bool is_never_empty(const ir::ExprPtr& extent, const Extents& extents);
+
 void collect_names(const ir::ExprPtr& expr, Names* names);
 bool mentions(const ir::ExprPtr& expr, const Names& names);
 bool mentions(const ir::ExprPtr& expr, const std::string& name);

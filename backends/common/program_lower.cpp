@@ -91,8 +91,8 @@ bool is_loop(const Axis& axis, const Path& path) {
 }
 
 // The conditions under which a point is initialised. First, those of the updates that no reduction decides. Second, that the point
-// is one of the domain: where a loop leads to both kinds of axes, or is in a condition with a loop of the reduction; and where the
-// reduction may have no points, since the verifier proves the domain for updates only.
+// is one of the domain: where a loop leads to both kinds of axes, or is in a condition or an extent with a loop of the reduction;
+// and where the reduction may have no points, since the verifier proves the domain for updates only.
 std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Path& path) {
   const Names reducing = loops_bound(block, path, false);
   const ir::Substitution values = bindings(block);
@@ -102,6 +102,8 @@ std::vector<ir::ExprPtr> init_conditions(const ir::Block& block, const Path& pat
   Names doubtful = reducing;  // loops that a condition may hold back which the init has not
   for (const ir::ExprPtr& c : all)
     if (mentions(c, reducing)) collect_names(c, &doubtful);
+  for (const ir::For* loop : path)
+    if (reducing.count(loop->name) != 0) collect_names(loop->extent, &doubtful);
   for (const Axis& axis : block.axes) {
     if (axis.kind != Axis::Kind::spatial) continue;
     if (!mentions(axis.binding, doubtful) && (!may_be_empty(block) || is_loop(axis, path))) continue;

@@ -186,13 +186,26 @@ void KernelPrinter::stores(const Node& node) {
   close();
 }
 
-// Loops that add up one element keep it in a variable. False: they are none.
+// Whether a condition, or the extent of a loop, can leave out all that a thread would do with one element: then that is another
+// thread's, or none of the buffer's.
+bool KernelPrinter::chooses_element(const ir::ExprPtr& condition, const std::vector<ir::ExprPtr>& indices) const {
+  return std::any_of(loops_.begin(), loops_.end(), [&](const auto& entry) {
+    const std::string& loop = entry.first;
+    const bool is_of_element =
+        std::any_of(indices.begin(), indices.end(), [&](const auto& index) { return mentions(index, loop); });
+    return (is_of_element || concurrent_.count(loop) != 0) && mentions(condition, loop);
+  });
+}
+
+// Loops that add up one element keep it in a variable, which is read ahead of them and written behind. False: they are none.
 bool KernelPrinter::accumulate(const Node& node) {
   Names loops;
+  std::vector<ir::ExprPtr> extents;  // that may be 0
   const Node* leaf = &node;
   while (leaf->kind == Node::Kind::loop) {
     if (leaf->body.size() != 1 || (leaf != &node && leaf->has_barrier)) return false;
     if (mentions(leaf->extent, loops)) return false;
+    if (!is_never_empty(leaf->extent, extents_)) extents.push_back(leaf->extent);
     loops.insert(leaf->name);
     leaf = leaf->body.data();
   }
@@ -211,8 +224,12 @@ bool KernelPrinter::accumulate(const Node& node) {
   std::vector<ir::ExprPtr> outer;
   for (const ir::ExprPtr& condition : open_conditions(*leaf)) {
     for_each_load(condition, gathers);
-    if (!mentions(condition, loops)) outer.push_back(condition);
+    if (!mentions(condition, loops))
+      outer.push_back(condition);
+    else if (chooses_element(condition, only.indices))
+      return false;
   }
+  for (const ir::ExprPtr& extent : extents) fits = fits && !chooses_element(extent, only.indices);
   for (const ir::ExprPtr& index : only.indices) for_each_load(index, gathers);
   if (!fits || !reads) return false;
   const std::string threads = threads_test(*leaf), conditions = condition_text(outer);
@@ -274,6 +291,7 @@ void KernelPrinter::decode(std::vector<KernelLoop> loops, std::string from) {
     const bool is_last = i + 1 == loops.size();
     line(join({"const ix ", variable, " = ", from, is_last ? "" : " % ix(", is_last ? "" : extent, is_last ? ";" : ");"}, ""));
     loops_[loops[i].name] = variable;
+    concurrent_.insert(loops[i].name);
     if (is_last) break;
     const std::string rest = fresh("g");
     line(join({"const ix ", rest, " = ", from, " / ix(", extent, ");"}, ""));
@@ -319,6 +337,7 @@ void KernelPrinter::kernel(const Kernel& kernel, size_t number) {
   out_.clear();
   counter_ = 0;
   loops_.clear();
+  concurrent_.clear();
   arrays_.clear();
   addresses_.clear();
   extents_.clear();

@@ -128,6 +128,7 @@ class KernelPrinter : protected TextWriter {
   void loop(const Node& node);
   void plain_loop(const Node& node);
   bool accumulate(const Node& node);
+  bool chooses_element(const ir::ExprPtr& condition, const std::vector<ir::ExprPtr>& indices) const;
   void stores(const Node& node);
   std::string threads_test(const Node& node) const;
   bool indexes_local(const Node& node, const std::string& loop) const;
@@ -165,6 +166,7 @@ class KernelPrinter : protected TextWriter {
 
   int counter_ = 0;
   std::map<std::string, std::string> loops_;  // the variables of loops
+  Names concurrent_;                          // of these, the ones that blocks and threads share out
   Extents extents_;
   bool contract_ = false;
   struct Accumulator {

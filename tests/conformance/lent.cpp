@@ -160,7 +160,7 @@ void* plan_lent(const Instance& instance, const Sample& s, Pages& pages, nw_plan
   const int32_t status = tested_table().plan(instance.self(), sig, &plan, info, &watched.error);
   pages.may(PROT_NONE);
   CHECK(mode.change() == "");
-  INFO(watched.error.message);
+  INFO(watched.message());
   REQUIRE(status == NW_OK);
   CHECK(watched.untouched());
   return plan;
@@ -184,7 +184,7 @@ TEST_CASE("plugin: what is lent is not written, and not looked at when the slot 
         pages.may(PROT_READ);
         const int32_t status = tested_table().launch(instance.self(), plan, lent, &watched.error);
         pages.may(PROT_NONE);
-        INFO(watched.error.message);
+        INFO(watched.message());
         CHECK(status == NW_OK);
       });
       CHECK(watched.untouched());

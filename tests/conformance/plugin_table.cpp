@@ -108,6 +108,10 @@ bool WatchedError::untouched() const {
   return std::all_of(bytes, bytes + sizeof error, [](unsigned char byte) { return byte == 0xA7; });
 }
 
+std::string WatchedError::message() const {
+  return untouched() ? "" : std::string(error.message, strnlen(error.message, sizeof error.message));
+}
+
 std::string refusal_fault(int32_t got, const nw_error& error, int32_t expected) {
   if (got == NW_OK) return "it was accepted";
   if (expected != 0 && got != expected)

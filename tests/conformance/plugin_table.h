@@ -55,6 +55,7 @@ class Sized {
 struct WatchedError {
   WatchedError();
   bool untouched() const;
+  std::string message() const;  // what was written of it: "" where it is untouched
   nw_error error;
 };
 // "" where a slot refused as it should: that status (0: any of 1 to 5), error.status the same, a message that ends.

@@ -83,6 +83,47 @@ inline const Example kExamples[] = {
     {"softmax", [] { return Prepared{{filled(kF, {6, 300}, 1)}, {Tensor(kF, {6, 300})}, {}}; }},
 };
 
+// Rows that are added up, by loops of which some points lead to no row: nothing may be read or written for these, neither ahead of
+// the loops that add up nor by the init.
+inline const char* const kPointsOfNoRow[] = {
+    // a condition that only the reduction decides
+    R"(program 1 sums(x: f32[4, 4], C: out f32[4]):
+  for i in 8:
+    for k in 4:
+      block C(vi: S(4) = i, vk: R(4) = k) if i + k // 4 < 4:
+        init:
+          C[vi] = f32(0)
+        C[vi] = C[vi] + x[vi, vk]
+)",
+    // loops that have no iteration
+    R"(program 1 sums(x: f32[4, 4], C: out f32[4]):
+  for i in 8:
+    for k in 4 - i // 4 * 4:
+      block C(vi: S(4) = i, vk: R(4) = k):
+        init:
+          C[vi] = f32(0)
+        C[vi] = C[vi] + x[vi, vk]
+)",
+    // of two parallel iterations one adds all up; the other one must not store what it read before
+    R"(program 1 sums(x: f32[4, 4], C: out f32[4]):
+  for i in 4:
+    for k0 in 2 parallel:
+      for k1 in 6:
+        block C(vi: S(4) = i, vk: R(4) = k0 * 6 + k1) if k0 * 6 + k1 < 4:
+          init:
+            C[vi] = f32(0)
+          C[vi] = C[vi] + x[vi, vk]
+)",
+    R"(program 1 sums(x: f32[4, 4], C: out f32[4]):
+  for i in 4:
+    for k0 in 2 parallel:
+      for k1 in 4 - k0 * 4:
+        block C(vi: S(4) = i, vk: R(4) = k0 * 4 + k1):
+          init:
+            C[vi] = f32(0)
+          C[vi] = C[vi] + x[vi, vk]
+)"};
+
 inline std::vector<Tensor*> pointers(std::vector<Tensor>& tensors) {
   std::vector<Tensor*> out;
   for (Tensor& tensor : tensors) out.push_back(&tensor);

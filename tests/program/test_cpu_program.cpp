@@ -251,6 +251,17 @@ TEST_CASE("an init has its block's condition, or stays in the domain where a red
   }
 }
 
+TEST_CASE("points of a nest that lead to no element touch none") {
+  for (const char* const kernel : kKernels) {
+    for (const char* const text : kPointsOfNoRow) {
+      INFO(kernel << " " << text);
+      Tensor x = filled(DType::f32, {4, 4}, 1), sums(DType::f32, {4});
+      run_well({plugin(), text, {&x}, {&sums}, kernel});
+      expect(sums, [&](int64_t i) { return x.get(4 * i) + x.get(4 * i + 1) + x.get(4 * i + 2) + x.get(4 * i + 3); }, 1e-6);
+    }
+  }
+}
+
 TEST_CASE("both kernels give the same bits") {
   CHECK(std::size(kExamples) == program_files().size());
   for (const Example& example : kExamples) {

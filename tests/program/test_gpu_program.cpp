@@ -267,6 +267,14 @@ TEST_CASE("optional tensors, params and in-out tensors") {
   }
 }
 
+TEST_CASE("points of a nest that lead to no element touch none") {
+  for (const char* text : kPointsOfNoRow) {
+    INFO(text);
+    std::vector<Tensor> inputs{filled(DType::f32, {4, 4}, 1)}, outputs{Tensor(DType::f32, {4})};
+    expect_right(text, inputs, outputs, {}, 1e-6);
+  }
+}
+
 TEST_CASE("what a GPU cannot run so is refused") {
   (void)plugin();  // without a GPU the case is skipped here: a skip inside of CHECK is a failure
   const auto why = [](const std::string& text, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {

@@ -471,8 +471,10 @@ bool Printer::accumulate(const Node& node) {
   }
   for (const ir::ExprPtr& condition : child.conditions) for_each_load(condition, gathers);
   if (!fits || !reads || in_index) return false;
+  const Names around(path_.begin(), path_.end());
   path_.push_back(node.name);
-  const bool always = open_conditions(child).empty();  // else the element may lie behind the buffer's end
+  // Else the element may lie behind the buffer's end, or be another thread's.
+  const bool always = open_conditions(child).empty() && (is_never_empty(node.extent, extents_) || !mentions(node.extent, around));
   path_.pop_back();
   if (!always) return false;
   const std::vector<ir::ExprPtr> indices = resolved(only.indices);

@@ -13,11 +13,13 @@ using program::Buffer;
 
 class StepMaker {
  public:
-  StepMaker(Random& random, const program::Schedule& schedule) : random_(random), schedule_(schedule), blocks_(schedule.blocks()) {}
+  StepMaker(Random& random, const program::Schedule& schedule, bool for_gpu)
+      : random_(random), schedule_(schedule), blocks_(schedule.blocks()), for_gpu_(for_gpu) {}
 
   std::string run() {
     block_ = random_.pick(blocks_);
     if (is_product() && random_.chance(20)) return tensorize();
+    if (for_gpu_ && random_.chance(33)) return step_for_gpu();
     switch (random_.integer(0, 22)) {
       case 0:
       case 1:
@@ -28,7 +30,7 @@ class StepMaker {
       case 6: return "parallel(loop=" + loop() + ")";
       case 7: return "vectorize(loop=" + loop() + ")";
       case 8: return "unroll(loop=" + loop() + ")";
-      case 9: return "bind(loop=" + loop() + ", thread=\"" + random_.pick(kThreads) + "\")";
+      case 9: return bind();
       case 10:
       case 11: return "compute_at(block=" + quoted(block_) + ", loop=" + foreign_loop() + ")";
       case 12:
@@ -63,6 +65,19 @@ class StepMaker {
     for (int i = 0; i < 8; ++i)
       if (const std::string& found = random_.pick(blocks_); found != block_) return found;
     return block_;
+  }
+
+  std::string bind() { return "bind(loop=" + loop() + ", thread=\"" + random_.pick(kThreads) + "\")"; }
+  std::string step_for_gpu() {
+    const std::vector<Buffer>& all = schedule_.program().allocations;
+    switch (random_.integer(0, 5)) {
+      case 0: return cache();
+      case 1: return scope(all.empty() ? "A" : random_.pick(all).name);
+      default: return bind();
+    }
+  }
+  std::string scope(const std::string& allocation) {
+    return "set_scope(buffer=" + quoted(allocation) + ", scope=" + (random_.chance(50) ? "\"local\")" : "\"shared\")");
   }
 
   std::string factors() {
@@ -107,7 +122,9 @@ class StepMaker {
   std::string cache() {
     const bool is_read = random_.chance(50);
     return "cache_" + std::string(is_read ? "read" : "write") + "(block=" + quoted(block_) + ", buffer=" + quoted(buffer(is_read)) +
-           (random_.chance(30) ? ", scope=\"local\")" : ")");
+           (random_.chance(30)               ? ", scope=\"local\")"
+            : for_gpu_ && random_.chance(60) ? ", scope=\"shared\")"
+                                             : ")");
   }
 
   std::string pad() {
@@ -169,8 +186,7 @@ class StepMaker {
     const std::vector<Buffer>& all = schedule_.program().allocations;
     if (all.empty()) return "set_scope(buffer=\"A\", scope=\"local\")";
     const Buffer& chosen = random_.pick(all);
-    if (random_.chance(30))
-      return "set_scope(buffer=" + quoted(chosen.name) + ", scope=" + (random_.chance(50) ? "\"local\")" : "\"shared\")");
+    if (random_.chance(30)) return scope(chosen.name);
     static const std::vector<std::string> kOne = {"i -> i // 2, i % 2", "i -> i % 3, i // 3", "i -> i + 1", "i -> 0, i",
                                                   "i -> i // 2"};
     static const std::vector<std::string> kTwo = {"i, j -> j, i", "i, j -> i, j // 2, j % 2", "i, j -> i + j, j",
@@ -184,10 +200,13 @@ class StepMaker {
   const program::Schedule& schedule_;
   std::vector<std::string> blocks_;
   std::string block_;
+  const bool for_gpu_;
 };
 
 }  // namespace
 
-std::string random_step(Random& random, const program::Schedule& schedule) { return StepMaker(random, schedule).run(); }
+std::string random_step(Random& random, const program::Schedule& schedule, bool for_gpu) {
+  return StepMaker(random, schedule, for_gpu).run();
+}
 
 }  // namespace narrows::search

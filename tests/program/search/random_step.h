@@ -9,6 +9,7 @@
 
 namespace narrows::search {
 
-std::string random_step(Random& random, const program::Schedule& schedule);
+// `for_gpu`: a third of the steps are those that give loops to blocks and threads, and buffers to their memory.
+std::string random_step(Random& random, const program::Schedule& schedule, bool for_gpu);
 
 }  // namespace narrows::search

@@ -10,7 +10,8 @@
 // search early and leave its totals.
 // Where the cpu backend is built, each program that an accepted step made is run by its interpreter, too, and of each EVERY-th
 // seed the last one is compiled. With --plugin another backend's plugin takes the cpu's place: a GPU's compiles, and may decline.
-// A finding is written into FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
+// Then more of the steps are a GPU's, and every second seed begins with the default schedule of GPUs. A finding is written into
+// FOLDER as the program's text, a line for each step, and what differs; the exit code is 1 then.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/program/auto.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
 #include "random_program.h"
@@ -57,6 +59,16 @@ struct Totals {
   std::string slowest_step;
 };
 
+#ifdef PROGRAM_PLUGIN
+const Plugin& plugin(const Options& options) {
+  static const Plugin kPlugin(options.plugin.empty() ? nullptr : options.plugin.c_str());
+  return kPlugin;
+}
+bool is_for_gpu(const Options& options) { return !plugin(options).is_of_cpu(); }
+#else
+bool is_for_gpu(const Options&) { return false; }
+#endif
+
 // One program with its steps.
 class Case {
  public:
@@ -75,6 +87,7 @@ class Case {
     }
     ++totals_.programs;
     if (!run_unscheduled(schedule->original())) return;
+    if (is_for_gpu(options_) && seed_ % 2 == 0) begin_with_default(*schedule);
     for (uint64_t i = 0; i < options_.steps && !is_over_; ++i) step(*schedule);
     if (!is_over_ && !lines_.empty()) end(*schedule);
   }
@@ -93,8 +106,14 @@ class Case {
     return true;
   }
 
+  void begin_with_default(program::Schedule& schedule) {
+    program::schedule_for_gpu(&schedule);
+    lines_ = schedule.trace();
+    if (!lines_.empty()) compare(schedule);
+  }
+
   void step(program::Schedule& schedule) {
-    const std::string line = random_step(random_, schedule), before = program::print(schedule.program());
+    const std::string line = random_step(random_, schedule, is_for_gpu(options_)), before = program::print(schedule.program());
     Count& count = totals_.steps[line.substr(0, line.find('('))];
     const auto begin = Clock::now();
     bool is_accepted = true;
@@ -161,11 +180,12 @@ class Case {
   void run_kernel([[maybe_unused]] const program::Program& scheduled, [[maybe_unused]] const char* kernel,
                   [[maybe_unused]] int64_t& count) {
 #ifdef PROGRAM_PLUGIN
-    static const Plugin kPlugin(options_.plugin.empty() ? nullptr : options_.plugin.c_str());
-    if (kPlugin.is_of_cpu() ? !runs_on_cpu(scheduled) : kernel != std::string("compiled")) return;  // a GPU's has that kernel alone
+    const bool is_run = is_for_gpu(options_) ? kernel == std::string("compiled")  // a GPU's plugin has that kernel alone
+                                             : runs_on_cpu(scheduled);
+    if (!is_run) return;
     for (size_t i = 0; i < made_.sizes.size() && !is_over_; ++i) {
       try {
-        const std::string wrong = wrong_by_kernel(kPlugin, scheduled, arguments_[i], kernel, seed_ + i);
+        const std::string wrong = wrong_by_kernel(plugin(options_), scheduled, arguments_[i], kernel, seed_ + i);
         if (wrong == kDeclined) {
           ++totals_.declined;
           return;
