@@ -3,6 +3,7 @@
 #include "info.h"
 
 #include <dlfcn.h>
+#include <narrows/program.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -62,6 +63,16 @@ void add_devices(const Runtime& runtime, const nw_backend_info& backend, Info& i
     }
     info.devices.push_back(std::move(found));
   }
+}
+
+void add_compiler(const Runtime& runtime, const nw_backend_info& backend, Info& info) {
+  const auto* const source = static_cast<const nw_program_source*>(nw_extension(runtime.get(), backend.name, "program_source/1"));
+  if (source == nullptr || source->struct_size < sizeof *source) return;
+  char text[1024] = "";
+  uint64_t needed = 0;
+  nw_error error{};
+  const int32_t status = source->compiler(source->self, text, sizeof text, &needed, &error);
+  info.compilers.push_back({backend.name, text, status == NW_OK ? "" : error.message});
 }
 
 // Narrows' own backends, in the order in which they are named to the build.
@@ -294,6 +305,7 @@ Info gather_info(const Runtime& runtime, const std::string& plugin_path) {
   for (const nw_backend_info& backend : info.plugins) {
     if (!usable(backend)) continue;
     add_devices(runtime, backend, info);
+    add_compiler(runtime, backend, info);
     if (backend.device_count > 0) info.ops.emplace_back(backend.name, probe(runtime, backend));
     for (uint32_t i = 0; i < backend.num_ops; ++i)
       if (std::strchr(backend.ops[i]->name, '.') != nullptr) info.own_ops.emplace_back(backend.name, backend.ops[i]);
@@ -305,6 +317,10 @@ Info gather_info(const Runtime& runtime, const std::string& plugin_path) {
 }
 
 std::string info_json(const Info& info) {
+  json compilers = json::array();
+  for (const ProgramCompiler& c : info.compilers)
+    compilers.push_back(
+        {{"backend", c.backend}, {"compiler", c.missing.empty() ? json(c.description) : json()}, {"missing", c.missing}});
   json folders = json::array(), plugins = json::array(), devices = json::array(), ops = json::array(), own = json::array(),
        missing = json::array();
   for (const SearchFolder& f : info.folders) folders.push_back({{"source", f.source}, {"folder", f.folder}, {"exists", f.exists}});
@@ -315,11 +331,17 @@ std::string info_json(const Info& info) {
     for (const OpSupport& op : list) ops.push_back(json_of(op)), ops.back()["backend"] = backend;
   for (const auto& [backend, op] : info.own_ops) own.push_back(json_of(*op)), own.back()["backend"] = backend;
   for (const MissingDevice& m : info.missing) missing.push_back({{"device_type", m.device_type}, {"how", m.how}});
-  const json j{{"version", nw_version()}, {"abi_major", nw_abi_major()},
-               {"search", folders},       {"plugins", plugins},
-               {"devices", devices},      {"ops", ops},
-               {"own_ops", own},          {"missing", missing},
-               {"notes", info.notes},     {"threads", json_of(info.threads)}};
+  const json j{{"version", nw_version()},
+               {"abi_major", nw_abi_major()},
+               {"search", folders},
+               {"plugins", plugins},
+               {"devices", devices},
+               {"ops", ops},
+               {"own_ops", own},
+               {"compilers", compilers},
+               {"missing", missing},
+               {"notes", info.notes},
+               {"threads", json_of(info.threads)}};
   return j.dump(2, ' ', false, json::error_handler_t::replace);
 }
 

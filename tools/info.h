@@ -29,6 +29,12 @@ struct MissingDevice {
   std::string device_type, how;
 };
 
+// What compiles the tensor programs of a backend.
+struct ProgramCompiler {
+  std::string backend, description;
+  std::string missing;  // why there is none, and how to install one
+};
+
 // A file that a package brings and that the runtime does not list.
 struct LeftOut {
   InstalledPlugin plugin;
@@ -41,6 +47,7 @@ struct Info {
   std::vector<DeviceFound> devices;
   std::vector<std::pair<std::string, std::vector<OpSupport>>> ops;  // by backend
   std::vector<std::pair<std::string, const nw_op*>> own_ops;        // by backend
+  std::vector<ProgramCompiler> compilers;
   std::vector<MissingDevice> missing;
   std::vector<std::string> notes;  // of the plugins
   ThreadCount threads;

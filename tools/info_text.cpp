@@ -167,6 +167,14 @@ void print_own_op(const std::string& backend, const nw_op& op) {
   if (op.kernels != nullptr) std::printf("    kernels: %s\n", printable(joined(words(op.kernels))).c_str());
 }
 
+void print_compilers(const Info& info) {
+  if (info.compilers.empty()) return;
+  heading("Compilers of tensor programs");
+  for (const ProgramCompiler& c : info.compilers)
+    std::printf("  %s%s\n", padded(c.backend, 10).c_str(),
+                c.missing.empty() ? printable(c.description).c_str() : yellow(printable(c.missing)).c_str());
+}
+
 void print_missing(const Info& info) {
   heading("Missing");
   if (info.missing.empty() && info.notes.empty()) std::printf("  nothing\n");
@@ -193,6 +201,7 @@ void print_info(const Info& info, bool verbose) {
   print_ops(info, verbose);
   if (!info.own_ops.empty()) heading("Plugins' own ops");
   for (const auto& [backend, op] : info.own_ops) print_own_op(backend, *op);
+  print_compilers(info);
   print_missing(info);
 }
 

@@ -51,6 +51,15 @@ inline void check_signature(const nw_sig& sig, int32_t device_type) {
            static_cast<int>(device_type));
 }
 
+// Gives a text as the functions of nw_program_source do: what fits, a NUL last, and the bytes that all of it takes.
+inline void give_text(const std::string& text, char* out, uint64_t size, uint64_t* needed) {
+  if (needed == nullptr || (out == nullptr && size > 0))
+    refuse(NW_INVALID, -1, "'%s' is NULL; expected a place for %s", needed == nullptr ? "needed" : "out",
+           needed == nullptr ? "the number of bytes" : "the text");
+  *needed = text.size() + 1;
+  if (size > 0) out[text.copy(out, size - 1)] = '\0';
+}
+
 // Refuses an op that is not in the list, and what check_signature() refuses.
 template <class Instance, size_t N>
 const Op<Instance>& find_op(const Op<Instance>* const (&ops)[N], const nw_sig& sig, int32_t device_type) {

@@ -17,6 +17,7 @@
 #include "processor.h"
 #include "program/export.h"
 #include "program/program.h"
+#include "program/toolchain.h"
 #include "targets.h"
 
 namespace narrows::cpu {
@@ -112,12 +113,12 @@ std::string threads_text(const nw_host& host) {
 
 int32_t program_source(void* self, const char* text, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
   return guarded(error, [&] {
-    if (text == nullptr || needed == nullptr)
-      refuse(NW_INVALID, -1, "cpu: expected a text, and a place for the bytes of its source");
-    const std::string source = source_of_program(instance_of(self), text);
-    *needed = source.size() + 1;
-    if (size > 0) out[source.copy(out, size - 1)] = '\0';
+    if (text == nullptr) refuse(NW_INVALID, -1, "'text' is NULL; expected the text of a program");
+    give_text(source_of_program(instance_of(self), text), out, size, needed);
   });
+}
+int32_t program_compiler(void*, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
+  return guarded(error, [&] { give_text(compiler_description(), out, size, needed); });
 }
 
 int32_t create(const nw_host* host, void** self, nw_error* error) {
@@ -129,7 +130,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
         &target,
         {},
         {}};
-    made->source = {sizeof(nw_program_source), 0, made, program_source};
+    made->source = {sizeof(nw_program_source), 0, made, program_source, program_compiler};
     made->exporter = {sizeof(nw_program_exporter), 0, made, write_plugin};
     *self = made;
   });

@@ -11,6 +11,7 @@
 
 #include "backend.h"
 #include "memory_check.h"
+#include "ops/program/compiler.h"
 #include "ops/program/program.h"
 
 namespace narrows::gpu {
@@ -273,14 +274,14 @@ int32_t plan_a_program(void* self, const nw_program_text* program, const nw_sig*
 // Says nothing of a device, so that there is one for the process.
 int32_t program_source(void*, const char* text, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
   return guarded(error, [&] {
-    if (text == nullptr || needed == nullptr)
-      refuse(NW_INVALID, -1, "%s: expected a text, and a place for the bytes of its source", kPluginName);
-    const std::string source = source_of_program(text);
-    *needed = source.size() + 1;
-    if (size > 0) out[source.copy(out, size - 1)] = '\0';
+    if (text == nullptr) refuse(NW_INVALID, -1, "'text' is NULL; expected the text of a program");
+    give_text(source_of_program(text), out, size, needed);
   });
 }
-constexpr nw_program_source kSource = {sizeof(nw_program_source), 0, nullptr, program_source};
+int32_t program_compiler(void*, char* out, uint64_t size, uint64_t* needed, nw_error* error) {
+  return guarded(error, [&] { give_text(compiler_description(), out, size, needed); });
+}
+constexpr nw_program_source kSource = {sizeof(nw_program_source), 0, nullptr, program_source, program_compiler};
 
 const void* extension(void*, const char* name) { return std::string_view(name) == "program_source/1" ? &kSource : nullptr; }
 

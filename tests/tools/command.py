@@ -206,6 +206,29 @@ def case_info_json():
     assert info["search"][-1]["source"] == "beside libnarrows" and info["search"][-1]["exists"]
 
 
+def case_info_compilers():
+    def of_cpu(environment):
+        out, _ = run("info", "--json", environment=environment)
+        compiler = next(c for c in json.loads(out)["compilers"] if c["backend"] == "cpu")
+        out, _ = run("info", environment=environment)
+        shown = re.search(r"^Compilers of tensor programs\n(?:  .*\n)*?  cpu +(.*)$", out, re.M)
+        assert shown and shown[1] == (compiler["compiler"] or compiler["missing"]), out
+        return compiler
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, script in {"told": "echo 'planted 1.2.3'; echo more", "silent": "exit 3"}.items():
+            path = pathlib.Path(folder, name)
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        told, silent = of_cpu({"CC": f"{folder}/told -O2"}), of_cpu({"CC": f"{folder}/silent"})
+        assert told == {"backend": "cpu", "compiler": f"planted 1.2.3, {folder}/told", "missing": ""}, told
+        assert silent["compiler"] is None and silent["missing"].startswith(f"the C compiler {folder}/silent does not answer"), (
+            silent
+        )
+    none = of_cpu({"CC": "/no/such/cc"})
+    assert none["compiler"] is None and none["missing"].startswith("there is no C compiler: CC is '/no/such/cc'"), none
+
+
 def case_info_plugin_path():
     out, _ = run("info", environment={"NARROWS_PLUGIN_PATH": "relative/folder"})
     assert "refused" in out and "'relative/folder' is not an absolute folder" in out, out

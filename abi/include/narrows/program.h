@@ -147,13 +147,16 @@ NW_API int32_t nw_program_load(nw_runtime* rt, const nw_program* program, const 
 NW_API int32_t nw_program_load_saved(nw_runtime* rt, const char* saved, const nw_op** out,
                                      nw_error* error);
 
-/** The extension "program_source/1" of a plugin that makes source of programs: nw_extension(). */
+/**
+ * The extension "program_source/1" of a plugin that makes source of programs: nw_extension(). Its
+ * functions may be called by any thread.
+ */
 typedef struct nw_program_source {
   /** sizeof(nw_program_source) on the plugin's side. */
   uint32_t struct_size;
   /** 0: no flag is defined. */
   uint32_t flags;
-  /** What `source` takes. */
+  /** What the functions take. */
   void* self;
   /**
    * Gives the source of a program for dense tensors that are all there. It is for a reader: its
@@ -169,6 +172,17 @@ typedef struct nw_program_source {
    */
   int32_t (*source)(void* self, const char* text, char* out, uint64_t size, uint64_t* needed,
                     nw_error* error);
+  /**
+   * Says in a line which compiler makes programs run: its name, its version, its file. It opens
+   * the compiler. NW_UNAVAILABLE: there is none, and the message says how to install one.
+   *
+   * @param self    The field of that name.
+   * @param out     Takes at most `size` bytes of the line, a NUL last. May be NULL if `size` is 0.
+   * @param size    Bytes at `out`.
+   * @param needed  Bytes that the whole line takes, its NUL included.
+   * @param error   May be NULL.
+   */
+  int32_t (*compiler)(void* self, char* out, uint64_t size, uint64_t* needed, nw_error* error);
 } nw_program_source;
 
 /**

@@ -60,6 +60,14 @@ std::vector<std::string> required_compiler() {
          named.empty() ? "cc, gcc and clang were not found" : ("CC is '" + named + "', which was not found").c_str());
 }
 
+std::string compiler_description() {
+  const std::vector<std::string> command = required_compiler();
+  const Outcome outcome = run_process({command[0], "--version"}, compile_seconds());
+  if (outcome.kind != Outcome::Kind::exited || outcome.number != 0)
+    refuse(NW_FAILED, -1, "the C compiler %s does not answer '--version'", command[0].c_str());
+  return outcome.output.substr(0, outcome.output.find('\n')) + ", " + command[0];
+}
+
 std::string identity(const std::string& path) {
   char resolved[PATH_MAX];
   struct stat info{};

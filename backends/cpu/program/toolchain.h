@@ -14,6 +14,8 @@ namespace narrows::cpu {
 std::vector<std::string> find_compiler();
 // The same; refuses (NW_UNAVAILABLE) where there is none.
 std::vector<std::string> required_compiler();
+// Its name, version and file, for people. Refuses as that does, and where it does not say its version.
+std::string compiler_description();
 
 // What changes where another compiler is installed under its name.
 std::string identity(const std::string& path);

@@ -43,13 +43,14 @@ constexpr const char* kNames[] = {CUDART_VERSION >= 13000 ? "libnvrtc.so.13" : "
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-// The folder that a loaded address's file lies in, links resolved.
-std::string folder_at(const void* address) {
+// The file that holds a loaded address, links resolved; "": not known.
+std::string file_at(const void* address) {
   Dl_info info{};
   char real[PATH_MAX];
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr || realpath(info.dli_fname, real) == nullptr) return "";
-  return folder_of(real);
+  return real;
 }
+std::string folder_at(const void* address) { return folder_of(file_at(address)); }
 
 // NVRTC opens its built-in headers' library by a bare name, which is found where one of that name is open already.
 void open_builtins(const std::string& folder) {
@@ -162,6 +163,8 @@ std::string compiler_identity() {
   const Nvrtc& found = nvrtc();
   return "NVRTC " + std::to_string(found.major) + "." + std::to_string(found.minor);
 }
+
+std::string compiler_description() { return compiler_identity() + ", " + file_at(reinterpret_cast<const void*>(nvrtc().version)); }
 
 // Code for the device where the compiler knows it, else an intermediate text for the newest one before it.
 std::string compiler_target(const Device& device) {

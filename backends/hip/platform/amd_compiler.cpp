@@ -96,6 +96,12 @@ std::string compiler_identity() {
   return "hiprtc " + std::to_string(found.major) + "." + std::to_string(found.minor);
 }
 
+std::string compiler_description() {
+  Dl_info info{};
+  const bool is_file = dladdr(reinterpret_cast<const void*>(hiprtc().version), &info) != 0 && info.dli_fname != nullptr;
+  return compiler_identity() + (is_file ? std::string(", ") + info.dli_fname : "");
+}
+
 // With its features, as "gfx90a:sramecc+:xnack-".
 std::string compiler_target(const Device& device) {
   gpuDeviceProp properties;

@@ -8,6 +8,7 @@
 
 #include "backend.h"
 #include "memory_check.h"
+#include "ops/program/compiler.h"
 #include "ops/program/program.h"
 
 using namespace narrows::gpu;
@@ -48,6 +49,7 @@ const Op lltm{"lltm", kKernels, nullptr}, lltm_backward{"lltm_backward", kKernel
 const char* const kProgramKernels[] = {nullptr};
 std::unique_ptr<Plan> plan_program(const Instance&, std::string_view, const nw_sig&, bool) { return nullptr; }
 std::string source_of_program(std::string_view) { return {}; }
+std::string compiler_description() { return {}; }
 
 DeviceScope::DeviceScope(int) {}
 DeviceScope::~DeviceScope() = default;

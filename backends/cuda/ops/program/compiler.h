@@ -12,6 +12,9 @@ namespace narrows::gpu {
 // Refuses (NW_UNAVAILABLE) where there is none, with the command that installs it. Says which it is, for keys of what it made.
 std::string compiler_identity();
 
+// Its name, version and file, for people. Refuses as that does.
+std::string compiler_description();
+
 // "sm_90", "gfx90a": what the compiler is to make code for, on this device.
 std::string compiler_target(const Device& device);
 

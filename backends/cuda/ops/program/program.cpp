@@ -147,11 +147,24 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
   }
 }
 
+namespace {
+
+std::string first_line() {
+  const std::string begin = std::string("// ") + kPluginName;
+  try {
+    return begin + ": kernel 'compiled' runs, made by " + compiler_description() + "\n";
+  } catch (const Refusal& refusal) {
+    return begin + ": no kernel runs: " + refusal.message + "\n";
+  }
+}
+
+}  // namespace
+
 std::string source_of_program(std::string_view text) {
   try {
     const KernelProgram program = make_kernels(ir::parse(text), {});
     const Bound bound = any_call(program.lowered);
-    return std::string("// ") + kPluginName + ": kernel 'compiled' runs\n" + print_gpu(program, bound, {}).text;
+    return first_line() + print_gpu(program, bound, {}).text;
   } catch (const narrows::Failure& failure) {
     throw Refusal{failure.status, failure.argument, failure.message, failure.native_code};
   }

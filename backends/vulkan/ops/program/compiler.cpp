@@ -186,8 +186,8 @@ std::string compiler_description() {
   const Shaderc& compiler = shaderc();
   unsigned version = 0, revision = 0;
   compiler.spv_version(&version, &revision);
-  return "shaderc (" + compiler.file + ", SPIR-V " + std::to_string(version >> 16 & 0xff) + "." +
-         std::to_string(version >> 8 & 0xff) + " revision " + std::to_string(revision) + ")";
+  return "shaderc for SPIR-V " + std::to_string(version >> 16 & 0xff) + "." + std::to_string(version >> 8 & 0xff) + " revision " +
+         std::to_string(revision) + ", " + compiler.file;
 }
 
 // Not optimized: a driver does that, and inlining all functions into one another first makes modules several times as large.

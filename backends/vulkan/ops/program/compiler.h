@@ -10,7 +10,7 @@ namespace narrows::vulkan {
 // include, for keys of what it made.
 std::string compiler_identity();
 
-// Which file it is, and the SPIR-V that it makes, for people.
+// The SPIR-V that it makes and its file, for people. Refuses as that does.
 std::string compiler_description();
 
 // SPIR-V of a compute shader. Refuses (NW_FAILED) a text that it does not take.
