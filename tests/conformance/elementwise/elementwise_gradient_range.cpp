@@ -77,6 +77,7 @@ class Draw {
       REQUIRE(trial < 10000);
       v = {0, operand(), operand(), operand()};
       if (rng.bits() % 2 == 0) v[2] = related(v[1]);
+      if (rng.bits() % 16 == 0) v[1] = subnormal(), v[2] = subnormal();
       if (f.number == NW_EW_WHERE) v[1] = static_cast<Exact>(rng.bits() & 1);
       for (Exact& x : v) x = rounded(dtype, x);
     }
@@ -91,6 +92,11 @@ class Draw {
   Exact any() {
     const double least = format().min_exponent - format().precision;
     return sign() * std::exp2(Exact(rng.uniform(least, format().max_exponent + 1)));
+  }
+  Exact subnormal() {
+    const auto parts =
+        static_cast<Exact>(rng.bits() % (uint64_t{1} << (1 + rng.bits() % static_cast<uint64_t>(format().precision - 1))));
+    return sign() * parts * smallest_subnormal(dtype);
   }
   // Beyond +-span() exp(a) times any number is 0 or infinite.
   double span() const { return 1.45 * format().max_exponent + 20; }
@@ -130,6 +136,7 @@ class Draw {
   // Mostly one whose product with a factor is in the range.
   Exact grad_out(const Values& v) {
     if (rng.bits() % 16 == 0) return 0;
+    if (rng.bits() % 8 == 0) return subnormal();
     const Exact size = std::fabs(factor(f, static_cast<int>(rng.bits() % static_cast<uint64_t>(f.operands)), v));
     if (rng.bits() % 4 == 0 || size == 0) return any();
     const Exact g = any() / size;
@@ -178,6 +185,11 @@ std::vector<Written> written_out(DType dtype) {
           {NW_EW_ATAN2, {0, p(-h - 4), p(-h - 4)}, {0, 0}},
           {NW_EW_ATAN2, {top, top, top}, {0.5L, -0.5L}},
           {NW_EW_ATAN2, {tiny, tiny, tiny}, {0.5L, -0.5L}},
+          {NW_EW_RSQRT, {5 * tiny, 9 * p(-16)}, {-5 * tiny * p(24) / 54}},
+          {NW_EW_RECIPROCAL, {5 * tiny, 3 * p(-10)}, {-5 * tiny * p(20) / 9}},
+          {NW_EW_HYPOT, {1, 3 * tiny, 4 * tiny}, {0.6L, 0.8L}},
+          {NW_EW_HYPOT, {1, 3 * tiny, 5 * tiny}, {3 / std::sqrt(34.0L), 5 / std::sqrt(34.0L)}},
+          {NW_EW_ATAN2, {tiny, 3 * tiny, 5 * tiny}, {5.0L / 34, -3.0L / 34}},
           {NW_EW_ATAN2, {p(h), p(h + 2), 1}, {p(h) / (p(2 * h + 4) + 1), -p(2 * h + 2) / (p(2 * h + 4) + 1)}},
           {NW_EW_FMOD, {p(-h), top, p(-h)}, {p(-h), -top}},
           {NW_EW_FMOD, {0, top, tiny}, {0, 0}},

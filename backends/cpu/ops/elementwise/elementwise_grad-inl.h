@@ -110,6 +110,15 @@ HWY_INLINE V atan_gradient(V g, V a) {
   const V usual = hn::Div(g, hn::MulAdd(a, a, set<V>(1)));
   return hn::AllTrue(TagOf<V>(), near) ? usual : pick(near, usual, hn::Div(hn::Div(g, a), a));
 }
+// g/first/second. A first quotient that is subnormal has lost digits, which the second one may bring back: there g is scaled.
+template <class V>
+HWY_INLINE V over_both(V g, V first, V second) {
+  constexpr double kScale = sizeof(Lane<V>) == 4 ? 0x1p64 : 0x1p512;
+  const V once = hn::Div(g, first), usual = hn::Div(once, second);
+  const auto is_short = hn::And(hn::Lt(hn::Abs(once), set<V>(std::numeric_limits<Lane<V>>::min())), hn::Ne(g, set<V>(0)));
+  if (HWY_LIKELY(hn::AllFalse(TagOf<V>(), is_short))) return usual;
+  return pick(is_short, hn::Mul(hn::Div(hn::Div(hn::Mul(g, set<V>(kScale)), first), second), set<V>(1 / kScale)), usual);
+}
 // Over a first: a times the constant is inexact where it is subnormal. The quotient may overflow where the gradient does not.
 template <class V>
 HWY_INLINE V log10_gradient(V g, V a) {
@@ -204,7 +213,7 @@ HWY_INLINE Factor<V> pow_slope_b(V a, V b) {
 template <class V>
 HWY_INLINE Factor<V> over_square(V mine, V other) {
   const V distance = sleef::hypot_(mine, other), once = hn::Div(mine, distance), value = hn::Div(once, distance);
-  return {value, is_normal(once, value)};
+  return {value, hn::And(is_normal(once, value), is_normal(distance))};
 }
 template <class V>
 HWY_INLINE Factor<V> minus(const Factor<V>& f) {
@@ -212,8 +221,8 @@ HWY_INLINE Factor<V> minus(const Factor<V>& f) {
 }
 template <class V>
 HWY_INLINE Factor<V> over_distance(V mine, V other) {
-  const V value = hn::Div(mine, sleef::hypot_(mine, other));
-  return {value, is_normal(value)};
+  const V distance = sleef::hypot_(mine, other), value = hn::Div(mine, distance);
+  return {value, is_normal(value, distance)};
 }
 // sigmoid(mine - other). exp multiplies the difference's rounding error by the difference: where that is large, with the error.
 template <class V>
@@ -384,7 +393,7 @@ NARROWS_GRADIENT(GradAbs, kG | kA, hn::Mul(g, sign_(a)))
 NARROWS_FACTOR(GradSquare, NW_EW_SQUARE, 0, kA, (Factor<V>{hn::Add(a, a), is_within(a, std::numeric_limits<Lane<V>>::max() / 2)}),
                hn::Not(is_finite(a)), f.value)
 NARROWS_GRADIENT(GradSqrt, kG | kA, hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))))
-NARROWS_GRADIENT(GradRsqrt, kG | kA, hn::Neg(hn::Div(hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))), a)))
+NARROWS_GRADIENT(GradRsqrt, kG | kA, hn::Neg(over_both(g, hn::Mul(set<V>(2), hn::Sqrt(a)), a)))
 NARROWS_GRADIENT(GradCbrt, kG | kA, hn::Div(g, hn::Mul(set<V>(3), hn::Mul(sleef::cbrt_(a), sleef::cbrt_(a)))))
 NARROWS_FACTOR(GradExp, NW_EW_EXP, 0, kA, exp_slope(a), hn::Or(hn::Le(a, set<V>(-kExpEnd<V>)), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
@@ -422,7 +431,7 @@ NARROWS_FACTOR(GradErf, NW_EW_ERF, 0, kA, erf_slope(a, 1.12837916709551257389615
                hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_FACTOR(GradErfc, NW_EW_ERFC, 0, kA, erf_slope(a, -1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_GRADIENT(GradReciprocal, kG | kA, hn::Neg(hn::Div(hn::Div(g, a), a)))
+NARROWS_GRADIENT(GradReciprocal, kG | kA, hn::Neg(over_both(g, a, a)))
 NARROWS_GRADIENT(GradTimesA, kG | kA, hn::Mul(g, a))
 NARROWS_GRADIENT(GradTimesB, kG | kB, hn::Mul(g, b))
 NARROWS_GRADIENT(GradDivA, kG | kB, hn::Div(g, b))
