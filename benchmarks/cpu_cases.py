@@ -261,6 +261,12 @@ def conv1d_cases():
 FEW = [
     *((f"C256-512 K1, {outputs} outputs", Shape(1, 256, 512, outputs, 1)) for outputs in (1, 2, 4, 8, 16)),
     *((f"C512-512 K5, {outputs} outputs", Shape(1, 512, 512, outputs + 4, 5)) for outputs in (1, 4)),
+    *(
+        (f"C512-{filters} K1, 1 output of each of {n}", Shape(n, 512, filters, 1, 1))
+        for filters, n in ((1, 1), (1, 64), (4, 16), (256, 64))
+    ),
+    ("C4096-3 K1, 1 output", Shape(1, 4096, 3, 1, 1)),
+    ("C256-1 K1, 64 outputs", Shape(1, 256, 1, 64, 1)),
     ("depthwise C512 K4, 1 output", Shape(1, 512, 512, 4, 4, groups=512)),
 ]
 
@@ -269,7 +275,7 @@ def few_by_vectors(shape, dtype_name):
     """The same with what F.linear takes: a row for each output."""
     problem = forward(shape, dtype_name)
     x, w = problem.names["x"], problem.names["w"]
-    problem.names.update(rows=x[0].T.contiguous(), matrix=w[:, :, 0].contiguous())
+    problem.names.update(rows=x.transpose(1, 2).contiguous(), matrix=w[:, :, 0].contiguous())
     return problem
 
 
@@ -280,7 +286,7 @@ def few_cases():
         yield Case(f"conv1d {name} {dtype}", family, ours, "F.conv1d(x, w, **params)", make, goals)
         if shape.w[2] == 1:
             make = functools.partial(few_by_vectors, shape, dtype)
-            yield Case(f"conv1d {name} {dtype}, F.linear", family, ours, "(F.linear(rows, matrix).T)[None]", make, goals)
+            yield Case(f"conv1d {name} {dtype}, F.linear", family, ours, "F.linear(rows, matrix).transpose(1, 2)", make, goals)
 
 
 # ---- LLTM ----

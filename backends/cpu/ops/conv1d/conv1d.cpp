@@ -36,9 +36,21 @@ int64_t few_outputs(const Instance& instance, Dtype dtype) {
   if (size_of(dtype) > 2) return 16;
   return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
 }
+// By what was measured (docs/internals/cpu_speed.md): a filter's outputs of one example decide, since gemm packs each example's
+// rows.
+bool prefers_dots(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
+  if (c.ins * c.taps < 8 || !c.has_whole_filters()) return false;
+  if (c.outs < 8) return c.length <= 4;
+  return c.length <= 2 || c.batch * c.length <= few_outputs(instance, g.dtype);
+}
+// Fewer filters than a tile has rows: where the direct kernel's windows are short, or hold many terms.
+bool prefers_gemm(const ConvGeometry& g, const Correlation& c) {
+  const int64_t terms = c.ins * c.taps;
+  return prefers_product(g) || (c.outs >= 4 && terms >= 16) || (terms >= 32 && c.length <= 64 / std::max<int64_t>(c.taps, 1));
+}
 Kernel choose(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
-  if (!prefers_product(g)) return kDirect;
-  return c.batch * c.length <= few_outputs(instance, g.dtype) && c.has_whole_filters() ? kDots : kGemm;
+  if (prefers_dots(instance, g, c)) return kDots;
+  return prefers_gemm(g, c) ? kGemm : kDirect;
 }
 
 class ConvPlan final : public Plan {

@@ -106,7 +106,7 @@ DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
                      : ChooseColumns<1, T>(columns, kAll);
 }
 
-// Some filters of a group by all of its columns.
+// Some filters of a group by some of its columns.
 template <class T, class A = Accumulate<T>>
 class DotsTask {
  public:
@@ -119,13 +119,14 @@ class DotsTask {
     if (data.bias != nullptr) bias_ = static_cast<const T*>(data.bias) + group * c.outs * c.bias_stride;
   }
 
-  void Run(int64_t begin, int64_t end) {
-    for (int64_t n = 0; n < c_.batch; ++n)
-      for (int64_t q = 0; q < c_.length; ++q) {
-        Gather(n, q, columns_ + (n * c_.length + q) * stride_);
-        offsets_[n * c_.length + q] = n * c_.out_batch + q * c_.out_position;
-      }
-    const int64_t columns = c_.batch * c_.length, most = columns == 1 ? 8 : 4;
+  // Filters begin up to end, by that many columns from first on.
+  void Run(int64_t begin, int64_t end, int64_t first, int64_t columns) {
+    for (int64_t i = 0; i < columns; ++i) {
+      const int64_t n = (first + i) / c_.length, q = (first + i) % c_.length;
+      Gather(n, q, columns_ + i * stride_);
+      offsets_[i] = n * c_.out_batch + q * c_.out_position;
+    }
+    const int64_t most = columns == 1 ? 8 : 4;
     for (int64_t m = begin, rows; m < end; m += rows) {
       for (rows = most; rows > end - m;) rows /= 2;
       // Blocks of columns as even as can be: one alone would have too few sums.
@@ -176,13 +177,15 @@ class DotsTask {
   T* out_;
 };
 
-void ComputeDots(const DotsLayout& layout, const Correlation& c, const CorrelationData& data, int64_t group, int64_t block,
-                 void* scratch) {
-  const int64_t begin = block * layout.block_rows, end = std::min(begin + layout.block_rows, c.outs);
-  if (layout.dtype == Dtype::f64) return DotsTask<double>(layout, c, data, group, scratch).Run(begin, end);
-  if (layout.dtype == Dtype::f16) return DotsTask<f16>(layout, c, data, group, scratch).Run(begin, end);
-  if (layout.dtype == Dtype::bf16) return DotsTask<bf16>(layout, c, data, group, scratch).Run(begin, end);
-  DotsTask<float>(layout, c, data, group, scratch).Run(begin, end);
+void ComputeDots(const DotsLayout& layout, const Correlation& c, const CorrelationData& data, int64_t task, void* scratch) {
+  const int64_t columns = task % layout.column_blocks, rows = task / layout.column_blocks % layout.row_blocks;
+  const int64_t group = task / layout.column_blocks / layout.row_blocks, begin = rows * layout.block_rows;
+  const int64_t end = std::min(begin + layout.block_rows, c.outs), first = columns * layout.block_columns;
+  const int64_t count = std::min(layout.block_columns, c.batch * c.length - first);
+  if (layout.dtype == Dtype::f64) return DotsTask<double>(layout, c, data, group, scratch).Run(begin, end, first, count);
+  if (layout.dtype == Dtype::f16) return DotsTask<f16>(layout, c, data, group, scratch).Run(begin, end, first, count);
+  if (layout.dtype == Dtype::bf16) return DotsTask<bf16>(layout, c, data, group, scratch).Run(begin, end, first, count);
+  DotsTask<float>(layout, c, data, group, scratch).Run(begin, end, first, count);
 }
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
@@ -194,8 +197,10 @@ namespace {
 
 HWY_EXPORT(ComputeDots);
 
-constexpr int64_t kFewestRows = 32;    // of a block: each gathers its columns
-constexpr int64_t kWidestVector = 16;  // lanes
+constexpr int64_t kFewestRows = 32;        // of a block: each gathers its columns
+constexpr int64_t kMostBytes = 256 << 10;  // of a block's columns: they stay in a core's cache
+constexpr int64_t kFewestColumns = 24;     // of a block, since it reads its filters again
+constexpr int64_t kWidestVector = 16;      // lanes
 
 }  // namespace
 
@@ -208,19 +213,23 @@ DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation&
   const int64_t wanted = cost < kWorthWaking ? 1 : ceil_div(2 * instance.num_threads(), c.groups);
   l.block_rows = round_up(ceil_div(c.outs, std::clamp<int64_t>(c.outs / kFewestRows, 1, wanted)), 4);
   l.row_blocks = ceil_div(c.outs, l.block_rows);
-  l.task_cost = static_cast<double>(l.block_rows) * static_cast<double>(columns) * static_cast<double>(depth);
-  l.columns_bytes = aligned_bytes(static_cast<uint64_t>(columns * l.column_stride * size_of(accumulate_dtype(dtype))));
-  l.slot_bytes = l.columns_bytes + aligned_bytes(static_cast<uint64_t>(columns) * sizeof(int64_t));
-  l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, c.groups * l.row_blocks, l.task_cost));
+  const int64_t column_bytes = l.column_stride * size_of(accumulate_dtype(dtype));
+  const int64_t most = std::min(kMostBytes / column_bytes, ceil_div(columns * l.row_blocks, wanted));
+  l.block_columns = std::min(columns, std::max(most, kFewestColumns));
+  l.column_blocks = ceil_div(columns, l.block_columns);
+  l.tasks = c.groups * l.row_blocks * l.column_blocks;
+  l.task_cost = static_cast<double>(l.block_rows) * static_cast<double>(l.block_columns) * static_cast<double>(depth);
+  l.columns_bytes = aligned_bytes(static_cast<uint64_t>(l.block_columns * column_bytes));
+  l.slot_bytes = l.columns_bytes + aligned_bytes(static_cast<uint64_t>(l.block_columns) * sizeof(int64_t));
+  l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.tasks, l.task_cost));
   return l;
 }
 
 void correlate_dots(const Instance& instance, const DotsLayout& l, void* workspace, const CorrelationData& data,
                     const Correlation& c) {
-  run_tasks(instance, c.groups * l.row_blocks, l.task_cost, [&](int64_t slot, int64_t begin, int64_t end) {
+  run_tasks(instance, l.tasks, l.task_cost, [&](int64_t slot, int64_t begin, int64_t end) {
     char* scratch = static_cast<char*>(workspace) + static_cast<uint64_t>(slot) * l.slot_bytes;
-    for (int64_t task = begin; task < end; ++task)
-      NARROWS_DISPATCH(instance, ComputeDots)(l, c, data, task / l.row_blocks, task % l.row_blocks, scratch);
+    for (int64_t task = begin; task < end; ++task) NARROWS_DISPATCH(instance, ComputeDots)(l, c, data, task, scratch);
   });
 }
 
