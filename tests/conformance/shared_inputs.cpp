@@ -172,7 +172,6 @@ TEST_CASE("own: inputs that are one tensor give what copies give", "[own][shared
   bool some = false;
   for (const nw_op* op : offered_ops()) {
     if (!is_own(*op)) continue;
-    some = true;
     for (const Sample& s : samples_of(*op).filled) {
       const SampleTensors copies(s);
       std::vector<const Tensor*> shared = copies.in();
@@ -183,11 +182,12 @@ TEST_CASE("own: inputs that are one tensor give what copies give", "[own][shared
           if (alike) copies.inputs[i]->set(shared[k]->exact()), shared[i] = shared[k];
         }
       if (shared == copies.in()) continue;
+      some = true;
       expect_ok(copies.run());
       const auto values = copies.values();
       const Result result = run(s.op->name, shared, copies.out(), Blob(s.params), nullptr, 0, "one tensor for several inputs");
       if (result.status != NW_UNSUPPORTED) expect_agrees(result, copies, values);
     }
   }
-  if (!some) SKIP("the backend brings no op of its own");
+  if (!some) SKIP("no op of the backend's own takes two inputs of one dtype and shape");
 }

@@ -178,24 +178,15 @@ std::vector<std::string> c_machine_flags(const Instance& instance) {
 }
 
 std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
-  constexpr size_t kMostKnown = 256;
   {
     const std::lock_guard hold(programs_lock());
-    const auto found = std::find_if(known_.begin(), known_.end(), [&](const auto& entry) { return entry.first == text; });
-    if (found != known_.end()) {
-      known_.splice(known_.begin(), known_, found);
-      return found->second;
-    }
+    if (std::shared_ptr<Known> found = known_.find(text); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
   known->lowered = lower(ir::parse(text));
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
-  known_.emplace_front(std::string(text), known);
-  if (known_.size() > kMostKnown) {
-    dropped = std::move(known_.back().second);
-    known_.pop_back();
-  }
+  dropped = known_.keep(text, known);
   return known;
 }
 

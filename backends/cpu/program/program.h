@@ -2,7 +2,6 @@
 // program.h -- tensor programs on the CPU: kernels `compiled` and `interpreter`. Step 5 of a tensor's path.
 #pragma once
 
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "backend.h"
 #include "common/program_lower.h"
+#include "common/recent.h"
 #include "program/c_source.h"
 #include "program/compile.h"
 
@@ -40,7 +40,7 @@ class Programs {
   Compiled compile(const Instance& instance, Known* known, const Bound& bound, bool asks);
 
  private:
-  std::list<std::pair<std::string, std::shared_ptr<Known>>> known_;  // the one used last in front
+  common::Recent<Known> known_{256};
   CCompiler compiler_;
 };
 

@@ -176,6 +176,13 @@ int32_t plan(void* self, const nw_sig* given, void** out, nw_plan_info* info, nw
   return real().plan(self, &sig, out, info, fault(Fault::no_message) ? nullptr : error);
 }
 
+int32_t plan_program(void* self, const nw_program_text* given, const nw_sig* sig, void** out, nw_plan_info* info,
+                     nw_error* error) {
+  nw_program_text program = *given;
+  if (fault(Fault::flags_ignored)) program.flags = 0;
+  return real().plan_program(self, &program, sig, out, info, error);
+}
+
 // With room behind it, so that a store past the end of a workspace is the test's to notice and not the allocator's.
 int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
   const uint64_t room = fault(Fault::workspace) && size != 0 ? NW_WORKSPACE_ALIGN : 0;
@@ -196,6 +203,7 @@ const nw_plugin* narrows_plugin_query(uint32_t, nw_error* error) {
   table.name = "mutant";
   table.alloc = alloc;
   table.plan = plan;
+  if (table.plan_program != nullptr) table.plan_program = plan_program;
   table.launch = launch;
   return &table;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "common/program_files.h"
 #include "common/program_kernels.h"
 #include "common/program_launch.h"
+#include "common/recent.h"
 #include "core/error.h"
 #include "core/program/text.h"
 #include "ops/program/compiler.h"
@@ -28,13 +28,22 @@ namespace {
 // ---- what is kept ----
 
 // A program that was read; for each layout of a call its text, and for each device the module of that.
+// No std::map: clang 15 fails on its pairs when it compiles for AMD's GPUs.
+struct Module {
+  int device;
+  void* code;
+};
+struct Layout {
+  std::shared_ptr<const PrintedProgram> source;
+  std::vector<Module> modules;
+  void* module_on(int device) const {
+    const auto found = std::find_if(modules.begin(), modules.end(), [&](const Module& one) { return one.device == device; });
+    return found == modules.end() ? nullptr : found->code;
+  }
+};
 struct Known {
   KernelProgram program;
-  struct Layout {
-    std::shared_ptr<const PrintedProgram> source;
-    std::map<int, void*> modules;  // by device
-  };
-  std::map<std::string, Layout> layouts;
+  common::Recent<Layout> layouts{4096};
 };
 
 std::mutex& programs_lock() {
@@ -43,22 +52,16 @@ std::mutex& programs_lock() {
 }
 
 std::shared_ptr<Known> read(std::string_view text) {
-  constexpr size_t kMostKnown = 256;
-  static auto& known_programs = *new std::list<std::pair<std::string, std::shared_ptr<Known>>>;  // the one used last in front
+  static auto& known_programs = *new common::Recent<Known>(256);
   {
     const std::lock_guard hold(programs_lock());
-    const auto found =
-        std::find_if(known_programs.begin(), known_programs.end(), [&](const auto& entry) { return entry.first == text; });
-    if (found != known_programs.end()) {
-      known_programs.splice(known_programs.begin(), known_programs, found);
-      return found->second;
-    }
+    if (std::shared_ptr<Known> found = known_programs.find(text); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
   known->program = make_kernels(ir::parse(text), {});
+  std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
-  known_programs.emplace_front(std::string(text), known);
-  if (known_programs.size() > kMostKnown) known_programs.pop_back();
+  dropped = known_programs.keep(text, known);
   return known;
 }
 
@@ -127,19 +130,16 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
     void* module = nullptr;
     {
       const std::lock_guard hold(programs_lock());
-      if (const auto found = known->layouts.find(key); found != known->layouts.end()) {
-        source = found->second.source;
-        if (const auto loaded = found->second.modules.find(device.id); loaded != found->second.modules.end())
-          module = loaded->second;
-      }
+      if (const std::shared_ptr<Layout> found = known->layouts.find(key); found != nullptr)
+        source = found->source, module = found->module_on(device.id);
     }
     if (source == nullptr) source = std::make_shared<const PrintedProgram>(print_gpu(program, bound, layout));
     if (module == nullptr && !asks && !bound.is_empty) module = load_module(code_of(source->text, device));
     {
       const std::lock_guard hold(programs_lock());
-      Known::Layout& kept = known->layouts[key];
-      kept.source = source;
-      if (module != nullptr) kept.modules[device.id] = module;
+      std::shared_ptr<Layout> kept = known->layouts.find(key);
+      if (kept == nullptr) known->layouts.keep(key, kept = std::make_shared<Layout>(Layout{source, {}}));
+      if (module != nullptr && kept->module_on(device.id) == nullptr) kept->modules.push_back({device.id, module});
     }
     return std::make_unique<ProgramPlan>(device, plan_launches(program, bound, *source, limits_of(device)), *source, module);
   } catch (const narrows::Failure& failure) {

@@ -13,6 +13,7 @@
 #include "common/program_bind.h"
 #include "common/program_files.h"
 #include "common/program_launch.h"
+#include "common/recent.h"
 #include "core/error.h"
 #include "core/program/expr.h"
 #include "core/program/text.h"
@@ -68,23 +69,17 @@ std::mutex& programs_lock() {
 }
 
 std::shared_ptr<Known> read(std::string_view text, const GpuLimits& limits) {
-  constexpr size_t kMostKnown = 256;
-  static auto& known_programs = *new std::list<std::pair<std::string, std::shared_ptr<Known>>>;  // the one used last in front
+  static auto& known_programs = *new common::Recent<Known>(256);
   const std::string key = std::to_string(limits.threads) + " " + std::to_string(limits.shared_bytes) + "\n" + std::string(text);
   {
     const std::lock_guard hold(programs_lock());
-    const auto found =
-        std::find_if(known_programs.begin(), known_programs.end(), [&](const auto& entry) { return entry.first == key; });
-    if (found != known_programs.end()) {
-      known_programs.splice(known_programs.begin(), known_programs, found);
-      return found->second;
-    }
+    if (std::shared_ptr<Known> found = known_programs.find(key); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
   known->program = common::make_kernels(ir::parse(text), limits);
+  std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
-  known_programs.emplace_front(key, known);
-  if (known_programs.size() > kMostKnown) known_programs.pop_back();
+  dropped = known_programs.keep(key, known);
   return known;
 }
 
