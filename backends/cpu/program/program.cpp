@@ -178,15 +178,16 @@ std::vector<std::string> c_machine_flags(const Instance& instance) {
 }
 
 std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
+  const std::string key = std::string(text);
   {
     const std::lock_guard hold(programs_lock());
-    if (std::shared_ptr<Known> found = known_.find(text); found != nullptr) return found;
+    if (std::shared_ptr<Known> found = known_.find(key); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
   known->lowered = lower(ir::parse(text));
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
-  dropped = known_.keep(text, known);
+  dropped = known_.keep(key, known);
   return known;
 }
 
