@@ -54,6 +54,8 @@ def test_every_variable_of_the_environment_is_in_the_reference():
 
 def test_every_status_is_in_the_reference():
     header = (ROOT / "abi/include/narrows/abi.h").read_text()
-    statuses = dict(re.findall(r"^#define (NW_[A-Z_]+) (\d+)$", header[header.index("defgroup statuses") :].split("@}")[0], re.MULTILINE))
+    statuses = dict(
+        re.findall(r"^#define (NW_[A-Z_]+) (\d+)$", header[header.index("defgroup statuses") :].split("@}")[0], re.MULTILINE)
+    )
     rows = re.findall(r"^\| `(NW_\w+)` \| (\d+) \|", (ROOT / "docs/reference/errors.md").read_text(), re.MULTILINE)
     assert len(statuses) > 7 and dict(rows) == statuses
