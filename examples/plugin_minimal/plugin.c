@@ -24,7 +24,10 @@ typedef struct mod_add_plan {
 static int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  if (error != NULL) *error = (nw_error){status, argument, 0, ""}, vsnprintf(error->message, 496, format, values);
+  if (error != NULL) {
+    *error = (nw_error){status, argument, 0, ""};
+    vsnprintf(error->message, sizeof error->message, format, values);
+  }
   va_end(values);
   return status;
 }
@@ -70,8 +73,11 @@ static float* first(const DLTensor* t) { return (float*)((char*)t->data + t->byt
 static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
   const nw_host* host = self;
   mod_add_plan task = *(const mod_add_plan*)plan;
-  task.b = first(call->inputs[0]), task.c = first(call->inputs[1]), task.a = first(call->outputs[0]);
-  return host->parallel_for(host->ctx, task.n, 16384, mod_add_piece, &task), NW_OK;
+  task.b = first(call->inputs[0]);
+  task.c = first(call->inputs[1]);
+  task.a = first(call->outputs[0]);
+  host->parallel_for(host->ctx, task.n, 16384, mod_add_piece, &task);
+  return NW_OK;
 }
 
 /* The device: number 0, host memory, and one stream, NULL, on which everything is done when the call returns. */
