@@ -67,7 +67,7 @@ def with_near_names(function):
     return call
 
 
-def attribute(module, name, known, others=None):
+def attribute(module: str, name: str, known: list[str], others: dict[str, str] | None = None) -> AttributeError:
     """The AttributeError for what a module does not have."""
     nearest = "" if name.startswith("_") else near(name, known, others)
     return AttributeError(f"module '{module}' has no attribute '{name}'{nearest}")
