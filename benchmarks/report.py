@@ -3,6 +3,7 @@
 
 Goals are about the rows on most threads; those on one thread say how far threads help."""
 
+import json
 import pathlib
 import statistics
 
@@ -207,13 +208,12 @@ def tiers(results):
 
 
 def misses(results):
-    """Every row that misses, by family and tier, with how far it is."""
-    lines = {}
-    for row, alone in missed(results):
-        what = verdict(row, alone).removeprefix("MISSED ").replace("ratio ", "")
-        lines.setdefault((row["family"], row["isa"]), []).append(f"{row['name']} {what}")
-    rows = [[f"{family}, {isa}", "; ".join(found)] for (family, isa), found in lines.items()]
-    return markdown_table([["", "what was reached of the goal"], *rows]).replace("| ---: |", "| --- |")
+    """Every row that misses, with how far it is."""
+    rows = [
+        [row["family"], row["isa"], row["name"], verdict(row, alone).removeprefix("MISSED ").replace("ratio ", "")]
+        for row, alone in missed(results)
+    ]
+    return markdown_table([["family", "instruction set", "row", "what was reached of the goal"], *rows]).replace("---:", "---")
 
 
 def main_tier(results):
@@ -254,11 +254,13 @@ def between_markers(text, new):
 
 
 def write(results, page):
-    """The block of the page, which is made if there is none, and the picture beside it."""
+    """The block of the page, which is made if there is none, and beside it the picture and its data. The site draws it again."""
     page = pathlib.Path(page)
     picture = page.with_suffix(".svg")
     text = between_markers(page.read_text() if page.exists() else f"{BEGIN}\n{END}\n", block(results, picture.name))
-    draw(results, picture)
+    data = picture_of(results)
+    page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+    draw(data, picture)
     page.write_text(text)
 
 
@@ -272,7 +274,29 @@ def sizes_of(rows):
     return [row for row in rows if row["line"] == "add f32" and row["family"].endswith("contiguous")]
 
 
-def draw(results, path):
+def significant(value):
+    return float(f"{value:.4g}")
+
+
+def picture_of(results):
+    """What the picture shows: GB/s by size; and of each family the ratios, divided by their goals."""
+    pairs = [(row, alone) for row, alone in judged(results) if row["isa"] == main_tier(results)]
+    sizes = []
+    for row in sorted(sizes_of(row for row, _ in pairs), key=lambda row: row["operations"]):
+        rates = {
+            name: {q: significant(row["bytes"] / row[side][q] / 1e9) for q in ("low", "median", "high")}
+            for name, side in (("narrows", "ours"), ("torch", "theirs"))
+        }
+        copy = {"copy": significant(row["copy_rate"] / 1e9)} if "copy_rate" in row else {}
+        sizes.append({"elements": row["operations"], "label": row["column"], **rates, **copy})
+    goals = {row["family"]: [] for row, _ in pairs}
+    for row, alone in pairs:
+        reached = [v / least for m, least, v, _ in harness.verdicts(row, alone) if m == "ratio"]
+        goals[row["family"]] += map(significant, reached)
+    return {"sizes": sizes, "goals": goals}
+
+
+def draw(data, path):
     import matplotlib
 
     matplotlib.use("svg")
@@ -280,46 +304,33 @@ def draw(results, path):
 
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "narrows", "font.size": 9, "axes.spines.top": False,
                          "axes.spines.right": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK})  # fmt: skip
-    pairs = [(row, alone) for row, alone in judged(results) if row["isa"] == main_tier(results)]
-    sizes = sizes_of(row for row, _ in pairs)
-    widths = (2, 3) if sizes else (1,)
+    widths = (2, 3) if data["sizes"] else (1,)
     figure, axes = plt.subplots(1, len(widths), figsize=(10.5, 4), width_ratios=widths, squeeze=False, layout="constrained")
-    if sizes:
-        draw_sizes(axes[0][0], sizes)
-    draw_goals(axes[0][-1], pairs)
+    if data["sizes"]:
+        draw_sizes(axes[0][0], data["sizes"])
+    draw_goals(axes[0][-1], data["goals"])
     figure.savefig(path, metadata={"Date": None, "Creator": "benchmarks/report.py"})
     plt.close(figure)
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def draw_sizes(axes, rows):
-    rows = sorted(rows, key=lambda row: row["operations"])
-    sizes = [row["operations"] for row in rows]
-    for side, name, color in (("theirs", "torch", THEIRS), ("ours", "narrows", OURS)):
-        rates = {q: [row["bytes"] / row[side][q] / 1e9 for row in rows] for q in ("median", "low", "high")}
-        axes.fill_between(sizes, rates["high"], rates["low"], color=color, alpha=0.15, linewidth=0)
-        axes.plot(sizes, rates["median"], color=color, marker="o", markersize=3.5, label=name)
-    copies = [(row["operations"], row["copy_rate"] / 1e9) for row in rows if "copy_rate" in row]
+    sizes = [row["elements"] for row in rows]
+    for name, color in (("torch", THEIRS), ("narrows", OURS)):
+        low, median, high = ([row[name][q] for row in rows] for q in ("low", "median", "high"))
+        axes.fill_between(sizes, high, low, color=color, alpha=0.15, linewidth=0)
+        axes.plot(sizes, median, color=color, marker="o", markersize=3.5, label=name)
+    copies = [(row["elements"], row["copy"]) for row in rows if "copy" in row]
     if copies:
         axes.plot(*zip(*copies, strict=True), color=INK, linestyle=(0, (2, 2)), label="a copy of memory")
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [row["column"] for row in rows], rotation=45)
+    axes.set_xticks(sizes, [row["label"] for row in rows], rotation=45)
     axes.set_ylim(bottom=0)
     axes.set(title="add f32, GB/s", xlabel="elements")
     axes.legend(frameon=False)
 
 
-def draw_goals(axes, pairs):
-    families = list(dict.fromkeys(row["family"] for row, _ in pairs))
-    for i, family in enumerate(reversed(families)):
-        values = [
-            v / least
-            for row, alone in pairs
-            if row["family"] == family
-            for m, least, v, _ in harness.verdicts(row, alone)
-            if m == "ratio"
-        ]
+def draw_goals(axes, goals):
+    for i, values in enumerate(reversed(goals.values())):
         heights = [i + 0.28 * ((7 * j) % 11 - 5) / 5 for j in range(len(values))]  # apart from each other, the same every time
         colors = [OURS if v >= 1 else MISSED for v in values]
         axes.scatter(values, heights, s=14, c=colors, alpha=0.7, linewidths=0)
@@ -328,6 +339,6 @@ def draw_goals(axes, pairs):
     low, high = axes.get_xlim()
     ticks = [t for t in (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if low <= t <= high]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    axes.set_yticks(range(len(families)), list(reversed(families)))
+    axes.set_yticks(range(len(goals)), list(reversed(goals)))
     axes.set(title="torch's time over narrows', divided by its goal")
     axes.grid(axis="x", color=INK, alpha=0.12, linewidth=0.6)

@@ -245,7 +245,7 @@ bool Backend::has(const nw_host& host, DLDevice device) {
   }
 }
 
-Failure Backend::lack(const nw_host& host, DLDevice device) {
+Failure Backend::missing_device(const nw_host& host, DLDevice device) {
   try {
     const int32_t count = device_count(host);
     return Failure{

@@ -57,7 +57,7 @@ class Backend {
   // Opens; whether it can serve the device: else another plugin may be asked. Once it is open, or is known to be unavailable, that
   // takes no memory.
   bool has(const nw_host& host, DLDevice device);
-  Failure lack(const nw_host& host, DLDevice device);  // why has() says no: unavailable, or no device of that number
+  Failure missing_device(const nw_host& host, DLDevice device);  // why has() says no: unavailable, or no device of that number
   // Why open() failed, or device_count() first did, as a string that lives as long as this does.
   const char* failure();
   // Throws NW_UNAVAILABLE in a process forked after open() of a device other than the CPU.

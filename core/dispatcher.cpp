@@ -123,7 +123,7 @@ DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
     check_on(runtime, call, device, i);
   }
   if (!found) fail(NW_INVALID, -1, "%s: the call has no tensor and names no device; expected nw_call.device", call.op);
-  return named || runtime.is_home(device.device_type) ? device : resolve_shared(runtime, call, count);
+  return named || runtime.is_served(device.device_type) ? device : resolve_shared(runtime, call, count);
 }
 
 // The plugin that the call or NARROWS_BACKEND names; "" where none does. NARROWS_BACKEND chooses among the plugins of a device, so
@@ -197,7 +197,7 @@ std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, con
   std::optional<Failure> absent, refusal;
   for (Backend* backend : candidates(runtime, call, sig.device)) {
     if (!backend->has(runtime.host(), sig.device)) {
-      if (!absent) absent = backend->lack(runtime.host(), sig.device);
+      if (!absent) absent = backend->missing_device(runtime.host(), sig.device);
       continue;
     }
     try {

@@ -180,7 +180,7 @@ std::optional<narrows::Failure> nw_runtime::add(std::unique_ptr<Backend> found, 
     order_.reserve(order_.size() + 1);
     order_.insert(in_front ? order_.begin() : order_.end(), found.get());
     owned_.push_back(std::move(found));
-    settle();
+    update_shadowing();
   }
   if (!unknown.empty()) log(NW_LOG_INFO, unknown);
   return refusal;
@@ -216,15 +216,15 @@ std::string nw_runtime::find_missing_backward(const Backend& backend) const {
 }
 
 // Who shadows whom, and which device types are served.
-void nw_runtime::settle() {
-  uint64_t homes = 0;
+void nw_runtime::update_shadowing() {
+  uint64_t served = 0;
   for (auto at = order_.begin(); at != order_.end(); ++at) {
     if (!(*at)->accepted()) continue;
     const auto first = std::find_if(order_.begin(), at, [&](Backend* b) { return b->accepted() && b->name() == (*at)->name(); });
     (*at)->set_shadowed_by(first != at ? *first : nullptr);
-    if (first == at && (*at)->table().device_type < 64) homes |= uint64_t{1} << (*at)->table().device_type;
+    if (first == at && (*at)->table().device_type < 64) served |= uint64_t{1} << (*at)->table().device_type;
   }
-  homes_ = homes;
+  served_types_ = served;
 }
 
 // Of the pool: as many as the options ask for, else as the process is granted.
@@ -340,7 +340,7 @@ Backend& nw_runtime::serving(DLDevice device) {
     if (backend->table().device_type == device.device_type && backend->has(host_, device)) return *backend;
   place = {};
   while (Backend* backend = next_usable(place))  // why the first of them does not
-    if (backend->table().device_type == device.device_type) throw backend->lack(host_, device);
+    if (backend->table().device_type == device.device_type) throw backend->missing_device(host_, device);
   fail(NW_UNAVAILABLE, -1, "%s", narrows::no_plugin_serves(device).c_str());
 }
 

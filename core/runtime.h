@@ -59,8 +59,8 @@ struct nw_runtime {
   narrows::ProgramTexts texts_of(const narrows::ProgramOp& program, const std::string& backend) const;
 
   // Is it a device type where tensors live that at least one usable plugin serves (not its pinned or managed memory)?
-  bool is_home(int32_t device_type) const {
-    return device_type > 0 && device_type < 64 && (homes_.load(std::memory_order_relaxed) >> device_type & 1) != 0;
+  bool is_served(int32_t device_type) const {
+    return device_type > 0 && device_type < 64 && (served_types_.load(std::memory_order_relaxed) >> device_type & 1) != 0;
   }
   // The usable plugin whose pinned or managed memory that device type is, or NULL.
   narrows::Backend* owner_of_shared(int32_t device_type) const;
@@ -87,7 +87,7 @@ struct nw_runtime {
   std::string refused_files() const;
   void warn_of_unused(const std::string& path) const;
   std::string find_missing_backward(const narrows::Backend& backend) const;
-  void settle();
+  void update_shadowing();
   uint32_t choose_capacity(uint32_t asked_for) const;
   static const int handles_fork_;  // 0, or an errno
   static void before_fork();
@@ -103,8 +103,8 @@ struct nw_runtime {
   narrows::ThreadPool pool_;
   nw_host host_;
   std::unique_ptr<narrows::PlanCache> cache_;
-  std::atomic<uint64_t> homes_{0};
-  mutable std::mutex mutex_;  // of the two lists and the programs; not held while a plugin loads
+  std::atomic<uint64_t> served_types_{0};  // bit t: DLPack device type t
+  mutable std::mutex mutex_;               // of the two lists and the programs; not held while a plugin loads
   std::vector<std::unique_ptr<narrows::Backend>> owned_;
   std::vector<narrows::Backend*> order_;
   std::map<std::string, std::unique_ptr<narrows::ProgramOp>> programs_;  // by the op's name

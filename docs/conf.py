@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation site: Sphinx over these Markdown files. ./run docs builds it into build/docs and fails on a warning."""
 
+import json
 import pathlib
 import re
 import subprocess
+import sys
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -90,12 +92,22 @@ class ElementwiseFunctions(Directive):
         return node.children
 
 
+def _draw_pictures(app):
+    """The pictures beside pages, each of the JSON of its name, which a benchmark wrote."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import report
+
+    for data in sorted((ROOT / "docs").glob("performance*.json")):
+        report.draw(json.loads(data.read_text()), data.with_suffix(".svg"))
+
+
 def _escape_bars(app, what, name, obj, options, lines):
     """|a| in a docstring is an absolute value, no substitution of reStructuredText's."""
     lines[:] = [line.replace("|", "\\|") for line in lines]
 
 
 def setup(app):
+    app.connect("builder-inited", _draw_pictures)
     app.connect("autodoc-process-docstring", _escape_bars)
     app.add_directive("narrows-help", NarrowsHelp)
     app.add_directive("elementwise-functions", ElementwiseFunctions)

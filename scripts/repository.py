@@ -49,7 +49,7 @@ def prose(markdown):
     text = re.sub(r"^\s*(\||#|<|!\[|\[!\[|:?::).*$", "", text, flags=re.M)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", text)
-    sentences = [s for block in blocks for s in re.split(r"(?<=[.!?:;])\s+", " ".join(block.split()))]
+    sentences = [s for block in blocks for s in re.split(r"(?<=[.!?])\s+", " ".join(block.split()))]
     words = [[w for w in s.split() if re.search(r"\w", w)] for s in sentences]
     return [w for w in words if len(w) > 1]
 
@@ -72,6 +72,31 @@ def of_run(tree):
 
 def longest_entry(changelog):
     return max((len(entry.split()) for entry in re.split(r"\n(?=- )|\n\n", changelog) if entry.startswith("- ")), default=0)
+
+
+# An op, a function and a backend that are there: files that name them, outside of those that are theirs alone.
+EXAMPLES = {
+    "an op": ("lltm", re.compile(r"(^|/)\w*lltm[\w-]*(\.\w+|/)")),
+    "a function": ("softplus", re.compile(r"(?!)")),
+    "a backend": ("vulkan", re.compile(r"(^|/)\w*vulkan[\w-]*(\.\w+|/)")),
+}
+SECTIONS = {"an op": "Add an op", "a function": "Add an element-wise function", "a backend": "Add a backend"}
+
+
+def named_places(contributing, heading):
+    """The files that the section names: in code, with a folder or an ending. A row, or a step, may name several."""
+    section = re.sub(r"(?s)^```.*?^```", "", contributing.partition(f"## {heading}\n")[2].partition("\n## ")[0], flags=re.M)
+    names = re.findall(r"`((?:[\w.<>{},*…-]+/)+[\w.<>{},*-]*|[\w{},-]+\.(?:cpp|cu|h|md|json|cmake|py|pyi|txt|inc))`", section)
+    return len(set(names))
+
+
+def of_places(tree):
+    contributing, counts = tree.read("CONTRIBUTING.md"), {}
+    for what, (word, own) in EXAMPLES.items():
+        named = named_places(contributing, SECTIONS[what])
+        shared = [name for name in files_with(tree, word) if not own.search(name)]
+        counts[f"places to add {what}: named in CONTRIBUTING; files that name {word}"] = f"{named or 'none'}; {len(shared)}"
+    return counts
 
 
 def of_commits(commit):
@@ -98,7 +123,7 @@ def measure(commit):
         "CHANGELOG: words of the longest entry": longest_entry(tree.read("CHANGELOG.md")),
         **of_run(tree),
         "presets of CMake: configure, build, test": presets(tree.read("CMakePresets.json")),
-        "files that name the function softplus": len(files_with(tree, "softplus")),
+        **of_places(tree),
         f"blocks of {LINES_ALIKE} lines that stand twice in the product": len(duplicates.alike(product, LINES_ALIKE)),
         **folders,
         **of_commits(tree.commit),

@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINE = "SPDX-License-Identifier: Apache-2.0"
-SOURCES = re.compile(r"\.(c|h|cpp|hpp|cu|comp|glsl|py|pyi|sh|cmake)$|(^|/)(CMakeLists\.txt|run)$")
+SOURCES = re.compile(r"\.(c|h|cpp|hpp|cu|comp|glsl|py|pyi|sh|cmake|toml|ya?ml)$|(^|/)(CMakeLists\.txt|run)$")
 # Headers of a release are kept as they were published; scripts/functions.py writes the table.
 EXCEPT = re.compile(r"^tests/abi/releases/0|/_function_table\.py$")
 
@@ -30,7 +30,7 @@ def sources():
 
 def with_line(name, text):
     """The text with the license line: first, but after what has to be first."""
-    if re.search(r"\.(py|pyi|sh|cmake|txt)$|(^|/)run$", name):
+    if re.search(r"\.(py|pyi|sh|cmake|txt|toml|ya?ml)$|(^|/)run$", name):
         line = f"# {LINE}\n"
     elif text.startswith("/*") or name.endswith(".c"):
         line = f"/* {LINE} */\n"

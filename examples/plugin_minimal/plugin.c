@@ -24,7 +24,10 @@ typedef struct mod_add_plan {
 static int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  if (error != NULL) *error = (nw_error){status, argument, 0, ""}, vsnprintf(error->message, 496, format, values);
+  if (error != NULL) {
+    *error = (nw_error){status, argument, 0, ""};
+    vsnprintf(error->message, sizeof error->message, format, values);
+  }
   va_end(values);
   return status;
 }
@@ -55,7 +58,8 @@ static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* inf
   mod_add_plan* result = malloc(sizeof *result);
   if (result == NULL) return fail(error, NW_OUT_OF_MEMORY, -1, "no memory for a plan");
   *result = (mod_add_plan){t[1].shape[0], n, {t[0].strides[0], t[1].strides[0], t[2].strides[0]}, NULL, NULL, NULL};
-  return *out = result, NW_OK;
+  *out = result;
+  return NW_OK;
 }
 static void plan_free(void* self, void* plan) { free(plan); }
 
@@ -69,8 +73,11 @@ static float* first(const DLTensor* t) { return (float*)((char*)t->data + t->byt
 static int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* error) {
   const nw_host* host = self;
   mod_add_plan task = *(const mod_add_plan*)plan;
-  task.b = first(call->inputs[0]), task.c = first(call->inputs[1]), task.a = first(call->outputs[0]);
-  return host->parallel_for(host->ctx, task.n, 16384, mod_add_piece, &task), NW_OK;
+  task.b = first(call->inputs[0]);
+  task.c = first(call->inputs[1]);
+  task.a = first(call->outputs[0]);
+  host->parallel_for(host->ctx, task.n, 16384, mod_add_piece, &task);
+  return NW_OK;
 }
 
 /* The device: number 0, host memory, and one stream, NULL, on which everything is done when the call returns. */
@@ -78,26 +85,42 @@ static int32_t known(int32_t id, const void* stream, nw_error* error) {
   if (id != 0) return fail(error, NW_INVALID, -1, "device_id is %d; expected 0", id);
   return stream == NULL ? NW_OK : fail(error, NW_INVALID, -1, "stream is %p; expected NULL: the CPU has no other", stream);
 }
-static int32_t create(const nw_host* host, void** self, nw_error* error) { return *self = (void*)host, NW_OK; }
+static int32_t create(const nw_host* host, void** self, nw_error* error) {
+  *self = (void*)host;
+  return NW_OK;
+}
 static void destroy(void* self) {} /* the instance was the host's own table */
-static int32_t device_count(void* self, int32_t* count, nw_error* error) { return *count = 1, NW_OK; }
+static int32_t device_count(void* self, int32_t* count, nw_error* error) {
+  *count = 1;
+  return NW_OK;
+}
 static int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
   const nw_device_info info = {out->struct_size, 0, "host memory", "any", {0}, 0};
-  return known(id, NULL, error) == NW_OK ? memcpy(out, &info, common(out->struct_size, sizeof info)), NW_OK : NW_INVALID;
+  if (known(id, NULL, error) != NW_OK) return NW_INVALID;
+  memcpy(out, &info, common(out->struct_size, sizeof info));
+  return NW_OK;
 }
 static int32_t alloc_memory(void* self, int32_t id, uint64_t size, void* stream, void** data, nw_error* error) {
   if (known(id, stream, error) != NW_OK) return NW_INVALID;
-  if (size == 0) return *data = NULL, NW_OK;
-  return posix_memalign(data, 256, size) == 0 ? NW_OK : fail(error, NW_OUT_OF_MEMORY, -1, "no memory for %zu bytes", (size_t)size);
+  *data = NULL;
+  if (size == 0 || posix_memalign(data, 256, size) == 0) return NW_OK;
+  return fail(error, NW_OUT_OF_MEMORY, -1, "no memory for %zu bytes", (size_t)size);
 }
 static int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
-  return known(id, stream, error) == NW_OK ? free(data), NW_OK : NW_INVALID;
+  if (known(id, stream, error) != NW_OK) return NW_INVALID;
+  free(data);
+  return NW_OK;
 }
 static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t n, void* s, nw_error* error) {
   if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, -1, "copy: expected CPU memory");
-  return known(to.device_id | from.device_id, s, error) == NW_OK ? memmove(dst, src, n), NW_OK : NW_INVALID;
+  if (known(to.device_id | from.device_id, s, error) != NW_OK) return NW_INVALID;
+  memmove(dst, src, n);
+  return NW_OK;
 }
-static int32_t stream_create(void* self, int32_t id, void** s, nw_error* error) { return *s = NULL, known(id, NULL, error); }
+static int32_t stream_create(void* self, int32_t id, void** s, nw_error* error) {
+  *s = NULL;
+  return known(id, NULL, error);
+}
 static int32_t stream_end(void* self, int32_t id, void* s, nw_error* error) { return known(id, s, error); }
 static int32_t stream_wait(void* self, int32_t id, void* s, void* t, nw_error* error) { return known(id, s ? s : t, error); }
 
@@ -116,5 +139,6 @@ static const nw_plugin table = {.struct_size = sizeof(nw_plugin), .abi_major = N
 /* clang-format on */
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) { /* the one symbol that the host looks up */
   if (host_major == NW_ABI_MAJOR) return &table;
-  return fail(error, NW_UNSUPPORTED, -1, "ABI major is %u; expected %d: rebuild the plugin", host_major, NW_ABI_MAJOR), NULL;
+  fail(error, NW_UNSUPPORTED, -1, "ABI major is %u; expected %d: rebuild the plugin", host_major, NW_ABI_MAJOR);
+  return NULL;
 }

@@ -64,13 +64,13 @@ void refused(int32_t status, int32_t argument, const std::string& words, F&& f) 
 
 }  // namespace
 
-TEST_CASE("plugin.c is the text that an author copies: at most 120 lines of 132 columns", "[plugin_minimal]") {
+TEST_CASE("plugin.c is the text that an author copies: at most 150 lines of 132 columns", "[plugin_minimal]") {
   std::ifstream source(EXAMPLE_SOURCE);
   REQUIRE(source.good());
   int lines = 0;
   for (std::string line; std::getline(source, line); ++lines) CHECK(line.size() <= 132);
   CHECK(lines > 0);
-  CHECK(lines <= 120);
+  CHECK(lines <= 150);
 }
 
 TEST_CASE("mod_add: A[i] = B[i % modulus] + C[i]", "[plugin_minimal]") {

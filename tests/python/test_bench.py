@@ -274,6 +274,10 @@ def test_the_page_gets_the_table_and_the_picture(tmp_path):
     )
     assert (tmp_path / "performance.svg").read_text().count("<svg") == 1
     before = text, (tmp_path / "performance.svg").read_text()
+    data = json.loads((tmp_path / "performance.json").read_text())
+    assert data["goals"] == {"element-wise, contiguous": [1.333, 0.2222], "conv1d": [1.333]}
+    report.draw(data, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == before[1]
     report.write(found, page)
     assert before == (page.read_text(), (tmp_path / "performance.svg").read_text())
 

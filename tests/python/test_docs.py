@@ -41,3 +41,21 @@ def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
 
 def test_pages_were_found():
     assert {"README.md", "quickstart.md", "python.md"} <= {page.name for page in PAGES}
+
+
+def test_every_variable_of_the_environment_is_in_the_reference():
+    product = [p for place in ("core", "backends", "bindings", "tools") for p in sorted((ROOT / place).rglob("*"))]
+    sources = [p for p in product if p.suffix in (".cpp", ".h", ".hpp", ".py", ".cu") and "skeleton" not in p.parts]
+    read = {name for p in sources for name in re.findall(r"[\"'](NARROWS_[A-Z0-9_]+)[\"']", p.read_text())}
+    rows = re.findall(r"^\| (`[^|]*) \|", (ROOT / "docs/reference/environment.md").read_text(), re.MULTILINE)
+    known = {name for row in rows for name in re.findall(r"`(NARROWS_\w+)`", row)}
+    assert read == known, f"not in the page: {read - known}; read nowhere: {known - read}"
+
+
+def test_every_status_is_in_the_reference():
+    header = (ROOT / "abi/include/narrows/abi.h").read_text()
+    statuses = dict(
+        re.findall(r"^#define (NW_[A-Z_]+) (\d+)$", header[header.index("defgroup statuses") :].split("@}")[0], re.MULTILINE)
+    )
+    rows = re.findall(r"^\| `(NW_\w+)` \| (\d+) \|", (ROOT / "docs/reference/errors.md").read_text(), re.MULTILINE)
+    assert len(statuses) > 7 and dict(rows) == statuses

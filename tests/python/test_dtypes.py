@@ -47,7 +47,7 @@ def test_numpy(name):
         refused(lambda d=device: narrows.add(good, 1, out=x, **d), "out", dtype)
         refused(lambda d=device: narrows.conv1d(good, x, **d), "w", dtype)
     refused(lambda: narrows.from_dlpack(x), None, dtype)
-    refused(lambda: narrows.astype(good, x.dtype), "out_dtype", "out_dtype")
+    refused(lambda: narrows.astype(good, x.dtype), "dtype", "astype: dtype = ")
     refused(lambda: narrows.empty(2, x.dtype), None, "dtype")
     assert x.tobytes() == kept.tobytes()
 
@@ -78,7 +78,7 @@ def test_torch(name):
     refused(lambda: narrows.add(x.to("meta"), x.to("meta")), "a", dtype)
     refused(lambda: torch.vmap(lambda a: narrows.add(a, a))(x), "a", dtype)
     refused(lambda: narrows.from_dlpack(x), None, dtype)
-    refused(lambda: narrows.astype(good, x.dtype), "out_dtype", "out_dtype")
+    refused(lambda: narrows.astype(good, x.dtype), "dtype", "astype: dtype = ")
 
 
 @pytest.mark.parametrize("name", ["complex64", "float8_e4m3fn"])

@@ -251,7 +251,7 @@ def test_a_clip_on_one_side_is_a_maximum_or_minimum(dtype):
         (lambda x: narrows.clip(2.0), "no input is an array"),
         (lambda x: narrows.clip(x, 0, min=0), "min is given twice"),
         (lambda x: narrows.clip(x, min=0, b=0), "given twice"),
-        (lambda x: narrows.clip(x, 0, 1, 2), "takes 3 tensors; 4 were given"),
+        (lambda x: narrows.clip(x, 0, 1, 2), "takes 3 operands; 4 were given"),
         (lambda x: narrows.clip(x, 0, 1, lowest=0), "has no argument 'lowest'"),
         (lambda x: narrows.clip(x, min=0, max=1, lowest=0), "has no argument 'lowest'"),
         (lambda x: narrows.clip(x, lowest=0), "has no argument|no parameter 'lowest'"),

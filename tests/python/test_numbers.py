@@ -124,7 +124,7 @@ def test_real_numbers_are_rounded_once(framework, route, place):
 )
 def test_what_does_not_fit_is_refused(framework, route, place, dtype, number, error, words):
     of, wrap, _ = ROUTES[framework]()[route]
-    with pytest.raises(error, match="elementwise: " + words.format("a" if place == "first" else "b")):
+    with pytest.raises(error, match="maximum: " + words.format("a" if place == "first" else "b")):
         wrap(lambda x, **how: PLACES[place](x, number, **how))(of([1, 1], dtype))
 
 

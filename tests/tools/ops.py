@@ -43,7 +43,7 @@ PARAMS_PLACES = {
 # What one with a function of the Python package has besides.
 PYTHON = "bindings/python/narrows/_functions.py"
 PYTHON_PLACES = {
-    "name in narrows": ("bindings/python/narrows/__init__.py", r"^    \"{op}\",$"),
+    "name in narrows": ("bindings/python/narrows/_functions.py", r"^OPS = \([^)]*\"{op}\""),
     "name in the stub": ("bindings/python/narrows/__init__.pyi", r"^    \"{op}\",$"),
     "type in the stub": ("bindings/python/narrows/__init__.pyi", r"^def {op}\("),
 }

@@ -34,9 +34,8 @@ except ImportError as error:  # as where another libnarrows, which this process 
     from narrows import _library
 
     raise _library.explained(error) from None
-from narrows import _functions, _when
+from narrows import _errors, _functions, _when
 from narrows._device import Device, Stream, devices, empty, from_dlpack
-from narrows._functions import conv1d, lltm
 from narrows._narrows import Op, Tensor, get_num_threads, set_num_threads
 from narrows._ops import cmake_dir, get_include, info, load, op, ops
 
@@ -49,34 +48,32 @@ __all__ = [
     "Stream",
     "Tensor",
     "cmake_dir",
-    "conv1d",
     "devices",
     "empty",
     "from_dlpack",
     "get_include",
     "get_num_threads",
     "info",
-    "lltm",
     "load",
     "op",
     "ops",
     "set_num_threads",
     *_LAZY,
     *_functions.NAMES,
+    *_functions.OPS,
 ]
 
 
 def __getattr__(name):
     """Functions, and the modules that not everybody needs, when they are first asked for."""
-    if name in _functions.NAMES:
+    if name in _functions.NAMES or name in _functions.WRITTEN:
         value = _functions.make(name)
     elif name in _LAZY:
-        value = getattr(importlib.import_module(f"narrows.{_LAZY[name]}"), name)
+        value = _errors.with_near_names(getattr(importlib.import_module(f"narrows.{_LAZY[name]}"), name))
     elif name in _MODULES:
         return importlib.import_module(f"narrows.{name}")
     else:
-        near = "" if name.startswith("_") else _functions.near(name, __dir__())
-        raise AttributeError(f"module 'narrows' has no attribute '{name}'{near}")
+        raise _errors.attribute("narrows", name, __dir__(), _functions.known_as())
     return globals().setdefault(name, value)
 
 

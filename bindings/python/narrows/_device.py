@@ -20,6 +20,14 @@ _TYPES = {
 _NAMES = {number: name for name, number in _TYPES.items()}
 
 
+def _nearest(name):
+    """Of a device's name, which others may know under the name of its maker's toolkit."""
+    from narrows import _errors
+
+    toolkits = {"gpu": "cuda", "hip": "rocm", "amd": "rocm", "nvidia": "cuda", "mps": "metal"}
+    return _errors.near(name, [*_TYPES], toolkits)
+
+
 def _integer(what, value, expected):
     try:
         return operator.index(value)
@@ -52,6 +60,7 @@ class Device:
             if name not in _TYPES or (colon and not number.isdigit()):
                 raise ValueError(
                     f"device '{type}'; expected one of {', '.join(_TYPES)}, and ':' with a number where there are several"
+                    + ("" if name in _TYPES else _nearest(name))
                 )
             if colon and id is not None and id != int(number):
                 raise ValueError(f"device '{type}' with id = {id!r}; expected one of both")
@@ -202,7 +211,9 @@ def _exported(x):
 
 def contiguous(tensor):
     """The tensor, or a copy of one whose elements do not lie one after the other."""
-    return tensor if tensor.contiguous else _narrows.Op("elementwise", function="cast", out_dtype=tensor.dtype)(tensor)
+    from narrows import _functions
+
+    return tensor if tensor.contiguous else _functions.astype(tensor, tensor.dtype)
 
 
 def to(tensor, device, stream=None):
@@ -279,12 +290,12 @@ def _call(op, inputs, out, device):
     """A call with device=: the inputs go there, the outputs come back as NumPy arrays. Refused is what is refused without it."""
     import numpy as np
 
-    from narrows import _operands
+    from narrows import _errors, _operands
 
     device, outs = Device(device), [*out] if isinstance(out, (tuple, list)) else [out]
     _refuse_others(op, inputs, (np.ndarray, _narrows.Tensor))
     if all(x is None or _operands.is_number(x) for x in inputs):
-        raise TypeError(f"{op.op}: no input is an array")
+        raise TypeError(f"{op.__name__}: {_errors.NO_ARRAY}")
     op._checked(tuple(inputs))
     if any(map(_operands.is_number, inputs)):
         inputs = _operands.lift(op, inputs)

@@ -3,7 +3,7 @@
 
 import operator
 
-from narrows import _narrows, _ops
+from narrows import _errors, _narrows, _ops
 from narrows._function_table import TABLE
 
 TYPE_CHECKING = False  # as in _ops.py
@@ -22,6 +22,8 @@ _DTYPES = {
 }
 
 NAMES = (*TABLE, "astype")
+OPS = ("conv1d", "lltm")  # functions that have an op's name
+WRITTEN = ("astype", *OPS)  # in Python; the others are ops
 
 _DOC = """{name}({operands}, *, {extra}out=None, device=None, stream=None, backend=None, kernel=None, deterministic=False) -> array
 
@@ -43,8 +45,8 @@ def make(name):
     """The callable narrows.<name>."""
     import inspect
 
-    if name == "astype":
-        return astype
+    if name in WRITTEN:
+        return _with_signature(globals()[name])
     function, operands, kinds, what, arguments, example = TABLE[name]
     op = _narrows.Op("elementwise", function=function)
     op.__name__, op._operands = name, operands
@@ -74,25 +76,55 @@ def make(name):
     return _ops.remember(op)
 
 
+def _with_signature(function):
+    """The function, whose signature has no **unknown, which it only refuses, and no default where an argument must be given."""
+    import inspect
+
+    every = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = inspect.Signature([p.replace(default=p.empty) if p.default is _MISSING else p for p in every])
+    return function
+
+
+class _Missing:
+    """The default of an argument that must be given: a mistyped keyword is refused before its absence is."""
+
+    def __dlpack__(self, **_):
+        raise TypeError("the argument is missing; expected an array")
+
+    __dlpack_device__ = __dlpack__
+
+
+_MISSING: "Any" = _Missing()
+
+
 _CLIP_PLACES = {"a": 0, "b": 1, "min": 1, "c": 2, "max": 2}
 
 
 def _clip(*operands, **how):
     """narrows.clip where a bound is absent, or named as the array API names it."""
+    try:
+        return _clipped(operands, how)
+    except _errors.PLAIN as error:  # of the function that computes it
+        _errors.rename(error, "astype", "clip")
+        _errors.rename(error, "minimum", "clip", {"a": "x", "b": "max"})
+        _errors.rename(error, "maximum", "clip", {"a": "x", "b": "min"})
+        raise
+
+
+def _clipped(operands, how):
     given: dict = dict(enumerate(operands))
     named = [name for name in _CLIP_PLACES if name in how]
     for name in named:
         if _CLIP_PLACES[name] in given:
             raise TypeError(f"clip: {name} is given twice")
         given[_CLIP_PLACES[name]] = how.pop(name)
+    unknown = how.keys() - public("clip").__signature__.parameters.keys()
+    if unknown:
+        raise _errors.unexpected(public("clip"), unknown)
     x, low, high = (given.get(i) for i in range(3))
     if x is None:
         raise TypeError("clip: no array is given")
     _refuse_others((x, low, high))
-    if not named and low is not None and high is not None:
-        known = _ops.signature_of(public("clip")).parameters
-        unknown = min(how.keys() - known.keys())
-        raise TypeError(f"clip has no argument '{unknown}'{near(unknown, ['x', 'min', 'max', *known])}")
     if low is None and high is None:
         return _same(x, how)
     if low is None or high is None:
@@ -131,13 +163,13 @@ def _same(x, how):
     from narrows import _device, _operands
 
     if _operands.is_number(x):
-        raise TypeError("clip: no input is an array")
+        raise TypeError(f"clip: {_errors.NO_ARRAY}")
     if type(x).__name__ == "Proxy":
         raise NotImplementedError("clip: neither min nor max under torch.fx.symbolic_trace; expected one: x's dtype is unknown")
     return _cast(x.dtype if hasattr(x, "dtype") else _device.from_dlpack(x).dtype)(x, **how)
 
 
-def astype(x, dtype, *, out=None, device=None):
+def astype(x=_MISSING, dtype=_MISSING, *, out=None, device=None, **unknown):
     """x in another dtype, named or as any framework's object: a float to an integer truncates and saturates, NaN gives 0.
 
     The result has x's shape and framework. ValueError: no dtype by that name, or ``out`` does not fit; TypeError: x is no array.
@@ -146,13 +178,26 @@ def astype(x, dtype, *, out=None, device=None):
     >>> narrows.astype(numpy.float32([1.5, -300]), "int8")
     array([   1, -128], dtype=int8)
     """
+    if unknown:
+        raise _errors.unexpected(astype, unknown)
+    if dtype is _MISSING:
+        raise TypeError("astype: dtype is missing; expected the name of one, or a framework's object")
     return _cast(dtype)(x, out=out, device=device)
 
 
 def _cast(dtype):
-    op = _ops.op("elementwise", function="cast", out_dtype=dtype)
+    try:
+        op = _ops.op("elementwise", function="cast", out_dtype=dtype)
+    except (TypeError, ValueError) as error:
+        _errors.rename(error, "elementwise", "astype", {"out_dtype": "dtype"})
+        raise
     op.__name__ = "astype"  # which errors show
     return op
+
+
+def dtypes():
+    """The names of the dtypes that arrays may have."""
+    return frozenset(next(values for name, _, _, values, _ in _ops.op("elementwise").fields if name == "out_dtype")) - {""}
 
 
 # What torch and NumPy call functions that have another name in the array API; those of the ops are in TABLE.
@@ -184,20 +229,16 @@ _ALIASES = {
 }
 
 
-def near(name, known):
-    """; did you mean '…'?, or nothing where no known name is near."""
-    import difflib
-
-    names = {function: public for public, (function, *_) in TABLE.items()} | _ALIASES
-    found = names.get(name.lower()) or next(iter(difflib.get_close_matches(name.lower(), known, 1)), "")
-    return f"; did you mean '{found}'?" if found in known else ""
+def known_as():
+    """The functions by the names that ops and frameworks have for them."""
+    return {function: public for public, (function, *_) in TABLE.items()} | _ALIASES
 
 
 def public(name):
     """narrows.<name>, made and kept; for conv1d and lltm the op below."""
     import narrows
 
-    return _op_of(name) if name in ("conv1d", "lltm") else getattr(narrows, name)
+    return _op_of(name) if name in OPS else getattr(narrows, name)
 
 
 _made: dict = {}
@@ -236,8 +277,8 @@ def _padding(padding, w, dilation, stride):
 
 
 def conv1d(
-    x,
-    w,
+    x=_MISSING,
+    w=_MISSING,
     bias=None,
     stride=1,
     padding=0,
@@ -250,6 +291,7 @@ def conv1d(
     backend=None,
     kernel=None,
     deterministic=False,
+    **unknown,
 ):
     """Cross-correlation, as torch.nn.functional.conv1d and ONNX's Conv.
 
@@ -265,7 +307,10 @@ def conv1d(
         >>> narrows.conv1d(numpy.float32([1, 2, 3, 4]), numpy.float32([1, 0, -1]), padding="same")
         array([-2., -2., -2.,  3.], dtype=float32)
     """
-    stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
+    if unknown:
+        raise _errors.unexpected(conv1d, unknown)
+    if not (type(stride) is type(dilation) is type(groups) is int and stride > 0 and dilation > 0 and groups > 0):
+        stride, dilation, groups = _at_least_1("stride", stride), _at_least_1("dilation", dilation), _at_least_1("groups", groups)
     left, right = _padding(padding, w, dilation, stride)
     if _torch is not None and _torch.compiler.is_compiling() and not deterministic:
         plain = out is None and device is None and stream is None and backend is None and kernel is None
@@ -292,8 +337,6 @@ def conv1d(
 
 def _at_least_1(name, value):
     """torch writes a stride as a number or a tuple of one."""
-    if type(value) is int and value >= 1:
-        return value
     number = _integer(value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value)
     if number is None:
         raise TypeError(f"conv1d: {name} = {value!r}; expected an integer")
@@ -313,11 +356,11 @@ def _integer(value) -> "Any":
 
 
 def lltm(
-    input,
-    weights,
-    bias,
-    old_h,
-    old_cell,
+    input=_MISSING,
+    weights=_MISSING,
+    bias=_MISSING,
+    old_h=_MISSING,
+    old_cell=_MISSING,
     *,
     out=None,
     device=None,
@@ -325,6 +368,7 @@ def lltm(
     backend=None,
     kernel=None,
     deterministic=False,
+    **unknown,
 ):
     """One step of the recurrent cell of PyTorch's C++ extension tutorial; (new_h, new_cell).
 
@@ -338,6 +382,8 @@ def lltm(
         >>> new_cell.round(3)
         array([[0.731, 0.731]], dtype=float32)
     """
+    if unknown:
+        raise _errors.unexpected(lltm, unknown)
     return _op_of("lltm")(
         input,
         weights,

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching, mlir
 
-from narrows import _batching, _function_table, _jax_symbolic, _narrows, _ops, _programs, _xla
+from narrows import _batching, _built_in, _jax_symbolic, _narrows, _ops, _programs, _xla
 
 _FORMAT = 1  # of the attributes
 _DEVICE_TYPES = {"cpu": 1, "cuda": 2, "rocm": 10}
-_FUNCTIONS = {function: name for name, (function, *_) in _function_table.TABLE.items()} | {"cast": "astype"}
 
 
 class Call:
@@ -82,8 +81,7 @@ class Call:
 
 def name_of(op):
     """As profilers and jaxprs show it: "narrows.conv1d", "narrows.add", "narrows.vendor_name_1"."""
-    name = _FUNCTIONS.get(op.params["function"], op.op) if op.op == "elementwise" else op.op
-    return "narrows." + name.replace(".", "_").replace("/", "_")
+    return "narrows." + _built_in.public_name(op).replace(".", "_").replace("/", "_")
 
 
 def run(call, aliases, *arrays):
@@ -112,7 +110,7 @@ def _target(call, mask, arrays):
     this, only what never needs a workspace. Of symbolic sizes nobody knows."""
     inputs = call.inputs(arrays)
     gpu = next((n for n in device_types(call.op).values() if n != 1), None)
-    may_grow = _batching.takes_leading_axis(call.op) and call.op.op != "elementwise"
+    may_grow = _batching.takes_leading_axis(call.op) and not _built_in.is_elementwise(call.op)
     if gpu is None or may_grow or _jax_symbolic.has_symbols(inputs) or not call.op._capturable(inputs, mask, gpu):
         return "narrows"
     return "narrows_capturable"

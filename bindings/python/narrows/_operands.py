@@ -5,7 +5,7 @@ import functools
 import sys
 from typing import Any
 
-from narrows import _narrows, _ops
+from narrows import _errors, _narrows
 
 
 def is_number(x):
@@ -23,7 +23,8 @@ def no_array(op, i, x):
         _narrows.from_dlpack(x)
     except TypeError as error:
         reason = str(error).removeprefix("from_dlpack: ")
-    return TypeError(f"{op.__name__}: {op.inputs[i].rstrip('?')}: {reason}")
+    name = op.inputs[i].rstrip("?")
+    return TypeError(f"{op.__name__}: {_errors.OPERANDS.get(op.__name__, {}).get(name, name)}: {reason}")
 
 
 EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool"
@@ -31,8 +32,10 @@ EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, boo
 
 @functools.cache
 def dtypes():
-    """The names of the dtypes that arrays may have."""
-    return frozenset(next(values for name, _, _, values, _ in _ops.op("elementwise").fields if name == "out_dtype")) - {""}
+    """The names of the dtypes that arrays may have: those to which astype casts."""
+    from narrows import _functions
+
+    return _functions.dtypes()
 
 
 def as_array(op, i, number, like: Any) -> Any:
@@ -67,7 +70,7 @@ def as_array(op, i, number, like: Any) -> Any:
 def _first_array(op, inputs):
     like = next((x for x in inputs if x is not None and not is_number(x)), None)
     if like is None:
-        raise TypeError(f"{op.op}: no input is an array")
+        raise TypeError(f"{op.__name__}: {_errors.NO_ARRAY}")
     return like
 
 

@@ -18,7 +18,7 @@ from torch._inductor.dependencies import extract_read_writes
 from torch._inductor.virtualized import V, ops
 
 import narrows
-from narrows import _torch_ops, _torch_programs
+from narrows import _built_in, _torch_ops, _torch_programs
 
 _private: Any = torch  # for what no type checker finds there
 
@@ -29,7 +29,7 @@ FUSE = os.environ.get("NARROWS_TORCH_FUSE", "1") != "0"
 def register(reg):
     """Teaches Inductor an op of torch.ops.narrows."""
     lowering.lowerings[reg.call] = functools.partial(_lowered, reg)
-    if reg.op.op != "elementwise":  # inputs as eager calls have them: another layout may have no kernel
+    if not _built_in.is_elementwise(reg.op):  # inputs as eager calls have them: another layout may have no kernel
         lowering.add_layout_constraint(reg.call, lowering.constrain_to_fake_tensors)
 
 
@@ -47,7 +47,7 @@ def _with_defaults(call, params):
 def _lowered(reg, *given, **params):
     """A call in a graph. Inductor may give inputs by name."""
     inputs = [*given, *(params.pop(name.rstrip("?"), None) for name in reg.inputs[len(given) :])]
-    fused = _fused(inputs, params) if FUSE and reg.op.op == "elementwise" else None
+    fused = _fused(inputs, params) if FUSE and _built_in.is_elementwise(reg.op) else None
     if V.graph.cpp_wrapper:
         params = _complete(reg, params)
     return _boxed(_Call.create(reg.call, *inputs, **params)) if fused is None else fused

@@ -14,7 +14,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from narrows import _device, _jax_call, _jax_derivatives, _jax_sharding, _narrows, _operands, _ops, _xla
+from narrows import _device, _errors, _jax_call, _jax_derivatives, _jax_sharding, _narrows, _operands, _ops, _xla
 
 __all__ = ["call", "disabled_checks"]  # noqa: F822 # of __getattr__
 
@@ -23,7 +23,7 @@ def __getattr__(name):
     """``disabled_checks``: for jax.export.export, which exports only those targets of custom calls that it is told of. Made when it is
     asked for: jax.export of some versions needs packages that JAX itself does not."""
     if name != "disabled_checks":
-        raise AttributeError(f"module 'narrows.jax' has no attribute '{name}'")
+        raise _errors.attribute(__name__, name, __dir__())
     from jax import export
 
     return globals().setdefault(name, tuple(map(export.DisabledSafetyCheck.custom_call, _xla.TARGETS)))
@@ -106,7 +106,7 @@ def _refuse_narrowed(op, inputs, specs):
 def _prepared(op, inputs):
     first = next((x for x in inputs if isinstance(x, jax.Array)), None)
     if first is None:
-        raise TypeError(f"{op.op}: no input is an array of JAX")
+        raise TypeError(f"{op.__name__}: no input is an array of JAX; expected one, as jax.numpy.asarray(x) gives")
     optional = [name.endswith("?") for name in op.inputs]
     if not all(x is None or isinstance(x, jax.Array) or _operands.is_number(x) for x in inputs):
         inputs = [x.resolve_neg() if not isinstance(x, jax.Array) and hasattr(x, "resolve_neg") else x for x in inputs]  # of torch
@@ -166,7 +166,7 @@ def _call(op, inputs, out, device):
 def _ordered(op, inputs, donate=()):
     """A call after which an array of another framework on a GPU may be written to again."""
     if len(inputs) > len(op.inputs):
-        raise TypeError(f"{op.op} takes {len(op.inputs)} tensors; {len(inputs)} were given")
+        raise TypeError(f"{op.__name__} takes {len(op.inputs)} tensors; {len(inputs)} were given")
     foreign = any(map(_is_foreign, inputs))
     if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")

@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 
+import narrows
 from narrows import (
     _device,
+    _errors,
     _functions,
     _narrows,
     _operands,
@@ -30,6 +32,10 @@ from narrows import (
 from narrows._torch_ops import registered
 
 __all__ = ["LLTM", "Conv1d", "library_path", "onnx_table"]
+
+
+def __getattr__(name):
+    raise _errors.attribute(__name__, name, __dir__())
 
 
 def __dir__():
@@ -292,8 +298,10 @@ def _teach_dynamo():
     for name in _functions.NAMES:
         if name != "astype":
             _functions.public(name)
-    _functions.public("conv1d")
-    _functions.public("lltm")
+    for name in _functions.WRITTEN:  # modules' __getattr__ makes them
+        getattr(narrows, name)
+    for name in _functions.OPS:
+        _functions.public(name)
     torch.compiler.allow_in_graph(_functions.astype)  # which makes an op for each dtype
     _ops.listen(torch.compiler.allow_in_graph)
     _ops.fill()

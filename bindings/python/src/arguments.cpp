@@ -5,10 +5,10 @@
 namespace narrows::python {
 namespace {
 
-const char* text_of(PyObject* value, const char* what) {
+const char* text_of(const Call& c, PyObject* value, const char* what) {
   if (value == Py_None) return nullptr;
   const char* const text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
-  if (text == nullptr && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is %R; expected a str", what, value);
+  if (text == nullptr && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%S: %s is %R; expected a str", c.op->name, what, value);
   return text;
 }
 
@@ -31,8 +31,8 @@ bool set_option(Call& c, Option option, PyObject* value) {
     case kOut: c.out = given; return true;
     case kStream: c.stream_object = given; return true;
     case kDevice: c.device = given; return true;
-    case kBackend: c.backend = text_of(value, "backend"); break;
-    case kKernel: c.kernel = text_of(value, "kernel"); break;
+    case kBackend: c.backend = text_of(c, value, "backend"); break;
+    case kKernel: c.kernel = text_of(c, value, "kernel"); break;
     default: c.flags = PyObject_IsTrue(value) == 1 ? NW_DETERMINISTIC : 0;
   }
   return !PyErr_Occurred();
@@ -67,8 +67,10 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
 
 bool add_input(Call& c, uint32_t index, PyObject* object) {
   if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
-    PyErr_Format(PyExc_TypeError, "%s takes %d tensors; %d were given", c.declaration.op->name,
-                 static_cast<int>(c.declaration.inputs.size()), static_cast<int>(index) + 1);
+    const bool operands = c.op->operands > 0;
+    PyErr_Format(PyExc_TypeError, "%S takes %d %s; %d were given", c.op->name,
+                 operands ? c.op->operands : static_cast<int>(c.declaration.inputs.size()), operands ? "operands" : "tensors",
+                 static_cast<int>(index) + 1);
     return false;
   }
   if (c.objects[index] != nullptr) {

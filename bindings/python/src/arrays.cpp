@@ -165,7 +165,9 @@ bool Array::read(PyObject* object, TypeRoute route, void* stream) {
     default: break;
   }
   const Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
-  if (type) PyErr_Format(PyExc_TypeError, "%U is %s", type.get(), route.reason == nullptr ? "no array" : route.reason);
+  if (type)
+    PyErr_Format(PyExc_TypeError, "%U is %s", type.get(),
+                 route.reason == nullptr ? "no array; expected an array, as numpy.asarray(x) gives" : route.reason);
   return false;
 }
 

@@ -297,12 +297,18 @@ PyObject* result(Call& c, Outputs& out) {
   return tuple.release();
 }
 
+bool refuse_without_arrays(const Call& c) {
+  const Ref words(import_attribute("narrows._errors", "NO_ARRAY"));
+  if (words) PyErr_Format(PyExc_TypeError, "%S: %U", c.op->name, words.get());
+  return false;
+}
+
 PyObject* run(Call& c) {
   const Shown shown(c);
   if (c.lead < 0) {
     for (uint32_t i = 0; i < c.num_inputs; ++i)
       if (c.routes[i] == Route::refused) return read_one(c, i), nullptr;
-    return PyErr_Format(PyExc_TypeError, "%S: no input is an array", c.op->name);
+    return refuse_without_arrays(c), nullptr;
   }
   const DLTensor* pointers[NW_MAX_TENSORS];
   nw_call call;
@@ -366,11 +372,29 @@ PyObject* dispatch(Op* op, PyObject* const* arguments, Py_ssize_t count, PyObjec
   return delegate(c, module, function);
 }
 
+// An error of an op that has a name of its own, narrows.add, says that name.
+[[gnu::noinline]] void name_error(Op* op) {
+  if (PyUnicode_CompareWithASCIIString(op->name, op->declaration->op->name) == 0) return;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const Ref rename(import_attribute("narrows._errors", "of_op"));
+  const Ref done(rename && value != nullptr ? PyObject_CallFunctionObjArgs(rename.get(), value, &op->ob_base, nullptr) : nullptr);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
+PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  Op* const op = reinterpret_cast<Op*>(self);
+  PyObject* const result = dispatch(op, arguments, count, keywords);
+  if (result == nullptr) name_error(op);
+  return result;
+}
+
 }  // namespace
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* keywords) {
-  const auto count = static_cast<Py_ssize_t>(flagged_count & ~(size_t{1} << (8 * sizeof(size_t) - 1)));
-  return dispatch(reinterpret_cast<Op*>(self), arguments, count, keywords);
+  return call(self, arguments, static_cast<Py_ssize_t>(flagged_count & ~(size_t{1} << (8 * sizeof(size_t) - 1))), keywords);
 }
 
 // The slot that vectorcall wants beside itself.
@@ -385,13 +409,13 @@ PyObject* op_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
     PyTuple_SetItem(names.get(), i, Ref::borrow(key).release());
     objects[static_cast<size_t>(count + i)] = value;
   }
-  return names ? dispatch(reinterpret_cast<Op*>(self), objects.data(), count, names.get()) : nullptr;
+  return names ? call(self, objects.data(), count, names.get()) : nullptr;
 }
 
 // What a call would refuse of these outputs beside these inputs, wherever they are: it is asked of the CPU, and nothing runs. What
 // that has no kernel for, others may have one for.
 static bool check_given_outputs(Call& c) {
-  if (c.lead < 0) return PyErr_Format(PyExc_TypeError, "%s: no input is an array", c.declaration.op->name) != nullptr;
+  if (c.lead < 0) return refuse_without_arrays(c);
   DLDataType dtype{};
   for (uint32_t i = 0; i < c.num_inputs; ++i)
     if (c.is_array(i)) dtype = c.arrays[i].tensor.dtype;

@@ -468,9 +468,9 @@ def test_errors():
         jax.jit(narrows.add)(A, jnp.ones(5))
     with pytest.raises(ValueError, match="expected float32"):
         narrows.add(A, jnp.ones(4, "int32"))
-    with pytest.raises(ValueError, match="elementwise: b has dtype int4; expected float16, "):
+    with pytest.raises(ValueError, match="add: b has dtype int4; expected float16, "):
         narrows.add(A, jnp.ones(4, "int4"))
-    with pytest.raises(ValueError, match="elementwise: a has 17 dimensions; expected 16 at most"):
+    with pytest.raises(ValueError, match="add: a has 17 dimensions; expected 16 at most"):
         narrows.add(jnp.ones((1,) * 17), A)
     with pytest.raises(TypeError, match="cannot be written"):
         narrows.add(A, 1, out=A)
@@ -541,7 +541,7 @@ def test_beside_tensors_of_torch(cpus):
     for call in (lambda: jax.jit(lambda a: narrows.add(a, g))(a), lambda: narrows.jax.call("elementwise", a, g, function="add")):
         with pytest.raises(ValueError, match=r"b needs a gradient of torch's, which JAX cannot give; expected x\.detach"):
             call()
-    with pytest.raises(NotImplementedError, match="elementwise: b: "):
+    with pytest.raises(NotImplementedError, match="add: b: "):
         narrows.add(a, torch.ones(3).to_sparse())
     with pytest.raises(ValueError, match="b has dtype float64; expected float32"):
         narrows.add(a, torch.ones(3, dtype=torch.float64))

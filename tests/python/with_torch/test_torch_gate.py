@@ -156,7 +156,7 @@ def test_a_real_tensor_beside_a_fake_one():
     ):
         with pytest.raises(ValueError, match=f": {name} is real beside fake tensors, or under their mode; expected a fake one"):
             call()
-    with mode, pytest.raises(ValueError, match="elementwise: a is real"):
+    with mode, pytest.raises(ValueError, match=r"(elementwise|add): a is real"):
         narrows.add(real, 1)
 
 
@@ -194,9 +194,7 @@ def test_tensors_that_are_not_strided(kind, device):
         }[kind]()
     name = {"sparse": "torch.sparse_coo", "mkldnn": "torch._mkldnn", "jagged": "nested"}.get(kind, kind)
     for argument, arguments in (("a", (other, 1)), ("b", (x, other)), ("b", (np.ones((2, 3), "float32"), other))):
-        with pytest.raises(
-            NotImplementedError, match=f"elementwise: {argument} is a tensor that is {name}; expected a strided one"
-        ):
+        with pytest.raises(NotImplementedError, match=f"add: {argument} is a tensor that is {name}; expected a strided one"):
             narrows.add(*arguments)
     with pytest.raises(NotImplementedError, match=f"out is a tensor that is {name}; expected a strided one"):
         narrows.add(x, x, out=other)

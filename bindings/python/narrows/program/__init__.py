@@ -37,4 +37,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"narrows.program.{name}")
     if name in _PLACES:
         return getattr(importlib.import_module(f"narrows.program.{_PLACES[name]}"), name)
-    raise AttributeError(f"module 'narrows.program' has no attribute '{name}'")
+    from narrows import _errors
+
+    raise _errors.attribute(__name__, name, __dir__())
+
+
+def __dir__() -> list[str]:
+    return sorted({*_PLACES, *_MODULES, "__doc__"})

@@ -12,12 +12,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from narrows import _narrows
+from narrows import _errors, _narrows
 from narrows.testing import _compare, _numpy
 from narrows.testing._run import Report, Run
 from narrows.testing._subject import SIZES, Case, Subject
 
 __all__ = ["Report", "check_op", "conform"]
+
+
+def __getattr__(name: str) -> Any:
+    raise _errors.attribute(__name__, name, __dir__())
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__"]
 
 
 def check_op(
