@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import narrows
 from narrows import _ops
 from narrows.program import _expressions, _library, _tuning
-from narrows.program._evaluation import Evaluation, compared, refuse_out, run
+from narrows.program._evaluation import Evaluation, backend_of, compared, refuse_out, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
 from narrows.program._recorder import note
@@ -284,13 +284,15 @@ class Schedule:
         """An op that computes the program, which the plugins of that name run as the steps say. The others keep their schedules,
         by default the default ones. The last schedule that was built of a program is the one that new ops of it have. ``gradient``
         as in PrimFunc.build; the adjoint has the default schedule."""
+        _library.c_string("backend", backend)
         return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
 
-    def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
+    def tune(self, *inputs: Any, budget: float = 10.0, backend: str | None = None, keep: bool = True, **how: Any) -> Tuned:
         """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
         steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
-        result; what was kept before is measured, too. Params and what narrows.op() takes, but ``out``, go by keyword. OSError:
-        the result cannot be kept; nothing was measured."""
+        result; what was kept before is measured, too. ``backend``: by default the one that runs programs where the arrays are,
+        or on ``device``. Params and what narrows.op() takes, but ``out``, go by keyword. OSError: the result cannot be kept;
+        nothing was measured."""
         best, tuned = _tuning.tune(self._schedule.copy(), inputs, budget, backend, keep, how)
         self._schedules[self._worked_on] = best.copy()
         return tuned
@@ -302,17 +304,16 @@ class Schedule:
         programs = [self._schedule, *_tuning.adjoints(self._schedule, int(gradient), backend)]
         _library.export(programs, backend, name, os.fspath(path))
 
-    def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
+    def evaluate(self, *inputs: Any, backend: str | None = None, **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and
-        times both. Params and what narrows.op() takes, but ``out``, go by keyword. ArithmeticError: the results differ."""
+        times both. Ops of the program that there are keep their schedules. ``backend`` and what goes by keyword: as in tune().
+        ArithmeticError: the results differ."""
         refuse_out(how)
-        name = self._schedule.load(backend)
-        scheduled = run(narrows.Op(name), inputs, how)
-        _library.unschedule(name, backend)
-        try:
+        backend, how = backend_of(self._schedule, inputs, how, backend)
+        with self._schedule.lent(backend) as name:
+            scheduled = run(narrows.Op(name), inputs, how)
+            _library.unschedule(name, backend)
             return compared(name, scheduled, run(narrows.Op(name), inputs, how))
-        finally:
-            self._schedule.load(backend)
 
     # ---- how a step is taken ----
 
