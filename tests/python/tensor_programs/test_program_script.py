@@ -563,3 +563,16 @@ def test_constants_of_bfloat16_are_rounded_once():
     assert T.bfloat16(3.395e38).text() == T.max_value("bfloat16").text()
     with pytest.raises(ValueError, match="too large"):
         T.bfloat16(3.397e38)
+
+
+@pytest.mark.parametrize("word", ["out", "device", "stream", "backend", "kernel", "deterministic"])
+def test_a_param_is_no_word_of_every_call(word):
+    def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        factor = T.param("float32", name=word)
+        for i in T.serial(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * factor
+
+    with pytest.raises(SyntaxError, match=f"param '{word}': every op takes this word by keyword"):
+        T.prim_func(f)

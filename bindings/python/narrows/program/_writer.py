@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from narrows import _ops
 from narrows.program import _dtypes
 from narrows.program._expressions import Variable
 from narrows.program._recorder import Block, Buffer, Loop, Recorder
@@ -49,6 +50,8 @@ def _name_all(program: Recorder) -> None:
         names.give_argument(buffer, "tensor")
     for param, _, _ in program.params:
         names.give_argument(param, "param")
+        if param.name in _ops.CALL_WORDS:
+            raise SyntaxError(f"param '{param.name}': every op takes this word by keyword; expected another name")
     for size in program.sizes:
         names.give(size, "n")
     for buffer in program.allocations:
