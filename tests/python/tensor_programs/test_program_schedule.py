@@ -205,6 +205,44 @@ def test_a_note_of_python_s_true():
     assert '{"contract": "true"}' in sch.mod["mm_relu"].text
 
 
+def test_notes_keep_their_characters():
+    value = 'a\tb\n"c" \\ é 日'
+    sch = Schedule(mm_relu)
+    sch.annotate(sch.get_block("Y"), "x", value)
+    again = Schedule(mm_relu)
+    sch.trace.apply_to_schedule(again)
+    written = '{"x": "a\\tb\\n\\"c\\" \\\\ é 日"}'
+    assert written in sch.mod["mm_relu"].text and again.mod["mm_relu"] == sch.mod["mm_relu"]
+
+    @T.prim_func
+    def noted(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        for i in T.serial(4, annotations={"x": value}):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    assert written in noted.text
+
+
+@pytest.mark.parametrize("wrong", ["\0", "\r", "\x1b", "\x7f"])
+def test_notes_of_control_characters_are_refused(wrong):
+    sch = Schedule(mm_relu)
+    for key, value in (("x", f"a{wrong}b"), (f"x{wrong}", "b")):
+        with pytest.raises(ValueError, match="has the control character .*; expected none but newlines and tabs"):
+            sch.annotate(sch.get_block("Y"), key, value)
+    assert not sch.trace.lines
+
+    def noted(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        for i in T.serial(4):
+            with T.block("B"):
+                T.block_attr({"x": wrong})
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    with pytest.raises(ValueError, match="has the control character"):
+        T.prim_func(noted)
+
+
 def test_threads_share_a_schedule(monkeypatch):
     sch = Schedule(mm_relu)
     text, wrong, call = sch.mod["mm_relu"].text, [], _library._call

@@ -109,6 +109,17 @@ def note(value: object) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def quoted(text: str) -> str:
+    """As it stands in the text of a program and in steps. ValueError: it has a character that no string there has."""
+    wrong = next((c for c in text if (c < " " or c == "\x7f") and c not in _ESCAPES), None)
+    if wrong is not None:
+        raise ValueError(f"{text!r} has the control character {wrong!r}; expected none but newlines and tabs")
+    return '"' + "".join(_ESCAPES.get(c, c) for c in text) + '"'
+
+
 class Block:
     def __init__(self, name: str) -> None:
         self.name = name

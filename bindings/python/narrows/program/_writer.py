@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from narrows import _ops
 from narrows.program import _dtypes
 from narrows.program._expressions import Variable
-from narrows.program._recorder import Block, Buffer, Loop, Recorder
+from narrows.program._recorder import Block, Buffer, Loop, Recorder, quoted
 
 # What no name may be: the words of the text.
 _WORDS = frozenset("and or not for in if inf nan".split()) | frozenset(_dtypes.LONG)
@@ -78,13 +77,7 @@ def _name_axes(body: list[Loop | Block], names: _Names) -> None:
 
 
 def _notes(notes: dict[str, str]) -> str:
-    if not notes:
-        return ""
-    return (
-        " {"
-        + ", ".join(f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for k, v in notes.items())
-        + "}"
-    )
+    return " {" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in notes.items()) + "}" if notes else ""
 
 
 def _statements(body: list[Loop | Block], depth: int) -> list[str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from narrows.program import _expressions, _library, _tuning
 from narrows.program._evaluation import Evaluation, backend_of, compared, refuse_out, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
-from narrows.program._recorder import note
+from narrows.program._recorder import note, quoted
 from narrows.program._tuning import Tuned
 from narrows.program.ir import IRModule
 
@@ -383,4 +382,4 @@ def _map(index_map: Callable[..., Any]) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+    return quoted(value) if isinstance(value, str) else str(value)
