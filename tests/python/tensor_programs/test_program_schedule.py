@@ -228,7 +228,7 @@ def test_notes_keep_their_characters():
 def test_notes_of_control_characters_are_refused(wrong):
     sch = Schedule(mm_relu)
     for key, value in (("x", f"a{wrong}b"), (f"x{wrong}", "b")):
-        with pytest.raises(ValueError, match="has the control character .*; expected none but newlines and tabs"):
+        with pytest.raises(ValueError, match=r"has the control character .*; expected none but newlines and tabs"):
             sch.annotate(sch.get_block("Y"), key, value)
     assert not sch.trace.lines
 
