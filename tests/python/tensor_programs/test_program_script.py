@@ -607,3 +607,32 @@ def test_scalars_of_numpy_on_the_left():
     assert copy_of(lambda A, i: two * A[i] - (two - A[i]) / (two + A[i])).startswith("f32(2) * A[vi]")
     assert copy_of(lambda A, i: T.cast(np.int32(3) <= A[i], "int32"), "int32", "int32") == "i32(i32(3) <= A[vi])"
     assert copy_of(lambda A, i: np.int32(7) // A[i], "int32", "int32").startswith("div(i32(7), A[vi])")
+
+
+def test_functions_that_are_no_programs():
+    def nothing(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        pass
+
+    with pytest.raises(SyntaxError, match="'nothing' computes nothing; expected blocks that store"):
+        T.prim_func(nothing)
+
+    def without_end(A, vi):
+        return without_end(A, vi)
+
+    refused(SyntaxError, "'f' is run once to record it, and does not end: a function in it calls itself", store(without_end))
+    refused(
+        SyntaxError, "an expression has thousands of levels", store(lambda A, i: sum((A[i] for _ in range(5000)), T.float32(0)))
+    )
+
+
+def test_a_program_is_no_function_to_call():
+    @T.prim_func
+    def program(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in T.serial(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+
+    refused(TypeError, "'program' is called inside another one; expected its loops and blocks there", lambda A, B, i: program(A, B))
+    with pytest.raises(TypeError, match=r"program 'program' is called; expected the op that program\.build\(\) gives"):
+        program(np.ones(8, F32))

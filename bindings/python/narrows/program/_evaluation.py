@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from narrows import _device, _narrows
+import narrows
+from narrows import _narrows
 from narrows.program import _library
 
 _MOST_SECONDS = 0.3  # of timing, for each of the two
@@ -52,16 +53,16 @@ def refuse_out(how: dict[str, Any]) -> None:
         raise ValueError("out is given; expected none: the results of schedules are compared, so each has arrays of its own")
 
 
-def _device_of(inputs: tuple[Any, ...], how: dict[str, Any]) -> _device.Device:
+def _device_of(inputs: tuple[Any, ...], how: dict[str, Any]) -> narrows.Device:
     """Where a call runs: where its device= says, else where its first array lies."""
     if how.get("device") is not None:
-        return _device.Device(how["device"])
+        return narrows.Device(how["device"])
     for array in inputs:
         if hasattr(array, "__dlpack_device__"):
-            return _device.Device(*map(int, array.__dlpack_device__()))
+            return narrows.Device(*map(int, array.__dlpack_device__()))
         if hasattr(array, "__cuda_array_interface__"):
-            return _device.Device("cuda")
-    return _device.Device("cpu")
+            return narrows.Device("cuda")
+    return narrows.Device("cpu")
 
 
 def _has_default(program: _library.Program, backend: str) -> bool:

@@ -372,6 +372,11 @@ def current() -> Recorder:
     return found
 
 
+def is_recording() -> bool:
+    """Whether this thread runs a function under @T.prim_func."""
+    return getattr(_running, "recorder", None) is not None
+
+
 def record(recorder: Recorder, run: Callable[[], Any]) -> None:
     """Calls run(), which records into `recorder`."""
     before = getattr(_running, "recorder", None)
@@ -381,5 +386,7 @@ def record(recorder: Recorder, run: Callable[[], Any]) -> None:
         recorder.finish()
         if given is not None:
             raise SyntaxError(f"'{recorder.name}' returns {given!r}; a program stores its results into its tensors")
+        if not recorder.body:
+            raise SyntaxError(f"'{recorder.name}' computes nothing; expected blocks that store, as T.block makes them")
     finally:
         _running.recorder = before

@@ -19,7 +19,7 @@ _ALL = -1
 
 def check(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
     """Each call of a backward op, and of the backward op of that one, beside memory that may not be touched."""
-    asked: list[tuple[str, Callable[[], None]]] = []
+    asked: list[tuple[str, Callable[[], object]]] = []
     for case in cases:
         if any(map(_compare.is_float, case.dtypes)):
             asked += [one for one in _calls(subject, case) if run.wants(one[0])]
@@ -35,7 +35,7 @@ def _judge(answer: Any) -> None:
         raise Declined
 
 
-def _calls(subject: Subject, case: Case) -> Iterator[tuple[str, Callable[[], None]]]:
+def _calls(subject: Subject, case: Case) -> Iterator[tuple[str, Callable[[], object]]]:
     floats = [i for i, (s, d) in enumerate(zip(case.shapes, case.dtypes, strict=True)) if s is not None and _compare.is_float(d)]
     ways = [("first byte at a page", "first", _ALL), ("last byte at a page", "last", _ALL)]
     ways += [(f"of {subject.names[i]} alone", "last", i) for i in floats if len(floats) > 1]
