@@ -158,9 +158,10 @@ def build(files, name=None, flags=(), verbose=False):
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. A shader ``times.comp`` in GLSL becomes a header
     ``times.comp.h`` with its SPIR-V module, ``constexpr uint32_t times[]``, which sources in C++ include. ``name``: the file becomes
     ``narrows_<name>.so``, by default named as the first source. ``flags``: more of the compiler's, not of glslc's. The compilers are
-    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. RuntimeError: there is no compiler, or it fails, or takes longer
-    than NARROWS_COMPILE_SECONDS (600); the message holds its own words. OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
-    Paths may hold spaces, $ and :.
+    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. Paths may hold spaces, $ and :.
+
+    RuntimeError: there is no compiler, or it fails, or takes longer than NARROWS_COMPILE_SECONDS (600); the message holds its own words.
+    OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
 
         >>> import narrows
         >>> narrows.build("my_op.rs")

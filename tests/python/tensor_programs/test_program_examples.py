@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each program of examples/programs beside NumPy in float64, on every device that is here; conv1d and lltm beside our own ops, too."""
+"""Each program of examples/programs beside NumPy in float64, on every device that is here; conv1d and lltm beside our own ops."""
 
 import pathlib
 

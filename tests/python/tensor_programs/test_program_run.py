@@ -148,6 +148,12 @@ def test_a_backend_that_cannot_run_a_call_is_refused():
             call(None)
 
 
+@pytest.mark.parametrize("kind", [1, 3, 11])
+def test_pinned_memory_is_the_cpu_s(kind):
+    pinned = type("Pinned", (), {"__dlpack_device__": lambda self: (kind, 0)})()
+    assert _evaluation.backend_of(mm_relu.program, (pinned,), {}, None) == ("cpu", {})
+
+
 def test_an_evaluation_finds_a_difference():
     one, two = np.ones(3, F32), np.array([1, 1, 1.01], F32)
     assert _evaluation.compared("f", ((one,), 1.0), ((one,), 2.0)).error == 0

@@ -83,8 +83,8 @@ class PrimFunc:
     def __call__(self, *arrays: Any, **how: Any) -> NoReturn:
         if is_recording():
             raise TypeError(
-                f"program '{self.name}' is called inside another one; expected its loops and blocks there, or the ops of both called "
-                "one after the other"
+                f"program '{self.name}' is called inside another one; expected its loops and blocks there, "
+                "or the ops of both called one after the other"
             )
         raise TypeError(f"program '{self.name}' is called; expected the op that {self.name}.build() gives")
 
