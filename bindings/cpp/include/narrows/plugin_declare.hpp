@@ -420,6 +420,7 @@ class Declaration {
   // Bindings take tensors, params and these words by keyword in one call.
   void check_params() const {
     for (const nw_param& p : op_.params) {
+      if (p.name == nullptr) continue;  // the host refuses it
       for (const char* word : {"out", "device", "stream", "backend", "kernel", "deterministic"})
         if (std::strcmp(p.name, word) == 0)
           refuse(NW_INVALID, -1,
