@@ -51,13 +51,21 @@ void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
     fail(NW_INVALID, -1, "op '%s' declares batch '%s': expected a size of its shape rule in each way", op.name, op.batch);
 }
 
+// Element-wise: every axis is a batch, and so is a new leading one.
+void check_element_wise(const nw_op& op, const ShapeRule& rule) {
+  if (const std::string dims = rule.first_of_fixed_rank(); !dims.empty())
+    fail(NW_INVALID, -1,
+         "op '%s' declares batch '*', and shape rule \"%s\" has %s; expected '...', '*', 'broadcast' or 'like i' alone", op.name,
+         op.shape_rule, dims.c_str());
+}
+
 }  // namespace
 
 void check_batch(const nw_op& op, const ShapeRule* rule) {
   if (op.batch == nullptr) return;
   if (rule == nullptr)
     fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
-  if (std::strcmp(op.batch, "*") == 0) return;
+  if (std::strcmp(op.batch, "*") == 0) return check_element_wise(op, *rule);
   for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, parts_of(way, ','));
 }
 

@@ -441,6 +441,17 @@ std::vector<std::vector<std::vector<std::string>>> ShapeRule::named_dims() const
   return out;
 }
 
+std::string ShapeRule::first_of_fixed_rank() const {
+  const auto is_fixed = [](const Dims& dims) { return !dims.leading || !dims.named.empty(); };
+  for (const Alternative& alternative : alternatives_) {
+    for (const Tensor& input : alternative.inputs)
+      if (!input.any && is_fixed(input.dims)) return show_dims(input.dims);
+    for (const Output& output : alternative.outputs)
+      if (output.kind == 'd' && is_fixed(output.dims)) return show_dims(output.dims);
+  }
+  return "";
+}
+
 std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params,
                                        uint64_t params_size) const {
   for (const Alternative& alternative : alternatives_) {

@@ -31,6 +31,9 @@ class ShapeRule {
   // Of each alternative, each input and then each output: its dimensions that are a bare name or "..."; "" for another dimension.
   std::vector<std::vector<std::vector<std::string>>> named_dims() const;
 
+  // The text of the first tensor that does not take one more leading dimension with all others; "" if all do.
+  std::string first_of_fixed_rank() const;
+
   struct Expression;
   struct Dims;
   struct Tensor;

@@ -44,14 +44,26 @@ void print_package(const InstalledPlugin* package) {
   std::printf("  %s%s\n", padded("", 12).c_str(), printable("from " + package->distribution + " " + package->version).c_str());
 }
 
-void print_left_out(const LeftOut& left_out) {
-  std::printf("  %s%s%s%s%s\n", yellow(padded(left_out.crashed ? "crashed" : "refused", 12)).c_str(), padded("-", 10).c_str(),
-              padded("-", 10).c_str(), padded("-", 8).c_str(), printable(left_out.plugin.path).c_str());
+// The widths of the columns of plugins: two spaces stand behind the longest.
+struct Columns {
+  explicit Columns(const Info& info) {
+    for (const nw_backend_info& b : info.plugins) {
+      name = std::max(name, std::strlen(b.name) + 2);
+      version = std::max(version, std::strlen(b.version) + 2);
+    }
+  }
+  size_t name = 10, version = 10;
+};
+
+void print_left_out(const LeftOut& left_out, const Columns& widths) {
+  std::printf("  %s%s%s%s%s\n", yellow(padded(left_out.crashed ? "crashed" : "refused", 12)).c_str(),
+              padded("-", widths.name).c_str(), padded("-", widths.version).c_str(), padded("-", 8).c_str(),
+              printable(left_out.plugin.path).c_str());
   std::printf("  %s%s\n", padded("", 12).c_str(), printable(left_out.plugin.reason).c_str());
   print_package(&left_out.plugin);
 }
 
-void print_plugin(const nw_backend_info& b, const InstalledPlugin* package) {
+void print_plugin(const nw_backend_info& b, const Columns& widths, const InstalledPlugin* package) {
   const std::string result = padded(verdict(b), 12);
   const bool good = usable(b);
   std::printf("  %s%s%s%s%s\n",
@@ -59,7 +71,8 @@ void print_plugin(const nw_backend_info& b, const InstalledPlugin* package) {
                : b.status == NW_OK ? dim(result)
                                    : yellow(result))
                   .c_str(),
-              padded(b.name[0] != 0 ? b.name : "-", 10).c_str(), padded(b.version[0] != 0 ? b.version : "-", 10).c_str(),
+              padded(b.name[0] != 0 ? b.name : "-", widths.name).c_str(),
+              padded(b.version[0] != 0 ? b.version : "-", widths.version).c_str(),
               padded(b.device_type == 0 ? "-" : device_type_name(b.device_type), 8).c_str(), printable(b.path).c_str());
   if (b.reason[0] != 0)
     std::printf("  %s%s\n", padded("", 12).c_str(),
@@ -171,7 +184,7 @@ void print_compilers(const Info& info) {
   if (info.compilers.empty()) return;
   heading("Compilers of tensor programs");
   for (const ProgramCompiler& c : info.compilers)
-    std::printf("  %s%s\n", padded(c.backend, 10).c_str(),
+    std::printf("  %s%s\n", padded(c.backend, Columns(info).name).c_str(),
                 c.missing.empty() ? printable(c.description).c_str() : yellow(printable(c.missing)).c_str());
 }
 
@@ -194,8 +207,9 @@ void print_info(const Info& info, bool verbose) {
   std::printf("%s %s, ABI %u\n", bold("Narrows").c_str(), nw_version(), nw_abi_major());
   heading("Plugins");
   if (info.plugins.empty()) std::printf("  none\n");
-  for (const nw_backend_info& b : info.plugins) print_plugin(b, package_of(info, b));
-  for (const LeftOut& left_out : info.left_out) print_left_out(left_out);
+  const Columns widths(info);
+  for (const nw_backend_info& b : info.plugins) print_plugin(b, widths, package_of(info, b));
+  for (const LeftOut& left_out : info.left_out) print_left_out(left_out, widths);
   print_devices(info);
   print_threads(info.threads);
   print_ops(info, verbose);

@@ -22,7 +22,8 @@ using namespace narrows::tools;
 constexpr const char* kDescription =
     "Narrows: one C ABI between array frameworks and the devices that compute.\n"
     "`narrows SUBCOMMAND --help` has examples.\n"
-    "The Python package's command has two more: `new` starts a package with an op, `config` prints options for compilers.";
+    "The Python package's command has three more: `new` starts a package with an op, `config` prints options for compilers,\n"
+    "`hub` writes a plugin in the layout of Hugging Face's kernels.";
 
 constexpr const char* kExitCodes =
     "Exit codes:\n"

@@ -96,6 +96,14 @@ std::set<const nw_op*> ops_of(nw_runtime* rt) {
   return out;
 }
 
+// A plugin of that name would be taken for the backend.
+void refuse_name_of_backend(const std::string& path) {
+  const std::string file = path.substr(path.find_last_of('/') + 1);
+  for (const std::string_view name : narrows::program::kScheduledBackends)
+    if (file == "narrows_" + std::string(name) + ".so")
+      fail(NW_INVALID, -1, "path is '%s', the file of a backend of Narrows; expected another name", path.c_str());
+}
+
 // Whether a plugin of that name was found, which then chooses again. None is opened: a process that forks later may not want that.
 bool is_found(nw_runtime* rt, const nw_op& op, const std::string& backend) {
   return nw_schedule_program(rt, op.name, backend.c_str(), nullptr, nullptr) == NW_OK;
@@ -245,7 +253,7 @@ int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uin
     if (num_programs < 1 || num_programs > 8) fail(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
     for (uint32_t i = 0; i < num_programs; ++i) needed(programs[i], "a program");
     needed(backend, "backend");
-    needed(path, "path");
+    refuse_name_of_backend(&needed(path, "path"));
     require_adjoints(programs, num_programs);
     const auto* exporter = static_cast<const nw_program_exporter*>(nw_extension(rt, backend, "program_export/1"));
     if (exporter == nullptr || exporter->struct_size < sizeof *exporter)

@@ -165,8 +165,9 @@ void check_notes(const std::vector<std::pair<std::string, std::string>>& notes, 
   for (const auto& [key, value] : notes) {
     if (!keys.insert(key).second) fail(NW_INVALID, -1, "%s: it has two notes \"%s\"", what.c_str(), key.c_str());
     const auto right = [](const std::string& text) {
-      return text.size() <= kMaxNote && is_utf8(text) &&
-             std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20 || c == '\n' || c == '\t'; });
+      return text.size() <= kMaxNote && is_utf8(text) && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+               return (c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t';
+             });
     };
     if (!right(key) || !right(value))
       fail(NW_INVALID, -1, "%s: a note is UTF-8 of at most %zu bytes without control characters", what.c_str(), kMaxNote);

@@ -209,6 +209,8 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
+char unescaped(char c) { return c == 'n' ? '\n' : c == 't' ? '\t' : c == '"' || c == '\\' ? c : '\0'; }
+
 std::string unquote(const Token& token) {
   std::string out;
   for (size_t i = 1; i + 1 < token.text.size(); ++i) {
@@ -216,10 +218,9 @@ std::string unquote(const Token& token) {
       out += token.text[i];
       continue;
     }
-    const char c = token.text[++i];
-    if (c != '"' && c != '\\' && c != 'n' && c != 't')
-      fail_at(token.line, token.column + static_cast<int>(i) - 1, "expected \\\", \\\\, \\n or \\t in a string");
-    out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    const char c = unescaped(token.text[++i]);
+    if (c == '\0') fail_at(token.line, token.column + static_cast<int>(i) - 1, "expected \\\", \\\\, \\n or \\t in a string");
+    out += c;
   }
   if (!is_utf8(out)) fail_at(token.line, token.column, "the string is not UTF-8");
   return out;

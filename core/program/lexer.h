@@ -29,6 +29,8 @@ bool is_name(std::string_view text);
 
 // A note's text between quotes, and back.
 std::string quote(std::string_view text);
+// What stands behind a backslash in a string; '\0': nothing that may.
+char unescaped(char c);
 std::string unquote(const Token& token);
 bool is_utf8(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/program/lexer.h"
 
 namespace narrows::program {
 namespace {
@@ -14,12 +15,6 @@ constexpr size_t kMaxLine = 16384, kMaxList = 64;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-std::string quote(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' || c == '\\' ? std::string("\\") + c : (c == '\n' ? "\\n" : std::string(1, c));
-  return out + "\"";
-}
 
 std::string show(const StepLine::Number& number) { return number ? std::to_string(*number) : "None"; }
 
@@ -88,11 +83,16 @@ class StepReader {
     const char end = next();
     ++at_;
     std::string out;
-    while (at_ < text_.size() && text_[at_] != end) {
-      const bool is_escape = text_[at_] == '\\' && at_ + 1 < text_.size();
-      if (is_escape) ++at_;
-      out += is_escape && text_[at_] == 'n' ? '\n' : text_[at_];
+    for (; at_ < text_.size() && text_[at_] != end; ++at_) {
+      if (static_cast<unsigned char>(text_[at_]) < 0x20) bad("no control character in a string");
+      if (text_[at_] != '\\') {
+        out += text_[at_];
+        continue;
+      }
       ++at_;
+      const char c = at_ == text_.size() ? '\0' : text_[at_] == '\'' ? '\'' : unescaped(text_[at_]);
+      if (c == '\0') bad("\", ', \\, n or t behind a backslash");
+      out += c;
     }
     if (at_ == text_.size()) bad("the end of a string");
     ++at_;
@@ -155,7 +155,8 @@ std::string StepLine::print() const {
     out += (out.back() == '(' ? "" : ", ") + key + "=";
     if (const auto* text = std::get_if<std::string>(&value)) out += quote(*text);
     if (const auto* number = std::get_if<int64_t>(&value)) out += std::to_string(*number);
-    if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) out += list(*texts, quote);
+    if (const auto* texts = std::get_if<std::vector<std::string>>(&value))
+      out += list(*texts, [](const std::string& each) { return quote(each); });
     if (const auto* numbers = std::get_if<std::vector<Number>>(&value)) out += list(*numbers, show);
   }
   return out + ")";

@@ -28,6 +28,16 @@ void collect_loops(const std::vector<Stmt>& body, std::vector<std::string>& out)
   }
 }
 
+// "; it became 'j_0', 'j_1'" of a loop that was split; "" where no loop has such a name.
+std::string parts_of(const std::string& name, const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& part : names)
+    if (part.size() > name.size() + 1 && part.rfind(name + "_", 0) == 0 && part[name.size() + 1] >= '0' &&
+        part[name.size() + 1] <= '9')
+      out += (out.empty() ? "; it became '" : ", '") + part + "'";
+  return out;
+}
+
 }  // namespace
 
 const Path& need_block(const std::vector<Path>& all, const std::string& name) {
@@ -43,7 +53,8 @@ ForPtr need_loop(const Program& program, const std::string& name) {
   if (ForPtr found = find_loop(program.body, name)) return found;
   std::vector<std::string> names;
   collect_loops(program.body, names);
-  fail(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
+  const std::string parts = parts_of(name, names);
+  fail(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(), parts.empty() ? did_you_mean(name, names).c_str() : parts.c_str());
 }
 
 void require_unbound(const For& loop) {

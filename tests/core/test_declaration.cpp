@@ -141,6 +141,18 @@ const Fault kFaults[] = {
     {"a batch along leading dimensions and a size",
      [](nw_plugin&, nw_op& op) { op.shape_rule = "...,A ; ? -> ...,A", op.batch = "...,A"; },
      {"declares batch '...,A': a tensor has two axes of one way"}},
+    {"an element-wise op whose rule has a size",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "A ; ? -> A", op.batch = "*"; },
+     {"batch '*', and shape rule \"A ; ? -> A\" has (A)", "expected '...', '*', 'broadcast' or 'like i' alone"}},
+    {"an element-wise op with two dimensions",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "A ; N -> A, N", op.batch = "*"; },
+     {"batch '*'", "has (A)"}},
+    {"an element-wise op with a leading dimension and a last one",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "* ; ? -> like 0 | ... ; ...,3 -> ...", op.batch = "*"; },
+     {"batch '*'", "has (..., 3)"}},
+    {"an element-wise op with a number for a result",
+     [](nw_plugin&, nw_op& op) { op.shape_rule = "... ; ? -> ()", op.batch = "*"; },
+     {"batch '*'", "has ()"}},
     {"a batch of no name", batch("A,"), {"batch 'A,'", "'' is no size"}},
     {"a batch of nothing", batch(""), {"batch ''", "'' is no size"}},
     {"a batch of a field alone", batch("n"), {"batch 'n'", "expected a size of its shape rule in each way"}},
@@ -274,7 +286,7 @@ TEST_CASE("the dtypes that a plugin's op declares hold for its calls") {
 
 TEST_CASE("a batch is along sizes of the shape rule and integer fields") {
   for (const Field* field : {&kN, &kUnsigned})
-    for (const char* text : {"A", "C | A", "A, n", "A,n|C", "*"}) {
+    for (const char* text : {"A", "C | A", "A, n", "A,n|C"}) {
       INFO(text);
       Runtime rt;
       REQUIRE(load(rt, batch(text, *field)) == NW_OK);
@@ -282,6 +294,14 @@ TEST_CASE("a batch is along sizes of the shape rule and integer fields") {
       REQUIRE(nw_find_op(rt, "faulty.op/1", &op, nullptr) == NW_OK);
       CHECK(op->batch == std::string(text));
     }
+}
+
+TEST_CASE("an element-wise op has shapes of any rank") {
+  for (const char* rule : {"broadcast", "like 0", "... ; ? -> ...", "* ; ... -> like 0 | ... ; ...? -> ..."}) {
+    INFO(rule);
+    Runtime rt;
+    REQUIRE(load(rt, [&](nw_plugin&, nw_op& op) { op.shape_rule = rule, op.batch = "*"; }) == NW_OK);
+  }
 }
 
 TEST_CASE("a field that is a dimension too is no axis of a batch") {

@@ -68,6 +68,19 @@ const Fault kFaults[] = {
     {"one alternative that leaves an input out",
      [](Op& op, Op& backward) { op.shape_rule = "N ; N? -> N | N,M", backward.shape_rule = "*"; },
      "shape_rule 'N ; N? -> N | N,M' says nothing of input a"},
+    {"a rule with an arrow that lists too few inputs",
+     [](Op& op, Op& backward) { op.shape_rule = "M -> M", backward.shape_rule = "*"; },
+     "op 't.pair/1': shape_rule 'M -> M' says nothing of input b"},
+    {"a required input that one alternative leaves out",
+     [](Op& op, Op& backward) { op.inputs = {"a", "b"}, op.shape_rule = "N -> N | N ; N -> N", backward.shape_rule = "*"; },
+     "shape_rule 'N -> N | N ; N -> N' says nothing of input b"},
+    {"params named as an input", [](Op& op, Op&) { op.params[0].name = "b"; },
+     "op 't.pair/1': params has 'b', which is the name of an input; expected another name"},
+    {"params named as a word of every call", [](Op& op, Op&) { op.params[0].name = "stream"; },
+     "op 't.pair/1': params has 'stream', a word of every call; expected another name"},
+    {"params of a backward op alone",
+     [](Op&, Op& backward) { backward.params = {field("deterministic", &Params::k)}, backward.params_size = sizeof(Params); },
+     "op 't.pair_backward/1': params has 'deterministic'"},
     {"saved bits without a backward op",
      [](Op& op, Op& backward) { op.backward = nullptr, backward.inputs = {"x"}, backward.outputs = {"y"}; },
      "op 't.pair/1': saved is 0x3 without a backward op; expected 0"},
@@ -101,6 +114,53 @@ TEST_CASE("a declaration that is wrong is refused when the plugin is loaded") {
     INFO(fault.what << ": " << message);
     CHECK(message.find(fault.message) != std::string::npos);
   }
+}
+
+TEST_CASE("an optional input may be missing in some alternatives, not in all") {
+  std::vector<Op> ops = pair();
+  ops[0].shape_rule = "N -> N | N ; N -> N";
+  CHECK(fault_of(ops).empty());
+}
+
+TEST_CASE("tensors that are absent are refused by name") {
+  const Op op = pair()[0];
+  int64_t extent = 3;
+  DLTensor x{};
+  x.ndim = 1;
+  x.shape = &extent;
+  const DLTensor *inputs[] = {&x, nullptr}, *outputs[] = {nullptr};
+  nw_call call{};
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.num_inputs = 2;
+  call.num_outputs = 1;
+  const nw_host host{};
+  const Launch launch(&host, &call, &op);
+  const auto says = [](const auto& ask) -> std::string {
+    try {
+      ask();
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  CHECK(&launch.in(0) == &x);
+  CHECK(says([&] { launch.in(1); }) == "t.pair/1: input b is absent; the kernel asks for it");
+  CHECK(says([&] { launch.in(7); }) == "t.pair/1: input number 7 is absent; the kernel asks for it");
+  CHECK(says([&] { launch.out(0); }) == "t.pair/1: output y is absent; the kernel asks for it");
+  CHECK(says([&] { launch.size(0); }) == "t.pair/1: output y is absent; the kernel asks for it");
+  CHECK(says([&] { launch.size(9); }) == "t.pair/1: output number 9 is absent; the kernel asks for it");
+
+  nw_tensor_sig tensors[3] = {};
+  tensors[1].ndim = tensors[2].ndim = -1;
+  nw_sig sig{};
+  sig.tensors = tensors;
+  sig.num_inputs = 2;
+  sig.num_outputs = 1;
+  const Signature signature(sig);
+  CHECK(&signature.in(0) == tensors);
+  for (const uint32_t i : {1u, 7u}) CHECK(says([&] { signature.in(i); }).find("input " + std::to_string(i) + " is absent") == 0);
+  for (const uint32_t i : {0u, 9u}) CHECK(says([&] { signature.out(i); }).find("output " + std::to_string(i) + " is absent") == 0);
 }
 
 TEST_CASE("a host of another major is refused") {

@@ -33,7 +33,8 @@ TEST_CASE("the walk of mm_relu") {
   CHECK(sch.blocks() == Names{"Y", "C"});
   CHECK(sch.loops("Y") == Names{"i", "j", "k"});
   CHECK(sch.apply("split(loop=\"j\", factors=[None, 8])") == Names{"j_0", "j_1"});
-  CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 8])"), ContainsSubstring("there is no loop 'j'"));
+  CHECK_THAT(refused(sch, "split(loop=\"j\", factors=[None, 8])"),
+             ContainsSubstring("there is no loop 'j'; it became 'j_0', 'j_1'"));
   CHECK(sch.apply("reorder(loops=[\"j_0\", \"k\", \"j_1\"])").empty());
   sch.apply("reverse_compute_at(block=\"C\", loop=\"j_0\")");
   CHECK(sch.apply("decompose_reduction(block=\"Y\", loop=\"k\")") == Names{"Y_init"});
@@ -407,6 +408,27 @@ TEST_CASE("the steps of loops have their own conditions") {
   CHECK_THAT(refused(mm, "bind(loop=\"j\", thread=\"threadIdx.x\")"), ContainsSubstring("as is the loop 'i' around it"));
   mm.apply("annotate(block=\"Y\", key=\"unroll\", value=\"4\")");
   CHECK_THAT(body(mm), ContainsSubstring("vk: R(128) = k) {\"unroll\": \"4\"}:"));
+}
+
+TEST_CASE("a note keeps its characters, in the text and in the trace") {
+  Schedule sch = mm_relu();
+  sch.apply(R"(annotate(block="Y", key="k\n\"", value="a\tb\\ \'é"))");
+  CHECK_THAT(print(sch.program()), ContainsSubstring(R"({"k\n\"": "a\tb\\ 'é"})"));
+  Schedule again = mm_relu();
+  for (const std::string& line : sch.trace()) again.apply(line);
+  CHECK(print(again.program()) == print(sch.program()));
+  CHECK(print(parse(print(mm_relu().program()))) == print(mm_relu().program()));
+}
+
+TEST_CASE("a string of a step has no other escapes and no control characters") {
+  Schedule mm = mm_relu();
+  for (const char* value : {R"(\u0009)", R"(\r)", R"(\x)", R"(\0)"})
+    CHECK_THAT(refused(mm, std::string("annotate(block=\"Y\", key=\"k\", value=\"a") + value + "\")"),
+               ContainsSubstring("expected \", ', \\, n or t behind a backslash"));
+  for (const char* value : {"\r", "\t", "\n", "\x01"})
+    CHECK_THAT(refused(mm, std::string("annotate(block=\"Y\", key=\"k\", value=\"a") + value + "\")"),
+               ContainsSubstring("expected no control character in a string"));
+  CHECK_THAT(refused(mm, "annotate(block=\"Y\", key=\"k\", value=\"\x7f\")"), ContainsSubstring("without control characters"));
 }
 
 TEST_CASE("programs without a meaning are refused with the size that shows it") {

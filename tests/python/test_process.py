@@ -7,7 +7,9 @@ import gc
 import importlib.util
 import itertools
 import os
+import pathlib
 import pty
+import re
 import resource
 import subprocess
 import sys
@@ -483,6 +485,13 @@ def test_info_is_data_and_a_table():
 def test_bench():
     times = narrows.bench({"a": lambda: 1, "b": lambda: sum(range(1000))}, seconds=0.02)
     assert times["b"] > times["a"] > 0 and "<table>" in times._repr_html_() and "b" in repr(times)
+
+
+def test_help_names_the_subcommands_of_python():
+    source = (pathlib.Path(narrows.__file__).parent / "__main__.py").read_text()
+    own = set(re.findall(r'words\[:1\] == \["(\w+)"\]', source)) - {"info"}  # which becomes the binary's
+    said = subprocess.run([sys.executable, "-m", "narrows", "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"`{word}`" in said for word in own) and f"has {['no', 'one', 'two', 'three', 'four'][len(own)]} more" in said
 
 
 def test_the_command():

@@ -15,6 +15,7 @@ import pytest
 
 import narrows
 import present
+from narrows.program import PrimFunc, Schedule, _tuning
 
 if "vulkan:0" not in present.DEVICES:
     pytest.skip("the vulkan backend has no device here", allow_module_level=True)
@@ -194,3 +195,34 @@ def test_the_example_of_every_device():
     lines = done.stdout.splitlines()
     device = next(i for i, line in enumerate(lines) if line.startswith("vulkan:0: "))
     assert lines[device + 1] == "14 20 26 32 38 44 50 56 62 68 74 80 41 14 0"
+
+
+@pytest.fixture
+def squares():
+    return PrimFunc(
+        "program 1 squares(A: f32[1000], B: out f32[1000]):\n  for i in 1000:\n    block B(vi: S(1000) = i):\n"
+        "      B[vi] = A[vi] * A[vi]\n"
+    )
+
+
+@pytest.mark.parametrize("given", [{"device": "vulkan"}, {"device": "vulkan", "backend": "vulkan"}, {}])
+def test_a_schedule_is_measured_where_the_arrays_are(squares, given, tmp_path, monkeypatch):
+    monkeypatch.setenv("NARROWS_CACHE_DIR", str(tmp_path))
+    x = X if given else narrows.from_dlpack(X, "vulkan")
+    sch = Schedule(squares)
+    outer, inner = sch.split("i", [None, 100])
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")  # which the cpu backend refuses
+    if given:
+        assert sch.evaluate(x, **given).error == 0
+    seen = []
+    monkeypatch.setattr(_tuning, "_machine", lambda backend: seen.append(backend) or {"backend": backend})
+    monkeypatch.setattr(_tuning, "compared", lambda *_: None)
+    sch.tune(x, budget=1e-9, **given)
+    assert set(seen) == {"vulkan"}
+
+
+def test_a_backend_of_another_device_is_refused(squares):
+    for measure in (Schedule(squares).evaluate, Schedule(squares).tune):
+        with pytest.raises(ValueError, match="the arrays are on vulkan:0"):
+            measure(X, device="vulkan", backend="cpu")

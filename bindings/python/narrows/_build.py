@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plugins from source: compiled once for each content and compiler, then loaded."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import types
@@ -22,9 +24,13 @@ _COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc", "GLSLC": "glslc"}
 _QUERY = re.compile(r"narrows_plugin_query|NARROWS_(CUDA_|VULKAN_)?PLUGIN\s*\(")  # what makes a text a plugin
 
 
+_SECONDS = 600.0  # for a compiler, unless NARROWS_COMPILE_SECONDS says
+
+
 def _cache():
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base) / "narrows"
+    if base := os.environ.get("NARROWS_CACHE_DIR"):
+        return pathlib.Path(base).absolute() / "plugins"
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "narrows"
 
 
 def _compiler(kind):
@@ -35,18 +41,51 @@ def _compiler(kind):
     return command
 
 
-def _run(command):
-    """Runs a compiler and returns what it prints; RuntimeError with its words."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{shlex.join(map(str, command))}\n{done.stderr}{done.stdout}")
-    return done.stdout
+def _seconds():
+    try:
+        seconds = float(os.environ.get("NARROWS_COMPILE_SECONDS", ""))
+    except ValueError:
+        return _SECONDS
+    return seconds if seconds > 0 else _SECONDS
+
+
+def _end(process):
+    """With what it has started itself, which may hold its pipes open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _run(command, check=True):
+    """Runs a compiler and returns what it prints; RuntimeError with its words, and how it ended."""
+    shown = shlex.join(map(str, command))
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
+    except OSError as error:
+        raise RuntimeError(f"{shown}\nit cannot be started: {error.strerror}") from None
+    with process:
+        try:
+            out, err = process.communicate(timeout=_seconds())
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise RuntimeError(f"{shown}\nit was ended after {_seconds():g} s (NARROWS_COMPILE_SECONDS)") from None
+        except BaseException:
+            _end(process)
+            raise
+    if check and process.returncode != 0:
+        raise RuntimeError(f"{shown}\n{_how(process.returncode)}\n{err}{out}")
+    return out
+
+
+def _how(status):
+    return f"exit status {status}" if status > 0 else f"it was ended by {signal.Signals(-status).name}"
 
 
 def _prerequisites(rule):
     """The paths behind the ':' of a rule for make. A backslash stands in front of white space and '#', and those in front of white space
     are written twice; '$$' is '$'; all else is itself."""
-    paths = re.split(r":\s", rule.replace("\\\n", " "), maxsplit=1)[1]
+    paths = re.split(r":\s", rule.replace("\\\n", " "), maxsplit=1)[-1]
     words = re.findall(r"(?:\\[\s#]|\S)+", paths)
     words = [re.sub(r"(\\*)\\(?=\s)", lambda m: m[1][len(m[1]) // 2 :], word) for word in words]
     return [word.replace("\\#", "#").replace("$$", "$") for word in words]
@@ -55,6 +94,8 @@ def _prerequisites(rule):
 def _content(command, file):
     """The source and every header that it includes, but for the compiler's and the system's own."""
     paths = [pathlib.Path(path) for path in _prerequisites(_run([*command, "-MM", file]))]
+    if not paths:
+        raise RuntimeError(f"{shlex.join(map(str, [*command, '-MM', file]))}\nit prints no list of headers; expected a compiler")
     unread = [path for path in paths if not path.is_file()]
     if unread:  # a compiler that leaves tabs as they are, or writes '/' for a backslash
         raise RuntimeError(
@@ -117,8 +158,10 @@ def build(files, name=None, flags=(), verbose=False):
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. A shader ``times.comp`` in GLSL becomes a header
     ``times.comp.h`` with its SPIR-V module, ``constexpr uint32_t times[]``, which sources in C++ include. ``name``: the file becomes
     ``narrows_<name>.so``, by default named as the first source. ``flags``: more of the compiler's, not of glslc's. The compilers are
-    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. RuntimeError: there is no compiler, or it fails; the message
-    holds its own words. Paths may hold spaces, $ and :.
+    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. Paths may hold spaces, $ and :.
+
+    RuntimeError: there is no compiler, or it fails, or takes longer than NARROWS_COMPILE_SECONDS (600); the message holds its own words.
+    OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
 
         >>> import narrows
         >>> narrows.build("my_op.rs")
@@ -134,7 +177,7 @@ def build(files, name=None, flags=(), verbose=False):
     own, include = _NVCC_FLAGS if kind == "NVCC" else _FLAGS, _ops.get_include()
     # nvcc 13.0 aborts in C++20's headers of g++ 12; it takes plugin.hpp, designated initializers included, as C++17 too.
     standard = {"CXX": ["-std=c++20"], "NVCC": ["-std=c++17"], "CC": ["-std=c11"]}[kind]
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+    version = _run([*command, "--version"], check=False)
     digest = hashlib.sha256(repr((command, version, standard, [*own, f"-I{include}", *flags], _narrows.abi())).encode())
     with tempfile.TemporaryDirectory() as folder:
         path = _Plain(folder) if kind == "NVCC" else pathlib.Path.absolute  # absolute, so that no name is taken for an option
@@ -152,14 +195,30 @@ def build(files, name=None, flags=(), verbose=False):
 
 
 def _compile(command, library, path, verbose):
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        made = pathlib.Path(folder) / "made.so"
+    with _kept_in(library.parent):
+        library.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=library.parent)
+    with folder as made_in:
+        made = pathlib.Path(made_in) / "made.so"
         command = [*command, "-o", path(made)]
         if verbose:
             print(shlex.join(map(str, command)))
         _run(command)
-        os.replace(made, library)  # whoever builds the same at the same time gets a whole file
+        if not made.is_file():
+            raise RuntimeError(f"{shlex.join(map(str, command))}\nexit status 0, and it wrote no file; expected a compiler")
+        with _kept_in(library.parent):
+            os.replace(made, library)  # whoever builds the same at the same time gets a whole file
+
+
+@contextlib.contextmanager
+def _kept_in(folder):
+    try:
+        yield
+    except OSError as error:
+        words = (
+            f"build: plugins cannot be kept in {folder}: {error.strerror}; set NARROWS_CACHE_DIR to a folder that can be written"
+        )
+        raise type(error)(error.errno, words) from None
 
 
 def load_inline(

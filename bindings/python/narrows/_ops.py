@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+# What every op takes by keyword beside its own params.
+CALL_WORDS = {"out": None, "device": None, "stream": None, "backend": None, "kernel": None, "deterministic": False}
+
 _known: dict = {}  # an op is made once, so that a compiler may remember its identity
 _named: list = []  # those with a name of their own: narrows.add
 _fresh: dict = {}  # those that go when their users let go of them, as weak references by their ids
@@ -57,8 +60,7 @@ def signature_of(op):
     ]
     parameters += [inspect.Parameter(name, keyword, default=value) for name, value in op.params.items()]
     taken = {p.name for p in parameters}
-    how = {"out": None, "device": None, "stream": None, "backend": None, "kernel": None, "deterministic": False}
-    parameters += [inspect.Parameter(name, keyword, default=value) for name, value in how.items() if name not in taken]
+    parameters += [inspect.Parameter(name, keyword, default=value) for name, value in CALL_WORDS.items() if name not in taken]
     return inspect.Signature(parameters)
 
 

@@ -49,6 +49,12 @@ def scheduled(op, plugin) -> Any:
         return text, schedules.get(plugin)
 
 
+def schedule_of(op, plugin) -> Any:
+    """Whether this package loaded a program, and the steps by which the plugins of that name run it; None: by default ones."""
+    with _lock:
+        return op in _texts, _texts[op][2].get(plugin) if op in _texts else None
+
+
 def from_blob(carried, blob, name) -> Any:
     """An op of a program that was pickled or copied, as _narrows._op_from_blob has it."""
     made = _narrows._op_from_blob(op_of(carried), blob, name)

@@ -291,3 +291,13 @@ def test_importlib_metadata_agrees(site, plugin, monkeypatch):
     importlib.invalidate_caches()
     points = {(p.dist.name, p.dist.version) for p in importlib.metadata.entry_points(group="narrows.plugins")}
     assert {(f.name, f.version) for f in _installed.find() if f.name} == points >= {("my-ops", "1.0")}
+
+
+def test_long_names_have_columns_of_their_own(site, plugin):
+    for name in ("mine", "a_plugin_of_a_long_name"):
+        site.add(name, {f"{name}/__init__.py": "", f"{name}/narrows_{name}.so": plugin(name)}, name)
+    lines = site.run("-m", "narrows", "info").stdout.splitlines()
+    rows = [line.split() for line in lines if line.startswith(("  accepted", "  shadowed", "  refused"))]
+    assert {"mine", "a_plugin_of_a_long_name", "cpu"} <= {row[1] for row in rows}
+    (header,) = {line.index(line.split()[2]) for line in lines if line.startswith("  accepted")}  # one column of versions
+    assert header > len("  accepted    a_plugin_of_a_long_name")

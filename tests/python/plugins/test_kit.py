@@ -103,6 +103,13 @@ def test_dtypes_of_single_tensors(kit):
         kit.pick(at, at)
 
 
+def test_a_kernel_that_asks_for_an_absent_tensor_fails_by_name(kit):
+    torch = pytest.importorskip("torch")
+    a, b = torch.ones(3), torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"kit\.sum_backward/1: output grad_a is absent; the kernel asks for it"):
+        kit.sum(a, b).sum().backward()
+
+
 def test_strided_tensors(kit):
     base = np.arange(24, dtype="float32").reshape(4, 6)
     for x in (base, base.T, base[::-1, ::2], base[1:, 3:], np.broadcast_to(base[0], (3, 6)), base[:, :0]):

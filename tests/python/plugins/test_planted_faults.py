@@ -151,6 +151,16 @@ FAULTS = {
         "threads, and not by one",
         None,
     ),
+    "large": ({"value": "factor * x[i] + (i > 65536 ? 1 : 0)"}, {"large"}, "output y[", None),
+    "scratch": (
+        {"before": "static T scratch[1 << 18]; for (int64_t i = 0; i < n; ++i) scratch[i] = factor * x[i];", "value": "scratch[i]"},
+        {"threads"},
+        "in calls from several threads at once",
+        None,
+    ),
+    "crash": ({"slope": "*static_cast<volatile T*>(nullptr)"}, {"gradient"}, "in a child process", None),
+    "second_crash": ({"second": "*static_cast<volatile T*>(nullptr)"}, {"second gradient"}, "in a child process", None),
+    "reads_gradient": ({"slope": "(static_cast<const volatile T*>(g)[i + 1] * 0 + factor)"}, {"gradient"}, "SIGSEGV", None),
     "batch": ({"value": "factor * x[i] + (rank == 3 ? 1 : 0)"}, {"vmap"}, "output y[", "own: a batch of calls*"),
 }
 
@@ -179,9 +189,19 @@ def correct(own_cache):
 
 def test_a_correct_op_passes(correct, capsys):
     report = check(correct)
-    assert {"guard", "values", "writes", "sizes", "layouts", "neighbours", "threads", "dtypes", "params", "refused"} <= set(
-        report.passed
-    )
+    assert {
+        "guard",
+        "large",
+        "values",
+        "writes",
+        "sizes",
+        "layouts",
+        "neighbours",
+        "threads",
+        "dtypes",
+        "params",
+        "refused",
+    } <= set(report.passed)
     assert f"{correct.op}: " in capsys.readouterr().out
     for framework, kinds in (("torch", ("gradient", "second gradient", "vmap", "compile")), ("jax", ("jit",))):
         try:
@@ -268,7 +288,7 @@ def test_a_reference_in_torch(correct):
         return torch.mul(x, factor)
 
     report = narrows.testing.check_op(correct, of_torch, [(3, 5)], ["float32", "float64"])
-    assert set(calls) == {torch.Tensor} and report.passed["second gradient"] == 2
+    assert set(calls) == {torch.Tensor} and report.passed["second gradient"] == 6  # of 2 dtypes, each with 2 in a child process
 
 
 def test_broadcasting_and_built_in_ops():

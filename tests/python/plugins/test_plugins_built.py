@@ -381,3 +381,66 @@ def test_what_is_built_is_kept_by_content_and_compiler(tmp_path, monkeypatch):
     compiler_that_counts(tmp_path, "two")
     assert narrows.build(source) not in paths and made() == 3
     assert narrows.build(source, flags=["-DNDEBUG"]) not in paths and made() == 4
+
+
+def compiler_of(tmp_path, body):
+    """CXX: a script that answers as the real one, but where it is asked to write a file."""
+    script = tmp_path / "compiler.sh"
+    script.write_text(f'for word in "$@"; do if [ "$word" = -o ]; then {body}; fi; done\nexec c++ "$@"\n')
+    return f"sh {script}"
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (None, "true .*-MM.*\nit prints no list of headers; expected a compiler"),
+        ("exit 0", "exit status 0, and it wrote no file; expected a compiler"),
+        ("exit 7", "exit status 7"),
+        ("kill -9 $$", "it was ended by SIGKILL"),
+        ("sleep 1000 & wait", r"it was ended after 2 s \(NARROWS_COMPILE_SECONDS\)"),
+    ],
+)
+def test_a_compiler_that_does_not_work_is_told(tmp_path, monkeypatch, body, words):
+    monkeypatch.setenv("NARROWS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "true" if body is None else compiler_of(tmp_path, body))
+    monkeypatch.setenv("NARROWS_COMPILE_SECONDS", "2" if body is not None and "sleep" in body else "nonsense")
+    with pytest.raises(RuntimeError, match=f"(?s){words}"):
+        narrows.load_inline("inline", SOURCE)
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".so" or path.name.startswith("tmp")]
+
+
+def test_a_compiler_that_says_nothing_or_cannot_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(RuntimeError, match=r"false .*-MM.*\nexit status 1"):
+        narrows.load_inline("inline", SOURCE)
+    program = tmp_path / "compiler"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+    with pytest.raises(RuntimeError, match="it cannot be started: Exec format error"):
+        narrows.load_inline("inline", SOURCE)
+
+
+@pytest.mark.parametrize("where", ["a file", "/sys"])
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch, where):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" if where == "a file" else pathlib.Path(where) / "narrows"
+    monkeypatch.setenv("NARROWS_CACHE_DIR", str(folder))
+    with pytest.raises(OSError, match=f"plugins cannot be kept in {folder}/plugins/.*set NARROWS_CACHE_DIR to a folder") as error:
+        narrows.load_inline("inline", SOURCE)
+    assert error.value.errno is not None
+
+
+def test_two_processes_build_one_plugin(tmp_path):
+    """Both are compiling before either is done."""
+    (tmp_path / "seen").mkdir()
+    wait = f"touch {tmp_path}/seen/$$; while [ $(ls {tmp_path}/seen | wc -l) -lt 2 ]; do sleep 0.05; done"
+    code = f"import numpy, narrows; print(narrows.load_inline('inline', {SOURCE!r}).scale(numpy.ones(2, 'float32'), factor=4))"
+    paths = os.pathsep.join(filter(None, (str(pathlib.Path(narrows.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    environment = {
+        **os.environ, "PYTHONPATH": paths, "NARROWS_CACHE_DIR": str(tmp_path / "cache"), "CXX": compiler_of(tmp_path, wait)
+    }  # fmt: skip
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=300)[0].strip() for process in both] == ["[4. 4.]"] * 2
+    (folder,) = (tmp_path / "cache" / "plugins").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["narrows_inline.so"]

@@ -131,6 +131,8 @@ def test_a_cpu_that_lacks_the_instructions_is_told(tmp_path):
     [
         ("mine.so", None, "expected a file narrows_<name>.so"),
         ("no/folder/narrows_mine.so", None, "there is no folder"),
+        ("narrows_cpu.so", None, "narrows_cpu.so', the file of a backend of Narrows; expected another name"),
+        ("narrows_vulkan.so", None, "the file of a backend of Narrows"),
         ("narrows_mine.so", "mine", "expected one like 'vendor.name/1'"),
     ],
 )

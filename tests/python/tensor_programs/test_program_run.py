@@ -110,6 +110,50 @@ def test_an_evaluation_compares_and_times():
     assert "us, unscheduled" in repr(found)
 
 
+@pytest.mark.parametrize("steps", [None, ['parallel(loop="i")']], ids=["default", "scheduled"])
+def test_an_evaluation_changes_no_op_that_there_is(steps):
+    f = mm_relu.build() if steps is None else taken(steps).build()
+    a, b = operands(32, 32, 32)
+    before, expected = f.source(), f(a, b)
+    taken(['split(loop="j", factors=[None, 8])', 'unroll(loop="j_1")']).evaluate(a, b)
+    assert f.source() == before
+    with pytest.raises(NotImplementedError, match="is bound to thread"):
+        taken(['bind(loop="i", thread="thread.x")']).evaluate(a, b)
+    with pytest.raises(ValueError, match="K"):
+        taken(['parallel(loop="j")']).evaluate(a, b[1:])
+    assert f.source() == before
+    np.testing.assert_array_equal(f(a, b), expected)
+
+
+def taken(steps):
+    sch = Schedule(mm_relu)
+    for line in steps:
+        sch.apply(line)
+    return sch
+
+
+def test_a_backend_that_cannot_run_a_call_is_refused():
+    a, b = operands(4, 4, 4)
+    for measure in (Schedule(mm_relu).evaluate, Schedule(mm_relu).tune):
+        with pytest.raises(
+            RuntimeError, match="no backend runs tensor programs on metal:0, where the arrays are; usable there: none"
+        ):
+            measure(a, b, device="metal")
+        with pytest.raises(ValueError, match="backend = 'nonsense'; expected the name of a plugin that was found"):
+            measure(a, b, backend="nonsense")
+        with pytest.raises(TypeError, match="backend = 1; expected a string"):
+            measure(a, b, backend=1)
+    for call in (Schedule(mm_relu).auto, Schedule(mm_relu).build):
+        with pytest.raises(TypeError, match="backend = None; expected a string"):
+            call(None)
+
+
+@pytest.mark.parametrize("kind", [1, 3, 11])
+def test_pinned_memory_is_the_cpu_s(kind):
+    pinned = type("Pinned", (), {"__dlpack_device__": lambda self: (kind, 0)})()
+    assert _evaluation.backend_of(mm_relu.program, (pinned,), {}, None) == ("cpu", {})
+
+
 def test_an_evaluation_finds_a_difference():
     one, two = np.ones(3, F32), np.array([1, 1, 1.01], F32)
     assert _evaluation.compared("f", ((one,), 1.0), ((one,), 2.0)).error == 0

@@ -2,8 +2,11 @@
 """Schedule: TVM's tutorial step by step, TVM's ways to name things, refusals, traces."""
 
 import concurrent.futures
+import copy
+import pickle
 import time
 
+import numpy as np
 import pytest
 
 from narrows.program import PrimFunc, Schedule, ScheduleError, _library
@@ -203,6 +206,85 @@ def test_a_note_of_python_s_true():
     sch = Schedule(mm_relu)
     sch.annotate(sch.get_block("Y"), "contract", True)
     assert '{"contract": "true"}' in sch.mod["mm_relu"].text
+
+
+def test_handles_of_another_schedule_are_refused():
+    sch, other = Schedule(mm_relu), Schedule(mm_relu)
+    block, loops = other.get_block("Y"), other.get_loops("Y")
+    (fused,) = [other.fuse(*other.get_loops("C"))]
+    takes = [
+        lambda: sch.parallel(loops[0]),
+        lambda: sch.split(loops[1], [None, 8]),
+        lambda: sch.reorder("j", loops[0]),
+        lambda: sch.unroll(fused),
+        lambda: sch.compute_at("C", loops[0]),
+        lambda: sch.get_loops(block),
+        lambda: sch.decompose_reduction(block, "k"),
+        lambda: sch.cache_read(block, 0),
+        lambda: sch.annotate(loops[0], "a", 1),
+        lambda: sch.annotate(block, "a", 1),
+    ]
+    for take in takes:
+        with pytest.raises(ScheduleError, match=r"(Block|Loop)\('\w+'\) is of another schedule; expected one by this schedule's"):
+            take()
+    assert not sch.trace.lines
+    own = sch.copy()
+    own.parallel(sch.get_loops("Y")[0])  # a copy has the same loops
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_programs_and_schedules_are_copied_and_pickled(again):
+    sch = Schedule(I.IRModule({"mm_relu": mm_relu, "row_sums": row_sums}))
+    sch.work_on("row_sums")
+    sch.compute_inline("B")
+    i = sch.get_loops("C")[0]
+    made = again(sch)
+    assert made.mod.script() == sch.mod.script() and list(made.trace) == list(sch.trace)
+    made.parallel(i)
+    assert "parallel" in made.mod.script() and "parallel" not in sch.mod.script()
+    assert again(row_sums) == row_sums and again(row_sums).name == "row_sums"
+    module = again(sch.mod)
+    assert module.script() == sch.mod.script()
+    x = np.ones((2, 3), F32)
+    np.testing.assert_allclose(again(row_sums).build()(x), np.exp(x).sum(1), rtol=1e-6)
+
+
+def test_notes_keep_their_characters():
+    value = 'a\tb\n"c" \\ é 日'
+    sch = Schedule(mm_relu)
+    sch.annotate(sch.get_block("Y"), "x", value)
+    again = Schedule(mm_relu)
+    sch.trace.apply_to_schedule(again)
+    written = '{"x": "a\\tb\\n\\"c\\" \\\\ é 日"}'
+    assert written in sch.mod["mm_relu"].text and again.mod["mm_relu"] == sch.mod["mm_relu"]
+
+    @T.prim_func
+    def noted(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        for i in T.serial(4, annotations={"x": value}):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    assert written in noted.text
+
+
+@pytest.mark.parametrize("wrong", ["\0", "\r", "\x1b", "\x7f"])
+def test_notes_of_control_characters_are_refused(wrong):
+    sch = Schedule(mm_relu)
+    for key, value in (("x", f"a{wrong}b"), (f"x{wrong}", "b")):
+        with pytest.raises(ValueError, match=r"has the control character .*; expected none but newlines and tabs"):
+            sch.annotate(sch.get_block("Y"), key, value)
+    assert not sch.trace.lines
+
+    def noted(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        for i in T.serial(4):
+            with T.block("B"):
+                T.block_attr({"x": wrong})
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    with pytest.raises(ValueError, match="has the control character"):
+        T.prim_func(noted)
 
 
 def test_threads_share_a_schedule(monkeypatch):

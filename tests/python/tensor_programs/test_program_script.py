@@ -4,6 +4,7 @@
 import re
 import types
 
+import numpy as np
 import pytest
 
 from narrows.program import ir as I
@@ -365,7 +366,11 @@ def store(value):
         (TypeError, "'vi' is an index", lambda A, i: T.exp(i)),
         (TypeError, "'vi' is an index", lambda A, i: i * 0.5),
         (TypeError, "'/' is of floating point", lambda A, i: A[i / 2]),
-        (TypeError, "'//' is of an index", lambda A, i: A[i] // 2),
+        (TypeError, r"'//' is of indices and integers; write T.floor\(a / b\)", lambda A, i: A[i] // 2),
+        (TypeError, r"numpy.exp of 'A\[vi\]', which is no number yet; write T.exp", lambda A, i: np.exp(A[i])),
+        (TypeError, r"numpy.add of .*; write T.add", lambda A, i: np.add.reduce(A[i])),
+        (TypeError, r"numpy.spacing of .*; T has the functions of", lambda A, i: np.spacing(A[i])),
+        (TypeError, "expected an expression or a number", lambda A, i: np.ones(3) * A[i]),
         (TypeError, r"a subscript of A: 'A\[vi\]' of float32", lambda A, i: A[A[i]]),
         (TypeError, "hold it in bounds by T.clamp", lambda A, i: A[T.cast(A[i], "int32")]),
         (IndexError, r"A\[vi, vi\]: 2 subscripts; it has 1", lambda A, i: A[i, i]),
@@ -563,3 +568,71 @@ def test_constants_of_bfloat16_are_rounded_once():
     assert T.bfloat16(3.395e38).text() == T.max_value("bfloat16").text()
     with pytest.raises(ValueError, match="too large"):
         T.bfloat16(3.397e38)
+
+
+@pytest.mark.parametrize("word", ["out", "device", "stream", "backend", "kernel", "deterministic"])
+def test_a_param_is_no_word_of_every_call(word):
+    def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        factor = T.param("float32", name=word)
+        for i in T.serial(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * factor
+
+    with pytest.raises(SyntaxError, match=f"param '{word}': every op takes this word by keyword"):
+        T.prim_func(f)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_integers_are_divided_downwards(dtype):
+    @T.prim_func
+    def f(A: T.Buffer(("n",), dtype), B: T.Buffer(("n",), dtype), C: T.Buffer(("n",), dtype), D: T.Buffer(("n",), dtype)):
+        for i in T.serial(A.shape[0]):
+            with T.block("C"):
+                vi = T.axis.spatial(A.shape[0], i)
+                C[vi] = A[vi] // B[vi]
+                D[vi] = A[vi] // 3 + 100 // B[vi]
+
+    ends = np.iinfo(dtype)
+    values = np.unique(np.array([ends.min, ends.min + 1, *range(-5 if ends.min else 0, 6), ends.max - 1, ends.max], dtype))
+    a, b = (x.ravel() for x in np.meshgrid(values, values[values != 0]))
+    with np.errstate(over="ignore"):
+        quotient, sums = f.build()(a, b)
+        np.testing.assert_array_equal(quotient, a // b)
+        np.testing.assert_array_equal(sums, a // np.array(3, dtype) + np.array(100, dtype) // b)
+
+
+def test_scalars_of_numpy_on_the_left():
+    two = np.float32(2)
+    assert copy_of(lambda A, i: two * A[i] - (two - A[i]) / (two + A[i])).startswith("f32(2) * A[vi]")
+    assert copy_of(lambda A, i: T.cast(np.int32(3) <= A[i], "int32"), "int32", "int32") == "i32(i32(3) <= A[vi])"
+    assert copy_of(lambda A, i: np.int32(7) // A[i], "int32", "int32").startswith("div(i32(7), A[vi])")
+
+
+def test_functions_that_are_no_programs():
+    def nothing(A: T.Buffer((4,), F32), B: T.Buffer((4,), F32)):
+        pass
+
+    with pytest.raises(SyntaxError, match="'nothing' computes nothing; expected blocks that store"):
+        T.prim_func(nothing)
+
+    def without_end(A, vi):
+        return without_end(A, vi)
+
+    refused(SyntaxError, "'f' is run once to record it, and does not end: a function in it calls itself", store(without_end))
+    refused(
+        SyntaxError, "an expression has thousands of levels", store(lambda A, i: sum((A[i] for _ in range(5000)), T.float32(0)))
+    )
+
+
+def test_a_program_is_no_function_to_call():
+    @T.prim_func
+    def program(A: T.Buffer((8,), F32), B: T.Buffer((8,), F32)):
+        for i in T.serial(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+
+    refused(TypeError, "'program' is called inside another one; expected its loops and blocks there", lambda A, B, i: program(A, B))
+    with pytest.raises(TypeError, match=r"program 'program' is called; expected the op that program\.build\(\) gives"):
+        program(np.ones(8, F32))

@@ -120,6 +120,33 @@ def test_what_a_program_has_no_word_for_is_named_with_its_line(old, new, message
     assert new.split("(")[0].strip() in str(caught.value)
 
 
+GUARDS = """@T.prim_func(s_tir=True)
+def main(A: T.Buffer((8, 8), "float32"), P: T.Buffer((10, 10), "float32"), I: T.Buffer((10, 10), "int32")):
+    for h, w in T.grid(10, 10):
+        with T.sblock("pad"):
+            vh, vw = T.axis.remap("SS", [h, w])
+            T.where(h < 10 and w < 10)
+            P[vh, vw] = T.if_then_else(1 <= vh and vh < 9 and 1 <= vw and vw < 9, A[vh - 1, vw - 1], T.float32(0))
+    for h, w in T.grid(10, 10):
+        with T.sblock("sides"):
+            vh, vw = T.axis.remap("SS", [h, w])
+            I[vh, vw] = T.Cast("int32", not (vh < 1 or 9 <= vh)) + T.Cast("int32", vw) // 3 % 2
+"""
+
+
+def test_guards_and_integers():
+    x = np.arange(64, dtype="float32").reshape(8, 8)
+    padded, sides = from_tvm(printed(GUARDS)).build()(x)
+    np.testing.assert_array_equal(padded, np.pad(x, 1))
+    h, w = np.mgrid[:10, :10]
+    np.testing.assert_array_equal(sides, ((h >= 1) & (h < 9)) + w // 3 % 2)
+
+
+def test_a_program_without_a_meaning_is_no_missing_word():
+    with pytest.raises(ValueError, match=r"from_tvm: .*'Y' reads A\[0, 24\], out of bounds"):
+        from_tvm(printed(OLD.replace("A[v_i, v_k] * B", "A[v_i, v_k + 1] * B")))
+
+
 # The ways in which TVM 0.27 prints a size.
 SIZES = [
     """def main(A: T.Buffer(("n", 8), "float32"), C: T.Buffer((n,), "float32")):
@@ -179,6 +206,17 @@ def test_functions_of_an_installed_tvm():
     x = np.arange(16, dtype="float32").reshape(2, 8)
     got = from_tvm(te.create_prim_func([a, c])).build()(x)
     assert np.array_equal(got, [x[0, 0] + x[0, 1], x[0, 0] + x[0, 2], x[1, 0] + x[1, 1], x[1, 0] + x[1, 2]])
+
+
+def test_guards_of_an_installed_tvm():
+    tvm = pytest.importorskip("tvm", reason="TVM is not installed")
+    from tvm import te, topi
+
+    a = te.placeholder((5, 7), name="A", dtype="int32")
+    padded = topi.nn.pad(a, (1, 2), (3, 4), 0)
+    f = from_tvm(te.create_prim_func([a, te.compute(padded.shape, lambda i, j: tvm.te.floordiv(padded[i, j], 3), name="C")]))
+    x = np.arange(-17, 18, dtype="int32").reshape(5, 7)
+    np.testing.assert_array_equal(f.build()(x), np.pad(x, ((1, 3), (2, 4))) // 3)
 
 
 def test_a_schedule_of_an_installed_tvm():

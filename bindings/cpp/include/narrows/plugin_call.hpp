@@ -120,10 +120,16 @@ class Signature {
   bool has_input(uint32_t i) const { return plugin::has_input(sig_, i); }
   /// Whether output `i` is wanted.
   bool has_output(uint32_t i) const { return plugin::has_output(sig_, i); }
-  /// Input `i`, which must be there.
-  const nw_tensor_sig& in(uint32_t i) const { return plugin::input(sig_, i); }
-  /// Output `i`, which must be wanted.
-  const nw_tensor_sig& out(uint32_t i) const { return plugin::output(sig_, i); }
+  /// Input `i`. Throws std::invalid_argument if it is absent.
+  const nw_tensor_sig& in(uint32_t i) const {
+    if (!has_input(i)) absent("input ", i);
+    return plugin::input(sig_, i);
+  }
+  /// Output `i`. Throws std::invalid_argument if it is not wanted.
+  const nw_tensor_sig& out(uint32_t i) const {
+    if (!has_output(i)) absent("output ", i);
+    return plugin::output(sig_, i);
+  }
   /// The op's params. Bytes that the caller left out are 0.
   template <class Params>
   Params params() const {
@@ -133,6 +139,10 @@ class Signature {
   const nw_sig& raw() const { return sig_; }
 
  private:
+  [[noreturn]] static void absent(const char* kind, uint32_t i) {
+    throw std::invalid_argument(kind + std::to_string(i) +
+                                " is absent; expected has_input or has_output before in or out");
+  }
   const nw_sig& sig_;
 };
 
@@ -151,10 +161,16 @@ class Launch {
   bool has_output(uint32_t i) const {
     return i < call_->num_outputs && call_->outputs[i] != nullptr;
   }
-  /// Input `i`, which must be there.
-  const DLTensor& in(uint32_t i) const { return *call_->inputs[i]; }
-  /// Output `i`, which must be wanted.
-  const DLTensor& out(uint32_t i) const { return *call_->outputs[i]; }
+  /// Input `i`. Throws std::invalid_argument if it is absent.
+  const DLTensor& in(uint32_t i) const {
+    if (!has_input(i)) wrong(true, i, " is absent; the kernel asks for it");
+    return *call_->inputs[i];
+  }
+  /// Output `i`. Throws std::invalid_argument if it is not wanted.
+  const DLTensor& out(uint32_t i) const {
+    if (!has_output(i)) wrong(false, i, " is absent; the kernel asks for it");
+    return *call_->outputs[i];
+  }
   /// The first element of input `i`, row-major without gaps. Throws std::invalid_argument if the
   /// input is absent, its elements are no Ts, or the op takes tensors of any strides
   /// (Layout::strided) and this one has gaps.
@@ -185,7 +201,7 @@ class Launch {
   }
   /// The stream that a GPU's kernels are put on. NULL on the CPU.
   void* stream() const { return call_->stream; }
-  /// Number of elements of an output.
+  /// Number of elements of an output. Throws std::invalid_argument if it is not wanted.
   int64_t size(uint32_t output) const {
     const DLTensor& t = out(output);
     if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return 0;  // the other extents may be huge

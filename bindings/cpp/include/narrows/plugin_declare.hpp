@@ -306,6 +306,7 @@ class Declaration {
     for (const char* text : op.outputs) outputs_.emplace_back(text);
     check_kernels();
     check_outputs();
+    check_params();
     check_shape_rule();
     fill();
   }
@@ -416,6 +417,22 @@ class Declaration {
                "first input",
                op_.name, t.bare().c_str(), detail::show(t.dtypes).c_str());
   }
+  // Bindings take tensors, params and these words by keyword in one call.
+  void check_params() const {
+    for (const nw_param& p : op_.params) {
+      if (p.name == nullptr) continue;  // the host refuses it
+      for (const char* word : {"out", "device", "stream", "backend", "kernel", "deterministic"})
+        if (std::strcmp(p.name, word) == 0)
+          refuse(NW_INVALID, -1,
+                 "op '%s': params has '%s', a word of every call; expected another name", op_.name,
+                 p.name);
+      for (const detail::Tensor& t : inputs_)
+        if (t.bare() == p.name)
+          refuse(NW_INVALID, -1,
+                 "op '%s': params has '%s', which is the name of an input; expected another name",
+                 op_.name, p.name);
+    }
+  }
   // A kernel that reads an input whose shape nobody checked reads beyond its end.
   void check_shape_rule() const {
     if (op_.shape_rule == nullptr)
@@ -424,23 +441,40 @@ class Declaration {
           "op '%s' has %zu inputs and no shape_rule; expected one, as '... ; ... -> ...' for two "
           "inputs of one shape",
           op_.name, op_.inputs.size());
+    size_t most = 0;  // inputs that one alternative has
     for (const std::string& alternative : detail::split(op_.shape_rule, '|')) {
-      if (alternative.find("->") != std::string::npos) continue;
-      std::vector<bool> known(op_.inputs.size());
-      for (const std::string& output : detail::split(alternative, ';')) {
-        if (output == "broadcast") known.assign(known.size(), true);
-        const long index =
-            output.rfind("like ", 0) == 0 ? std::strtol(&output[5], nullptr, 10) : -1;
-        if (index >= 0 && static_cast<size_t>(index) < known.size()) known[index] = true;
-      }
-      const auto found = std::find(known.begin(), known.end(), false);
-      if (found == known.end()) continue;
-      refuse(NW_INVALID, -1,
-             "op '%s': shape_rule '%s' says nothing of input %s, so a kernel could read beyond its "
-             "end; expected a rule for every input, as '... ; ... -> ...' for two of one shape, or "
-             "'*' for any shape",
-             op_.name, op_.shape_rule, inputs_[found - known.begin()].bare().c_str());
+      const std::vector<bool> known = inputs_of(alternative);
+      most = std::max(most, static_cast<size_t>(std::count(known.begin(), known.end(), true)));
+      // One that lists its inputs means calls without the others: those may be absent.
+      const bool lists = alternative.find("->") != std::string::npos;
+      for (size_t i = 0; i < known.size(); ++i)
+        if (!known[i] && !(lists && inputs_[i].bare() != inputs_[i].name)) refuse_unchecked(i);
     }
+    if (most < inputs_.size()) refuse_unchecked(most);
+  }
+  // Of each input, whether an alternative of the shape rule has it.
+  std::vector<bool> inputs_of(const std::string& alternative) const {
+    std::vector<bool> known(op_.inputs.size());
+    const size_t arrow = alternative.find("->");
+    if (arrow != std::string::npos) {
+      const size_t listed = detail::split(alternative.substr(0, arrow), ';').size();
+      std::fill_n(known.begin(), std::min(listed, known.size()), true);
+      return known;
+    }
+    for (const std::string& output : detail::split(alternative, ';')) {
+      if (output == "broadcast") known.assign(known.size(), true);
+      const long index = output.rfind("like ", 0) == 0 ? std::strtol(&output[5], nullptr, 10) : -1;
+      if (index >= 0 && static_cast<size_t>(index) < known.size())
+        known[static_cast<size_t>(index)] = true;
+    }
+    return known;
+  }
+  [[noreturn]] void refuse_unchecked(size_t i) const {
+    refuse(NW_INVALID, -1,
+           "op '%s': shape_rule '%s' says nothing of input %s, so a kernel could read beyond its "
+           "end; expected a rule for every input, as '... ; ... -> ...' for two of one shape, or "
+           "'*' for any shape",
+           op_.name, op_.shape_rule, inputs_[i].bare().c_str());
   }
   void check_dtype(const nw_tensor_sig& t, uint32_t i,
                    const std::vector<DLDataType>& dtypes) const {

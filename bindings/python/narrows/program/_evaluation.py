@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
+import narrows
+from narrows import _narrows
+from narrows.program import _library
+
 _MOST_SECONDS = 0.3  # of timing, for each of the two
 # Sums are added up in another order: what that may change, relative to the largest magnitude of an output.
 _TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+
+_SERVED_BY = {3: (1, 0), 11: (1, 0), 13: (2, 0)}  # memory that a GPU's driver made on the host, or for both
 
 
 class Evaluation:
@@ -46,6 +53,55 @@ def refuse_out(how: dict[str, Any]) -> None:
     """Each result has to be an array of its own."""
     if "out" in how:
         raise ValueError("out is given; expected none: the results of schedules are compared, so each has arrays of its own")
+
+
+def _device_of(inputs: tuple[Any, ...], how: dict[str, Any]) -> narrows.Device:
+    """Where a call runs: where its device= says, else where its first array lies."""
+    if how.get("device") is not None:
+        return narrows.Device(how["device"])
+    for array in inputs:
+        if hasattr(array, "__dlpack_device__"):
+            kind, number = map(int, array.__dlpack_device__())
+            return narrows.Device(*_SERVED_BY.get(kind, (kind, number)))
+        if hasattr(array, "__cuda_array_interface__"):
+            return narrows.Device("cuda")
+    return narrows.Device("cpu")
+
+
+def _has_default(program: _library.Program, backend: str) -> bool:
+    try:
+        program.original().auto(backend)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def backend_of(
+    program: _library.Program, inputs: tuple[Any, ...], how: dict[str, Any], given: str | None
+) -> tuple[str, dict[str, Any]]:
+    """The backend that runs a call: the given one, else the first that has default schedules on the device of the call. And what
+    the op is called with for it."""
+    device, found = _device_of(inputs, how), _narrows.backends()
+    usable = list(dict.fromkeys(b["name"] for b in found if b["status"] == "ok" and b["device_type"] == device.type))
+    if given is not None:
+        _library.c_string("backend", given)
+        if given not in (b["name"] for b in found):
+            names = ", ".join(dict.fromkeys(b["name"] for b in found))
+            raise ValueError(f"backend = {given!r}; expected the name of a plugin that was found: {names}")
+        if given not in usable:
+            raise ValueError(
+                f"backend = {given!r}, and the arrays are on {device}, or go there by device=; usable there: "
+                f"{', '.join(usable) or 'none'}"
+            )
+    wanted = os.environ.get("NARROWS_BACKEND")
+    own = next((name for name in ([wanted] if wanted in usable else usable) if name and _has_default(program, name)), None)
+    if given is not None:
+        return given, how if given == own else {**how, "backend": given}
+    if own is None:
+        raise RuntimeError(
+            f"no backend runs tensor programs on {device}, where the arrays are; usable there: {', '.join(usable) or 'none'}"
+        )
+    return own, how
 
 
 def run(op: Callable[..., Any], inputs: tuple[Any, ...], how: dict[str, Any], seconds: float = _MOST_SECONDS) -> tuple[Any, float]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from narrows import _function_table
 from narrows.program import _dtypes
 from narrows.program._dtypes import FLOATS, INDEX, INTEGERS
 
@@ -30,7 +31,6 @@ class Expr:
     """A number that the program computes: an element, a loop variable, or made of such."""
 
     __slots__ = ("dtype", "parts")
-    __array_ufunc__ = None  # numpy's scalars leave operators to this class
     dtype: str  # a short name, or 'index'
     parts: tuple[Expr, ...]
 
@@ -158,6 +158,15 @@ class Expr:
     def astype(self, dtype: object) -> Expr:
         """``T.cast(self, dtype)``"""
         return cast(self, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **how: Any) -> Expr:
+        """What stands beside a scalar of NumPy; its other functions are T's."""
+        name = ufunc.__name__
+        if method == "__call__" and not how and name in _NUMPY:
+            make, by = _NUMPY[name]
+            return make(by, *(x[()] if getattr(x, "shape", None) == () else x for x in operands))  # it makes 0-d arrays of some
+        instead = f"write T.{name}" if name in _function_table.TABLE else "T has the functions of docs/ops.md"
+        raise TypeError(f"numpy.{name} of '{self.text()}', which is no number yet; {instead}")
 
     # ---- what Python would ask, and no symbol can answer ----
 
@@ -416,15 +425,23 @@ def infix(sign: str, left: Any, right: Any) -> Expr:
     a, b = alike((left, right), f"'{sign}'")
     if sign == "/" and a.dtype not in FLOATS:
         raise TypeError(
-            f"'{a.text()} / {b.text()}': '/' is of floating point; write // for an index, T.truncdiv(a, b) for integers"
+            f"'{a.text()} / {b.text()}': '/' is of floating point; write // to round down, T.truncdiv(a, b) to round towards 0"
         )
+    if sign == "//" and a.dtype in INTEGERS:
+        return _floor_divided(a, b)
     if sign == "//" and a.dtype != INDEX:
-        raise TypeError(f"'{a.text()} // {b.text()}': '//' is of an index; write T.floor(a / b), or T.truncdiv(a, b) for integers")
+        raise TypeError(f"'{a.text()} // {b.text()}': '//' is of indices and integers; write T.floor(a / b)")
     if sign in _PYTHON and a.dtype == INDEX and isinstance(a, Number) and isinstance(b, Number):
         return Number(_PYTHON[sign](a.value, b.value), INDEX)
     if a.dtype == "bool" and sign in ("+", "-", "*", "/"):
         raise TypeError(f"'{a.text()} {sign} {b.text()}': bool; write T.cast(x, dtype) to compute with it")
     return Infix(sign, a, b, "bool" if _STRENGTH[sign] == _COMPARE else a.dtype)
+
+
+def _floor_divided(a: Expr, b: Expr) -> Expr:
+    """Of integers. The text has a division that truncates: it gives 1 too many where both remainders differ. Nothing overflows."""
+    differ = infix("!=", call("remainder", a, b), call("fmod", a, b))
+    return infix("-", call("div", a, b), where(differ, Number(1, a.dtype), Number(0, a.dtype)))
 
 
 def call(name: str, *operands: Any) -> Expr:
@@ -488,3 +505,20 @@ def clamp(value: Any, low: Any, high: Any) -> Expr:
         return call("minimum", call("maximum", value, low), high)
     values = alike((value, low, high), "clamp")
     return Call("clamp", values, values[0].dtype)
+
+
+# What NumPy's scalars call for an operator.
+_NUMPY: dict[str, tuple[Callable[..., Expr], str]] = {
+    name: (infix, sign)
+    for name, sign in {
+        "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
+        "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
+    }.items()
+}  # fmt: skip
+_NUMPY |= {
+    name: (call, function)
+    for name, function in {
+        "power": "pow", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+        "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift",
+    }.items()
+}  # fmt: skip

@@ -8,12 +8,12 @@ import inspect
 import os
 import types
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import narrows
 from narrows import _ops
 from narrows.program import _library, _tuning, _writer
-from narrows.program._recorder import Buffer, Recorder, caller, record
+from narrows.program._recorder import Buffer, Recorder, caller, is_recording, record
 from narrows.program._types import BufferType, DType, Handle
 
 
@@ -80,6 +80,17 @@ class PrimFunc:
         """Prints the text."""
         print(self._text)
 
+    def __call__(self, *arrays: Any, **how: Any) -> NoReturn:
+        if is_recording():
+            raise TypeError(
+                f"program '{self.name}' is called inside another one; expected its loops and blocks there, "
+                "or the ops of both called one after the other"
+            )
+        raise TypeError(f"program '{self.name}' is called; expected the op that {self.name}.build() gives")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrimFunc._of_schedule, (self._text,)
+
     def __repr__(self) -> str:
         return self._text
 
@@ -137,8 +148,14 @@ def _run(function: Callable[..., Any], around: dict[str, Any]) -> str:
         by_name = {p.name: arguments.pop(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
         return again(*arguments.values(), **by_name)
 
-    record(recorder, run)
-    return _writer.write(recorder)
+    try:
+        record(recorder, run)
+        return _writer.write(recorder)
+    except RecursionError:
+        raise SyntaxError(
+            f"'{recorder.name}' is run once to record it, and does not end: a function in it calls itself, or an expression has "
+            "thousands of levels"
+        ) from None
 
 
 @overload

@@ -11,6 +11,7 @@ import os
 import pathlib
 import threading
 import weakref
+from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any
 
@@ -85,8 +86,10 @@ def require(status: int, error: _Error, raises: type[Exception] = ValueError) ->
     raise raises(message) if status == _INVALID else RuntimeError(message)
 
 
-def c_string(argument: str, given: str) -> bytes:
+def c_string(argument: str, given: object) -> bytes:
     """As C has it, which ends at the first NUL."""
+    if not isinstance(given, str):
+        raise TypeError(f"{argument} = {given!r}; expected a string")
     if "\0" in given:
         raise ValueError(f"{argument} has a NUL at {given.index(chr(0))}: {given[:60]!r}; expected text without one")
     return given.encode()
@@ -149,7 +152,7 @@ class Program:
 
     def auto(self, backend: str) -> None:
         with self._lock:
-            _call("nw_program_auto", self._handle, backend.encode(), raises=ScheduleError)
+            _call("nw_program_auto", self._handle, c_string("backend", backend), raises=ScheduleError)
 
     def original(self) -> Program:
         """Without steps."""
@@ -167,25 +170,55 @@ class Program:
         """Makes it an op of the process's runtime, and gives the op's name. The plugins of that name run it as the steps say; None:
         all run it by their default schedules, which a saved model takes again on the machine that loads it. `backward` names the op
         of its adjoint."""
-        op = POINTER(_Op)()
-        with self._lock:
-            _call(
-                "nw_program_load", _runtime(), self._handle, backward and backward.encode(), backend and backend.encode(), byref(op)
-            )
-            name = str(op.contents.name.decode())
+        name = self._load(backend, backward)
         _programs.remember(name, self.digest(), self._unscheduled, backward, backend, self.trace())
         return name
+
+    def _load(self, backend: str | None, backward: str | None) -> str:
+        plugin = None if backend is None else c_string("backend", backend)
+        op = POINTER(_Op)()
+        with self._lock:
+            _call("nw_program_load", _runtime(), self._handle, backward and backward.encode(), plugin, byref(op))
+            return str(op.contents.name.decode())
+
+    @contextlib.contextmanager
+    def lent(self, backend: str) -> Iterator[str]:
+        """The name of an op that the plugins of that name run as the steps say. Afterwards they run it as they did before."""
+        name = self._load(backend, None)
+        try:
+            yield name
+        finally:
+            self._restore(name, backend)
+
+    def _restore(self, name: str, backend: str) -> None:
+        is_known, steps = _programs.schedule_of(name, backend)
+        before = self.original()
+        try:
+            before.taken(steps) if steps is not None else before.auto(backend)
+        except NotImplementedError:  # the backend has no default schedule
+            is_known = False
+        if is_known:
+            before._load(backend, None)
+        else:
+            unschedule(name, backend)
+
+    def taken(self, steps: list[str]) -> Program:
+        """Itself, after these steps."""
+        for line in steps:
+            self.step(line)
+        return self
 
 
 def export(programs: list[Program], backend: str, op: str | None, path: str) -> None:
     """Writes a plugin of them; each is the backward of the one before."""
     c_string("path", os.fsdecode(path))
-    c_string("op", op or "")
+    c_string("name", op or "")
     handles = (c_void_p * len(programs))(*(each._handle for each in programs))
     with contextlib.ExitStack() as locked:
         for each in programs:
             locked.enter_context(each._lock)
-        _call("nw_program_export", _runtime(), handles, len(programs), backend.encode(), op and op.encode(), os.fsencode(path))
+        plugin = c_string("backend", backend)
+        _call("nw_program_export", _runtime(), handles, len(programs), plugin, op and op.encode(), os.fsencode(path))
 
 
 def _runtime() -> c_void_p:

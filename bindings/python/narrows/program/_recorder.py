@@ -109,6 +109,17 @@ def note(value: object) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def quoted(text: str) -> str:
+    """As it stands in the text of a program and in steps. ValueError: it has a character that no string there has."""
+    wrong = next((c for c in text if (c < " " or c == "\x7f") and c not in _ESCAPES), None)
+    if wrong is not None:
+        raise ValueError(f"{text!r} has the control character {wrong!r}; expected none but newlines and tabs")
+    return '"' + "".join(_ESCAPES.get(c, c) for c in text) + '"'
+
+
 class Block:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -361,6 +372,11 @@ def current() -> Recorder:
     return found
 
 
+def is_recording() -> bool:
+    """Whether this thread runs a function under @T.prim_func."""
+    return getattr(_running, "recorder", None) is not None
+
+
 def record(recorder: Recorder, run: Callable[[], Any]) -> None:
     """Calls run(), which records into `recorder`."""
     before = getattr(_running, "recorder", None)
@@ -370,5 +386,7 @@ def record(recorder: Recorder, run: Callable[[], Any]) -> None:
         recorder.finish()
         if given is not None:
             raise SyntaxError(f"'{recorder.name}' returns {given!r}; a program stores its results into its tensors")
+        if not recorder.body:
+            raise SyntaxError(f"'{recorder.name}' computes nothing; expected blocks that store, as T.block makes them")
     finally:
         _running.recorder = before

@@ -22,7 +22,7 @@ from typing import Any
 import narrows
 from narrows import _narrows
 from narrows.program import _library
-from narrows.program._evaluation import compared, refuse_out, run
+from narrows.program._evaluation import backend_of, compared, refuse_out, run
 
 _FORMAT = 1
 _SECONDS = 0.02  # of timing a candidate; those that are close are timed again
@@ -121,9 +121,7 @@ def _kept(program: _library.Program, backend: str, stacklevel: int) -> _library.
     if not machine or not os.path.exists(path):
         return None
     try:
-        replayed = program.copy()
-        for line in _read(path, digest, machine):
-            replayed.step(line)
+        replayed = program.copy().taken(_read(path, digest, machine))
     except (OSError, ValueError, RuntimeError) as error:  # NotImplementedError is a RuntimeError
         warnings.warn(f"{path} is ignored: {error}; tune again, or remove it", RuntimeWarning, stacklevel=stacklevel)
         return None
@@ -146,8 +144,7 @@ def schedule(program: _library.Program, backend: str) -> None:
     if tuned is None:
         program.auto(backend)
         return
-    for line in tuned.trace():
-        program.step(line)
+    program.taken(tuned.trace())
 
 
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:
@@ -226,7 +223,8 @@ class _Search:
         self._seen: set[str] = set()
 
     def _measured(self, program: _library.Program, seconds: float) -> tuple[Any, float]:
-        return run(narrows.Op(program.load(self._backend)), self._inputs, self._how, seconds)
+        with program.lent(self._backend) as name:
+            return run(narrows.Op(name), self._inputs, self._how, seconds)
 
     def _seconds(self, program: _library.Program) -> float:
         return self._measured(program, 5 * _SECONDS)[1]
@@ -292,7 +290,7 @@ def tune(
     begin: _library.Program,
     inputs: tuple[Any, ...],
     budget: float,
-    backend: str,
+    backend: str | None,
     keep: bool,
     how: dict[str, Any],
 ) -> tuple[_library.Program, Tuned]:
@@ -301,14 +299,15 @@ def tune(
     if not budget > 0:
         raise ValueError(f"budget = {budget!r}; expected seconds, more than 0")
     refuse_out(how)
+    backend, how = backend_of(begin, inputs, how, backend)
     if keep:
         _make_folder()
     original, default = begin.original(), begin.original()
     default.auto(backend)
     digest, machine = original.digest(), _machine(backend)
     search = _Search(begin if begin.trace() else default, default, inputs, backend, how)
+    search.begin()
     try:
-        search.begin()
         search.improve(_kept_trace(_place(digest, machine), digest, machine) if keep else [], original, budget)
         seconds, default_seconds = search.result()
     finally:

@@ -51,6 +51,22 @@ class _Sizes(ast.NodeTransformer):
         )
 
 
+class _Conditions(ast.NodeTransformer):
+    """TVM prints ``a and b``, which Python would decide while the function runs: here it is ``T.And(a, b)``."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("And" if isinstance(node.op, ast.And) else "Or", node.values)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("Not", [node.operand]) if isinstance(node.op, ast.Not) else node
+
+    @staticmethod
+    def _call(name: str, operands: list[ast.expr]) -> ast.Call:
+        return ast.Call(ast.Attribute(ast.Name("T", ast.Load()), name, ast.Load()), operands, [])
+
+
 class _Unquoted(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node
@@ -61,7 +77,8 @@ def _refuse(text: str, error: Exception) -> NoReturn:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _FILE and frame.lineno]
     number = lines[-1] if lines else getattr(error, "lineno", None)
     where = f"line {number}, '{text.splitlines()[number - 1].strip()}': " if number else ""
-    raise NotImplementedError(f"from_tvm: {where}{error}") from error
+    kind = ValueError if isinstance(error, ValueError) else NotImplementedError
+    raise kind(f"from_tvm: {where}{error}") from error
 
 
 def from_tvm(function: Any) -> PrimFunc | IRModule:
@@ -69,7 +86,7 @@ def from_tvm(function: Any) -> PrimFunc | IRModule:
 
     Functions of ``tvm.script.tir`` and of ``tvm.script.tirx`` are taken. The loops are as TVM has them: it is a schedule that
     :class:`Schedule` goes on from, and ``build()`` puts the default one behind it. NotImplementedError names what a program has no
-    word for, with TVM's line.
+    word for, with TVM's line. ValueError: the program has no meaning, as where it reads out of bounds.
     """
     from narrows.program import ir, script
 
@@ -77,7 +94,7 @@ def from_tvm(function: Any) -> PrimFunc | IRModule:
     names: dict[str, Any] = {"T": script, "I": ir, "__name__": _FILE, "TypeVar": lambda name: script.Var(name, "int64")}
     try:
         sizes = _Sizes()
-        tree = ast.fix_missing_locations(sizes.visit(ast.parse(text)))
+        tree = ast.fix_missing_locations(_Conditions().visit(sizes.visit(ast.parse(text))))
         names |= {name: script.Var(name, "int64") for name in sizes.names}
         before = set(names)
         exec(compile(tree, _FILE, "exec"), names)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from narrows import _ops
 from narrows.program import _dtypes
 from narrows.program._expressions import Variable
-from narrows.program._recorder import Block, Buffer, Loop, Recorder
+from narrows.program._recorder import Block, Buffer, Loop, Recorder, quoted
 
 # What no name may be: the words of the text.
 _WORDS = frozenset("and or not for in if inf nan".split()) | frozenset(_dtypes.LONG)
@@ -49,6 +49,8 @@ def _name_all(program: Recorder) -> None:
         names.give_argument(buffer, "tensor")
     for param, _, _ in program.params:
         names.give_argument(param, "param")
+        if param.name in _ops.CALL_WORDS:
+            raise SyntaxError(f"param '{param.name}': every op takes this word by keyword; expected another name")
     for size in program.sizes:
         names.give(size, "n")
     for buffer in program.allocations:
@@ -75,13 +77,7 @@ def _name_axes(body: list[Loop | Block], names: _Names) -> None:
 
 
 def _notes(notes: dict[str, str]) -> str:
-    if not notes:
-        return ""
-    return (
-        " {"
-        + ", ".join(f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for k, v in notes.items())
-        + "}"
-    )
+    return " {" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in notes.items()) + "}" if notes else ""
 
 
 def _statements(body: list[Loop | Block], depth: int) -> list[str]:

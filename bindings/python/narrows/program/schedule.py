@@ -4,43 +4,39 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import narrows
 from narrows import _ops
 from narrows.program import _expressions, _library, _tuning
-from narrows.program._evaluation import Evaluation, compared, refuse_out, run
+from narrows.program._evaluation import Evaluation, backend_of, compared, refuse_out, run
 from narrows.program._expressions import Variable
 from narrows.program._function import PrimFunc, adjoint_op
-from narrows.program._recorder import note
+from narrows.program._recorder import note, quoted
 from narrows.program._tuning import Tuned
 from narrows.program.ir import IRModule
 
 ScheduleError = _library.ScheduleError
 
 
-class Block:
+class _Handle:
+    def __init__(self, name: str, family: str | None = None) -> None:
+        self.name, self._family = name, family
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Block(_Handle):
     """A block of a schedule, by its name."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    def __repr__(self) -> str:
-        return f"Block({self.name!r})"
-
-
-class Loop:
+class Loop(_Handle):
     """A loop of a schedule, by its name. A step that replaces the loop makes others; this one is gone then."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"Loop({self.name!r})"
 
 
 class Trace:
@@ -109,6 +105,7 @@ class Schedule:
         module = IRModule(PrimFunc(mod)) if isinstance(mod, str) else mod if isinstance(mod, IRModule) else IRModule(mod)
         self._schedules = {name: module[name].program.copy() for name in module}
         self._worked_on = next(iter(module)) if len(module) == 1 else "main"
+        self._family = uuid.uuid4().hex  # shared by copies: their loops and blocks have the same names
 
     @property
     def _schedule(self) -> _library.Program:
@@ -126,8 +123,12 @@ class Schedule:
         """A schedule that goes on from here by itself."""
         other = object.__new__(Schedule)
         other._schedules = {name: schedule.copy() for name, schedule in self._schedules.items()}
-        other._worked_on = self._worked_on
+        other._worked_on, other._family = self._worked_on, self._family
         return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        programs = {name: (schedule.original().text(), schedule.trace()) for name, schedule in self._schedules.items()}
+        return _again, (programs, self._worked_on, self._family)
 
     # ---- what there is ----
 
@@ -153,13 +154,13 @@ class Schedule:
         blocks = self._schedule.blocks()
         if name not in blocks:
             raise ScheduleError(f"there is no block '{name}'; there are: {', '.join(blocks)}")
-        return Block(name)
+        return Block(name, self._family)
 
     get_sblock = get_block
 
     def get_loops(self, block: Block | str) -> list[Loop]:
         """The loops around a block, from the outermost."""
-        return [Loop(name) for name in self._schedule.loops(_name(block))]
+        return [Loop(name, self._family) for name in self._schedule.loops(self._name(block))]
 
     # ---- loops ----
 
@@ -173,67 +174,67 @@ class Schedule:
         """Nested loops for one, as many as there are factors; one of them may be None, what the others leave."""
         if disable_predication:
             raise ScheduleError("split: disable_predication = True; the remainder of a loop always gets its condition")
-        return [Loop(name) for name in self._take("split", loop=_name(loop), factors=list(factors))]
+        return [Loop(name, self._family) for name in self._take("split", loop=self._name(loop), factors=list(factors))]
 
     def fuse(self, *loops: Loop | str, preserve_unit_iters: bool = True) -> Loop:
         """One loop for nested ones, from the outermost to the innermost."""
-        return Loop(self._take("fuse", loops=[_name(loop) for loop in loops])[0])
+        return Loop(self._take("fuse", loops=[self._name(loop) for loop in loops])[0], self._family)
 
     def reorder(self, *ordered_loops: Loop | str) -> None:
-        self._take("reorder", loops=[_name(loop) for loop in ordered_loops])
+        self._take("reorder", loops=[self._name(loop) for loop in ordered_loops])
 
     def parallel(self, loop: Loop | str) -> None:
-        self._take("parallel", loop=_name(loop))
+        self._take("parallel", loop=self._name(loop))
 
     def vectorize(self, loop: Loop | str) -> None:
-        self._take("vectorize", loop=_name(loop))
+        self._take("vectorize", loop=self._name(loop))
 
     def unroll(self, loop: Loop | str) -> None:
-        self._take("unroll", loop=_name(loop))
+        self._take("unroll", loop=self._name(loop))
 
     def bind(self, loop: Loop | str, thread_axis: str) -> None:
         """To a GPU's "blockIdx.x" to "threadIdx.z"."""
         from narrows.program import script
 
-        self._take("bind", loop=_name(loop), thread=script.thread_axis(thread_axis))
+        self._take("bind", loop=self._name(loop), thread=script.thread_axis(thread_axis))
 
     def pipeline(self, loop: Loop | str, stages: int = 2) -> None:
         """The copies that stand first in the loop may run up to stages - 1 iterations ahead of what uses them."""
-        self._take("pipeline", loop=_name(loop), stages=stages)
+        self._take("pipeline", loop=self._name(loop), stages=stages)
 
     def tensorize(self, loop: Loop | str, tensor_intrin: str) -> None:
         """The loop and those in it are one product of a matrix unit: "mma.f16.f32", "mma.bf16.f32" or "dot.i8.i32"."""
-        self._take("tensorize", loop=_name(loop), intrinsic=tensor_intrin)
+        self._take("tensorize", loop=self._name(loop), intrinsic=tensor_intrin)
 
     # ---- where blocks stand ----
 
     def compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Moves a block into a loop of its readers, where it computes what each iteration reads."""
-        self._take("compute_at", block=_name(block), loop=_name(loop))
+        self._take("compute_at", block=self._name(block), loop=self._name(loop))
 
     def reverse_compute_at(self, block: Block | str, loop: Loop | str, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Moves a block into a loop of what it reads, where it computes what each iteration makes possible. A block that reads what no
         block writes moves into any loop, and each iteration computes all of it."""
-        self._take("reverse_compute_at", block=_name(block), loop=_name(loop))
+        self._take("reverse_compute_at", block=self._name(block), loop=self._name(loop))
 
     def compute_inline(self, block: Block | str) -> None:
         """Puts a block's expression into its readers."""
-        self._take("compute_inline", block=_name(block))
+        self._take("compute_inline", block=self._name(block))
 
     def reverse_compute_inline(self, block: Block | str) -> None:
         """Puts a block's expression into the one block that it reads."""
-        self._take("reverse_compute_inline", block=_name(block))
+        self._take("reverse_compute_inline", block=self._name(block))
 
     # ---- reductions ----
 
     def decompose_reduction(self, block: Block | str, loop: Loop | str) -> Block:
         """Makes a block of its own of what a reduction begins with, in front of the loop."""
-        return Block(self._take("decompose_reduction", block=_name(block), loop=_name(loop))[0])
+        return Block(self._take("decompose_reduction", block=self._name(block), loop=self._name(loop))[0], self._family)
 
     def rfactor(self, loop: Loop | str, factor_axis: int = 0) -> Block:
         """Makes partial results, one for each iteration of the loop, which another block combines. ``factor_axis``: the loop's dimension
         in their buffer; a negative one counts from the end."""
-        return Block(self._take("rfactor", loop=_name(loop), axis=factor_axis)[0])
+        return Block(self._take("rfactor", loop=self._name(loop), axis=factor_axis)[0], self._family)
 
     # ---- buffers ----
 
@@ -246,12 +247,14 @@ class Schedule:
         return self._cache("cache_write", block, write_buffer_index, storage_scope, self._writes)
 
     def _cache(self, step: str, block: Block | str, buffer: int | str, scope: str, choices: Callable[[str], list[str]]) -> Block:
-        name = _chosen(buffer, choices(_name(block)), step)
-        return Block(self._take(step, block=_name(block), buffer=name, scope=_scope(scope))[0])
+        name = _chosen(buffer, choices(self._name(block)), step)
+        return Block(self._take(step, block=self._name(block), buffer=name, scope=_scope(scope))[0], self._family)
 
     def set_scope(self, block: Block | str, buffer_index: int | str, storage_scope: str) -> None:
         """Of a buffer that the block writes."""
-        self._take("set_scope", buffer=_chosen(buffer_index, self._writes(_name(block)), "set_scope"), scope=_scope(storage_scope))
+        self._take(
+            "set_scope", buffer=_chosen(buffer_index, self._writes(self._name(block)), "set_scope"), scope=_scope(storage_scope)
+        )
 
     def transform_layout(
         self, block: Block | str, buffer: tuple[str, int] | str | int, index_map: Callable[..., Any] | str, pad_value: None = None
@@ -259,20 +262,20 @@ class Schedule:
         """Stores a buffer in another order: ``lambda i, j: (j, i)``, or "i, j -> j, i". The buffer by its name, or as ("read", 0)
         and ("write", 0)."""
         if isinstance(buffer, tuple):
-            choices = {"read": self._reads, "write": self._writes}[buffer[0]](_name(block))
+            choices = {"read": self._reads, "write": self._writes}[buffer[0]](self._name(block))
             buffer = _chosen(buffer[1], choices, "transform_layout")
-        name = _chosen(buffer, self._writes(_name(block)), "transform_layout")
+        name = _chosen(buffer, self._writes(self._name(block)), "transform_layout")
         self._take("transform_layout", buffer=name, map=index_map if isinstance(index_map, str) else _map(index_map))
 
     def pad(self, block: Block | str, buffer_index: int | str, axis: int, elements: int) -> None:
         """Makes a dimension of a buffer that the block writes longer in memory, by elements that nothing uses."""
-        buffer = _chosen(buffer_index, self._writes(_name(block)), "pad")
+        buffer = _chosen(buffer_index, self._writes(self._name(block)), "pad")
         self._take("pad", buffer=buffer, axis=axis, elements=elements)
 
     def annotate(self, block_or_loop: Block | Loop, ann_key: str, ann_val: object) -> None:
         """A note, which a backend may read."""
         kind = "block" if isinstance(block_or_loop, Block) else "loop"
-        self._take("annotate", **{kind: block_or_loop.name}, key=ann_key, value=note(ann_val))
+        self._take("annotate", **{kind: self._name(block_or_loop)}, key=ann_key, value=note(ann_val))
 
     # ---- running ----
 
@@ -284,13 +287,15 @@ class Schedule:
         """An op that computes the program, which the plugins of that name run as the steps say. The others keep their schedules,
         by default the default ones. The last schedule that was built of a program is the one that new ops of it have. ``gradient``
         as in PrimFunc.build; the adjoint has the default schedule."""
+        _library.c_string("backend", backend)
         return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
 
-    def tune(self, *inputs: Any, budget: float = 10.0, backend: str = "cpu", keep: bool = True, **how: Any) -> Tuned:
+    def tune(self, *inputs: Any, budget: float = 10.0, backend: str | None = None, keep: bool = True, **how: Any) -> Tuned:
         """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
         steps so far, or with the default ones. Unless ``keep`` is False, later builds of the program on this machine have the
-        result; what was kept before is measured, too. Params and what narrows.op() takes, but ``out``, go by keyword. OSError:
-        the result cannot be kept; nothing was measured."""
+        result; what was kept before is measured, too. ``backend``: by default the one that runs programs where the arrays are,
+        or on ``device``. Params and what narrows.op() takes, but ``out``, go by keyword. OSError: the result cannot be kept;
+        nothing was measured."""
         best, tuned = _tuning.tune(self._schedule.copy(), inputs, budget, backend, keep, how)
         self._schedules[self._worked_on] = best.copy()
         return tuned
@@ -302,23 +307,31 @@ class Schedule:
         programs = [self._schedule, *_tuning.adjoints(self._schedule, int(gradient), backend)]
         _library.export(programs, backend, name, os.fspath(path))
 
-    def evaluate(self, *inputs: Any, backend: str = "cpu", **how: Any) -> Evaluation:
+    def evaluate(self, *inputs: Any, backend: str | None = None, **how: Any) -> Evaluation:
         """Runs the program on these arrays as it is scheduled, and as the backend itself would run it; compares the results, and
-        times both. Params and what narrows.op() takes, but ``out``, go by keyword. ArithmeticError: the results differ."""
+        times both. Ops of the program that there are keep their schedules. ``backend`` and what goes by keyword: as in tune().
+        ArithmeticError: the results differ."""
         refuse_out(how)
-        name = self._schedule.load(backend)
-        scheduled = run(narrows.Op(name), inputs, how)
-        _library.unschedule(name, backend)
-        try:
+        backend, how = backend_of(self._schedule, inputs, how, backend)
+        with self._schedule.lent(backend) as name:
+            scheduled = run(narrows.Op(name), inputs, how)
+            _library.unschedule(name, backend)
             return compared(name, scheduled, run(narrows.Op(name), inputs, how))
-        finally:
-            self._schedule.load(backend)
 
     # ---- how a step is taken ----
 
     def apply(self, line: str) -> list[str]:
         """Takes a line of a trace; gives the names of what it made."""
         return self._schedule.step(line)
+
+    def _name(self, of: Block | Loop | str) -> str:
+        if not isinstance(of, (Block, Loop, str)):
+            raise TypeError(f"{of!r}; expected a block or a loop of the schedule, or its name")
+        if isinstance(of, str):
+            return of
+        if of._family not in (None, self._family):
+            raise ScheduleError(f"{of!r} is of another schedule; expected one by this schedule's get_block, get_loops or a step")
+        return of.name
 
     def _take(self, step: str, **arguments: object) -> list[str]:
         return self.apply(f"{step}({', '.join(f'{key}={_shown(value)}' for key, value in arguments.items())})")
@@ -354,10 +367,12 @@ class Schedule:
         raise AttributeError(f"a schedule has no '{name}'")
 
 
-def _name(of: Block | Loop | str) -> str:
-    if not isinstance(of, (Block, Loop, str)):
-        raise TypeError(f"{of!r}; expected a block or a loop of the schedule, or its name")
-    return of if isinstance(of, str) else of.name
+def _again(programs: dict[str, tuple[str, list[str]]], worked_on: str, family: str) -> Schedule:
+    """Of a schedule that was pickled or copied: each step is proven anew."""
+    made = object.__new__(Schedule)
+    made._schedules = {name: _library.Program(text).taken(trace) for name, (text, trace) in programs.items()}
+    made._worked_on, made._family = worked_on, family
+    return made
 
 
 def _scope(scope: str) -> str:
@@ -382,4 +397,4 @@ def _map(index_map: Callable[..., Any]) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+    return quoted(value) if isinstance(value, str) else str(value)

@@ -79,7 +79,7 @@ def check_op(
     cases = subject.cases(dtypes, shapes, params)
     subject.find_framework(cases[0])
     wants_gradients = subject.op.backward is not None if gradients is None else gradients
-    _numpy.check(run, subject, cases, sizes, strided)
+    _numpy.check(run, subject, cases, sizes, wants_gradients, strided)
     _numpy.check_refused(run, subject, cases[0], refused)
     if _is_installed("hypothesis"):
         from narrows.testing import _examples

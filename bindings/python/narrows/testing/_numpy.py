@@ -3,30 +3,35 @@
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import narrows
-from narrows.testing import _compare, _isolated
+from narrows.testing import _backward, _compare, _isolated
 from narrows.testing._compare import Mismatch, numpy_dtype
 from narrows.testing._run import REFUSALS, Declined, Run
 from narrows.testing._subject import Case, Subject, derived, large
 
 _GUARD = 64  # bytes around a tensor that are looked at
+_CALLERS, _SECONDS = 4, 0.2  # threads that call at once, and for how long
 _PROBES = {"float": (-1.0, 0.0), "int": (-1, 0)}
 
 
-def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int], strict: bool) -> None:
+def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int], gradients: bool, strict: bool) -> None:
     """All of them. Those that may crash come first, in a child process; if one does, nothing else is run."""
     usable = [case for case in cases if all(numpy_dtype(d) is not None for d in case.dtypes)]
     if len(usable) < len(cases):
         run.leave_out("NumPy with bfloat16: ml_dtypes is not installed")
     if not usable:
         return
+    grown = [made for c in {c.dtypes: c for c in reversed(usable)}.values() if (made := large(c)) is not None]
     if _isolated.POSSIBLE:
-        _guard(run, subject, [*usable, *derived(usable, sizes)])
+        _guard(run, subject, [*usable, *derived(usable, sizes), *grown])
+        if gradients:
+            _backward.check(run, subject, usable)
         run.raise_failures()
     else:
         run.leave_out("guard pages, and calls in a child process: this is no Linux")
@@ -54,10 +59,9 @@ def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int
         run.check(f"neighbours: {case}", _neighbours, subject, case)
     if narrows.get_num_threads() == 1:
         run.leave_out("threads of the runtime: it has one; several callers are tried")
-    for dtypes in dict.fromkeys(case.dtypes for case in usable):
-        grown = large(next(c for c in usable if c.dtypes == dtypes))
-        if grown is not None:
-            run.check(f"threads: {grown}", _threads, subject, grown)
+    for case in grown:
+        run.check(f"large: {case}", _large, subject, case)
+        run.check(f"threads: {case}", _threads, subject, case)
     if _isolated.POSSIBLE:
         _refusals(run, subject, usable)
 
@@ -289,23 +293,49 @@ def _threads(subject: Subject, case: Case) -> None:
             _expect_same(subject, _bits(subject, arrays, case)[0], before, exactly, f"by {several} threads, and not by one")
     finally:
         narrows.set_num_threads(number)
-    results: list[Any] = []
+    _callers_at_once(subject, case)
 
-    def call() -> None:
+
+def _callers_at_once(subject: Subject, case: Case) -> None:
+    """Each caller has arrays of its own, so that memory which calls share shows in the results."""
+    inputs = [subject.arrays(case, f"caller {i}") for i in range(_CALLERS)]
+    alone = [_bits(subject, arrays, case) for arrays in inputs]
+    results: list[Any] = [None] * _CALLERS
+    begin = threading.Barrier(_CALLERS)
+
+    def call(i: int) -> None:
+        begin.wait()
+        end = time.perf_counter() + _SECONDS
         try:
-            results.append(_bits(subject, arrays, case)[0])
+            while not any(results):
+                _expect_same(subject, _bits(subject, inputs[i], case)[0], *alone[i], "in calls from several threads at once")
+                if time.perf_counter() > end:
+                    return
         except Exception as error:
-            results.append(error)
+            results[i] = error
 
-    callers = [threading.Thread(target=call) for _ in range(4)]
+    callers = [threading.Thread(target=call, args=(i,)) for i in range(_CALLERS)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
     for result in results:
-        if isinstance(result, Exception):
+        if result is not None:
             raise result
-        _expect_same(subject, result, before, exactly, "in calls from several threads at once")
+
+
+def _large(subject: Subject, case: Case) -> None:
+    """More elements than a thread takes at a time. Long sums are further off, but for ops that are judged per element."""
+    arrays = subject.arrays(case)
+    try:
+        expected = subject.refer(arrays, case)
+    except Exception:
+        raise Declined from None
+    try:
+        got = subject(arrays, case)
+    except REFUSALS:
+        raise Declined from None
+    subject.compare(got, arrays, expected, case, 1 if subject.per_element else max(case.extents()) ** 0.5)
 
 
 # ---- in a child process ----
@@ -335,7 +365,7 @@ def _guarded_call(subject: Subject, case: Case, edge: str) -> None:
 
 def _judge_guarded(answer: Any) -> None:
     if isinstance(answer, _isolated.Crash):
-        raise Mismatch(f"the call {answer}: a byte beside a tensor was touched")
+        raise Mismatch(f"the call {answer}: a byte beside a tensor was touched, or the kernel fails by itself")
     if isinstance(answer, Exception):  # such a size is refused; the checks of values have the author's own
         raise Declined
 

@@ -212,8 +212,8 @@ class Subject:
         chosen = self._ulps.get(dtype) if isinstance(self._ulps, Mapping) else self._ulps
         return float(_compare.ULPS.get(dtype, 0) if chosen is None else chosen)
 
-    def compare(self, got: Sequence[Any], arrays: Sequence[Any], expected: Sequence[Any], case: Case) -> None:
-        """Outputs as NumPy arrays beside the reference's."""
+    def compare(self, got: Sequence[Any], arrays: Sequence[Any], expected: Sequence[Any], case: Case, tolerance: float = 1) -> None:
+        """Outputs as NumPy arrays beside the reference's. ``tolerance``: a factor."""
         scale = 0.0 if self.per_element else _compare.largest(*(None if x is None else _compare.exact(x) for x in arrays))
         for j, (name, y, want) in enumerate(zip(self.out_names, got, expected, strict=True)):
             if want is None or y is None:
@@ -224,7 +224,7 @@ class Subject:
             if dtype not in may_be:
                 raise Mismatch(f"output {name} has dtype {dtype}; expected {' or '.join(may_be)}")
             own = 0.0 if self.per_element else max(scale, _compare.largest(want))
-            _compare.close(f"output {name}", y, want, dtype, self.ulps(dtype), own)
+            _compare.close(f"output {name}", y, want, dtype, tolerance * self.ulps(dtype), own)
 
     # ---- derivatives of the reference ----
 

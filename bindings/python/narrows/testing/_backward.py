@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backward ops called in a child process, before torch and JAX call them in this one: a crash is a failure with a name."""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from narrows import _narrows, _ops
+from narrows.testing import _compare, _isolated
+from narrows.testing._compare import Mismatch
+from narrows.testing._run import Declined, Run
+from narrows.testing._subject import Case, Subject
+
+Arrays = list[Any]  # None: an absent one
+_ALL = -1
+
+
+def check(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
+    """Each call of a backward op, and of the backward op of that one, beside memory that may not be touched."""
+    asked: list[tuple[str, Callable[[], object]]] = []
+    for case in cases:
+        if any(map(_compare.is_float, case.dtypes)):
+            asked += [one for one in _calls(subject, case) if run.wants(one[0])]
+    answers = _isolated.run([call for _, call in asked], until_crash=True)
+    for (label, _), answer in zip(asked, answers, strict=False):
+        run.check(label, _judge, answer)
+
+
+def _judge(answer: Any) -> None:
+    if isinstance(answer, _isolated.Crash):
+        raise Mismatch(f"the call {answer}: a byte beside a tensor was touched, or the kernel fails by itself")
+    if isinstance(answer, Exception):  # the checks of gradients have it
+        raise Declined
+
+
+def _calls(subject: Subject, case: Case) -> Iterator[tuple[str, Callable[[], object]]]:
+    floats = [i for i, (s, d) in enumerate(zip(case.shapes, case.dtypes, strict=True)) if s is not None and _compare.is_float(d)]
+    ways = [("first byte at a page", "first", _ALL), ("last byte at a page", "last", _ALL)]
+    ways += [(f"of {subject.names[i]} alone", "last", i) for i in floats if len(floats) > 1]
+    for name, edge, alone in ways:
+        yield f"gradient: in a child process, {name}; {case}", functools.partial(_first, subject, case, edge, alone)
+    if _ops.op(subject.op.backward).backward is not None:
+        for name, edge, alone in ways:
+            yield f"second gradient: in a child process, {name}; {case}", functools.partial(_second, subject, case, edge, alone)
+
+
+def _first(subject: Subject, case: Case, edge: str, alone: int) -> tuple[Any, Arrays, Arrays]:
+    """The backward op, what it was given, and what it gave."""
+    op, inputs = subject.op.bind(**dict(case.params)), _moved(subject.arrays(case), edge)
+    outputs = _run(op, inputs, edge, _ALL)
+    return _differentiated(op, inputs, outputs, subject.rng(case, "weights"), edge, alone)
+
+
+def _second(subject: Subject, case: Case, edge: str, alone: int) -> None:
+    op, inputs, outputs = _first(subject, case, edge, alone)
+    _differentiated(op, inputs, outputs, subject.rng(case, "directions"), edge, _ALL)
+
+
+def _differentiated(op: Any, inputs: Arrays, outputs: Arrays, rng: Any, edge: str, alone: int) -> tuple[Any, Arrays, Arrays]:
+    """Calls the backward op of `op` as bindings do: what it does not read is absent, where it may be."""
+    backward = _narrows._op_from_blob(op.backward, op.blob, None)
+    main = len(outputs) - op.num_aux
+    given: Arrays = [
+        None if y is None or not _compare.is_float(y.dtype.name) else rng.uniform(-1, 1, y.shape).astype(y.dtype)
+        for y in outputs[:main]
+    ]
+    tensors = [(x, op.saved >> i & 1) for i, x in enumerate(inputs)] + [(y, op.saved >> 32 + j & 1) for j, y in enumerate(outputs)]
+    for name, (x, is_read) in zip(backward.inputs[main:], tensors, strict=True):
+        given.append(None if x is None or (not is_read and name.endswith("?")) else x)
+    given = _moved(given, edge)
+    return backward, given, _run(backward, given, edge, alone)
+
+
+def _moved(arrays: Sequence[Any], edge: str) -> Arrays:
+    moved: Arrays = []
+    for x in arrays:
+        moved.append(None if x is None else _isolated.guarded(x.shape, x.dtype, edge))
+        if x is not None:
+            moved[-1][...] = x
+    return moved
+
+
+def _run(op: Any, inputs: Arrays, edge: str, alone: int) -> Arrays:
+    """The outputs; of those of which one alone is wanted, None for the others."""
+    specs = op._infer([None if x is None else (np.asarray(x).dtype.name, x.shape) for x in inputs])
+    outputs: Arrays = [
+        None if s is None or alone not in (j, _ALL) else _isolated.guarded(s[1], _compare.numpy_dtype(s[0]), edge)
+        for j, s in enumerate(specs)
+    ]
+    op(*inputs, out=tuple(outputs) if len(outputs) > 1 else outputs[0])
+    return outputs
