@@ -84,9 +84,20 @@ std::string KernelPrinter::offset(const std::string& buffer, const std::vector<i
   return sum_text(known) + out;
 }
 
+// A number beside the array, as x[vj - 1] has at vj = 0. It stands where no iteration comes, and a compiler may refuse it.
+bool KernelPrinter::is_beside(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) const {
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const Linear sum = linear(indices[d], extents_);
+    const auto extent = ir::constant(buffer_of(buffer).shape[d]);
+    if (sum.is_constant() && (sum.constant < 0 || (extent.has_value() && sum.constant >= *extent))) return true;
+  }
+  return false;
+}
+
 std::string KernelPrinter::element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
   const auto array = arrays_.find(buffer);
-  if (array != arrays_.end() && addresses_.count(buffer) == 0) return array->second + "[" + offset(buffer, indices) + "]";
+  if (array != arrays_.end() && addresses_.count(buffer) == 0)
+    return array->second + "[" + (is_beside(buffer, indices) ? "0" : offset(buffer, indices)) + "]";
   const std::string address = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
   return in_memory(buffer_of(buffer), address, offset(buffer, indices));
 }

@@ -106,6 +106,7 @@ class KernelPrinter : protected TextWriter {
   std::string slot(Slot::Kind kind, const std::string& name = "", size_t dimension = 0);
   std::string element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices);
   std::string offset(const std::string& buffer, const std::vector<ir::ExprPtr>& indices);
+  bool is_beside(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) const;
   std::string rounded(const std::string& text, ir::DType dtype) const;
   const ir::Buffer& buffer_of(const std::string& name) const { return *bound_.buffers.at(name).buffer; }
   ir::DType param_dtype(const std::string& name) const;

@@ -275,6 +275,21 @@ TEST_CASE("points of a nest that lead to no element touch none") {
   }
 }
 
+TEST_CASE("a number beside an array of a thread's own stands where nothing runs") {
+  const std::string text = R"(program 1 f(A: f32[N], x: f32[1], C: out f32[N]):
+  alloc y: f32[1] local
+  for i in N bind block.x:
+    for j in 1:
+      block y(vj: S(1) = j):
+        y[vj] = x[vj]
+    for k in 1:
+      block C(vi: S(N) = i, vk: S(1) = k):
+        C[vi] = A[vi] + where(vk > 0, y[vk - 1], y[vk])
+)";
+  std::vector<Tensor> inputs{filled(DType::f32, {5}, 1), filled(DType::f32, {1}, 2)}, outputs{Tensor(DType::f32, {5})};
+  expect_right(text, inputs, outputs, {}, 1e-6);
+}
+
 TEST_CASE("what a GPU cannot run so is refused") {
   (void)plugin();  // without a GPU the case is skipped here: a skip inside of CHECK is a failure
   const auto why = [](const std::string& text, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
