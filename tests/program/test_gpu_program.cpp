@@ -279,8 +279,8 @@ TEST_CASE("a number beside an array of a thread's own stands where nothing runs"
   const std::string text = R"(program 1 f(A: f32[N], x: f32[1], C: out f32[N]):
   alloc y: f32[1] local
   for i in N bind block.x:
-    for j in 1:
-      block y(vj: S(1) = j):
+    for j in 2:
+      block y(vj: S(1) = j - 1) if j - 1 >= 0:
         y[vj] = x[vj]
     for k in 1:
       block C(vi: S(N) = i, vk: S(1) = k):
