@@ -231,9 +231,22 @@ TEST_CASE("an init has its block's condition, or stays in the domain where a red
           C[vi] = f32(1)
         C[vi] = C[vi] + A[vi, vk]
 )";
+  const std::string never_empty = R"(program 1 f(A: f32[N, 3], C: out f32[N]):
+  for i0 in (N + 1) // 2:
+    for i1 in 2:
+      for k in 3:
+        block C(vi: S(N) = i0 * 2 + i1, vk: R(3) = k) if i0 * 2 + i1 < N:
+          init:
+            C[vi] = f32(1)
+          C[vi] = C[vi] + A[vi, vk]
+)";
   for (const char* const kernel : kKernels) {
     for (const int64_t n : {1, 4, 7}) {
       INFO(kernel << " " << n);
+      Tensor rows(DType::f32, {n, 3}), of_rows(DType::f32, {n});
+      rows.fill(3);
+      run_well({plugin(), never_empty, {&rows}, {&of_rows}, kernel});
+      expect(of_rows, [&](int64_t i) { return 1 + rows.get(3 * i) + rows.get(3 * i + 1) + rows.get(3 * i + 2); }, 1e-5);
       Tensor pairs(DType::f32, {n, 2}), sums(DType::f32, {n});
       pairs.fill(2);
       run_well({plugin(), mixed, {&pairs}, {&sums}, kernel});
