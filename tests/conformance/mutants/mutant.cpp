@@ -176,8 +176,7 @@ int32_t plan(void* self, const nw_sig* given, void** out, nw_plan_info* info, nw
   return real().plan(self, &sig, out, info, fault(Fault::no_message) ? nullptr : error);
 }
 
-int32_t plan_program(void* self, const nw_program_text* given, const nw_sig* sig, void** out, nw_plan_info* info,
-                     nw_error* error) {
+int32_t plan_program(void* self, const nw_program_text* given, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
   nw_program_text program = *given;
   if (fault(Fault::flags_ignored)) program.flags = 0;
   return real().plan_program(self, &program, sig, out, info, error);
