@@ -22,8 +22,10 @@
 
 #include "core/error.h"
 #include "core/program/auto.h"
+#include "core/program/expr.h"
 #include "core/program/schedule.h"
 #include "core/program/text.h"
+#include "core/program/walk.h"
 #include "random_program.h"
 #include "random_step.h"
 #include "record.h"
@@ -41,6 +43,7 @@ using Lines = std::vector<std::string>;
 
 // Sums of small integers are exact in any order; long products are rounded.
 constexpr reference::Exact kTolerance = 1e-12L;
+constexpr double kMostPoints = 1 << 17;
 
 struct Options {
   uint64_t seed = 1, count = 200, steps = 8, seconds = 0, compile = 0, findings = 0;
@@ -87,7 +90,7 @@ class Case {
     }
     ++totals_.programs;
     if (!run_unscheduled(schedule->original())) return;
-    if (is_for_gpu(options_) && seed_ % 2 == 0) begin_with_default(*schedule);
+    if (is_for_gpu(options_) && seed_ % 2 == 0) begin_with_default(schedule);
     for (uint64_t i = 0; i < options_.steps && !is_over_; ++i) step(*schedule);
     if (!is_over_ && !lines_.empty()) end(*schedule);
   }
@@ -106,10 +109,32 @@ class Case {
     return true;
   }
 
-  void begin_with_default(program::Schedule& schedule) {
-    program::schedule_for_gpu(&schedule);
-    lines_ = schedule.trace();
-    if (!lines_.empty()) compare(schedule);
+  void begin_with_default(std::unique_ptr<program::Schedule>& schedule) {
+    auto tiled = std::make_unique<program::Schedule>(schedule->original());
+    program::schedule_for_gpu(tiled.get());
+    if (tiled->trace().empty() || points(tiled->program()) > kMostPoints) return;  // a tile's points take the reference minutes
+    schedule = std::move(tiled);
+    lines_ = schedule->trace();
+    compare(*schedule);
+  }
+
+  double extent(const program::For& loop) const {
+    try {
+      return std::max(1.0, static_cast<double>(program::evaluate(loop.extent, made_.sizes[0])));
+    } catch (const Failure&) {  // that of another loop's iteration
+      return 1;
+    }
+  }
+
+  // Of the largest nest, at the first sizes.
+  double points(const program::Program& scheduled) const {
+    double most = 0;
+    program::for_each_block(scheduled, [&](const program::Block&, const program::Loops& loops) {
+      double product = 1;
+      for (const auto& loop : loops) product *= extent(*loop);
+      most = std::max(most, product);
+    });
+    return most;
   }
 
   void step(program::Schedule& schedule) {
