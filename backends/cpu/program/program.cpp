@@ -178,7 +178,7 @@ std::vector<std::string> c_machine_flags(const Instance& instance) {
 }
 
 std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
-  const std::string key = std::string(text);
+  const auto key = std::string_view(text);
   {
     const std::lock_guard hold(programs_lock());
     if (std::shared_ptr<Known> found = known_.find(key); found != nullptr) return found;
