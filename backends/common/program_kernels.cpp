@@ -169,9 +169,12 @@ void mark_flat(Independence* independence, Node* nest) {
 
 // ---- loops that are bound ----
 
+// The loop of kernel `number` that all the nest's loops that are bound to this thread become.
+std::string kernel_loop(size_t number, const std::string& thread) { return "k" + std::to_string(number) + "." + thread; }
+
 class Hoist {
  public:
-  Hoist(const GpuLimits& limits, size_t number) : limits_(limits), prefix_("k" + std::to_string(number) + ".") {}
+  Hoist(const GpuLimits& limits, size_t number) : limits_(limits), prefix_(kernel_loop(number, "")) {}
 
   Kernel run(Node nest) {
     Kernel out;
@@ -337,12 +340,18 @@ class Placer {
     const size_t kernel = kernel_of(buffer.name);
     if (kernel == program_->kernels.size()) return;  // more than one
     using Scope = ir::Buffer::Scope;
-    if (buffer.scope != Scope::shared && runs_alike(kernel, buffer.name) &&
-        try_place(number, {}, limits_.local_bytes, &local_[kernel])) {
+    const bool is_alike = runs_alike(kernel, buffer.name);
+    if (out == Place::of_thread && !is_alike) {  // what some threads write others read
+      std::vector<std::string> own;
+      for (const std::string& loop : thread_loops_around(buffer.name)) own.push_back(kernel_loop(kernel, threads.at(loop)));
+      expand_allocation(&program_->lowered, number, own);
+      out = usual_place(buffer.name, false);
+    }
+    if (buffer.scope != Scope::shared && is_alike && try_place(number, {}, limits_.local_bytes, &local_[kernel])) {
       out = Place::local;
       return;
     }
-    if (buffer.scope == Scope::local || !program_->kernels[kernel].is_bound) return;
+    if ((buffer.scope == Scope::local && is_alike) || !program_->kernels[kernel].is_bound) return;
     Names threads;
     for (const KernelLoop& loop : program_->kernels[kernel].threads) threads.insert(loop.name);
     if (try_place(number, threads, limits_.shared_bytes, &shared_[kernel])) out = Place::shared;
@@ -362,16 +371,23 @@ class Placer {
   }
 
   // By the loop that all users share in the program itself: each iteration of a loop that is bound has its own.
-  Place usual_place(const std::string& buffer) const {
-    Place out = Place::global;
-    for (const std::string& name : home_of(original_, buffer).loops) {
-      const auto thread = threads.find(name);
-      if (thread == threads.end()) continue;
-      const bool is_block = !is_of_threads(thread->second) && thread->second != "flat";
-      if (!is_block) return Place::of_thread;
-      out = Place::of_block;
-    }
+  Place usual_place(const std::string& buffer, bool heeds_threads = true) const {
+    if (heeds_threads && !thread_loops_around(buffer).empty()) return Place::of_thread;
+    const std::vector<std::string> loops = home_of(original_, buffer).loops;
+    const bool is_of_block = std::any_of(loops.begin(), loops.end(), [&](const std::string& name) {
+      return threads.count(name) != 0 && !is_bound_to_threads(name);
+    });
+    return is_of_block ? Place::of_block : Place::global;
+  }
+  // The loops that all users share and that are bound to threads.
+  std::vector<std::string> thread_loops_around(const std::string& buffer) const {
+    std::vector<std::string> out = home_of(original_, buffer).loops;
+    std::erase_if(out, [&](const std::string& name) { return !is_bound_to_threads(name); });
     return out;
+  }
+  bool is_bound_to_threads(const std::string& loop) const {
+    const auto thread = threads.find(loop);
+    return thread != threads.end() && (is_of_threads(thread->second) || thread->second == "flat");
   }
 
   size_t kernel_of(const std::string& buffer) const {

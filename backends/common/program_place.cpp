@@ -243,6 +243,27 @@ void move_accesses(std::vector<Node>* body, const std::string& buffer, const std
   }
 }
 
+ir::ExprPtr with_loads_expanded(const ir::ExprPtr& expr, const std::string& buffer, const std::vector<ir::ExprPtr>& iteration) {
+  if (expr == nullptr || expr->operands.empty()) return expr;
+  ir::Expr out = *expr;
+  for (ir::ExprPtr& operand : out.operands) operand = with_loads_expanded(operand, buffer, iteration);
+  if (out.kind == ir::Expr::Kind::load && out.name == buffer)
+    out.operands.insert(out.operands.begin(), iteration.begin(), iteration.end());
+  return out.operands == expr->operands ? expr : std::make_shared<const ir::Expr>(std::move(out));
+}
+
+void expand_accesses(std::vector<Node>* body, const std::string& buffer, const std::vector<ir::ExprPtr>& iteration) {
+  for (Node& node : *body) {
+    expand_accesses(&node.body, buffer, iteration);
+    for (ir::ExprPtr& condition : node.conditions) condition = with_loads_expanded(condition, buffer, iteration);
+    for (ir::Store& store : node.stores) {
+      for (ir::ExprPtr& index : store.indices) index = with_loads_expanded(index, buffer, iteration);
+      store.value = with_loads_expanded(store.value, buffer, iteration);
+      if (store.buffer == buffer) store.indices.insert(store.indices.begin(), iteration.begin(), iteration.end());
+    }
+  }
+}
+
 void collect_sizes(const std::vector<Node>& body, std::map<std::string, ir::ExprPtr>* sizes) {
   for (const Node& node : body) {
     if (node.kind != Node::Kind::loop) continue;
@@ -329,6 +350,20 @@ Home home_of(const Lowered& lowered, const std::string& buffer) {
 
 bool shrink_allocation(Lowered* lowered, size_t number, const Names& threads) {
   return Placer(lowered).shrink_one(number, threads);
+}
+
+void expand_allocation(Lowered* lowered, size_t number, const std::vector<std::string>& loops) {
+  ir::Buffer& buffer = lowered->allocations[number];
+  std::map<std::string, ir::ExprPtr> sizes;
+  collect_sizes(lowered->body, &sizes);
+  std::vector<ir::ExprPtr> shape, iteration;
+  for (const std::string& loop : loops) {
+    shape.push_back(sizes.at(loop));
+    iteration.push_back(ir::make_name(loop));
+  }
+  expand_accesses(&lowered->body, buffer.name, iteration);
+  buffer.shape.insert(buffer.shape.begin(), shape.begin(), shape.end());
+  if (!buffer.padding.empty()) buffer.padding.insert(buffer.padding.begin(), loops.size(), 0);
 }
 
 // Behind what the buffer shrank to: its elements are then that far from each other.

@@ -22,6 +22,9 @@ Home home_of(const Lowered& lowered, const std::string& buffer);
 // that could not be shown, and nothing has changed. Padding is not added.
 bool shrink_allocation(Lowered* lowered, size_t number, const Names& threads);
 
+// Makes an allocation hold a copy of its elements for each iteration of `loops`, which are around all its uses: its first axes.
+void expand_allocation(Lowered* lowered, size_t number, const std::vector<std::string>& loops);
+
 // The padding becomes a part of the shape.
 void add_padding(ir::Buffer* buffer);
 

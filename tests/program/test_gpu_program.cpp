@@ -290,6 +290,31 @@ TEST_CASE("a number beside an array of a thread's own stands where nothing runs"
   expect_right(text, inputs, outputs, {}, 1e-6);
 }
 
+TEST_CASE("threads of one row share what one of them wrote, apart from other rows") {
+  const std::string head = "program 1 rows(x: f32[6], y: f32[5], C: out f32[5, 6]):\n";
+  const std::string plain = head + R"(  for i in 5:
+    for j in 6:
+      block C(vi: S(5) = i, vj: S(6) = j):
+        C[vi, vj] = x[vj] * y[vi]
+)";
+  for (const std::string scope : {"", " local", " shared", " local pad [3]"}) {
+    for (const std::string outer : {"thread.y", "block.x"}) {
+      const std::string text = head + "  alloc row: f32[6]" + scope + "\n  for o in 5 bind " + outer + R"(:
+    for i in 1 bind thread.z:
+      for a in 6:
+        block row(vi: C(5) = o + i, va: S(6) = a):
+          row[va] = x[va] * y[vi]
+      for j in 6 bind thread.x:
+        block C(vi: S(5) = o + i, vj: S(6) = 5 - j):
+          C[vi, vj] = row[vj]
+)";
+      INFO(text);
+      std::vector<Tensor> inputs{filled(DType::f32, {6}, 1), filled(DType::f32, {5}, 2)}, outputs{Tensor(DType::f32, {5, 6})};
+      expect_right(text, inputs, outputs, {}, 1e-6, plain);
+    }
+  }
+}
+
 TEST_CASE("what a GPU cannot run so is refused") {
   (void)plugin();  // without a GPU the case is skipped here: a skip inside of CHECK is a failure
   const auto why = [](const std::string& text, std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
