@@ -229,7 +229,8 @@ precise float cbrt_real(float x) {
   float t = exp2(log2(a) * 0.333333343);
   if (!IS_SHORT) t = fma(a / (t * t) - t, 0.333333343, t);
   const bool is_special = size_of(x) - 1u >= kInfBits - 1u;  // 0, infinite or NaN
-  return is_special ? x : with_sign(is_small ? t * 0.00390625 : t, x);
+  // Not x: llvmpipe with LLVM 19 returned a part of x's bits for other numbers (lltm_cell.glsl).
+  return is_special ? x + x : with_sign(is_small ? t * 0.00390625 : t, x);
 }
 precise float hypot_real(float a, float b) {
   const float big = max(size(a), size(b));
