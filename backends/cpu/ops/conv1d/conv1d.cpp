@@ -27,13 +27,28 @@ GemmProblem correlation_product(const Correlation& c, const CorrelationData& dat
 
 namespace {
 
+// One output of each example, by one tap: x's rows by the filters, which are the columns then, so that y is stored row by row.
+bool is_product_of_rows(const Correlation& c) {
+  return c.batch > 1 && c.length == 1 && c.taps == 1 && c.origin >= 0 && c.origin < c.extent;
+}
+GemmProblem product_of_rows(const Correlation& c, const CorrelationData& data, Dtype dtype, int64_t group) {
+  GemmProblem p = correlation_product(c, data, dtype, group);
+  p.rows = c.batch, p.columns = c.outs;
+  const void* x = advance(data.in, group * c.in_group + c.origin * c.in_position, dtype);
+  p.segments[0].b = matrix_view(p.segments[0].a.base, dtype, c.w_in, c.w_out);
+  p.segments[0].a = matrix_view(x, dtype, c.in_channel, c.in_batch);
+  p.output.row_stride = c.out_batch, p.output.column_inner = INT64_MAX, p.output.column_stride = c.out_channel;
+  p.output.bias_by_column = true;
+  return p;
+}
+
 constexpr const char* kKernels[] = {"direct", "dots", "gemm", "scalar", nullptr};
 enum Kernel { kDirect, kDots, kGemm, kScalar };
 using namespace conv;
 
 // Up to so many outputs of each filter dot products take less time than gemm, by 256 channels and 512 filters of one tap.
-int64_t few_outputs(const Instance& instance, Dtype dtype) {
-  if (size_of(dtype) > 2) return 16;
+int64_t few_outputs(const Instance& instance, Dtype dtype, bool of_rows) {
+  if (size_of(dtype) > 2) return of_rows ? 96 : 16;
   return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
 }
 // By what was measured (docs/internals/cpu_speed.md): a filter's outputs of one example decide, since gemm packs each example's
@@ -41,7 +56,8 @@ int64_t few_outputs(const Instance& instance, Dtype dtype) {
 bool prefers_dots(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
   if (c.ins * c.taps < 8 || !c.has_whole_filters()) return false;
   if (c.outs < 8) return c.length <= 4;
-  return c.length <= 2 || c.batch * c.length <= few_outputs(instance, g.dtype);
+  const bool of_rows = is_product_of_rows(c);
+  return (c.length <= 2 && !of_rows) || c.batch * c.length <= few_outputs(instance, g.dtype, of_rows);
 }
 // Fewer filters than a tile has rows: where the direct kernel's windows are short, or hold many terms.
 bool prefers_gemm(const ConvGeometry& g, const Correlation& c) {
@@ -73,7 +89,9 @@ class ConvPlan final : public Plan {
       dots_ = dots_layout(instance, dtype_, c);
       workspace_size = dots_.workspace_size;
     } else if (choice_ == kGemm) {
-      gemm_ = gemm_layout(instance, dtype_, c.groups, c.outs, c.batch * c.length, false, c.ins * c.taps);
+      of_rows_ = is_product_of_rows(c);
+      const int64_t positions = c.batch * c.length, rows = of_rows_ ? positions : c.outs, columns = of_rows_ ? c.outs : positions;
+      gemm_ = gemm_layout(instance, dtype_, c.groups, rows, columns, false, c.ins * c.taps);
       workspace_size = gemm_.workspace_size;
     }
   }
@@ -87,7 +105,8 @@ class ConvPlan final : public Plan {
     if (choice_ == kDirect) return correlate_direct(instance_, direct_, call.workspace, data, describe, &correlation_);
     if (choice_ == kScalar) return correlate_scalar(instance_, dtype_, correlation_, data);
     if (choice_ == kDots) return correlate_dots(instance_, dots_, call.workspace, data, correlation_);
-    gemm(instance_, gemm_, call.workspace, [&](int64_t group) { return correlation_product(correlation_, data, dtype_, group); });
+    const auto product = of_rows_ ? product_of_rows : correlation_product;
+    gemm(instance_, gemm_, call.workspace, [&](int64_t group) { return product(correlation_, data, dtype_, group); });
   }
 
  private:
@@ -95,6 +114,7 @@ class ConvPlan final : public Plan {
   Dtype dtype_;
   Kernel choice_;
   bool empty_;  // y has no element
+  bool of_rows_ = false;
   Correlation correlation_;
   DirectLayout direct_{};
   DotsLayout dots_{};

@@ -59,7 +59,7 @@ struct GemmSegment {
   int64_t begin = 0, end = 0;
 };
 
-// Where element (m, n), n = no * column_inner + ni, is stored, after bias[m] is added.
+// Where element (m, n), n = no * column_inner + ni, is stored, after bias[m] is added, or bias[n].
 struct GemmOutput {
   void* base = nullptr;
   Dtype dtype = Dtype::f32;
@@ -67,6 +67,7 @@ struct GemmOutput {
   int64_t column_inner = INT64_MAX, column_outer_stride = 0, column_stride = 0;
   const void* bias = nullptr;  // of the output's dtype; NULL: none
   int64_t bias_stride = 0;
+  bool bias_by_column = false;
   bool streamed = false;  // past the caches, which it would leave before anybody reads it; not in 16 bits
 };
 

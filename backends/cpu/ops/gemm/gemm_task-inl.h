@@ -16,12 +16,23 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// dst[i * stride] = row[i] + bias. Streamed: past the caches, where dst is aligned to whole vectors and no sum is narrowed.
+// A bias for each of some columns, from the first one on; or one for all of them, at a step of 0.
+template <class T>
+struct Biases {
+  const T* first;
+  int64_t step;
+};
+
+// dst[i * stride] = row[i] + bias of i. Streamed: past the caches, where dst is aligned to whole vectors and no sum is narrowed.
 template <class T, class A = Accumulate<T>>
-HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t stride, bool streamed) {
+HWY_INLINE void StoreSums(const A* row, Biases<T> bias, int64_t count, T* dst, int64_t stride, bool streamed) {
   const hn::ScalableTag<A> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto sum = [&](int64_t i) HWY_ATTR { return hn::Add(hn::LoadU(d, row + i), hn::Set(d, bias)); };
+  const auto of_all = hn::Set(d, read(bias.first));
+  const auto sum = [&](int64_t i) HWY_ATTR {
+    const auto added = bias.step == 0 ? of_all : LoadStrided(d, bias.first + i * bias.step, bias.step, lanes);
+    return hn::Add(hn::LoadU(d, row + i), added);
+  };
   int64_t i = 0;
   if (stride == 1) {
     if constexpr (std::is_same_v<T, A>)
@@ -29,7 +40,7 @@ HWY_INLINE void StoreSums(const A* row, A bias, int64_t count, T* dst, int64_t s
         for (; i + lanes <= count; i += lanes) hn::Stream(sum(i), d, dst + i);
     for (; i + lanes <= count; i += lanes) StoreAs(d, sum(i), dst + i);
   }
-  for (; i < count; ++i) write(dst + i * stride, row[i] + bias);
+  for (; i < count; ++i) write(dst + i * stride, row[i] + read(bias.first + i * bias.step));
 }
 
 // The sums of a task, tile by tile: those of the same rows side by side. Rows of a tile are ld apart.
@@ -48,16 +59,18 @@ void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row,
   const GemmOutput& out = problem.output;
   const int64_t first_outer = begin / out.column_inner, first_inner = begin % out.column_inner;
   const A* row_sums = from.base;
+  const T none = T(-0.0f);  // -0, not 0, is what leaves every sum as it is
   for (int64_t r = 0, in_tile = 0; r < rows; ++r) {
-    // Without a bias -0, not 0, is what leaves every sum as it is.
-    const A bias = out.bias == nullptr ? A{-0.0} : read(static_cast<const T*>(out.bias) + (row + r) * out.bias_stride);
+    const auto* bias = out.bias == nullptr ? &none : static_cast<const T*>(out.bias);
+    const int64_t step = out.bias != nullptr && out.bias_by_column ? out.bias_stride : 0;
+    if (out.bias != nullptr && !out.bias_by_column) bias += (row + r) * out.bias_stride;
     T* base = static_cast<T*>(out.base) + (row + r) * out.row_stride;
     const A* sums = row_sums;  // of the panel at hand
     int64_t outer = first_outer, inner = first_inner, lane = 0;
     for (int64_t j = begin, count; j < end; j += count) {
       count = std::min({end - j, out.column_inner - inner, from.ld - lane});
       T* to = base + outer * out.column_outer_stride + inner * out.column_stride;
-      StoreSums(sums + lane, bias, count, to, out.column_stride, out.streamed);
+      StoreSums(sums + lane, Biases<T>{bias + j * step, step}, count, to, out.column_stride, out.streamed);
       if ((inner += count) == out.column_inner) inner = 0, ++outer;
       if ((lane += count) == from.ld) lane = 0, sums += from.panel_size;
     }
