@@ -13,6 +13,7 @@
 #include "plugin.h"
 #include "program_barriers.h"
 #include "program_place.h"
+#include "program_products.h"
 
 namespace narrows::common {
 namespace {
@@ -340,7 +341,7 @@ class Placer {
     const size_t kernel = kernel_of(buffer.name);
     if (kernel == program_->kernels.size()) return;  // more than one
     using Scope = ir::Buffer::Scope;
-    const bool is_alike = runs_alike(kernel, buffer.name);
+    const bool is_alike = runs_alike(kernel, buffer.name) && !is_of_warp(kernel, buffer.name);
     if (out == Place::of_thread && !is_alike) {  // what some threads write others read
       std::vector<std::string> own;
       for (const std::string& loop : thread_loops_around(buffer.name)) own.push_back(kernel_loop(kernel, threads.at(loop)));
@@ -410,6 +411,14 @@ class Placer {
       for (const ir::ExprPtr& index : store.indices) for_each_load(index, load);
       for_each_load(store.value, load);
     }
+    return out;
+  }
+  // A product that a warp's threads compute together uses it.
+  bool is_of_warp(size_t kernel, const std::string& buffer) const {
+    bool out = false;
+    for_each_joint(program_->lowered.body[kernel], [&](const Node& product) {
+      for_each_stores(product, [&](const Node& node) { out = out || uses(node, buffer); });
+    });
     return out;
   }
   // The same threads run all that uses it.
@@ -504,8 +513,11 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
   for (size_t i = 0; i < original.body.size(); ++i) {
     Node& nest = out.lowered.body[i];
     const bool is_flat = !has_bound(nest) || nest.thread == "flat";
+    const std::vector<std::string> remarks = is_flat ? plain_products(&nest) : std::vector<std::string>{};
     Hoist hoist(limits, i);
     Kernel kernel = is_flat ? flat_kernel(std::move(nest)) : hoist.run(std::move(nest));
+    kernel.remarks = remarks;
+    if (!is_flat) mark_joint(&kernel, limits.unit_lanes);
     is_simple.push_back(is_flat || hoist.is_simple());
     out.lowered.body[i] = whole_nest(kernel, std::move(kernel.body));
     kernel.body.clear();
@@ -521,6 +533,7 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
     for (size_t depth = loops_around(kernel, *node); depth > 1; --depth) node = node->body.data();
     kernel.body = loops_around(kernel, out.lowered.body[i]) == 0 ? std::vector<Node>{out.lowered.body[i]} : node->body;
     if (kernel.is_bound) add_barriers(&kernel, out.places, is_simple[i]);
+    unmark_waiting(&kernel.body);
   }
   for (size_t i = 0; i < out.lowered.allocations.size(); ++i)
     if (out.places.count(out.lowered.allocations[i].name) != 0) out.lowered.outermost.push_back(i);

@@ -16,6 +16,7 @@ struct GpuLimits {
   int64_t threads = 1024;
   int64_t shared_bytes = 48 << 10;
   int64_t local_bytes = 16 << 10;  // of a thread; what is larger lies in the workspace
+  int64_t unit_lanes = 0;          // threads of a warp, which compute a matrix unit's product together; 0: there is no unit
 };
 
 // A loop that a kernel's blocks or threads are the iterations of.
@@ -31,6 +32,7 @@ struct Kernel {
   int64_t num_threads = 1;  // of a block, where the loops are bound
   bool is_bound = false;
   std::vector<Node> body;
+  std::vector<std::string> remarks;  // of its text: what became of marked loops
 };
 
 // Where an allocation lies.

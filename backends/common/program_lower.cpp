@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/program/expr.h"
+#include "core/program/intrinsics.h"
 #include "program_lanes.h"
 #include "program_place.h"
 
@@ -16,12 +17,19 @@ namespace {
 using Axis = ir::Axis;
 using Path = std::vector<const ir::For*>;  // the loops around a statement, the outermost first
 
+std::optional<UnitProduct> product_of(const ir::For& loop) {
+  if (loop.kind != ir::For::Kind::tensorize) return std::nullopt;
+  const ir::Product found = ir::require_product(loop);
+  const auto name = [](const ir::For* role) { return role == nullptr ? "" : role->name; };
+  return UnitProduct{loop.intrinsic, name(found.m), name(found.n), name(found.k)};
+}
+
 bool may_contract(const ir::Block& block) {
   return std::any_of(block.notes.begin(), block.notes.end(),
                      [](const auto& note) { return note.first == "contract" && note.second == "true"; });
 }
 
-// A loop that is pipelined or a matrix unit's runs in order here: those are promises about it, which no backend makes use of yet.
+// A loop that is pipelined or a matrix unit's runs in order: those are promises about it. No backend makes use of the first one.
 ir::For::Kind kind_of(const ir::For& loop) {
   const bool is_marked = loop.kind == ir::For::Kind::pipeline || loop.kind == ir::For::Kind::tensorize;
   return is_marked ? ir::For::Kind::serial : loop.kind;
@@ -168,6 +176,7 @@ class Walk {
     node.extent = loop.extent;
     node.loop_kind = kind_of(loop);
     node.thread = loop.thread;
+    node.product = product_of(loop);
     path_.push_back(&loop);
     for (const ir::Stmt& stmt : loop.body)
       for (Node& child : statement(stmt)) node.body.push_back(std::move(child));

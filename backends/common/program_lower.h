@@ -3,12 +3,20 @@
 // where they happen, and allocations where their elements live. It holds for every size and stride. What every backend starts from.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "program_linear.h"
 
 namespace narrows::common {
+
+// What a loop is that a `tensorize` step marked (intrinsics.h): its loops by their roles, and who computes it.
+struct UnitProduct {
+  std::string intrinsic, m, n, k;
+  bool is_joint = false;       // the threads of a warp, together: program_products.h
+  std::string why_plain = "";  // if it is not
+};
 
 // A loop over `body`, or the stores of one block at one point of its loops.
 struct Node {
@@ -20,6 +28,7 @@ struct Node {
   ir::ExprPtr extent;
   ir::For::Kind loop_kind = ir::For::Kind::serial;
   std::string thread;
+  std::optional<UnitProduct> product;
   bool moved_in = false;  // see move_lanes_inwards()
   std::vector<Node> body;
   std::vector<size_t> allocations;  // numbers in Lowered::allocations; their elements live through one iteration

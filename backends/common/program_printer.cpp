@@ -117,21 +117,31 @@ std::string KernelPrinter::load(const ir::Expr& expr) {
   const auto accumulator = accumulators_.find(expr.name);
   if (accumulator != accumulators_.end() && same_indices(accumulator->second.indices, expr.operands, extents_))
     return accumulator->second.variable;
-  if (const auto run = read_runs_.find(key_of(expr.name, expr.operands)); run != read_runs_.end())
-    return from_storage(run->second, expr.dtype);
-  return from_storage(element(expr.name, expr.operands), expr.dtype);
+  return from_storage(in_storage(expr), expr.dtype);
+}
+
+std::string KernelPrinter::in_storage(const ir::Expr& load) {
+  const auto run = read_runs_.find(key_of(load.name, load.operands));
+  return run != read_runs_.end() ? run->second : element(load.name, load.operands);
+}
+
+// f16 and bf16 that are not computed with stay as they lie.
+std::string KernelPrinter::computed(const ir::ExprPtr& expr, DType dtype) {
+  const bool is_copy = is_half(dtype) && expr->kind == ir::Expr::Kind::load && expr->dtype == dtype && accumulators_.empty() &&
+                       bound_.buffers.at(expr->name).present;
+  return is_copy ? in_storage(*expr) : to_storage(value(expr), dtype);
 }
 
 void KernelPrinter::store(const ir::Store& store) {
   const BoundBuffer& buffer = bound_.buffers.at(store.buffer);
   if (!buffer.present) return;  // an output that is not wanted
   const DType dtype = buffer.buffer->dtype;
-  const std::string computed = value(store.value);
   if (const auto found = accumulators_.find(store.buffer); found != accumulators_.end())
-    return line(found->second.variable + " = " + computed + ";");
+    return line(found->second.variable + " = " + value(store.value) + ";");
+  const std::string right = computed(store.value, dtype);
   const auto run = written_runs_.find(key_of(store.buffer, store.indices));
   const std::string place = run != written_runs_.end() ? run->second : element(store.buffer, store.indices);
-  line(place + " = " + to_storage(computed, dtype) + ";");
+  line(place + " = " + right + ";");
 }
 
 // ---- loops ----
@@ -147,7 +157,7 @@ void KernelPrinter::nodes(const std::vector<Node>& body) {
 }
 
 void KernelPrinter::loop(const Node& node) {
-  if (vector_loop(node)) return;
+  if (product_loop(node) || vector_loop(node)) return;
   if (!accumulate(node)) plain_loop(node);
 }
 
@@ -354,6 +364,7 @@ void KernelPrinter::kernel(const Kernel& kernel, size_t number) {
   extents_.clear();
   collect_extents(program_.lowered.body, &extents_);
   begin_kernel(kernel);
+  for (const std::string& remark : kernel.remarks) line(remark);
   declare_allocations(kernel);
   if (kernel.is_bound)
     bound_loops(kernel);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // program_printer.h -- the kernels of a program as text for a vendor's compiler: what CUDA, HIP and GLSL have in common. Kernels,
 // loops and buffers are in program_printer.cpp, expressions in program_printer_values.cpp, runs of elements in
-// program_printer_runs.cpp. A backend's dialect says the rest. No name of the program reaches the text. Step 5 of a tensor's path.
+// program_printer_runs.cpp, products of matrix units in program_printer_products.cpp. A backend's dialect says the rest. No name of
+// the program reaches the text. Step 5 of a tensor's path.
 //
 // What a dialect's prelude has: types i8 ... u64, f32, f64 and ix (of subscripts); nw_thread, nw_block and nw_blocks; nw_barrier();
 // NW_UNROLL before a loop, NW_ALIGNED before an array; nw_param_T of a param's bits; nw_floor_div, nw_remainder, nw_minimum,
 // nw_maximum, nw_clamp, nw_of_u64, nw_relu, nw_square, nw_fma32, nw_fma64, nw_copysign32, nw_copysign64; nw_from_T, nw_to_T and
-// nw_round_T of f16 and bf16.
+// nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_lane, nw_warp_barrier(), nw_pair, nw_read_pair, nw_read_tiles,
+// nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +21,7 @@
 
 #include "program_bind.h"
 #include "program_kernels.h"
+#include "program_products.h"
 #include "text_writer.h"
 
 namespace narrows::common {
@@ -144,9 +148,33 @@ class KernelPrinter : protected TextWriter {
   void runs(const Node& node, int64_t length, const Runs& reads, const Runs& writes);
   int64_t alignment_of(const std::string& buffer) const;
 
+  // ---- products of matrix units: program_printer_products.cpp ----
+  struct Tile {  // products side by side, whose sums lie in registers
+    const Node* product;
+    ProductParts parts;
+    std::vector<const Node*> loops;  // around the product, and each with nothing else in it
+    std::string sums;                // an array
+  };
+  using Path = std::vector<const Node*>;  // loops, each in the one before
+  bool product_loop(const Node& node);
+  std::vector<Path> paths_to_products(const Node& node) const;
+  Tile tile_at_end(const Path& path);
+  bool are_other_sums(const Tile& tile) const;
+  bool may_stay(const Node& node, const Path& path, const Tile& tile) const;
+  void over(const std::vector<const Node*>& loops, const std::function<void()>& body);
+  std::string number_in(const std::vector<const Node*>& loops) const;
+  std::vector<const Node*> loops_of(const Tile& tile, const ir::Expr& load) const;
+  void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
+  void move_sums(const Tile& tile, bool store);
+  std::string read_factor(const Tile& tile, bool is_a);
+  void read_fragment(const Tile& tile, bool is_a, const std::string& fragment);
+  void multiply(const Tile& tile);
+
   // ---- buffers ----
   std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
   std::string load(const ir::Expr& expr);
+  std::string in_storage(const ir::Expr& load);
+  std::string computed(const ir::ExprPtr& expr, ir::DType dtype);
   void store(const ir::Store& store);
   std::string from_storage(const std::string& text, ir::DType dtype) const;
   std::string to_storage(const std::string& text, ir::DType dtype) const;
@@ -175,6 +203,7 @@ class KernelPrinter : protected TextWriter {
     std::string variable;
   };
   std::map<std::string, Accumulator> accumulators_;
+  std::map<const Node*, Tile> tiles_;                            // of which the sums are in registers, by the outermost loop
   std::map<std::string, std::string> read_runs_, written_runs_;  // by key_of(): the element of a run's array
 };
 

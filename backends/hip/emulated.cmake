@@ -16,7 +16,7 @@ narrows_add_backend(hip NO_INSTALL SOURCES ${op_sources} ${platform_sources} pla
                     LIBRARIES narrows_backend_common narrows_hip_emulation MANIFEST manifest.json)
 set_target_properties(narrows_hip PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/narrows/backends)  # found all the same
 target_include_directories(narrows_hip PRIVATE platform ${shared} ${texts})
-target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(narrows_hip PRIVATE NARROWS_BACKEND_VERSION="${PROJECT_VERSION}" NW_UNIT_LANES=32)
 # Kernels read elements of one type through another, and leave pragmas to who knows them. GCC 12 warns of indices in dots that no
 # instance takes. fma() is an instruction where there is one.
 target_compile_options(narrows_hip PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)

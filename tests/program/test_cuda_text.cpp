@@ -10,6 +10,7 @@
 #include "ops/program/compiler.h"
 #include "ops/program/source.h"
 #include "programs.h"
+#include "tensorized.h"
 
 namespace {
 
@@ -25,12 +26,18 @@ bool has_compiler(std::string* why) {
   }
 }
 
-void check_compiles(const Program& program) {
-  const auto kernels = narrows::common::make_kernels(program, {});
-  const std::string text = narrows::gpu::print_gpu(kernels, narrows::common::any_call(kernels.lowered), {}).text;
+std::string printed(const Program& program, int64_t unit_lanes) {
+  narrows::common::GpuLimits limits;
+  limits.unit_lanes = unit_lanes;
+  const auto kernels = narrows::common::make_kernels(program, limits);
+  return narrows::gpu::print_gpu(kernels, narrows::common::any_call(kernels.lowered), {}).text;
+}
+
+void check_compiles(const Program& program, int64_t unit_lanes = 32, const char* target = "sm_90") {
+  const std::string text = printed(program, unit_lanes);
   std::string why;
   try {
-    CHECK(narrows::gpu::compile_text(text, "sm_90").size() > 100);
+    CHECK(narrows::gpu::compile_text(text, target).size() > 100);
   } catch (const narrows::plugin::Refusal& refusal) {
     why = refusal.message;
   }
@@ -90,4 +97,50 @@ TEST_CASE("NVRTC compiles casts between all dtypes, and the functions of floatin
     check_compiles(narrows::program::parse("program 1 functions" + tensors +
                                            ":\n  for i in n:\n    block y(v: S(n) = i):\n      y[v] = " + value + "\n"));
   }
+}
+
+namespace {
+
+// How often `part` stands in the text.
+size_t count(const std::string& text, const std::string& part) {
+  size_t out = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++out;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a tensorized loop's text says whether the matrix unit or plain loops compute it, and NVRTC takes both") {
+  std::string why;
+  if (!has_compiler(&why)) SKIP(why);
+  const auto program = [](const Product& product, const Tiles& tiles) {
+    return narrows::program::parse(tensorized(product, tiles));
+  };
+  const Product product{256, 256, 64, "f16", "f16", false, false};
+  const Tiles tiles{4, 2, 8, 2};
+  for (const char* const dtype : {"f16", "bf16"})
+    for (const bool is_across : {false, true}) {
+      const Program one = program({256, 256, 64, dtype, dtype, is_across, is_across}, tiles);
+      for (const char* const target : {"sm_80", "sm_90"}) check_compiles(one, 32, target);
+      const std::string text = printed(one, 32);
+      INFO(text);
+      CHECK(count(text, std::string("// mma.") + dtype + ".f32: the matrix unit\n") == 1);
+      CHECK(count(text, std::string("nw_mma_") + dtype + "(m") == 1);
+      CHECK(count(text, is_across ? "nw_read_tiles_across(m" : "nw_read_tiles(m") == 1);  // A's; of B it is the other one
+      CHECK(count(text, is_across ? "nw_read_tiles(m" : "nw_read_tiles_across(m") == 1);
+    }
+  const auto is_plain = [&](const Program& one, int64_t lanes, const std::string& reason) {
+    const std::string text = printed(one, lanes);
+    INFO(text);
+    CHECK(count(text, "// mma.f16.f32: plain loops, since " + reason + "\n") == 1);
+    CHECK(count(text, "nw_mma_f16(m") == 0);
+    check_compiles(one, lanes);
+  };
+  is_plain(program(product, tiles), 0, "there is no unit for it here");
+  Tiles few = tiles;
+  few.lanes_y = 4;
+  is_plain(program(product, few), 32, "it is no warp's: expected it in no loop of the first 32 threads, and in all others");
+  Tiles unbound = tiles;
+  unbound.is_bound = false;
+  is_plain(program(product, unbound), 32, "no loop around it is bound to threads");
 }

@@ -99,6 +99,39 @@ template <class T, int N> NW_INLINE void nw_write_run(T* to, const T (&from)[N])
 #pragma unroll
   for (int i = 0; i < N * (int)sizeof(T) / (int)sizeof(Piece); ++i) ((Piece*)to)[i] = ((const Piece*)from)[i];
 }
+)"
+                               R"(
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800  // the matrix unit: 4 or 2 tiles of 8 x 8 elements of 16 bits, and m16n8k16
+#define nw_lane ix(threadIdx.x & 31)
+#define nw_warp_barrier() __syncwarp()
+NW_INLINE u32 nw_pair(u16 low, u16 high) { return low | (u32)high << 16; }
+NW_INLINE u32 nw_read_pair(const u16* from) { return *(const u32*)from; }
+NW_INLINE u32 nw_in_shared(const void* address) {
+  u64 out;
+  asm("cvta.to.shared.u64 %0, %1;" : "=l"(out) : "l"(address));
+  return (u32)out;
+}
+#define NW_READ_TILES(name, mode) \
+  NW_INLINE void name(u32 (&to)[4], const u16* from) { \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" mode ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(nw_in_shared(from)) : "memory"); \
+  } \
+  NW_INLINE void name(u32 (&to)[2], const u16* from) { \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2" mode ".shared.b16 {%0, %1}, [%2];" \
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(nw_in_shared(from)) : "memory"); \
+  }
+NW_READ_TILES(nw_read_tiles, "")
+NW_READ_TILES(nw_read_tiles_across, ".trans")
+#define NW_MMA(type) \
+  NW_INLINE void nw_mma_##type(f32 (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+NW_MMA(f16)
+NW_MMA(bf16)
+#endif
 )";
 
 // What the functions of elementwise take from the standard library and from platform/.

@@ -3,6 +3,7 @@
 #include "ops/program/program.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -51,14 +52,23 @@ std::mutex& programs_lock() {
   return lock;
 }
 
-std::shared_ptr<Known> read(std::string_view text) {
-  static auto& known_programs = *new common::Recent<Known>(256);
+GpuLimits limits_with(int lanes) {
+  GpuLimits out;
+  out.unit_lanes = lanes;
+  return out;
+}
+
+// By the text, for devices with a matrix unit and for those without.
+std::shared_ptr<Known> read(std::string_view text, int lanes) {
+  using Programs = common::Recent<Known>;
+  static auto& all_programs = *new std::array<Programs, 2>{Programs(256), Programs(256)};
+  Programs& known_programs = all_programs[lanes != 0 ? 1 : 0];
   {
     const std::lock_guard hold(programs_lock());
     if (std::shared_ptr<Known> found = known_programs.find(text); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
-  known->program = make_kernels(ir::parse(text), {});
+  known->program = make_kernels(ir::parse(text), limits_with(lanes));
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
   dropped = known_programs.keep(text, known);
@@ -120,7 +130,7 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
     (void)forced_kernel(sig, kProgramKernels);
     const Device& device = instance.device(sig);
     (void)compiler_identity();
-    const std::shared_ptr<Known> known = read(text);
+    const std::shared_ptr<Known> known = read(text, unit_lanes(device.compute_capability));
     Bound bound = bind(known->program.lowered, sig);
     std::list<ir::Buffer> inputs;
     const KernelProgram program = with_copies(known->program, &bound, &inputs);
@@ -149,6 +159,8 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
 
 namespace {
 
+constexpr int kNewest = 1000;  // a compute capability: the text is that of a device with every unit
+
 std::string first_line() {
   const std::string begin = std::string("// ") + kPluginName;
   try {
@@ -162,7 +174,7 @@ std::string first_line() {
 
 std::string source_of_program(std::string_view text) {
   try {
-    const KernelProgram program = make_kernels(ir::parse(text), {});
+    const KernelProgram program = make_kernels(ir::parse(text), limits_with(unit_lanes(kNewest)));
     const Bound bound = any_call(program.lowered);
     return first_line() + print_gpu(program, bound, {}).text;
   } catch (const narrows::Failure& failure) {

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_gpu_products.cpp -- loops that are marked as a matrix unit's products, on a GPU's plugin beside the reference: by the unit
+// where the backend has one, by plain loops elsewhere.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "gpu_program.h"
+#include "tensorized.h"
+
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+DType dtype_of(const std::string& name) { return name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32; }
+
+// Runs the schedule's program, and compares with the program as it is written.
+void expect_right(const Product& product, const std::string& scheduled, int64_t step, unsigned seed = 1) {
+  INFO(scheduled << "step " << step);
+  const DType factor = dtype_of(product.factor), result = dtype_of(product.result);
+  const auto shape = [](bool across, int64_t rows, int64_t columns) {
+    return across ? std::vector<int64_t>{columns, rows} : std::vector<int64_t>{rows, columns};
+  };
+  std::vector<Tensor> inputs{Tensor(factor, shape(product.a_across, product.m, product.k), step),
+                             Tensor(factor, shape(product.b_across, product.k, product.n), step)};
+  std::vector<Tensor> outputs{Tensor(result, {product.m, product.n}, step)};
+  inputs[0].fill(seed);
+  inputs[1].fill(seed + 1);
+  const double tolerance = result == DType::f32 ? 1e-4 : result == DType::f16 ? 2e-3 : 1.6e-2;
+  expect_right(scheduled, inputs, outputs, {}, tolerance, text_of_product(product));
+}
+
+}  // namespace
+
+TEST_CASE("a tensorized product is right in shared memory, whichever way its factors lie") {
+  for (const char* const dtype : {"f16", "bf16"})
+    for (const bool a_across : {false, true})
+      for (const bool b_across : {false, true}) {
+        const Product product{64, 64, 64, dtype, dtype, a_across, b_across};
+        expect_right(product, tensorized(product, {2, 2, 4, 2}), a_across == b_across ? 1 : 2);
+      }
+}
+
+TEST_CASE("a tensorized product is right wherever its sums and factors lie") {
+  Tiles tiles{2, 1, 2, 1};
+  tiles.scope = "shared";
+  tiles.is_staged = false;  // factors are the tensors themselves, with any strides
+  const Product product{64, 32, 48, "f16", "f32", false, false};
+  for (const int64_t step : {1, 3, -1}) expect_right(product, tensorized(product, tiles), step);
+  const Product across{64, 32, 48, "bf16", "f32", true, true};
+  expect_right(across, tensorized(across, tiles), 1);
+  for (const char* const scope : {"global", "local"}) {
+    tiles.scope = scope;
+    expect_right(product, tensorized(product, tiles), 1);
+  }
+  tiles.padding = 3;  // rows at odd addresses: element by element
+  tiles.is_staged = true;
+  expect_right(product, tensorized(product, tiles), 1);
+  // 256 x 64 sums are more than shared memory has.
+  const Product large{256, 64, 64, "f16", "f16", false, false};
+  expect_right(large, tensorized(large, {4, 4, 8, 1}), 1);
+}
+
+TEST_CASE("a product that is tensorized adds to its output, from several loops") {
+  // The sums are a tensor of the caller's, which two nests of one kernel add to; each warp has its rows.
+  const std::string plain = R"(program 1 f(A: f16[64, 32], B: f16[32, 16], D: f16[32, 16], Y: inout f32[64, 16]):
+  for i in 64:
+    for j in 16:
+      for k in 32:
+        block Y(vi: S(64) = i, vj: S(16) = j, vk: R(32) = k):
+          Y[vi, vj] = Y[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])
+  for i1 in 64:
+    for j1 in 16:
+      for k1 in 32:
+        block Z(vi: S(64) = i1, vj: S(16) = j1, vk: R(32) = k1):
+          Y[vi, vj] = Y[vi, vj] + f32(D[vk, vj]) * f32(A[vi, vk])
+)";
+  const std::string text = R"(program 1 f(A: f16[64, 32], B: f16[32, 16], D: f16[32, 16], Y: inout f32[64, 16]):
+  for b in 2 bind block.x:
+    for l0 in 32 bind thread.x:
+      for w0 in 2 bind thread.y:
+        for h in 8:
+          block H(vi: S(64) = b * 32 + l0, vj: S(16) = w0 * 8 + h):
+            Y[vi, vj] = Y[vi, vj] * f32(1)
+    for w in 2 bind thread.y:
+      for k0 in 2:
+        for j0 in 2:
+          for i in 16 tensorize "mma.f16.f32":
+            for j in 8:
+              for k in 16:
+                block Y(vi: S(64) = b * 32 + w * 16 + i, vj: S(16) = j0 * 8 + j, vk: R(32) = k0 * 16 + k):
+                  Y[vi, vj] = Y[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])
+      for k2 in 2:
+        for k1 in 16 tensorize "mma.f16.f32":
+          for j1 in 16:
+            for i1 in 8:
+              block Z(vi: S(64) = b * 32 + w * 16 + i1, vj: S(16) = j1, vk: R(32) = k2 * 16 + k1):
+                Y[vi, vj] = Y[vi, vj] + f32(D[vk, vj]) * f32(A[vi, vk])
+        for k3 in 16 tensorize "mma.f16.f32":
+          for j3 in 16:
+            for i3 in 8:
+              block Z2(vi: S(64) = b * 32 + w * 16 + 8 + i3, vj: S(16) = j3, vk: R(32) = k2 * 16 + k3):
+                Y[vi, vj] = Y[vi, vj] + f32(D[vk, vj]) * f32(A[vi, vk])
+)";
+  std::vector<Tensor> inputs{filled(DType::f16, {64, 32}, 1), filled(DType::f16, {32, 16}, 2), filled(DType::f16, {32, 16}, 3),
+                             filled(DType::f32, {64, 16}, 4)};
+  std::vector<Tensor> outputs{Tensor(DType::f32, {64, 16})};
+  expect_right(text, inputs, outputs, {}, 1e-4, plain);
+}
+
+TEST_CASE("a product that fits no warp or no tile is right by plain loops") {
+  Tiles tiles{2, 1, 1, 1};
+  tiles.lanes_y = 4;
+  const Product product{32, 8, 32, "f16", "f32", false, false};
+  expect_right(product, tensorized(product, tiles), 1);
+  const Product odd{33, 10, 17, "bf16", "f32", false, false};
+  tiles.lanes_y = 8;
+  tiles.fits = false;
+  expect_right(odd, tensorized(odd, tiles), 1);
+  tiles.is_bound = false;
+  tiles.fits = true;
+  expect_right(product, tensorized(product, tiles), 1);
+}
