@@ -140,3 +140,22 @@ TEST_CASE("the default schedule for a device with a matrix unit tensorizes produ
        {Product{128, 64, 40, "f16", "f16", false, false}, Product{128, 64, 64, "f32", "f32", false, false}})
     CHECK_THAT(scheduled(product), !ContainsSubstring("tensorize") && ContainsSubstring("bind thread.x"));
 }
+
+TEST_CASE("the default schedule tensorizes a product whose sums are its output") {
+  const std::string plain = R"(program 1 mm(A: f16[64, 96], B: f16[96, 64], Y: out f32[64, 64]):
+  for i in 64:
+    for j in 64:
+      for k in 96:
+        block Y(vi: S(64) = i, vj: S(64) = j, vk: R(96) = k):
+          init:
+            Y[vi, vj] = f32(0.5)
+          Y[vi, vj] = Y[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])
+)";
+  narrows::program::Schedule schedule(narrows::program::parse(plain));
+  narrows::program::schedule_for_gpu(&schedule, true);
+  const std::string text = narrows::program::print(schedule.program());
+  CHECK_THAT(text, ContainsSubstring("tensorize"));
+  std::vector<Tensor> inputs{filled(DType::f16, {64, 96}, 1), filled(DType::f16, {96, 64}, 2)},
+      outputs{Tensor(DType::f32, {64, 64})};
+  expect_right(text, inputs, outputs, {}, 1e-4, plain);
+}
