@@ -85,7 +85,8 @@ std::vector<std::string> plain_products(Node* nest) {
 }
 
 std::string remark(const UnitProduct& product) {
-  return "// " + product.intrinsic + ": " + (product.is_joint ? "the matrix unit" : "plain loops, since " + product.why_plain);
+  return "// " + product.intrinsic + ": " +
+         (product.is_joint ? "a warp together, on the matrix unit where there is one" : "plain loops, since " + product.why_plain);
 }
 
 void for_each_joint(const Node& node, const std::function<void(const Node&)>& visit) {

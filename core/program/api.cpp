@@ -112,13 +112,14 @@ bool is_found(nw_runtime* rt, const nw_op& op, const std::string& backend) {
 // For all plugins that were found, but those in `others`.
 void set_default_schedules(nw_runtime* rt, const nw_op& op, const narrows::program::Schedule& original,
                            const std::set<std::string>& others = {}) {
-  std::optional<narrows::program::Schedule> for_gpu;  // GPUs share it
+  std::optional<narrows::program::Schedule> for_gpu;  // GPUs share it, but cuda's, whose matrix units it may use
   for (const std::string_view name : narrows::program::kScheduledBackends) {
     const std::string backend(name);
     if (others.count(backend) != 0 || !is_found(rt, op, backend)) continue;
-    narrows::program::Schedule schedule = for_gpu.value_or(original);
-    if (!for_gpu.has_value()) narrows::program::schedule_by_default(&schedule, backend);
-    if (backend != "cpu") for_gpu = schedule;
+    const bool is_shared = backend != "cpu" && backend != "cuda";
+    narrows::program::Schedule schedule = is_shared ? for_gpu.value_or(original) : original;
+    if (!is_shared || !for_gpu.has_value()) narrows::program::schedule_by_default(&schedule, backend);
+    if (is_shared) for_gpu = schedule;
     nw_error why;
     require(set_schedule(rt, op, backend.c_str(), schedule, &why), why);
   }

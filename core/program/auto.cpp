@@ -200,7 +200,7 @@ bool schedule_by_default(Schedule* schedule, std::string_view backend) {
   if (backend == "cpu")
     schedule_for_cpu(schedule, this_machine());
   else
-    schedule_for_gpu(schedule);
+    schedule_for_gpu(schedule, backend == "cuda");
   return true;
 }
 

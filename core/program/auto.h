@@ -22,8 +22,9 @@ Machine this_machine();
 void schedule_for_cpu(Schedule* schedule, const Machine& machine);
 
 // For blocks and threads of a GPU: a product's tile for each block, a row that is reduced for each block, and runs of elements of
-// element-wise blocks. What gets no step is left to the backend, which gives each iteration of free loops a thread.
-void schedule_for_gpu(Schedule* schedule);
+// element-wise blocks. `has_unit`: products of f16 and bf16 with sums in f32 are a matrix unit's. What gets no step is left to the
+// backend, which gives each iteration of free loops a thread.
+void schedule_for_gpu(Schedule* schedule, bool has_unit = false);
 
 // The names of plugins for which there is one: "cpu" has that of this machine, the others that of GPUs.
 inline constexpr std::string_view kScheduledBackends[] = {"cpu", "cuda", "hip", "vulkan"};

@@ -353,6 +353,22 @@ std::vector<std::string> factors_of(const Block& block) {  // buffers that the s
   return out;
 }
 
+// What reads the sums moves into the loop; where nothing can, they are kept in a buffer of their own, and copied. Gives that block.
+std::string move_reader(Steps* steps, const std::string& block, const std::string& loop, const char* scope) {
+  const std::string buffer = steps->path(block).block->body[0].buffer;
+  std::vector<std::string> readers;
+  for (const Path& path : paths(steps->schedule().program()))
+    for_each_load(*path.block, [&](const Expr& load) {
+      if (load.name == buffer && path.block->name != block) readers.push_back(path.block->name);
+    });
+  const auto moves = [&](const std::string& name) {
+    return steps->take("reverse_compute_at", {{"block", quoted(name)}, {"loop", quoted(loop)}});
+  };
+  if (readers.size() == 1 && moves(readers[0])) return readers[0];
+  const auto copy = steps->attempt("cache_write", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted(scope)}});
+  return copy.empty() || !moves(copy[0]) ? "" : copy[0];
+}
+
 bool tile_threads(Steps* steps, const std::string& block, const Contraction& found) {
   const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({kThreadsAcross, kPerThread})}});
   const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({kThreadsAcross, kPerThread})}});
@@ -363,19 +379,8 @@ bool tile_threads(Steps* steps, const std::string& block, const Contraction& fou
     const auto names = steps->schedule().blocks();
     return std::set<std::string>(names.begin(), names.end());
   }();
-  const std::string buffer = steps->path(block).block->body[0].buffer;
-  std::vector<std::string> readers;
-  for (const Path& path : paths(steps->schedule().program()))
-    for_each_load(*path.block, [&](const Expr& load) {
-      if (load.name == buffer && path.block->name != block) readers.push_back(path.block->name);
-    });
-  std::string last = readers.size() == 1 ? readers[0] : "";
-  if (last.empty() || !steps->take("reverse_compute_at", {{"block", quoted(last)}, {"loop", quoted(j[0])}})) {
-    const auto copy =
-        steps->attempt("cache_write", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("local")}});
-    if (copy.empty() || !steps->take("reverse_compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(j[0])}})) return false;
-    last = copy[0];
-  }
+  const std::string last = move_reader(steps, block, j[0], "local");
+  if (last.empty()) return false;
   if (!bind_tile(steps, last)) return false;
   if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
   for (const std::string& name : factors_of(*steps->path(block).block))
@@ -395,6 +400,96 @@ bool tile_threads(Steps* steps, const std::string& block, const Contraction& fou
   return true;
 }
 
+// ---- for matrix units ----
+
+// A block's tile is that of 4 warps, each with some products side by side, and two along k. A warp is 4 x 8 threads.
+constexpr int64_t kWarps = 4, kColumnsOfProducts = 8, kUnitSteps = 2, kLanesX = 4, kLanesY = 8;
+constexpr int64_t kManyBlocks = 512;  // if there are as many, a warp has two rows of products
+
+// "": the block is no sum in f32 of products that a unit has.
+std::string intrinsic_of(const Block& block) {
+  if (block.body[0].value->dtype != DType::f32) return "";
+  std::set<DType> dtypes;
+  for_each_load(block.body[0].value, [&](const Expr& load) {
+    if (load.name != block.body[0].buffer) dtypes.insert(load.dtype);
+  });
+  if (dtypes == std::set<DType>{DType::f16}) return "mma.f16.f32";
+  return dtypes == std::set<DType>{DType::bf16} ? "mma.bf16.f32" : "";
+}
+
+bool bind(Steps* steps, const std::string& loop, const char* thread) {
+  return steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted(thread)}});
+}
+
+// Rows and columns as a block's threads, whose own loops go inwards, with runs of elements innermost.
+bool share_tile(Steps* steps, const std::string& row, const std::string& column, bool has_warps, int64_t run,
+                const std::vector<std::string>& between) {
+  const auto rows =
+      steps->attempt("split", {{"loop", quoted(row)}, {"factors", has_warps ? factors({kWarps, kLanesY}) : factors({kLanesY})}});
+  const auto columns = steps->attempt("split", {{"loop", quoted(column)}, {"factors", factors({kLanesX, run})}});
+  if (rows.size() < 2 || columns.size() != 3) return false;
+  std::vector<std::string> order(rows.begin() + 1, rows.end());
+  order.push_back(columns[1]);
+  order.insert(order.end(), between.begin(), between.end());
+  for (const std::string& loop : {rows[0], columns[0], columns[2]}) order.push_back(loop);
+  return steps->take("reorder", {{"loops", quoted_list(order)}}) && (!has_warps || bind(steps, rows[1], "thread.z")) &&
+         bind(steps, rows.back(), "thread.y") && bind(steps, columns[1], "thread.x") &&
+         steps->take("vectorize", {{"loop", quoted(columns[2])}});
+}
+
+// A tile of a factor with rows that begin in other banks. Gives the block; "": it could not.
+std::string stage_padded(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
+  const auto copy =
+      steps->attempt("cache_read", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("shared")}});
+  if (copy.empty() || !steps->take("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}})) return "";
+  const std::string made = steps->path(copy[0]).block->body[0].buffer;
+  const bool is_matrix = find_buffer(steps->schedule().program(), made)->shape.size() == 2;
+  return is_matrix && steps->take("pad", {{"buffer", quoted(made)}, {"axis", "1"}, {"elements", "8"}}) ? copy[0] : "";
+}
+
+// Whole tiles only: a unit takes no others.
+bool tile_unit(Steps* steps, const std::string& block, const Contraction& found, const std::string& intrinsic) {
+  const Path path = steps->path(block);
+  const auto rows = constant(found.rows), columns = constant(found.columns);
+  const Axis* const along = [&]() -> const Axis* {
+    for (const Axis& axis : path.block->axes)
+      if (axis.binding->name == found.reduced[0]) return &axis;
+    return nullptr;
+  }();
+  const auto depth = along == nullptr ? std::nullopt : constant(along->extent);
+  constexpr int64_t kRows = kWarps * 16, kColumns = kColumnsOfProducts * 8;
+  if (!rows || !columns || !depth || *rows % kRows != 0 || *columns % kColumns != 0 || *depth % (kUnitSteps * 16) != 0)
+    return false;
+  const bool is_large = *rows % (2 * kRows) == 0 && *rows / (2 * kRows) * (*columns / kColumns) >= kManyBlocks;
+  const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({kWarps, is_large ? 2 : 1, 16})}});
+  const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({kColumnsOfProducts, 8})}});
+  const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({kUnitSteps, 16})}});
+  if (i.size() != 4 || j.size() != 3 || k.size() != 3) return false;
+  if (!steps->take("reorder", {{"loops", quoted_list({i[0], j[0], k[0], i[1], k[1], i[2], j[1], i[3], j[2], k[2]})}})) return false;
+  const std::string last = move_reader(steps, block, j[0], "shared");
+  if (last.empty()) return false;
+  const std::string sums = steps->path(block).block->body[0].buffer;
+  if (!steps->take("set_scope", {{"buffer", quoted(sums)}, {"scope", quoted("shared")}})) return false;
+  if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
+  std::vector<std::string> shared{last};
+  for (const std::string& name : factors_of(*path.block)) shared.push_back(stage_padded(steps, block, name, k[0]));
+  if (!steps->take("tensorize", {{"loop", quoted(i[3])}, {"intrinsic", quoted(intrinsic)}})) return false;
+  for (const std::string& name : shared) {
+    if (name.empty()) return false;
+    const std::vector<std::string> loops = steps->loops(name);
+    if (loops.size() != (name == last ? 4U : 5U) || !share_tile(steps, loops[loops.size() - 2], loops.back(), true, 8, {}))
+      return false;
+  }
+  const std::vector<std::string> init = steps->loops(block + "_init");
+  if (init.size() != 7 || !share_tile(steps, init[5], init[6], false, 2, {init[3], init[4]}) || !bind(steps, init[2], "thread.z"))
+    return false;
+  if (!bind(steps, i[0], "block.y") || !bind(steps, j[0], "block.x") || !bind(steps, i[1], "thread.z")) return false;
+  for (const std::string& name : shared) steps->set_tiled(name);
+  steps->set_tiled(block);
+  steps->set_tiled(block + "_init");
+  return true;
+}
+
 bool is_small(const ExprPtr& extent) {
   const auto number = constant(extent);
   return number.has_value() && *number < kTileSide / 2;
@@ -402,12 +497,16 @@ bool is_small(const ExprPtr& extent) {
 
 }  // namespace
 
-void tile_for_gpu(Steps* steps, const std::string& block) {
+void tile_for_gpu(Steps* steps, const std::string& block, bool has_unit) {
   const Path path = steps->path(block);
   const std::optional<Contraction> found = find_contraction(path);
   if (!found.has_value() || found->reduced.size() != 1 || !found->outer.empty()) return;
   if (is_small(found->rows) || is_small(found->columns) || factors_of(*path.block).size() != 2) return;
   const Schedule before = steps->schedule();
+  if (const std::string intrinsic = intrinsic_of(*path.block); has_unit && !intrinsic.empty()) {
+    if (tile_unit(steps, block, *found, intrinsic)) return;
+    steps->restore(before);
+  }
   if (!tile_threads(steps, block, *found)) steps->restore(before);
 }
 

@@ -127,10 +127,10 @@ bool runs_for_threads(Steps* steps, const std::string& block) {
 
 }  // namespace
 
-void schedule_for_gpu(Schedule* schedule) {
+void schedule_for_gpu(Schedule* schedule, bool has_unit) {
   Steps steps(schedule);
   inline_chains(&steps);
-  for (const std::string& name : schedule->blocks()) tile_for_gpu(&steps, name);
+  for (const std::string& name : schedule->blocks()) tile_for_gpu(&steps, name, has_unit);
   share_rows(&steps);
   std::set<std::string> seen;
   for (const std::string& name : schedule->blocks()) {

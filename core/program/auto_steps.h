@@ -44,7 +44,8 @@ class Steps {
 void tile_contraction(Steps* steps, const std::string& block, const Machine& machine);
 
 // The same for the threads of a GPU: a tile for each block, in shared memory, of which each thread has a part in registers.
-void tile_for_gpu(Steps* steps, const std::string& block);
+// has_unit: whole tiles of f16 and bf16 are products of a matrix unit.
+void tile_for_gpu(Steps* steps, const std::string& block, bool has_unit);
 
 // Element-wise blocks are computed where they are read.
 void inline_chains(Steps* steps);

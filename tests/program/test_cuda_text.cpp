@@ -121,10 +121,10 @@ TEST_CASE("a tensorized loop's text says whether the matrix unit or plain loops 
   for (const char* const dtype : {"f16", "bf16"})
     for (const bool is_across : {false, true}) {
       const Program one = program({256, 256, 64, dtype, dtype, is_across, is_across}, tiles);
-      for (const char* const target : {"sm_80", "sm_90"}) check_compiles(one, 32, target);
+      for (const char* const target : {"sm_75", "sm_80", "sm_90"}) check_compiles(one, 32, target);
       const std::string text = printed(one, 32);
       INFO(text);
-      CHECK(count(text, std::string("// mma.") + dtype + ".f32: the matrix unit\n") == 1);
+      CHECK(count(text, std::string("// mma.") + dtype + ".f32: a warp together, on the matrix unit where there is one\n") == 1);
       CHECK(count(text, std::string("nw_mma_") + dtype + "(m") == 1);
       CHECK(count(text, is_across ? "nw_read_tiles_across(m" : "nw_read_tiles(m") == 1);  // A's; of B it is the other one
       CHECK(count(text, is_across ? "nw_read_tiles(m" : "nw_read_tiles_across(m") == 1);

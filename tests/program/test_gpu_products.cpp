@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "core/program/auto.h"
 #include "gpu_program.h"
 #include "tensorized.h"
 
@@ -119,4 +120,42 @@ TEST_CASE("a product that fits no warp or no tile is right by plain loops") {
   tiles.is_bound = false;
   tiles.fits = true;
   expect_right(product, tensorized(product, tiles), 1);
+}
+
+TEST_CASE("the default schedule for a device with a matrix unit tensorizes products that its tiles fit") {
+  const auto scheduled = [](const Product& product) {
+    narrows::program::Schedule schedule(narrows::program::parse(text_of_product(product)));
+    narrows::program::schedule_for_gpu(&schedule, true);
+    CHECK_NOTHROW(schedule.require_scopes());
+    return narrows::program::print(schedule.program());
+  };
+  for (const bool across : {false, true}) {
+    const Product product{128, 64, 64, across ? "bf16" : "f16", across ? "f32" : "f16", across, across};
+    const std::string text = scheduled(product);
+    CHECK_THAT(text, ContainsSubstring("tensorize \"mma." + product.factor + ".f32\""));
+    expect_right(product, text, 1);
+  }
+  CHECK_THAT(scheduled({4096, 4096, 64, "f16", "f16", false, false}), ContainsSubstring("for i_2 in 2:"));
+  for (const Product& product :
+       {Product{128, 64, 40, "f16", "f16", false, false}, Product{128, 64, 64, "f32", "f32", false, false}})
+    CHECK_THAT(scheduled(product), !ContainsSubstring("tensorize") && ContainsSubstring("bind thread.x"));
+}
+
+TEST_CASE("the default schedule tensorizes a product whose sums are its output") {
+  const std::string plain = R"(program 1 mm(A: f16[64, 96], B: f16[96, 64], Y: out f32[64, 64]):
+  for i in 64:
+    for j in 64:
+      for k in 96:
+        block Y(vi: S(64) = i, vj: S(64) = j, vk: R(96) = k):
+          init:
+            Y[vi, vj] = f32(0.5)
+          Y[vi, vj] = Y[vi, vj] + f32(A[vi, vk]) * f32(B[vk, vj])
+)";
+  narrows::program::Schedule schedule(narrows::program::parse(plain));
+  narrows::program::schedule_for_gpu(&schedule, true);
+  const std::string text = narrows::program::print(schedule.program());
+  CHECK_THAT(text, ContainsSubstring("tensorize"));
+  std::vector<Tensor> inputs{filled(DType::f16, {64, 96}, 1), filled(DType::f16, {96, 64}, 2)},
+      outputs{Tensor(DType::f32, {64, 64})};
+  expect_right(text, inputs, outputs, {}, 1e-4, plain);
 }

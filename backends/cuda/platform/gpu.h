@@ -73,9 +73,9 @@
 namespace narrows::gpu {
 
 inline constexpr char kPluginName[] = "cuda";
-// How many threads run a program's product on a matrix unit together, of a device for whose code the run-time compiler is asked:
-// mma.sync of m16n8k16 is there from sm_80 on. 0: loops that are marked as such products are plain ones.
-constexpr int unit_lanes(int compute_capability) { return compute_capability >= 80 ? 32 : 0; }
+// How many threads compute a program's product together: mma.sync of m16n8k16 is there from sm_80 on. On sm_75 they share the work
+// by shuffles. 0: loops that are marked as such products are plain ones.
+constexpr int unit_lanes(int compute_capability) { return compute_capability >= 75 ? 32 : 0; }
 inline constexpr int kDeviceType = 2, kPinnedType = 3, kManagedType = 13;  // kDLCUDA, kDLCUDAHost, kDLCUDAManaged
 
 // ---- elements ----

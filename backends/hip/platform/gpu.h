@@ -76,7 +76,7 @@ inline constexpr char kPluginName[] = "hip";
 #ifndef NW_UNIT_LANES  // the GPU that the CPU plays has a matrix unit
 #define NW_UNIT_LANES 0
 #endif
-// How many threads run a program's product on a matrix unit together. 0: loops that are marked as such products are plain ones.
+// How many threads compute a program's product together. 0: loops that are marked as such products are plain ones.
 constexpr int unit_lanes(int) { return NW_UNIT_LANES; }
 
 }  // namespace narrows::gpu

@@ -101,7 +101,7 @@ template <class T, int N> NW_INLINE void nw_write_run(T* to, const T (&from)[N])
 }
 )"
                                R"(
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800  // the matrix unit: 4 or 2 tiles of 8 x 8 elements of 16 bits, and m16n8k16
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 750  // products of a warp: 4 or 2 tiles of 8 x 8 elements of 16 bits, and m16n8k16
 #define nw_lane ix(threadIdx.x & 31)
 #define nw_warp_barrier() __syncwarp()
 NW_INLINE u32 nw_pair(u16 low, u16 high) { return low | (u32)high << 16; }
@@ -122,6 +122,7 @@ NW_INLINE u32 nw_in_shared(const void* address) {
   }
 NW_READ_TILES(nw_read_tiles, "")
 NW_READ_TILES(nw_read_tiles_across, ".trans")
+#if __CUDA_ARCH__ >= 800
 #define NW_MMA(type) \
   NW_INLINE void nw_mma_##type(f32 (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
@@ -129,6 +130,21 @@ NW_READ_TILES(nw_read_tiles_across, ".trans")
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
   }
+#else  // sm_75 has no such unit: each thread asks others for their parts of its rows and columns
+#define NW_MMA(type) \
+  NW_INLINE void nw_mma_##type(f32 (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
+    const int g = threadIdx.x >> 2 & 7, t = threadIdx.x & 3; \
+    NW_UNROLL for (int i = 0; i < 8; ++i) { \
+      const u32 a0 = __shfl_sync(~0u, a[2 * (i >> 2)], 4 * g + (i & 3)), b0 = __shfl_sync(~0u, b[i >> 2], 8 * t + (i & 3)); \
+      const u32 a1 = __shfl_sync(~0u, a[2 * (i >> 2) + 1], 4 * g + (i & 3)), b1 = __shfl_sync(~0u, b[i >> 2], 8 * t + 4 + (i & 3)); \
+      NW_UNROLL for (int shift = 0; shift < 32; shift += 16) { \
+        const f32 x0 = nw_from_##type((u16)(a0 >> shift)), x1 = nw_from_##type((u16)(a1 >> shift)); \
+        const f32 y0 = nw_from_##type((u16)(b0 >> shift)), y1 = nw_from_##type((u16)(b1 >> shift)); \
+        c[0] = fmaf(x0, y0, c[0]), c[1] = fmaf(x0, y1, c[1]), c[2] = fmaf(x1, y0, c[2]), c[3] = fmaf(x1, y1, c[3]); \
+      } \
+    } \
+  }
+#endif
 NW_MMA(f16)
 NW_MMA(bf16)
 #endif
