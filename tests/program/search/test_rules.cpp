@@ -112,6 +112,13 @@ TEST_CASE("a sum that goes on in another iteration is not each iteration's own")
              ContainsSubstring("'Y' is used by block 'Z', too, which is not within the loop"));
 }
 
+TEST_CASE("a sum that nothing reads has one init for all iterations, too") {
+  Schedule sch = schedule(
+      "program 1 f(A: f32[8], C: out f32[8]):\n  alloc Y: f32[1]\n  for k in 8:\n    block Y(vk: R(8) = k):\n      init:\n"
+      "        Y[0] = f32(0)\n      Y[0] = Y[0] + A[vk]\n  for i in 8:\n    block C(vi: S(8) = i):\n      C[vi] = A[vi]\n");
+  CHECK_THAT(refused(sch, "parallel(loop=\"k\")"), ContainsSubstring("the init of block 'Y' runs before the loop"));
+}
+
 TEST_CASE("a split keeps a loop's own end where no axis has it") {
   Schedule sch = schedule(
       "program 1 f(A: f32[2, 3], C: inout f32[2, 3]):\n  for i in 6:\n    block C(va: S(2) = i % 2, vb: S(3) = i % 3):\n"
