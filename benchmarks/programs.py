@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor programs on the CPU beside what one would use instead: ./run check bench-programs, or
 
-    PYTHONPATH=build/cpu/python python3 benchmarks/programs.py [--only WORD] [--threads 1,2] [--quick] [--json FILE]
+    PYTHONPATH=build/cpu/python python3 benchmarks/programs.py [--only WORD] [--threads 1,2] [--quick] [--json FILE] [--table FILE]
 
 A row is two statements on the same arrays that take turns, their results compared first; it says the other's time over ours. Rows of
 program_times.py are times of one thing, each with a limit. Every number of threads has a process of its own, because the libraries
@@ -9,6 +9,7 @@ choose once. On one thread the clock is the process's own, so others on the mach
 left out."""
 
 import argparse
+import csv
 import ctypes
 import dataclasses
 import json
@@ -298,6 +299,27 @@ def show(row):
     print(text + ("  met" if row["met"] else "  MISSED") + disturbed, flush=True)
 
 
+def duration(seconds):
+    return f"{seconds * 1e6:,.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"
+
+
+def cells(row):
+    """Of the table: a ratio below its goal and a time above its limit are bold."""
+    mark = "" if row["met"] else "**"
+    if "limit" in row:
+        return [row["name"], "", f"{mark}{duration(row['seconds'])}{mark}", "", "", "", f"≤ {row['limit'] * 1e3:g} ms"]
+    times = [duration(row["ours"]), row["peer"], duration(row["theirs"])]
+    return [row["name"], row["threads"], *times, f"{mark}{row['ratio']:.2f}{mark}", row["goal"]]
+
+
+def write_table(path, found):
+    """For docs/internals/cpu_speed.md."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["row", "threads", "narrows", "beside", "its time", "ratio", "goal"])
+        writer.writerows(map(cells, found))
+
+
 def worker(options):
     """One number of threads: rows as lines of JSON."""
     found = program_times.rows(options.only) if options.worker == 0 else rows(options, options.worker)
@@ -327,6 +349,7 @@ def main():
                         help="1,2: on each of these; 0: the times alone (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a fifth of the time for each row")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the rows: seconds, ratios, goals")
+    parser.add_argument("--table", type=pathlib.Path, help="a file for the rows as CSV, as docs/internals/cpu_programs.csv")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker is not None:
@@ -336,6 +359,8 @@ def main():
     print(f"{sum(row['met'] for row in found)} of {len(found)} goals met")
     if options.json is not None:
         options.json.write_text(json.dumps({"commit": harness.commit(), "rows": found}, indent=1) + "\n")
+    if options.table is not None:
+        write_table(options.table, found)
 
 
 if __name__ == "__main__":

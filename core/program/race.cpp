@@ -192,9 +192,6 @@ std::string Races::shared_why(const Unit& unit, int depth, const Buffer& buffer)
     if (!is_under(user, loop, depth))
       return "'" + buffer.name + "' is used by block '" + user.name() + "', too, which is not within the loop";
     if (by_init && user.outer <= depth) return "the init of block '" + user.name() + "' runs before the loop";
-    const auto updates = [&](const Access& access) { return access.is_write && access.buffer->name == buffer.name; };
-    if (std::any_of(user.body.begin(), user.body.end(), updates) && accumulates_across(user, depth))
-      return "block '" + user.name() + "' adds up over the loop";
   }
   for (const Dependence& dependence : dependences_) {
     const Access& from = dependence.access_of(0);
@@ -223,21 +220,6 @@ bool Races::crosses(const Dependence& dependence, int depth) const {
       equate_axes(affine, pair.b, now.b, before.b);
     }
     equate(affine, element(affine, dependence.access_of(0), now.a), element(affine, dependence.access_of(1), now.b));
-    return !affine.system.is_empty();
-  });
-}
-
-// An update without an init goes on with what another iteration has left.
-bool Races::accumulates_across(const Unit& unit, int depth) const {
-  if (!unit.is_associative || !unit.init.empty()) return false;
-  const Part part{&unit, false};
-  const Pair pair(part, part);
-  return explore([&](Choices& choices) {
-    Affine affine(current_, choices);
-    Runs runs;
-    if (!place_apart(affine, pair, runs, affine.pick(depth + 1), "a:", "b:")) return false;
-    for (const Axis& axis : unit.block().axes)
-      if (axis.kind == Axis::Kind::spatial) affine.system.equal(*runs.a.values.find(axis.name), *runs.b.values.find(axis.name));
     return !affine.system.is_empty();
   });
 }

@@ -37,7 +37,6 @@ class Races {
   void check_local(const Buffer& buffer) const;
   void check_owner(const Buffer& buffer, const Pair& pair, const Access& a, const Access& b, const std::string& thread) const;
   bool crosses(const Dependence& dependence, int depth) const;
-  bool accumulates_across(const Unit& unit, int depth) const;
   const Unit* here(const Unit& of_reference) const;
 
   const Program& reference_;

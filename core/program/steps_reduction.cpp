@@ -208,7 +208,7 @@ class Rfactor {
       if (of_body.count(axis.name) > 0 && !is_within(draft_.current, domain(), inside, of_body[axis.name], axis.extent))
         inside = both(inside, make_call("lt", {of_body[axis.name], axis.extent}));
     }
-    require_same_points(of_body, inside);
+    require_once(of_body, inside);
     const ExprPtr identity = identity_of(form_.combine, buffer_.dtype);
     ExprPtr element = substitute(form_.element, of_body);
     if (inside != nullptr) element = make_call("where", {inside, element, identity});
@@ -234,77 +234,36 @@ class Rfactor {
     return of_new ? substitute(condition, of_loops) : nullptr;
   }
 
-  // Each point of the reduction is one point of the new axes, and no other is.
-  void require_same_points(const Substitution& of_body, const ExprPtr& inside) const {
-    const auto values = [&](Affine& affine, const Values& axes) {
-      std::vector<Linear> out;
-      for (const Axis& axis : path_.block->axes)
-        if (of_body.count(axis.name) > 0) out.push_back(affine.index(of_body.at(axis.name), axes));
-      return out;
-    };
+  // No two points of the new axes are one point of the reduction. None is left out: each runs (V1), so some values of the loops,
+  // which are the new axes, give it.
+  void require_once(const Substitution& of_body, const ExprPtr& inside) const {
     const auto place = [&](Affine& affine) {
       Values out;
       for (const Axis& axis : partial_.axes) out.set(axis.name, affine.variable(axis.name, axis.extent, out));
       affine.assume(inside, true, out);
       return out;
     };
+    const auto meets = [&](const Axis& differs, Choices& choices) {
+      Affine affine(draft_.current, choices);
+      const Values one = place(affine);
+      const Values other = place(affine);
+      affine.system.less(*one.find(differs.name), *other.find(differs.name));
+      for (const Axis& axis : partial_.axes)
+        if (!is_new(axis)) affine.system.equal(*one.find(axis.name), *other.find(axis.name));
+      for (const Axis& axis : path_.block->axes) {
+        const auto found = of_body.find(axis.name);
+        if (found != of_body.end()) affine.system.equal(affine.index(found->second, one), affine.index(found->second, other));
+      }
+      return !affine.system.is_empty();
+    };
     try {
-      require_once(place, values);
-      require_all(place, values);
+      for (const Axis& differs : partial_.axes) {
+        if (is_new(differs) && explore([&](Choices& choices) { return meets(differs, choices); }))
+          fail(NW_INVALID, -1, "block '%s' would reduce a point twice", path_.block->name.c_str());
+      }
     } catch (const Unproven& reason) {
       fail(NW_INVALID, -1, "that each point is reduced once could not be proven: %s", reason.why.c_str());
     }
-  }
-
-  template <typename Place, typename Value>
-  void require_once(const Place& place, const Value& values) const {
-    for (const Axis& differs : partial_.axes) {
-      if (!is_new(differs)) continue;
-      explore([&](Choices& choices) {
-        Affine affine(draft_.current, choices);
-        const Values one = place(affine);
-        const Values other = place(affine);
-        affine.system.less(*one.find(differs.name), *other.find(differs.name));
-        for (const Axis& axis : partial_.axes)
-          if (!is_new(axis)) affine.system.equal(*one.find(axis.name), *other.find(axis.name));
-        const std::vector<Linear> a = values(affine, one);
-        const std::vector<Linear> b = values(affine, other);
-        for (size_t i = 0; i < a.size(); ++i) affine.system.equal(a[i], b[i]);
-        if (affine.system.is_empty()) return false;
-        fail(NW_INVALID, -1, "block '%s' would reduce a point twice", path_.block->name.c_str());
-      });
-    }
-  }
-
-  template <typename Place, typename Value>
-  void require_all(const Place& place, const Value& values) const {
-    const std::vector<std::string> sizes = size_names(draft_.current);
-    std::vector<const Axis*> old;
-    for (const Axis& axis : path_.block->axes)
-      if (mentions(axis.binding, loop_->name)) old.push_back(&axis);
-    const auto region = [&](bool of_domain) {
-      Region out(sizes.size() + old.size());
-      explore([&](Choices& choices) {
-        Affine affine(draft_.current, choices);
-        std::vector<Linear> shown;
-        shown.reserve(sizes.size());
-        for (const std::string& size : sizes) shown.push_back(affine.size(size));
-        const Values axes = of_domain ? Values() : place(affine);
-        if (of_domain) {  // where another axis is empty, nothing is reduced
-          for (const Axis& axis : partial_.axes)
-            if (!is_new(axis)) affine.variable(axis.name, axis.extent, axes);
-          for (const Axis* const axis : old) shown.push_back(affine.variable(axis->name, axis->extent, axes));
-        } else {
-          for (const Linear& value : values(affine, axes)) shown.push_back(value);
-        }
-        if (!affine.exact && !of_domain) throw Unproven{"it depends on more than sums of loops and sizes"};
-        out.unite(Region(affine.system, shown));
-        return false;
-      });
-      return out;
-    };
-    if (!region(true).minus(region(false)).is_empty())
-      fail(NW_INVALID, -1, "block '%s' would leave out points of its reduction", path_.block->name.c_str());
   }
 
   // Another loop of the same axis becomes an axis.

@@ -7,16 +7,11 @@
 
 #include "core/error.h"
 #include "core/program/expr.h"
-#include "core/program/reduction.h"
 #include "core/program/text.h"
 #include "core/program/walk.h"
 
 namespace narrows::program {
 namespace {
-
-bool has_axis(const Block& block, Axis::Kind kind) {
-  return std::any_of(block.axes.begin(), block.axes.end(), [&](const Axis& axis) { return axis.kind == kind; });
-}
 
 const Axis* find_axis(const Block& block, const std::string& name) {
   const auto found = std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& axis) { return axis.name == name; });
@@ -187,9 +182,6 @@ Unit make_unit(const Program& program, const Path& path) {
   if (!block.init.empty()) require_init(unit);
   find_feeds(unit);
   for (const ForPtr& loop : path.loops) unit.forms.push_back(form_of(block, *loop));
-  unit.is_associative =
-      has_axis(block, Axis::Kind::reduction) && !has_axis(block, Axis::Kind::carried) &&
-      std::all_of(block.body.begin(), block.body.end(), [](const Store& store) { return reduction_of(store).has_value(); });
   for (const Access& write : unit.body) {
     if (!write.is_write) continue;
     unit.writes_tensor = unit.writes_tensor || write.buffer->role != Buffer::Role::allocated;

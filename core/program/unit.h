@@ -33,8 +33,6 @@ struct LoopForm {
 struct Unit {
   Path path;
   std::vector<Access> body, init;
-  // The body is updates Y[v] = Y[v] ⊕ e over reduction axes alone: among those of one Y[v] the order is free.
-  bool is_associative = false;
   bool reads_its_writes = false;  // beyond a reduction with its init: then a repetition changes the values
   bool writes_tensor = false;     // an output or an in-out one
   // The loops around the outermost one that feeds a reduction or carried axis. With the statement below them they are where the

@@ -169,6 +169,8 @@ TEST_CASE("what was compiled is kept, for this user alone, and used again") {
   const auto when = fs::last_write_time(folder.objects()[0]);
   REQUIRE(run(program(6), "compiled", 6));
   CHECK(fs::last_write_time(folder.objects()[0]) == when);
+  REQUIRE(run(program(22), "compiled", 22));  // another source has an object of its own
+  CHECK(folder.objects().size() == 2);
 }
 
 TEST_CASE("an object that is cut short or changed is built again") {
@@ -186,6 +188,24 @@ TEST_CASE("an object that is cut short or changed is built again") {
   file << "zebra";
   file.close();
   CHECK(run(program(7), "compiled", 7));
+}
+
+TEST_CASE("an object whose digest is another one's is built again") {
+  const Folder folder;
+  REQUIRE(run(program(23), "compiled", 23));
+  const fs::path object = folder.objects().at(0);
+  const auto last = [&](char write) {  // the last byte of the digest behind the object; 0 writes nothing
+    std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const auto at = file.tellg();
+    const int before = file.get();
+    file.seekp(at);
+    if (write != 0) file.put(write);
+    return before;
+  };
+  const int right = last('x');
+  CHECK(run(program(23), "compiled", 23));
+  CHECK(last(0) == right);
 }
 
 TEST_CASE("a folder that cannot be used is not") {

@@ -118,6 +118,22 @@ TEST_CASE("every second element is read, and none behind the last") {
   });
 }
 
+TEST_CASE("a kernel that was made for other strides is not used") {
+  const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
+  for i in N:
+    block C(vi: S(N) = i):
+      C[vi] = A[vi] + f32(24)
+)";
+  const Plugin plugin;
+  for (const int64_t step : {1, 3, 1, -2}) {
+    INFO(step);
+    Tensor a(DType::f32, {37}, step), c(DType::f32, {37});
+    for (int64_t i = 0; i < 37; ++i) a.set(i, static_cast<double>(i));
+    run(plugin, text, {&a}, &c);
+    expect(c, [](int64_t i) { return static_cast<double>(i) + 24; });
+  }
+}
+
 TEST_CASE("parallel loops within each other hand out each of their iterations once") {
   const char* const text = R"(program 1 f(A: f32[M, N, K], C: out f32[K, M, N]):
   for i in M parallel:
@@ -231,6 +247,22 @@ TEST_CASE("a loop of lanes does not mix what its iterations keep") {
       expect(c, [&](int64_t l) { return a.get(l); });
     }
   });
+}
+
+TEST_CASE("a block of a carried axis begins once") {
+  const std::string text =
+      "program 1 f(A: f32[7, 3], C: out f32[3]):\n  for c in 7:\n    for i in 3:\n      block C(vi: S(3) = i, vc: C(7) = c):\n"
+      "        init:\n          C[vi] = f32(5)\n        C[vi] = C[vi] + A[vc, vi]\n";
+  const Plugin plugin;
+  for (const char* kernel : {"compiled", "interpreter"}) {
+    INFO(kernel);
+    Tensor a(DType::f32, {7, 3}), c(DType::f32, {3});
+    for (int64_t at = 0; at < 21; ++at) a.set(at, static_cast<double>(at));
+    const Answer answer = Call{plugin, text, {&a}, {&c}, kernel}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    expect(c, [](int64_t i) { return 5.0 + 7.0 * static_cast<double>(i) + 3.0 * 21.0; });
+  }
 }
 
 TEST_CASE("a loop of lanes around others gives what plain loops give") {

@@ -25,6 +25,12 @@ def run(fault: str, command: list[str | pathlib.Path], **more: str) -> subproces
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
 
 
+def run_plugin(fault: str, build: pathlib.Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """These tests of test_cpu_program, with the spoilt plugin."""
+    plugin = build / "tests/program/mutants/narrows_spoilt.so"
+    return run(fault, [build / "bin/test_cpu_program", tests], NARROWS_TEST_CPU_PLUGIN=str(plugin))
+
+
 def failed_tests(done: subprocess.CompletedProcess[str]) -> str:
     """The end of what Catch2 says where tests failed."""
     summary = [line for line in done.stdout.splitlines() if line.startswith(("test cases:", "assertions:"))]
@@ -35,9 +41,7 @@ def seen(fault: spoil.Fault, build: pathlib.Path) -> str:
     """What saw it; empty: nothing did."""
     program = build / "bin"
     if fault.tests:
-        plugin = build / "tests/program/mutants/narrows_spoilt.so"
-        command = [program / "test_cpu_program", *([] if fault.tests == "*" else [fault.tests])]
-        return failed_tests(run(fault.name, command, NARROWS_TEST_CPU_PLUGIN=str(plugin)))
+        return failed_tests(run_plugin(fault.name, build, fault.tests))
     if summary := failed_tests(run(fault.name, [program / "test_program_spoilt"])):
         return summary
     found = run(fault.name, [program / "narrows_search_spoilt", "--count", SEARCHED, "--findings", "1"])
@@ -54,11 +58,13 @@ def main() -> int:
     faults = {fault.name: fault for fault in spoil.read_table()}
     if unknown := set(arguments.names) - faults.keys():
         parser.error(f"no fault {', '.join(sorted(unknown))}")
-    right = run("none", [arguments.build / "bin/test_program_spoilt"])
-    if right.returncode != 0:
-        print(f"without a fault the tests fail:\n{right.stdout[-4000:]}")
-        return 1
     chosen = [faults[name] for name in arguments.names or faults]
+    right = [run("none", [arguments.build / "bin/test_program_spoilt"])]
+    if tests := sorted({fault.tests for fault in chosen if fault.tests}):
+        right.append(run_plugin("none", arguments.build, ",".join(tests)))
+    if wrong := [done.stdout for done in right if done.returncode != 0]:
+        print(f"without a fault the tests fail:\n{wrong[0][-4000:]}")
+        return 1
     unseen = []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for fault, by in zip(chosen, pool.map(lambda fault: seen(fault, arguments.build), chosen), strict=True):
