@@ -59,7 +59,8 @@ void StoreRows(const GemmProblem& problem, const TaskSums<A>& from, int64_t row,
   const GemmOutput& out = problem.output;
   const int64_t first_outer = begin / out.column_inner, first_inner = begin % out.column_inner;
   const A* row_sums = from.base;
-  const T none = T(-0.0f);  // -0, not 0, is what leaves every sum as it is
+  T none;
+  write(&none, A{-0.0});  // -0, not 0, is what leaves every sum as it is
   for (int64_t r = 0, in_tile = 0; r < rows; ++r) {
     const auto* bias = out.bias == nullptr ? &none : static_cast<const T*>(out.bias);
     const int64_t step = out.bias != nullptr && out.bias_by_column ? out.bias_stride : 0;
