@@ -52,7 +52,7 @@ int64_t few_outputs(const Instance& instance, Dtype dtype, bool of_rows) {
   return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
 }
 // By what was measured (docs/internals/cpu_speed.md): a filter's outputs of one example decide, since gemm packs each example's
-// rows.
+// rows; but where the examples are the rows, their number does.
 bool prefers_dots(const Instance& instance, const ConvGeometry& g, const Correlation& c) {
   if (c.ins * c.taps < 8 || !c.has_whole_filters()) return false;
   if (c.outs < 8) return c.length <= 4;
