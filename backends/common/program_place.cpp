@@ -216,13 +216,23 @@ std::vector<ir::ExprPtr> moved(const std::vector<ir::ExprPtr>& indices, const st
   return out;
 }
 
-ir::ExprPtr with_loads_moved(const ir::ExprPtr& expr, const std::string& buffer, const std::vector<Shrunk>& dims,
-                             const Names& inner, const Extents& extents) {
+// The expression with other indices in its loads of a buffer.
+template <class Change>  // of indices
+ir::ExprPtr with_loads(const ir::ExprPtr& expr, const std::string& buffer, const Change& change) {
   if (expr == nullptr || expr->operands.empty()) return expr;
   ir::Expr out = *expr;
-  for (ir::ExprPtr& operand : out.operands) operand = with_loads_moved(operand, buffer, dims, inner, extents);
-  if (out.kind == ir::Expr::Kind::load && out.name == buffer) out.operands = moved(out.operands, dims, inner, extents);
+  for (ir::ExprPtr& operand : out.operands) operand = with_loads(operand, buffer, change);
+  if (out.kind == ir::Expr::Kind::load && out.name == buffer) out.operands = change(out.operands);
   return out.operands == expr->operands ? expr : std::make_shared<const ir::Expr>(std::move(out));
+}
+template <class Change>
+void change_accesses(Node* stores, const std::string& buffer, const Change& change) {
+  for (ir::ExprPtr& condition : stores->conditions) condition = with_loads(condition, buffer, change);
+  for (ir::Store& store : stores->stores) {
+    for (ir::ExprPtr& index : store.indices) index = with_loads(index, buffer, change);
+    store.value = with_loads(store.value, buffer, change);
+    if (store.buffer == buffer) store.indices = change(store.indices);
+  }
 }
 
 void move_accesses(std::vector<Node>* body, const std::string& buffer, const std::vector<Shrunk>& dims, const Names& shared,
@@ -234,33 +244,19 @@ void move_accesses(std::vector<Node>* body, const std::string& buffer, const std
       move_accesses(&node.body, buffer, dims, shared, within, extents);
       continue;
     }
-    for (ir::ExprPtr& condition : node.conditions) condition = with_loads_moved(condition, buffer, dims, inner, extents);
-    for (ir::Store& store : node.stores) {
-      for (ir::ExprPtr& index : store.indices) index = with_loads_moved(index, buffer, dims, inner, extents);
-      store.value = with_loads_moved(store.value, buffer, dims, inner, extents);
-      if (store.buffer == buffer) store.indices = moved(store.indices, dims, inner, extents);
-    }
+    const auto change = [&](const std::vector<ir::ExprPtr>& indices) { return moved(indices, dims, inner, extents); };
+    change_accesses(&node, buffer, change);
   }
 }
 
-ir::ExprPtr with_loads_expanded(const ir::ExprPtr& expr, const std::string& buffer, const std::vector<ir::ExprPtr>& iteration) {
-  if (expr == nullptr || expr->operands.empty()) return expr;
-  ir::Expr out = *expr;
-  for (ir::ExprPtr& operand : out.operands) operand = with_loads_expanded(operand, buffer, iteration);
-  if (out.kind == ir::Expr::Kind::load && out.name == buffer)
-    out.operands.insert(out.operands.begin(), iteration.begin(), iteration.end());
-  return out.operands == expr->operands ? expr : std::make_shared<const ir::Expr>(std::move(out));
-}
-
 void expand_accesses(std::vector<Node>* body, const std::string& buffer, const std::vector<ir::ExprPtr>& iteration) {
+  const auto change = [&](std::vector<ir::ExprPtr> indices) {
+    indices.insert(indices.begin(), iteration.begin(), iteration.end());
+    return indices;
+  };
   for (Node& node : *body) {
     expand_accesses(&node.body, buffer, iteration);
-    for (ir::ExprPtr& condition : node.conditions) condition = with_loads_expanded(condition, buffer, iteration);
-    for (ir::Store& store : node.stores) {
-      for (ir::ExprPtr& index : store.indices) index = with_loads_expanded(index, buffer, iteration);
-      store.value = with_loads_expanded(store.value, buffer, iteration);
-      if (store.buffer == buffer) store.indices.insert(store.indices.begin(), iteration.begin(), iteration.end());
-    }
+    change_accesses(&node, buffer, change);
   }
 }
 
