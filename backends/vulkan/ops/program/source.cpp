@@ -220,8 +220,8 @@ class Printer final : public common::KernelPrinter {
   std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) override {
     return "at_" + storage_of(buffer.dtype) + (coherent_.count(buffer.name) != 0 ? "_c(" : "(") + address + ", " + offset + ")";
   }
-  void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
-    globals_ += "shared " + type + " " + name + "[" + std::to_string(count) + "];\n";
+  void declare_shared(const common::SharedArray& array) override {
+    globals_ += "shared " + array.type + " " + array.name + "[" + std::to_string(array.count) + "];\n";
   }
   void declare_address(const std::string&, const std::string& name, const std::string& address) override {
     line("const u64 " + name + " = " + address + ";");
