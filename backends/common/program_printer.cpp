@@ -31,6 +31,13 @@ bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprP
 
 bool is_stores(const Node& node) { return node.kind == Node::Kind::stores; }
 
+// Around a loop whose extent the compiler does not know, unrolling takes it long and gives little.
+bool has_varying_loop(const Node& node) {
+  return std::any_of(node.body.begin(), node.body.end(), [](const Node& child) {
+    return child.kind == Node::Kind::loop && (!ir::constant(child.extent).has_value() || has_varying_loop(child));
+  });
+}
+
 // Sets how often a buffer is there for copies that run ahead, and what it may share memory with.
 void set_stages(const std::vector<Node>& body, const std::string& buffer, SharedArray* array) {
   const auto has = [&](const std::vector<std::string>& all) { return std::find(all.begin(), all.end(), buffer) != all.end(); };
@@ -200,7 +207,8 @@ void KernelPrinter::plain_loop(const Node& node) {
   if (node.stages > 0) line("// pipeline: a plain loop, since " + node.why_in_order);
   const auto extent = ir::constant(node.extent);
   std::string unroll;
-  const bool asked = node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
+  const bool is_asked = node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
+  const bool asked = is_asked && !has_varying_loop(node);
   if (extent.has_value() && (asked || (*extent <= kMostUnrolled && indexes_local(node, node.name)))) unroll = "NW_UNROLL ";
   const std::string variable = fresh("l");
   open(unroll + "for (ix " + variable + " = 0; " + variable + " < " + index_text(node.extent) + "; ++" + variable + ") {");
