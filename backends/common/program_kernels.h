@@ -17,6 +17,7 @@ struct GpuLimits {
   int64_t shared_bytes = 48 << 10;
   int64_t local_bytes = 16 << 10;  // of a thread; what is larger lies in the workspace
   int64_t unit_lanes = 0;          // threads of a warp, which compute a matrix unit's product together; 0: there is no unit
+  std::map<std::string, std::string> no_unit;  // of intrinsics that the unit lacks: why
 };
 
 // A loop that a kernel's blocks or threads are the iterations of.

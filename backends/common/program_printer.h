@@ -7,8 +7,8 @@
 // What a dialect's prelude has: types i8 ... u64, f32, f64 and ix (of subscripts); nw_thread, nw_block and nw_blocks; nw_barrier();
 // NW_UNROLL before a loop, NW_ALIGNED before an array; nw_param_T of a param's bits; nw_floor_div, nw_remainder, nw_minimum,
 // nw_maximum, nw_clamp, nw_of_u64, nw_relu, nw_square, nw_fma32, nw_fma64, nw_copysign32, nw_copysign64; nw_from_T, nw_to_T and
-// nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_lane, nw_warp_barrier(), nw_pair, nw_read_pair, nw_read_tiles,
-// nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16.
+// nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_warp_barrier() and, unless it prints tiles of products itself,
+// nw_lane, nw_pair, nw_read_pair, nw_read_tiles, nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16.
 #pragma once
 
 #include <functional>
@@ -105,6 +105,18 @@ class KernelPrinter : protected TextWriter {
   virtual void end_kernel(size_t number) = 0;  // puts its function around `out_`
   virtual void end_program() = 0;
 
+  // ---- products of matrix units ----
+  struct Tile {  // products side by side, whose sums lie in registers
+    const Node* product;
+    ProductParts parts;
+    std::vector<const Node*> loops;  // around the product, and each with nothing else in it
+    std::string sums;                // an array
+  };
+  virtual std::string why_plain(const Tile&) { return ""; }  // plain loops compute it, since; "": the unit does
+  virtual void declare_sums(const Tile& tile);
+  virtual void move_sums(const Tile& tile, bool store);
+  virtual void multiply(const Tile& tile);
+
   // ---- kernels and loops ----
   std::string fresh(const char* prefix) { return prefix + std::to_string(counter_++); }
   std::string slot(Slot::Kind kind, const std::string& name = "", size_t dimension = 0);
@@ -114,6 +126,10 @@ class KernelPrinter : protected TextWriter {
   std::string rounded(const std::string& text, ir::DType dtype) const;
   const ir::Buffer& buffer_of(const std::string& name) const { return *bound_.buffers.at(name).buffer; }
   ir::DType param_dtype(const std::string& name) const;
+  std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
+  bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
+  std::vector<const Node*> loops_of(const Tile& tile, const ir::Expr& load) const;
+  void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
 
   const KernelProgram& program_;
   const Bound& bound_;
@@ -122,6 +138,8 @@ class KernelPrinter : protected TextWriter {
   KernelSource* kernel_ = nullptr;             // that is being written
   std::map<std::string, std::string> arrays_;  // allocations in variables, in shared memory or at an address of their own
   Names addresses_;                            // of these, the last ones
+  std::map<std::string, std::string> loops_;   // the variables of loops
+  Extents extents_;
 
  private:
   void kernel(const Kernel& kernel, size_t number);
@@ -141,7 +159,6 @@ class KernelPrinter : protected TextWriter {
   // ---- runs of elements: program_printer_runs.cpp ----
   using Runs = std::map<std::string, Run>;  // by key_of()
   bool vector_loop(const Node& node);
-  bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
   void collect_runs(const Node& node, int64_t length, Runs* reads, Runs* writes);
   bool may_read_runs(const Node& node, const std::string& buffer) const;
   std::optional<std::string> whole_test(const Node& node, int64_t length);
@@ -149,29 +166,20 @@ class KernelPrinter : protected TextWriter {
   int64_t alignment_of(const std::string& buffer) const;
 
   // ---- products of matrix units: program_printer_products.cpp ----
-  struct Tile {  // products side by side, whose sums lie in registers
-    const Node* product;
-    ProductParts parts;
-    std::vector<const Node*> loops;  // around the product, and each with nothing else in it
-    std::string sums;                // an array
-  };
   using Path = std::vector<const Node*>;  // loops, each in the one before
   bool product_loop(const Node& node);
+  bool is_joint(const Node& node) const;
+  std::string remark_of_plain(const Node& node) const;
   std::vector<Path> paths_to_products(const Node& node) const;
   Tile tile_at_end(const Path& path);
   bool are_other_sums(const Tile& tile) const;
   bool may_stay(const Node& node, const Path& path, const Tile& tile) const;
   void over(const std::vector<const Node*>& loops, const std::function<void()>& body);
   std::string number_in(const std::vector<const Node*>& loops) const;
-  std::vector<const Node*> loops_of(const Tile& tile, const ir::Expr& load) const;
-  void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
-  void move_sums(const Tile& tile, bool store);
   std::string read_factor(const Tile& tile, bool is_a);
   void read_fragment(const Tile& tile, bool is_a, const std::string& fragment);
-  void multiply(const Tile& tile);
 
   // ---- buffers ----
-  std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
   std::string load(const ir::Expr& expr);
   std::string in_storage(const ir::Expr& load);
   std::string computed(const ir::ExprPtr& expr, ir::DType dtype);
@@ -194,9 +202,7 @@ class KernelPrinter : protected TextWriter {
   std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
 
   int counter_ = 0;
-  std::map<std::string, std::string> loops_;  // the variables of loops
-  Names concurrent_;                          // of these, the ones that blocks and threads share out
-  Extents extents_;
+  Names concurrent_;  // of loops, the ones that blocks and threads share out
   bool contract_ = false;
   struct Accumulator {
     std::vector<ir::ExprPtr> indices;
@@ -204,6 +210,7 @@ class KernelPrinter : protected TextWriter {
   };
   std::map<std::string, Accumulator> accumulators_;
   std::map<const Node*, Tile> tiles_;                            // of which the sums are in registers, by the outermost loop
+  std::map<const Node*, std::string> plain_;                     // products that were joint, by why_plain()
   std::map<std::string, std::string> read_runs_, written_runs_;  // by key_of(): the element of a run's array
 };
 

@@ -32,8 +32,6 @@ std::string assignment(const std::string& to, const std::string& from) { return 
 std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
 std::string pair_of(const std::string& low, const std::string& high) { return "nw_pair(" + low + ", " + high + ")"; }
 
-bool is_joint(const Node& node) { return node.product.has_value() && node.product->is_joint; }
-
 bool mentions_loop(const std::vector<ir::ExprPtr>& indices, const std::string& loop) {
   return std::any_of(indices.begin(), indices.end(), [&](const ir::ExprPtr& index) { return mentions(index, loop); });
 }
@@ -57,6 +55,10 @@ int64_t extent_of(const Node& loop) { return *ir::constant(loop.extent); }
 }  // namespace
 
 // ---- tiles ----
+
+bool KernelPrinter::is_joint(const Node& node) const {
+  return node.product.has_value() && node.product->is_joint && plain_.count(&node) == 0;
+}
 
 std::vector<KernelPrinter::Path> KernelPrinter::paths_to_products(const Node& node) const {
   if (is_joint(node)) return {{&node}};
@@ -146,6 +148,12 @@ void KernelPrinter::place(const Tile& tile, const std::string& m, const std::str
   loops_[tile.product->product->k] = k;
 }
 
+void KernelPrinter::declare_sums(const Tile& tile) {
+  int64_t count = 1;
+  for (const Node* loop : tile.loops) count *= extent_of(*loop);
+  line("f32 " + tile.sums + "[" + std::to_string(count) + "][4];");
+}
+
 void KernelPrinter::move_sums(const Tile& tile, bool store) {
   over(tile.loops, [&] {
     const std::string sums = tile.sums + "[" + number_in(tile.loops) + "]";
@@ -211,25 +219,35 @@ void KernelPrinter::multiply(const Tile& tile) {
   close();
 }
 
+std::string KernelPrinter::remark_of_plain(const Node& node) const {
+  UnitProduct product = *node.product;
+  if (product.is_joint) product.why_plain = plain_.at(&node);
+  product.is_joint = false;
+  return remark(product);
+}
+
 bool KernelPrinter::product_loop(const Node& node) {
   if (const auto found = tiles_.find(&node); found != tiles_.end()) {
     multiply(found->second);
     return true;
   }
-  if (node.product.has_value() && !is_joint(node)) line(remark(*node.product));
   std::vector<std::pair<const Node*, Tile>> kept;  // by the outermost loop of the tile
   for (const Path& path : paths_to_products(node)) {
     Tile tile = tile_at_end(path);
     const Node* const head = tile.loops.empty() ? tile.product : tile.loops[0];
-    if (tiles_.count(head) == 0 && bound_.buffers.at(tile.parts.sum->buffer).present && may_stay(node, path, tile))
+    if (tiles_.count(head) != 0 || !bound_.buffers.at(tile.parts.sum->buffer).present || !may_stay(node, path, tile)) continue;
+    if (std::string why = why_plain(tile); why.empty())
       kept.emplace_back(head, std::move(tile));
+    else
+      plain_[tile.product] = std::move(why);
   }
-  if (kept.empty()) return false;
+  if (kept.empty()) {
+    if (node.product.has_value() && !is_joint(node)) line(remark_of_plain(node));
+    return false;
+  }
   for (auto& [head, tile] : kept) {
-    int64_t count = 1;
-    for (const Node* loop : tile.loops) count *= extent_of(*loop);
     tile.sums = fresh("m");
-    line("f32 " + tile.sums + "[" + std::to_string(count) + "][4];");
+    declare_sums(tile);
     tiles_.emplace(head, tile);
   }
   const bool is_certain = is_never_empty(node.extent, extents_);  // else no sum may be touched
