@@ -130,9 +130,9 @@ std::string dtype_constant(DType dtype) {
   return out;
 }
 
-class Printer final : public common::KernelPrinter {
+class Printer final : public MatrixPrinter {
  public:
-  using KernelPrinter::KernelPrinter;
+  using MatrixPrinter::MatrixPrinter;
 
  private:
   // ---- values ----
@@ -222,6 +222,7 @@ class Printer final : public common::KernelPrinter {
   }
   void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
     globals_ += "shared " + type + " " + name + "[" + std::to_string(count) + "];\n";
+    add_shared(type, count);
   }
   void declare_address(const std::string&, const std::string& name, const std::string& address) override {
     line("const u64 " + name + " = " + address + ";");
@@ -296,6 +297,7 @@ class Printer final : public common::KernelPrinter {
   // ---- kernels ----
 
   void begin_kernel(const common::Kernel& kernel) override {
+    begin_matrices();
     globals_.clear();
     coherent_.clear();
     uses_integers_ = false;
@@ -304,12 +306,12 @@ class Printer final : public common::KernelPrinter {
     for (const std::string& name : written)
       if (read.count(name) != 0) coherent_.insert(name);
   }
-  // What is read and written; whether there is a barrier.
+  // What is read and written; whether threads wait for each other.
   static bool collect(const std::vector<Node>& body, common::Names* read, common::Names* written) {
     bool out = false;
     const auto load = [&](const ir::Expr& expr) { read->insert(expr.name); };
     for (const Node& node : body) {
-      out = out || node.has_barrier;
+      out = out || node.has_barrier || (node.product.has_value() && node.product->is_joint);
       for (const ir::ExprPtr& condition : node.conditions) common::for_each_load(condition, load);
       for (const ir::Store& store : node.stores) {
         written->insert(store.buffer);
@@ -339,11 +341,12 @@ class Printer final : public common::KernelPrinter {
                                  ? "layout(push_constant) uniform Push {\n" + fields + "} A;\n"
                                  : "layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Numbers {\n" +
                                        fields + "};\nlayout(push_constant) uniform Push {\n  Numbers A;\n};\n";
-    const std::string body = globals_ + push + "void main() {\n" + locals + out_ + "}\n";
+    const std::string body = globals_ + matrix_arrays() + push + "void main() {\n" + locals + out_ + "}\n";
     std::string& text = kernel_->text;
     text = "#version 460\n#extension GL_GOOGLE_include_directive : require\n";
     if (body.find("f64") != std::string::npos || body.find("nw_double(") != std::string::npos) text += "#define NARROWS_FLOAT64\n";
     if (uses_integers_) text += "#define NW_INTEGERS\n";
+    text += matrix_definitions();
     text += std::string("#define ix ") + (layout_.short_indices ? "int" : "int64_t") + "\n#include \"program/program.glsl\"\n";
     text += "layout(local_size_x = " + std::to_string(kernel_->threads) + ") in;\n" + body;
     source_.text += "// ---- " + kernel_->name + " ----\n" + text;
@@ -358,8 +361,8 @@ class Printer final : public common::KernelPrinter {
 }  // namespace
 
 common::PrintedProgram print_glsl(const common::KernelProgram& program, const common::Bound& bound,
-                                  const common::KernelLayout& layout) {
-  return Printer(program, bound, layout).print();
+                                  const common::KernelLayout& layout, const ProductUnits& units) {
+  return Printer(program, bound, layout, units).print();
 }
 
 }  // namespace narrows::vulkan
