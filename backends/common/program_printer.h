@@ -97,6 +97,7 @@ class KernelPrinter : protected TextWriter {
   virtual std::string as_i64(const std::string& whole) { return "i64(" + whole + ")"; }
   virtual std::string convert(const std::string& in, ir::DType from, ir::DType to) = 0;  // a cast that is no widening
   virtual std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) = 0;
+  virtual std::string subscript(const std::string& index) { return index; }  // of arrays in variables and in shared memory
   virtual void declare_shared(const std::string& type, const std::string& name, int64_t count) = 0;
   virtual void declare_address(const std::string& type, const std::string& name, const std::string& address) = 0;
   virtual void read_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) = 0;

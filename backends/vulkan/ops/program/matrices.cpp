@@ -196,7 +196,7 @@ void MatrixPrinter::over(const Tile& tile, const std::vector<const Node*>& loops
 
 // The element of the side's array that the tile's loops are at, of its matrices in one product the one in this row and column of
 // them.
-std::string MatrixPrinter::number_of(const Tile& tile, Role role, int64_t row, int64_t column) const {
+std::string MatrixPrinter::number_of(const Tile& tile, Role role, int64_t row, int64_t column) {
   const Node* const pair = shape_of(tile).pair;
   const Side side = side_of(tile, role);
   std::string out;
@@ -207,7 +207,7 @@ std::string MatrixPrinter::number_of(const Tile& tile, Role role, int64_t row, i
   const int64_t columns = role == Role::a ? kDepth / side.num_columns : std::max<int64_t>(1, kColumns / side.num_columns);
   const int64_t inner = row * columns + column, count = count_matrices(tile, role);
   if (count > 1 && !out.empty()) out = "(" + out + ") * " + number(count) + (inner == 0 ? "" : " + " + number(inner));
-  return side.array + "[" + (out.empty() ? number(inner) : out) + "]";
+  return side.array + "[" + (out.empty() ? number(inner) : subscript(out)) + "]";
 }
 
 void MatrixPrinter::for_each_matrix(const Tile& tile, Role role, const std::function<void(int64_t, int64_t)>& body) {

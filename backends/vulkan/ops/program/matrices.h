@@ -74,7 +74,7 @@ class MatrixPrinter : public common::KernelPrinter {
   std::string matrix_type(const Tile& tile, Role role) const;
   int64_t count_matrices(const Tile& tile, Role role) const;
   void over(const Tile& tile, const std::vector<const common::Node*>& loops, const std::function<void()>& body);
-  std::string number_of(const Tile& tile, Role role, int64_t row, int64_t column) const;
+  std::string number_of(const Tile& tile, Role role, int64_t row, int64_t column);
   void for_each_matrix(const Tile& tile, Role role, const std::function<void(int64_t row, int64_t column)>& body);
   void place_side(const Tile& tile, Role role, const std::string& row, const std::string& column);
   void move(const Tile& tile, Role role, int64_t row, int64_t column, bool store);

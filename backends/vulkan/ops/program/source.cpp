@@ -220,6 +220,8 @@ class Printer final : public MatrixPrinter {
   std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) override {
     return "at_" + storage_of(buffer.dtype) + (coherent_.count(buffer.name) != 0 ? "_c(" : "(") + address + ", " + offset + ")";
   }
+  // GLSL has none of 64 bits.
+  std::string subscript(const std::string& index) override { return layout_.short_indices ? index : "i32(" + index + ")"; }
   void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
     globals_ += "shared " + type + " " + name + "[" + std::to_string(count) + "];\n";
     add_shared(type, count);
@@ -252,7 +254,7 @@ class Printer final : public MatrixPrinter {
   std::string next_element(const Run& run, const std::vector<ir::ExprPtr>& first, const std::string& i) {
     const std::string at = offset(run.buffer, first) + " + " + i;
     const auto array = arrays_.find(run.buffer);
-    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return array->second + "[" + at + "]";
+    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return array->second + "[" + subscript(at) + "]";
     return in_memory(buffer_of(run.buffer), array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, run.buffer), at);
   }
 
