@@ -97,7 +97,7 @@ bool KernelPrinter::is_beside(const std::string& buffer, const std::vector<ir::E
 std::string KernelPrinter::element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
   const auto array = arrays_.find(buffer);
   if (array != arrays_.end() && addresses_.count(buffer) == 0)
-    return array->second + "[" + (is_beside(buffer, indices) ? "0" : subscript(offset(buffer, indices))) + "]";
+    return in_array(buffer, array->second, is_beside(buffer, indices) ? "0" : offset(buffer, indices));
   const std::string address = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
   return in_memory(buffer_of(buffer), address, offset(buffer, indices));
 }

@@ -98,6 +98,9 @@ class KernelPrinter : protected TextWriter {
   virtual std::string convert(const std::string& in, ir::DType from, ir::DType to) = 0;  // a cast that is no widening
   virtual std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) = 0;
   virtual std::string subscript(const std::string& index) { return index; }  // of arrays in variables and in shared memory
+  virtual std::string in_array(const std::string&, const std::string& array, const std::string& index) {  // an allocation's
+    return array + "[" + subscript(index) + "]";
+  }
   virtual void declare_shared(const std::string& type, const std::string& name, int64_t count) = 0;
   virtual void declare_address(const std::string& type, const std::string& name, const std::string& address) = 0;
   virtual void read_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) = 0;
@@ -129,6 +132,7 @@ class KernelPrinter : protected TextWriter {
   ir::DType param_dtype(const std::string& name) const;
   std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
   bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
+  std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
   std::vector<const Node*> loops_of(const Tile& tile, const ir::Expr& load) const;
   void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
 
@@ -200,7 +204,6 @@ class KernelPrinter : protected TextWriter {
   std::string cast(const ir::Expr& expr);
   std::string arithmetic(const std::string& symbol, ir::DType dtype, const std::string& a, const std::string& b);
   std::string condition_text(const std::vector<ir::ExprPtr>& conditions);
-  std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
 
   int counter_ = 0;
   Names concurrent_;  // of loops, the ones that blocks and threads share out

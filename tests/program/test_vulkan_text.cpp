@@ -107,6 +107,7 @@ TEST_CASE("two products side by side are one of a unit that is 16 wide, from sha
         CHECK(count(text, " = coopMatMulAdd(") == 1);
         CHECK(count(text, "coopMatLoad(") == 3);
         CHECK(count(text, "coopMatStore(") == 1);
+        CHECK(count(text, "shared uvec4 a") == 2);  // copies of the factors, eight elements in each
         CHECK(count(text, "LayoutColumnMajor") == (a_across ? 1U : 0U) + (b_across ? 1U : 0U));
         CHECK(count(text, "nw_factors") + count(text, "nw_sums") + count(text, "nw_is_first_subgroup") == 0);
         CHECK(count(text, "#define NW_BF16_MATRICES\n") == (dtype == "bf16" ? 1U : 0U));
@@ -126,6 +127,8 @@ TEST_CASE("a product alone is one of a unit that is 8 wide, or plain loops") {
               "// mma.f16.f32: plain loops, since the unit's products are 16 wide, and there are not two of them side by side") ==
         1);
   CHECK(count(plain, "coopmat") + count(plain, "NW_SUBGROUP") == 0);
+  CHECK(count(plain, "nw_half(a") == 1);  // of the copy of A
+  check_module(plain);
 }
 
 TEST_CASE("a product is some of a smaller unit's, by the first subgroup of the warp") {

@@ -20,6 +20,7 @@ namespace {
 constexpr int64_t kRows = 16, kColumns = 8, kDepth = 16;  // of a program's product: intrinsics.h
 constexpr int64_t kPatch = 256;                           // elements of the largest matrix
 constexpr int64_t kWarp = 32;
+constexpr int64_t kEight = 8, kLongestRun = 64;  // elements; of a vector_loop()
 
 int64_t extent_of(const Node& loop) { return *ir::constant(loop.extent); }
 bool mentions_loop(const std::vector<ir::ExprPtr>& indices, const std::string& loop) {
@@ -128,15 +129,55 @@ std::string MatrixPrinter::why_plain(const Tile& tile) {
 
 // ---- a kernel ----
 
-void MatrixPrinter::begin_matrices() {
+void MatrixPrinter::begin_matrices(const common::Kernel& kernel) {
+  kernel_of_loops_ = &kernel;
+  has_joint_ = false;
+  for (const Node& node : kernel.body) common::for_each_joint(node, [&](const Node&) { has_joint_ = true; });
+  packed_.clear();
   shared_used_ = 0;
   subgroup_ = 0;
   has_bf16_ = patches_factors_ = patches_sums_ = false;
 }
 
-void MatrixPrinter::add_shared(const std::string& type, int64_t count) {
-  const int64_t bytes = count * std::stoi(type.substr(1)) / 8;  // "f32"
-  shared_used_ += (bytes + 15) / 16 * 16;
+// Whether only loops of whole eights write it, which do nothing else with it.
+bool MatrixPrinter::writes_eights(const std::vector<Node>& body, const std::string& buffer) {
+  return std::all_of(body.begin(), body.end(), [&](const Node& node) {
+    if (node.kind == Node::Kind::loop) return is_loop_of_eights(node, buffer) || writes_eights(node.body, buffer);
+    return std::none_of(node.stores.begin(), node.stores.end(), [&](const ir::Store& store) { return store.buffer == buffer; });
+  });
+}
+
+// As vector_loop() has it.
+bool MatrixPrinter::is_loop_of_eights(const Node& loop, const std::string& buffer) {
+  const int64_t extent = ir::constant(loop.extent).value_or(0);
+  if (loop.loop_kind != ir::For::Kind::vectorize || extent <= 0 || extent > kLongestRun || extent % kEight != 0) return false;
+  bool out = true;
+  const auto load = [&](const ir::Expr& expr) { out = out && expr.name != buffer; };
+  for (const Node& child : loop.body) {
+    if (child.kind != Node::Kind::stores || child.has_barrier || !child.first_only.empty()) return false;
+    if (!open_conditions(child).empty()) return false;
+    for (const ir::Store& store : child.stores) {
+      common::for_each_load(store.value, load);
+      out = out && (store.buffer != buffer || is_run(buffer, store.indices, loop.name, extent));
+    }
+  }
+  return out;
+}
+
+std::string MatrixPrinter::shared_array(const std::string& type, const std::string& name, int64_t count) {
+  const int64_t bytes = count * std::stoi(type.substr(1)) / 8, vectors = (bytes + 15) / 16;  // "f32"
+  shared_used_ += 16 * vectors;
+  const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& entry) { return entry.second == name; });
+  if (has_joint_ && type == "u16" && writes_eights(kernel_of_loops_->body, found->first)) {
+    packed_.insert(found->first);
+    return "shared uvec4 " + name + "[" + number(vectors) + "];\n";
+  }
+  return "shared " + type + " " + name + "[" + number(count) + "];\n";
+}
+
+std::string MatrixPrinter::in_array(const std::string& buffer, const std::string& array, const std::string& index) {
+  if (!is_packed(buffer)) return KernelPrinter::in_array(buffer, array, index);
+  return "nw_half(" + array + "[" + subscript("(" + index + ") / 8") + "], u32(" + index + ") % 8u)";
 }
 
 std::string MatrixPrinter::matrix_definitions() const {
@@ -231,9 +272,10 @@ void MatrixPrinter::move(const Tile& tile, Role role, int64_t row, int64_t colum
   const std::optional<Layout> layout = layout_of(side);
   if (!layout.has_value()) return move_by_patch(tile, role, row, column, store);
   place_side(tile, role, number(row * side.num_rows), number(column * side.num_columns));
+  const int64_t pack = is_packed(side.buffer) ? kEight : 1;
   line(common::join({store ? "coopMatStore(" : "coopMatLoad(", number_of(tile, role, row, column), ", ", arrays_.at(side.buffer),
-                     ", u32(", offset(side.buffer, side.indices), "), ", number(layout->pitch), "u, gl_CooperativeMatrixLayout",
-                     layout->by_columns ? "Column" : "Row", "Major);"},
+                     ", u32(", offset(side.buffer, side.indices), pack == 1 ? "), " : ") / 8u, ", number(layout->pitch / pack),
+                     "u, gl_CooperativeMatrixLayout", layout->by_columns ? "Column" : "Row", "Major);"},
                     ""));
 }
 

@@ -34,10 +34,13 @@ class MatrixPrinter : public common::KernelPrinter {
       : KernelPrinter(program, bound, layout), units_(units) {}
 
  protected:
-  void begin_matrices();
-  void add_shared(const std::string& type, int64_t count);  // the kernel has an array of it
-  std::string matrix_definitions() const;                   // ahead of the kernel's text; "": it has no matrices
-  std::string matrix_arrays() const;                        // in shared memory
+  void begin_matrices(const common::Kernel& kernel);
+  std::string shared_array(const std::string& type, const std::string& name, int64_t count);  // its declaration
+  // Of an allocation in shared memory whose elements lie in uvec4s, eight in each: these are written whole.
+  bool is_packed(const std::string& buffer) const { return packed_.count(buffer) != 0; }
+  std::string in_array(const std::string& buffer, const std::string& array, const std::string& index) override;
+  std::string matrix_definitions() const;  // ahead of the kernel's text; "": it has no matrices
+  std::string matrix_arrays() const;       // in shared memory
 
  private:
   struct Shape {
@@ -56,6 +59,9 @@ class MatrixPrinter : public common::KernelPrinter {
     int64_t pitch;  // elements from a row to the next one, or from a column
   };
   enum class Role { a, b, sum };
+
+  bool writes_eights(const std::vector<common::Node>& body, const std::string& buffer);
+  bool is_loop_of_eights(const common::Node& loop, const std::string& buffer);
 
   std::string why_plain(const Tile& tile) override;
   void declare_sums(const Tile& tile) override;
@@ -88,6 +94,9 @@ class MatrixPrinter : public common::KernelPrinter {
   std::map<std::string, std::string> variables_;  // of a tile's loops
   std::string a_, b_;                             // arrays of the factors at hand
   // of a kernel
+  const common::Kernel* kernel_of_loops_ = nullptr;
+  bool has_joint_ = false;
+  common::Names packed_;
   int64_t shared_used_ = 0;  // bytes
   uint32_t subgroup_ = 0;    // threads; 0: there are no matrices
   bool has_bf16_ = false, patches_factors_ = false, patches_sums_ = false;

@@ -223,8 +223,7 @@ class Printer final : public MatrixPrinter {
   // GLSL has none of 64 bits.
   std::string subscript(const std::string& index) override { return layout_.short_indices ? index : "i32(" + index + ")"; }
   void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
-    globals_ += "shared " + type + " " + name + "[" + std::to_string(count) + "];\n";
-    add_shared(type, count);
+    globals_ += shared_array(type, name, count);
   }
   void declare_address(const std::string&, const std::string& name, const std::string& address) override {
     line("const u64 " + name + " = " + address + ";");
@@ -254,7 +253,7 @@ class Printer final : public MatrixPrinter {
   std::string next_element(const Run& run, const std::vector<ir::ExprPtr>& first, const std::string& i) {
     const std::string at = offset(run.buffer, first) + " + " + i;
     const auto array = arrays_.find(run.buffer);
-    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return array->second + "[" + subscript(at) + "]";
+    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return in_array(run.buffer, array->second, at);
     return in_memory(buffer_of(run.buffer), array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, run.buffer), at);
   }
 
@@ -278,28 +277,41 @@ class Printer final : public MatrixPrinter {
   }
   void write_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) override {
     const std::optional<std::string> address = address_of(run, first);
+    if (is_packed(run.buffer)) {
+      const std::string to = fresh("p"), at = offset(run.buffer, first), &array = arrays_.at(run.buffer);
+      line("const ix " + to + " = (" + at + ") / 8;");
+      return write_pieces(run, length, [&](const std::string& i, const std::string& piece) {
+        line(array + "[" + subscript(to + " + " + i) + "] = " + piece + ";");
+      });
+    }
     if (!address.has_value()) {
       const std::string i = open_loop(length);
       line(next_element(run, first, i) + " = " + run.array + "[" + i + "];");
       return close();
     }
-    const Pieces p = pieces_of(run, length);
-    const std::string to = fresh("p"), bytes = std::to_string(p.bytes), elements = std::to_string(p.elements), piece = fresh("q");
+    const std::string to = fresh("p"), bytes = std::to_string(pieces_of(run, length).bytes);
     line("const u64 " + to + " = " + *address + ";");
-    const std::string i = open_loop(p.count);
+    write_pieces(run, length, [&](const std::string& i, const std::string& piece) {
+      line("store_vector(" + to + " + u64(" + i + ") * " + bytes + "ul, " + piece + ", " + bytes + "u);");
+    });
+  }
+  // Puts a run's array together to pieces, and `write`s each by its number.
+  void write_pieces(const Run& run, int64_t length, const std::function<void(const std::string&, const std::string&)>& write) {
+    const Pieces p = pieces_of(run, length);
+    const std::string elements = std::to_string(p.elements), piece = fresh("q"), i = open_loop(p.count);
     line("uvec4 " + piece + " = uvec4(0);");
     const std::string j = open_loop(p.elements);
     line(piece + " = with_element(" + piece + ", nw_bits(" + run.array + "[" + i + " * " + elements + " + " + j + "]), u32(" + j +
          "), " + std::to_string(p.size) + "u);");
     close();
-    line("store_vector(" + to + " + u64(" + i + ") * " + bytes + "ul, " + piece + ", " + bytes + "u);");
+    write(i, piece);
     close();
   }
 
   // ---- kernels ----
 
   void begin_kernel(const common::Kernel& kernel) override {
-    begin_matrices();
+    begin_matrices(kernel);
     globals_.clear();
     coherent_.clear();
     uses_integers_ = false;

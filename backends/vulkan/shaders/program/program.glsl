@@ -122,6 +122,8 @@ u64 nw_bits(f32 x) { return u64(floatBitsToUint(x)); }
 #define nw_of_bits_u64(bits) u64(bits)
 #define nw_of_bits_f32(bits) uintBitsToFloat(u32(bits))
 
+// Of eight elements of 16 bits.
+#define nw_half(words, i) u16(word_of(words, (i) / 2) >> (i) % 2 * 16)
 #define nw_float(bits) uintBitsToFloat(bits)
 #define nw_param_f32(bits) uintBitsToFloat(u32(bits))
 #define nw_param_bool(bits) ((bits) != 0ul)
