@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/program/dtype.h"
 #include "core/program/expr.h"
 #include "plugin.h"
+#include "program_ahead.h"
 #include "program_barriers.h"
 #include "program_place.h"
 #include "program_products.h"
@@ -31,16 +31,6 @@ bool has_bound(const Node& node) {
 void for_each_stores(const Node& node, const std::function<void(const Node&)>& visit) {
   if (node.kind == Node::Kind::stores) return visit(node);
   for (const Node& child : node.body) for_each_stores(child, visit);
-}
-
-int64_t bytes_of_buffer(const ir::Buffer& buffer) {  // -1: not a number
-  int64_t out = ir::bits_of(buffer.dtype) / 8;
-  for (size_t d = 0; d < buffer.shape.size(); ++d) {
-    const auto extent = ir::constant(buffer.shape[d]);
-    const int64_t padding = buffer.padding.empty() ? 0 : buffer.padding[d];
-    if (!extent.has_value() || __builtin_mul_overflow(out, std::max<int64_t>(*extent + padding, 1), &out)) return -1;
-  }
-  return out;
 }
 
 // ---- substitution ----
@@ -434,6 +424,8 @@ class Placer {
   }
 
  public:
+  int64_t& shared_bytes(size_t kernel) { return shared_[kernel]; }  // that are taken
+
   std::map<std::string, std::string> threads;  // of the original's loops that are bound, what they are bound to
 
  private:
@@ -502,6 +494,7 @@ bool are_apart(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>
 
 KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) {
   KernelProgram out;
+  out.limits = limits;
   Lowered original = lower_loops(program);
   Lowered placed = original;
   place_allocations(&placed);
@@ -526,7 +519,6 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
   Placer placer(&out, original, limits);
   collect_threads(original.body, &placer.threads);
   placer.run();
-  for (ir::Buffer& buffer : out.lowered.allocations) add_padding(&buffer);
   for (size_t i = 0; i < out.kernels.size(); ++i) {
     Kernel& kernel = out.kernels[i];
     const Node* node = &out.lowered.body[i];
@@ -534,7 +526,9 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
     kernel.body = loops_around(kernel, out.lowered.body[i]) == 0 ? std::vector<Node>{out.lowered.body[i]} : node->body;
     if (kernel.is_bound) add_barriers(&kernel, out.places, is_simple[i]);
     unmark_waiting(&kernel.body);
+    if (kernel.is_bound) plan_ahead(&kernel, out, &placer.shared_bytes(i));
   }
+  for (ir::Buffer& buffer : out.lowered.allocations) add_padding(&buffer);
   for (size_t i = 0; i < out.lowered.allocations.size(); ++i)
     if (out.places.count(out.lowered.allocations[i].name) != 0) out.lowered.outermost.push_back(i);
   return out;

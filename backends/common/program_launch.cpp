@@ -105,8 +105,12 @@ class Launches {
     const Kernel& nest = program_.kernels[kernel];
     const int64_t all = iterations_of(nest.is_bound ? nest.blocks : nest.flat, bound_.numbers);
     if (all == 0) return;
-    KernelLaunch out{
-        kernel, nest.is_bound ? all : all / source.threads + (all % source.threads != 0 ? 1 : 0), source.threads, {}, {}};
+    KernelLaunch out{kernel,
+                     nest.is_bound ? all : all / source.threads + (all % source.threads != 0 ? 1 : 0),
+                     source.threads,
+                     source.shared_bytes,
+                     {},
+                     {}};
     const Part part = part_of(source);
     if (source.is_strided) out.blocks = std::min(out.blocks, limits_.blocks);
     if (part.bytes != 0) {

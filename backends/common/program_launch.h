@@ -25,6 +25,7 @@ std::string key_of(const Bound& bound, const KernelLayout& layout);
 struct KernelLaunch {
   size_t kernel = 0;  // of KernelProgram
   int64_t blocks = 0, threads = 0;
+  int64_t shared_bytes = 0;       // as in KernelSource
   std::vector<uint64_t> numbers;  // one for each slot, at least one; of an address, 0
   struct Pointer {
     size_t slot;

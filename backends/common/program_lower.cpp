@@ -29,7 +29,7 @@ bool may_contract(const ir::Block& block) {
                      [](const auto& note) { return note.first == "contract" && note.second == "true"; });
 }
 
-// A loop that is pipelined or a matrix unit's runs in order: those are promises about it. No backend makes use of the first one.
+// A loop that is pipelined or a matrix unit's runs in order: those are promises about it.
 ir::For::Kind kind_of(const ir::For& loop) {
   const bool is_marked = loop.kind == ir::For::Kind::pipeline || loop.kind == ir::For::Kind::tensorize;
   return is_marked ? ir::For::Kind::serial : loop.kind;
@@ -177,6 +177,7 @@ class Walk {
     node.loop_kind = kind_of(loop);
     node.thread = loop.thread;
     node.product = product_of(loop);
+    node.stages = loop.stages;
     path_.push_back(&loop);
     for (const ir::Stmt& stmt : loop.body)
       for (Node& child : statement(stmt)) node.body.push_back(std::move(child));

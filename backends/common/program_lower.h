@@ -18,6 +18,14 @@ struct UnitProduct {
   std::string why_plain = "";  // if it is not
 };
 
+// Of a loop whose first nodes copy for iterations ahead: program_ahead.h.
+struct Ahead {
+  int64_t stages = 1;                      // iterations that have the buffers for themselves
+  size_t copies = 0;                       // nodes
+  std::vector<std::string> buffers;        // that they write
+  std::vector<std::string> overlaid = {};  // of sums, all of which lie in registers meanwhile: in the same memory
+};
+
 // A loop over `body`, or the stores of one block at one point of its loops.
 struct Node {
   enum class Kind { loop, stores };
@@ -29,7 +37,10 @@ struct Node {
   ir::For::Kind loop_kind = ir::For::Kind::serial;
   std::string thread;
   std::optional<UnitProduct> product;
-  bool moved_in = false;  // see move_lanes_inwards()
+  int64_t stages = 0;  // of a `pipeline` loop
+  std::optional<Ahead> ahead;
+  std::string why_in_order = "";  // of a `pipeline` loop without it
+  bool moved_in = false;          // see move_lanes_inwards()
   std::vector<Node> body;
   std::vector<size_t> allocations;  // numbers in Lowered::allocations; their elements live through one iteration
   // stores

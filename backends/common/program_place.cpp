@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/program/dtype.h"
 #include "core/program/expr.h"
 
 namespace narrows::common {
@@ -365,6 +366,16 @@ void expand_allocation(Lowered* lowered, size_t number, const std::vector<std::s
 // Behind what the buffer shrank to: its elements are then that far from each other.
 void add_padding(ir::Buffer* buffer) {
   for (size_t d = 0; d < buffer->padding.size(); ++d) buffer->shape[d] = buffer->shape[d] + buffer->padding[d];
+}
+
+int64_t bytes_of_buffer(const ir::Buffer& buffer) {
+  int64_t out = ir::bits_of(buffer.dtype) / 8;
+  for (size_t d = 0; d < buffer.shape.size(); ++d) {
+    const auto extent = ir::constant(buffer.shape[d]);
+    const int64_t padding = buffer.padding.empty() ? 0 : buffer.padding[d];
+    if (!extent.has_value() || __builtin_mul_overflow(out, std::max<int64_t>(*extent + padding, 1), &out)) return -1;
+  }
+  return out;
 }
 
 void place_allocations(Lowered* lowered) {

@@ -28,4 +28,6 @@ void expand_allocation(Lowered* lowered, size_t number, const std::vector<std::s
 // The padding becomes a part of the shape.
 void add_padding(ir::Buffer* buffer);
 
+int64_t bytes_of_buffer(const ir::Buffer& buffer);  // with its padding; -1: not a number
+
 }  // namespace narrows::common

@@ -31,6 +31,19 @@ bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprP
 
 bool is_stores(const Node& node) { return node.kind == Node::Kind::stores; }
 
+// Sets how often a buffer is there for copies that run ahead, and what it may share memory with.
+void set_stages(const std::vector<Node>& body, const std::string& buffer, SharedArray* array) {
+  const auto has = [&](const std::vector<std::string>& all) { return std::find(all.begin(), all.end(), buffer) != all.end(); };
+  for (const Node& node : body) {
+    set_stages(node.body, buffer, array);
+    if (!node.ahead.has_value()) continue;
+    if (has(node.ahead->overlaid)) array->overlay = SharedArray::Overlay::sums;
+    if (!has(node.ahead->buffers)) continue;
+    array->count *= node.ahead->stages;
+    array->overlay = SharedArray::Overlay::stages;
+  }
+}
+
 }  // namespace
 
 std::string key_of(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
@@ -96,6 +109,9 @@ bool KernelPrinter::is_beside(const std::string& buffer, const std::vector<ir::E
 
 std::string KernelPrinter::element(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
   const auto array = arrays_.find(buffer);
+  if (panels_.count(buffer) != 0)
+    return array->second + "[nw_panel(" + index_text(indices[0]) + ", " + index_text(indices[1]) + ", " +
+           std::to_string(*ir::constant(buffer_of(buffer).shape[0])) + ")]";
   if (array != arrays_.end() && addresses_.count(buffer) == 0)
     return in_array(buffer, array->second, is_beside(buffer, indices) ? "0" : offset(buffer, indices));
   const std::string address = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
@@ -146,9 +162,10 @@ void KernelPrinter::store(const ir::Store& store) {
 
 // ---- loops ----
 
-void KernelPrinter::nodes(const std::vector<Node>& body) {
-  for (const Node& node : body) {
-    if (node.has_barrier) line("nw_barrier();");
+void KernelPrinter::nodes(const std::vector<Node>& body, size_t first, size_t end) {
+  for (size_t i = first; i < end; ++i) {
+    const Node& node = body[i];
+    if (node.has_barrier && &node != waited_for_) line("nw_barrier();");
     if (is_stores(node))
       stores(node);
     else
@@ -179,6 +196,8 @@ bool KernelPrinter::indexes_local(const Node& node, const std::string& loop) con
 }
 
 void KernelPrinter::plain_loop(const Node& node) {
+  if (node.ahead.has_value()) return pipelined_loop(node);
+  if (node.stages > 0) line("// pipeline: a plain loop, since " + node.why_in_order);
   const auto extent = ir::constant(node.extent);
   std::string unroll;
   const bool asked = node.loop_kind == ir::For::Kind::unroll || node.loop_kind == ir::For::Kind::vectorize;
@@ -269,6 +288,24 @@ bool KernelPrinter::accumulate(const Node& node) {
 
 // ---- kernels ----
 
+// Factors of a unit's products whose rows are whole runs of 128 bytes. In panels of 64 columns no two lanes that read together use
+// the same bank: nw_panel exchanges the runs of 8 elements of each row by the row's number.
+void KernelPrinter::find_panels(const Kernel& kernel) {
+  panels_.clear();
+  if (!program_.limits.has_panels) return;
+  const auto add = [&](const ir::Expr& load) {
+    const auto place = program_.places.find(load.name);
+    if (place == program_.places.end() || place->second != Place::shared) return;
+    const auto& shape = buffer_of(load.name).shape;
+    if (shape.size() == 2 && *ir::constant(shape[0]) % 8 == 0 && *ir::constant(shape[1]) % 64 == 0) panels_.insert(load.name);
+  };
+  for (const Node& node : kernel.body)
+    for_each_joint(node, [&](const Node& product) {
+      add(*parts_of(product).a);
+      add(*parts_of(product).b);
+    });
+}
+
 void KernelPrinter::declare_allocations(const Kernel& kernel) {
   Names used;
   const auto collect = [&](const auto& self, const std::vector<Node>& body) -> void {
@@ -290,8 +327,10 @@ void KernelPrinter::declare_allocations(const Kernel& kernel) {
     if (place == Place::global) continue;
     const std::string name = arrays_[buffer.name] = fresh("a"), type = storage_of(buffer.dtype);
     if (place == Place::local || place == Place::shared) {
+      SharedArray array{type, name, elements_of(buffer), panels_.count(buffer.name) != 0, SharedArray::Overlay::none};
+      set_stages(kernel.body, buffer.name, &array);
       if (place == Place::shared)
-        declare_shared(type, name, elements_of(buffer));
+        declare_shared(array);
       else
         line(join({"NW_ALIGNED ", type, " ", name, "[", std::to_string(elements_of(buffer)), "];"}, ""));
       continue;
@@ -361,10 +400,12 @@ void KernelPrinter::kernel(const Kernel& kernel, size_t number) {
   concurrent_.clear();
   arrays_.clear();
   addresses_.clear();
+  bound_kernel_ = &kernel;
   extents_.clear();
   collect_extents(program_.lowered.body, &extents_);
   begin_kernel(kernel);
   for (const std::string& remark : kernel.remarks) line(remark);
+  find_panels(kernel);
   declare_allocations(kernel);
   if (kernel.is_bound)
     bound_loops(kernel);

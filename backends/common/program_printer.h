@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // program_printer.h -- the kernels of a program as text for a vendor's compiler: what CUDA, HIP and GLSL have in common. Kernels,
 // loops and buffers are in program_printer.cpp, expressions in program_printer_values.cpp, runs of elements in
-// program_printer_runs.cpp, products of matrix units in program_printer_products.cpp. A backend's dialect says the rest. No name of
-// the program reaches the text. Step 5 of a tensor's path.
+// program_printer_runs.cpp, products of matrix units in program_printer_products.cpp, those of four warps in
+// program_printer_groups.cpp, copies that run ahead in program_printer_ahead.cpp. A backend's dialect says the rest. No name of the
+// program reaches the text. Step 5 of a tensor's path.
 //
 // What a dialect's prelude has: types i8 ... u64, f32, f64 and ix (of subscripts); nw_thread, nw_block and nw_blocks; nw_barrier();
 // NW_UNROLL before a loop, NW_ALIGNED before an array; nw_param_T of a param's bits; nw_floor_div, nw_remainder, nw_minimum,
 // nw_maximum, nw_clamp, nw_of_u64, nw_relu, nw_square, nw_fma32, nw_fma64, nw_copysign32, nw_copysign64; nw_from_T, nw_to_T and
 // nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_warp_barrier() and, unless it prints tiles of products itself,
-// nw_lane, nw_pair, nw_read_pair, nw_read_tiles, nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16.
+// nw_lane, nw_pair, nw_read_pair, nw_read_tiles, nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16. If they have has_panels:
+// nw_panel; copies_ahead: nw_copy_ahead, nw_copies_commit and nw_copies_wait; has_groups: nw_group_begin, nw_group_commit,
+// nw_group_wait, nw_group_fence and nw_group_matrix.
 #pragma once
 
 #include <functional>
@@ -22,6 +25,7 @@
 #include "program_bind.h"
 #include "program_kernels.h"
 #include "program_products.h"
+#include "program_tiles.h"
 #include "text_writer.h"
 
 namespace narrows::common {
@@ -48,9 +52,10 @@ struct Slot {
 struct KernelSource {
   std::string name;  // of its function
   std::vector<Slot> slots;
-  int64_t threads = 1;      // of a block
-  bool is_strided = false;  // blocks go on until there are no more iterations
-  std::string text;         // its own, where each kernel is compiled alone
+  int64_t threads = 1;       // of a block
+  int64_t shared_bytes = 0;  // of a block, to be asked for at the launch
+  bool is_strided = false;   // blocks go on until there are no more iterations
+  std::string text;          // its own, where each kernel is compiled alone
 };
 
 struct PrintedProgram {
@@ -71,6 +76,15 @@ std::string type_of(ir::DType dtype);     // as a value: f16 and bf16 are held a
 std::string storage_of(ir::DType dtype);  // as it lies in memory
 bool is_half(ir::DType dtype);
 std::string join(const std::vector<std::string>& parts, const char* between);
+
+struct SharedArray {
+  // What copies that run ahead write, and sums that lie in registers meanwhile, may use the same memory.
+  enum class Overlay { none, stages, sums };
+  std::string type, name;
+  int64_t count;
+  bool has_panels;
+  Overlay overlay;
+};
 
 class KernelPrinter : protected TextWriter {
  public:
@@ -101,7 +115,11 @@ class KernelPrinter : protected TextWriter {
   virtual std::string in_array(const std::string&, const std::string& array, const std::string& index) {  // an allocation's
     return array + "[" + subscript(index) + "]";
   }
-  virtual void declare_shared(const std::string& type, const std::string& name, int64_t count) = 0;
+  virtual void declare_shared(const SharedArray& array) = 0;
+  // A run of elements, from global to shared memory.
+  virtual void copy_ahead(const Run&, const std::vector<ir::ExprPtr>&, const Run&, const std::vector<ir::ExprPtr>&, int64_t) {}
+  // The name of a function that four warps call: see program_printer_groups.cpp.
+  virtual std::string group_product(const std::string&, int64_t, bool, bool) { return ""; }
   virtual void declare_address(const std::string& type, const std::string& name, const std::string& address) = 0;
   virtual void read_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) = 0;
   virtual void write_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) = 0;
@@ -110,12 +128,6 @@ class KernelPrinter : protected TextWriter {
   virtual void end_program() = 0;
 
   // ---- products of matrix units ----
-  struct Tile {  // products side by side, whose sums lie in registers
-    const Node* product;
-    ProductParts parts;
-    std::vector<const Node*> loops;  // around the product, and each with nothing else in it
-    std::string sums;                // an array
-  };
   virtual std::string why_plain(const Tile&) { return ""; }  // plain loops compute it, since; "": the unit does
   virtual void declare_sums(const Tile& tile);
   virtual void move_sums(const Tile& tile, bool store);
@@ -133,7 +145,6 @@ class KernelPrinter : protected TextWriter {
   std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
   bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
   std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
-  std::vector<const Node*> loops_of(const Tile& tile, const ir::Expr& load) const;
   void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
 
   const KernelProgram& program_;
@@ -152,7 +163,8 @@ class KernelPrinter : protected TextWriter {
   void bound_loops(const Kernel& kernel);
   void flat_loops(const Kernel& kernel);
   void decode(std::vector<KernelLoop> loops, std::string from);
-  void nodes(const std::vector<Node>& body);
+  void nodes(const std::vector<Node>& body) { nodes(body, 0, body.size()); }
+  void nodes(const std::vector<Node>& body, size_t first, size_t end);
   void loop(const Node& node);
   void plain_loop(const Node& node);
   bool accumulate(const Node& node);
@@ -164,6 +176,7 @@ class KernelPrinter : protected TextWriter {
   // ---- runs of elements: program_printer_runs.cpp ----
   using Runs = std::map<std::string, Run>;  // by key_of()
   bool vector_loop(const Node& node);
+  static std::vector<ir::ExprPtr> first_of(const Run& run, const std::string& loop);
   void collect_runs(const Node& node, int64_t length, Runs* reads, Runs* writes);
   bool may_read_runs(const Node& node, const std::string& buffer) const;
   std::optional<std::string> whole_test(const Node& node, int64_t length);
@@ -171,20 +184,26 @@ class KernelPrinter : protected TextWriter {
   int64_t alignment_of(const std::string& buffer) const;
 
   // ---- products of matrix units: program_printer_products.cpp ----
-  using Path = std::vector<const Node*>;  // loops, each in the one before
   bool product_loop(const Node& node);
-  bool is_joint(const Node& node) const;
   std::string remark_of_plain(const Node& node) const;
-  std::vector<Path> paths_to_products(const Node& node) const;
-  Tile tile_at_end(const Path& path);
-  bool are_other_sums(const Tile& tile) const;
-  bool may_stay(const Node& node, const Path& path, const Tile& tile) const;
   void over(const std::vector<const Node*>& loops, const std::function<void()>& body);
   std::string number_in(const std::vector<const Node*>& loops) const;
   std::string read_factor(const Tile& tile, bool is_a);
   void read_fragment(const Tile& tile, bool is_a, const std::string& fragment);
 
+  // ---- products of four warps: program_printer_groups.cpp ----
+  std::string loop_of_groups(const Tile& tile, const Node& ahead);
+  bool is_group_side(const ir::ExprPtr& index, const Tile& tile, const std::string& warp, bool is_a, bool is_across) const;
+  void multiply_in_groups(const Tile& tile);
+
+  // ---- copies that run ahead: program_printer_ahead.cpp ----
+  void pipelined_loop(const Node& node);
+  void stage(const Node& node, const std::string& stage, const std::function<void()>& body);
+  void copies(const Node& node, const std::string& iteration);
+  bool copy_runs(const Node& node, int64_t length, const Runs& reads, const Runs& writes);
+
   // ---- buffers ----
+  void find_panels(const Kernel& kernel);
   std::string load(const ir::Expr& expr);
   std::string in_storage(const ir::Expr& load);
   std::string computed(const ir::ExprPtr& expr, ir::DType dtype);
@@ -213,6 +232,10 @@ class KernelPrinter : protected TextWriter {
     std::string variable;
   };
   std::map<std::string, Accumulator> accumulators_;
+  const Kernel* bound_kernel_ = nullptr;                         // that is being written
+  Names panels_;                                                 // buffers that lie so
+  bool copies_ahead_ = false;                                    // the stores that are being written do
+  const Node* waited_for_ = nullptr;                             // its barrier is written otherwise
   std::map<const Node*, Tile> tiles_;                            // of which the sums are in registers, by the outermost loop
   std::map<const Node*, std::string> plain_;                     // products that were joint, by why_plain()
   std::map<std::string, std::string> read_runs_, written_runs_;  // by key_of(): the element of a run's array

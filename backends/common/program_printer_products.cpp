@@ -13,9 +13,6 @@
 namespace narrows::common {
 namespace {
 
-constexpr int64_t kMostProducts = 32;   // of a tile: 128 registers for their sums
-constexpr int64_t kMostFragments = 16;  // of one factor
-
 const std::string kGroup = "(nw_lane >> 2)", kPair = "(nw_lane & 3) * 2";
 
 std::string plus(const std::string& a, int b) { return b == 0 ? a : a + " + " + std::to_string(b); }
@@ -32,86 +29,13 @@ std::string assignment(const std::string& to, const std::string& from) { return 
 std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
 std::string pair_of(const std::string& low, const std::string& high) { return "nw_pair(" + low + ", " + high + ")"; }
 
-bool mentions_loop(const std::vector<ir::ExprPtr>& indices, const std::string& loop) {
-  return std::any_of(indices.begin(), indices.end(), [&](const ir::ExprPtr& index) { return mentions(index, loop); });
-}
-
-int count_accesses(const Node& node, const std::string& buffer) {
-  int out = 0;
-  const auto load = [&](const ir::Expr& expr) { out += expr.name == buffer ? 1 : 0; };
-  for (const ir::ExprPtr& condition : node.conditions) for_each_load(condition, load);
-  if (node.extent != nullptr) for_each_load(node.extent, load);
-  for (const ir::Store& store : node.stores) {
-    out += store.buffer == buffer ? 1 : 0;
-    for (const ir::ExprPtr& index : store.indices) for_each_load(index, load);
-    for_each_load(store.value, load);
-  }
-  for (const Node& child : node.body) out += count_accesses(child, buffer);
-  return out;
-}
-
 int64_t extent_of(const Node& loop) { return *ir::constant(loop.extent); }
 
+bool has_overlay(const Node& node) {
+  return (node.ahead.has_value() && !node.ahead->overlaid.empty()) || std::any_of(node.body.begin(), node.body.end(), has_overlay);
+}
+
 }  // namespace
-
-// ---- tiles ----
-
-bool KernelPrinter::is_joint(const Node& node) const {
-  return node.product.has_value() && node.product->is_joint && plain_.count(&node) == 0;
-}
-
-std::vector<KernelPrinter::Path> KernelPrinter::paths_to_products(const Node& node) const {
-  if (is_joint(node)) return {{&node}};
-  std::vector<Path> out;
-  for (const Node& child : node.body) {
-    for (Path& path : paths_to_products(child)) {
-      path.insert(path.begin(), &node);
-      out.push_back(std::move(path));
-    }
-  }
-  return out;
-}
-
-// No two of the tile's products have a sum in common.
-bool KernelPrinter::are_other_sums(const Tile& tile) const {
-  std::vector<std::string> loops{tile.product->product->m, tile.product->product->n};
-  for (const Node* loop : tile.loops) loops.push_back(loop->name);
-  Names fixed;
-  for (const ir::ExprPtr& index : tile.parts.sum->indices) collect_names(index, &fixed);
-  for (const std::string& loop : loops) fixed.erase(loop);
-  return are_apart(tile.parts.sum->indices, tile.parts.sum->indices, loops, fixed, extents_);
-}
-
-// As many of the loops right around the path's product as fit into registers.
-KernelPrinter::Tile KernelPrinter::tile_at_end(const Path& path) {
-  Tile out{path.back(), parts_of(*path.back()), {}, ""};
-  for (size_t i = path.size() - 1; i-- > 0;) {
-    const Node& loop = *path[i];
-    const auto extent = ir::constant(loop.extent);
-    if (loop.body.size() != 1 || loop.body[0].has_barrier || !extent.has_value() || *extent < 1 || *extent > kMostProducts) break;
-    if (!mentions_loop(out.parts.sum->indices, loop.name)) break;
-    Tile more = out;
-    more.loops.insert(more.loops.begin(), &loop);
-    const auto count = [](const std::vector<const Node*>& loops) {
-      int64_t product = 1;
-      for (const Node* one : loops) product *= extent_of(*one);
-      return product;
-    };
-    if (count(more.loops) > kMostProducts || count(loops_of(more, *more.parts.a)) > kMostFragments ||
-        count(loops_of(more, *more.parts.b)) > kMostFragments || !are_other_sums(more))
-      break;
-    out = std::move(more);
-  }
-  return out;
-}
-
-// Nothing in the loop uses the tile's sums but its products, and each iteration adds to the same ones. path: from the loop on.
-bool KernelPrinter::may_stay(const Node& node, const Path& path, const Tile& tile) const {
-  const std::vector<ir::ExprPtr>& indices = tile.parts.sum->indices;
-  bool out = count_accesses(node, tile.parts.sum->buffer) == 2;  // a load and a store
-  for (size_t i = 0; i + 1 + tile.loops.size() < path.size(); ++i) out = out && !mentions_loop(indices, path[i]->name);
-  return out;
-}
 
 // ---- printing ----
 
@@ -131,13 +55,6 @@ std::string KernelPrinter::number_in(const std::vector<const Node*>& loops) cons
   std::string out;
   for (const Node* loop : loops) out = next_digit(out, extent_of(*loop), loops_.at(loop->name));
   return out.empty() ? "0" : out;
-}
-
-std::vector<const Node*> KernelPrinter::loops_of(const Tile& tile, const ir::Expr& load) const {
-  std::vector<const Node*> out;
-  for (const Node* loop : tile.loops)
-    if (mentions_loop(load.operands, loop->name)) out.push_back(loop);
-  return out;
 }
 
 // What the product's own loops stand for from here on. Those of one iteration have no role.
@@ -196,23 +113,22 @@ void KernelPrinter::read_fragment(const Tile& tile, bool is_a, const std::string
 
 // Gives the fragment of the product at hand, in the tile's loops.
 std::string KernelPrinter::read_factor(const Tile& tile, bool is_a) {
-  const std::vector<const Node*> loops = loops_of(tile, is_a ? *tile.parts.a : *tile.parts.b);
-  int64_t count = 1;
-  for (const Node* loop : loops) count *= extent_of(*loop);
+  const std::vector<const Node*> loops = tile.loops_of(is_a ? *tile.parts.a : *tile.parts.b);
   const std::string array = fresh("m");
-  line("u32 " + array + "[" + std::to_string(count) + "][" + (is_a ? "4" : "2") + "];");
+  line("u32 " + array + "[" + std::to_string(count_of(loops)) + "][" + (is_a ? "4" : "2") + "];");
   over(loops, [&] { read_fragment(tile, is_a, array + "[" + number_in(loops) + "]"); });
   return array;
 }
 
 void KernelPrinter::multiply(const Tile& tile) {
+  if (!tile.warp.empty()) return multiply_in_groups(tile);
   open("{");
   line(remark(*tile.product->product));
   line("nw_warp_barrier();");
   const std::string a = read_factor(tile, true), b = read_factor(tile, false);
   const std::string function = tile.product->product->intrinsic == "mma.f16.f32" ? "nw_mma_f16(" : "nw_mma_bf16(";
   over(tile.loops, [&] {
-    const std::string of_a = number_in(loops_of(tile, *tile.parts.a)), of_b = number_in(loops_of(tile, *tile.parts.b));
+    const std::string of_a = number_in(tile.loops_of(*tile.parts.a)), of_b = number_in(tile.loops_of(*tile.parts.b));
     line(function + tile.sums + "[" + number_in(tile.loops) + "], " + a + "[" + of_a + "], " + b + "[" + of_b + "]);");
   });
   line("nw_warp_barrier();");
@@ -231,36 +147,38 @@ bool KernelPrinter::product_loop(const Node& node) {
     multiply(found->second);
     return true;
   }
-  std::vector<std::pair<const Node*, Tile>> kept;  // by the outermost loop of the tile
-  for (const Path& path : paths_to_products(node)) {
-    Tile tile = tile_at_end(path);
-    const Node* const head = tile.loops.empty() ? tile.product : tile.loops[0];
-    if (tiles_.count(head) != 0 || !bound_.buffers.at(tile.parts.sum->buffer).present || !may_stay(node, path, tile)) continue;
-    if (std::string why = why_plain(tile); why.empty())
-      kept.emplace_back(head, std::move(tile));
-    else
-      plain_[tile.product] = std::move(why);
-  }
+  std::vector<Tile> kept = tiles_kept_by(node, extents_);
+  std::erase_if(kept, [&](const Tile& tile) {
+    if (tiles_.count(tile.head()) != 0 || plain_.count(tile.product) != 0) return true;
+    if (!bound_.buffers.at(tile.parts.sum->buffer).present) return true;
+    std::string why = why_plain(tile);
+    const bool is_plain = !why.empty();
+    if (is_plain) plain_[tile.product] = std::move(why);
+    return is_plain;
+  });
   if (kept.empty()) {
-    if (node.product.has_value() && !is_joint(node)) line(remark_of_plain(node));
+    if (node.product.has_value()) line(remark_of_plain(node));
     return false;
   }
-  for (auto& [head, tile] : kept) {
+  for (Tile& tile : kept) {
     tile.sums = fresh("m");
     declare_sums(tile);
-    tiles_.emplace(head, tile);
+    tiles_.emplace(tile.head(), tile);
   }
+  const bool is_overlaid = has_overlay(node);
   const bool is_certain = is_never_empty(node.extent, extents_);  // else no sum may be touched
   open(is_certain ? "{" : "if (0 < " + index_text(node.extent) + ") {");
   line("nw_warp_barrier();");
-  for (const auto& [head, tile] : kept) move_sums(tile, false);
+  for (const Tile& tile : kept) move_sums(tile, false);
+  if (is_overlaid) line("nw_barrier();");  // before copies write where the sums were
   if (const auto own = tiles_.find(&node); own != tiles_.end())
     multiply(own->second);
   else
     plain_loop(node);
-  for (const auto& [head, tile] : kept) {
+  if (is_overlaid) line("nw_barrier();");
+  for (const Tile& tile : kept) {
     move_sums(tile, true);
-    tiles_.erase(head);
+    tiles_.erase(tile.head());
   }
   line("nw_warp_barrier();");
   close();

@@ -38,6 +38,7 @@ bool KernelPrinter::is_run(const std::string& buffer, const std::vector<ir::Expr
   const auto place = program_.places.find(buffer);
   if (!bound_.buffers.at(buffer).present || (place != program_.places.end() && place->second == Place::local)) return false;
   const int64_t run = std::min(length, 16 / bytes_of(bound_.buffers.at(buffer).buffer->dtype));
+  if (panels_.count(buffer) != 0 && length > run) return false;  // runs of 16 bytes do not lie beside each other
   if (run < 2 || length % run != 0 || alignment_of(buffer) < run) return false;
   int64_t factor = 0;
   for (size_t d = 0; d < indices.size(); ++d) {
@@ -106,14 +107,16 @@ std::optional<std::string> KernelPrinter::whole_test(const Node& node, int64_t l
   return condition_text(left);
 }
 
+std::vector<ir::ExprPtr> KernelPrinter::first_of(const Run& run, const std::string& loop) {
+  std::vector<ir::ExprPtr> out;
+  out.reserve(run.indices.size());
+  for (const ir::ExprPtr& index : run.indices) out.push_back(ir::substitute(index, {{loop, ir::make_integer(0)}}));
+  return out;
+}
+
 void KernelPrinter::runs(const Node& node, int64_t length, const Runs& reads, const Runs& writes) {
   const std::string variable = fresh("l"), count = std::to_string(length);
-  const auto first = [&](const Run& run) {
-    std::vector<ir::ExprPtr> out;
-    out.reserve(run.indices.size());
-    for (const ir::ExprPtr& index : run.indices) out.push_back(ir::substitute(index, {{node.name, ir::make_integer(0)}}));
-    return out;
-  };
+  const auto first = [&](const Run& run) { return first_of(run, node.name); };
   const auto declare = [&](const Run& run) {
     line("NW_ALIGNED " + storage_of(buffer_of(run.buffer).dtype) + " " + run.array + "[" + count + "];");
   };
@@ -152,7 +155,7 @@ bool KernelPrinter::vector_loop(const Node& node) {
   const std::optional<std::string> whole = whole_test(node, *length);
   if (!whole.has_value()) return false;
   open(whole->empty() ? "{" : "if (" + *whole + ") {");
-  runs(node, *length, reads, writes);
+  if (!copies_ahead_ || !copy_runs(node, *length, reads, writes)) runs(node, *length, reads, writes);
   if (whole->empty()) {
     close();
     return true;

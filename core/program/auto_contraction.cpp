@@ -402,9 +402,26 @@ bool tile_threads(Steps* steps, const std::string& block, const Contraction& fou
 
 // ---- for matrix units ----
 
-// A block's tile is that of 4 warps, each with some products side by side, and two along k. A warp is 4 x 8 threads.
-constexpr int64_t kWarps = 4, kColumnsOfProducts = 8, kUnitSteps = 2, kLanesX = 4, kLanesY = 8;
-constexpr int64_t kManyBlocks = 512;  // if there are as many, a warp has two rows of products
+// A block has some warps, each with 16 rows of sums and all columns of the tile, and takes some products along k into shared memory
+// at a time, while it computes with those before. A warp is 8 x 4 threads.
+struct UnitTile {
+  int64_t warps, columns, steps;
+  int64_t rows() const { return warps * 16; }
+  int64_t depth() const { return steps * 16; }
+};
+constexpr int64_t kLanesX = 8, kLanesY = 4, kStages = 4;
+constexpr int64_t kManyBlocks = 128;  // as many as large GPUs run at once; else the tiles are smaller
+// The first one that divides the product, from large to small.
+constexpr UnitTile kUnitTiles[] = {{8, 256, 4}, {8, 128, 4}, {4, 128, 4}, {4, 64, 4}, {4, 64, 2}};
+
+const UnitTile* unit_tile(int64_t rows, int64_t columns, int64_t depth) {
+  for (const UnitTile& tile : kUnitTiles) {
+    if (rows % tile.rows() != 0 || columns % tile.columns != 0 || depth % tile.depth() != 0) continue;
+    const bool is_smallest = tile.warps == 4 && tile.columns == 64;
+    if (is_smallest || rows / tile.rows() * (columns / tile.columns) >= kManyBlocks) return &tile;
+  }
+  return nullptr;
+}
 
 // "": the block is no sum in f32 of products that a unit has.
 std::string intrinsic_of(const Block& block) {
@@ -422,10 +439,11 @@ bool bind(Steps* steps, const std::string& loop, const char* thread) {
 }
 
 // Rows and columns as a block's threads, whose own loops go inwards, with runs of elements innermost.
-bool share_tile(Steps* steps, const std::string& row, const std::string& column, bool has_warps, int64_t run,
+bool share_tile(Steps* steps, const std::string& row, const std::string& column, int64_t warps, int64_t run,
                 const std::vector<std::string>& between) {
+  const bool has_warps = warps > 0;
   const auto rows =
-      steps->attempt("split", {{"loop", quoted(row)}, {"factors", has_warps ? factors({kWarps, kLanesY}) : factors({kLanesY})}});
+      steps->attempt("split", {{"loop", quoted(row)}, {"factors", has_warps ? factors({warps, kLanesY}) : factors({kLanesY})}});
   const auto columns = steps->attempt("split", {{"loop", quoted(column)}, {"factors", factors({kLanesX, run})}});
   if (rows.size() < 2 || columns.size() != 3) return false;
   std::vector<std::string> order(rows.begin() + 1, rows.end());
@@ -437,14 +455,20 @@ bool share_tile(Steps* steps, const std::string& row, const std::string& column,
          steps->take("vectorize", {{"loop", quoted(columns[2])}});
 }
 
-// A tile of a factor with rows that begin in other banks. Gives the block; "": it could not.
-std::string stage_padded(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
+// Rows of a matrix in shared memory begin in other banks.
+bool pad_rows(Steps* steps, const std::string& buffer, const char* elements) {
+  return find_buffer(steps->schedule().program(), buffer)->shape.size() == 2 &&
+         steps->take("pad", {{"buffer", quoted(buffer)}, {"axis", "1"}, {"elements", elements}});
+}
+
+// A tile of a factor. Rows of whole panels need no padding. Gives the block; "": it could not.
+std::string stage_factor(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
   const auto copy =
       steps->attempt("cache_read", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("shared")}});
   if (copy.empty() || !steps->take("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}})) return "";
-  const std::string made = steps->path(copy[0]).block->body[0].buffer;
-  const bool is_matrix = find_buffer(steps->schedule().program(), made)->shape.size() == 2;
-  return is_matrix && steps->take("pad", {{"buffer", quoted(made)}, {"axis", "1"}, {"elements", "8"}}) ? copy[0] : "";
+  const auto columns = constant(steps->path(copy[0]).loops.back()->extent);
+  const bool has_panels = columns.has_value() && *columns % 64 == 0;
+  return has_panels || pad_rows(steps, steps->path(copy[0]).block->body[0].buffer, "8") ? copy[0] : "";
 }
 
 // Whole tiles only: a unit takes no others.
@@ -457,32 +481,31 @@ bool tile_unit(Steps* steps, const std::string& block, const Contraction& found,
     return nullptr;
   }();
   const auto depth = along == nullptr ? std::nullopt : constant(along->extent);
-  constexpr int64_t kRows = kWarps * 16, kColumns = kColumnsOfProducts * 8;
-  if (!rows || !columns || !depth || *rows % kRows != 0 || *columns % kColumns != 0 || *depth % (kUnitSteps * 16) != 0)
-    return false;
-  const bool is_large = *rows % (2 * kRows) == 0 && *rows / (2 * kRows) * (*columns / kColumns) >= kManyBlocks;
-  const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({kWarps, is_large ? 2 : 1, 16})}});
-  const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({kColumnsOfProducts, 8})}});
-  const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({kUnitSteps, 16})}});
-  if (i.size() != 4 || j.size() != 3 || k.size() != 3) return false;
-  if (!steps->take("reorder", {{"loops", quoted_list({i[0], j[0], k[0], i[1], k[1], i[2], j[1], i[3], j[2], k[2]})}})) return false;
+  const UnitTile* const tile = !rows || !columns || !depth ? nullptr : unit_tile(*rows, *columns, *depth);
+  if (tile == nullptr) return false;
+  const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({tile->warps, 16})}});
+  const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({tile->columns / 8, 8})}});
+  const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({tile->steps, 16})}});
+  if (i.size() != 3 || j.size() != 3 || k.size() != 3) return false;
+  if (!steps->take("reorder", {{"loops", quoted_list({i[0], j[0], k[0], i[1], k[1], j[1], i[2], j[2], k[2]})}})) return false;
   const std::string last = move_reader(steps, block, j[0], "shared");
   if (last.empty()) return false;
   const std::string sums = steps->path(block).block->body[0].buffer;
-  if (!steps->take("set_scope", {{"buffer", quoted(sums)}, {"scope", quoted("shared")}})) return false;
+  if (!steps->take("set_scope", {{"buffer", quoted(sums)}, {"scope", quoted("shared")}}) || !pad_rows(steps, sums, "4"))
+    return false;
   if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
   std::vector<std::string> shared{last};
-  for (const std::string& name : factors_of(*path.block)) shared.push_back(stage_padded(steps, block, name, k[0]));
-  if (!steps->take("tensorize", {{"loop", quoted(i[3])}, {"intrinsic", quoted(intrinsic)}})) return false;
+  for (const std::string& name : factors_of(*path.block)) shared.push_back(stage_factor(steps, block, name, k[0]));
+  if (!steps->take("tensorize", {{"loop", quoted(i[2])}, {"intrinsic", quoted(intrinsic)}})) return false;
   for (const std::string& name : shared) {
     if (name.empty()) return false;
     const std::vector<std::string> loops = steps->loops(name);
-    if (loops.size() != (name == last ? 4U : 5U) || !share_tile(steps, loops[loops.size() - 2], loops.back(), true, 8, {}))
+    if (loops.size() != (name == last ? 4U : 5U) || !share_tile(steps, loops[loops.size() - 2], loops.back(), tile->warps, 8, {}))
       return false;
   }
   const std::vector<std::string> init = steps->loops(block + "_init");
-  if (init.size() != 7 || !share_tile(steps, init[5], init[6], false, 2, {init[3], init[4]}) || !bind(steps, init[2], "thread.z"))
-    return false;
+  if (init.size() != 6 || !share_tile(steps, init[4], init[5], 0, 1, {init[3]}) || !bind(steps, init[2], "thread.z")) return false;
+  if (!steps->take("pipeline", {{"loop", quoted(k[0])}, {"stages", std::to_string(kStages)}})) return false;
   if (!bind(steps, i[0], "block.y") || !bind(steps, j[0], "block.x") || !bind(steps, i[1], "thread.z")) return false;
   for (const std::string& name : shared) steps->set_tiled(name);
   steps->set_tiled(block);

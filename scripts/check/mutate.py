@@ -150,7 +150,7 @@ def show(record):
     judged = counts["caught"] + counts["survived"]
     tried = sum(counts[verdict] for verdict in COUNTED)
     print(f"  {tried} points: {counts['caught']} caught, {counts['survived']} survived, {counts['equivalent']} equivalent", end="")
-    print(f"; {counts['uncompiled']} more did not compile, {counts['unseen']} are unseen on this tier; {record.gone} are gone")
+    print(f"; {counts['uncompiled']} more did not compile, {counts['unseen']} are unseen here; {record.gone} are gone")
     if judged:
         print(f"  {100 * counts['caught'] / judged:.1f} % of those that are not equivalent were caught")
     for entry in record.entries.values():
@@ -301,8 +301,8 @@ class Judge:
         if not self.copy.build(LIBRARIES, BUILD_SECONDS):
             return Entry(change, "uncompiled"), ()
         if self.copy.artifacts() == self.original:
-            tiers = change.file.startswith("backends/cpu/")
-            return Entry(change, "unseen") if tiers else Entry(change, "equivalent", "the compiler makes the same code of it"), ()
+            elsewhere = change.file.startswith("backends/")  # may be of another tier, or of GPUs alone
+            return Entry(change, "unseen") if elsewhere else Entry(change, "equivalent", "the compiler makes the same code of it"), ()
         for command in tests_of(change.file, self.copy.tier):
             if not self.copy.build([target_of(command)], BUILD_SECONDS):
                 return Entry(change, "uncompiled"), ()

@@ -24,6 +24,7 @@ struct Tiles {
   bool is_bound = true;
   bool fits = true;                  // tensorize is taken; else it is refused, for a tile that is not whole
   int64_t lanes_y = 8, padding = 8;  // a warp is 4 * lanes_y threads
+  int64_t stages = 0;                // of the loop over k; 0: it is not pipelined
 };
 
 // C = relu(A @ B)
@@ -63,6 +64,7 @@ class Tensorized {
       schedule_.apply(tensorize);
     else
       CHECK_THROWS_AS(schedule_.apply(tensorize), narrows::Failure);
+    if (tiles_.stages != 0) schedule_.apply("pipeline(loop=\"" + k[0] + "\", stages=" + std::to_string(tiles_.stages) + ")");
     if (tiles_.is_bound) bind_all({i[0], j[0], i[1]});
     return narrows::program::print(schedule_.program());
   }

@@ -14,7 +14,23 @@ namespace {
 
 DType dtype_of(const std::string& name) { return name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32; }
 
-// Runs the schedule's program, and compares with the program as it is written.
+std::vector<narrows::reference::Exact> relu_of_product(const Product& product, std::vector<Tensor>& inputs) {
+  std::vector<std::vector<double>> values(2);
+  for (size_t i = 0; i < 2; ++i)
+    for (int64_t e = 0; e < inputs[i].elements(); ++e) values[i].push_back(static_cast<double>(inputs[i].exact(e)));
+  const auto a = [&](int64_t m, int64_t k) { return values[0][product.a_across ? k * product.m + m : m * product.k + k]; };
+  const auto b = [&](int64_t k, int64_t n) { return values[1][product.b_across ? n * product.k + k : k * product.n + n]; };
+  std::vector<narrows::reference::Exact> out;
+  for (int64_t m = 0; m < product.m; ++m)
+    for (int64_t n = 0; n < product.n; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < product.k; ++k) sum += a(m, k) * b(k, n);
+      out.push_back(std::max(sum, 0.0));
+    }
+  return out;
+}
+
+// Runs the schedule's program, and compares with the product.
 void expect_right(const Product& product, const std::string& scheduled, int64_t step, unsigned seed = 1) {
   INFO(scheduled << "step " << step);
   const DType factor = dtype_of(product.factor), result = dtype_of(product.result);
@@ -27,7 +43,11 @@ void expect_right(const Product& product, const std::string& scheduled, int64_t 
   inputs[0].fill(seed);
   inputs[1].fill(seed + 1);
   const double tolerance = result == DType::f32 ? 1e-4 : result == DType::f16 ? 2e-3 : 1.6e-2;
-  expect_right(scheduled, inputs, outputs, {}, tolerance, text_of_product(product));
+  const narrows::reference::Array want{result, {product.m, product.n}, relu_of_product(product, inputs), {}, {}};
+  const Answer answer = Call{plugin(), scheduled, pointers(inputs), pointers(outputs), nullptr, {}}.run();
+  INFO(answer.message);
+  REQUIRE(answer);
+  expect_close("C", outputs[0], want, tolerance);
 }
 
 // Two ranges of k that a block takes into shared memory at a time. Vulkan's plain loops have one: lavapipe ends a thread's loops
@@ -42,6 +62,59 @@ TEST_CASE("a tensorized product is right in shared memory, whichever way its fac
       for (const bool b_across : {false, true}) {
         const Product product{64, 64, staged_depth(), dtype, dtype, a_across, b_across};
         expect_right(product, tensorized(product, {2, 2, 4, 2}), a_across == b_across ? 1 : 2);
+      }
+}
+
+TEST_CASE("a tensorized product is right if its factors are copied ahead, in panels, whichever way they lie") {
+  // In one iteration and in several, fewer and more than there are stages. Four warps may compute together; two may not.
+  const bool is_short = plugin().device().device_type == kDLVulkan;
+  for (const int64_t stages : {2, 3, 4})
+    for (const int64_t iterations : is_short ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 5})
+      for (const int64_t warps : {4, 2}) {
+        Tiles tiles{warps, 1, 8, 4};
+        tiles.padding = 0;
+        tiles.stages = stages;
+        const bool a_across = iterations == 2, b_across = iterations != 5;
+        const char* const dtype = stages == 3 ? "bf16" : "f16";
+        const Product product{64, 64, 64 * iterations, dtype, "f32", a_across, b_across};
+        expect_right(product, tensorized(product, tiles), 1);
+      }
+  if (is_short) return;
+  Tiles wide{8, 1, 16, 4};
+  wide.padding = 0;
+  wide.stages = 4;
+  for (const bool across : {false, true}) {
+    const Product product{256, 128, 192, "f16", "f16", across, across};
+    expect_right(product, tensorized(product, wide), 1);
+  }
+}
+
+TEST_CASE("copies that run ahead bring each iteration its elements, in runs of any width") {
+  // Each thread reads what another one has copied.
+  const auto text = [](const std::string& dtype, int64_t run, const std::string& pipeline, bool is_plain) {
+    const auto number = [](int64_t value) { return std::to_string(value); };
+    const std::string sizes = "[6, " + number(5 * 16 * run) + "]", length = number(5 * run);
+    const std::string head = "program 1 f(X: " + dtype + sizes + ", Y: out f32[6, 16]):\n",
+                      block = "block Y(vi: S(6) = i, vj: S(16) = j, ";
+    const std::string sum = "Y[vi, vj] = Y[vi, vj] + f32(" + std::string(is_plain ? "X" : "S") + "[vi, vk * 16 + (15 - vj)])\n";
+    if (is_plain)
+      return head + "  for i in 6:\n    for j in 16:\n      for k in " + length + ":\n        " + block + "vk: R(" + length +
+             ") = k):\n          init:\n            Y[vi, vj] = f32(0)\n          " + sum;
+    return head + "  alloc S: " + dtype + sizes + " shared\n  for i in 6 bind block.x:\n    for j0 in 16 bind thread.x:\n" +
+           "      block Z(vi: S(6) = i, vj: S(16) = j0):\n        Y[vi, vj] = f32(0)\n    for k in 5 " + pipeline +
+           ":\n      for t in 16 bind thread.x:\n        for l in " + number(run) +
+           " vectorize:\n          block S(vi: S(6) = i, vk: S(" + number(5 * 16 * run) + ") = k * " + number(16 * run) +
+           " + (t * " + number(run) + " + l)):\n            S[vi, vk] = X[vi, vk]\n" +
+           "      for j in 16 bind thread.x:\n        for u in " + number(run) + ":\n          " + block + "vk: R(" + length +
+           ") = k * " + number(run) + " + u):\n            " + sum;
+  };
+  const std::vector<std::tuple<DType, std::string, std::vector<int64_t>>> all{
+      {DType::f32, "f32", {1, 2, 4, 8}}, {DType::f16, "f16", {1, 2, 8}}, {DType::i8, "i8", {1, 2, 16}}};
+  for (const auto& [dtype, name, runs] : all)
+    for (const int64_t run : runs)
+      for (const char* const pipeline : {"pipeline 2", "pipeline 4", "pipeline 8"}) {
+        std::vector<Tensor> inputs{filled(dtype, {6, 5 * 16 * run}, 1)}, outputs{Tensor(DType::f32, {6, 16})};
+        expect_right(text(name, run, pipeline, false), inputs, outputs, {}, 1e-4, text(name, run, pipeline, true));
       }
 }
 
@@ -139,7 +212,8 @@ TEST_CASE("the default schedule for a device with a matrix unit tensorizes produ
     CHECK_THAT(text, ContainsSubstring("tensorize \"mma." + product.factor + ".f32\""));
     expect_right(product, text, 1);
   }
-  CHECK_THAT(scheduled({4096, 4096, 64, "f16", "f16", false, false}), ContainsSubstring("for i_2 in 2:"));
+  for (const char* const part : {"for i_1 in 8 bind thread.z", "for j_1 in 32", "pipeline 4"})
+    CHECK_THAT(scheduled({4096, 4096, 64, "f16", "f16", false, false}), ContainsSubstring(part));
   for (const Product& product :
        {Product{128, 64, 40, "f16", "f16", false, false}, Product{128, 64, 64, "f32", "f32", false, false}})
     CHECK_THAT(scheduled(product), !ContainsSubstring("tensorize") && ContainsSubstring("bind thread.x"));

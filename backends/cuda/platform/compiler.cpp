@@ -166,13 +166,25 @@ std::string compiler_identity() {
 
 std::string compiler_description() { return compiler_identity() + ", " + file_at(reinterpret_cast<const void*>(nvrtc().version)); }
 
+// wgmma is Hopper's alone, and sm_90a is the target that has it.
+common::GpuLimits limits_for_programs(const Device& device, const std::string& target) {
+  common::GpuLimits out;
+  out.unit_lanes = unit_lanes(device.compute_capability);
+  out.has_panels = out.unit_lanes != 0;
+  out.copies_ahead = device.compute_capability >= 80;
+  out.has_groups = target == "sm_90a";
+  out.shared_bytes = std::max(out.shared_bytes, static_cast<int64_t>(device.shared_memory));
+  return out;
+}
+
 // Code for the device where the compiler knows it, else an intermediate text for the newest one before it.
 std::string compiler_target(const Device& device) {
   int best = 0;
   for (const int known : nvrtc().known)
     if (known <= device.compute_capability) best = std::max(best, known);
   if (best == 0) refuse(NW_UNSUPPORTED, -1, "this NVRTC compiles for no sm_%d", device.compute_capability);
-  return (best == device.compute_capability ? "sm_" : "compute_") + std::to_string(best);
+  if (best != device.compute_capability) return "compute_" + std::to_string(best);
+  return best == 90 ? "sm_90a" : "sm_" + std::to_string(best);
 }
 
 std::string compile_text(const std::string& text, const std::string& target) {

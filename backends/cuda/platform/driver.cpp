@@ -35,6 +35,8 @@ struct Driver {
   CUresult (*module_load)(CUmodule*, const void*) = entry_point<decltype(module_load)>("cuModuleLoadData", 2000);
   CUresult (*module_function)(CUfunction*, CUmodule, const char*) = entry_point<decltype(module_function)>("cuModuleGetFunction",
                                                                                                            2000);
+  CUresult (*set_attribute)(CUfunction, CUfunction_attribute, int) = entry_point<decltype(set_attribute)>("cuFuncSetAttribute",
+                                                                                                          9000);
   CUresult (*address_range)(CUdeviceptr*, size_t*, CUdeviceptr) = entry_point<decltype(address_range)>("cuMemGetAddressRange",
                                                                                                        3020);
 };
@@ -149,9 +151,12 @@ void* load_module(const std::string& code) {
   return module;
 }
 
-gpuFunction_t find_in_module(void* module, const std::string& name) {
+gpuFunction_t find_in_module(void* module, const std::string& name, int64_t shared_bytes) {
   CUfunction function = nullptr;
   check(driver().module_function(&function, static_cast<CUmodule>(module), name.c_str()), "looking for a program's kernel");
+  if (shared_bytes > 0)
+    check(driver().set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared_bytes)),
+          "asking for a program's shared memory");
   return reinterpret_cast<gpuFunction_t>(function);
 }
 

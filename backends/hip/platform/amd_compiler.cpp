@@ -103,6 +103,13 @@ std::string compiler_description() {
 }
 
 // With its features, as "gfx90a:sramecc+:xnack-".
+common::GpuLimits limits_for_programs(const Device& device, const std::string&) {
+  common::GpuLimits out;
+  out.unit_lanes = unit_lanes(device.compute_capability);
+  out.has_panels = out.copies_ahead = out.unit_lanes != 0;
+  return out;
+}
+
 std::string compiler_target(const Device& device) {
   gpuDeviceProp properties;
   check(gpuGetDeviceProperties(&properties, device.id), "reading a device's properties");
@@ -137,7 +144,8 @@ void* load_module(const std::string& code) {
   return module;
 }
 
-gpuFunction_t find_in_module(void* module, const std::string& name) {
+// No program asks for more shared memory than each kernel has: see limits_for_programs().
+gpuFunction_t find_in_module(void* module, const std::string& name, int64_t) {
   hipFunction_t function = nullptr;
   check(hipModuleGetFunction(&function, static_cast<hipModule_t>(module), name.c_str()), "looking for a program's kernel");
   return function;

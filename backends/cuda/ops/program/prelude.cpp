@@ -14,7 +14,8 @@ typedef float f32; typedef double f64;
 #define NW_INLINE static __device__ __forceinline__
 #define NW_RESTRICT __restrict__
 #define NW_ALIGNED __attribute__((aligned(16)))
-#define NW_SHARED __shared__ __attribute__((aligned(16)))
+#define NW_SHARED(alignment) __shared__ __attribute__((aligned(alignment)))
+#define NW_SHARED_OF_LAUNCH(name) extern __shared__ __attribute__((aligned(1024))) char name[]
 #define NW_UNROLL _Pragma("unroll")
 #define nw_thread threadIdx.x
 #define nw_block blockIdx.x
@@ -101,16 +102,57 @@ template <class T, int N> NW_INLINE void nw_write_run(T* to, const T (&from)[N])
 }
 )"
                                R"(
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 750  // products of a warp: 4 or 2 tiles of 8 x 8 elements of 16 bits, and m16n8k16
-#define nw_lane ix(threadIdx.x & 31)
-#define nw_warp_barrier() __syncwarp()
-NW_INLINE u32 nw_pair(u16 low, u16 high) { return low | (u32)high << 16; }
-NW_INLINE u32 nw_read_pair(const u16* from) { return *(const u32*)from; }
+// A matrix of 16-bit elements in panels of 64 columns, of which each row's 8 runs of 8 are exchanged by the row's number.
+NW_INLINE ix nw_panel(ix row, ix column, ix rows) {
+  return (column >> 6) * (rows * 64) + row * 64 + ((column ^ (row << 3)) & 56) + (column & 7);
+}
+#if defined(__CUDACC__)
 NW_INLINE u32 nw_in_shared(const void* address) {
   u64 out;
   asm("cvta.to.shared.u64 %0, %1;" : "=l"(out) : "l"(address));
   return (u32)out;
 }
+#endif
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800  // copies into shared memory while the threads compute
+template <int N, class T> NW_INLINE void nw_copy_ahead(T* to, const T* from) {
+  constexpr int kWidth = nw_width<N * (int)sizeof(T)>;
+  typedef typename nw_piece<kWidth>::type Piece;
+  NW_UNROLL for (int i = 0; i < N * (int)sizeof(T) / kWidth; ++i) {
+    const u32 place = nw_in_shared((Piece*)to + i);
+    if constexpr (kWidth == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(place), "l"((const Piece*)from + i) : "memory");
+    else if constexpr (kWidth >= 4)
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(place), "l"((const Piece*)from + i), "n"(kWidth) : "memory");
+    else
+      ((Piece*)to)[i] = ((const Piece*)from)[i];
+  }
+}
+NW_INLINE void nw_copies_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int N> NW_INLINE void nw_copies_wait() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+#else
+template <int N, class T> NW_INLINE void nw_copy_ahead(T* to, const T* from) {
+  NW_UNROLL for (int i = 0; i < N; ++i) to[i] = from[i];
+}
+NW_INLINE void nw_copies_commit() {}
+template <int N> NW_INLINE void nw_copies_wait() {}
+#endif
+)"
+                               R"(
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // products of four warps: factors in panels
+NW_INLINE void nw_group_begin() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+NW_INLINE void nw_group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
+template <int N> NW_INLINE void nw_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory"); }
+NW_INLINE void nw_group_fence() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+// panel: bytes from one to the next. 8 rows are 1024 bytes, and the layout is that of 128 exchanged bytes.
+NW_INLINE u64 nw_group_matrix(const u16* first, int panel) {
+  return (u64)((nw_in_shared(first) & 0x3ffff) >> 4) | (u64)(panel >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+#endif
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 750  // products of a warp: 4 or 2 tiles of 8 x 8 elements of 16 bits, and m16n8k16
+#define nw_lane ix(threadIdx.x & 31)
+#define nw_warp_barrier() __syncwarp()
+NW_INLINE u32 nw_pair(u16 low, u16 high) { return low | (u32)high << 16; }
+NW_INLINE u32 nw_read_pair(const u16* from) { return *(const u32*)from; }
 #define NW_READ_TILES(name, mode) \
   NW_INLINE void name(u32 (&to)[4], const u16* from) { \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4" mode ".shared.b16 {%0, %1, %2, %3}, [%4];" \

@@ -3,7 +3,6 @@
 #include "ops/program/program.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -52,26 +51,29 @@ std::mutex& programs_lock() {
   return lock;
 }
 
-GpuLimits limits_with(int lanes) {
-  GpuLimits out;
-  out.unit_lanes = lanes;
-  return out;
+using Programs = common::Recent<Known>;
+
+// Those that were read for devices of these limits. Under the lock.
+Programs& programs_for(const GpuLimits& limits) {
+  struct Kind {
+    GpuLimits limits;
+    Programs programs{256};
+  };
+  static auto& kinds = *new std::list<Kind>;
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.limits == limits; });
+  return found == kinds.end() ? kinds.emplace_back(limits).programs : found->programs;
 }
 
-// By the text, for devices with a matrix unit and for those without.
-std::shared_ptr<Known> read(std::string_view text, int lanes) {
-  using Programs = common::Recent<Known>;
-  static auto& all_programs = *new std::array<Programs, 2>{Programs(256), Programs(256)};
-  Programs& known_programs = all_programs[lanes != 0 ? 1 : 0];
+std::shared_ptr<Known> read(std::string_view text, const GpuLimits& limits) {
   {
     const std::lock_guard hold(programs_lock());
-    if (std::shared_ptr<Known> found = known_programs.find(text); found != nullptr) return found;
+    if (std::shared_ptr<Known> found = programs_for(limits).find(text); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
-  known->program = make_kernels(ir::parse(text), limits_with(lanes));
+  known->program = make_kernels(ir::parse(text), limits);
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
-  dropped = known_programs.keep(text, known);
+  dropped = programs_for(limits).keep(text, known);
   return known;
 }
 
@@ -99,7 +101,8 @@ class ProgramPlan : public Plan {
     device_id = device.id;
     workspace_size = launches.workspace_size;
     for (const KernelLaunch& launch : launches_)
-      functions_.push_back(module == nullptr ? nullptr : find_in_module(module, source.kernels[launch.kernel].name));
+      functions_.push_back(module == nullptr ? nullptr
+                                             : find_in_module(module, source.kernels[launch.kernel].name, launch.shared_bytes));
   }
 
   void launch(const nw_call& call) const override {
@@ -112,7 +115,8 @@ class ProgramPlan : public Plan {
       std::memcpy(numbers, one.numbers.data(), one.numbers.size() * sizeof(uint64_t));
       one.set_addresses(call, numbers);
       void* arguments[] = {numbers};
-      const Grid grid = {static_cast<unsigned>(one.blocks), static_cast<unsigned>(one.threads), 0, false};
+      const Grid grid = {static_cast<unsigned>(one.blocks), static_cast<unsigned>(one.threads),
+                         static_cast<size_t>(one.shared_bytes), false};
       check(launch_symbol(nullptr, functions_[i], grid, arguments, stream_of(call)), "launching a program's kernel");
       mark_enqueued();
     }
@@ -130,7 +134,7 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
     (void)forced_kernel(sig, kProgramKernels);
     const Device& device = instance.device(sig);
     (void)compiler_identity();
-    const std::shared_ptr<Known> known = read(text, unit_lanes(device.compute_capability));
+    const std::shared_ptr<Known> known = read(text, limits_for_programs(device, compiler_target(device)));
     Bound bound = bind(known->program.lowered, sig);
     std::list<ir::Buffer> inputs;
     const KernelProgram program = with_copies(known->program, &bound, &inputs);
@@ -159,7 +163,16 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
 
 namespace {
 
-constexpr int kNewest = 1000;  // a compute capability: the text is that of a device with every unit
+// The text is that of a device with every unit: an H100's or H200's.
+const Device& device_with_all() {
+  static const Device device = [] {
+    Device out{};
+    out.compute_capability = 90;
+    out.shared_memory = 227 << 10;
+    return out;
+  }();
+  return device;
+}
 
 std::string first_line() {
   const std::string begin = std::string("// ") + kPluginName;
@@ -174,7 +187,7 @@ std::string first_line() {
 
 std::string source_of_program(std::string_view text) {
   try {
-    const KernelProgram program = make_kernels(ir::parse(text), limits_with(unit_lanes(kNewest)));
+    const KernelProgram program = make_kernels(ir::parse(text), limits_for_programs(device_with_all(), "sm_90a"));
     const Bound bound = any_call(program.lowered);
     return first_line() + print_gpu(program, bound, {}).text;
   } catch (const narrows::Failure& failure) {

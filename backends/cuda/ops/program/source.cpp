@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <set>
 #include <string_view>
 
 #include "common/program_printer.h"
@@ -98,6 +99,8 @@ class Printer final : public common::KernelPrinter {
   using KernelPrinter::KernelPrinter;
 
  private:
+  using Overlay = common::SharedArray::Overlay;
+
   std::string real_literal(double value, bool is_single) override {
     char text[40];
     if (std::isnan(value)) return is_single ? "nw_float(0x7fc00000u)" : "nw_double(0x7ff8000000000000ULL)";
@@ -139,9 +142,7 @@ class Printer final : public common::KernelPrinter {
   std::string in_memory(const ir::Buffer&, const std::string& address, const std::string& offset) override {
     return address + "[" + offset + "]";
   }
-  void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
-    line("NW_SHARED " + type + " " + name + "[" + std::to_string(count) + "];");
-  }
+  void declare_shared(const common::SharedArray& array) override { shared_.push_back(array); }
   void declare_address(const std::string& type, const std::string& name, const std::string& address) override {
     line(type + "* const " + name + " = (" + type + "*)(" + address + ");");
   }
@@ -151,6 +152,64 @@ class Printer final : public common::KernelPrinter {
   void write_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t) override {
     line("nw_write_run(&" + element(run.buffer, first) + ", " + run.array + ");");
   }
+
+  void copy_ahead(const Run& to, const std::vector<ir::ExprPtr>& first_to, const Run& from,
+                  const std::vector<ir::ExprPtr>& first_from, int64_t length) override {
+    const std::string target = element(to.buffer, first_to), source = element(from.buffer, first_from);
+    line("nw_copy_ahead<" + std::to_string(length) + ">(&" + target + ", &" + source + ");");
+  }
+
+  // wgmma of m64 x `columns` x 16, as PTX puts it: 4 sums of each 8 columns in a thread.
+  std::string group_product(const std::string& intrinsic, int64_t columns, bool a_across, bool b_across) override {
+    const std::string type = intrinsic == "mma.f16.f32" ? "f16" : "bf16", n = std::to_string(columns);
+    const std::string across = std::string(a_across ? "1" : "0") + ", " + (b_across ? "1" : "0");
+    const std::string name = "nw_group_mma_" + type + "_" + n + (a_across ? "_1" : "_0") + (b_across ? "1" : "0");
+    if (!groups_.insert(name).second) return name;
+    std::string sums, operands;
+    for (int64_t i = 0; i < columns / 2; ++i) {
+      sums += (i > 0 ? ", %" : "%") + std::to_string(i);
+      operands += (i > 0 ? ", \"+f\"(c[" : "\"+f\"(c[") + std::to_string(i / 4) + "][" + std::to_string(i % 4) + "])";
+    }
+    const auto operand = [&](int64_t i) { return "%" + std::to_string(columns / 2 + i); };
+    group_text_ += "NW_INLINE void " + name + "(f32 (*c)[4], u64 a, u64 b) {\n  asm volatile(\"{ .reg .pred p; setp.ne.b32 p, " +
+                   operand(2) + ", 0; wgmma.mma_async.sync.aligned.m64n" + n + "k16.f32." + type + "." + type + " {" + sums +
+                   "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1, " + across + "; }\"\n    : " + operands +
+                   " : \"l\"(a), \"l\"(b), \"r\"(1));\n}\n";
+    return name;
+  }
+
+  // Places arrays one after the other, from `begin` on; gives the end.
+  int64_t place_arrays(Overlay overlay, int64_t begin, std::string* text) const {
+    for (const bool has_panels : {true, false}) {
+      const int64_t alignment = has_panels ? 1024 : 16;
+      for (const common::SharedArray& one : shared_) {
+        if (one.overlay != overlay || one.has_panels != has_panels) continue;
+        begin = (begin + alignment - 1) / alignment * alignment;
+        *text += "  " + one.type + "* const " + one.name + " = (" + one.type + "*)(nw_shared + " + std::to_string(begin) + ");\n";
+        begin += one.count * size_of(one.type);
+      }
+    }
+    return begin;
+  }
+
+  // Arrays in shared memory: each by itself; together where some use the memory of others, or where they take more than each kernel
+  // has unless its launch asks.
+  std::string declared_shared() {
+    constexpr int64_t kWithoutAsking = 48 << 10;
+    std::string together, apart;
+    const int64_t stages = place_arrays(Overlay::stages, 0, &together), sums = place_arrays(Overlay::sums, 0, &together);
+    const int64_t bytes = place_arrays(Overlay::none, std::max(stages, sums), &together);
+    for (const common::SharedArray& one : shared_)
+      apart += "  NW_SHARED(" + std::string(one.has_panels ? "1024" : "16") + ") " + one.type + " " + one.name + "[" +
+               std::to_string(one.count) + "];\n";
+    shared_.clear();
+    const bool asks = bytes > kWithoutAsking;
+    if (!asks && sums == 0) return apart;
+    if (asks) kernel_->shared_bytes = bytes;
+    return (asks ? "  NW_SHARED_OF_LAUNCH(nw_shared);\n" : "  NW_SHARED(1024) char nw_shared[" + std::to_string(bytes) + "];\n") +
+           together;
+  }
+  static int64_t size_of(const std::string& storage) { return storage.back() == '8' ? 1 : std::stoi(storage.substr(1)) / 8; }
 
   void end_kernel(size_t number) override {
     const std::string type = "A" + std::to_string(number);
@@ -178,13 +237,16 @@ class Printer final : public common::KernelPrinter {
     }
     if (fields.empty()) fields = "  i64 none;\n";
     source_.text += "struct " + type + " {\n" + fields + "};\nNW_KERNEL(" + kernel_->name + ", " + type + ", " +
-                    std::to_string(kernel_->threads) + ") {\n" + locals + out_ + "}\n";
+                    std::to_string(kernel_->threads) + ") {\n" + locals + declared_shared() + out_ + "}\n";
   }
   void end_program() override {
     const std::string index = std::string("typedef ") + (layout_.short_indices ? "int" : "long long") + " ix;\n";
-    source_.text = index + gpu_prelude(with_functions_) + source_.text;
+    source_.text = index + gpu_prelude(with_functions_) + group_text_ + source_.text;
   }
 
+  std::vector<common::SharedArray> shared_;
+  std::set<std::string> groups_;  // functions that group_text_ has
+  std::string group_text_;
   bool with_functions_ = false;
 };
 

@@ -79,7 +79,7 @@ MatrixPrinter::Side MatrixPrinter::side_of(const Tile& tile, Role role) const {
 }
 
 std::vector<const Node*> MatrixPrinter::loops_of_side(const Tile& tile, Role role) const {
-  return role == Role::sum ? tile.loops : loops_of(tile, role == Role::a ? *tile.parts.a : *tile.parts.b);
+  return role == Role::sum ? tile.loops : tile.loops_of(role == Role::a ? *tile.parts.a : *tile.parts.b);
 }
 
 // Elements from one iteration of the loop to the next; nothing: that is no number above 0.
@@ -164,15 +164,16 @@ bool MatrixPrinter::is_loop_of_eights(const Node& loop, const std::string& buffe
   return out;
 }
 
-std::string MatrixPrinter::shared_array(const std::string& type, const std::string& name, int64_t count) {
-  const int64_t bytes = count * std::stoi(type.substr(1)) / 8, vectors = (bytes + 15) / 16;  // "f32"
+std::string MatrixPrinter::shared_array(const common::SharedArray& array) {
+  const std::string &type = array.type, &name = array.name;
+  const int64_t bytes = array.count * std::stoi(type.substr(1)) / 8, vectors = (bytes + 15) / 16;  // "f32"
   shared_used_ += 16 * vectors;
   const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& entry) { return entry.second == name; });
   if (has_joint_ && type == "u16" && writes_eights(kernel_of_loops_->body, found->first)) {
     packed_.insert(found->first);
     return "shared uvec4 " + name + "[" + number(vectors) + "];\n";
   }
-  return "shared " + type + " " + name + "[" + number(count) + "];\n";
+  return "shared " + type + " " + name + "[" + number(array.count) + "];\n";
 }
 
 std::string MatrixPrinter::in_array(const std::string& buffer, const std::string& array, const std::string& index) {

@@ -14,6 +14,7 @@
 namespace narrows::vulkan {
 
 namespace ir = ::narrows::program;
+using common::Tile;
 
 // Of a device: what it multiplies, as far as the compiler knows it, too.
 struct ProductUnits {
@@ -35,7 +36,7 @@ class MatrixPrinter : public common::KernelPrinter {
 
  protected:
   void begin_matrices(const common::Kernel& kernel);
-  std::string shared_array(const std::string& type, const std::string& name, int64_t count);  // its declaration
+  std::string shared_array(const common::SharedArray& array);  // its declaration
   // Of an allocation in shared memory whose elements lie in uvec4s, eight in each: these are written whole.
   bool is_packed(const std::string& buffer) const { return packed_.count(buffer) != 0; }
   std::string in_array(const std::string& buffer, const std::string& array, const std::string& index) override;

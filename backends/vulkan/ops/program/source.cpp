@@ -222,9 +222,7 @@ class Printer final : public MatrixPrinter {
   }
   // GLSL has none of 64 bits.
   std::string subscript(const std::string& index) override { return layout_.short_indices ? index : "i32(" + index + ")"; }
-  void declare_shared(const std::string& type, const std::string& name, int64_t count) override {
-    globals_ += shared_array(type, name, count);
-  }
+  void declare_shared(const common::SharedArray& array) override { globals_ += shared_array(array); }
   void declare_address(const std::string&, const std::string& name, const std::string& address) override {
     line("const u64 " + name + " = " + address + ";");
   }
