@@ -132,6 +132,9 @@ class KernelPrinter : protected TextWriter {
   virtual void declare_sums(const Tile& tile);
   virtual void move_sums(const Tile& tile, bool store);
   virtual void multiply(const Tile& tile);
+  // Text of a tile's loops, and which of their iterations it is at. `pair`: of that loop two iterations are one.
+  void over(const std::vector<const Node*>& loops, const std::function<void()>& body, const Node* pair = nullptr);
+  std::string number_in(const std::vector<const Node*>& loops, const Node* pair = nullptr) const;
 
   // ---- kernels and loops ----
   std::string fresh(const char* prefix) { return prefix + std::to_string(counter_++); }
@@ -186,8 +189,6 @@ class KernelPrinter : protected TextWriter {
   // ---- products of matrix units: program_printer_products.cpp ----
   bool product_loop(const Node& node);
   std::string remark_of_plain(const Node& node) const;
-  void over(const std::vector<const Node*>& loops, const std::function<void()>& body);
-  std::string number_in(const std::vector<const Node*>& loops) const;
   std::string read_factor(const Tile& tile, bool is_a);
   void read_fragment(const Tile& tile, bool is_a, const std::string& fragment);
 

@@ -24,6 +24,7 @@ std::string unrolled_loop(const std::string& variable, int64_t extent) {
 std::string next_digit(const std::string& number, int64_t extent, const std::string& digit) {
   return number.empty() ? digit : "(" + number + ") * " + std::to_string(extent) + " + " + digit;
 }
+std::string doubled(const std::string& number) { return "(" + number + " * 2)"; }
 std::string at_index(const std::string& array, int64_t i) { return array + "[" + std::to_string(i) + "]"; }
 std::string assignment(const std::string& to, const std::string& from) { return to + " = " + from + ";"; }
 std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
@@ -39,21 +40,24 @@ bool has_overlay(const Node& node) {
 
 // ---- printing ----
 
-void KernelPrinter::over(const std::vector<const Node*>& loops, const std::function<void()>& body) {
+void KernelPrinter::over(const std::vector<const Node*>& loops, const std::function<void()>& body, const Node* pair) {
   const std::map<std::string, std::string> before = loops_;
   for (const Node* loop : loops) {
     const std::string variable = fresh("l");
-    open(unrolled_loop(variable, extent_of(*loop)));
-    loops_[loop->name] = variable;
+    open(unrolled_loop(variable, extent_of(*loop) / (loop == pair ? 2 : 1)));
+    loops_[loop->name] = loop == pair ? doubled(variable) : variable;
   }
   body();
   for (size_t i = 0; i < loops.size(); ++i) close();
   loops_ = before;
 }
 
-std::string KernelPrinter::number_in(const std::vector<const Node*>& loops) const {
+std::string KernelPrinter::number_in(const std::vector<const Node*>& loops, const Node* pair) const {
   std::string out;
-  for (const Node* loop : loops) out = next_digit(out, extent_of(*loop), loops_.at(loop->name));
+  for (const Node* loop : loops) {
+    const std::string& digit = loops_.at(loop->name);
+    out = loop == pair ? next_digit(out, extent_of(*loop) / 2, digit + " / 2") : next_digit(out, extent_of(*loop), digit);
+  }
   return out.empty() ? "0" : out;
 }
 

@@ -23,19 +23,6 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kEight = 8, kLongestRun = 64;  // elements; of a vector_loop()
 
 int64_t extent_of(const Node& loop) { return *ir::constant(loop.extent); }
-bool mentions_loop(const std::vector<ir::ExprPtr>& indices, const std::string& loop) {
-  return std::any_of(indices.begin(), indices.end(), [&](const ir::ExprPtr& index) { return common::mentions(index, loop); });
-}
-
-// Wherever n is added to a subscript, 8 times the loop is, too, and nowhere else.
-bool goes_on(const std::vector<ir::ExprPtr>& indices, const std::string& n, const std::string& loop,
-             const common::Extents& extents) {
-  return std::all_of(indices.begin(), indices.end(), [&](const ir::ExprPtr& index) {
-    const Linear sum = linear(index, extents);
-    const ir::ExprPtr rest = expression(sum.without(n).without(loop));
-    return sum.factor_of(loop) == kColumns * sum.factor_of(n) && !common::mentions(rest, n) && !common::mentions(rest, loop);
-  });
-}
 
 std::string number(int64_t value) { return std::to_string(value); }
 std::string sum_of(int64_t first, const std::string& more) { return first == 0 ? more : number(first) + " + " + more; }
@@ -53,17 +40,10 @@ const MatrixUnit& MatrixPrinter::unit_of(const Tile& tile) const {
   return tile.product->product->intrinsic == "mma.f16.f32" ? units_.units.f16 : units_.units.bf16;
 }
 
-bool MatrixPrinter::is_pair(const Tile& tile, const Node& loop) const {
-  const std::string& n = tile.product->product->n;
-  return extent_of(loop) % 2 == 0 && goes_on(tile.parts.sum->indices, n, loop.name, extents_) &&
-         goes_on(tile.parts.b->operands, n, loop.name, extents_) && !mentions_loop(tile.parts.a->operands, loop.name);
-}
-
 MatrixPrinter::Shape MatrixPrinter::shape_of(const Tile& tile) const {
   const MatrixUnit& unit = unit_of(tile);
   if (unit.n == kColumns) return {unit.m, unit.n, unit.k, nullptr};
-  for (const Node* loop : tile.loops)
-    if (is_pair(tile, *loop)) return {unit.m, unit.n, unit.k, loop};
+  if (const Node* const pair = common::pair_of(tile, extents_); pair != nullptr) return {unit.m, unit.n, unit.k, pair};
   return unit.has_narrow ? Shape{unit.m, kColumns, unit.k, nullptr} : Shape{};
 }
 
@@ -223,33 +203,17 @@ std::string MatrixPrinter::declare(const Tile& tile, Role role) {
   return array;
 }
 
-void MatrixPrinter::over(const Tile& tile, const std::vector<const Node*>& loops, const std::function<void()>& body) {
-  const std::map<std::string, std::string> before = loops_;
-  const Node* const pair = shape_of(tile).pair;
-  for (const Node* loop : loops) {
-    const std::string variable = variables_[loop->name] = fresh("l"), count = number(extent_of(*loop) / (loop == pair ? 2 : 1));
-    open(common::join({"NW_UNROLL for (ix ", variable, " = 0; ", variable, " < ", count, "; ++", variable, ") {"}, ""));
-    loops_[loop->name] = loop == pair ? common::join({"(", variable, " * 2)"}, "") : variable;
-  }
-  body();
-  for (size_t i = 0; i < loops.size(); ++i) close();
-  loops_ = before;
-}
-
 // The element of the side's array that the tile's loops are at, of its matrices in one product the one in this row and column of
 // them.
 std::string MatrixPrinter::number_of(const Tile& tile, Role role, int64_t row, int64_t column) {
-  const Node* const pair = shape_of(tile).pair;
   const Side side = side_of(tile, role);
-  std::string out;
-  for (const Node* loop : loops_of_side(tile, role)) {
-    const std::string extent = number(extent_of(*loop) / (loop == pair ? 2 : 1)), &variable = variables_.at(loop->name);
-    out = out.empty() ? variable : common::join({"(", out, ") * ", extent, " + ", variable}, "");
-  }
+  const std::vector<const Node*> loops = loops_of_side(tile, role);
+  std::string out = number_in(loops, shape_of(tile).pair);
   const int64_t columns = role == Role::a ? kDepth / side.num_columns : std::max<int64_t>(1, kColumns / side.num_columns);
   const int64_t inner = row * columns + column, count = count_matrices(tile, role);
-  if (count > 1 && !out.empty()) out = "(" + out + ") * " + number(count) + (inner == 0 ? "" : " + " + number(inner));
-  return side.array + "[" + (out.empty() ? number(inner) : subscript(out)) + "]";
+  if (loops.empty()) out = number(inner);
+  if (!loops.empty() && count > 1) out = "(" + out + ") * " + number(count) + (inner == 0 ? "" : " + " + number(inner));
+  return side.array + "[" + subscript(out) + "]";
 }
 
 void MatrixPrinter::for_each_matrix(const Tile& tile, Role role, const std::function<void(int64_t, int64_t)>& body) {
@@ -322,15 +286,15 @@ void MatrixPrinter::declare_sums(const Tile& tile) {
 
 void MatrixPrinter::move_sums(const Tile& tile, bool store) {
   open_unit();
-  over(tile, tile.loops,
-       [&] { for_each_matrix(tile, Role::sum, [&](int64_t row, int64_t column) { move(tile, Role::sum, row, column, store); }); });
+  const auto one = [&](int64_t row, int64_t column) { move(tile, Role::sum, row, column, store); };
+  over(tile.loops, [&] { for_each_matrix(tile, Role::sum, one); }, shape_of(tile).pair);
   close_unit();
 }
 
 void MatrixPrinter::read_factor(const Tile& tile, Role role) {
   (role == Role::a ? a_ : b_) = declare(tile, role);
-  over(tile, loops_of_side(tile, role),
-       [&] { for_each_matrix(tile, role, [&](int64_t row, int64_t column) { move(tile, role, row, column, false); }); });
+  const auto one = [&](int64_t row, int64_t column) { move(tile, role, row, column, false); };
+  over(loops_of_side(tile, role), [&] { for_each_matrix(tile, role, one); }, shape_of(tile).pair);
 }
 
 void MatrixPrinter::multiply(const Tile& tile) {
@@ -342,15 +306,14 @@ void MatrixPrinter::multiply(const Tile& tile) {
   open_unit();
   read_factor(tile, Role::a);
   read_factor(tile, Role::b);
-  over(tile, tile.loops, [&] {
-    for_each_matrix(tile, Role::sum, [&](int64_t row, int64_t column) {
-      const std::string sum = number_of(tile, Role::sum, row, column);
-      for (int64_t k = 0; k < kDepth / shape.k; ++k)
-        line(common::join({sum, " = coopMatMulAdd(", number_of(tile, Role::a, row, k), ", ", number_of(tile, Role::b, k, column),
-                           ", ", sum, ");"},
-                          ""));
-    });
-  });
+  const auto one = [&](int64_t row, int64_t column) {
+    const std::string sum = number_of(tile, Role::sum, row, column);
+    for (int64_t k = 0; k < kDepth / shape.k; ++k)
+      line(common::join(
+          {sum, " = coopMatMulAdd(", number_of(tile, Role::a, row, k), ", ", number_of(tile, Role::b, k, column), ", ", sum, ");"},
+          ""));
+  };
+  over(tile.loops, [&] { for_each_matrix(tile, Role::sum, one); }, shape.pair);
   close_unit();
   line("nw_warp_barrier();");
   close();

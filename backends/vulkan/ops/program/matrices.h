@@ -71,7 +71,6 @@ class MatrixPrinter : public common::KernelPrinter {
 
   const MatrixUnit& unit_of(const Tile& tile) const;
   Shape shape_of(const Tile& tile) const;
-  bool is_pair(const Tile& tile, const common::Node& loop) const;
   Side side_of(const Tile& tile, Role role) const;
   std::vector<const common::Node*> loops_of_side(const Tile& tile, Role role) const;
   std::optional<Layout> layout_of(const Side& side);
@@ -80,7 +79,6 @@ class MatrixPrinter : public common::KernelPrinter {
 
   std::string matrix_type(const Tile& tile, Role role) const;
   int64_t count_matrices(const Tile& tile, Role role) const;
-  void over(const Tile& tile, const std::vector<const common::Node*>& loops, const std::function<void()>& body);
   std::string number_of(const Tile& tile, Role role, int64_t row, int64_t column);
   void for_each_matrix(const Tile& tile, Role role, const std::function<void(int64_t row, int64_t column)>& body);
   void place_side(const Tile& tile, Role role, const std::string& row, const std::string& column);
@@ -92,8 +90,7 @@ class MatrixPrinter : public common::KernelPrinter {
   void close_unit();
 
   const ProductUnits units_;
-  std::map<std::string, std::string> variables_;  // of a tile's loops
-  std::string a_, b_;                             // arrays of the factors at hand
+  std::string a_, b_;  // arrays of the factors at hand
   // of a kernel
   const common::Kernel* kernel_of_loops_ = nullptr;
   bool has_joint_ = false;
