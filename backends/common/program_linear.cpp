@@ -62,10 +62,13 @@ std::optional<Range> range_of(const Term& term, const Extents& extents) {
     if (found == extents.end() || found->second < 1) return std::nullopt;
     return Range{0, found->second - 1};
   }
-  if (term.atom->kind == Kind::call && term.atom->name == "remainder")
-    if (const auto divisor = ir::constant(term.atom->operands[1]); divisor.has_value() && *divisor > 0)
-      return Range{0, *divisor - 1};
-  return std::nullopt;
+  if (term.atom->kind != Kind::call || (term.atom->name != "remainder" && term.atom->name != "floor_div")) return std::nullopt;
+  const auto divisor = ir::constant(term.atom->operands[1]);
+  if (!divisor.has_value() || *divisor < 1) return std::nullopt;
+  if (term.atom->name == "remainder") return Range{0, *divisor - 1};
+  const std::optional<Range> whole = range(linear(term.atom->operands[0], extents), extents);
+  if (!whole.has_value()) return std::nullopt;
+  return Range{floor_quotient(whole->least, *divisor), floor_quotient(whole->greatest, *divisor)};
 }
 
 }  // namespace

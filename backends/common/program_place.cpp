@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "core/program/dtype.h"
@@ -99,16 +100,79 @@ Names inner_loops(const Access& access, const Names& shared) {
   return out;
 }
 
+// A loop, or a fused loop's quotient or remainder by a divisor of its extent: loop // 4, loop % 4.
+struct LoopPart {
+  std::string loop;
+  int64_t divisor = 1;
+  bool is_remainder = false;
+  int64_t extent = 0;
+};
+std::optional<LoopPart> part_of(const Term& term, const Extents& extents) {
+  const ir::Expr& atom = *term.atom;
+  const bool is_part = atom.kind == ir::Expr::Kind::call && (atom.name == "floor_div" || atom.name == "remainder") &&
+                       atom.operands[0]->kind == ir::Expr::Kind::name;
+  const std::string& loop = is_part ? atom.operands[0]->name : term.key;
+  const auto extent = extents.find(loop);
+  if (extent == extents.end() || (!is_part && !term.is_name())) return std::nullopt;
+  if (!is_part) return LoopPart{loop, 1, false, extent->second};
+  const int64_t divisor = ir::constant(atom.operands[1]).value_or(0);
+  if (divisor < 1 || extent->second % divisor != 0) return std::nullopt;
+  const bool is_remainder = atom.name == "remainder";
+  return LoopPart{loop, divisor, is_remainder, is_remainder ? divisor : extent->second / divisor};
+}
+
+// Each combination of the terms' values occurs: of one loop there is one term, or the two parts by one divisor.
+bool are_independent(const std::vector<Term>& terms, const Extents& extents) {
+  std::vector<LoopPart> seen;
+  for (const Term& term : terms) {
+    const auto part = part_of(term, extents);
+    if (!part.has_value()) return false;
+    for (const LoopPart& other : seen)
+      if (other.loop == part->loop && (other.divisor != part->divisor || other.is_remainder == part->is_remainder)) return false;
+    seen.push_back(*part);
+  }
+  return true;
+}
+
 // Every number of its range is reached: loops with factors 1, at most 1 + what came before, and so on.
 bool is_gapless(const Linear& moving, const Extents& extents) {
   std::vector<Term> terms = moving.terms;
+  if (!are_independent(terms, extents)) return false;
   std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return a.factor < b.factor; });
   int64_t span = 1;
   for (const Term& term : terms) {
-    if (!term.is_name() || term.factor < 1 || term.factor > span || extents.count(term.key) == 0) return false;
-    span += term.factor * (extents.at(term.key) - 1);
+    if (term.factor < 1 || term.factor > span) return false;
+    span += term.factor * (part_of(term, extents)->extent - 1);
   }
   return true;
+}
+
+// Loops of which each combination leads to another number, the least factor first: a term and its loop's extent. Nothing: other
+// sums.
+using Digits = std::vector<std::pair<Term, int64_t>>;
+std::optional<Digits> digits_of(const Linear& moving, const Extents& extents) {
+  Digits out;
+  if (!are_independent(moving.terms, extents)) return std::nullopt;
+  for (const Term& term : moving.terms) {
+    if (term.factor < 1) return std::nullopt;
+    const int64_t extent = part_of(term, extents)->extent;
+    if (extent > 1) out.emplace_back(term, extent);
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first.factor < b.first.factor; });
+  int64_t span = 0;
+  for (const auto& [term, extent] : out) {
+    if (term.factor <= span) return std::nullopt;
+    span += term.factor * (extent - 1);
+  }
+  return out;
+}
+bool are_same_numbers(const Linear& a, const Linear& b, const Extents& extents) {
+  const std::optional<Digits> x = digits_of(a, extents), y = digits_of(b, extents);
+  const auto is_same = [](const auto& one, const auto& other) {
+    return one.first.factor == other.first.factor && one.second == other.second;
+  };
+  return x.has_value() && y.has_value() && a.constant == b.constant &&
+         std::equal(x->begin(), x->end(), y->begin(), y->end(), is_same);
 }
 
 bool is_bound_check(const ir::ExprPtr& condition, const Access& access, const ir::Buffer& buffer, const Extents& extents) {
@@ -123,15 +187,20 @@ bool is_bound_check(const ir::ExprPtr& condition, const Access& access, const ir
   return false;
 }
 
-// A store reaches every element of its box: no loop leads to two dimensions, and only the buffer's own bounds hold it back.
+// A store reaches every element of its box: no loop leads to two dimensions, but for the two parts of a fused one, and only the
+// buffer's own bounds hold it back.
 bool fills_its_box(const Access& store, const ir::Buffer& buffer, const Extents& extents) {
-  Names seen;
+  std::map<std::string, std::vector<Term>> terms;  // by the loop that they have
   for (const ir::ExprPtr& index : *store.indices) {
-    Names names;
-    collect_names(index, &names);
-    for (const std::string& name : names)
-      if (store.around.count(name) != 0 && !seen.insert(name).second) return false;
+    for (const Term& term : linear(index, extents).terms) {
+      Names names;
+      collect_names(term.atom, &names);
+      for (const std::string& name : names)
+        if (store.around.count(name) != 0) terms[name].push_back(term);
+    }
   }
+  for (const auto& [loop, all] : terms)
+    if (all.size() > 1 && !are_independent(all, extents)) return false;
   return std::all_of(store.stores->conditions.begin(), store.stores->conditions.end(),
                      [&](const ir::ExprPtr& condition) { return is_bound_check(condition, store, buffer, extents); });
 }
@@ -152,7 +221,9 @@ class Iteration {
       const Parts to = split((*store.indices)[d], inner_loops(store, shared), extents_);
       const Parts from = split((*load.indices)[d], inner_loops(load, shared), extents_);
       if (is_whole(to, d)) continue;
-      if (!(to.fixed == from.fixed) || !is_gapless(to.moving, extents_)) return false;
+      if (!(to.fixed == from.fixed)) return false;
+      if (are_same_numbers(to.moving, from.moving, extents_)) continue;
+      if (!is_gapless(to.moving, extents_)) return false;
       const std::optional<Range> written = range(to.moving, extents_), read = range(from.moving, extents_);
       if (!written.has_value() || !read.has_value()) return false;
       if (read->least < written->least || read->greatest > written->greatest) return false;
@@ -179,6 +250,7 @@ class Iteration {
 
 struct Shrunk {
   bool done = false;
+  bool counts_digits = false;  // only the numbers that the loops lead to are kept, beside each other
   int64_t least = 0, extent = 0;
 };
 
@@ -188,6 +260,8 @@ Shrunk shrink(const std::vector<Access>& accesses, size_t d, const ir::Buffer& b
   Shrunk out;
   Range both{0, 0};
   Linear fixed;
+  bool are_same = true;
+  const Linear first = split((*accesses[0].indices)[d], inner_loops(accesses[0], shared), extents).moving;
   for (size_t i = 0; i < accesses.size(); ++i) {
     const Parts parts = split((*accesses[i].indices)[d], inner_loops(accesses[i], shared), extents);
     const std::optional<Range> one = range(parts.moving, extents);
@@ -195,13 +269,35 @@ Shrunk shrink(const std::vector<Access>& accesses, size_t d, const ir::Buffer& b
     if (i == 0) both = *one;
     fixed = parts.fixed;
     both = {std::min(both.least, one->least), std::max(both.greatest, one->greatest)};
+    are_same = are_same && are_same_numbers(parts.moving, first, extents);
   }
   out.least = both.least;
   if (__builtin_sub_overflow(both.greatest, both.least, &out.extent) || out.extent > (int64_t{1} << 40)) return out;
   out.extent += 1;
+  int64_t count = 1;
+  const Digits digits = are_same ? *digits_of(first, extents) : Digits{};
+  for (const auto& [term, extent] : digits) count *= extent;
+  if (are_same && count < out.extent) {
+    out.counts_digits = true;
+    out.extent = count;
+  }
   const auto whole = ir::constant(buffer.shape[d]);
   out.done = whole.has_value() ? out.extent < *whole : !fixed.terms.empty() || out.extent == 1;
   if (fixed.terms.empty() && out.least < 0) out.done = false;  // a guard holds it back
+  return out;
+}
+
+// The number of a combination of digits among all of them.
+Linear counted(const Linear& moving, const Extents& extents) {
+  Linear out;
+  int64_t factor = 1;
+  const Digits digits = *digits_of(moving, extents);
+  for (const auto& [term, extent] : digits) {
+    out.terms.push_back(term);
+    out.terms.back().factor = factor;
+    factor *= extent;
+  }
+  std::sort(out.terms.begin(), out.terms.end(), [](const Term& a, const Term& b) { return a.key < b.key; });
   return out;
 }
 
@@ -212,7 +308,7 @@ std::vector<ir::ExprPtr> moved(const std::vector<ir::ExprPtr>& indices, const st
     if (!dims[d].done) continue;
     Linear moving = split(indices[d], inner, extents).moving;
     moving.constant -= dims[d].least;
-    out[d] = expression(moving);
+    out[d] = expression(dims[d].counts_digits ? counted(moving, extents) : moving);
   }
   return out;
 }

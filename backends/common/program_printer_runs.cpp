@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // program_printer_runs.cpp -- `vectorize` loops: what their iterations read and write side by side is one access of 4 to 16 bytes,
-// where its address is known to be a multiple of that. See program_printer.h.
+// where its address is known to be a multiple of that. Of `unroll` loops it is what they read. See program_printer.h.
 #include <algorithm>
 
 #include "core/program/dtype.h"
@@ -145,12 +145,15 @@ void KernelPrinter::runs(const Node& node, int64_t length, const Runs& reads, co
 
 bool KernelPrinter::vector_loop(const Node& node) {
   const auto length = ir::constant(node.extent);
-  if (node.loop_kind != ir::For::Kind::vectorize || !length.has_value() || *length < 2 || *length > 64 || node.body.empty())
+  const bool is_vector = node.loop_kind == ir::For::Kind::vectorize;
+  if ((!is_vector && node.loop_kind != ir::For::Kind::unroll) || !length.has_value() || *length < 2 || *length > 64 ||
+      node.body.empty())
     return false;
   for (const Node& child : node.body)
     if (child.kind != Node::Kind::stores || child.has_barrier || !child.first_only.empty()) return false;
   Runs reads, writes;
   collect_runs(node, *length, &reads, &writes);
+  if (!is_vector) writes.clear();  // its iterations run in order
   if (reads.empty() && writes.empty()) return false;
   const std::optional<std::string> whole = whole_test(node, *length);
   if (!whole.has_value()) return false;

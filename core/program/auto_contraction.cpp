@@ -307,8 +307,10 @@ void tile_contraction(Steps* steps, const std::string& block, const Machine& mac
 
 namespace {
 
-constexpr int64_t kThreadsAcross = 16, kPerThread = 4, kDepth = 16;  // a tile of 64 x 64, in steps of 16 products
-constexpr int64_t kTileSide = kThreadsAcross * kPerThread;
+constexpr int64_t kThreadsAcross = 16, kVector = 4, kDepth = 16;
+constexpr int64_t kManyBlocks = 128;  // as many as large GPUs run at once; else tiles are smaller
+constexpr int64_t kSmallSide = 64,
+                  kLargeSide = 128;  // of a block's tile; each of 16 x 16 threads has 4 x 4 or 8 x 8 elements of it
 
 std::string factors(std::initializer_list<int64_t> inner) {
   std::string out = "[None";
@@ -316,33 +318,68 @@ std::string factors(std::initializer_list<int64_t> inner) {
   return out + "]";
 }
 
-// The last two loops of a block as 16 x 16 threads, each with 4 x 4 elements.
-bool bind_tile(Steps* steps, const std::string& block) {
-  const std::vector<std::string> loops = steps->loops(block);
-  if (loops.size() < 2) return false;
-  const auto rows = steps->attempt("split", {{"loop", quoted(loops[loops.size() - 2])}, {"factors", factors({kPerThread})}});
-  const auto columns = steps->attempt("split", {{"loop", quoted(loops.back())}, {"factors", factors({kPerThread})}});
-  return rows.size() == 2 && columns.size() == 2 &&
-         steps->take("reorder", {{"loops", quoted_list({rows[0], columns[0], rows[1], columns[1]})}}) &&
-         steps->take("bind", {{"loop", quoted(rows[0])}, {"thread", quoted("thread.y")}}) &&
-         steps->take("bind", {{"loop", quoted(columns[0])}, {"thread", quoted("thread.x")}}) &&
-         steps->take("vectorize", {{"loop", quoted(columns[1])}});
+// Rows go round the threads one by one, and columns in runs of four.
+struct ThreadTile {
+  std::string row, threads_y, columns, threads_x, run;  // loops; the first two and the next three make up a side of the tile
+};
+std::optional<ThreadTile> split_tile(Steps* steps, const std::string& row, const std::string& column, int64_t side,
+                                     std::string* rows, std::string* columns) {
+  const int64_t each = side / kThreadsAcross;
+  const auto i = steps->attempt("split", {{"loop", quoted(row)}, {"factors", factors({each, kThreadsAcross})}});
+  const auto j =
+      steps->attempt("split", {{"loop", quoted(column)}, {"factors", factors({each / kVector, kThreadsAcross, kVector})}});
+  if (i.size() != 3 || j.size() != 4) return std::nullopt;
+  *rows = i[0], *columns = j[0];
+  return ThreadTile{i[1], i[2], j[1], j[2], j[3]};
 }
 
-// A tile that the block reads is copied into shared memory by all threads, within the loop over steps of the reduction.
-bool stage(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
+// The last two loops of a block as those of a tile's threads.
+bool bind_tile(Steps* steps, const std::string& block, int64_t side) {
+  const std::vector<std::string> loops = steps->loops(block);
+  if (loops.size() < 2) return false;
+  std::string one, other;  // of one iteration each
+  const auto tile = split_tile(steps, loops[loops.size() - 2], loops.back(), side, &one, &other);
+  return tile.has_value() &&
+         steps->take(
+             "reorder",
+             {{"loops", quoted_list({one, other, tile->threads_y, tile->threads_x, tile->row, tile->columns, tile->run})}}) &&
+         steps->take("bind", {{"loop", quoted(tile->threads_y)}, {"thread", quoted("thread.y")}}) &&
+         steps->take("bind", {{"loop", quoted(tile->threads_x)}, {"thread", quoted("thread.x")}}) &&
+         steps->take("vectorize", {{"loop", quoted(tile->run)}});
+}
+
+// The block that copies a tile of a buffer into shared memory, within the loop over steps of the reduction; "": it could not.
+std::string stage(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop,
+                  std::vector<std::string>* made) {
   const auto copy =
       steps->attempt("cache_read", {{"block", quoted(block)}, {"buffer", quoted(buffer)}, {"scope", quoted("shared")}});
-  if (copy.empty()) return false;
-  const auto made = steps->attempt("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}});
-  if (made.size() != 2) return false;
-  const auto rows = steps->attempt("split", {{"loop", quoted(made[0])}, {"factors", factors({kThreadsAcross})}});
-  const auto columns = steps->attempt("split", {{"loop", quoted(made[1])}, {"factors", factors({kThreadsAcross})}});
+  if (copy.empty()) return "";
+  *made = steps->attempt("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}});
+  return made->size() == 2 ? copy[0] : "";
+}
+
+// All threads copy it, an element each at a time.
+bool share_elements(Steps* steps, const std::vector<std::string>& loops) {
+  const auto rows = steps->attempt("split", {{"loop", quoted(loops[0])}, {"factors", factors({kThreadsAcross})}});
+  const auto columns = steps->attempt("split", {{"loop", quoted(loops[1])}, {"factors", factors({kThreadsAcross})}});
   if (rows.size() != 2 || columns.size() != 2) return false;
   return steps->take("reorder", {{"loops", quoted_list({rows[0], columns[0], rows[1], columns[1]})}}) &&
          steps->take("bind", {{"loop", quoted(rows[1])}, {"thread", quoted("thread.y")}}) &&
          steps->take("bind", {{"loop", quoted(columns[1])}, {"thread", quoted("thread.x")}}) &&
          steps->take("unroll", {{"loop", quoted(columns[0])}}) && steps->take("unroll", {{"loop", quoted(rows[0])}});
+}
+
+// All threads copy it, in runs of four: a row's runs are some of the threads side by side.
+bool share_runs(Steps* steps, const std::vector<std::string>& loops, int64_t columns) {
+  const int64_t across = std::min(columns / kVector, kThreadsAcross), rows_across = kThreadsAcross / across;
+  const auto rows = steps->attempt("split", {{"loop", quoted(loops[0])}, {"factors", factors({kThreadsAcross, rows_across})}});
+  const auto runs = steps->attempt("split", {{"loop", quoted(loops[1])}, {"factors", factors({across, kVector})}});
+  if (rows.size() != 3 || runs.size() != 3) return false;
+  if (!steps->take("reorder", {{"loops", quoted_list({rows[1], rows[2], runs[1], rows[0], runs[0], runs[2]})}})) return false;
+  const auto fused = steps->attempt("fuse", {{"loops", quoted_list({rows[2], runs[1]})}});
+  return fused.size() == 1 && steps->take("bind", {{"loop", quoted(rows[1])}, {"thread", quoted("thread.y")}}) &&
+         steps->take("bind", {{"loop", quoted(fused[0])}, {"thread", quoted("thread.x")}}) &&
+         steps->take("vectorize", {{"loop", quoted(runs[2])}});
 }
 
 std::vector<std::string> factors_of(const Block& block) {  // buffers that the sum reads
@@ -369,28 +406,67 @@ std::string move_reader(Steps* steps, const std::string& block, const std::strin
   return copy.empty() || !moves(copy[0]) ? "" : copy[0];
 }
 
-bool tile_threads(Steps* steps, const std::string& block, const Contraction& found) {
-  const auto i = steps->attempt("split", {{"loop", quoted(found.row)}, {"factors", factors({kThreadsAcross, kPerThread})}});
-  const auto j = steps->attempt("split", {{"loop", quoted(found.column)}, {"factors", factors({kThreadsAcross, kPerThread})}});
+// Rows of a matrix in shared memory begin in other banks.
+bool pad_rows(Steps* steps, const std::string& buffer, const char* elements) {
+  return find_buffer(steps->schedule().program(), buffer)->shape.size() == 2 &&
+         steps->take("pad", {{"buffer", quoted(buffer)}, {"axis", "1"}, {"elements", elements}});
+}
+
+// The axis that a loop is the value of; nullptr: none.
+const Axis* axis_of(const Block& block, const std::string& loop) {
+  const auto found =
+      std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& axis) { return axis.binding->name == loop; });
+  return found == block.axes.end() ? nullptr : &*found;
+}
+
+// Whether a block's tile is the large one: whole tiles, and enough of them.
+bool is_large(const Contraction& found, const Block& block) {
+  const auto rows = constant(found.rows), columns = constant(found.columns);
+  const Axis* const along = axis_of(block, found.reduced[0]);
+  const auto depth = along == nullptr ? std::nullopt : constant(along->extent);
+  return found.dtype == DType::f32 && rows && columns && depth && *rows % kLargeSide == 0 && *columns % kLargeSide == 0 &&
+         *depth % kDepth == 0 && *rows / kLargeSide * (*columns / kLargeSide) >= kManyBlocks;
+}
+
+bool stage_factors(Steps* steps, const std::string& block, const std::string& loop, bool large) {
+  for (const std::string& name : factors_of(*steps->path(block).block)) {
+    std::vector<std::string> loops;
+    const std::string copy = stage(steps, block, name, loop, &loops);
+    if (copy.empty()) return false;
+    if (!large) {
+      if (!share_elements(steps, loops)) return false;
+      continue;
+    }
+    const auto columns = constant(steps->path(copy).loops.back()->extent);
+    if (!columns || *columns % kVector != 0 || !share_runs(steps, loops, *columns)) return false;
+    if (*columns == kDepth && !pad_rows(steps, steps->path(copy).block->body[0].buffer, "4")) return false;
+  }
+  return !large || steps->take("pipeline", {{"loop", quoted(loop)}, {"stages", "3"}});
+}
+
+bool tile_threads(Steps* steps, const std::string& block, const Contraction& found, bool large) {
+  std::string rows, columns;
+  const auto tile = split_tile(steps, found.row, found.column, large ? kLargeSide : kSmallSide, &rows, &columns);
   const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({kDepth})}});
-  if (i.size() != 3 || j.size() != 3 || k.size() != 2) return false;
-  if (!steps->take("reorder", {{"loops", quoted_list({i[0], j[0], k[0], i[1], j[1], k[1], i[2], j[2]})}})) return false;
+  if (!tile.has_value() || k.size() != 2) return false;
+  if (!steps->take("reorder", {{"loops", quoted_list({rows, columns, k[0], tile->threads_y, tile->threads_x, k[1], tile->row,
+                                                      tile->columns, tile->run})}}))
+    return false;
   const std::set<std::string> before = [&] {
     const auto names = steps->schedule().blocks();
     return std::set<std::string>(names.begin(), names.end());
   }();
-  const std::string last = move_reader(steps, block, j[0], "local");
-  if (last.empty()) return false;
-  if (!bind_tile(steps, last)) return false;
+  const std::string last = move_reader(steps, block, columns, "local");
+  if (last.empty() || !bind_tile(steps, last, large ? kLargeSide : kSmallSide)) return false;
   if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
-  for (const std::string& name : factors_of(*steps->path(block).block))
-    if (!stage(steps, block, name, k[0])) return false;
-  for (const auto& [loop, thread] : {std::pair{i[0], "block.y"}, {j[0], "block.x"}, {i[1], "thread.y"}, {j[1], "thread.x"}})
+  if (!stage_factors(steps, block, k[0], large)) return false;
+  for (const auto& [loop, thread] :
+       {std::pair{rows, "block.y"}, {columns, "block.x"}, {tile->threads_y, "thread.y"}, {tile->threads_x, "thread.x"}})
     if (!steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted(thread)}})) return false;
-  for (const std::string& loop : {k[1], i[2]}) steps->attempt("unroll", {{"loop", quoted(loop)}});
-  steps->attempt("vectorize", {{"loop", quoted(j[2])}});
+  for (const std::string& loop : {k[1], tile->row, tile->columns}) steps->attempt("unroll", {{"loop", quoted(loop)}});
+  steps->attempt("vectorize", {{"loop", quoted(tile->run)}});
   const std::vector<std::string> init = steps->loops(block + "_init");
-  if (init.size() != 6 || !steps->take("bind", {{"loop", quoted(init[2])}, {"thread", quoted("thread.y")}}) ||
+  if (init.size() != 7 || !steps->take("bind", {{"loop", quoted(init[2])}, {"thread", quoted("thread.y")}}) ||
       !steps->take("bind", {{"loop", quoted(init[3])}, {"thread", quoted("thread.x")}}))
     return false;
   if (found.dtype == DType::f32 || found.dtype == DType::f64)
@@ -410,7 +486,6 @@ struct UnitTile {
   int64_t depth() const { return steps * 16; }
 };
 constexpr int64_t kLanesX = 8, kLanesY = 4, kStages = 4;
-constexpr int64_t kManyBlocks = 128;  // as many as large GPUs run at once; else the tiles are smaller
 // The first one that divides the product, from large to small.
 constexpr UnitTile kUnitTiles[] = {{8, 256, 4}, {8, 128, 4}, {4, 128, 4}, {4, 64, 4}, {4, 64, 2}};
 
@@ -455,12 +530,6 @@ bool share_tile(Steps* steps, const std::string& row, const std::string& column,
          steps->take("vectorize", {{"loop", quoted(columns[2])}});
 }
 
-// Rows of a matrix in shared memory begin in other banks.
-bool pad_rows(Steps* steps, const std::string& buffer, const char* elements) {
-  return find_buffer(steps->schedule().program(), buffer)->shape.size() == 2 &&
-         steps->take("pad", {{"buffer", quoted(buffer)}, {"axis", "1"}, {"elements", elements}});
-}
-
 // A tile of a factor. Rows of whole panels need no padding. Gives the block; "": it could not.
 std::string stage_factor(Steps* steps, const std::string& block, const std::string& buffer, const std::string& loop) {
   const auto copy =
@@ -475,11 +544,7 @@ std::string stage_factor(Steps* steps, const std::string& block, const std::stri
 bool tile_unit(Steps* steps, const std::string& block, const Contraction& found, const std::string& intrinsic) {
   const Path path = steps->path(block);
   const auto rows = constant(found.rows), columns = constant(found.columns);
-  const Axis* const along = [&]() -> const Axis* {
-    for (const Axis& axis : path.block->axes)
-      if (axis.binding->name == found.reduced[0]) return &axis;
-    return nullptr;
-  }();
+  const Axis* const along = axis_of(*path.block, found.reduced[0]);
   const auto depth = along == nullptr ? std::nullopt : constant(along->extent);
   const UnitTile* const tile = !rows || !columns || !depth ? nullptr : unit_tile(*rows, *columns, *depth);
   if (tile == nullptr) return false;
@@ -515,7 +580,7 @@ bool tile_unit(Steps* steps, const std::string& block, const Contraction& found,
 
 bool is_small(const ExprPtr& extent) {
   const auto number = constant(extent);
-  return number.has_value() && *number < kTileSide / 2;
+  return number.has_value() && *number < kSmallSide / 2;
 }
 
 }  // namespace
@@ -530,7 +595,10 @@ void tile_for_gpu(Steps* steps, const std::string& block, bool has_unit) {
     if (tile_unit(steps, block, *found, intrinsic)) return;
     steps->restore(before);
   }
-  if (!tile_threads(steps, block, *found)) steps->restore(before);
+  const bool large = is_large(*found, *path.block);
+  if (large && tile_threads(steps, block, *found, true)) return;
+  steps->restore(before);
+  if (!tile_threads(steps, block, *found, false)) steps->restore(before);
 }
 
 }  // namespace narrows::program

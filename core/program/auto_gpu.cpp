@@ -25,10 +25,25 @@ bool is_elementwise(const Block& block) {
          std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
 }
 
-// A loop's iterations go round the threads of a block. Gives the inner loop; "": it could not.
-bool over_threads(Steps* steps, const std::string& loop) {
-  const auto parts = steps->attempt("split", {{"loop", quoted(loop)}, {"factors", factors({kThreads})}});
-  return parts.size() == 2 && steps->take("bind", {{"loop", quoted(parts[1])}, {"thread", quoted("thread.x")}});
+// Elements side by side that are 16 bytes of the widest buffer, if whole runs of them make up the loop for `threads`; else 1.
+int64_t run_of(const Path& path, const ExprPtr& extent, int64_t threads) {
+  int64_t bytes = path.block->body[0].indices.empty() ? 1 : std::max(1, bits_of(path.block->body[0].value->dtype) / 8);
+  if (reduction_of(path.block->body[0]).has_value()) bytes = 1;  // what is written is no run
+  for_each_load(path.block->body[0].value, [&](const Expr& load) {
+    if (load.name != path.block->body[0].buffer) bytes = std::max<int64_t>(bytes, bits_of(load.dtype) / 8);
+  });
+  const auto number = constant(extent);
+  return bytes <= 8 && number.has_value() && *number % (threads * (16 / bytes)) == 0 ? 16 / bytes : 1;
+}
+
+// A loop's iterations go round the threads of a block, in runs where whole ones fit.
+bool over_threads(Steps* steps, const std::string& block, const std::string& loop) {
+  const Path path = steps->path(block);
+  const int64_t run = path.loops.back()->name == loop ? run_of(path, path.loops.back()->extent, kThreads) : 1;
+  const auto parts =
+      steps->attempt("split", {{"loop", quoted(loop)}, {"factors", run > 1 ? factors({kThreads, run}) : factors({kThreads})}});
+  return parts.size() >= 2 && steps->take("bind", {{"loop", quoted(parts[1])}, {"thread", quoted("thread.x")}}) &&
+         (run == 1 || steps->take("vectorize", {{"loop", quoted(parts[2])}}));
 }
 
 // The loop of a partial result's last dimension.
@@ -41,37 +56,45 @@ std::string partial_loop(const Steps& steps, const std::string& block) {
   return "";
 }
 
-// A reduction's loop becomes `lanes` partial results side by side. Gives their block; "": it could not.
-std::string partial_results(Steps* steps, const std::string& block, const std::string& loop, int64_t lanes) {
-  const auto parts = steps->attempt("split", {{"loop", quoted(loop)}, {"factors", factors({lanes})}});
-  if (parts.size() != 2) return "";
+// A reduction's loop becomes `lanes` partial results side by side, each of runs of `run` elements. Gives their block; "": it could
+// not.
+std::string partial_results(Steps* steps, const std::string& block, const std::string& loop, int64_t lanes, int64_t run = 1) {
+  const auto parts =
+      steps->attempt("split", {{"loop", quoted(loop)}, {"factors", run > 1 ? factors({lanes, run}) : factors({lanes})}});
+  if (parts.size() < 2) return "";
   const size_t rank = steps->path(block).block->body[0].indices.size();
   const auto made = steps->attempt("rfactor", {{"loop", quoted(parts[1])}, {"axis", std::to_string(rank)}});
   return made.empty() ? "" : made[0];
+}
+
+// A loop among a block's innermost ones goes around the other `inside` of them.
+bool move_out(Steps* steps, const std::string& block, const std::string& loop, size_t inside) {
+  std::vector<std::string> order = steps->loops(block);
+  if (order.size() <= inside) return true;
+  order.erase(order.begin(), order.end() - static_cast<std::ptrdiff_t>(inside) - 1);
+  if (order[0] == loop) return true;
+  std::string names = "[" + quoted(loop);
+  for (const std::string& other : order)
+    if (other != loop) names += ", " + quoted(other);
+  return steps->take("reorder", {{"loops", names + "]"}});
 }
 
 // A row is reduced by all threads to 256 numbers, those by some to 16, and those by one.
 bool reduce_row(Steps* steps, const std::string& block) {
   const std::string along = axis_of_rows(*steps->path(block).block);
   if (along.empty() || steps->loops(block).empty()) return false;
-  const std::string first = partial_results(steps, block, steps->loops(block).back(), kThreads);
+  const Path path = steps->path(block);
+  const int64_t run = run_of(path, path.loops.back()->extent, kThreads);
+  const std::string first = partial_results(steps, block, path.loops.back()->name, kThreads, run);
   if (first.empty()) return false;
   const std::string lane = partial_loop(*steps, first);
-  const std::vector<std::string> loops = steps->loops(first);
-  if (lane.empty()) return false;
-  if (loops.back() == lane && loops.size() > 1 &&
-      !steps->take("reorder", {{"loops", "[" + quoted(lane) + ", " + quoted(loops[loops.size() - 2]) + "]"}}))
-    return false;
+  if (lane.empty() || !move_out(steps, first, lane, run > 1 ? 2 : 1)) return false;
   if (!steps->take("bind", {{"loop", quoted(lane)}, {"thread", quoted("thread.x")}})) return false;
+  if (run > 1 && !steps->take("unroll", {{"loop", quoted(steps->loops(first).back())}})) return false;
   const std::string second = partial_results(steps, block, steps->loops(block).back(), kLanes);
   if (second.empty()) return true;  // one thread adds up all of them
   const std::string few = partial_loop(*steps, second);
-  const std::vector<std::string> around = steps->loops(second);
-  if (few.empty()) return false;
-  if (around.back() == few && around.size() > 1 &&
-      !steps->take("reorder", {{"loops", "[" + quoted(few) + ", " + quoted(around[around.size() - 2]) + "]"}}))
-    return false;
-  return over_threads(steps, few);
+  return !few.empty() && move_out(steps, second, few, 1) && over_threads(steps, second, few);
 }
 
 bool reduces_rows(const Steps& steps, const std::string& block) {
@@ -103,7 +126,7 @@ bool rows_for_blocks(Steps* steps, const std::string& loop) {
       continue;
     }
     if (!is_elementwise(*steps->path(name).block)) return false;
-    if (steps->loops(name).size() > 1 && !over_threads(steps, steps->loops(name).back())) return false;
+    if (steps->loops(name).size() > 1 && !over_threads(steps, name, steps->loops(name).back())) return false;
   }
   return steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted("block.x")}});
 }

@@ -142,6 +142,59 @@ def test_guards_and_integers():
     np.testing.assert_array_equal(sides, ((h >= 1) & (h < 9)) + w // 3 % 2)
 
 
+# topi.argmax and topi.cumsum, as TVM 0.27 prints them.
+ARGMAX = """@T.prim_func(s_tir=True)
+def main(A: T.Buffer((4, 8), "float32"), A_red: T.Buffer((4,), "int32")):
+    v0 = T.sblock_alloc_buffer((4,), "int32", align=8)
+    v1 = T.sblock_alloc_buffer((4,))
+    for ax0, k1 in T.grid(4, 8):
+        with T.sblock("A_red_temp"):
+            i, k = T.axis.remap("SR", [ax0, k1])
+            with T.init():
+                v0[i] = -1
+                v1[i] = T.float32(-340282346638528859811704183484516925440.0)
+            a: T.let[T.int32] = T.Select(v1[i] > A[i, k] or v1[i] == A[i, k] and v0[i] < k, v0[i], k)
+            b: T.let[T.float32] = T.Select(v1[i] > A[i, k], v1[i], A[i, k])
+            v0[i] = a
+            v1[i] = b
+    for ax0 in range(4):
+        with T.sblock("A_red"):
+            v_ax0 = T.axis.spatial(4, ax0)
+            A_red[v_ax0] = v0[v_ax0]
+"""
+CUMSUM = """@T.prim_func(s_tir=True)
+def main(A: T.Buffer((4, 8), "float32", offset_factor=1), out: T.Buffer((4, 8), "float32")):
+    with T.sblock("cumsum_generic"):
+        T.reads()
+        T.writes()
+        for v in T.parallel(4):
+            out[v * 8 // 8, v * 8 % 8] = A[v * 8 // 8, v * 8 % 8]
+            for w in range(7):
+                out[(v * 8 + (w + 1)) // 8, (v * 8 + (w + 1)) % 8] = (
+                    out[(v * 8 + (w + 1 - 1)) // 8, (v * 8 + (w + 1 - 1)) % 8] + A[(v * 8 + (w + 1)) // 8, (v * 8 + (w + 1)) % 8]
+                )
+"""
+
+
+def steps_of_seven():
+    """Equal elements in each row, whose largest is in various places."""
+    return np.random.default_rng(11).integers(-3, 4, (4, 8)).astype("float32")
+
+
+@pytest.mark.parametrize("text, of_numpy", [(ARGMAX, np.argmax), (CUMSUM, np.cumsum)], ids=["argmax", "cumsum"])
+def test_reductions_in_order(text, of_numpy):
+    x = steps_of_seven()
+    np.testing.assert_array_equal(from_tvm(printed(text)).build()(x), of_numpy(x, axis=1))
+
+
+def test_a_pair_keeps_its_order_and_a_loop_that_is_not_parallel_too():
+    assert "k: C(8)" in from_tvm(printed(ARGMAX)).text
+    text = from_tvm(printed(CUMSUM)).text
+    assert "at_v: S(4) = v, at_w: C(7) = w" in text and "for v in 4 parallel" in text
+    with pytest.raises(ValueError, match="S axes have no order"):  # each iteration reads what the one before it wrote
+        from_tvm(printed(CUMSUM.replace("range(7)", "T.parallel(7)")))
+
+
 def test_a_program_without_a_meaning_is_no_missing_word():
     with pytest.raises(ValueError, match=r"from_tvm: .*'Y' reads A\[0, 24\], out of bounds"):
         from_tvm(printed(OLD.replace("A[v_i, v_k] * B", "A[v_i, v_k + 1] * B")))
@@ -217,6 +270,24 @@ def test_guards_of_an_installed_tvm():
     f = from_tvm(te.create_prim_func([a, te.compute(padded.shape, lambda i, j: tvm.te.floordiv(padded[i, j], 3), name="C")]))
     x = np.arange(-17, 18, dtype="int32").reshape(5, 7)
     np.testing.assert_array_equal(f.build()(x), np.pad(x, ((1, 3), (2, 4))) // 3)
+
+
+def test_topi_of_an_installed_tvm():
+    pytest.importorskip("tvm", reason="TVM is not installed")
+    from tvm import te, topi
+
+    a, x = te.placeholder((4, 8), name="A"), steps_of_seven()
+    for made, expected in (
+        (topi.argmax(a, axis=1), x.argmax(1)),
+        (topi.argmin(a, axis=1, keepdims=True), x.argmin(1)[:, None]),
+        (topi.argmax(a), x.argmax()),
+        (topi.cumsum(a, axis=0), x.cumsum(0)),
+        (topi.cumsum(a), x.cumsum()),
+        (topi.cumprod(a, axis=1), x.cumprod(1)),
+    ):
+        np.testing.assert_array_equal(from_tvm(te.create_prim_func([a, made])).build()(x), expected)
+    with pytest.raises(NotImplementedError, match=r"T\.call_packed is not offered"):
+        from_tvm(te.create_prim_func([a, topi.argsort(a)]))
 
 
 def test_a_schedule_of_an_installed_tvm():

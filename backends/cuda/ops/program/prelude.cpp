@@ -48,6 +48,20 @@ template <class T> NW_INLINE T nw_remainder(T a, T b) {
 }
 template <class T> NW_INLINE T nw_maximum(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> NW_INLINE T nw_minimum(T a, T b) { return a < b || a != a ? a : b; }
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+// ptxas (12.9 to 13.5) fuses a sum and a maximum. Where it unrolls a loop and knows the terms, it may be wrong: max(2 - 1, 0) becomes
+// max(1 - 2, 0). It does not fuse a comparison and a choice.
+NW_INLINE i32 nw_maximum(i32 a, i32 b) {
+  i32 out;
+  asm("{ .reg .pred p; setp.gt.s32 p, %1, %2; selp.s32 %0, %1, %2, p; }" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+NW_INLINE i32 nw_minimum(i32 a, i32 b) {
+  i32 out;
+  asm("{ .reg .pred p; setp.lt.s32 p, %1, %2; selp.s32 %0, %1, %2, p; }" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+#endif
 template <class T> NW_INLINE T nw_relu(T a) { return a <= 0 ? T(0) : a; }
 template <class T> NW_INLINE T nw_square(T a) { return a * a; }
 NW_INLINE i64 nw_clamp(i64 x, i64 low, i64 high) { return nw_minimum(nw_maximum(x, low), high); }

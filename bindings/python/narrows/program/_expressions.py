@@ -4,6 +4,7 @@ docs/programs.md says what it means."""
 
 from __future__ import annotations
 
+import contextvars
 import numbers
 import operator
 from collections.abc import Callable, Iterator
@@ -333,6 +334,9 @@ class Call(Expr):
 
 # ---- operands of one type ----
 
+# Whether an index beside an integer that was read is cast to its dtype, as TVM's functions mean it.
+casts_indices: contextvars.ContextVar[bool] = contextvars.ContextVar("casts_indices", default=False)
+
 
 def is_literal(value: object) -> bool:
     """A number of Python or NumPy, which takes the type of what stands beside it."""
@@ -391,6 +395,8 @@ def as_value(value: Any, dtype: str, what: str) -> Expr:
         return value
     if isinstance(value, Number) and value.dtype == INDEX:
         return Number(value.value, dtype)
+    if value.dtype == INDEX and dtype in INTEGERS and casts_indices.get():
+        return cast(value, dtype)
     raise TypeError(
         f"{what}: '{value.text()}' is {_dtypes.shown(value.dtype)}, not {_dtypes.shown(dtype)}; types are never mixed, write "
         f'T.cast({value.text()}, "{_dtypes.LONG[dtype]}")'

@@ -331,7 +331,8 @@ class Recorder:
         self.look()
         block = self.in_block(f"a store into '{buffer.text()}'")
         what = f"block '{block.name}': the value stored into '{buffer.text()}'"
-        if isinstance(value, Expr) and value.dtype == _dtypes.INDEX and not isinstance(value, Number):
+        is_index = isinstance(value, Expr) and value.dtype == _dtypes.INDEX and not isinstance(value, Number)
+        if is_index and not _expressions.casts_indices.get():
             raise TypeError(
                 f"{what}: '{value.text()}' is an index; write T.cast({value.text()}, \"{buffer.dtype}\") to store it as a number"
             )

@@ -8,6 +8,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from narrows.program import _expressions
 from narrows.program._function import PrimFunc
 from narrows.program.ir import IRModule
 
@@ -51,6 +52,98 @@ class _Sizes(ast.NodeTransformer):
         )
 
 
+class _Promises(ast.NodeTransformer):
+    """``align=8, offset_factor=1`` of a buffer: TVM may rely on them, and no program does."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if ast.unparse(node.func).lower().endswith("buffer"):
+            node.keywords = [word for word in node.keywords if word.arg not in ("align", "offset_factor")]
+        return self.generic_visit(node)
+
+
+class _Blocks(ast.NodeTransformer):
+    """Blocks of TVM that are none here. One that reduces to several values, as argmax, names them (``v: T.let[T.int32] = x``): its
+    axes keep their order. One without axes that holds loops, as cumsum, becomes those loops, with a block for each store."""
+
+    def __init__(self) -> None:
+        self._loops: dict[str, str] = {}  # around, with the kind of axis of each
+        self._opaque = ""  # the name of the block without axes that is around
+        self._stores = 0  # in it
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        is_free = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) in ("T.parallel", "T.vectorized")
+        around = self._loops
+        self._loops = around | {target.id: "S" if is_free else "C" for target in targets if isinstance(target, ast.Name)}
+        self.generic_visit(node)
+        self._loops = around
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
+        what, name = self._described(node)
+        if what not in ("T.block", "T.sblock") or name == "root":
+            return self.generic_visit(node)
+        parts = [part for statement in node.body for part in ast.walk(statement)]
+        if any(isinstance(part, ast.AnnAssign) for part in parts):
+            in_order: ast.With = _InOrder().visit(node)
+            return in_order
+        if not any(isinstance(part, ast.For) for part in parts) or any(_is_axis(part) for part in parts):
+            return node
+        self._opaque, self._stores = name, 0
+        inside: ast.With = self.generic_visit(node)  # type: ignore[assignment]
+        self._opaque = ""
+        return inside.body
+
+    @staticmethod
+    def _described(node: ast.With) -> tuple[str, str]:
+        call = node.items[0].context_expr
+        if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Constant):
+            return "", ""
+        return ast.unparse(call.func), str(call.args[0].value)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if not self._opaque or not isinstance(node.targets[0], ast.Subscript):
+            return node
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        loops = {name: kind for name, kind in self._loops.items() if name in used}
+        axes = ", ".join(f"at_{name}" for name in loops)
+        suffix = f"_{self._stores}" if self._stores else ""
+        self._stores += 1
+        lines = [f"with T.block({self._opaque + suffix!r}):"]
+        if loops:
+            lines.append(f" {axes} = T.axis.remap({''.join(loops.values())!r}, [{', '.join(loops)}])")
+        block = ast.parse("\n".join([*lines, " pass"])).body[0]
+        assert isinstance(block, ast.With)
+        block.body[-1] = _Renamed({name: f"at_{name}" for name in loops}).visit(node)
+        for part in ast.walk(block):
+            ast.copy_location(part, node)
+        return block
+
+
+def _is_axis(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("T.axis.")
+
+
+class _InOrder(ast.NodeTransformer):
+    """R axes as C axes."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_axis(node) and isinstance(node.func, ast.Attribute):
+            node.func.attr = {"reduce": "scan", "R": "C"}.get(node.func.attr, node.func.attr)
+            if node.func.attr == "remap" and isinstance(node.args[0], ast.Constant):
+                node.args[0].value = str(node.args[0].value).replace("R", "C")
+        return self.generic_visit(node)
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._names.get(node.id, node.id)
+        return node
+
+
 class _Conditions(ast.NodeTransformer):
     """TVM prints ``a and b``, which Python would decide while the function runs: here it is ``T.And(a, b)``."""
 
@@ -92,15 +185,21 @@ def from_tvm(function: Any) -> PrimFunc | IRModule:
 
     text = _script(function)
     names: dict[str, Any] = {"T": script, "I": ir, "__name__": _FILE, "TypeVar": lambda name: script.Var(name, "int64")}
+    implicit = _expressions.casts_indices.set(True)
     try:
         sizes = _Sizes()
-        tree = ast.fix_missing_locations(_Conditions().visit(sizes.visit(ast.parse(text))))
+        tree = ast.parse(text)
+        for change in (sizes, _Promises(), _Blocks(), _Conditions()):
+            tree = change.visit(tree)
+        ast.fix_missing_locations(tree)
         names |= {name: script.Var(name, "int64") for name in sizes.names}
         before = set(names)
         exec(compile(tree, _FILE, "exec"), names)
         found = [names[name] for name in names if name not in before and isinstance(names[name], (PrimFunc, IRModule))]
     except Exception as error:
         _refuse(text, error)
+    finally:
+        _expressions.casts_indices.reset(implicit)
     if len(found) != 1:
         raise NotImplementedError(f"from_tvm: TVM prints {len(found)} functions and modules; expected one")
     module: PrimFunc | IRModule = found[0]
