@@ -25,6 +25,7 @@ std::string next_digit(const std::string& number, int64_t extent, const std::str
   return number.empty() ? digit : "(" + number + ") * " + std::to_string(extent) + " + " + digit;
 }
 std::string doubled(const std::string& number) { return "(" + number + " * 2)"; }
+std::string halved(const std::string& number) { return number + " / 2"; }
 std::string at_index(const std::string& array, int64_t i) { return array + "[" + std::to_string(i) + "]"; }
 std::string assignment(const std::string& to, const std::string& from) { return to + " = " + from + ";"; }
 std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
@@ -56,7 +57,7 @@ std::string KernelPrinter::number_in(const std::vector<const Node*>& loops, cons
   std::string out;
   for (const Node* loop : loops) {
     const std::string& digit = loops_.at(loop->name);
-    out = loop == pair ? next_digit(out, extent_of(*loop) / 2, digit + " / 2") : next_digit(out, extent_of(*loop), digit);
+    out = loop == pair ? next_digit(out, extent_of(*loop) / 2, halved(digit)) : next_digit(out, extent_of(*loop), digit);
   }
   return out.empty() ? "0" : out;
 }

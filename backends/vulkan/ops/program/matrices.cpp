@@ -91,7 +91,7 @@ std::optional<MatrixPrinter::Layout> MatrixPrinter::layout_of(const Side& side) 
 }
 
 int64_t MatrixPrinter::patch_bytes(bool is_sum) const {
-  return kernel_->threads / unit_lanes(units_.units) * kPatch * (is_sum ? 4 : 2);
+  return kernel_->threads / std::max<int64_t>(1, unit_lanes(units_.units)) * kPatch * (is_sum ? 4 : 2);
 }
 
 std::string MatrixPrinter::why_plain(const Tile& tile) {
