@@ -25,21 +25,32 @@ bool is_elementwise(const Block& block) {
          std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
 }
 
-// Elements side by side that are 16 bytes of the widest buffer, if whole runs of them make up the loop for `threads`; else 1.
-int64_t run_of(const Path& path, const ExprPtr& extent, int64_t threads) {
-  int64_t bytes = path.block->body[0].indices.empty() ? 1 : std::max(1, bits_of(path.block->body[0].value->dtype) / 8);
-  if (reduction_of(path.block->body[0]).has_value()) bytes = 1;  // what is written is no run
-  for_each_load(path.block->body[0].value, [&](const Expr& load) {
-    if (load.name != path.block->body[0].buffer) bytes = std::max<int64_t>(bytes, bits_of(load.dtype) / 8);
-  });
-  const auto number = constant(extent);
-  return bytes <= 8 && number.has_value() && *number % (threads * (16 / bytes)) == 0 ? 16 / bytes : 1;
+// The axis whose value the block's innermost loop is; nullptr: none.
+const Axis* innermost_axis(const Path& path) {
+  const auto found = std::find_if(path.block->axes.begin(), path.block->axes.end(),
+                                  [&](const Axis& axis) { return axis.binding->name == path.loops.back()->name; });
+  return found == path.block->axes.end() ? nullptr : &*found;
 }
 
-// A loop's iterations go round the threads of a block, in runs where whole ones fit.
-bool over_threads(Steps* steps, const std::string& block, const std::string& loop) {
-  const Path path = steps->path(block);
-  const int64_t run = path.loops.back()->name == loop ? run_of(path, path.loops.back()->extent, kThreads) : 1;
+// Elements side by side along the innermost loop that are 16 bytes of the widest buffer, if whole runs of them are shared out to a
+// block's threads; else 1.
+int64_t run_of(const Path& path) {
+  const Axis* const along = innermost_axis(path);
+  if (along == nullptr || path.block->body.size() != 1) return 1;
+  const Store& store = path.block->body[0];
+  int64_t bytes = 1;
+  const auto moves = [&](const std::vector<ExprPtr>& indices, DType dtype) {
+    const bool is_moved = std::any_of(indices.begin(), indices.end(), [&](const ExprPtr& e) { return mentions(e, along->name); });
+    if (is_moved) bytes = std::max<int64_t>(bytes, bits_of(dtype) / 8);
+  };
+  moves(store.indices, store.value->dtype);
+  for_each_load(store.value, [&](const Expr& load) { moves(load.operands, load.dtype); });
+  const auto extent = constant(along->extent);
+  return bytes <= 8 && extent.has_value() && *extent % (kThreads * (16 / bytes)) == 0 ? 16 / bytes : 1;
+}
+
+// A loop's iterations go round the threads of a block, in runs.
+bool over_threads(Steps* steps, const std::string& loop, int64_t run) {
   const auto parts =
       steps->attempt("split", {{"loop", quoted(loop)}, {"factors", run > 1 ? factors({kThreads, run}) : factors({kThreads})}});
   return parts.size() >= 2 && steps->take("bind", {{"loop", quoted(parts[1])}, {"thread", quoted("thread.x")}}) &&
@@ -80,12 +91,10 @@ bool move_out(Steps* steps, const std::string& block, const std::string& loop, s
 }
 
 // A row is reduced by all threads to 256 numbers, those by some to 16, and those by one.
-bool reduce_row(Steps* steps, const std::string& block) {
+bool reduce_row(Steps* steps, const std::string& block, int64_t run) {
   const std::string along = axis_of_rows(*steps->path(block).block);
   if (along.empty() || steps->loops(block).empty()) return false;
-  const Path path = steps->path(block);
-  const int64_t run = run_of(path, path.loops.back()->extent, kThreads);
-  const std::string first = partial_results(steps, block, path.loops.back()->name, kThreads, run);
+  const std::string first = partial_results(steps, block, steps->loops(block).back(), kThreads, run);
   if (first.empty()) return false;
   const std::string lane = partial_loop(*steps, first);
   if (lane.empty() || !move_out(steps, first, lane, run > 1 ? 2 : 1)) return false;
@@ -94,7 +103,7 @@ bool reduce_row(Steps* steps, const std::string& block) {
   const std::string second = partial_results(steps, block, steps->loops(block).back(), kLanes);
   if (second.empty()) return true;  // one thread adds up all of them
   const std::string few = partial_loop(*steps, second);
-  return !few.empty() && move_out(steps, second, few, 1) && over_threads(steps, second, few);
+  return !few.empty() && move_out(steps, second, few, 1) && over_threads(steps, few, 1);
 }
 
 bool reduces_rows(const Steps& steps, const std::string& block) {
@@ -117,16 +126,51 @@ std::vector<std::string> blocks_in(const Steps& steps, const std::string& loop) 
   return out;
 }
 
+// Tensors of which several blocks read the same row: each thread keeps its part of the row in registers.
+void keep_rows(Steps* steps, const std::string& loop) {
+  constexpr int64_t kMostBytes = 256;                       // of a thread
+  std::map<std::string, std::vector<std::string>> readers;  // blocks, by tensor and row
+  for (const std::string& name : blocks_in(*steps, loop)) {
+    const Path path = steps->path(name);
+    if (path.loops.size() != 2 || path.block->body.size() != 1) continue;
+    const Axis* const along = innermost_axis(path);
+    if (along == nullptr || !constant(along->extent).has_value()) continue;
+    for_each_load(path.block->body[0].value, [&](const Expr& load) {
+      const bool is_row = load.operands.size() == 2 && load.operands[1]->kind == Expr::Kind::name &&
+                          load.operands[1]->name == along->name && load.operands[0]->kind == Expr::Kind::name;
+      const Buffer& buffer = *find_buffer(steps->schedule().program(), load.name);
+      const int64_t bytes = *constant(along->extent) / kThreads * (bits_of(load.dtype) / 8);
+      if (!is_row || buffer.role != Buffer::Role::input || buffer.optional || bytes > kMostBytes) return;
+      std::vector<std::string>& all = readers[load.name];
+      if (all.empty() || all.back() != name) all.push_back(name);
+    });
+  }
+  for (const auto& [buffer, blocks] : readers) {
+    if (blocks.size() < 2) continue;
+    const Schedule before = steps->schedule();
+    std::string others;
+    for (size_t i = 1; i < blocks.size(); ++i) others += (i > 1 ? ", " : "[") + quoted(blocks[i]);
+    const auto copy = steps->attempt(
+        "cache_read",
+        {{"block", quoted(blocks[0])}, {"buffer", quoted(buffer)}, {"scope", quoted("local")}, {"consumers", others + "]"}});
+    if (copy.empty() || !steps->take("compute_at", {{"block", quoted(copy[0])}, {"loop", quoted(loop)}})) steps->restore(before);
+  }
+}
+
 // A nest over rows of which one or more are reduced: a block of threads for each row.
 bool rows_for_blocks(Steps* steps, const std::string& loop) {
+  int64_t run = 16;  // the same for all, so that a thread has the same part of each row
+  for (const std::string& name : blocks_in(*steps, loop))
+    if (const Path path = steps->path(name); path.loops.size() > 1) run = std::min(run, run_of(path));
+  if (run > 1) keep_rows(steps, loop);
   const std::vector<std::string> blocks = blocks_in(*steps, loop);
   for (const std::string& name : blocks) {
     if (reduces_rows(*steps, name)) {
-      if (!reduce_row(steps, name)) return false;
+      if (!reduce_row(steps, name, run)) return false;
       continue;
     }
     if (!is_elementwise(*steps->path(name).block)) return false;
-    if (steps->loops(name).size() > 1 && !over_threads(steps, name, steps->loops(name).back())) return false;
+    if (steps->loops(name).size() > 1 && !over_threads(steps, steps->loops(name).back(), run)) return false;
   }
   return steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted("block.x")}});
 }

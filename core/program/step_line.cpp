@@ -196,6 +196,10 @@ const std::vector<std::string>& StepLine::texts(const char* key) const {
   return *value;
 }
 
+std::vector<std::string> StepLine::texts(const char* key, const std::vector<std::string>& or_else) const {
+  return find(key) == nullptr ? or_else : texts(key);
+}
+
 std::vector<StepLine::Number> StepLine::numbers(const char* key) const {
   const auto* const value = std::get_if<std::vector<Number>>(&need(key));
   if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is a list of integers", key);

@@ -29,6 +29,7 @@ class StepLine {
   int64_t number(const char* key) const;
   int64_t number(const char* key, int64_t or_else) const;
   const std::vector<std::string>& texts(const char* key) const;
+  std::vector<std::string> texts(const char* key, const std::vector<std::string>& or_else) const;
   std::vector<Number> numbers(const char* key) const;
   void allow(std::initializer_list<const char*> keys) const;  // throws where there is another argument
 

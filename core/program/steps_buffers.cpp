@@ -61,10 +61,15 @@ size_t top_of(const Program& program, const std::string& block) {
 // A new buffer beside an old one, and the block that copies, in both programs. `place` says where in each the copy stands.
 class Cache {
  public:
-  Cache(Draft& draft, const StepLine& line) : draft_(draft) {
-    line.allow({"block", "buffer", "scope"});
+  Cache(Draft& draft, const StepLine& line, bool is_read) : draft_(draft) {
+    if (is_read)
+      line.allow({"block", "buffer", "scope", "consumers"});
+    else
+      line.allow({"block", "buffer", "scope"});
     const std::vector<Path> all = paths(draft.current);
     block_ = need_block(all, line.text("block")).block->name;
+    users_ = {block_};
+    for (const std::string& name : line.texts("consumers", {})) users_.insert(need_block(all, name).block->name);
     const Buffer* const found = find_buffer(draft.current, line.text("buffer"));
     if (found == nullptr) fail(NW_INVALID, -1, "there is no buffer '%s'", line.text("buffer").c_str());
     old_ = *found;
@@ -82,7 +87,7 @@ class Cache {
   }
 
   void read() {
-    require_apart(true);
+    require_unwritten();
     apply(true);
   }
   void write() {
@@ -92,38 +97,55 @@ class Cache {
       if (path.block->name == block_ && !stores(*path.block, old_.name))
         fail(NW_INVALID, -1, "block '%s' does not write '%s'", block_.c_str(), old_.name.c_str());
     }
-    require_apart(false);
+    require_unread();
     apply(false);
   }
 
  private:
-  // In the unscheduled program the copy stands before or after the whole nest of the block; no other block of the nest may use the
-  // buffer in a way that the copy would miss.
-  void require_apart(bool is_read) const {
-    if (is_read) {
-      const std::vector<Path> all = paths(draft_.reference);
-      if (!loads(*need_block(all, block_).block, old_.name))
-        fail(NW_INVALID, -1, "block '%s' does not read '%s'", block_.c_str(), old_.name.c_str());
+  // The first and the last nest of those that use the buffer.
+  std::pair<size_t, size_t> tops(const Program& program) const {
+    std::pair<size_t, size_t> out{program.body.size(), 0};
+    for (const std::string& user : users_) {
+      const size_t top = top_of(program, user);
+      out = {std::min(out.first, top), std::max(out.second, top)};
     }
-    const Stmt& top = draft_.reference.body[top_of(draft_.reference, block_)];
+    return out;
+  }
+
+  // In the unscheduled program the copy stands before the nests of the readers: nothing there may write the buffer.
+  void require_unwritten() const {
+    const std::vector<Path> all = paths(draft_.reference);
+    for (const std::string& user : users_)
+      if (!loads(*need_block(all, user).block, old_.name))
+        fail(NW_INVALID, -1, "block '%s' does not read '%s'", user.c_str(), old_.name.c_str());
+    const auto [first, last] = tops(draft_.reference);
+    Program nests;
+    nests.body.assign(draft_.reference.body.begin() + static_cast<std::ptrdiff_t>(first),
+                      draft_.reference.body.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    for (const Path& path : paths(nests))
+      if (stores(*path.block, old_.name))
+        fail(
+            NW_INVALID, -1, "block '%s' writes '%s' %s", path.block->name.c_str(), old_.name.c_str(),
+            first == last ? ("within the same loops as block '" + block_ + "'").c_str() : "before the last of the blocks reads it");
+  }
+
+  // The copy stands after the whole nest of the writer: no other block of the nest may read the buffer.
+  void require_unread() const {
     Program nest;
-    nest.body = {top};
-    for (const Path& path : paths(nest)) {
-      const Block& other = *path.block;
-      const bool is_met = is_read ? stores(other, old_.name) : other.name != block_ && loads(other, old_.name);
-      if (is_met)
-        fail(NW_INVALID, -1, "block '%s' %s '%s' within the same loops as block '%s'", other.name.c_str(),
-             is_read ? "writes" : "reads", old_.name.c_str(), block_.c_str());
-    }
+    nest.body = {draft_.reference.body[top_of(draft_.reference, block_)]};
+    for (const Path& path : paths(nest))
+      if (path.block->name != block_ && loads(*path.block, old_.name))
+        fail(NW_INVALID, -1, "block '%s' reads '%s' within the same loops as block '%s'", path.block->name.c_str(),
+             old_.name.c_str(), block_.c_str());
   }
 
   void apply(bool is_read) {
     const Stmt copy = is_read ? copy_nest(old_, cached_, copier_, used_) : copy_nest(cached_, old_, copier_, used_);
     for (Program* program : {&draft_.reference, &draft_.current}) {
       program->allocations.push_back(cached_);
-      const size_t top = top_of(*program, block_) + (is_read ? 0 : 1);
+      const size_t top = is_read ? tops(*program).first : tops(*program).second + 1;
       program->body = edit_blocks(program->body, [&](Block& block) {
-        if (block.name == block_) rename_in(block, old_.name, cached_.name, !is_read);
+        if (users_.count(block.name) != 0) rename_in(block, old_.name, cached_.name, !is_read);
       });
       program->body.insert(program->body.begin() + static_cast<std::ptrdiff_t>(top), copy);
     }
@@ -133,6 +155,7 @@ class Cache {
 
   Draft& draft_;
   std::string block_, copier_;
+  std::set<std::string> users_;  // the block, and the other ones that read the copy
   Buffer old_, cached_;
   std::set<std::string> used_;
 };
@@ -205,8 +228,8 @@ void require_injective(const Program& program, const Buffer& buffer, const Layou
 
 }  // namespace
 
-void cache_read(Draft& draft, const StepLine& line) { Cache(draft, line).read(); }
-void cache_write(Draft& draft, const StepLine& line) { Cache(draft, line).write(); }
+void cache_read(Draft& draft, const StepLine& line) { Cache(draft, line, true).read(); }
+void cache_write(Draft& draft, const StepLine& line) { Cache(draft, line, false).write(); }
 
 void set_scope(Draft& draft, const StepLine& line) {
   line.allow({"buffer", "scope"});

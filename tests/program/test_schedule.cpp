@@ -350,6 +350,27 @@ TEST_CASE("caches") {
   CHECK_THAT(refused(sch, "set_scope(buffer=\"A\", scope=\"local\")"), ContainsSubstring("'A' is a tensor of the caller's"));
 }
 
+TEST_CASE("several blocks read one copy") {
+  const std::string head = "program 1 f(X: inout f32[4], C: out f32[4]):\n  alloc Y: f32[4]\n  alloc Z: f32[4]\n";
+  const auto block = [](const std::string& loop, const std::string& to, const std::string& from) {
+    return "  for " + loop + " in 4:\n    block " + to + "(vi: S(4) = " + loop + "):\n      " + to + "[vi] = " + from + "\n";
+  };
+  Schedule sch = schedule(head + block("i", "Y", "X[vi]") + block("j", "Z", "X[vi] + Y[vi]") + block("k", "X", "Z[vi]") +
+                          block("l", "C", "X[vi]"));
+  CHECK_THAT(refused(sch, "cache_read(block=\"Y\", buffer=\"X\", consumers=[\"C\"])"),
+             ContainsSubstring("block 'X' writes 'X' before the last of the blocks reads it"));
+  CHECK_THAT(refused(sch, "cache_read(block=\"Y\", buffer=\"X\", consumers=[\"X\"])"),
+             ContainsSubstring("block 'X' does not read 'X'"));
+  CHECK_THAT(refused(sch, "cache_read(block=\"Y\", buffer=\"X\", consumers=[\"Q\"])"), ContainsSubstring("'Q'"));
+  CHECK_THAT(refused(sch, "cache_write(block=\"Y\", buffer=\"Y\", consumers=[\"Z\"])"), ContainsSubstring("consumers"));
+  CHECK(sch.apply("cache_read(block=\"Z\", buffer=\"X\", consumers=[\"Y\"])") == Names{"X_global"});
+  CHECK_THAT(body(sch), ContainsSubstring("X_global[v0] = X[v0]"));
+  CHECK_THAT(body(sch), ContainsSubstring("Y[vi] = X_global[vi]"));
+  CHECK_THAT(body(sch), ContainsSubstring("Z[vi] = X_global[vi] + Y[vi]"));
+  CHECK_THAT(body(sch), ContainsSubstring("C[vi] = X[vi]"));
+  CHECK(sch.loops("X_global").size() == 1);
+}
+
 TEST_CASE("a layout is a map that keeps elements apart") {
   Schedule sch = mm_relu();
   CHECK_THAT(refused(sch, "transform_layout(buffer=\"Y\", map=\"i, j -> i + j\")"),

@@ -146,6 +146,29 @@ def test_what_a_loop_promises_a_backend():
         sch.tensorize("k_1", "mma.f16.f32")
 
 
+def test_several_blocks_read_one_copy():
+    @T.prim_func
+    def centred(X: T.Buffer((4, 8), "float32"), Y: T.Buffer((4, 8), "float32")):
+        total = T.alloc_buffer((4,), "float32")
+        for i, j in T.grid(4, 8):
+            with T.block("total"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    total[vi] = T.float32(0)
+                total[vi] = total[vi] + X[vi, vj]
+        for i, j in T.grid(4, 8):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[vi, vj] - total[vi] / T.float32(8)
+
+    sch = Schedule(centred)
+    copy = sch.cache_read("total", "X", "local", consumer_blocks=["Y"])
+    assert copy.name == "X_local"
+    assert sch.mod.script().count("X_local[vi, vj]") == 2
+    x = np.random.default_rng(0).random((4, 8), dtype="float32")
+    np.testing.assert_allclose(sch.build(backend="cpu")(x), x - x.mean(1, keepdims=True), rtol=1e-6, atol=1e-6)
+
+
 def test_blocks_that_are_put_into_others():
     sch = Schedule(row_sums)
     sch.compute_inline("B")

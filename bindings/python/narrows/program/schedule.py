@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import narrows
@@ -238,17 +238,27 @@ class Schedule:
 
     # ---- buffers ----
 
-    def cache_read(self, block: Block | str, read_buffer_index: int | str, storage_scope: str = "global") -> Block:
-        """A copy of what a block reads, by the buffer's name or by its number among those that the block reads."""
-        return self._cache("cache_read", block, read_buffer_index, storage_scope, self._reads)
+    def cache_read(
+        self,
+        block: Block | str,
+        read_buffer_index: int | str,
+        storage_scope: str = "global",
+        consumer_blocks: Sequence[Block | str] | None = None,
+    ) -> Block:
+        """A copy of what a block reads, by the buffer's name or by its number among those that the block reads. The
+        ``consumer_blocks`` read the copy, too; by default the block alone does."""
+        consumers = {"consumers": [self._name(one) for one in consumer_blocks]} if consumer_blocks else {}
+        return self._cache("cache_read", block, read_buffer_index, storage_scope, self._reads, **consumers)
 
     def cache_write(self, block: Block | str, write_buffer_index: int | str, storage_scope: str = "global") -> Block:
         """A buffer that a block writes first, and that is copied into the old one."""
         return self._cache("cache_write", block, write_buffer_index, storage_scope, self._writes)
 
-    def _cache(self, step: str, block: Block | str, buffer: int | str, scope: str, choices: Callable[[str], list[str]]) -> Block:
+    def _cache(
+        self, step: str, block: Block | str, buffer: int | str, scope: str, choices: Callable[[str], list[str]], **more: list[str]
+    ) -> Block:
         name = _chosen(buffer, choices(self._name(block)), step)
-        return Block(self._take(step, block=self._name(block), buffer=name, scope=_scope(scope))[0], self._family)
+        return Block(self._take(step, block=self._name(block), buffer=name, scope=_scope(scope), **more)[0], self._family)
 
     def set_scope(self, block: Block | str, buffer_index: int | str, storage_scope: str) -> None:
         """Of a buffer that the block writes."""
