@@ -510,7 +510,7 @@ KernelProgram make_kernels(const ir::Program& program, const GpuLimits& limits) 
     Hoist hoist(limits, i);
     Kernel kernel = is_flat ? flat_kernel(std::move(nest)) : hoist.run(std::move(nest));
     kernel.remarks = remarks;
-    if (!is_flat) mark_joint(&kernel, limits.unit_lanes);
+    if (!is_flat) mark_joint(&kernel, limits);
     is_simple.push_back(is_flat || hoist.is_simple());
     out.lowered.body[i] = whole_nest(kernel, std::move(kernel.body));
     kernel.body.clear();

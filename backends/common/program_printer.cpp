@@ -120,7 +120,7 @@ std::string KernelPrinter::element(const std::string& buffer, const std::vector<
     return array->second + "[nw_panel(" + index_text(indices[0]) + ", " + index_text(indices[1]) + ", " +
            std::to_string(*ir::constant(buffer_of(buffer).shape[0])) + ")]";
   if (array != arrays_.end() && addresses_.count(buffer) == 0)
-    return array->second + "[" + (is_beside(buffer, indices) ? "0" : offset(buffer, indices)) + "]";
+    return in_array(buffer, array->second, is_beside(buffer, indices) ? "0" : offset(buffer, indices));
   const std::string address = array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, buffer);
   return in_memory(buffer_of(buffer), address, offset(buffer, indices));
 }

@@ -8,10 +8,10 @@
 // What a dialect's prelude has: types i8 ... u64, f32, f64 and ix (of subscripts); nw_thread, nw_block and nw_blocks; nw_barrier();
 // NW_UNROLL before a loop, NW_ALIGNED before an array; nw_param_T of a param's bits; nw_floor_div, nw_remainder, nw_minimum,
 // nw_maximum, nw_clamp, nw_of_u64, nw_relu, nw_square, nw_fma32, nw_fma64, nw_copysign32, nw_copysign64; nw_from_T, nw_to_T and
-// nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_lane, nw_warp_barrier(), nw_pair, nw_read_pair, nw_read_tiles,
-// nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16. If they have has_panels: nw_panel; copies_ahead: nw_copy_ahead,
-// nw_copies_commit and nw_copies_wait; has_groups: nw_group_begin, nw_group_commit, nw_group_wait, nw_group_fence and
-// nw_group_matrix.
+// nw_round_T of f16 and bf16. If its GpuLimits have unit_lanes: nw_warp_barrier() and, unless it prints tiles of products itself,
+// nw_lane, nw_pair, nw_read_pair, nw_read_tiles, nw_read_tiles_across, nw_mma_f16 and nw_mma_bf16. If they have has_panels:
+// nw_panel; copies_ahead: nw_copy_ahead, nw_copies_commit and nw_copies_wait; has_groups: nw_group_begin, nw_group_commit,
+// nw_group_wait, nw_group_fence and nw_group_matrix.
 #pragma once
 
 #include <functional>
@@ -111,6 +111,10 @@ class KernelPrinter : protected TextWriter {
   virtual std::string as_i64(const std::string& whole) { return "i64(" + whole + ")"; }
   virtual std::string convert(const std::string& in, ir::DType from, ir::DType to) = 0;  // a cast that is no widening
   virtual std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) = 0;
+  virtual std::string subscript(const std::string& index) { return index; }  // of arrays in variables and in shared memory
+  virtual std::string in_array(const std::string&, const std::string& array, const std::string& index) {  // an allocation's
+    return array + "[" + subscript(index) + "]";
+  }
   virtual void declare_shared(const SharedArray& array) = 0;
   // A run of elements, from global to shared memory.
   virtual void copy_ahead(const Run&, const std::vector<ir::ExprPtr>&, const Run&, const std::vector<ir::ExprPtr>&, int64_t) {}
@@ -123,6 +127,15 @@ class KernelPrinter : protected TextWriter {
   virtual void end_kernel(size_t number) = 0;  // puts its function around `out_`
   virtual void end_program() = 0;
 
+  // ---- products of matrix units ----
+  virtual std::string why_plain(const Tile&) { return ""; }  // plain loops compute it, since; "": the unit does
+  virtual void declare_sums(const Tile& tile);
+  virtual void move_sums(const Tile& tile, bool store);
+  virtual void multiply(const Tile& tile);
+  // Text of a tile's loops, and which of their iterations it is at. `pair`: of that loop two iterations are one.
+  void over(const std::vector<const Node*>& loops, const std::function<void()>& body, const Node* pair = nullptr);
+  std::string number_in(const std::vector<const Node*>& loops, const Node* pair = nullptr) const;
+
   // ---- kernels and loops ----
   std::string fresh(const char* prefix) { return prefix + std::to_string(counter_++); }
   std::string slot(Slot::Kind kind, const std::string& name = "", size_t dimension = 0);
@@ -132,6 +145,10 @@ class KernelPrinter : protected TextWriter {
   std::string rounded(const std::string& text, ir::DType dtype) const;
   const ir::Buffer& buffer_of(const std::string& name) const { return *bound_.buffers.at(name).buffer; }
   ir::DType param_dtype(const std::string& name) const;
+  std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
+  bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
+  std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
+  void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
 
   const KernelProgram& program_;
   const Bound& bound_;
@@ -140,6 +157,8 @@ class KernelPrinter : protected TextWriter {
   KernelSource* kernel_ = nullptr;             // that is being written
   std::map<std::string, std::string> arrays_;  // allocations in variables, in shared memory or at an address of their own
   Names addresses_;                            // of these, the last ones
+  std::map<std::string, std::string> loops_;   // the variables of loops
+  Extents extents_;
 
  private:
   void kernel(const Kernel& kernel, size_t number);
@@ -161,7 +180,6 @@ class KernelPrinter : protected TextWriter {
   using Runs = std::map<std::string, Run>;  // by key_of()
   bool vector_loop(const Node& node);
   static std::vector<ir::ExprPtr> first_of(const Run& run, const std::string& loop);
-  bool is_run(const std::string& buffer, const std::vector<ir::ExprPtr>& indices, const std::string& loop, int64_t length);
   void collect_runs(const Node& node, int64_t length, Runs* reads, Runs* writes);
   bool may_read_runs(const Node& node, const std::string& buffer) const;
   std::optional<std::string> whole_test(const Node& node, int64_t length);
@@ -170,13 +188,9 @@ class KernelPrinter : protected TextWriter {
 
   // ---- products of matrix units: program_printer_products.cpp ----
   bool product_loop(const Node& node);
-  void over(const std::vector<const Node*>& loops, const std::function<void()>& body);
-  std::string number_in(const std::vector<const Node*>& loops) const;
-  void place(const Tile& tile, const std::string& m, const std::string& n, const std::string& k);
-  void move_sums(const Tile& tile, bool store);
+  std::string remark_of_plain(const Node& node) const;
   std::string read_factor(const Tile& tile, bool is_a);
   void read_fragment(const Tile& tile, bool is_a, const std::string& fragment);
-  void multiply(const Tile& tile);
 
   // ---- products of four warps: program_printer_groups.cpp ----
   std::string loop_of_groups(const Tile& tile, const Node& ahead);
@@ -191,7 +205,6 @@ class KernelPrinter : protected TextWriter {
 
   // ---- buffers ----
   void find_panels(const Kernel& kernel);
-  std::string stride(const std::string& buffer, size_t dimension, std::optional<int64_t>* number);
   std::string load(const ir::Expr& expr);
   std::string in_storage(const ir::Expr& load);
   std::string computed(const ir::ExprPtr& expr, ir::DType dtype);
@@ -211,12 +224,9 @@ class KernelPrinter : protected TextWriter {
   std::string cast(const ir::Expr& expr);
   std::string arithmetic(const std::string& symbol, ir::DType dtype, const std::string& a, const std::string& b);
   std::string condition_text(const std::vector<ir::ExprPtr>& conditions);
-  std::vector<ir::ExprPtr> open_conditions(const Node& node) const;
 
   int counter_ = 0;
-  std::map<std::string, std::string> loops_;  // the variables of loops
-  Names concurrent_;                          // of these, the ones that blocks and threads share out
-  Extents extents_;
+  Names concurrent_;  // of loops, the ones that blocks and threads share out
   bool contract_ = false;
   struct Accumulator {
     std::vector<ir::ExprPtr> indices;
@@ -228,6 +238,7 @@ class KernelPrinter : protected TextWriter {
   bool copies_ahead_ = false;                                    // the stores that are being written do
   const Node* waited_for_ = nullptr;                             // its barrier is written otherwise
   std::map<const Node*, Tile> tiles_;                            // of which the sums are in registers, by the outermost loop
+  std::map<const Node*, std::string> plain_;                     // products that were joint, by why_plain()
   std::map<std::string, std::string> read_runs_, written_runs_;  // by key_of(): the element of a run's array
 };
 

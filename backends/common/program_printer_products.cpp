@@ -24,6 +24,8 @@ std::string unrolled_loop(const std::string& variable, int64_t extent) {
 std::string next_digit(const std::string& number, int64_t extent, const std::string& digit) {
   return number.empty() ? digit : "(" + number + ") * " + std::to_string(extent) + " + " + digit;
 }
+std::string doubled(const std::string& number) { return "(" + number + " * 2)"; }
+std::string halved(const std::string& number) { return number + " / 2"; }
 std::string at_index(const std::string& array, int64_t i) { return array + "[" + std::to_string(i) + "]"; }
 std::string assignment(const std::string& to, const std::string& from) { return to + " = " + from + ";"; }
 std::string read_pair(const std::string& first) { return "nw_read_pair(&" + first + ")"; }
@@ -39,21 +41,24 @@ bool has_overlay(const Node& node) {
 
 // ---- printing ----
 
-void KernelPrinter::over(const std::vector<const Node*>& loops, const std::function<void()>& body) {
+void KernelPrinter::over(const std::vector<const Node*>& loops, const std::function<void()>& body, const Node* pair) {
   const std::map<std::string, std::string> before = loops_;
   for (const Node* loop : loops) {
     const std::string variable = fresh("l");
-    open(unrolled_loop(variable, extent_of(*loop)));
-    loops_[loop->name] = variable;
+    open(unrolled_loop(variable, extent_of(*loop) / (loop == pair ? 2 : 1)));
+    loops_[loop->name] = loop == pair ? doubled(variable) : variable;
   }
   body();
   for (size_t i = 0; i < loops.size(); ++i) close();
   loops_ = before;
 }
 
-std::string KernelPrinter::number_in(const std::vector<const Node*>& loops) const {
+std::string KernelPrinter::number_in(const std::vector<const Node*>& loops, const Node* pair) const {
   std::string out;
-  for (const Node* loop : loops) out = next_digit(out, extent_of(*loop), loops_.at(loop->name));
+  for (const Node* loop : loops) {
+    const std::string& digit = loops_.at(loop->name);
+    out = loop == pair ? next_digit(out, extent_of(*loop) / 2, halved(digit)) : next_digit(out, extent_of(*loop), digit);
+  }
   return out.empty() ? "0" : out;
 }
 
@@ -63,6 +68,12 @@ void KernelPrinter::place(const Tile& tile, const std::string& m, const std::str
   loops_[tile.product->product->m] = m;
   loops_[tile.product->product->n] = n;
   loops_[tile.product->product->k] = k;
+}
+
+void KernelPrinter::declare_sums(const Tile& tile) {
+  int64_t count = 1;
+  for (const Node* loop : tile.loops) count *= extent_of(*loop);
+  line("f32 " + tile.sums + "[" + std::to_string(count) + "][4];");
 }
 
 void KernelPrinter::move_sums(const Tile& tile, bool store) {
@@ -129,19 +140,34 @@ void KernelPrinter::multiply(const Tile& tile) {
   close();
 }
 
+std::string KernelPrinter::remark_of_plain(const Node& node) const {
+  UnitProduct product = *node.product;
+  if (product.is_joint) product.why_plain = plain_.at(&node);
+  product.is_joint = false;
+  return remark(product);
+}
+
 bool KernelPrinter::product_loop(const Node& node) {
   if (const auto found = tiles_.find(&node); found != tiles_.end()) {
     multiply(found->second);
     return true;
   }
-  if (node.product.has_value() && !node.product->is_joint) line(remark(*node.product));
   std::vector<Tile> kept = tiles_kept_by(node, extents_);
-  std::erase_if(
-      kept, [&](const Tile& tile) { return tiles_.count(tile.head()) != 0 || !bound_.buffers.at(tile.parts.sum->buffer).present; });
-  if (kept.empty()) return false;
+  std::erase_if(kept, [&](const Tile& tile) {
+    if (tiles_.count(tile.head()) != 0 || plain_.count(tile.product) != 0) return true;
+    if (!bound_.buffers.at(tile.parts.sum->buffer).present) return true;
+    std::string why = why_plain(tile);
+    const bool is_plain = !why.empty();
+    if (is_plain) plain_[tile.product] = std::move(why);
+    return is_plain;
+  });
+  if (kept.empty()) {
+    if (node.product.has_value()) line(remark_of_plain(node));
+    return false;
+  }
   for (Tile& tile : kept) {
     tile.sums = fresh("m");
-    line("f32 " + tile.sums + "[" + std::to_string(count_of(tile.loops)) + "][4];");
+    declare_sums(tile);
     tiles_.emplace(tile.head(), tile);
   }
   const bool is_overlaid = has_overlay(node);

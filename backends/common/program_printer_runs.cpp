@@ -123,11 +123,11 @@ void KernelPrinter::runs(const Node& node, int64_t length, const Runs& reads, co
   for (const auto& [key, run] : reads) {
     declare(run);
     read_run(run, first(run), length);
-    read_runs_[key] = run.array + "[" + variable + "]";
+    read_runs_[key] = run.array + "[" + subscript(variable) + "]";
   }
   for (const auto& [key, run] : writes) {
     declare(run);
-    written_runs_[key] = run.array + "[" + variable + "]";
+    written_runs_[key] = run.array + "[" + subscript(variable) + "]";
   }
   open("NW_UNROLL for (ix " + variable + " = 0; " + variable + " < " + count + "; ++" + variable + ") {");
   loops_[node.name] = variable;

@@ -32,9 +32,11 @@ bool is_of_warp(const Node& leaf, const Kernel& kernel, int64_t lanes) {
 }
 
 // "": the unit computes it.
-std::string why_plain(const Node& product, const Kernel& kernel, int64_t lanes) {
-  if (lanes == 0) return "there is no unit for it here";
+std::string why_plain(const Node& product, const Kernel& kernel, const GpuLimits& limits) {
   const std::string& intrinsic = product.product->intrinsic;
+  const int64_t lanes = limits.unit_lanes;
+  if (const auto found = limits.no_unit.find(intrinsic); found != limits.no_unit.end()) return found->second;
+  if (lanes == 0) return "there is no unit for it here";
   if (intrinsic != "mma.f16.f32" && intrinsic != "mma.bf16.f32") return "the unit has no such product";
   if (!is_of_warp(leaf_of(product), kernel, lanes))
     return "it is no warp's: expected it in no loop of the first " + std::to_string(lanes) + " threads, and in all others";
@@ -43,18 +45,18 @@ std::string why_plain(const Node& product, const Kernel& kernel, int64_t lanes) 
   return reads_data ? "data decide which sums it adds to" : "";
 }
 
-void mark(Node* node, const Kernel& kernel, int64_t lanes) {
+void mark(Node* node, const Kernel& kernel, const GpuLimits& limits) {
   if (node->product.has_value()) {
-    node->product->why_plain = why_plain(*node, kernel, lanes);
+    node->product->why_plain = why_plain(*node, kernel, limits);
     node->product->is_joint = node->product->why_plain.empty();
   }
-  for (Node& child : node->body) mark(&child, kernel, lanes);
+  for (Node& child : node->body) mark(&child, kernel, limits);
 }
 
 }  // namespace
 
-void mark_joint(Kernel* kernel, int64_t lanes) {
-  for (Node& node : kernel->body) mark(&node, *kernel, lanes);
+void mark_joint(Kernel* kernel, const GpuLimits& limits) {
+  for (Node& node : kernel->body) mark(&node, *kernel, limits);
 }
 
 void unmark_waiting(std::vector<Node>* body) {

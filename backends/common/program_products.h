@@ -13,8 +13,8 @@
 
 namespace narrows::common {
 
-// Decides for each marked loop of a kernel whose loops are bound. `lanes`: GpuLimits::unit_lanes.
-void mark_joint(Kernel* kernel, int64_t lanes);
+// Decides for each marked loop of a kernel whose loops are bound.
+void mark_joint(Kernel* kernel, const GpuLimits& limits);
 
 // Takes back the decision for loops in which threads wait for each other: to be asked when barriers are set.
 void unmark_waiting(std::vector<Node>* body);

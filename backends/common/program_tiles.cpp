@@ -73,7 +73,25 @@ Tile tile_at_end(const Path& path, const Extents& extents) {
   return out;
 }
 
+// Wherever n is added to a subscript, 8 times the loop is, too, and nowhere else.
+bool goes_on(const std::vector<ir::ExprPtr>& indices, const std::string& n, const std::string& loop, const Extents& extents) {
+  return std::all_of(indices.begin(), indices.end(), [&](const ir::ExprPtr& index) {
+    const Linear sum = linear(index, extents);
+    const ir::ExprPtr rest = expression(sum.without(n).without(loop));
+    return sum.factor_of(loop) == 8 * sum.factor_of(n) && !mentions(rest, n) && !mentions(rest, loop);
+  });
+}
+
 }  // namespace
+
+const Node* pair_of(const Tile& tile, const Extents& extents) {
+  const std::string& n = tile.product->product->n;
+  const auto found = std::find_if(tile.loops.begin(), tile.loops.end(), [&](const Node* loop) {
+    return *ir::constant(loop->extent) % 2 == 0 && goes_on(tile.parts.sum->indices, n, loop->name, extents) &&
+           goes_on(tile.parts.b->operands, n, loop->name, extents) && !mentions_loop(tile.parts.a->operands, loop->name);
+  });
+  return found == tile.loops.end() ? nullptr : *found;
+}
 
 std::vector<const Node*> Tile::loops_of(const ir::Expr& load) const {
   std::vector<const Node*> out;

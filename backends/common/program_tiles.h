@@ -24,6 +24,9 @@ struct Tile {
 
 int64_t count_of(const std::vector<const Node*>& loops);  // iterations of all of them together
 
+// Where a unit's product is 16 columns wide: the loop of which two iterations have their columns side by side. NULL: there is none.
+const Node* pair_of(const Tile& tile, const Extents& extents);
+
 // The tiles in a loop whose sums may stay in registers all the while: nothing in it uses them but its products, and each iteration
 // adds to the same ones.
 std::vector<Tile> tiles_kept_by(const Node& loop, const Extents& extents);

@@ -76,6 +76,7 @@ Queues pick_queues(const std::vector<VkQueueFamilyProperties>& families) {
 MatrixUnit pick_matrix_unit(const std::vector<VkCooperativeMatrixPropertiesKHR>& kinds, uint32_t subgroup,
                             VkComponentTypeKHR type) {
   MatrixUnit best;
+  std::vector<MatrixUnit> all;
   for (const auto& kind : kinds) {
     const bool fits = kind.AType == type && kind.BType == type && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                       kind.ResultType == kind.CType && kind.scope == VK_SCOPE_SUBGROUP_KHR &&
@@ -89,10 +90,14 @@ MatrixUnit pick_matrix_unit(const std::vector<VkCooperativeMatrixPropertiesKHR>&
     const bool shares_loads = kind.MSize * 2 % subgroup == 0;  // 16 bytes of weights each, of the smallest tile's
     // A subgroup is whole rows of a matrix, and a matrix whole subgroups of elements.
     const bool is_rows = subgroup % kind.NSize == 0 && kind.MSize * kind.NSize % subgroup == 0;
-    if (fits && becomes_elements && shares_loads && is_rows && is_whole(kind.MSize) && is_whole(kind.NSize) &&
-        is_whole(kind.KSize) && kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k)
-      best = {kind.MSize, kind.NSize, kind.KSize, subgroup};
+    if (!fits || !becomes_elements || !shares_loads || !is_rows || !is_whole(kind.MSize) || !is_whole(kind.NSize) ||
+        !is_whole(kind.KSize))
+      continue;
+    all.push_back({kind.MSize, kind.NSize, kind.KSize, subgroup});
+    if (kind.MSize * kind.NSize * kind.KSize > best.m * best.n * best.k) best = all.back();
   }
+  best.has_narrow = std::any_of(all.begin(), all.end(),
+                                [&](const MatrixUnit& unit) { return unit.m == best.m && unit.n == 8 && unit.k == best.k; });
   return best;
 }
 

@@ -20,6 +20,7 @@ inline constexpr uint32_t kCooperativeMatrix = 6022, kBfloat16Type = 5116, kBflo
 struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;  // 0: there is none that this backend can use
   uint32_t subgroup = 0;         // threads
+  bool has_narrow = false;       // m x k times k x 8, too
   explicit operator bool() const { return m != 0; }
 };
 // The largest of the listed kinds that the shaders can use, of elements of that type. Sums of f16 have to be able to become f16

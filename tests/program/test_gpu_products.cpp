@@ -71,12 +71,12 @@ TEST_CASE("a tensorized product is right if its factors are copied ahead, in pan
   for (const int64_t stages : {2, 3, 4})
     for (const int64_t iterations : is_short ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 5})
       for (const int64_t warps : {4, 2}) {
-        Tiles tiles{warps, 1, 8, 4};
+        Tiles tiles{warps, 1, 8, staged_depth() / 16};
         tiles.padding = 0;
         tiles.stages = stages;
         const bool a_across = iterations == 2, b_across = iterations != 5;
         const char* const dtype = stages == 3 ? "bf16" : "f16";
-        const Product product{64, 64, 64 * iterations, dtype, "f32", a_across, b_across};
+        const Product product{64, 64, staged_depth() * iterations, dtype, "f32", a_across, b_across};
         expect_right(product, tensorized(product, tiles), 1);
       }
   if (is_short) return;

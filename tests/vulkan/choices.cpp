@@ -117,13 +117,15 @@ TEST_CASE("choices: a kind of matrices that the shaders can use, the largest, of
     CHECK(bool(unit) == (size != 0));
     CHECK((unit.m == size && unit.n == size && unit.k == size));
     if (unit) CHECK(unit.subgroup == subgroup);
+    return unit.has_narrow;
   };
   const Kinds large{kind(16, 8, 16, kHalf, kHalf),    kind(16, 16, 16, kHalf, kHalf),    kind(16, 8, 16, kHalf, kSingle),
                     kind(16, 16, 16, kHalf, kSingle), kind(16, 8, 16, kBfloat, kSingle), kind(16, 16, 16, kBfloat, kSingle)};
-  picks(large, 32, kHalf, 16);
-  picks(large, 32, kBfloat, 16);
+  CHECK(picks(large, 32, kHalf, 16));
+  CHECK(picks(large, 32, kBfloat, 16));
+  CHECK(!picks({large[1], large[3], kind(16, 8, 8, kHalf, kSingle)}, 32, kHalf, 16));
   const Kinds small{kind(8, 8, 8, kHalf, kHalf), kind(8, 8, 8, kHalf, kSingle)};  // lavapipe
-  picks(small, 8, kHalf, 8);
+  CHECK(picks(small, 8, kHalf, 8));
   picks(small, 8, kBfloat, 0);
   picks(small, 32, kHalf, 0);  // more threads than a stage's rows are eights
   // Sums have to be f32, and those of f16 become f16.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <mutex>
 #include <vector>
@@ -102,14 +103,26 @@ std::string compiler_description() {
   return compiler_identity() + (is_file ? std::string(", ") + info.dli_fname : "");
 }
 
-// With its features, as "gfx90a:sramecc+:xnack-".
-common::GpuLimits limits_for_programs(const Device& device, const std::string&) {
+// The architectures are those of prelude.cpp. What has no unit there may be emulated, as NVIDIA's.
+common::GpuLimits limits_for_programs(const Device& device, const std::string& target) {
   common::GpuLimits out;
+  const std::string name = target.substr(0, target.find(':'));
+  const auto is_one_of = [&](std::initializer_list<const char*> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const bool is_cdna = is_one_of({"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"});
+  if (is_cdna || is_one_of({"gfx1100", "gfx1101", "gfx1102", "gfx1103"})) {
+    out.unit_lanes = is_cdna ? 64 : 32;
+    out.has_pairs = true;
+    if (name == "gfx908") out.no_unit["mma.bf16.f32"] = "gfx908 multiplies no matrices of bf16 by 16 along k";
+    return out;
+  }
   out.unit_lanes = unit_lanes(device.compute_capability);
   out.has_panels = out.copies_ahead = out.unit_lanes != 0;
   return out;
 }
 
+// With its features, as "gfx90a:sramecc+:xnack-".
 std::string compiler_target(const Device& device) {
   gpuDeviceProp properties;
   check(gpuGetDeviceProperties(&properties, device.id), "reading a device's properties");

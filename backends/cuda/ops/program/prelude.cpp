@@ -204,6 +204,48 @@ NW_READ_TILES(nw_read_tiles_across, ".trans")
 NW_MMA(f16)
 NW_MMA(bf16)
 #endif
+)"
+                               R"(
+#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__)  // RDNA 3: 16 x 16 x 16 by a wave
+#define NW_WAVE 32
+#define NW_FACTORS 16
+#define NW_SUMS 8
+#define nw_depth(e) ix(e)
+#define nw_row(e) ix(2 * (e) + (nw_lane >> 4))
+#define NW_MULTIPLY_F16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c)
+#define NW_MULTIPLY_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c)
+#elif defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)  // CDNA
+#define NW_WAVE 64
+#define NW_FACTORS 4
+#define NW_SUMS 4
+#define nw_depth(e) ix(4 * (nw_lane >> 4) + (e))
+#define nw_row(e) nw_depth(e)
+#define NW_MULTIPLY_F16(a, b, c) __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0)
+#ifndef __gfx908__
+#define NW_MULTIPLY_BF16(a, b, c) __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0)
+#endif
+#endif
+#ifdef NW_WAVE
+#define nw_lane ix(threadIdx.x & (NW_WAVE - 1))
+NW_INLINE void nw_warp_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+}
+typedef f32 nw_sums __attribute__((ext_vector_type(NW_SUMS)));
+typedef u16 nw_factor __attribute__((ext_vector_type(NW_FACTORS)));
+typedef _Float16 nw_factor_f16 __attribute__((ext_vector_type(NW_FACTORS)));
+typedef short nw_factor_bf16 __attribute__((ext_vector_type(NW_FACTORS)));
+typedef nw_factor nw_factor_in_memory __attribute__((aligned(NW_FACTORS == 4 ? 8 : 16)));
+NW_INLINE void nw_read_factor(nw_factor& to, const u16* from) { to = *(const nw_factor_in_memory*)from; }
+NW_INLINE nw_sums nw_multiply_f16(nw_factor a, nw_factor b, nw_sums c) {
+  return NW_MULTIPLY_F16(__builtin_bit_cast(nw_factor_f16, a), __builtin_bit_cast(nw_factor_f16, b), c);
+}
+#ifdef NW_MULTIPLY_BF16
+NW_INLINE nw_sums nw_multiply_bf16(nw_factor a, nw_factor b, nw_sums c) {
+  return NW_MULTIPLY_BF16(__builtin_bit_cast(nw_factor_bf16, a), __builtin_bit_cast(nw_factor_bf16, b), c);
+}
+#endif
+#endif
 )";
 
 // What the functions of elementwise take from the standard library and from platform/.

@@ -56,6 +56,7 @@ using Programs = common::Recent<Known>;
 // Those that were read for devices of these limits. Under the lock.
 Programs& programs_for(const GpuLimits& limits) {
   struct Kind {
+    explicit Kind(const GpuLimits& limits) : limits(limits) {}  // clang 15 makes none of its own
     GpuLimits limits;
     Programs programs{256};
   };

@@ -11,6 +11,7 @@
 
 #include "common/program_printer.h"
 #include "core/program/dtype.h"
+#include "ops/program/wide_products.h"
 
 namespace narrows::gpu {
 namespace {
@@ -94,9 +95,9 @@ std::string_view struct_of(std::string_view name, DType dtype) {
   return ir::is_float(dtype) ? found->real : found->integer;
 }
 
-class Printer final : public common::KernelPrinter {
+class Printer final : public WideProducts {
  public:
-  using KernelPrinter::KernelPrinter;
+  using WideProducts::WideProducts;
 
  private:
   using Overlay = common::SharedArray::Overlay;

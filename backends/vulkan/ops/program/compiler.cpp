@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -172,6 +173,27 @@ std::string with_both_widths(const std::string& code) {
   return {reinterpret_cast<const char*>(out.data()), out.size() * sizeof(uint32_t)};
 }
 
+// The SPIR-V of a text, or what is wrong with it.
+struct Compiled {
+  bool good;
+  std::string out;
+};
+// Not optimized: a driver does that, and inlining all functions into one another first makes modules several times as large.
+Compiled compile(const Shaderc& compiler, const std::string& text) {
+  shaderc_compile_options_t options = compiler.options_initialize();
+  compiler.set_target(options, shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
+  compiler.set_optimization(options, shaderc_optimization_level_zero);
+  compiler.suppress_warnings(options);
+  compiler.set_includes(options, include, [](void*, shaderc_include_result* result) { delete result; }, nullptr);
+  shaderc_compilation_result_t result =
+      compiler.compile(compiler.compiler, text.data(), text.size(), shaderc_compute_shader, "program.comp", "main", options);
+  compiler.options_release(options);
+  Compiled out{compiler.status(result) == shaderc_compilation_status_success, ""};
+  out.out = out.good ? std::string(compiler.bytes(result), compiler.length(result)) : compiler.message(result);
+  compiler.release(result);
+  return out;
+}
+
 }  // namespace
 
 std::string compiler_identity() {
@@ -190,23 +212,26 @@ std::string compiler_description() {
          std::to_string(revision) + ", " + compiler.file;
 }
 
-// Not optimized: a driver does that, and inlining all functions into one another first makes modules several times as large.
+bool compiler_knows(const std::string& extension) {
+  static std::mutex& lock = *new std::mutex;
+  static auto& tried = *new std::map<std::string, bool>;
+  const Shaderc* compiler = nullptr;
+  try {
+    compiler = &shaderc();
+  } catch (const common::Refusal&) {
+    return false;
+  }
+  const std::lock_guard hold(lock);
+  const auto [entry, is_new] = tried.emplace(extension, false);
+  if (is_new) entry->second = compile(*compiler, "#version 460\n#extension " + extension + " : require\nvoid main() {}\n").good;
+  return entry->second;
+}
+
 std::string compile_glsl(const std::string& text) {
-  const Shaderc& compiler = shaderc();
-  shaderc_compile_options_t options = compiler.options_initialize();
-  compiler.set_target(options, shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
-  compiler.set_optimization(options, shaderc_optimization_level_zero);
-  compiler.suppress_warnings(options);
-  compiler.set_includes(options, include, [](void*, shaderc_include_result* result) { delete result; }, nullptr);
-  shaderc_compilation_result_t result =
-      compiler.compile(compiler.compiler, text.data(), text.size(), shaderc_compute_shader, "program.comp", "main", options);
-  compiler.options_release(options);
-  const bool good = compiler.status(result) == shaderc_compilation_status_success;
-  const std::string out =
-      good ? std::string(compiler.bytes(result), compiler.length(result)) : std::string(compiler.message(result)).substr(0, 600);
-  compiler.release(result);
-  if (!good) refuse(NW_FAILED, -1, "%s fails on a program's kernel: %s", compiler_description().c_str(), out.c_str());
-  return with_both_widths(out);
+  const Compiled made = compile(shaderc(), text);
+  if (!made.good)
+    refuse(NW_FAILED, -1, "%s fails on a program's kernel: %s", compiler_description().c_str(), made.out.substr(0, 600).c_str());
+  return with_both_widths(made.out);
 }
 
 }  // namespace narrows::vulkan

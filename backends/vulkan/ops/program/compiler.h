@@ -13,6 +13,9 @@ std::string compiler_identity();
 // The SPIR-V that it makes and its file, for people. Refuses as that does.
 std::string compiler_description();
 
+// Whether it knows an extension of GLSL's, which is tried once. False where there is none.
+bool compiler_knows(const std::string& extension);
+
 // SPIR-V of a compute shader. Refuses (NW_FAILED) a text that it does not take.
 std::string compile_glsl(const std::string& text);
 

@@ -43,11 +43,47 @@ constexpr int64_t kMostBlocks = 65'535;
 constexpr int64_t kResidentBlocks = 1024;
 constexpr size_t kMostSlots = Recorder::kMaxParams / sizeof(uint64_t);
 
-GpuLimits limits_of(const PhysicalDevice& device) {
+// What programs are printed for.
+struct Target {
+  GpuLimits limits;
+  ProductUnits products;
+};
+
+// A device's matrix unit for one intrinsic, or why there is none.
+void add_unit(Target* target, const PhysicalDevice& device, const char* intrinsic, const char* factor, MatrixUnit* unit,
+              std::initializer_list<const char*> extensions) {
+  std::string why;
+  if (!*unit) why = std::string(device.properties.deviceName) + " has no matrices of " + factor + " with sums in f32";
+  for (const char* extension : extensions)
+    if (why.empty() && !compiler_knows(extension))
+      why = std::string("this shaderc does not know ") + extension + "; NARROWS_SHADERC may name a newer one";
+  if (why.empty()) return;
+  *unit = {};
+  target->limits.no_unit[intrinsic] = why;
+}
+
+Target target_of(const PhysicalDevice& device, std::string_view text) {
   const VkPhysicalDeviceLimits& limits = device.properties.limits;
-  GpuLimits out;
-  out.threads = std::min({out.threads, int64_t{limits.maxComputeWorkGroupInvocations}, int64_t{limits.maxComputeWorkGroupSize[0]}});
-  out.shared_bytes = std::min(out.shared_bytes, int64_t{limits.maxComputeSharedMemorySize});
+  Target out;
+  out.limits.threads =
+      std::min({out.limits.threads, int64_t{limits.maxComputeWorkGroupInvocations}, int64_t{limits.maxComputeWorkGroupSize[0]}});
+  out.limits.shared_bytes = std::min(out.limits.shared_bytes, int64_t{limits.maxComputeSharedMemorySize});
+  if (text.find("tensorize") == std::string_view::npos) return out;
+  MatrixUnits& units = out.products.units = device.matrix_units;
+  add_unit(&out, device, "mma.f16.f32", "f16", &units.f16, {"GL_KHR_cooperative_matrix"});
+  add_unit(&out, device, "mma.bf16.f32", "bf16", &units.bf16, {"GL_KHR_cooperative_matrix", "GL_EXT_bfloat16"});
+  out.limits.unit_lanes = unit_lanes(units);
+  out.products.shared_bytes = out.limits.shared_bytes;
+  out.products.in_step = device.is_cpu();
+  return out;
+}
+
+std::string key_of(const Target& target) {
+  std::string out = std::to_string(target.limits.threads) + " " + std::to_string(target.limits.shared_bytes) + " " +
+                    std::to_string(int{target.products.in_step});
+  for (const MatrixUnit& unit : {target.products.units.f16, target.products.units.bf16})
+    for (const uint32_t part : {unit.m, unit.n, unit.k, unit.subgroup, uint32_t{unit.has_narrow}})
+      out += " " + std::to_string(part);
   return out;
 }
 
@@ -68,15 +104,15 @@ std::mutex& programs_lock() {
   return lock;
 }
 
-std::shared_ptr<Known> read(std::string_view text, const GpuLimits& limits) {
+std::shared_ptr<Known> read(std::string_view text, const Target& target) {
   static auto& known_programs = *new common::Recent<Known>(256);
-  const std::string key = std::to_string(limits.threads) + " " + std::to_string(limits.shared_bytes) + "\n" + std::string(text);
+  const std::string key = key_of(target) + "\n" + std::string(text);
   {
     const std::lock_guard hold(programs_lock());
     if (std::shared_ptr<Known> found = known_programs.find(key); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
-  known->program = common::make_kernels(ir::parse(text), limits);
+  known->program = common::make_kernels(ir::parse(text), target.limits);
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
   dropped = known_programs.keep(key, known);
@@ -201,7 +237,8 @@ void check_f64(const PhysicalDevice& device, const KernelProgram& program, const
 }
 
 std::unique_ptr<Plan> plan(Device& device, std::string_view text, const nw_sig& sig, bool asks) {
-  const std::shared_ptr<Known> known = read(text, limits_of(device.physical));
+  const Target target = target_of(device.physical, text);
+  const std::shared_ptr<Known> known = read(text, target);
   Bound bound = common::bind(known->program.lowered, sig);
   std::list<ir::Buffer> inputs;
   const KernelProgram program = common::with_copies(known->program, &bound, &inputs);
@@ -212,7 +249,8 @@ std::unique_ptr<Plan> plan(Device& device, std::string_view text, const nw_sig& 
     const std::lock_guard hold(programs_lock());
     if (const auto at = known->layouts.find(key); at != known->layouts.end()) found = at->second;
   }
-  if (found.source == nullptr) found.source = std::make_shared<const PrintedProgram>(print_glsl(program, bound, layout));
+  if (found.source == nullptr)
+    found.source = std::make_shared<const PrintedProgram>(print_glsl(program, bound, layout, target.products));
   check_f64(device.physical, program, *found.source);
   ProgramLaunches launches = common::plan_launches(program, bound, *found.source, {kMostBlocks, kResidentBlocks, kMostSlots});
   check_params(program, launches);
@@ -250,13 +288,26 @@ std::string first_line() {
   }
 }
 
+Target target_of_first_device(std::string_view text) {
+  try {
+    const std::shared_ptr<Loader> loader = Loader::get();
+    for (const VkPhysicalDevice handle : loader->physical_devices()) {
+      const PhysicalDevice device(loader->instance(), handle);
+      if (device.unfit().empty()) return target_of(device, text);
+    }
+  } catch (const Refusal&) {  // there is no Vulkan here
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string source_of_program(std::string_view text) {
   try {
-    const KernelProgram program = common::make_kernels(ir::parse(text), {});
+    const Target target = target_of_first_device(text);
+    const KernelProgram program = common::make_kernels(ir::parse(text), target.limits);
     const Bound bound = common::any_call(program.lowered);
-    return first_line() + print_glsl(program, bound, {}).text;
+    return first_line() + print_glsl(program, bound, {}, target.products).text;
   } catch (const narrows::Failure& failure) {
     throw Refusal{failure.status, failure.argument, failure.message, failure.native_code};
   }

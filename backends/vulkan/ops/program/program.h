@@ -16,8 +16,8 @@ extern const char* const kProgramKernels[];
 // Plans a call of the program that the text is. `asks`: the plan will not be launched; nothing is compiled.
 std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view text, const nw_sig& sig, bool asks);
 
-// The shaders of a program's kernels for dense tensors that are all there. Its first line says which kernel runs and which
-// compiler makes it, or why none does.
+// The shaders of a program's kernels for dense tensors that are all there, on the first device. Its first line says which kernel
+// runs and which compiler makes it, or why none does.
 std::string source_of_program(std::string_view text);
 
 }  // namespace narrows::vulkan

@@ -130,9 +130,9 @@ std::string dtype_constant(DType dtype) {
   return out;
 }
 
-class Printer final : public common::KernelPrinter {
+class Printer final : public MatrixPrinter {
  public:
-  using KernelPrinter::KernelPrinter;
+  using MatrixPrinter::MatrixPrinter;
 
  private:
   // ---- values ----
@@ -220,9 +220,9 @@ class Printer final : public common::KernelPrinter {
   std::string in_memory(const ir::Buffer& buffer, const std::string& address, const std::string& offset) override {
     return "at_" + storage_of(buffer.dtype) + (coherent_.count(buffer.name) != 0 ? "_c(" : "(") + address + ", " + offset + ")";
   }
-  void declare_shared(const common::SharedArray& array) override {
-    globals_ += "shared " + array.type + " " + array.name + "[" + std::to_string(array.count) + "];\n";
-  }
+  // GLSL has none of 64 bits.
+  std::string subscript(const std::string& index) override { return layout_.short_indices ? index : "i32(" + index + ")"; }
+  void declare_shared(const common::SharedArray& array) override { globals_ += shared_array(array); }
   void declare_address(const std::string&, const std::string& name, const std::string& address) override {
     line("const u64 " + name + " = " + address + ";");
   }
@@ -251,7 +251,7 @@ class Printer final : public common::KernelPrinter {
   std::string next_element(const Run& run, const std::vector<ir::ExprPtr>& first, const std::string& i) {
     const std::string at = offset(run.buffer, first) + " + " + i;
     const auto array = arrays_.find(run.buffer);
-    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return array->second + "[" + at + "]";
+    if (array != arrays_.end() && addresses_.count(run.buffer) == 0) return in_array(run.buffer, array->second, at);
     return in_memory(buffer_of(run.buffer), array != arrays_.end() ? array->second : slot(Slot::Kind::buffer, run.buffer), at);
   }
 
@@ -275,27 +275,41 @@ class Printer final : public common::KernelPrinter {
   }
   void write_run(const Run& run, const std::vector<ir::ExprPtr>& first, int64_t length) override {
     const std::optional<std::string> address = address_of(run, first);
+    if (is_packed(run.buffer)) {
+      const std::string to = fresh("p"), at = offset(run.buffer, first), &array = arrays_.at(run.buffer);
+      line("const ix " + to + " = (" + at + ") / 8;");
+      return write_pieces(run, length, [&](const std::string& i, const std::string& piece) {
+        line(array + "[" + subscript(to + " + " + i) + "] = " + piece + ";");
+      });
+    }
     if (!address.has_value()) {
       const std::string i = open_loop(length);
       line(next_element(run, first, i) + " = " + run.array + "[" + i + "];");
       return close();
     }
-    const Pieces p = pieces_of(run, length);
-    const std::string to = fresh("p"), bytes = std::to_string(p.bytes), elements = std::to_string(p.elements), piece = fresh("q");
+    const std::string to = fresh("p"), bytes = std::to_string(pieces_of(run, length).bytes);
     line("const u64 " + to + " = " + *address + ";");
-    const std::string i = open_loop(p.count);
+    write_pieces(run, length, [&](const std::string& i, const std::string& piece) {
+      line("store_vector(" + to + " + u64(" + i + ") * " + bytes + "ul, " + piece + ", " + bytes + "u);");
+    });
+  }
+  // Puts a run's array together to pieces, and `write`s each by its number.
+  void write_pieces(const Run& run, int64_t length, const std::function<void(const std::string&, const std::string&)>& write) {
+    const Pieces p = pieces_of(run, length);
+    const std::string elements = std::to_string(p.elements), piece = fresh("q"), i = open_loop(p.count);
     line("uvec4 " + piece + " = uvec4(0);");
     const std::string j = open_loop(p.elements);
     line(piece + " = with_element(" + piece + ", nw_bits(" + run.array + "[" + i + " * " + elements + " + " + j + "]), u32(" + j +
          "), " + std::to_string(p.size) + "u);");
     close();
-    line("store_vector(" + to + " + u64(" + i + ") * " + bytes + "ul, " + piece + ", " + bytes + "u);");
+    write(i, piece);
     close();
   }
 
   // ---- kernels ----
 
   void begin_kernel(const common::Kernel& kernel) override {
+    begin_matrices(kernel);
     globals_.clear();
     coherent_.clear();
     uses_integers_ = false;
@@ -304,12 +318,12 @@ class Printer final : public common::KernelPrinter {
     for (const std::string& name : written)
       if (read.count(name) != 0) coherent_.insert(name);
   }
-  // What is read and written; whether there is a barrier.
+  // What is read and written; whether threads wait for each other.
   static bool collect(const std::vector<Node>& body, common::Names* read, common::Names* written) {
     bool out = false;
     const auto load = [&](const ir::Expr& expr) { read->insert(expr.name); };
     for (const Node& node : body) {
-      out = out || node.has_barrier;
+      out = out || node.has_barrier || (node.product.has_value() && node.product->is_joint);
       for (const ir::ExprPtr& condition : node.conditions) common::for_each_load(condition, load);
       for (const ir::Store& store : node.stores) {
         written->insert(store.buffer);
@@ -339,11 +353,12 @@ class Printer final : public common::KernelPrinter {
                                  ? "layout(push_constant) uniform Push {\n" + fields + "} A;\n"
                                  : "layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Numbers {\n" +
                                        fields + "};\nlayout(push_constant) uniform Push {\n  Numbers A;\n};\n";
-    const std::string body = globals_ + push + "void main() {\n" + locals + out_ + "}\n";
+    const std::string body = globals_ + matrix_arrays() + push + "void main() {\n" + locals + out_ + "}\n";
     std::string& text = kernel_->text;
     text = "#version 460\n#extension GL_GOOGLE_include_directive : require\n";
     if (body.find("f64") != std::string::npos || body.find("nw_double(") != std::string::npos) text += "#define NARROWS_FLOAT64\n";
     if (uses_integers_) text += "#define NW_INTEGERS\n";
+    text += matrix_definitions();
     text += std::string("#define ix ") + (layout_.short_indices ? "int" : "int64_t") + "\n#include \"program/program.glsl\"\n";
     text += "layout(local_size_x = " + std::to_string(kernel_->threads) + ") in;\n" + body;
     source_.text += "// ---- " + kernel_->name + " ----\n" + text;
@@ -358,8 +373,8 @@ class Printer final : public common::KernelPrinter {
 }  // namespace
 
 common::PrintedProgram print_glsl(const common::KernelProgram& program, const common::Bound& bound,
-                                  const common::KernelLayout& layout) {
-  return Printer(program, bound, layout).print();
+                                  const common::KernelLayout& layout, const ProductUnits& units) {
+  return Printer(program, bound, layout, units).print();
 }
 
 }  // namespace narrows::vulkan

@@ -6,14 +6,13 @@
 #include <string>
 
 #include "common/program_printer.h"
+#include "ops/program/matrices.h"
 
 namespace narrows::vulkan {
 
-namespace ir = ::narrows::program;
-
 // KernelSource::text has a kernel's shader; PrintedProgram::text all of them.
 common::PrintedProgram print_glsl(const common::KernelProgram& program, const common::Bound& bound,
-                                  const common::KernelLayout& layout);
+                                  const common::KernelLayout& layout, const ProductUnits& units);
 
 // So many numbers and addresses are a kernel's push constants. Of one that has more, they lie at an address.
 inline constexpr size_t kPushSlots = 16;

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // program.glsl -- what the shader of a tensor program's kernel begins with: types, accesses, and the functions that
 // backends/common/program_printer.h and ops/program/source.cpp write. The includer defines ix, the type of subscripts (i32 or i64),
-// and NARROWS_FLOAT64 where the kernel has an f64.
+// and NARROWS_FLOAT64 where the kernel has an f64. Of a kernel with cooperative matrices, too: NW_SUBGROUP, the threads of a subgroup,
+// each of which holds a part of a matrix; NW_WARP, the threads that the program shares a product out to, of which the first subgroup
+// computes it; NW_BF16_MATRICES where some are of bf16; NW_IN_STEP where a subgroup's threads run in step.
+#ifdef NW_SUBGROUP
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#ifdef NW_BF16_MATRICES
+#extension GL_EXT_bfloat16 : require
+#endif
+#endif
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
@@ -30,7 +41,19 @@
 
 #define NW_UNROLL [[unroll]]
 #define NW_ALIGNED
+#ifdef NW_SUBGROUP  // the threads of a subgroup are neighbours: Vulkan does not say so of gl_LocalInvocationID
+#define nw_lane gl_SubgroupInvocationID
+#define nw_thread (gl_SubgroupID * NW_SUBGROUP + nw_lane)
+#define nw_warp (gl_SubgroupID / (NW_WARP / NW_SUBGROUP))
+#define nw_is_first_subgroup (gl_SubgroupID % (NW_WARP / NW_SUBGROUP) == 0)
+#ifdef NW_IN_STEP
+#define nw_warp_barrier() subgroupMemoryBarrier()
+#else
+#define nw_warp_barrier() subgroupBarrier()
+#endif
+#else
 #define nw_thread gl_LocalInvocationID.x
+#endif
 #define nw_block gl_WorkGroupID.x
 #define nw_blocks gl_NumWorkGroups.x
 // What a thread wrote, to shared memory or to a buffer, the others of its block see afterwards.
@@ -99,6 +122,8 @@ u64 nw_bits(f32 x) { return u64(floatBitsToUint(x)); }
 #define nw_of_bits_u64(bits) u64(bits)
 #define nw_of_bits_f32(bits) uintBitsToFloat(u32(bits))
 
+// Of eight elements of 16 bits.
+#define nw_half(words, i) u16(word_of(words, (i) / 2) >> (i) % 2 * 16)
 #define nw_float(bits) uintBitsToFloat(bits)
 #define nw_param_f32(bits) uintBitsToFloat(u32(bits))
 #define nw_param_bool(bits) ((bits) != 0ul)
