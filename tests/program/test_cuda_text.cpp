@@ -7,6 +7,7 @@
 #include "common/program_kernels.h"
 #include "core/program/adjoint.h"
 #include "core/program/auto.h"
+#include "core/program/dtype.h"
 #include "ops/program/compiler.h"
 #include "ops/program/source.h"
 #include "programs.h"
@@ -26,15 +27,24 @@ bool has_compiler(std::string* why) {
   }
 }
 
-std::string printed(const Program& program, int64_t unit_lanes) {
+// As limits_for_programs() has them, of a call whose tensors lie at multiples of 16 bytes.
+std::string printed(const Program& program, int64_t unit_lanes, const std::string& target = "sm_80",
+                    int64_t shared_bytes = 99 << 10) {
   narrows::common::GpuLimits limits;
   limits.unit_lanes = unit_lanes;
+  limits.has_panels = unit_lanes != 0;
+  limits.copies_ahead = target != "sm_75";
+  limits.has_groups = target == "sm_90a";
+  limits.shared_bytes = shared_bytes;
   const auto kernels = narrows::common::make_kernels(program, limits);
-  return narrows::gpu::print_gpu(kernels, narrows::common::any_call(kernels.lowered), {}).text;
+  narrows::common::KernelLayout layout;
+  for (const narrows::program::Buffer& tensor : program.tensors)
+    layout.alignment[tensor.name] = std::max(1, 128 / narrows::program::bits_of(tensor.dtype));
+  return narrows::gpu::print_gpu(kernels, narrows::common::any_call(kernels.lowered), layout).text;
 }
 
-void check_compiles(const Program& program, int64_t unit_lanes = 32, const char* target = "sm_90") {
-  const std::string text = printed(program, unit_lanes);
+void check_compiles(const Program& program, int64_t unit_lanes = 32, const char* target = "sm_90a") {
+  const std::string text = printed(program, unit_lanes, target);
   std::string why;
   try {
     CHECK(narrows::gpu::compile_text(text, target).size() > 100);
@@ -121,7 +131,7 @@ TEST_CASE("a tensorized loop's text says whether the matrix unit or plain loops 
   for (const char* const dtype : {"f16", "bf16"})
     for (const bool is_across : {false, true}) {
       const Program one = program({256, 256, 64, dtype, dtype, is_across, is_across}, tiles);
-      for (const char* const target : {"sm_75", "sm_80", "sm_90"}) check_compiles(one, 32, target);
+      for (const char* const target : {"sm_75", "sm_80", "sm_90a"}) check_compiles(one, 32, target);
       const std::string text = printed(one, 32);
       INFO(text);
       CHECK(count(text, std::string("// mma.") + dtype + ".f32: a warp together, on the matrix unit where there is one\n") == 1);
@@ -143,4 +153,36 @@ TEST_CASE("a tensorized loop's text says whether the matrix unit or plain loops 
   Tiles unbound = tiles;
   unbound.is_bound = false;
   is_plain(program(product, unbound), 32, "no loop around it is bound to threads");
+}
+
+TEST_CASE("a pipelined loop's text says how far copies run ahead, and which warps compute together") {
+  std::string why;
+  if (!has_compiler(&why)) SKIP(why);
+  Tiles tiles{4, 1, 8, 4};
+  tiles.padding = 0;
+  tiles.stages = 8;
+  for (const bool is_across : {false, true}) {
+    const Program one = narrows::program::parse(tensorized({256, 128, 256, "f16", "f16", is_across, is_across}, tiles));
+    const auto has = [&](const std::string& target, int64_t shared_bytes, const std::string& part) {
+      const std::string text = printed(one, 32, target, shared_bytes);
+      INFO(text);
+      CHECK(count(text, part) == 1);
+    };
+    // A stage has 16 KiB, and the sums lend theirs.
+    has("sm_90a", 99 << 10, "// pipeline: copies 4 iterations ahead, in 6 stages\n");
+    has("sm_90a", 99 << 10, "// mma.f16.f32: four warps together, from shared memory\n");
+    has("sm_90a", 99 << 10, is_across ? "nw_group_mma_f16_64_10(m" : "nw_group_mma_f16_64_01(m");
+    has("sm_90a", 227 << 10, "in 8 stages\n");
+    has("sm_80", 99 << 10, "// pipeline: copies 5 iterations ahead, in 6 stages\n");
+    has("sm_80", 99 << 10, "// mma.f16.f32: a warp together, on the matrix unit where there is one\n");
+    has("sm_80", 48 << 10, "in 3 stages\n");
+    has("sm_75", 64 << 10, "// pipeline: a plain loop, since there are no copies beside computing here\n");
+    CHECK(count(printed(one, 32), "nw_copy_ahead<8>(") == 4);  // of both factors, before the loop and in it
+    for (const char* const target : {"sm_75", "sm_80", "sm_90a"}) check_compiles(one, 32, target);
+  }
+  Tiles large{8, 1, 16, 4};
+  large.padding = 0;
+  large.stages = 2;
+  const Program one = narrows::program::parse(tensorized({256, 128, 256, "bf16", "f32", false, false}, large));
+  CHECK(count(printed(one, 32, "sm_80", 48 << 10), "since shared memory has no room for a second stage of 32768 bytes\n") == 1);
 }
