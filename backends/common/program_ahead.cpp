@@ -65,10 +65,10 @@ class Planner {
     return "";
   }
 
-  // Its sums are all elements of a buffer in shared memory.
+  // Its sums are all elements of a buffer in shared memory. Where units take pairs, plain loops may compute the tile.
   bool holds_all(const Tile& tile) const {
     const std::string& buffer = tile.parts.sum->buffer;
-    if (!is_shared(buffer)) return false;
+    if (!is_shared(buffer) || program_.limits.has_pairs) return false;
     int64_t elements = 1;
     for (const ir::ExprPtr& extent : allocation(buffer).shape) elements *= *ir::constant(extent);
     return elements == kernel_.num_threads / program_.limits.unit_lanes * count_of(tile.loops) * 16 * 8;

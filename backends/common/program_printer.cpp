@@ -17,12 +17,6 @@ namespace {
 
 constexpr int64_t kMostUnrolled = 64;  // iterations of a loop that chooses among variables
 
-int64_t elements_of(const ir::Buffer& buffer) {
-  int64_t out = 1;
-  for (const ir::ExprPtr& extent : buffer.shape) out *= std::max<int64_t>(ir::constant(extent).value_or(1), 1);
-  return out;
-}
-
 bool same_indices(const std::vector<ir::ExprPtr>& a, const std::vector<ir::ExprPtr>& b, const Extents& extents) {
   for (size_t d = 0; d < a.size(); ++d)
     if (!(linear(a[d], extents) == linear(b[d], extents))) return false;
@@ -39,19 +33,32 @@ bool has_varying_loop(const Node& node) {
 }
 
 // Sets how often a buffer is there for copies that run ahead, and what it may share memory with.
-void set_stages(const std::vector<Node>& body, const std::string& buffer, SharedArray* array) {
-  const auto has = [&](const std::vector<std::string>& all) { return std::find(all.begin(), all.end(), buffer) != all.end(); };
+void set_stages(const std::vector<Node>& body, const ir::Buffer& allocation, SharedArray* array) {
+  const auto has = [&](const std::vector<std::string>& all) {
+    return std::find(all.begin(), all.end(), allocation.name) != all.end();
+  };
   for (const Node& node : body) {
-    set_stages(node.body, buffer, array);
+    set_stages(node.body, allocation, array);
     if (!node.ahead.has_value()) continue;
     if (has(node.ahead->overlaid)) array->overlay = SharedArray::Overlay::sums;
     if (!has(node.ahead->buffers)) continue;
-    array->count *= node.ahead->stages;
+    array->count = elements_of_stage(allocation) * node.ahead->stages;
     array->overlay = SharedArray::Overlay::stages;
   }
 }
 
 }  // namespace
+
+int64_t elements_of(const ir::Buffer& buffer) {
+  int64_t out = 1;
+  for (const ir::ExprPtr& extent : buffer.shape) out *= std::max<int64_t>(ir::constant(extent).value_or(1), 1);
+  return out;
+}
+
+int64_t elements_of_stage(const ir::Buffer& buffer) {
+  const int64_t in_16_bytes = 128 / ir::bits_of(buffer.dtype);
+  return (elements_of(buffer) + in_16_bytes - 1) / in_16_bytes * in_16_bytes;
+}
 
 std::string key_of(const std::string& buffer, const std::vector<ir::ExprPtr>& indices) {
   std::string out = buffer;
@@ -336,7 +343,7 @@ void KernelPrinter::declare_allocations(const Kernel& kernel) {
     const std::string name = arrays_[buffer.name] = fresh("a"), type = storage_of(buffer.dtype);
     if (place == Place::local || place == Place::shared) {
       SharedArray array{type, name, elements_of(buffer), panels_.count(buffer.name) != 0, SharedArray::Overlay::none};
-      set_stages(kernel.body, buffer.name, &array);
+      set_stages(kernel.body, buffer, &array);
       if (place == Place::shared)
         declare_shared(array);
       else

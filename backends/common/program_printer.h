@@ -76,6 +76,8 @@ std::string type_of(ir::DType dtype);     // as a value: f16 and bf16 are held a
 std::string storage_of(ir::DType dtype);  // as it lies in memory
 bool is_half(ir::DType dtype);
 std::string join(const std::vector<std::string>& parts, const char* between);
+int64_t elements_of(const ir::Buffer& buffer);        // of an allocation with a constant shape
+int64_t elements_of_stage(const ir::Buffer& buffer);  // so many that each stage begins at a multiple of 16 bytes
 
 struct SharedArray {
   // What copies that run ahead write, and sums that lie in registers meanwhile, may use the same memory.

@@ -11,9 +11,8 @@ namespace narrows::common {
 void KernelPrinter::stage(const Node& node, const std::string& stage, const std::function<void()>& body) {
   const std::map<std::string, std::string> before = arrays_;
   for (const std::string& buffer : node.ahead->buffers) {
-    int64_t elements = 1;
-    for (const ir::ExprPtr& extent : buffer_of(buffer).shape) elements *= *ir::constant(extent);
-    arrays_[buffer] = "(" + before.at(buffer) + " + " + stage + " * " + std::to_string(elements) + ")";
+    const std::string elements = std::to_string(elements_of_stage(buffer_of(buffer)));
+    arrays_[buffer] = join({"(", before.at(buffer), " + ", stage, " * ", elements, ")"}, "");
   }
   body();
   arrays_ = before;
