@@ -71,7 +71,7 @@ class Planner {
     if (!is_shared(buffer) || program_.limits.has_pairs) return false;
     int64_t elements = 1;
     for (const ir::ExprPtr& extent : allocation(buffer).shape) elements *= *ir::constant(extent);
-    return elements == kernel_.num_threads / program_.limits.unit_lanes * count_of(tile.loops) * 16 * 8;
+    return elements == kernel_.num_threads / std::max<int64_t>(1, program_.limits.unit_lanes) * count_of(tile.loops) * 16 * 8;
   }
 
   bool is_shared(const std::string& buffer) const {
