@@ -118,6 +118,24 @@ TEST_CASE("every second element is read, and none behind the last") {
   });
 }
 
+TEST_CASE("an element that memory ends with is read alone") {
+  const Plugin plugin;
+  for (const DType dtype : narrows::test::kAllDTypes) {
+    const std::string t = narrows::test::name(dtype);
+    const std::string text =
+        "program 1 f(A: " + t + "[N], C: out " + t + "[N]):\n  for i in N:\n    block C(v: S(N) = i):\n      C[v] = A[v]\n";
+    for (const char* kernel : {"interpreter", "compiled"}) {
+      INFO(t << " " << kernel);
+      Guarded a(dtype, 5), c(dtype, 5);
+      a.tensor.fill(1);
+      const Answer answer = Call{plugin, text, {&a.tensor}, {&c.tensor}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c.tensor, [&](int64_t i) { return a.tensor.get(i); });
+    }
+  }
+}
+
 TEST_CASE("a kernel that was made for other strides is not used") {
   const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
   for i in N:
@@ -356,4 +374,44 @@ TEST_CASE("a place outside of a small buffer, where a condition never holds, is 
       expect(c, [&](int64_t) { return m > 0 ? static_cast<double>(static_cast<float>(a.get(m - 1)) + 2.0F) : 4.0; });
     }
   });
+}
+
+TEST_CASE("a buffer whose first element is not used is as small as what is used of it") {
+  const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
+  alloc T: f32[N + 40]
+  for i in N:
+    block T(v: S(N) = i):
+      T[v + 40] = A[v]
+    block C(v: S(N) = i):
+      C[v] = T[v + 40] + f32(1)
+)";
+  const Plugin plugin;
+  for (const char* kernel : {"interpreter", "compiled"}) {
+    INFO(kernel);
+    Tensor a(DType::f32, {5}), c(DType::f32, {5});
+    a.fill(1);
+    const Answer answer = Call{plugin, text, {&a}, {&c}, kernel}.run();
+    INFO(answer.message);  // what is written beside one element lies outside of the workspace
+    REQUIRE(answer);
+    expect(c, [&](int64_t i) { return static_cast<double>(static_cast<float>(a.get(i)) + 1.0F); });
+  }
+}
+
+TEST_CASE("a size divides another") {
+  const char* const text = R"(program 1 f(A: f32[N], like: i8[K], C: out f32[N]):
+  for i in N:
+    block C(v: S(N) = i):
+      C[v] = A[max(0, min(N // K, N - 1))]
+)";
+  const Plugin plugin;
+  for (const char* kernel : {"interpreter", "compiled"})
+    for (const int64_t divisor : {1, 2, 7, 20}) {
+      INFO(kernel << " " << divisor);
+      Tensor a(DType::f32, {12}), like(DType::i8, {divisor}), c(DType::f32, {12});
+      a.fill(1);
+      const Answer answer = Call{plugin, text, {&a, &like}, {&c}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c, [&](int64_t) { return a.get(std::min<int64_t>(12 / divisor, 11)); });
+    }
 }
