@@ -408,21 +408,27 @@ TEST_CASE("a row of a buffer that shrinks to it begins where the buffer does") {
   }
 }
 
-TEST_CASE("a loop over all elements finds each, whatever its sizes are") {
-  const char* const text = R"(program 1 f(A: f32[N, K], C: out f32[N, K]):
-  for f in N * K:
-    block C(v: S(N) = f // K, w: S(K) = f % K):
+TEST_CASE("a loop over all elements finds each, and runs to its end where there is none") {
+  // Of 0 columns f // K is computed, and of no element.
+  const char* const text = R"(program 1 f(A: f32[N, K], B: f32[N], C: out f32[N, K], D: out f32[N]):
+  for f in N * K + 1:
+    block C(v: S(N) = f // K, w: S(K) = f % K) if f // K < N and f < N * K:
       C[v, w] = A[v, w]
+  for i in N:
+    block D(v: S(N) = i):
+      D[v] = B[v]
 )";
   const Plugin plugin;
   for (const char* kernel : {"interpreter", "compiled"})
     for (const int64_t columns : {0, 1, 2, 7}) {
       INFO(kernel << " " << columns);
-      Tensor a(DType::f32, {5, columns}), c(DType::f32, {5, columns});
+      Tensor a(DType::f32, {5, columns}), b(DType::f32, {5}), c(DType::f32, {5, columns}), d(DType::f32, {5});
       a.fill(1);
-      const Answer answer = Call{plugin, text, {&a}, {&c}, kernel}.run();
+      b.fill(2);
+      const Answer answer = Call{plugin, text, {&a, &b}, {&c, &d}, kernel}.run();
       INFO(answer.message);
       REQUIRE(answer);
       expect(c, [&](int64_t i) { return a.get(i); });
+      expect(d, [&](int64_t i) { return b.get(i); });
     }
 }
