@@ -432,3 +432,22 @@ TEST_CASE("a loop over all elements finds each, and runs to its end where there 
       expect(d, [&](int64_t i) { return b.get(i); });
     }
 }
+
+TEST_CASE("a program whose products may be fused has products of integers, too") {
+  const char* const text = R"(program 1 f(A: f32[N], B: i8[N], C: out f32[N], D: out i8[N]):
+  for i in N:
+    block C(v: S(N) = i) {"contract": "true"}:
+      C[v] = A[v] * A[v] + A[v]
+    block D(v: S(N) = i):
+      D[v] = B[v] * B[v]
+)";
+  for_each_target([&](const Plugin& plugin) {
+    Tensor a(DType::f32, {9}), b(DType::i8, {9}), c(DType::f32, {9}), d(DType::i8, {9});
+    for (int64_t i = 0; i < 9; ++i) a.set(i, static_cast<double>(i)), b.set(i, static_cast<double>(i));
+    const Answer answer = Call{plugin, text, {&a, &b}, {&c, &d}, "compiled"}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    expect(c, [](int64_t i) { return static_cast<double>(i * i + i); });
+    expect(d, [](int64_t i) { return static_cast<double>(i * i); });
+  });
+}
