@@ -8,6 +8,7 @@
 #include "common/conv1d.h"
 #include "common/elementwise.h"
 #include "common/integers.h"
+#include "common/plugin.h"
 
 using namespace narrows::common;
 
@@ -85,6 +86,39 @@ TEST_CASE("conv1d: a part is planned by the first variant that takes it") {
   CHECK(search.used == 0);  // the first of all
   VariantSearch<Variant> later{kVariants.data(), 1, 3};
   CHECK(*later.plan(&Variant::forward, 0) == 1);
+}
+
+TEST_CASE("elementwise_backward: an input that is not floating point is refused by its number") {
+  const std::array<int64_t, 1> shape = {4}, strides = {1};
+  for (uint32_t odd = 0; odd < 4; ++odd) {
+    std::array<nw_tensor_sig, 7> tensors;
+    tensors.fill({{kDLFloat, 32, 1}, 1, 8, 0, -1, shape.data(), strides.data()});
+    tensors[odd].dtype = {kDLInt, 32, 1};
+    nw_elementwise_params params{};
+    params.function = NW_EW_CLAMP;
+    nw_sig sig{};
+    sig.op = "elementwise_backward", sig.num_inputs = 4, sig.num_outputs = 3, sig.tensors = tensors.data();
+    sig.params = &params, sig.params_size = sizeof params;
+    int32_t argument = -1;
+    try {
+      read_elementwise_backward(sig);
+    } catch (const Refusal& refusal) {
+      argument = refusal.argument;
+    }
+    CHECK(argument == static_cast<int32_t>(odd));
+  }
+}
+
+TEST_CASE("a plan knows the device that it is for") {
+  struct Nothing : Plan {
+    void launch(const nw_call&) const override {}
+  };
+  nw_sig sig{};
+  sig.device = {kDLCUDA, 3};
+  void* out = nullptr;
+  give_plan(std::make_unique<Nothing>(), sig, &out, nullptr);
+  const std::unique_ptr<Plan> plan(static_cast<Plan*>(out));
+  CHECK(plan->device_id == 3);
 }
 
 TEST_CASE("elementwise_backward: the kind of each gradient") {

@@ -183,6 +183,16 @@ TEST_CASE("a planner that fails wakes those who wait and is not remembered") {
   check_no_leak(rt);
 }
 
+TEST_CASE("a planner that fails takes no room") {
+  Loaded rt({"probe"}, Options{.plan_cache_capacity = 2});
+  rt.probe().plan_status = NW_FAILED;
+  CHECK(Keyed(1).run(rt) == NW_FAILED);
+  rt.probe().plan_status = NW_OK;
+  for (const int64_t key : {1, 2, 1, 2}) CHECK(Keyed(key).run(rt) == NW_OK);
+  CHECK(rt.probe().plans == 3);
+  check_no_leak(rt);
+}
+
 TEST_CASE("the cache may be cleared while a key is planned and the key be asked for again") {
   Loaded rt({"probe"});
   Gate gate;

@@ -60,3 +60,16 @@ TEST_CASE("a sum has the same bits wherever its terms lie") {
       CHECK(gradient(runtime, Placed(g, 0, 1).tensor(), Placed(b, first, stride).tensor()) == expected);
     }
 }
+
+TEST_CASE("the gradient of a square is twice its base, to the last bit") {
+  // a^(b-1) itself: a^b / a would round twice more.
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> between(0.3, 3);
+  std::vector<double> a(1000), g(a.size(), 1), b(a.size(), 2), grad(a.size());
+  for (double& x : a) x = between(random);
+  const auto of = [](std::vector<double>& v) { return narrows::Tensor(v.data(), {static_cast<int64_t>(v.size())}); };
+  nw_elementwise_params params{};
+  params.function = NW_EW_POW;
+  narrows::Runtime().run("elementwise_backward", {of(g), of(a), of(b)}, {of(grad), {}, {}}, params);
+  for (size_t i = 0; i < a.size(); ++i) REQUIRE(grad[i] == 2 * a[i]);
+}

@@ -274,6 +274,7 @@ class Workspace {
 struct Answer {
   int32_t status = NW_OK;
   std::string message, kernel;
+  int32_t argument = -1;  // of an error
   explicit operator bool() const { return status == NW_OK; }
 };
 
@@ -322,7 +323,8 @@ struct Call {
     info.struct_size = sizeof(info);
     nw_error error{};
     void* plan = nullptr;
-    if (const int32_t status = plugin.plan(text, sig, &plan, &info, &error); status != NW_OK) return {status, error.message, ""};
+    if (const int32_t status = plugin.plan(text, sig, &plan, &info, &error); status != NW_OK)
+      return {status, error.message, "", error.argument};
     Workspace workspace(info.workspace_size);
     nw_call call{};
     call.struct_size = sizeof(call);
@@ -335,7 +337,7 @@ struct Call {
     call.workspace_size = info.workspace_size;
     Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
     for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
-    if (!answer) answer.message = error.message;
+    if (!answer) answer.message = error.message, answer.argument = error.argument;
     if (answer) {
       memory.copy_back();
       for (const auto& [tensor, copy] : copies) copy->copy_back();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_cpu_compiler.cpp -- the C compiler that the cpu backend runs: absent, failing, hanging, killed; and the folder of what it
 // made.
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -8,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -218,6 +221,64 @@ TEST_CASE("a folder that cannot be used is not") {
   const Environment open("NARROWS_CACHE_DIR", (folder / "open").string());
   CHECK(run(program(8), "compiled", 8));
   CHECK(fs::is_empty(folder / "open/cpu"));
+}
+
+TEST_CASE("the cache is in XDG_CACHE_HOME, or else in the home") {
+  const Folder folder;
+  const Environment none("NARROWS_CACHE_DIR", ""), home("HOME", (folder / "home").string());
+  for (const char* xdg : {"", "xdg"}) {
+    const Environment cache("XDG_CACHE_HOME", *xdg == '\0' ? "" : (folder / xdg).string());
+    REQUIRE(run(program(24), "compiled", 24));
+    CHECK(fs::exists(folder / "home/.cache/narrows/cpu"));
+    CHECK(fs::exists(folder / "xdg/narrows/cpu") == (*xdg != '\0'));
+  }
+}
+
+TEST_CASE("where no folder keeps what was compiled, the plugin does") {
+  const Folder folder;
+  std::ofstream(folder / "file") << "no folder";
+  const Environment cache("NARROWS_CACHE_DIR", (folder / "file").string()),
+      compiler("CC", folder.script("counts", "echo >> " + (folder / "runs").string() + "; exec gcc \"$@\""));
+  const Plugin plugin;
+  for (int i = 0; i < 2; ++i) {
+    Tensor a(DType::f32, {21}), c(DType::f32, {21});
+    const Answer answer = Call{plugin, program(25), {&a}, {&c}, "compiled"}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    CHECK(fs::file_size(folder / "runs") == 1);
+  }
+}
+
+// A host may ignore signals, as Python does SIGPIPE, and block some in the calling thread.
+TEST_CASE("a compiler begins with no signal ignored or blocked") {
+  const Folder folder;
+  // By the shell itself: it blocks signals while it starts a program.
+  const Environment compiler("CC",
+                             folder.script("looks",
+                                           "while read -r name set; do case $name in SigBlk:|SigIgn:) echo $name $set;; esac; done "
+                                           "< /proc/self/status > " +
+                                               (folder / "signals").string() + "; exec gcc \"$@\""));
+  const std::array signals = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2};
+  std::array<sighandler_t, signals.size()> before{};
+  sigset_t some, blocked;
+  sigemptyset(&some);
+  sigaddset(&some, SIGWINCH);
+  pthread_sigmask(SIG_BLOCK, &some, &blocked);
+  std::transform(signals.begin(), signals.end(), before.begin(), [](int number) { return signal(number, SIG_IGN); });
+  const Answer answer = run(program(26), "compiled", 26);
+  for (size_t i = 0; i < signals.size(); ++i) signal(signals[i], before[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+  INFO(answer.message);
+  REQUIRE(answer);
+  std::ifstream file(folder / "signals");
+  constexpr uint64_t kOfC = uint64_t{3} << 31;  // 32 and 33 are the C library's own
+  for (const char* expected : {"SigBlk:", "SigIgn:"}) {
+    std::string name;
+    uint64_t set = 1;
+    file >> name >> std::hex >> set;
+    CHECK(name == expected);
+    CHECK((set & ~kOfC) == 0);
+  }
 }
 
 TEST_CASE("another user's folder is not used") {

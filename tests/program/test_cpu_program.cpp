@@ -380,6 +380,7 @@ TEST_CASE("what does not fit is refused with names and numbers") {
   CHECK_THAT(answer.message, ContainsSubstring("'B' has 5 in dimension 0; expected K = 4"));
   answer = Call{plugin(), text, {&a, &wide}, {&c}}.run();
   CHECK_THAT(answer.message, ContainsSubstring("'B'") && ContainsSubstring("has dtype float64; expected float32"));
+  CHECK(answer.argument == 1);
   const std::string large =
       "program 1 f(A: f32[N], C: out f32[N]):\n  alloc T: f32[N, 1152921504606846976]\n  for i in N:\n    for j in "
       "1152921504606846976:\n"
@@ -392,17 +393,26 @@ TEST_CASE("what does not fit is refused with names and numbers") {
     CHECK(answer.status == NW_OUT_OF_MEMORY);
     CHECK_THAT(answer.message, ContainsSubstring("'T'"));
   }
+  const std::string threads =
+      "program 1 f(A: f32[N], C: out f32[N]):\n  for i in 2:\n    for j in N bind thread.x:\n      block C(v: S(N) = j):\n        "
+      "C[v] = A[v]\n";
+  for (const char* kernel : kKernels) {
+    Tensor x(kF, {4}), y(kF, {4});
+    answer = Call{plugin(), threads, {&x}, {&y}, kernel}.run();
+    CHECK((answer.status == NW_UNSUPPORTED && answer.argument == -1));
+    CHECK_THAT(answer.message, ContainsSubstring("loop 'j' is bound to thread.x"));
+  }
   // In bounds among all integers, and not where they wrap at 64 bits.
   const std::string wraps =
       "program 1 f(X: f32[M], Z: out f32[M]):\n  for i in M:\n    block Z(v: S(M) = i):\n      Z[v] = X[min(v * "
       "2305843009213693952, M - 1)]\n";
   for (const char* kernel : kKernels)
-    for (const int64_t size : {int64_t{2}, int64_t{6}}) {
+    for (const int64_t size : {int64_t{3}, int64_t{4}}) {  // up to 2^62, and 3 * 2^61
       Tensor x(kF, {size}), y(kF, {size});
       answer = Call{plugin(), wraps, {&x}, {&y}, kernel}.run();
       INFO(answer.message);
-      CHECK(answer.status == (size == 2 ? NW_OK : NW_INVALID));
-      if (size == 6) CHECK_THAT(answer.message, ContainsSubstring("'i * 2305843009213693952' may leave"));
+      CHECK(answer.status == (size == 3 ? NW_OK : NW_INVALID));
+      if (size == 4) CHECK_THAT(answer.message, ContainsSubstring("'i * 2305843009213693952' may leave"));
     }
 }
 

@@ -118,6 +118,24 @@ TEST_CASE("every second element is read, and none behind the last") {
   });
 }
 
+TEST_CASE("an element that memory ends with is read alone") {
+  const Plugin plugin;
+  for (const DType dtype : narrows::test::kAllDTypes) {
+    const std::string t = narrows::test::name(dtype);
+    const std::string text =
+        "program 1 f(A: " + t + "[N], C: out " + t + "[N]):\n  for i in N:\n    block C(v: S(N) = i):\n      C[v] = A[v]\n";
+    for (const char* kernel : {"interpreter", "compiled"}) {
+      INFO(t << " " << kernel);
+      Guarded a(dtype, 5), c(dtype, 5);
+      a.tensor.fill(1);
+      const Answer answer = Call{plugin, text, {&a.tensor}, {&c.tensor}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c.tensor, [&](int64_t i) { return a.tensor.get(i); });
+    }
+  }
+}
+
 TEST_CASE("a kernel that was made for other strides is not used") {
   const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
   for i in N:
@@ -355,5 +373,81 @@ TEST_CASE("a place outside of a small buffer, where a condition never holds, is 
       run(plugin, text, {&a, &x}, &c);
       expect(c, [&](int64_t) { return m > 0 ? static_cast<double>(static_cast<float>(a.get(m - 1)) + 2.0F) : 4.0; });
     }
+  });
+}
+
+TEST_CASE("a row of a buffer that shrinks to it begins where the buffer does") {
+  // The interpreter's rows lie beside each other: one that begins further on lies in another buffer's.
+  const char* const text = R"(program 1 f(A: f32[N, 64], C: out f32[N, 64]):
+  alloc L: f32[N, 64]
+  alloc M: f32[N + 1, 64]
+  alloc R: f32[N, 64]
+  for i in N:
+    for j in 64:
+      block L(v: S(N) = i, w: S(64) = j):
+        L[v, w] = A[v, w]
+    for k in 64:
+      block M(v: S(N) = i, w: S(64) = k):
+        M[v + 1, w] = A[v, w] * f32(2)
+    for l in 64:
+      block R(v: S(N) = i, w: S(64) = l):
+        R[v, w] = A[v, w] * f32(4)
+    for m in 64:
+      block C(v: S(N) = i, w: S(64) = m):
+        C[v, w] = L[v, w] + M[v + 1, w] + R[v, w]
+)";
+  const Plugin plugin;
+  for (const char* kernel : {"interpreter", "compiled"}) {
+    INFO(kernel);
+    Tensor a(DType::f32, {3, 64}), c(DType::f32, {3, 64});
+    for (int64_t i = 0; i < a.elements(); ++i) a.set(i, static_cast<double>(i));
+    const Answer answer = Call{plugin, text, {&a}, {&c}, kernel}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    expect(c, [&](int64_t i) { return 7 * static_cast<double>(i); });
+  }
+}
+
+TEST_CASE("a loop over all elements finds each, and runs to its end where there is none") {
+  // Of 0 columns f // K is computed, and of no element.
+  const char* const text = R"(program 1 f(A: f32[N, K], B: f32[N], C: out f32[N, K], D: out f32[N]):
+  for f in N * K + 1:
+    block C(v: S(N) = f // K, w: S(K) = f % K) if f // K < N and f < N * K:
+      C[v, w] = A[v, w]
+  for i in N:
+    block D(v: S(N) = i):
+      D[v] = B[v]
+)";
+  const Plugin plugin;
+  for (const char* kernel : {"interpreter", "compiled"})
+    for (const int64_t columns : {0, 1, 2, 7}) {
+      INFO(kernel << " " << columns);
+      Tensor a(DType::f32, {5, columns}), b(DType::f32, {5}), c(DType::f32, {5, columns}), d(DType::f32, {5});
+      a.fill(1);
+      b.fill(2);
+      const Answer answer = Call{plugin, text, {&a, &b}, {&c, &d}, kernel}.run();
+      INFO(answer.message);
+      REQUIRE(answer);
+      expect(c, [&](int64_t i) { return a.get(i); });
+      expect(d, [&](int64_t i) { return b.get(i); });
+    }
+}
+
+TEST_CASE("a program whose products may be fused has products of integers, too") {
+  const char* const text = R"(program 1 f(A: f32[N], B: i8[N], C: out f32[N], D: out i8[N]):
+  for i in N:
+    block C(v: S(N) = i) {"contract": "true"}:
+      C[v] = A[v] * A[v] + A[v]
+    block D(v: S(N) = i):
+      D[v] = B[v] * B[v]
+)";
+  for_each_target([&](const Plugin& plugin) {
+    Tensor a(DType::f32, {9}), b(DType::i8, {9}), c(DType::f32, {9}), d(DType::i8, {9});
+    for (int64_t i = 0; i < 9; ++i) a.set(i, static_cast<double>(i)), b.set(i, static_cast<double>(i));
+    const Answer answer = Call{plugin, text, {&a, &b}, {&c, &d}, "compiled"}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    expect(c, [](int64_t i) { return static_cast<double>(i * i + i); });
+    expect(d, [](int64_t i) { return static_cast<double>(i * i); });
   });
 }

@@ -74,6 +74,13 @@ void compare(Tensor& got, Tensor& want) {
 // The program by the interpreter and by the exported plugin.
 void check(const Plugin& made, const std::string& text, std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
            const std::vector<Param>& params) {
+  const nw_op& op = made.op(0);
+  const auto is_declared = [](DLDataType declared, const Tensor& tensor) {
+    const DLDataType own = narrows::test::dl_dtype(tensor.dtype);
+    return declared.code == own.code && declared.bits == own.bits && declared.lanes == own.lanes;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) REQUIRE(is_declared(op.input_dtypes[i], inputs[i]));
+  for (size_t i = 0; i < outputs.size(); ++i) REQUIRE(is_declared(op.output_dtypes[i], outputs[i]));
   std::vector<Tensor> wanted = outputs;
   const Answer want = Call{plugin(), text, pointers(inputs), pointers(wanted), "interpreter", params}.run();
   INFO(want.message);
@@ -240,6 +247,7 @@ TEST_CASE("tensors that may be absent, params and an in-out tensor", "[export]")
   CHECK((op.min_inputs == 3 && op.max_inputs == 3 && op.num_outputs == 2 && op.params_size == 24));
   CHECK((op.flags == NW_OP_INPLACE && op.inputs[1] == std::string("bias?") && op.outputs[1] == std::string("z?")));
   CHECK((op.params[0]->initial == 2 && op.params[1]->initial == 1 && op.params[2]->initial == 1));
+  CHECK((op.params[0]->dtype.code == kDLFloat && op.params[1]->dtype.code == kDLInt && op.params[2]->dtype.code == kDLBool));
   const std::vector<Param> params = {{0.5, 0, true}, {0, 3, false}, {0, 1, false}};
   for (const bool bias : {false, true}) {
     for (const bool z : {false, true}) {

@@ -61,9 +61,6 @@ void Printer::nodes(const std::vector<Node>& body) {
 }
 
 void Printer::loop(const Node& node) {
-  if (node.loop_kind == ir::For::Kind::bind && node.thread.rfind("block", 0) != 0)
-    refuse(NW_UNSUPPORTED, -1, "loop '%s' is bound to %s; the cpu backend has no such threads", node.name.c_str(),
-           node.thread.c_str());
   if (shared_.count(&node) != 0) {
     path_.push_back(node.name);
     versions(node);

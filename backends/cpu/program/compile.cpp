@@ -69,15 +69,13 @@ std::shared_ptr<const CObject> compile(const std::string& source, const std::vec
   return out;
 }
 
+std::mutex the_lock;
+[[maybe_unused]] const int registered =
+    pthread_atfork([] { the_lock.lock(); }, [] { the_lock.unlock(); }, [] { the_lock.unlock(); });
+
 }  // namespace
 
-std::mutex& programs_lock() {
-  static std::mutex lock;
-  static const int registered =
-      pthread_atfork([] { programs_lock().lock(); }, [] { programs_lock().unlock(); }, [] { programs_lock().unlock(); });
-  (void)registered;
-  return lock;
-}
+std::mutex& programs_lock() { return the_lock; }
 
 CObject::~CObject() { dlclose(handle_); }
 void* CObject::symbol(const char* name) const { return dlsym(handle_, name); }
@@ -114,7 +112,7 @@ struct CCompiler::Shared {
   }
 };
 
-CCompiler::CCompiler() : shared_(std::make_unique<Shared>()) { (void)programs_lock(); }
+CCompiler::CCompiler() : shared_(std::make_unique<Shared>()) {}
 CCompiler::~CCompiler() = default;
 
 bool CCompiler::is_present() { return !find_compiler().empty(); }

@@ -120,7 +120,7 @@ std::vector<ExportedProgram> print_programs(const Instance& instance, const std:
   bool contracts = false;
   for (size_t i = 0; i < texts.size(); ++i) {
     out[i].op = name;
-    out[i].lowered = lower(ir::parse(texts[i]));
+    out[i].lowered = lowered_text(texts[i]);
     name = backward_of(name);
     contracts = contracts || print_c(any_call(out[i].lowered, {}, 0, false), c_target(instance)).contracts;
   }

@@ -50,9 +50,6 @@ class Builder {
   }
 
   Part loop(const Node& node) {
-    if (node.loop_kind == ir::For::Kind::bind && node.thread.rfind("block", 0) != 0)
-      refuse(NW_UNSUPPORTED, -1, "loop '%s' is bound to %s; the cpu backend has no such threads", node.name.c_str(),
-             node.thread.c_str());
     Part out;
     out.is_loop = true;
     out.is_parallel = node.loop_kind == ir::For::Kind::parallel;

@@ -145,7 +145,23 @@ std::string layout_of(const Bound& bound) {
   return out;
 }
 
+void check_threads(const std::vector<Node>& body) {
+  for (const Node& node : body) {
+    if (node.kind != Node::Kind::loop) continue;
+    if (node.loop_kind == ir::For::Kind::bind && node.thread.rfind("block", 0) != 0)
+      refuse(NW_UNSUPPORTED, -1, "loop '%s' is bound to %s; the cpu backend has no such threads", node.name.c_str(),
+             node.thread.c_str());
+    check_threads(node.body);
+  }
+}
+
 }  // namespace
+
+Lowered lowered_text(std::string_view text) {
+  Lowered out = lower(ir::parse(text));
+  check_threads(out.body);
+  return out;
+}
 
 CTarget c_target(const Instance& instance) {
   const std::string_view target = instance.target;
@@ -184,7 +200,7 @@ std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
     if (std::shared_ptr<Known> found = known_.find(key); found != nullptr) return found;
   }
   auto known = std::make_shared<Known>();
-  known->lowered = lower(ir::parse(text));
+  known->lowered = lowered_text(text);
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
   dropped = known_.keep(key, known);

@@ -44,6 +44,9 @@ class Programs {
   CCompiler compiler_;
 };
 
+// What is printed, interpreted or exported of a text. Refuses loops that are bound to a GPU's threads.
+Lowered lowered_text(std::string_view text);
+
 // What the C of this instance's programs is printed and compiled for.
 CTarget c_target(const Instance& instance);
 std::vector<std::string> c_flags(bool contracts);

@@ -19,7 +19,7 @@ std::string first_line(const Instance& instance) {
 
 std::string source_of_program(const Instance& instance, std::string_view text) {
   try {
-    const common::Lowered lowered = common::lower(ir::parse(text));
+    const Lowered lowered = lowered_text(text);
     return first_line(instance) + print_c(any_call(lowered), c_target(instance)).text;
   } catch (const Failure& failure) {
     throw common::Refusal{failure.status, failure.argument, failure.message, failure.native_code};
