@@ -11,6 +11,7 @@
 #include "core/program/dtype.h"
 #include "core/program/functions.h"
 #include "core/program/schedule.h"
+#include "core/program/tree.h"
 #include "core/program/walk.h"
 #include "programs.h"
 #include "reference/program.h"
@@ -180,6 +181,22 @@ TEST_CASE("reads of every form are inverted") {
     CAPTURE(print(program));
     check_gradients(program, {{"N", 6}, {"M", 4}});
   }
+}
+
+TEST_CASE("contributions of the same axes are summed in one pass") {
+  const Program backward = adjoint(parse(
+      "program 1 f(x: f64[N], w: f64[N, M], C: out f64[N, M]):\n  for i in N:\n    for j in M:\n"
+      "      block C(vi: S(N) = i, vj: S(M) = j):\n        C[vi, vj] = x[vi] * x[vi] * w[vi, vj]\n"));
+  const std::vector<Path> all = paths(backward);
+  CHECK(std::count_if(all.begin(), all.end(), [](const Path& it) { return it.block->body[0].buffer == "d_x"; }) == 1);
+}
+
+TEST_CASE("a program whose loops run at once has the adjoint of its order") {
+  std::string text =
+      "program 1 f(x: f64[N], w: f64[N], C: out f64[N]):\n  alloc Y: f64[N]\n  for i in N parallel:\n"
+      "    block Y(vi: S(N) = i):\n      Y[vi] = x[vi] * w[vi]\n    block C(vi: S(N) = i):\n      C[vi] = Y[vi] * Y[vi]\n";
+  const std::string parallel = print(adjoint(parse(text)));
+  CHECK(parallel == print(adjoint(parse(text.erase(text.find(" parallel"), 9)))));
 }
 
 TEST_CASE("every function with a gradient has it here") {
