@@ -330,8 +330,7 @@ TEST_CASE("a reader of two producers goes into neither") {
       "program 1 two(A: f32[8], C: out f32[8]):\n  alloc Y: f32[8]\n  alloc Z: f32[8]\n  for i in 8:\n"
       "    block Y(v: S(8) = i):\n      Y[v] = A[v]\n    block Z(v: S(8) = i):\n      Z[v] = A[v] * A[v]\n"
       "    block C(v: S(8) = i):\n      C[v] = Y[v] + Z[v]\n");
-  CHECK_THAT(refused(sch, "reverse_compute_inline(block=\"C\")"),
-             ContainsSubstring("block 'C' reads what both 'Y' and 'Z' write"));
+  CHECK_THAT(refused(sch, "reverse_compute_inline(block=\"C\")"), ContainsSubstring("block 'C' reads what both 'Y' and 'Z' write"));
 }
 
 TEST_CASE("a reader with more points than its producer stays by itself") {
