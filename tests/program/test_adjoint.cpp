@@ -199,6 +199,14 @@ TEST_CASE("where few points read an element, only these are gone through, whatev
   CHECK_THAT(print(adjoint(program)), Catch::Matchers::ContainsSubstring(": R(2) ="));
 }
 
+TEST_CASE("marks of loops are nothing to the adjoint") {
+  std::string text =
+      "program 1 f(x: f64[8], C: out f64[8]):\n  alloc Y: f64[8]\n  for i in 8 pipeline 2:\n    block Y(vi: S(8) = i):\n"
+      "      Y[vi] = x[vi]\n    block C(vi: S(8) = i):\n      C[vi] = Y[vi] * Y[vi]\n";
+  const std::string marked = print(adjoint(parse(text)));
+  CHECK(marked == print(adjoint(parse(text.erase(text.find(" pipeline"), 11)))));
+}
+
 TEST_CASE("every function with a gradient has it here") {
   for (const std::string& name : function_names()) {
     CAPTURE(name);
