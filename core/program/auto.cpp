@@ -190,7 +190,7 @@ void schedule_for_cpu(Schedule* schedule, const Machine& machine) {
   for (const std::string& name : schedule->blocks()) tile_contraction(&steps, name, machine);
   share_rows(&steps);
   const std::vector<std::string> partials = reduce_by_vectors(&steps);
-  for (const std::string& name : partials) vectorize_partial(&steps, name);
+  for (const std::string& name : partials) steps.attempt("vectorize", {{"loop", quoted(steps.loops(name).back())}});
   run_in_parallel(&steps);
 }
 

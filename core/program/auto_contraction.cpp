@@ -54,23 +54,6 @@ bool has_lost_a_loop(const Steps& steps, const std::string& block, const std::st
   return found != now.end() && static_cast<size_t>(now.end() - found) - 1 < before;
 }
 
-bool vectorize_partial(Steps* steps, const std::string& block) {
-  const Path path = steps->path(block);
-  const ExprPtr last = path.block->body[0].indices.back();
-  for (const Axis& axis : path.block->axes) {
-    if (last->kind != Expr::Kind::name || axis.name != last->name || axis.binding->kind != Expr::Kind::name) continue;
-    const std::string loop = axis.binding->name;
-    const std::vector<std::string> all = steps->loops(block);
-    const auto place = std::find(all.begin(), all.end(), loop);
-    if (place == all.end()) return false;
-    std::vector<std::string> order(place + 1, all.end());
-    order.push_back(loop);
-    if (order.size() > 1 && !steps->take("reorder", {{"loops", quoted_list(order)}})) return false;
-    return steps->take("vectorize", {{"loop", quoted(loop)}});
-  }
-  return false;
-}
-
 // ---- contractions ----
 
 namespace {

@@ -56,9 +56,6 @@ void share_rows(Steps* steps);
 // The reduction axis along which a block reads a run; "": none.
 std::string axis_of_rows(const Block& block);
 
-// The loop of a partial result's last dimension becomes the innermost one, and vectors.
-bool vectorize_partial(Steps* steps, const std::string& block);
-
 // Is the block within the loop, and with fewer loops of its own than before?
 bool has_lost_a_loop(const Steps& steps, const std::string& block, const std::string& loop, size_t before);
 

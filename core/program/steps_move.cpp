@@ -55,8 +55,9 @@ struct Slice {
 
 class Move {
  public:
-  Move(Draft& draft, const StepLine& line, bool is_reverse) : draft_(draft), loop_(line.text("loop")), is_reverse_(is_reverse) {
+  Move(Draft& draft, const StepLine& line, bool is_reverse) : draft_(draft), is_reverse_(is_reverse) {
     line.allow({"block", "loop"});
+    loop_ = line.text("loop");
     all_ = paths(draft.current);
     moved_ = need_block(all_, line.text("block"));
     need_loop(draft.current, loop_);

@@ -11,6 +11,7 @@
 #include "core/program/dtype.h"
 #include "core/program/functions.h"
 #include "core/program/schedule.h"
+#include "core/program/tree.h"
 #include "core/program/walk.h"
 #include "programs.h"
 #include "reference/program.h"
@@ -180,6 +181,30 @@ TEST_CASE("reads of every form are inverted") {
     CAPTURE(print(program));
     check_gradients(program, {{"N", 6}, {"M", 4}});
   }
+}
+
+TEST_CASE("contributions of the same axes are summed in one pass") {
+  const Program program = parse(
+      "program 1 f(x: f64[N], w: f64[N, M], C: out f64[N, M]):\n  for i in N:\n    for j in M:\n"
+      "      block C(vi: S(N) = i, vj: S(M) = j):\n"
+      "        C[vi, vj] = where(w[vi, vj] > f64(0), x[vi] * w[vi, vj], x[vi] * x[vi])\n");
+  check_gradients(program, {{"N", 3}, {"M", 4}});
+  const std::vector<Path> all = paths(adjoint(program));
+  CHECK(std::count_if(all.begin(), all.end(), [](const Path& it) { return it.block->name.rfind("d_x", 0) == 0; }) == 1);
+}
+
+TEST_CASE("where few points read an element, only these are gone through, whatever other conditions there are") {
+  const Program program = reading("where(2 * vi < M, x[max(vi - 2, 0)], f64(0)) * w[vi]");
+  check_gradients(program, {{"N", 6}, {"M", 9}});
+  CHECK_THAT(print(adjoint(program)), Catch::Matchers::ContainsSubstring(": R(2) ="));
+}
+
+TEST_CASE("marks of loops are nothing to the adjoint") {
+  std::string text =
+      "program 1 f(x: f64[8], C: out f64[8]):\n  alloc Y: f64[8]\n  for i in 8 pipeline 2:\n    block Y(vi: S(8) = i):\n"
+      "      Y[vi] = x[vi]\n    block C(vi: S(8) = i):\n      C[vi] = Y[vi] * Y[vi]\n";
+  const std::string marked = print(adjoint(parse(text)));
+  CHECK(marked == print(adjoint(parse(text.erase(text.find(" pipeline"), 11)))));
 }
 
 TEST_CASE("every function with a gradient has it here") {

@@ -77,6 +77,7 @@ TEST_CASE("a product is tiled, packed where it is large, and what reads it joins
 TEST_CASE("the reductions of a row share one loop, and are vectors") {
   const Schedule schedule = scheduled(text_of("softmax"));
   CHECK_THAT(trace_of(schedule), ContainsSubstring("rfactor") && ContainsSubstring("compute_at(block=\"top\""));
+  CHECK_THAT(trace_of(schedule), ContainsSubstring("vectorize"));
   CHECK(schedule.program().body.size() == 1);
 }
 

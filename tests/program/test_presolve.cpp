@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_presolve.cpp -- what is said of a System without isl, beside a count of its points.
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -120,4 +121,43 @@ TEST_CASE("numbers beyond 64 bits are left to isl") {
   system.not_negative(y * 4 - number(1));
   system.not_negative(number(1) - x);
   CHECK(answer_of(system) == Answer::unknown);
+}
+
+TEST_CASE("numbers beyond 32 bits are told to isl as they are") {
+  constexpr int64_t kLarge = (int64_t{1} << 32) + 5;
+  for (const int64_t least : {kLarge, -kLarge}) {
+    System system;
+    const Linear x = system.unknown("x");
+    system.not_negative(x - number(least));
+    system.not_negative(number(least + 1) - x);
+    CHECK(system.point() == std::vector<int64_t>{least});
+  }
+}
+
+TEST_CASE("the least number of 64 bits, which has no negative, is left to isl") {
+  System system;
+  const Linear x = system.unknown("x");
+  system.not_negative(x * std::numeric_limits<int64_t>::min() + number(5));
+  system.not_negative(x);
+  CHECK(answer_of(system) == Answer::unknown);
+  CHECK(!system.is_empty());
+}
+
+TEST_CASE("an equation that says nothing hides none behind it") {
+  System system;
+  const Linear x = system.unknown("x"), y = system.unknown("y"), z = system.unknown("z"), w = system.unknown("w");
+  system.equal(x, y);
+  system.equal(x, y);
+  system.equal(z, w);
+  system.equal(z, w + number(1));
+  CHECK(answer_of(system) == Answer::empty);
+}
+
+TEST_CASE("a quotient of digits takes no unknown, and leaves no term out") {
+  System system;
+  const Linear h = system.digit("h", 4), l = system.digit("l", 8), g = system.unknown("g");
+  CHECK(system.floor_div(h * 8 + l + g * 16, 8) == h + g * 2);
+  const Linear low = system.floor_div(h * 8 + l + g, 8);
+  CHECK(system.names().size() == 4);
+  CHECK(low == Linear{{{3, 1}}, 0});
 }

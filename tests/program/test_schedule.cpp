@@ -291,6 +291,16 @@ TEST_CASE("an empty reduction still has its init") {
   CHECK_THAT(body(sch), ContainsSubstring("for i_init in M:\n    block C_init(vi: S(M) = i_init):"));
 }
 
+TEST_CASE("an init does not run where no update does") {
+  CHECK_THAT(refusal([] {
+               schedule(
+                   "program 1 once(A: f32[4, 8], C: out f32[4]):\n  for o in 2:\n    for i in 4:\n      for k in 8:\n"
+                   "        block C(vi: S(4) = i, vk: R(8) = k) if o == 0:\n          init:\n            C[vi] = f32(0)\n"
+                   "          C[vi] = C[vi] + A[vi, vk]\n");
+             }),
+             ContainsSubstring("the init of block 'C' runs where no update does"));
+}
+
 TEST_CASE("a carried axis keeps its order") {
   Schedule sch = schedule(
       "program 1 sums(x: f32[M, N], y: out f32[M, N]):\n  for i in M:\n    for j in N:\n      block y(vi: S(M) = i, vj: C(N) = "
@@ -313,6 +323,14 @@ TEST_CASE("inline and reverse inline") {
   reverse.apply("reverse_compute_inline(block=\"C\")");
   CHECK(body(reverse) == "  for i in 8:\n    block Y(vi: S(8) = i):\n      C[vi] = (A[vi] + f32(1)) * f32(2)\n");
   CHECK_THAT(refused(reverse, "compute_inline(block=\"Y\")"), ContainsSubstring("block 'Y' writes 'C', which is an output"));
+}
+
+TEST_CASE("a reader of two producers goes into neither") {
+  Schedule sch = schedule(
+      "program 1 two(A: f32[8], C: out f32[8]):\n  alloc Y: f32[8]\n  alloc Z: f32[8]\n  for i in 8:\n"
+      "    block Y(v: S(8) = i):\n      Y[v] = A[v]\n    block Z(v: S(8) = i):\n      Z[v] = A[v] * A[v]\n"
+      "    block C(v: S(8) = i):\n      C[v] = Y[v] + Z[v]\n");
+  CHECK_THAT(refused(sch, "reverse_compute_inline(block=\"C\")"), ContainsSubstring("block 'C' reads what both 'Y' and 'Z' write"));
 }
 
 TEST_CASE("a reader with more points than its producer stays by itself") {
@@ -411,6 +429,12 @@ TEST_CASE("rfactor") {
   for (const char* axis : {"3", "-4"})
     CHECK_THAT(refused(plain, "rfactor(loop=\"k\", axis=" + std::string(axis) + ")"),
                ContainsSubstring("is no dimension of the partial results; expected -3 to 2"));
+}
+
+TEST_CASE("no step takes an argument that it does not know") {
+  Schedule sch = mm_relu();
+  for (const std::string& step : narrows::program::step_names())
+    CHECK_THAT(refused(sch, step + "(unheard=1)"), ContainsSubstring("there is no argument 'unheard'"));
 }
 
 TEST_CASE("the steps of loops have their own conditions") {

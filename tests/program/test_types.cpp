@@ -185,6 +185,7 @@ TEST_CASE("a reduction's neutral value changes nothing") {
   CHECK(print(identity_of("maximum", DType::f32)) == "f32(-inf)");
   CHECK(print(identity_of("maximum", DType::i64)) == "i64(-9223372036854775808)");
   CHECK(print(identity_of("maximum", DType::u16)) == "u16(0)");
+  CHECK(print(identity_of("minimum", DType::f32)) == "f32(inf)");
   CHECK(print(identity_of("minimum", DType::i8)) == "i8(127)");
   CHECK(print(identity_of("minimum", DType::u64)) == "u64(18446744073709551615)");
   CHECK(print(identity_of("logical_and", DType::boolean)) == "bool(1)");
@@ -222,6 +223,8 @@ TEST_CASE("programs that no text gives are refused, too") {
   CHECK_THAT(with_loop([](For& loop) { loop.intrinsic = "dot.i8.i32"; }),
              ContainsSubstring("loop 'i' names the intrinsic 'dot.i8.i32', but is not tensorized"));
   CHECK_THAT(with_loop([](For& loop) { loop.kind = For::Kind::tensorize; }), ContainsSubstring("there is no intrinsic ''"));
+  CHECK_THAT(with_loop([](For& loop) { loop.notes = {{"a", "1"}, {"a", "2"}}; }),
+             ContainsSubstring("loop 'i': it has two notes \"a\""));
   CHECK_THAT(refused([](Program& p) { p.allocations.push_back(p.tensors[0]); }), ContainsSubstring("there is a 'A' already"));
   CHECK_THAT(refused([](Program& p) { p.tensors[0].dtype = DType::index; }),
              ContainsSubstring("'A' holds index; a buffer holds i64"));
