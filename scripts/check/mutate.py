@@ -301,8 +301,9 @@ class Judge:
         if not self.copy.build(LIBRARIES, BUILD_SECONDS):
             return Entry(change, "uncompiled"), ()
         if self.copy.artifacts() == self.original:
-            elsewhere = change.file.startswith("backends/")  # may be of another tier, or of GPUs alone
-            return Entry(change, "unseen") if elsewhere else Entry(change, "equivalent", "the compiler makes the same code of it"), ()
+            if change.file.startswith("backends/"):  # it may be of another tier, or of GPUs alone
+                return Entry(change, "unseen"), ()
+            return Entry(change, "equivalent", "the compiler makes the same code of it"), ()
         for command in tests_of(change.file, self.copy.tier):
             if not self.copy.build([target_of(command)], BUILD_SECONDS):
                 return Entry(change, "uncompiled"), ()
