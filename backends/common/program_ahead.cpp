@@ -59,7 +59,7 @@ class Planner {
       sums += bytes_of(tile.parts.sum->buffer);
     }
     const int64_t others = *used_ - bytes - sums, room = program_.limits.shared_bytes - others;
-    out.stages = std::min(loop->stages, room / bytes);
+    out.stages = std::min(loop->stages, room / std::max<int64_t>(bytes, 1));
     if (out.stages < 2) return "shared memory has no room for a second stage of " + std::to_string(bytes) + " bytes";
     *used_ = others + std::max(out.stages * bytes, sums);
     return "";

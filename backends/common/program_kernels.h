@@ -18,7 +18,7 @@ struct GpuLimits {
   int64_t local_bytes = 16 << 10;  // of a thread; what is larger lies in the workspace
   int64_t unit_lanes = 0;          // threads of a warp, which compute a matrix unit's product together; 0: there is no unit
   bool has_pairs = false;          // the unit's product is 16 x 16 x 16: two of a program's side by side
-  bool has_panels = false;         // a unit's factors may lie in shared memory in panels: program_panels.h
+  bool has_panels = false;         // a unit's factors may lie in shared memory in panels: find_panels() of the printer
   bool copies_ahead = false;       // from global to shared memory, while the threads compute
   bool has_groups = false;         // four warps compute a unit's product from shared memory
   std::map<std::string, std::string> no_unit;  // of intrinsics that the unit lacks: why
