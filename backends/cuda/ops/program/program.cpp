@@ -79,8 +79,7 @@ std::shared_ptr<Known> read(std::string_view text, const GpuLimits& limits) {
 }
 
 // Machine code from the disk, else from the compiler.
-std::string code_of(const std::string& text, const Device& device) {
-  const std::string target = compiler_target(device);
+std::string code_of(const std::string& text, const std::string& target) {
   const std::string name = hex_digest(text + "\n" + compiler_identity() + "\n" + target) + ".bin";
   const std::string cache = cache_folder(kPluginName);
   std::string code = cache.empty() ? "" : read_sealed(cache + "/" + name);
@@ -135,7 +134,8 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
     (void)forced_kernel(sig, kProgramKernels);
     const Device& device = instance.device(sig);
     (void)compiler_identity();
-    const std::shared_ptr<Known> known = read(text, limits_for_programs(device, compiler_target(device)));
+    const std::string target = compiler_target(device);
+    const std::shared_ptr<Known> known = read(text, limits_for_programs(device, target));
     Bound bound = bind(known->program.lowered, sig);
     std::list<ir::Buffer> inputs;
     const KernelProgram program = with_copies(known->program, &bound, &inputs);
@@ -149,7 +149,7 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
         source = found->source, module = found->module_on(device.id);
     }
     if (source == nullptr) source = std::make_shared<const PrintedProgram>(print_gpu(program, bound, layout));
-    if (module == nullptr && !asks && !bound.is_empty) module = load_module(code_of(source->text, device));
+    if (module == nullptr && !asks && !bound.is_empty) module = load_module(code_of(source->text, target));
     {
       const std::lock_guard hold(programs_lock());
       std::shared_ptr<Layout> kept = known->layouts.find(key);
