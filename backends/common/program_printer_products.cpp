@@ -71,9 +71,7 @@ void KernelPrinter::place(const Tile& tile, const std::string& m, const std::str
 }
 
 void KernelPrinter::declare_sums(const Tile& tile) {
-  int64_t count = 1;
-  for (const Node* loop : tile.loops) count *= extent_of(*loop);
-  line("f32 " + tile.sums + "[" + std::to_string(count) + "][4];");
+  line("f32 " + tile.sums + "[" + std::to_string(count_of(tile.loops)) + "][4];");
 }
 
 void KernelPrinter::move_sums(const Tile& tile, bool store) {

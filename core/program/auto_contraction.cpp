@@ -292,8 +292,8 @@ namespace {
 
 constexpr int64_t kThreadsAcross = 16, kVector = 4, kDepth = 16;
 constexpr int64_t kManyBlocks = 128;  // as many as large GPUs run at once; else tiles are smaller
-constexpr int64_t kSmallSide = 64,
-                  kLargeSide = 128;  // of a block's tile; each of 16 x 16 threads has 4 x 4 or 8 x 8 elements of it
+// Of a block's tile, of which each of 16 x 16 threads has 4 x 4 or 8 x 8 elements.
+constexpr int64_t kSmallSide = 64, kLargeSide = 128;
 
 std::string factors(std::initializer_list<int64_t> inner) {
   std::string out = "[None";
