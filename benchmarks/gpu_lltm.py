@@ -198,14 +198,14 @@ def compare(narrows, name, shape, options):
     torch_us = graph_us(lambda: cell(*problem.inputs))
     torch_error = error(cell(*problem.inputs), exact)
     label = f"{name:5} B{shape[0]} F{shape[1]} S{shape[2]}"
-    for kernel in [None, *(["cublaslt", "wgmma", "mma", "pipelined", "fused"] if options.kernels else [])]:
+    for kernel in [None, *(["cublaslt", "wgmma", "wgmma_split", "mma", "pipelined", "fused"] if options.kernels else [])]:
         forward = problem.forward(narrows, kernel)
         if forward is None:
             continue
         us, own_error = graph_us(forward), error(problem.outputs, exact)
         right = own_error < MOST[name]  # false for NaN
         wrong += not right
-        print(f"{label} forward  torch {torch_us:8.2f}  {forward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  "
+        print(f"{label} forward  torch {torch_us:8.2f}  {forward.kernel:12}{us:8.2f} us  {torch_us / us:5.2f} x  "
               f"{6e-6 * shape[0] * shape[2] * (shape[1] + shape[2]) / us:6.1f} TFLOP/s  error {own_error:.1e} "
               f"(torch {torch_error:.1e}){'' if right else '  WRONG'}", flush=True)  # fmt: skip
         for t in problem.outputs:
@@ -213,7 +213,7 @@ def compare(narrows, name, shape, options):
     if not options.backward:
         return wrong
     torch_us = graph_us(problem.torch_backward)
-    for kernel in [None, *(["cublaslt", "wgmma", "mma", "tiled"] if options.kernels else [])]:
+    for kernel in [None, *(["cublaslt", "wgmma", "wgmma_split", "mma", "tiled"] if options.kernels else [])]:
         forward, backward = problem.forward(narrows, training=True), problem.backward(narrows, kernel)
         if backward is None:
             continue
@@ -221,7 +221,7 @@ def compare(narrows, name, shape, options):
         own_error = error(problem.d_inputs, exact_grads)
         right = own_error < MOST[name]
         wrong += not right
-        print(f"{label} training torch {torch_us:8.2f}  {backward.kernel:10}{us:8.2f} us  {torch_us / us:5.2f} x  backward alone "
+        print(f"{label} training torch {torch_us:8.2f}  {backward.kernel:12}{us:8.2f} us  {torch_us / us:5.2f} x  backward alone "
               f"{backward_us:.2f}  error {own_error:.1e} "
               f"(torch {error(problem.torch_backward(), exact_grads):.1e}){'' if right else '  WRONG'}", flush=True)  # fmt: skip
     return wrong

@@ -96,7 +96,8 @@ void check_each_gradient_alone(const char* kernel) {
     check(&grad_x, nullptr, expected.x, magnitude.x, c.shape.filters * c.shape.taps);
     check(nullptr, &grad_w, expected.w, magnitude.w, c.shape.batch * c.shape.outputs());
   };
-  for (const DType dtype : {DType::f16, DType::bf16})
+  const bool of_f32 = std::strcmp(kernel, "wgmma_split") == 0;
+  for (const DType dtype : of_f32 ? std::vector{DType::f32} : std::vector{DType::f16, DType::bf16})
     for (const Conv1d& shape : {whole, longer, later}) check_gradients(shape, dtype);
 }
 
@@ -225,6 +226,7 @@ TEST_CASE("kernels: grad_x of conv1d with thousands of residues", "[kernels]") {
 }
 
 TEST_CASE("kernels: each gradient of conv1d alone on wgmma", "[kernels]") { check_each_gradient_alone("wgmma"); }
+TEST_CASE("kernels: each gradient of conv1d alone on wgmma_split", "[kernels]") { check_each_gradient_alone("wgmma_split"); }
 TEST_CASE("kernels: each gradient of conv1d alone on mma", "[kernels]") { check_each_gradient_alone("mma"); }
 
 // Rows of 261 elements are none that the copy engine walks: wgmma copies grad_y for grad_x, and has no way to grad_w.
@@ -245,10 +247,11 @@ TEST_CASE("kernels: a gradient of conv1d that the forced variant isn't made for 
 }
 
 TEST_CASE("kernels: a forced variant of conv1d that cannot run here is declined where there is nothing to do, too", "[kernels]") {
-  for (const char* kernel : {"wgmma", "mma"}) {
+  for (const char* kernel : {"wgmma", "wgmma_split", "mma"}) {
     INFO(kernel);
     const bool runs = manifest().covering({"conv1d", "", "", "", kernel}).empty();
-    const Conv1dCase c{.shape = {.batch = 2, .channels = 8, .length = 64, .filters = 8, .taps = 3}, .dtype = DType::f16};
+    const Conv1dCase c{.shape = {.batch = 2, .channels = 8, .length = 64, .filters = 8, .taps = 3},
+                       .dtype = std::strcmp(kernel, "wgmma_split") == 0 ? DType::f32 : DType::f16};
     Rng rng("nothing to do");
     Conv1dTensors t(c, rng);
     Tensor none_x(c.dtype, {0, 8, 64}), none_y(c.dtype, {0, 8, 62}), grad_w(c.dtype, c.w_dims()), grad_bias(c.dtype, {8});

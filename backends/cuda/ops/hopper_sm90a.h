@@ -168,30 +168,36 @@ struct MapShape {
   Dtype dtype;
   int64_t extents[5], strides[4];
   int columns, rows;  // of a box
-  bool swizzle;
+  int swizzle;        // bytes: 0, 64 or 128
 };
 inline CUtensorMap encode_map(const MapShape& m, const void* base, const char* op) {
+  const cuuint64_t size = static_cast<cuuint64_t>(size_of(m.dtype));
   cuuint64_t extents[5], strides[4];
   for (int i = 0; i < 5; ++i) extents[i] = static_cast<cuuint64_t>(m.extents[i]);
   for (int i = 0; i < 4; ++i) {
-    const cuuint64_t dense = i == 0 ? (extents[0] * 2 + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
-    strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i] * 2) : dense;
+    const cuuint64_t dense =
+        i == 0 ? (extents[0] * size + 15) / 16 * 16 : std::min(strides[i - 1] * extents[i], cuuint64_t{1} << 39);
+    strides[i] = m.extents[i + 1] > 1 ? static_cast<cuuint64_t>(m.strides[i]) * size : dense;
   }
   const cuuint32_t box[5] = {static_cast<cuuint32_t>(m.columns), static_cast<cuuint32_t>(m.rows), 1, 1, 1},
                    steps[5] = {1, 1, 1, 1, 1};
+  const CUtensorMapDataType type = m.dtype == Dtype::f32   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                   : m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUtensorMapSwizzle swizzle = m.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : m.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_NONE;
   CUtensorMap map;
   const CUresult result =
-      find_encode()(&map, m.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 5,
-                    const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    m.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      find_encode()(&map, type, 5, const_cast<void*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_encoded(result, op);
   return map;
 }
 
-// Whether the copy engine can walk a dimension.
-inline bool steps_well(int64_t extent, int64_t stride) {
-  return extent <= 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
+// Whether the copy engine can walk a dimension; `unit`: elements of 16 bytes.
+inline bool steps_well(int64_t extent, int64_t stride, int64_t unit = 8) {
+  return extent <= 1 || (stride > 0 && stride % unit == 0 && stride < (int64_t{1} << 38));
 }
 
 }  // namespace narrows::gpu

@@ -11,6 +11,8 @@ const NativeConv1d& conv1d_native() {
                                           .mma = plan_mma,
                                           .grad_w_mma = plan_grad_w_mma,
 #ifdef NARROWS_CUDA_SM90A
+                                          .split = plan_split,
+                                          .grad_w_split = plan_grad_w_split,
                                           .wgmma = plan_wgmma,
                                           .grad_w_wgmma = plan_grad_w_wgmma
 #endif

@@ -78,6 +78,8 @@ int64_t load_integer(DType t, const void* from);       // integers, and bool as 
 void store_real(DType t, void* to, Real value);        // rounds to nearest even; to an integer truncates and saturates, NaN is 0
 void store_integer(DType t, void* to, int64_t value);  // the low bits
 Real round_to(DType t, Real value);                    // floating dtypes
+double in_parts(double value);  // an f32 number as a matrix unit has it that takes three parts of 8 bits; itself, but in mutants
+double cut_off(double sum);     // to f32, toward zero
 
 // ---- tensors ----
 

@@ -56,6 +56,7 @@ double product(DType t, double x, double w) {
     const double scale = std::ldexp(1.0, std::ilogb(w) - 10);
     w = std::nearbyint(w / scale) * scale;
   }
+  if (t == DType::f32) x = in_parts(x), w = in_parts(w);
   if (fault(Fault::nan_weight_skipped) && std::isnan(w)) return 0;
   if (fault(Fault::f32_in_f64)) return static_cast<float>(x) * static_cast<float>(w);
   return x * w;
@@ -78,6 +79,7 @@ double output(const Conv& s, int64_t n, int64_t o, int64_t t) {
       const bool one = fault(Fault::squares_one_address) && s.x.data == s.w.data;
       const double x = value_of_x(s, n, s.first_channel(o) + c, l);
       sum += product(s.x.dtype, x, one ? x : s.w.real(s.w.at(o, c, tap)));
+      if (fault(Fault::sums_cut_off) && s.x.dtype == DType::f32) sum = cut_off(sum);
       if (fault(Fault::f16_accumulator)) sum = static_cast<double>(round_to(s.y.dtype, sum));
     }
   return sum;

@@ -64,7 +64,9 @@ double* scratch(const Task& task, int64_t count) {
 double gate(const Cell& s, const View& bias, int64_t b, int64_t row) {
   double sum = bias.real(bias.ndim == 1 ? bias.at(row) : bias.at(int64_t{0}, row));
   for (int64_t k = 0; k < s.depth(); ++k) {
-    sum += s.x(b, k) * s.weight(row, k);
+    const bool in_f32 = s.input.dtype == DType::f32;
+    sum += in_f32 ? in_parts(s.x(b, k)) * in_parts(s.weight(row, k)) : s.x(b, k) * s.weight(row, k);
+    if (in_f32 && fault(Fault::sums_cut_off)) sum = cut_off(sum);
     if (fault(Fault::f16_gates)) sum = static_cast<double>(round_to(s.input.dtype, sum));
   }
   return sum;

@@ -162,6 +162,20 @@ void store_real(DType t, void* to, Real value) {
   }
 }
 
+double in_parts(double value) {
+  constexpr double kOverflow = 0x1.ffp127, kLeast = 0x1p-133;  // bf16's: from here on infinite; the least step
+  if (fault(Fault::parts_overflow) && std::fabs(value) >= kOverflow) return std::numeric_limits<double>::quiet_NaN();
+  if (fault(Fault::parts_underflow) && std::isfinite(value)) return std::nearbyint(value / kLeast) * kLeast;
+  if (!fault(Fault::two_parts) || value == 0 || !std::isfinite(value)) return value;
+  const double step = std::ldexp(1.0, std::ilogb(value) - 15);
+  return std::nearbyint(value / step) * step;
+}
+
+double cut_off(double sum) {
+  const auto nearest = static_cast<float>(sum);
+  return std::fabs(nearest) > std::fabs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
 Real round_to(DType t, Real value) {
   if (fault(Fault::flushes_f32) && t == DType::f32 && std::fabs(value) < 0x1p-126L) return std::copysign(Real(0), value);
   if (fault(Fault::f64_through_f32)) return static_cast<float>(value);

@@ -20,7 +20,8 @@ Variants excluded(const std::string& arch, const char* manifest = NARROWS_CUDA_M
   return variants;
 }
 
-const Variants kHopper{"conv1d/wgmma", "conv1d_backward/wgmma", "lltm/wgmma", "lltm_backward/wgmma"};
+const Variants kHopper{"conv1d/wgmma",       "conv1d_backward/wgmma",       "lltm/wgmma",       "lltm_backward/wgmma",
+                       "conv1d/wgmma_split", "conv1d_backward/wgmma_split", "lltm/wgmma_split", "lltm_backward/wgmma_split"};
 
 }  // namespace
 

@@ -17,8 +17,8 @@ struct Variant {
   const char* needs;  // for the words of a refusal
 };
 
-enum Kernel { kDots, kWgmma, kMma, kGemm, kDirect, kScalar };
-constexpr const char* kKernels[] = {"dots", "wgmma", "mma", "gemm", "direct", "scalar", nullptr};
+enum Kernel { kDots, kWgmma, kMma, kSplit, kGemm, kDirect, kScalar };
+constexpr const char* kKernels[] = {"dots", "wgmma", "mma", "wgmma_split", "gemm", "direct", "scalar", nullptr};
 constexpr const char* const* kBackwardKernels = kKernels + kWgmma;
 
 const Variant* variants() {
@@ -31,6 +31,10 @@ const Variant* variants() {
        "stride 1, and rows of eights of contiguous positions at multiples of 16 bytes"},
       {kKernels[kMma], conv1d_native().mma, conv1d_native().grad_w_mma,
        "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
+      {kKernels[kSplit], conv1d_native().split, conv1d_native().grad_w_split,
+       "it needs f32, sm_90, elements aligned to their size, extents up to 2^28 and not too many taps; for grad_w also stride 1, "
+       "and "
+       "in one of grad_y and x rows of contiguous positions at multiples of 16 bytes"},
       {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},
       {kKernels[kDirect], plan_direct, plan_grad_w_direct, "it needs elements aligned to their size"},
       {kKernels[kScalar], plan_scalar, plan_sum_scalar, "it is never asked"}};
@@ -47,7 +51,9 @@ const Variant* variants() {
 // nothing for it to do.
 int forced_variant(const Device& device, const nw_sig& sig, Dtype dtype, Kernel first = kDots) {
   const int forced = forced_kernel(sig, kKernels, first);
-  const bool fits = forced == kWgmma ? device.compute_capability == 90 : forced == kMma ? device.generation >= 80 : true;
+  const bool fits = forced == kWgmma || forced == kSplit ? device.compute_capability == 90
+                    : forced == kMma                     ? device.generation >= 80
+                                                         : true;
   if (forced >= 0 && (!fits || variants()[forced].correlation == nullptr)) refuse_forced(sig, forced, dtype);
   return forced;
 }
@@ -65,7 +71,7 @@ class ConvPlan final : public Plan {
     const int forced = forced_variant(device, sig, g.dtype);
     VariantSearch<Variant> search{variants(), forced >= 0 ? forced : prefers_dots(g) ? kDots : first_choice(g), kScalar};
     if (g.has_outputs()) {
-      const CorrelationProblem problem{forward_request(sig, g), &device};
+      const CorrelationProblem problem{forward_request(sig, g), &device, forced >= 0};
       part_ = forced >= 0 ? variants()[forced].correlation(problem) : search.plan(&Variant::correlation, problem);
       if (part_ == nullptr) refuse_forced(sig, forced, g.dtype);
       workspace_size = part_->workspace_size;
@@ -142,12 +148,12 @@ class ConvBackwardPlan final : public Plan {
     }
     if (phases < r.g.stride) fill(r, kGradX);
     for (int64_t i = 0; i < phases; ++i) {
-      const CorrelationProblem problem{r.phase(i), device_};
+      const CorrelationProblem problem{r.phase(i), device_, search.first == kSplit};
       if (problem.c.length > 0) steps_.push_back({search.plan(&Variant::correlation, problem), kGradY, kW, kGradX});
     }
   }
   void plan_grad_w(const ConvGradRequest& r, VariantSearch<Variant>& search) {
-    const SumProblem problem{r.sum(kGradW), device_};
+    const SumProblem problem{r.sum(kGradW), device_, search.first == kSplit};
     if (!problem.to.is_empty()) steps_.push_back({search.plan(&Variant::grad_w, problem), kGradY, kX, kGradW});
   }
   void plan_grad_bias(const ConvGradRequest& r, const VariantSearch<Variant>& search) {

@@ -4,6 +4,7 @@
 // grad_bias). Every kernel family plans a part, or says that it isn't made for it.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "backend.h"
@@ -15,6 +16,7 @@ namespace narrows::gpu {
 struct Operands {
   const void *a, *b, *bias;
   void* out;
+  const void* more = nullptr;  // further channels of w: MoreWeights
 };
 
 // A part, planned: its kernels are loaded on the device.
@@ -25,12 +27,20 @@ class Part {
   uint64_t workspace_size = 0;
 };
 
+// Channels of w, from `from` on, that lie in another tensor: of a product whose operand is two tensors side by side.
+struct MoreWeights {
+  int64_t from = std::numeric_limits<int64_t>::max();
+  int64_t out = 0, in = 0;  // strides in elements
+};
 struct CorrelationProblem : CorrelationRequest {
   const Device* device;
+  bool forced = false;    // by the call: a kernel takes it though another were faster
+  MoreWeights more = {};  // that only conv1d_split_sm90a.cu takes
 };
 // A sum; or grad_x at once, where `to` is grad_x and x_align that of w.
 struct SumProblem : SumRequest {
   const Device* device;
+  bool forced = false;
 };
 
 // Each gives nullptr for a part that the kernel isn't made for. A part has at least one output element.
@@ -68,6 +78,8 @@ struct NativeConv1d {
   PlanSum grad_w_gemm = nullptr;                  // likewise
   PlanCorrelation mma = nullptr;
   PlanSum grad_w_mma = nullptr;
+  PlanCorrelation split = nullptr;
+  PlanSum grad_w_split = nullptr;
   PlanCorrelation wgmma = nullptr;
   PlanSum grad_w_wgmma = nullptr;
 };

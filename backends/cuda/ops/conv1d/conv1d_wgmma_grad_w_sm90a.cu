@@ -262,16 +262,16 @@ class GradWgmmaPart final : public Part {
     s.partial = static_cast<float*>(workspace);
     MapShape x{
         g_.dtype, {g_.length, g_.ins(), g_.groups, g_.batch, 1}, {g_.x.channel, g_.ins() * g_.x.channel, g_.x.outer, 0}, 64, kSlice,
-        true};
+        128};
     s.x = encode_map(x, p.b, "conv1d_backward");
-    x.columns = kHalo, x.swizzle = false;
+    x.columns = kHalo, x.swizzle = 0;
     s.x_halo = encode_map(x, p.b, "conv1d_backward");
     s.grad_y = encode_map({g_.dtype,
                            {g_.out_length, g_.outs(), g_.groups, g_.batch, 1},
                            {g_.y.channel, g_.outs() * g_.y.channel, g_.y.outer, 0},
                            64,
                            kRows,
-                           true},
+                           128},
                           p.a, "conv1d_backward");
     launch_kernel(kernel_, blocks_, kBlockThreads, kSharedBytes, stream, s);
     ForDtype([&]<class T>(T) {

@@ -32,14 +32,8 @@ constexpr int kPositions = kColumns + kHalo, kChunk = kPositions * 16;    // byt
 constexpr int kTileBytes = kPositions * kSlice * 2, kBox = kSlice * 128;  // of x; of 64 positions in it
 constexpr int kWeightBox = kSlice * 128, kWeightTile = 2 * kWeightBox;    // of 64 output channels, of all
 constexpr int kRawTiles = 2, kTiles = 2, kWeightTiles = 4, kOutBytes = 64 * 128;
-constexpr int kMostChunks = 32;
 constexpr int kBarriers = 2 * (kRawTiles + kTiles + kWeightTiles) + 1;
 constexpr int kSharedBytes = 1024 + (kRawTiles + kTiles) * kTileBytes + kWeightTiles * kWeightTile + 2 * kOutBytes + 8 * kBarriers;
-
-// Taps that one load of x serves: the tile begins `start` after its first output, the first tap `shift` later.
-struct Chunk {
-  int start, shift, line, taps;
-};
 
 struct WgmmaShape {
   CUtensorMap x, x_halo, w, out;
@@ -47,11 +41,10 @@ struct WgmmaShape {
   const void* bias;
   int64_t out_batch, out_group, out_channel, out_position, bias_stride;
   int groups, outs, ins, taps, length;
-  int chunks, tap_step;
   int slices, row_tiles, column_tiles, tiles, wide_tiles;
   bool resident;  // all weights of a block's rows stay in shared memory
   bool copied;    // x lies in the workspace, by lines
-  Chunk chunk[kMostChunks];
+  TapChunks of;
 };
 
 // ---- instructions ----
@@ -155,12 +148,12 @@ struct InputLoads {
     wait(m.raw_empty + 8 * ring.slot, ring.phase);
     const uint32_t barrier = m.raw_full + 8 * ring.slot, to = m.raw + ring.slot * kTileBytes;
     expect_bytes(barrier, kTileBytes);
-    const int first = at.column + s.chunk[chunk].start, line = s.chunk[chunk].line;
+    const int first = at.column + s.of.chunk[chunk].start, line = s.of.chunk[chunk].line;
     for (int i = 0; i < kColumns / 64; ++i)
       copy_in(to + i * kBox, &s.x, barrier, first + i * 64, slice * kSlice, at.group, line, at.batch);
     copy_in(to + kColumns / 64 * kBox, &s.x_halo, barrier, first + kColumns, slice * kSlice, at.group, line, at.batch);
     ring.advance();
-    if (++chunk == s.chunks) chunk = 0, ++slice;
+    if (++chunk == s.of.chunks) chunk = 0, ++slice;
     if (slice == s.slices) slice = 0, tile += static_cast<int>(gridDim.x);
   }
 };
@@ -192,8 +185,8 @@ __device__ void load(const WgmmaShape& s, const Memory& m) {
   for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
     const Place at(s, tile);
     for (int slice = 0; slice < s.slices; ++slice)
-      for (int chunk = 0, tap = 0; chunk < s.chunks; ++chunk) {
-        for (int i = 0; i < s.chunk[chunk].taps; ++i, ++tap, ring.advance()) {
+      for (int chunk = 0, tap = 0; chunk < s.of.chunks; ++chunk) {
+        for (int i = 0; i < s.of.chunk[chunk].taps; ++i, ++tap, ring.advance()) {
           wait(m.weights_empty + 8 * ring.slot, ring.phase);
           const uint32_t barrier = m.weights_full + 8 * ring.slot, to = m.weights + ring.slot * kWeightTile;
           expect_bytes(barrier, kWeightTile);
@@ -211,10 +204,10 @@ __device__ void transpose(const WgmmaShape& s, const Memory& m, int worker) {
   Ring<kRawTiles> raw(kDrain);
   Ring<kTiles> x(kFill);
   for (int tile = blockIdx.x; tile < s.tiles; tile += gridDim.x)
-    for (int i = 0; i < s.slices * s.chunks; ++i, raw.advance(), x.advance()) {
+    for (int i = 0; i < s.slices * s.of.chunks; ++i, raw.advance(), x.advance()) {
       wait(m.raw_full + 8 * raw.slot, raw.phase);
       wait(m.x_empty + 8 * x.slot, x.phase);
-      for (int half = 0; half < (steps_of(s, i / s.chunks) > 2 ? 2 : 1); ++half)
+      for (int half = 0; half < (steps_of(s, i / s.of.chunks) > 2 ? 2 : 1); ++half)
         transpose_32_channels<kColumns>(m.raw + raw.slot * kTileBytes, m.x + x.slot * kTileBytes, half, worker,
                                         (tile >= s.wide_tiles ? kNarrow + kHalo : kPositions) / 8);
       fence_proxy();
@@ -244,11 +237,11 @@ struct Products {
   // A slice of kSteps * 16 channels. The number is known when compiling: a condition around a wgmma makes ptxas wait after each.
   template <int kSteps, int kSums>
   __device__ __forceinline__ void add_slice(float (&sums)[kSums], int slice, bool first_tile) {
-    for (int chunk = 0, tap = 0; chunk < s.chunks; ++chunk, x.advance()) {
+    for (int chunk = 0, tap = 0; chunk < s.of.chunks; ++chunk, x.advance()) {
       wait(m.x_full + 8 * x.slot, x.phase);
-      const int count = s.chunk[chunk].taps;
-      uint32_t windows = m.x + x.slot * kTileBytes + s.chunk[chunk].shift * 16;
-      for (int i = 0; i < count; ++i, ++tap, windows += s.tap_step * 16) {
+      const int count = s.of.chunk[chunk].taps;
+      uint32_t windows = m.x + x.slot * kTileBytes + s.of.chunk[chunk].shift * 16;
+      for (int i = 0; i < count; ++i, ++tap, windows += s.of.tap_step * 16) {
         if (!kResident) wait(m.weights_full + 8 * weights.slot, weights.phase);
         const uint32_t at = kResident ? m.weights + (slice * kSlice * s.taps + tap * kSteps * 16) * 256 + group * kSteps * 2048
                                       : m.weights + weights.slot * kWeightTile + group * kWeightBox;
@@ -425,14 +418,11 @@ __global__ void __launch_bounds__(kBlockThreads, 1) correlate_wgmma(const __grid
 
 // ---- the part ----
 
-int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b) % b; }
 class WgmmaPart final : public Part {
  public:
   explicit WgmmaPart(const CorrelationProblem& problem) : dtype_(problem.dtype), c_(problem.c) {
-    const bool in_place = c_.step == 1 && c_.extent % 8 == 0 && problem.in_align >= 16 && (c_.extent == 1 || c_.in_position == 1) &&
-                          steps_well(c_.ins, c_.in_channel) && steps_well(c_.groups, c_.in_group) &&
-                          steps_well(c_.batch, c_.in_batch);
-    if (!PlanChunks()) return;
+    const bool in_place = c_.extent % 8 == 0 && is_walkable(problem);
+    if (!plan_chunks(c_, kHalo, 8, &s_.of)) return;
     WgmmaShape& s = s_;
     s.groups = static_cast<int>(c_.groups), s.outs = static_cast<int>(c_.outs), s.ins = static_cast<int>(c_.ins);
     s.taps = static_cast<int>(c_.taps), s.length = static_cast<int>(c_.length);
@@ -450,14 +440,14 @@ class WgmmaPart final : public Part {
                 steps_well(c_.outs, c_.out_channel) && steps_well(c_.groups, c_.out_group) && steps_well(c_.batch, c_.out_batch);
     // A block with resident weights keeps its rows.
     blocks_ = std::min(s.tiles, s.resident ? multiprocessors - multiprocessors % filters : multiprocessors);
-    pack_.c = c_, pack_.pitch = ceil_div(c_.outs, 8) * 8, pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
+    pack_.c = c_, pack_.lines = s_.of.lines, pack_.pitch = ceil_div(c_.outs, 8) * 8,
+    pack_.along_outs = std::abs(c_.w_out) < std::abs(c_.w_in);
     workspace_size = ceil_div(c_.groups * c_.taps * c_.ins * pack_.pitch * 2, 256) * 256;
     if (!in_place) PlanLines();
     ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
       load_kernel(correlate_wgmma<T, kResident, kCopyOut>, kSharedBytes);
       load_kernel(pack_for_wgmma<T>);
-      load_kernel(copy_lines<T>);
-      load_kernel(copy_rows<T>);
+      load_copies<T>();
     });
   }
   bool fits() const { return blocks_ > 0; }
@@ -471,74 +461,34 @@ class WgmmaPart final : public Part {
     ForKernel([&]<class T, bool kResident, bool kCopyOut>() {
       launch_kernel(pack_for_wgmma<T>, pack_blocks, kThreads, 0, stream, pack_, static_cast<const T*>(p.b) + c_.w_offset,
                     static_cast<T*>(workspace));
-      if (s_.copied)
-        launch_overlapping(90, line_.along_channels ? copy_lines<T> : copy_rows<T>, line_blocks_, kThreads, 0, stream, line_,
-                           static_cast<const T*>(p.a), static_cast<T*>(lines));
+      if (s_.copied) launch_copy<T>(line_, p.a, lines, stream);
       launch_overlapping(90, correlate_wgmma<T, kResident, kCopyOut>, blocks_, kBlockThreads, kSharedBytes, stream, s);
     });
   }
 
  private:
-  // Taps by the line that they read, and within it as many as a tile's halo has room for.
-  bool PlanChunks() {
-    const int64_t lines = c_.tap_cycle();
-    if (lines > kMostLines) return false;
-    s_.tap_step = static_cast<int>(c_.taps > lines ? c_.cycle_step() : 0);
-    pack_.lines = line_.lines = static_cast<int>(lines);
-    for (int64_t line = 0; line < lines; ++line) {
-      line_.residue[line] = floor_mod(c_.origin + line * c_.tap_step, c_.step);
-      for (int64_t tap = line; tap < c_.taps;) {
-        const int64_t first = (c_.origin + tap * c_.tap_step - line_.residue[line]) / c_.step, shift = floor_mod(first, 8);
-        const int64_t room = s_.tap_step == 0 ? 1 : (kHalo - shift) / s_.tap_step + 1;
-        const int64_t taps = std::min(room, ceil_div(c_.taps - tap, lines));
-        if (s_.chunks == kMostChunks) return false;
-        s_.chunk[s_.chunks++] = {static_cast<int>(first - shift), static_cast<int>(shift), static_cast<int>(line),
-                                 static_cast<int>(taps)};
-        tap += taps * lines;
-      }
-    }
-    return true;
-  }
-
   void PlanLines() {
-    line_.c = c_, line_.pitch = ceil_div(ceil_div(c_.extent, c_.step), 8) * 8;
-    line_.along_channels = std::abs(c_.in_channel) < std::abs(c_.in_position * c_.step);
+    line_ = plan_lines(c_, s_.of, dtype_);
     s_.copied = true;
     lines_offset_ = static_cast<int64_t>(workspace_size);
-    const int64_t channels = c_.groups * c_.ins;
-    line_blocks_ = line_.lines * c_.batch *
-                   (line_.along_channels ? ceil_div(line_.pitch, 64) * ceil_div(channels, 32)
-                                         : ceil_div(line_.pitch / 8, kThreads) * channels);
-    workspace_size += static_cast<uint64_t>(c_.batch * line_.lines * channels * line_.pitch) * 2;
-    if (line_blocks_ > kMaxBlocks) blocks_ = 0;
+    workspace_size += bytes_of(line_, dtype_);
+    if (line_.blocks == 0) blocks_ = 0;
   }
 
   void EncodeMaps(const void* x, const void* weights, WgmmaShape& s) const {
-    MapShape in{dtype_, {c_.extent, c_.ins, c_.groups, 1, c_.batch}, {c_.in_channel, c_.in_group, 0, c_.in_batch}, 64, kSlice,
-                true};
-    if (s_.copied)
-      in = {dtype_,
-            {line_.pitch, c_.ins, c_.groups, line_.lines, c_.batch},
-            {line_.pitch, line_.pitch * c_.ins, line_.pitch * c_.ins * c_.groups, line_.pitch * c_.ins * c_.groups * line_.lines},
-            64,
-            kSlice,
-            true};
+    MapShape in = s_.copied ? map_of_lines(line_, dtype_, 64, kSlice, 128) : map_in_place(c_, dtype_, 64, kSlice, 128);
     s.x = encode_map(in, x, "conv1d");
-    in.columns = kHalo, in.swizzle = false;
+    in.columns = kHalo, in.swizzle = 0;
     s.x_halo = encode_map(in, x, "conv1d");
     const int64_t tap = pack_.pitch * c_.ins;
-    s.w = encode_map({dtype_,
-                      {c_.outs, c_.ins, c_.taps, c_.groups, 1},
-                      {pack_.pitch, tap, tap * c_.taps, 0},
-                      64,
-                      s.resident ? 16 : kSlice,
-                      true},
-                     weights, "conv1d");
+    s.w = encode_map(
+        {dtype_, {c_.outs, c_.ins, c_.taps, c_.groups, 1}, {pack_.pitch, tap, tap * c_.taps, 0}, 64, s.resident ? 16 : kSlice, 128},
+        weights, "conv1d");
     s.out = s.w;
     if (copy_out_)
       s.out = encode_map(
-          {dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64, true},
-          s.y, "conv1d");
+          {dtype_, {c_.length, c_.outs, c_.groups, c_.batch, 1}, {c_.out_channel, c_.out_group, c_.out_batch, 0}, 64, 64, 128}, s.y,
+          "conv1d");
   }
 
   template <class Visit>
@@ -558,7 +508,7 @@ class WgmmaPart final : public Part {
   PackShape pack_{};
   LineShape line_{};
   bool copy_out_ = false;  // the copy engine can write y
-  int64_t lines_offset_ = 0, line_blocks_ = 0;
+  int64_t lines_offset_ = 0;
   int blocks_ = 0;
 };
 
@@ -569,10 +519,8 @@ std::unique_ptr<Part> plan_wgmma(const CorrelationProblem& problem) {
   if (problem.device->compute_capability != 90 || problem.device->shared_memory < kSharedBytes || find_encode() == nullptr)
     return nullptr;
   if (size_of(problem.dtype) != 2 || !problem.aligned() || c.ins == 0 || c.extent == 0) return nullptr;
-  constexpr int64_t kMost = int64_t{1} << 28;  // coordinates and tiles are counted in 32 bits
-  for (const int64_t v : {c.length, c.extent, c.outs, c.ins, c.groups, c.batch, c.taps, c.step, c.tap_step, std::abs(c.origin)})
-    if (v > kMost) return nullptr;
-  if (c.tap_step * c.taps > kMost || c.taps * c.ins > kMost || c.groups * c.ins > kMost) return nullptr;
+  if (!is_countable(c)) return nullptr;
+  constexpr int64_t kMost = int64_t{1} << 28;  // tiles are counted in 32 bits
   if (c.batch * c.groups > kMost / (ceil_div(c.outs, kRows) * ceil_div(c.length, kColumns))) return nullptr;
   auto part = std::make_unique<WgmmaPart>(problem);
   return part->fits() ? std::move(part) : nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant of our own is one
-// kernel of one signature, so a plan is a kernel and a grid; but for `wgmma`, which launches itself.
+// kernel of one signature, so a plan is a kernel and a grid; but for some, which launch themselves.
+#include "lltm_as_conv1d.h"
 #include "lltm_cell.h"
 #include "lltm_library.h"
 #include "lltm_native.h"
@@ -46,13 +47,14 @@ LltmChoice pipelined(const LltmRequest& request) { return native(lltm_native().p
 LltmChoice mma(const LltmRequest& request) { return native(lltm_native().mma, request); }
 LltmChoice wgmma(const LltmRequest& request) { return native(lltm_native().wgmma, request); }
 
-constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "pipelined", "fused", "scalar", nullptr};
+constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "wgmma_split", "mma", "pipelined", "fused", "scalar", nullptr};
 // In the order in which they are tried; the last takes all.
-constexpr Variant kVariants[] = {lltm_library, wgmma, mma, pipelined, lltm_fused, lltm_scalar};
+constexpr Variant kVariants[] = {lltm_library, wgmma, lltm_as_conv1d, mma, pipelined, lltm_fused, lltm_scalar};
 // For the words of a refusal.
 constexpr const char* kNeeds[] = {
     "it needs f16 or bf16, states and features in eights, and contiguous rows at multiples of 16 bytes",
     "it needs f16 or bf16, sm_90, states in eights, contiguous rows at multiples of 16 bytes, and pairs of contiguous cells",
+    "it needs f32, sm_90, and tensors that are aligned to their elements",
     "it needs f16 or bf16 on sm_80 or newer, else sm_90; states, features and contiguous rows at multiples of 16 bytes",
     "it needs f32, sm_80 or newer, and states, features and contiguous rows at multiples of 16 bytes",
     "it needs tensors that are aligned to their elements",

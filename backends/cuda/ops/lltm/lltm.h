@@ -41,6 +41,7 @@ struct LltmRequest {
 };
 // A variant's answer; kernel nullptr: it isn't made for this request.
 struct LltmGemms;
+class Part;
 struct LltmChoice {
   const void* kernel = nullptr;
   int64_t blocks = 0;
@@ -51,6 +52,7 @@ struct LltmChoice {
   uint64_t workspace_size = 0;
   uint32_t traits = 0;                               // of the plan, beside what it has
   std::shared_ptr<const LltmGemms> gemms = nullptr;  // of lltm_library.cu
+  std::shared_ptr<const Part> product = nullptr;     // of lltm_as_conv1d.cu
   std::string reason = {};                           // why there is no kernel, if the sizes, strides and alignments aren't it
 };
 

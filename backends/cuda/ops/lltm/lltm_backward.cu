@@ -4,7 +4,9 @@
 #include "lltm_backward.h"
 
 #include <optional>
+#include <vector>
 
+#include "lltm_as_conv1d.h"
 #include "lltm_bias.h"
 #include "lltm_cell.h"
 #include "lltm_library.h"
@@ -75,8 +77,8 @@ __global__ void __launch_bounds__(kThreads) fill_zero_kernel(Matrix out, int64_t
   }
 }
 
-constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "mma", "tiled", "scalar", nullptr};
-enum Kernel { kLibrary, kWgmma, kMma, kTiled, kScalar };
+constexpr const char* kKernels[] = {blaslt::kVariant, "wgmma", "wgmma_split", "mma", "tiled", "scalar", nullptr};
+enum Kernel { kLibrary, kWgmma, kSplit, kMma, kTiled, kScalar };
 using namespace lltm_grad;
 
 class LltmBackwardPlan final : public Plan {
@@ -111,6 +113,7 @@ class LltmBackwardPlan final : public Plan {
                                 in(call, kGates), out(call, kDOldCell), grads, largest});
     if (bias_) bias_->launch(grads, out(call, kDBias), grads.base, stream);
     if (choice_ == kLibrary) return library_->launch(library_tensors(call, grads, largest, blocks), stream);
+    if (choice_ == kSplit) return launch_split(call, grads, stream);
     if (products_.count != 0) launch_products(call, grads, largest, blocks, stream);
   }
 
@@ -146,9 +149,12 @@ class LltmBackwardPlan final : public Plan {
     load_kernel(gate_grads_);
     workspace_size = gate_grads_size_;
     if (is_split()) workspace_size += kLargestSize + kUnscaleSize;
-    if (is_split() && wanted_[kDBias]) bias_.emplace(sizes_, &workspace_size);
+    if ((is_split() || choice_ == kSplit) && wanted_[kDBias]) bias_.emplace(sizes_, &workspace_size);
     products_at_ = workspace_size;
     workspace_size += choice_ == kLibrary ? library_->workspace_size : tiled_.partials_size;
+    uint64_t of_parts = 0;  // one after the other in the same place
+    for (const std::unique_ptr<Part>& part : parts_) of_parts = std::max(of_parts, part->workspace_size);
+    workspace_size += of_parts;
     if (choice_ == kScalar) {
       load_kernel(scalar_);
       return;
@@ -166,6 +172,7 @@ class LltmBackwardPlan final : public Plan {
     const bool enough = forced || has_enough_for_matrix_units(device);
     if (enough && tries(kWgmma)) plan_matrix_units(kWgmma, device, sig, aligned, forced);
     if (tries(kLibrary)) plan_library(device, sig, aligned, forced);
+    if (tries(kSplit)) plan_split(device, sig, aligned, forced);
     if (enough && tries(kMma)) plan_matrix_units(kMma, device, sig, aligned, forced);
   }
 
@@ -217,6 +224,29 @@ class LltmBackwardPlan final : public Plan {
                                   "multiples of 16 bytes, one after the other"
                                 : "it needs sm_80 and products in f16 and bf16, sm_90 in others, and states, features and "
                                   "contiguous rows at multiples of 16 bytes");
+  }
+
+  // Products of f32 in parts, if all of them are made so.
+  void plan_split(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
+    const LltmProducts products = without_bias();
+    if (sizes_.dtype == Dtype::f32 && aligned)
+      for (int i = 0; i < products.count; ++i) {
+        const LltmGradProduct& of = described_[static_cast<size_t>(i)];
+        const auto align = [](const nw_tensor_sig& tensor, int64_t offset) {
+          return offset * 4 % 16 == 0 ? alignment(tensor) : std::min<int64_t>(alignment(tensor), 4);
+        };
+        const Strides2 operand = inputs_[of.operand], out = outputs_[of.to];
+        std::unique_ptr<Part> part = plan_lltm_as_conv1d({&device, products.list[i], operand, out,
+                                                          align(input(sig, of.operand), of.operand_column * operand.column),
+                                                          align(output(sig, of.to), of.to_column * out.column), pitch_, forced});
+        if (part != nullptr) parts_.push_back(std::move(part));
+      }
+    if (!parts_.empty() && parts_.size() == static_cast<size_t>(products.count)) {
+      choice_ = kSplit;
+    } else {
+      parts_.clear();
+      if (forced) refuse_forced(kSplit, "it needs f32, sm_90, products, and tensors that are aligned to their elements");
+    }
   }
 
   void plan_halves(LltmProductsChoice (*choose)(const Device&, Dtype, LltmProducts*), const Device& device, const nw_sig& sig,
@@ -278,6 +308,14 @@ class LltmBackwardPlan final : public Plan {
             grads.base + products_at_};
   }
 
+  void launch_split(const nw_call& call, Matrix grads, gpuStream_t stream) const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      LltmProduct product{};
+      bind(call, static_cast<int>(i), &product);
+      parts_[i]->launch({product.operand.base, grads.base, nullptr, product.out.base}, grads.base + products_at_, stream);
+    }
+  }
+
   void launch_products(const nw_call& call, Matrix grads, char* largest, int64_t num_largest, gpuStream_t stream) const {
     LltmProducts products = products_;
     products.gate_grads = grads;
@@ -328,7 +366,8 @@ class LltmBackwardPlan final : public Plan {
   std::vector<LltmGradProduct> described_;          // the tensors of those in products_
   LltmProducts products_;
   LltmProductsChoice tiled_;
-  std::optional<LltmBiasSums> bias_;  // if d_bias is wanted and none of the products
+  std::vector<std::unique_ptr<Part>> parts_;  // of kSplit, one for each product
+  std::optional<LltmBiasSums> bias_;          // if d_bias is wanted and none of the products
   std::unique_ptr<const LltmLibraryProducts> library_;
   void (*gate_grads_)(LltmGateGrads) = nullptr;
   void (*scalar_)(LltmProduct, Matrix) = nullptr;

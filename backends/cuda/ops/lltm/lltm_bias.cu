@@ -23,6 +23,10 @@ __global__ void __launch_bounds__(kThreads)
   write<Out, true>(out, slice, column, sum);
 }
 
+auto sums_into(Dtype dtype) {
+  return dtype == Dtype::f32 ? sum_rows_kernel<float> : dtype == Dtype::f16 ? sum_rows_kernel<f16> : sum_rows_kernel<bf16>;
+}
+
 }  // namespace
 
 LltmBiasSums::LltmBiasSums(const LltmSizes& sizes, uint64_t* workspace_size)
@@ -32,10 +36,7 @@ LltmBiasSums::LltmBiasSums(const LltmSizes& sizes, uint64_t* workspace_size)
   slices_ = ceil_div(sizes.batch, slice_rows_);
   *workspace_size += static_cast<uint64_t>(ceil_div(slices_ * gates_ * 4, 256) * 256);
   load_kernel(sum_rows_kernel<float>);
-  if (sizes.dtype == Dtype::f16)
-    load_kernel(sum_rows_kernel<f16>);
-  else
-    load_kernel(sum_rows_kernel<bf16>);
+  load_kernel(sums_into(sizes.dtype));
 }
 
 // In two steps: a column alone would keep too few threads busy.
@@ -45,8 +46,7 @@ void LltmBiasSums::launch(const Matrix& gate_grads, Matrix d_bias, char* workspa
   d_bias.row = 0;  // it is one row, whatever its rank
   launch_kernel(sum_rows_kernel<float>, column_blocks * slices_, kThreads, 0, stream, gate_grads, sizes_.batch, gates_, slice_rows_,
                 parts);
-  launch_kernel(sizes_.dtype == Dtype::f16 ? sum_rows_kernel<f16> : sum_rows_kernel<bf16>, column_blocks, kThreads, 0, stream,
-                parts, slices_, gates_, slices_, d_bias);
+  launch_kernel(sums_into(sizes_.dtype), column_blocks, kThreads, 0, stream, parts, slices_, gates_, slices_, d_bias);
 }
 
 }  // namespace narrows::gpu

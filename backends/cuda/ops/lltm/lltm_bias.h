@@ -6,7 +6,7 @@
 
 namespace narrows::gpu {
 
-// The sums over the batch of the gates' gradients in f32; d_bias is f16 or bf16. Immutable.
+// The sums over the batch of the gates' gradients in f32; d_bias is f32, f16 or bf16. Immutable.
 class LltmBiasSums {
  public:
   // Takes its part of the workspace at *workspace_size, a multiple of 256 bytes, which grows.

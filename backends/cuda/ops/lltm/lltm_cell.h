@@ -122,4 +122,19 @@ __device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int
   update_cell<T, Aligned>(p, b, s, sums, bias, read<T, Aligned>(p.old_cell, b, s));
 }
 
+// ---- cells from gates in f32 that an earlier product left in the workspace ----
+
+// A block has kCellThreads states of one row.
+inline constexpr int kCellThreads = 256;
+__host__ __device__ __forceinline__ int64_t cell_blocks_of_row(int64_t state) { return (state + kCellThreads - 1) / kCellThreads; }
+
+template <class T>
+__global__ void __launch_bounds__(kCellThreads) lltm_cells_kernel(LltmForward p) {
+  const auto of_row = static_cast<unsigned>(cell_blocks_of_row(p.state));
+  const int64_t b = blockIdx.x / of_row, s = int64_t{blockIdx.x % of_row} * kCellThreads + threadIdx.x;
+  if (s >= p.state) return;
+  const float* gates = reinterpret_cast<const float*>(p.workspace) + b * 3 * p.state + s;
+  update_cell<T, true>(p, b, s, {gates[0], gates[p.state], gates[2 * p.state]});
+}
+
 }  // namespace narrows::gpu

@@ -284,13 +284,13 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
 // Boxes of 64 rows and 64 columns.
 template <class T>
 CUtensorMap map_of(const Matrix& m, int64_t rows, int64_t columns) {
-  return encode_map({kDtype<T>, {columns, rows, 1, 1, 1}, {m.row, 0, 0, 0}, 64, 64, true}, m.base, "lltm_backward");
+  return encode_map({kDtype<T>, {columns, rows, 1, 1, 1}, {m.row, 0, 0, 0}, 64, 64, 128}, m.base, "lltm_backward");
 }
 // Boxes of 64 rows and the 64 first or second parts of a chunk: (in the chunk, row, part, chunk).
 template <class T>
 CUtensorMap map_of_halves(const Matrix& grads, int64_t batch) {
   constexpr int64_t kChunk = kLltmChunk;
-  return encode_map({kDtype<T>, {kChunk, batch, 2, grads.row / kChunk, 1}, {2 * grads.row, kChunk, 2 * kChunk, 0}, 64, 64, true},
+  return encode_map({kDtype<T>, {kChunk, batch, 2, grads.row / kChunk, 1}, {2 * grads.row, kChunk, 2 * kChunk, 0}, 64, 64, 128},
                     grads.base, "lltm_backward");
 }
 

@@ -15,20 +15,6 @@ struct LltmGemms {
 
 namespace {
 
-constexpr int kThreads = 256;
-
-// A block has kThreads states of one row.
-__host__ __device__ __forceinline__ int64_t blocks_of_row(int64_t state) { return (state + kThreads - 1) / kThreads; }
-
-template <class T>
-__global__ void __launch_bounds__(kThreads) lltm_cells_kernel(LltmForward p) {
-  const auto of_row = static_cast<unsigned>(blocks_of_row(p.state));
-  const int64_t b = blockIdx.x / of_row, s = int64_t{blockIdx.x % of_row} * kThreads + threadIdx.x;
-  if (s >= p.state) return;
-  const float* gates = reinterpret_cast<const float*>(p.workspace) + b * 3 * p.state + s;
-  update_cell<T, true>(p, b, s, {gates[0], gates[p.state], gates[2 * p.state]});
-}
-
 void launch(const LltmChoice& choice, const LltmForward& p, gpuStream_t stream) {
   constexpr float kZero = 0, kOne = 1;
   const LltmGemms& gemms = *choice.gemms;
@@ -74,7 +60,7 @@ bool has_library_rows(const nw_tensor_sig& tensor) {
 
 LltmChoice lltm_library(const LltmRequest& request) {
   const LltmSizes& z = request.sizes;
-  const int64_t blocks = z.batch * blocks_of_row(z.state);
+  const int64_t blocks = z.batch * cell_blocks_of_row(z.state);
   const auto has_rows = [&](uint32_t i) { return has_library_rows(input(request.sig, i)); };
   if (!is_for_library(z, request.forced) || (!request.forced && is_faster_by_wgmma(request)) || !request.aligned ||
       !has_rows(lltm_forward::kOldH) || !has_rows(lltm_forward::kWeights) || (z.features != 0 && !has_rows(lltm_forward::kInput)) ||
@@ -104,7 +90,7 @@ LltmChoice lltm_library(const LltmRequest& request) {
   choice.workspace_size =
       gemms->gates_size + std::max(gemms->states->workspace_size, gemms->features ? gemms->features->workspace_size : 0);
   choice.kernel = kernel_address(z.dtype == Dtype::f16 ? lltm_cells_kernel<f16> : lltm_cells_kernel<bf16>);
-  choice.blocks = blocks, choice.threads = kThreads, choice.launch = launch, choice.traits = kLibraryTraits;
+  choice.blocks = blocks, choice.threads = kCellThreads, choice.launch = launch, choice.traits = kLibraryTraits;
   choice.gemms = std::move(gemms);
   return choice;
 }
