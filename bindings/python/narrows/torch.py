@@ -317,6 +317,14 @@ def _teach_inductor():
         warnings.warn(f"narrows: compiled calls go by torch's dispatcher, which is slower: {error}", stacklevel=2)
 
 
+def _teach_dtensor():
+    """Where DTensor's parts are others than in the versions that were tried, it refuses the ops, as it does every op without a rule."""
+    try:
+        importlib.import_module("narrows._torch_sharding").register()
+    except (ImportError, AttributeError) as error:
+        warnings.warn(f"narrows: this torch's DTensor does not take the ops: {error}", stacklevel=2)
+
+
 _functions._torch = torch
 torch.ops.narrows.__class__ = _Namespace  # whoever has loaded libnarrows_torch keeps its objects of the ops
 _torch_ops.register_all()
@@ -325,6 +333,7 @@ _torch_saved.watch()
 _when.imported("torch._dynamo", _teach_dynamo)
 _when.imported("torch.utils.flop_counter", _torch_tools.register_flop_formulas)
 _when.imported("torch._inductor.lowering", _teach_inductor)
+_when.imported("torch.distributed.tensor", _teach_dtensor)
 
 
 # ---- ONNX ----
