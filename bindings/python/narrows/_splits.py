@@ -63,7 +63,7 @@ def _element_wise(shapes, outputs):
 
 def _leading(shapes, outputs, infer):
     """Leading axes that every tensor has, without which the call is one too, of outputs without them."""
-    found = []
+    found: list[Split] = []
     while True:
         given = [s for s in shapes if s is not None]
         if not all(given) or len({(len(s), s[0]) for s in given}) != 1:
@@ -150,7 +150,7 @@ def _folded(node, field):
     if isinstance(node, ast.Call):
         function: Any = node.func
         arguments = [_folded(a, field) for a in node.args]
-        known = [a.value for a in arguments if isinstance(a, ast.Constant)]
+        known: list[Any] = [a.value for a in arguments if isinstance(a, ast.Constant)]
         folded = ast.Call(node.func, arguments, [])
         return ast.Constant({"max": max, "min": min}[function.id](known)) if len(known) == len(arguments) else folded
     if isinstance(node, ast.BinOp):

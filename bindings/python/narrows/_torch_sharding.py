@@ -90,21 +90,17 @@ def _strategy(call_of, schema):
     splits = call.splits()
     rules += [_placements(split.outputs) + _placements(split.inputs) for split in splits]
     mesh = schema.get_mesh_from_args()
-    fits = functools.partial(_is_divisible, call.op, splits, mesh)
-    found = expand_to_full_mesh_op_strategy(
-        mesh,
-        schema,
-        rules,
-        input_index=outputs,
-        allow_uneven_sharding=True,
-        is_valid_strategy_cb=lambda given, _: fits([spec.placements for spec in given]),
-    )
-    return OpStrategy([_listed(spec) for spec in found.strategies]) if call.is_listed and outputs == 1 else found
+    known = expand_to_full_mesh_op_strategy(mesh, schema, rules, input_index=outputs, allow_uneven_sharding=True)
+    found = [
+        spec for spec in known.strategies if _is_divisible(call.op, splits, mesh, [s.placements for s in spec.input_specs or ()])
+    ]
+    return OpStrategy([_listed(spec) for spec in found] if call.is_listed and outputs == 1 else found)
 
 
 def _listed(spec):
     """torch takes one output for a tensor, and no list of one."""
-    return OpSpec(output_specs=(spec.output_specs,), input_specs=spec.input_specs, redistribute_cost=spec.redistribute_cost)
+    outputs = spec.output_specs if isinstance(spec.output_specs, tuple) else (spec.output_specs,)
+    return OpSpec(output_specs=outputs, input_specs=spec.input_specs, redistribute_cost=spec.redistribute_cost)
 
 
 def _is_divisible(op, splits, mesh, placements):

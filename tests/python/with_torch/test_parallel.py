@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch: models over several processes, by gloo; with NARROWS_TEST_SLOW=1 torch.compile and four processes too."""
+
+import os
+import signal
+
+import pytest
+
+pytest.importorskip("torch")
+
+import ranks
+
+SCRIPT = "with_torch/parallel_cases.py"
+CASES = ["filters_then_channels", "groups", "states", "states_over_steps", "refusals", "ddp", "fsdp", "checkpoints"]
+SLOW = pytest.mark.skipif(os.environ.get("NARROWS_TEST_SLOW") != "1", reason="minutes: NARROWS_TEST_SLOW=1")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folder of two processes, in which their checkpoints are."""
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def of_two(saved):
+    return ranks.run(SCRIPT, saved, 2, *CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_models(of_two, case):
+    ranks.check(of_two, case)
+
+
+@SLOW
+def test_compiled(tmp_path):
+    ranks.check(ranks.run(SCRIPT, tmp_path, 2, "compiled"), "compiled")
+
+
+@pytest.fixture(scope="module")
+def of_four(of_two, saved, tmp_path_factory):
+    return ranks.run(SCRIPT, tmp_path_factory.mktemp("four"), 4, *CASES, "resharded", NARROWS_SAVED=str(saved))
+
+
+@SLOW
+@pytest.mark.parametrize("case", [*CASES, "resharded"])
+def test_models_of_four(of_four, case):
+    ranks.check(of_four, case)
+
+
+@pytest.mark.parametrize("how", ["dies", "is late"])
+def test_a_process_that_is_missed_is_the_engines_error(tmp_path, how):
+    """The others get torch's error, and end: no call of ours waits for them."""
+    processes = ranks.start("with_torch/missing_rank.py", tmp_path, 2, how)
+    codes = ranks.wait(processes, 120)
+    log = (tmp_path / "rank0.log").read_text()
+    assert codes == [0, -signal.SIGKILL if how == "dies" else 0], log
+    assert "narrows was called" in log and ("Connection" in log or "Timed out" in log or "timeout" in log), log
