@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How one call of an op may be split over devices, by its declaration (`nw_op.batch`, docs/abi.md): what each device has of each tensor.
 
-torch's sharding rules are made of it. Every way of the declaration is a split; so is every axis of an element-wise op, and every leading
+torch's sharding rules and JAX's partitions are made of it. Every way of the declaration is a split; so is every axis of an element-wise op, and every leading
 axis of an op that takes some.
 """
 
@@ -45,7 +45,7 @@ def divides(op, fields, number):
 
 
 def _element_wise(shapes, outputs):
-    full = _rules._broadcast([s for s in shapes if s is not None], _rules.Numbers)
+    full = _broadcast([s for s in shapes if s is not None])
 
     def axis(shape, d, otherwise):
         at = d - len(full) + len(shape)
@@ -59,6 +59,17 @@ def _element_wise(shapes, outputs):
         for d, extent in enumerate(full)
         if extent != 1
     ]
+
+
+def _broadcast(shapes):
+    rank = max(map(len, shapes))
+    extents = lambda d: (s[d - rank] for s in shapes if len(s) >= rank - d)  # noqa: E731
+    return tuple(next((n for n in extents(d) if not (isinstance(n, int) and n == 1)), 1) for d in range(rank))
+
+
+def may_be(op):
+    """Whether some call of the op may be split."""
+    return _batching.takes_leading_axis(op) or bool(_batching.ways(op))
 
 
 def _leading(shapes, outputs, infer):
