@@ -70,7 +70,7 @@ def as_primal(gradient, primal):
 
 def split(call, levels, run, arrays):
     """run(call, *arrays), each device with its own part; `levels` of a batch are those of _jax_batching.py."""
-    partitioned = custom_partitioning(functools.partial(run, call))
+    partitioned: Any = custom_partitioning(functools.partial(run, call))
     labels = _Labels(call, _jax_batching.examples(levels, arrays))
     labels.add_lanes(levels)
 

@@ -2,7 +2,10 @@
 """torch: models over several processes, by gloo; with NARROWS_TEST_SLOW=1 torch.compile and four processes too."""
 
 import os
+import pathlib
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -55,3 +58,15 @@ def test_a_process_that_is_missed_is_the_engines_error(tmp_path, how):
     log = (tmp_path / "rank0.log").read_text()
     assert codes == [0, -signal.SIGKILL if how == "dies" else 0], log
     assert "narrows was called" in log and ("Connection" in log or "Timed out" in log or "timeout" in log), log
+
+
+def test_the_example():
+    """It compares loss and gradients with one device itself."""
+    example = pathlib.Path(__file__).parents[3] / "examples" / "distributed_torch.py"
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert list(lines) == ["batch", "batch, FSDP2", "channels and states"]
+    assert lines["batch"].endswith("6 x all_reduce (12336 bytes)"), lines["batch"]
+    assert "4 x all_gather_into_tensor (768 bytes)" in lines["channels and states"], lines["channels and states"]
