@@ -56,8 +56,7 @@ def _element_wise(shapes, outputs):
             [None if s is None else axis(s, d, WHOLE) for s in shapes],
             [None if s is None else axis(s, d, SUM) for s in outputs],
         )
-        for d, extent in enumerate(full)
-        if extent != 1
+        for d in range(len(full))
     ]
 
 

@@ -6,6 +6,7 @@ The rules say what stands along one axis of a mesh; torch combines them for mesh
 has imported torch.distributed.tensor.
 """
 
+import collections
 import functools
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSpec, OpStrategy, RuntimeSchemaInfo, TupleStrategy
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
-from narrows import _batching, _splits, _torch_ops, _torch_programs, _torch_shapes
+from narrows import _batching, _splits, _torch_ops, _torch_programs, _torch_shapes, _torch_spread
 
 _dispatcher: Any = DTensor._op_dispatcher
 
@@ -21,6 +22,7 @@ _dispatcher: Any = DTensor._op_dispatcher
 def register():
     """Gives torch a rule for each op, those to come too, and for tensor programs."""
     _torch_ops.listen(_register_op)
+    _torch_ops.call_spread = _torch_spread.call
     _register(_torch_programs.op(), _call_of_program, ["integers", "reals", "present", "wanted"], needs_pytree=True)
 
 
@@ -125,16 +127,30 @@ def _run_divided(reg, op, args, kwargs):
     """As torch runs an op of a rule, but that each device has its part of the params."""
     info = _dispatcher.unwrap_to_op_info(op, args, kwargs)
     _dispatcher.sharding_propagator.propagate(info)
-    sharding = info.output_sharding
-    schema = sharding.redistribute_schema if sharding.needs_redistribute else info.schema
-    call = _call_of_specs(reg, schema.args_schema, info.schema.kwargs_schema)
-    placements = [spec.placements for spec in schema.args_schema if spec is not None]
-    divisors = _divisors(call.splits(), info.compute_mesh, placements)
-    for name, number in divisors.items():
-        info.local_kwargs.update(_splits.divided(call.op, (name,), number))
+    info.local_kwargs.update(divided_params(reg, info.schema, info.output_sharding))
     results = _dispatcher._dispatch_get_local_results_slow_path(op, args, info)
-    return _dispatcher.wrap(results, sharding.output_spec)
+    return _dispatcher.wrap(results, info.output_sharding.output_spec)
 
 
-def _call_of_specs(reg, args, params):
-    return _Call(reg, reg.filled(args), params)
+_known_params: Any = collections.OrderedDict()  # by the op and the call
+
+
+def divided_params(reg, schema, sharding):
+    """{param: its value on each device} of a call."""
+    try:
+        found = _known_params.get((reg, schema))
+    except TypeError:  # torch.compile traces it with symbolic sizes
+        return _find_divided(reg, schema, sharding)
+    if found is None:
+        found = _known_params[reg, schema] = _find_divided(reg, schema, sharding)
+        if len(_known_params) > 4096:
+            _known_params.popitem(last=False)
+    return found
+
+
+def _find_divided(reg, schema, sharding):
+    given = sharding.redistribute_schema if sharding.needs_redistribute else schema
+    call = _Call(reg, reg.filled(given.args_schema), schema.kwargs_schema)
+    placements = [spec.placements for spec in given.args_schema if spec is not None]
+    found = _divisors(call.splits(), schema.get_mesh_from_args(), placements)
+    return {name: value for key, number in found.items() for name, value in _splits.divided(call.op, (key,), number).items()}

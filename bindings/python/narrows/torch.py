@@ -123,6 +123,10 @@ def _call(op, inputs, out, device, symbols=None):
     """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
     if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
         return _traced(op, inputs, out)
+    if _torch_ops.call_spread is not None and out is None and symbols is None and not op._lower_precision:
+        outputs = _torch_ops.call_spread(op, inputs)
+        if outputs is not None:
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
     symbols = symbols or {}
     for name, kind, *_ in op.fields if symbols else ():
         if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
@@ -140,6 +144,10 @@ def _call(op, inputs, out, device, symbols=None):
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
+    if _torch_ops.call_spread is not None and not symbols:
+        outputs = _torch_ops.call_spread(op.bind(**numbers) if numbers else op, inputs)
+        if outputs is not None:
+            return outputs[0] if reg.num_main == 1 else tuple(outputs)
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _torch_ops.one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:

@@ -11,18 +11,8 @@ pytest.importorskip("torch")
 
 import ranks
 
-CASES = [
-    "conv1d",
-    "conv1d_groups",
-    "conv1d_uneven",
-    "element_wise",
-    "params",
-    "autocast",
-    "lltm",
-    "plugins",
-    "programs",
-    "any_layout",
-]
+CASES = ["conv1d", "conv1d_groups", "conv1d_uneven", "element_wise", "params", "second_derivatives", "autocast", "lltm"]
+CASES += ["plugins", "programs", "any_layout"]
 SLOW = pytest.mark.skipif(os.environ.get("NARROWS_TEST_SLOW") != "1", reason="four processes: NARROWS_TEST_SLOW=1")
 
 
