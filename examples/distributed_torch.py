@@ -116,7 +116,7 @@ class Collectives(TorchDispatchMode):
 
 def work(folder, rank, world):
     store = dist.FileStore(f"{folder}/store", world)
-    limit = datetime.timedelta(seconds=60)
+    limit = datetime.timedelta(seconds=180)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
     torch.set_num_threads(1)
     mesh = init_device_mesh("cpu", (world,))

@@ -15,14 +15,14 @@ import time
 import traceback
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = 300  # for all cases of a module; a run takes some tens on two cores
+SECONDS = 420  # for all cases of a module; a run takes some tens on two cores
 NOT_RUN = "not run: a case before it failed"
 
 
 def start(script, folder, world, *arguments, **environment):
     """The processes of the ranks. What they print is in rank<n>.log."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environment}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), environment.get("PYTHONPATH")]))
     processes = []
     for rank in range(world):
         with open(folder / f"rank{rank}.log", "w") as log:

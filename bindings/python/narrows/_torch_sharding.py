@@ -8,8 +8,10 @@ has imported torch.distributed.tensor.
 
 import collections
 import functools
+import inspect
 from typing import Any
 
+import torch
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSpec, OpStrategy, RuntimeSchemaInfo, TupleStrategy
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
@@ -20,7 +22,10 @@ _dispatcher: Any = DTensor._op_dispatcher
 
 
 def register():
-    """Gives torch a rule for each op, those to come too, and for tensor programs."""
+    """Gives torch a rule for each op, those to come too, and for tensor programs. ImportError: this torch has not what they need."""
+    known = "allow_uneven_sharding" in inspect.signature(expand_to_full_mesh_op_strategy).parameters
+    if not known or not hasattr(_dispatcher, "_dispatch_get_local_results_slow_path"):
+        raise ImportError(f"the DTensor of torch {torch.__version__}; expected that of 2.13 or later")
     _torch_ops.listen(_register_op)
     _torch_ops.call_spread = _torch_spread.call
     _register(_torch_programs.op(), _call_of_program, ["integers", "reals", "present", "wanted"], needs_pytree=True)

@@ -117,5 +117,7 @@ def _made(reg, op, inputs, wanted):
     if sharding.needs_redistribute or mesh.get_coordinate() is None:
         return None
     specs = sharding.output_spec if isinstance(sharding.output_spec, (tuple, list)) else (sharding.output_spec,)
+    if not reg.is_backward and len(specs) != len(reg.outputs):
+        return None  # an output is absent
     divided = _torch_sharding.divided_params(reg, info.schema, sharding) if called is reg.call else {}
     return _torch_ops.one(op.bind(**divided)) if divided else op, reg.mask(wanted), specs

@@ -6,6 +6,7 @@ when torch is imported, or its plugin is loaded. ``narrows.add`` and the others 
 call: gradients, tracing, transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
 """
 
+import contextlib
 import importlib
 import math
 import os
@@ -326,11 +327,9 @@ def _teach_inductor():
 
 
 def _teach_dtensor():
-    """Where DTensor's parts are others than in the versions that were tried, it refuses the ops, as it does every op without a rule."""
-    try:
+    """Before torch 2.13 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
+    with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("narrows._torch_sharding").register()
-    except (ImportError, AttributeError) as error:
-        warnings.warn(f"narrows: this torch's DTensor does not take the ops: {error}", stacklevel=2)
 
 
 _functions._torch = torch

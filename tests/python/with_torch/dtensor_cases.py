@@ -29,7 +29,7 @@ MESHES = {}
 def begin(folder, rank, world):
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=180))
     MESHES[1] = init_device_mesh("cpu", (world,))
     if world == 4:
         MESHES[2] = init_device_mesh("cpu", (2, 2), mesh_dim_names=("batch", "filters"))

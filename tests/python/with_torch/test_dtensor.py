@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", "2.13", reason="DTensors with these ops need torch 2.13")
 
 import ranks
 
