@@ -3,8 +3,6 @@
 of one device, and the program shows what it communicates. Two processes on the CPU, which this program starts:
 
 python3 examples/distributed_torch.py [PROCESSES]
-
-With NCCL, replace "cpu" by "cuda" and "gloo" by "nccl", and start it by torchrun.
 """
 
 import copy

@@ -16,8 +16,13 @@ CASES += ["plugins", "programs", "any_layout"]
 SLOW = pytest.mark.skipif(os.environ.get("NARROWS_TEST_SLOW") != "1", reason="four processes: NARROWS_TEST_SLOW=1")
 
 
-def test_narrows_imports_no_dtensor():
-    code = "import sys, narrows.torch; assert not any(m.startswith('torch.distributed.tensor') for m in sys.modules)"
+def test_rules_are_there_once_somebody_imports_dtensor():
+    code = """
+import sys, torch, narrows.torch
+assert not any(m.startswith("torch.distributed.tensor") for m in sys.modules)
+from torch.distributed.tensor import DTensor
+assert torch.ops.narrows.conv1d.default in DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs
+"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
