@@ -27,7 +27,7 @@ def splits(op, shapes, outputs, infer) -> list[Split]:
     """Those of a call of such shapes (None: absent). `infer`: the outputs' shapes by those of inputs; ValueError or NotImplementedError:
     there is no such call."""
     if op.batch == "*":
-        return _element_wise(shapes, outputs)
+        return _element_wise(shapes, outputs) + _linear(op, shapes, outputs)
     if op.batch is not None:
         found = [_by_way(op, way, shapes, outputs) for way in _batching.ways(op)]
         return [split for splits_of_way in found for split in splits_of_way]
@@ -58,6 +58,21 @@ def _element_wise(shapes, outputs):
         )
         for d in range(len(full))
     ]
+
+
+_LINEAR = {"neg": 1, "add": 2, "sub": 2}  # the element-wise functions that are linear in their operands, and how many those are
+
+
+def _linear(op, shapes, outputs):
+    """A sum of sums is a sum, and its gradients read no operand."""
+    if op.op not in ("elementwise", "elementwise_backward") or op.params["function"] not in _LINEAR:
+        return []
+    first = op.inputs.index("a")
+    given = [s is not None for s in shapes]
+    if sum(given[first:]) != _LINEAR[op.params["function"]] or not all(given[:first]):
+        return []  # a number is no sum
+    places = [(SUM if i >= first else WHOLE) if g else None for i, g in enumerate(given)]
+    return [Split(places, [None if s is None else WHOLE if first else SUM for s in outputs])]
 
 
 def _broadcast(shapes):

@@ -64,6 +64,11 @@ class _Call:
     def _infer_shapes(self, shapes):
         return self._infer([None if s is None else (s[0], shape) for s, shape in zip(self.specs, shapes, strict=True)])
 
+    def may_be_summed(self, split):
+        """Whether torch makes shares of what counts once: it divides, and integers become others."""
+        sums = [spec for spec, place in zip(self.specs, split.inputs, strict=True) if place == _splits.SUM]
+        return all("float" in dtype for dtype, _ in sums)
+
     def splits(self):
         shapes = [None if s is None else s[1] for s in self.specs]
         return _splits.splits(self.op, shapes, self.outputs, self._infer_shapes)
@@ -94,7 +99,7 @@ def _strategy(call_of, schema):
     inputs = sum(s is not None for s in call.specs)
     outputs = sum(y is not None for y in call.outputs)
     rules: list[Any] = [[Replicate()] * (outputs + inputs)]
-    splits = call.splits()
+    splits = [split for split in call.splits() if call.may_be_summed(split)]
     rules += [_placements(split.outputs) + _placements(split.inputs) for split in splits]
     mesh = schema.get_mesh_from_args()
     known = expand_to_full_mesh_op_strategy(mesh, schema, rules, input_index=outputs, allow_uneven_sharding=True)

@@ -178,6 +178,12 @@ def element_wise():
     Called(narrows.divide, (numbers(4, 1), numbers(1, 3).abs() + 1), (Shard(0), R)).lies([Shard(0)], [Shard(0), P])
     partial = Called(narrows.tanh, (x,), (P,))
     assert partial.forward == {"sum": 1} or partial.forward == {"scatter": 1}
+    Called(narrows.add, (x, numbers(5)), (P, P)).lies([P], [R, R])
+    Called(lambda a: narrows.negative(a), (x,), (P,)).lies([P], [R])
+    Called(lambda a, b: narrows.subtract(a, b, alpha=2), (x, x), (P, R)).lies([P], [R, R])
+    assert Called(lambda a: narrows.add(a, 1.0), (x,), (P,)).forward in ({"sum": 1}, {"scatter": 1})
+    whole = narrows.add(spread(torch.arange(4), [R], MESHES[1]), spread(torch.arange(4), [R], MESHES[1]))
+    assert whole.dtype == torch.int64 and torch.equal(whole.full_tensor(), 2 * torch.arange(4))
     assert Called(narrows.add, (x, x), (Shard(0), Shard(1))).forward in ({"gather": 1}, {"swap": 1})
     Called(narrows.add, (x[:1], x[:1]), (Shard(0), Shard(0)))  # an axis of one element
     condition = torch.rand(3, 4) > 0.5
@@ -309,6 +315,7 @@ def any_layout(axes=1, draws=40):
                 (convolution(groups), (x, w, numbers(groups * outs))),
                 (convolution(groups, padding=1, stride=2), (x, w)),
                 (narrows.multiply, (numbers(n, outs, 3), numbers(outs, generator.choice([1, 3])))),
+                (narrows.add, (numbers(n, outs, 3), numbers(outs, generator.choice([1, 3])))),
                 (narrows.lltm, step_of(rows, ins, states)),
                 (program, (numbers(n + 1, ins), numbers(ins, outs))),
             ]
