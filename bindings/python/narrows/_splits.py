@@ -8,7 +8,7 @@ axis of an op that takes some.
 import ast
 from typing import Any, NamedTuple
 
-from narrows import _batching, _rules
+from narrows import _batching, _built_in, _rules
 
 WHOLE = "whole"  # every device has all of it, the same
 SUM = "sum"  # what the devices have is summed
@@ -60,16 +60,14 @@ def _element_wise(shapes, outputs):
     ]
 
 
-_LINEAR = {"neg": 1, "add": 2, "sub": 2}  # the element-wise functions that are linear in their operands, and how many those are
-
-
 def _linear(op, shapes, outputs):
     """A sum of sums is a sum, and its gradients read no operand."""
-    if op.op not in ("elementwise", "elementwise_backward") or op.params["function"] not in _LINEAR:
+    operands = _built_in.linear_operands(op)
+    if operands is None:
         return []
     first = op.inputs.index("a")
     given = [s is not None for s in shapes]
-    if sum(given[first:]) != _LINEAR[op.params["function"]] or not all(given[:first]):
+    if sum(given[first:]) != operands or not all(given[:first]):
         return []  # a number is no sum
     places = [(SUM if i >= first else WHOLE) if g else None for i, g in enumerate(given)]
     return [Split(places, [None if s is None else WHOLE if first else SUM for s in outputs])]

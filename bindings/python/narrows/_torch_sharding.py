@@ -66,8 +66,8 @@ class _Call:
 
     def may_be_summed(self, split):
         """Whether torch makes shares of what counts once: it divides, and integers become others."""
-        sums = [spec for spec, place in zip(self.specs, split.inputs, strict=True) if place == _splits.SUM]
-        return all("float" in dtype for dtype, _ in sums)
+        places = zip(self.specs, split.inputs, strict=True)
+        return all("float" in spec[0] for spec, place in places if spec is not None and place == _splits.SUM)
 
     def splits(self):
         shapes = [None if s is None else s[1] for s in self.specs]
