@@ -33,7 +33,47 @@ bool is_integer_field(const nw_op& op, const std::string& name) {
   return false;
 }
 
-// One way to join a batch: sizes, and integer fields, that are multiplied by the number of calls.
+bool is_tensor(const nw_op& op, const std::string& name) {
+  const auto is_in = [&](const char* const* names) {
+    for (; *names != nullptr; ++names)
+      if (*names == name || *names == name + "?") return true;
+    return false;
+  };
+  return is_in(op.inputs) || is_in(op.outputs);
+}
+
+// One way to join a batch: sizes, and integer fields, that are multiplied by the number of calls; the tensors that count once; the
+// field that has to be 1.
+struct Way {
+  Names names, once;
+  std::string field;
+};
+
+// What follows the word, which is cut off with it; nothing: the word is not there.
+std::string cut(std::string& text, const std::string& word) {
+  const size_t at = text.find(" " + word + " ");
+  if (at == std::string::npos) return "";
+  const std::string tail = text.substr(at + word.size() + 2);
+  text.resize(at);
+  return tail;
+}
+
+Way read_way(const nw_op& op, std::string text) {
+  const std::string condition = cut(text, "where"), once = cut(text, "once");
+  Way way{parts_of(text, ','), once.empty() ? Names{} : parts_of(once, ','), ""};
+  for (const std::string& name : way.once)
+    if (!is_tensor(op, name))
+      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' counts once; expected the name of a tensor", op.name, op.batch,
+           name.c_str());
+  if (condition.empty()) return way;
+  const Names sides = parts_of(condition, '=');
+  if (sides.size() != 2 || sides[1] != "1" || !is_integer_field(op, sides[0]))
+    fail(NW_INVALID, -1, "op '%s' declares batch '%s': where '%s'; expected 'FIELD = 1', an integer field of its params", op.name,
+         op.batch, condition.c_str());
+  way.field = sides[0];
+  return way;
+}
+
 void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
   Names sizes;
   for (const auto& alternative : rule.named_dims())
@@ -66,7 +106,7 @@ void check_batch(const nw_op& op, const ShapeRule* rule) {
   if (rule == nullptr)
     fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
   if (std::strcmp(op.batch, "*") == 0) return check_element_wise(op, *rule);
-  for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, parts_of(way, ','));
+  for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, read_way(op, way).names);
 }
 
 }  // namespace narrows

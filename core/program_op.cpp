@@ -2,6 +2,7 @@
 // program_op.cpp -- see program_op.h.
 #include "core/program_op.h"
 
+#include "core/program/batch.h"
 #include "core/program/digest.h"
 #include "core/program/dtype.h"
 #include "core/program/rule.h"
@@ -36,6 +37,7 @@ ProgramOp::ProgramOp(const std::string& text, const ProgramOp* backward) : progr
   inputs_ = pointers(input_names_);
   outputs_ = pointers(output_names_);
   rule_ = program::shape_rule_of(program_);
+  batch_ = program::batch_of(program_);
   if (backward != nullptr) differentiate_by(*backward);
   contract_.emplace(declare());
   contract_->inplace = inplace_;
@@ -80,6 +82,7 @@ nw_op ProgramOp::declare() {
   op.params_size = fields_.size() * sizeof(int64_t);
   op.params = fields_.empty() ? nullptr : params_.data();
   op.shape_rule = rule_.c_str();
+  op.batch = batch_.empty() ? nullptr : batch_.c_str();
   op.input_dtypes = input_dtypes_.data();
   op.output_dtypes = output_dtypes_.data();
   op.backward = backward_.empty() ? nullptr : backward_.c_str();

@@ -51,7 +51,7 @@ class ProgramOp {
 
   program::Program program_;
   std::shared_ptr<const std::string> text_;
-  std::string name_, rule_, backward_;
+  std::string name_, rule_, batch_, backward_;
   std::vector<std::string> input_names_, output_names_;
   std::vector<const char*> inputs_, outputs_;
   std::vector<DLDataType> input_dtypes_, output_dtypes_;

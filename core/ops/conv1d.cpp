@@ -28,8 +28,12 @@ constexpr const char* kBackwardRule = "N,O," T
                                       "? ; C,L ; O,C//max(groups,1),K ; O? ; ? -> C,L ; O,C//max(groups,1),K ; O"
                                       " | " T "? ; L ; K ; 1? ; ? -> L ; K ; 1";
 #undef T
-// A batch of signals, or, of a batch of filters too, a convolution of more groups.
-constexpr const char* kBatch = "N | C,O,groups";
+// A batch of signals, or, of a batch of filters too, a convolution of more groups. In one group filters may be parted, and
+// channels, whose outputs are summed.
+#define WAYS "N | C,O,groups | O where groups=1"
+constexpr const char* kBatch = WAYS " | C once bias where groups=1";
+constexpr const char* kBackwardBatch = WAYS " | C once grad_bias where groups=1";
+#undef WAYS
 
 void check_at_least(const char* op, const char* field, int64_t value, int64_t least) {
   if (value < least)
@@ -112,7 +116,7 @@ const Contract& conv1d_contract() {
 const Contract& conv1d_backward_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("conv1d_backward", 3, kBackwardInputs, kBackwardOutputs, kBackwardRule);
-    op.batch = kBatch;
+    op.batch = kBackwardBatch;
     op.params_size = sizeof(nw_conv1d_params);
     op.params = kFields;
     Contract out(op);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_dispatch.cpp -- core/dispatcher.cpp: the backend is where the tensors live; which of several serves; what passes through.
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "fixture.h"
 
@@ -233,6 +236,59 @@ TEST_CASE("a launch's status passes through and nothing is retried") {
   for (const int32_t status : {99, -5}) {  // no status at all
     rt.probe("probe").launch_status = status;
     expect_refused(call.run(rt), call.error, NW_FAILED, -1, {std::to_string(status).c_str()});
+  }
+}
+
+// A call of a device in a loop; how many gave this status, and wrote their output or left it.
+int count_calls(nw_runtime* rt, DLDevice device, int32_t expected, int rounds) {
+  Array a({3}, device), out({3}, device);
+  Call call("probe.noop/1", {&a}, {&out});
+  int count = 0;
+  for (int i = 0; i < rounds; ++i) {
+    out.data<unsigned char>()[0] = 0;
+    count += call.run(rt) == expected && (out.data<unsigned char>()[0] == 0x5A) == (expected == NW_OK);
+  }
+  return count;
+}
+
+TEST_CASE("a lost device takes nobody with it") {
+  constexpr int kRounds = 200;
+  const DLDevice survivors[] = {probe_device(1), probe_device(2), kOpenCl, kCpu};
+  Probe* probe = nullptr;
+  {
+    Loaded rt({"probe", "probecl", "probecpu"}), other({"probe"});
+    probe = &rt.probe("probe");
+    for (const DLDevice device : {kProbe, survivors[0], survivors[1], survivors[2], survivors[3]})
+      REQUIRE(count_calls(rt, device, NW_OK, 1) == 1);
+    probe->lost = kProbe.device_id;
+    Array a({3}), out({3});
+    Call("probe.noop/1", {&a}, {&out}).refused(rt, NW_DEVICE_LOST, -1, {"probe", "the probe was told to"});
+    Error error;
+    void* data = nullptr;
+    CHECK(nw_alloc(rt, kProbe, 64, nullptr, &data, &error) == NW_DEVICE_LOST);
+    CHECK(nw_stream_sync(rt, kProbe, nullptr, &error) == NW_DEVICE_LOST);
+
+    std::vector<std::thread> threads;  // those that call it, and those that call the others, at once
+    std::atomic<int> right{0};
+    for (const DLDevice device : {kProbe, survivors[0], survivors[1], survivors[2], survivors[3]})
+      threads.emplace_back([&, device] {
+        right += count_calls(
+            rt, device,
+            device.device_id == 0 && device.device_type == kProbe.device_type ? int32_t{NW_DEVICE_LOST} : int32_t{NW_OK}, kRounds);
+      });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(right == 5 * kRounds);
+    for (const DLDevice device : survivors) {
+      REQUIRE(nw_alloc(rt, device, 64, nullptr, &data, &error) == NW_OK);
+      CHECK(nw_stream_sync(rt, device, nullptr, &error) == NW_OK);
+      CHECK(nw_free(rt, device, data, nullptr, &error) == NW_OK);
+    }
+    CHECK(count_calls(other, kProbe, NW_OK, 1) == 1);  // another runtime has its own
+    CHECK(probe->dead_plans == 0);
+    probe->lost = -1;  // a driver that was reset
+    CHECK(count_calls(rt, kProbe, NW_OK, 1) == 1);
+    probe->lost = kProbe.device_id;
+    probe->on_destroy = [probe] { CHECK(probe->plans_made == probe->plans_freed); };
   }
 }
 

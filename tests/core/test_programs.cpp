@@ -104,6 +104,58 @@ TEST_CASE("a loaded program is declared as it says") {
   CHECK(&load(rt, square("scale")) != &op);
 }
 
+// Of a program with x: f32[M, N] and w: f32[N], whose one block over M and N is `axes` and `body`; `more` follows it.
+std::string over(const std::string& outputs, const std::string& axes, const std::string& body, const std::string& more = "") {
+  return "program 1 parts(x: f32[M, N], w: f32[N], " + outputs + "):\n  for i in M:\n    for j in N:\n      block y(" + axes +
+         "):\n" + body + more;
+}
+
+TEST_CASE("the axes of a program say along which sizes it is a batch") {
+  const Loaded rt({"probe"});
+  const char* const both = "m: S(M) = i, n: S(N) = j";
+  const char* const rows = "m: S(M) = i, n: R(N) = j";
+  const std::string sum = "        init:\n          y[m] = f32(0)\n        y[m] = y[m] + x[m, n] * w[n]\n";
+  const std::string square = "  for a in M:\n    block z(b: S(M) = a):\n      z[b] = y[b] * y[b]\n";
+  struct {
+    const char* what;
+    std::string text;
+    const char* batch;
+  } const cases[] = {
+      {"every element", over("y: out f32[M, N]", both, "        y[m, n] = x[m, n] * w[n]\n"), "M | N"},
+      {"a sum", over("y: out f32[M]", rows, sum), "M | N"},
+      {"a sum that begins at 1",
+       over("y: out f32[M]", rows, "        init:\n          y[m] = f32(1)\n        y[m] = y[m] + x[m, n]\n"), "M"},
+      {"a maximum", over("y: out f32[M]", rows, "        init:\n          y[m] = f32(0)\n        y[m] = maximum(y[m], x[m, n])\n"),
+       "M"},
+      {"a sum that is read again", over("y: out f32[M], z: out f32[M]", rows, sum, square), "M"},
+      {"a sum beside what every part computes",
+       over("y: out f32[M], u: out f32[N]", rows, sum, "  for a in N:\n    block u(b: S(N) = a):\n      u[b] = w[b]\n"),
+       "M once u | N"},
+      {"a mean", over("y: out f32[M, N]", both, "        y[m, n] = x[m, n] / f32(M)\n"), "N"},
+      {"a first row", over("y: out f32[M, N]", both, "        y[m, n] = x[m, n] - x[0, n]\n"), "N"},
+      {"a number of the row", over("y: out f32[M, N]", both, "        y[m, n] = x[m, n] + f32(m)\n"), "N"},
+      {"a transpose", over("y: out f32[N, M]", both, "        y[n, m] = x[m, n]\n"), "M | N"},
+      {"a sum that is carried",
+       over("y: out f32[M]", "m: S(M) = i, n: C(N) = j", "        init:\n          y[m] = f32(0)\n        y[m] = y[m] + x[m, n]\n"),
+       "M"},
+      {"a sum into what was there", over("y: inout f32[M]", rows, "        y[m] = y[m] + x[m, n]\n"), "M"},
+      {"a filter",
+       "program 1 f(x: f32[L], w: f32[K], y: out f32[L - K + 1]):\n  for i in L - K + 1:\n    for j in K:\n      block "
+       "y(l: S(L - K + 1) = i, k: R(K) = j):\n        init:\n          y[l] = f32(0)\n        y[l] = y[l] + x[l + "
+       "k] * w[k]\n",
+       nullptr},
+      {"rows that data choose",
+       "program 1 g(x: f32[M, N], at: i64[B], y: out f32[B, N]):\n  for i in B:\n    for j in N:\n      "
+       "block y(b: S(B) = i, n: S(N) = j):\n        y[b, n] = x[clamp(at[b], 0, M - 1), n]\n",
+       "N | B"},
+  };
+  for (const auto& c : cases) {
+    INFO(c.what);
+    const nw_op& op = load(rt, c.text);
+    CHECK(std::string(op.batch == nullptr ? "none" : op.batch) == (c.batch == nullptr ? "none" : c.batch));
+  }
+}
+
 TEST_CASE("a program is planned from its text, and called as every op") {
   const Loaded rt({"probe"});
   const nw_op& op = load(rt, std::string("# a comment\n") + kScale);

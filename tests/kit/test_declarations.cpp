@@ -192,7 +192,7 @@ TEST_CASE("what a backward op leaves out follows from its forward op") {
   ops[0].outputs = {"y: i32", "extra"};
   ops[0].shape_rule = "N,M ; M? -> N ; like 1 | N -> () ; *";
   ops[0].num_aux = 1;
-  ops[0].batch = "N";
+  ops[0].batch = "N|M once b|N where k=1";
   // Before its forward op, and with a backward op of its own.
   ops[1].backward = "t.second/1";
   std::swap(ops[0], ops[1]);
@@ -207,7 +207,7 @@ TEST_CASE("what a backward op leaves out follows from its forward op") {
   CHECK(std::string(backward.shape_rule) == "N? ; N,M ; M? ; N? ; M? -> N,M ; like 2 | ()? ; N ; ? ; ()? ; ? -> N ; like 2");
   CHECK((backward.input_dtypes[0].bits == 32 && backward.input_dtypes[3].code == kDLInt && backward.input_dtypes[1].bits == 0));
   CHECK((backward.params_size == sizeof(Params) && std::string(backward.params[0]->name) == "k"));
-  CHECK(std::string(backward.batch) == "N");
+  CHECK(std::string(backward.batch) == "N|N where k=1");
   CHECK((backward.min_inputs == 2 && backward.max_inputs == 5));
   CHECK(names(second.inputs) == "grad_grad_a? grad_grad_b? grad_y? a b? y? extra? grad_a? grad_b?");
   CHECK(names(second.outputs) == "grad_grad_y? grad_a? grad_b? grad_y? grad_extra?");

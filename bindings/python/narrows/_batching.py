@@ -8,6 +8,7 @@ too makes a convolution of more groups. What no way fits is one call for each.
 import ast
 import functools
 import keyword
+from typing import NamedTuple
 
 from narrows import _rules
 
@@ -56,10 +57,29 @@ def _axis(dims, names):
     return next((i for i, dim in enumerate(dims) if isinstance(dim, ast.Name) and dim.id in names), None)
 
 
+class Declared(NamedTuple):
+    """A way of `nw_op.batch`: sizes and integer fields, the tensors that count once, and the field that has to be 1."""
+
+    names: tuple[str, ...]
+    once: tuple[str, ...]
+    field: str | None
+
+
 @functools.cache
-def _names(batch):
-    ways = ([name.strip() for name in way.split(",")] for way in batch.split("|"))
-    return [tuple(name + "_" * keyword.iskeyword(name) for name in way) for way in ways]  # as Op spells its params
+def _declared(batch):
+    return [_way(text) for text in batch.split("|")]
+
+
+def _way(text):
+    text, _, condition = text.partition(" where ")
+    text, _, once = text.partition(" once ")
+    names = lambda part: tuple(_spelt(name.strip()) for name in part.split(",") if name.strip())  # noqa: E731
+    return Declared(names(text), names(once), _spelt(condition.partition("=")[0].strip()) or None)
+
+
+def _spelt(name):
+    """As Op spells its params."""
+    return name + "_" * keyword.iskeyword(name)
 
 
 def takes_leading_axis(op):
@@ -67,9 +87,14 @@ def takes_leading_axis(op):
     return bool(op.flags & 2) or op.batch == "*"
 
 
+def ways(op) -> list[Declared]:
+    """The ways that the op declares; none where it declares no batch, or is element-wise."""
+    return _declared(op.batch) if op.batch not in (None, "*") else []
+
+
 def sizes(op):
-    """The names of each of the op's ways; none where it declares no batch, or is element-wise."""
-    return _names(op.batch) if op.batch not in (None, "*") else []
+    """The names of each of the op's ways along which any batch of calls is one call."""
+    return [way.names for way in ways(op) if not way.once and way.field is None]
 
 
 def has_way(op):

@@ -4,6 +4,7 @@
 from narrows import _function_table
 
 _ELEMENTWISE = "elementwise"
+_LINEAR = {"neg": 1, "add": 2, "sub": 2}
 _PUBLIC = {function: public for public, (function, *_) in _function_table.TABLE.items()} | {"cast": "astype"}
 
 
@@ -16,3 +17,8 @@ def is_elementwise(op):
 def public_name(op):
     """The function of the package that the op is, "add", else the op's own name."""
     return _PUBLIC.get(op.params["function"], op.op) if op.op == _ELEMENTWISE else op.op
+
+
+def linear_operands(op):
+    """How many operands an element-wise function has that is linear in them, or its backward op; None: it is none."""
+    return _LINEAR.get(op.params["function"]) if op.op in (_ELEMENTWISE, "elementwise_backward") else None

@@ -19,8 +19,9 @@ def _placed(call, aliases, *arrays):
         return _jax_call.run(call, aliases, *arrays)
 
     def place(levels, arrays):  # what jax.jit was told of donated arrays is enough for XLA
-        run = lambda *parts: _jax_batching.run_batch(call, levels, lambda c: functools.partial(_jax_call.run, c, ()), parts)  # noqa: E731
-        return _jax_sharding.split(call, levels, run, arrays) if split else run(*arrays)
+        one = lambda c: functools.partial(_jax_call.run, c, ())  # noqa: E731
+        run = lambda c, *parts: _jax_batching.run_batch(c, levels, one, parts)  # noqa: E731
+        return _jax_sharding.split(call, levels, run, arrays) if split else run(call, *arrays)
 
     batched = _jax_batching.with_batches(call, place, functools.partial(run, call, ()))
     return _jax_sharding.with_types(call, batched, arrays)

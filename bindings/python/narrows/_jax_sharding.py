@@ -3,38 +3,31 @@
 
 Axes of a mesh may be explicit (jax.set_mesh): there the types of arrays say how they lie, and those of outputs are said here.
 
-An op's declaration says how (`nw_op.batch`, docs/abi.md): an element-wise one is split along every axis, conv1d and lltm along their
-batch. A gradient that is summed over a split axis is summed over the devices (one all-reduce of its own size). An op of NW_OP_BATCHABLE
-that says no more is split along the leading axes that are a batch by that flag. Ops that say nothing, and any op before JAX had sharding
-rules, run on whole arrays: wrap them in ``jax.shard_map``.
+_splits.py says how, from the op's declaration (docs/abi.md): an element-wise op is split along every axis, conv1d along batch, channels,
+filters or groups. What is a sum over a split axis is summed over the devices (one all-reduce of its own size). Ops that say nothing, and
+any op before JAX had sharding rules, run on whole arrays: wrap them in ``jax.shard_map``.
 """
 
-import ast
 import contextlib
 import functools
 import inspect
+import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from narrows import _batching, _jax_batching, _rules
+from narrows import _jax_batching, _jax_call, _splits
 
 HAS_RULES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 
 
 def may_be_split(op):
     """Whether this module knows the op's axes, there is more than one device, and this JAX has sharding rules."""
-    known = _batching.takes_leading_axis(op) or _split_size(op)
-    return bool(known) and HAS_RULES and jax.device_count() > 1
-
-
-def _split_size(op):
-    """The size along which a call is split over devices: of the op's first way that needs no other params; None: there is none."""
-    fields = {field[0] for field in op.fields}
-    return next((names[0] for names in _batching.sizes(op) if len(names) == 1 and names[0] not in fields), None)
+    return _splits.may_be(op) and HAS_RULES and jax.device_count() > 1
 
 
 def varying(x):
@@ -64,8 +57,7 @@ def with_types(call, run, arrays):
         return run(*arrays)
     types = [jax.typeof(a) for a in arrays]
     mesh = next(t.sharding.mesh for a, t in zip(arrays, types, strict=True) if _is_explicit(a))
-    inputs, outputs = _labels(call, arrays)
-    _, shardings, _ = _plan(inputs, outputs, mesh, types, ())
+    _, shardings, _ = _Labels(call, arrays).plan(mesh, types, ())
     return jax.sharding.auto_axes(run, out_sharding=shardings)(*arrays)
 
 
@@ -77,124 +69,145 @@ def as_primal(gradient, primal):
 
 
 def split(call, levels, run, arrays):
-    """run(*arrays), each device with its own part; `levels` of a batch are those of _jax_batching.py."""
-    partitioned = custom_partitioning(run)
-    inputs, outputs = _labels(call, _jax_batching.examples(levels, arrays))
-    lanes = [f"lane{n}" for n in reversed(range(len(levels)))]
-    outputs = [[*lanes, *labels] for labels in outputs]
-    inputs = [
-        [*(lane for lane, level in zip(lanes, reversed(levels), strict=True) if level[i]), *labels]
-        for i, labels in enumerate(inputs)
-    ]
-    plan = functools.partial(_plan, inputs, outputs)
+    """run(call, *arrays), each device with its own part; `levels` of a batch are those of _jax_batching.py."""
+    partitioned: Any = custom_partitioning(functools.partial(run, call))
+    labels = _Labels(call, _jax_batching.examples(levels, arrays))
+    labels.add_lanes(levels)
 
     def infer(mesh, arguments, results):  # for the partitioner before Shardy
-        return plan(mesh, arguments, ())[1]
+        return labels.plan(mesh, arguments, ())[1]
 
     def partition(mesh, arguments, results):
-        given, returned, axes = plan(mesh, arguments, results)
+        given, returned, axes = labels.plan(mesh, arguments, results)
 
         def on_one_device(*parts):
             with _no_mesh():
-                ys = run(*parts)
-                return tuple(_summed(y, axes, labels) for y, labels in zip(ys, outputs, strict=True))
+                ys = run(labels.divided(mesh, axes), *labels.counted_once(axes, parts))
+                return tuple(_summed(y, labels.sums(axes, j)) for j, y in enumerate(ys))
 
         return mesh, on_one_device, returned, given
 
-    whole = tuple(dict.fromkeys(label for labels in (*inputs, *outputs) for label in labels if label.startswith("whole")))
-    partitioned.def_partition(partition, infer, sharding_rule=_rule(inputs, outputs), need_replication_factors=whole)
+    rule, factors = labels.rule()
+    partitioned.def_partition(partition, infer, sharding_rule=rule, need_replication_factors=labels.whole(), **factors)
     return partitioned(*arrays)
 
 
-def _labels(call, arrays):
-    """A label of each axis of each input and output; axes of one label are split alike, "whole..." are not."""
-    given = iter(arrays)
-    shapes = [tuple(next(given).shape) if call.present >> i & 1 else None for i in range(len(call.op.inputs))]
-    results = [spec.shape for _, spec in call.outputs(arrays)]
-    count = iter(range(1_000_000))
-    if call.op.batch == "*":
-        full = _broadcast([s for s in shapes if s is not None])
-        of_shape = functools.partial(_aligned, full, count)
-        return [of_shape(s) for s in shapes if s is not None], [of_shape(s) for s in results]
-    batch = _split_size(call.op)
-    if batch is None:
-        batches = _count_batches(call, arrays)
-        lead = lambda shape: [f"d{i}" if i < batches else f"whole{next(count)}" for i in range(len(shape))]  # noqa: E731
-        return [lead(s) for s in shapes if s is not None], [lead(s) for s in results]
-    inputs, outputs = next((i, o) for i, o in _rules._parse(call.op.shape_rule) if _rules._fits(i, shapes))
-    dims = [d for d, _ in inputs or ()]
-    by_output: list[Any] = [outputs[j] for j, _ in call.outputs(arrays)]
-    rules = [dims[o] if isinstance(o, int) else o for o in by_output]
+class _Labels:
+    """A label of each axis of each input and output that is there. Axes of one label are split alike; "whole..." are not split."""
 
-    def mark(dims, shape):  # dims: the rule's, or none where it leaves the shape open
-        known = _rules.spread(dims, _rules.leading_rank(dims, len(shape))) if isinstance(dims, list) else [None] * len(shape)
-        return [_label(d, batch) or f"whole{next(count)}" for d in known]
+    def __init__(self, call, arrays):
+        self._call = call
+        given = iter(arrays)
+        shapes = [tuple(next(given).shape) if call.present >> i & 1 else None for i in range(len(call.op.inputs))]
+        found = dict(call.outputs(arrays))
+        outputs = [tuple(found[j].shape) if j in found else None for j in range(len(call.op.outputs))]
+        dtypes = [str(a.dtype) for a in arrays]
+        infer = functools.partial(_infer, call, dtypes)
+        fields = [name for name, kind, *_ in call.op.fields if kind == "int"]
+        every = _splits.splits(call.op, shapes, outputs, infer)
+        self._splits = {f"s{k}": s for k, s in enumerate(every) if all(call.op.params[f] > 1 for f in s.fields if f in fields)}
+        self._count = iter(range(1_000_000))
+        self.inputs = [self._of(i, s, "inputs") for i, s in enumerate(shapes) if s is not None]
+        self.outputs = [self._of(j, s, "outputs") for j, s in enumerate(outputs) if s is not None]
+        self._given = [i for i, s in enumerate(shapes) if s is not None]
+        self._returned = [j for j, s in enumerate(outputs) if s is not None]
+        self._shapes = [[s for s in side if s is not None] for side in (shapes, outputs)]
 
-    return [mark(d, s) for d, s in zip(dims, shapes, strict=False) if s is not None], [
-        mark(d, s) for d, s in zip(rules, results, strict=True)
-    ]
+    def _of(self, i, shape, side):
+        labels = [f"whole{next(self._count)}" for _ in shape]
+        for name, split in self._splits.items():
+            axis = getattr(split, side)[i]
+            if isinstance(axis, int) and labels[axis].startswith("whole"):
+                labels[axis] = name
+        return labels
+
+    def add_lanes(self, levels):
+        """Of the batches of a batch, the outermost first."""
+        lanes = [f"lane{n}" for n in reversed(range(len(levels)))]
+        self.outputs = [[*lanes, *labels] for labels in self.outputs]
+        mine = lambda i: [lane for lane, level in zip(lanes, reversed(levels), strict=True) if level[i]]  # noqa: E731
+        self.inputs = [[*mine(i), *labels] for i, labels in enumerate(self.inputs)]
+
+    def _parts(self, label):
+        """What is divided of a label that divides params: their least value; None: the label's axes are divided alone."""
+        split = self._splits.get(label)
+        return min(self._call.op.params[f] for f in split.fields) if split is not None and split.fields else None
+
+    def rule(self):
+        """Shardy's rule and the sizes of its factors. An axis of groups is groups by what is in one."""
+        factors: dict[str, int] = {}
+
+        def axis(label, extent):
+            size = self._parts(label)
+            if size is None:
+                return label
+            inner = f"whole{next(self._count)}"
+            factors.update({label: size, inner: extent // size})
+            return f"({label} {inner})"
+
+        def side(tensors, shapes):
+            extents = [[*(0 for _ in labels[len(shape) :]), *shape] for labels, shape in zip(tensors, shapes, strict=True)]
+            return ", ".join(" ".join(map(axis, labels, sizes)) for labels, sizes in zip(tensors, extents, strict=True))
+
+        return f"{side(self.inputs, self._shapes[0])} -> {side(self.outputs, self._shapes[1])}", factors
+
+    def whole(self):
+        """The factors that are not split."""
+        return tuple(dict.fromkeys(n for labels in (*self.inputs, *self.outputs) for n in labels if n.startswith("whole")))
+
+    def plan(self, mesh, arguments, results):
+        """(shardings of the inputs, of the outputs, mesh axes of each label): as the arrays already lie, where that is possible."""
+        axes: dict[str, tuple[str, ...]] = {}
+        for shape, labels in [*zip(arguments, self.inputs, strict=True), *zip(results, self.outputs, strict=False)]:
+            if isinstance(shape.sharding, NamedSharding):
+                for label, extent, part in zip(labels, shape.shape, (*shape.sharding.spec, *(None,) * len(labels)), strict=False):
+                    _add(axes, label, self._parts(label) or extent, part, mesh)
+        sharding = lambda labels: NamedSharding(mesh, P(*(axes.get(label) for label in labels)))  # noqa: E731
+        return tuple(map(sharding, self.inputs)), tuple(map(sharding, self.outputs)), axes
+
+    def divided(self, mesh, axes):
+        """The call on one device, of its part of the params."""
+        found = {}
+        for label, names in axes.items():
+            split = self._splits.get(label)
+            if split is not None and split.fields:
+                found.update(_splits.divided(self._call.op, split.fields, _devices(mesh, names)))
+        return self._call.with_params(**found) if found else self._call
+
+    def counted_once(self, axes, parts):
+        """The parts; of an input that counts once zeros on all devices but the first."""
+        parts = list(parts)
+        for label, names in axes.items():
+            split = self._splits.get(label)
+            for n, i in enumerate(self._given):
+                if split is not None and split.inputs[i] == _splits.SUM:
+                    parts[n] = jnp.where(jax.lax.axis_index(names) == 0, parts[n], jnp.zeros_like(parts[n]))
+        return parts
+
+    def sums(self, axes, number):
+        """The mesh axes over which an output is summed: of labels that it has not, unless it is the same on all devices."""
+        j = self._returned[number]
+        is_sum = lambda label: label not in self._splits or self._splits[label].outputs[j] == _splits.SUM  # noqa: E731
+        return tuple(n for label, names in axes.items() if label not in self.outputs[number] and is_sum(label) for n in names)
 
 
-def _label(dim, batch):
-    """The label of a dimension that is split; None: it stays whole. Leading ones are split each for itself."""
-    if not isinstance(dim, ast.Name):
-        return None
-    if dim.id == batch:
-        return batch
-    return f"lead{dim.id[3:]}" if batch == "..." and dim.id.startswith("...") else None
+def _infer(call, dtypes, shapes):
+    given = iter(dtypes)
+    specs = [None if s is None else (next(given), tuple(s)) for s in shapes]
+    device_type = next(iter(_jax_call.device_types(call.op).values()), 1)
+    found = call.op._infer(specs, device_type)
+    return [tuple(y[1]) if y is not None and call.wanted >> j & 1 else None for j, y in enumerate(found)]
 
 
-def _count_batches(call, arrays):
-    """How many leading axes of a call of NW_OP_BATCHABLE are a batch: all tensors have one, and the call without it is one too, of outputs
-    without it. The flag says that jax.vmap of that may be this call."""
-    outputs, count = [spec for _, spec in call.outputs(arrays)], 0
-    while all(a.ndim for a in arrays) and len({(a.ndim, a.shape[0]) for a in arrays}) == 1:
-        arrays = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays]
-        try:
-            examples = [spec for _, spec in call.outputs(arrays)]
-        except (ValueError, NotImplementedError):
-            break
-        if [y.shape for y in outputs] != [(y.shape[0], *e.shape) for y, e in zip(outputs, examples, strict=True) if y.shape]:
-            break
-        outputs, count = examples, count + 1
-    return count
-
-
-def _broadcast(shapes):
-    rank = max(map(len, shapes))
-    extents = lambda d: (s[d - rank] for s in shapes if len(s) >= rank - d)  # noqa: E731
-    return tuple(next((n for n in extents(d) if not (isinstance(n, int) and n == 1)), 1) for d in range(rank))
-
-
-def _aligned(full, count, shape):
-    offset = len(full) - len(shape)
-    return [f"d{offset + i}" if n == full[offset + i] and n != 1 else f"whole{next(count)}" for i, n in enumerate(shape)]
-
-
-def _rule(inputs, outputs):
-    side = lambda tensors: ", ".join(" ".join(labels) for labels in tensors)  # noqa: E731
-    return f"{side(inputs)} -> {side(outputs)}"
-
-
-def _plan(inputs, outputs, mesh, arguments, results):
-    """(shardings of the inputs, of the outputs, mesh axes of each label): as the arrays already lie, where that is possible."""
-    axes: dict[str, tuple[str, ...]] = {}
-    for shape, labels in [*zip(arguments, inputs, strict=True), *zip(results, outputs, strict=False)]:
-        if isinstance(shape.sharding, NamedSharding):
-            for label, extent, part in zip(labels, shape.shape, (*shape.sharding.spec, *(None,) * len(labels)), strict=False):
-                _add(axes, label, extent, part, mesh)
-    sharding = lambda labels: NamedSharding(mesh, P(*(axes.get(label) for label in labels)))  # noqa: E731
-    return tuple(map(sharding, inputs)), tuple(map(sharding, outputs)), axes
+def _devices(mesh, names):
+    return math.prod(mesh.shape[name] for name in names)
 
 
 def _add(axes, label, extent, part, mesh):
     """Takes over how an axis lies, unless its mesh axes are used for another, or it cannot be split evenly."""
     part = () if part is None or part is P.UNCONSTRAINED else part if isinstance(part, tuple) else (part,)
-    parts = 1
-    for name in part:
-        parts *= mesh.shape[name]
     used = {name for names in axes.values() for name in names}
-    if part and not label.startswith("whole") and label not in axes and not used & set(part) and extent % parts == 0:
+    if part and not label.startswith("whole") and label not in axes and not used & set(part) and extent % _devices(mesh, part) == 0:
         axes[label] = part
 
 
@@ -203,7 +216,6 @@ def _no_mesh():
     return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())) if _HAS_EXPLICIT else contextlib.nullcontext()
 
 
-def _summed(y, axes, labels):
-    """A gradient's parts, each of a part of the batch, are summed."""
-    names = tuple(name for label, part in axes.items() if label not in labels for name in part)
+def _summed(y, names):
+    """The sum of the devices' parts, along these axes of the mesh."""
     return jax.lax.psum(y, names) if names else y

@@ -339,6 +339,9 @@ def register_all():
                     warnings.warn(f"narrows: torch refuses the op {name}: {error}", RuntimeWarning, stacklevel=2)
 
 
+call_spread: Any = None  # _torch_spread.call once torch has DTensors
+
+
 # ---- autograd ----
 
 

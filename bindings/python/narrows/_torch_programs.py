@@ -82,16 +82,26 @@ def _require_count(reg, argument, given, count, meaning):
         raise ValueError(f"{reg.op.op}: {argument} has {len(given)} values; expected {count}, {meaning}")
 
 
-def _forwarded(method, keyset, tensors, program, integers=(), reals=(), present=-1, wanted=-1):
-    """A kernel of ``program``: that of the op."""
-    reg = of(program)
+def op():
+    """torch's op of all programs."""
+    return _program
+
+
+def unpacked(reg, tensors, integers=(), reals=(), present=-1, wanted=-1):
+    """The inputs, None where one is absent, and the params by name, of a call of ``program``."""
     places = [i for i in range(len(reg.inputs)) if present >> i & 1]
     _require_count(reg, "tensors", tensors, len(places), "one for each input that is present")
     given = dict(zip(places, tensors, strict=True))
-    inputs = [given.get(i) for i in range(len(reg.inputs))]
     params = reg.named(integers, reals)
     if reg.masked:
         params["wanted"] = wanted
+    return [given.get(i) for i in range(len(reg.inputs))], params
+
+
+def _forwarded(method, keyset, tensors, program, integers=(), reals=(), present=-1, wanted=-1):
+    """A kernel of ``program``: that of the op."""
+    reg = of(program)
+    inputs, params = unpacked(reg, tensors, integers, reals, present, wanted)
     outputs = getattr(reg, method)(*keyset, *inputs, **params)
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
 

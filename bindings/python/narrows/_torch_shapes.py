@@ -31,6 +31,11 @@ def concrete(value):
     return value
 
 
+def inferred(op, present, device):
+    """The same of the outputs as of the inputs, `present`: (dtype, shape) or None; `device`: torch's name of the kind of device."""
+    return _inferred(op, present, _known_type(op, device))
+
+
 def _inferred(op, present, device_type):
     """Unknown sizes are such as fit the others."""
     known = [n for p in present if p is not None for n in p[1] if isinstance(n, int) or n.node.has_hint()]
@@ -65,7 +70,11 @@ def specs_of(op, inputs, symbolic=None) -> list[Any]:
 
 def _device_type(op, device):
     """DLPack's number of torch's device. Tensors without one ("meta") may become those of any that has the op."""
-    known = {"cpu": 1, "cuda": 10 if torch.version.hip else 2}.get(device.type)
+    return _known_type(op, device.type)
+
+
+def _known_type(op, kind):
+    known = {"cpu": 1, "cuda": 10 if torch.version.hip else 2}.get(kind)
     return known or next(iter(_ops.device_types(op.op)), 1)
 
 

@@ -6,6 +6,7 @@ when torch is imported, or its plugin is loaded. ``narrows.add`` and the others 
 call: gradients, tracing, transforms, autocast. ``Conv1d`` and ``LLTM`` are modules.
 """
 
+import contextlib
 import importlib
 import math
 import os
@@ -123,6 +124,10 @@ def _call(op, inputs, out, device, symbols=None):
     """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
     if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
         return _traced(op, inputs, out)
+    if _torch_ops.call_spread is not None and out is None and symbols is None and not op._lower_precision:
+        outputs = _torch_ops.call_spread(op, inputs)
+        if outputs is not None:
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
     symbols = symbols or {}
     for name, kind, *_ in op.fields if symbols else ():
         if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
@@ -140,6 +145,10 @@ def _call(op, inputs, out, device, symbols=None):
     if out is not None:
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
+    if _torch_ops.call_spread is not None and not symbols:
+        outputs = _torch_ops.call_spread(op.bind(**numbers) if numbers else op, inputs)
+        if outputs is not None:
+            return outputs[0] if reg.num_main == 1 else tuple(outputs)
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
         outputs = _torch_ops.Eager.apply(reg, _torch_ops.one(op.bind(**numbers) if numbers else op), *reg.filled(inputs))
     else:
@@ -317,6 +326,12 @@ def _teach_inductor():
         warnings.warn(f"narrows: compiled calls go by torch's dispatcher, which is slower: {error}", stacklevel=2)
 
 
+def _teach_dtensor():
+    """Before torch 2.13 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("narrows._torch_sharding").register()
+
+
 _functions._torch = torch
 torch.ops.narrows.__class__ = _Namespace  # whoever has loaded libnarrows_torch keeps its objects of the ops
 _torch_ops.register_all()
@@ -325,6 +340,7 @@ _torch_saved.watch()
 _when.imported("torch._dynamo", _teach_dynamo)
 _when.imported("torch.utils.flop_counter", _torch_tools.register_flop_formulas)
 _when.imported("torch._inductor.lowering", _teach_inductor)
+_when.imported("torch.distributed.tensor", _teach_dtensor)
 
 
 # ---- ONNX ----

@@ -90,7 +90,7 @@ int32_t device_info(void* self, int32_t device_id, nw_device_info* out, nw_error
 int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream, void** data, nw_error* error) {
   Probe& probe = probe_of(self);
   probe.enter("alloc");
-  const int32_t status = probe.alloc_status;
+  const int32_t status = device_id == probe.lost ? NW_DEVICE_LOST : probe.alloc_status.load();
   *data = status != NW_OK || size == 0 ? nullptr : std::aligned_alloc(256, (size + 255) / 256 * 256);
   probe.record({"alloc", device_id, stream, *data, size});
   return answer(probe, status, error);
@@ -125,10 +125,10 @@ int32_t stream_destroy(void* self, int32_t device_id, void* stream, nw_error*) {
   return NW_OK;
 }
 
-int32_t stream_sync(void* self, int32_t device_id, void* stream, nw_error*) {
+int32_t stream_sync(void* self, int32_t device_id, void* stream, nw_error* error) {
   probe_of(self).enter("stream_sync");
   probe_of(self).record({"stream_sync", device_id, stream, nullptr, 0});
-  return NW_OK;
+  return device_id == probe_of(self).lost ? answer(probe_of(self), NW_DEVICE_LOST, error) : NW_OK;
 }
 
 int32_t stream_wait(void* self, int32_t device_id, void* waiter, void* signaler, nw_error*) {
@@ -199,6 +199,7 @@ int32_t launch(void* self, const void* plan, const nw_call* call, nw_error* erro
   probe.record({"launch", call->device.device_id, call->stream, call->workspace, call->workspace_size});
   if (probe.on_launch) probe.on_launch(*call);
   if (planned->state != kAlive) ++probe.dead_plans;
+  if (call->device.device_id == probe.lost) return answer(probe, NW_DEVICE_LOST, error);
   if (planned->workspace_size != 0) std::memset(call->workspace, 0x77, planned->workspace_size);
   for (uint32_t i = 0; i < call->num_outputs; ++i)
     if (const DLTensor* t = call->outputs[i]; t != nullptr && t->data != nullptr)

@@ -57,6 +57,7 @@ struct Probe {
 
   // Answers. A status other than NW_OK comes with `message`; the hooks run first, and may block or throw.
   std::atomic<int32_t> plan_status{NW_OK}, launch_status{NW_OK}, alloc_status{NW_OK}, infer_status{NW_OK};
+  std::atomic<int32_t> lost{-1};  // the number of a device whose memory, streams and launches give NW_DEVICE_LOST
   std::string message = "the probe was told to";
   std::atomic<int32_t> argument{-1};
   std::atomic<uint64_t> workspace_size{0};

@@ -75,7 +75,7 @@ struct Op {
   /// Name of the op that differentiates this one: its inputs are the gradients of the outputs that
   /// are not aux, the inputs, the outputs; its outputs the gradients of the inputs. What that op
   /// leaves out of inputs and outputs, shape_rule, params and batch follows from this one, if it is
-  /// of the same plugin. nullptr: not differentiable.
+  /// of the same plugin; of batch not the ways with `once`. nullptr: not differentiable.
   const char* backward = nullptr;
   /// What the backward op reads: bit i for input i, bit 32 + j for output j.
   uint64_t saved = 0;
@@ -189,10 +189,22 @@ class Backward {
       backward->params = forward.params;
       backward->params_size = forward.params_size;
     }
-    if (backward->batch == nullptr) backward->batch = forward.batch;
+    if (backward->batch == nullptr && forward.batch != nullptr)
+      if (const std::string known = ways(forward.batch); !known.empty())
+        backward->batch = keep(known);
   }
 
  private:
+  // But those in which a tensor counts once: its gradient is another tensor.
+  static std::string ways(const std::string& batch) {
+    std::string out;
+    for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = batch.find('|', begin);
+      const std::string way = batch.substr(begin, end == std::string::npos ? end : end - begin);
+      if (way.find(" once ") == std::string::npos) out += (out.empty() ? "" : "|") + way;
+    }
+    return out;
+  }
   const char* keep(std::string text) { return texts_.emplace_back(std::move(text)).c_str(); }
   // "grad_y?: f32" of "y: f32".
   static std::string with(const char* before, const char* tensor, const char* behind) {

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX over two processes on the CPU, of two devices each."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import ranks
+
+jax = pytest.importorskip("jax")
+if not hasattr(jax, "shard_map"):
+    pytest.skip("this JAX has no jax.shard_map", allow_module_level=True)
+
+SCRIPT = "with_jax/process_cases.py"
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+CASES = ["conv1d", "conv1d_groups", "lltm_and_element_wise", "programs", "halo"]
+EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "distributed_jax.py"
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    return ranks.run(SCRIPT, tmp_path_factory.mktemp("two"), 2, **ENVIRONMENT)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_processes(of_two, case):
+    ranks.check(of_two, case)
+
+
+def test_the_example():
+    done = subprocess.run(
+        [sys.executable, EXAMPLE], capture_output=True, text=True, timeout=300, env={**os.environ, "XLA_FLAGS": ""}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("1024 bytes to each neighbour") == 2
