@@ -327,7 +327,7 @@ def _teach_inductor():
 
 
 def _teach_dtensor():
-    """Before torch 2.13 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
+    """Before torch 2.11 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("narrows._torch_sharding").register()
 
