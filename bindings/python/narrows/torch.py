@@ -122,12 +122,12 @@ def _eager(op, inputs, out, device):
 
 def _call(op, inputs, out, device, symbols=None):
     """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
-    if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
-        return _traced(op, inputs, out)
     if _torch_ops.call_spread is not None and out is None and symbols is None and not op._lower_precision:
         outputs = _torch_ops.call_spread(op, inputs)
         if outputs is not None:
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
+        return _traced(op, inputs, out)
     symbols = symbols or {}
     for name, kind, *_ in op.fields if symbols else ():
         if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
