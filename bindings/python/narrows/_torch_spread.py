@@ -20,10 +20,12 @@ _MOST = 4096
 _UNKNOWN: Any = object()
 
 
-def call(op, inputs):
-    """The main outputs, or None: the call has to go by torch's dispatcher."""
+def call(op, inputs, numbers=None):
+    """The main outputs, or None: the call has to go by torch's dispatcher. numbers: params to be bound; of plain tensors they may be
+    symbolic, and binding would make a graph for each value."""
     if not _are_spread(inputs) or _is_seen():
         return None
+    op = op.bind(**numbers) if numbers else op
     reg, op = _torch_ops.registered(op.op), _torch_ops.one(op)
     inputs = reg.filled(inputs)
     plan = _plan(reg, op, inputs, -1)

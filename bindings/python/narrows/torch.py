@@ -146,7 +146,7 @@ def _call(op, inputs, out, device, symbols=None):
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
     if _torch_ops.call_spread is not None and not symbols:
-        outputs = _torch_ops.call_spread(op.bind(**numbers) if numbers else op, inputs)
+        outputs = _torch_ops.call_spread(op, inputs, numbers)
         if outputs is not None:
             return outputs[0] if reg.num_main == 1 else tuple(outputs)
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
