@@ -460,7 +460,7 @@ class LLTM(torch.nn.Module):
             return outputs[0], outputs[1]
         else:
             if input.dim() == 3:
-                return self.sequence(input, state, lengths)  # pyright: ignore[reportReturnType]
+                return self.sequence(input, state, lengths)  # type: ignore[return-value]
             if state is None or lengths is not None or self.num_layers > 1 or self.bidirectional:
                 wanted = "(B, F) with a state and no lengths, or " if self.num_layers == 1 and not self.bidirectional else ""
                 order = "(B, T, F)" if self.batch_first else "(T, B, F)"
