@@ -343,8 +343,8 @@ def lltm_cases():
 SEQUENCES = {
     "forward": ("narrows.ops.lltm_sequence(*inputs)[:1]", "lstm(inputs[0])[:1]"),
     "forward and backward": (
-        "grad(narrows.ops.lltm_sequence(*inputs)[0], inputs[:2], incoming)",
-        "grad(lstm(inputs[0])[0], (inputs[0], lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0), incoming)[:2]",
+        "grad(narrows.ops.lltm_sequence(*inputs)[0], inputs[:3], incoming)[:1]",
+        "grad(lstm(inputs[0])[0], (inputs[0], lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0), incoming)[:1]",
     ),
 }
 
@@ -363,7 +363,7 @@ def sequence(part, shape, dtype_name):
         each.append(h)
     exact = [torch.stack(each)]
     if training:
-        exact = torch.autograd.grad(exact[0], (x, w), incoming.double())
+        exact = torch.autograd.grad(exact[0], (x,), incoming.double())  # of all that is made, what both sides have
     # Errors go from step to step, and fade with the gates.
     bound = [64 * epsilon(dtype) * (states + features) ** 0.5 * max(1.0, float(e.detach().abs().max())) for e in exact]
     inputs = [t.requires_grad_(training) for t in inputs]
