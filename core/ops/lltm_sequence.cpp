@@ -50,6 +50,19 @@ void check_params(const nw_op& op, const nw_lltm_sequence_params& p) {
       fail(NW_INVALID, -1, "%s: %s = %lld; expected 0 or 1", op.name, kFields[i]->name, static_cast<long long>(values[i]));
 }
 
+// In words that the shape rule has not: which axis is the batch depends on a param.
+void check_batch(const nw_op& op, const nw_sig& sig, uint32_t first) {
+  const nw_tensor_sig& sequence = sig.tensors[first];
+  if (sequence.ndim != 3) return;  // for the shape rule to refuse
+  const int axis = read_params<nw_lltm_sequence_params>(sig).batch_first != 0 ? 0 : 1;
+  for (const uint32_t i : {first + 3, first + 4, first + 5})
+    if (has_input(sig, i) && sig.tensors[i].ndim > 0 && sig.tensors[i].shape[0] != sequence.shape[axis])
+      fail(NW_INVALID, static_cast<int32_t>(i),
+           "%s: %s has shape %s; expected a batch of %lld, as axis %d of input %s, with batch_first = %d", op.name,
+           input_name(op, i).c_str(), show_shape(sig.tensors[i].shape, sig.tensors[i].ndim).c_str(),
+           static_cast<long long>(sequence.shape[axis]), axis, show_shape(sequence.shape, 3).c_str(), 1 - axis);
+}
+
 // The op's dtype is that of the first input that is there; `lengths` and the gates have their own.
 void check_all(const nw_op& op, const nw_sig& sig, uint32_t lengths, uint32_t gates) {
   check_params(op, read_params<nw_lltm_sequence_params>(sig));
@@ -60,6 +73,7 @@ void check_all(const nw_op& op, const nw_sig& sig, uint32_t lengths, uint32_t ga
   check_dtype(op, sig, lengths, {kDLInt, 32, 1}, "");
   for (uint32_t i = lengths + 1; i < sig.num_inputs; ++i)
     check_dtype(op, sig, i, i == gates ? gates_dtype(dtype) : dtype, i == gates ? " beside these inputs" : ", the dtype of input");
+  check_batch(op, sig, lengths - kLengths);
 }
 
 // What backward reads depends on `recompute`.

@@ -67,7 +67,8 @@ TEST_CASE("lltm_sequence bad input: shapes", "[lltm_sequence][bad]") {
 TEST_CASE("lltm_sequence bad input: the batch of the other axis", "[lltm_sequence][bad]") {
   Good g({.shape = {6, 4, 5, 3}, .batch_first = true});
   expect_ok(g.with(kInput, g.t.input));
-  expect_refused(g.with(kOldH, zeros(DType::f32, {6, 3})), NW_INVALID, kOldH, {"old_h ", "(6, 3)", "expected", "4"});
+  expect_refused(g.with(kOldH, zeros(DType::f32, {6, 3})), NW_INVALID, kOldH,
+                 {"old_h ", "(6, 3)", "expected a batch of 4", "batch_first = 1"});
 }
 
 TEST_CASE("lltm_sequence bad input: dtypes", "[lltm_sequence][bad]") {
