@@ -19,6 +19,7 @@ std::vector<Example> examples(DType dtype) {
   add(elementwise_examples(dtype, 31, 1670));
   add(lltm_examples(dtype, 33, 20, 17));
   add(lltm_examples(dtype, 64, 128, 128));
+  add(lltm_sequence_examples(dtype, 3, 33, 20, 17));
   return all;
 }
 
