@@ -121,11 +121,20 @@ def commit_and_tag(root, version, date):
 # ---- the packages ----
 
 
-def make_wheels(sources, folder):
+def isl_options(root, sources):
+    """The wheel builds isl in: smaller than Debian's, and without GMP. Its archive may lie in .deps, as ./run check python leaves it."""
+    release = re.search(r"^set\(NARROWS_ISL_RELEASE (.+)\)$", (sources / "cmake/Isl.cmake").read_text(), re.M)[1]
+    kept = root / f".deps/{release}.tar.xz"
+    defines = ["NARROWS_ISL_FROM_SOURCE=ON", *([f"NARROWS_ISL_URL={kept}"] if kept.exists() else [])]
+    return [word for define in defines for word in ("-C", f"cmake.define.{define}")]
+
+
+def make_wheels(root, sources, folder):
     kept = [sources, *(sources / "backends" / backend for backend, compiler in COMPILERS.items() if shutil.which(compiler))]
     with tempfile.TemporaryDirectory() as raw:
         for source in kept:
-            run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--wheel-dir", raw, cwd=sources)
+            options = isl_options(root, sources) if source == sources else []
+            run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--wheel-dir", raw, *options, cwd=sources)
         for made in pathlib.Path(raw).glob("*.whl"):
             run(sys.executable, "-m", "auditwheel", "repair", made, "--wheel-dir", folder, cwd=sources)
 
@@ -141,7 +150,7 @@ def make_packages(root, version, folder):
     with tempfile.TemporaryDirectory() as scratch:
         run("tar", "-xzf", archive, "-C", scratch, cwd=root)
         sources = pathlib.Path(scratch, f"narrows-{version}")
-        make_wheels(sources, folder)
+        make_wheels(root, sources, folder)
         run("cmake", "--preset", "deb", cwd=sources)
         run("cmake", "--build", "--preset", "deb", cwd=sources)
         run("cpack", "-G", "DEB", cwd=sources / "build/deb")
