@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # isl, the library of integer sets that verifies schedules of tensor programs: the target narrows_isl, where there is one. It is the
-# installed library. With NARROWS_ISL_FROM_SOURCE, or where none is installed and NARROWS_FETCH allows downloads, it is a pinned release:
-# linked statically, compiled for size, with its own integers (imath) in place of GMP. The wheels of scripts/release.py have that one.
+# installed library. With NARROWS_ISL_FROM_SOURCE, or where none is installed and NARROWS_FETCH allows downloads, it is a pinned
+# release: linked statically, compiled for size, with its own integers (imath) in place of GMP. The wheels of scripts/release.py
+# have that one.
 option(NARROWS_ISL_FROM_SOURCE "Build isl from its released sources, without GMP, in place of the installed one" OFF)
 set(NARROWS_ISL_RELEASE isl-0.25)
 set(NARROWS_ISL_URL https://libisl.sourceforge.io/${NARROWS_ISL_RELEASE}.tar.xz CACHE STRING
@@ -16,7 +17,7 @@ if(NOT NARROWS_ISL_FROM_SOURCE)
     target_include_directories(narrows_isl SYSTEM INTERFACE ${ISL_INCLUDE_DIR})
     return()
   endif()
-  if(NOT NARROWS_FETCH OR NOT "cpu" IN_LIST NARROWS_BACKENDS) # the wheel of another backend has no libnarrows_program
+  if(NOT NARROWS_FETCH OR NOT "cpu" IN_LIST NARROWS_BACKENDS)  # the wheel of another backend has no libnarrows_program
     return()
   endif()
   message(STATUS "isl is not installed: fetching ${NARROWS_ISL_RELEASE}")
@@ -44,8 +45,8 @@ file(CONFIGURE OUTPUT ${isl_folder}/include/isl/stdint.h CONTENT "#include <stdi
 file(CONFIGURE OUTPUT ${isl_folder}/gitversion.h CONTENT "#define GIT_HEAD_ID \"${NARROWS_ISL_RELEASE}\"\n")
 
 # isl_<name>.c, as Makefile.am lists them with --with-int=imath-32.
-set(isl_names aff aff_map affine_hull arg ast ast_build ast_build_expr ast_codegen ast_graft bernstein blk bound box coalesce constraint
-  convex_hull ctx deprecated dim_map equalities factorization farkas ffs flow fold hash id id_to_ast_expr id_to_id id_to_pw_aff ilp
+set(isl_names aff aff_map affine_hull arg ast ast_build ast_build_expr ast_codegen ast_graft bernstein blk bound box coalesce
+  constraint convex_hull ctx deprecated dim_map equalities factorization farkas ffs flow fold hash id id_to_ast_expr id_to_id id_to_pw_aff ilp
   imath input int_sioimath local local_space lp map map_list map_simplify map_subtract map_to_basic_set mat morph obj options output
   point polynomial printer range reordering sample scan schedule schedule_band schedule_constraints schedule_node schedule_read
   schedule_tree scheduler scheduler_clustering seq set_list set_to_ast_graft_list sort space stream stride tab tab_pip tarjan

@@ -17,7 +17,8 @@ set(narrows_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Narrows)
 set(narrows_pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY abi/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY bindings/cpp/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.glsl")
+install(DIRECTORY bindings/cpp/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.glsl")
 install(DIRECTORY bindings/xla/include/narrows DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 if(NARROWS_INSTALL_DLPACK)
   install(FILES ${Dlpack_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${narrows_dlpack_dir}/dlpack)
