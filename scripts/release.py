@@ -176,9 +176,11 @@ def fill(root, version, folder):
     with tempfile.TemporaryDirectory() as scratch:
         run("tar", "-xzf", archive, "-C", scratch, cwd=root)
         sources = pathlib.Path(scratch, f"narrows-{version}")
+        if (root / ".deps").exists():
+            (sources / ".deps").symlink_to(root / ".deps")  # dlpack.h, which ./run fetches
+        run("cmake", "--preset", "deb", cwd=sources)  # first of all, since it soon says what is missing
         make_wheels(root, sources, folder)
         say("Debian's packages")
-        run("cmake", "--preset", "deb", cwd=sources)
         run("cmake", "--build", "--preset", "deb", cwd=sources)
         run("cpack", "-G", "DEB", cwd=sources / "build/deb")
         for package in (sources / "build/deb").glob("*.deb"):

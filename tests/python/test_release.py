@@ -117,7 +117,7 @@ def tools(tmp_path):
     folder.mkdir()
     (folder / "pip.py").write_text(PIP)
     (folder / "auditwheel.py").write_text(AUDITWHEEL)
-    scripts = {"cmake": "#!/bin/sh\nmkdir -p build/deb\n", "cpack": CPACK.format(folder=folder)}
+    scripts = {"cmake": "#!/bin/sh\n[ -L .deps ] && mkdir -p build/deb\n", "cpack": CPACK.format(folder=folder)}
     for name in ("patchelf", "nvcc", "glslc"):
         scripts[name] = "#!/bin/sh\n"
     for name, text in scripts.items():
