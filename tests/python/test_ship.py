@@ -158,6 +158,18 @@ def test_a_program_and_a_plugin_by_cmake(installed, tmp_path):
 
 
 @needs_wheel
+def test_schedules_are_verified_by_the_isl_in_the_wheel(installed, tmp_path):
+    code = """
+import runpy, sys
+runpy.run_path(sys.argv[1], run_name="__main__")
+names = {line.split("/")[-1].strip() for line in open("/proc/self/maps")}
+print({name for name in names if name.startswith(("libisl", "libgmp", "libnarrows_program"))})
+"""
+    out = command("-c", code, ROOT / "examples" / "mm_relu.py", cwd=tmp_path, **with_path(installed))
+    assert "there is no loop 'j'" in out and out.endswith("{'libnarrows_program.so.1'}\n")
+
+
+@needs_wheel
 @pytest.mark.parametrize("how", ["config", "pkg-config"])
 def test_a_program_by_options(installed, tmp_path, how):
     path = with_path(installed)
