@@ -101,7 +101,8 @@ if sys.argv[1] == "wheel":
 AUDITWHEEL = """
 import pathlib, sys
 if sys.argv[1] == "repair":
-    raw = pathlib.Path(sys.argv[2])
+    assert sys.argv[2:4] == ["--exclude", "libamdhip64.so.*"]  # the machine's own runtime
+    raw = pathlib.Path(sys.argv[4])
     pathlib.Path(sys.argv[-1], raw.name.replace("linux", "manylinux_2_35")).write_bytes(raw.read_bytes())
 """
 CPACK = """#!/bin/sh
