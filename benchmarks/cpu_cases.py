@@ -338,6 +338,51 @@ def lltm_cases():
         yield Case(title, "LLTM", ours, PARTS[part], make, goals, gradients=part != "forward")
 
 
+# ---- LLTM over a sequence, beside an LSTM: 3 gates, and torch's 4 ----
+
+SEQUENCES = {
+    "forward": ("narrows.ops.lltm_sequence(*inputs)[:1]", "lstm(inputs[0])[:1]"),
+    "forward and backward": (
+        "grad(narrows.ops.lltm_sequence(*inputs)[0], inputs[:3], incoming)[:1]",
+        "grad(lstm(inputs[0])[0], (inputs[0], lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0), incoming)[:1]",
+    ),
+}
+
+
+def sequence(part, shape, dtype_name):
+    steps, batch, features, states = shape
+    dtype, training = DTYPES[dtype_name], part != "forward"
+    shapes = [(steps, batch, features), (3 * states, states + features), (3 * states,), (batch, states), (batch, states)]
+    inputs = [random(seed, dtype, *s, low=-1, high=1) for seed, s in enumerate(shapes)]
+    inputs[1] /= (states + features) ** 0.5
+    incoming = random(8, dtype, steps, batch, states, low=-1, high=1)
+    x, w, b, h, c = (t.double().requires_grad_(training) for t in inputs)
+    each = []
+    for step in x:
+        h, c = cell(step, w, b, h, c)
+        each.append(h)
+    exact = [torch.stack(each)]
+    if training:
+        exact = torch.autograd.grad(exact[0], (x,), incoming.double())  # of all that is made, what both sides have
+    # Errors go from step to step, and fade with the gates.
+    bound = [64 * epsilon(dtype) * (states + features) ** 0.5 * max(1.0, float(e.detach().abs().max())) for e in exact]
+    inputs = [t.requires_grad_(training) for t in inputs]
+    lstm = torch.nn.LSTM(features, states, dtype=dtype).requires_grad_(training)
+    names = {**NAMES, "inputs": inputs, "incoming": incoming, "lstm": lstm, "grad": torch.autograd.grad}
+    products = 3 if training else 1
+    operations = products * 2.0 * steps * batch * 3 * states * (states + features)
+    return Problem(names, [e.detach() for e in exact], bound, products * (inputs[0].nbytes + inputs[1].nbytes), operations)
+
+
+def sequence_cases():
+    shapes = [((128, 16, 32, 128), 2.0), ((64, 256, 256, 256), 1.2)]
+    for (part, (ours, theirs)), (shape, least) in itertools.product(SEQUENCES.items(), shapes):
+        title = "LLTM sequence {} T{} B{} F{} S{} f32".format(part, *shape)
+        make = functools.partial(sequence, part, shape, "f32")
+        goals = (Goal("ratio", least),) if part == "forward" else ()
+        yield Case(title, "lltm_sequence", ours, theirs, make, goals, gradients=part != "forward")
+
+
 # ---- the matrix product inside ----
 
 
@@ -383,5 +428,6 @@ def later_cases():
 
 
 def cases():
-    for some in (contiguous_cases, function_cases, layout_cases, conv1d_cases, few_cases, lltm_cases, product_cases, later_cases):
+    products = (conv1d_cases, few_cases, lltm_cases, sequence_cases, product_cases)
+    for some in (contiguous_cases, function_cases, layout_cases, *products, later_cases):
         yield from some()

@@ -18,6 +18,15 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_COMPONENTS_ALL)
+# Of what is compiled into the packages; the libraries that they depend on have their own.
+set(copyright ${PROJECT_BINARY_DIR}/debian_copyright)
+configure_file(cmake/debian_copyright ${copyright} COPYONLY)
+file(GLOB texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LICENSES/*.txt ${PROJECT_SOURCE_DIR}/backends/vulkan/LICENSES/volk.txt)
+list(FILTER texts EXCLUDE REGEX /\(gmp|sleef\).txt$)
+foreach(text IN LISTS texts)
+  file(READ ${text} text)
+  file(APPEND ${copyright} "\n----\n\n${text}")
+endforeach()
 set(narrows_this_version "(= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 
 # narrows_package(COMPONENT NAME SECTION SUMMARY TEXT [DEPENDS own package...] [RECOMMENDS package...])
@@ -33,7 +42,7 @@ function(narrows_package component name section summary text)
     set(CPACK_DEBIAN_${upper}_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}" PARENT_SCOPE)
   endforeach()
   set(CPACK_COMPONENTS_ALL ${CPACK_COMPONENTS_ALL} ${component} PARENT_SCOPE)
-  install(FILES ${PROJECT_SOURCE_DIR}/cmake/debian_copyright DESTINATION share/doc/${name} RENAME copyright COMPONENT ${component}
+  install(FILES ${PROJECT_BINARY_DIR}/debian_copyright DESTINATION share/doc/${name} RENAME copyright COMPONENT ${component}
           EXCLUDE_FROM_ALL)
 endfunction()
 

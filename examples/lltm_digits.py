@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LLTM cell learns to read: scikit-learn's digits, row by row, beside torch's LSTMCell of the same state size.
+"""The LLTM learns to read: scikit-learn's digits, row by row, beside torch's LSTM of the same state size.
 
 python3 examples/lltm_digits.py [epochs]
 """
@@ -16,17 +16,15 @@ STATE, BATCH = 48, 64
 
 
 class Reader(torch.nn.Module):
-    """Eight rows of eight pixels through a cell; the last state says which digit it was."""
+    """Eight rows of eight pixels, in one call; the last state says which digit it was."""
 
-    def __init__(self, cell):
+    def __init__(self, layer):
         super().__init__()
-        self.cell, self.head = cell, torch.nn.Linear(STATE, 10)
+        self.layer, self.head = layer, torch.nn.Linear(STATE, 10)
 
     def forward(self, images):
-        h = c = images.new_zeros(images.shape[0], STATE)
-        for row in images.unbind(1):
-            h, c = self.cell(row, (h, c))
-        return self.head(h)
+        _, (h, _) = self.layer(images)
+        return self.head(h[-1])
 
 
 def accuracy(model, images, digits):
@@ -34,9 +32,9 @@ def accuracy(model, images, digits):
         return (model(images).argmax(1) == digits).float().mean().item()
 
 
-def train(name, cell, data, epochs):
+def train(name, layer, data, epochs):
     images, digits, test_images, test_digits = data
-    model = Reader(cell)
+    model = Reader(layer)
     optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
     start = time.perf_counter()
     for _ in range(epochs):
@@ -46,9 +44,9 @@ def train(name, cell, data, epochs):
             loss.backward()
             optimiser.step()
     seconds = time.perf_counter() - start
-    parameters = sum(p.numel() for p in cell.parameters())
+    parameters = sum(p.numel() for p in layer.parameters())
     reached = accuracy(model, test_images, test_digits)
-    print(f"{name:9} {parameters:6} parameters  {seconds:5.1f} s  {100 * reached:.1f} % of unseen digits read")
+    print(f"{name:5} {parameters:6} parameters  {seconds:5.1f} s  {100 * reached:.1f} % of unseen digits read")
     return reached
 
 
@@ -61,8 +59,8 @@ def main():
     order = torch.randperm(len(images))
     seen, unseen = order[:1400], order[1400:]
     data = images[seen], labels[seen], images[unseen], labels[unseen]
-    train("LSTMCell", torch.nn.LSTMCell(8, STATE), data, epochs)
-    train("LLTM", LLTM(8, STATE), data, epochs)
+    train("LSTM", torch.nn.LSTM(8, STATE, batch_first=True), data, epochs)
+    train("LLTM", LLTM(8, STATE, batch_first=True), data, epochs)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ The commit has the version in every file that says it, a dated heading in CHANGE
 tag's message is that part of the changelog. Nothing is pushed. If a step fails, the checkout is as it was before.
 
 The packages are made of the tag: the sources, a wheel of narrows and of each backend whose compiler is here, Debian's packages, and
-SHA256SUMS over them. Without pip, auditwheel or cpack nothing is made.
+SHA256SUMS over them. Without pip, auditwheel or cpack nothing is made. If a package fails, the folder is not made, and the tag stays:
+the same command then makes the packages of the tag.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import sys
 import tempfile
 
 COMPILERS = {"cuda": "nvcc", "vulkan": "glslc", "hip": "hipcc"}  # of the backends that are wheels of their own
+DRIVER = "libamdhip64.so.*"  # belongs to the machine's driver, so that no wheel carries it
 HEADING = "## Unreleased\n"
 
 
@@ -74,6 +76,11 @@ def require_ready(root, version):
         raise Refused(f"there is a tag v{version} already")
 
 
+def is_tagged(root, version):
+    """Whether this commit is that release."""
+    return run("git", "tag", "--points-at", "HEAD", "--list", f"v{version}", cwd=root) != ""
+
+
 def replaced(path, pattern, text):
     before = path.read_text()
     after, count = re.subn(pattern, text, before, flags=re.M)
@@ -121,28 +128,60 @@ def commit_and_tag(root, version, date):
 # ---- the packages ----
 
 
-def make_wheels(sources, folder):
-    kept = [sources, *(sources / "backends" / backend for backend, compiler in COMPILERS.items() if shutil.which(compiler))]
+def isl_options(root, sources):
+    """The wheel builds isl in: smaller than Debian's, and without GMP. Its archive may lie in .deps, as ./run check python leaves it."""
+    release = re.search(r"^set\(NARROWS_ISL_RELEASE (.+)\)$", (sources / "cmake/Isl.cmake").read_text(), re.M)[1]
+    kept = root / f".deps/{release}.tar.xz"
+    defines = ["NARROWS_ISL_FROM_SOURCE=ON", *([f"NARROWS_ISL_URL={kept}"] if kept.exists() else [])]
+    return [word for define in defines for word in ("-C", f"cmake.define.{define}")]
+
+
+def make_wheels(root, sources, folder):
+    wheels = [sources, *(sources / "backends" / backend for backend, compiler in COMPILERS.items() if shutil.which(compiler))]
     with tempfile.TemporaryDirectory() as raw:
-        for source in kept:
-            run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--wheel-dir", raw, cwd=sources)
+        for source in wheels:
+            say(f"the wheel of {source.relative_to(sources)}" if source != sources else "the wheel of narrows")
+            options = isl_options(root, sources) if source == sources else []
+            run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--wheel-dir", raw, *options, cwd=sources)
         for made in pathlib.Path(raw).glob("*.whl"):
-            run(sys.executable, "-m", "auditwheel", "repair", made, "--wheel-dir", folder, cwd=sources)
+            run(sys.executable, "-m", "auditwheel", "repair", "--exclude", DRIVER, made, "--wheel-dir", folder, cwd=sources)
 
 
-def make_packages(root, version, folder):
+def say(words):
+    print(f"  making {words}", flush=True)
+
+
+def require_tools(root, folder):
+    if folder.exists():
+        raise Refused(f"--packages: {folder} is there already")
     for module in ("pip", "auditwheel"):
         run(sys.executable, "-m", module, "--version", cwd=root)
-    if shutil.which("cpack") is None:
-        raise Refused("cpack is missing; install CMake")
-    folder.mkdir(parents=True)
+    for tool in ("cpack", "patchelf"):  # the latter is auditwheel's
+        if shutil.which(tool) is None:
+            raise Refused(f"{tool} is missing; expected it on PATH, for the packages")
+
+
+def make_packages(root, version, target):
+    """The folder is there when all of them are in it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        folder = pathlib.Path(scratch, "packages")
+        folder.mkdir()
+        fill(root, version, folder)
+        folder.rename(target)
+
+
+def fill(root, version, folder):
     archive = folder / f"narrows-{version}.tar.gz"
     run("git", "archive", f"--prefix=narrows-{version}/", "--output", archive, f"v{version}", cwd=root)
     with tempfile.TemporaryDirectory() as scratch:
         run("tar", "-xzf", archive, "-C", scratch, cwd=root)
         sources = pathlib.Path(scratch, f"narrows-{version}")
-        make_wheels(sources, folder)
-        run("cmake", "--preset", "deb", cwd=sources)
+        if (root / ".deps").exists():
+            (sources / ".deps").symlink_to(root / ".deps")  # dlpack.h, which ./run fetches
+        run("cmake", "--preset", "deb", cwd=sources)  # first of all, since it soon says what is missing
+        make_wheels(root, sources, folder)
+        say("Debian's packages")
         run("cmake", "--build", "--preset", "deb", cwd=sources)
         run("cpack", "-G", "DEB", cwd=sources / "build/deb")
         for package in (sources / "build/deb").glob("*.deb"):
@@ -162,10 +201,15 @@ def main():
     options = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parents[1]
     try:
-        if options.packages is not None and options.packages.exists():
-            raise Refused(f"--packages: {options.packages} is there already")
-        commit_and_tag(root, options.version, options.date)
-        print(f"v{options.version} is the tag of this commit. To publish it: git push origin HEAD v{options.version}")
+        if options.packages is not None:
+            require_tools(root, options.packages)
+        if options.packages is not None and is_tagged(root, options.version):
+            print(f"v{options.version} is the tag of this commit already")
+        else:
+            commit_and_tag(root, options.version, options.date)
+            print(
+                f"v{options.version} is the tag of this commit. To publish it: git push origin HEAD v{options.version}", flush=True
+            )
         if options.packages is not None:
             make_packages(root, options.version, options.packages.resolve())
             print("\n".join(sorted(path.name for path in options.packages.iterdir())))

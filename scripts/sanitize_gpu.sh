@@ -60,7 +60,7 @@ mkdir -p "$reports"
 # Its wild stores must be reported, and by memcheck: the run-time check of tensors is off, which would refuse them first.
 planted() {
   local report=$reports/planted.txt
-  NARROWS_CHECK=0 timeout "$seconds" "$sanitizer" --tool memcheck "$folder/bin/test_cuda" --backend cuda '[overrun]' >"$report" 2>&1 || true
+  NARROWS_CHECK=0 timeout "$seconds" "$sanitizer" --tool memcheck "$folder/bin/test_cuda" --backend cuda '[.][overrun]' >"$report" 2>&1 || true
   if ! grep -q "$PLANTED" "$report"; then
     tail -n 20 "$report" >&2
     fail "memcheck did not report the planted overrun ('$PLANTED'); $report has all of it" 1

@@ -61,7 +61,9 @@ struct Questioner {
     for (size_t i = 0; i < specs.size(); ++i) {
       outputs[i] = {specs[i].dtype, {specs[i].shape, specs[i].shape + std::max(specs[i].ndim, 0)}};
       const bool gradient = std::strstr(op, "_backward") != nullptr;
-      add(specs[i].dtype.bits == 0 || (gradient && specs[i].dtype.code == kDLBool) ? std::nullopt : std::optional(outputs[i]));
+      add(specs[i].ndim < 0 || specs[i].dtype.bits == 0 || (gradient && specs[i].dtype.code == kDLBool)
+              ? std::nullopt
+              : std::optional(outputs[i]));
       if (pointers.back() != nullptr) tensors[pointers.size() - 1].shape = outputs[i].shape.data();
     }
     call.inputs = pointers.data();
@@ -128,6 +130,22 @@ Support ask_lltm_backward(const Questioner& q, DLDataType type) {
   return q.ask("lltm_backward", {state, state, input, weights, bias, state, state, state, state, gates}, {});
 }
 
+constexpr int64_t kSteps = 3;
+
+Support ask_lltm_sequence(const Questioner& q, DLDataType type) {
+  const Imagined input{type, {kSteps, 2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
+  return q.ask("lltm_sequence", {input, weights, bias, state, state}, nw_lltm_sequence_params{});
+}
+
+Support ask_lltm_sequence_backward(const Questioner& q, DLDataType type) {
+  const Imagined input{type, {kSteps, 2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
+  const Imagined states{type, {kSteps, 2, 8}}, gates{type.bits == 16 ? DLDataType{kDLFloat, 32, 1} : type, {kSteps, 2, 24}};
+  return q.ask(
+      "lltm_sequence_backward",
+      {states, state, state, input, weights, bias, state, state, std::nullopt, states, std::nullopt, std::nullopt, states, gates},
+      nw_lltm_sequence_params{});
+}
+
 struct Question {
   const char* op;
   Support (*ask)(const Questioner& q, DLDataType type);
@@ -137,6 +155,8 @@ constexpr Question kQuestions[] = {
     {"conv1d_backward", ask_conv1d_backward},
     {"lltm", ask_lltm},
     {"lltm_backward", ask_lltm_backward},
+    {"lltm_sequence", ask_lltm_sequence},
+    {"lltm_sequence_backward", ask_lltm_sequence_backward},
 };  // kQuestions
 
 std::vector<std::string> function_names(nw_runtime* runtime) {

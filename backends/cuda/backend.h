@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- the instance of a GPU backend, its devices and its six ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds the
+// backend.h -- the instance of a GPU backend, its devices and its ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds the
 // table; ops/<op>/ plans and launches one op. These sources make two plugins, cuda and hip: see platform/gpu.h.
 #pragma once
 
@@ -49,7 +49,8 @@ struct Instance {
 struct Op : common::Op<Instance> {
   Op(const char* op, const char* const* variants, decltype(plan) planner) : common::Op<Instance>{op, variants, planner} {}
 };
-extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
+extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward, lltm_sequence,
+    lltm_sequence_backward;
 
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the six ops. Step 4 of a
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. Step 4 of a
 // tensor's path. No exception leaves this file, and no driver is opened before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
@@ -18,7 +18,7 @@ namespace narrows::gpu {
 namespace {
 
 constexpr const common::Op<Instance>* kOps[] = {
-    &conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward,
+    &conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward, &lltm_sequence, &lltm_sequence_backward,
 };
 
 const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- the instance of the vulkan backend, its devices and its six ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds
+// backend.h -- the instance of the vulkan backend, its devices and its ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds
 // the table; each ops/<op>.cpp plans an op and records it on a stream.
 #pragma once
 
@@ -52,13 +52,14 @@ void require_live(Device& device, const nw_call& call, uint64_t workspace_size);
 nw_vulkan make_extension(Instance& instance);
 
 using Op = common::Op<Instance>;
-extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward;
+extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward, lltm_sequence,
+    lltm_sequence_backward;
 
 // A planned call of one device: host memory only. Its kernels belong to the device.
 class DevicePlan : public Plan {
  public:
   explicit DevicePlan(Device& device) : device(device) { traits = 0; }  // no stream of this backend is ever captured
-  void launch(const nw_call& call) const final {
+  void launch(const nw_call& call) const override {
     device.stream(call.stream)->record([&](Recorder& recorder) { record(recorder, call); });
   }
   // Puts the call on a stream. call.workspace is an address of workspace_size bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the six ops. Step 4 of a
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. Step 4 of a
 // tensor's path. No exception leaves this file, and Vulkan is not opened before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
@@ -22,7 +22,8 @@ namespace {
 const nw_plugin* table();
 
 constexpr const char* kName = "vulkan";
-constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward};
+constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise,   &elementwise_backward,
+                              &lltm,   &lltm_backward,   &lltm_sequence, &lltm_sequence_backward};
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 DeviceInUse device_of(void* self, int32_t id) { return DeviceInUse(instance_of(self).device(id)); }

@@ -51,7 +51,40 @@ wheel() { find "$NARROWS_ROOT/$1" -name "${2:-narrows}-*.whl" -print -quit 2>/de
 
 # build_wheel ENVIRONMENT FOLDER [PIP OPTION...]: for that environment's Python, as `pip install .` builds it: pip fetches what
 # pyproject.toml requires. It carries what the cpu backend needs (Highway, SLEEF): it installs where those are not.
-build_wheel() { make_wheel "$1" "$2" narrows "$NARROWS_ROOT" "${@:3}"; }
+# Its isl is the release that cmake/Isl.cmake names, where that is to be had; else the installed one.
+build_wheel() {
+  local isl
+  isl=$(find_isl)
+  [ -n "$isl" ] || printf "isl's sources are not to be had (%s): the wheel takes the installed isl\n" "$LOG/isl.log"
+  make_wheel "$1" "$2" narrows "$NARROWS_ROOT" \
+    ${isl:+-C cmake.define.NARROWS_ISL_FROM_SOURCE=ON -C "cmake.define.NARROWS_ISL_URL=$isl"} "${@:3}"
+}
+
+# Prints where the release of isl that cmake/Isl.cmake names is: in .deps, which Debian's sources fill where they have that release.
+# Prints nothing where there is none.
+find_isl() {
+  local recipe=$NARROWS_ROOT/cmake/Isl.cmake release kept sum
+  release=$(sed -nE 's/^set\(NARROWS_ISL_RELEASE (.*)\)$/\1/p' "$recipe")
+  sum=$(sed -nE 's/.*URL_HASH SHA256=([0-9a-f]+).*/\1/p' "$recipe")
+  kept=$DEPS/$release.tar.xz
+  [ -f "$kept" ] || fetch_debian_isl "$kept" >"$LOG/isl.log" 2>&1 || true
+  ! sha256sum --status --check <<<"$sum  $kept" 2>/dev/null || printf '%s' "$kept"
+}
+
+# In a process of its own: these lists are not the machine's.
+fetch_debian_isl() (
+  parts chroot
+  folder=$(mktemp -d)
+  trap 'rm -rf -- "$folder"' EXIT
+  chmod 755 "$folder" # apt downloads as a user of its own
+  mkdir -p "$folder/sources" "$folder/lists"
+  debian_sources "$folder/sources" "$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")" || exit
+  sed -i 's/^Types: deb$/Types: deb-src/; s/^deb /deb-src /' "$folder/sources"/narrows.*
+  options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$folder/sources" -o "Dir::State::Lists=$folder/lists"
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+  cd -- "$folder" && apt-get -q "${options[@]}" update && apt-get -q "${options[@]}" source --download-only --tar-only isl || exit
+  mkdir -p "$DEPS" && mv -- isl_*.orig.tar.xz "$1"
+)
 
 # build_backend_wheel ENVIRONMENT FOLDER BACKEND [PIP OPTION...]: as `pip install ./backends/BACKEND` builds it
 build_backend_wheel() { make_wheel "$1" "$2" "narrows_$3" "$NARROWS_ROOT/backends/$3" "${@:4}"; }

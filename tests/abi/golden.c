@@ -123,6 +123,12 @@ FIELD(nw_vulkan_kernels, plugin, 16, const struct nw_plugin*)
 SLOT(nw_vulkan_kernels, module, 24, int32_t, (void* self, const uint32_t* words, uint64_t size, const void** out, nw_error* error))
 SLOT(nw_vulkan_kernels, launch, 32, int32_t, (void* self, const nw_call* call, const nw_vulkan_dispatch* const* dispatches, uint32_t count, nw_error* error))
 
+/* ops.h */
+
+FIELD(nw_lltm_sequence_params, batch_first, 0, int64_t)
+FIELD(nw_lltm_sequence_params, reverse, 8, int64_t)
+FIELD(nw_lltm_sequence_params, recompute, 16, int64_t)
+
 /* Now: exact sizes of what may grow. */
 
 SIZE(nw_sig, 64)
@@ -132,6 +138,7 @@ SIZE(nw_plan_info, 32)
 SIZE(nw_device_info, 288)
 SIZE(nw_conv1d_params, 48)
 SIZE(nw_elementwise_params, 48)
+SIZE(nw_lltm_sequence_params, 24)
 SIZE(nw_host, 48)
 SIZE(nw_plugin, 192)
 SIZE(nw_program_text, 24)

@@ -260,6 +260,51 @@ std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features,
   return out;
 }
 
+std::vector<Example> lltm_sequence_examples(DType dtype, int64_t steps, int64_t batch, int64_t features, int64_t states) {
+  const DType gates = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Dims input{steps, batch, features}, weights{3 * states, states + features}, state{batch, states};
+  const Dims h{steps, batch, states}, all{steps, batch, 3 * states};
+  const double scale = 2 / std::sqrt(static_cast<double>(states + features) + 1);
+  const std::string note = sizes(dtype, {steps, batch, features, states});
+  std::vector<Example> out;
+  out.push_back(Maker("lltm_sequence", note)
+                    .input(dtype, input)
+                    .input(dtype, weights, scale)
+                    .input(dtype, {3 * states})
+                    .input(dtype, state)
+                    .input(dtype, state)
+                    .input(DType::i32, {batch}, static_cast<double>(steps))
+                    .output(dtype, h)
+                    .output(dtype, state)
+                    .output(dtype, state)
+                    .output(dtype, h)
+                    .output(gates, all)
+                    .take());
+  out.push_back(Maker("lltm_sequence_backward", note)
+                    .input(dtype, h)
+                    .input(dtype, state)
+                    .input(dtype, state)
+                    .input(dtype, input)
+                    .input(dtype, weights, scale)
+                    .absent()
+                    .input(dtype, state)
+                    .absent()
+                    .absent()
+                    .input(dtype, h)
+                    .absent()
+                    .absent()
+                    .input(dtype, h)
+                    .input(gates, all)
+                    .output(dtype, input)
+                    .output(dtype, weights)
+                    .output(dtype, {3 * states})
+                    .output(dtype, state)
+                    .output(dtype, state)
+                    .unwanted()
+                    .take());
+  return out;
+}
+
 namespace {
 
 std::vector<LaterOp::Make>& later_ops() {
@@ -288,6 +333,7 @@ std::vector<Example> large_examples(DType dtype) {
   add(conv1d_examples(dtype, 3, 33, 34, 151, 3, 1));
   add(elementwise_examples(dtype, 301, 167));
   add(lltm_examples(dtype, 65, 40, 33));
+  add(lltm_sequence_examples(dtype, 3, 65, 40, 33));
   add(later_examples(dtype, 301, 167));
   return all;
 }

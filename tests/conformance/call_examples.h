@@ -33,6 +33,7 @@ std::vector<Example> strided_conv1d_examples(DType dtype, int64_t batch, int64_t
                                              int64_t taps, int64_t groups, int64_t stride);
 std::vector<Example> elementwise_examples(DType dtype, int64_t rows, int64_t columns);  // b is broadcast along the rows
 std::vector<Example> lltm_examples(DType dtype, int64_t batch, int64_t features, int64_t states);
+std::vector<Example> lltm_sequence_examples(DType dtype, int64_t steps, int64_t batch, int64_t features, int64_t states);
 // Functions of one to three operands, forward and backward, all tensors of one shape.
 std::vector<Example> matrix_examples(DType dtype, int64_t rows, int64_t columns);
 

@@ -59,6 +59,19 @@ TEST_CASE("lltm: its backward is its derivative, by finite differences alone", "
       CHECK(check("lltm", {{{b, f}}, {{3 * s, s + f}}, {{3 * s}}, {{b, s}}, {{b, s}}}, {}, values) > 0);
 }
 
+TEST_CASE("lltm_sequence: its backward is its derivative, by finite differences alone", "[lltm_sequence][backward][gradcheck]") {
+  skip_unless_offered("lltm_sequence", "lltm_sequence_backward");
+  constexpr int64_t b = 2, f = 2, s = 3, steps = 4;
+  for (const int64_t batch_first : {0, 1})
+    for (const int64_t reverse : {0, 1})
+      for (const int64_t recompute : {0, 1}) {
+        const nw_lltm_sequence_params params{batch_first, reverse, recompute};
+        const Input sequence{batch_first != 0 ? std::vector<int64_t>{b, steps, f} : std::vector<int64_t>{steps, b, f}};
+        CHECK(check("lltm_sequence", {sequence, {{3 * s, s + f}}, {{3 * s}, recompute != 0}, {{b, s}}, {{b, s}}}, Blob(params),
+                    Values::both_signs) > 0);
+      }
+}
+
 TEST_CASE("elementwise: backward is the derivative, by finite differences alone", "[elementwise][backward][gradcheck]") {
   skip_unless_offered("elementwise", "elementwise_backward");
   const auto params = [](int32_t function) {

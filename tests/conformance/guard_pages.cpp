@@ -165,6 +165,7 @@ TEST_CASE("lltm trap: loads and stores past the end, at the edge of a page", "[l
       for (const int64_t features : {1, 5, 17})
         for (const int64_t states : {1, 3, 8, 19}) check_all(lltm_examples(dtype, batch, features, states));
       for (const int64_t size : {16, 32}) check_all(lltm_examples(dtype, batch, size, size));
+      for (const int64_t size : {3, 16}) check_all(lltm_sequence_examples(dtype, 2, batch, size, size));
     }
 }
 

@@ -30,6 +30,7 @@ std::vector<Example> matrices(DType dtype) {
   add(strided_conv1d_examples(dtype, 2, 8, 16, 13, 3, 1, 2));
   add(lltm_examples(dtype, 9, 5, 4));
   add(lltm_examples(dtype, 33, 17, 16));
+  add(lltm_sequence_examples(dtype, 3, 9, 5, 4));
   add(later_examples(dtype, 9, 5));
   add(later_examples(dtype, 33, 16));
   return all;

@@ -141,6 +141,7 @@ std::vector<Example> of_several_inputs(DType dtype) {
   add(conv1d_examples(dtype, 1, 34, 40, 24, 1, 1));
   add(lltm_examples(dtype, 6, 7, 7));  // input, old_h and old_cell of one size
   add(lltm_examples(dtype, 33, 16, 16));
+  add(lltm_sequence_examples(dtype, 1, 6, 7, 7));  // a step's input, and the states, of one size
   add(later_examples(dtype, 5, 33));
   return all;
 }

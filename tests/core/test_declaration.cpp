@@ -365,6 +365,7 @@ TEST_CASE("what the built-in ops declare is what bindings make of them") {
   const std::string elementwise =
       "params 48: function@0 int32 = 0 out_dtype@4 int32 = 0 alpha@8 float64 = 1 b_real@16 float64 = 0 "
       "b_int@24 int64 = 0 c_real@32 float64 = 0 c_int@40 int64 = 0";
+  const std::string sequence = "params 24: batch_first@0 int64 = 0 reverse@8 int64 = 0 recompute@16 int64 = 0";
   const std::pair<const char*, std::string> ops[] = {
       {"conv1d", "x w bias? -> y min 2, aux 0, flags 4, batch " + ways + "bias where groups=1, saved 3, " + conv1d},
       {"conv1d_backward", "grad_y? x w bias? y? -> grad_x? grad_w? grad_bias? min 3, aux 0, flags 0, batch " + ways +
@@ -377,6 +378,14 @@ TEST_CASE("what the built-in ops declare is what bindings make of them") {
       {"lltm_backward",
        "grad_h? grad_cell? input weights bias? old_h old_cell? new_h? new_cell gates -> "
        "d_input? d_weights? d_bias? d_old_h? d_old_cell? min 10, aux 0, flags 0, batch B, saved 0, params 0:"},
+      {"lltm_sequence",
+       "input weights bias? old_h old_cell lengths? -> h new_h new_cell cells? gates? min 5, aux 2, flags 4, batch none, "
+       "saved 107374182463, " +
+           sequence},
+      {"lltm_sequence_backward",
+       "grad_h? grad_new_h? grad_new_cell? input weights bias? old_h old_cell? lengths? h new_h? new_cell? cells? gates? -> "
+       "d_input? d_weights? d_bias? d_old_h? d_old_cell? d_lengths? min 10, aux 0, flags 0, batch none, saved 0, " +
+           sequence},
   };
   for (const auto& [name, expected] : ops) {
     INFO(name);

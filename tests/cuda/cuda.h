@@ -55,6 +55,9 @@ std::vector<Example> examples(DType dtype);
 // for.
 std::vector<Example> matrix_examples();
 
+// Calls of tensor programs of f32: rows that share sums, and a product.
+std::vector<Example> program_examples();
+
 // out = a + b over n f32 numbers, at any addresses and devices.
 struct Addition {
   Addition(DLDevice where, void* a, void* b, void* out, int64_t n);

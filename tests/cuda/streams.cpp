@@ -124,6 +124,7 @@ TEST_CASE("streams: each op on every kind of stream", "[streams]") {
   for (Example& e : examples(DType::f32))
     if (taken.insert(e.op).second) calls.push_back(std::move(e));
   CHECK(taken.size() == tested().num_ops);
+  for (Example& e : program_examples()) calls.push_back(std::move(e));
   const Stream other;
   for (const Example& e : calls)
     for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread, static_cast<cudaStream_t>(other)}) {

@@ -70,6 +70,19 @@ def test_lltm():
     np.testing.assert_allclose(new_h, np.tanh(cell) * o, rtol=1e-10)
 
 
+def test_lltm_sequence():
+    rng = np.random.default_rng(0)
+    x, w, b, h, c = (rng.normal(size=s) for s in ((3, 5, 6), (12, 10), 12, (3, 4), (3, 4)))
+    got, new_h, new_cell = narrows.ops.lltm_sequence(x, w, b, h, c, batch_first=1, reverse=1)
+    for t in reversed(range(5)):
+        h, c = narrows.lltm(np.ascontiguousarray(x[:, t]), w, b, h, c)
+        np.testing.assert_allclose(got[:, t], h, rtol=1e-10)
+    np.testing.assert_allclose(new_h, h, rtol=1e-10)
+    np.testing.assert_allclose(new_cell, c, rtol=1e-10)
+    with pytest.raises(ValueError, match="lengths has dtype int64; expected int32"):
+        narrows.ops.lltm_sequence(x, w, b, h, c, np.zeros(3, "int64"), batch_first=1)
+
+
 def test_square_roots_are_correctly_rounded():
     """As NumPy's, which are the processor's: every mantissa of f32, and f64's hardest, next to squares of what lies halfway between two."""
     x = (np.arange(1 << 24, dtype="uint32") + np.uint32(0x3F800000)).view("float32")  # 1 to 4, which stand for all

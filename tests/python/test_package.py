@@ -42,8 +42,56 @@ def test_what_the_wheel_holds():
         assert f"narrows/{name}" in names
     extras = [f"Requires-Dist: narrows-{name}; extra == '{name}'" for name in ("cuda", "hip", "vulkan")]
     assert [line.replace('"', "'") for line in metadata.splitlines() if "Requires-Dist" in line] == extras
-    carried = {n.partition("-")[0] for n in names if n.startswith("narrows.libs/")}
-    assert carried >= {"narrows.libs/libhwy", "narrows.libs/libsleef"}
+
+
+def licenses_in(wheel):
+    """{the project's name: the text} of those that the wheel brings along."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [n for n in archive.namelist() if ".dist-info/licenses/LICENSES/" in n and not n.endswith("/")]
+        return {pathlib.PurePath(n).stem: archive.read(n).decode() for n in names}
+
+
+def fetched_libraries():
+    """What the build takes from elsewhere, by the names of the texts."""
+    recipe = (ROOT / "cmake" / "Fetch.cmake").read_text()
+    return {name.lower() for name in re.findall(r"^ +narrows_fetch(?:_package)?\((\w+)", recipe, re.M)} | {"isl", "imath"}
+
+
+def test_each_library_that_is_compiled_in_has_its_license_among_the_sources_and_a_line_in_the_docs():
+    texts = {p.stem: p for p in [*(ROOT / "LICENSES").iterdir(), *(ROOT / "backends/vulkan/LICENSES").iterdir()]}
+    assert fetched_libraries() >= {"highway", "sleef", "catch2"} and texts.keys() == fetched_libraries() | {"gmp", "volk"}
+    page = (ROOT / "docs" / "licenses.md").read_text()
+    assert set(re.findall(r"\| `(\w+)\.txt` \|$", page, re.M)) == texts.keys()
+    for name, path in texts.items():
+        assert re.search(r"^Copyright (\(c\) )?[12]\d\d\d|^Copyright [A-Z]", path.read_text(), re.M | re.I), name
+
+
+def carried_libraries(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {re.match(r"narrows\.libs/lib(\w+)", n)[1] for n in archive.namelist() if n.startswith("narrows.libs/lib")}
+
+
+def has_isl_compiled_in(wheel):
+    return not carried_libraries(wheel) & {"isl", "gmp"}
+
+
+@needs_wheel
+def test_the_wheel_has_the_license_of_every_library_in_it():
+    licenses = licenses_in(WHEEL)
+    assert carried_libraries(WHEEL) - {"isl", "gmp"} == {"hwy", "sleef"}  # the rest is compiled in
+    assert licenses.keys() == fetched_libraries() | {"gmp"}
+    for name, words in {"highway": "Apache License, Version 2.0", "sleef": "Boost Software License", "gmp": "GNU LESSER GENERAL PUBLIC",
+                        "isl": "The above copyright notice and this permission notice"}.items():  # fmt: skip
+        assert words in licenses[name]
+
+
+@needs_wheel
+def test_tensor_programs_add_less_than_a_megabyte_to_the_wheel():
+    if not has_isl_compiled_in(WHEEL):
+        pytest.skip("the wheel was built with the installed isl, which needs GMP")
+    with zipfile.ZipFile(WHEEL) as archive:
+        sizes = {info.filename: info.compress_size for info in archive.infolist()}
+    assert sum(size for name, size in sizes.items() if re.search(r"libnarrows_program|libisl|libgmp", name)) < 1_000_000
 
 
 def empty_environment(folder, *wheels):
@@ -86,6 +134,7 @@ def test_the_wheel_of_the_vulkan_backend(tmp_path):
         names = {n for n in archive.namelist() if ".dist-info/" not in n and not n.endswith("/")}
         licenses = [n for n in archive.namelist() if n.endswith("LICENSE")]
     assert names == {"narrows_plugins/narrows_vulkan.so", "narrows_plugins/narrows_vulkan.manifest.json"} and len(licenses) == 1
+    assert licenses_in(VULKAN_WHEEL).keys() == {"volk", "xxhash"}
     assert re.search(r"narrows_vulkan-[0-9.]+-py3-none-.*linux_\w+\.whl$", VULKAN_WHEEL)
     assert_any_linux(VULKAN_WHEEL)
     programs, run = empty_environment(tmp_path, WHEEL, VULKAN_WHEEL)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/release.py, in a clone: the commit and the tag. The packages take too long for a test."""
+"""scripts/release.py, in a clone: the commit and the tag; and the packages, by tools that only play: the real ones take too long."""
 
+import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -36,8 +38,9 @@ def clone(tmp_path):
     return folder
 
 
-def release(clone, *arguments):
-    return subprocess.run([sys.executable, "scripts/release.py", *arguments], cwd=clone, capture_output=True, text=True)
+def release(clone, *arguments, **environment):
+    env = os.environ | environment
+    return subprocess.run([sys.executable, "scripts/release.py", *arguments], cwd=clone, env=env, capture_output=True, text=True)
 
 
 def test_one_command_makes_the_commit_and_the_tag(clone):
@@ -84,3 +87,110 @@ def test_a_step_that_fails_leaves_the_checkout_as_it_was(clone):
     assert done.returncode == 1 and "the headers break it" in done.stderr, done.stderr
     assert git(clone, "rev-parse", "HEAD") == before and git(clone, "status", "--porcelain") == ""
     assert not (clone / "tests/abi/releases/9.0.0").exists() and git(clone, "tag", "--list", "v9.0.0") == ""
+
+
+# ---- the packages ----
+
+PIP = """
+import pathlib, sys
+with open(pathlib.Path(__file__).with_name("asked"), "a") as f: print(*sys.argv[1:], file=f)
+if sys.argv[1] == "wheel":
+    name = "narrows" if "backends" not in sys.argv[2] else "narrows_" + pathlib.Path(sys.argv[2]).name
+    pathlib.Path(sys.argv[sys.argv.index("--wheel-dir") + 1], f"{name}-7.8.9-py3-none-linux_x86_64.whl").write_text(name)
+"""
+AUDITWHEEL = """
+import pathlib, sys
+if sys.argv[1] == "repair":
+    assert sys.argv[2:4] == ["--exclude", "libamdhip64.so.*"]  # the machine's own runtime
+    raw = pathlib.Path(sys.argv[4])
+    pathlib.Path(sys.argv[-1], raw.name.replace("linux", "manylinux_2_35")).write_bytes(raw.read_bytes())
+"""
+CPACK = """#!/bin/sh
+[ ! -e {folder}/broken ] || {{ echo 'cpack is out of order' >&2; exit 1; }}
+echo package >libnarrows1_7.8.9-1_amd64.deb
+"""
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """The environment in which the tools of a release only play; the compilers of cuda and vulkan are there."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "pip.py").write_text(PIP)
+    (folder / "auditwheel.py").write_text(AUDITWHEEL)
+    scripts = {"cmake": "#!/bin/sh\n[ -L .deps ] && mkdir -p build/deb\n", "cpack": CPACK.format(folder=folder)}
+    for name in ("patchelf", "nvcc", "glslc"):
+        scripts[name] = "#!/bin/sh\n"
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    for name in (
+        "git",
+        "tar",
+        "sh",
+        "bash",
+        "env",
+        "mkdir",
+        "gzip",
+        "pahole",
+        "cc",
+        "gcc",
+        "as",
+        "ld",
+        "sed",
+        "awk",
+        "grep",
+        "sort",
+        "cp",
+    ):
+        if (path := shutil.which(name)) and not (folder / name).exists():
+            (folder / name).symlink_to(path)
+    return {"PYTHONPATH": str(folder), "PATH": f"{folder}:/bin"}
+
+
+def test_the_packages_of_the_tag(clone, tools, tmp_path):
+    folder = tmp_path / "made" / "packages"
+    (tmp_path / "tools" / "hipcc").unlink(missing_ok=True)
+    done = release(clone, "7.8.9", "--packages", str(folder), **tools)
+    assert done.returncode == 0, done.stderr
+    sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    made = {p.name for p in folder.iterdir()} - {"SHA256SUMS"}
+    expected = {"narrows-7.8.9.tar.gz", "libnarrows1_7.8.9-1_amd64.deb"}
+    wheels = {name for name in made if name.endswith(".whl")}
+    assert made == expected | wheels == sums.keys()
+    assert {"narrows", "narrows_cuda", "narrows_vulkan"} <= {name.partition("-")[0] for name in wheels}
+    assert all("manylinux" in name for name in wheels)
+    for name, digest in sums.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+    asked = (tmp_path / "tools" / "asked").read_text().splitlines()
+    wheel = {line.split()[1].rpartition("/")[2]: line for line in asked if line.startswith("wheel ")}
+    assert "NARROWS_ISL_FROM_SOURCE=ON" in wheel["narrows-7.8.9"] and "ISL" not in wheel["cuda"]
+    assert list(folder.parent.iterdir()) == [folder]
+    again = release(clone, "7.8.9", "--packages", str(folder), **tools)
+    assert again.returncode == 1 and f"{folder} is there already" in again.stderr
+
+
+def test_packages_that_fail_can_be_made_again(clone, tools, tmp_path):
+    folder = tmp_path / "made" / "packages"
+    (tmp_path / "tools" / "broken").write_text("")
+    done = release(clone, "7.8.9", "--packages", str(folder), **tools)
+    assert done.returncode == 1 and "cpack is out of order" in done.stderr and list(folder.parent.iterdir()) == []
+    head = git(clone, "rev-parse", "HEAD")
+    (tmp_path / "tools" / "broken").unlink()
+    done = release(clone, "7.8.9", "--packages", str(folder), **tools)
+    assert done.returncode == 0 and "is the tag of this commit already" in done.stdout, done.stderr
+    assert git(clone, "rev-parse", "HEAD") == head and (folder / "SHA256SUMS").exists()
+
+
+@pytest.mark.parametrize(
+    "tool, words", [("cpack", "cpack is missing"), ("patchelf", "patchelf is missing"), ("auditwheel.py", "No module named 'gone'")]
+)
+def test_a_tool_that_is_missing_is_told_before_the_tag_is_made(clone, tools, tmp_path, tool, words):
+    (tmp_path / "tools" / tool).unlink()
+    (tmp_path / "tools" / "auditwheel.py").touch()
+    if tool == "auditwheel.py":
+        (tmp_path / "tools" / tool).write_text("import gone")
+    path = tools | {"PATH": str(tmp_path / "tools")}
+    done = release(clone, "7.8.9", "--packages", str(tmp_path / "packages"), **path)
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    assert git(clone, "tag", "--list", "v7.8.9") == "" and not (tmp_path / "packages").exists()

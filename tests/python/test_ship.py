@@ -90,7 +90,7 @@ def test_a_new_package_builds_passes_its_tests_and_is_found(tmp_path):
     cuda = {"CUDACXX": NVCC} if NVCC else {}
     command(*PIP, "--no-build-isolation", "--target", site, source, cwd=tmp_path, **path, **cuda)
     built = {p.name for p in (site / "fast_norm").glob("*.so")}
-    others = {"narrows_fast_norm_cuda.so": NVCC, "narrows_fast_norm_vulkan.so": shutil.which("glslc")}
+    others = {"narrows_fast_norm_cuda.so": NVCC or shutil.which("hipcc"), "narrows_fast_norm_vulkan.so": shutil.which("glslc")}
     assert built == {"narrows_fast_norm.so", *(name for name, compiler in others.items() if compiler)}
     assert "Tag: py3-none-linux" in (site / "fast_norm-0.1.0.dist-info" / "WHEEL").read_text()
     path = with_path(site, installed)
@@ -98,6 +98,23 @@ def test_a_new_package_builds_passes_its_tests_and_is_found(tmp_path):
     assert " passed" in out and "failed" not in out
     assert "from fast-norm 0.1.0" in command("-m", "narrows", "info", cwd=tmp_path, **path)
     assert "'fast_norm.scale/1'" in command("-c", "import narrows; print(list(narrows.ops))", cwd=tmp_path, **path)
+
+
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="hipcc is not installed")
+def test_a_new_package_has_its_cuda_source_compiled_for_amd(tmp_path):
+    command("-m", "narrows", "new", "fast-norm", cwd=tmp_path)
+    for words in (
+        ["-S", "fast-norm", "-B", "build", f"-DNarrows_DIR={narrows.cmake_dir()}", "-DCMAKE_CUDA_COMPILER=NOTFOUND",
+         "-DNARROWS_HIP_ARCHITECTURES=gfx90a"],
+        ["--build", "build", "--target", "narrows_fast_norm_cuda"],
+    ):  # fmt: skip
+        done = subprocess.run(["cmake", *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (library,) = (tmp_path / "build").rglob("narrows_fast_norm_cuda.so")
+    code = library.read_bytes()
+    assert b"gfx90a" in code and b"libamdhip64" in code and b"libcudart" not in code
+    path = {"NARROWS_PLUGIN_PATH": str(library.parent)}
+    assert re.search(r"(accepted|unavailable) +fast_norm_cuda", command("-m", "narrows", "info", cwd=tmp_path, **path))
 
 
 PROJECT = """
@@ -138,6 +155,19 @@ def test_a_program_and_a_plugin_by_cmake(installed, tmp_path):
     path = {**with_path(installed), "NARROWS_PLUGIN_PATH": str(tmp_path / "made" / "plugins")}
     out = command("-c", "import narrows; print([n for n in narrows.ops if '.' in n])", cwd=tmp_path, **path)
     assert out == "['example.mod_add/1']\n"
+
+
+@needs_wheel
+def test_schedules_are_verified_by_the_isl_in_the_wheel(installed, tmp_path):
+    code = """
+import runpy, sys
+runpy.run_path(sys.argv[1], run_name="__main__")
+names = {line.split("/")[-1].strip() for line in open("/proc/self/maps")}
+print({name for name in names if name.startswith(("libisl", "libgmp", "libnarrows_program"))})
+"""
+    out = command("-c", code, ROOT / "examples" / "mm_relu.py", cwd=tmp_path, **with_path(installed))
+    assert "there is no loop 'j'" in out and "'libnarrows_program.so.1'" in out.splitlines()[-1]
+    assert not re.search("lib(isl|gmp)[.]so", out.splitlines()[-1])  # an installed one; a wheel's own has a number in its name
 
 
 @needs_wheel

@@ -92,6 +92,29 @@ typedef struct nw_elementwise_params {
   int64_t c_int;
 } nw_elementwise_params;
 
+/**
+ * Params of `lltm_sequence` and `lltm_sequence_backward`: `lltm` over a whole sequence.
+ *
+ * T is the number of steps. Sequences are (T, B, ...), or (B, T, ...) with `batch_first`:
+ *
+ * - Inputs: `input` (T, B, F); `weights` (3S, S + F); `bias` (3S) or (1, 3S), which may be absent;
+ *   `old_h` and `old_cell` (B, S); `lengths` (B) of i32, which may be absent.
+ * - Outputs: `h` (T, B, S), after every step; `new_h` and `new_cell` (B, S), after the last one;
+ *   `cells` (T, B, S) and `gates` (T, B, 3S), for backward only. Beside f16 and bf16, `gates` is
+ *   f32.
+ */
+typedef struct nw_lltm_sequence_params {
+  /** 0: sequences are (T, B, ...). 1: they are (B, T, ...). */
+  int64_t batch_first;
+  /** 0: step 0 comes first. 1: the last step of each sequence comes first, and step 0 last. */
+  int64_t reverse;
+  /**
+   * 0: `cells` and `gates` are saved for backward. 1: backward computes them again. They have no
+   * steps then: the first extent of both is 0.
+   */
+  int64_t recompute;
+} nw_lltm_sequence_params;
+
 /** @} */
 
 /**

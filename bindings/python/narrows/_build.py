@@ -14,13 +14,13 @@ import tempfile
 import types
 from collections.abc import Iterable, Mapping
 
-from narrows import _narrows, _ops
+from narrows import _hip, _narrows, _ops
 
 _FLAGS = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 _NVCC_FLAGS = ["-O3", "-shared", "-Xcompiler=-fPIC,-fvisibility=hidden", "-Xlinker=-z,nodelete"]
 _GLSLC_FLAGS = ["--target-env=vulkan1.2", "-O", "-mfmt=num"]
 _SUFFIXES = {".c": "CC", ".cc": "CXX", ".cpp": "CXX", ".cxx": "CXX", ".cu": "NVCC", ".comp": "GLSLC"}
-_COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc", "GLSLC": "glslc"}
+_COMPILERS = {"CC": "cc", "CXX": "c++", "NVCC": "nvcc", "HIPCC": "hipcc", "GLSLC": "glslc"}
 _QUERY = re.compile(r"narrows_plugin_query|NARROWS_(CUDA_|VULKAN_)?PLUGIN\s*\(")  # what makes a text a plugin
 
 
@@ -34,11 +34,12 @@ def _cache():
 
 
 def _compiler(kind):
-    """The command of a compiler, by the environment's CC, CXX, NVCC or GLSLC; RuntimeError: it is not there."""
+    """The command of a compiler, by the environment's CC, CXX, NVCC, HIPCC or GLSLC; RuntimeError: it is not there."""
     command = shlex.split(os.environ.get(kind, "")) or [_COMPILERS[kind]]
     if shutil.which(command[0]) is None:
-        raise RuntimeError(f"no compiler '{command[0]}' on PATH; set {kind}")
-    return command
+        what = ", which compiles CUDA sources for AMD's GPUs" if kind == "HIPCC" else ""
+        raise RuntimeError(f"no compiler '{command[0]}' on PATH{what}; set {kind}")
+    return [*_hip.COMPILER, *command] if kind == "HIPCC" else command
 
 
 def _seconds():
@@ -93,9 +94,10 @@ def _prerequisites(rule):
 
 def _content(command, file):
     """The source and every header that it includes, but for the compiler's and the system's own."""
-    paths = [pathlib.Path(path) for path in _prerequisites(_run([*command, "-MM", file]))]
+    command = [*command, "-MM", file]
+    paths = [pathlib.Path(path) for path in _prerequisites(_run(command))]
     if not paths:
-        raise RuntimeError(f"{shlex.join(map(str, [*command, '-MM', file]))}\nit prints no list of headers; expected a compiler")
+        raise RuntimeError(f"{shlex.join(map(str, command))}\nit prints no list of headers; expected a compiler")
     unread = [path for path in paths if not path.is_file()]
     if unread:  # a compiler that leaves tabs as they are, or writes '/' for a backslash
         raise RuntimeError(
@@ -105,17 +107,17 @@ def _content(command, file):
 
 
 class _Plain:
-    """Paths for nvcc, which hands them to a shell between double quotes: a folder with a sign of the shell's has a link without."""
+    """Paths for nvcc or hipcc, which hand them to a shell: a folder with a sign of the shell's has a link without."""
 
-    def __init__(self, folder):
-        self.folder, self.links = pathlib.Path(folder), {}
+    def __init__(self, folder, compiler):
+        self.folder, self.compiler, self.links = pathlib.Path(folder), compiler, {}
 
     def __call__(self, path):
         path = pathlib.Path(path).absolute()
         if not set(str(path)) & set('$`"\\'):
             return path
         if set(path.name) & set('$`"\\'):
-            raise ValueError(f'build: {path}; nvcc takes no file with one of $ ` " \\ in its name')
+            raise ValueError(f'build: {path}; {self.compiler} takes no file with one of $ ` " \\ in its name')
         if path.parent not in self.links:
             self.links[path.parent] = self.folder / str(len(self.links))
             self.links[path.parent].symlink_to(path.parent)
@@ -158,7 +160,10 @@ def build(files, name=None, flags=(), verbose=False):
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. A shader ``times.comp`` in GLSL becomes a header
     ``times.comp.h`` with its SPIR-V module, ``constexpr uint32_t times[]``, which sources in C++ include. ``name``: the file becomes
     ``narrows_<name>.so``, by default named as the first source. ``flags``: more of the compiler's, not of glslc's. The compilers are
-    CC, CXX, NVCC and GLSLC of the environment, else cc, c++, nvcc, glslc. Paths may hold spaces, $ and :.
+    CC, CXX, NVCC, HIPCC and GLSLC of the environment, else cc, c++, nvcc, hipcc, glslc. Paths may hold spaces, $ and :.
+
+    hipcc compiles the sources in CUDA where backends serve AMD's GPUs and none serves NVIDIA's, for the GPUs that are there. Where the
+    environment sets NVCC or HIPCC, that one does. ``flags=["--offload-arch=gfx90a"]`` names other GPUs.
 
     RuntimeError: there is no compiler, or it fails, or takes longer than NARROWS_COMPILE_SECONDS (600); the message holds its own words.
     OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
@@ -172,22 +177,28 @@ def build(files, name=None, flags=(), verbose=False):
     files = _checked(files, name, flags)
     shaders, files = [f for f in files if f.suffix == ".comp"], [f for f in files if f.suffix != ".comp"]
     kinds = {_SUFFIXES[f.suffix] for f in files}
-    kind = next(k for k in ("NVCC", "CXX", "CC") if k in kinds)
+    first = next(k for k in ("NVCC", "CXX", "CC") if k in kinds)
+    kind = "HIPCC" if first == "NVCC" and _hip.is_meant() else first
     command = _compiler(kind)
-    own, include = _NVCC_FLAGS if kind == "NVCC" else _FLAGS, _ops.get_include()
+    own, includes = _NVCC_FLAGS if kind == "NVCC" else _FLAGS, [_ops.get_include()]
+    last: list[str] = []  # behind all other flags
+    if kind == "HIPCC":  # it is told what nvcc knows: the runtime's header, which is one of those with CUDA's names
+        own, last = [*own, "-include", "cuda_runtime.h", *_hip.targets(flags)], ["-x", "hip"]
+        includes.append(f"{includes[0]}/narrows/hip")
     # nvcc 13.0 aborts in C++20's headers of g++ 12; it takes plugin.hpp, designated initializers included, as C++17 too.
-    standard = {"CXX": ["-std=c++20"], "NVCC": ["-std=c++17"], "CC": ["-std=c11"]}[kind]
+    standard = {"CXX": ["-std=c++20"], "NVCC": ["-std=c++17"], "HIPCC": ["-std=c++17"], "CC": ["-std=c11"]}[kind]
     version = _run([*command, "--version"], check=False)
-    digest = hashlib.sha256(repr((command, version, standard, [*own, f"-I{include}", *flags], _narrows.abi())).encode())
+    digest = hashlib.sha256(repr((command, version, standard, [*own, *includes, *flags], _narrows.abi())).encode())
     with tempfile.TemporaryDirectory() as folder:
-        path = _Plain(folder) if kind == "NVCC" else pathlib.Path.absolute  # absolute, so that no name is taken for an option
-        command = [*command, *standard, *own, f"-I{path(pathlib.Path(include))}", *flags]
+        # Absolute, so that no name is taken for an option.
+        path = _Plain(folder, _COMPILERS[kind]) if kind in ("NVCC", "HIPCC") else pathlib.Path.absolute
+        command = [*command, *standard, *own, *(f"-I{path(pathlib.Path(i))}" for i in includes), *flags]
         for shader in shaders:
             _write_words(shader, pathlib.Path(folder))
-        command += [f"-I{folder}"] if shaders else []
+        command += [*([f"-I{folder}"] if shaders else []), *last]
         sources = [path(f) for f in files]
-        for f in sources:
-            digest.update(_content(command, f))
+        for f in sources:  # of hipcc, which compiles a source for each GPU and for the host, the host's
+            digest.update(_content([*command, "--cuda-host-only"] if kind == "HIPCC" else command, f))
         library = _cache() / digest.hexdigest()[:24] / f"narrows_{name or files[0].stem}.so"
         if not library.exists():
             _compile([*command, *sources], library, path, verbose)
@@ -234,9 +245,9 @@ def load_inline(
 ):
     '''Compiles plugins from source text, loads them, and returns their ops by their short names.
 
-    ``cpp_sources``, ``cuda_sources`` and ``vulkan_sources``: a text or several. Those for C++ and those for CUDA together are one plugin,
-    of which one text holds ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of ``<narrows/plugin.hpp>``; where both hold one, they are
-    two. ``vulkan_sources`` is C++ with ``NARROWS_VULKAN_PLUGIN`` of ``<narrows/plugin_vulkan.hpp>``, a plugin of its own, and
+    ``cpp_sources``, ``cuda_sources`` and ``vulkan_sources``: a text or several. Those in CUDA serve AMD's GPUs too: see :func:`build`.
+    Those for C++ and those for CUDA together are one plugin, of which one text holds ``narrows_plugin_query``, or ``NARROWS_PLUGIN`` of
+    ``<narrows/plugin.hpp>``; where both hold one, they are two. ``vulkan_sources`` is C++ with ``NARROWS_VULKAN_PLUGIN`` of ``<narrows/plugin_vulkan.hpp>``, a plugin of its own, and
     ``shaders`` its shaders: ``{"times": GLSL}``, of which :func:`build` makes ``times.comp.h``. ``headers``: ``{"scale.h": text}``, for
     sources to include. So one declaration in a header serves three devices: ``examples/three_devices.py``.
 

@@ -399,15 +399,26 @@ class Conv1d(torch.nn.Conv1d):
 
 
 class LLTM(torch.nn.Module):
-    """The recurrent cell of PyTorch's C++ extension tutorial: forward(input, (old_h, old_cell)) -> (new_h, new_cell).
+    """The recurrent cell of PyTorch's C++ extension tutorial: forward(input, (old_h, old_cell)) -> (new_h, new_cell); or layers of
+    it over sequences, as torch.nn.LSTM has: forward(input, state=None, lengths=None) -> (h, (new_h, new_cell)).
 
-    Shapes, with F input_features and S state_size: input (B, F), old_h, old_cell, new_h, new_cell (B, S); the parameters are
-    weights (3S, F + S) and bias (1, 3S), of ``dtype`` on ``device``, by default torch's. Dtypes and errors: those of narrows.lltm.
+    Shapes, with F input_features, S state_size, L num_layers, D 2 if bidirectional, else 1:
+
+    - A cell: input (B, F), old_h, old_cell, new_h, new_cell (B, S).
+    - A sequence: input (T, B, F), with batch_first (B, T, F); h (T, B, D*S), likewise; the states (D*L, B, S), by default zeros;
+      lengths (B), integers: the steps of each row. At its other steps h is 0, and the state stays. Those outside of 0 to T count as
+      the nearer end.
+
+    The parameters are weights (3S, F + S) and bias (1, 3S), of ``dtype`` on ``device``, by default torch's. Those of the other layers
+    and of the other direction have torch.nn.LSTM's endings: weights_l1, bias_l0_reverse. With recompute, training saves h alone and
+    computes the gates again. Dtypes and errors: those of narrows.lltm.
 
     >>> import torch, narrows.torch
     >>> h = torch.zeros(2, 5)
     >>> narrows.torch.LLTM(3, 5)(torch.zeros(2, 3), (h, h))[0].shape
     torch.Size([2, 5])
+    >>> narrows.torch.LLTM(3, 5, num_layers=2, bidirectional=True)(torch.zeros(7, 2, 3))[0].shape
+    torch.Size([7, 2, 10])
     """
 
     def __init__(
@@ -416,14 +427,35 @@ class LLTM(torch.nn.Module):
         state_size: int,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        batch_first: bool = False,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"LLTM: num_layers = {num_layers}; expected 1 or more")
         self.input_features: int = input_features
         self.state_size: int = state_size
-        shape = 3 * state_size, input_features + state_size
-        self.weights: torch.nn.Parameter = torch.nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
-        self.bias: torch.nn.Parameter = torch.nn.Parameter(torch.empty(1, 3 * state_size, device=device, dtype=dtype))
+        self.num_layers: int = num_layers
+        self.bidirectional: bool = bidirectional
+        self.batch_first: bool = batch_first
+        self.recompute: bool = recompute
+        self.weights: torch.nn.Parameter
+        self.bias: torch.nn.Parameter
+        for layer in range(num_layers):
+            for ending in self._endings(layer):
+                features = input_features if layer == 0 else state_size * (2 if bidirectional else 1)
+                for name, shape in (("weights", (3 * state_size, features + state_size)), ("bias", (1, 3 * state_size))):
+                    empty = torch.empty(*shape, device=device, dtype=dtype)
+                    self.register_parameter(name + ending, torch.nn.Parameter(empty))
         self.reset_parameters()
+
+    def _endings(self, layer: int) -> list[str]:
+        """Of the names of a layer's parameters, one for each direction."""
+        first = "" if layer == 0 else f"_l{layer}"
+        return [first, f"_l{layer}_reverse"] if self.bidirectional else [first]
 
     def reset_parameters(self) -> None:
         """Uniform in +-1/sqrt(state_size), as in the tutorial."""
@@ -431,15 +463,67 @@ class LLTM(torch.nn.Module):
         for parameter in self.parameters():
             torch.nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, input: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """One step."""
-        old_h, old_cell = state
+    def forward(
+        self,
+        input: torch.Tensor,
+        state: tuple[torch.Tensor, torch.Tensor] | None = None,
+        lengths: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One step, or, of an input of three dimensions, what sequence() gives."""
         if torch.jit.is_scripting():  # pyright: ignore[reportPrivateImportUsage]
-            outputs = torch.ops.narrows.lltm(input, self.weights, self.bias, old_h, old_cell)
+            assert state is not None
+            outputs = torch.ops.narrows.lltm(input, self.weights, self.bias, state[0], state[1])
             return outputs[0], outputs[1]
         else:
-            return _functions.lltm(input, self.weights, self.bias, old_h, old_cell)
+            if input.dim() == 3:
+                return self.sequence(input, state, lengths)  # type: ignore[return-value]
+            if state is None or lengths is not None or self.num_layers > 1 or self.bidirectional:
+                wanted = "(B, F) with a state and no lengths, or " if self.num_layers == 1 and not self.bidirectional else ""
+                order = "(B, T, F)" if self.batch_first else "(T, B, F)"
+                raise ValueError(f"LLTM: input has shape {tuple(input.shape)}; expected {wanted}a sequence {order}")
+            return _functions.lltm(input, self.weights, self.bias, state[0], state[1])
+
+    def sequence(
+        self,
+        input: torch.Tensor,
+        state: tuple[torch.Tensor, torch.Tensor] | None = None,
+        lengths: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """All layers over a sequence: (h, (new_h, new_cell))."""
+        count, batch = self.num_layers * (2 if self.bidirectional else 1), input.shape[0 if self.batch_first else 1]
+        if state is None:
+            zeros = input.new_zeros(count, batch, self.state_size)
+            state = zeros, zeros
+        for name, given in zip(("old_h", "old_cell"), state, strict=True):
+            if tuple(given.shape) != (count, batch, self.state_size):
+                expected = (count, batch, self.state_size)
+                raise ValueError(f"LLTM: {name} has shape {tuple(given.shape)}; expected {expected}")
+        if lengths is not None:
+            lengths = lengths.to(input.device, torch.int32)
+        states: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for reverse, ending in enumerate(self._endings(layer)):
+                h, new_h, new_cell = _functions._op_of("lltm_sequence")(
+                    input,
+                    getattr(self, "weights" + ending),
+                    getattr(self, "bias" + ending),
+                    state[0][len(states)],
+                    state[1][len(states)],
+                    lengths,
+                    batch_first=int(self.batch_first),
+                    reverse=reverse,
+                    recompute=int(self.recompute),
+                )
+                outputs.append(h)
+                states.append((new_h, new_cell))
+            input = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+        new_h, new_cell = zip(*states, strict=True)
+        return input, (torch.stack(new_h), torch.stack(new_cell))
 
     def extra_repr(self) -> str:
         """As torch's own modules show theirs."""
-        return f"{self.input_features}, {self.state_size}"
+        options = {"num_layers": (self.num_layers, 1)}
+        options |= {name: (getattr(self, name), False) for name in ("bidirectional", "batch_first", "recompute")}
+        more = [f"{name}={value}" for name, (value, default) in options.items() if value != default]
+        return ", ".join([f"{self.input_features}, {self.state_size}", *more])

@@ -16,35 +16,6 @@ reference::LltmInputs absolute(const reference::LltmInputs& in) {
           test::absolute(in.old_cell)};
 }
 
-// What rounding may do to each output before it is rounded to its own dtype.
-struct ForwardBounds {
-  Values gates, new_cell, new_h;
-};
-
-// The gates are sums of S + F products and the bias. From there on errors go through activations whose slope is at most 1/4
-// (sigmoid) or 1 (elu, tanh), each of them good to `f`: 8 epsilon, which two operations around a function of 4 ulp stay below.
-ForwardBounds forward_bounds(const LltmCase& c, const reference::LltmInputs& in, const reference::LltmOutputs& out) {
-  const DType acc = c.gates_dtype();
-  const double f = 8 * static_cast<double>(epsilon(acc));
-  ForwardBounds bounds;
-  bounds.gates = sum_bound(acc, reference::lltm(c.shape, absolute(in)).gates, c.depth() + 1, c.terms());
-  for (int64_t b = 0; b < c.shape.batch; ++b)
-    for (int64_t j = 0; j < c.shape.states; ++j) {
-      const int64_t s = c.shape.states;
-      const size_t cell = index(b, j, s), g0 = index(b, j, 3 * s), g1 = index(b, s + j, 3 * s), g2 = index(b, 2 * s + j, 3 * s);
-      const double i = reference::sigmoid(out.gates[g0]), o = reference::sigmoid(out.gates[g1]),
-                   candidate = reference::elu(out.gates[g2]);
-      const double i_bound = bounds.gates[g0] / 4 + f * i, o_bound = bounds.gates[g1] / 4 + f * o;
-      const double candidate_bound = bounds.gates[g2] + f * std::fabs(candidate);
-      const double cell_bound =
-          std::fabs(candidate) * i_bound + i * candidate_bound + f * (std::fabs(in.old_cell[cell]) + std::fabs(candidate * i));
-      const double t = std::fabs(std::tanh(out.new_cell[cell]));
-      bounds.new_cell.push_back(cell_bound);
-      bounds.new_h.push_back(o * (cell_bound + f * t) + t * o_bound);
-    }
-  return bounds;
-}
-
 struct Saved {
   Values grad_h, grad_cell, new_cell, gates;  // what backward reads besides the inputs, as rounded
 };
@@ -85,6 +56,30 @@ reference::LltmGradients backward_bounds(const LltmCase& c, const reference::Llt
 }
 
 }  // namespace
+
+// The gates are sums of S + F products and the bias. From there on errors go through activations whose slope is at most 1/4
+// (sigmoid) or 1 (elu, tanh), each of them good to `f`: 8 epsilon, which two operations around a function of 4 ulp stay below.
+LltmForwardBounds lltm_forward_bounds(const LltmCase& c, const reference::LltmInputs& in, const reference::LltmOutputs& out) {
+  const DType acc = c.gates_dtype();
+  const double f = 8 * static_cast<double>(epsilon(acc));
+  LltmForwardBounds bounds;
+  bounds.gates = sum_bound(acc, reference::lltm(c.shape, absolute(in)).gates, c.depth() + 1, c.terms());
+  for (int64_t b = 0; b < c.shape.batch; ++b)
+    for (int64_t j = 0; j < c.shape.states; ++j) {
+      const int64_t s = c.shape.states;
+      const size_t cell = index(b, j, s), g0 = index(b, j, 3 * s), g1 = index(b, s + j, 3 * s), g2 = index(b, 2 * s + j, 3 * s);
+      const double i = reference::sigmoid(out.gates[g0]), o = reference::sigmoid(out.gates[g1]),
+                   candidate = reference::elu(out.gates[g2]);
+      const double i_bound = bounds.gates[g0] / 4 + f * i, o_bound = bounds.gates[g1] / 4 + f * o;
+      const double candidate_bound = bounds.gates[g2] + f * std::fabs(candidate);
+      const double cell_bound =
+          std::fabs(candidate) * i_bound + i * candidate_bound + f * (std::fabs(in.old_cell[cell]) + std::fabs(candidate * i));
+      const double t = std::fabs(std::tanh(out.new_cell[cell]));
+      bounds.new_cell.push_back(cell_bound);
+      bounds.new_h.push_back(o * (cell_bound + f * t) + t * o_bound);
+    }
+  return bounds;
+}
 
 std::vector<int64_t> LltmCase::bias_dims() const {
   if (bias_row) return {1, 3 * shape.states};
@@ -129,7 +124,7 @@ void check_lltm(const LltmCase& c, Rng& rng) {
   LltmTensors t(c, rng);
   const reference::LltmInputs in = t.inputs();
   const reference::LltmOutputs expected = reference::lltm(c.shape, in);
-  const ForwardBounds bounds = forward_bounds(c, in, expected);
+  const LltmForwardBounds bounds = lltm_forward_bounds(c, in, expected);
   for (const char* kernel : kernels("lltm")) {
     const Result result = run("lltm", t.forward_inputs(), {&t.new_h, &t.new_cell, c.with_gates ? &t.gates : nullptr}, {}, kernel);
     if (result.was_declined()) continue;

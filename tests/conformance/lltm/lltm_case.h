@@ -50,6 +50,12 @@ struct LltmGradTensors {
   Tensor grad_h, grad_cell, input, weights, bias, old_h, old_cell;
 };
 
+// What rounding may do to each output before it is rounded to its own dtype.
+struct LltmForwardBounds {
+  std::vector<double> gates, new_cell, new_h;
+};
+LltmForwardBounds lltm_forward_bounds(const LltmCase& c, const reference::LltmInputs& in, const reference::LltmOutputs& out);
+
 // Every variant that takes the case, the backend's own choice (which must) first.
 void check_lltm(const LltmCase& c, Rng& rng);
 

@@ -5,7 +5,7 @@
 //   naive_plugin.cpp                     the table: instance, plan and launch, and the slots of a device with their faults
 //   naive_host.cpp, naive_device.cpp     the device: the host, or one of a real plugin, whose tensors are computed on as copies
 //   naive_numbers.cpp                    dtypes: one element from memory and to memory
-//   naive_conv1d.cpp, naive_lltm.cpp     the ops, forward and backward
+//   naive_conv1d.cpp, naive_lltm.cpp, naive_lltm_sequence.cpp    the ops, forward and backward
 //   naive_elementwise.cpp                loops over broadcast operands, and sums of gradients
 //   naive_functions.cpp, naive_gradients.cpp, naive_integers.cpp    what elementwise computes
 //
@@ -124,6 +124,7 @@ struct Plan {
   std::vector<Layout> inputs, outputs;
   nw_conv1d_params conv1d{};
   nw_elementwise_params elementwise{};
+  nw_lltm_sequence_params sequence{};
   uint64_t workspace_size = 0;
   int32_t device_id = 0;
   const nw_sig* kept = nullptr;  // of a mutant
@@ -134,7 +135,7 @@ struct Task {
   const nw_host& host;
   const Plan& plan;
   unsigned char* workspace;
-  View inputs[10], outputs[5];  // what the op does not have, or the call does not give, is empty
+  View inputs[14], outputs[6];  // what the op does not have, or the call does not give, is empty
 };
 
 struct Op {

@@ -167,7 +167,8 @@ Layout layout_of(const nw_tensor_sig& t, int32_t argument) {
 bool same_key(const Plan& old, const Plan& wanted) {
   if (old.op != wanted.op || old.elementwise.function != wanted.elementwise.function) return false;
   const bool params = std::memcmp(&old.elementwise, &wanted.elementwise, sizeof old.elementwise) == 0 &&
-                      std::memcmp(&old.conv1d, &wanted.conv1d, sizeof old.conv1d) == 0;
+                      std::memcmp(&old.conv1d, &wanted.conv1d, sizeof old.conv1d) == 0 &&
+                      std::memcmp(&old.sequence, &wanted.sequence, sizeof old.sequence) == 0;
   if ((!params && !fault(Fault::stale_params)) || old.workspace_size > wanted.workspace_size) return false;
   const auto same = [](const Layout& a, const Layout& b) {
     if (a.present != b.present || a.dtype != b.dtype || a.ndim != b.ndim || a.size() > b.size()) return false;

@@ -46,6 +46,7 @@ namespace narrows::gpu {
 const Op conv1d{"conv1d", kKernels, nullptr}, conv1d_backward{"conv1d_backward", kKernels, nullptr};
 const Op elementwise{"elementwise", kKernels, nullptr}, elementwise_backward{"elementwise_backward", kKernels, nullptr};
 const Op lltm{"lltm", kKernels, nullptr}, lltm_backward{"lltm_backward", kKernels, nullptr};
+const Op lltm_sequence{"lltm_sequence", kKernels, nullptr}, lltm_sequence_backward{"lltm_sequence_backward", kKernels, nullptr};
 const char* const kProgramKernels[] = {nullptr};
 std::unique_ptr<Plan> plan_program(const Instance&, std::string_view, const nw_sig&, bool) { return nullptr; }
 std::string source_of_program(std::string_view) { return {}; }

@@ -172,6 +172,9 @@ hipError_t hipMallocFromPoolAsync(void** data, size_t size, hipMemPool_t, hipStr
   const hipError_t error = on(stream);
   return error == hipSuccess ? hipMalloc(data, size) : error;
 }
+hipError_t hipMallocAsync(void** data, size_t size, hipStream_t stream) {
+  return hipMallocFromPoolAsync(data, size, nullptr, stream);
+}
 hipError_t hipFreeAsync(void* data, hipStream_t stream) {
   const std::lock_guard lock(one_at_a_time);
   const hipError_t error = on(stream);

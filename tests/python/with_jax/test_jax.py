@@ -170,6 +170,28 @@ def test_lltm_and_its_gradient():
     close(gradient(narrows.lltm), gradient(lltm_reference))
 
 
+@pytest.mark.parametrize("lengths", [None, [4, 1, 0]])
+def test_lltm_sequence_is_a_scan(lengths):
+    x, *cell = [jax.random.normal(KEY, s) for s in ((4, 3, 2), (12, 6), (12,), (3, 4), (3, 4))]
+    steps = jnp.array(lengths or [4, 4, 4], "int32")
+    lengths = None if lengths is None else steps
+
+    def scan(x, w, b, h, c):
+        def step(state, at):
+            t, row = at
+            active = (t < steps)[:, None]
+            new = [jnp.where(active, *pair) for pair in zip(lltm_reference(row, w, b, *state), state, strict=True)]
+            return new, jnp.where(active, new[0], 0)
+
+        state, out = jax.lax.scan(step, [h, c], (jnp.arange(4), x))
+        return out, *state
+
+    ours = lambda *a: narrows.ops.lltm_sequence(*a, lengths)  # noqa: E731
+    close(jax.jit(ours)(x, *cell), scan(x, *cell))
+    loss = lambda f: jax.grad(lambda *a: sum((y * y).sum() for y in f(*a)), argnums=(0, 1, 2, 3, 4))(x, *cell)  # noqa: E731
+    close(loss(ours), loss(scan))
+
+
 def test_vmap():
     batch = jax.random.uniform(KEY, (5, 3, 4))
     close(jax.vmap(narrows.add, in_axes=(0, None))(batch, B), batch + B)

@@ -12,6 +12,9 @@
 
 #include "lltm.h"
 #include "ops/convert-inl.h"
+#if HWY_TARGET == HWY_AVX3
+#include <immintrin.h>
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
@@ -24,29 +27,61 @@ struct LltmMath {
 
   static HWY_INLINE V Constant(double x) { return hn::Set(D(), static_cast<A>(x)); }
 
-  // x = n * ln 2 + r with |r| <= ln 2 / 2: expm1(r), and 2^n as two factors, so that results below the normal range round once.
+#if HWY_TARGET == HWY_AVX3
+  // 2^n by the instruction that scales by it, whatever n is.
+  class Power {
+   public:
+    HWY_INLINE Power(V n, V, V) : n_(n) {}
+    HWY_INLINE V Times(V x) const {
+      if constexpr (kF64) {
+        return V{_mm512_scalef_pd(x.raw, n_.raw)};
+      } else {
+        return V{_mm512_scalef_ps(x.raw, n_.raw)};
+      }
+    }
+    HWY_INLINE V Value() const { return Times(Constant(1)); }
+
+   private:
+    V n_;
+  };
+#else
+  // 2^n as two factors, so that results below the normal range round once.
+  class Power {
+   public:
+    HWY_INLINE Power(V n, V shifted, V magic) {
+      const hn::RebindToSigned<D> di;
+      const V half = hn::MulAdd(n, Constant(0.5), magic);
+      const auto bits = hn::BitCast(di, magic);
+      const auto n0 = hn::Sub(hn::BitCast(di, half), bits);
+      factor0_ = PowerOfTwo(n0), factor1_ = PowerOfTwo(hn::Sub(hn::Sub(hn::BitCast(di, shifted), bits), n0));
+    }
+    HWY_INLINE V Times(V x) const { return hn::Mul(hn::Mul(x, factor0_), factor1_); }
+    HWY_INLINE V Value() const { return hn::Mul(factor0_, factor1_); }
+
+   private:
+    template <class VI>
+    static HWY_INLINE V PowerOfTwo(VI n) {
+      const hn::RebindToSigned<D> di;
+      constexpr int kMantissa = kF64 ? 52 : 23;
+      return hn::BitCast(D(), hn::ShiftLeft<kMantissa>(hn::Add(n, hn::Set(di, kF64 ? 1023 : 127))));
+    }
+    V factor0_, factor1_;
+  };
+#endif
+
+  // x = n * ln 2 + r with |r| <= ln 2 / 2: expm1(r), and 2^n.
   struct Reduced {
-    V expm1, factor0, factor1;
+    V expm1;
+    Power power;
   };
   static HWY_INLINE Reduced Reduce(V x) {
-    const hn::RebindToSigned<D> di;
     const V magic = Constant(kF64 ? 0x1.8p52 : 0x1.8p23);  // adding it rounds to an integer, which stands in the low bits
     const V lowest = Constant(kF64 ? -746.0 : -104.0);     // exp is 0 there
     x = hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
     const V shifted = hn::MulAdd(x, Constant(0x1.71547652b82fep+0), magic), n = hn::Sub(shifted, magic);
     V r = hn::NegMulAdd(n, Constant(kF64 ? 0x1.62e42feep-1 : 0x1.63p-1), x);
     r = hn::NegMulAdd(n, Constant(kF64 ? 0x1.a39ef35793c76p-33 : -0x1.bd0106p-13), r);
-    const V half = hn::MulAdd(n, Constant(0.5), magic);
-    const auto bits = hn::BitCast(di, magic);
-    const auto n0 = hn::Sub(hn::BitCast(di, half), bits), n1 = hn::Sub(hn::Sub(hn::BitCast(di, shifted), bits), n0);
-    return {Polynomial(r), PowerOfTwo(n0), PowerOfTwo(n1)};
-  }
-
-  template <class VI>
-  static HWY_INLINE V PowerOfTwo(VI n) {
-    const hn::RebindToSigned<D> di;
-    constexpr int kMantissa = kF64 ? 52 : 23;
-    return hn::BitCast(D(), hn::ShiftLeft<kMantissa>(hn::Add(n, hn::Set(di, kF64 ? 1023 : 127))));
+    return {Polynomial(r), Power(n, shifted, magic)};
   }
 
   // expm1(r) = r + r^2 / 2! + r^3 / 3! + ..., cut off below half a unit of the last place.
@@ -62,9 +97,9 @@ struct LltmMath {
 
   static HWY_INLINE V NegativeAbs(V x) { return hn::Or(x, hn::SignBit(D())); }
 
-  static HWY_INLINE V Exp(const Reduced& e) { return hn::Mul(hn::MulAdd(e.expm1, e.factor0, e.factor0), e.factor1); }
+  static HWY_INLINE V Exp(const Reduced& e) { return e.power.Times(hn::Add(e.expm1, Constant(1))); }
   static HWY_INLINE V Expm1(const Reduced& e) {
-    const V scale = hn::Mul(e.factor0, e.factor1);
+    const V scale = e.power.Value();
     return hn::MulAdd(e.expm1, scale, hn::Sub(scale, Constant(1)));
   }
   // Of x <= 0.
@@ -78,10 +113,6 @@ struct LltmMath {
   static HWY_INLINE V Elu(V z) {
     const auto positive = hn::Gt(z, Constant(0));
     return hn::IfThenElse(positive, z, Expm1(hn::IfThenElse(positive, Constant(0), z)));
-  }
-  static HWY_INLINE V Tanh(V x) {
-    const V e = Expm1(hn::Mul(Constant(2), NegativeAbs(x)));
-    return hn::CopySign(hn::Div(e, hn::Add(e, Constant(2))), x);
   }
 
   // An activation and its derivative, of one exponential and one division.
@@ -104,7 +135,47 @@ struct LltmMath {
     const V twice = hn::Mul(Constant(2), inverse);
     return {hn::CopySign(hn::Mul(expm1, inverse), x), hn::Mul(hn::Mul(twice, twice), Exp(e))};
   }
+
+  // The cell: the state after a step whose gates are z.
+  struct State {
+    V cell, h;
+  };
+  static HWY_INLINE State Step(const V (&z)[3], V old_cell) {
+    const V cell = hn::MulAdd(Elu(z[2]), Sigmoid(z[0]), old_cell);
+    // tanh * sigmoid, by one division.
+    const V t = Expm1(hn::Mul(Constant(2), NegativeAbs(cell))), e = Exp(NegativeAbs(z[1]));
+    const V above = hn::IfThenElse(hn::Lt(z[1], Constant(0)), hn::Mul(t, e), t);
+    const V below = hn::Mul(hn::Add(t, Constant(2)), hn::Add(e, Constant(1)));
+    return {cell, hn::CopySign(hn::Div(above, below), cell)};
+  }
+  // Its gradients, of the gates and of the old cell.
+  struct StateGrads {
+    V gates[3], cell;
+  };
+  static HWY_INLINE StateGrads StepGrads(const V (&z)[3], V new_cell, V grad_h, V grad_cell) {
+    const WithSlope in = SigmoidWithSlope(z[0]), out = SigmoidWithSlope(z[1]), candidate = EluWithSlope(z[2]);
+    const WithSlope cell = TanhWithSlope(new_cell);
+    const V d_cell = hn::Add(hn::Mul(hn::Mul(cell.slope, out.value), grad_h), grad_cell);
+    return {{hn::Mul(hn::Mul(candidate.value, d_cell), in.slope), hn::Mul(hn::Mul(cell.value, grad_h), out.slope),
+             hn::Mul(hn::Mul(in.value, d_cell), candidate.slope)},
+            d_cell};
+  }
 };
+
+// out[j * stride] = the sum over the rows of matrix[row * ld + j], for a vector of columns, `count` of them. Sums of sums of 256
+// rows keep the rounding error of many rows small.
+template <class T, class A = Accumulate<T>>
+void SumColumns(const A* matrix, int64_t rows, int64_t ld, int64_t count, T* out, int64_t stride) {
+  const hn::ScalableTag<A> d;
+  auto total = hn::Zero(d);
+  for (int64_t begin = 0; begin < rows; begin += 256) {
+    auto sum = hn::Zero(d);
+    for (int64_t row = begin; row < std::min(begin + 256, rows); ++row)
+      sum = hn::Add(sum, LoadStrided(d, matrix + row * ld, 1, count));
+    total = hn::Add(total, sum);
+  }
+  StoreStrided(d, total, out, stride, count);
+}
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -21,23 +21,22 @@ void StoreCells(const GemmProblem& problem, void* tile_data, int64_t row, int64_
   using Math = LltmMath<D>;
   const D d;
   const auto& t = *static_cast<const LltmForward*>(problem.store_arg);
-  const int64_t state = problem.columns, lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t s = panel * lanes, count = std::min(lanes, state - s);
+  const int64_t states = problem.columns, lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t s = panel * lanes, count = std::min(lanes, states - s);
   const A* tile = static_cast<const A*>(tile_data);
   hn::Vec<D> bias[3];
   for (int64_t gate = 0; gate < 3; ++gate)
-    bias[gate] = LoadStrided(d, t.bias.at<const T>(0, gate * state + s), t.bias.strides.column, count);
+    bias[gate] = LoadStrided(d, t.bias.at<const T>(0, gate * states + s), t.bias.strides.column, count);
   for (int64_t b = row; b < row + rows; ++b, tile += 3 * lanes) {
     hn::Vec<D> z[3];
     for (int64_t gate = 0; gate < 3; ++gate) {
       z[gate] = hn::Add(hn::Load(d, tile + gate * lanes), bias[gate]);
-      if (t.gates.base != nullptr) StoreStrided(d, z[gate], t.gates.at<A>(b, gate * state + s), t.gates.strides.column, count);
+      if (t.gates.base != nullptr) StoreStrided(d, z[gate], t.gates.at<A>(b, gate * states + s), t.gates.strides.column, count);
     }
     const auto old_cell = LoadStrided(d, t.old_cell.at<const T>(b, s), t.old_cell.strides.column, count);
-    const auto new_cell = hn::MulAdd(Math::Elu(z[2]), Math::Sigmoid(z[0]), old_cell);
-    const auto new_h = hn::Mul(Math::Tanh(new_cell), Math::Sigmoid(z[1]));
-    StoreStrided(d, new_cell, t.new_cell.at<T>(b, s), t.new_cell.strides.column, count);
-    StoreStrided(d, new_h, t.new_h.at<T>(b, s), t.new_h.strides.column, count);
+    const auto state = Math::Step(z, old_cell);
+    StoreStrided(d, state.cell, t.new_cell.at<T>(b, s), t.new_cell.strides.column, count);
+    StoreStrided(d, state.h, t.new_h.at<T>(b, s), t.new_h.strides.column, count);
   }
 }
 

@@ -26,20 +26,11 @@ void GateGradsRow(const LltmSizes& sizes, const LltmBackward& t, int64_t b) {
     const auto load = [&](const Matrix& m) HWY_ATTR {
       return m.base == nullptr ? hn::Zero(d) : LoadStrided(d, m.at<const T>(b, s), m.strides.column, count);
     };
-    const auto gate = [&](int64_t i)
-                          HWY_ATTR { return LoadStrided(d, t.gates.at<const A>(b, i * state + s), t.gates.strides.column, count); };
-    const auto in = Math::SigmoidWithSlope(gate(0)), out_gate = Math::SigmoidWithSlope(gate(1));
-    const auto candidate = Math::EluWithSlope(gate(2)), cell = Math::TanhWithSlope(load(t.new_cell));
-    const auto grad_h = load(t.grad_h);
-    const auto d_cell = hn::Add(hn::Mul(hn::Mul(cell.slope, out_gate.value), grad_h), load(t.grad_cell));
-    const auto d_in = hn::Mul(hn::Mul(candidate.value, d_cell), in.slope);
-    const auto d_out = hn::Mul(hn::Mul(cell.value, grad_h), out_gate.slope);
-    const auto d_candidate = hn::Mul(hn::Mul(in.value, d_cell), candidate.slope);
-    A* out = t.gate_grads.at<A>(b, s);
-    StoreStrided(d, d_in, out, 1, count);
-    StoreStrided(d, d_out, out + state, 1, count);
-    StoreStrided(d, d_candidate, out + 2 * state, 1, count);
-    if (t.d_old_cell.base != nullptr) StoreStrided(d, d_cell, t.d_old_cell.at<T>(b, s), t.d_old_cell.strides.column, count);
+    hn::Vec<D> z[3];
+    for (int64_t i = 0; i < 3; ++i) z[i] = LoadStrided(d, t.gates.at<const A>(b, i * state + s), t.gates.strides.column, count);
+    const auto grads = Math::StepGrads(z, load(t.new_cell), load(t.grad_h), load(t.grad_cell));
+    for (int64_t i = 0; i < 3; ++i) StoreStrided(d, grads.gates[i], t.gate_grads.at<A>(b, i * state + s), 1, count);
+    if (t.d_old_cell.base != nullptr) StoreStrided(d, grads.cell, t.d_old_cell.at<T>(b, s), t.d_old_cell.strides.column, count);
   }
 }
 
@@ -49,19 +40,12 @@ void GateGrads(const LltmSizes& sizes, const LltmBackward& t, int64_t begin, int
   });
 }
 
-// d_bias of a vector of columns. Sums of sums of 256 rows keep the rounding error of long batches small.
+// d_bias of a vector of columns.
 template <class T, class A = Accumulate<T>>
 void BiasGradColumns(const LltmSizes& sizes, const LltmBackward& t, int64_t column) {
-  const hn::ScalableTag<A> d;
-  const int64_t columns = 3 * sizes.state, count = std::min<int64_t>(static_cast<int64_t>(hn::Lanes(d)), columns - column);
-  auto total = hn::Zero(d);
-  for (int64_t begin = 0; begin < sizes.batch; begin += 256) {
-    auto sum = hn::Zero(d);
-    for (int64_t b = begin; b < std::min(begin + 256, sizes.batch); ++b)
-      sum = hn::Add(sum, LoadStrided(d, t.gate_grads.at<const A>(b, column), 1, count));
-    total = hn::Add(total, sum);
-  }
-  StoreStrided(d, total, t.d_bias.at<T>(0, column), t.d_bias.strides.column, count);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<A>()));
+  SumColumns<T>(t.gate_grads.at<const A>(0, column), sizes.batch, t.gate_grads.strides.row,
+                std::min(lanes, 3 * sizes.state - column), t.d_bias.at<T>(0, column), t.d_bias.strides.column);
 }
 
 void BiasGrad(const LltmSizes& sizes, const LltmBackward& t, int64_t begin, int64_t end) {

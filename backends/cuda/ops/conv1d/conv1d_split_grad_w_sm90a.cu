@@ -227,7 +227,8 @@ class GradSplitPart final : public Part {
     const double done = static_cast<double>(s_.row_tiles) * kSplitRows * s_.column_tiles * s_.columns;
     const double terms = static_cast<double>(s_.batch) * static_cast<double>(s_.b.length);
     constexpr double kWorthIt = 1 << 29;
-    return done <= 1.7 * useful && s_.rests * kSplitDepth <= 1.5 * static_cast<double>(s_.b.length) &&
+    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
+           s_.rests * kSplitDepth <= 1.5 * static_cast<double>(s_.b.length) &&
            useful * terms * static_cast<double>(s_.taps * s_.groups) >= kWorthIt;
   }
 

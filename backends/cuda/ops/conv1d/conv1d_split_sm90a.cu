@@ -378,7 +378,8 @@ class SplitPart final : public Part {
     const double done = static_cast<double>(s_.column_tiles) * s_.columns * s_.row_tiles * kSplitRows *
                         static_cast<double>(c.taps * ceil_div(c.ins, kSplitDepth / 2) * (kSplitDepth / 2));
     constexpr double kWorthIt = 1 << 29;
-    return done <= 1.7 * useful && useful * static_cast<double>(c.batch * c.groups) >= kWorthIt;
+    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
+           useful * static_cast<double>(c.batch * c.groups) >= kWorthIt;
   }
 
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {

@@ -413,6 +413,9 @@ struct SplitProducts {
   }
 };
 
+// The most workspace that is taken for speed: no call shall run out of memory for it.
+inline constexpr uint64_t kMostSplitWorkspace = uint64_t{1} << 31;
+
 // In a kernel of a block for each kTilesOfBlock tiles: compute(tile) of those that is_lost(tile) says. All of the block's threads
 // compute.
 inline constexpr int kTilesOfBlock = 8;

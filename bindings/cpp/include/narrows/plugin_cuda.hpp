@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file plugin_cuda.hpp
-/// @brief plugin.hpp for NVIDIA GPUs: a plugin from ops whose kernels run on the call's stream.
+/// @brief plugin.hpp for GPUs, in CUDA: a plugin from ops whose kernels run on the call's stream.
 ///
-/// nvcc compiles it as C++17 or newer.
+/// nvcc compiles it as C++17 or newer, for NVIDIA's GPUs. hipcc compiles the same source for AMD's:
+/// the folder narrows/hip on the include path has CUDA's names for HIP.
 ///
 /// @code{.cpp}
 /// __global__ void times(const float* x, float* y, float factor, int64_t n) {
@@ -35,7 +36,7 @@
 
 namespace narrows::plugin {
 
-/// @defgroup cpp_cuda C++: plugins for NVIDIA GPUs
+/// @defgroup cpp_cuda C++: plugins for NVIDIA's and AMD's GPUs
 /// @{
 
 /// The stream that the call is put on.
@@ -59,15 +60,53 @@ static __global__ void copy_elements(StridedCopy copy, int64_t n) {
     copy.element(i);
 }
 
+// What differs between CUDA and HIP in more than a name.
+#ifdef NARROWS_CUDA_IS_HIP
+inline constexpr DLDeviceType kGpu = kDLROCM;
+// Not every AMD GPU has memory in the stream's order. Elsewhere both functions wait for the device.
+inline bool has_pools() {
+  int device = 0, pools = 0;
+  check(hipGetDevice(&device));
+  check(hipDeviceGetAttribute(&pools, hipDeviceAttributeMemoryPoolsSupported, device));
+  return pools != 0;
+}
+inline cudaError_t allocate(void** data, uint64_t size, cudaStream_t stream) {
+  return has_pools() ? hipMallocAsync(data, size, stream) : hipMalloc(data, size);
+}
+inline cudaError_t release(void* data, cudaStream_t stream) {
+  return has_pools() ? hipFreeAsync(data, stream) : hipFree(data);
+}
+// "gfx90a:sramecc+:xnack-" without its features.
+inline void describe(int32_t id, const cudaDeviceProp& properties, nw_device_info& info) {
+  std::snprintf(info.arch, sizeof info.arch, "%.*s",
+                static_cast<int>(std::strcspn(properties.gcnArchName, ":")),
+                properties.gcnArchName);
+  hipUUID uuid{};
+  check(hipDeviceGetUuid(&uuid, id));
+  std::memcpy(info.uuid, uuid.bytes, sizeof info.uuid);
+}
+#else
+inline constexpr DLDeviceType kGpu = kDLCUDA;
+inline cudaError_t allocate(void** data, uint64_t size, cudaStream_t stream) {
+  return cudaMallocAsync(data, size, stream);
+}
+inline cudaError_t release(void* data, cudaStream_t stream) { return cudaFreeAsync(data, stream); }
+inline void describe(int32_t, const cudaDeviceProp& properties, nw_device_info& info) {
+  std::snprintf(info.arch, sizeof info.arch, "sm_%d%d", properties.major, properties.minor);
+  std::memcpy(info.uuid, properties.uuid.bytes, sizeof info.uuid);
+}
+#endif
+
 }  // namespace detail
 /// @endcond
 
-/// The plugin's table for CUDA's devices. Each library has its own. #NARROWS_CUDA_PLUGIN makes it.
+/// The plugin's table for CUDA's devices, or HIP's. Each library has its own. #NARROWS_CUDA_PLUGIN
+/// makes it.
 class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
  public:
   /// Makes the table of a plugin with these ops.
   CudaPlugin(const char* name, std::vector<Op> ops) : Plugin(name, std::move(ops)) {
-    table_.device_type = kDLCUDA;
+    table_.device_type = detail::kGpu;
     table_.create = create;
     table_.device_count = [](void*, int32_t* count, nw_error* error) {
       return guarded(error, [&] { check(cudaGetDeviceCount(count)); });
@@ -76,7 +115,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     table_.alloc = alloc;
     table_.free = [](void*, int32_t id, void* data, void* stream, nw_error* error) {
       if (data == nullptr) return known(id, error);
-      return on(id, error, [&] { check(cudaFreeAsync(data, static_cast<cudaStream_t>(stream))); });
+      return on(id, error,
+                [&] { check(detail::release(data, static_cast<cudaStream_t>(stream))); });
     };
     table_.copy = copy;
     table_.stream_create = [](void*, int32_t id, void** stream, nw_error* error) {
@@ -110,8 +150,9 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     const int64_t n = copy.rows() * copy.row();
     constexpr int64_t kThreads = 256, kMostBlocks = 65536;
     const auto blocks = static_cast<unsigned>(std::min((n + kThreads - 1) / kThreads, kMostBlocks));
-    detail::copy_elements<<<blocks, kThreads, 0, static_cast<cudaStream_t>(call.stream)>>>(copy, n);
-    check(cudaGetLastError());
+    const void* values[] = {&copy, &n};
+    check(cudaLaunchKernel(detail::copy_elements, dim3{blocks, 1, 1}, dim3{kThreads, 1, 1},
+                           const_cast<void**>(values), 0, static_cast<cudaStream_t>(call.stream)));
   }
   static int32_t known(int32_t id, nw_error* error) {
     int count = 0;
@@ -154,8 +195,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       nw_device_info info{};
       info.struct_size = out->struct_size;
       std::snprintf(info.name, sizeof info.name, "%.127s", properties.name);
-      std::snprintf(info.arch, sizeof info.arch, "sm_%d%d", properties.major, properties.minor);
-      std::memcpy(info.uuid, properties.uuid.bytes, sizeof info.uuid);
+      detail::describe(id, properties, info);
       info.total_memory = properties.totalGlobalMem;
       std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
     });
@@ -168,7 +208,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
     const int32_t status = on(id, error, [&] {
       check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture));
       if (capture == cudaStreamCaptureStatusNone && size != 0)
-        made = cudaMallocAsync(&memory, size, static_cast<cudaStream_t>(stream));
+        made = detail::allocate(&memory, size, static_cast<cudaStream_t>(stream));
       if (made != cudaErrorMemoryAllocation) check(made);
       (void)cudaGetLastError();  // told below
     });
@@ -181,10 +221,10 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
   }
   static int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size,
                       void* stream, nw_error* error) {
-    const bool host = to.device_type != kDLCUDA || from.device_type != kDLCUDA;
+    const bool host = to.device_type != detail::kGpu || from.device_type != detail::kGpu;
     if (!host && from.device_id != to.device_id)
       if (const int32_t status = known(from.device_id, error); status != NW_OK) return status;
-    return on(to.device_type == kDLCUDA ? to.device_id : from.device_id, error, [&] {
+    return on(to.device_type == detail::kGpu ? to.device_id : from.device_id, error, [&] {
       check(cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
       if (host) check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
     });
@@ -196,7 +236,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
       cudaError_t result = cudaEventRecord(event, static_cast<cudaStream_t>(signaler));
       if (result == cudaSuccess)
         result = cudaStreamWaitEvent(static_cast<cudaStream_t>(waiter), event, 0);
-      cudaEventDestroy(event);
+      (void)cudaEventDestroy(event);
       check(result);
     });
   }
@@ -208,7 +248,8 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
 
 /// @ingroup cpp_cuda
 /// @hideinitializer
-/// Defines the one symbol that the host looks up, as #NARROWS_PLUGIN does, for CUDA's devices.
+/// Defines the one symbol that the host looks up, as #NARROWS_PLUGIN does, for CUDA's or HIP's
+/// devices.
 ///
 /// @param NAME  Name of the plugin.
 /// @param ...   One Op in braces, or several with ',' between them.

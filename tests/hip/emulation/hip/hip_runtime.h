@@ -236,6 +236,7 @@ hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* access
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t kept);
 hipError_t hipMemPoolDestroy(hipMemPool_t pool);
 hipError_t hipMallocFromPoolAsync(void** data, size_t size, hipMemPool_t pool, hipStream_t stream);
+hipError_t hipMallocAsync(void** data, size_t size, hipStream_t stream);
 hipError_t hipFreeAsync(void* data, hipStream_t stream);
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t size, hipMemcpyKind kind, hipStream_t stream);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* address);

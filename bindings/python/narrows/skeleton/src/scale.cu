@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = factor * x on NVIDIA's GPUs.
+// y = factor * x on NVIDIA's GPUs, and on AMD's.
 #include <narrows/plugin_cuda.hpp>
 
 #include "scale.h"

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// lltm_sequence.cpp -- lltm_sequence and lltm_sequence_backward by calls of the other ops, step after step. Step 5 of a tensor's
+// path. A variant that keeps the weights on the multiprocessors over all steps goes before this one in kKernels.
+#include "common/lltm_sequence_steps.h"
+
+#include <string_view>
+
+#include "backend.h"
+
+namespace narrows::gpu {
+namespace {
+
+constexpr const char* kKernels[] = {kStepsKernel, nullptr};
+
+StepPlanner planner(const Instance& instance) {
+  return [&instance](const nw_sig& sig) {
+    const std::string_view op = sig.op;
+    return (op == lltm.name ? lltm : op == lltm_backward.name ? lltm_backward : elementwise).plan(instance, sig);
+  };
+}
+
+template <class PlanCalls>
+std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig, PlanCalls plan_calls) {
+  forced_kernel(sig, kKernels);  // an unknown one is refused
+  return std::make_unique<LltmSequencePlanOfCalls<Plan>>(plan_calls(sig, planner(instance)));
+}
+
+}  // namespace
+
+const Op lltm_sequence = {"lltm_sequence", kKernels,
+                          [](const Instance& instance, const nw_sig& sig) { return plan(instance, sig, plan_lltm_sequence); }};
+const Op lltm_sequence_backward = {"lltm_sequence_backward", kKernels, [](const Instance& instance, const nw_sig& sig) {
+                                     return plan(instance, sig, plan_lltm_sequence_backward);
+                                   }};
+
+}  // namespace narrows::gpu

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In the place of CUDA's cuda_runtime_api.h: see cuda_names.h. */
+#include "cuda_names.h"
