@@ -46,8 +46,8 @@ def convolution(mesh):
     return jax.jit(jax.shard_map(part, mesh=mesh, in_specs=(P(None, None, axis), P()), out_specs=P(None, None, axis)))
 
 
-def meet(folder, rank, processes):
-    """Brings the processes together, by a port that the first one finds free and leaves in a file."""
+def meet(folder, rank, processes, platform="cpu"):
+    """Brings the processes together, by a port that the first one finds free and leaves in a file. On cuda each has a GPU of its own."""
     import jax
 
     path = pathlib.Path(folder, "port")
@@ -59,9 +59,10 @@ def meet(folder, rank, processes):
     until = time.monotonic() + 60
     while not path.exists() and time.monotonic() < until:
         time.sleep(0.05)
-    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_platforms", "cpu" if platform == "cpu" else f"{platform},cpu")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"127.0.0.1:{path.read_text()}", processes, rank, initialization_timeout=60)
+    own = None if platform == "cpu" else [rank]
+    jax.distributed.initialize(f"127.0.0.1:{path.read_text()}", processes, rank, own, initialization_timeout=60)
 
 
 def work(folder, rank, processes):

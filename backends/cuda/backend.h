@@ -34,12 +34,13 @@ struct Pool {
   gpuMemPool_t handle = nullptr;  // nullptr after `made`: the device has no pools
 };
 
-// What create() makes, once per runtime. Immutable afterwards, but for the pools.
+// What create() makes, once per runtime. Immutable afterwards, but for the pools and peers.
 struct Instance {
   const nw_host* host;
   bool checked;  // NARROWS_CHECK=1: every tensor's memory is looked up before a launch
   std::vector<Device> devices;
-  std::unique_ptr<Pool[]> pools;  // one for each device
+  std::unique_ptr<Pool[]> pools;            // one for each device
+  std::unique_ptr<std::once_flag[]> peers;  // of [device][other]: whether it was let to reach the other one's memory
 
   const Device& device(const nw_sig& sig) const { return devices[static_cast<size_t>(sig.device.device_id)]; }
 };

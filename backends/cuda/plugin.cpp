@@ -88,6 +88,7 @@ int32_t create(const nw_host* host, void** self, nw_error* error) {
                                    .total_memory = properties.totalGlobalMem});
     }
     instance->pools = std::make_unique<Pool[]>(static_cast<size_t>(count));
+    instance->peers = std::make_unique<std::once_flag[]>(static_cast<size_t>(count) * static_cast<size_t>(count));
     *self = instance.release();
   });
 }
@@ -186,6 +187,18 @@ int32_t copying_device(DLDevice to, DLDevice from, gpuStream_t stream) {
   return is_pinned(to) ? to.device_id : is_pinned(from) ? from.device_id : 0;
 }
 
+// Before a copy between two devices, which both have memory, and so a context.
+void reach(void* self, int device, int other) {
+  const Instance& instance = instance_of(self);
+  const size_t pair = static_cast<size_t>(device) * instance.devices.size() + static_cast<size_t>(other);
+  std::call_once(instance.peers[pair], [&] {
+    const ForeseenErrors foreseen;
+    const gpuMemPool_t pool = pool_of(self, other);
+    const DeviceScope scope(device);
+    reach_peer(device, other, pool);
+  });
+}
+
 int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream_handle,
              nw_error* error) {
   return enqueuing(error, [&] {
@@ -203,6 +216,10 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
              static_cast<unsigned long long>(size));
     const DeviceScope scope(device.id);
     const bool waits = is_host(to) || is_host(from);
+    if (is_ours(to) && is_ours(from) && to.device_id != from.device_id && !is_capturing(stream)) {
+      reach(self, to.device_id, from.device_id);
+      reach(self, from.device_id, to.device_id);
+    }
     if (waits) refuse_capture(stream, "a copy from or to host memory waits for the stream, which it cannot");
     check(gpuMemcpyAsync(dst, src, size, gpuMemcpyDefault, stream), "copying memory");
     mark_enqueued();

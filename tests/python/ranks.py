@@ -2,7 +2,8 @@
 """Cases that run in several processes, the ranks: one start of them runs all cases of a module, and each test reads its own case.
 
 A module of cases has CASES, {name: function}, and ends with ``ranks.main(CASES, begin)``. The ranks find each other by a file, so no port
-is fixed. Where a case fails, the others are not run: the ranks are not at one place any more.
+is fixed. Where a case fails, the others are not run: the ranks are not at one place any more. With NARROWS_RANKS_DEVICE=cuda each rank has a GPU
+of its own.
 """
 
 import json
@@ -14,9 +15,13 @@ import sys
 import time
 import traceback
 
+import pytest
+
 HERE = pathlib.Path(__file__).parent
 SECONDS = 420  # for all cases of a module; a run takes some tens on two cores
 NOT_RUN = "not run: a case before it failed"
+DEVICE = os.environ.get("NARROWS_RANKS_DEVICE", "cpu")  # of this process, where it is a rank
+BACKENDS = {"gloo": "cpu", "nccl": "cuda"}  # what the ranks communicate by, and where their tensors are
 
 
 def start(script, folder, world, *arguments, **environment):
@@ -55,6 +60,17 @@ def _report(folder, rank, code):
         return json.loads(path.read_text())
     late = "too late" if code == -signal.SIGKILL else f"exit code {code}"
     return {"start": f"rank {rank}: {late}\n{(folder / f'rank{rank}.log').read_text()[-4000:]}"}
+
+
+def device_of(backend):
+    """The environment for run(); skips the test where two ranks would have no GPU of their own."""
+    import narrows
+
+    devices = [str(d["device"]) for b in narrows.info()["backends"] for d in b["devices"]]
+    gpus = sum(device.startswith("cuda:") for device in devices)
+    if backend == "nccl" and gpus < 2:
+        pytest.skip(f"two ranks need two GPUs that narrows runs on; there are {gpus}")
+    return {"NARROWS_RANKS_DEVICE": BACKENDS[backend]}
 
 
 def check(reports, name):

@@ -110,4 +110,15 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   return pool;
 }
 
+void reach_peer(int device, int other, gpuMemPool_t pool_of_other) {
+  int possible = 0;
+  if (cudaDeviceCanAccessPeer(&possible, device, other) != cudaSuccess || possible == 0) return;
+  (void)cudaDeviceEnablePeerAccess(other, 0);  // the caller may have done so before
+  cudaMemAccessDesc access = {};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  if (pool_of_other != nullptr) (void)cudaMemPoolSetAccess(pool_of_other, &access, 1);
+}
+
 }  // namespace narrows::gpu

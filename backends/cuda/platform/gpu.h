@@ -160,6 +160,9 @@ class DeviceScope {
 
 // A pool of stream-ordered memory that keeps up to `kept` bytes for the next caller; nullptr: the device has none.
 gpuMemPool_t create_pool(int device, uint64_t kept);
+// Lets the current device, `device`, read and write another one's memory, that of its pool too, where the machine can; else the
+// driver's copies between both go through the host.
+void reach_peer(int device, int other, gpuMemPool_t pool_of_other);
 
 bool is_default_stream(gpuStream_t stream);
 // The device that a stream belongs to, -1 for a default stream, which is every device's.

@@ -53,4 +53,15 @@ gpuMemPool_t create_pool(int device, uint64_t kept) {
   return pool;
 }
 
+void reach_peer(int device, int other, gpuMemPool_t pool_of_other) {
+  int possible = 0;
+  if (hipDeviceCanAccessPeer(&possible, device, other) != hipSuccess || possible == 0) return;
+  (void)hipDeviceEnablePeerAccess(other, 0);  // the caller may have done so before
+  hipMemAccessDesc access = {};
+  access.location.type = hipMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = hipMemAccessFlagsProtReadWrite;
+  if (pool_of_other != nullptr) (void)hipMemPoolSetAccess(pool_of_other, &access, 1);
+}
+
 }  // namespace narrows::gpu

@@ -2,19 +2,20 @@
 """torch: sharding rules of every op on DTensors, made of its declaration (_splits.py). torch chooses among them by what the inputs' layouts
 cost, and redistributes inputs that fit none.
 
-The rules say what stands along one axis of a mesh; torch combines them for meshes of more axes. `narrows.torch` imports this once somebody
+The rules say what stands along one axis of a mesh; meshes of more axes combine them. `narrows.torch` imports this once somebody
 has imported torch.distributed.tensor.
 """
 
 import collections
 import functools
-import inspect
+import itertools
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSpec, OpStrategy, RuntimeSchemaInfo, TupleStrategy
-from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
+from torch.distributed.tensor._ops.utils import generate_redistribute_costs, is_tensor_shardable
 
 from narrows import _batching, _splits, _torch_ops, _torch_programs, _torch_shapes, _torch_spread
 
@@ -23,9 +24,8 @@ _dispatcher: Any = DTensor._op_dispatcher
 
 def register():
     """Gives torch a rule for each op, those to come too, and for tensor programs. ImportError: this torch has not what they need."""
-    known = "allow_uneven_sharding" in inspect.signature(expand_to_full_mesh_op_strategy).parameters
-    if not known or not hasattr(_dispatcher, "_dispatch_get_local_results_slow_path"):
-        raise ImportError(f"the DTensor of torch {torch.__version__}; expected that of 2.13 or later")
+    if not hasattr(_dispatcher, "_dispatch_get_local_results_slow_path"):
+        raise ImportError(f"the DTensor of torch {torch.__version__}; expected that of 2.11 or later")
     _torch_ops.listen(_register_op)
     _torch_ops.call_spread = _torch_spread.call
     _register(_torch_programs.op(), _call_of_program, ["integers", "reals", "present", "wanted"], needs_pytree=True)
@@ -101,12 +101,24 @@ def _strategy(call_of, schema):
     rules: list[Any] = [[Replicate()] * (outputs + inputs)]
     splits = [split for split in call.splits() if call.may_be_summed(split)]
     rules += [_placements(split.outputs) + _placements(split.inputs) for split in splits]
-    mesh = schema.get_mesh_from_args()
-    known = expand_to_full_mesh_op_strategy(mesh, schema, rules, input_index=outputs, allow_uneven_sharding=True)
-    found = [
-        spec for spec in known.strategies if _is_divisible(call.op, splits, mesh, [s.placements for s in spec.input_specs or ()])
-    ]
+    given = schema.args_strategy + schema.kwargs_strategy
+    mesh, found = given[0].mesh, []
+    for combination in itertools.product(rules, repeat=mesh.ndim):
+        spec = _spec(mesh, given, list(zip(*combination, strict=True)), outputs)
+        if spec is not None and _is_divisible(call.op, splits, mesh, [s.placements for s in spec.input_specs or ()]):
+            found.append(spec)
     return OpStrategy([_listed(spec) for spec in found] if call.is_listed and outputs == 1 else found)
+
+
+def _spec(mesh, given, placements, outputs):
+    """The OpSpec of one rule for each axis of the mesh, or None: an input is too short to be cut so. One that lies so already is not."""
+    inputs = [DTensorSpec(mesh, p, tensor_meta=x.tensor_meta) for x, p in zip(given, placements[outputs:], strict=True)]
+    for x, wanted in zip(given, inputs, strict=True):
+        if not is_tensor_shardable(x.shape, wanted) and x.strategies[0].output_spec.placements != wanted.placements:
+            return None
+    made = tuple(DTensorSpec(mesh, p) for p in placements[:outputs])
+    costs = [generate_redistribute_costs(x, wanted) for x, wanted in zip(given, inputs, strict=True)]
+    return OpSpec(output_specs=made[0] if outputs == 1 else made, input_specs=inputs, redistribute_cost=costs)
 
 
 def _listed(spec):
@@ -161,6 +173,6 @@ def divided_params(reg, schema, sharding):
 def _find_divided(reg, schema, sharding):
     given = sharding.redistribute_schema if sharding.needs_redistribute else schema
     call = _Call(reg, reg.filled(given.args_schema), schema.kwargs_schema)
-    placements = [spec.placements for spec in given.args_schema if spec is not None]
-    found = _divisors(call.splits(), schema.get_mesh_from_args(), placements)
+    specs = [spec for spec in given.args_schema if spec is not None]
+    found = _divisors(call.splits(), specs[0].mesh, [spec.placements for spec in specs])
     return {name: value for key, number in found.items() for name, value in _splits.divided(call.op, (key,), number).items()}

@@ -122,12 +122,12 @@ def _eager(op, inputs, out, device):
 
 def _call(op, inputs, out, device, symbols=None):
     """Any other call that the C gate has sent here; ``symbols``: params that stand for numbers made of sizes."""
-    if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
-        return _traced(op, inputs, out)
     if _torch_ops.call_spread is not None and out is None and symbols is None and not op._lower_precision:
         outputs = _torch_ops.call_spread(op, inputs)
         if outputs is not None:
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    if any(isinstance(x, torch.fx.Proxy) for x in (*inputs, *(out if isinstance(out, (tuple, list)) else (out,)))):
+        return _traced(op, inputs, out)
     symbols = symbols or {}
     for name, kind, *_ in op.fields if symbols else ():
         if kind != "float" and isinstance(symbols.get(name), torch.SymFloat):
@@ -146,7 +146,7 @@ def _call(op, inputs, out, device, symbols=None):
         return _into(op.bind(**numbers) if numbers else op, inputs, out, needs_grad)
     reg = registered(op.op)
     if _torch_ops.call_spread is not None and not symbols:
-        outputs = _torch_ops.call_spread(op.bind(**numbers) if numbers else op, inputs)
+        outputs = _torch_ops.call_spread(op, inputs, numbers)
         if outputs is not None:
             return outputs[0] if reg.num_main == 1 else tuple(outputs)
     if reg.backward is not None and needs_grad and not symbols and _torch_ops.plain(inputs):
@@ -327,7 +327,7 @@ def _teach_inductor():
 
 
 def _teach_dtensor():
-    """Before torch 2.13 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
+    """Before torch 2.11 DTensor has other parts: there it refuses the ops itself, as every op without a rule."""
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("narrows._torch_sharding").register()
 

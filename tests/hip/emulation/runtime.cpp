@@ -119,6 +119,14 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t, int) {
   *value = 1;
   return hipSuccess;
 }
+hipError_t hipDeviceCanAccessPeer(int* can, int device, int other) {
+  if (device < 0 || device >= kDevices || other < 0 || other >= kDevices) return result(hipErrorInvalidDevice);
+  *can = device != other;
+  return hipSuccess;
+}
+hipError_t hipDeviceEnablePeerAccess(int other, unsigned) {
+  return other >= 0 && other < kDevices && other != current_device ? hipSuccess : result(hipErrorInvalidDevice);
+}
 hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
   *uuid = {};
   uuid->bytes[15] = static_cast<char>(device + 1);
@@ -153,6 +161,7 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps*) {
   return hipSuccess;
 }
 hipError_t hipMemPoolSetAttribute(hipMemPool_t, hipMemPoolAttr, void*) { return hipSuccess; }
+hipError_t hipMemPoolSetAccess(hipMemPool_t, const hipMemAccessDesc*, size_t) { return hipSuccess; }
 hipError_t hipMemPoolTrimTo(hipMemPool_t, size_t) { return hipSuccess; }
 hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
   std::free(pool);

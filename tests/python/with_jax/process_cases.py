@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_jax_processes.py asks of JAX in several processes, each with two CPU devices: layouts by NamedSharding, against one device, and
+"""What test_jax_processes.py asks of JAX in several processes, each with two CPU devices or one GPU: layouts by NamedSharding, against one device, and
 what is communicated."""
 
 import importlib.util
@@ -22,12 +22,14 @@ def example():
 
 
 def begin(folder, rank, world):
-    example().meet(folder, rank, world)
+    example().meet(folder, rank, world, ranks.DEVICE)
     import jax
     from jax.sharding import Mesh
 
-    assert jax.process_count() == world and len(jax.devices()) == 2 * world
-    MESH.append(Mesh(np.array(jax.devices()).reshape(world, 2), ("far", "near")))
+    own = 2 if ranks.DEVICE == "cpu" else 1
+    assert jax.process_count() == world and len(jax.devices()) == own * world
+    assert jax.devices()[0].platform == ("cpu" if ranks.DEVICE == "cpu" else "gpu")
+    MESH.append(Mesh(np.array(jax.devices()).reshape(world, own), ("far", "near")))
 
 
 def laid(x, spec):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX over two processes on the CPU, of two devices each."""
+"""JAX over two processes: on the CPU of two devices each, and of a GPU each where there are two."""
 
 import os
 import pathlib
@@ -15,14 +15,18 @@ if not hasattr(jax, "shard_map"):
     pytest.skip("this JAX has no jax.shard_map", allow_module_level=True)
 
 SCRIPT = "with_jax/process_cases.py"
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+ENVIRONMENT = {
+    "gloo": {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    "nccl": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": ""},
+}
 CASES = ["conv1d", "conv1d_groups", "lltm_and_element_wise", "programs", "halo"]
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "distributed_jax.py"
 
 
-@pytest.fixture(scope="module")
-def of_two(tmp_path_factory):
-    return ranks.run(SCRIPT, tmp_path_factory.mktemp("two"), 2, **ENVIRONMENT)
+@pytest.fixture(scope="module", params=ranks.BACKENDS)
+def of_two(request, tmp_path_factory):
+    environment = {**ENVIRONMENT[request.param], **ranks.device_of(request.param)}
+    return ranks.run(SCRIPT, tmp_path_factory.mktemp("two"), 2, **environment)
 
 
 @pytest.mark.parametrize("case", CASES)

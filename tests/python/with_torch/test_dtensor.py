@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch: the ops on DTensors, in two processes by gloo; with NARROWS_TEST_SLOW=1 in four too."""
+"""torch: the ops on DTensors, in two processes by gloo and, where there are two NVIDIA GPUs, by NCCL; with NARROWS_TEST_SLOW=1 in four by
+gloo too."""
 
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch", "2.13", reason="DTensors with these ops need torch 2.13")
+pytest.importorskip("torch", "2.11", reason="DTensors with these ops need torch 2.11")
 
 import ranks
 
@@ -26,13 +27,17 @@ assert torch.ops.narrows.conv1d.default in DTensor._op_dispatcher.sharding_propa
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
-@pytest.fixture(scope="module")
-def of_two(tmp_path_factory):
-    return ranks.run("with_torch/dtensor_cases.py", tmp_path_factory.mktemp("two"), 2)
+@pytest.fixture(scope="module", params=ranks.BACKENDS)
+def of_two(request, tmp_path_factory):
+    environment = ranks.device_of(request.param)
+    cases = [c for c in CASES if c != "plugins" or request.param == "gloo"]  # which are the CPU's
+    return ranks.run("with_torch/dtensor_cases.py", tmp_path_factory.mktemp("two"), 2, *cases, **environment)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_dtensor(of_two, case):
+def test_dtensor(request, of_two, case):
+    if case == "plugins" and "nccl" in request.node.callspec.id:
+        pytest.skip("these plugins are the CPU's")
     ranks.check(of_two, case)
 
 

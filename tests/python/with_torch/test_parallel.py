@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch: models over several processes, by gloo; with NARROWS_TEST_SLOW=1 torch.compile and four processes too."""
+"""torch: models over several processes, by gloo and, where there are two NVIDIA GPUs, by NCCL; with NARROWS_TEST_SLOW=1
+torch.compile and four processes too."""
 
 import os
 import pathlib
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("torch", "2.13", reason="DTensors with these ops need torch 2.13")
+pytest.importorskip("torch", "2.11", reason="DTensors with these ops need torch 2.11")
 
 import ranks
 
@@ -33,9 +34,22 @@ def test_models(of_two, case):
     ranks.check(of_two, case)
 
 
+@pytest.fixture(scope="module")
+def by_nccl(tmp_path_factory):
+    environment = ranks.device_of("nccl")
+    return ranks.run(SCRIPT, tmp_path_factory.mktemp("nccl"), 2, *CASES, **environment)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_models_by_nccl(by_nccl, case):
+    ranks.check(by_nccl, case)
+
+
 @SLOW
-def test_compiled(tmp_path):
-    ranks.check(ranks.run(SCRIPT, tmp_path, 2, "compiled"), "compiled")
+@pytest.mark.parametrize("backend", ranks.BACKENDS)
+def test_compiled(tmp_path, backend):
+    environment = ranks.device_of(backend)
+    ranks.check(ranks.run(SCRIPT, tmp_path, 2, "compiled", **environment), "compiled")
 
 
 @pytest.fixture(scope="module")

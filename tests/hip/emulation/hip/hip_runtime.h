@@ -194,6 +194,14 @@ struct hipMemPoolProps {
     int id;
   } location;
 };
+enum hipMemAccessFlags { hipMemAccessFlagsProtReadWrite = 3 };
+struct hipMemAccessDesc {
+  struct {
+    hipMemLocationType type;
+    int id;
+  } location;
+  hipMemAccessFlags flags;
+};
 struct hipFuncAttributes {
   size_t sharedSizeBytes;
   int maxDynamicSharedSizeBytes;
@@ -216,12 +224,15 @@ hipError_t hipGetDevice(int* device);
 hipError_t hipSetDevice(int device);
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device);
 hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device);
+hipError_t hipDeviceCanAccessPeer(int* can, int device, int other);
+hipError_t hipDeviceEnablePeerAccess(int other, unsigned flags);
 hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device);
 
 hipError_t hipMalloc(void** data, size_t size);
 hipError_t hipFree(void* data);
 hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* properties);
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value);
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* access, size_t count);
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t kept);
 hipError_t hipMemPoolDestroy(hipMemPool_t pool);
 hipError_t hipMallocFromPoolAsync(void** data, size_t size, hipMemPool_t pool, hipStream_t stream);
