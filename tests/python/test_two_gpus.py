@@ -54,6 +54,13 @@ def test_tensors_of_two_devices_are_refused(torch):
     assert bool((near == 1).all()) and bool((far == 1).all())
 
 
+def test_torchs_tensors_of_either_device_are_viewed(torch):
+    for device in ("cuda:1", "cuda:0"):
+        x = torch.arange(4.0, device=device)
+        assert str(narrows.from_dlpack(x).device) == device and torch.cuda.current_device() == 0
+        np.testing.assert_array_equal(narrows.from_dlpack(x).numpy(), [0, 1, 2, 3])
+
+
 def test_narrows_tensors_go_from_one_to_the_other():
     near = narrows.from_dlpack(X, "cuda:0")
     far = near.to("cuda:1")

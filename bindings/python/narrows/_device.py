@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices, streams, and tensors in memory of our own."""
 
+import contextlib
 import operator
 import sys
 
@@ -199,7 +200,8 @@ def _exported(x):
     dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
     others = dtype and dtype not in _operands.dtypes()
     try:
-        tensor = _narrows.from_dlpack(x)
+        with _torch_device_of(x):
+            tensor = _narrows.from_dlpack(x)
     except (BufferError, RuntimeError) as error:  # JAX's own error is the latter, and so is what this library says
         if not others or isinstance(error, NotImplementedError):
             raise
@@ -207,6 +209,13 @@ def _exported(x):
     if others and type(x).__module__.partition(".")[0] == "torch":  # which exports integers of 4 bits as those of 8
         raise NotImplementedError(f"the array has dtype {dtype}; expected {_operands.EXPECTED}")
     return tensor
+
+
+def _torch_device_of(x):
+    """torch exports tensors of its current GPU alone."""
+    if type(x).__module__.partition(".")[0] == "torch" and getattr(x, "is_cuda", False):
+        return sys.modules["torch"].cuda.device(x.device)
+    return contextlib.nullcontext()
 
 
 def contiguous(tensor):

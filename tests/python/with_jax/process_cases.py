@@ -64,8 +64,9 @@ def check(function, arrays, specs, expected_spec, expected=None, of_gradient=Non
     gradient = jax.grad(lambda *a: (function(*a) ** 2).sum(), argnums=tuple(range(len(arrays))))
     for found, right in zip(jax.jit(gradient)(*parts), gradient(*map(jax.numpy.asarray, arrays)), strict=True):
         np.testing.assert_allclose(whole(found), np.asarray(right), rtol=1e-3, atol=1e-3)
-    found = set(collectives(gradient, parts))
-    assert found == (of_gradient or set()), found
+    found, wanted = set(collectives(gradient, parts)), of_gradient or set()
+    # Nothing is summed along an axis of one device, as "near" is where each process has one GPU.
+    assert found == wanted or (found < wanted and 1 in MESH[0].shape.values()), found
 
 
 def numbers(*shape):
