@@ -171,7 +171,7 @@ class Steps : public LltmSequenceByCalls {
     return add(StepCall(planner_, sig_, op, nullptr, 0, std::move(inputs), std::move(outputs)));
   }
   StepCall elementwise(const nw_elementwise_params& params, std::vector<StepTensor> inputs, StepTensor result) {
-    return add(StepCall(planner_, sig_, "elementwise", &params, sizeof params, std::move(inputs), {std::move(result)}));
+    return add(StepCall(planner_, sig_, "elementwise", &params, sizeof params, std::move(inputs), {result}));
   }
   static nw_elementwise_params function(int32_t number) {
     nw_elementwise_params params{};
