@@ -380,7 +380,7 @@ def sequence_cases():
         title = "LLTM sequence {} T{} B{} F{} S{} f32".format(part, *shape)
         make = functools.partial(sequence, part, shape, "f32")
         goals = (Goal("ratio", least),) if part == "forward" else ()
-        yield Case(title, "lltm_sequence", ours, theirs, make, goals, gradients=part != "forward")
+        yield Case(title, "LLTM", ours, theirs, make, goals, gradients=part != "forward")
 
 
 # ---- the matrix product inside ----

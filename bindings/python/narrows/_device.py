@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices, streams, and tensors in memory of our own."""
 
-import contextlib
 import operator
 import sys
 
@@ -200,8 +199,7 @@ def _exported(x):
     dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
     others = dtype and dtype not in _operands.dtypes()
     try:
-        with _torch_device_of(x):
-            tensor = _narrows.from_dlpack(x)
+        tensor = _from_dlpack_there(x)
     except (BufferError, RuntimeError) as error:  # JAX's own error is the latter, and so is what this library says
         if not others or isinstance(error, NotImplementedError):
             raise
@@ -211,11 +209,12 @@ def _exported(x):
     return tensor
 
 
-def _torch_device_of(x):
-    """torch exports tensors of its current GPU alone."""
+def _from_dlpack_there(x):
+    """As _narrows.from_dlpack: torch exports tensors of its current GPU alone."""
     if type(x).__module__.partition(".")[0] == "torch" and getattr(x, "is_cuda", False):
-        return sys.modules["torch"].cuda.device(x.device)
-    return contextlib.nullcontext()
+        with sys.modules["torch"].cuda.device(x.device):
+            return _narrows.from_dlpack(x)
+    return _narrows.from_dlpack(x)
 
 
 def contiguous(tensor):

@@ -475,7 +475,10 @@ class LLTM(torch.nn.Module):
             outputs = torch.ops.narrows.lltm(input, self.weights, self.bias, state[0], state[1])
             return outputs[0], outputs[1]
         else:
-            if input.dim() == 3:
+            dims = input.dim()
+            if not isinstance(dims, int) and state is not None and self.num_layers == 1 and not self.bidirectional:
+                return _functions.lltm(input, self.weights, self.bias, state[0], state[1])  # torch.fx traces a step, not a sequence
+            if dims == 3:
                 return self.sequence(input, state, lengths)  # type: ignore[return-value]
             if state is None or lengths is not None or self.num_layers > 1 or self.bidirectional:
                 wanted = "(B, F) with a state and no lengths, or " if self.num_layers == 1 and not self.bidirectional else ""
