@@ -33,8 +33,7 @@ const Variant* variants() {
        "it needs f16 or bf16, sm_80 or newer, and elements aligned to their size"},
       {kKernels[kSplit], conv1d_native().split, conv1d_native().grad_w_split,
        "it needs f32, sm_90, elements aligned to their size, extents up to 2^28 and not too many taps; for grad_w also stride 1, "
-       "and "
-       "in one of grad_y and x rows of contiguous positions at multiples of 16 bytes"},
+       "and in one of grad_y and x rows of contiguous positions at multiples of 16 bytes"},
       {kKernels[kGemm], plan_gemm, plan_grad_w_gemm, "it needs elements aligned to their size, and sums of fewer than 2^30 terms"},
       {kKernels[kDirect], plan_direct, plan_grad_w_direct, "it needs elements aligned to their size"},
       {kKernels[kScalar], plan_scalar, plan_sum_scalar, "it is never asked"}};

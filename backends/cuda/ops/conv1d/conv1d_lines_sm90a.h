@@ -58,7 +58,7 @@ __device__ __forceinline__ int tap_at(int taps, int lines, int i) {
   return line + i * lines;
 }
 
-// Whether the engine walks x where it lies; extents and coordinates that it counts in 32 bits.
+// Whether the engine walks x where it lies.
 inline bool is_walkable(const CorrelationProblem& problem) {
   const Correlation& c = problem.c;
   const int64_t unit = 16 / size_of(problem.dtype);
@@ -72,6 +72,7 @@ inline bool is_walkable_by_channels(const CorrelationProblem& problem) {
   return c.step == 1 && problem.in_align >= 16 && c.ins > 1 && c.in_channel == 1 && steps_well(c.extent, c.in_position, unit) &&
          steps_well(c.groups, c.in_group, unit) && steps_well(c.batch, c.in_batch, unit);
 }
+// Whether it counts the extents and coordinates in 32 bits.
 inline bool is_countable(const Correlation& c) {
   constexpr int64_t kMost = int64_t{1} << 28;
   for (const int64_t v : {c.length, c.extent, c.outs, c.ins, c.groups, c.batch, c.taps, c.step, c.tap_step, std::abs(c.origin)})

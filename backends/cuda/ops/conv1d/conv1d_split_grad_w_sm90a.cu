@@ -27,7 +27,7 @@ struct GradSplitShape {
   int64_t sums;          // elements of one partial sum
   bool a_is_x;
   int columns, row_tiles, column_tiles, tiles;
-  int rests;  // of the positions of b: boxes of one n
+  int boxes_of_n;  // of the positions of b
   int parts, boxes_of_part;
   // Of a call.
   float* partials;
@@ -43,7 +43,7 @@ struct GradSplitShape {
       tap = tile % static_cast<int>(s.taps), tile /= static_cast<int>(s.taps);
       group = tile % static_cast<int>(s.groups), part = tile / static_cast<int>(s.groups);
       first = part * s.boxes_of_part;
-      const int all = static_cast<int>(s.batch) * s.rests;
+      const int all = static_cast<int>(s.batch) * s.boxes_of_n;
       boxes = wide_boxes = min(all - first, s.boxes_of_part);
       const int to_x = static_cast<int>(tap * s.dilation - s.pad);
       shift = s.a_is_x ? to_x : -to_x;
@@ -51,10 +51,11 @@ struct GradSplitShape {
   };
   struct Box {
     int n, position;
-    __device__ Box(const GradSplitShape& s, const Place& at) : n(at.first / s.rests), position(at.first % s.rests * kSplitDepth) {}
+    __device__ Box(const GradSplitShape& s, const Place& at)
+        : n(at.first / s.boxes_of_n), position(at.first % s.boxes_of_n * kSplitDepth) {}
     __device__ __forceinline__ void advance(const GradSplitShape& s) {
       position += kSplitDepth;
-      if (position == s.rests * kSplitDepth) position = 0, ++n;
+      if (position == s.boxes_of_n * kSplitDepth) position = 0, ++n;
     }
     __device__ __forceinline__ int steps(const GradSplitShape&) const { return 1; }
     __device__ __forceinline__ int shift(const GradSplitShape&, const Place& at, int) const { return at.shift & 3; }
@@ -145,7 +146,7 @@ struct SideLoader {
 };
 
 __device__ void compute_lost(const GradSplitShape& s, const GradSplitShape::Place& at, PlainTile::Shared& shared) {
-  const int64_t depth_of_n = int64_t{s.rests} * kSplitDepth;
+  const int64_t depth_of_n = int64_t{s.boxes_of_n} * kSplitDepth;
   typename PlainTile::Sums sums;
   multiply<PlainTile>(SideLoader{s.a, s.b, at.group, s.batch, depth_of_n, s.a.length, at.shift, at.shift},
                       SideLoader{s.b, s.b, at.group, s.batch, depth_of_n, s.a.length, 0, at.shift}, at.row, at.column,
@@ -198,39 +199,30 @@ class GradSplitPart final : public Part {
     s.columns = s.b.channels <= 64 ? 64 : s.b.channels <= 96 ? 96 : kSplitColumns;
     s.row_tiles = static_cast<int>(ceil_div(s.a.channels, kSplitRows)),
     s.column_tiles = static_cast<int>(ceil_div(s.b.channels, s.columns));
-    s.rests = static_cast<int>(ceil_div(s.b.length, kSplitDepth));
-    const int64_t boxes = g.batch * s.rests, tiles = s.column_tiles * s.row_tiles * g.taps * g.groups;
+    s.boxes_of_n = static_cast<int>(ceil_div(s.b.length, kSplitDepth));
+    const int64_t boxes = g.batch * s.boxes_of_n, tiles = s.column_tiles * s.row_tiles * g.taps * g.groups;
     if (boxes > kMost || tiles > kMost) return;
     const SplitCut cut = cut_split(problem.device->multiprocessors, tiles, boxes, 1, s.sums);
     s.parts = static_cast<int>(cut.parts), s.boxes_of_part = static_cast<int>(cut.of_part);
-    pack_ = {s.b, g.batch, g.groups, int64_t{s.rests} * kSplitDepth, 0};
+    pack_ = {s.b, g.batch, g.groups, int64_t{s.boxes_of_n} * kSplitDepth, 0};
     pack_.plane = g.batch * g.groups * s.b.channels * pack_.pitch / 2;
     rows_ = g.batch * g.groups * s.b.channels;
     if (rows_ > kMaxBlocks || tiles * s.parts > kMaxBlocks) return;
     s.tiles = static_cast<int>(tiles * s.parts);
     sum_ = {Dtype::f32, s.parts, problem.to};
-    records_at_ = align(kParts * pack_.plane * 4);
-    partials_at_ = records_at_ + align((s.tiles + 1) * sizeof(SplitRecord));
+    records_at_ = split_bytes(kParts * pack_.plane * 4);
+    partials_at_ = records_at_ + split_bytes((s.tiles + 1) * sizeof(SplitRecord));
     workspace_size = static_cast<uint64_t>(partials_at_) + sum_.bytes();
     multiprocessors_ = problem.device->multiprocessors;
+    fits_ = problem.forced || pays();
+    if (!fits_) return;  // before kernels are loaded for nothing
     sum_.load();
     load_kernel(clear_records);
     load_kernel(split_side);
     load_kernel(kernel(), kSplitShared);
     load_kernel(grad_w_lost);
-    fits_ = true;
   }
   bool fits() const { return fits_; }
-  // Whether it beats plain multiply-adds, which waste less on small extents. The units do 2.5 times as many of them.
-  bool pays() const {
-    const double useful = static_cast<double>(s_.a.channels) * static_cast<double>(s_.b.channels);
-    const double done = static_cast<double>(s_.row_tiles) * kSplitRows * s_.column_tiles * s_.columns;
-    const double terms = static_cast<double>(s_.batch) * static_cast<double>(s_.b.length);
-    constexpr double kWorthIt = 1 << 29;
-    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
-           s_.rests * kSplitDepth <= 1.5 * static_cast<double>(s_.b.length) &&
-           useful * terms * static_cast<double>(s_.taps * s_.groups) >= kWorthIt;
-  }
 
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* const bytes = static_cast<char*>(workspace);
@@ -265,10 +257,19 @@ class GradSplitPart final : public Part {
   static constexpr int64_t kMost = int64_t{1} << 28;
 
  private:
+  // Whether it beats plain multiply-adds, which waste less on small extents. The units do 2.5 times as many of them.
+  bool pays() const {
+    const double useful = static_cast<double>(s_.a.channels) * static_cast<double>(s_.b.channels);
+    const double done = static_cast<double>(s_.row_tiles) * kSplitRows * s_.column_tiles * s_.columns;
+    const double terms = static_cast<double>(s_.batch) * static_cast<double>(s_.b.length);
+    constexpr double kWorthIt = 1 << 29;
+    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
+           s_.boxes_of_n * kSplitDepth <= 1.5 * static_cast<double>(s_.b.length) &&
+           useful * terms * static_cast<double>(s_.taps * s_.groups) >= kWorthIt;
+  }
   void (*kernel() const)(GradSplitShape) {
     return s_.columns == 64 ? grad_w_split<64> : s_.columns == 96 ? grad_w_split<96> : grad_w_split<kSplitColumns>;
   }
-  static int64_t align(int64_t size) { return ceil_div(size, 256) * 256; }
 
   GradSplitShape s_{};
   SidePack pack_{};
@@ -291,7 +292,7 @@ std::unique_ptr<Part> plan_grad_w_split(const SumProblem& problem) {
     if (v > GradSplitPart::kMost) return nullptr;
   if (g.dilation * g.taps > GradSplitPart::kMost) return nullptr;
   auto part = std::make_unique<GradSplitPart>(problem);
-  return part->fits() && (problem.forced || part->pays()) ? std::move(part) : nullptr;
+  return part->fits() ? std::move(part) : nullptr;
 }
 
 }  // namespace narrows::gpu

@@ -348,10 +348,10 @@ class SplitPart final : public Part {
     s_.tiles = static_cast<int>(tiles);
     s_.order = is_walkable_by_channels(problem) ? BoxOrder::depth : BoxOrder::rows;
     pack_ = {c, problem.more, ceil_div(c.ins, 16) * 16, s_.of.lines, s_.tiles, s_.order};
-    filters_at_ = align(c.groups * kParts * c.taps * c.outs * pack_.pitch * 2);
-    records_at_ = filters_at_ + align(c.groups * c.outs * sizeof(Filter));
-    partials_at_ = records_at_ + align(tiles * sizeof(SplitRecord));
-    lines_at_ = partials_at_ + (s_.parts > 1 ? align(s_.parts * sums * 4) : 0);
+    filters_at_ = split_bytes(c.groups * kParts * c.taps * c.outs * pack_.pitch * 2);
+    records_at_ = filters_at_ + split_bytes(c.groups * c.outs * sizeof(Filter));
+    partials_at_ = records_at_ + split_bytes(tiles * sizeof(SplitRecord));
+    lines_at_ = partials_at_ + (s_.parts > 1 ? split_bytes(s_.parts * sums * 4) : 0);
     workspace_size = static_cast<uint64_t>(lines_at_);
     copied_ = s_.order == BoxOrder::rows && !is_walkable(problem);
     if (copied_) {
@@ -362,7 +362,8 @@ class SplitPart final : public Part {
     product_.c = c, product_.taps = FastDivide(c.taps), product_.columns = c.batch * c.length, product_.depth = c.ins * c.taps;
     product_.w_rows = false;
     if (product_.depth >= kFastDivideLimit / 2) return;
-    fits_ = true;
+    fits_ = problem.forced || pays();
+    if (!fits_) return;  // before kernels are loaded for nothing
     load_kernel(split_weights);
     load_kernel(split_weights_across);
     load_copies<float>();
@@ -371,16 +372,6 @@ class SplitPart final : public Part {
     load_kernel(add_parts);
   }
   bool fits() const { return fits_; }
-  // Whether it beats plain multiply-adds, which waste less on small extents. The units do 2.5 times as many of them.
-  bool pays() const {
-    const Correlation& c = s_.c;
-    const double useful = static_cast<double>(c.outs) * static_cast<double>(c.ins * c.taps) * static_cast<double>(c.length);
-    const double done = static_cast<double>(s_.column_tiles) * s_.columns * s_.row_tiles * kSplitRows *
-                        static_cast<double>(c.taps * ceil_div(c.ins, kSplitDepth / 2) * (kSplitDepth / 2));
-    constexpr double kWorthIt = 1 << 29;
-    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
-           useful * static_cast<double>(c.batch * c.groups) >= kWorthIt;
-  }
 
   void launch(const Operands& p, void* workspace, gpuStream_t stream) const override {
     auto* const bytes = static_cast<char*>(workspace);
@@ -421,6 +412,16 @@ class SplitPart final : public Part {
   }
 
  private:
+  // Whether it beats plain multiply-adds, which waste less on small extents. The units do 2.5 times as many of them.
+  bool pays() const {
+    const Correlation& c = s_.c;
+    const double useful = static_cast<double>(c.outs) * static_cast<double>(c.ins * c.taps) * static_cast<double>(c.length);
+    const double done = static_cast<double>(s_.column_tiles) * s_.columns * s_.row_tiles * kSplitRows *
+                        static_cast<double>(c.taps * ceil_div(c.ins, kSplitDepth / 2) * (kSplitDepth / 2));
+    constexpr double kWorthIt = 1 << 29;
+    return workspace_size <= kMostSplitWorkspace && done <= 1.7 * useful &&
+           useful * static_cast<double>(c.batch * c.groups) >= kWorthIt;
+  }
   template <class Visit>
   void with_kernel(Visit&& visit) const {
     s_.order == BoxOrder::rows ? with_columns<BoxOrder::rows>(visit) : with_columns<BoxOrder::depth>(visit);
@@ -433,7 +434,6 @@ class SplitPart final : public Part {
   }
   // Filters that lie side by side, of one tensor.
   bool lies_across() const { return s_.c.taps == 1 && s_.c.w_out == 1 && s_.c.w_in != 1 && pack_.more.from >= s_.c.ins; }
-  static int64_t align(int64_t size) { return ceil_div(size, 256) * 256; }
 
   SplitShape s_{};
   SplitPack pack_{};
@@ -452,7 +452,7 @@ std::unique_ptr<Part> plan_split(const CorrelationProblem& problem) {
     return nullptr;
   if (problem.dtype != Dtype::f32 || !problem.aligned() || c.ins == 0 || c.extent == 0 || !is_countable(c)) return nullptr;
   auto part = std::make_unique<SplitPart>(problem);
-  return part->fits() && (problem.forced || part->pays()) ? std::move(part) : nullptr;
+  return part->fits() ? std::move(part) : nullptr;
 }
 
 }  // namespace narrows::gpu

@@ -415,6 +415,8 @@ struct SplitProducts {
 
 // The most workspace that is taken for speed: no call shall run out of memory for it.
 inline constexpr uint64_t kMostSplitWorkspace = uint64_t{1} << 31;
+// Bytes of a part of the workspace, so that the next part is aligned.
+inline int64_t split_bytes(int64_t size) { return ceil_div(size, 256) * 256; }
 
 // In a kernel of a block for each kTilesOfBlock tiles: compute(tile) of those that is_lost(tile) says. All of the block's threads
 // compute.
@@ -454,13 +456,13 @@ inline SplitCut cut_split(int multiprocessors, int64_t tiles, int64_t units, int
 }
 
 // All of a kernel of kSplitThreads threads, with kSplitShared bytes of shared memory. A Work has
-//   int tiles; SplitRecord* records                       one for each tile, cleared
-//   Place(work, tile); boxes, wide_boxes                  of a tile; boxes from wide_boxes on have half the depth, padded with
-//   zeros Box(work, place); advance(work)                       the tile's first box; to the next one box.steps(work);
-//   box.shift(work, place, step)         shift: from the box's start, along the rows or, slid, along the depth load_a(place, box,
-//   to, barrier)                       box_bytes() of them; zeros outside of the operand load_b(place, box, step, part, to,
-//   barrier)           a plane's kColumns by kSplitDepth elements, with the 64-byte swizzle store(place, sums, group, record) what
-//   becomes of a warpgroup's sums
+// - tiles, records: the number of tiles, and a SplitRecord for each, cleared
+// - Place(work, tile), with boxes and wide_boxes: boxes of the tile; from wide_boxes on they have half the depth, padded with zeros
+// - Box(work, place), with advance(work): the tile's first box; to the next one
+// - box.steps(work), box.shift(work, place, step): a step's shift from the box's start, along the rows or, slid, along the depth
+// - load_a(place, box, to, barrier): box_bytes() of them, zeros outside of the operand
+// - load_b(place, box, step, part, to, barrier): kColumns by kSplitDepth elements of a plane, with the 64-byte swizzle
+// - store(place, sums, group, record): what becomes of a warpgroup's sums
 // Where a is walked by rows, b's planes have the depth in its order; else as depth_at() says.
 template <class Work, int kColumns, BoxOrder kOrder>
 __device__ __forceinline__ void multiply_split(const Work& work, uint8_t* shared) {
