@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "lltm_sequence.h"
@@ -16,6 +17,15 @@ inline constexpr const char* kStepsKernel = "steps";
 
 // Plans an op of the backend, by its name in the signature.
 using StepPlanner = std::function<std::unique_ptr<Plan>(const nw_sig&)>;
+
+// By those three ops of a backend.
+template <class Op, class Instance>
+StepPlanner step_planner(const Instance& instance, const Op& lltm, const Op& lltm_backward, const Op& elementwise) {
+  return [&](const nw_sig& sig) {
+    const std::string_view op = sig.op;
+    return (op == lltm.name ? lltm : op == lltm_backward.name ? lltm_backward : elementwise).plan(instance, sig);
+  };
+}
 
 // Where a tensor of a step lies: in a tensor of the call, or in the workspace. Step t is `step` bytes times t further on.
 struct StepPlace {

@@ -3,8 +3,6 @@
 // path. A variant that keeps the weights on the multiprocessors over all steps goes before this one in kKernels.
 #include "common/lltm_sequence_steps.h"
 
-#include <string_view>
-
 #include "backend.h"
 
 namespace narrows::gpu {
@@ -12,17 +10,10 @@ namespace {
 
 constexpr const char* kKernels[] = {kStepsKernel, nullptr};
 
-StepPlanner planner(const Instance& instance) {
-  return [&instance](const nw_sig& sig) {
-    const std::string_view op = sig.op;
-    return (op == lltm.name ? lltm : op == lltm_backward.name ? lltm_backward : elementwise).plan(instance, sig);
-  };
-}
-
 template <class PlanCalls>
 std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig, PlanCalls plan_calls) {
   forced_kernel(sig, kKernels);  // an unknown one is refused
-  return std::make_unique<LltmSequencePlanOfCalls<Plan>>(plan_calls(sig, planner(instance)));
+  return std::make_unique<LltmSequencePlanOfCalls<Plan>>(plan_calls(sig, step_planner(instance, lltm, lltm_backward, elementwise)));
 }
 
 }  // namespace

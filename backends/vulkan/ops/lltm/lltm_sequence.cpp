@@ -3,21 +3,12 @@
 // path. Each call is recorded as an op of its own, since what an op's commands read is bounded (Recorder::kMaxParams).
 #include "common/lltm_sequence_steps.h"
 
-#include <string_view>
-
 #include "backend.h"
 
 namespace narrows::vulkan {
 namespace {
 
 constexpr const char* kKernels[] = {kStepsKernel, nullptr};
-
-StepPlanner planner(const Instance& instance) {
-  return [&instance](const nw_sig& sig) {
-    const std::string_view op = sig.op;
-    return (op == lltm.name ? lltm : op == lltm_backward.name ? lltm_backward : elementwise).plan(instance, sig);
-  };
-}
 
 class SequencePlan final : public LltmSequencePlanOfCalls<DevicePlan> {
  public:
@@ -28,7 +19,8 @@ class SequencePlan final : public LltmSequencePlanOfCalls<DevicePlan> {
 template <class PlanCalls>
 std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig, PlanCalls plan_calls) {
   forced_kernel(sig, kKernels);  // an unknown one is refused
-  return std::make_unique<SequencePlan>(plan_calls(sig, planner(instance)), instance.device(sig));
+  return std::make_unique<SequencePlan>(plan_calls(sig, step_planner(instance, lltm, lltm_backward, elementwise)),
+                                        instance.device(sig));
 }
 
 }  // namespace
