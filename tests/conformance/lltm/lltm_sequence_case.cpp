@@ -70,6 +70,15 @@ void check_without_saved(SequenceTensors& t, const char* kernel) {
   expect_close(result, t.new_cell, new_cell, tolerance);
 }
 
+// Rows in the order (inner, outer) of those in the order (outer, inner).
+Values swap_order(const Values& rows, int64_t outer, int64_t inner, int64_t columns) {
+  Values out;
+  for (int64_t i = 0; i < inner; ++i)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t j = 0; j < columns; ++j) out.push_back(rows[static_cast<size_t>((o * inner + i) * columns + j)]);
+  return out;
+}
+
 }  // namespace
 
 Blob SequenceCase::params() const {
@@ -85,21 +94,11 @@ std::vector<int64_t> SequenceCase::dims(int64_t columns, bool saved) const {
   return d;
 }
 
-std::vector<double> by_step(const SequenceCase& c, const Values& values, int64_t columns) {
-  if (!c.batch_first) return values;
-  Values out;
-  for (int64_t t = 0; t < c.shape.steps; ++t)
-    for (int64_t b = 0; b < c.shape.batch; ++b)
-      for (int64_t j = 0; j < columns; ++j) out.push_back(values[static_cast<size_t>((b * c.shape.steps + t) * columns + j)]);
-  return out;
+Values by_step(const SequenceCase& c, const Values& values, int64_t columns) {
+  return c.batch_first ? swap_order(values, c.shape.batch, c.shape.steps, columns) : values;
 }
-std::vector<double> by_dims(const SequenceCase& c, const Values& values, int64_t columns) {
-  if (!c.batch_first) return values;
-  Values out;
-  for (int64_t b = 0; b < c.shape.batch; ++b)
-    for (int64_t t = 0; t < c.shape.steps; ++t)
-      for (int64_t j = 0; j < columns; ++j) out.push_back(values[static_cast<size_t>((t * c.shape.batch + b) * columns + j)]);
-  return out;
+Values by_dims(const SequenceCase& c, const Values& values, int64_t columns) {
+  return c.batch_first ? swap_order(values, c.shape.steps, c.shape.batch, columns) : values;
 }
 
 SequenceTensors::SequenceTensors(const SequenceCase& given, Rng& rng)
