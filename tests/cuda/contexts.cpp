@@ -33,12 +33,6 @@ bool has_context(int id) {
   return active != 0;
 }
 
-int device_count() {
-  int count = 0;
-  CUDA_OK(cudaGetDeviceCount(&count));
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("contexts: a thread without a context has none afterwards", "[contexts]") {
@@ -119,7 +113,7 @@ TEST_CASE("contexts: a refused call changes nothing either", "[contexts][checked
 }
 
 TEST_CASE("contexts: a call on one device leaves the other alone", "[contexts][two]") {
-  if (device_count() < 2) SKIP("there is one device");
+  NEEDS_TWO_GPUS();
   CUDA_OK(cudaSetDevice(1));
   const Buffer a(400), b(400), out(400);
   const std::vector<float> ones(100, 1), twos(100, 2);
@@ -144,7 +138,7 @@ TEST_CASE("contexts: a call on one device leaves the other alone", "[contexts][t
 }
 
 TEST_CASE("contexts: tensors and streams of two devices are refused", "[contexts][two][checked]") {
-  if (device_count() < 2) SKIP("there is one device");
+  NEEDS_TWO_GPUS();
   CUDA_OK(cudaSetDevice(1));
   const Buffer far(400);
   const Stream far_stream;
@@ -162,7 +156,7 @@ TEST_CASE("contexts: tensors and streams of two devices are refused", "[contexts
 
 // Alone in its process: other tests have opened the second device.
 TEST_CASE("contexts: no context appears on a device that no call uses", "[.][alone]") {
-  if (device_count() < 2) SKIP("there is one device");
+  NEEDS_TWO_GPUS();
   CHECK_FALSE(has_context(1));
   const Buffer a(400), b(400), out(400);
   Addition call({kDLCUDA, 0}, a.data(), b.data(), out.data(), 100);

@@ -36,6 +36,14 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
+// Skips the test where there is one GPU.
+#define NEEDS_TWO_GPUS()                                             \
+  do {                                                               \
+    int gpu_count = 0;                                               \
+    CUDA_OK(cudaGetDeviceCount(&gpu_count));                         \
+    if (gpu_count < 2) SKIP("needs two GPUs; this machine has one"); \
+  } while (false)
+
 // Device memory of the test's own.
 class Buffer {
  public:

@@ -12,13 +12,6 @@ namespace {
 constexpr int64_t kN = 1 << 20;
 constexpr uint64_t kSize = kN * sizeof(float);
 
-#define NEEDS_TWO_DEVICES()                                 \
-  do {                                                      \
-    int two_devices_count = 0;                              \
-    CUDA_OK(cudaGetDeviceCount(&two_devices_count));        \
-    if (two_devices_count < 2) SKIP("there is one device"); \
-  } while (false)
-
 DLDevice gpu(int id) { return {kDLCUDA, id}; }
 
 int current_device() {
@@ -81,7 +74,7 @@ std::vector<float> counting(float first) {
 }  // namespace
 
 TEST_CASE("two devices: nw_copy goes either way, on the stream of either", "[two]") {
-  NEEDS_TWO_DEVICES();
+  NEEDS_TWO_GPUS();
   for (const int current : {0, 1}) {
     CUDA_OK(cudaSetDevice(current));
     const Owned near(0), far(1);
@@ -108,7 +101,7 @@ TEST_CASE("two devices: nw_copy goes either way, on the stream of either", "[two
 
 // The bytes of a copy are those that stood there in the stream's order: a call before it, and one after it.
 TEST_CASE("two devices: a copy is ordered on its stream", "[two]") {
-  NEEDS_TWO_DEVICES();
+  NEEDS_TWO_GPUS();
   CUDA_OK(cudaSetDevice(0));
   const Owned near(0), far(1);
   near.write(counting(1));
@@ -128,7 +121,7 @@ TEST_CASE("two devices: a copy is ordered on its stream", "[two]") {
 
 // Memory of the caller's own, of which no pool of ours knows, and after the caller has opened the way itself.
 TEST_CASE("two devices: nw_copy takes the caller's memory, and peers that it has enabled", "[two]") {
-  NEEDS_TWO_DEVICES();
+  NEEDS_TWO_GPUS();
   CUDA_OK(cudaSetDevice(1));
   int possible = 0;
   CUDA_OK(cudaDeviceCanAccessPeer(&possible, 1, 0));
@@ -157,7 +150,7 @@ TEST_CASE("two devices: nw_copy takes the caller's memory, and peers that it has
 
 // One plan of the cache is of one device: the same call on both gives each device's result, whichever was planned first.
 TEST_CASE("two devices: the same calls on both, by threads of their own", "[two]") {
-  NEEDS_TWO_DEVICES();
+  NEEDS_TWO_GPUS();
   CUDA_OK(cudaSetDevice(0));
   const Owned first(0), second(1);
   const Owned* const owned[] = {&first, &second};

@@ -100,7 +100,7 @@ def test_a_new_package_builds_passes_its_tests_and_is_found(tmp_path):
     assert "'fast_norm.scale/1'" in command("-c", "import narrows; print(list(narrows.ops))", cwd=tmp_path, **path)
 
 
-@pytest.mark.skipif(shutil.which("hipcc") is None, reason="hipcc is not installed")
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="needs hipcc, which is not installed")
 def test_a_new_package_has_its_cuda_source_compiled_for_amd(tmp_path):
     command("-m", "narrows", "new", "fast-norm", cwd=tmp_path)
     for words in (

@@ -91,7 +91,7 @@ def test_no_hipcc(tmp_path, monkeypatch, no_compiler_is_named):
 
 def test_no_gpu_to_compile_for(tmp_path, monkeypatch, no_compiler_is_named):
     if any(b["device_type"] == 10 and b["status"] == "ok" for b in narrows.info()["backends"]):
-        pytest.skip("an AMD GPU is here")
+        pytest.skip("this is about machines without an AMD GPU; here is one")
     monkeypatch.setenv("HIPCC", recording_compiler(tmp_path, "hipcc"))
     with pytest.raises(RuntimeError, match=r"no backend serves an AMD GPU here.*flags=\['--offload-arch=gfx90a'\]"):
         narrows.load_inline("onhip", cuda_sources=SOURCE)
@@ -101,7 +101,7 @@ def test_no_gpu_to_compile_for(tmp_path, monkeypatch, no_compiler_is_named):
 def test_hipcc_compiles_sources_in_cuda(tmp_path, monkeypatch, no_compiler_is_named):
     """For two GPUs; the plugin says that HIP or a GPU is missing where that is so."""
     if shutil.which("hipcc") is None:
-        pytest.skip("hipcc is not installed")
+        pytest.skip("needs hipcc, which is not installed")
     monkeypatch.setenv("HIPCC", "hipcc")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a $b"))
     sources = {"k.cu": SOURCE, "offset.cpp": "float offset() { return 0; }\n"}
