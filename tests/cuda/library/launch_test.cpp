@@ -84,7 +84,7 @@ struct Answer {
 };
 
 Instance& instance() {
-  static Instance made{nullptr, false, std::vector<Device>(1), nullptr};
+  static Instance made{nullptr, false, std::vector<Device>(1), nullptr, nullptr};
   return made;
 }
 
