@@ -23,6 +23,7 @@ import time
 
 import harness
 import program_times
+import program_tvm
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEXTS = HERE.parent / "examples/programs"
@@ -183,7 +184,7 @@ def compiled_loops():
 
 
 def schedule_rows(numpy):
-    """The same loops in C. A call is made through ctypes."""
+    """The same loops in C, called through ctypes, and the same steps by TVM."""
     loops, text = compiled_loops(), sized(MM_RELU, M=128, N=128, K=128)
     a, b = (numpy.random.default_rng(1).random((128, 128), dtype="float32") - 0.5 for _ in range(2))
     c, d = numpy.empty_like(a), numpy.empty_like(a)
@@ -191,6 +192,15 @@ def schedule_rows(numpy):
     for name, steps, function in (("the tutorial's walk", WALK, loops.walk), ("a tile of registers", TILE, loops.register_tile)):
         names = {"a": a, "b": b, "c": c, "d": d, **pointers, "f": op_of(text, steps), "g": function}
         yield Row(f"mm_relu 128, {name}", "C", 0.95, "f(a, b, out=c)", "(g(pa, pb, pd), d)[1]", names, threads=1)
+        try:
+            names |= {
+                "t": program_tvm.compiled(128, steps),
+                **dict(zip(("ta", "tb", "td"), program_tvm.tensors(a, b, d), strict=True)),
+            }
+        except ImportError:
+            print(f"left out: {name} by TVM: the package apache-tvm is not installed", file=sys.stderr)
+            continue
+        yield Row(f"mm_relu 128, {name}", "TVM", 1.0, "f(a, b, out=c)", "(t(ta, tb, td), td)[1]", names, threads=1)
 
 
 def chain_rows(torch):
