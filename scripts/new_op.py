@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds a built-in op that compiles, runs on the CPU and has its tests, with the formula y = x; CONTRIBUTING.md says how to go on.
+"""Adds a built-in op that compiles, runs on every backend and has its tests, with the formula y = x; CONTRIBUTING.md says how to go on.
 
 scripts/new_op.py NAME                            makes the files of scripts/templates/op and adds the lines of the lists
 scripts/new_op.py NAME --params FIELD:TYPE ...    and the struct nw_NAME_params of these fields: int32, int64 or float64
@@ -61,7 +61,9 @@ BEFORE = {
 }
 # file: a pattern of the lines of a list, and the line that is put behind the last of them
 BEHIND = {
-    "core/ops/ops.inc": (r"^NARROWS_OP\(.*\n", "NARROWS_OP(OPNAME)\n"),
+    **dict.fromkeys(
+        ("core/ops/ops.inc", "backends/cuda/ops.inc", "backends/vulkan/ops.inc"), (r"^NARROWS_OP\(.*\n", "NARROWS_OP(OPNAME)\n")
+    ),
     "docs/ops.md": (
         r"^\| \[`.*\n",
         "| [`OPNAME`](#OPNAME) | none | |  // without params\n| [`OPNAME`](#OPNAME) | `nw_FORWARD_params` | |  // with params\n",
@@ -167,7 +169,7 @@ def add_params(root, op):
 
 def add(root, op, has_own_params):
     print("made")
-    for template in sorted(TEMPLATES.rglob("OPNAME*")) + sorted(TEMPLATES.rglob("naive_OPNAME*")):
+    for template in sorted(file for file in TEMPLATES.rglob("*OPNAME.*")):
         path = template.relative_to(TEMPLATES).as_posix().replace("OPNAME", op.name)
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         if (root / path).exists():

@@ -49,8 +49,9 @@ struct Instance {
 struct Op : common::Op<Instance> {
   Op(const char* op, const char* const* variants, decltype(plan) planner) : common::Op<Instance>{op, variants, planner} {}
 };
-extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward, lltm_sequence,
-    lltm_sequence_backward;
+#define NARROWS_OP(name) extern const Op name;
+#include "ops.inc"
+#undef NARROWS_OP
 
 // Throws Refusal for anything but success. `doing`: "launching kernel 'vector'".
 void check(gpuError_t error, const char* doing);

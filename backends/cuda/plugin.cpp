@@ -17,9 +17,11 @@
 namespace narrows::gpu {
 namespace {
 
+#define NARROWS_OP(name) &name,
 constexpr const common::Op<Instance>* kOps[] = {
-    &conv1d, &conv1d_backward, &elementwise, &elementwise_backward, &lltm, &lltm_backward, &lltm_sequence, &lltm_sequence_backward,
+#include "ops.inc"
 };
+#undef NARROWS_OP
 
 const Instance& instance_of(void* self) { return *static_cast<const Instance*>(self); }
 

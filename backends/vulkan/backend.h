@@ -52,8 +52,9 @@ void require_live(Device& device, const nw_call& call, uint64_t workspace_size);
 nw_vulkan make_extension(Instance& instance);
 
 using Op = common::Op<Instance>;
-extern const Op conv1d, conv1d_backward, elementwise, elementwise_backward, lltm, lltm_backward, lltm_sequence,
-    lltm_sequence_backward;
+#define NARROWS_OP(name) extern const Op name;
+#include "ops.inc"
+#undef NARROWS_OP
 
 // A planned call of one device: host memory only. Its kernels belong to the device.
 class DevicePlan : public Plan {

@@ -22,8 +22,11 @@ namespace {
 const nw_plugin* table();
 
 constexpr const char* kName = "vulkan";
-constexpr const Op* kOps[] = {&conv1d, &conv1d_backward, &elementwise,   &elementwise_backward,
-                              &lltm,   &lltm_backward,   &lltm_sequence, &lltm_sequence_backward};
+#define NARROWS_OP(name) &name,
+constexpr const Op* kOps[] = {
+#include "ops.inc"
+};
+#undef NARROWS_OP
 
 Instance& instance_of(void* self) { return *static_cast<Instance*>(self); }
 DeviceInUse device_of(void* self, int32_t id) { return DeviceInUse(instance_of(self).device(id)); }

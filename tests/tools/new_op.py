@@ -13,7 +13,18 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("abi", "backends/cpu/ops", "benchmarks", "bindings/python/narrows", "core/ops", "docs", "tests", "tools")
+FOLDERS = (
+    "abi",
+    "backends/cpu/ops",
+    "backends/cuda",
+    "backends/vulkan",
+    "benchmarks",
+    "bindings/python/narrows",
+    "core/ops",
+    "docs",
+    "tests",
+    "tools",
+)
 FIELDS = ("factor:float64", "axis:int32", "keep_size:int32", "count:int64")
 REFUSED = {  # the arguments, and words of the error
     ("Scale",): "the name is 'Scale'",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The modules of the vulkan backend, by op.
-include(${CMAKE_CURRENT_LIST_DIR}/elementwise/elementwise.cmake)
-include(${CMAKE_CURRENT_LIST_DIR}/lltm/lltm.cmake)
-include(${CMAKE_CURRENT_LIST_DIR}/conv1d/conv1d.cmake)
+# The modules of the vulkan backend: each folder's own list, and those of no op.
+file(GLOB lists CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*/*.cmake)
+foreach(list IN LISTS lists)
+  include(${list})
+endforeach()
 narrows_add_shader(long_loop long_loop.comp)
 narrows_add_shader(copy copy.comp)
